@@ -1,0 +1,154 @@
+//! The cluster as described: GPU types, servers, racks (semantics section 2). Immutable.
+
+use crate::{GpuSet, GpuTypeId, ModelError, RackId, ServerId};
+
+/// A kind of GPU.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GpuType {
+    /// Name, unique in the cluster.
+    pub name: String,
+    /// Memory of one GPU; `u64::MAX` if unknown.
+    pub memory_bytes: u64,
+    /// Price of one GPU for an hour; 0 if unknown.
+    pub price_per_hour: f64,
+    /// Relative speed for traces that know only a duration; 1 is the reference type.
+    pub speed: f64,
+}
+
+/// A server: GPUs of one type in one rack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its GPU type.
+    pub gpu_type: GpuTypeId,
+    /// Its GPUs, 1 to 64.
+    pub gpus: u32,
+    /// Its rack.
+    pub rack: RackId,
+}
+
+/// How far apart the GPUs of a set are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Tier {
+    /// All on one server.
+    Server = 0,
+    /// Several servers of one rack.
+    Rack = 1,
+    /// Several racks.
+    Network = 2,
+}
+
+/// A validated cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterSpec {
+    gpu_types: Vec<GpuType>,
+    servers: Vec<Server>,
+    racks: u32,
+    gpus_by_type: Vec<u32>,
+    gpus_total: u32,
+}
+
+impl ClusterSpec {
+    /// Checks and keeps a description.
+    ///
+    /// # Errors
+    /// [`ModelError::Cluster`] or [`ModelError::Server`]: no type, no server, more than 64 types, an
+    /// unknown type, a GPU count outside 1..=64, a speed that is not positive and finite.
+    ///
+    /// # Examples
+    /// ```
+    /// use gangline_model::{ClusterSpec, GpuType, GpuTypeId, RackId, Server};
+    /// let v100 = GpuType { name: "V100".into(), memory_bytes: 16 << 30, price_per_hour: 0.0, speed: 1.0 };
+    /// let server = Server { gpu_type: GpuTypeId(0), gpus: 4, rack: RackId(0) };
+    /// let cluster = ClusterSpec::new(vec![v100], vec![server; 3]).unwrap();
+    /// assert_eq!(cluster.gpus_total(), 12);
+    /// ```
+    pub fn new(gpu_types: Vec<GpuType>, servers: Vec<Server>) -> Result<Self, ModelError> {
+        let bad = |what: String| Err(ModelError::Cluster { what });
+        if gpu_types.is_empty() || gpu_types.len() > 64 {
+            return bad(format!("{} GPU types, expected 1 to 64", gpu_types.len()));
+        }
+        if servers.is_empty() || servers.len() > 1 << 24 {
+            return bad(format!("{} servers, expected 1 to 2^24", servers.len()));
+        }
+        for gpu_type in &gpu_types {
+            if !(gpu_type.speed.is_finite() && gpu_type.speed > 0.0) {
+                return bad(format!("GPU type {}: speed must be positive", gpu_type.name));
+            }
+        }
+        let mut gpus_by_type = vec![0_u32; gpu_types.len()];
+        let mut racks = 0;
+        for (index, server) in servers.iter().enumerate() {
+            let fail = |what: &str| {
+                Err(ModelError::Server { server: index as u32, what: what.to_owned() })
+            };
+            if server.gpu_type.index() >= gpu_types.len() {
+                return fail("unknown GPU type");
+            }
+            if server.gpus == 0 || server.gpus > 64 {
+                return fail("a server has 1 to 64 GPUs");
+            }
+            if server.rack.index() >= 1 << 24 {
+                return fail("rack index beyond 2^24");
+            }
+            gpus_by_type[server.gpu_type.index()] += server.gpus;
+            racks = racks.max(server.rack.0 + 1);
+        }
+        let gpus_total = gpus_by_type.iter().sum();
+        Ok(Self { gpu_types, servers, racks, gpus_by_type, gpus_total })
+    }
+
+    /// GPU types, in the order of the description.
+    pub fn gpu_types(&self) -> &[GpuType] {
+        &self.gpu_types
+    }
+
+    /// Servers, in the order of the description.
+    pub fn servers(&self) -> &[Server] {
+        &self.servers
+    }
+
+    /// One server.
+    #[inline]
+    pub fn server(&self, server: ServerId) -> Server {
+        self.servers[server.index()]
+    }
+
+    /// One more than the largest rack index.
+    pub fn racks(&self) -> u32 {
+        self.racks
+    }
+
+    /// All GPUs.
+    pub fn gpus_total(&self) -> u32 {
+        self.gpus_total
+    }
+
+    /// GPUs of each type.
+    pub fn gpus_by_type(&self) -> &[u32] {
+        &self.gpus_by_type
+    }
+
+    /// Mask with the lowest `gpus` bits of a server set.
+    #[inline]
+    pub fn full_mask(&self, server: ServerId) -> u64 {
+        u64::MAX >> (64 - self.servers[server.index()].gpus)
+    }
+
+    /// Tier of a set of GPUs (semantics section 2); the empty set is `Server`.
+    pub fn tier(&self, gpus: &GpuSet) -> Tier {
+        let parts = gpus.parts();
+        let Some((first, rest)) = parts.split_first() else {
+            return Tier::Server;
+        };
+        if rest.is_empty() {
+            return Tier::Server;
+        }
+        let rack = self.server(first.server).rack;
+        if rest.iter().all(|part| self.server(part.server).rack == rack) {
+            Tier::Rack
+        } else {
+            Tier::Network
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! A set of GPUs: servers in ascending order, each with a mask of slots.
+
+use crate::ServerId;
+use smallvec::SmallVec;
+
+/// The GPUs of one server in a [`GpuSet`]: bit `k` of `mask` is slot `k`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Part {
+    /// The server.
+    pub server: ServerId,
+    /// Its slots; never 0.
+    pub mask: u64,
+}
+
+/// GPUs of one or several servers, sorted by server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct GpuSet {
+    parts: SmallVec<[Part; 2]>,
+}
+
+impl GpuSet {
+    /// The empty set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Slots of a single server.
+    #[inline]
+    pub fn single(server: ServerId, mask: u64) -> Self {
+        let mut parts = SmallVec::new();
+        if mask != 0 {
+            parts.push(Part { server, mask });
+        }
+        Self { parts }
+    }
+
+    /// Adds slots; slots already in the set stay.
+    ///
+    /// # Examples
+    /// ```
+    /// use gangline_model::{GpuSet, ServerId};
+    /// let mut set = GpuSet::new();
+    /// set.insert(ServerId(3), 0b11);
+    /// set.insert(ServerId(1), 0b1);
+    /// assert_eq!(set.gpus(), 3);
+    /// assert_eq!(set.parts()[0].server, ServerId(1));
+    /// ```
+    pub fn insert(&mut self, server: ServerId, mask: u64) {
+        if mask == 0 {
+            return;
+        }
+        match self.parts.binary_search_by_key(&server, |part| part.server) {
+            Ok(at) => self.parts[at].mask |= mask,
+            Err(at) => self.parts.insert(at, Part { server, mask }),
+        }
+    }
+
+    /// Servers and slots, in ascending order of server.
+    #[inline]
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// Number of GPUs.
+    #[inline]
+    pub fn gpus(&self) -> u32 {
+        self.parts.iter().map(|part| part.mask.count_ones()).sum()
+    }
+
+    /// Whether the set has no GPU.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Slots of one server, 0 if it is not in the set.
+    pub fn mask_on(&self, server: ServerId) -> u64 {
+        self.parts
+            .binary_search_by_key(&server, |part| part.server)
+            .map_or(0, |at| self.parts[at].mask)
+    }
+}
+
+impl FromIterator<(ServerId, u64)> for GpuSet {
+    fn from_iter<I: IntoIterator<Item = (ServerId, u64)>>(items: I) -> Self {
+        let mut set = Self::new();
+        for (server, mask) in items {
+            set.insert(server, mask);
+        }
+        set
+    }
+}
+
+/// The lowest `count` set bits of `mask`; all of them if there are fewer.
+///
+/// # Examples
+/// ```
+/// assert_eq!(gangline_model::mask_of_lowest(0b1101_0110, 3), 0b0001_0110);
+/// ```
+#[inline]
+pub fn mask_of_lowest(mask: u64, count: u32) -> u64 {
+    if count >= mask.count_ones() {
+        return mask;
+    }
+    let mut rest = mask;
+    for _ in 0..count {
+        rest &= rest - 1;
+    }
+    mask & !rest
+}

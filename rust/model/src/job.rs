@@ -1,0 +1,300 @@
+//! The jobs of a run: a struct of arrays, sorted by arrival, immutable, shared between runs.
+
+use crate::{ClusterSpec, GpuTypeId, JobId, ModelError, RateTable, SimTime};
+
+/// Columns of a job table. Optional columns may be left out; then every job has the default.
+#[derive(Clone, Debug, Default)]
+pub struct JobColumns {
+    /// Arrival instants, ascending.
+    pub arrival: Vec<SimTime>,
+    /// Gang sizes, 1 to 2^15.
+    pub gpus: Vec<u32>,
+    /// Iterations, or reference seconds where only a duration is known; positive.
+    pub work: Vec<f64>,
+    /// Iterations per second on a GPU of speed 1 (default 1: work is in reference seconds).
+    pub ref_rate: Option<Vec<f64>>,
+    /// Row in the rate table; `u32::MAX` = none, the type's speed counts.
+    pub rate_class: Option<Vec<u32>>,
+    /// Allowed GPU types: bit `t` = type `t`; default all.
+    pub allowed_types: Option<Vec<u64>>,
+    /// Memory per GPU at full batch; default 0.
+    pub memory_bytes: Option<Vec<u64>>,
+    /// Model label; `u32::MAX` = none.
+    pub model: Option<Vec<u32>>,
+    /// Names of the model labels.
+    pub model_labels: Vec<String>,
+    /// Samples per GPU; 0 = unknown.
+    pub batch_size: Option<Vec<u32>>,
+    /// User; any dense code.
+    pub user: Option<Vec<u32>>,
+    /// Weight; default 1.
+    pub weight: Option<Vec<f64>>,
+    /// Deadline on the arrival clock; `SimTime::NEVER` = none.
+    pub deadline: Option<Vec<SimTime>>,
+}
+
+/// Why a job can never run on a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum InfeasibleReason {
+    /// More GPUs than exist of every allowed type (or of all together where types may mix).
+    TooManyGpus = 1,
+    /// Rate 0 on every allowed type.
+    NoRate = 2,
+    /// More memory per GPU than any allowed type has.
+    Memory = 3,
+    /// No allowed GPU type exists in this cluster.
+    NoType = 4,
+    /// The policy's placement rule has no place for it on the empty cluster.
+    Placement = 5,
+}
+
+impl InfeasibleReason {
+    /// The reason in words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::TooManyGpus => "asks for more GPUs than exist of every type it may use",
+            Self::NoRate => "has rate 0 on every GPU type it may use",
+            Self::Memory => "needs more memory per GPU than any GPU type it may use has",
+            Self::NoType => "allows no GPU type of this cluster",
+            Self::Placement => "has no place on the empty cluster under this placement rule",
+        }
+    }
+}
+
+/// A job that can never run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Infeasible {
+    /// The job.
+    pub job: JobId,
+    /// Why.
+    pub reason: InfeasibleReason,
+}
+
+/// A validated job table.
+#[derive(Clone, Debug)]
+pub struct JobTable {
+    columns: JobColumns,
+}
+
+impl JobTable {
+    /// Checks and keeps the columns.
+    ///
+    /// # Errors
+    /// [`ModelError::Length`] for columns of unequal length, [`ModelError::Job`] for the first bad
+    /// value: unsorted arrivals, a gang outside 1..=2^15, work or rates that are not positive.
+    ///
+    /// # Examples
+    /// ```
+    /// use gangline_model::{JobColumns, JobTable, SimTime};
+    /// let columns = JobColumns {
+    ///     arrival: vec![SimTime(0), SimTime(5)], gpus: vec![1, 8], work: vec![10.0, 20.0],
+    ///     ..JobColumns::default()
+    /// };
+    /// assert_eq!(JobTable::new(columns).unwrap().len(), 2);
+    /// ```
+    pub fn new(columns: JobColumns) -> Result<Self, ModelError> {
+        check_lengths(&columns)?;
+        let fail = |row: usize, field, value: f64, expected| {
+            Err(ModelError::Job { job: row as u32, field, value, expected })
+        };
+        let mut last = SimTime(0);
+        for (row, &arrival) in columns.arrival.iter().enumerate() {
+            if arrival < last {
+                return fail(row, "arrival_s", arrival.seconds(), "ascending arrivals from 0");
+            }
+            last = arrival;
+        }
+        for (row, &gpus) in columns.gpus.iter().enumerate() {
+            if gpus == 0 || gpus > 1 << 15 {
+                return fail(row, "gpus", f64::from(gpus), "1 to 32768");
+            }
+        }
+        for (name, column) in [
+            ("work", Some(&columns.work)),
+            ("ref_rate", columns.ref_rate.as_ref()),
+            ("weight", columns.weight.as_ref()),
+        ] {
+            for (row, &value) in column.into_iter().flatten().enumerate() {
+                if !(value.is_finite() && value > 0.0) {
+                    return fail(row, name, value, "a positive finite number");
+                }
+            }
+        }
+        Ok(Self { columns })
+    }
+
+    /// Number of jobs.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.columns.arrival.len()
+    }
+
+    /// Whether there is no job.
+    pub fn is_empty(&self) -> bool {
+        self.columns.arrival.is_empty()
+    }
+
+    /// All ids, in order of arrival.
+    pub fn ids(&self) -> impl Iterator<Item = JobId> + use<> {
+        (0..self.len() as u32).map(JobId)
+    }
+
+    /// The columns themselves.
+    pub fn columns(&self) -> &JobColumns {
+        &self.columns
+    }
+
+    /// Arrival instant.
+    #[inline]
+    pub fn arrival(&self, job: JobId) -> SimTime {
+        self.columns.arrival[job.index()]
+    }
+
+    /// Gang size.
+    #[inline]
+    pub fn gpus(&self, job: JobId) -> u32 {
+        self.columns.gpus[job.index()]
+    }
+
+    /// Work: iterations or reference seconds.
+    #[inline]
+    pub fn work(&self, job: JobId) -> f64 {
+        self.columns.work[job.index()]
+    }
+
+    /// Model label, if the job has one.
+    #[inline]
+    pub fn model(&self, job: JobId) -> Option<u32> {
+        let label = *self.columns.model.as_ref()?.get(job.index())?;
+        (label != u32::MAX).then_some(label)
+    }
+
+    /// Name of the model label, if the job has one.
+    pub fn model_name(&self, job: JobId) -> Option<&str> {
+        let label = self.model(job)?;
+        self.columns.model_labels.get(label as usize).map(String::as_str)
+    }
+
+    /// Samples per GPU at full batch; 0 = unknown.
+    #[inline]
+    pub fn batch_size(&self, job: JobId) -> u32 {
+        self.columns.batch_size.as_ref().map_or(0, |column| column[job.index()])
+    }
+
+    /// Memory per GPU at full batch.
+    #[inline]
+    pub fn memory_bytes(&self, job: JobId) -> u64 {
+        self.columns.memory_bytes.as_ref().map_or(0, |column| column[job.index()])
+    }
+
+    /// GPU types the job allows: bit `t` = type `t`.
+    #[inline]
+    pub fn allowed_types(&self, job: JobId) -> u64 {
+        self.columns.allowed_types.as_ref().map_or(u64::MAX, |column| column[job.index()])
+    }
+
+    /// Whether one mask of usable types serves all jobs (no per-job types, memory or rates).
+    pub fn is_uniform(&self) -> bool {
+        self.columns.allowed_types.is_none()
+            && self.columns.memory_bytes.is_none()
+            && self.columns.rate_class.is_none()
+    }
+
+    /// Types the job can use here: allowed, with memory for its full batch and a rate above 0.
+    pub fn usable_types(&self, job: JobId, cluster: &ClusterSpec, rates: &RateTable) -> u64 {
+        let memory = self.memory_bytes(job);
+        let mut usable = 0;
+        for (index, gpu_type) in cluster.gpu_types().iter().enumerate() {
+            let id = GpuTypeId::new(index);
+            if self.allowed_types(job) >> index & 1 == 1
+                && cluster.gpus_by_type()[index] > 0
+                && gpu_type.memory_bytes >= memory
+                && rates.base(self, job, id) > 0.0
+            {
+                usable |= 1 << index;
+            }
+        }
+        usable
+    }
+
+    /// Why the job can never run on this cluster, or `None` if it can (semantics section 3).
+    /// `mixes_types` tells whether the policy builds gangs over several GPU types.
+    pub fn infeasible(
+        &self,
+        job: JobId,
+        cluster: &ClusterSpec,
+        rates: &RateTable,
+        mixes_types: bool,
+    ) -> Option<InfeasibleReason> {
+        let exists = |index: &usize| cluster.gpus_by_type()[*index] > 0;
+        let allowed: Vec<usize> = (0..cluster.gpu_types().len())
+            .filter(exists)
+            .filter(|index| self.allowed_types(job) >> index & 1 == 1)
+            .collect();
+        if allowed.is_empty() {
+            return Some(InfeasibleReason::NoType);
+        }
+        let memory = self.memory_bytes(job);
+        let roomy: Vec<usize> = allowed
+            .into_iter()
+            .filter(|&index| cluster.gpu_types()[index].memory_bytes >= memory)
+            .collect();
+        if roomy.is_empty() {
+            return Some(InfeasibleReason::Memory);
+        }
+        let fast: Vec<usize> = roomy
+            .into_iter()
+            .filter(|&index| rates.base(self, job, GpuTypeId::new(index)) > 0.0)
+            .collect();
+        if fast.is_empty() {
+            return Some(InfeasibleReason::NoRate);
+        }
+        let gpus = fast.iter().map(|&index| cluster.gpus_by_type()[index]);
+        let most = if mixes_types { gpus.sum() } else { gpus.max().unwrap_or(0) };
+        (self.gpus(job) > most).then_some(InfeasibleReason::TooManyGpus)
+    }
+}
+
+fn check_lengths(columns: &JobColumns) -> Result<(), ModelError> {
+    let rows = columns.arrival.len();
+    if rows >= u32::MAX as usize {
+        return Err(ModelError::Length {
+            column: "arrival_s",
+            found: rows,
+            expected: u32::MAX as usize - 1,
+        });
+    }
+    let optional = [
+        ("gpus", Some(columns.gpus.len())),
+        ("work", Some(columns.work.len())),
+        ("ref_rate", columns.ref_rate.as_ref().map(Vec::len)),
+        ("rate_class", columns.rate_class.as_ref().map(Vec::len)),
+        ("allowed_types", columns.allowed_types.as_ref().map(Vec::len)),
+        ("memory_bytes", columns.memory_bytes.as_ref().map(Vec::len)),
+        ("model", columns.model.as_ref().map(Vec::len)),
+        ("batch_size", columns.batch_size.as_ref().map(Vec::len)),
+        ("user", columns.user.as_ref().map(Vec::len)),
+        ("weight", columns.weight.as_ref().map(Vec::len)),
+        ("deadline_s", columns.deadline.as_ref().map(Vec::len)),
+    ];
+    for (column, found) in optional {
+        if let Some(found) = found.filter(|&found| found != rows) {
+            return Err(ModelError::Length { column, found, expected: rows });
+        }
+    }
+    if let Some(model) = &columns.model {
+        let labels = columns.model_labels.len() as u32;
+        for (row, &label) in model.iter().enumerate() {
+            if label != u32::MAX && label >= labels {
+                return Err(ModelError::Job {
+                    job: row as u32,
+                    field: "model",
+                    value: f64::from(label),
+                    expected: "a code of the label table",
+                });
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,23 @@
+//! What a cluster, a job, a rate and a plan are.
+//!
+//! Types and their checks only: no randomness, no threads, no files, no clock. Everything here is
+//! immutable once built; the engine holds the state that changes.
+#![forbid(unsafe_code)]
+
+mod action;
+mod cluster;
+mod error;
+mod gpu_set;
+mod id;
+mod job;
+mod rate;
+mod time;
+
+pub use action::{Action, ActionKind, TimerTag};
+pub use cluster::{ClusterSpec, GpuType, Server, Tier};
+pub use error::ModelError;
+pub use gpu_set::{GpuSet, Part, mask_of_lowest};
+pub use id::{GpuTypeId, JobId, RackId, ServerId};
+pub use job::{Infeasible, InfeasibleReason, JobColumns, JobTable};
+pub use rate::{Interference, LocalityModel, LocalityQuery, RateTable, TierTable};
+pub use time::{MAX_SECONDS, NANOS_PER_SECOND, SimSpan, SimTime, span_of_work};

@@ -1,0 +1,165 @@
+//! How fast a gang goes (semantics section 4): base rate, locality factor, slow-down by co-runners.
+//!
+//! The three are ports: a table serves each of them here, other models plug in without touching the
+//! engine.
+
+use crate::{ClusterSpec, GpuTypeId, JobId, JobTable, ModelError, Tier};
+
+/// Base rates: iterations per second of a whole gang, alone and consolidated, on one GPU type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RateTable {
+    speeds: Vec<f64>,
+    classes: Vec<f64>,
+}
+
+impl RateTable {
+    /// Rates from the types' relative speeds only.
+    pub fn from_speeds(cluster: &ClusterSpec) -> Self {
+        let speeds = cluster.gpu_types().iter().map(|gpu_type| gpu_type.speed).collect();
+        Self { speeds, classes: Vec::new() }
+    }
+
+    /// Adds measured rates: row-major (classes, types); a rate of 0 means "cannot run there".
+    ///
+    /// # Errors
+    /// [`ModelError::Table`] if the length is no multiple of the types or a rate is negative or not
+    /// finite, or if a job names a row that does not exist.
+    pub fn with_classes(mut self, classes: Vec<f64>, jobs: &JobTable) -> Result<Self, ModelError> {
+        let types = self.speeds.len();
+        let fail = |what: String| Err(ModelError::Table { table: "throughput", what });
+        if !classes.len().is_multiple_of(types) {
+            return fail(format!("{} rates are no rows of {types} types", classes.len()));
+        }
+        if let Some(bad) = classes.iter().find(|rate| !(rate.is_finite() && **rate >= 0.0)) {
+            return fail(format!("rate {bad} is not a finite number >= 0"));
+        }
+        let rows = (classes.len() / types) as u32;
+        for &class in jobs.columns().rate_class.iter().flatten() {
+            if class != u32::MAX && class >= rows {
+                return fail(format!("row {class} of {rows} rows"));
+            }
+        }
+        self.classes = classes;
+        Ok(self)
+    }
+
+    /// Base rate of the job's gang on a type.
+    #[inline]
+    pub fn base(&self, jobs: &JobTable, job: JobId, gpu_type: GpuTypeId) -> f64 {
+        let columns = jobs.columns();
+        if let Some(classes) = &columns.rate_class {
+            let class = classes[job.index()];
+            if class != u32::MAX {
+                return self.classes[class as usize * self.speeds.len() + gpu_type.index()];
+            }
+        }
+        let speed = self.speeds[gpu_type.index()];
+        columns.ref_rate.as_ref().map_or(speed, |rates| rates[job.index()] * speed)
+    }
+}
+
+/// What a locality model is asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LocalityQuery {
+    /// Model label of the job, if any.
+    pub model: Option<u32>,
+    /// GPU type of the gang (its first server's, where types mix).
+    pub gpu_type: GpuTypeId,
+    /// Gang size.
+    pub gpus: u32,
+    /// Tier of the placement.
+    pub tier: Tier,
+    /// Most GPUs on one of its servers.
+    pub server_gpus_max: u32,
+    /// Fewest GPUs on one of its servers.
+    pub server_gpus_min: u32,
+    /// Most servers in one of its racks.
+    pub rack_servers_max: u32,
+    /// Fewest servers in one of its racks.
+    pub rack_servers_min: u32,
+    /// Racks it uses.
+    pub racks: u32,
+}
+
+/// Locality factor of a placement, in (0, 1]; pure and deterministic.
+pub trait LocalityModel: Send + Sync + std::fmt::Debug {
+    /// Factor that multiplies the base rate.
+    fn locality(&self, query: &LocalityQuery) -> f64;
+}
+
+/// A locality factor per model label and tier.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TierTable {
+    rows: Vec<[f64; 3]>,
+}
+
+impl TierTable {
+    /// One row per model label, and a last row for every other job; columns server, rack, network.
+    ///
+    /// # Errors
+    /// [`ModelError::Table`] if there is no row or a factor is outside (0, 1].
+    pub fn new(rows: Vec<[f64; 3]>) -> Result<Self, ModelError> {
+        let fail = |what: String| Err(ModelError::Table { table: "locality", what });
+        if rows.is_empty() {
+            return fail("no row for jobs without a label".to_owned());
+        }
+        if let Some(bad) = rows.iter().flatten().find(|value| !(**value > 0.0 && **value <= 1.0)) {
+            return fail(format!("factor {bad} is outside (0, 1]"));
+        }
+        Ok(Self { rows })
+    }
+}
+
+impl LocalityModel for TierTable {
+    fn locality(&self, query: &LocalityQuery) -> f64 {
+        let last = self.rows.len() - 1;
+        let row = query.model.map_or(last, |label| (label as usize).min(last));
+        if query.gpus == 1 { 1.0 } else { self.rows[row][query.tier as usize] }
+    }
+}
+
+/// Slow-downs by co-runners, resolved before the run: per GPU type a square of model labels, the
+/// last row and column for jobs without a label. `None` of a pair = the two may not share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interference {
+    classes: usize,
+    xi: Vec<f64>,
+}
+
+impl Interference {
+    /// The same slow-down for every pair.
+    ///
+    /// # Errors
+    /// [`ModelError::Table`] if `xi` is not a finite number >= 1.
+    pub fn constant(xi: f64, types: usize) -> Result<Self, ModelError> {
+        Self::new(vec![xi; types], 1)
+    }
+
+    /// A table: `xi[type][slowed label][co-runner's label]`, row-major; NaN = may not share.
+    ///
+    /// # Errors
+    /// [`ModelError::Table`] on a wrong length or a value that is neither NaN nor finite and >= 1.
+    pub fn new(xi: Vec<f64>, classes: usize) -> Result<Self, ModelError> {
+        let fail = |what: String| Err(ModelError::Table { table: "interference", what });
+        if classes == 0 || xi.is_empty() || !xi.len().is_multiple_of(classes * classes) {
+            return fail(format!("{} values are no squares of {classes} labels", xi.len()));
+        }
+        if let Some(bad) = xi.iter().find(|xi| xi.is_infinite() || **xi < 1.0) {
+            return fail(format!("slow-down {bad} is below 1 or infinite"));
+        }
+        Ok(Self { classes, xi })
+    }
+
+    /// Slow-down of a job of label `slowed` next to one of label `co_runner`; `None` if one of the two
+    /// directions forbids the pair.
+    #[inline]
+    pub fn xi(&self, slowed: Option<u32>, co_runner: Option<u32>, gpu_type: GpuTypeId) -> Option<f64> {
+        let last = self.classes - 1;
+        let row = slowed.map_or(last, |label| (label as usize).min(last));
+        let column = co_runner.map_or(last, |label| (label as usize).min(last));
+        let base = gpu_type.index() * self.classes * self.classes;
+        let there = self.xi[base + row * self.classes + column];
+        let back = self.xi[base + column * self.classes + row];
+        (!there.is_nan() && !back.is_nan()).then_some(there)
+    }
+}

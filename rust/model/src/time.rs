@@ -1,0 +1,142 @@
+//! Simulated time: i64 nanoseconds since the trace's origin, and the one place where seconds become
+//! nanoseconds and back (semantics section 1).
+
+use crate::ModelError;
+use std::ops::{Add, AddAssign, Sub};
+
+/// Nanoseconds in a second, as the float used by every conversion.
+pub const NANOS_PER_SECOND: f64 = 1e9;
+
+/// Largest number of seconds that is accepted: about 126 years, half of what i64 nanoseconds hold,
+/// so that sums of two times never overflow.
+pub const MAX_SECONDS: f64 = 4e9;
+
+/// An instant: nanoseconds since the trace's origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct SimTime(pub i64);
+
+/// A length of time in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct SimSpan(pub i64);
+
+impl SimTime {
+    /// The trace's origin.
+    pub const ZERO: Self = Self(0);
+    /// Later than every event.
+    pub const NEVER: Self = Self(i64::MAX);
+
+    /// The instant nearest to `seconds`.
+    ///
+    /// # Errors
+    /// [`ModelError::Time`] if `seconds` is not finite or beyond [`MAX_SECONDS`].
+    ///
+    /// # Examples
+    /// ```
+    /// use gangline_model::SimTime;
+    /// assert_eq!(SimTime::from_seconds(1.5).unwrap(), SimTime(1_500_000_000));
+    /// assert!(SimTime::from_seconds(f64::NAN).is_err());
+    /// ```
+    pub fn from_seconds(seconds: f64) -> Result<Self, ModelError> {
+        nanos(seconds).map(Self)
+    }
+
+    /// Seconds since the origin, as written to results.
+    #[inline]
+    pub fn seconds(self) -> f64 {
+        self.0 as f64 / NANOS_PER_SECOND
+    }
+}
+
+impl SimSpan {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+
+    /// The span nearest to `seconds`.
+    ///
+    /// # Errors
+    /// [`ModelError::Time`] if `seconds` is not finite or beyond [`MAX_SECONDS`].
+    pub fn from_seconds(seconds: f64) -> Result<Self, ModelError> {
+        nanos(seconds).map(Self)
+    }
+
+    /// Length in seconds.
+    #[inline]
+    pub fn seconds(self) -> f64 {
+        self.0 as f64 / NANOS_PER_SECOND
+    }
+}
+
+fn nanos(seconds: f64) -> Result<i64, ModelError> {
+    if seconds.is_finite() && seconds.abs() <= MAX_SECONDS {
+        Ok((seconds * NANOS_PER_SECOND).round() as i64)
+    } else {
+        Err(ModelError::Time { seconds })
+    }
+}
+
+/// Time that `work` takes at `rate`: the nearest nanosecond, halves up, at least 1 (semantics
+/// section 4). Work beyond [`MAX_SECONDS`] is clipped to it: such a job outlives every trace.
+///
+/// # Examples
+/// ```
+/// use gangline_model::{SimSpan, span_of_work};
+/// assert_eq!(span_of_work(3.0, 2.0), SimSpan(1_500_000_000));
+/// assert_eq!(span_of_work(0.0, 2.0), SimSpan(1));
+/// ```
+#[inline]
+pub fn span_of_work(work: f64, rate: f64) -> SimSpan {
+    let nanos = (work / rate) * NANOS_PER_SECOND;
+    SimSpan((nanos.min(MAX_SECONDS * NANOS_PER_SECOND).round() as i64).max(1))
+}
+
+impl Add<SimSpan> for SimTime {
+    type Output = Self;
+    #[inline]
+    fn add(self, span: SimSpan) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+impl Sub for SimTime {
+    type Output = SimSpan;
+    #[inline]
+    fn sub(self, earlier: Self) -> SimSpan {
+        SimSpan(self.0 - earlier.0)
+    }
+}
+
+impl Add for SimSpan {
+    type Output = Self;
+    #[inline]
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for SimSpan {
+    #[inline]
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_to_the_nearest_nanosecond_halves_up() {
+        assert_eq!(SimTime::from_seconds(0.4e-9).unwrap(), SimTime(0));
+        assert_eq!(SimTime::from_seconds(0.5e-9).unwrap(), SimTime(1));
+        assert_eq!(SimTime::from_seconds(0.1).unwrap(), SimTime(100_000_000));
+        assert!(SimTime::from_seconds(f64::INFINITY).is_err());
+        assert!(SimTime::from_seconds(5e9).is_err());
+    }
+
+    #[test]
+    fn work_takes_at_least_one_nanosecond() {
+        assert_eq!(span_of_work(1e-30, 1.0), SimSpan(1));
+        assert_eq!(span_of_work(1.5e-9, 1.0), SimSpan(2));
+        assert_eq!(span_of_work(1e300, 1.0).seconds(), MAX_SECONDS);
+    }
+}
