@@ -1,0 +1,207 @@
+//! A set of small integers as a pyramid of words: insert, remove and successor in O(log64 n).
+
+/// An ordered set of integers in `0..capacity`.
+#[derive(Clone, Debug, Default)]
+pub struct BitSet {
+    /// Level 0 holds the members; bit `i` of level `k + 1` says that word `i` of level `k` is not 0.
+    levels: Vec<Vec<u64>>,
+    len: usize,
+}
+
+impl BitSet {
+    /// An empty set for integers below `capacity`.
+    ///
+    /// # Examples
+    /// ```
+    /// use gangline_engine::BitSet;
+    /// let mut set = BitSet::new(1000);
+    /// set.insert(700);
+    /// set.insert(3);
+    /// assert_eq!(set.next_from(4), Some(700));
+    /// assert_eq!(set.last_before(700), Some(3));
+    /// ```
+    pub fn new(capacity: usize) -> Self {
+        let mut levels = Vec::new();
+        let mut words = capacity.div_ceil(64).max(1);
+        loop {
+            levels.push(vec![0; words]);
+            if words == 1 {
+                return Self { levels, len: 0 };
+            }
+            words = words.div_ceil(64);
+        }
+    }
+
+    /// Number of members.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no member.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether `value` is a member.
+    #[inline]
+    pub fn contains(&self, value: usize) -> bool {
+        self.levels[0].get(value / 64).is_some_and(|word| word >> (value % 64) & 1 == 1)
+    }
+
+    /// Adds a member; returns whether it was new.
+    #[inline]
+    pub fn insert(&mut self, value: usize) -> bool {
+        let word = &mut self.levels[0][value / 64];
+        let bit = 1 << (value % 64);
+        if *word & bit != 0 {
+            return false;
+        }
+        let was_empty = *word == 0;
+        *word |= bit;
+        self.len += 1;
+        if was_empty {
+            self.raise(value / 64);
+        }
+        true
+    }
+
+    fn raise(&mut self, mut at: usize) {
+        for level in &mut self.levels[1..] {
+            let word = &mut level[at / 64];
+            let was_empty = *word == 0;
+            *word |= 1 << (at % 64);
+            if !was_empty {
+                return;
+            }
+            at /= 64;
+        }
+    }
+
+    /// Removes a member; returns whether it was there.
+    #[inline]
+    pub fn remove(&mut self, value: usize) -> bool {
+        let word = &mut self.levels[0][value / 64];
+        let bit = 1 << (value % 64);
+        if *word & bit == 0 {
+            return false;
+        }
+        *word &= !bit;
+        self.len -= 1;
+        if *word == 0 {
+            self.lower(value / 64);
+        }
+        true
+    }
+
+    fn lower(&mut self, mut at: usize) {
+        for level in &mut self.levels[1..] {
+            let word = &mut level[at / 64];
+            *word &= !(1 << (at % 64));
+            if *word != 0 {
+                return;
+            }
+            at /= 64;
+        }
+    }
+
+    /// The smallest member.
+    #[inline]
+    pub fn first(&self) -> Option<usize> {
+        if self.len == 0 {
+            return None;
+        }
+        let mut at = 0;
+        for level in self.levels.iter().rev() {
+            at = at * 64 + level[at].trailing_zeros() as usize;
+        }
+        Some(at)
+    }
+
+    /// The largest member.
+    pub fn last(&self) -> Option<usize> {
+        self.last_before(usize::MAX)
+    }
+
+    /// The smallest member that is at least `from`.
+    #[inline]
+    pub fn next_from(&self, from: usize) -> Option<usize> {
+        let mut at = from;
+        for (depth, level) in self.levels.iter().enumerate() {
+            let word = *level.get(at / 64)? & (u64::MAX << (at % 64));
+            if word != 0 {
+                let mut found = at / 64 * 64 + word.trailing_zeros() as usize;
+                for lower in self.levels[..depth].iter().rev() {
+                    found = found * 64 + lower[found].trailing_zeros() as usize;
+                }
+                return Some(found);
+            }
+            at = at / 64 + 1;
+        }
+        None
+    }
+
+    /// The largest member below `end`.
+    pub fn last_before(&self, end: usize) -> Option<usize> {
+        let mut end = end.min(self.levels[0].len() * 64);
+        for (depth, level) in self.levels.iter().enumerate() {
+            if end == 0 {
+                return None;
+            }
+            let top = end - 1;
+            let word = level[top / 64] & (u64::MAX >> (63 - top % 64));
+            if word != 0 {
+                let mut found = top / 64 * 64 + 63 - word.leading_zeros() as usize;
+                for lower in self.levels[..depth].iter().rev() {
+                    found = found * 64 + 63 - lower[found].leading_zeros() as usize;
+                }
+                return Some(found);
+            }
+            end = top / 64;
+        }
+        None
+    }
+
+    /// Members in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        let mut from = 0;
+        std::iter::from_fn(move || {
+            let found = self.next_from(from)?;
+            from = found + 1;
+            Some(found)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn equals_an_ordered_set(
+            capacity in prop_oneof![1_usize..200, 4000_usize..9000],
+            steps in prop::collection::vec((any::<bool>(), any::<u16>()), 0..400),
+        ) {
+            let mut set = BitSet::new(capacity);
+            let mut oracle = BTreeSet::new();
+            for (insert, raw) in steps {
+                let value = raw as usize % capacity;
+                if insert {
+                    prop_assert_eq!(set.insert(value), oracle.insert(value));
+                } else {
+                    prop_assert_eq!(set.remove(value), oracle.remove(&value));
+                }
+                prop_assert_eq!(set.first(), oracle.first().copied());
+                prop_assert_eq!(set.last(), oracle.last().copied());
+                prop_assert_eq!(set.next_from(value), oracle.range(value..).next().copied());
+                prop_assert_eq!(set.last_before(value), oracle.range(..value).next_back().copied());
+                prop_assert_eq!(set.len(), oracle.len());
+            }
+            prop_assert!(set.iter().eq(oracle.iter().copied()));
+        }
+    }
+}

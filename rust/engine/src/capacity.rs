@@ -1,0 +1,112 @@
+//! Failures and repairs: from a table, from mean times, or injected step by step.
+
+use crate::config::{Failures, RunConfig};
+use crate::queue::{EventClass, EventQueue};
+use crate::rng::{Purpose, Stream};
+use gangline_model::{ServerId, SimSpan, SimTime};
+
+/// The failures and repairs that are still to come, as events of the queue.
+#[derive(Debug)]
+pub(crate) struct CapacityEvents {
+    events: Vec<(ServerId, bool, SimTime)>,
+    random: Option<Random>,
+    down: usize,
+    is_endless: bool,
+}
+
+#[derive(Debug)]
+struct Random {
+    mtbf_s: f64,
+    mttr_s: f64,
+    seed: u64,
+    /// Draws made so far, by server.
+    draws: Vec<u32>,
+}
+
+impl CapacityEvents {
+    pub(crate) fn new(config: &RunConfig, servers: usize) -> Self {
+        let mut events = Vec::new();
+        let mut random = None;
+        match &config.failures {
+            Failures::None => {}
+            Failures::Table(rows) => {
+                for row in rows {
+                    events.push((ServerId(row.server), false, row.down));
+                    if row.up != SimTime::NEVER {
+                        events.push((ServerId(row.server), true, row.up));
+                    }
+                }
+            }
+            Failures::Random { mtbf_s, mttr_s } => {
+                random = Some(Random {
+                    mtbf_s: *mtbf_s,
+                    mttr_s: *mttr_s,
+                    seed: config.seed,
+                    draws: vec![0; servers],
+                });
+            }
+        }
+        let is_endless = random.is_some();
+        Self { events, random, down: 0, is_endless }
+    }
+
+    /// Puts what is known at the start into the queue.
+    pub(crate) fn fill(&mut self, queue: &mut EventQueue) {
+        for (subject, event) in self.events.iter().enumerate() {
+            queue.push(event.2, EventClass::Capacity, subject as u32, 0);
+        }
+        if let Some(random) = &mut self.random {
+            for server in 0..random.draws.len() {
+                let span = random.next(server);
+                self.events.push((ServerId::new(server), false, SimTime::ZERO + span));
+                queue.push(SimTime::ZERO + span, EventClass::Capacity, server as u32, 0);
+            }
+        }
+    }
+
+    pub(crate) fn inject(&mut self, server: ServerId, up: bool, at: SimTime, queue: &mut EventQueue) {
+        self.events.push((server, up, at));
+        queue.push(at, EventClass::Capacity, (self.events.len() - 1) as u32, 0);
+    }
+
+    /// The server of an event that has come and whether it is up from now on; draws the next one.
+    pub(crate) fn take(&mut self, subject: u32, now: SimTime, queue: &mut EventQueue) -> (ServerId, bool) {
+        let (server, up, _) = self.events[subject as usize];
+        if let Some(random) = &mut self.random
+            && (subject as usize) < random.draws.len()
+        {
+            let at = now + random.next(server.index());
+            self.events[subject as usize] = (server, !up, at);
+            queue.push(at, EventClass::Capacity, subject, 0);
+        }
+        if up {
+            self.down = self.down.saturating_sub(1);
+        } else {
+            self.down += 1;
+        }
+        (server, up)
+    }
+
+    /// Servers that are down.
+    pub(crate) fn down(&self) -> usize {
+        self.down
+    }
+
+    /// Whether failures go on for ever.
+    pub(crate) fn is_endless(&self) -> bool {
+        self.is_endless
+    }
+}
+
+impl Random {
+    /// The next up time (even draws) or down time (odd draws) of a server, at least 1 ns.
+    fn next(&mut self, server: usize) -> SimSpan {
+        let draw = self.draws[server];
+        self.draws[server] += 1;
+        let mean = if draw.is_multiple_of(2) { self.mtbf_s } else { self.mttr_s };
+        let stream = Stream::new(self.seed, Purpose::Failures);
+        let seconds = stream.draw(server as u64, draw, 0).exponential(mean);
+        let span = SimSpan::from_seconds(seconds).unwrap_or(SimSpan(i64::MAX / 4));
+        SimSpan(span.0.max(1))
+    }
+}

@@ -1,0 +1,203 @@
+//! What a run is told besides cluster, jobs and policy.
+
+use crate::EngineError;
+use gangline_model::{ClusterSpec, Interference, JobTable, LocalityModel, RateTable, SimSpan, SimTime};
+use std::sync::Arc;
+
+/// One failure of a server: down at an instant, up again later (`SimTime::NEVER` = stays down).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailureRow {
+    /// Index of the server.
+    pub server: u32,
+    /// When it fails.
+    pub down: SimTime,
+    /// When it is back.
+    pub up: SimTime,
+}
+
+/// Where failures and repairs come from.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub enum Failures {
+    /// No server ever fails.
+    #[default]
+    None,
+    /// As listed; rows of one server must not overlap.
+    Table(Vec<FailureRow>),
+    /// Every server alternates: up for an exponential time, down for another.
+    Random {
+        /// Mean time between failures.
+        mtbf_s: f64,
+        /// Mean time to repair.
+        mttr_s: f64,
+    },
+}
+
+/// What to do with jobs that can never run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OnInfeasible {
+    /// Refuse the run.
+    #[default]
+    Error,
+    /// Leave them out and list them.
+    Drop,
+}
+
+/// Which rows the timeline gets.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub enum TimelineMode {
+    /// A row per change, thinned evenly once there are more than 2^17 of them.
+    #[default]
+    Auto,
+    /// A row per change, however many.
+    Change,
+    /// At most one row per so much simulated time.
+    Sample(SimSpan),
+    /// No rows.
+    Off,
+}
+
+/// Options of a run. `Default` is a run without overheads, sharing, failures or segments.
+#[derive(Clone, Debug)]
+pub struct RunConfig {
+    /// Time without progress after a restart or move.
+    pub restart: SimSpan,
+    /// Time without progress after the first start.
+    pub first_start: SimSpan,
+    /// Restart time by model label; overrides `restart` for labelled jobs.
+    pub restart_by_model: Option<Vec<SimSpan>>,
+    /// Checkpoints are taken so often; `None` = at every preemption.
+    pub checkpoint_interval: Option<SimSpan>,
+    /// Most jobs on one GPU, 1 or 2; the policy's own limit counts too.
+    pub max_share: u32,
+    /// Slow-downs by co-runners; needed when GPUs are shared.
+    pub interference: Option<Interference>,
+    /// Share of a job's memory that does not shrink with the sub-batch.
+    pub memory_fixed_fraction: f64,
+    /// Cost of a gradient accumulation step: iteration time grows by 1 + cost x (steps - 1).
+    pub acc_cost: f64,
+    /// Locality factors; `None` = 1 everywhere.
+    pub locality: Option<Arc<dyn LocalityModel>>,
+    /// Failures and repairs.
+    pub failures: Failures,
+    /// Seed of every random draw.
+    pub seed: u64,
+    /// What to do with jobs that can never run.
+    pub on_infeasible: OnInfeasible,
+    /// Whether to keep the segments table.
+    pub segments: bool,
+    /// Rows of the timeline.
+    pub timeline: TimelineMode,
+    /// Check semantics section 9 after every event.
+    pub check_invariants: bool,
+    /// Skip rounds in which nothing can change.
+    pub skip_rounds: bool,
+    /// Stop at this instant.
+    pub until: Option<SimTime>,
+    /// Stop after so many events.
+    pub max_events: Option<u64>,
+}
+
+impl Default for RunConfig {
+    fn default() -> Self {
+        Self {
+            restart: SimSpan::ZERO,
+            first_start: SimSpan::ZERO,
+            restart_by_model: None,
+            checkpoint_interval: None,
+            max_share: 2,
+            interference: None,
+            memory_fixed_fraction: 0.5,
+            acc_cost: 0.05,
+            locality: None,
+            failures: Failures::None,
+            seed: 0,
+            on_infeasible: OnInfeasible::Error,
+            segments: false,
+            timeline: TimelineMode::Auto,
+            check_invariants: cfg!(debug_assertions),
+            skip_rounds: true,
+            until: None,
+            max_events: None,
+        }
+    }
+}
+
+impl RunConfig {
+    /// Checks the options against the cluster and the jobs.
+    ///
+    /// # Errors
+    /// [`EngineError::Option`] naming the first bad one.
+    pub fn validate(&self, cluster: &ClusterSpec, jobs: &JobTable) -> Result<(), EngineError> {
+        let fail = |field, what: String| Err(EngineError::Option { field, what });
+        if self.restart.0 < 0 || self.first_start.0 < 0 {
+            return fail("restart_s", "overheads must be >= 0".to_owned());
+        }
+        if let Some(spans) = &self.restart_by_model {
+            if spans.iter().any(|span| span.0 < 0) {
+                return fail("restart_by_model", "overheads must be >= 0".to_owned());
+            }
+            if spans.len() < jobs.columns().model_labels.len() {
+                return fail("restart_by_model", "one value per model label is needed".to_owned());
+            }
+        }
+        if self.checkpoint_interval.is_some_and(|interval| interval.0 <= 0) {
+            return fail("checkpoint_interval_s", "must be > 0".to_owned());
+        }
+        if !(1..=2).contains(&self.max_share) {
+            return fail("max_share", format!("{} is neither 1 nor 2", self.max_share));
+        }
+        if !(0.0..=1.0).contains(&self.memory_fixed_fraction) {
+            return fail("memory_fixed_fraction", "must be in [0, 1]".to_owned());
+        }
+        if !(self.acc_cost.is_finite() && self.acc_cost >= 0.0) {
+            return fail("acc_cost", "must be a finite number >= 0".to_owned());
+        }
+        if matches!(self.timeline, TimelineMode::Sample(span) if span.0 <= 0) {
+            return fail("timeline", "the sampling time must be > 0".to_owned());
+        }
+        self.validate_failures(cluster)
+    }
+
+    fn validate_failures(&self, cluster: &ClusterSpec) -> Result<(), EngineError> {
+        let fail = |what: String| Err(EngineError::Option { field: "failures", what });
+        match &self.failures {
+            Failures::None => Ok(()),
+            Failures::Random { mtbf_s, mttr_s } => {
+                let good = |value: f64| value.is_finite() && value > 0.0;
+                if good(*mtbf_s) && good(*mttr_s) {
+                    Ok(())
+                } else {
+                    fail("mean times must be positive and finite".to_owned())
+                }
+            }
+            Failures::Table(rows) => {
+                let mut sorted = rows.clone();
+                sorted.sort_by_key(|row| (row.server, row.down));
+                for (at, row) in sorted.iter().enumerate() {
+                    if row.server as usize >= cluster.servers().len() {
+                        return fail(format!("server {} does not exist", row.server));
+                    }
+                    if row.down.0 < 0 || row.up <= row.down {
+                        return fail(format!("server {}: up must come after down", row.server));
+                    }
+                    let next = sorted.get(at + 1).filter(|next| next.server == row.server);
+                    if next.is_some_and(|next| next.down < row.up) {
+                        return fail(format!("server {}: two rows overlap", row.server));
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Everything that one run works on, shared with other runs of a sweep.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// The cluster.
+    pub cluster: Arc<ClusterSpec>,
+    /// The jobs.
+    pub jobs: Arc<JobTable>,
+    /// Base rates.
+    pub rates: Arc<RateTable>,
+}

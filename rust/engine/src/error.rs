@@ -1,0 +1,207 @@
+//! What can go wrong in a run.
+
+use gangline_model::{ActionKind, Infeasible, JobId, ModelError, ServerId, SimTime};
+use thiserror::Error;
+
+/// The rule of semantics section 5 that a plan breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// The job is not in the trace.
+    UnknownJob,
+    /// The job has not arrived yet.
+    NotArrived,
+    /// The job has finished or was dropped.
+    FinishedJob,
+    /// The plan starts a job that runs.
+    AlreadyRunning,
+    /// The plan stops, moves or changes a job that does not run.
+    NotRunning,
+    /// Two actions for one job.
+    TwoActions,
+    /// The set does not have as many GPUs as the gang.
+    GangSize,
+    /// A server or slot that does not exist.
+    NoSuchGpu,
+    /// A server that is down.
+    ServerDown,
+    /// A GPU type that the job may not use.
+    TypeNotAllowed,
+    /// GPUs of several types under a policy that does not mix them.
+    MixedTypes,
+    /// A GPU that is taken, where GPUs are not shared.
+    Capacity,
+    /// More jobs on a GPU than the run allows.
+    SharingLimit,
+    /// More memory than a GPU has.
+    Memory,
+    /// Two jobs that may not share a GPU.
+    InfeasiblePair,
+    /// A sub-batch below 1 or above the job's batch.
+    SubBatch,
+    /// A timer that does not lie after now.
+    TimerNotAfterNow,
+}
+
+impl Rule {
+    /// Stable name of the rule, as programs see it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::UnknownJob => "unknown_job",
+            Self::NotArrived => "not_arrived",
+            Self::FinishedJob => "finished_job",
+            Self::AlreadyRunning => "already_running",
+            Self::NotRunning => "not_running",
+            Self::TwoActions => "two_actions",
+            Self::GangSize => "gang_size",
+            Self::NoSuchGpu => "no_such_gpu",
+            Self::ServerDown => "server_down",
+            Self::TypeNotAllowed => "type_not_allowed",
+            Self::MixedTypes => "mixed_types",
+            Self::Capacity => "capacity",
+            Self::SharingLimit => "sharing_limit",
+            Self::Memory => "memory",
+            Self::InfeasiblePair => "infeasible_pair",
+            Self::SubBatch => "sub_batch",
+            Self::TimerNotAfterNow => "timer_not_after_now",
+        }
+    }
+
+    /// The rule in words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::UnknownJob => "the job is not in the trace",
+            Self::NotArrived => "the job has not arrived",
+            Self::FinishedJob => "the job has already ended",
+            Self::AlreadyRunning => "the job is running",
+            Self::NotRunning => "the job is not running",
+            Self::TwoActions => "the plan has two actions for the job",
+            Self::GangSize => "the set does not have exactly the gang's number of GPUs",
+            Self::NoSuchGpu => "the server or slot does not exist",
+            Self::ServerDown => "the server is down",
+            Self::TypeNotAllowed => "the job may not use this GPU type",
+            Self::MixedTypes => "the gang mixes GPU types and this policy does not declare that",
+            Self::Capacity => "a GPU is already taken",
+            Self::SharingLimit => "a GPU would hold more jobs than the run allows",
+            Self::Memory => "the jobs on a GPU would need more memory than it has",
+            Self::InfeasiblePair => "two jobs on a GPU may not share",
+            Self::SubBatch => "the sub-batch is below 1 or above the job's batch size",
+            Self::TimerNotAfterNow => "the timer does not lie after now",
+        }
+    }
+}
+
+/// A plan that was refused. The state is as it was before the decision.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("decision {decision} at {} s: {kind} of job {job}{}: {}", time.seconds(), on_server(*server), rule.text())]
+pub struct PlanError {
+    /// The job.
+    pub job: JobId,
+    /// The action.
+    pub kind: ActionKind,
+    /// The server, where one is to blame.
+    pub server: Option<ServerId>,
+    /// The rule that is broken.
+    pub rule: Rule,
+    /// Instant of the decision.
+    pub time: SimTime,
+    /// Number of the decision, from 0.
+    pub decision: u64,
+}
+
+fn on_server(server: Option<ServerId>) -> String {
+    server.map_or_else(String::new, |server| format!(" on server {server}"))
+}
+
+/// What a policy may answer instead of a plan.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum PolicyError {
+    /// A parameter with a bad value.
+    #[error("{policy}: {field} = {value}: expected {expected}")]
+    Parameter {
+        /// Policy name.
+        policy: String,
+        /// Parameter name.
+        field: String,
+        /// The value, as text.
+        value: String,
+        /// What would be right.
+        expected: String,
+    },
+    /// No such policy.
+    #[error("unknown policy {name}; did you mean {nearest}?")]
+    UnknownPolicy {
+        /// The name asked for.
+        name: String,
+        /// The nearest known name.
+        nearest: String,
+    },
+    /// A policy that may not know how much work is left asked for it.
+    #[error("policy asked for the remaining work of job {job} but declares Knowledge::Online")]
+    NotAllowedToKnow {
+        /// The job.
+        job: JobId,
+    },
+    /// The policy needs durations that the trace does not have.
+    #[error("{policy} needs durations and {jobs} jobs have none; give a throughput table or use a policy that does not need them")]
+    MissingDuration {
+        /// Policy name.
+        policy: String,
+        /// Jobs without a duration.
+        jobs: usize,
+    },
+    /// The policy itself failed (a policy written by the user, an allocator).
+    #[error("{message}")]
+    Failed {
+        /// Its own words.
+        message: String,
+    },
+}
+
+/// Why a run ended early.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum EngineError {
+    /// A description that cannot be right.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A plan that was refused.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The policy failed.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// Jobs that can never run here.
+    #[error("{} jobs can never run here; job {}: {}", jobs.len(), jobs[0].job, jobs[0].reason.text())]
+    Infeasible {
+        /// The jobs, each with its reason; never empty.
+        jobs: Vec<Infeasible>,
+    },
+    /// Jobs wait and nothing will ever happen again.
+    #[error("{waiting} jobs wait at {} s and nothing will start them; first: {}", time.seconds(), list(jobs))]
+    Stalled {
+        /// When the run stopped.
+        time: SimTime,
+        /// How many jobs wait.
+        waiting: usize,
+        /// The first ten of them.
+        jobs: Vec<JobId>,
+    },
+    /// An option with a bad value.
+    #[error("{field}: {what}")]
+    Option {
+        /// Option name.
+        field: &'static str,
+        /// What is wrong, in words.
+        what: String,
+    },
+    /// A step was asked for out of order.
+    #[error("{what}")]
+    Step {
+        /// What was wrong, in words.
+        what: &'static str,
+    },
+}
+
+fn list(jobs: &[JobId]) -> String {
+    let names: Vec<String> = jobs.iter().map(ToString::to_string).collect();
+    names.join(", ")
+}

@@ -1,0 +1,339 @@
+//! Free GPUs by rack: the part of the index that is built when a rule first asks about racks.
+//!
+//! Servers are numbered rack by rack, so a rack is a range of positions and one set per number of free
+//! GPUs serves all racks. Where the cluster lists its servers rack by rack, as most do, these sets are
+//! those of the pool itself and cost nothing.
+
+use super::servers::{Servers, largest};
+use crate::bits::BitSet;
+use crate::trees::MaxTree;
+use std::collections::BTreeSet;
+use std::ops::Bound::{Excluded, Included, Unbounded};
+
+/// Largest range of keys that is kept as a set of bits (2 MB).
+const DENSE_KEYS: usize = 1 << 24;
+
+#[derive(Debug)]
+pub(super) struct Racks {
+    /// Rack -> its free GPUs.
+    pub(super) free: Vec<u32>,
+    /// Rack -> bit per number of free GPUs that one of its servers has.
+    masks: Vec<u64>,
+    /// Rack -> its first position; one entry more than racks.
+    starts: Vec<u32>,
+    /// Numbering of the servers; `None` where the pool's own order is rack by rack.
+    numbering: Option<Numbering>,
+    by_free: FreeOrder,
+    by_rack: Option<MaxTree>,
+    whole: Option<WholeOrder>,
+}
+
+#[derive(Debug)]
+struct Numbering {
+    /// Position -> place in the pool.
+    order: Vec<u32>,
+    /// Place in the pool -> position.
+    position: Vec<u32>,
+    buckets: Vec<BitSet>,
+}
+
+/// What a rack has to offer to rules that want idle servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct WholeKey {
+    /// Wholly free servers of the largest size.
+    whole: u32,
+    /// Most free GPUs on one of its other servers.
+    other: u32,
+    /// Free GPUs of the rack.
+    free: u32,
+    rack: u32,
+}
+
+#[derive(Debug)]
+struct WholeOrder {
+    size: u32,
+    keys: Vec<WholeKey>,
+    order: BTreeSet<WholeKey>,
+    /// `whole` and `other` packed into one number: leftmost rack that is good enough.
+    by_rack: MaxTree,
+}
+
+impl Racks {
+    pub(super) fn new(racks_of: &[u32], count: usize, sizes: &[u8], buckets: &[BitSet]) -> Self {
+        let mut starts = vec![0_u32; count + 1];
+        let mut most = vec![0_usize; count];
+        for (&rack, &size) in racks_of.iter().zip(sizes) {
+            starts[rack as usize + 1] += 1;
+            most[rack as usize] += usize::from(size);
+        }
+        for rack in 0..count {
+            starts[rack + 1] += starts[rack];
+        }
+        let numbering = (!racks_of.is_sorted()).then(|| Numbering::new(racks_of, buckets));
+        let most = most.into_iter().max().unwrap_or(0);
+        let mut racks = Self {
+            free: vec![0; count],
+            masks: vec![0; count],
+            starts,
+            numbering,
+            by_free: FreeOrder::new(most, count),
+            by_rack: None,
+            whole: None,
+        };
+        for (free, set) in buckets.iter().enumerate().skip(1) {
+            for at in set.iter() {
+                racks.free[racks_of[at] as usize] += free as u32;
+                racks.masks[racks_of[at] as usize] |= 1 << (free % 64);
+            }
+        }
+        for (rack, &free) in racks.free.iter().enumerate() {
+            racks.by_free.insert(free, rack);
+        }
+        racks
+    }
+
+    /// Notes that a server of the rack went from `old` to `new` free GPUs; `buckets` are the pool's,
+    /// already up to date.
+    pub(super) fn change(
+        &mut self,
+        buckets: &[BitSet],
+        (at, rack): (usize, usize),
+        (old, new): (u32, u32),
+    ) {
+        let (start, end) = (self.starts[rack] as usize, self.starts[rack + 1] as usize);
+        let set = match &mut self.numbering {
+            None => &buckets[old as usize],
+            Some(numbering) => {
+                let position = numbering.position[at] as usize;
+                numbering.buckets[new as usize].insert(position);
+                numbering.buckets[old as usize].remove(position);
+                &numbering.buckets[old as usize]
+            }
+        };
+        if old > 0 && set.next_from(start).is_none_or(|position| position >= end) {
+            self.masks[rack] &= !(1 << (old % 64));
+        }
+        if new > 0 {
+            self.masks[rack] |= 1 << (new % 64);
+        }
+        let before = self.free[rack];
+        let after = before + new - old;
+        self.free[rack] = after;
+        self.by_free.remove(before, rack);
+        self.by_free.insert(after, rack);
+        if let Some(tree) = &mut self.by_rack {
+            tree.set(rack, after);
+        }
+        if let Some(whole) = &mut self.whole {
+            let mut key = whole.keys[rack];
+            key.whole = key.whole + u32::from(new == whole.size) - u32::from(old == whole.size);
+            key.other = largest(self.masks[rack], whole.size - 1);
+            key.free = after;
+            whole.set(key);
+        }
+    }
+
+    pub(super) fn servers<'a>(&'a self, rack: usize, buckets: &'a [BitSet]) -> Servers<'a> {
+        Servers {
+            buckets: self.numbering.as_ref().map_or(buckets, |numbering| &numbering.buckets),
+            mask: self.masks[rack],
+            start: self.starts[rack] as usize,
+            end: self.starts[rack + 1] as usize,
+            order: self.numbering.as_ref().map(|numbering| numbering.order.as_slice()),
+        }
+    }
+
+    /// The rack with the most free GPUs, lowest index.
+    pub(super) fn most_free(&self) -> Option<(usize, u32)> {
+        let (free, _) = self.by_free.last()?;
+        self.by_free.next_from(free, 0).map(|(free, rack)| (rack, free))
+    }
+
+    /// The first rack at or after (`free`, `rack`) in the order of free GPUs, then index.
+    pub(super) fn next_from(&self, free: u32, rack: usize) -> Option<usize> {
+        self.by_free.next_from(free, rack).map(|(_, rack)| rack)
+    }
+
+    /// Leftmost rack at `from` or later with at least `gpus` free.
+    pub(super) fn first_from(&mut self, gpus: u32, from: usize) -> Option<usize> {
+        let free = &self.free;
+        self.by_rack
+            .get_or_insert_with(|| MaxTree::new(free.iter().copied()))
+            .next_at_least(gpus, from)
+    }
+
+    fn whole_order(&mut self, size: u32, buckets: &[BitSet]) -> &WholeOrder {
+        if self.whole.as_ref().is_none_or(|whole| whole.size != size) {
+            let keys = (0..self.free.len()).map(|rack| WholeKey {
+                whole: self.servers(rack, buckets).with_free(size).count() as u32,
+                other: largest(self.masks[rack], size - 1),
+                free: self.free[rack],
+                rack: rack as u32,
+            });
+            self.whole = Some(WholeOrder::new(size, keys.collect()));
+        }
+        self.whole.as_ref().expect("just built")
+    }
+
+    /// Forgets what depends on the size of the largest up server.
+    pub(super) fn forget_whole(&mut self) {
+        self.whole = None;
+    }
+
+    /// See [`super::TypePool::rack_whole_first`].
+    pub(super) fn whole_first(
+        &mut self,
+        size: u32,
+        buckets: &[BitSet],
+        (whole, rest): (u32, u32),
+    ) -> Option<usize> {
+        self.whole_order(size, buckets).by_rack.first_at_least(packed(whole, rest))
+    }
+
+    /// See [`super::TypePool::rack_whole_best`].
+    pub(super) fn whole_best(
+        &mut self,
+        size: u32,
+        buckets: &[BitSet],
+        (whole, rest): (u32, u32),
+    ) -> Option<usize> {
+        let order = &self.whole_order(size, buckets).order;
+        let least = WholeKey { whole, other: rest, free: 0, rack: 0 };
+        let mut next = order.range(least..).next();
+        let count = next?.whole;
+        let mut best: Option<&WholeKey> = None;
+        // of equal `whole`, one candidate for each value of `other`: at most 64
+        while let Some(key) = next.filter(|key| key.whole == count) {
+            if best.is_none_or(|best| (key.free, key.rack) < (best.free, best.rack)) {
+                best = Some(key);
+            }
+            let last = WholeKey { free: u32::MAX, rack: u32::MAX, ..*key };
+            next = order.range((Excluded(last), Unbounded)).next();
+        }
+        best.map(|key| key.rack as usize)
+    }
+
+    /// Compares with a freshly built one.
+    pub(super) fn assert_equals(&self, fresh: &mut Self, size: u32, buckets: &[BitSet]) {
+        assert_eq!(self.free, fresh.free, "free GPUs by rack");
+        assert_eq!(self.masks, fresh.masks, "bucket masks by rack");
+        assert_eq!(self.by_free.keys(), fresh.by_free.keys(), "racks by free GPUs");
+        if let (Some(kept), Some(fresh)) = (&self.numbering, &fresh.numbering) {
+            for (kept, fresh) in kept.buckets.iter().zip(&fresh.buckets) {
+                assert!(kept.iter().eq(fresh.iter()), "servers of racks by free GPUs");
+            }
+        }
+        if let Some(tree) = &self.by_rack {
+            let equal = self.free.iter().enumerate().all(|(rack, &free)| tree.get(rack) == free);
+            assert!(equal, "racks by index");
+        }
+        if let Some(kept) = &self.whole {
+            assert_eq!(kept.size, size, "size of a whole server");
+            let fresh = fresh.whole_order(size, buckets);
+            assert_eq!(kept.keys, fresh.keys, "whole servers by rack");
+            assert!(kept.order.iter().eq(fresh.order.iter()), "racks by whole servers");
+        }
+    }
+}
+
+impl Numbering {
+    fn new(racks_of: &[u32], buckets: &[BitSet]) -> Self {
+        let mut order: Vec<u32> = (0..racks_of.len() as u32).collect();
+        order.sort_by_key(|&at| (racks_of[at as usize], at));
+        let mut position = vec![0; order.len()];
+        for (place, &at) in order.iter().enumerate() {
+            position[at as usize] = place as u32;
+        }
+        let renumbered = |set: &BitSet| {
+            let mut fresh = BitSet::new(position.len());
+            for at in set.iter() {
+                fresh.insert(position[at] as usize);
+            }
+            fresh
+        };
+        let buckets = buckets.iter().map(renumbered).collect();
+        Self { order, position, buckets }
+    }
+}
+
+impl WholeOrder {
+    fn new(size: u32, keys: Vec<WholeKey>) -> Self {
+        let by_rack = MaxTree::new(keys.iter().map(|key| packed(key.whole, key.other)));
+        Self { size, order: keys.iter().copied().collect(), keys, by_rack }
+    }
+
+    fn set(&mut self, key: WholeKey) {
+        let old = std::mem::replace(&mut self.keys[key.rack as usize], key);
+        self.order.remove(&old);
+        self.order.insert(key);
+        self.by_rack.set(key.rack as usize, packed(key.whole, key.other));
+    }
+}
+
+/// `other` is below the size of the largest server, so below 64.
+fn packed(whole: u32, other: u32) -> u32 {
+    whole * 64 + other
+}
+
+/// Racks ordered by (free GPUs, index): bits where the range of keys is small, else a tree.
+#[derive(Debug)]
+enum FreeOrder {
+    Dense { keys: BitSet, racks: usize },
+    Sparse(BTreeSet<(u32, u32)>),
+}
+
+impl FreeOrder {
+    fn new(free_max: usize, racks: usize) -> Self {
+        match (free_max + 1).checked_mul(racks) {
+            Some(keys) if keys <= DENSE_KEYS => Self::Dense { keys: BitSet::new(keys), racks },
+            _ => Self::Sparse(BTreeSet::new()),
+        }
+    }
+
+    fn insert(&mut self, free: u32, rack: usize) {
+        match self {
+            Self::Dense { keys, racks } => keys.insert(free as usize * *racks + rack),
+            Self::Sparse(keys) => keys.insert((free, rack as u32)),
+        };
+    }
+
+    fn remove(&mut self, free: u32, rack: usize) {
+        match self {
+            Self::Dense { keys, racks } => keys.remove(free as usize * *racks + rack),
+            Self::Sparse(keys) => keys.remove(&(free, rack as u32)),
+        };
+    }
+
+    fn next_from(&self, free: u32, rack: usize) -> Option<(u32, usize)> {
+        match self {
+            Self::Dense { keys, racks } => {
+                let key = keys.next_from(free as usize * racks + rack)?;
+                Some(((key / racks) as u32, key % racks))
+            }
+            Self::Sparse(keys) => {
+                let from = Included((free, rack as u32));
+                keys.range((from, Unbounded)).next().map(|&(free, rack)| (free, rack as usize))
+            }
+        }
+    }
+
+    fn last(&self) -> Option<(u32, usize)> {
+        match self {
+            Self::Dense { keys, racks } => {
+                keys.last().map(|key| ((key / racks) as u32, key % racks))
+            }
+            Self::Sparse(keys) => keys.last().map(|&(free, rack)| (free, rack as usize)),
+        }
+    }
+
+    fn keys(&self) -> Vec<(u32, usize)> {
+        let mut found = Vec::new();
+        let mut next = self.next_from(0, 0);
+        while let Some((free, rack)) = next {
+            found.push((free, rack));
+            next = self.next_from(free, rack + 1);
+        }
+        found
+    }
+}
+

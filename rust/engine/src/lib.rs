@@ -1,0 +1,44 @@
+//! Time and state of a run: the event loop, the free-GPU index, and the port that policies plug into.
+//!
+//! Knows no concrete policy, no file, no clock and no Python. The meaning of a simulated second is
+//! documented in the project's concepts pages; the parts are:
+//!
+//! - [`Engine`] gathers an instant, asks a [`Policy`], checks its [`Plan`] and carries it out;
+//! - [`ClusterView`] and [`Changes`] are all that a policy may look at;
+//! - [`FreeIndex`] answers questions about free GPUs in O(1) or O(log n);
+//! - [`rng`] draws keyed random numbers and [`synth`] makes worlds from a seed.
+#![forbid(unsafe_code)]
+
+mod apply;
+mod bits;
+mod capacity;
+mod config;
+mod error;
+mod index;
+mod invariant;
+mod metrics;
+mod plan;
+mod policy;
+mod progress;
+mod queue;
+mod record;
+pub mod rng;
+mod run;
+mod state;
+mod timers;
+mod trees;
+mod view;
+
+pub use bits::BitSet;
+pub use config::{FailureRow, Failures, OnInfeasible, RunConfig, TimelineMode, World};
+pub use error::{EngineError, PlanError, PolicyError, Rule};
+pub use index::{FreeIndex, Mark, TypePool};
+pub use metrics::{Output, quantile};
+pub use plan::Plan;
+pub use policy::{Knowledge, Next, Policy, WakeOn};
+pub use queue::{Event, EventClass, EventQueue};
+pub use record::{EndReason, LogHash, Segments, Timeline};
+pub use run::{Advance, Control, Engine, Outcome, PolicyTraits, Silent, Stopwatch};
+pub use state::{Phase, Run, State};
+pub use trees::{Fenwick, MaxTree};
+pub use view::{Changes, ClusterView};

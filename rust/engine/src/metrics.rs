@@ -1,0 +1,225 @@
+//! The summary of a run (semantics section 8): quantiles, utilisation, fairness. O(jobs), once.
+
+use crate::record::{Segments, Timeline};
+use crate::run::{Engine, Outcome};
+use crate::state::{NOT_YET, Phase};
+use gangline_model::{Infeasible, JobId, NANOS_PER_SECOND, SimTime, span_of_work};
+
+/// Everything that a run leaves behind.
+#[derive(Clone, Debug, Default)]
+pub struct Output {
+    /// First start, s; NaN if the job never started.
+    pub first_start_s: Vec<f64>,
+    /// Finish, s; NaN if the job did not finish.
+    pub finish_s: Vec<f64>,
+    /// Time holding GPUs, s.
+    pub run_s: Vec<f64>,
+    /// Of that, without progress, s; empty = 0 for all.
+    pub overhead_s: Vec<f64>,
+    /// Run time lost to locality, s; empty = 0 for all.
+    pub comm_s: Vec<f64>,
+    /// Run time next to a co-runner, s; empty = 0 for all.
+    pub share_s: Vec<f64>,
+    /// Completion time over isolated run time; NaN if the job did not finish.
+    pub slowdown: Vec<f64>,
+    /// Finish-time fairness; NaN if the job did not finish.
+    pub ftf: Vec<f64>,
+    /// Preemptions; empty = 0 for all.
+    pub preemptions: Vec<i32>,
+    /// Migrations; empty = 0 for all.
+    pub migrations: Vec<i32>,
+    /// 0 finished, 1 dropped, 2 unfinished.
+    pub status: Vec<u8>,
+    /// Jobs that were left out, with the reason.
+    pub dropped: Vec<Infeasible>,
+    /// The segments table, if asked for.
+    pub segments: Option<Segments>,
+    /// The timeline table.
+    pub timeline: Timeline,
+    /// Summary keys and values, in the order of the contract.
+    pub summary: Vec<(&'static str, f64)>,
+    /// Hash of the event log.
+    pub log_hash: u64,
+    /// How the run ended.
+    pub outcome: Option<Outcome>,
+}
+
+impl Engine {
+    /// Takes the results out. Columns of jobs are in job-index order.
+    pub fn output(mut self) -> Output {
+        let rows = self.state.jobs.len();
+        let out = std::mem::take(&mut self.state.out);
+        let seconds = |ns: i64| ns as f64 / NANOS_PER_SECOND;
+        let or_nan = |time: SimTime, none: SimTime| {
+            if time == none { f64::NAN } else { time.seconds() }
+        };
+        let column = |ns: &[i64]| ns.iter().map(|&ns| seconds(ns)).collect();
+        let status = self.state.phase.iter().map(|phase| match phase {
+            Phase::Finished => 0,
+            Phase::Dropped => 1,
+            Phase::Pending | Phase::Waiting | Phase::Running => 2,
+        });
+        let mut output = Output {
+            status: status.collect(),
+            first_start_s: out.first_start.iter().map(|&time| or_nan(time, NOT_YET)).collect(),
+            finish_s: out.finish.iter().map(|&time| or_nan(time, SimTime::NEVER)).collect(),
+            run_s: column(&out.run_ns),
+            overhead_s: column(&out.overhead_ns),
+            comm_s: out.comm_s,
+            share_s: column(&out.share_ns),
+            preemptions: out.preemptions,
+            migrations: out.migrations,
+            ftf: out.ftf,
+            slowdown: Vec::with_capacity(rows),
+            dropped: std::mem::take(&mut self.dropped),
+            segments: self.recorder.segments.take(),
+            timeline: std::mem::take(&mut self.recorder.timeline),
+            summary: Vec::new(),
+            log_hash: self.recorder.hash.0,
+            outcome: self.outcome,
+        };
+        self.fairness(&mut output);
+        output.summary = self.summary(&output);
+        output
+    }
+
+    /// Slow-down against the isolated run, and rho = jct / time alone on a 1/n share.
+    fn fairness(&self, output: &mut Output) {
+        let total = f64::from(self.state.cluster.gpus_total());
+        for job in self.state.jobs.ids() {
+            let at = job.index();
+            if output.status[at] != 0 {
+                output.ftf[at] = f64::NAN;
+                output.slowdown.push(f64::NAN);
+                continue;
+            }
+            let isolated =
+                span_of_work(self.state.jobs.work(job), self.state.best_rate(job)).seconds();
+            let jct = output.finish_s[at] - self.state.jobs.arrival(job).seconds();
+            let share = f64::from(self.state.jobs.gpus(job)) * output.ftf[at] / total;
+            output.slowdown.push(jct / isolated);
+            output.ftf[at] = jct / (isolated * share.max(1.0));
+        }
+    }
+
+    fn summary(&mut self, output: &Output) -> Vec<(&'static str, f64)> {
+        let jobs = &self.state.jobs;
+        let done = |job: &JobId| output.status[job.index()] == 0;
+        let each = |value: &dyn Fn(JobId) -> f64| -> Vec<f64> {
+            jobs.ids().filter(done).map(value).collect()
+        };
+        let arrival = |job: JobId| jobs.arrival(job).seconds();
+        let mut jct = each(&|job| output.finish_s[job.index()] - arrival(job));
+        let mut queue = each(&|job| output.first_start_s[job.index()] - arrival(job));
+        let mut ftf = each(&|job| output.ftf[job.index()]);
+        let wait_mean = mean(&jct) - mean(&each(&|job| output.run_s[job.index()]));
+        let finished = jct.len();
+        let first = jobs.ids().filter(|job| output.status[job.index()] != 1).map(arrival).next();
+        let last = each(&|job| output.finish_s[job.index()]).into_iter().fold(f64::NAN, f64::max);
+        let makespan = first.map_or(f64::NAN, |first| last - first);
+        let shares = self.shares(output, makespan);
+        let nanos = &mut self.decision_nanos;
+        nanos.sort_unstable();
+        let decision = |share: f64| {
+            let at = ((nanos.len() as f64 * share) as usize).min(nanos.len().saturating_sub(1));
+            nanos.get(at).map_or(0.0, |&nanos| f64::from(nanos) / 1e3)
+        };
+        let totals = &self.recorder.totals;
+        vec![
+            ("jobs", jobs.len() as f64),
+            ("finished", finished as f64),
+            ("dropped", output.dropped.len() as f64),
+            ("makespan_s", makespan),
+            ("jct_mean_s", mean(&jct)),
+            ("jct_p50_s", quantile(&mut jct, 0.5)),
+            ("jct_p90_s", quantile(&mut jct, 0.9)),
+            ("jct_p95_s", quantile(&mut jct, 0.95)),
+            ("jct_p99_s", quantile(&mut jct, 0.99)),
+            ("jct_max_s", quantile(&mut jct, 1.0)),
+            ("queue_mean_s", mean(&queue)),
+            ("queue_p99_s", quantile(&mut queue, 0.99)),
+            ("wait_mean_s", wait_mean),
+            ("gpu_utilization", shares.busy),
+            ("useful_utilization", shares.useful),
+            ("node_utilization", shares.servers),
+            ("ftf_mean", mean(&ftf)),
+            ("ftf_p99", quantile(&mut ftf, 0.99)),
+            ("ftf_max", quantile(&mut ftf, 1.0)),
+            ("preemptions", totals.preemptions as f64),
+            ("migrations", totals.migrations as f64),
+            ("comm_fraction", shares.comm),
+            ("overhead_fraction", shares.overhead),
+            ("fragmentation", shares.fragmentation),
+            ("gpu_hours", shares.gpu_hours),
+            ("decisions", self.decisions as f64),
+            ("decision_p50_us", decision(0.5)),
+            ("decision_p99_us", decision(0.99)),
+            ("events", self.events as f64),
+            ("failures", totals.failures as f64),
+        ]
+    }
+
+    /// Time-weighted shares of the cluster's GPU time between first arrival and last finish.
+    fn shares(&self, output: &Output, makespan_s: f64) -> Shares {
+        let totals = &self.recorder.totals;
+        let seconds = |ns: i128| ns as f64 / NANOS_PER_SECOND;
+        let (mut held, mut overhead, mut comm) = (0.0, 0.0, 0.0);
+        for job in self.state.jobs.ids() {
+            let (at, gpus) = (job.index(), f64::from(self.state.jobs.gpus(job)));
+            held += gpus * output.run_s[at];
+            overhead += gpus * output.overhead_s.get(at).copied().unwrap_or(0.0);
+            comm += gpus * output.comm_s.get(at).copied().unwrap_or(0.0);
+        }
+        let useful = if self.state.max_share > 1 {
+            self.state.useful_gpu_s
+        } else {
+            held - overhead - comm
+        };
+        let gpu_seconds = f64::from(self.state.cluster.gpus_total()) * makespan_s;
+        let server_seconds = self.state.cluster.servers().len() as f64 * makespan_s;
+        let of_held = |value: f64| if held > 0.0 { value / held } else { 0.0 };
+        Shares {
+            busy: seconds(totals.busy_gpu_ns) / gpu_seconds,
+            useful: useful / gpu_seconds,
+            servers: seconds(totals.busy_server_ns) / server_seconds,
+            overhead: of_held(overhead),
+            comm: of_held(comm),
+            fragmentation: seconds(totals.fragmented_gpu_ns) / gpu_seconds,
+            gpu_hours: held / 3600.0,
+        }
+    }
+}
+
+struct Shares {
+    busy: f64,
+    useful: f64,
+    servers: f64,
+    overhead: f64,
+    comm: f64,
+    fragmentation: f64,
+    gpu_hours: f64,
+}
+
+/// Arithmetic mean in index order; NaN of nothing.
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Quantile by linear interpolation between order statistics; NaN of nothing. Reorders `values`.
+///
+/// # Examples
+/// ```
+/// let mut values = vec![4.0, 1.0, 3.0, 2.0];
+/// assert_eq!(gangline_engine::quantile(&mut values, 0.5), 2.5);
+/// ```
+pub fn quantile(values: &mut [f64], share: f64) -> f64 {
+    if values.is_empty() {
+        return f64::NAN;
+    }
+    let position = share * (values.len() - 1) as f64;
+    let below = position as usize;
+    let (_, low, above) = values.select_nth_unstable_by(below, f64::total_cmp);
+    let low = *low;
+    let high = above.iter().copied().min_by(f64::total_cmp).unwrap_or(low);
+    low + (high - low) * (position - below as f64)
+}

@@ -1,0 +1,138 @@
+//! A plan under construction: actions, timers, and a scratch of the free GPUs kept in step with them.
+
+use crate::FreeIndex;
+use crate::index::Mark;
+use crate::state::State;
+use gangline_model::{Action, GpuSet, GpuTypeId, JobId, SimTime, TimerTag};
+
+/// A timer order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimerOrder {
+    Arm(TimerTag, SimTime),
+    Cancel(TimerTag),
+}
+
+/// Actions and timer orders of one decision; reused.
+#[derive(Debug, Default)]
+pub(crate) struct PlanBuffer {
+    pub(crate) actions: Vec<Action>,
+    pub(crate) timers: Vec<TimerOrder>,
+}
+
+/// What a policy fills. [`Plan::free`] shows the free GPUs *after* the actions so far, so that a policy
+/// plans on it without a copy of the cluster; nothing of it lasts if the plan is refused.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) free: &'a mut FreeIndex,
+    pub(crate) buffer: &'a mut PlanBuffer,
+}
+
+impl Plan<'_> {
+    /// Free GPUs after the actions so far (a scratch).
+    #[inline]
+    pub fn free(&mut self) -> &mut FreeIndex {
+        self.free
+    }
+
+    /// Free GPUs of a type after the actions so far.
+    #[inline]
+    pub fn gpus_free(&self, gpu_type: GpuTypeId) -> u32 {
+        self.free.pool(gpu_type).free_total()
+    }
+
+    /// Gives a waiting job its gang, at full batch.
+    #[inline]
+    pub fn start(&mut self, job: JobId, gpus: GpuSet) {
+        self.take(&gpus);
+        self.buffer.actions.push(Action::Start { job, gpus, sub_batch: None });
+    }
+
+    /// Takes all GPUs from a running job.
+    pub fn preempt(&mut self, job: JobId) {
+        self.release(job);
+        self.buffer.actions.push(Action::Preempt { job });
+    }
+
+    /// Moves a running job; the GPUs it holds are released in the scratch first.
+    pub fn move_to(&mut self, job: JobId, gpus: GpuSet) {
+        self.release(job);
+        self.take(&gpus);
+        self.buffer.actions.push(Action::Move { job, gpus });
+    }
+
+    /// Adds any action without touching the scratch: for plans that were worked out on it before.
+    #[inline]
+    pub fn push(&mut self, action: Action) {
+        self.buffer.actions.push(action);
+    }
+
+    /// Number of actions so far.
+    pub fn len(&self) -> usize {
+        self.buffer.actions.len()
+    }
+
+    /// Whether the plan has no action.
+    pub fn is_empty(&self) -> bool {
+        self.buffer.actions.is_empty()
+    }
+
+    /// Scratch only: takes free GPUs. GPUs that are not free stay as they are (a start on them is
+    /// refused when the plan is checked, or shares them).
+    #[inline]
+    pub fn take(&mut self, gpus: &GpuSet) {
+        for part in gpus.parts() {
+            if self.state.is_up(part.server) {
+                let mask = self.free.free_mask(part.server) & !part.mask;
+                self.free.set_free_mask(part.server, mask);
+            }
+        }
+    }
+
+    /// Scratch only: gives back GPUs that are known to be held by nobody else.
+    #[inline]
+    pub fn give_back(&mut self, gpus: &GpuSet) {
+        for part in gpus.parts() {
+            if self.state.is_up(part.server) {
+                let mask = self.free.free_mask(part.server) | part.mask;
+                self.free.set_free_mask(part.server, mask);
+            }
+        }
+    }
+
+    /// Scratch only: gives back the GPUs that a running job holds alone.
+    pub fn release(&mut self, job: JobId) {
+        let state = self.state;
+        let Some(run) = state.run(job) else { return };
+        for part in run.gpus.parts() {
+            let alone = state.alone_mask(part.server, part.mask);
+            if alone != 0 && state.is_up(part.server) {
+                let mask = self.free.free_mask(part.server) | alone;
+                self.free.set_free_mask(part.server, mask);
+            }
+        }
+    }
+
+    /// Remembers the scratch.
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        self.free.mark()
+    }
+
+    /// Undoes scratch changes since `mark` (actions stay).
+    pub fn rollback(&mut self, mark: Mark) {
+        self.free.rollback(mark);
+    }
+
+    /// Wakes the policy at `time`; replaces the timer of the same tag.
+    #[inline]
+    pub fn wake_at(&mut self, time: SimTime, tag: TimerTag) {
+        self.buffer.timers.push(TimerOrder::Arm(tag, time));
+    }
+
+    /// Cancels a timer; none of that tag is fine.
+    #[inline]
+    pub fn cancel(&mut self, tag: TimerTag) {
+        self.buffer.timers.push(TimerOrder::Cancel(tag));
+    }
+}

@@ -1,0 +1,108 @@
+//! The port that policies plug into (architecture sections 4 and 5). No concrete policy lives here.
+
+use crate::{Changes, ClusterView, Plan, PolicyError};
+use gangline_model::SimSpan;
+use std::ops::BitOr;
+
+/// Kinds of events that wake a policy: a set of bits, fixed for the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct WakeOn(pub u8);
+
+impl WakeOn {
+    /// A job arrived.
+    pub const ARRIVAL: Self = Self(1);
+    /// A job finished.
+    pub const COMPLETION: Self = Self(2);
+    /// A server failed or came back.
+    pub const CAPACITY: Self = Self(4);
+    /// One of the policy's timers fired.
+    pub const TIMER: Self = Self(8);
+    /// A round boundary.
+    pub const ROUND: Self = Self(16);
+    /// Arrivals, completions and changes of capacity: what most policies wait for.
+    pub const QUEUE: Self = Self(7);
+
+    /// Whether the two sets have a kind in common.
+    #[inline]
+    pub fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl BitOr for WakeOn {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// What a policy may know of the work that is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knowledge {
+    /// Nothing: it sees only what has happened.
+    Online,
+    /// How much work is left (through the run's estimates).
+    Remaining,
+}
+
+/// What a policy says about the next round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Ask again at the next round boundary.
+    Ask,
+    /// The plan would repeat until the next event that is not a round: skip the rounds up to it.
+    Steady,
+}
+
+/// A scheduling policy. It sees a read-only view and fills a plan; only the engine changes state.
+pub trait Policy: Send {
+    /// The events that wake it.
+    fn wake_on(&self) -> WakeOn;
+
+    /// `Some(R)`: asked at 0, R, 2R, ...
+    fn round(&self) -> Option<SimSpan> {
+        None
+    }
+
+    /// Whether it may read how much work is left.
+    fn knowledge(&self) -> Knowledge {
+        Knowledge::Online
+    }
+
+    /// Most jobs it puts on one GPU.
+    fn max_share(&self) -> u32 {
+        1
+    }
+
+    /// Whether it builds gangs over several GPU types.
+    fn mixes_types(&self) -> bool {
+        false
+    }
+
+    /// Called once, before the first event; `plan` may only be used to look at the empty cluster.
+    /// Returns the jobs that the policy could never place even there.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if the policy cannot serve this trace or cluster.
+    fn start(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<Vec<gangline_model::JobId>, PolicyError>;
+
+    /// Called once per instant that wakes it.
+    ///
+    /// # Errors
+    /// [`PolicyError`] ends the run.
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError>;
+
+    /// Counters for the result's notes (name, value), such as demotions.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+}

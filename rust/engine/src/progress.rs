@@ -1,0 +1,415 @@
+//! Piecewise linear work: rates, segments, overheads, re-timing of the jobs that a change touches
+//! (semantics sections 4 and 5, spec sharing section 5). Cost: O(touched jobs x their GPUs).
+
+use crate::queue::{EventClass, EventQueue};
+use crate::record::{EndReason, Recorder};
+use crate::state::{NO_SLOT, NOT_YET, Phase, Run, State, slots};
+use gangline_model::{
+    GpuSet, GpuTypeId, JobId, LocalityQuery, SimSpan, SimTime, Tier, span_of_work,
+};
+
+impl State {
+    /// Base rate of the gang on a set: the type's, or gpus x the slowest per-GPU rate over mixed types.
+    fn base_on(&self, job: JobId, gpus: &GpuSet) -> f64 {
+        let base = |id: GpuTypeId| self.rates.base(&self.jobs, job, id);
+        let type_at = |at: usize| self.cluster.server(gpus.parts()[at].server).gpu_type;
+        let first = type_at(0);
+        if (1..gpus.parts().len()).all(|at| type_at(at) == first) {
+            return base(first);
+        }
+        let gang = f64::from(self.jobs.gpus(job));
+        let slowest = (0..gpus.parts().len())
+            .map(|at| base(type_at(at)) / gang)
+            .fold(f64::INFINITY, f64::min);
+        gang * slowest
+    }
+
+    fn locality_on(&self, job: JobId, gpus: &GpuSet, tier: Tier) -> f64 {
+        let Some(model) = &self.config.locality else {
+            return 1.0;
+        };
+        let parts = gpus.parts();
+        let counts = || parts.iter().map(|part| part.mask.count_ones());
+        let mut racks: Vec<u32> =
+            parts.iter().map(|part| self.cluster.server(part.server).rack.0).collect();
+        racks.sort_unstable();
+        let groups = || racks.chunk_by(|a, b| a == b).map(|group| group.len() as u32);
+        model.locality(&LocalityQuery {
+            model: self.jobs.model(job),
+            gpu_type: self.cluster.server(parts[0].server).gpu_type,
+            gpus: self.jobs.gpus(job),
+            tier,
+            server_gpus_max: counts().max().unwrap_or(0),
+            server_gpus_min: counts().min().unwrap_or(0),
+            rack_servers_max: groups().max().unwrap_or(0),
+            rack_servers_min: groups().min().unwrap_or(0),
+            racks: groups().count() as u32,
+        })
+    }
+
+    /// Slow-down of `job` next to `co_runner`; `None` if the two may not share.
+    pub(crate) fn pair_xi(&self, job: JobId, co_runner: JobId, gpu_type: GpuTypeId) -> Option<f64> {
+        match &self.config.interference {
+            None => Some(1.0),
+            Some(table) => table.xi(self.jobs.model(job), self.jobs.model(co_runner), gpu_type),
+        }
+    }
+
+    /// Slow-down of the whole gang: the largest over its GPUs. The second value tells whether it has a
+    /// co-runner at all.
+    fn xi_on(&self, job: JobId, gpus: &GpuSet) -> (f64, bool) {
+        let mut most = 1.0_f64;
+        let mut is_shared = false;
+        if self.max_share == 1 {
+            return (most, is_shared);
+        }
+        for part in gpus.parts() {
+            let gpu_type = self.cluster.server(part.server).gpu_type;
+            let mut last = None;
+            for slot in slots(part.mask) {
+                for other in self.residents_of(part.server, slot) {
+                    if other == job || last == Some(other) {
+                        continue;
+                    }
+                    last = Some(other);
+                    is_shared = true;
+                    // a pair that may not share was refused with the plan
+                    most = most.max(self.pair_xi(job, other, gpu_type).unwrap_or(f64::INFINITY));
+                }
+            }
+        }
+        (most, is_shared)
+    }
+
+    /// Rate the job would have on these GPUs next to who is there now; 0 if it cannot run there.
+    pub(crate) fn rate_if(&self, job: JobId, gpus: &GpuSet) -> f64 {
+        if gpus.is_empty() {
+            return 0.0;
+        }
+        let locality = self.locality_on(job, gpus, self.cluster.tier(gpus));
+        let (xi, _) = self.xi_on(job, gpus);
+        if xi.is_infinite() { 0.0 } else { (self.base_on(job, gpus) * locality) / xi }
+    }
+
+    /// Closes the present segment at `now`: time columns, work, checkpoints.
+    pub(crate) fn close_segment(&mut self, job: JobId, recorder: &mut Recorder, reason: EndReason) {
+        let now = self.now;
+        let at = job.index();
+        let slot = self.slot[at] as usize;
+        let run = &self.runs[slot];
+        let length = now - run.segment_start;
+        if length.0 == 0 {
+            return;
+        }
+        let (start, overhead_end) = (run.segment_start, now.min(run.progress_start));
+        let progress = run.progress_in_segment(now).seconds();
+        self.out.run_ns[at] += length.0;
+        if overhead_end > start {
+            self.out.overhead_ns[at] += (overhead_end - start).0;
+        }
+        // exact: a factor of 1 means no loss, whatever the placement
+        #[allow(clippy::float_cmp)]
+        if run.locality != 1.0 {
+            self.out.comm_s[at] += progress * (1.0 - run.locality);
+        }
+        let before = self.remaining[at];
+        self.remaining[at] = before - run.rate * progress;
+        if let Some(interval) = self.config.checkpoint_interval {
+            let from = run.segment_start.max(run.progress_start);
+            let origin = run.progress_start;
+            let passed = (now - origin).0.max(0) / interval.0;
+            let last = SimTime(origin.0 + passed * interval.0);
+            if last > from {
+                let kept = before - run.rate * (last - from).seconds();
+                self.runs[slot].checkpoint_remaining = kept;
+            }
+        }
+        recorder.segment(self, job, reason);
+    }
+
+    /// Puts a gang on its GPUs: masks, residents, totals. Marks partners as touched.
+    pub(crate) fn occupy(&mut self, job: JobId, gpus: &GpuSet) {
+        for part in gpus.parts() {
+            let at = part.server.index();
+            let newly = self.free[at] & part.mask;
+            if self.free[at] == self.cluster.full_mask(part.server) {
+                self.busy_servers += 1;
+            }
+            self.free[at] &= !part.mask;
+            let gpu_type = self.cluster.server(part.server).gpu_type;
+            self.busy_by_type[gpu_type.index()] += newly.count_ones();
+            let base = self.gpu_base[at] as usize;
+            if self.max_share == 1 {
+                for slot in slots(part.mask) {
+                    self.residents[base + slot as usize] = job.0;
+                }
+            } else {
+                for slot in slots(part.mask) {
+                    self.join(base + slot as usize, job);
+                }
+            }
+        }
+    }
+
+    fn join(&mut self, gpu: usize, job: JobId) {
+        self.note_useful(gpu);
+        let share = self.max_share as usize;
+        let count = self.resident_count[gpu] as usize;
+        for k in 0..count {
+            self.touch(JobId(self.residents[gpu * share + k]));
+        }
+        self.residents[gpu * share + count] = job.0;
+        self.resident_count[gpu] += 1;
+    }
+
+    /// Takes a gang off its GPUs. Marks partners as touched.
+    pub(crate) fn vacate(&mut self, job: JobId, gpus: &GpuSet) {
+        for part in gpus.parts() {
+            let at = part.server.index();
+            let base = self.gpu_base[at] as usize;
+            let mut emptied = part.mask;
+            if self.max_share > 1 {
+                for slot in slots(part.mask) {
+                    if !self.leave(base + slot as usize, job) {
+                        emptied &= !(1 << slot);
+                    }
+                }
+            } else {
+                for slot in slots(part.mask) {
+                    self.residents[base + slot as usize] = NO_SLOT;
+                }
+            }
+            if emptied == 0 {
+                continue;
+            }
+            let gpu_type = self.cluster.server(part.server).gpu_type;
+            self.busy_by_type[gpu_type.index()] -= emptied.count_ones();
+            self.free[at] |= emptied;
+            if self.free[at] == self.cluster.full_mask(part.server) {
+                self.busy_servers -= 1;
+            }
+        }
+    }
+
+    /// Adds the useful time of a shared GPU since its residents last changed: it is useful while one
+    /// resident makes progress, at the locality of the least affected one (spec sharing section 7).
+    fn note_useful(&mut self, gpu: usize) {
+        let (from, to) = (self.useful_since[gpu], self.now);
+        self.useful_since[gpu] = to;
+        if from == to {
+            return;
+        }
+        let share = self.max_share as usize;
+        let count = self.resident_count[gpu] as usize;
+        let mut starts: Vec<(SimTime, f64)> = self.residents[gpu * share..gpu * share + count]
+            .iter()
+            .map(|&job| {
+                let run = &self.runs[self.slot[job as usize] as usize];
+                (run.progress_start.max(from).min(to), run.locality)
+            })
+            .collect();
+        starts.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut best = 0.0_f64;
+        for (at, &(start, locality)) in starts.iter().enumerate() {
+            best = best.max(locality);
+            let end = starts.get(at + 1).map_or(to, |next| next.0);
+            self.useful_gpu_s += (end - start).seconds() * best;
+        }
+    }
+
+    /// Removes a resident; whether the GPU is empty now.
+    fn leave(&mut self, gpu: usize, job: JobId) -> bool {
+        self.note_useful(gpu);
+        let share = self.max_share as usize;
+        let count = self.resident_count[gpu] as usize;
+        let list = &mut self.residents[gpu * share..gpu * share + count];
+        let at = list.iter().position(|&resident| resident == job.0).expect("it lives here");
+        list[at..].rotate_left(1);
+        list[count - 1] = NO_SLOT;
+        self.resident_count[gpu] -= 1;
+        for k in 0..count - 1 {
+            self.touch(JobId(self.residents[gpu * share + k]));
+        }
+        count == 1
+    }
+
+    fn touch(&mut self, job: JobId) {
+        let slot = self.slot[job.index()];
+        if slot == NO_SLOT || self.runs[slot as usize].touched {
+            return;
+        }
+        self.runs[slot as usize].touched = true;
+        self.touched.push(job);
+    }
+
+    /// Makes a waiting job run: its record, rate and completion.
+    pub(crate) fn begin(
+        &mut self,
+        job: JobId,
+        gpus: GpuSet,
+        sub_batch: u32,
+        queue: &mut EventQueue,
+    ) {
+        let at = job.index();
+        let overhead = self.overhead(job);
+        if self.out.first_start[at] == NOT_YET {
+            self.out.first_start[at] = self.now;
+        }
+        self.phase[at] = Phase::Running;
+        self.waiting.remove(at);
+        self.running.insert(at);
+        self.occupy(job, &gpus);
+        let tier = self.cluster.tier(&gpus);
+        let gpu_type = self.cluster.server(gpus.parts()[0].server).gpu_type;
+        let base = self.base_on(job, &gpus);
+        let locality = self.locality_on(job, &gpus, tier);
+        let inflation = self.inflation(job, sub_batch);
+        let run = Run {
+            job,
+            rate: 0.0,
+            segment_start: self.now,
+            progress_start: self.now + overhead,
+            finish: SimTime::NEVER,
+            started: self.now,
+            tier,
+            gpu_type,
+            sub_batch,
+            xi: 1.0,
+            base,
+            locality,
+            inflation,
+            generation: 0,
+            touched: false,
+            shared_since: SimTime::NEVER,
+            checkpoint_remaining: self.remaining[at],
+            co_runners: Vec::new(),
+            gpus,
+        };
+        let slot = if let Some(slot) = self.free_slots.pop() {
+            let generation = self.runs[slot as usize].generation;
+            self.runs[slot as usize] = Run { generation, ..run };
+            slot
+        } else {
+            self.runs.push(run);
+            (self.runs.len() - 1) as u32
+        };
+        self.slot[at] = slot;
+        if self.max_share == 1 {
+            self.schedule(job, (base * locality) / inflation, queue);
+        } else {
+            self.touch(job);
+        }
+    }
+
+    /// Sets the rate from now on and pushes the completion.
+    fn schedule(&mut self, job: JobId, rate: f64, queue: &mut EventQueue) {
+        let left = self.remaining[job.index()];
+        let now = self.now;
+        let slot = self.slot[job.index()];
+        let run = &mut self.runs[slot as usize];
+        run.rate = rate;
+        run.finish = now.max(run.progress_start) + span_of_work(left, rate);
+        queue.push(run.finish, EventClass::Completion, slot, run.generation);
+    }
+
+    /// Ends a job's hold on its GPUs: closes the segment, frees the GPUs, forgets the record. The
+    /// completion event, if still in the queue, dies by generation.
+    pub(crate) fn end_run(&mut self, job: JobId, recorder: &mut Recorder, reason: EndReason) -> GpuSet {
+        self.close_segment(job, recorder, reason);
+        if self.max_share > 1 {
+            self.note_sharing(job, false);
+        }
+        let at = job.index();
+        let slot = self.slot[at];
+        if matches!(reason, EndReason::Failed)
+            || (self.config.checkpoint_interval.is_some()
+                && matches!(reason, EndReason::Preempted | EndReason::Moved))
+        {
+            self.remaining[at] = self.runs[slot as usize].checkpoint_remaining;
+        }
+        let gpus = std::mem::take(&mut self.runs[slot as usize].gpus);
+        self.vacate(job, &gpus);
+        self.slot[at] = NO_SLOT;
+        let run = &mut self.runs[slot as usize];
+        run.generation = run.generation.wrapping_add(1);
+        self.free_slots.push(slot);
+        self.running.remove(at);
+        gpus
+    }
+
+    /// Changes the sub-batch of a running job; its rate follows with the touched jobs.
+    pub(crate) fn set_sub_batch(&mut self, job: JobId, sub_batch: u32, queue: &mut EventQueue, recorder: &mut Recorder) {
+        let inflation = self.inflation(job, sub_batch);
+        let run = self.run_mut(job);
+        run.sub_batch = sub_batch;
+        run.inflation = inflation;
+        if self.max_share == 1 {
+            self.retime(job, queue, recorder);
+        } else {
+            self.touch(job);
+        }
+    }
+
+    /// Re-times all touched jobs, in job-index order; once per instant.
+    pub(crate) fn retime_touched(&mut self, queue: &mut EventQueue, recorder: &mut Recorder) {
+        if self.touched.is_empty() {
+            return;
+        }
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.sort_unstable();
+        for &job in &touched {
+            if self.slot[job.index()] != NO_SLOT {
+                self.run_mut(job).touched = false;
+                self.retime(job, queue, recorder);
+            }
+        }
+        touched.clear();
+        self.touched = touched;
+    }
+
+    fn retime(&mut self, job: JobId, queue: &mut EventQueue, recorder: &mut Recorder) {
+        let slot = self.slot[job.index()] as usize;
+        let (xi, is_shared) = self.xi_on(job, &self.runs[slot].gpus);
+        self.note_sharing(job, is_shared);
+        let run = &mut self.runs[slot];
+        let rate = (run.base * run.locality) / (run.inflation * xi);
+        run.xi = xi;
+        if rate.to_bits() == run.rate.to_bits() {
+            return;
+        }
+        self.close_segment(job, recorder, EndReason::Retimed);
+        let now = self.now;
+        let co_runners = if self.config.segments {
+            self.co_runners(job, &self.runs[slot].gpus)
+        } else {
+            Vec::new()
+        };
+        let run = &mut self.runs[slot];
+        run.co_runners = co_runners;
+        run.segment_start = now;
+        if run.finish != SimTime::NEVER {
+            run.generation = run.generation.wrapping_add(1);
+            queue.note_stale();
+        }
+        self.schedule(job, rate, queue);
+    }
+
+    /// Keeps the time that a job spends next to a co-runner.
+    fn note_sharing(&mut self, job: JobId, is_shared: bool) {
+        let now = self.now;
+        let run = self.run_mut(job);
+        match (run.shared_since, is_shared) {
+            (SimTime::NEVER, true) => run.shared_since = now,
+            (since, false) if since != SimTime::NEVER => {
+                run.shared_since = SimTime::NEVER;
+                self.out.share_ns[job.index()] += (now - since).0;
+            }
+            _ => {}
+        }
+    }
+
+    /// Time that a run has been under way without overhead, for policies with a least run time.
+    pub(crate) fn since_start(&self, job: JobId) -> Option<SimSpan> {
+        self.run(job).map(|run| self.now - run.started)
+    }
+}

@@ -1,0 +1,438 @@
+//! The state of a run: per-job and per-server columns. Only the engine writes them.
+
+use crate::bits::BitSet;
+use crate::config::{RunConfig, World};
+use gangline_model::{
+    ClusterSpec, GpuSet, GpuTypeId, Infeasible, InfeasibleReason, JobId, JobTable, RateTable,
+    ServerId, SimSpan, SimTime, Tier, span_of_work,
+};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Where a job is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// Not arrived yet.
+    Pending,
+    /// Waiting for GPUs.
+    Waiting,
+    /// Holding GPUs.
+    Running,
+    /// Its work is done.
+    Finished,
+    /// Left out of the run: it could never run.
+    Dropped,
+}
+
+/// A running job. `State::remaining` holds its work at the later of `segment_start` and
+/// `progress_start`.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The job.
+    pub job: JobId,
+    /// Its GPUs.
+    pub gpus: GpuSet,
+    /// Present rate, iterations per second.
+    pub rate: f64,
+    /// Start of the present segment (rate, place and partners stand since then).
+    pub segment_start: SimTime,
+    /// When progress starts or started: start plus overhead.
+    pub progress_start: SimTime,
+    /// When it will be done at the present rate.
+    pub finish: SimTime,
+    /// Its last start or move.
+    pub started: SimTime,
+    /// Tier of its placement.
+    pub tier: Tier,
+    /// GPU type of its first server.
+    pub gpu_type: GpuTypeId,
+    /// Samples per GPU and pass; 0 = the job's own batch size.
+    pub sub_batch: u32,
+    /// Slow-down of the whole gang by co-runners.
+    pub xi: f64,
+    pub(crate) base: f64,
+    pub(crate) locality: f64,
+    pub(crate) inflation: f64,
+    pub(crate) generation: u32,
+    pub(crate) touched: bool,
+    pub(crate) shared_since: SimTime,
+    pub(crate) checkpoint_remaining: f64,
+    /// Kept for the segments table only.
+    pub(crate) co_runners: Vec<u32>,
+}
+
+pub(crate) const NO_SLOT: u32 = u32::MAX;
+/// A job that has not started: its first start.
+pub(crate) const NOT_YET: SimTime = SimTime(i64::MIN);
+
+/// GPU types a job may use: one mask for all jobs, or one each.
+#[derive(Clone, Debug)]
+enum Usable {
+    Uniform(u64),
+    PerJob(Vec<u64>),
+}
+
+/// Per-job columns of the result; optional ones are filled when first needed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JobColumnsOut {
+    pub(crate) first_start: Vec<SimTime>,
+    pub(crate) finish: Vec<SimTime>,
+    pub(crate) run_ns: Vec<i64>,
+    pub(crate) overhead_ns: Vec<i64>,
+    pub(crate) comm_s: Vec<f64>,
+    pub(crate) share_ns: Vec<i64>,
+    pub(crate) preemptions: Vec<i32>,
+    pub(crate) migrations: Vec<i32>,
+    /// Integral of the number of active jobs at arrival, then the fairness index rho.
+    pub(crate) ftf: Vec<f64>,
+}
+
+/// The state of a run. Policies see it through [`crate::ClusterView`].
+#[derive(Debug)]
+pub struct State {
+    pub(crate) cluster: Arc<ClusterSpec>,
+    pub(crate) jobs: Arc<JobTable>,
+    pub(crate) rates: Arc<RateTable>,
+    pub(crate) config: RunConfig,
+    pub(crate) max_share: u32,
+    pub(crate) mixes_types: bool,
+    pub(crate) now: SimTime,
+    // per job
+    pub(crate) phase: Vec<Phase>,
+    pub(crate) slot: Vec<u32>,
+    pub(crate) remaining: Vec<f64>,
+    pub(crate) out: JobColumnsOut,
+    usable: Usable,
+    type_orders: Vec<SmallVec<[GpuTypeId; 4]>>,
+    // running jobs
+    pub(crate) runs: Vec<Run>,
+    pub(crate) free_slots: Vec<u32>,
+    pub(crate) waiting: BitSet,
+    pub(crate) running: BitSet,
+    // per server
+    pub(crate) free: Vec<u64>,
+    pub(crate) up: Vec<bool>,
+    pub(crate) gpu_base: Vec<u32>,
+    // per GPU: residents[gpu * max_share + k]
+    pub(crate) residents: Vec<u32>,
+    pub(crate) resident_count: Vec<u8>,
+    /// Where GPUs are shared: since when the residents of a GPU stand.
+    pub(crate) useful_since: Vec<SimTime>,
+    pub(crate) useful_gpu_s: f64,
+    // totals
+    pub(crate) busy_by_type: Vec<u32>,
+    pub(crate) up_by_type: Vec<u32>,
+    pub(crate) busy_servers: u32,
+    pub(crate) touched: Vec<JobId>,
+}
+
+impl State {
+    pub(crate) fn new(world: &World, config: RunConfig, max_share: u32, mixes_types: bool) -> Self {
+        let World { cluster, jobs, rates } = world;
+        let count = jobs.len();
+        let servers = cluster.servers().len();
+        let mut gpu_base = Vec::with_capacity(servers);
+        let mut gpus = 0;
+        for server in cluster.servers() {
+            gpu_base.push(gpus);
+            gpus += server.gpus;
+        }
+        let gpus = gpus as usize;
+        let usable = if jobs.is_uniform() && count > 0 {
+            Usable::Uniform(jobs.usable_types(JobId(0), cluster, rates))
+        } else {
+            Usable::PerJob(jobs.ids().map(|job| jobs.usable_types(job, cluster, rates)).collect())
+        };
+        Self {
+            max_share,
+            mixes_types,
+            now: SimTime::ZERO,
+            phase: vec![Phase::Pending; count],
+            slot: vec![NO_SLOT; count],
+            remaining: jobs.columns().work.clone(),
+            out: JobColumnsOut {
+                first_start: vec![NOT_YET; count],
+                finish: vec![SimTime::NEVER; count],
+                run_ns: vec![0; count],
+                overhead_ns: if has_overhead(&config) { vec![0; count] } else { Vec::new() },
+                comm_s: if config.locality.is_some() { vec![0.0; count] } else { Vec::new() },
+                share_ns: if max_share > 1 { vec![0; count] } else { Vec::new() },
+                preemptions: Vec::new(),
+                migrations: Vec::new(),
+                ftf: vec![0.0; count],
+            },
+            usable,
+            type_orders: type_orders(cluster, jobs, rates),
+            runs: Vec::new(),
+            free_slots: Vec::new(),
+            waiting: BitSet::new(count),
+            running: BitSet::new(count),
+            free: (0..servers).map(|s| cluster.full_mask(ServerId::new(s))).collect(),
+            up: vec![true; servers],
+            gpu_base,
+            residents: vec![NO_SLOT; gpus * max_share as usize],
+            resident_count: if max_share > 1 { vec![0; gpus] } else { Vec::new() },
+            useful_since: if max_share > 1 { vec![SimTime::ZERO; gpus] } else { Vec::new() },
+            useful_gpu_s: 0.0,
+            busy_by_type: vec![0; cluster.gpu_types().len()],
+            up_by_type: cluster.gpus_by_type().to_vec(),
+            busy_servers: 0,
+            touched: Vec::new(),
+            cluster: Arc::clone(cluster),
+            jobs: Arc::clone(jobs),
+            rates: Arc::clone(rates),
+            config,
+        }
+    }
+
+    /// Jobs that can never run on the whole cluster.
+    pub(crate) fn infeasible(&self) -> Vec<Infeasible> {
+        let find = |job| {
+            self.jobs
+                .infeasible(job, &self.cluster, &self.rates, self.mixes_types)
+                .map(|reason: InfeasibleReason| Infeasible { job, reason })
+        };
+        if self.jobs.is_uniform() {
+            // one type mask for all: only the gang size can rule a job out, so most are settled at once
+            let most = self.cluster.gpus_by_type().iter().copied().max().unwrap_or(0);
+            return self
+                .jobs
+                .ids()
+                .filter(|&job| self.jobs.gpus(job) > most || self.usable(job) == 0)
+                .filter_map(find)
+                .collect();
+        }
+        self.jobs.ids().filter_map(find).collect()
+    }
+
+    #[inline]
+    pub(crate) fn usable(&self, job: JobId) -> u64 {
+        match &self.usable {
+            Usable::Uniform(mask) => *mask,
+            Usable::PerJob(masks) => masks[job.index()],
+        }
+    }
+
+    #[inline]
+    pub(crate) fn type_order(&self, job: JobId) -> &[GpuTypeId] {
+        let row = match &self.jobs.columns().rate_class {
+            Some(classes) if classes[job.index()] != u32::MAX => classes[job.index()] as usize + 1,
+            _ => 0,
+        };
+        &self.type_orders[row]
+    }
+
+    /// The usable type of highest base rate.
+    #[inline]
+    pub(crate) fn best_type(&self, job: JobId) -> Option<GpuTypeId> {
+        let usable = self.usable(job);
+        self.type_order(job).iter().copied().find(|id| usable >> id.index() & 1 == 1)
+    }
+
+    /// Base rate on the best usable type: the isolated, consolidated rate.
+    #[inline]
+    pub(crate) fn best_rate(&self, job: JobId) -> f64 {
+        self.best_type(job).map_or(0.0, |id| self.rates.base(&self.jobs, job, id))
+    }
+
+    /// The running job's record.
+    #[inline]
+    pub fn run(&self, job: JobId) -> Option<&Run> {
+        let slot = *self.slot.get(job.index())?;
+        (slot != NO_SLOT).then(|| &self.runs[slot as usize])
+    }
+
+    #[inline]
+    pub(crate) fn run_mut(&mut self, job: JobId) -> &mut Run {
+        let slot = self.slot[job.index()];
+        &mut self.runs[slot as usize]
+    }
+
+    /// Whether a server is up.
+    #[inline]
+    pub fn is_up(&self, server: ServerId) -> bool {
+        self.up.get(server.index()).copied().unwrap_or(false)
+    }
+
+    #[inline]
+    pub(crate) fn gpu(&self, server: ServerId, slot: u32) -> usize {
+        (self.gpu_base[server.index()] + slot) as usize
+    }
+
+    /// Those of the slots that have exactly one resident.
+    pub(crate) fn alone_mask(&self, server: ServerId, mask: u64) -> u64 {
+        if self.max_share == 1 {
+            return mask;
+        }
+        slots(mask)
+            .filter(|&slot| self.resident_count[self.gpu(server, slot)] == 1)
+            .fold(0, |alone, slot| alone | 1 << slot)
+    }
+
+    /// Residents of a GPU, in order of arrival on it.
+    pub(crate) fn residents_of(&self, server: ServerId, slot: u32) -> impl Iterator<Item = JobId> {
+        let gpu = self.gpu(server, slot);
+        let share = self.max_share as usize;
+        self.residents[gpu * share..(gpu + 1) * share]
+            .iter()
+            .filter(|&&job| job != NO_SLOT)
+            .map(|&job| JobId(job))
+    }
+
+    /// Work left now, without changing anything.
+    pub(crate) fn remaining_work(&self, job: JobId) -> f64 {
+        let left = self.remaining[job.index()];
+        match self.run(job) {
+            None => left,
+            Some(run) => left - run.rate * run.progress_in_segment(self.now).seconds(),
+        }
+    }
+
+    /// Isolated time for the work left: spec baselines section 1, exact keys.
+    pub(crate) fn remaining_span(&self, job: JobId) -> SimSpan {
+        let best = self.best_rate(job);
+        match self.run(job) {
+            Some(run) if run.rate.to_bits() == best.to_bits() => {
+                run.finish - self.now.max(run.progress_start)
+            }
+            _ => span_of_work(self.remaining_work(job), best),
+        }
+    }
+
+    /// GPU time held so far without overhead, GPU-nanoseconds.
+    #[inline]
+    pub(crate) fn attained_gpu_ns(&self, job: JobId) -> i128 {
+        i128::from(self.executed(job).0) * i128::from(self.jobs.gpus(job))
+    }
+
+    /// Time with GPUs so far without overhead.
+    #[inline]
+    pub(crate) fn executed(&self, job: JobId) -> SimSpan {
+        let at = job.index();
+        let overhead = self.out.overhead_ns.get(at).copied().unwrap_or(0);
+        let closed = self.out.run_ns[at] - overhead;
+        let open = self.run(job).map_or(0, |run| run.progress_in_segment(self.now).0);
+        SimSpan(closed + open)
+    }
+
+    /// Memory per GPU at a sub-batch; 0 = full batch.
+    pub(crate) fn memory_bytes(&self, job: JobId, sub_batch: u32) -> u64 {
+        let full = self.jobs.memory_bytes(job);
+        let batch = self.jobs.batch_size(job);
+        if full == 0 || sub_batch == 0 || batch == 0 || sub_batch >= batch {
+            return full;
+        }
+        let fixed = self.config.memory_fixed_fraction;
+        let share = f64::from(sub_batch) / f64::from(batch);
+        (full as f64 * (fixed + (1.0 - fixed) * share)).round() as u64
+    }
+
+    /// Iteration time at a sub-batch over that at full batch.
+    pub(crate) fn inflation(&self, job: JobId, sub_batch: u32) -> f64 {
+        let batch = self.jobs.batch_size(job);
+        if sub_batch == 0 || batch == 0 || sub_batch >= batch {
+            return 1.0;
+        }
+        1.0 + self.config.acc_cost * f64::from(batch.div_ceil(sub_batch) - 1)
+    }
+
+    /// Time without progress that a start or move of the job costs now.
+    #[inline]
+    pub(crate) fn overhead(&self, job: JobId) -> SimSpan {
+        if self.out.first_start[job.index()] == NOT_YET {
+            return self.config.first_start;
+        }
+        match (&self.config.restart_by_model, self.jobs.model(job)) {
+            (Some(spans), Some(label)) => spans[label as usize],
+            _ => self.config.restart,
+        }
+    }
+
+    /// Sub-batch of the job's last run, kept by a move; the freed record still has it.
+    pub(crate) fn last_sub_batch(&self, job: JobId) -> u32 {
+        let record = self.free_slots.iter().rev().map(|&slot| &self.runs[slot as usize]);
+        record.take(self.runs.len()).find(|run| run.job == job).map_or(0, |run| run.sub_batch)
+    }
+
+    /// Isolated service of every job that is not dropped, ascending: gang x total duration, GPU-ns.
+    pub(crate) fn service_distribution(&self) -> Vec<i128> {
+        let service = |job: JobId| {
+            let span = span_of_work(self.jobs.work(job), self.best_rate(job));
+            i128::from(span.0) * i128::from(self.jobs.gpus(job))
+        };
+        let mut all: Vec<i128> = self
+            .jobs
+            .ids()
+            .filter(|job| self.phase[job.index()] != Phase::Dropped)
+            .map(service)
+            .collect();
+        all.sort_unstable();
+        all
+    }
+
+    pub(crate) fn gpus_busy(&self) -> u32 {
+        self.busy_by_type.iter().sum()
+    }
+
+    pub(crate) fn gpus_up(&self) -> u32 {
+        self.up_by_type.iter().sum()
+    }
+}
+
+impl Run {
+    /// Time with progress in the present segment, up to `now`.
+    #[inline]
+    pub fn progress_in_segment(&self, now: SimTime) -> SimSpan {
+        SimSpan((now - self.segment_start.max(self.progress_start)).0.max(0))
+    }
+}
+
+/// Set bits of a mask, lowest first.
+pub(crate) fn slots(mask: u64) -> impl Iterator<Item = u32> {
+    let mut rest = mask;
+    std::iter::from_fn(move || {
+        if rest == 0 {
+            return None;
+        }
+        let slot = rest.trailing_zeros();
+        rest &= rest - 1;
+        Some(slot)
+    })
+}
+
+fn has_overhead(config: &RunConfig) -> bool {
+    config.restart != SimSpan::ZERO
+        || config.first_start != SimSpan::ZERO
+        || config.restart_by_model.is_some()
+}
+
+/// Types by base rate descending, then index: row 0 for jobs without a row in the rate table.
+fn type_orders(
+    cluster: &ClusterSpec,
+    jobs: &JobTable,
+    rates: &RateTable,
+) -> Vec<SmallVec<[GpuTypeId; 4]>> {
+    let ids: SmallVec<[GpuTypeId; 4]> =
+        (0..cluster.gpu_types().len()).map(GpuTypeId::new).collect();
+    let mut by_speed = ids.clone();
+    let speed = |id: &GpuTypeId| cluster.gpu_types()[id.index()].speed;
+    by_speed.sort_by(|a, b| speed(b).total_cmp(&speed(a)).then(a.cmp(b)));
+    let mut orders = vec![by_speed];
+    let Some(classes) = &jobs.columns().rate_class else {
+        return orders;
+    };
+    let rows = classes.iter().filter(|&&class| class != u32::MAX).max().map_or(0, |max| max + 1);
+    orders.resize(rows as usize + 1, SmallVec::new());
+    for job in jobs.ids() {
+        let class = classes[job.index()];
+        if class == u32::MAX || !orders[class as usize + 1].is_empty() {
+            continue;
+        }
+        let mut order = ids.clone();
+        let rate = |id: &GpuTypeId| rates.base(jobs, job, *id);
+        order.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then(a.cmp(b)));
+        orders[class as usize + 1] = order;
+    }
+    orders
+}

@@ -1,0 +1,176 @@
+//! What can be wrong with a request for a synthetic trace.
+
+use std::fmt;
+
+use super::spec::Shape;
+
+/// A request that cannot be met. Facts are fields; the message is for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SynthError {
+    /// No shape has this name.
+    UnknownShape {
+        /// What was asked for.
+        name: String,
+        /// Names that come near.
+        near: Vec<String>,
+    },
+    /// The shape has no such parameter.
+    UnknownParameter {
+        /// The shape.
+        shape: Shape,
+        /// What was given.
+        key: String,
+        /// Keys that come near.
+        near: Vec<String>,
+    },
+    /// The value cannot be read as what the parameter takes.
+    WrongKind {
+        /// The parameter.
+        key: &'static str,
+        /// What it takes.
+        expected: String,
+        /// What was given.
+        value: String,
+    },
+    /// The value is outside the parameter's range.
+    OutOfRange {
+        /// The parameter.
+        key: &'static str,
+        /// What was given.
+        value: String,
+        /// The range, in words.
+        allowed: String,
+    },
+    /// Two parameters exclude each other.
+    Conflict {
+        /// One of them.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+        /// Why.
+        reason: &'static str,
+    },
+    /// A parameter needs another one.
+    Missing {
+        /// The absent parameter.
+        key: &'static str,
+        /// The one that needs it.
+        needed_by: &'static str,
+    },
+}
+
+impl fmt::Display for SynthError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownShape { name, near } => {
+                write!(
+                    formatter,
+                    "no synthetic trace is called `{name}`{}",
+                    hint(near)
+                )
+            }
+            Self::UnknownParameter { shape, key, near } => {
+                write!(
+                    formatter,
+                    "`synth:{shape}` has no parameter `{key}`{}",
+                    hint(near)
+                )
+            }
+            Self::WrongKind {
+                key,
+                expected,
+                value,
+            } => {
+                write!(formatter, "`{key}` must be {expected}, not {value}")
+            }
+            Self::OutOfRange {
+                key,
+                value,
+                allowed,
+            } => {
+                write!(formatter, "`{key}` is {value}; allowed: {allowed}")
+            }
+            Self::Conflict {
+                first,
+                second,
+                reason,
+            } => {
+                write!(
+                    formatter,
+                    "`{first}` and `{second}` exclude each other: {reason}"
+                )
+            }
+            Self::Missing { key, needed_by } => {
+                write!(formatter, "`{needed_by}` needs `{key}` as well")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SynthError {}
+
+fn hint(near: &[String]) -> String {
+    if near.is_empty() {
+        return String::new();
+    }
+    let names: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
+    format!("; did you mean {}?", names.join(" or "))
+}
+
+/// Up to three names within a third of the word's length in edits, or that share its start;
+/// nearest first, then in the order given.
+pub(super) fn near_names<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let most = (word.chars().count() / 3).max(2);
+    let mut near: Vec<(usize, &str)> = names
+        .map(|name| {
+            let is_start = word.len() >= 3 && (name.starts_with(word) || word.starts_with(name));
+            (if is_start { 1 } else { edits(word, name) }, name)
+        })
+        .filter(|(distance, name)| *distance <= most && *distance < name.chars().count())
+        .collect();
+    near.sort_by_key(|(distance, _)| *distance);
+    near.into_iter()
+        .take(3)
+        .map(|(_, name)| name.to_owned())
+        .collect()
+}
+
+/// Insertions, deletions and replacements between two words (Levenshtein).
+fn edits(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, letter) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, other) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *other);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_by_hand() {
+        assert_eq!(edits("kitten", "sitting"), 3);
+        assert_eq!(edits("", "abc"), 3);
+        assert_eq!(edits("same", "same"), 0);
+    }
+
+    #[test]
+    fn near_names_are_few_and_ordered() {
+        let names = ["jobs", "seed", "users", "max_gpus", "max_duration_s"];
+        assert_eq!(near_names("job", names.into_iter()), ["jobs"]);
+        assert_eq!(
+            near_names("max", names.into_iter()),
+            ["max_gpus", "max_duration_s"]
+        );
+        assert_eq!(near_names("maxgpus", names.into_iter()), ["max_gpus"]);
+        assert!(near_names("zzzzzz", names.into_iter()).is_empty());
+    }
+}

@@ -1,0 +1,219 @@
+//! The parameters as data: what documentation, command line and Python print.
+
+use super::spec::{Shape, SynthSpec};
+use super::value::SynthValue;
+
+/// What a parameter accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParameterKind {
+    /// A whole number.
+    Int,
+    /// A number.
+    Float,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Names, or names with gang sizes.
+    Models,
+    /// Gang sizes with shares, as text `1:0.5,8:0.5`.
+    Shares,
+}
+
+impl ParameterKind {
+    /// One word for documentation: int, float, choice, models, shares.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Int => "int",
+            Self::Float => "float",
+            Self::Choice(_) => "choice",
+            Self::Models => "models",
+            Self::Shares => "shares",
+        }
+    }
+}
+
+/// One parameter, as data for documentation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// Its key.
+    pub name: &'static str,
+    /// What it accepts.
+    pub kind: ParameterKind,
+    /// Its default for the shape at hand; `Unset` = not used unless given.
+    pub default: SynthValue,
+    /// Its unit, empty if it has none.
+    pub unit: &'static str,
+    /// One sentence.
+    pub doc: &'static str,
+}
+
+/// The parameters of a shape, in documentation order.
+pub fn parameters(shape: Shape) -> Vec<Parameter> {
+    let defaults = SynthSpec::new(shape);
+    let here = ROWS.iter().filter(|row| row.shapes.has(shape));
+    here.map(|row| Parameter {
+        name: row.name,
+        kind: row.kind,
+        default: (row.default)(&defaults),
+        unit: row.unit,
+        doc: row.doc,
+    })
+    .collect()
+}
+
+#[derive(Clone, Copy)]
+enum Shapes {
+    All,
+    Measured,
+    Uniform,
+}
+
+impl Shapes {
+    fn has(self, shape: Shape) -> bool {
+        match self {
+            Self::All => true,
+            Self::Measured => shape != Shape::Uniform,
+            Self::Uniform => shape == Shape::Uniform,
+        }
+    }
+}
+
+struct Row {
+    name: &'static str,
+    shapes: Shapes,
+    kind: ParameterKind,
+    unit: &'static str,
+    default: fn(&SynthSpec) -> SynthValue,
+    doc: &'static str,
+}
+
+const fn unset(_: &SynthSpec) -> SynthValue {
+    SynthValue::Unset
+}
+
+fn arrivals(defaults: &SynthSpec) -> SynthValue {
+    SynthValue::Text(defaults.arrivals.name().to_owned())
+}
+
+const ROWS: &[Row] = &[
+    Row {
+        name: "jobs",
+        shapes: Shapes::All,
+        kind: ParameterKind::Int,
+        unit: "jobs",
+        default: |spec| SynthValue::Int(spec.jobs.into()),
+        doc: "Number of jobs.",
+    },
+    Row {
+        name: "seed",
+        shapes: Shapes::All,
+        kind: ParameterKind::Int,
+        unit: "",
+        default: |spec| SynthValue::Int(spec.seed.into()),
+        doc: "Seed of all streams.",
+    },
+    Row {
+        name: "arrivals",
+        shapes: Shapes::Measured,
+        kind: ParameterKind::Choice(&["batch", "poisson", "diurnal"]),
+        unit: "",
+        default: arrivals,
+        doc: "All at 0, with exponential gaps, or in bursts that follow hour and weekday.",
+    },
+    Row {
+        name: "arrivals",
+        shapes: Shapes::Uniform,
+        kind: ParameterKind::Choice(&["batch", "poisson"]),
+        unit: "",
+        default: arrivals,
+        doc: "All at 0, or with exponential gaps.",
+    },
+    Row {
+        name: "rate_per_h",
+        shapes: Shapes::All,
+        kind: ParameterKind::Float,
+        unit: "jobs/h",
+        default: unset,
+        doc: "Mean arrival rate; if neither this nor `load` is given: philly 31.5, helios 29, \
+              pai 39.3, uniform 60.",
+    },
+    Row {
+        name: "load",
+        shapes: Shapes::All,
+        kind: ParameterKind::Float,
+        unit: "",
+        default: unset,
+        doc: "Sets the rate: mean GPU time asked for over the GPU time of `cluster_gpus`.",
+    },
+    Row {
+        name: "cluster_gpus",
+        shapes: Shapes::All,
+        kind: ParameterKind::Int,
+        unit: "GPUs",
+        default: unset,
+        doc: "GPUs of the cluster: what `load` refers to; larger gangs are drawn again.",
+    },
+    Row {
+        name: "max_gpus",
+        shapes: Shapes::All,
+        kind: ParameterKind::Int,
+        unit: "GPUs",
+        default: unset,
+        doc: "Largest gang; larger ones are drawn again up to 100 times, then cut to fit.",
+    },
+    Row {
+        name: "max_duration_s",
+        shapes: Shapes::All,
+        kind: ParameterKind::Float,
+        unit: "s",
+        default: unset,
+        doc: "Longest duration; longer ones are cut and counted.",
+    },
+    Row {
+        name: "users",
+        shapes: Shapes::All,
+        kind: ParameterKind::Int,
+        unit: "",
+        default: |spec| SynthValue::Int(spec.users.into()),
+        doc: "Number of users, Zipf 1.2; 0 = no column.",
+    },
+    Row {
+        name: "vcs",
+        shapes: Shapes::All,
+        kind: ParameterKind::Int,
+        unit: "",
+        default: |spec| SynthValue::Int(spec.vcs.into()),
+        doc: "Number of virtual clusters, Zipf 1.2; 0 = no column.",
+    },
+    Row {
+        name: "models",
+        shapes: Shapes::All,
+        kind: ParameterKind::Models,
+        unit: "",
+        default: |_| SynthValue::Names(Vec::new()),
+        doc: "Models, drawn uniformly among those with an entry at the job's GPU count.",
+    },
+    Row {
+        name: "noise",
+        shapes: Shapes::Measured,
+        kind: ParameterKind::Float,
+        unit: "",
+        default: |spec| SynthValue::Float(spec.noise),
+        doc: "Durations are multiplied by exp(noise z), z standard normal; the median stays.",
+    },
+    Row {
+        name: "mean_duration_s",
+        shapes: Shapes::Uniform,
+        kind: ParameterKind::Float,
+        unit: "s",
+        default: |spec| SynthValue::Float(spec.mean_duration_s),
+        doc: "Mean of the exponential durations.",
+    },
+    Row {
+        name: "gang_shares",
+        shapes: Shapes::Uniform,
+        kind: ParameterKind::Shares,
+        unit: "",
+        default: |spec| SynthValue::Shares(spec.gang_shares.clone()),
+        doc: "Gang sizes and their weights.",
+    },
+];

@@ -1,0 +1,334 @@
+//! What to generate, and its checks.
+
+use std::fmt;
+
+use super::error::{SynthError, near_names};
+use super::parameters::parameters;
+use super::tables::{self, ArrivalProfile};
+use super::value::{Given, SynthValue};
+
+/// The family of a synthetic trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shape {
+    /// Microsoft Philly, 2017: bursts, mostly single GPUs, days-long tails.
+    Philly,
+    /// `SenseTime` Helios (Venus), 2020: many gangs of 8, ends at 48 h.
+    Helios,
+    /// Alibaba PAI, 2020: short jobs, gangs up to 100.
+    Pai,
+    /// Ours: Poisson arrivals, exponential durations, a small table of gangs.
+    Uniform,
+}
+
+impl Shape {
+    /// Every shape, in documentation order.
+    pub const ALL: [Self; 4] = [Self::Philly, Self::Helios, Self::Pai, Self::Uniform];
+
+    /// The name used in files and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Philly => "philly",
+            Self::Helios => "helios",
+            Self::Pai => "pai",
+            Self::Uniform => "uniform",
+        }
+    }
+
+    /// The shape called `name`.
+    ///
+    /// # Errors
+    /// [`SynthError::UnknownShape`] with the names that come near.
+    pub fn from_name(name: &str) -> Result<Self, SynthError> {
+        Self::ALL
+            .into_iter()
+            .find(|shape| shape.name() == name)
+            .ok_or_else(|| {
+                let near = near_names(name, Self::ALL.iter().map(|shape| shape.name()));
+                SynthError::UnknownShape {
+                    name: name.to_owned(),
+                    near,
+                }
+            })
+    }
+
+    pub(super) const fn profile(self) -> &'static ArrivalProfile {
+        match self {
+            Self::Philly => &tables::PHILLY.arrivals,
+            Self::Helios => &tables::HELIOS.arrivals,
+            Self::Pai => &tables::PAI.arrivals,
+            Self::Uniform => &tables::uniform::ARRIVALS,
+        }
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// How jobs arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrivals {
+    /// All at 0.
+    Batch,
+    /// Exponential gaps.
+    Poisson,
+    /// Bursts that follow the hour and the weekday.
+    Diurnal,
+}
+
+impl Arrivals {
+    /// Every way, in documentation order.
+    pub const ALL: [Self; 3] = [Self::Batch, Self::Poisson, Self::Diurnal];
+
+    /// The name used in files and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Batch => "batch",
+            Self::Poisson => "poisson",
+            Self::Diurnal => "diurnal",
+        }
+    }
+}
+
+/// A model jobs may train.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SynthModel {
+    /// Its name in the trace.
+    pub name: String,
+    /// Gang sizes it has an entry for; `None` = any.
+    pub gpus: Option<Vec<u32>>,
+}
+
+/// A trace to generate. Start from [`SynthSpec::new`]; [`super::generate`] checks it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SynthSpec {
+    /// The family.
+    pub shape: Shape,
+    /// Number of jobs, 1 to [`SynthSpec::MAX_JOBS`].
+    pub jobs: u32,
+    /// Seed of all streams.
+    pub seed: u64,
+    /// How jobs arrive.
+    pub arrivals: Arrivals,
+    /// Mean jobs per hour; `None` = the shape's, or what `load` asks for.
+    pub rate_per_h: Option<f64>,
+    /// GPU time asked for per GPU time offered by `cluster_gpus`.
+    pub load: Option<f64>,
+    /// GPUs of the cluster: what `load` refers to, and a limit of gang sizes.
+    pub cluster_gpus: Option<u32>,
+    /// Larger gangs are drawn again.
+    pub max_gpus: Option<u32>,
+    /// Longer jobs are cut.
+    pub max_duration_s: Option<f64>,
+    /// Number of users; 0 = no column.
+    pub users: u32,
+    /// Number of virtual clusters; 0 = no column.
+    pub vcs: u32,
+    /// Models to draw from; empty = no column.
+    pub models: Vec<SynthModel>,
+    /// Standard deviation of the logarithm of a factor on durations; not for `uniform`.
+    pub noise: f64,
+    /// Mean duration; only for `uniform`.
+    pub mean_duration_s: f64,
+    /// Gang sizes and weights; only for `uniform`.
+    pub gang_shares: Vec<(u32, f64)>,
+}
+
+impl SynthSpec {
+    /// Most jobs of one trace: its columns then take about 2 GB.
+    pub const MAX_JOBS: u32 = 100_000_000;
+    /// Most users or virtual clusters.
+    pub const MAX_NAMES: u32 = 1_000_000;
+
+    /// The defaults of a shape: 10,000 jobs, seed 0, the arrivals of the public trace.
+    pub fn new(shape: Shape) -> Self {
+        let is_uniform = shape == Shape::Uniform;
+        Self {
+            shape,
+            jobs: 10_000,
+            seed: 0,
+            arrivals: if is_uniform {
+                Arrivals::Poisson
+            } else {
+                Arrivals::Diurnal
+            },
+            rate_per_h: None,
+            load: None,
+            cluster_gpus: None,
+            max_gpus: None,
+            max_duration_s: None,
+            users: 0,
+            vcs: 0,
+            models: Vec::new(),
+            noise: 0.0,
+            mean_duration_s: tables::uniform::MEAN_DURATION_S,
+            gang_shares: tables::uniform::GANGS.to_vec(),
+        }
+    }
+
+    /// Sets one parameter by its key.
+    ///
+    /// # Errors
+    /// An unknown key (with near names), a value of the wrong kind, or one out of range; the spec
+    /// then stays as it was.
+    ///
+    /// ```
+    /// # use gangline_engine::synth::{Shape, SynthError, SynthSpec, SynthValue};
+    /// let mut spec = SynthSpec::new(Shape::Philly);
+    /// spec.set("jobs", &SynthValue::Text("500".into()))?;
+    /// assert_eq!(spec.jobs, 500);
+    /// let error = spec.set("job", &SynthValue::Int(5)).expect_err("no such key");
+    /// assert!(error.to_string().contains("did you mean `jobs`?"));
+    /// # Ok::<(), SynthError>(())
+    /// ```
+    pub fn set(&mut self, key: &str, value: &SynthValue) -> Result<(), SynthError> {
+        let known = parameters(self.shape);
+        let Some(parameter) = known.iter().find(|parameter| parameter.name == key) else {
+            return Err(SynthError::UnknownParameter {
+                shape: self.shape,
+                key: key.to_owned(),
+                near: near_names(key, known.iter().map(|parameter| parameter.name)),
+            });
+        };
+        let value = if *value == SynthValue::Unset {
+            &parameter.default
+        } else {
+            value
+        };
+        self.assign(&Given {
+            key: parameter.name,
+            kind: parameter.kind,
+            value,
+        })?;
+        self.check_ranges()
+    }
+
+    fn assign(&mut self, given: &Given<'_>) -> Result<(), SynthError> {
+        match given.key {
+            "jobs" => self.jobs = given.whole(u64::from(u32::MAX))? as u32,
+            "seed" => self.seed = given.whole(u64::MAX)?,
+            "arrivals" => self.arrivals = given.arrivals()?,
+            "rate_per_h" => self.rate_per_h = given.optional(Given::number)?,
+            "load" => self.load = given.optional(Given::number)?,
+            "cluster_gpus" => self.cluster_gpus = given.optional(Given::count)?,
+            "max_gpus" => self.max_gpus = given.optional(Given::count)?,
+            "max_duration_s" => self.max_duration_s = given.optional(Given::number)?,
+            "users" => self.users = given.count()?,
+            "vcs" => self.vcs = given.count()?,
+            "models" => self.models = given.models()?,
+            "noise" => self.noise = given.number()?,
+            "mean_duration_s" => self.mean_duration_s = given.number()?,
+            "gang_shares" => self.gang_shares = given.shares()?,
+            other => unreachable!("`{other}` is documented but cannot be set"),
+        }
+        Ok(())
+    }
+
+    /// The largest gang that may be drawn.
+    pub(super) fn gpus_limit(&self) -> u32 {
+        self.max_gpus
+            .unwrap_or(u32::MAX)
+            .min(self.cluster_gpus.unwrap_or(u32::MAX))
+    }
+
+    /// Each value by itself.
+    pub(super) fn check_ranges(&self) -> Result<(), SynthError> {
+        let within = |key, value: f64, low: f64, high: f64| {
+            if value >= low && value <= high {
+                return Ok(());
+            }
+            let allowed = format!("{low} to {high}");
+            Err(SynthError::OutOfRange {
+                key,
+                value: value.to_string(),
+                allowed,
+            })
+        };
+        within("jobs", f64::from(self.jobs), 1.0, f64::from(Self::MAX_JOBS))?;
+        within("rate_per_h", self.rate_per_h.unwrap_or(1.0), 1e-6, 1e12)?;
+        within("load", self.load.unwrap_or(1.0), 1e-6, 1e6)?;
+        within(
+            "cluster_gpus",
+            f64::from(self.cluster_gpus.unwrap_or(1)),
+            1.0,
+            1e9,
+        )?;
+        within("max_gpus", f64::from(self.max_gpus.unwrap_or(1)), 1.0, 1e9)?;
+        within(
+            "max_duration_s",
+            self.max_duration_s.unwrap_or(1.0),
+            1e-3,
+            1e9,
+        )?;
+        within(
+            "users",
+            f64::from(self.users),
+            0.0,
+            f64::from(Self::MAX_NAMES),
+        )?;
+        within("vcs", f64::from(self.vcs), 0.0, f64::from(Self::MAX_NAMES))?;
+        within("noise", self.noise, 0.0, 5.0)?;
+        within("mean_duration_s", self.mean_duration_s, 1e-3, 1e9)?;
+        self.check_shares()
+    }
+
+    fn check_shares(&self) -> Result<(), SynthError> {
+        let fits = |&(gpus, share): &(u32, f64)| {
+            (1..=1_000_000).contains(&gpus) && share.is_finite() && share >= 0.0
+        };
+        let total: f64 = self.gang_shares.iter().map(|(_, share)| share).sum();
+        if self.gang_shares.iter().all(fits) && total > 0.0 && total.is_finite() {
+            return Ok(());
+        }
+        Err(SynthError::OutOfRange {
+            key: "gang_shares",
+            value: format!("{:?}", self.gang_shares),
+            allowed: "sizes of 1 to 1000000 GPUs, shares of at least 0, one above".to_owned(),
+        })
+    }
+
+    /// The values against each other.
+    pub(super) fn check_together(&self) -> Result<(), SynthError> {
+        let conflict = |first, second, reason| {
+            Err(SynthError::Conflict {
+                first,
+                second,
+                reason,
+            })
+        };
+        if self.load.is_some() && self.rate_per_h.is_some() {
+            return conflict("load", "rate_per_h", "each one fixes the rate");
+        }
+        if self.arrivals == Arrivals::Batch && self.load.is_some() {
+            return conflict("load", "arrivals", "a batch has no rate");
+        }
+        if self.arrivals == Arrivals::Batch && self.rate_per_h.is_some() {
+            return conflict("rate_per_h", "arrivals", "a batch has no rate");
+        }
+        if self.load.is_some() && self.cluster_gpus.is_none() {
+            return Err(SynthError::Missing {
+                key: "cluster_gpus",
+                needed_by: "load",
+            });
+        }
+        if self.shape == Shape::Uniform {
+            if self.noise > 0.0 {
+                return conflict("noise", "shape", "exponential durations take no noise");
+            }
+            if self.arrivals == Arrivals::Diurnal {
+                return conflict("arrivals", "shape", "`uniform` has no hours");
+            }
+            let smallest = self.gang_shares.iter().filter(|(_, share)| *share > 0.0);
+            if smallest.map(|(gpus, _)| *gpus).min() > Some(self.gpus_limit()) {
+                return conflict(
+                    "gang_shares",
+                    "max_gpus",
+                    "no size fits the cluster or the limit",
+                );
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,278 @@
+//! All that a policy may look at: the cluster as it is now, and what happened since it was last asked.
+
+use crate::state::{Phase, Run, State};
+use crate::{Knowledge, PolicyError};
+use gangline_model::{
+    ClusterSpec, GpuSet, GpuTypeId, JobId, JobTable, ServerId, SimSpan, SimTime, TimerTag,
+    span_of_work,
+};
+
+/// What happened since the policy was last asked, in event order.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// Jobs that arrived.
+    pub arrived: Vec<JobId>,
+    /// Jobs that finished.
+    pub finished: Vec<JobId>,
+    /// Jobs thrown back to the queue by a failure.
+    pub thrown_back: Vec<JobId>,
+    /// Servers that came back.
+    pub servers_up: Vec<ServerId>,
+    /// Servers that failed.
+    pub servers_down: Vec<ServerId>,
+    /// Timers that fired.
+    pub timers: Vec<TimerTag>,
+    /// Whether this instant is a round boundary.
+    pub is_round: bool,
+}
+
+impl Changes {
+    pub(crate) fn clear(&mut self) {
+        self.arrived.clear();
+        self.finished.clear();
+        self.thrown_back.clear();
+        self.servers_up.clear();
+        self.servers_down.clear();
+        self.timers.clear();
+        self.is_round = false;
+    }
+}
+
+/// A read-only view of the state at the instant of a decision.
+#[derive(Clone, Copy, Debug)]
+pub struct ClusterView<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) knowledge: Knowledge,
+}
+
+impl<'a> ClusterView<'a> {
+    /// The present instant.
+    #[inline]
+    pub fn now(&self) -> SimTime {
+        self.state.now
+    }
+
+    /// The cluster as described.
+    pub fn cluster(&self) -> &'a ClusterSpec {
+        &self.state.cluster
+    }
+
+    /// The jobs of the trace. A policy must not read work or duration from here; the methods of the view
+    /// that give them check [`Knowledge`].
+    #[inline]
+    pub fn jobs(&self) -> &'a JobTable {
+        &self.state.jobs
+    }
+
+    /// Seed of the run, for keyed draws.
+    pub fn seed(&self) -> u64 {
+        self.state.config.seed
+    }
+
+    /// Most jobs on one GPU in this run.
+    pub fn max_share(&self) -> u32 {
+        self.state.max_share
+    }
+
+    /// Free GPUs of a type.
+    #[inline]
+    pub fn gpus_free(&self, gpu_type: GpuTypeId) -> u32 {
+        self.gpus_up(gpu_type) - self.state.busy_by_type[gpu_type.index()]
+    }
+
+    /// GPUs of the type on servers that are up.
+    #[inline]
+    pub fn gpus_up(&self, gpu_type: GpuTypeId) -> u32 {
+        self.state.up_by_type[gpu_type.index()]
+    }
+
+    /// Free slots of a server; 0 if it is down.
+    #[inline]
+    pub fn free_mask(&self, server: ServerId) -> u64 {
+        self.state.free[server.index()]
+    }
+
+    /// Whether a server is up.
+    pub fn is_up(&self, server: ServerId) -> bool {
+        self.state.is_up(server)
+    }
+
+    /// Waiting jobs in order of arrival.
+    pub fn waiting(&self) -> impl Iterator<Item = JobId> + use<'a> {
+        self.state.waiting.iter().map(JobId::new)
+    }
+
+    /// The first waiting job in order of arrival.
+    #[inline]
+    pub fn first_waiting(&self) -> Option<JobId> {
+        self.state.waiting.first().map(JobId::new)
+    }
+
+    /// The first waiting job with an id of at least `from`.
+    #[inline]
+    pub fn next_waiting(&self, from: JobId) -> Option<JobId> {
+        self.state.waiting.next_from(from.index()).map(JobId::new)
+    }
+
+    /// Number of waiting jobs.
+    pub fn waiting_count(&self) -> usize {
+        self.state.waiting.len()
+    }
+
+    /// Running jobs in order of id.
+    pub fn running(&self) -> impl Iterator<Item = JobId> + use<'a> {
+        self.state.running.iter().map(JobId::new)
+    }
+
+    /// Number of running jobs.
+    pub fn running_count(&self) -> usize {
+        self.state.running.len()
+    }
+
+    /// Where a job is in its life.
+    #[inline]
+    pub fn phase(&self, job: JobId) -> Phase {
+        self.state.phase[job.index()]
+    }
+
+    /// The record of a running job: GPUs, rate, times.
+    #[inline]
+    pub fn run(&self, job: JobId) -> Option<&'a Run> {
+        self.state.run(job)
+    }
+
+    /// Residents of a GPU.
+    pub fn residents(&self, server: ServerId, slot: u32) -> impl Iterator<Item = JobId> + use<'a> {
+        let state = self.state;
+        state.residents_of(server, slot)
+    }
+
+    /// Memory per GPU that the job needs at a sub-batch (0 = full batch).
+    pub fn memory_bytes(&self, job: JobId, sub_batch: u32) -> u64 {
+        self.state.memory_bytes(job, sub_batch)
+    }
+
+    /// Sub-batch of a running job as it counts for memory: 0 = full batch.
+    pub fn sub_batch(&self, job: JobId) -> u32 {
+        self.state.run(job).map_or(0, |run| run.sub_batch)
+    }
+
+    /// Slow-down of `job` next to `co_runner` on a type; `None` if the two may not share.
+    pub fn xi(&self, job: JobId, co_runner: JobId, gpu_type: GpuTypeId) -> Option<f64> {
+        self.state.pair_xi(job, co_runner, gpu_type)
+    }
+
+    /// First start ever, if it has started.
+    #[inline]
+    pub fn first_start(&self, job: JobId) -> Option<SimTime> {
+        let first = self.state.out.first_start[job.index()];
+        (first != crate::state::NOT_YET).then_some(first)
+    }
+
+    /// Time with GPUs so far without overhead.
+    #[inline]
+    pub fn executed(&self, job: JobId) -> SimSpan {
+        self.state.executed(job)
+    }
+
+    /// GPU time held so far without overhead, GPU-nanoseconds.
+    #[inline]
+    pub fn attained_gpu_ns(&self, job: JobId) -> i128 {
+        self.state.attained_gpu_ns(job)
+    }
+
+    /// Types the job may use, as a mask.
+    #[inline]
+    pub fn usable_types(&self, job: JobId) -> u64 {
+        self.state.usable(job)
+    }
+
+    /// Types the job may use, by base rate descending, then index.
+    #[inline]
+    pub fn types_of(&self, job: JobId) -> impl Iterator<Item = GpuTypeId> + use<'a> {
+        let usable = self.state.usable(job);
+        let order = self.state.type_order(job);
+        order.iter().copied().filter(move |id| usable >> id.index() & 1 == 1)
+    }
+
+    /// Time without progress that a start or move of the job would cost now.
+    #[inline]
+    pub fn overhead(&self, job: JobId) -> SimSpan {
+        self.state.overhead(job)
+    }
+
+    /// Rate the job would have on these GPUs, alone or next to who is there now; 0 if it cannot run.
+    pub fn rate_if(&self, job: JobId, gpus: &GpuSet) -> f64 {
+        self.state.rate_if(job, gpus)
+    }
+
+    /// Base rate of the gang on a type.
+    #[inline]
+    pub fn base_rate(&self, job: JobId, gpu_type: GpuTypeId) -> f64 {
+        self.state.rates.base(&self.state.jobs, job, gpu_type)
+    }
+
+    /// Isolated time for all the work of the job on its best type.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    #[inline]
+    pub fn duration(&self, job: JobId) -> Result<SimSpan, PolicyError> {
+        self.check_knowledge(job)?;
+        Ok(span_of_work(self.state.jobs.work(job), self.state.best_rate(job)))
+    }
+
+    /// Isolated time for the work that is left (spec baselines section 1).
+    ///
+    /// # Errors
+    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    #[inline]
+    pub fn remaining(&self, job: JobId) -> Result<SimSpan, PolicyError> {
+        self.check_knowledge(job)?;
+        Ok(self.state.remaining_span(job))
+    }
+
+    /// Work that is left, iterations.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    pub fn remaining_work(&self, job: JobId) -> Result<f64, PolicyError> {
+        self.check_knowledge(job)?;
+        Ok(self.state.remaining_work(job))
+    }
+
+    /// Whether a running job goes at its isolated, consolidated best rate.
+    #[inline]
+    pub fn is_at_best_rate(&self, job: JobId) -> bool {
+        self.run(job).is_some_and(|run| run.rate.to_bits() == self.state.best_rate(job).to_bits())
+    }
+
+    /// When a running job will be done at its present rate.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    #[inline]
+    pub fn finish(&self, job: JobId) -> Result<Option<SimTime>, PolicyError> {
+        self.check_knowledge(job)?;
+        Ok(self.run(job).map(|run| run.finish))
+    }
+
+    /// Isolated service of every job of the trace, ascending, GPU-nanoseconds: the distribution that a
+    /// policy may know without knowing any single job.
+    pub fn service_distribution(&self) -> Vec<i128> {
+        self.state.service_distribution()
+    }
+
+    /// Time since the last start or move of a running job.
+    pub fn since_start(&self, job: JobId) -> Option<SimSpan> {
+        self.state.since_start(job)
+    }
+
+    #[inline]
+    fn check_knowledge(&self, job: JobId) -> Result<(), PolicyError> {
+        match self.knowledge {
+            Knowledge::Remaining => Ok(()),
+            Knowledge::Online => Err(PolicyError::NotAllowedToKnow { job }),
+        }
+    }
+}
