@@ -1,18 +1,15 @@
 //! The free-GPU index (spec placement section 5): questions about free GPUs in O(1) or O(log n).
 //!
-//! One pool per GPU type. It mirrors the free masks of the state; policies plan on it as a scratch and
-//! the engine puts it right for every server that a plan touched. Structures that only some rules need
-//! are built when they are first asked for and kept up to date from then on.
+//! One pool per GPU type. It mirrors the free masks of the state; policies plan on it as a scratch
+//! and the engine puts it right for every server that a plan touched. Structures that only some
+//! rules need are built when they are first asked for and kept up to date from then on.
 
+mod pool;
 mod racks;
 mod servers;
 
-use crate::bits::BitSet;
-use crate::trees::{Fenwick, MaxTree};
 use gangline_model::{ClusterSpec, GpuSet, GpuTypeId, RackId, ServerId, Tier};
-use racks::Racks;
-use servers::Servers;
-use servers::{largest, smallest};
+pub use pool::TypePool;
 
 /// Free GPUs of every server, by type.
 #[derive(Debug)]
@@ -41,8 +38,16 @@ impl FreeIndex {
             server_type.push(server.gpu_type);
             pool.push(ServerId::new(index));
         }
-        let pools = members.into_iter().map(|servers| TypePool::new(cluster, servers)).collect();
-        Self { pools, local, server_type, undo: Vec::new() }
+        let pools = members
+            .into_iter()
+            .map(|servers| TypePool::new(cluster, servers))
+            .collect();
+        Self {
+            pools,
+            local,
+            server_type,
+            undo: Vec::new(),
+        }
     }
 
     /// Index of a cluster with some servers down and all other GPUs free.
@@ -80,12 +85,15 @@ impl FreeIndex {
     /// Free mask of a server as the index has it; 0 when it is down.
     #[inline]
     pub fn free_mask(&self, server: ServerId) -> u64 {
-        self.pools[self.server_type[server.index()].index()].masks[self.local[server.index()] as usize]
+        self.pools[self.server_type[server.index()].index()].masks
+            [self.local[server.index()] as usize]
     }
 
     /// Whether every GPU of the set is free.
     pub fn is_free(&self, gpus: &GpuSet) -> bool {
-        gpus.parts().iter().all(|part| part.mask & !self.free_mask(part.server) == 0)
+        gpus.parts()
+            .iter()
+            .all(|part| part.mask & !self.free_mask(part.server) == 0)
     }
 
     /// Tier of a set of GPUs of one type.
@@ -94,7 +102,11 @@ impl FreeIndex {
         let Some(first) = racks.next().filter(|_| gpus.parts().len() > 1) else {
             return Tier::Server;
         };
-        if racks.all(|rack| rack == first) { Tier::Rack } else { Tier::Network }
+        if racks.all(|rack| rack == first) {
+            Tier::Rack
+        } else {
+            Tier::Network
+        }
     }
 
     fn rack_of(&self, server: ServerId) -> RackId {
@@ -146,487 +158,6 @@ impl FreeIndex {
     pub(crate) fn set_up(&mut self, server: ServerId, up: bool) {
         let pool = &mut self.pools[self.server_type[server.index()].index()];
         pool.set_up(self.local[server.index()] as usize, up);
-    }
-}
-
-/// Free GPUs of the servers of one type. Positions are local: ascending with the server's id. Racks
-/// are numbered among those that hold servers of the type, ascending with the rack's id.
-#[derive(Debug)]
-pub struct TypePool {
-    servers: Vec<ServerId>,
-    sizes: Vec<u8>,
-    masks: Vec<u64>,
-    free: Vec<u8>,
-    up: Vec<bool>,
-    racks_of: Vec<u32>,
-    /// Free GPUs -> the servers that have as many.
-    buckets: Vec<BitSet>,
-    /// Bit `f` is set when a server has `f` free GPUs, `f` = 1..=63; bit 0 stands for 64.
-    bucket_mask: u64,
-    free_total: u32,
-    up_total: u32,
-    size_counts: [u32; 65],
-    size_max: u32,
-    rack_ids: Vec<RackId>,
-    rack_up: Vec<u32>,
-    rack_up_max: u32,
-    /// Whether one of the structures below exists.
-    has_extras: bool,
-    extras: Extras,
-}
-
-/// What only some rules need: built when first asked for, kept up to date from then on.
-#[derive(Debug, Default)]
-struct Extras {
-    racks: Option<Racks>,
-    by_server: Option<MaxTree>,
-    by_gpu: Option<Fenwick>,
-    /// Servers with a free GPU.
-    some_free: Option<BitSet>,
-    /// Per number of GPUs asked about: 1 for each server that has as many free.
-    at_least: Vec<(u32, Fenwick)>,
-}
-
-impl TypePool {
-    fn new(cluster: &ClusterSpec, servers: Vec<ServerId>) -> Self {
-        let count = servers.len();
-        let sizes: Vec<u8> = servers.iter().map(|&s| cluster.server(s).gpus as u8).collect();
-        let mut rack_ids: Vec<RackId> = servers.iter().map(|&s| cluster.server(s).rack).collect();
-        rack_ids.sort_unstable();
-        rack_ids.dedup();
-        let racks_of = servers
-            .iter()
-            .map(|&s| rack_ids.partition_point(|&rack| rack < cluster.server(s).rack) as u32)
-            .collect();
-        let largest = sizes.iter().copied().max().unwrap_or(0) as usize;
-        let mut pool = Self {
-            servers,
-            masks: vec![0; count],
-            free: vec![0; count],
-            up: vec![false; count],
-            racks_of,
-            buckets: vec![BitSet::new(count); largest + 1],
-            bucket_mask: 0,
-            free_total: 0,
-            up_total: 0,
-            size_counts: [0; 65],
-            size_max: 0,
-            rack_up: vec![0; rack_ids.len()],
-            rack_up_max: 0,
-            rack_ids,
-            has_extras: false,
-            extras: Extras::default(),
-            sizes,
-        };
-        for at in 0..count {
-            pool.set_up(at, true);
-        }
-        pool
-    }
-
-    /// Free GPUs of the type.
-    #[inline]
-    pub fn free_total(&self) -> u32 {
-        self.free_total
-    }
-
-    /// GPUs of up servers.
-    #[inline]
-    pub fn up_total(&self) -> u32 {
-        self.up_total
-    }
-
-    /// Size of the largest up server; 0 if none is up.
-    #[inline]
-    pub fn server_gpus_max(&self) -> u32 {
-        self.size_max
-    }
-
-    /// Servers of the type, in index order.
-    pub fn servers(&self) -> &[ServerId] {
-        &self.servers
-    }
-
-    /// Number of racks that hold servers of the type.
-    pub fn racks(&self) -> usize {
-        self.rack_ids.len()
-    }
-
-    /// Server at a position.
-    #[inline]
-    pub fn server(&self, at: usize) -> ServerId {
-        self.servers[at]
-    }
-
-    /// Size of the server at a position.
-    #[inline]
-    pub fn size(&self, at: usize) -> u32 {
-        u32::from(self.sizes[at])
-    }
-
-    /// Whether the server at a position is up.
-    #[inline]
-    pub fn is_up(&self, at: usize) -> bool {
-        self.up[at]
-    }
-
-    /// Free mask of the server at a position.
-    #[inline]
-    pub fn mask(&self, at: usize) -> u64 {
-        self.masks[at]
-    }
-
-    /// Free GPUs of the server at a position.
-    #[inline]
-    pub fn free(&self, at: usize) -> u32 {
-        u32::from(self.free[at])
-    }
-
-    /// Rack of the server at a position.
-    #[inline]
-    pub fn rack_of(&self, at: usize) -> usize {
-        self.racks_of[at] as usize
-    }
-
-    /// GPUs of the up servers of a rack.
-    #[inline]
-    pub fn rack_up(&self, rack: usize) -> u32 {
-        self.rack_up[rack]
-    }
-
-    /// GPUs of the up servers of the largest rack.
-    #[inline]
-    pub fn rack_up_max(&self) -> u32 {
-        self.rack_up_max
-    }
-
-    /// Most free GPUs on one server.
-    #[inline]
-    pub fn server_free_max(&self) -> u32 {
-        largest(self.bucket_mask, 64)
-    }
-
-    /// The server with the fewest free GPUs that has at least `gpus`; lowest index.
-    #[inline]
-    pub fn best_fit(&self, gpus: u32) -> Option<usize> {
-        debug_assert!(gpus >= 1, "a gang has at least one GPU");
-        let free = smallest(self.bucket_mask, gpus)?;
-        self.buckets[free as usize].first()
-    }
-
-    /// Leftmost server with at least `gpus` free.
-    pub fn first_fit(&mut self, gpus: u32) -> Option<usize> {
-        let free = &self.free;
-        self.has_extras = true;
-        self.extras
-            .by_server
-            .get_or_insert_with(|| MaxTree::new(free.iter().map(|&f| u32::from(f))))
-            .first_at_least(gpus)
-    }
-
-    /// The servers of the type by free GPUs.
-    pub fn all_servers(&self) -> Servers<'_> {
-        let end = self.servers.len();
-        Servers { buckets: &self.buckets, mask: self.bucket_mask, start: 0, end, order: None }
-    }
-
-    /// Wholly free servers of the largest size.
-    #[inline]
-    pub fn whole_total(&self) -> u32 {
-        if self.size_max == 0 { 0 } else { self.buckets[self.size_max as usize].len() as u32 }
-    }
-
-    /// The lowest-index server at `from` or later that has a free GPU.
-    pub fn next_free(&mut self, from: usize) -> Option<usize> {
-        let (free, count) = (&self.free, self.servers.len());
-        self.has_extras = true;
-        let set = self.extras.some_free.get_or_insert_with(|| {
-            let mut set = BitSet::new(count);
-            for at in (0..count).filter(|&at| free[at] > 0) {
-                set.insert(at);
-            }
-            set
-        });
-        set.next_from(from)
-    }
-
-    /// The server that holds the `index`-th free GPU in (server, slot) order, and how many free GPUs of
-    /// that server come before it.
-    pub fn nth_free(&mut self, index: u32) -> Option<(usize, u32)> {
-        if index >= self.free_total {
-            return None;
-        }
-        let free = &self.free;
-        self.has_extras = true;
-        let tree = self
-            .extras
-            .by_gpu
-            .get_or_insert_with(|| Fenwick::new(free.iter().map(|&f| u32::from(f))));
-        Some(tree.find(index))
-    }
-
-    /// Number of servers with at least `gpus` free.
-    pub fn count_at_least(&self, gpus: u32) -> u32 {
-        let buckets = self.buckets.get(gpus as usize..).unwrap_or_default();
-        buckets.iter().map(|set| set.len() as u32).sum()
-    }
-
-    /// The `index`-th of the servers with at least `gpus` free, in index order.
-    pub fn nth_at_least(&mut self, gpus: u32, index: u32) -> Option<usize> {
-        if index >= self.count_at_least(gpus) {
-            return None;
-        }
-        self.has_extras = true;
-        let trees = &mut self.extras.at_least;
-        let place = trees.iter().position(|(least, _)| *least == gpus).unwrap_or_else(|| {
-            let has = self.free.iter().map(|&free| u32::from(u32::from(free) >= gpus));
-            trees.push((gpus, Fenwick::new(has)));
-            trees.len() - 1
-        });
-        Some(trees[place].1.find(index).0)
-    }
-
-    /// Free GPUs of a rack.
-    pub fn rack_free(&mut self, rack: usize) -> u32 {
-        if self.rack_ids.len() == 1 { self.free_total } else { self.by_rack().free[rack] }
-    }
-
-    /// The rack with the most free GPUs (lowest index), and how many it has.
-    pub fn rack_most_free(&mut self) -> Option<(usize, u32)> {
-        match self.rack_ids.len() {
-            0 => None,
-            1 => Some((0, self.free_total)),
-            _ => self.by_rack().most_free(),
-        }
-    }
-
-    /// The rack with the fewest free GPUs that has at least `gpus`; lowest index.
-    pub fn rack_best_fit(&mut self, gpus: u32) -> Option<usize> {
-        if self.rack_ids.len() <= 1 {
-            return (self.free_total >= gpus && !self.rack_ids.is_empty()).then_some(0);
-        }
-        self.by_rack().next_from(gpus, 0)
-    }
-
-    /// The rack that follows `rack` in the order of free GPUs, then index.
-    pub fn rack_after(&mut self, rack: usize) -> Option<usize> {
-        if self.rack_ids.len() <= 1 {
-            return None;
-        }
-        let racks = self.by_rack();
-        racks.next_from(racks.free[rack], rack + 1)
-    }
-
-    /// The lowest-index rack at `from` or later with at least `gpus` (>= 1) free.
-    pub fn rack_first_fit(&mut self, gpus: u32, from: usize) -> Option<usize> {
-        if self.rack_ids.len() <= 1 {
-            let fits = from == 0 && self.free_total >= gpus && !self.rack_ids.is_empty();
-            return fits.then_some(0);
-        }
-        self.by_rack().first_from(gpus, from)
-    }
-
-    /// The servers of a rack by free GPUs.
-    pub fn rack_servers(&mut self, rack: usize) -> Servers<'_> {
-        if self.rack_ids.len() == 1 {
-            return self.all_servers();
-        }
-        self.ensure_racks();
-        let racks = self.extras.racks.as_ref().expect("just built");
-        racks.servers(rack, &self.buckets)
-    }
-
-    /// The lowest-index rack with `whole` wholly free servers of the largest size and, beside them, one
-    /// server with at least `rest` (below that size) free.
-    pub fn rack_whole_first(&mut self, whole: u32, rest: u32) -> Option<usize> {
-        if self.size_max == 0 {
-            return None;
-        }
-        self.ensure_racks();
-        let racks = self.extras.racks.as_mut().expect("just built");
-        racks.whole_first(self.size_max, &self.buckets, (whole, rest))
-    }
-
-    /// Of the racks of [`Self::rack_whole_first`], the one with the fewest wholly free servers of the
-    /// largest size, then the fewest free GPUs, then the lowest index.
-    pub fn rack_whole_best(&mut self, whole: u32, rest: u32) -> Option<usize> {
-        if self.size_max == 0 {
-            return None;
-        }
-        self.ensure_racks();
-        let racks = self.extras.racks.as_mut().expect("just built");
-        racks.whole_best(self.size_max, &self.buckets, (whole, rest))
-    }
-
-    #[inline]
-    fn by_rack(&mut self) -> &mut Racks {
-        self.ensure_racks();
-        self.extras.racks.as_mut().expect("just built")
-    }
-
-    fn ensure_racks(&mut self) {
-        if self.extras.racks.is_none() {
-            self.has_extras = true;
-            self.extras.racks = Some(self.fresh_racks());
-        }
-    }
-
-    fn fresh_racks(&self) -> Racks {
-        Racks::new(&self.racks_of, self.rack_ids.len(), &self.sizes, &self.buckets)
-    }
-
-    /// Sets a free mask and returns the one before.
-    #[inline]
-    fn set_mask(&mut self, at: usize, mask: u64) -> u64 {
-        let before = self.masks[at];
-        if before == mask {
-            return before;
-        }
-        debug_assert!(self.up[at], "a server that is down has no free GPU");
-        self.masks[at] = mask;
-        let (old, new) = (u32::from(self.free[at]), mask.count_ones());
-        if old != new {
-            self.set_free(at, old, new);
-        }
-        before
-    }
-
-    #[inline]
-    fn set_free(&mut self, at: usize, old: u32, new: u32) {
-        self.free[at] = new as u8;
-        self.free_total = self.free_total + new - old;
-        self.buckets[old as usize].remove(at);
-        if old > 0 && self.buckets[old as usize].is_empty() {
-            self.bucket_mask &= !(1 << (old % 64));
-        }
-        self.buckets[new as usize].insert(at);
-        if new > 0 {
-            self.bucket_mask |= 1 << (new % 64);
-        }
-        if self.has_extras {
-            self.extras.change(&self.buckets, (at, self.racks_of[at] as usize), (old, new));
-        }
-    }
-
-    fn set_up(&mut self, at: usize, up: bool) {
-        if self.up[at] == up {
-            return;
-        }
-        let (size, rack) = (u32::from(self.sizes[at]), self.racks_of[at] as usize);
-        let size_max = self.size_max;
-        if up {
-            self.up[at] = true;
-            self.up_total += size;
-            self.size_counts[size as usize] += 1;
-            self.size_max = size_max.max(size);
-            self.forget_whole_unless(size_max);
-            self.rack_up[rack] += size;
-            self.rack_up_max = self.rack_up_max.max(self.rack_up[rack]);
-            self.set_mask(at, u64::MAX >> (64 - size));
-        } else {
-            self.set_mask(at, 0);
-            self.up[at] = false;
-            self.up_total -= size;
-            self.size_counts[size as usize] -= 1;
-            while self.size_max > 0 && self.size_counts[self.size_max as usize] == 0 {
-                self.size_max -= 1;
-            }
-            self.forget_whole_unless(size_max);
-            let was_max = self.rack_up[rack] == self.rack_up_max;
-            self.rack_up[rack] -= size;
-            if was_max {
-                self.rack_up_max = self.rack_up.iter().copied().max().unwrap_or(0);
-            }
-        }
-    }
-
-    fn forget_whole_unless(&mut self, size_max: u32) {
-        if let Some(racks) = self.extras.racks.as_mut().filter(|_| self.size_max != size_max) {
-            racks.forget_whole();
-        }
-    }
-
-    /// Compares every structure with a recount; for tests and invariant checks.
-    ///
-    /// # Panics
-    /// If one of them differs.
-    pub fn assert_consistent(&self) {
-        let mut rack_up = vec![0; self.rack_ids.len()];
-        let mut size_max = 0;
-        for at in 0..self.servers.len() {
-            let free = self.masks[at].count_ones();
-            let size = if self.up[at] { self.size(at) } else { 0 };
-            assert!(free <= size, "position {at} has {free} free GPUs of {size}");
-            assert_eq!(self.free(at), free, "free count of position {at}");
-            rack_up[self.rack_of(at)] += size;
-            size_max = size_max.max(size);
-        }
-        assert_eq!(self.size_max, size_max, "size of the largest up server");
-        assert_eq!(self.free_total, self.free.iter().map(|&f| u32::from(f)).sum(), "free GPUs");
-        assert_eq!(self.up_total, rack_up.iter().sum::<u32>(), "GPUs of up servers");
-        assert_eq!(self.rack_up_max, rack_up.iter().copied().max().unwrap_or(0), "largest rack");
-        assert_eq!(self.rack_up, rack_up, "GPUs of up servers by rack");
-        for (free, set) in self.buckets.iter().enumerate().skip(1) {
-            let members = (0..self.free.len()).filter(|&at| self.free[at] as usize == free);
-            assert!(set.iter().eq(members), "servers with {free} free GPUs");
-            let noted = self.bucket_mask >> (free % 64) & 1 == 1;
-            assert_eq!(noted, !set.is_empty(), "bucket mask at {free}");
-        }
-        if let Some(racks) = &self.extras.racks {
-            racks.assert_equals(&mut self.fresh_racks(), self.size_max, &self.buckets);
-        }
-        self.extras.assert_consistent(&self.free);
-    }
-}
-
-impl Extras {
-    #[inline(never)]
-    fn change(
-        &mut self,
-        buckets: &[BitSet],
-        (at, rack): (usize, usize),
-        (old, new): (u32, u32),
-    ) {
-        if let Some(racks) = &mut self.racks {
-            racks.change(buckets, (at, rack), (old, new));
-        }
-        if let Some(tree) = &mut self.by_server {
-            tree.set(at, new);
-        }
-        if let Some(tree) = &mut self.by_gpu {
-            tree.add(at, i64::from(new) - i64::from(old));
-        }
-        if let Some(set) = &mut self.some_free {
-            if new == 0 {
-                set.remove(at);
-            } else if old == 0 {
-                set.insert(at);
-            }
-        }
-        for (least, tree) in &mut self.at_least {
-            let by = i64::from(new >= *least) - i64::from(old >= *least);
-            if by != 0 {
-                tree.add(at, by);
-            }
-        }
-    }
-
-    fn assert_consistent(&self, free: &[u8]) {
-        let free = || free.iter().map(|&free| u32::from(free));
-        if let Some(tree) = &self.by_server {
-            assert!(free().enumerate().all(|(at, free)| tree.get(at) == free), "servers by index");
-        }
-        if let Some(tree) = &self.by_gpu {
-            assert_eq!(*tree, Fenwick::new(free()), "free GPUs by index");
-        }
-        if let Some(set) = &self.some_free {
-            let members = free().enumerate().filter(|(_, free)| *free > 0).map(|(at, _)| at);
-            assert!(set.iter().eq(members), "servers with a free GPU");
-        }
-        for (least, tree) in &self.at_least {
-            let fresh = Fenwick::new(free().map(|free| u32::from(free >= *least)));
-            assert_eq!(*tree, fresh, "servers with {least} free GPUs by index");
-        }
     }
 }
 

@@ -25,6 +25,7 @@ mod record;
 pub mod rng;
 mod run;
 mod state;
+pub mod synth;
 mod timers;
 mod trees;
 mod view;

@@ -113,7 +113,7 @@ impl State {
             self.out.comm_s[at] += progress * (1.0 - run.locality);
         }
         let before = self.remaining[at];
-        self.remaining[at] = before - run.rate * progress;
+        self.remaining[at] = (before - run.rate * progress).max(0.0);
         if let Some(interval) = self.config.checkpoint_interval {
             let from = run.segment_start.max(run.progress_start);
             let origin = run.progress_start;
@@ -121,7 +121,7 @@ impl State {
             let last = SimTime(origin.0 + passed * interval.0);
             if last > from {
                 let kept = before - run.rate * (last - from).seconds();
-                self.runs[slot].checkpoint_remaining = kept;
+                self.runs[slot].checkpoint_remaining = kept.max(0.0);
             }
         }
         recorder.segment(self, job, reason);

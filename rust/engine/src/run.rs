@@ -175,7 +175,6 @@ impl Engine {
         if let Some(&first) = world.jobs.columns().arrival.first() {
             engine.recorder.totals.last = first.min(SimTime::ZERO);
         }
-        engine.recorder.timeline_row(&engine.state);
         Ok(engine)
     }
 

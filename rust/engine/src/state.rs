@@ -139,10 +139,12 @@ impl State {
             gpus += server.gpus;
         }
         let gpus = gpus as usize;
-        let usable = if jobs.is_uniform() && count > 0 {
-            Usable::Uniform(jobs.usable_types(JobId(0), cluster, rates))
+        let usable = if jobs.is_uniform() && cluster.gpu_types().len() == 1 {
+            // jobs larger than the cluster are refused or dropped before the first event
+            Usable::Uniform(1)
         } else {
-            Usable::PerJob(jobs.ids().map(|job| jobs.usable_types(job, cluster, rates)).collect())
+            let mask = |job| jobs.usable_types(job, cluster, rates, mixes_types);
+            Usable::PerJob(jobs.ids().map(mask).collect())
         };
         Self {
             max_share,
@@ -193,15 +195,11 @@ impl State {
                 .infeasible(job, &self.cluster, &self.rates, self.mixes_types)
                 .map(|reason: InfeasibleReason| Infeasible { job, reason })
         };
-        if self.jobs.is_uniform() {
-            // one type mask for all: only the gang size can rule a job out, so most are settled at once
-            let most = self.cluster.gpus_by_type().iter().copied().max().unwrap_or(0);
-            return self
-                .jobs
-                .ids()
-                .filter(|&job| self.jobs.gpus(job) > most || self.usable(job) == 0)
-                .filter_map(find)
-                .collect();
+        if let Usable::Uniform(_) = self.usable {
+            // only the gang size can rule a job out, so nearly all are settled by one comparison
+            let most = self.cluster.gpus_total();
+            let large = |job: &JobId| self.jobs.gpus(*job) > most;
+            return self.jobs.ids().filter(large).filter_map(find).collect();
         }
         self.jobs.ids().filter_map(find).collect()
     }

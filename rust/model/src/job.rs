@@ -201,14 +201,22 @@ impl JobTable {
             && self.columns.rate_class.is_none()
     }
 
-    /// Types the job can use here: allowed, with memory for its full batch and a rate above 0.
-    pub fn usable_types(&self, job: JobId, cluster: &ClusterSpec, rates: &RateTable) -> u64 {
+    /// Types the job can use here: allowed, with memory for its full batch, a rate above 0 and, unless
+    /// gangs may mix types, at least as many GPUs as its gang.
+    pub fn usable_types(
+        &self,
+        job: JobId,
+        cluster: &ClusterSpec,
+        rates: &RateTable,
+        mixes_types: bool,
+    ) -> u64 {
+        let gpus_min = if mixes_types { 1 } else { self.gpus(job) };
         let memory = self.memory_bytes(job);
         let mut usable = 0;
         for (index, gpu_type) in cluster.gpu_types().iter().enumerate() {
             let id = GpuTypeId::new(index);
             if self.allowed_types(job) >> index & 1 == 1
-                && cluster.gpus_by_type()[index] > 0
+                && cluster.gpus_by_type()[index] >= gpus_min
                 && gpu_type.memory_bytes >= memory
                 && rates.base(self, job, id) > 0.0
             {

@@ -1,8 +1,8 @@
 //! Free GPUs by rack: the part of the index that is built when a rule first asks about racks.
 //!
-//! Servers are numbered rack by rack, so a rack is a range of positions and one set per number of free
-//! GPUs serves all racks. Where the cluster lists its servers rack by rack, as most do, these sets are
-//! those of the pool itself and cost nothing.
+//! Servers are numbered rack by rack, so a rack is a range of positions and one set per number of
+//! free GPUs serves all racks. Where the cluster lists its servers rack by rack, as most do, these
+//! sets are those of the pool itself and cost nothing.
 
 use super::servers::{Servers, largest};
 use crate::bits::BitSet;
@@ -92,8 +92,8 @@ impl Racks {
         racks
     }
 
-    /// Notes that a server of the rack went from `old` to `new` free GPUs; `buckets` are the pool's,
-    /// already up to date.
+    /// Notes that a server of the rack went from `old` to `new` free GPUs; `buckets` are the
+    /// pool's, already up to date.
     pub(super) fn change(
         &mut self,
         buckets: &[BitSet],
@@ -135,18 +135,26 @@ impl Racks {
 
     pub(super) fn servers<'a>(&'a self, rack: usize, buckets: &'a [BitSet]) -> Servers<'a> {
         Servers {
-            buckets: self.numbering.as_ref().map_or(buckets, |numbering| &numbering.buckets),
+            buckets: self
+                .numbering
+                .as_ref()
+                .map_or(buckets, |numbering| &numbering.buckets),
             mask: self.masks[rack],
             start: self.starts[rack] as usize,
             end: self.starts[rack + 1] as usize,
-            order: self.numbering.as_ref().map(|numbering| numbering.order.as_slice()),
+            order: self
+                .numbering
+                .as_ref()
+                .map(|numbering| numbering.order.as_slice()),
         }
     }
 
     /// The rack with the most free GPUs, lowest index.
     pub(super) fn most_free(&self) -> Option<(usize, u32)> {
         let (free, _) = self.by_free.last()?;
-        self.by_free.next_from(free, 0).map(|(free, rack)| (rack, free))
+        self.by_free
+            .next_from(free, 0)
+            .map(|(free, rack)| (rack, free))
     }
 
     /// The first rack at or after (`free`, `rack`) in the order of free GPUs, then index.
@@ -187,7 +195,9 @@ impl Racks {
         buckets: &[BitSet],
         (whole, rest): (u32, u32),
     ) -> Option<usize> {
-        self.whole_order(size, buckets).by_rack.first_at_least(packed(whole, rest))
+        self.whole_order(size, buckets)
+            .by_rack
+            .first_at_least(packed(whole, rest))
     }
 
     /// See [`super::TypePool::rack_whole_best`].
@@ -198,7 +208,12 @@ impl Racks {
         (whole, rest): (u32, u32),
     ) -> Option<usize> {
         let order = &self.whole_order(size, buckets).order;
-        let least = WholeKey { whole, other: rest, free: 0, rack: 0 };
+        let least = WholeKey {
+            whole,
+            other: rest,
+            free: 0,
+            rack: 0,
+        };
         let mut next = order.range(least..).next();
         let count = next?.whole;
         let mut best: Option<&WholeKey> = None;
@@ -207,8 +222,12 @@ impl Racks {
             if best.is_none_or(|best| (key.free, key.rack) < (best.free, best.rack)) {
                 best = Some(key);
             }
-            let last = WholeKey { free: u32::MAX, rack: u32::MAX, ..*key };
-            next = order.range((Excluded(last), Unbounded)).next();
+            let end = WholeKey {
+                free: u32::MAX,
+                rack: u32::MAX,
+                ..*key
+            };
+            next = order.range((Excluded(end), Unbounded)).next();
         }
         best.map(|key| key.rack as usize)
     }
@@ -217,21 +236,35 @@ impl Racks {
     pub(super) fn assert_equals(&self, fresh: &mut Self, size: u32, buckets: &[BitSet]) {
         assert_eq!(self.free, fresh.free, "free GPUs by rack");
         assert_eq!(self.masks, fresh.masks, "bucket masks by rack");
-        assert_eq!(self.by_free.keys(), fresh.by_free.keys(), "racks by free GPUs");
+        assert_eq!(
+            self.by_free.keys(),
+            fresh.by_free.keys(),
+            "racks by free GPUs"
+        );
         if let (Some(kept), Some(fresh)) = (&self.numbering, &fresh.numbering) {
             for (kept, fresh) in kept.buckets.iter().zip(&fresh.buckets) {
-                assert!(kept.iter().eq(fresh.iter()), "servers of racks by free GPUs");
+                assert!(
+                    kept.iter().eq(fresh.iter()),
+                    "servers of racks by free GPUs"
+                );
             }
         }
         if let Some(tree) = &self.by_rack {
-            let equal = self.free.iter().enumerate().all(|(rack, &free)| tree.get(rack) == free);
+            let equal = self
+                .free
+                .iter()
+                .enumerate()
+                .all(|(rack, &free)| tree.get(rack) == free);
             assert!(equal, "racks by index");
         }
         if let Some(kept) = &self.whole {
             assert_eq!(kept.size, size, "size of a whole server");
             let fresh = fresh.whole_order(size, buckets);
             assert_eq!(kept.keys, fresh.keys, "whole servers by rack");
-            assert!(kept.order.iter().eq(fresh.order.iter()), "racks by whole servers");
+            assert!(
+                kept.order.iter().eq(fresh.order.iter()),
+                "racks by whole servers"
+            );
         }
     }
 }
@@ -252,21 +285,31 @@ impl Numbering {
             fresh
         };
         let buckets = buckets.iter().map(renumbered).collect();
-        Self { order, position, buckets }
+        Self {
+            order,
+            position,
+            buckets,
+        }
     }
 }
 
 impl WholeOrder {
     fn new(size: u32, keys: Vec<WholeKey>) -> Self {
         let by_rack = MaxTree::new(keys.iter().map(|key| packed(key.whole, key.other)));
-        Self { size, order: keys.iter().copied().collect(), keys, by_rack }
+        Self {
+            size,
+            order: keys.iter().copied().collect(),
+            keys,
+            by_rack,
+        }
     }
 
     fn set(&mut self, key: WholeKey) {
         let old = std::mem::replace(&mut self.keys[key.rack as usize], key);
         self.order.remove(&old);
         self.order.insert(key);
-        self.by_rack.set(key.rack as usize, packed(key.whole, key.other));
+        self.by_rack
+            .set(key.rack as usize, packed(key.whole, key.other));
     }
 }
 
@@ -285,7 +328,10 @@ enum FreeOrder {
 impl FreeOrder {
     fn new(free_max: usize, racks: usize) -> Self {
         match (free_max + 1).checked_mul(racks) {
-            Some(keys) if keys <= DENSE_KEYS => Self::Dense { keys: BitSet::new(keys), racks },
+            Some(keys) if keys <= DENSE_KEYS => Self::Dense {
+                keys: BitSet::new(keys),
+                racks,
+            },
             _ => Self::Sparse(BTreeSet::new()),
         }
     }
@@ -312,7 +358,9 @@ impl FreeOrder {
             }
             Self::Sparse(keys) => {
                 let from = Included((free, rack as u32));
-                keys.range((from, Unbounded)).next().map(|&(free, rack)| (free, rack as usize))
+                keys.range((from, Unbounded))
+                    .next()
+                    .map(|&(free, rack)| (free, rack as usize))
             }
         }
     }
@@ -336,4 +384,3 @@ impl FreeOrder {
         found
     }
 }
-

@@ -4,8 +4,8 @@ use crate::bits::BitSet;
 
 /// Servers of a rack or of a type as the index has them now; positions are those of the pool.
 ///
-/// Every question costs O(log n) per server found, times the number of different free counts (at most
-/// 64, in practice one to eight).
+/// Every question costs O(log n) per server found, times the number of different free counts (at
+/// most 64, in practice one to eight).
 #[derive(Clone, Copy, Debug)]
 pub struct Servers<'a> {
     /// Free GPUs -> the servers that have as many.
@@ -26,7 +26,9 @@ impl<'a> Servers<'a> {
 
     #[inline]
     fn next(&self, free: u32, from: usize) -> Option<usize> {
-        self.buckets[free as usize].next_from(from).filter(|&number| number < self.end)
+        self.buckets[free as usize]
+            .next_from(from)
+            .filter(|&number| number < self.end)
     }
 
     /// Most free GPUs on one server.
@@ -38,7 +40,8 @@ impl<'a> Servers<'a> {
     /// index.
     pub fn best_fit(&self, gpus: u32) -> Option<(usize, u32)> {
         let free = smallest(self.mask, gpus)?;
-        self.next(free, self.start).map(|number| (self.place(number), free))
+        self.next(free, self.start)
+            .map(|number| (self.place(number), free))
     }
 
     /// The lowest-index server with at least `gpus` free.
@@ -74,8 +77,7 @@ impl<'a> Servers<'a> {
     /// Servers by free GPUs descending, then index; those without a free GPU are left out.
     pub fn descending(&self) -> impl Iterator<Item = (usize, u32)> + use<'a> {
         let servers = *self;
-        counts(servers.mask)
-            .flat_map(move |free| servers.with_free(free).map(move |at| (at, free)))
+        counts(servers.mask).flat_map(move |free| servers.with_free(free).map(move |at| (at, free)))
     }
 }
 
@@ -86,7 +88,11 @@ pub(super) fn smallest(mask: u64, gpus: u32) -> Option<u32> {
     if gpus > 64 {
         return None;
     }
-    let enough = if gpus == 64 { 0 } else { mask & !1 & (u64::MAX << gpus) };
+    let enough = if gpus == 64 {
+        0
+    } else {
+        mask & !1 & (u64::MAX << gpus)
+    };
     if enough != 0 {
         return Some(enough.trailing_zeros());
     }
@@ -100,7 +106,7 @@ pub(super) fn largest(mask: u64, most: u32) -> u32 {
         return 64;
     }
     let below = mask & !1 & (u64::MAX >> (63 - most.min(63)));
-    63 - (below | 1).leading_zeros()
+    (below | 1).ilog2()
 }
 
 /// Free counts of a mask, descending.

@@ -12,7 +12,10 @@ struct Dice {
 
 impl Dice {
     fn new(seed: u64) -> Self {
-        Self { stream: Stream::new(seed, Purpose::Extra), thrown: 0 }
+        Self {
+            stream: Stream::new(seed, Purpose::Extra),
+            thrown: 0,
+        }
     }
 
     fn below(&mut self, n: usize) -> usize {
@@ -22,11 +25,22 @@ impl Dice {
 }
 
 fn gpu_type(name: &str) -> GpuType {
-    GpuType { name: name.into(), memory_bytes: u64::MAX, price_per_hour: 0.0, speed: 1.0 }
+    GpuType {
+        name: name.into(),
+        memory_bytes: u64::MAX,
+        price_per_hour: 0.0,
+        speed: 1.0,
+    }
 }
 
 /// Servers of `sizes` (drawn), two types, `racks` racks; listed rack by rack if `sorted`.
-fn cluster(dice: &mut Dice, count: usize, racks: usize, sizes: &[u32], sorted: bool) -> ClusterSpec {
+fn cluster(
+    dice: &mut Dice,
+    count: usize,
+    racks: usize,
+    sizes: &[u32],
+    sorted: bool,
+) -> ClusterSpec {
     let mut servers: Vec<Server> = (0..count)
         .map(|_| Server {
             gpu_type: GpuTypeId::new(dice.below(4) / 3),
@@ -43,19 +57,42 @@ fn cluster(dice: &mut Dice, count: usize, racks: usize, sizes: &[u32], sorted: b
 /// Asks everything once, so that every lazy structure exists from then on, and compares the answers
 /// with scans over the free counts.
 fn compare_with_scans(pool: &mut TypePool, gpus: u32) {
-    let free: Vec<u32> = (0..pool.servers().len()).map(|at| pool.mask(at).count_ones()).collect();
+    let free: Vec<u32> = (0..pool.servers().len())
+        .map(|at| pool.mask(at).count_ones())
+        .collect();
     let fits = |at: &usize| free[*at] >= gpus;
     let all = || 0..free.len();
-    assert_eq!(pool.best_fit(gpus), all().filter(fits).min_by_key(|&at| (free[at], at)));
+    assert_eq!(
+        pool.best_fit(gpus),
+        all().filter(fits).min_by_key(|&at| (free[at], at))
+    );
     assert_eq!(pool.first_fit(gpus), all().find(fits));
-    assert_eq!(pool.next_free(free.len() / 2), (free.len() / 2..free.len()).find(|&at| free[at] > 0));
-    assert_eq!(pool.server_free_max(), free.iter().copied().max().unwrap_or(0));
-    assert_eq!(pool.count_at_least(gpus) as usize, all().filter(fits).count());
+    assert_eq!(
+        pool.next_free(free.len() / 2),
+        (free.len() / 2..free.len()).find(|&at| free[at] > 0)
+    );
+    assert_eq!(
+        pool.server_free_max(),
+        free.iter().copied().max().unwrap_or(0)
+    );
+    assert_eq!(
+        pool.count_at_least(gpus) as usize,
+        all().filter(fits).count()
+    );
     let index = pool.count_at_least(gpus) / 2;
-    assert_eq!(pool.nth_at_least(gpus, index), all().filter(fits).nth(index as usize));
-    let units: Vec<(usize, u32)> =
-        all().flat_map(|at| (0..free[at]).map(move |unit| (at, unit))).collect();
-    for index in [0, units.len() / 3, units.len().saturating_sub(1), units.len()] {
+    assert_eq!(
+        pool.nth_at_least(gpus, index),
+        all().filter(fits).nth(index as usize)
+    );
+    let units: Vec<(usize, u32)> = all()
+        .flat_map(|at| (0..free[at]).map(move |unit| (at, unit)))
+        .collect();
+    for index in [
+        0,
+        units.len() / 3,
+        units.len().saturating_sub(1),
+        units.len(),
+    ] {
         assert_eq!(pool.nth_free(index as u32), units.get(index).copied());
     }
     let mut order: Vec<(usize, u32)> = all().map(|at| (at, free[at])).collect();
@@ -71,27 +108,43 @@ fn compare_racks_with_scans(pool: &mut TypePool, free: &[u32], gpus: u32) {
     for at in 0..free.len() {
         of[pool.rack_of(at)].push(at);
     }
-    let total: Vec<u32> =
-        of.iter().map(|servers| servers.iter().map(|&at| free[at]).sum()).collect();
+    let total: Vec<u32> = of
+        .iter()
+        .map(|servers| servers.iter().map(|&at| free[at]).sum())
+        .collect();
     let fits = |rack: &usize| total[*rack] >= gpus;
-    let best = (0..racks).filter(fits).min_by_key(|&rack| (total[rack], rack));
+    let best = (0..racks)
+        .filter(fits)
+        .min_by_key(|&rack| (total[rack], rack));
     assert_eq!(pool.rack_best_fit(gpus), best);
     assert_eq!(pool.rack_first_fit(gpus, 0), (0..racks).find(fits));
-    assert_eq!(pool.rack_first_fit(gpus, racks / 2), (racks / 2..racks).find(fits));
+    assert_eq!(
+        pool.rack_first_fit(gpus, racks / 2),
+        (racks / 2..racks).find(fits)
+    );
     let most = (0..racks).min_by_key(|&rack| (std::cmp::Reverse(total[rack]), rack));
     assert_eq!(pool.rack_most_free(), most.map(|rack| (rack, total[rack])));
     if let Some(best) = best {
         let later = (0..racks).filter(|&rack| (total[rack], rack) > (total[best], best));
-        assert_eq!(pool.rack_after(best), later.min_by_key(|&rack| (total[rack], rack)));
+        assert_eq!(
+            pool.rack_after(best),
+            later.min_by_key(|&rack| (total[rack], rack))
+        );
     }
     for (rack, servers) in of.iter().enumerate() {
         assert_eq!(pool.rack_free(rack), total[rack]);
         let view = pool.rack_servers(rack);
         let enough = servers.iter().copied().filter(|&at| free[at] >= gpus);
-        let best = enough.clone().min_by_key(|&at| (free[at], at)).map(|at| (at, free[at]));
+        let best = enough
+            .clone()
+            .min_by_key(|&at| (free[at], at))
+            .map(|at| (at, free[at]));
         assert_eq!(view.best_fit(gpus), best);
         assert!(view.at_least(gpus).eq(enough.map(|at| (at, free[at]))));
-        assert_eq!(view.free_max(), servers.iter().map(|&at| free[at]).max().unwrap_or(0));
+        assert_eq!(
+            view.free_max(),
+            servers.iter().map(|&at| free[at]).max().unwrap_or(0)
+        );
         let exact = servers.iter().copied().filter(|&at| free[at] == gpus);
         if (gpus as usize) < pool.buckets.len() {
             assert!(pool.rack_servers(rack).with_free(gpus).eq(exact));
@@ -100,19 +153,20 @@ fn compare_racks_with_scans(pool: &mut TypePool, free: &[u32], gpus: u32) {
     compare_whole_with_scans(pool, free, &of, &total);
 }
 
-fn compare_whole_with_scans(
-    pool: &mut TypePool,
-    free: &[u32],
-    of: &[Vec<usize>],
-    total: &[u32],
-) {
+fn compare_whole_with_scans(pool: &mut TypePool, free: &[u32], of: &[Vec<usize>], total: &[u32]) {
     let size = pool.server_gpus_max();
     if size == 0 {
         assert_eq!(pool.rack_whole_first(1, 0), None);
         return;
     }
     let count = |rack: usize| of[rack].iter().filter(|&&at| free[at] == size).count() as u32;
-    for (whole, rest) in [(1, 0), (1, size / 2), (1, size - 1), (2, 1.min(size - 1)), (3, 0)] {
+    for (whole, rest) in [
+        (1, 0),
+        (1, size / 2),
+        (1, size - 1),
+        (2, 1.min(size - 1)),
+        (3, 0),
+    ] {
         let works = |rack: &usize| {
             let others = of[*rack].iter().filter(|&&at| free[at] >= rest).count() as u32;
             count(*rack) >= whole && (rest == 0 || others > whole)
@@ -171,8 +225,9 @@ fn equals_a_recount_after_random_changes() {
         let mut dice = Dice::new(world as u64);
         let cluster = cluster(&mut dice, servers, racks, sizes, sorted);
         let mut index = FreeIndex::new(&cluster);
-        let mut masks: Vec<Option<u64>> =
-            (0..servers).map(|at| Some(cluster.full_mask(ServerId::new(at)))).collect();
+        let mut masks: Vec<Option<u64>> = (0..servers)
+            .map(|at| Some(cluster.full_mask(ServerId::new(at))))
+            .collect();
         for changes in 0..12_500 {
             step(&mut index, &cluster, &mut dice, &mut masks);
             if changes % gap == 0 {
@@ -199,7 +254,9 @@ fn rollback_leaves_no_trace() {
         for pool in &mut index.pools {
             compare_with_scans(pool, 1 + round % 9);
         }
-        let before: Vec<u64> = (0..30).map(|at| index.free_mask(ServerId::new(at))).collect();
+        let before: Vec<u64> = (0..30)
+            .map(|at| index.free_mask(ServerId::new(at)))
+            .collect();
         let outer = index.mark();
         for _ in 0..dice.below(20) {
             let server = ServerId::new(dice.below(30));
@@ -207,7 +264,9 @@ fn rollback_leaves_no_trace() {
             index.set_free_mask(server, mask);
         }
         let inner = index.mark();
-        let middle: Vec<u64> = (0..30).map(|at| index.free_mask(ServerId::new(at))).collect();
+        let middle: Vec<u64> = (0..30)
+            .map(|at| index.free_mask(ServerId::new(at)))
+            .collect();
         for at in 0..30 {
             index.set_free_mask(ServerId(at), 0);
         }
@@ -229,8 +288,9 @@ fn tier_is_that_of_the_cluster() {
     for _ in 0..500 {
         let gpu_type = index.type_of(ServerId::new(dice.below(40)));
         let servers = index.pool(gpu_type).servers();
-        let gpus: GpuSet =
-            (0..=dice.below(3)).map(|_| (servers[dice.below(servers.len())], 1)).collect();
+        let gpus: GpuSet = (0..=dice.below(3))
+            .map(|_| (servers[dice.below(servers.len())], 1))
+            .collect();
         assert_eq!(index.tier(&gpus), cluster.tier(&gpus));
         assert!(index.is_free(&gpus));
     }
@@ -238,7 +298,11 @@ fn tier_is_that_of_the_cluster() {
 
 #[test]
 fn a_giant_rack_among_many_does_not_need_a_giant_table() {
-    let server = |rack| Server { gpu_type: GpuTypeId(0), gpus: 8, rack: RackId(rack) };
+    let server = |rack| Server {
+        gpu_type: GpuTypeId(0),
+        gpus: 8,
+        rack: RackId(rack),
+    };
     let mut servers = vec![server(0); 3000];
     servers.extend((1..3000).map(server));
     let cluster = ClusterSpec::new(vec![gpu_type("a")], servers).expect("a valid cluster");

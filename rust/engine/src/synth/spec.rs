@@ -197,12 +197,15 @@ impl SynthSpec {
         } else {
             value
         };
-        self.assign(&Given {
+        let mut next = self.clone();
+        next.assign(&Given {
             key: parameter.name,
             kind: parameter.kind,
             value,
         })?;
-        self.check_ranges()
+        next.check_ranges()?;
+        *self = next;
+        Ok(())
     }
 
     fn assign(&mut self, given: &Given<'_>) -> Result<(), SynthError> {

@@ -1,0 +1,30 @@
+//! The Python module `gangline._core`: converts, holds the interpreter rules and maps errors. It decides
+//! nothing; users never import it.
+
+mod actions;
+mod convert;
+mod error;
+mod options;
+mod output;
+mod py_policy;
+mod run;
+mod simulation;
+mod tools;
+mod view;
+
+use pyo3::prelude::*;
+
+/// The compiled core of gangline.
+#[pymodule(gil_used = true)]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<convert::Cluster>()?;
+    module.add_class::<convert::Jobs>()?;
+    module.add_class::<output::RunOutput>()?;
+    module.add_class::<simulation::Simulation>()?;
+    module.add_class::<view::PolicyView>()?;
+    module.add_class::<view::PolicyChanges>()?;
+    module.add_function(wrap_pyfunction!(run::simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(run::registry, module)?)?;
+    tools::register(module)
+}

@@ -1,0 +1,188 @@
+//! Options of a run: Python dictionaries to [`RunConfig`], in one place. An unknown key is an error.
+
+use crate::error::CoreError;
+use gangline_engine::{EngineError, FailureRow, Failures, OnInfeasible, RunConfig, TimelineMode};
+use gangline_model::{Interference, SimSpan, SimTime, TierTable};
+use gangline_policies::{ParamValue, Params};
+use numpy::{PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArrayDyn};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use std::sync::Arc;
+
+fn bad(field: &'static str, what: impl Into<String>) -> PyErr {
+    CoreError(EngineError::Option { field, what: what.into() }).into()
+}
+
+fn span(field: &'static str, value: &Bound<'_, PyAny>) -> PyResult<SimSpan> {
+    let seconds: f64 = value.extract()?;
+    SimSpan::from_seconds(seconds).map_err(|error| bad(field, error.to_string()))
+}
+
+/// Reads the options; `None` values mean the default.
+pub(crate) fn run_config(options: &Bound<'_, PyDict>, types: usize) -> PyResult<RunConfig> {
+    let mut config = RunConfig::default();
+    for (key, value) in options.iter() {
+        let key: String = key.extract()?;
+        if !value.is_none() {
+            set(&mut config, &key, &value, types)?;
+        } else if !OPTIONS.contains(&key.as_str()) {
+            return Err(unknown(&key));
+        }
+    }
+    Ok(config)
+}
+
+const OPTIONS: &[&str] = &[
+    "seed", "restart_s", "first_start_s", "restart_by_model", "checkpoint_interval_s",
+    "on_infeasible", "max_share", "interference", "memory_fixed_fraction", "acc_cost", "locality",
+    "failures", "segments", "timeline", "check_invariants", "until_s", "max_events", "skip_rounds",
+];
+
+fn unknown(key: &str) -> PyErr {
+    bad("options", format!("unknown option {key}; known: {}", OPTIONS.join(", ")))
+}
+
+fn set(config: &mut RunConfig, key: &str, value: &Bound<'_, PyAny>, types: usize) -> PyResult<()> {
+    match key {
+        "seed" => config.seed = value.extract()?,
+        "restart_s" => config.restart = span("restart_s", value)?,
+        "first_start_s" => config.first_start = span("first_start_s", value)?,
+        "restart_by_model" => {
+            let seconds: PyReadonlyArray1<'_, f64> = value.extract()?;
+            let spans: Result<Vec<_>, _> =
+                seconds.as_array().iter().map(|&s| SimSpan::from_seconds(s)).collect();
+            let spans = spans.map_err(|error| bad("restart_by_model", error.to_string()))?;
+            config.restart_by_model = Some(spans);
+        }
+        "checkpoint_interval_s" => {
+            config.checkpoint_interval = Some(span("checkpoint_interval_s", value)?);
+        }
+        "on_infeasible" => {
+            config.on_infeasible = match value.extract::<String>()?.as_str() {
+                "error" => OnInfeasible::Error,
+                "drop" => OnInfeasible::Drop,
+                other => return Err(bad("on_infeasible", format!("{other}: error or drop"))),
+            }
+        }
+        "max_share" => config.max_share = value.extract()?,
+        "interference" => config.interference = Some(interference(value, types)?),
+        "memory_fixed_fraction" => config.memory_fixed_fraction = value.extract()?,
+        "acc_cost" => config.acc_cost = value.extract()?,
+        "locality" => {
+            let table: PyReadonlyArray2<'_, f64> = value.extract()?;
+            let table = table.as_array();
+            if table.ncols() != 3 {
+                return Err(bad("locality", "three columns: server, rack, network"));
+            }
+            let rows = table.rows().into_iter().map(|row| [row[0], row[1], row[2]]).collect();
+            config.locality = Some(Arc::new(TierTable::new(rows).map_err(CoreError::from)?));
+        }
+        "failures" => config.failures = failures(value.cast::<PyDict>()?)?,
+        "segments" => config.segments = value.extract()?,
+        "timeline" => config.timeline = timeline(value)?,
+        "check_invariants" => config.check_invariants = value.extract()?,
+        "until_s" => {
+            let until = SimTime::from_seconds(value.extract()?);
+            config.until = Some(until.map_err(|error| bad("until_s", error.to_string()))?);
+        }
+        "max_events" => config.max_events = Some(value.extract()?),
+        "skip_rounds" => config.skip_rounds = value.extract()?,
+        _ => return Err(unknown(key)),
+    }
+    Ok(())
+}
+
+fn timeline(value: &Bound<'_, PyAny>) -> PyResult<TimelineMode> {
+    if let Ok(mode) = value.extract::<String>() {
+        return match mode.as_str() {
+            "auto" => Ok(TimelineMode::Auto),
+            "change" => Ok(TimelineMode::Change),
+            "off" => Ok(TimelineMode::Off),
+            other => Err(bad("timeline", format!("{other}: auto, change, off or seconds"))),
+        };
+    }
+    Ok(TimelineMode::Sample(span("timeline", value)?))
+}
+
+fn required<'py>(table: &Bound<'py, PyDict>, field: &'static str, key: &str) -> PyResult<Bound<'py, PyAny>> {
+    table.get_item(key)?.ok_or_else(|| bad(field, format!("{key} is missing")))
+}
+
+fn failures(table: &Bound<'_, PyDict>) -> PyResult<Failures> {
+    if let Some(mtbf) = table.get_item("mtbf_s")? {
+        let mttr_s = required(table, "failures", "mttr_s")?.extract()?;
+        return Ok(Failures::Random { mtbf_s: mtbf.extract()?, mttr_s });
+    }
+    let server: PyReadonlyArray1<'_, u32> = required(table, "failures", "server")?.extract()?;
+    let down: PyReadonlyArray1<'_, f64> = required(table, "failures", "down_s")?.extract()?;
+    let up: PyReadonlyArray1<'_, f64> = required(table, "failures", "up_s")?.extract()?;
+    let (server, down, up) = (server.as_array(), down.as_array(), up.as_array());
+    let instant = |seconds: f64| {
+        if seconds.is_infinite() && seconds > 0.0 {
+            return Ok(SimTime::NEVER);
+        }
+        SimTime::from_seconds(seconds).map_err(|error| bad("failures", error.to_string()))
+    };
+    let rows: PyResult<Vec<_>> = (0..server.len())
+        .map(|at| {
+            Ok(FailureRow { server: server[at], down: instant(down[at])?, up: instant(up[at])? })
+        })
+        .collect();
+    Ok(Failures::Table(rows?))
+}
+
+fn interference(value: &Bound<'_, PyAny>, types: usize) -> PyResult<Interference> {
+    let table = value.cast::<PyDict>()?;
+    let kind: String = required(table, "interference", "kind")?.extract()?;
+    let xi = required(table, "interference", "xi")?;
+    if kind == "constant" {
+        return Ok(Interference::constant(xi.extract()?, types).map_err(CoreError::from)?);
+    }
+    if kind != "table" {
+        return Err(bad("interference", format!("unknown kind {kind}: constant or table")));
+    }
+    let xi: PyReadonlyArrayDyn<'_, f64> = xi.extract()?;
+    let shape = xi.shape().to_vec();
+    let values: Vec<f64> = xi.as_array().iter().copied().collect();
+    let classes = shape.last().copied().unwrap_or(0);
+    let per_type = if shape.len() == 3 { values } else { values.repeat(types) };
+    Ok(Interference::new(per_type, classes).map_err(CoreError::from)?)
+}
+
+/// A policy's parameters.
+pub(crate) fn params(given: &Bound<'_, PyDict>) -> PyResult<Params> {
+    let mut params = Params::new();
+    for (key, value) in given.iter() {
+        params.insert(key.extract()?, param(&value)?);
+    }
+    Ok(params)
+}
+
+fn param(value: &Bound<'_, PyAny>) -> PyResult<ParamValue> {
+    if value.is_none() {
+        return Ok(ParamValue::None);
+    }
+    // bool before int: a Python bool is an int
+    if value.is_instance_of::<PyBool>() {
+        return Ok(ParamValue::Bool(value.extract()?));
+    }
+    if value.is_instance_of::<PyInt>() {
+        return match value.extract() {
+            Ok(int) => Ok(ParamValue::Int(int)),
+            Err(_) => Ok(ParamValue::Float(value.extract()?)),
+        };
+    }
+    if value.is_instance_of::<PyFloat>() {
+        return Ok(ParamValue::Float(value.extract()?));
+    }
+    if value.is_instance_of::<PyString>() {
+        return Ok(ParamValue::Str(value.extract()?));
+    }
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        return match value.extract() {
+            Ok(list) => Ok(ParamValue::List(list)),
+            Err(_) => Ok(ParamValue::Str(value.to_string())),
+        };
+    }
+    Ok(ParamValue::Str(value.to_string()))
+}

@@ -1,0 +1,163 @@
+//! Results to Python: vectors move into numpy arrays without a copy.
+
+use crate::error::CoreError;
+use gangline_engine::{EngineError, Output, Segments, Timeline};
+use numpy::{IntoPyArray, PyArray1, PyArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::sync::{Mutex, PoisonError};
+
+/// What a run left behind. Each table can be taken once; it moves to the caller.
+#[pyclass(frozen, module = "gangline._core")]
+pub(crate) struct RunOutput {
+    rows: usize,
+    output: Mutex<Output>,
+    summary: Vec<(&'static str, f64)>,
+    counters: Vec<(&'static str, u64)>,
+    log_hash: u64,
+    outcome: &'static str,
+}
+
+/// Summary keys that are counts.
+const COUNTS: &[&str] = &[
+    "jobs", "finished", "dropped", "preemptions", "migrations", "decisions", "events", "failures",
+];
+
+impl RunOutput {
+    pub(crate) fn new(mut output: Output, counters: Vec<(&'static str, u64)>) -> Self {
+        use gangline_engine::Outcome;
+        Self {
+            rows: output.status.len(),
+            summary: std::mem::take(&mut output.summary),
+            counters,
+            log_hash: output.log_hash,
+            outcome: match output.outcome {
+                Some(Outcome::Finished) => "finished",
+                Some(Outcome::Limit) => "limit",
+                Some(Outcome::Interrupted) => "interrupted",
+                None => "open",
+            },
+            output: Mutex::new(output),
+        }
+    }
+
+    fn take<T>(&self, part: impl FnOnce(&mut Output) -> T) -> T {
+        part(&mut self.output.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn filled<'py, T: numpy::Element + Clone>(
+    py: Python<'py>,
+    column: Vec<T>,
+    zero: T,
+    rows: usize,
+) -> Bound<'py, PyArray1<T>> {
+    // an empty column stands for zeros
+    if column.is_empty() { vec![zero; rows].into_pyarray(py) } else { column.into_pyarray(py) }
+}
+
+#[pymethods]
+impl RunOutput {
+    fn jobs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let mut out = self.take(|output| std::mem::replace(output, Output {
+            segments: output.segments.take(),
+            timeline: std::mem::take(&mut output.timeline),
+            ..Output::default()
+        }));
+        if out.status.len() != self.rows {
+            let what = "the jobs table was taken before".to_owned();
+            return Err(CoreError(EngineError::Option { field: "jobs", what }).into());
+        }
+        let (table, rows) = (PyDict::new(py), self.rows);
+        let mut reason = vec![0_u8; rows];
+        for entry in &out.dropped {
+            reason[entry.job.index()] = entry.reason as u8;
+        }
+        table.set_item("first_start_s", std::mem::take(&mut out.first_start_s).into_pyarray(py))?;
+        table.set_item("finish_s", std::mem::take(&mut out.finish_s).into_pyarray(py))?;
+        table.set_item("run_s", std::mem::take(&mut out.run_s).into_pyarray(py))?;
+        table.set_item("overhead_s", filled(py, out.overhead_s, 0.0, rows))?;
+        table.set_item("comm_s", filled(py, out.comm_s, 0.0, rows))?;
+        table.set_item("share_s", filled(py, out.share_s, 0.0, rows))?;
+        table.set_item("slowdown", out.slowdown.into_pyarray(py))?;
+        table.set_item("ftf", out.ftf.into_pyarray(py))?;
+        table.set_item("preemptions", filled(py, out.preemptions, 0, rows))?;
+        table.set_item("migrations", filled(py, out.migrations, 0, rows))?;
+        table.set_item("status", out.status.into_pyarray(py))?;
+        table.set_item("drop_reason", reason.into_pyarray(py))?;
+        Ok(table)
+    }
+
+    fn segments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let table = PyDict::new(py);
+        let Some(rows) = self.take(|output| output.segments.take()) else {
+            return Ok(table);
+        };
+        let Segments {
+            job, start_ns, end_ns, server, gpu_mask, tier, rate, sub_batch, co_offset, co_runners, end_reason,
+        } = rows;
+        table.set_item("job", job.into_pyarray(py))?;
+        table.set_item("start_s", seconds(&start_ns).into_pyarray(py))?;
+        table.set_item("end_s", seconds(&end_ns).into_pyarray(py))?;
+        table.set_item("start_ns", start_ns.into_pyarray(py))?;
+        table.set_item("end_ns", end_ns.into_pyarray(py))?;
+        table.set_item("server", server.into_pyarray(py))?;
+        table.set_item("gpu_mask", gpu_mask.into_pyarray(py))?;
+        table.set_item("tier", tier.into_pyarray(py))?;
+        table.set_item("rate", rate.into_pyarray(py))?;
+        table.set_item("sub_batch", sub_batch.into_pyarray(py))?;
+        table.set_item("co_offset", co_offset.into_pyarray(py))?;
+        table.set_item("co_runners", co_runners.into_pyarray(py))?;
+        table.set_item("end_reason", end_reason.into_pyarray(py))?;
+        Ok(table)
+    }
+
+    fn timeline<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let Timeline { t_ns, gpus_total, gpus_busy, jobs_running, jobs_waiting, busy_by_type } =
+            self.take(|output| std::mem::take(&mut output.timeline));
+        let (table, rows) = (PyDict::new(py), t_ns.len());
+        let types = if rows == 0 { 0 } else { busy_by_type.len() / rows };
+        table.set_item("t_s", seconds(&t_ns).into_pyarray(py))?;
+        table.set_item("gpus_total", gpus_total.into_pyarray(py))?;
+        table.set_item("gpus_busy", gpus_busy.into_pyarray(py))?;
+        table.set_item("jobs_running", jobs_running.into_pyarray(py))?;
+        table.set_item("jobs_waiting", jobs_waiting.into_pyarray(py))?;
+        table.set_item("busy_by_type", busy_by_type.into_pyarray(py).reshape([rows, types])?)?;
+        Ok(table)
+    }
+
+    fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let table = PyDict::new(py);
+        for &(key, value) in &self.summary {
+            if COUNTS.contains(&key) {
+                table.set_item(key, value as u64)?;
+            } else {
+                table.set_item(key, value)?;
+            }
+        }
+        Ok(table)
+    }
+
+    /// Counters of the policy, such as demotions.
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let table = PyDict::new(py);
+        for &(key, value) in &self.counters {
+            table.set_item(key, value)?;
+        }
+        Ok(table)
+    }
+
+    /// Hash of the event log.
+    fn log_hash(&self) -> String {
+        format!("{:016x}", self.log_hash)
+    }
+
+    /// How the run ended: finished, limit, interrupted.
+    fn outcome(&self) -> &'static str {
+        self.outcome
+    }
+}
+
+fn seconds(nanos: &[i64]) -> Vec<f64> {
+    nanos.iter().map(|&nanos| nanos as f64 / gangline_model::NANOS_PER_SECOND).collect()
+}

@@ -1,0 +1,166 @@
+//! A `gangline.Policy` object as a [`Policy`] of the engine. Attaches once per decision.
+
+use crate::actions::parse;
+use crate::view::{PolicyChanges, PolicyView};
+use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_model::{JobId, SimSpan};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Where the user's own exception waits while the engine unwinds with a typed error.
+pub(crate) type Raised = Arc<Mutex<Option<PyErr>>>;
+
+/// A policy written in Python.
+pub(crate) struct PyPolicy {
+    object: Py<PyAny>,
+    wake_on: WakeOn,
+    round: Option<SimSpan>,
+    knowledge: Knowledge,
+    max_share: u32,
+    decisions: u64,
+    raised: Raised,
+}
+
+impl PyPolicy {
+    /// Reads what the object declares.
+    pub(crate) fn new(object: &Bound<'_, PyAny>, raised: Raised) -> PyResult<Self> {
+        let mut wake_on = WakeOn::default();
+        for name in object.getattr("wake_on")?.try_iter()? {
+            let name: String = name?.extract()?;
+            wake_on = wake_on
+                | match name.as_str() {
+                    "arrival" => WakeOn::ARRIVAL,
+                    "completion" => WakeOn::COMPLETION,
+                    "capacity" => WakeOn::CAPACITY,
+                    "timer" => WakeOn::TIMER,
+                    "round" => WakeOn::ROUND,
+                    other => {
+                        let message = format!("wake_on: unknown kind {other}: expected arrival, \
+                             completion, capacity, timer or round");
+                        return Err(PyValueError::new_err(message));
+                    }
+                };
+        }
+        let round: Option<f64> = object.getattr("round_s")?.extract()?;
+        let round = round.map(SimSpan::from_seconds).transpose();
+        let knowledge: String = object.getattr("knowledge")?.extract()?;
+        Ok(Self {
+            object: object.clone().unbind(),
+            wake_on: if round.as_ref().is_ok_and(Option::is_some) {
+                wake_on | WakeOn::ROUND
+            } else {
+                wake_on
+            },
+            round: round.map_err(|error| PyValueError::new_err(error.to_string()))?,
+            knowledge: match knowledge.as_str() {
+                "online" => Knowledge::Online,
+                "remaining" => Knowledge::Remaining,
+                other => {
+                    let message = format!("knowledge: {other}: expected online or remaining");
+                    return Err(PyValueError::new_err(message));
+                }
+            },
+            max_share: object.getattr("max_share")?.extract()?,
+            decisions: 0,
+            raised,
+        })
+    }
+
+    fn keep(&self, py: Python<'_>, error: PyErr, now_s: f64) -> PolicyError {
+        let note = format!("raised at simulated time {now_s} s, decision {}", self.decisions);
+        // a note on the user's own exception; the exception itself passes untouched
+        if let Err(failed) = error.value(py).call_method1("add_note", (note,)) {
+            failed.write_unraisable(py, None);
+        }
+        let message = error.to_string();
+        *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        PolicyError::Failed { message }
+    }
+
+    fn call(
+        &self,
+        py: Python<'_>,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> PyResult<Next> {
+        py.check_signals()?;
+        let protocol = py.import("gangline.policies.protocol")?;
+        let knows = self.knowledge == Knowledge::Remaining;
+        let orders_and_next = PolicyView::lend(py, view, knows, |core| {
+            let python_view = protocol.getattr("View")?.call1((core,))?;
+            let core_changes = Bound::new(py, PolicyChanges::new(py, changes))?;
+            let python_changes = protocol.getattr("Changes")?.call1((core_changes,))?;
+            let answer = self.object.bind(py).call_method1("decide", (&python_view, python_changes));
+            python_view.call_method0("_kill")?;
+            let answer = answer?;
+            let (plan, next) = match answer.cast::<PyTuple>() {
+                Ok(pair) if pair.len() == 2 => (pair.get_item(0)?, Next::Steady),
+                _ => (answer, Next::Ask),
+            };
+            let actions = plan.getattr("actions")?;
+            let list: Vec<Bound<'_, PyAny>> = actions.cast::<PyList>()?.iter().collect();
+            Ok((parse(view, &list)?, next))
+        })?;
+        let (orders, next) = orders_and_next;
+        for action in orders.actions {
+            plan.push(action);
+        }
+        for tag in orders.cancel {
+            plan.cancel(tag);
+        }
+        for (tag, time) in orders.arm {
+            plan.wake_at(time, tag);
+        }
+        Ok(next)
+    }
+}
+
+impl Policy for PyPolicy {
+    fn wake_on(&self) -> WakeOn {
+        self.wake_on
+    }
+
+    fn round(&self) -> Option<SimSpan> {
+        self.round
+    }
+
+    fn knowledge(&self) -> Knowledge {
+        self.knowledge
+    }
+
+    fn max_share(&self) -> u32 {
+        self.max_share
+    }
+
+    fn start(&mut self, view: &ClusterView<'_>, _plan: &mut Plan<'_>) -> Result<Vec<JobId>, PolicyError> {
+        Python::attach(|py| {
+            let knows = self.knowledge == Knowledge::Remaining;
+            let called = PolicyView::lend(py, view, knows, |core| {
+                let protocol = py.import("gangline.policies.protocol")?;
+                let python_view = protocol.getattr("View")?.call1((core,))?;
+                let answer = self.object.bind(py).call_method1("start", (&python_view,));
+                python_view.call_method0("_kill")?;
+                answer.map(|_| ())
+            });
+            called.map_err(|error| self.keep(py, error, view.now().seconds()))?;
+            Ok(Vec::new())
+        })
+    }
+
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        let next = Python::attach(|py| {
+            self.call(py, view, changes, plan)
+                .map_err(|error| self.keep(py, error, view.now().seconds()))
+        })?;
+        self.decisions += 1;
+        Ok(next)
+    }
+}

@@ -1,0 +1,160 @@
+//! One run. The interpreter is let go before the first event; the calling thread waits for the run,
+//! draws progress and listens for Ctrl-C.
+
+use crate::convert::{Cluster, Jobs};
+use crate::error::CoreError;
+use crate::options::{params, run_config};
+use crate::output::RunOutput;
+use crate::py_policy::{PyPolicy, Raised};
+use gangline_engine::{
+    Control, Engine, EngineError, Knowledge, Output, Policy, PolicyError, PolicyTraits, RunConfig, Stopwatch,
+    World,
+};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often the waiting thread looks up.
+const LOOK: Duration = Duration::from_millis(100);
+
+struct Clock(Instant);
+
+impl Clock {
+    fn new() -> Self {
+        #[allow(clippy::disallowed_methods)] // the binding lends wall time to the run
+        Self(Instant::now())
+    }
+}
+
+impl Stopwatch for Clock {
+    fn nanos(&mut self) -> u64 {
+        self.0.elapsed().as_nanos() as u64
+    }
+}
+
+type Finished = (Output, Vec<(&'static str, u64)>);
+
+fn run_to_end(
+    world: &World,
+    config: RunConfig,
+    policy: &mut dyn Policy,
+    control: &Control,
+) -> Result<Finished, EngineError> {
+    let mut engine = Engine::new(world, config, PolicyTraits::of(policy))?;
+    engine.start(policy)?;
+    engine.run(policy, control, &mut Clock::new())?;
+    Ok((engine.output(), policy.counters()))
+}
+
+/// Simulates `jobs` on `cluster` under a policy of the registry, or under a policy object.
+#[pyfunction]
+#[pyo3(signature = (cluster, jobs, policy, params, options, progress=None, policy_object=None))]
+#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
+pub(crate) fn simulate(
+    py: Python<'_>,
+    cluster: PyRef<'_, Cluster>,
+    jobs: PyRef<'_, Jobs>,
+    policy: &str,
+    params: &Bound<'_, PyDict>,
+    options: &Bound<'_, PyDict>,
+    progress: Option<Py<PyAny>>,
+    policy_object: Option<Bound<'_, PyAny>>,
+) -> PyResult<RunOutput> {
+    let world = jobs.world(&cluster)?;
+    let config = run_config(options, world.cluster.gpu_types().len())?;
+    if let Some(object) = policy_object {
+        return simulate_object(py, &world, config, &object);
+    }
+    let mut chosen = build(policy, params)?;
+    require_durations(policy, chosen.as_ref(), jobs.missing_durations)?;
+    let control = Arc::new(Control::default());
+    let total = world.jobs.len() as u64;
+    let (sender, receiver) = channel();
+    let shared = Arc::clone(&control);
+    let thread = std::thread::spawn(move || {
+        let result = run_to_end(&world, config, chosen.as_mut(), &shared);
+        // the receiver is gone only if the waiting thread died
+        drop(sender.send(()));
+        result
+    });
+    let mut interrupted = None;
+    loop {
+        match py.detach(|| receiver.recv_timeout(LOOK)) {
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                if let Err(error) = look(py, &control, total, progress.as_ref()) {
+                    control.interrupt.store(true, Ordering::Relaxed);
+                    interrupted = Some(error);
+                    break;
+                }
+            }
+        }
+    }
+    let result = py.detach(|| thread.join());
+    if let Some(error) = interrupted {
+        return Err(error);
+    }
+    match result {
+        Ok(Ok((output, counters))) => {
+            if let Some(progress) = progress {
+                let end = control.now_ns.load(Ordering::Relaxed) as f64 / 1e9;
+                progress.call1(py, (end, total, total))?;
+            }
+            Ok(RunOutput::new(output, counters))
+        }
+        Ok(Err(error)) => Err(CoreError(error).into()),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+fn look(py: Python<'_>, control: &Control, total: u64, progress: Option<&Py<PyAny>>) -> PyResult<()> {
+    py.check_signals()?;
+    if let Some(progress) = progress {
+        let now_s = control.now_ns.load(Ordering::Relaxed) as f64 / 1e9;
+        progress.call1(py, (now_s, control.done.load(Ordering::Relaxed), total))?;
+    }
+    Ok(())
+}
+
+/// Runs a policy written in Python on the calling thread.
+fn simulate_object(
+    py: Python<'_>,
+    world: &World,
+    config: RunConfig,
+    object: &Bound<'_, PyAny>,
+) -> PyResult<RunOutput> {
+    let raised = Raised::default();
+    let mut policy = PyPolicy::new(object, Arc::clone(&raised))?;
+    let result = py.detach(|| run_to_end(world, config, &mut policy, &Control::default()));
+    match result {
+        Ok((output, counters)) => Ok(RunOutput::new(output, counters)),
+        Err(error) => {
+            // what the user's own code raised passes untouched
+            let own = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
+            Err(own.unwrap_or_else(|| CoreError(error).into()))
+        }
+    }
+}
+
+/// A policy of the registry with its parameters.
+pub(crate) fn build(name: &str, given: &Bound<'_, PyDict>) -> PyResult<Box<dyn Policy>> {
+    Ok(gangline_policies::build(name, &params(given)?).map_err(CoreError::from)?)
+}
+
+/// Refuses a policy that needs durations on a trace that lacks some.
+pub(crate) fn require_durations(name: &str, policy: &dyn Policy, missing: usize) -> PyResult<()> {
+    if missing > 0 && policy.knowledge() == Knowledge::Remaining {
+        let error = PolicyError::MissingDuration { policy: name.to_owned(), jobs: missing };
+        return Err(CoreError::from(error).into());
+    }
+    Ok(())
+}
+
+/// The registry as data.
+#[pyfunction]
+pub(crate) fn registry(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    crate::tools::registry_list(py)
+}

@@ -1,0 +1,198 @@
+//! Small faces: the registry as data, synthetic traces, keyed draws and the maths library of the core.
+
+use crate::error::raise;
+use gangline_engine::rng;
+use gangline_engine::synth::{
+    Parameter, ParameterKind, Shape, SynthCodes, SynthError, SynthSpec, SynthValue, generate, parameters,
+};
+use gangline_policies::{ParamDefault, ParamKind};
+use numpy::IntoPyArray;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
+
+/// Adds the functions of this file.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(synth, module)?)?;
+    module.add_function(wrap_pyfunction!(synth_parameters, module)?)?;
+    module.add_function(wrap_pyfunction!(philox4x32, module)?)?;
+    module.add_function(wrap_pyfunction!(pow, module)?)?;
+    module.add_function(wrap_pyfunction!(exp, module)?)?;
+    module.add_function(wrap_pyfunction!(log, module)?)
+}
+
+/// The policies: name, summary, family, source, knowledge, hidden, parameters.
+pub(crate) fn registry_list(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    let list = PyList::empty(py);
+    for entry in gangline_policies::registry() {
+        let row = PyDict::new(py);
+        row.set_item("name", entry.name)?;
+        row.set_item("summary", entry.summary)?;
+        row.set_item("family", entry.family)?;
+        row.set_item("source", entry.source)?;
+        row.set_item("knowledge", entry.knowledge)?;
+        row.set_item("hidden", entry.hidden)?;
+        let parameters = PyList::empty(py);
+        for spec in entry.parameters() {
+            let parameter = PyDict::new(py);
+            parameter.set_item("name", spec.name)?;
+            parameter.set_item("kind", kind_name(spec.kind))?;
+            if let ParamKind::Choice(words) = spec.kind {
+                parameter.set_item("choices", words.to_vec())?;
+            }
+            match spec.default {
+                ParamDefault::None => parameter.set_item("default", py.None())?,
+                ParamDefault::Bool(value) => parameter.set_item("default", value)?,
+                ParamDefault::Float(value) => parameter.set_item("default", value)?,
+                ParamDefault::Str(value) => parameter.set_item("default", value)?,
+                ParamDefault::List(values) => parameter.set_item("default", values.to_vec())?,
+            }
+            parameter.set_item("unit", spec.unit)?;
+            parameter.set_item("doc", spec.doc)?;
+            parameters.append(parameter)?;
+        }
+        row.set_item("parameters", parameters)?;
+        list.append(row)?;
+    }
+    Ok(list)
+}
+
+fn kind_name(kind: ParamKind) -> &'static str {
+    match kind {
+        ParamKind::Bool => "bool",
+        ParamKind::AtLeast(_) | ParamKind::Above(_) => "number",
+        ParamKind::Choice(_) => "choice",
+        ParamKind::Increasing | ParamKind::Positives => "numbers",
+    }
+}
+
+fn refuse(py: Python<'_>, error: &SynthError) -> PyErr {
+    let facts = PyDict::new(py);
+    match raise(py, "TraceError", &error.to_string(), &facts) {
+        Ok(raised) => raised,
+        Err(broken) => broken,
+    }
+}
+
+fn synth_value(value: &Bound<'_, PyAny>) -> PyResult<SynthValue> {
+    if value.is_none() {
+        return Ok(SynthValue::Unset);
+    }
+    if value.is_instance_of::<PyBool>() {
+        return Ok(SynthValue::Text(value.to_string()));
+    }
+    if value.is_instance_of::<PyInt>() {
+        return Ok(match value.extract() {
+            Ok(int) => SynthValue::Int(int),
+            Err(_) => SynthValue::Text(value.to_string()),
+        });
+    }
+    if value.is_instance_of::<PyFloat>() {
+        return Ok(SynthValue::Float(value.extract()?));
+    }
+    if value.is_instance_of::<PyString>() {
+        return Ok(SynthValue::Text(value.extract()?));
+    }
+    if let Ok(models) = value.cast::<PyDict>() {
+        let rows: PyResult<Vec<(String, Vec<u32>)>> =
+            models.iter().map(|(name, gpus)| Ok((name.extract()?, gpus.extract()?))).collect();
+        if let Ok(rows) = rows {
+            return Ok(SynthValue::Models(rows));
+        }
+        return Ok(SynthValue::Shares(
+            models.iter().map(|(gpus, share)| Ok((gpus.extract()?, share.extract()?))).collect::<PyResult<_>>()?,
+        ));
+    }
+    if let Ok(names) = value.extract::<Vec<String>>() {
+        return Ok(SynthValue::Names(names));
+    }
+    Ok(SynthValue::Shares(value.extract()?))
+}
+
+/// A synthetic trace: columns as arrays, labels as lists, notes as counters.
+#[pyfunction]
+fn synth<'py>(py: Python<'py>, shape: &str, params: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
+    let fail = |error: SynthError| refuse(py, &error);
+    let mut spec = SynthSpec::new(Shape::from_name(shape).map_err(fail)?);
+    for (key, value) in params.iter() {
+        spec.set(&key.extract::<String>()?, &synth_value(&value)?).map_err(fail)?;
+    }
+    let trace = py.detach(|| generate(&spec)).map_err(fail)?;
+    let table = PyDict::new(py);
+    table.set_item("arrival_s", trace.arrival_s.into_pyarray(py))?;
+    table.set_item("gpus", trace.gpus.into_pyarray(py))?;
+    table.set_item("duration_s", trace.duration_s.into_pyarray(py))?;
+    for (name, codes) in [("model", trace.model), ("user", trace.user), ("vc", trace.vc)] {
+        if let Some(SynthCodes { codes, names }) = codes {
+            table.set_item(name, codes.into_pyarray(py))?;
+            table.set_item(format!("{name}_labels"), names)?;
+        }
+    }
+    let notes = PyDict::new(py);
+    for (key, count) in trace.notes {
+        notes.set_item(key, count)?;
+    }
+    table.set_item("notes", notes)?;
+    Ok(table)
+}
+
+/// The parameters of a shape as data.
+#[pyfunction]
+fn synth_parameters<'py>(py: Python<'py>, shape: &str) -> PyResult<Bound<'py, PyList>> {
+    let shape = Shape::from_name(shape).map_err(|error| refuse(py, &error))?;
+    let list = PyList::empty(py);
+    for Parameter { name, kind, default, unit, doc } in parameters(shape) {
+        let row = PyDict::new(py);
+        row.set_item("name", name)?;
+        row.set_item("kind", kind.name())?;
+        match kind {
+            ParameterKind::Choice(words) => row.set_item("choices", words.to_vec())?,
+            ParameterKind::Int | ParameterKind::Float | ParameterKind::Models | ParameterKind::Shares => {
+                row.set_item("choices", py.None())?;
+            }
+        }
+        match default {
+            SynthValue::Unset => row.set_item("default", py.None())?,
+            SynthValue::Int(value) => row.set_item("default", value)?,
+            SynthValue::Float(value) => row.set_item("default", value)?,
+            SynthValue::Text(value) => row.set_item("default", value)?,
+            SynthValue::Names(value) => row.set_item("default", value)?,
+            SynthValue::Models(value) => {
+                let models = PyDict::new(py);
+                for (name, gpus) in value {
+                    models.set_item(name, gpus)?;
+                }
+                row.set_item("default", models)?;
+            }
+            SynthValue::Shares(value) => row.set_item("default", value)?,
+        }
+        row.set_item("unit", unit)?;
+        row.set_item("doc", doc)?;
+        list.append(row)?;
+    }
+    Ok(list)
+}
+
+/// One block of the generator.
+#[pyfunction]
+fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> (u32, u32, u32, u32) {
+    let [a, b, c, d] = rng::philox4x32(counter, key);
+    (a, b, c, d)
+}
+
+/// `base` to the power of `exponent`, as the core computes it.
+#[pyfunction]
+fn pow(base: f64, exponent: f64) -> f64 {
+    libm::pow(base, exponent)
+}
+
+/// e to the power of `x`, as the core computes it.
+#[pyfunction]
+fn exp(x: f64) -> f64 {
+    libm::exp(x)
+}
+
+/// Natural logarithm of `x`, as the core computes it.
+#[pyfunction]
+fn log(x: f64) -> f64 {
+    libm::log(x)
+}

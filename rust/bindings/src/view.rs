@@ -1,0 +1,185 @@
+//! What a policy written in Python sees. Columns are copied when asked for; a column nobody reads is never
+//! filled. The view is dead once `decide` has returned.
+
+use gangline_engine::{Changes, ClusterView};
+use gangline_model::{JobId, ServerId};
+use numpy::IntoPyArray;
+use pyo3::exceptions::{PyKeyError, PyRuntimeError};
+use pyo3::prelude::*;
+use std::sync::{Mutex, PoisonError};
+
+/// The state at one decision.
+#[pyclass(frozen, module = "gangline._core")]
+pub(crate) struct PolicyView {
+    /// `None` once the decision is over.
+    view: Mutex<Option<ClusterView<'static>>>,
+    knows_work: bool,
+}
+
+impl PolicyView {
+    /// Lends a view to Python for the length of `body`.
+    pub(crate) fn lend<R>(
+        py: Python<'_>,
+        view: &ClusterView<'_>,
+        knows_work: bool,
+        body: impl FnOnce(&Bound<'_, Self>) -> PyResult<R>,
+    ) -> PyResult<R> {
+        // SAFETY: the lifetime is only erased while this call is on the stack. The guard below takes the
+        // view out of the object before the call returns or unwinds; every read goes through the mutex.
+        let erased: ClusterView<'static> = unsafe { std::mem::transmute(*view) };
+        let object = Bound::new(py, Self { view: Mutex::new(Some(erased)), knows_work })?;
+        let _guard = Guard(&object);
+        body(&object)
+    }
+
+    fn look<R>(&self, read: impl FnOnce(&ClusterView<'_>) -> PyResult<R>) -> PyResult<R> {
+        match self.view.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+            Some(view) => read(view),
+            None => Err(PyRuntimeError::new_err("a view is dead once `decide` has returned")),
+        }
+    }
+}
+
+struct Guard<'a, 'py>(&'a Bound<'py, PolicyView>);
+
+impl Drop for Guard<'_, '_> {
+    fn drop(&mut self) {
+        *self.0.get().view.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+fn gpu_seconds(view: &ClusterView<'_>, job: JobId) -> f64 {
+    view.attained_gpu_ns(job) as f64 / gangline_model::NANOS_PER_SECOND
+}
+
+#[pymethods]
+impl PolicyView {
+    #[getter]
+    fn now_s(&self) -> PyResult<f64> {
+        self.look(|view| Ok(view.now().seconds()))
+    }
+
+    #[getter]
+    fn now_ns(&self) -> PyResult<i64> {
+        self.look(|view| Ok(view.now().0))
+    }
+
+    /// GPUs that a running job holds: (server, slot mask).
+    fn gpus_of(&self, job: u32) -> PyResult<Vec<(u32, u64)>> {
+        self.look(|view| {
+            let known = (job as usize) < view.jobs().len();
+            let run = known.then(|| view.run(JobId(job))).flatten();
+            Ok(run.map_or_else(Vec::new, |run| {
+                run.gpus.parts().iter().map(|part| (part.server.0, part.mask)).collect()
+            }))
+        })
+    }
+
+    /// One column of `waiting`, `running` or `servers`.
+    fn column<'py>(&self, py: Python<'py>, table: &str, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        self.look(|view| match table {
+            "waiting" => self.job_column(py, view, &view.waiting().collect::<Vec<_>>(), name),
+            "running" => self.job_column(py, view, &view.running().collect::<Vec<_>>(), name),
+            "servers" => server_column(py, view, name),
+            other => Err(PyKeyError::new_err(format!("no table {other}"))),
+        })
+    }
+}
+
+impl PolicyView {
+    fn job_column<'py>(
+        &self,
+        py: Python<'py>,
+        view: &ClusterView<'_>,
+        jobs: &[JobId],
+        name: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let floats = |value: &dyn Fn(JobId) -> f64| -> Bound<'py, PyAny> {
+            jobs.iter().map(|&job| value(job)).collect::<Vec<_>>().into_pyarray(py).into_any()
+        };
+        let ints = |value: &dyn Fn(JobId) -> i64| -> Bound<'py, PyAny> {
+            jobs.iter().map(|&job| value(job)).collect::<Vec<_>>().into_pyarray(py).into_any()
+        };
+        let columns = view.jobs().columns();
+        Ok(match name {
+            "job" => ints(&|job| i64::from(job.0)),
+            "gpus" => ints(&|job| i64::from(view.jobs().gpus(job))),
+            "batch_size" => ints(&|job| i64::from(view.jobs().batch_size(job))),
+            "model" => ints(&|job| view.jobs().model(job).map_or(-1, i64::from)),
+            "user" => ints(&|job| columns.user.as_ref().map_or(-1, |user| i64::from(user[job.index()]))),
+            "sub_batch" => ints(&|job| i64::from(view.sub_batch(job))),
+            "arrival_s" => floats(&|job| view.jobs().arrival(job).seconds()),
+            "attained_gpu_s" => floats(&|job| gpu_seconds(view, job)),
+            "weight" => floats(&|job| columns.weight.as_ref().map_or(1.0, |weight| weight[job.index()])),
+            "start_s" => floats(&|job| view.run(job).map_or(f64::NAN, |run| run.started.seconds())),
+            "rate" => floats(&|job| view.run(job).map_or(0.0, |run| run.rate)),
+            "remaining_s" | "work_remaining" if !self.knows_work => {
+                let message = "this policy declares knowledge \"online\": it may not read how much \
+                     work is left; set knowledge = \"remaining\"";
+                let facts = pyo3::types::PyDict::new(py);
+                return Err(crate::error::raise(py, "PolicyError", message, &facts)?);
+            }
+            "remaining_s" => floats(&|job| view.remaining(job).map_or(f64::NAN, |span| span.seconds())),
+            "work_remaining" => floats(&|job| view.remaining_work(job).unwrap_or(f64::NAN)),
+            other => return Err(PyKeyError::new_err(format!("no column {other} of jobs"))),
+        })
+    }
+}
+
+fn server_column<'py>(py: Python<'py>, view: &ClusterView<'_>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    let servers = view.cluster().servers();
+    let ints = |value: &dyn Fn(usize) -> i64| -> Bound<'py, PyAny> {
+        (0..servers.len()).map(value).collect::<Vec<_>>().into_pyarray(py).into_any()
+    };
+    Ok(match name {
+        "gpus" => ints(&|at| i64::from(servers[at].gpus)),
+        "gpus_free" => ints(&|at| i64::from(view.free_mask(ServerId::new(at)).count_ones())),
+        "rack" => ints(&|at| i64::from(servers[at].rack.0)),
+        "gpu_type" => ints(&|at| i64::from(servers[at].gpu_type.0)),
+        "up" => (0..servers.len())
+            .map(|at| view.is_up(ServerId::new(at)))
+            .collect::<Vec<_>>()
+            .into_pyarray(py)
+            .into_any(),
+        "free_mask" => (0..servers.len())
+            .map(|at| view.free_mask(ServerId::new(at)))
+            .collect::<Vec<u64>>()
+            .into_pyarray(py)
+            .into_any(),
+        other => return Err(PyKeyError::new_err(format!("no column {other} of servers"))),
+    })
+}
+
+/// What happened since the last decision.
+#[pyclass(frozen, get_all, module = "gangline._core")]
+pub(crate) struct PolicyChanges {
+    arrived: Py<PyAny>,
+    finished: Py<PyAny>,
+    thrown_back: Py<PyAny>,
+    servers_up: Py<PyAny>,
+    servers_down: Py<PyAny>,
+    timers: Vec<(Option<u32>, u32)>,
+    is_round: bool,
+}
+
+impl PolicyChanges {
+    pub(crate) fn new(py: Python<'_>, changes: &Changes) -> Self {
+        let jobs = |jobs: &[JobId]| -> Py<PyAny> {
+            let ids: Vec<i64> = jobs.iter().map(|job| i64::from(job.0)).collect();
+            ids.into_pyarray(py).into_any().unbind()
+        };
+        let servers = |servers: &[ServerId]| -> Py<PyAny> {
+            let ids: Vec<i64> = servers.iter().map(|server| i64::from(server.0)).collect();
+            ids.into_pyarray(py).into_any().unbind()
+        };
+        Self {
+            arrived: jobs(&changes.arrived),
+            finished: jobs(&changes.finished),
+            thrown_back: jobs(&changes.thrown_back),
+            servers_up: servers(&changes.servers_up),
+            servers_down: servers(&changes.servers_down),
+            timers: changes.timers.iter().map(|tag| (None, tag.id)).collect(),
+            is_round: changes.is_round,
+        }
+    }
+}

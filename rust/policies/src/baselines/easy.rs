@@ -1,0 +1,389 @@
+//! `easy`: FIFO with a reservation for the blocked head, and backfill behind it.
+//!
+//! The reservation is by count over the estimated finishes of running jobs: one descent in a tree with sums.
+//! Candidates for backfill are found per class: the leftmost waiting job that is short enough to
+//! end before the reservation, or the first one while the gang fits beside it. O((starts + classes) log n).
+
+mod backlog;
+
+use super::Seen;
+use crate::class::Places;
+use crate::order::{Key, SumTree};
+use crate::place::PlacementParams;
+use backlog::Backlog;
+use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan, SimTime, span_of_work};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The reservation of a blocked head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shadow {
+    head: JobId,
+    /// Where and from when on it can run by count; `None` = no type ever frees enough.
+    reserved: Option<(GpuTypeId, SimTime)>,
+    /// GPUs that are free then besides.
+    extra: u32,
+}
+
+/// EASY backfill.
+#[derive(Debug)]
+pub struct Easy {
+    seen: Seen,
+    extend: f64,
+    places: Places,
+    backlog: Backlog,
+    /// Running jobs by estimated finish, per type.
+    ends: Vec<SumTree>,
+    end_of: Vec<SimTime>,
+    blocked: Option<Shadow>,
+    heads: BinaryHeap<Reverse<(JobId, usize)>>,
+    /// Per class, types where the placement rule found no place in this pass.
+    dead: Vec<u64>,
+    is_plain: bool,
+}
+
+impl Easy {
+    /// EASY with a placement rule; `extend` x elapsed replaces an estimate that has run out.
+    pub fn new(placement: PlacementParams, seen: Seen, extend: f64, is_plain: bool) -> Self {
+        Self {
+            seen,
+            extend,
+            places: Places::new(placement),
+            backlog: Backlog::default(),
+            ends: Vec::new(),
+            end_of: Vec::new(),
+            blocked: None,
+            heads: BinaryHeap::new(),
+            dead: Vec::new(),
+            is_plain,
+        }
+    }
+
+    /// Estimated time with GPUs of a job that starts now on a type, without regard to its place.
+    fn estimate(
+        &self,
+        view: &ClusterView<'_>,
+        job: JobId,
+        gpu_type: GpuTypeId,
+    ) -> Result<SimSpan, PolicyError> {
+        let run = span_of_work(view.remaining_work(job)?, view.base_rate(job, gpu_type));
+        let run = self.seen.span(view, job, run);
+        Ok(view.overhead(job) + SimSpan(run.0.max(1)))
+    }
+
+    /// Starts a job and notes its estimated finish.
+    fn start_job(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        job: JobId,
+        gpu_type: GpuTypeId,
+        gpus: GpuSet,
+    ) -> Result<(), PolicyError> {
+        let span = if self.seen.is_exact() {
+            let rate = view.rate_if(job, &gpus);
+            view.overhead(job) + span_of_work(view.remaining_work(job)?, rate)
+        } else {
+            self.estimate(view, job, gpu_type)?
+        };
+        let end = view.now() + span;
+        self.end_of[job.index()] = end;
+        let key = Key { lead: 0, main: end.0, job: job.0 };
+        self.ends[gpu_type.index()].insert(key, gpus.gpus());
+        self.backlog.remove(job, &self.places);
+        self.places.note_start(job);
+        plan.start(job, gpus);
+        Ok(())
+    }
+
+    /// Starts a job on the first of its types with room; whether it has a place.
+    fn start_anywhere(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        job: JobId,
+    ) -> Result<bool, PolicyError> {
+        let class = self.places.classes().of(job);
+        for at in 0..self.places.classes().get(class).types.len() {
+            let gpu_type = self.places.classes().get(class).types[at];
+            if let Some(gpus) = self.places.place_on(plan.free(), class, job, gpu_type) {
+                self.start_job(view, plan, job, gpu_type, gpus)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Running jobs whose estimate has run out get a longer one.
+    fn extend_estimates(&mut self, view: &ClusterView<'_>) {
+        if self.seen.is_exact() {
+            return;
+        }
+        let now = view.now();
+        for tree in &mut self.ends {
+            while let Some(key) = tree.first().filter(|key| key.main <= now.0) {
+                let gpus = tree.remove(key);
+                let started = view.run(key.job()).expect("a running job").started;
+                let longer = (self.extend * (now - started).0 as f64).round() as i64;
+                let end = SimTime((started + SimSpan(longer)).0.max(now.0 + 1));
+                self.end_of[key.job as usize] = end;
+                tree.insert(Key { main: end.0, ..key }, gpus);
+            }
+        }
+    }
+
+    /// The reservation of a head that does not fit now.
+    fn reserve(&self, view: &ClusterView<'_>, plan: &Plan<'_>, head: JobId) -> Shadow {
+        let class = self.places.classes().get(self.places.classes().of(head));
+        let mut best = Shadow { head, reserved: None, extra: 0 };
+        for &gpu_type in &class.types {
+            let tree = &self.ends[gpu_type.index()];
+            let free = u64::from(plan.gpus_free(gpu_type));
+            let need = u64::from(class.gpus);
+            let time = if free >= need {
+                view.now()
+            } else {
+                match tree.first_reaching(need - free) {
+                    Some(key) => SimTime(key.main),
+                    None => continue,
+                }
+            };
+            if best.reserved.is_some_and(|(_, earliest)| earliest <= time) {
+                continue;
+            }
+            let bound = Key { lead: 0, main: time.0, job: u32::MAX };
+            let freed = tree.sum() - tree.sum_after(bound);
+            best.reserved = Some((gpu_type, time));
+            best.extra = (free + freed - need) as u32;
+        }
+        best
+    }
+
+    /// Whether a job may start on a type although the head waits; takes its share of `extra`.
+    fn passes(
+        &self,
+        view: &ClusterView<'_>,
+        job: JobId,
+        gpu_type: GpuTypeId,
+        shadow: &mut Shadow,
+    ) -> Result<bool, PolicyError> {
+        let Some((_, time)) = shadow.reserved.filter(|&(reserved, _)| reserved == gpu_type) else {
+            return Ok(true);
+        };
+        if view.now() + self.estimate(view, job, gpu_type)? <= time {
+            return Ok(true);
+        }
+        let gpus = view.jobs().gpus(job);
+        if gpus <= shadow.extra {
+            shadow.extra -= gpus;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Starts a job behind the head on the first of its types where it fits and passes.
+    fn backfill(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        job: JobId,
+        shadow: &mut Shadow,
+    ) -> Result<bool, PolicyError> {
+        let class = self.places.classes().of(job);
+        for at in 0..self.places.classes().get(class).types.len() {
+            let gpu_type = self.places.classes().get(class).types[at];
+            if self.dead[class] >> gpu_type.index() & 1 == 1 {
+                continue;
+            }
+            let Some(gpus) = self.places.place_on(plan.free(), class, job, gpu_type) else {
+                self.dead[class] |= 1 << gpu_type.index();
+                continue;
+            };
+            if self.passes(view, job, gpu_type, shadow)? {
+                self.start_job(view, plan, job, gpu_type, gpus)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The next job of a class, from a position on, that fits and passes by count on some type.
+    fn candidate(
+        &self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        class: usize,
+        from: usize,
+        shadow: &Shadow,
+    ) -> Option<JobId> {
+        let of = self.places.classes().get(class);
+        let mut best: Option<usize> = None;
+        for (at, &gpu_type) in of.types.iter().enumerate() {
+            if self.dead[class] >> gpu_type.index() & 1 == 1
+                || !self.places.can_on(plan.free(), class, gpu_type)
+            {
+                continue;
+            }
+            let bound = match shadow.reserved {
+                Some((reserved, time)) if reserved == gpu_type && of.gpus > shadow.extra => {
+                    (time - view.now()).0
+                }
+                _ => MAX_ESTIMATE,
+            };
+            let found = self.backlog.first_at_most(class, at, from, bound);
+            best = match (best, found) {
+                (Some(best), Some(found)) => Some(best.min(found)),
+                (best, found) => best.or(found),
+            };
+        }
+        best.map(|position| self.backlog.job(class, position))
+    }
+
+    /// Backfill over all classes, in order of arrival.
+    fn backfill_all(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        shadow: &mut Shadow,
+    ) -> Result<(), PolicyError> {
+        let head_position = self.backlog.position(shadow.head);
+        let head_class = self.places.classes().of(shadow.head);
+        self.heads.clear();
+        for class in 0..self.places.classes().len() {
+            let from = if class == head_class { head_position + 1 } else { 0 };
+            if !self.backlog.is_empty(class)
+                && let Some(job) = self.candidate(view, plan, class, from, shadow)
+            {
+                self.heads.push(Reverse((job, class)));
+            }
+        }
+        while let Some(Reverse((job, class))) = self.heads.pop() {
+            // `extra` may have shrunk since the job was found
+            let here = self.backlog.position(job);
+            let found = self.candidate(view, plan, class, here, shadow);
+            let from = match found {
+                Some(found) if found == job => {
+                    self.backfill(view, plan, job, shadow)?;
+                    here + 1
+                }
+                Some(found) => self.backlog.position(found),
+                None => continue,
+            };
+            if let Some(next) = self.candidate(view, plan, class, from, shadow) {
+                self.heads.push(Reverse((next, class)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The oracle: every waiting job in order of arrival.
+    fn backfill_plain(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        shadow: &mut Shadow,
+    ) -> Result<(), PolicyError> {
+        let mut next = view.next_waiting(JobId(shadow.head.0 + 1));
+        while let Some(job) = next {
+            self.dead.fill(0);
+            self.backfill(view, plan, job, shadow)?;
+            next = view.next_waiting(JobId(job.0 + 1));
+        }
+        Ok(())
+    }
+
+    /// Takes in who left and who came.
+    fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
+        for &job in &changes.finished {
+            let end = self.end_of[job.index()];
+            debug_assert!(!self.seen.is_exact() || end == view.now(), "exact estimate of {job}");
+            self.remove_end(job, end);
+        }
+        for &job in &changes.thrown_back {
+            self.remove_end(job, self.end_of[job.index()]);
+        }
+        self.extend_estimates(view);
+        for &job in changes.thrown_back.iter().chain(&changes.arrived) {
+            let class = self.places.classes().of(job);
+            for at in 0..self.places.classes().get(class).types.len() {
+                let gpu_type = self.places.classes().get(class).types[at];
+                let estimate = self.estimate(view, job, gpu_type)?;
+                self.backlog.insert(job, class, at, estimate.0.min(MAX_ESTIMATE));
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_end(&mut self, job: JobId, end: SimTime) {
+        let key = Key { lead: 0, main: end.0, job: job.0 };
+        let class = self.places.classes().get(self.places.classes().of(job));
+        let tree = class.types.iter().map(|t| t.index()).find(|&t| self.ends[t].contains(key));
+        self.ends[tree.expect("the job ran on one of its types")].remove(key);
+    }
+}
+
+/// Longer than any estimate, and still a value.
+const MAX_ESTIMATE: i64 = i64::MAX - 1;
+
+impl Policy for Easy {
+    fn wake_on(&self) -> WakeOn {
+        WakeOn::QUEUE
+    }
+
+    fn knowledge(&self) -> Knowledge {
+        Knowledge::Remaining
+    }
+
+    fn start(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        let unplaceable = self.places.start(view, plan)?;
+        self.backlog = Backlog::new(view.jobs().len(), self.places.classes());
+        self.ends.resize_with(view.cluster().gpu_types().len(), SumTree::default);
+        self.end_of = vec![SimTime::NEVER; view.jobs().len()];
+        self.dead = vec![0; self.places.classes().len()];
+        Ok(unplaceable)
+    }
+
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        self.update(view, changes)?;
+        let only_arrivals = changes.finished.is_empty()
+            && changes.thrown_back.is_empty()
+            && changes.servers_up.is_empty()
+            && changes.servers_down.is_empty();
+        let before = self.blocked.filter(|_| only_arrivals && !self.is_plain);
+        let mut next = before.map_or_else(|| view.first_waiting(), |shadow| Some(shadow.head));
+        self.blocked = None;
+        while let Some(job) = next {
+            if before.is_some() || !self.start_anywhere(view, plan, job)? {
+                break;
+            }
+            next = view.next_waiting(JobId(job.0 + 1));
+        }
+        let Some(head) = next else {
+            return Ok(Next::Ask);
+        };
+        let mut shadow = self.reserve(view, plan, head);
+        self.dead.fill(0);
+        if self.is_plain {
+            self.backfill_plain(view, plan, &mut shadow)?;
+        } else if before == Some(shadow) {
+            // nothing but newcomers can have become able to start
+            for &job in &changes.arrived {
+                self.backfill(view, plan, job, &mut shadow)?;
+            }
+        } else {
+            self.backfill_all(view, plan, &mut shadow)?;
+        }
+        self.blocked = Some(shadow);
+        Ok(Next::Ask)
+    }
+}

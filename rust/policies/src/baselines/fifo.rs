@@ -1,0 +1,60 @@
+//! `fifo`: strict order of arrival; a head that does not fit blocks everyone. O(1) per event.
+
+use crate::class::Places;
+use crate::place::PlacementParams;
+use gangline_engine::{Changes, ClusterView, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_model::JobId;
+
+/// Strict FIFO.
+#[derive(Debug)]
+pub struct Fifo {
+    places: Places,
+    /// Whether the head was tried and nothing has come free since.
+    is_blocked: bool,
+}
+
+impl Fifo {
+    /// FIFO with a placement rule.
+    pub fn new(placement: PlacementParams) -> Self {
+        Self { places: Places::new(placement), is_blocked: false }
+    }
+}
+
+impl Policy for Fifo {
+    fn wake_on(&self) -> WakeOn {
+        WakeOn::QUEUE
+    }
+
+    fn start(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        self.places.start(view, plan)
+    }
+
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        let only_arrivals = changes.finished.is_empty()
+            && changes.thrown_back.is_empty()
+            && changes.servers_up.is_empty();
+        if self.is_blocked && only_arrivals {
+            return Ok(Next::Ask);
+        }
+        self.is_blocked = false;
+        let mut next = view.first_waiting();
+        while let Some(job) = next {
+            let class = self.places.classes().of(job);
+            if !self.places.start_job(plan, class, job) {
+                self.is_blocked = true;
+                break;
+            }
+            next = view.next_waiting(JobId(job.0 + 1));
+        }
+        Ok(Next::Ask)
+    }
+}

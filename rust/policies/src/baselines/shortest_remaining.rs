@@ -1,0 +1,184 @@
+//! `srtf` and `srsf`: shortest remaining time or service first, with preemption.
+//!
+//! A running job at its best rate has the standing key "finish instant". The few others (overhead, slowed by
+//! place or partner, inexact estimates) are evaluated at each decision.
+
+use super::Seen;
+use crate::class::Places;
+use crate::order::{JobTimers, Key, Measure, Repack};
+use crate::place::PlacementParams;
+use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_model::{JobId, SimSpan};
+
+/// Leading part of the key of a job that may not be preempted yet, and of every other.
+const PROTECTED: u64 = 0;
+const OPEN: u64 = 1;
+
+/// Shortest remaining first.
+#[derive(Debug)]
+pub struct ShortestRemaining {
+    seen: Seen,
+    /// A job is not preempted before it has run so long.
+    min_run: SimSpan,
+    is_plain: bool,
+    places: Places,
+    pass: Repack,
+    timers: Option<JobTimers>,
+    /// Running jobs whose key does not stand still, or is not known yet.
+    drifting: Vec<JobId>,
+    /// Jobs of the last plan that wait again; their keys are known only after it was carried out.
+    stopped: Vec<JobId>,
+}
+
+impl ShortestRemaining {
+    /// `srsf` if `by_service`, else `srtf`.
+    pub fn new(
+        by_service: bool,
+        placement: PlacementParams,
+        seen: Seen,
+        min_run: SimSpan,
+        is_plain: bool,
+    ) -> Self {
+        let measure = if by_service { Measure::ShrinkingArea } else { Measure::Span };
+        Self {
+            seen,
+            min_run,
+            is_plain,
+            places: Places::new(placement),
+            pass: Repack::new(measure, false, is_plain),
+            timers: None,
+            drifting: Vec::new(),
+            stopped: Vec::new(),
+        }
+    }
+
+    fn lead(&self, is_protected: bool) -> u64 {
+        if self.timers.is_none() || is_protected { PROTECTED } else { OPEN }
+    }
+
+    fn wait(&mut self, view: &ClusterView<'_>, job: JobId) -> Result<(), PolicyError> {
+        let main = self.seen.remaining(view, job)?.0;
+        let key = Key { lead: self.lead(false), main, job: job.0 };
+        self.pass.wait(self.places.classes().of(job), key);
+        Ok(())
+    }
+
+    /// Brings the key of a running job up to date; whether it will move again by itself.
+    fn rekey(&mut self, view: &ClusterView<'_>, job: JobId) -> Result<bool, PolicyError> {
+        let now = view.now();
+        let run = view.run(job).expect("a running job");
+        let main = self.seen.remaining(view, job)?.0.saturating_add(now.0);
+        let lead = self.lead(run.started + self.min_run > now);
+        self.pass.rekey(Key { lead, main, job: job.0 }, view.jobs().gpus(job));
+        Ok(now < run.progress_start || !view.is_at_best_rate(job) || !self.seen.is_exact())
+    }
+
+    /// Takes in what happened since the last decision.
+    fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
+        for &job in &changes.finished {
+            self.pass.leave(job, view.jobs().gpus(job));
+            if let Some(timers) = &mut self.timers {
+                timers.clear(job);
+            }
+        }
+        for &job in &changes.thrown_back {
+            self.pass.leave(job, view.jobs().gpus(job));
+            if let Some(timers) = &mut self.timers {
+                timers.clear(job);
+            }
+        }
+        if !(changes.servers_up.is_empty() && changes.servers_down.is_empty()) {
+            self.pass.stir();
+        }
+        let mut stopped = std::mem::take(&mut self.stopped);
+        for job in stopped.drain(..) {
+            self.wait(view, job)?;
+        }
+        self.stopped = stopped;
+        for &job in changes.thrown_back.iter().chain(&changes.arrived) {
+            self.wait(view, job)?;
+        }
+        let mut drifting = std::mem::take(&mut self.drifting);
+        let mut kept = 0;
+        for at in 0..drifting.len() {
+            let job = drifting[at];
+            if self.pass.is_running(job) && self.rekey(view, job)? {
+                drifting[kept] = job;
+                kept += 1;
+            }
+        }
+        drifting.truncate(kept);
+        self.drifting = drifting;
+        while let Some(job) = self.timers.as_mut().and_then(|timers| timers.due(view.now())) {
+            self.rekey(view, job)?;
+        }
+        if self.is_plain {
+            self.check_keys(view)?;
+        }
+        Ok(())
+    }
+
+    /// The standing keys against what the view says; only the oracle pays for it.
+    fn check_keys(&self, view: &ClusterView<'_>) -> Result<(), PolicyError> {
+        for job in view.running() {
+            let main = self.seen.remaining(view, job)?.0.saturating_add(view.now().0);
+            assert_eq!(self.pass.key(job).main, main, "standing key of job {job}");
+        }
+        for job in view.waiting() {
+            let main = self.seen.remaining(view, job)?.0;
+            assert_eq!(self.pass.key(job).main, main, "key of waiting job {job}");
+        }
+        Ok(())
+    }
+}
+
+impl Policy for ShortestRemaining {
+    fn wake_on(&self) -> WakeOn {
+        if self.min_run == SimSpan::ZERO { WakeOn::QUEUE } else { WakeOn::QUEUE | WakeOn::TIMER }
+    }
+
+    fn knowledge(&self) -> Knowledge {
+        Knowledge::Remaining
+    }
+
+    fn start(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        let unplaceable = self.places.start(view, plan)?;
+        let is_protecting = self.min_run != SimSpan::ZERO;
+        self.pass.start(view, &self.places, is_protecting);
+        self.timers = is_protecting.then(|| JobTimers::new(view.jobs().len()));
+        Ok(unplaceable)
+    }
+
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        self.update(view, changes)?;
+        self.pass.decide(view, plan, &mut self.places);
+        self.stopped.extend_from_slice(&self.pass.stopped);
+        // a moved job that was drifting is in the list already
+        self.drifting.extend_from_slice(&self.pass.started);
+        for job in &self.pass.moved {
+            if !self.drifting.contains(job) {
+                self.drifting.push(*job);
+            }
+        }
+        let now = view.now();
+        if let Some(timers) = &mut self.timers {
+            for &job in &self.pass.stopped {
+                timers.clear(job);
+            }
+            for &job in self.pass.started.iter().chain(&self.pass.moved) {
+                timers.set(job, now + self.min_run);
+            }
+            timers.flush(now, plan);
+        }
+        Ok(Next::Ask)
+    }
+}

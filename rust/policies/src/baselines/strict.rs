@@ -1,0 +1,61 @@
+//! `sjf-strict`: shortest job first; a head that does not fit blocks everyone. One heap.
+
+use super::Seen;
+use crate::class::Places;
+use crate::place::PlacementParams;
+use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_model::{JobId, SimSpan};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Strict shortest job first.
+#[derive(Debug)]
+pub struct Strict {
+    seen: Seen,
+    places: Places,
+    queue: BinaryHeap<Reverse<(SimSpan, JobId)>>,
+}
+
+impl Strict {
+    /// The queue with a placement rule.
+    pub fn new(placement: PlacementParams, seen: Seen) -> Self {
+        Self { seen, places: Places::new(placement), queue: BinaryHeap::new() }
+    }
+}
+
+impl Policy for Strict {
+    fn wake_on(&self) -> WakeOn {
+        WakeOn::QUEUE
+    }
+
+    fn knowledge(&self) -> Knowledge {
+        Knowledge::Remaining
+    }
+
+    fn start(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        self.places.start(view, plan)
+    }
+
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        for &job in changes.thrown_back.iter().chain(&changes.arrived) {
+            self.queue.push(Reverse((self.seen.duration(view, job)?, job)));
+        }
+        while let Some(&Reverse((_, job))) = self.queue.peek() {
+            let class = self.places.classes().of(job);
+            if !self.places.start_job(plan, class, job) {
+                break;
+            }
+            self.queue.pop();
+        }
+        Ok(Next::Ask)
+    }
+}

@@ -1,0 +1,219 @@
+//! Demand classes: gangs that the cluster cannot tell apart, and the placement of their jobs.
+//!
+//! Whether a gang fits depends on its class alone, so a queue asks once per class instead of once per job.
+//! Classes are found once, before the first event; there are tens of them in a trace.
+
+use crate::place::{Demand, PlacementParams, Placer, Rule};
+use gangline_engine::{ClusterView, FreeIndex, Plan, PolicyError};
+use gangline_model::{GpuSet, GpuTypeId, JobId};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+/// Types that a class may use, in the order they are tried.
+pub type TypeList = SmallVec<[GpuTypeId; 4]>;
+
+/// Gangs of one size, the same GPU types and the same skew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DemandClass {
+    /// Gang size.
+    pub gpus: u32,
+    /// Usable types by base rate descending, then index.
+    pub types: TypeList,
+    /// What its jobs ask of the placement rule.
+    pub demand: Demand,
+}
+
+/// The classes of a trace.
+#[derive(Clone, Debug, Default)]
+pub struct Classes {
+    list: Vec<DemandClass>,
+    of: Vec<u16>,
+}
+
+impl Classes {
+    fn new(view: &ClusterView<'_>, placer: &Placer) -> Result<Self, PolicyError> {
+        let jobs = view.jobs();
+        let mut found: FxHashMap<(u32, bool, TypeList), u16> = FxHashMap::default();
+        let mut classes = Self { list: Vec::new(), of: Vec::with_capacity(jobs.len()) };
+        // where one list of types serves all jobs, a class is known by gang size and skew
+        let uniform: Option<TypeList> =
+            (jobs.is_uniform() && !jobs.is_empty()).then(|| view.types_of(JobId(0)).collect());
+        let mut small = [[u16::MAX; 2]; 128];
+        for job in jobs.ids() {
+            let demand = placer.demand(jobs, job, 0);
+            let slot = (demand.gpus as usize, usize::from(demand.high_skew));
+            let is_small = uniform.is_some() && slot.0 < small.len();
+            if is_small && small[slot.0][slot.1] != u16::MAX {
+                classes.of.push(small[slot.0][slot.1]);
+                continue;
+            }
+            let types = uniform.clone().unwrap_or_else(|| view.types_of(job).collect());
+            let next = classes.list.len() as u16;
+            let class = *found
+                .entry((demand.gpus, demand.high_skew, types.clone()))
+                .or_insert_with(|| {
+                    classes.list.push(DemandClass { gpus: demand.gpus, types, demand });
+                    next
+                });
+            if classes.list.len() >= usize::from(u16::MAX) {
+                return Err(PolicyError::Failed {
+                    message: "the trace has more than 65534 kinds of gangs".to_owned(),
+                });
+            }
+            if is_small {
+                small[slot.0][slot.1] = class;
+            }
+            classes.of.push(class);
+        }
+        Ok(classes)
+    }
+
+    /// Number of classes.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there is no class.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The class of a job.
+    #[inline]
+    pub fn of(&self, job: JobId) -> usize {
+        usize::from(self.of[job.index()])
+    }
+
+    /// What is common to a class.
+    #[inline]
+    pub fn get(&self, class: usize) -> &DemandClass {
+        &self.list[class]
+    }
+
+    /// All classes, in order of their first job.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &DemandClass> {
+        self.list.iter()
+    }
+}
+
+/// Classes and the placement rule that serves them.
+#[derive(Debug)]
+pub struct Places {
+    params: PlacementParams,
+    classes: Classes,
+    placer: Option<Placer>,
+    /// Starts so far by job; only random rules count them.
+    starts: Vec<u32>,
+}
+
+impl Places {
+    /// Places by a rule; [`Self::start`] completes it.
+    pub fn new(params: PlacementParams) -> Self {
+        Self { params, classes: Classes::default(), placer: None, starts: Vec::new() }
+    }
+
+    /// Learns the classes of the trace. Returns the jobs that have no place even on the empty cluster.
+    ///
+    /// # Errors
+    /// [`PolicyError`] for a rule that cannot serve this run.
+    pub fn start(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        let mut placer = Placer::new(self.params.clone(), view)?;
+        self.classes = Classes::new(view, &placer)?;
+        if matches!(self.params.rule, Rule::Random | Rule::RandomServer) {
+            self.starts = vec![0; view.jobs().len()];
+        }
+        let free = plan.free();
+        let has_place: Vec<bool> = self
+            .classes
+            .iter()
+            .map(|class| {
+                class.types.iter().any(|&t| placer.place(free, t, &class.demand).is_some())
+            })
+            .collect();
+        self.placer = Some(placer);
+        if has_place.iter().all(|&has| has) {
+            return Ok(Vec::new());
+        }
+        Ok(view.jobs().ids().filter(|&job| !has_place[self.classes.of(job)]).collect())
+    }
+
+    /// The classes.
+    #[inline]
+    pub fn classes(&self) -> &Classes {
+        &self.classes
+    }
+
+    fn placer(&mut self) -> &mut Placer {
+        self.placer.as_mut().expect("start comes before every decision")
+    }
+
+    /// Whether a gang of the class might fit on one of its types. O(types).
+    #[inline]
+    pub fn can(&self, free: &mut FreeIndex, class: usize) -> bool {
+        let class = &self.classes.list[class];
+        let placer = self.placer.as_ref().expect("start comes before every decision");
+        class.types.iter().any(|&gpu_type| placer.can(free, gpu_type, &class.demand))
+    }
+
+    /// Whether a gang of the class might fit on a type. O(1).
+    #[inline]
+    pub fn can_on(&self, free: &mut FreeIndex, class: usize, gpu_type: GpuTypeId) -> bool {
+        let placer = self.placer.as_ref().expect("start comes before every decision");
+        placer.can(free, gpu_type, &self.classes.list[class].demand)
+    }
+
+    /// GPUs for a job of the class on one type.
+    #[inline]
+    pub fn place_on(
+        &mut self,
+        free: &mut FreeIndex,
+        class: usize,
+        job: JobId,
+        gpu_type: GpuTypeId,
+    ) -> Option<GpuSet> {
+        let mut demand = self.classes.list[class].demand;
+        demand.job = job;
+        if let Some(&starts) = self.starts.get(job.index()) {
+            demand.starts = starts;
+        }
+        let placer = self.placer();
+        if !placer.can(free, gpu_type, &demand) {
+            return None;
+        }
+        placer.place(free, gpu_type, &demand)
+    }
+
+    /// GPUs for a job of the class on the first of its types that has room.
+    #[inline]
+    pub fn place(&mut self, free: &mut FreeIndex, class: usize, job: JobId) -> Option<GpuSet> {
+        let types = self.classes.list[class].types.len();
+        (0..types).find_map(|at| {
+            let gpu_type = self.classes.list[class].types[at];
+            self.place_on(free, class, job, gpu_type)
+        })
+    }
+
+    /// Starts a job where [`Self::place`] puts it; whether it has a place.
+    #[inline]
+    pub fn start_job(&mut self, plan: &mut Plan<'_>, class: usize, job: JobId) -> bool {
+        let Some(gpus) = self.place(plan.free(), class, job) else {
+            return false;
+        };
+        self.note_start(job);
+        plan.start(job, gpus);
+        true
+    }
+
+    /// Counts a start, for the keys of random rules.
+    #[inline]
+    pub fn note_start(&mut self, job: JobId) {
+        if let Some(starts) = self.starts.get_mut(job.index()) {
+            *starts += 1;
+        }
+    }
+}
+

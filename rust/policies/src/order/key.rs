@@ -1,0 +1,91 @@
+//! Keys: how jobs are ordered. Arrival and job index are one number, as jobs are numbered by arrival.
+
+use gangline_model::JobId;
+
+/// Place of a job in one ordered structure. Smaller comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Key {
+    /// What counts before all else: protection, queue, index rank.
+    pub lead: u64,
+    /// The measure of the policy: a time or a span in nanoseconds.
+    pub main: i64,
+    /// The job; settles ties by arrival and index.
+    pub job: u32,
+}
+
+impl Key {
+    /// The job.
+    #[inline]
+    pub fn job(self) -> JobId {
+        JobId(self.job)
+    }
+}
+
+/// The same across gang sizes and structures: what a decision compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    /// As in [`Key`].
+    pub lead: u64,
+    /// The measure now, in its full width.
+    pub value: i128,
+    /// Gang size where it counts before arrival (srsf), else 0.
+    pub gpus: u32,
+    /// The job.
+    pub job: u32,
+}
+
+impl Rank {
+    /// Before every job.
+    pub const LEAST: Self = Self { lead: 0, value: i128::MIN, gpus: 0, job: 0 };
+}
+
+/// What the measure of a job is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// `main` as it stands, waiting or running.
+    Fixed,
+    /// A span: of a waiting job `main` itself, of a running one `main - now` (it shrinks as time goes).
+    Span,
+    /// A span times the gang size, ties by arrival.
+    Area,
+    /// A span times the gang size, ties by gang size, then arrival; running ones shrink.
+    ShrinkingArea,
+}
+
+impl Measure {
+    /// Rank of a waiting job.
+    #[inline]
+    pub fn waiting(self, key: Key, gpus: u32) -> Rank {
+        let (value, gpus) = match self {
+            Self::Fixed | Self::Span => (i128::from(key.main), 0),
+            Self::Area => (i128::from(key.main) * i128::from(gpus), 0),
+            Self::ShrinkingArea => (i128::from(key.main) * i128::from(gpus), gpus),
+        };
+        Rank { lead: key.lead, value, gpus, job: key.job }
+    }
+
+    /// Rank of a running job at `now`.
+    #[inline]
+    pub fn running(self, key: Key, gpus: u32, now: i64) -> Rank {
+        match self {
+            Self::Fixed => self.waiting(key, gpus),
+            Self::Span | Self::Area | Self::ShrinkingArea => {
+                self.waiting(Key { main: key.main - now, ..key }, gpus)
+            }
+        }
+    }
+
+    /// The `main` of a running job, of the `main` it would have waiting.
+    #[inline]
+    pub fn to_running(self, main: i64, now: i64) -> i64 {
+        match self {
+            Self::Fixed => main,
+            Self::Span | Self::Area | Self::ShrinkingArea => main.saturating_add(now),
+        }
+    }
+
+    /// Whether running jobs of different gang sizes change places as time goes.
+    pub fn is_by_size(self) -> bool {
+        matches!(self, Self::Area | Self::ShrinkingArea)
+    }
+}

@@ -1,0 +1,156 @@
+//! Waiting jobs: one binary heap per demand class, with lazy deletion.
+
+use crate::order::Key;
+use gangline_engine::BitSet;
+use gangline_model::JobId;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Where a job of a queue policy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+enum Where {
+    #[default]
+    Nowhere,
+    Waiting,
+    Running,
+}
+
+/// Waiting jobs by class and key. Also keeps every job's present key, waiting or running.
+#[derive(Debug, Default)]
+pub struct ClassQueues {
+    heaps: Vec<BinaryHeap<Reverse<Key>>>,
+    /// Classes whose heap is not empty.
+    busy: BitSet,
+    mains: Vec<i64>,
+    /// Empty while every lead is 0.
+    leads: Vec<u64>,
+    place: Vec<Where>,
+    waiting: usize,
+}
+
+impl ClassQueues {
+    /// Empty queues; `has_leads` tells whether keys have a leading part.
+    pub fn new(classes: usize, jobs: usize, has_leads: bool) -> Self {
+        Self {
+            heaps: (0..classes).map(|_| BinaryHeap::new()).collect(),
+            busy: BitSet::new(classes.max(1)),
+            mains: vec![0; jobs],
+            leads: if has_leads { vec![0; jobs] } else { Vec::new() },
+            place: vec![Where::Nowhere; jobs],
+            waiting: 0,
+        }
+    }
+
+    /// Number of waiting jobs.
+    pub fn len(&self) -> usize {
+        self.waiting
+    }
+
+    /// Whether nobody waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// Whether a job waits here.
+    #[inline]
+    pub fn is_waiting(&self, job: JobId) -> bool {
+        self.place[job.index()] == Where::Waiting
+    }
+
+    /// Whether a job runs, as far as the plans so far say.
+    #[inline]
+    pub fn is_running(&self, job: JobId) -> bool {
+        self.place[job.index()] == Where::Running
+    }
+
+    /// The present key of a job.
+    #[inline]
+    pub fn key(&self, job: JobId) -> Key {
+        Key {
+            lead: self.leads.get(job.index()).copied().unwrap_or(0),
+            main: self.mains[job.index()],
+            job: job.0,
+        }
+    }
+
+    #[inline]
+    fn set_key(&mut self, key: Key) {
+        self.mains[key.job as usize] = key.main;
+        if let Some(lead) = self.leads.get_mut(key.job as usize) {
+            *lead = key.lead;
+        } else {
+            debug_assert!(key.lead == 0, "these queues keep no leading part");
+        }
+    }
+
+    /// Adds a job, or gives a waiting one another key (its old entry becomes stale).
+    #[inline]
+    pub fn push(&mut self, class: usize, key: Key) {
+        self.set_key(key);
+        let place = &mut self.place[key.job as usize];
+        if *place != Where::Waiting {
+            *place = Where::Waiting;
+            self.waiting += 1;
+        }
+        let heap = &mut self.heaps[class];
+        if heap.is_empty() {
+            self.busy.insert(class);
+        }
+        heap.push(Reverse(key));
+    }
+
+    /// The first waiting job of a class.
+    #[inline]
+    pub fn head(&mut self, class: usize) -> Option<Key> {
+        while let Some(&Reverse(key)) = self.heaps[class].peek() {
+            if self.place[key.job as usize] == Where::Waiting && self.key(key.job()) == key {
+                return Some(key);
+            }
+            self.heaps[class].pop();
+            if self.heaps[class].is_empty() {
+                self.busy.remove(class);
+            }
+        }
+        None
+    }
+
+    /// Takes the head of a class out; it runs from now on.
+    #[inline]
+    pub fn pop(&mut self, class: usize) -> Option<Key> {
+        let key = self.head(class)?;
+        self.heaps[class].pop();
+        if self.heaps[class].is_empty() {
+            self.busy.remove(class);
+        }
+        self.set_running(key);
+        Some(key)
+    }
+
+    /// Notes that a job runs, under this key; an entry it has in a heap becomes stale.
+    #[inline]
+    pub fn set_running(&mut self, key: Key) {
+        self.set_key(key);
+        let place = &mut self.place[key.job as usize];
+        if *place == Where::Waiting {
+            self.waiting -= 1;
+        }
+        *place = Where::Running;
+    }
+
+    /// Notes that a job neither waits nor runs.
+    #[inline]
+    pub fn forget(&mut self, job: JobId) {
+        let place = &mut self.place[job.index()];
+        if *place == Where::Waiting {
+            self.waiting -= 1;
+        }
+        *place = Where::Nowhere;
+    }
+
+    /// Classes that may have a waiting job, ascending, from `class` on.
+    #[inline]
+    pub fn next_class(&self, class: usize) -> Option<usize> {
+        self.busy.next_from(class)
+    }
+}

@@ -1,0 +1,132 @@
+//! Running jobs in key order with sums of their GPUs, at any instant.
+//!
+//! Keys are kept in a form that stands still: `finish`-like instants for spans that shrink. Where the measure
+//! is span x gang size, jobs of different sizes overtake each other as time goes; then there is one
+//! tree per gang size and questions look at each of them.
+
+use crate::order::{Key, Measure, Rank, SumTree};
+
+/// The running jobs of a preemptive policy.
+#[derive(Debug)]
+pub struct Running {
+    measure: Measure,
+    trees: Vec<SumTree>,
+    /// Gang size of each tree; 0 = any.
+    sizes: Vec<u32>,
+    sum: u64,
+}
+
+impl Running {
+    /// No running job; `sizes` are the gang sizes of the trace.
+    pub fn new(measure: Measure, sizes: impl Iterator<Item = u32>) -> Self {
+        let mut sizes: Vec<u32> = if measure.is_by_size() { sizes.collect() } else { vec![0] };
+        sizes.sort_unstable();
+        sizes.dedup();
+        let trees = sizes.iter().map(|_| SumTree::default()).collect();
+        Self { measure, trees, sizes, sum: 0 }
+    }
+
+    #[inline]
+    fn tree(&self, gpus: u32) -> usize {
+        if self.trees.len() == 1 { 0 } else { self.sizes.partition_point(|&size| size < gpus) }
+    }
+
+    /// GPUs of all running jobs.
+    #[inline]
+    pub fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    /// Adds a job.
+    #[inline]
+    pub fn insert(&mut self, key: Key, gpus: u32) {
+        let tree = self.tree(gpus);
+        self.trees[tree].insert(key, gpus);
+        self.sum += u64::from(gpus);
+    }
+
+    /// Takes a job out.
+    #[inline]
+    pub fn remove(&mut self, key: Key, gpus: u32) {
+        let tree = self.tree(gpus);
+        self.trees[tree].remove(key);
+        self.sum -= u64::from(gpus);
+    }
+
+    /// GPUs of the running jobs that come after a rank at `now`.
+    #[inline]
+    pub fn sum_after(&self, rank: &Rank, now: i64) -> u64 {
+        let sums = self.trees.iter().zip(&self.sizes);
+        sums.map(|(tree, &size)| match tree.last() {
+            None => 0,
+            Some(_) => tree.sum_after(self.bound(rank, size, now)),
+        })
+        .sum()
+    }
+
+    /// The key in the tree of a size behind which exactly the jobs of larger rank lie.
+    #[inline]
+    fn bound(&self, rank: &Rank, size: u32, now: i64) -> Key {
+        match self.measure {
+            Measure::Fixed => Key { lead: rank.lead, main: rank.value as i64, job: rank.job },
+            Measure::Span => {
+                Key { lead: rank.lead, main: self.instant(rank.value, now), job: rank.job }
+            }
+            Measure::Area | Measure::ShrinkingArea => {
+                let span = rank.value.div_euclid(i128::from(size));
+                let is_exact = rank.value.rem_euclid(i128::from(size)) == 0;
+                let by_size = if self.measure == Measure::Area {
+                    std::cmp::Ordering::Equal
+                } else {
+                    size.cmp(&rank.gpus)
+                };
+                let main = self.instant(span, now);
+                match (is_exact, by_size) {
+                    // a tree of larger gangs: those of equal measure come after
+                    (true, std::cmp::Ordering::Greater) => {
+                        Key { lead: rank.lead, main: main - 1, job: u32::MAX }
+                    }
+                    (true, std::cmp::Ordering::Equal) => {
+                        Key { lead: rank.lead, main, job: rank.job }
+                    }
+                    (true, std::cmp::Ordering::Less) | (false, _) => {
+                        Key { lead: rank.lead, main, job: u32::MAX }
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn instant(&self, span: i128, now: i64) -> i64 {
+        i64::try_from(span + i128::from(now)).unwrap_or(i64::MAX)
+    }
+
+    /// The first job, in rank order at `now`, up to which the jobs hold more than `sum() - over` GPUs.
+    pub fn first_over(&self, over: u64, now: i64) -> Option<(Key, u32)> {
+        if let [tree] = self.trees.as_slice() {
+            return tree.first_over(over);
+        }
+        // merge the trees from their ends; at most `over` steps, as every job has a GPU
+        let mut ends: Vec<_> = self.trees.iter().map(|tree| tree.iter_back().peekable()).collect();
+        let mut behind = 0;
+        loop {
+            let last = ends.iter_mut().enumerate().filter_map(|(at, end)| {
+                let &(key, gpus) = end.peek()?;
+                Some((self.measure.running(key, gpus, now), at))
+            });
+            let (_, at) = last.max()?;
+            let (key, gpus) = ends[at].next().expect("just seen");
+            behind += u64::from(gpus);
+            if behind >= over {
+                return Some((key, gpus));
+            }
+        }
+    }
+
+    /// All running jobs with their ranks at `now`, unordered.
+    pub fn ranks(&self, now: i64) -> impl Iterator<Item = Rank> + '_ {
+        let jobs = self.trees.iter().flat_map(SumTree::iter_back);
+        jobs.map(move |(key, gpus)| self.measure.running(key, gpus, now))
+    }
+}

@@ -1,0 +1,325 @@
+//! Parameters as data: what a policy takes, and the values it was given.
+//!
+//! A policy states its parameters once, in the registry; everything that checks, prints or documents them
+//! reads that statement. Values come from outside as [`ParamValue`] and are read through [`ParamReader`].
+
+use gangline_engine::PolicyError;
+use gangline_model::SimSpan;
+use std::collections::BTreeMap;
+
+/// A value given to a parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ParamValue {
+    /// Not given: what that means is stated with the parameter.
+    None,
+    /// True or false.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A number.
+    Float(f64),
+    /// A word.
+    Str(String),
+    /// Numbers.
+    List(Vec<f64>),
+}
+
+/// Values by parameter name.
+pub type Params = BTreeMap<String, ParamValue>;
+
+/// Default of a parameter; the form of a [`ParamValue`] that a table of constants can hold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ParamDefault {
+    /// Not given.
+    None,
+    /// True or false.
+    Bool(bool),
+    /// A number.
+    Float(f64),
+    /// A word.
+    Str(&'static str),
+    /// Numbers.
+    List(&'static [f64]),
+}
+
+impl ParamDefault {
+    /// As a value.
+    pub fn value(self) -> ParamValue {
+        match self {
+            Self::None => ParamValue::None,
+            Self::Bool(value) => ParamValue::Bool(value),
+            Self::Float(value) => ParamValue::Float(value),
+            Self::Str(value) => ParamValue::Str(value.to_owned()),
+            Self::List(values) => ParamValue::List(values.to_vec()),
+        }
+    }
+}
+
+/// What values a parameter takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ParamKind {
+    /// True or false.
+    Bool,
+    /// A finite number of at least this.
+    AtLeast(f64),
+    /// A finite number above this.
+    Above(f64),
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Positive numbers, strictly increasing; at least one.
+    Increasing,
+    /// Positive numbers in any order, at least one; or none.
+    Positives,
+}
+
+/// One parameter of a policy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ParamSpec {
+    /// Name, unit last.
+    pub name: &'static str,
+    /// What values it takes.
+    pub kind: ParamKind,
+    /// Value if none is given.
+    pub default: ParamDefault,
+    /// Unit, empty if it has none.
+    pub unit: &'static str,
+    /// One line for the reader of the docs.
+    pub doc: &'static str,
+}
+
+/// Reads the values of one policy, with its defaults, and words the errors.
+#[derive(Clone, Debug)]
+pub struct ParamReader {
+    policy: String,
+    values: Params,
+}
+
+impl ParamReader {
+    /// Checks the given values against the policy's statement and fills in the defaults.
+    ///
+    /// # Errors
+    /// [`PolicyError::Parameter`] for an unknown name (naming the nearest) or a bad value.
+    pub fn new(
+        policy: &str,
+        specs: impl Iterator<Item = ParamSpec> + Clone,
+        given: &Params,
+    ) -> Result<Self, PolicyError> {
+        let mut reader = Self { policy: policy.to_owned(), values: Params::new() };
+        for (name, value) in given {
+            if !specs.clone().any(|spec| spec.name == name) {
+                let known: Vec<&str> = specs.clone().map(|spec| spec.name).collect();
+                let near = nearest(name, &known);
+                return Err(reader.bad(name, value, &format!("a known parameter, such as {near}")));
+            }
+        }
+        for spec in specs {
+            let value = given.get(spec.name).cloned().unwrap_or_else(|| spec.default.value());
+            let value = reader.check(&spec, value)?;
+            reader.values.insert(spec.name.to_owned(), value);
+        }
+        Ok(reader)
+    }
+
+    fn check(&self, spec: &ParamSpec, value: ParamValue) -> Result<ParamValue, PolicyError> {
+        let fine = match (spec.kind, &value) {
+            (ParamKind::Bool, ParamValue::Bool(_)) => true,
+            (ParamKind::AtLeast(_) | ParamKind::Above(_), ParamValue::Int(number)) => {
+                return self.check(spec, ParamValue::Float(*number as f64));
+            }
+            (ParamKind::AtLeast(least), ParamValue::Float(x)) => x.is_finite() && *x >= least,
+            (ParamKind::Above(bound), ParamValue::Float(x)) => x.is_finite() && *x > bound,
+            (ParamKind::Choice(words), ParamValue::Str(word)) => words.contains(&word.as_str()),
+            (ParamKind::Increasing, ParamValue::List(list)) => {
+                !list.is_empty() && all_positive(list) && list.windows(2).all(|w| w[0] < w[1])
+            }
+            (ParamKind::Positives, ParamValue::List(list)) => !list.is_empty() && all_positive(list),
+            (ParamKind::Positives, ParamValue::None) => true,
+            _ => false,
+        };
+        if fine { Ok(value) } else { Err(self.bad(spec.name, &value, &expected(spec.kind))) }
+    }
+
+    fn bad(&self, field: &str, value: &ParamValue, expected: &str) -> PolicyError {
+        PolicyError::Parameter {
+            policy: self.policy.clone(),
+            field: field.to_owned(),
+            value: value.to_string(),
+            expected: expected.to_owned(),
+        }
+    }
+
+    /// Name of the policy.
+    pub fn policy(&self) -> &str {
+        &self.policy
+    }
+
+    fn get(&self, name: &str) -> Option<&ParamValue> {
+        self.values.get(name)
+    }
+
+    /// A truth value; false if the policy has no such parameter.
+    pub fn flag(&self, name: &str) -> bool {
+        matches!(self.get(name), Some(ParamValue::Bool(true)))
+    }
+
+    /// A number; 0 if the policy has no such parameter.
+    pub fn number(&self, name: &str) -> f64 {
+        match self.get(name) {
+            Some(ParamValue::Float(value)) => *value,
+            _ => 0.0,
+        }
+    }
+
+    /// A word; empty if the policy has no such parameter.
+    pub fn word(&self, name: &str) -> &str {
+        match self.get(name) {
+            Some(ParamValue::Str(value)) => value,
+            _ => "",
+        }
+    }
+
+    /// Numbers, if given.
+    pub fn list(&self, name: &str) -> Option<&[f64]> {
+        match self.get(name) {
+            Some(ParamValue::List(values)) => Some(values),
+            _ => None,
+        }
+    }
+
+    /// Seconds as nanoseconds.
+    ///
+    /// # Errors
+    /// [`PolicyError::Parameter`] beyond the range of simulated time.
+    pub fn span(&self, name: &str) -> Result<SimSpan, PolicyError> {
+        let seconds = self.number(name);
+        SimSpan::from_seconds(seconds)
+            .map_err(|_| self.bad(name, &ParamValue::Float(seconds), "at most 4e9 seconds"))
+    }
+
+    /// GPU-seconds as GPU-nanoseconds.
+    ///
+    /// # Errors
+    /// [`PolicyError::Parameter`] naming the parameter, above 1e20.
+    pub fn gpu_ns(&self, name: &str, gpu_seconds: f64) -> Result<i128, PolicyError> {
+        if gpu_seconds.abs() <= 1e20 {
+            // halves up, exact: beyond 2^53 every f64 is whole
+            return Ok((gpu_seconds * 1e9).round() as i128);
+        }
+        Err(self.bad(name, &ParamValue::Float(gpu_seconds), "at most 1e20 GPU-seconds"))
+    }
+}
+
+fn all_positive(list: &[f64]) -> bool {
+    list.iter().all(|x| x.is_finite() && *x > 0.0)
+}
+
+fn expected(kind: ParamKind) -> String {
+    match kind {
+        ParamKind::Bool => "true or false".to_owned(),
+        ParamKind::AtLeast(least) => format!("a number >= {least}"),
+        ParamKind::Above(bound) => format!("a number > {bound}"),
+        ParamKind::Choice(words) => format!("one of {}", words.join(", ")),
+        ParamKind::Increasing => "positive numbers, strictly increasing".to_owned(),
+        ParamKind::Positives => "positive numbers".to_owned(),
+    }
+}
+
+impl std::fmt::Display for ParamValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Bool(value) => value.fmt(f),
+            Self::Int(value) => value.fmt(f),
+            Self::Float(value) => value.fmt(f),
+            Self::Str(value) => value.fmt(f),
+            Self::List(values) => write!(f, "{values:?}"),
+        }
+    }
+}
+
+/// The word among `known` that takes the fewest edits to become `word`; the first of equals.
+pub fn nearest(word: &str, known: &[&str]) -> String {
+    known.iter().min_by_key(|name| edits(word, name)).map_or_else(String::new, |&name| name.to_owned())
+}
+
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let change = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPECS: [ParamSpec; 3] = [
+        ParamSpec {
+            name: "limits",
+            kind: ParamKind::Increasing,
+            default: ParamDefault::List(&[1.0, 2.0]),
+            unit: "GPU-s",
+            doc: "",
+        },
+        ParamSpec {
+            name: "knob",
+            kind: ParamKind::AtLeast(0.0),
+            default: ParamDefault::Float(0.0),
+            unit: "",
+            doc: "",
+        },
+        ParamSpec {
+            name: "fit",
+            kind: ParamKind::Choice(&["best", "first"]),
+            default: ParamDefault::Str("best"),
+            unit: "",
+            doc: "",
+        },
+    ];
+
+    fn read(name: &str, value: ParamValue) -> Result<ParamReader, PolicyError> {
+        let given = Params::from([(name.to_owned(), value)]);
+        ParamReader::new("toy", SPECS.into_iter(), &given)
+    }
+
+    #[test]
+    fn fills_defaults_and_widens_whole_numbers() {
+        let reader = read("knob", ParamValue::Int(2)).unwrap();
+        assert_eq!(reader.number("knob").to_bits(), 2.0_f64.to_bits());
+        assert_eq!(reader.list("limits"), Some(&[1.0, 2.0][..]));
+        assert_eq!(reader.word("fit"), "best");
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_nearest() {
+        let Err(PolicyError::Parameter { field, expected, .. }) = read("limit", ParamValue::None)
+        else {
+            panic!("accepted");
+        };
+        assert_eq!(field, "limit");
+        assert!(expected.contains("limits"), "{expected}");
+    }
+
+    #[test]
+    fn bad_values_are_refused() {
+        for (name, value) in [
+            ("limits", ParamValue::List(vec![2.0, 2.0])),
+            ("limits", ParamValue::List(vec![0.0])),
+            ("limits", ParamValue::List(vec![])),
+            ("limits", ParamValue::Int(3)),
+            ("knob", ParamValue::Float(-1.0)),
+            ("knob", ParamValue::Float(f64::NAN)),
+            ("fit", ParamValue::Str("worst".to_owned())),
+        ] {
+            assert!(read(name, value.clone()).is_err(), "{name} = {value}");
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Which GPUs a gang gets: one library of placement rules for every policy.
+//!
+//! A rule sees the free GPUs of one type and answers with a set of them or with nothing. It never
+//! changes state (what it tries on the index it takes back), never sees the clock, and draws random
+//! numbers only from the stream keyed by (seed, job, starts), so that an answer does not depend on
+//! who asked before. A placement costs O(servers taken x log n); what walks racks says so.
+//!
+//! | symbol | here | meaning |
+//! |---|---|---|
+//! | d | `gpus` | gang size |
+//! | G | `server_gpus_max` | size of the largest up server of the type |
+//! | f(s), F(k) | `free`, `rack_free` | free GPUs of a server, of a rack |
+//! | W(k) | `whole` | idle servers of size G of a rack |
+
+mod consolidate;
+mod params;
+mod scatter;
+mod skew;
+mod slots;
+mod yarn;
+
+#[cfg(test)]
+mod tests;
+
+pub use gangline_model::Tier as Level;
+pub use params::{Fit, PlacementParams, RackChoice, Rule, SkewSource, Slots};
+
+use gangline_engine::rng::{Purpose, Stream};
+use gangline_engine::{ClusterView, FreeIndex, PolicyError, TypePool};
+use gangline_model::{GpuSet, GpuTypeId, JobId, JobTable, mask_of_lowest};
+use slots::aligned_mask;
+
+/// What a gang asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// The job: key of its random draws.
+    pub job: JobId,
+    /// Gang size, at least 1.
+    pub gpus: u32,
+    /// Whether its tensors are skewed (rule `skew` only), see [`Placer::high_skew`].
+    pub high_skew: bool,
+    /// How often it has started so far: key of its random draws.
+    pub starts: u32,
+    /// Widest tier allowed for this call (rule `consolidate` only; the parameter may be narrower).
+    pub max_level: Level,
+}
+
+/// GPUs taken on one server: its position in the pool, and how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Pick {
+    at: usize,
+    gpus: u32,
+}
+
+/// A placement rule with its parameters.
+#[derive(Clone, Debug)]
+pub struct Placer {
+    params: PlacementParams,
+    /// Rule `consolidate` with best fit, whose first look is one bucket.
+    is_bucket_first: bool,
+    draws: Stream,
+    high_skew_by_label: Vec<bool>,
+    /// Reused between calls.
+    picks: Vec<Pick>,
+}
+
+impl Placer {
+    /// A rule for the run that the view belongs to.
+    ///
+    /// # Errors
+    /// [`PolicyError::Parameter`] for values that the rule cannot serve.
+    pub fn new(params: PlacementParams, view: &ClusterView<'_>) -> Result<Self, PolicyError> {
+        Self::with_seed(params, view.seed(), &view.jobs().columns().model_labels)
+    }
+
+    /// A rule outside a run: the seed of its draws and the model labels of the jobs.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_seed(
+        params: PlacementParams,
+        seed: u64,
+        model_labels: &[String],
+    ) -> Result<Self, PolicyError> {
+        params.check("placement")?;
+        let is_bucket_first = params.rule == Rule::Consolidate && params.fit == Fit::Best;
+        Ok(Self {
+            is_bucket_first,
+            draws: Stream::new(seed, Purpose::Placement),
+            high_skew_by_label: model_labels
+                .iter()
+                .map(|name| skew::is_high(name))
+                .collect(),
+            picks: Vec::new(),
+            params,
+        })
+    }
+
+    /// The parameters.
+    pub fn params(&self) -> &PlacementParams {
+        &self.params
+    }
+
+    /// What a job asks for, with the widest tier that the parameters allow.
+    #[inline]
+    pub fn demand(&self, jobs: &JobTable, job: JobId, starts: u32) -> Demand {
+        Demand {
+            job,
+            gpus: jobs.gpus(job),
+            high_skew: self.params.rule == Rule::Skew && self.high_skew(jobs, job),
+            starts,
+            max_level: self.params.max_level,
+        }
+    }
+
+    /// Whether the job's model counts as highly skewed, by its name; without a name it does.
+    #[inline]
+    pub fn high_skew(&self, jobs: &JobTable, job: JobId) -> bool {
+        let label = jobs
+            .model(job)
+            .and_then(|label| self.high_skew_by_label.get(label as usize));
+        label.copied().unwrap_or(true)
+    }
+
+    /// Whether the rule may refuse a gang although enough GPUs of the type are free.
+    pub fn is_strict(&self) -> bool {
+        match self.params.rule {
+            Rule::Consolidate => self.params.max_level < Level::Network,
+            Rule::Yarn | Rule::WholeServers | Rule::Skew => true,
+            Rule::Spread | Rule::Random | Rule::RandomServer | Rule::Count => false,
+        }
+    }
+
+    /// A quick look: `false` means that [`Self::place`] would find nothing. O(1), or O(log racks)
+    /// where the widest tier is a rack.
+    #[inline]
+    pub fn can(&self, free: &mut FreeIndex, gpu_type: GpuTypeId, demand: &Demand) -> bool {
+        let pool = free.pool_mut(gpu_type);
+        let gpus = demand.gpus;
+        if pool.free_total() < gpus {
+            return false;
+        }
+        match self.params.rule {
+            Rule::Consolidate => match self.level(demand) {
+                Level::Network => true,
+                Level::Rack => most_free_of_a_rack(pool) >= gpus,
+                Level::Server => pool.server_free_max() >= gpus,
+            },
+            Rule::Yarn | Rule::WholeServers => {
+                let size = pool.server_gpus_max();
+                if gpus <= size {
+                    return pool.server_free_max() >= gpus;
+                }
+                let is_whole = self.params.rule == Rule::WholeServers;
+                let whole = if is_whole {
+                    gpus.div_ceil(size)
+                } else {
+                    gpus / size
+                };
+                pool.whole_total() >= whole
+            }
+            Rule::Skew if demand.high_skew => {
+                if gpus <= pool.server_gpus_max() {
+                    return pool.server_free_max() >= gpus;
+                }
+                gpus > pool.rack_up_max() || most_free_of_a_rack(pool) >= gpus
+            }
+            Rule::Skew | Rule::Spread | Rule::Random | Rule::RandomServer | Rule::Count => true,
+        }
+    }
+
+    /// The gang's GPUs on one type by the rule, or `None` if it has none for it now. The index is
+    /// the same before and after.
+    #[inline]
+    pub fn place(
+        &mut self,
+        free: &mut FreeIndex,
+        gpu_type: GpuTypeId,
+        demand: &Demand,
+    ) -> Option<GpuSet> {
+        debug_assert!(demand.gpus >= 1, "a gang has at least one GPU");
+        if self.is_bucket_first {
+            let pool = free.pool(gpu_type);
+            if let Some(at) = pool.best_fit(demand.gpus) {
+                return Some(GpuSet::single(
+                    pool.server(at),
+                    self.slots(pool, at, demand.gpus),
+                ));
+            }
+            if self.level(demand) == Level::Server {
+                return None;
+            }
+        }
+        self.place_by_rule(free, gpu_type, demand)
+    }
+
+    /// The GPUs the job had, if all of them are free and the rule has no strictly narrower tier for
+    /// it now; else a fresh placement.
+    pub fn place_or_keep(
+        &mut self,
+        free: &mut FreeIndex,
+        gpu_type: GpuTypeId,
+        demand: &Demand,
+        old: &GpuSet,
+    ) -> Option<GpuSet> {
+        let is_whole = old.gpus() == demand.gpus
+            && old
+                .parts()
+                .iter()
+                .all(|part| free.type_of(part.server) == gpu_type);
+        if !is_whole || !free.is_free(old) {
+            return self.place(free, gpu_type, demand);
+        }
+        let tier = free.tier(old);
+        match self.params.rule {
+            // these do not look for a narrow tier, so none is better than the place it has
+            Rule::Spread | Rule::Random | Rule::RandomServer | Rule::Count => {
+                return Some(old.clone());
+            }
+            Rule::Consolidate if tier > self.level(demand) => {
+                return self.place(free, gpu_type, demand);
+            }
+            Rule::Consolidate | Rule::Yarn | Rule::WholeServers | Rule::Skew => {}
+        }
+        if tier == Level::Server {
+            return Some(old.clone());
+        }
+        match self.place(free, gpu_type, demand) {
+            Some(fresh) if free.tier(&fresh) < tier => Some(fresh),
+            Some(_) | None => Some(old.clone()),
+        }
+    }
+
+    fn place_by_rule(
+        &mut self,
+        free: &mut FreeIndex,
+        gpu_type: GpuTypeId,
+        demand: &Demand,
+    ) -> Option<GpuSet> {
+        if free.pool(gpu_type).free_total() < demand.gpus {
+            return None;
+        }
+        let mut picks = std::mem::take(&mut self.picks);
+        picks.clear();
+        let gpus = self.dispatch(free, gpu_type, demand, &mut picks);
+        self.picks = picks;
+        gpus
+    }
+
+    fn dispatch(
+        &self,
+        free: &mut FreeIndex,
+        gpu_type: GpuTypeId,
+        demand: &Demand,
+        picks: &mut Vec<Pick>,
+    ) -> Option<GpuSet> {
+        let gpus = demand.gpus;
+        let key = scatter::Key {
+            draws: self.draws,
+            demand,
+        };
+        let found = match self.params.rule {
+            Rule::Consolidate => {
+                let level = self.level(demand);
+                consolidate::place(&self.params, free, gpu_type, (gpus, level), picks)
+            }
+            Rule::Yarn | Rule::WholeServers => {
+                yarn::place(&self.params, free.pool_mut(gpu_type), gpus, picks)
+            }
+            Rule::Skew if demand.high_skew => {
+                skew::place_high(self.params.fit, free, gpu_type, gpus, picks)
+            }
+            Rule::Skew => {
+                consolidate::place(&self.params, free, gpu_type, (gpus, Level::Network), picks)
+            }
+            Rule::Spread => scatter::spread(free.pool(gpu_type), gpus, picks),
+            Rule::RandomServer => {
+                match scatter::random_server(free.pool_mut(gpu_type), &key) {
+                    Some(at) => picks.push(Pick { at, gpus }),
+                    None => return Some(scatter::random(free, gpu_type, &key)),
+                }
+                true
+            }
+            Rule::Random => return Some(scatter::random(free, gpu_type, &key)),
+            Rule::Count => return Some(scatter::count(free.pool_mut(gpu_type), gpus)),
+        };
+        found.then(|| self.gpu_set(free.pool(gpu_type), picks))
+    }
+
+    fn gpu_set(&self, pool: &TypePool, picks: &mut [Pick]) -> GpuSet {
+        picks.sort_unstable();
+        let slots = |pick: &Pick| (pool.server(pick.at), self.slots(pool, pick.at, pick.gpus));
+        picks.iter().map(slots).collect()
+    }
+
+    #[inline]
+    fn slots(&self, pool: &TypePool, at: usize, gpus: u32) -> u64 {
+        let mask = pool.mask(at);
+        match self.params.slots {
+            Slots::Lowest => mask_of_lowest(mask, gpus),
+            Slots::Aligned => aligned_mask(mask, gpus),
+        }
+    }
+
+    #[inline]
+    fn level(&self, demand: &Demand) -> Level {
+        demand.max_level.min(self.params.max_level)
+    }
+}
+
+fn most_free_of_a_rack(pool: &mut TypePool) -> u32 {
+    pool.rack_most_free().map_or(0, |(_, free)| free)
+}

@@ -1,0 +1,324 @@
+//! What must hold for any world: brute force on small ones, laws on random ones.
+
+use super::{Dice, World, all_settings, demand, placer};
+use crate::place::{Demand, Level, Placer, Rule};
+use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const TYPE: GpuTypeId = GpuTypeId(0);
+
+/// Fewest members of `free` whose sum is at least `gpus`, by trying all subsets.
+fn fewest(free: &[u32], gpus: u32) -> u32 {
+    let sum = |set: u32| -> u32 {
+        free.iter()
+            .enumerate()
+            .filter(|(at, _)| set >> at & 1 == 1)
+            .map(|(_, free)| free)
+            .sum()
+    };
+    (0..1 << free.len())
+        .filter(|&set| sum(set) >= gpus)
+        .map(u32::count_ones)
+        .min()
+        .expect("room")
+}
+
+fn check_consolidate(racks: &[u32], free: &[u32], world: &mut World, placer: &mut Placer) {
+    let rack_free = |rack: u32| -> Vec<u32> {
+        (0..free.len())
+            .filter(|&at| racks[at] == rack)
+            .map(|at| free[at])
+            .collect()
+    };
+    let totals: Vec<u32> = (0..4).map(|rack| rack_free(rack).iter().sum()).collect();
+    let is_best = placer.params().fit == crate::place::Fit::Best;
+    for gpus in 1..=17 {
+        let narrowest = if free.iter().any(|&free| free >= gpus) {
+            Some(Level::Server)
+        } else if totals.iter().any(|&total| total >= gpus) {
+            Some(Level::Rack)
+        } else {
+            (free.iter().sum::<u32>() >= gpus).then_some(Level::Network)
+        };
+        for max_level in [Level::Server, Level::Rack, Level::Network] {
+            let asked = Demand {
+                max_level,
+                ..demand(gpus)
+            };
+            let found = placer.place(&mut world.index, TYPE, &asked);
+            let tier = found.as_ref().map(|gpus| world.cluster.tier(gpus));
+            assert_eq!(
+                tier,
+                narrowest.filter(|&tier| tier <= max_level),
+                "{racks:?} {free:?} {gpus}"
+            );
+            let (Some(found), Some(tier), true) = (found, tier, is_best) else {
+                continue;
+            };
+            let servers = found.parts().len() as u32;
+            let at = found.parts()[0].server.index();
+            match tier {
+                Level::Server => {
+                    let tighter = free.iter().any(|&other| other >= gpus && other < free[at]);
+                    assert!(!tighter, "a smaller server was enough: {free:?} {gpus}");
+                }
+                Level::Rack => {
+                    let tighter = totals
+                        .iter()
+                        .any(|&t| t >= gpus && t < totals[racks[at] as usize]);
+                    assert!(
+                        !tighter,
+                        "a smaller rack was enough: {racks:?} {free:?} {gpus}"
+                    );
+                    assert_eq!(
+                        servers,
+                        fewest(&rack_free(racks[at]), gpus),
+                        "{free:?} {gpus}"
+                    );
+                }
+                Level::Network => {
+                    let mut used: Vec<u32> = found
+                        .parts()
+                        .iter()
+                        .map(|part| racks[part.server.index()])
+                        .collect();
+                    used.sort_unstable();
+                    used.dedup();
+                    assert_eq!(
+                        used.len() as u32,
+                        fewest(&totals, gpus),
+                        "{racks:?} {free:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn narrowest_tier_and_fewest_servers_on_every_small_cluster() {
+    for racks in [
+        [0, 0, 0, 0],
+        [0, 0, 1, 1],
+        [0, 1, 1, 1],
+        [0, 1, 0, 1],
+        [0, 1, 2, 0],
+        [3, 2, 1, 0],
+    ] {
+        let servers = racks.map(|rack| (0, 4, rack));
+        let mut world = World::new(&servers, &[]);
+        for fit in ["best", "first"] {
+            let mut placer = placer(&[("fit", fit)]);
+            for state in 0..625 {
+                let free: Vec<u32> = (0..4).map(|at| state / 5_u32.pow(at) % 5).collect();
+                for (at, &free) in free.iter().enumerate() {
+                    world.set(at, 0b1111 & !(0b1111 << free));
+                }
+                check_consolidate(&racks, &free, &mut world, &mut placer);
+            }
+        }
+    }
+}
+
+/// What every answer must be, whatever the rule.
+fn check_answer(world: &mut World, placer: &mut Placer, asked: &Demand) {
+    let can = placer.can(&mut world.index, TYPE, asked);
+    let found = placer.place(&mut world.index, TYPE, asked);
+    let again = placer.place(&mut world.index, TYPE, asked);
+    assert_eq!(found, again, "asking changes nothing");
+    let Some(gpus) = found else {
+        let total = world.index.pool(TYPE).free_total();
+        let strict = placer.is_strict() || asked.max_level < Level::Network;
+        assert!(
+            strict || total < asked.gpus,
+            "refused with {total} free: {asked:?}"
+        );
+        return;
+    };
+    assert!(can);
+    assert_eq!(gpus.gpus(), asked.gpus);
+    for part in gpus.parts() {
+        let at = part.server.index();
+        assert_eq!(world.cluster.server(part.server).gpu_type, TYPE);
+        assert_eq!(
+            part.mask & !world.masks[at].expect("up"),
+            0,
+            "slots are free"
+        );
+    }
+    if placer.params().rule == Rule::Consolidate {
+        let level = placer.params().max_level.min(asked.max_level);
+        assert!(world.cluster.tier(&gpus) <= level);
+    }
+    assert_eq!(world.index.tier(&gpus), world.cluster.tier(&gpus));
+    let kept = placer
+        .place_or_keep(&mut world.index, TYPE, asked, &gpus)
+        .expect("it was placed");
+    assert_eq!(kept, gpus, "the canonical place is kept");
+    world.take(&gpus);
+}
+
+/// Any places, as jobs that come and go leave them.
+fn check_keeping(world: &mut World, placer: &mut Placer, dice: &mut Dice, asked: &Demand) {
+    let servers: Vec<ServerId> = world.index.pool(TYPE).servers().to_vec();
+    let mut old = GpuSet::new();
+    for _ in 0..100 {
+        let Some(&server) = servers.get(dice.below(servers.len().max(1))) else {
+            return;
+        };
+        let slot = 1_u64 << dice.below(64);
+        let free = world.index.free_mask(server) & slot & !old.mask_on(server);
+        if old.gpus() < asked.gpus {
+            old.insert(server, free);
+        }
+    }
+    let kept = placer.place_or_keep(&mut world.index, TYPE, asked, &old);
+    if old.gpus() == asked.gpus && world.cluster.tier(&old) == Level::Server {
+        assert_eq!(
+            kept.as_ref(),
+            Some(&old),
+            "nothing is narrower than a server"
+        );
+    }
+    if let Some(kept) = kept {
+        if kept != old && old.gpus() == asked.gpus {
+            let fresh = placer.place(&mut world.index, TYPE, asked);
+            assert_eq!(fresh.as_ref(), Some(&kept));
+            let is_narrower = world.cluster.tier(&kept) < world.cluster.tier(&old);
+            let was_too_wide =
+                world.cluster.tier(&old) > asked.max_level.min(placer.params().max_level);
+            assert!(
+                is_narrower || was_too_wide,
+                "moved for nothing: {old:?} to {kept:?}"
+            );
+        }
+        let twice = placer.place_or_keep(&mut world.index, TYPE, asked, &kept);
+        assert_eq!(twice, Some(kept), "keeping twice is keeping once");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 300,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+    #[test]
+    fn answers_are_whole_free_gangs(seed in any::<u64>()) {
+        let mut dice = Dice::new(seed);
+        let mut world = World::random(&mut dice, 20);
+        let settings = all_settings();
+        for _ in 0..30 {
+            let mut placer = placer(&settings[dice.below(settings.len())]);
+            let most = if dice.below(2) == 0 { 9 } else { 40 };
+            let asked = Demand {
+                job: JobId::new(dice.below(100)),
+                gpus: 1 + dice.below(most) as u32,
+                high_skew: dice.below(2) == 0,
+                starts: dice.below(3) as u32,
+                max_level: dice.one_of(&[Level::Server, Level::Rack, Level::Network]),
+            };
+            check_keeping(&mut world, &mut placer, &mut dice, &asked);
+            check_answer(&mut world, &mut placer, &asked);
+            world.assert_index_untouched();
+            if dice.below(3) == 0 {
+                let at = dice.below(world.masks.len());
+                world.shuffle(&mut dice, at);
+            }
+        }
+    }
+}
+
+/// Upper 1e-6 points of chi-square with 3, 5 and 14 degrees of freedom (inverse of the incomplete
+/// gamma function, worked out apart).
+const LIMIT_3: f64 = 30.67;
+const LIMIT_5: f64 = 35.89;
+const LIMIT_14: f64 = 54.64;
+
+fn chi_square(counts: impl Iterator<Item = u32>, cells: u32, draws: u32) -> f64 {
+    let expected = f64::from(draws) / f64::from(cells);
+    let seen: Vec<u32> = counts.collect();
+    let missing = f64::from(cells - seen.len() as u32) * expected;
+    let excess = |count: u32| (f64::from(count) - expected).powi(2) / expected;
+    missing + seen.into_iter().map(excess).sum::<f64>()
+}
+
+#[test]
+fn random_is_uniform_over_sets_of_gpus() {
+    let mut world = World::new(&[(0, 4, 0), (0, 4, 0), (0, 4, 1)], &[]);
+    for (at, mask) in [0b1010, 0b0111, 0b1000].into_iter().enumerate() {
+        world.set(at, mask);
+    }
+    let mut placer = placer(&[("placement", "random")]);
+    // 6 free GPUs: 6 singles, 15 pairs
+    for (gpus, cells, limit) in [(1, 6, LIMIT_5), (2, 15, LIMIT_14)] {
+        let mut seen: BTreeMap<Vec<(u32, u64)>, u32> = BTreeMap::new();
+        for draw in 0..30_000 {
+            let asked = Demand {
+                job: JobId(draw / 3),
+                starts: draw % 3,
+                ..demand(gpus)
+            };
+            let found = placer.place(&mut world.index, TYPE, &asked).expect("room");
+            let parts = found
+                .parts()
+                .iter()
+                .map(|part| (part.server.0, part.mask))
+                .collect();
+            *seen.entry(parts).or_default() += 1;
+        }
+        let excess = chi_square(seen.into_values(), cells, 30_000);
+        assert!(excess < limit, "{gpus} GPUs: {excess}");
+    }
+}
+
+#[test]
+fn random_server_is_uniform_over_servers_with_room() {
+    let mut world = World::new(&[(0, 4, 0); 6], &[]);
+    world.set(1, 0b0001);
+    world.set(4, 0);
+    let mut placer = placer(&[("placement", "random_server")]);
+    let mut seen: BTreeMap<u32, u32> = BTreeMap::new();
+    for draw in 0..30_000 {
+        let asked = Demand {
+            job: JobId(draw),
+            ..demand(2)
+        };
+        let found = placer.place(&mut world.index, TYPE, &asked).expect("room");
+        assert_eq!(found.parts().len(), 1);
+        *seen.entry(found.parts()[0].server.0).or_default() += 1;
+    }
+    assert!(seen.keys().copied().eq([0, 2, 3, 5]));
+    let excess = chi_square(seen.into_values(), 4, 30_000);
+    assert!(excess < LIMIT_3, "{excess}");
+    // no server has room for five: any free GPUs
+    let found = placer
+        .place(&mut world.index, TYPE, &demand(5))
+        .expect("room");
+    assert_eq!(found.gpus(), 5);
+}
+
+#[test]
+fn draws_do_not_depend_on_who_asked_before() {
+    for rule in ["random", "random_server"] {
+        let mut world = World::new(&[(0, 8, 0); 16], &[]);
+        let mut ask = |placer: &mut Placer, job: u32| {
+            let asked = Demand {
+                job: JobId(job),
+                ..demand(3)
+            };
+            placer.place(&mut world.index, TYPE, &asked).expect("room")
+        };
+        let mut forward = placer(&[("placement", rule)]);
+        let there: Vec<GpuSet> = (0..50).map(|job| ask(&mut forward, job)).collect();
+        let mut backward = placer(&[("placement", rule)]);
+        let mut back: Vec<GpuSet> = (0..50).rev().map(|job| ask(&mut backward, job)).collect();
+        back.reverse();
+        assert_eq!(there, back);
+        assert!(
+            there.iter().any(|gpus| *gpus != there[0]),
+            "jobs draw differently"
+        );
+    }
+}
