@@ -4,7 +4,7 @@ use crate::error::CoreError;
 use gangline_engine::{EngineError, FailureRow, Failures, OnInfeasible, RunConfig, TimelineMode};
 use gangline_model::{Interference, SimSpan, SimTime, TierTable};
 use gangline_policies::{ParamValue, Params};
-use numpy::{PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArrayDyn};
+use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use std::sync::Arc;
@@ -142,7 +142,7 @@ fn interference(value: &Bound<'_, PyAny>, types: usize) -> PyResult<Interference
         return Err(bad("interference", format!("unknown kind {kind}: constant or table")));
     }
     let xi: PyReadonlyArrayDyn<'_, f64> = xi.extract()?;
-    let shape = xi.shape().to_vec();
+    let shape = xi.as_array().shape().to_vec();
     let values: Vec<f64> = xi.as_array().iter().copied().collect();
     let classes = shape.last().copied().unwrap_or(0);
     let per_type = if shape.len() == 3 { values } else { values.repeat(types) };

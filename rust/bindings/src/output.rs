@@ -59,11 +59,10 @@ fn filled<'py, T: numpy::Element + Clone>(
 #[pymethods]
 impl RunOutput {
     fn jobs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let mut out = self.take(|output| std::mem::replace(output, Output {
-            segments: output.segments.take(),
-            timeline: std::mem::take(&mut output.timeline),
-            ..Output::default()
-        }));
+        let mut out = self.take(|output| {
+            let (segments, timeline) = (output.segments.take(), std::mem::take(&mut output.timeline));
+            std::mem::replace(output, Output { segments, timeline, ..Output::default() })
+        });
         if out.status.len() != self.rows {
             let what = "the jobs table was taken before".to_owned();
             return Err(CoreError(EngineError::Option { field: "jobs", what }).into());

@@ -7,14 +7,14 @@ use crate::options::{params, run_config};
 use crate::output::RunOutput;
 use crate::py_policy::{PyPolicy, Raised};
 use gangline_engine::{
-    Control, Engine, EngineError, Knowledge, Output, Policy, PolicyError, PolicyTraits, RunConfig, Stopwatch,
+    Control, Engine, EngineError, Output, Policy, PolicyError, PolicyTraits, RunConfig, Stopwatch,
     World,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often the waiting thread looks up.
@@ -69,20 +69,22 @@ pub(crate) fn simulate(
         return simulate_object(py, &world, config, &object);
     }
     let mut chosen = build(policy, params)?;
-    require_durations(policy, chosen.as_ref(), jobs.missing_durations)?;
+    require_durations(policy, params, jobs.missing_durations)?;
     let control = Arc::new(Control::default());
     let total = world.jobs.len() as u64;
     let (sender, receiver) = channel();
+    let receiver = Mutex::new(receiver);
     let shared = Arc::clone(&control);
     let thread = std::thread::spawn(move || {
         let result = run_to_end(&world, config, chosen.as_mut(), &shared);
         // the receiver is gone only if the waiting thread died
-        drop(sender.send(()));
+        let _woken: Result<(), _> = sender.send(());
         result
     });
     let mut interrupted = None;
     loop {
-        match py.detach(|| receiver.recv_timeout(LOOK)) {
+        let wait = || receiver.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(LOOK);
+        match py.detach(wait) {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
                 if let Err(error) = look(py, &control, total, progress.as_ref()) {
@@ -145,8 +147,9 @@ pub(crate) fn build(name: &str, given: &Bound<'_, PyDict>) -> PyResult<Box<dyn P
 }
 
 /// Refuses a policy that needs durations on a trace that lacks some.
-pub(crate) fn require_durations(name: &str, policy: &dyn Policy, missing: usize) -> PyResult<()> {
-    if missing > 0 && policy.knowledge() == Knowledge::Remaining {
+pub(crate) fn require_durations(name: &str, given: &Bound<'_, PyDict>, missing: usize) -> PyResult<()> {
+    let info = gangline_policies::find(name).map_err(CoreError::from)?;
+    if missing > 0 && info.needs_durations(&params(given)?) {
         let error = PolicyError::MissingDuration { policy: name.to_owned(), jobs: missing };
         return Err(CoreError::from(error).into());
     }

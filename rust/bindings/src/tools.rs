@@ -1,7 +1,7 @@
 //! Small faces: the registry as data, synthetic traces, keyed draws and the maths library of the core.
 
 use crate::error::raise;
-use gangline_engine::rng;
+use gangline_engine::{Knowledge, rng};
 use gangline_engine::synth::{
     Parameter, ParameterKind, Shape, SynthCodes, SynthError, SynthSpec, SynthValue, generate, parameters,
 };
@@ -23,14 +23,17 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// The policies: name, summary, family, source, knowledge, hidden, parameters.
 pub(crate) fn registry_list(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
-    for entry in gangline_policies::registry() {
+    for entry in gangline_policies::POLICIES {
         let row = PyDict::new(py);
         row.set_item("name", entry.name)?;
         row.set_item("summary", entry.summary)?;
         row.set_item("family", entry.family)?;
         row.set_item("source", entry.source)?;
-        row.set_item("knowledge", entry.knowledge)?;
-        row.set_item("hidden", entry.hidden)?;
+        row.set_item("knowledge", match entry.knowledge {
+            Knowledge::Online => "online",
+            Knowledge::Remaining => "remaining",
+        })?;
+        row.set_item("hidden", entry.is_hidden)?;
         let parameters = PyList::empty(py);
         for spec in entry.parameters() {
             let parameter = PyDict::new(py);

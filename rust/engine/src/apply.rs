@@ -225,7 +225,7 @@ fn check_job(state: &State, action: &Action) -> Result<(), Broken> {
     let (job, kind) = (action.job(), action.kind());
     let fail = |rule| Err(broken(job, kind, None, rule));
     let starts = matches!(action, Action::Start { .. });
-    match state.phase.get(job.index()) {
+    match state.job.get(job.index()).map(|job| job.phase) {
         None => fail(Rule::UnknownJob),
         Some(Phase::Pending) => fail(Rule::NotArrived),
         Some(Phase::Finished | Phase::Dropped) => fail(Rule::FinishedJob),

@@ -24,13 +24,13 @@ impl Engine {
         let state = &self.state;
         for job in state.jobs.ids() {
             let at = job.index();
-            let phase = state.phase[at];
+            let phase = state.job[at].phase;
             assert_eq!(state.waiting.contains(at), phase == Phase::Waiting, "a waiting job is lost");
             assert_eq!(state.running.contains(at), phase == Phase::Running, "a running job is lost");
-            assert_eq!(state.slot[at] != NO_SLOT, phase == Phase::Running, "record of job {job}");
-            let first = state.out.first_start[at];
+            assert_eq!(state.job[at].slot != NO_SLOT, phase == Phase::Running, "record of job {job}");
+            let first = state.job[at].first_start;
             assert!(first == NOT_YET || first >= state.jobs.arrival(job), "start before arrival");
-            assert!(state.out.run_ns[at] >= 0, "negative run time");
+            assert!(state.job[at].run_ns >= 0, "negative run time");
             if let Some(run) = state.run(job) {
                 assert_eq!(run.job, job, "record of another job");
                 assert_eq!(run.gpus.gpus(), state.jobs.gpus(job), "gang of job {job} is not whole");
@@ -46,7 +46,7 @@ impl Engine {
         let share = state.max_share as usize;
         let mut held = vec![0_usize; state.residents.len() / share.max(1)];
         for at in state.running.iter() {
-            let run = &state.runs[state.slot[at] as usize];
+            let run = &state.runs[state.job[at].slot as usize];
             for part in run.gpus.parts() {
                 assert!(state.up[part.server.index()], "a job runs on a server that is down");
                 for slot in slots(part.mask) {

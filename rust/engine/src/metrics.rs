@@ -49,27 +49,28 @@ impl Engine {
     pub fn output(mut self) -> Output {
         let rows = self.state.jobs.len();
         let out = std::mem::take(&mut self.state.out);
+        let state = std::mem::take(&mut self.state.job);
         let seconds = |ns: i64| ns as f64 / NANOS_PER_SECOND;
         let or_nan = |time: SimTime, none: SimTime| {
             if time == none { f64::NAN } else { time.seconds() }
         };
         let column = |ns: &[i64]| ns.iter().map(|&ns| seconds(ns)).collect();
-        let status = self.state.phase.iter().map(|phase| match phase {
+        let status = state.iter().map(|job| match job.phase {
             Phase::Finished => 0,
             Phase::Dropped => 1,
             Phase::Pending | Phase::Waiting | Phase::Running => 2,
         });
         let mut output = Output {
             status: status.collect(),
-            first_start_s: out.first_start.iter().map(|&time| or_nan(time, NOT_YET)).collect(),
-            finish_s: out.finish.iter().map(|&time| or_nan(time, SimTime::NEVER)).collect(),
-            run_s: column(&out.run_ns),
+            first_start_s: state.iter().map(|job| or_nan(job.first_start, NOT_YET)).collect(),
+            finish_s: state.iter().map(|job| or_nan(job.finish, SimTime::NEVER)).collect(),
+            run_s: state.iter().map(|job| seconds(job.run_ns)).collect(),
             overhead_s: column(&out.overhead_ns),
             comm_s: out.comm_s,
             share_s: column(&out.share_ns),
             preemptions: out.preemptions,
             migrations: out.migrations,
-            ftf: out.ftf,
+            ftf: state.iter().map(|job| job.active_ns as f64).collect(),
             slowdown: Vec::with_capacity(rows),
             dropped: std::mem::take(&mut self.dropped),
             segments: self.recorder.segments.take(),
@@ -96,7 +97,9 @@ impl Engine {
             let isolated =
                 span_of_work(self.state.jobs.work(job), self.state.best_rate(job)).seconds();
             let jct = output.finish_s[at] - self.state.jobs.arrival(job).seconds();
-            let share = f64::from(self.state.jobs.gpus(job)) * output.ftf[at] / total;
+            // the column holds the integral of active jobs over the job's life until here
+            let active = output.ftf[at] / (jct * NANOS_PER_SECOND);
+            let share = f64::from(self.state.jobs.gpus(job)) * active / total;
             output.slowdown.push(jct / isolated);
             output.ftf[at] = jct / (isolated * share.max(1.0));
         }

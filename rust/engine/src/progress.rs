@@ -95,7 +95,7 @@ impl State {
     pub(crate) fn close_segment(&mut self, job: JobId, recorder: &mut Recorder, reason: EndReason) {
         let now = self.now;
         let at = job.index();
-        let slot = self.slot[at] as usize;
+        let slot = self.job[at].slot as usize;
         let run = &self.runs[slot];
         let length = now - run.segment_start;
         if length.0 == 0 {
@@ -103,7 +103,7 @@ impl State {
         }
         let (start, overhead_end) = (run.segment_start, now.min(run.progress_start));
         let progress = run.progress_in_segment(now).seconds();
-        self.out.run_ns[at] += length.0;
+        self.job[at].run_ns += length.0;
         if overhead_end > start {
             self.out.overhead_ns[at] += (overhead_end - start).0;
         }
@@ -112,8 +112,8 @@ impl State {
         if run.locality != 1.0 {
             self.out.comm_s[at] += progress * (1.0 - run.locality);
         }
-        let before = self.remaining[at];
-        self.remaining[at] = (before - run.rate * progress).max(0.0);
+        let before = self.job[at].remaining;
+        self.job[at].remaining = (before - run.rate * progress).max(0.0);
         if let Some(interval) = self.config.checkpoint_interval {
             let from = run.segment_start.max(run.progress_start);
             let origin = run.progress_start;
@@ -204,7 +204,7 @@ impl State {
         let mut starts: Vec<(SimTime, f64)> = self.residents[gpu * share..gpu * share + count]
             .iter()
             .map(|&job| {
-                let run = &self.runs[self.slot[job as usize] as usize];
+                let run = &self.runs[self.job[job as usize].slot as usize];
                 (run.progress_start.max(from).min(to), run.locality)
             })
             .collect();
@@ -234,7 +234,7 @@ impl State {
     }
 
     fn touch(&mut self, job: JobId) {
-        let slot = self.slot[job.index()];
+        let slot = self.job[job.index()].slot;
         if slot == NO_SLOT || self.runs[slot as usize].touched {
             return;
         }
@@ -252,10 +252,10 @@ impl State {
     ) {
         let at = job.index();
         let overhead = self.overhead(job);
-        if self.out.first_start[at] == NOT_YET {
-            self.out.first_start[at] = self.now;
+        if self.job[at].first_start == NOT_YET {
+            self.job[at].first_start = self.now;
         }
-        self.phase[at] = Phase::Running;
+        self.job[at].phase = Phase::Running;
         self.waiting.remove(at);
         self.running.insert(at);
         self.occupy(job, &gpus);
@@ -281,8 +281,8 @@ impl State {
             generation: 0,
             touched: false,
             shared_since: SimTime::NEVER,
-            checkpoint_remaining: self.remaining[at],
-            co_runners: Vec::new(),
+            checkpoint_remaining: self.job[at].remaining,
+            co_runners: None,
             gpus,
         };
         let slot = if let Some(slot) = self.free_slots.pop() {
@@ -293,7 +293,7 @@ impl State {
             self.runs.push(run);
             (self.runs.len() - 1) as u32
         };
-        self.slot[at] = slot;
+        self.job[at].slot = slot;
         if self.max_share == 1 {
             self.schedule(job, (base * locality) / inflation, queue);
         } else {
@@ -303,9 +303,9 @@ impl State {
 
     /// Sets the rate from now on and pushes the completion.
     fn schedule(&mut self, job: JobId, rate: f64, queue: &mut EventQueue) {
-        let left = self.remaining[job.index()];
+        let left = self.job[job.index()].remaining;
         let now = self.now;
-        let slot = self.slot[job.index()];
+        let slot = self.job[job.index()].slot;
         let run = &mut self.runs[slot as usize];
         run.rate = rate;
         run.finish = now.max(run.progress_start) + span_of_work(left, rate);
@@ -320,16 +320,16 @@ impl State {
             self.note_sharing(job, false);
         }
         let at = job.index();
-        let slot = self.slot[at];
+        let slot = self.job[at].slot;
         if matches!(reason, EndReason::Failed)
             || (self.config.checkpoint_interval.is_some()
                 && matches!(reason, EndReason::Preempted | EndReason::Moved))
         {
-            self.remaining[at] = self.runs[slot as usize].checkpoint_remaining;
+            self.job[at].remaining = self.runs[slot as usize].checkpoint_remaining;
         }
         let gpus = std::mem::take(&mut self.runs[slot as usize].gpus);
         self.vacate(job, &gpus);
-        self.slot[at] = NO_SLOT;
+        self.job[at].slot = NO_SLOT;
         let run = &mut self.runs[slot as usize];
         run.generation = run.generation.wrapping_add(1);
         self.free_slots.push(slot);
@@ -358,7 +358,7 @@ impl State {
         let mut touched = std::mem::take(&mut self.touched);
         touched.sort_unstable();
         for &job in &touched {
-            if self.slot[job.index()] != NO_SLOT {
+            if self.job[job.index()].slot != NO_SLOT {
                 self.run_mut(job).touched = false;
                 self.retime(job, queue, recorder);
             }
@@ -368,7 +368,7 @@ impl State {
     }
 
     fn retime(&mut self, job: JobId, queue: &mut EventQueue, recorder: &mut Recorder) {
-        let slot = self.slot[job.index()] as usize;
+        let slot = self.job[job.index()].slot as usize;
         let (xi, is_shared) = self.xi_on(job, &self.runs[slot].gpus);
         self.note_sharing(job, is_shared);
         let run = &mut self.runs[slot];
@@ -379,11 +379,10 @@ impl State {
         }
         self.close_segment(job, recorder, EndReason::Retimed);
         let now = self.now;
-        let co_runners = if self.config.segments {
-            self.co_runners(job, &self.runs[slot].gpus)
-        } else {
-            Vec::new()
-        };
+        let co_runners = self
+            .config
+            .segments
+            .then(|| self.co_runners(job, &self.runs[slot].gpus).into_boxed_slice());
         let run = &mut self.runs[slot];
         run.co_runners = co_runners;
         run.segment_start = now;

@@ -147,7 +147,7 @@ impl Recorder {
             table.rate.push(run.rate);
             table.sub_batch.push(batch);
             table.co_offset.push(table.co_runners.len() as i32);
-            table.co_runners.extend_from_slice(&run.co_runners);
+            table.co_runners.extend(run.co_runners.iter().flat_map(|others| others.iter().copied()));
             table.end_reason.push(reason as u8);
         }
     }

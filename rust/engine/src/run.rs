@@ -186,7 +186,7 @@ impl Engine {
             return Err(EngineError::Infeasible { jobs: infeasible });
         }
         for entry in infeasible {
-            let phase = &mut self.state.phase[entry.job.index()];
+            let phase = &mut self.state.job[entry.job.index()].phase;
             if *phase != Phase::Dropped {
                 *phase = Phase::Dropped;
                 self.done += 1;
@@ -215,7 +215,7 @@ impl Engine {
             .into_iter()
             .map(|job| Infeasible { job, reason: InfeasibleReason::Placement })
             .collect();
-        unplaceable.retain(|entry| self.state.phase[entry.job.index()] != Phase::Dropped);
+        unplaceable.retain(|entry| self.state.job[entry.job.index()].phase != Phase::Dropped);
         unplaceable.sort_by_key(|entry| entry.job);
         self.drop_or_refuse(unplaceable)
     }
@@ -359,7 +359,7 @@ impl Engine {
     fn next_instant(&mut self) -> Option<SimTime> {
         self.drop_stale();
         let arrivals = &self.state.jobs.columns().arrival;
-        while self.cursor < arrivals.len() && self.state.phase[self.cursor] == Phase::Dropped {
+        while self.cursor < arrivals.len() && self.state.job[self.cursor].phase == Phase::Dropped {
             self.cursor += 1;
         }
         let arrival = arrivals.get(self.cursor).copied();
@@ -440,7 +440,7 @@ impl Engine {
         let mut kinds = WakeOn::default();
         while self.cursor < self.state.jobs.len() {
             let job = JobId::new(self.cursor);
-            if self.state.phase[self.cursor] == Phase::Dropped {
+            if self.state.job[self.cursor].phase == Phase::Dropped {
                 self.cursor += 1;
                 continue;
             }
@@ -449,10 +449,10 @@ impl Engine {
             }
             self.cursor += 1;
             self.events += 1;
-            self.state.phase[job.index()] = Phase::Waiting;
+            self.state.job[job.index()].phase = Phase::Waiting;
             self.state.waiting.insert(job.index());
             self.demand.add(&self.state, job);
-            self.state.out.ftf[job.index()] = self.recorder.totals.active_ns as f64;
+            self.state.job[job.index()].active_ns = self.recorder.totals.active_ns;
             self.changes.arrived.push(job);
             kinds = WakeOn::ARRIVAL;
         }
@@ -463,16 +463,14 @@ impl Engine {
         let job = self.state.runs[slot as usize].job;
         let gpus = self.state.end_run(job, &mut self.recorder, EndReason::Finished);
         let at = job.index();
-        self.state.phase[at] = Phase::Finished;
-        self.state.remaining[at] = 0.0;
-        self.state.out.finish[at] = self.state.now;
+        self.state.job[at].phase = Phase::Finished;
+        self.state.job[at].remaining = 0.0;
+        self.state.job[at].finish = self.state.now;
         self.recorder.hash.event(2, self.state.now, job, &gpus);
         for part in gpus.parts() {
             self.index.sync(part.server, self.state.free[part.server.index()]);
         }
-        let life = (self.state.now - self.state.jobs.arrival(job)).0 as f64;
-        let active = self.recorder.totals.active_ns as f64 - self.state.out.ftf[at];
-        self.state.out.ftf[at] = active / life;
+        self.state.job[at].active_ns = self.recorder.totals.active_ns - self.state.job[at].active_ns;
         self.done += 1;
         self.changes.finished.push(job);
         WakeOn::COMPLETION
@@ -501,7 +499,7 @@ impl Engine {
             let gpus = self.state.end_run(job, &mut self.recorder, EndReason::Failed);
             self.queue.note_stale();
             self.recorder.hash.event(4, self.state.now, job, &gpus);
-            self.state.phase[job.index()] = Phase::Waiting;
+            self.state.job[job.index()].phase = Phase::Waiting;
             self.state.waiting.insert(job.index());
             self.demand.add(&self.state, job);
             self.changes.thrown_back.push(job);
@@ -612,7 +610,7 @@ impl Engine {
             column.resize(count, 0);
         }
         column[job.index()] += 1;
-        self.state.phase[job.index()] = Phase::Waiting;
+        self.state.job[job.index()].phase = Phase::Waiting;
         self.state.waiting.insert(job.index());
         self.demand.add(&self.state, job);
         self.recorder.hash.event(3, self.state.now, job, &gpus);
@@ -711,7 +709,7 @@ impl Engine {
         let open: Vec<usize> = self.state.running.iter().collect();
         for at in open {
             self.state.close_segment(JobId::new(at), &mut self.recorder, EndReason::Stopped);
-            let slot = self.state.slot[at];
+            let slot = self.state.job[at].slot;
             debug_assert_ne!(slot, NO_SLOT, "a running job has a record");
             self.state.runs[slot as usize].segment_start = self.state.now;
         }

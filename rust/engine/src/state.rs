@@ -59,7 +59,7 @@ pub struct Run {
     pub(crate) shared_since: SimTime,
     pub(crate) checkpoint_remaining: f64,
     /// Kept for the segments table only.
-    pub(crate) co_runners: Vec<u32>,
+    pub(crate) co_runners: Option<Box<[u32]>>,
 }
 
 pub(crate) const NO_SLOT: u32 = u32::MAX;
@@ -73,19 +73,44 @@ enum Usable {
     PerJob(Vec<u64>),
 }
 
-/// Per-job columns of the result; optional ones are filled when first needed.
+/// What every event of a job needs, side by side: one cache line instead of one per column.
+#[derive(Clone, Debug)]
+pub(crate) struct JobState {
+    /// Work left at the last change of rate.
+    pub(crate) remaining: f64,
+    pub(crate) first_start: SimTime,
+    pub(crate) finish: SimTime,
+    /// Time holding GPUs, up to the present segment.
+    pub(crate) run_ns: i64,
+    /// Integral of the number of active jobs at arrival; after the finish, over its life.
+    pub(crate) active_ns: i128,
+    /// Record of the running job.
+    pub(crate) slot: u32,
+    pub(crate) phase: Phase,
+}
+
+impl JobState {
+    fn new(work: f64) -> Self {
+        Self {
+            remaining: work,
+            first_start: NOT_YET,
+            finish: SimTime::NEVER,
+            run_ns: 0,
+            active_ns: 0,
+            slot: NO_SLOT,
+            phase: Phase::Pending,
+        }
+    }
+}
+
+/// Per-job columns of the result that only some runs need; optional ones are filled when first needed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JobColumnsOut {
-    pub(crate) first_start: Vec<SimTime>,
-    pub(crate) finish: Vec<SimTime>,
-    pub(crate) run_ns: Vec<i64>,
     pub(crate) overhead_ns: Vec<i64>,
     pub(crate) comm_s: Vec<f64>,
     pub(crate) share_ns: Vec<i64>,
     pub(crate) preemptions: Vec<i32>,
     pub(crate) migrations: Vec<i32>,
-    /// Integral of the number of active jobs at arrival, then the fairness index rho.
-    pub(crate) ftf: Vec<f64>,
 }
 
 /// The state of a run. Policies see it through [`crate::ClusterView`].
@@ -99,9 +124,7 @@ pub struct State {
     pub(crate) mixes_types: bool,
     pub(crate) now: SimTime,
     // per job
-    pub(crate) phase: Vec<Phase>,
-    pub(crate) slot: Vec<u32>,
-    pub(crate) remaining: Vec<f64>,
+    pub(crate) job: Vec<JobState>,
     pub(crate) out: JobColumnsOut,
     usable: Usable,
     type_orders: Vec<SmallVec<[GpuTypeId; 4]>>,
@@ -150,19 +173,13 @@ impl State {
             max_share,
             mixes_types,
             now: SimTime::ZERO,
-            phase: vec![Phase::Pending; count],
-            slot: vec![NO_SLOT; count],
-            remaining: jobs.columns().work.clone(),
+            job: jobs.columns().work.iter().map(|&work| JobState::new(work)).collect(),
             out: JobColumnsOut {
-                first_start: vec![NOT_YET; count],
-                finish: vec![SimTime::NEVER; count],
-                run_ns: vec![0; count],
                 overhead_ns: if has_overhead(&config) { vec![0; count] } else { Vec::new() },
                 comm_s: if config.locality.is_some() { vec![0.0; count] } else { Vec::new() },
                 share_ns: if max_share > 1 { vec![0; count] } else { Vec::new() },
                 preemptions: Vec::new(),
                 migrations: Vec::new(),
-                ftf: vec![0.0; count],
             },
             usable,
             type_orders: type_orders(cluster, jobs, rates),
@@ -237,13 +254,13 @@ impl State {
     /// The running job's record.
     #[inline]
     pub fn run(&self, job: JobId) -> Option<&Run> {
-        let slot = *self.slot.get(job.index())?;
+        let slot = self.job.get(job.index())?.slot;
         (slot != NO_SLOT).then(|| &self.runs[slot as usize])
     }
 
     #[inline]
     pub(crate) fn run_mut(&mut self, job: JobId) -> &mut Run {
-        let slot = self.slot[job.index()];
+        let slot = self.job[job.index()].slot;
         &mut self.runs[slot as usize]
     }
 
@@ -280,7 +297,7 @@ impl State {
 
     /// Work left now, without changing anything.
     pub(crate) fn remaining_work(&self, job: JobId) -> f64 {
-        let left = self.remaining[job.index()];
+        let left = self.job[job.index()].remaining;
         match self.run(job) {
             None => left,
             Some(run) => left - run.rate * run.progress_in_segment(self.now).seconds(),
@@ -309,7 +326,7 @@ impl State {
     pub(crate) fn executed(&self, job: JobId) -> SimSpan {
         let at = job.index();
         let overhead = self.out.overhead_ns.get(at).copied().unwrap_or(0);
-        let closed = self.out.run_ns[at] - overhead;
+        let closed = self.job[at].run_ns - overhead;
         let open = self.run(job).map_or(0, |run| run.progress_in_segment(self.now).0);
         SimSpan(closed + open)
     }
@@ -338,7 +355,7 @@ impl State {
     /// Time without progress that a start or move of the job costs now.
     #[inline]
     pub(crate) fn overhead(&self, job: JobId) -> SimSpan {
-        if self.out.first_start[job.index()] == NOT_YET {
+        if self.job[job.index()].first_start == NOT_YET {
             return self.config.first_start;
         }
         match (&self.config.restart_by_model, self.jobs.model(job)) {
@@ -362,7 +379,7 @@ impl State {
         let mut all: Vec<i128> = self
             .jobs
             .ids()
-            .filter(|job| self.phase[job.index()] != Phase::Dropped)
+            .filter(|job| self.job[job.index()].phase != Phase::Dropped)
             .map(service)
             .collect();
         all.sort_unstable();

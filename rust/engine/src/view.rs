@@ -132,7 +132,7 @@ impl<'a> ClusterView<'a> {
     /// Where a job is in its life.
     #[inline]
     pub fn phase(&self, job: JobId) -> Phase {
-        self.state.phase[job.index()]
+        self.state.job[job.index()].phase
     }
 
     /// The record of a running job: GPUs, rate, times.
@@ -165,7 +165,7 @@ impl<'a> ClusterView<'a> {
     /// First start ever, if it has started.
     #[inline]
     pub fn first_start(&self, job: JobId) -> Option<SimTime> {
-        let first = self.state.out.first_start[job.index()];
+        let first = self.state.job[job.index()].first_start;
         (first != crate::state::NOT_YET).then_some(first)
     }
 

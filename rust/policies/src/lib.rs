@@ -5,9 +5,15 @@
 //! fills a plan.
 #![forbid(unsafe_code)]
 
+pub mod baselines;
 pub mod class;
+pub mod conformance;
 pub mod order;
 pub mod params;
 pub mod place;
+mod registry;
+pub mod tiresias;
+pub mod toy;
 
-pub mod baselines;
+pub use params::{ParamDefault, ParamKind, ParamSpec, ParamValue, Params};
+pub use registry::{POLICIES, PolicyInfo, build, build_plain, find};

@@ -1,0 +1,286 @@
+//! The law that every policy must pass, on worlds drawn from a seed.
+//!
+//! [`check`] runs a policy over a drawn world with all invariants of the engine on and adds laws of its own:
+//! every job ends, the same seed repeats, a run step by step is the run in one go, skipped rounds change
+//! nothing, and a policy that claims it leaves no job waiting that fits by count. Messages name the seed.
+
+use gangline_engine::rng::{Purpose, Stream};
+use gangline_engine::{
+    Advance, ClusterView, Control, Engine, EngineError, FailureRow, Failures, OnInfeasible, Outcome,
+    Output, Policy, PolicyTraits, RunConfig, Silent, World,
+};
+use gangline_model::{
+    ClusterSpec, GpuType, GpuTypeId, Interference, JobColumns, JobTable, RackId, RateTable, Server,
+    SimSpan, SimTime, TierTable,
+};
+use std::sync::Arc;
+
+/// A world and the options of a run on it.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Cluster, jobs, rates.
+    pub world: World,
+    /// Options; invariants and segments are on.
+    pub config: RunConfig,
+}
+
+/// What a drawn world may contain.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope {
+    /// Most GPU types.
+    pub types: u64,
+    /// Most jobs.
+    pub jobs: u64,
+    /// Failures, overheads, locality, checkpoints: all that makes a run go other than planned.
+    pub has_trouble: bool,
+    /// Only gangs that some placement rules could refuse are left out: one GPU each.
+    pub gangs_max: u64,
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        Self { types: 3, jobs: 40, has_trouble: true, gangs_max: 12 }
+    }
+}
+
+/// Numbers for one world, in the order in which they are asked for.
+#[derive(Debug)]
+pub struct Numbers {
+    stream: Stream,
+    id: u32,
+}
+
+impl Numbers {
+    /// The numbers of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self { stream: Stream::new(seed, Purpose::Population), id: 0 }
+    }
+
+    /// Uniform in `0..n`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.id += 1;
+        self.stream.draw(0, self.id, 0).below(n)
+    }
+
+    /// True once in `n` times.
+    pub fn once_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of the items.
+    pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len() as u64) as usize]
+    }
+}
+
+const MODELS: [&str; 3] = ["vgg16", "resnet50", "bert"];
+
+/// The world of a seed.
+///
+/// # Panics
+/// Never: what is drawn is valid.
+pub fn draw(seed: u64, scope: Scope) -> Case {
+    let mut numbers = Numbers::new(seed);
+    let cluster = Arc::new(draw_cluster(&mut numbers, scope));
+    let jobs = Arc::new(draw_jobs(&mut numbers, &cluster, scope));
+    let rates = Arc::new(RateTable::from_speeds(&cluster));
+    let mut config = RunConfig {
+        check_invariants: true,
+        segments: true,
+        seed,
+        on_infeasible: OnInfeasible::Drop,
+        interference: Some(Interference::constant(1.25, cluster.gpu_types().len()).expect(">= 1")),
+        ..RunConfig::default()
+    };
+    if scope.has_trouble {
+        trouble(&mut numbers, &cluster, &mut config);
+    }
+    Case { world: World { cluster, jobs, rates }, config }
+}
+
+fn draw_cluster(numbers: &mut Numbers, scope: Scope) -> ClusterSpec {
+    let types = 1 + numbers.below(scope.types);
+    let gpu_types = (0..types)
+        .map(|index| GpuType {
+            name: format!("type{index}"),
+            memory_bytes: u64::MAX,
+            price_per_hour: 0.0,
+            speed: numbers.pick(&[1.0, 1.0, 2.0, 0.5]),
+        })
+        .collect();
+    let (racks, size) = (1 + numbers.below(3), numbers.pick(&[1, 2, 4, 8]));
+    let servers = (0..types.max(1 + numbers.below(6)))
+        .map(|index| Server {
+            gpu_type: GpuTypeId((index % types) as u32),
+            gpus: if numbers.once_in(6) { 3 } else { size },
+            rack: RackId(numbers.below(racks) as u32),
+        })
+        .collect();
+    ClusterSpec::new(gpu_types, servers).expect("a valid cluster")
+}
+
+fn draw_jobs(numbers: &mut Numbers, cluster: &ClusterSpec, scope: Scope) -> JobTable {
+    let count = 1 + numbers.below(scope.jobs);
+    let gap = numbers.pick(&[0, 1, 5, 40]);
+    let is_whole = !numbers.once_in(3);
+    let types = cluster.gpu_types().len() as u64;
+    let mixes_allowed = numbers.once_in(2);
+    let mut columns = JobColumns {
+        model_labels: MODELS.iter().map(ToString::to_string).collect(),
+        ..JobColumns::default()
+    };
+    let (mut models, mut allowed, mut now) = (Vec::new(), Vec::new(), 0_u64);
+    for _ in 0..count {
+        now += numbers.below(gap + 1);
+        columns.arrival.push(SimTime(now as i64 * 1_000_000_000));
+        let gang = if numbers.once_in(2) { 1 } else { 1 + numbers.below(scope.gangs_max) };
+        columns.gpus.push(gang as u32);
+        let seconds = 1 + numbers.below(60);
+        let work = if is_whole { seconds as f64 } else { seconds as f64 / 7.0 };
+        columns.work.push(if numbers.once_in(20) { 1e-9 } else { work });
+        models.push(if numbers.once_in(4) { u32::MAX } else { numbers.below(3) as u32 });
+        allowed.push(if mixes_allowed { 1 + numbers.below((1 << types) - 1) } else { u64::MAX });
+    }
+    columns.model = Some(models);
+    if mixes_allowed {
+        columns.allowed_types = Some(allowed);
+    }
+    JobTable::new(columns).expect("valid columns")
+}
+
+fn trouble(numbers: &mut Numbers, cluster: &ClusterSpec, config: &mut RunConfig) {
+    let span = |seconds: u64| SimSpan(seconds as i64 * 1_000_000_000);
+    config.restart = span(numbers.pick(&[0, 0, 1, 10]));
+    config.first_start = span(numbers.pick(&[0, 0, 2]));
+    if numbers.once_in(4) {
+        config.checkpoint_interval = Some(span(1 + numbers.below(9)));
+    }
+    if numbers.once_in(2) {
+        let factor = |numbers: &mut Numbers| [1.0, numbers.pick(&[1.0, 0.9]), 0.5];
+        let rows = (0..=MODELS.len()).map(|_| factor(numbers)).collect();
+        config.locality = Some(Arc::new(TierTable::new(rows).expect("factors in (0, 1]")));
+    }
+    if numbers.once_in(2) {
+        let mut rows = Vec::new();
+        for server in 0..cluster.servers().len() as u32 {
+            let mut now = 0;
+            for _ in 0..numbers.below(3) {
+                let down = now + 1 + numbers.below(100) as i64;
+                now = down + 1 + numbers.below(50) as i64;
+                let at = |seconds: i64| SimTime(seconds * 1_000_000_000);
+                rows.push(FailureRow { server, down: at(down), up: at(now) });
+                now += 1;
+            }
+        }
+        config.failures = Failures::Table(rows);
+    }
+}
+
+/// Runs a policy over a case, to the end.
+///
+/// # Errors
+/// Those of the run.
+pub fn run(case: &Case, policy: &mut dyn Policy) -> Result<Output, EngineError> {
+    let mut engine = Engine::new(&case.world, case.config.clone(), PolicyTraits::of(policy))?;
+    engine.start(policy)?;
+    let outcome = engine.run(policy, &Control::default(), &mut Silent)?;
+    assert_eq!(outcome, Outcome::Finished, "nothing stops the run early");
+    Ok(engine.output())
+}
+
+/// The same decision by decision; `look` sees the state after each of them.
+///
+/// # Errors
+/// Those of the run, and what `look` objects to.
+pub fn run_stepwise(
+    case: &Case,
+    policy: &mut dyn Policy,
+    mut look: impl FnMut(&ClusterView<'_>) -> Result<(), String>,
+) -> Result<Output, String> {
+    let words = |error: EngineError| error.to_string();
+    let mut engine =
+        Engine::new(&case.world, case.config.clone(), PolicyTraits::of(policy)).map_err(words)?;
+    engine.start(policy).map_err(words)?;
+    while engine.advance().map_err(words)? == Advance::Decision {
+        engine.decide(policy).map_err(words)?;
+        look(&engine.view().0)?;
+    }
+    Ok(engine.output())
+}
+
+/// Whether a waiting job fits by count on a type it may use.
+///
+/// # Errors
+/// Names the first such job.
+pub fn no_fitting_job_waits(view: &ClusterView<'_>) -> Result<(), String> {
+    for job in view.waiting() {
+        let gpus = view.jobs().gpus(job);
+        if view.types_of(job).any(|gpu_type| view.gpus_free(gpu_type) >= gpus) {
+            return Err(format!("job {job} waits at {} s and fits", view.now().seconds()));
+        }
+    }
+    Ok(())
+}
+
+/// Checks every law on the world of a seed. `is_work_conserving`: the policy, with the rule it has, claims to
+/// leave no job waiting that fits by count.
+///
+/// # Errors
+/// The law that is broken, with the seed.
+///
+/// # Examples
+/// ```
+/// use gangline_policies::{Params, build, conformance};
+/// let make = || build("srtf", &Params::new()).expect("a known policy");
+/// conformance::check(make, 1, conformance::Scope::default(), true).unwrap();
+/// ```
+pub fn check(
+    make: impl Fn() -> Box<dyn Policy>,
+    seed: u64,
+    scope: Scope,
+    is_work_conserving: bool,
+) -> Result<(), String> {
+    let case = draw(seed, scope);
+    let fail = |law: &str| Err(format!("seed {seed}: {law}"));
+    let first = run(&case, make().as_mut()).map_err(|error| format!("seed {seed}: {error}"))?;
+    let dropped = first.dropped.len();
+    let ended = first.finish_s.iter().filter(|finish| finish.is_finite()).count();
+    if ended + dropped != case.world.jobs.len() {
+        return fail("every job ends once or is listed as dropped");
+    }
+    let again = run(&case, make().as_mut()).map_err(|error| format!("seed {seed}: {error}"))?;
+    if !are_equal(&first, &again) {
+        return fail("the same seed repeats");
+    }
+    let look = |view: &ClusterView<'_>| {
+        if is_work_conserving { no_fitting_job_waits(view) } else { Ok(()) }
+    };
+    let stepped = run_stepwise(&case, make().as_mut(), look)
+        .map_err(|error| format!("seed {seed}: {error}"))?;
+    if !are_equal(&first, &stepped) {
+        return fail("step by step is the same as in one go");
+    }
+    if make().round().is_some() {
+        let mut walked = case;
+        walked.config.skip_rounds = false;
+        let walked =
+            run(&walked, make().as_mut()).map_err(|error| format!("seed {seed}: {error}"))?;
+        if !are_equal(&first, &walked) {
+            return fail("skipped rounds change nothing");
+        }
+    }
+    Ok(())
+}
+
+/// Whether two runs gave the same results, to the last bit.
+pub fn are_equal(a: &Output, b: &Output) -> bool {
+    let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    bits(&a.first_start_s) == bits(&b.first_start_s)
+        && bits(&a.finish_s) == bits(&b.finish_s)
+        && bits(&a.run_s) == bits(&b.run_s)
+        && bits(&a.overhead_s) == bits(&b.overhead_s)
+        && a.preemptions == b.preemptions
+        && a.migrations == b.migrations
+        && a.status == b.status
+        && a.log_hash == b.log_hash
+}

@@ -1,0 +1,190 @@
+//! `las` without queues: the key is the attained service itself, with a head start for running jobs.
+//!
+//! Keys of running jobs move, each at the speed of its gang, so every decision evaluates all of them and
+//! walks running jobs and class heads: O(running). Between decisions one timer waits for the first running
+//! job whose key passes a waiting one.
+
+use crate::class::Places;
+use crate::order::{JobTimers, Key, Measure, Repack};
+use crate::place::PlacementParams;
+use gangline_engine::{Changes, ClusterView, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_model::{JobId, SimSpan, SimTime};
+use std::collections::BTreeSet;
+
+const OPEN: u64 = 1 << 63;
+/// Keeps the leading part of a service positive: above the largest head start.
+const BIAS: i128 = 1 << 110;
+/// Bits of a service that the lower part of a key holds.
+const LOW: u32 = 62;
+
+/// Continuous least attained service.
+#[derive(Debug)]
+pub struct ContinuousLas {
+    /// Head start of a running job per GPU, GPU-ns.
+    quantum: i128,
+    is_time: bool,
+    min_run: SimSpan,
+    places: Places,
+    pass: Repack,
+    timers: Option<JobTimers>,
+    /// Services of the waiting jobs.
+    waiting: BTreeSet<(i128, JobId)>,
+    running: Vec<JobId>,
+}
+
+impl ContinuousLas {
+    /// The policy with a placement rule.
+    pub fn new(
+        quantum: i128,
+        is_time: bool,
+        min_run: SimSpan,
+        placement: PlacementParams,
+        is_plain: bool,
+    ) -> Self {
+        Self {
+            quantum,
+            is_time,
+            min_run,
+            places: Places::new(placement),
+            pass: Repack::new(Measure::Fixed, true, is_plain),
+            timers: None,
+            waiting: BTreeSet::new(),
+            running: Vec::new(),
+        }
+    }
+
+    fn scale(&self, view: &ClusterView<'_>, job: JobId) -> i128 {
+        if self.is_time { 1 } else { i128::from(view.jobs().gpus(job)) }
+    }
+
+    fn attained(&self, view: &ClusterView<'_>, job: JobId) -> i128 {
+        i128::from(view.executed(job).0) * self.scale(view, job)
+    }
+
+    fn key(job: JobId, value: i128, is_open: bool) -> Key {
+        let value = value + BIAS;
+        let open = if is_open { OPEN } else { 0 };
+        let main = (value & ((1 << LOW) - 1)) as i64;
+        Key { lead: open | (value >> LOW) as u64, main, job: job.0 }
+    }
+
+    fn wait(&mut self, view: &ClusterView<'_>, job: JobId) {
+        let attained = self.attained(view, job);
+        self.waiting.insert((attained, job));
+        self.pass.wait(self.places.classes().of(job), Self::key(job, attained, true));
+    }
+
+    /// Key value of a running job now.
+    fn value(&self, view: &ClusterView<'_>, job: JobId) -> i128 {
+        self.attained(view, job) - self.quantum * self.scale(view, job)
+    }
+
+    fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) {
+        for &job in changes.finished.iter().chain(&changes.thrown_back) {
+            self.pass.leave(job, view.jobs().gpus(job));
+        }
+        for &job in changes.thrown_back.iter().chain(&changes.arrived) {
+            self.wait(view, job);
+        }
+        self.running.clear();
+        self.running.extend(view.running());
+        let running = std::mem::take(&mut self.running);
+        for &job in &running {
+            let run = view.run(job).expect("a running job");
+            let is_open = run.started + self.min_run <= view.now();
+            let key = Self::key(job, self.value(view, job), is_open);
+            self.pass.rekey(key, view.jobs().gpus(job));
+        }
+        self.running = running;
+    }
+
+    /// Arms the timer of a running job: the end of its protection, or the first instant at which its key
+    /// exceeds the smallest waiting service that is not below the key now.
+    fn arm(&mut self, job: JobId, value: i128, scale: i128, since: SimTime, open_at: SimTime) {
+        let next = self.waiting.range((value, JobId(0))..).next();
+        let mut at = next.map_or(SimTime::NEVER, |&(service, _)| {
+            let time = (service - value).div_euclid(scale) + 1;
+            since + SimSpan(i64::try_from(time).unwrap_or(i64::MAX))
+        });
+        at = at.min(open_at);
+        if let Some(timers) = &mut self.timers {
+            timers.set(job, at);
+        }
+    }
+
+    fn follow_up(&mut self, view: &ClusterView<'_>) {
+        let now = view.now();
+        for at in 0..self.pass.started.len() {
+            let job = self.pass.started[at];
+            let attained = self.attained(view, job);
+            self.waiting.remove(&(attained, job));
+        }
+        let stopped = std::mem::take(&mut self.pass.stopped);
+        for &job in &stopped {
+            self.wait(view, job);
+        }
+        self.pass.stopped = stopped;
+        // all timers anew: who waits has changed
+        if let Some(timers) = &mut self.timers {
+            while timers.due(SimTime::NEVER).is_some() {}
+        }
+        let protected = |started: SimTime| {
+            let until = started + self.min_run;
+            if until > now { until } else { SimTime::NEVER }
+        };
+        let begun: Vec<JobId> =
+            self.pass.started.iter().chain(&self.pass.moved).copied().collect();
+        let open_at = protected(now);
+        let running = std::mem::take(&mut self.running);
+        for &job in running.iter().filter(|job| !begun.contains(job)) {
+            if !self.pass.is_running(job) {
+                continue;
+            }
+            let run = view.run(job).expect("a running job");
+            let open_at = if run.started + self.min_run > now {
+                run.started + self.min_run
+            } else {
+                SimTime::NEVER
+            };
+            let (value, scale) = (self.value(view, job), self.scale(view, job));
+            self.arm(job, value, scale, now.max(run.progress_start), open_at);
+        }
+        self.running = running;
+        for job in begun {
+            let (value, scale) = (self.value(view, job), self.scale(view, job));
+            self.arm(job, value, scale, now + view.overhead(job), open_at);
+        }
+    }
+}
+
+impl Policy for ContinuousLas {
+    fn wake_on(&self) -> WakeOn {
+        WakeOn::QUEUE | WakeOn::TIMER
+    }
+
+    fn start(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        let unplaceable = self.places.start(view, plan)?;
+        self.pass.start(view, &self.places, true);
+        self.timers = Some(JobTimers::new(view.jobs().len()));
+        Ok(unplaceable)
+    }
+
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        self.update(view, changes);
+        self.pass.decide(view, plan, &mut self.places);
+        self.follow_up(view);
+        if let Some(timers) = &mut self.timers {
+            timers.flush(view.now(), plan);
+        }
+        Ok(Next::Ask)
+    }
+}

@@ -1,0 +1,201 @@
+//! The Gittins index over a distribution of total services (spec baselines section 5).
+//!
+//! `index(a) = P(S - a <= D | S > a) / E[min(S - a, D) | S > a]`, exact as a fraction of integers. Attained
+//! service is taken on the grid of multiples of D, so there are few indexes; they are ranked once and
+//! policies compare ranks. Cost: a sort of the services and of the grid.
+
+use std::cmp::Ordering;
+
+/// Most grid points that are ranked.
+const GRID_LIMIT: i128 = 1 << 24;
+
+/// Ranks of the index by grid point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GittinsIndex {
+    delta: i128,
+    /// Rank of the index at `a = m x D`; smaller is earlier.
+    ranks: Vec<u32>,
+    /// Rank of index 0: no service is that long.
+    last: u32,
+}
+
+/// An index: a fraction of integers, in 1 / GPU-ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fraction {
+    /// Services that end within D.
+    numerator: i128,
+    /// Sum of min(S - a, D) over the services longer than a.
+    denominator: i128,
+}
+
+impl GittinsIndex {
+    /// Ranks for sorted services and a quantum, both in GPU-ns; `None` if the grid would have more than
+    /// 2^24 points.
+    pub fn new(services: &[i128], delta: i128) -> Option<Self> {
+        debug_assert!(services.is_sorted(), "services are sorted");
+        let longest = services.last().copied().unwrap_or(0);
+        if longest / delta >= GRID_LIMIT {
+            return None;
+        }
+        let points = (longest + delta - 1) / delta;
+        let sums = prefix_sums(services);
+        let mut order: Vec<(Fraction, u32)> = (0..points)
+            .map(|m| (index_at(services, &sums, m * delta, delta), m as u32))
+            .collect();
+        order.sort_by(|(a, m), (b, n)| b.compare(*a).then(m.cmp(n)));
+        let mut ranks = vec![0; points as usize];
+        let mut rank = 0;
+        for (at, &(fraction, m)) in order.iter().enumerate() {
+            if at > 0 && order[at - 1].0.compare(fraction) != Ordering::Equal {
+                rank += 1;
+            }
+            ranks[m as usize] = rank;
+        }
+        // an index of 0 inside the grid ranks with the jobs beyond it
+        let is_zero = order.last().is_some_and(|(fraction, _)| fraction.numerator == 0);
+        let last = if is_zero || order.is_empty() { rank } else { rank + 1 };
+        Some(Self { delta, ranks, last })
+    }
+
+    /// Rank of the index after so much attained service, GPU-ns; smaller is earlier.
+    #[inline]
+    pub fn rank(&self, attained: i128) -> u32 {
+        let point = usize::try_from(attained / self.delta).unwrap_or(usize::MAX);
+        self.ranks.get(point).copied().unwrap_or(self.last)
+    }
+
+    /// Service still to come until the next grid point.
+    #[inline]
+    pub fn to_next_point(&self, attained: i128) -> i128 {
+        self.delta - attained % self.delta
+    }
+}
+
+fn prefix_sums(services: &[i128]) -> Vec<i128> {
+    let mut sums = Vec::with_capacity(services.len() + 1);
+    let mut sum = 0;
+    sums.push(sum);
+    for service in services {
+        sum += service;
+        sums.push(sum);
+    }
+    sums
+}
+
+/// The index at attained service `a`: two binary searches.
+fn index_at(services: &[i128], sums: &[i128], a: i128, delta: i128) -> Fraction {
+    let longer = services.partition_point(|&service| service <= a);
+    let beyond = services.partition_point(|&service| service <= a + delta);
+    if longer == services.len() {
+        return Fraction { numerator: 0, denominator: 1 };
+    }
+    let ending = (beyond - longer) as i128;
+    let staying = (services.len() - beyond) as i128;
+    let served = sums[beyond] - sums[longer] - a * ending + delta * staying;
+    Fraction { numerator: ending, denominator: served }
+}
+
+impl Fraction {
+    /// Exact comparison. Numerators are counts of jobs (below 2^32) and denominators sums of at most as many
+    /// services; where the cross products would not fit, the integer parts of the inverses decide first.
+    fn compare(self, other: Self) -> Ordering {
+        let left = self.numerator.checked_mul(other.denominator);
+        let right = other.numerator.checked_mul(self.denominator);
+        match (left, right) {
+            (Some(left), Some(right)) => left.cmp(&right),
+            _ => self.compare_inverses(other),
+        }
+    }
+
+    /// Euclid's comparison of two fractions with positive numerators.
+    fn compare_inverses(self, other: Self) -> Ordering {
+        if self.numerator == 0 || other.numerator == 0 {
+            return self.numerator.cmp(&other.numerator);
+        }
+        let (mut a, mut b) = (self.denominator, self.numerator);
+        let (mut c, mut d) = (other.denominator, other.numerator);
+        let mut order = Ordering::Greater;
+        loop {
+            // compares b/a with d/c through a/b and c/d; each round turns the fractions over
+            let (q, r) = (a / b, c / d);
+            if q != r {
+                return if q > r { order.reverse() } else { order };
+            }
+            (a, c) = (a % b, c % d);
+            if a == 0 || c == 0 {
+                return match (a == 0, c == 0) {
+                    (true, true) => Ordering::Equal,
+                    (true, false) => order,
+                    _ => order.reverse(),
+                };
+            }
+            (a, b, c, d) = (b, a, d, c);
+            order = order.reverse();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i128 = 1_000_000_000;
+
+    fn value(services: &[i128], a: i128, delta: i128) -> f64 {
+        let fraction = index_at(services, &prefix_sums(services), a, delta);
+        fraction.numerator as f64 / fraction.denominator as f64 * 1e9
+    }
+
+    /// Golden of spec baselines section 5, worked out by hand.
+    #[test]
+    fn golden_of_four_services() {
+        let delta = 3250 * SECOND;
+        let services = [delta, 2 * delta, 3 * delta, 10 * delta];
+        for (attained, expected) in [
+            (0, 0.25 / 3250.0),
+            (3250, 1.0 / 3.0 / 3250.0),
+            (6500, 0.5 / 3250.0),
+            (9750, 0.0),
+            (29250, 1.0 / 3250.0),
+            (32500, 0.0),
+        ] {
+            let found = value(&services, attained * SECOND, delta);
+            assert!((found - expected).abs() < 1e-12, "index({attained}) = {found}");
+        }
+        let index = GittinsIndex::new(&services, delta).unwrap();
+        let ranks: Vec<u32> =
+            [29250, 6500, 3250, 0, 9750, 13000, 32500, 99999].map(|a| index.rank(a * SECOND)).into();
+        assert_eq!(ranks, [0, 1, 2, 3, 4, 4, 4, 4]);
+    }
+
+    #[test]
+    fn two_points_prefer_short_so_far_correctly() {
+        // many jobs of 10 s, few of 1000 s: after 10 s a job is known to be long
+        let mut services = vec![10 * SECOND; 9];
+        services.push(1000 * SECOND);
+        let index = GittinsIndex::new(&services, 10 * SECOND).unwrap();
+        assert!(index.rank(0) < index.rank(10 * SECOND));
+        // until its end is within reach: then it is the best of all
+        assert!(index.rank(990 * SECOND) < index.rank(0));
+    }
+
+    #[test]
+    fn euclid_agrees_with_cross_products() {
+        for a in 1..12 {
+            for b in 1..12 {
+                for c in 1..12 {
+                    for d in 1..12 {
+                        let x = Fraction { numerator: a, denominator: b };
+                        let y = Fraction { numerator: c, denominator: d };
+                        assert_eq!(x.compare(y), x.compare_inverses(y), "{a}/{b} and {c}/{d}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn too_fine_a_grid_is_refused() {
+        assert_eq!(GittinsIndex::new(&[1 << 60], 1), None);
+    }
+}

@@ -1,0 +1,16 @@
+//! Least attained service in queues, and its relative with a Gittins index (Tiresias-L and Tiresias-G).
+//!
+//! | symbol | here | meaning | source |
+//! |---|---|---|---|
+//! | A | attained | GPU time held so far without overhead, since the last promotion; GPU-ns | paper |
+//! | limits | `limits` | service at which a job goes down a queue | public simulator |
+//! | k | `promote_knob` | a job that waited k x its run time goes back to the top | paper |
+//! | D | `delta` | service quantum of the Gittins index | public simulator |
+
+mod continuous;
+mod gittins;
+mod queues;
+
+pub use continuous::ContinuousLas;
+pub use gittins::GittinsIndex;
+pub use queues::{QueuedParams, QueuedService};

@@ -1,0 +1,315 @@
+//! `las` in its discretised form and `gittins`: queues by attained service, with preemption.
+//!
+//! A job's key is (queue, index rank, first start), constant between exact timers: the end of its quota in
+//! the queue, the next grid point of its index, the end of its protection, its promotion. One of these is
+//! due first; a job has one timer.
+
+use super::GittinsIndex;
+use crate::class::Places;
+use crate::order::{JobTimers, Key, Measure, Repack};
+use crate::params::ParamReader;
+use crate::place::PlacementParams;
+use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_model::{JobId, SimSpan, SimTime};
+
+/// A job that may be preempted, as part of the leading key.
+const OPEN: u64 = 1 << 63;
+/// First start of a job that has not started.
+const NEVER_STARTED: i64 = i64::MAX;
+
+/// Parameters of [`QueuedService`], in GPU-ns and ns.
+#[derive(Clone, Debug)]
+pub struct QueuedParams {
+    /// Service at which a job leaves each queue but the last.
+    pub limits: Vec<i128>,
+    /// Promotion after so many times the time run; 0 = never.
+    pub promote_knob: f64,
+    /// Whether service is time, whatever the gang size.
+    pub is_time: bool,
+    /// A job is not preempted before it has run so long.
+    pub min_run: SimSpan,
+    /// Quantum of the Gittins index; `None` = no index (LAS).
+    pub delta: Option<i128>,
+    /// Services that the index is made from; `None` = those of the trace.
+    pub distribution: Option<Vec<i128>>,
+}
+
+impl QueuedParams {
+    /// Reads the parameters of `las` or `gittins`.
+    ///
+    /// # Errors
+    /// [`PolicyError::Parameter`] for a value out of range.
+    pub fn read(params: &ParamReader, has_index: bool) -> Result<Self, PolicyError> {
+        let services = |name: &str| -> Result<Option<Vec<i128>>, PolicyError> {
+            let Some(list) = params.list(name) else { return Ok(None) };
+            let all: Result<Vec<i128>, _> = list.iter().map(|&x| params.gpu_ns(name, x)).collect();
+            all.map(Some)
+        };
+        let mut distribution = if has_index { services("distribution")? } else { None };
+        if let Some(list) = &mut distribution {
+            list.sort_unstable();
+        }
+        let delta = has_index.then(|| params.gpu_ns("delta", params.number("delta")));
+        Ok(Self {
+            limits: services("limits")?.unwrap_or_default(),
+            promote_knob: params.number("promote_knob"),
+            is_time: params.flag("las_time"),
+            min_run: params.span("preempt_min_run_s")?,
+            delta: delta.transpose()?.map(|delta| delta.max(1)),
+            distribution,
+        })
+    }
+}
+
+/// Queues by attained service.
+#[derive(Debug)]
+pub struct QueuedService {
+    params: QueuedParams,
+    index: Option<GittinsIndex>,
+    places: Places,
+    pass: Repack,
+    timers: JobTimers,
+    queue: Vec<u16>,
+    /// Progress at the last promotion, ns; empty without promotion.
+    promoted_at: Vec<i64>,
+    /// Last stop of waiting jobs; empty without promotion.
+    last_stop: Vec<SimTime>,
+    demotions: u64,
+    promotions: u64,
+}
+
+impl QueuedService {
+    /// The policy with a placement rule.
+    pub fn new(params: QueuedParams, placement: PlacementParams, is_plain: bool) -> Self {
+        Self {
+            params,
+            index: None,
+            places: Places::new(placement),
+            pass: Repack::new(Measure::Fixed, false, is_plain),
+            timers: JobTimers::new(0),
+            queue: Vec::new(),
+            promoted_at: Vec::new(),
+            last_stop: Vec::new(),
+            demotions: 0,
+            promotions: 0,
+        }
+    }
+
+    fn promotes(&self) -> bool {
+        self.params.promote_knob > 0.0
+    }
+
+    /// Service per time with GPUs.
+    fn scale(&self, view: &ClusterView<'_>, job: JobId) -> i128 {
+        if self.params.is_time { 1 } else { i128::from(view.jobs().gpus(job)) }
+    }
+
+    /// Run time without overhead since the last promotion, ns.
+    fn executed(&self, view: &ClusterView<'_>, job: JobId) -> i64 {
+        view.executed(job).0 - self.promoted_at.get(job.index()).copied().unwrap_or(0)
+    }
+
+    fn attained(&self, view: &ClusterView<'_>, job: JobId) -> i128 {
+        i128::from(self.executed(view, job)) * self.scale(view, job)
+    }
+
+    fn key(&self, job: JobId, attained: i128, first_start: i64, is_open: bool) -> Key {
+        let rank = self.index.as_ref().map_or(0, |index| index.rank(attained));
+        let queue = u64::from(self.queue[job.index()]);
+        let open = if is_open { OPEN } else { 0 };
+        Key { lead: open | queue << 32 | u64::from(rank), main: first_start, job: job.0 }
+    }
+
+    fn first_start(view: &ClusterView<'_>, job: JobId) -> i64 {
+        view.first_start(job).map_or(NEVER_STARTED, |time| time.0)
+    }
+
+    /// Moves a job down while its service is beyond its queue's limit.
+    fn demote(&mut self, job: JobId, attained: i128) {
+        let queue = &mut self.queue[job.index()];
+        while self.params.limits.get(usize::from(*queue)).is_some_and(|&limit| attained >= limit) {
+            *queue += 1;
+            self.demotions += 1;
+        }
+    }
+
+    /// Puts a job into its queue and arms its promotion.
+    fn wait(&mut self, view: &ClusterView<'_>, job: JobId) {
+        let attained = self.attained(view, job);
+        let key = self.key(job, attained, Self::first_start(view, job), true);
+        self.pass.wait(self.places.classes().of(job), key);
+        if self.promotes() {
+            self.timers.set(job, self.promotion_at(view, job));
+        }
+    }
+
+    /// When a waiting job goes back to the top queue; not before the next nanosecond.
+    fn promotion_at(&self, view: &ClusterView<'_>, job: JobId) -> SimTime {
+        if self.queue[job.index()] == 0 {
+            return SimTime::NEVER;
+        }
+        let patience = self.params.promote_knob * self.executed(view, job) as f64;
+        let at = self.last_stop[job.index()] + SimSpan(patience.round() as i64);
+        at.max(SimTime(view.now().0 + 1))
+    }
+
+    /// Arms the timer of a job that runs from `since` on: whatever changes its key first.
+    fn arm(
+        &mut self,
+        view: &ClusterView<'_>,
+        job: JobId,
+        attained: i128,
+        started: SimTime,
+        since: SimTime,
+    ) {
+        let mut service = i128::MAX;
+        if let Some(&limit) = self.params.limits.get(usize::from(self.queue[job.index()])) {
+            service = limit - attained;
+        }
+        if let Some(index) = &self.index {
+            service = service.min(index.to_next_point(attained));
+        }
+        let scale = self.scale(view, job);
+        let time = i64::try_from((service - 1).div_euclid(scale) + 1).unwrap_or(i64::MAX);
+        let mut at = since + SimSpan(time);
+        let protected_until = started + self.params.min_run;
+        if protected_until > view.now() {
+            at = at.min(protected_until);
+        }
+        self.timers.set(job, at);
+    }
+
+    /// A timer of a running job is due: its key may change, another timer follows.
+    fn refresh_running(&mut self, view: &ClusterView<'_>, job: JobId) {
+        let run = view.run(job).expect("a running job");
+        let attained = self.attained(view, job);
+        self.demote(job, attained);
+        let is_open = run.started + self.params.min_run <= view.now();
+        let key = self.key(job, attained, Self::first_start(view, job), is_open);
+        self.pass.rekey(key, view.jobs().gpus(job));
+        let since = view.now().max(run.progress_start);
+        self.arm(view, job, attained, run.started, since);
+    }
+
+    /// The timer of a waiting job is due: back to the top.
+    fn promote(&mut self, view: &ClusterView<'_>, job: JobId) {
+        self.queue[job.index()] = 0;
+        self.promoted_at[job.index()] = view.executed(job).0;
+        self.promotions += 1;
+        self.wait(view, job);
+    }
+
+    fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) {
+        for &job in &changes.finished {
+            self.pass.leave(job, view.jobs().gpus(job));
+            self.timers.clear(job);
+        }
+        for &job in &changes.thrown_back {
+            self.pass.leave(job, view.jobs().gpus(job));
+            self.timers.clear(job);
+            self.demote(job, self.attained(view, job));
+            self.note_stop(view, job);
+            self.wait(view, job);
+        }
+        if !(changes.servers_up.is_empty() && changes.servers_down.is_empty()) {
+            self.pass.stir();
+        }
+        for &job in &changes.arrived {
+            let key = self.key(job, 0, NEVER_STARTED, true);
+            self.pass.wait(self.places.classes().of(job), key);
+        }
+        while let Some(job) = self.timers.due(view.now()) {
+            if self.pass.is_running(job) {
+                self.refresh_running(view, job);
+            } else {
+                self.promote(view, job);
+            }
+        }
+    }
+
+    fn note_stop(&mut self, view: &ClusterView<'_>, job: JobId) {
+        if let Some(last) = self.last_stop.get_mut(job.index()) {
+            *last = view.now();
+        }
+    }
+
+    /// Keys and timers of the jobs that the plan starts, moves and stops.
+    fn follow_up(&mut self, view: &ClusterView<'_>) {
+        let now = view.now();
+        let is_open = self.params.min_run == SimSpan::ZERO;
+        let started = std::mem::take(&mut self.pass.started);
+        let moved = std::mem::take(&mut self.pass.moved);
+        for &job in started.iter().chain(&moved) {
+            let attained = self.attained(view, job);
+            let first_start = view.first_start(job).unwrap_or(now).0;
+            let key = self.key(job, attained, first_start, is_open);
+            self.pass.rekey(key, view.jobs().gpus(job));
+            self.arm(view, job, attained, now, now + view.overhead(job));
+        }
+        self.pass.started = started;
+        self.pass.moved = moved;
+        let stopped = std::mem::take(&mut self.pass.stopped);
+        for &job in &stopped {
+            self.timers.clear(job);
+            self.note_stop(view, job);
+            self.wait(view, job);
+        }
+        self.pass.stopped = stopped;
+    }
+}
+
+impl Policy for QueuedService {
+    fn wake_on(&self) -> WakeOn {
+        WakeOn::QUEUE | WakeOn::TIMER
+    }
+
+    fn start(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        let unplaceable = self.places.start(view, plan)?;
+        let jobs = view.jobs().len();
+        self.pass.start(view, &self.places, true);
+        self.timers = JobTimers::new(jobs);
+        self.queue = vec![0; jobs];
+        if self.promotes() {
+            self.promoted_at = vec![0; jobs];
+            self.last_stop = vec![SimTime::ZERO; jobs];
+        }
+        if let Some(delta) = self.params.delta {
+            let index = match &self.params.distribution {
+                Some(services) => GittinsIndex::new(services, delta),
+                None => GittinsIndex::new(&view.service_distribution(), delta),
+            };
+            self.index = Some(index.ok_or_else(|| PolicyError::Parameter {
+                policy: "gittins".to_owned(),
+                field: "delta".to_owned(),
+                value: (delta as f64 / 1e9).to_string(),
+                expected: "at least 2^-24 of the largest service".to_owned(),
+            })?);
+        }
+        Ok(unplaceable)
+    }
+
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        self.update(view, changes);
+        self.pass.decide(view, plan, &mut self.places);
+        self.follow_up(view);
+        self.timers.flush(view.now(), plan);
+        Ok(Next::Ask)
+    }
+
+    fn knowledge(&self) -> Knowledge {
+        Knowledge::Online
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![("demotions", self.demotions), ("promotions", self.promotions)]
+    }
+}

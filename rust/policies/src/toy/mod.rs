@@ -1,0 +1,20 @@
+//! Three small policies that live in the ports of the engine: rounds, timers, shared GPUs.
+//!
+//! They are for tests, not for comparisons: they look at every active job at each decision, which is fine for
+//! the small worlds they see. All place by `consolidate` with best fit.
+
+mod round;
+mod share;
+mod timer;
+
+pub use round::ToyRound;
+pub use share::ToyShare;
+pub use timer::ToyTimer;
+
+use crate::class::Places;
+use crate::place::{Level, PlacementParams};
+
+/// The places of a toy, up to a level.
+fn places(max_level: Level) -> Places {
+    Places::new(PlacementParams { max_level, ..PlacementParams::default() })
+}

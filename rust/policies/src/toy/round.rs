@@ -1,0 +1,76 @@
+//! `toy-round`: at each round all active jobs by attained service; whoever can keeps its place.
+
+use crate::class::Places;
+use crate::place::Level;
+use gangline_engine::{Changes, ClusterView, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_model::{Action, JobId, SimSpan};
+
+/// Rounds by attained service.
+#[derive(Debug)]
+pub struct ToyRound {
+    round: SimSpan,
+    places: Places,
+}
+
+impl ToyRound {
+    /// Rounds of a length.
+    pub fn new(round: SimSpan) -> Self {
+        Self { round, places: super::places(Level::Network) }
+    }
+}
+
+impl Policy for ToyRound {
+    fn wake_on(&self) -> WakeOn {
+        WakeOn::ROUND
+    }
+
+    fn round(&self) -> Option<SimSpan> {
+        Some(self.round)
+    }
+
+    fn start(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        self.places.start(view, plan)
+    }
+
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        _changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        let mut active: Vec<JobId> = view.waiting().chain(view.running()).collect();
+        active.sort_by_key(|&job| (view.attained_gpu_ns(job), job));
+        for job in view.running() {
+            plan.release(job);
+        }
+        let mut next = Next::Steady;
+        for job in active {
+            let run = view.run(job);
+            if let Some(run) = run
+                && plan.free().is_free(&run.gpus)
+            {
+                plan.take(&run.gpus);
+                continue;
+            }
+            let class = self.places.classes().of(job);
+            match (self.places.place(plan.free(), class, job), run) {
+                (Some(gpus), None) => plan.start(job, gpus),
+                (Some(gpus), Some(_)) => {
+                    plan.take(&gpus);
+                    plan.push(Action::Move { job, gpus });
+                }
+                (None, run) => {
+                    next = Next::Ask;
+                    if run.is_some() {
+                        plan.push(Action::Preempt { job });
+                    }
+                }
+            }
+        }
+        Ok(next)
+    }
+}

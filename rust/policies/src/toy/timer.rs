@@ -1,0 +1,60 @@
+//! `toy-timer`: a job waits some time for one server before it accepts any place.
+
+use crate::class::Places;
+use crate::place::Level;
+use gangline_engine::{Changes, ClusterView, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_model::{JobId, SimSpan, TimerTag};
+
+/// A queue with a delay before it spreads gangs.
+#[derive(Debug)]
+pub struct ToyTimer {
+    delay: SimSpan,
+    narrow: Places,
+    wide: Places,
+}
+
+impl ToyTimer {
+    /// A queue with a delay.
+    pub fn new(delay: SimSpan) -> Self {
+        Self {
+            delay,
+            narrow: super::places(Level::Server),
+            wide: super::places(Level::Network),
+        }
+    }
+}
+
+impl Policy for ToyTimer {
+    fn wake_on(&self) -> WakeOn {
+        WakeOn::QUEUE | WakeOn::TIMER
+    }
+
+    fn start(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        self.narrow.start(view, plan)?;
+        self.wide.start(view, plan)
+    }
+
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        if self.delay > SimSpan::ZERO {
+            for &job in &changes.arrived {
+                plan.wake_at(view.jobs().arrival(job) + self.delay, TimerTag { kind: 0, id: job.0 });
+            }
+        }
+        for job in view.waiting() {
+            let is_late = view.now() >= view.jobs().arrival(job) + self.delay;
+            let places = if is_late { &mut self.wide } else { &mut self.narrow };
+            let class = places.classes().of(job);
+            places.start_job(plan, class, job);
+        }
+        Ok(Next::Ask)
+    }
+}

@@ -1,0 +1,53 @@
+"""What all tests share: the public data, if there, and how hard property tests try."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+settings.register_profile(
+    "ci",
+    derandomize=True,
+    deadline=None,
+    max_examples=50,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "deep",
+    deadline=None,
+    max_examples=2000,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def find_shared() -> Path | None:
+    """Return the folder of public traces and peers' results, wherever it lies."""
+    named = os.environ.get("GANGLINE_SHARED")
+    places = [Path(named)] if named else [ROOT.parent / "shared", ROOT / "shared"]
+    return next((place for place in places if (place / "traces").is_dir()), None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip all tests of public data together when it is absent; nothing else may skip."""
+    if find_shared() is not None:
+        return
+    reason = "public traces are absent: set GANGLINE_SHARED, or put them in shared/ or ../shared/"
+    for item in items:
+        if item.get_closest_marker("shared"):
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Folder of public traces (`traces/`) and of peers' results (`peers/`)."""
+    found = find_shared()
+    assert found is not None, "tests that use this fixture carry the mark `shared`"
+    return found

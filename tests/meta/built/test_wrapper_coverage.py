@@ -1,0 +1,64 @@
+"""Each name of the native module has a face in Python: nothing is built for nobody."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from gangline import _core
+from meta.house import PACKAGE, files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Used by tests alone, each with its reason.
+TESTS_ONLY = {
+    "philox4x32": "test vectors of the random numbers",
+    "uniform": "the reference draws the same numbers",
+    "pow": "the reference takes the same mathematics",
+    "exp": "the reference takes the same mathematics",
+    "log": "the reference takes the same mathematics",
+}
+
+
+def used_names(package: Path) -> set[str]:
+    """Return every attribute of `_core` that some module reads or imports."""
+    used = set[str]()
+    for path in files(".py", under=package):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").endswith("_core"):
+                used.update(alias.name for alias in node.names)
+            if isinstance(node, ast.Attribute):
+                base = node.value
+                name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+                call = base.args if isinstance(base, ast.Call) else []
+                loaded = any(
+                    isinstance(a, ast.Constant) and a.value == "gangline._core" for a in call
+                )
+                if name == "_core" or loaded:
+                    used.add(node.attr)
+    return used
+
+
+def faceless(names: list[str], package: Path) -> list[str]:
+    """Return the native names that no module uses."""
+    used = used_names(package)
+    return [name for name in names if name not in used and name not in TESTS_ONLY]
+
+
+def native_names() -> list[str]:
+    return [name for name in dir(_core) if not name.startswith("_")]
+
+
+def test_every_native_name_is_used() -> None:
+    assert native_names()
+    assert faceless(native_names(), PACKAGE) == []
+
+
+def test_exceptions_of_the_rule_still_exist() -> None:
+    assert [name for name in TESTS_ONLY if name not in native_names()] == []
+
+
+def test_a_faceless_name_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("from gangline import _core\n_core.simulate()\n")
+    assert faceless(["simulate", "forgotten", "exp"], tmp_path) == ["forgotten"]

@@ -1,0 +1,168 @@
+"""Imports follow the arrow: nobody knows those above."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from typing import TYPE_CHECKING, Any
+
+from meta.house import PACKAGE, ROOT, cargo_metadata, files, relative
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Layers of python/gangline, lowest first. A module may import its own layer and those below.
+# Modules with a leading underscore at the top of the package are helpers of the layer given here.
+LAYERS: tuple[frozenset[str], ...] = (
+    frozenset({"errors", "_core", "_version"}),
+    frozenset({"_decode", "_html", "_svg", "_toml"}),  # helpers that know no scheduling
+    frozenset({"cluster", "cluster_schema", "_cluster_checks", "rates", "trace", "policies", "lp"}),
+    frozenset({"run_options", "result", "page", "simulate", "compare", "comparison", "sweep"})
+    | frozenset({"_tables", "testing", "_laws", "executors", "env"}),
+    frozenset({"report", "reproduce", "audit", "explain"}),
+    frozenset({"cli", "__main__"}),
+)
+PUBLIC_FACE = "__init__"  # gangline/__init__.py: a list of names, may import all but the cli
+
+HEAVY_HOMES = {"bokeh": "report", "perfetto": "report", "highspy": "lp"}
+NEVER = {"pandas", "scipy", "cvxpy", "matplotlib"}
+NO_PYTHON_NO_THREADS = {"pyo3", "numpy", "rayon", "arrow-array", "arrow-schema", "arrow-pyarrow"}
+CRATE_MAY_USE = {
+    "gangline-model": set[str](),
+    "gangline-engine": {"gangline-model"},
+    "gangline-policies": {"gangline-model", "gangline-engine"},
+    "gangline-python": {"gangline-model", "gangline-engine", "gangline-policies"},
+}
+
+
+def layer_of(module: str) -> int | None:
+    """Return the layer of a top-level module or package, None if the table does not know it."""
+    for index, names in enumerate(LAYERS):
+        if module in names:
+            return index
+    return None
+
+
+def imports(tree: ast.Module, package: tuple[str, ...]) -> list[tuple[int, str]]:
+    """Return (line, absolute module) of every import, wherever it stands in the file."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = list(package[: len(package) - node.level + 1]) if node.level else []
+            module = ".".join(base + ([node.module] if node.module else []))
+            if module == "gangline":
+                found += [(node.lineno, f"gangline.{alias.name}") for alias in node.names]
+            else:
+                found.append((node.lineno, module))
+    return found
+
+
+def layer_offenders(top: str, where: str, found: list[tuple[int, str]]) -> list[str]:
+    """Return what a module of that top-level name imports against the table."""
+    offenders = []
+    mine = layer_of(top)
+    if mine is None and top != PUBLIC_FACE:
+        return [f"{where}: gangline.{top} has no layer; give it one in tests/meta/test_layers.py"]
+    for line, module in found:
+        root, _, rest = module.partition(".")
+        if root in NEVER:
+            offenders.append(f"{where}:{line}: {root} is never required")
+        if root in HEAVY_HOMES and top != HEAVY_HOMES[root]:
+            offenders.append(f"{where}:{line}: {root} belongs to gangline.{HEAVY_HOMES[root]}")
+        target = rest.split(".")[0]
+        if root != "gangline" or not target or target == top:
+            continue
+        theirs = layer_of(target)
+        if top == PUBLIC_FACE:
+            if target == "cli":
+                offenders.append(f"{where}:{line}: nobody imports gangline.cli")
+        elif theirs is not None and mine is not None and theirs > mine:
+            offenders.append(f"{where}:{line}: gangline.{top} may not import gangline.{target}")
+    return offenders
+
+
+def package_offenders(package: Path) -> list[str]:
+    """Check every module of the package."""
+    offenders = []
+    for path in files(".py", under=package):
+        parts = path.relative_to(package).with_suffix("").parts
+        tree = ast.parse(path.read_text("utf-8"))
+        found = imports(tree, ("gangline", *parts[:-1]))
+        offenders += layer_offenders(parts[0], relative(path), found)
+    return offenders
+
+
+def crate_offenders(packages: list[dict[str, Any]]) -> list[str]:
+    """Check the normal dependencies of the four crates."""
+    offenders = []
+    for package in packages:
+        name = package["name"]
+        if name not in CRATE_MAY_USE:
+            offenders.append(f"{name}: unknown crate in the workspace")
+            continue
+        for dependency in package["dependencies"]:
+            used = dependency["name"]
+            ours = used.startswith("gangline-")
+            if ours and used not in CRATE_MAY_USE[name]:
+                offenders.append(f"{name} may not depend on {used}")
+            if used in NO_PYTHON_NO_THREADS and name != "gangline-python":
+                offenders.append(f"{name} may not depend on {used}")
+    return offenders
+
+
+def reference_offenders(folder: Path) -> list[str]:
+    """Check that the oracle uses the standard library and itself alone."""
+    offenders = []
+    for path in files(".py", under=folder):
+        package = ("reference", *path.relative_to(folder).parts[:-1])
+        for line, module in imports(ast.parse(path.read_text("utf-8")), package):
+            root = module.partition(".")[0]
+            if root not in sys.stdlib_module_names and root != "reference":
+                offenders.append(f"{relative(path)}:{line}: the reference may not import {root}")
+    return offenders
+
+
+def test_python_follows_the_table() -> None:
+    assert files(".py", under=PACKAGE), "no Python files found: the rule looks at nothing"
+    assert package_offenders(PACKAGE) == []
+
+
+def test_crates_follow_the_arrow() -> None:
+    packages = cargo_metadata()["packages"]
+    assert {package["name"] for package in packages} == set(CRATE_MAY_USE)
+    assert crate_offenders(packages) == []
+
+
+def test_reference_uses_the_standard_library_only() -> None:
+    folder = ROOT / "tests" / "reference"
+    assert files(".py", under=folder), "tests/reference is empty"
+    assert reference_offenders(folder) == []
+
+
+def test_an_upward_import_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cluster.py").write_text("from gangline.result import Result\nimport pandas\n")
+    (tmp_path / "result.py").write_text("from . import cli\nimport bokeh\n")
+    (tmp_path / "novel.py").write_text("")
+    named = "\n".join(package_offenders(tmp_path))
+    assert "cluster.py:1: gangline.cluster may not import gangline.result" in named
+    assert "cluster.py:2: pandas is never required" in named
+    assert "result.py:1: gangline.result may not import gangline.cli" in named
+    assert "result.py:2: bokeh belongs to gangline.report" in named
+    assert "gangline.novel has no layer" in named
+
+
+def test_a_crate_against_the_arrow_is_named() -> None:
+    uses = [{"name": "gangline-policies"}, {"name": "pyo3"}]
+    crate = {"name": "gangline-engine", "dependencies": uses}
+    assert crate_offenders([crate]) == [
+        "gangline-engine may not depend on gangline-policies",
+        "gangline-engine may not depend on pyo3",
+    ]
+
+
+def test_a_reference_with_numpy_is_named(tmp_path: Path) -> None:
+    (tmp_path / "engine.py").write_text("import math\nimport numpy as np\n")
+    (offender,) = reference_offenders(tmp_path)
+    assert "engine.py:2: the reference may not import numpy" in offender

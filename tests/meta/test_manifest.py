@@ -1,0 +1,61 @@
+"""Every bundled trace says where it comes from, under which licence, and hashes to what it says."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet
+
+from meta.house import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TRACES = ROOT / "traces"
+KEYS = {"name", "file", "origin", "licence", "rows", "sha256", "command"}
+
+
+def manifest_offenders(folder: Path, entries: list[dict[str, Any]]) -> list[str]:
+    """Compare the manifest with the files, both ways."""
+    offenders = []
+    for entry in entries:
+        name = entry.get("name", "an entry without a name")
+        if missing := sorted(KEYS - entry.keys()):
+            offenders.append(f"{name}: no {', '.join(missing)}")
+            continue
+        path = folder / entry["file"]
+        if not path.is_file():
+            offenders.append(f"{name}: {entry['file']} does not exist")
+            continue
+        if hashlib.sha256(path.read_bytes()).hexdigest() != entry["sha256"]:
+            offenders.append(f"{name}: sha256 of {entry['file']} differs")
+        if pyarrow.parquet.ParquetFile(path).metadata.num_rows != entry["rows"]:
+            offenders.append(f"{name}: {entry['file']} does not have {entry['rows']} rows")
+    listed = {entry.get("file") for entry in entries}
+    for path in sorted(folder.rglob("*")):
+        inside = str(path.relative_to(folder))
+        if path.is_file() and path.suffix in (".parquet", ".csv") and inside not in listed:
+            offenders.append(f"{inside}: not in MANIFEST.toml")
+    return offenders
+
+
+def test_traces_match_their_manifest() -> None:
+    entries = tomllib.loads((TRACES / "MANIFEST.toml").read_text("utf-8"))["trace"]
+    assert entries, "the manifest is empty"
+    assert manifest_offenders(TRACES, entries) == []
+
+
+def test_a_changed_and_a_foreign_trace_are_named(tmp_path: Path) -> None:
+    table = pyarrow.table({"job_id": ["a"], "arrival_s": [0.0]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    (tmp_path / "b.csv").write_text("job_id\n")
+    entry = {"name": "a", "file": "a.parquet", "origin": "x", "licence": "y", "command": "z"}
+    named = manifest_offenders(tmp_path, [{**entry, "rows": 2, "sha256": "0"}, {"name": "c"}])
+    assert named == [
+        "a: sha256 of a.parquet differs",
+        "a: a.parquet does not have 2 rows",
+        "c: no command, file, licence, origin, rows, sha256",
+        "b.csv: not in MANIFEST.toml",
+    ]

@@ -1,0 +1,168 @@
+"""Runs one world through the engine (by its public face) and through the slow simulator."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pyarrow as pa
+
+import gangline as gl
+import reference
+from gangline import _core
+
+DECISIONS_MAX = 3000
+SCHEMA = pa.schema(
+    [
+        ("job_id", pa.string()),
+        ("arrival_s", pa.float64()),
+        ("gpus", pa.int32()),
+        ("duration_s", pa.float64()),
+        ("iterations", pa.float64()),
+        ("model", pa.string()),
+        ("batch_size", pa.int32()),
+        ("user", pa.string()),
+        ("vc", pa.string()),
+        ("gpu_types", pa.list_(pa.string())),
+        ("memory_gb", pa.float64()),
+        ("weight", pa.float64()),
+        ("deadline_s", pa.float64()),
+    ]
+)
+
+
+class Endless(Exception):
+    """The slow simulator made so many decisions that the world is not worth comparing."""
+
+
+class _Libm:
+    """The engine's own maths, so that a comparison is about logic and not about libraries."""
+
+    log = staticmethod(_core.log)
+    exp = staticmethod(_core.exp)
+    pow = staticmethod(_core.pow)
+
+
+class Twin(reference.Reference):
+    """The slow simulator with the engine's maths."""
+
+    maths = _Libm
+
+
+def cluster_of(world: dict[str, Any]) -> gl.Cluster:
+    """The world's cluster, with its locality, sharing and throughput tables."""
+    data = dict(world["cluster"])
+    if "locality" in world:
+        data["network"] = {"table": world["locality"]}
+    for key in ("sharing", "throughput"):
+        if key in world:
+            data[key] = world[key]
+    return gl.Cluster.from_dict(data)
+
+
+def trace_of(world: dict[str, Any]) -> gl.Trace:
+    """The world's jobs as a trace."""
+    used = {name for row in world["jobs"] for name in row}
+    schema = pa.schema([field for field in SCHEMA if field.name in used])
+    return gl.Trace.from_arrow(pa.Table.from_pylist(world["jobs"], schema=schema))
+
+
+def run_engine(
+    world: dict[str, Any], policy: str, params: dict[str, Any], **options: Any
+) -> gl.Result:
+    """Run the engine with every invariant on."""
+    return gl.simulate(
+        cluster_of(world),
+        trace_of(world),
+        policy,
+        params=params,
+        **{"check_invariants": True, "segments": True, "timeline": "change"}
+        | world.get("run", {})
+        | options,
+    )
+
+
+def run_reference(world: dict[str, Any], policy: str, params: dict[str, Any]) -> reference.Outcome:
+    """Run the slow simulator, up to a limit of decisions."""
+
+    def stop(simulator: reference.Reference) -> None:
+        if simulator.decisions > DECISIONS_MAX:
+            raise Endless
+
+    return reference.run(world, policy, params, step=stop, simulator=Twin)
+
+
+def nanos(seconds: float) -> int | None:
+    return None if math.isnan(seconds) else round(seconds * 1e9)
+
+
+def engine_rows(result: gl.Result) -> dict[str, dict[str, Any]]:
+    return {row["job_id"]: row for row in result.jobs.to_pylist()}
+
+
+def assert_same(result: gl.Result, outcome: reference.Outcome) -> None:
+    """Every job, every segment and every counter agree; times to the nanosecond."""
+    rows = engine_rows(result)
+    assert len(rows) == len(outcome.jobs)
+    for wanted in outcome.jobs:
+        assert_job(rows[wanted["job_id"]], wanted)
+    assert_segments(result, outcome)
+    assert_timeline(result, outcome)
+    for name in ("decisions", "preemptions", "migrations"):
+        assert result.summary[name] == getattr(outcome, name), name
+
+
+def assert_job(row: dict[str, Any], wanted: dict[str, Any]) -> None:
+    label = (wanted["job_id"], row, wanted)
+    assert row["status"] == wanted["status"], label
+    for name in ("first_start", "finish", "run", "overhead", "share"):
+        expected = wanted[f"{name}_ns"]
+        got = row[f"{name}_s"]
+        got = None if got is None else nanos(got)
+        assert got == expected or (not expected and not got), (name, *label)
+    for name in ("preemptions", "migrations"):
+        assert row[name] == wanted[name], (name, *label)
+    assert row["comm_s"] == wanted["comm_s"] or math.isclose(
+        row["comm_s"], wanted["comm_s"], rel_tol=1e-9, abs_tol=1e-9
+    ), label
+
+
+def assert_segments(result: gl.Result, outcome: reference.Outcome) -> None:
+    ours = [
+        (
+            row["job_id"],
+            nanos(row["start_s"]),
+            nanos(row["end_s"]),
+            row["server"],
+            row["gpu_mask"],
+            row["tier"],
+            row["rate"],
+            row["co_runner"] or "",
+            row["end_reason"],
+        )
+        for row in result.segments.to_pylist()
+    ]
+    theirs = [
+        (
+            row["job_id"],
+            row["start_ns"],
+            row["end_ns"],
+            row["server"],
+            row["gpu_mask"],
+            row["tier"],
+            row["rate"],
+            row["co_runner"] or "",
+            row["end_reason"],
+        )
+        for row in outcome.segments
+    ]
+    assert sorted(ours) == sorted(theirs)
+
+
+def assert_timeline(result: gl.Result, outcome: reference.Outcome) -> None:
+    names = ("gpus_total", "gpus_busy", "jobs_running", "jobs_waiting")
+    ours = [
+        (nanos(row["t_s"]), *(row[name] for name in names)) for row in result.timeline.to_pylist()
+    ]
+    theirs = [(row["t_ns"], *(row[name] for name in names)) for row in outcome.timeline]
+    assert ours == theirs

@@ -1,0 +1,56 @@
+"""The engine and the slow simulator agree to the nanosecond on drawn worlds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from harness import Endless, assert_same, run_engine, run_reference
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from worlds import POLICIES, PREEMPTIVE, settings_of, worlds
+
+import gangline as gl
+import reference
+
+QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+def compare(world: dict[str, Any], policy: str, params: dict[str, Any]) -> None:
+    """Same outcome, or the same kind of error."""
+    try:
+        outcome = run_reference(world, policy, params)
+    except Endless:
+        assume(False)
+    except reference.StalledError:
+        with pytest.raises(gl.StalledError):
+            run_engine(world, policy, params)
+        return
+    result = run_engine(world, policy, params)
+    assert_same(result, outcome)
+    if policy == "toy-round":
+        walked = run_engine(world, policy, params, skip_rounds=False)
+        assert walked.jobs.equals(result.jobs)
+        assert walked.segments.equals(result.segments)
+        assert walked.timeline.equals(result.timeline)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(suppress_health_check=QUIET)
+@given(data=st.data())
+def test_every_policy_agrees_with_the_slow_simulator(policy: str, data: st.DataObject) -> None:
+    # with checkpoints a preemption loses work: some preemptive runs would never end
+    world = data.draw(worlds(checkpoints=policy not in PREEMPTIVE), label="world")
+    params = data.draw(settings_of(policy), label="params")
+    compare(world, policy, params)
+
+
+@pytest.mark.parametrize("policy", PREEMPTIVE)
+@settings(suppress_health_check=QUIET)
+@given(data=st.data())
+def test_preemption_with_checkpoints_agrees_where_runs_end(
+    policy: str, data: st.DataObject
+) -> None:
+    world = data.draw(worlds(checkpoints=True), label="world")
+    params = data.draw(settings_of(policy), label="params")
+    compare(world, policy, params)

@@ -1,0 +1,167 @@
+"""Drawn worlds: small, nasty, and in the format of tests/scenarios."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+LABELS = ["vgg16", "resnet50", "bert", "x"]
+RULES = [
+    "consolidate",
+    "yarn",
+    "whole_servers",
+    "spread",
+    "random",
+    "random_server",
+    "count",
+    "skew",
+]
+PREEMPTIVE = ("srtf", "srsf", "las", "gittins", "tiresias", "tiresias-gittins")
+QUEUES = ("fifo", "fifo-skip", "easy", "sjf", "sjf-strict", "ssf")
+TOYS = ("toy-round", "toy-timer", "toy-share")
+POLICIES = (*QUEUES, *PREEMPTIVE, *TOYS)
+
+_ARRIVALS = st.one_of(
+    st.sampled_from([0.0, 0.0, 1.0, 2.0, 5.0, 5.0, 7.0, 10.0]),
+    st.floats(0.0, 20.0).map(lambda s: round(s, 3)),
+)
+_DURATIONS = st.one_of(
+    st.sampled_from([1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 1e-9]), st.floats(1e-6, 30.0)
+)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> dict[str, Any]:
+    """One to three GPU types, one to four blocks of servers, failures now and then."""
+    types = [
+        {
+            "name": f"t{i}",
+            "memory_gb": draw(st.sampled_from([8, 16])),
+            "speed": draw(st.sampled_from([1.0, 0.5, 1.5, 2.0])),
+        }
+        for i in range(draw(st.sampled_from([1, 1, 2, 3])))
+    ]
+    servers = [
+        {
+            "count": draw(st.integers(1, 3)),
+            "gpu": draw(st.sampled_from(types))["name"],
+            "gpus": draw(st.sampled_from([1, 2, 3, 4])),
+            "rack": draw(st.sampled_from([0, 1, "fill:2"])),
+        }
+        for _ in range(draw(st.integers(1, 4)))
+    ]
+    cluster: dict[str, Any] = {"name": "drawn", "gpu_types": types, "servers": servers}
+    total = sum(block["count"] for block in servers)
+    kind = draw(st.sampled_from(["none", "none", "table", "random"]))
+    if kind == "table":
+        chosen = draw(st.sets(st.integers(0, total - 1), min_size=1, max_size=3))
+        cluster["failures"] = {
+            "table": [
+                {
+                    "server": server,
+                    "down_s": draw(st.sampled_from([1.0, 5.0, 7.5])),
+                    "up_s": draw(st.sampled_from([8.0, 9.0, 15.0])),
+                }
+                for server in sorted(chosen)
+            ]
+        }
+    elif kind == "random":
+        cluster["failures"] = {"mtbf_hours": 0.01, "mttr_hours": 0.002}
+    return cluster
+
+
+@st.composite
+def jobs(draw: st.DrawFn, index: int, types: int) -> dict[str, Any]:
+    """One job row of the native trace."""
+    row: dict[str, Any] = {
+        "job_id": f"j{index}",
+        "arrival_s": draw(_ARRIVALS),
+        "gpus": draw(st.sampled_from([1, 1, 1, 2, 2, 3, 4, 6])),
+        "duration_s": draw(_DURATIONS),
+    }
+    if draw(st.booleans()):
+        row["model"] = draw(st.sampled_from(LABELS))
+    if draw(st.integers(0, 3)) == 0:
+        row["batch_size"] = draw(st.sampled_from([8, 32, 5]))
+    if draw(st.integers(0, 3)) == 0:
+        row["memory_gb"] = draw(st.sampled_from([2.0, 5.0, 9.0, 12.0]))
+    if draw(st.integers(0, 4)) == 0:
+        row["iterations"] = float(draw(st.integers(1, 1000)))
+    if draw(st.integers(0, 4)) == 0:
+        row["gpu_types"] = [f"t{draw(st.integers(0, types - 1))}"]
+    return row
+
+
+@st.composite
+def worlds(draw: st.DrawFn, *, checkpoints: bool = True) -> dict[str, Any]:
+    """A whole world; `checkpoints=False` leaves out what can make a preemptive run endless."""
+    cluster = draw(clusters())
+    types = len(cluster["gpu_types"])
+    count = draw(st.integers(1, 12))
+    world: dict[str, Any] = {
+        "cluster": cluster,
+        "jobs": [draw(jobs(i, types)) for i in range(count)],
+        "run": {"on_infeasible": "drop", "seed": draw(st.integers(0, 99))},
+    }
+    run = world["run"]
+    if draw(st.booleans()):
+        run["restart_s"] = draw(st.sampled_from([1.0, 0.5, 3.0]))
+    if draw(st.integers(0, 2)) == 0:
+        run["first_start_s"] = draw(st.sampled_from([1.0, 2.0]))
+    if checkpoints and draw(st.integers(0, 2)) == 0:
+        run["checkpoint_interval_s"] = draw(st.sampled_from([1.0, 2.5]))
+    if draw(st.integers(0, 4)) == 0:
+        run["restart_by_model"] = {"x": 4.0}
+    if draw(st.booleans()):
+        world["locality"] = {"*": {"rack": 0.7, "network": 0.4}, "x": {"rack": 0.9}}
+    world["sharing"] = draw(sharings())
+    return world
+
+
+@st.composite
+def sharings(draw: st.DrawFn) -> dict[str, Any]:
+    """A constant or a table of slow-downs."""
+    if draw(st.booleans()):
+        return {"xi": draw(st.sampled_from([1.5, 1.0]))}
+    values = st.sampled_from([0.9, 1.3, 2.0, 0.0])
+    rows = [{"model": a, "co_model": b, "xi": draw(values)} for a in LABELS for b in LABELS]
+    return {"interference": "table", "missing": "infeasible", "rows": rows}
+
+
+@st.composite
+def settings_of(draw: st.DrawFn, policy: str) -> dict[str, Any]:
+    """Parameters of a policy."""
+    if policy in TOYS:
+        return {
+            "toy-round": {"round_s": draw(st.sampled_from([1.0, 3.0, 10.0]))},
+            "toy-timer": {"delay_s": draw(st.sampled_from([0.0, 2.0, 5.0]))},
+            "toy-share": {"halve": draw(st.booleans())},
+        }[policy]
+    chosen: dict[str, Any] = {}
+    if draw(st.booleans()):
+        chosen["placement"] = draw(st.sampled_from(RULES))
+    if draw(st.integers(0, 2)) == 0:
+        chosen["fit"] = "first"
+    if draw(st.integers(0, 3)) == 0:
+        chosen["max_level"] = draw(st.sampled_from(["server", "rack"]))
+    if draw(st.integers(0, 2)) == 0:
+        chosen["slots"] = "aligned"
+    if draw(st.integers(0, 2)) == 0:
+        chosen["rack_choice"] = "fewest_servers"
+    if draw(st.integers(0, 2)) == 0:
+        chosen["yarn_cross_rack"] = True
+    if policy in ("srtf", "srsf", "easy", "sjf", "sjf-strict", "ssf"):
+        chosen["estimate_error"] = draw(st.sampled_from([0.0, 0.0, 0.5]))
+    if policy in PREEMPTIVE:
+        chosen["preempt_min_run_s"] = draw(st.sampled_from([0.0, 0.0, 2.0]))
+    if policy in ("las", "gittins", "tiresias", "tiresias-gittins"):
+        chosen["limits"] = draw(st.sampled_from([[3.0], [2.0, 8.0], [5.0, 20.0]]))
+        chosen["promote_knob"] = draw(st.sampled_from([0.0, 0.0, 0.5, 1.0, 2.0]))
+        chosen["las_time"] = draw(st.booleans())
+    if policy in ("gittins", "tiresias-gittins"):
+        chosen["delta"] = draw(st.sampled_from([1.0, 3.0, 10.0]))
+    elif policy in ("las", "tiresias") and draw(st.integers(0, 2)) == 0:
+        chosen["discretised"] = False
+        chosen["las_quantum"] = draw(st.sampled_from([0.5, 2.0, 5.0]))
+    return chosen

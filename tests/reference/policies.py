@@ -1,0 +1,564 @@
+"""The policies, written as full walks; nothing is kept that can be worked out again."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from . import philox, placement
+from .engine import Move, Plan, Preempt, Reference, SetSubBatch, Start, Tag
+from .world import Gpu, Job, MissingDurationError, PolicyError, nearest, to_ns
+
+EVENTS = frozenset({"arrival", "completion", "capacity"})
+Key = tuple[Any, ...]
+
+
+class Policy:
+    """What every policy shares: parameters, placement, durations."""
+
+    max_share = 1
+    round_ns: int | None = None
+    needs_duration = False
+    defaults: ClassVar[dict[str, Any]] = placement.DEFAULTS
+    wake_on: frozenset[str] = EVENTS
+
+    def __init__(self, ref: Reference, name: str, params: dict[str, Any]) -> None:
+        self.ref, self.name = ref, name
+        self.allowed = self.defaults_of(name)
+        for key, value in params.items():
+            if key not in self.allowed:
+                raise PolicyError(f"{name} has no parameter {key}", field=key, value=value)
+            if key in placement.CHOICES and value not in placement.CHOICES[key]:
+                raise PolicyError(f"bad {key}: {value}", field=key, value=value)
+        self.p = self.allowed | params
+        self.demotions = self.promotions = 0
+
+    def defaults_of(self, name: str) -> dict[str, Any]:
+        """Return every parameter with its default."""
+        return self.defaults
+
+    def begin(self) -> None:
+        """Look at the trace once infeasible jobs are out."""
+        unknown = [j.job_id for j in self.trace() if not j.duration_known]
+        if self.needs_duration and unknown:
+            raise MissingDurationError("durations are missing", jobs=unknown)
+
+    def trace(self) -> list[Job]:
+        return [j for j in self.ref.jobs if j.status != "dropped"]
+
+    def decide(self) -> Plan:
+        raise NotImplementedError
+
+    def timers(self) -> dict[Tag, int] | None:
+        """Return all timers that hold after the plan; None leaves them as they are."""
+        return None
+
+    def place_on(self, job: Job, free: set[Gpu], t: int) -> tuple[Gpu, ...] | None:
+        """Ask the placement rule for GPUs of one type."""
+        pool = placement.pool_of(self.ref.servers, t, free)
+        return placement.place(pool, job, self.p, self.ref.seed)
+
+    def place(self, job: Job, free: set[Gpu]) -> tuple[Gpu, ...] | None:
+        """Try the job's types in order."""
+        for t in job.types:
+            gpus = self.place_on(job, free, t)
+            if gpus is not None:
+                return gpus
+        return None
+
+    def factor(self, job: Job) -> float:
+        """Error of the duration that the policy sees."""
+        sigma = self.p.get("estimate_error", 0.0)
+        if sigma == 0:
+            return 1.0
+        address = (self.ref.seed, philox.Purpose.ESTIMATES, job.index)
+        return philox.log_normal(sigma, *address, maths=self.ref.maths)
+
+    def seen(self, job: Job, ns: int) -> int:
+        """Return a true time as the policy sees it."""
+        return ns if self.factor(job) == 1.0 else nearest(ns * self.factor(job))
+
+    def remaining_ns(self, job: Job) -> int:
+        """R of spec baselines section 1, as the policy sees it."""
+        ref = self.ref
+        if job.status == "running" and job.rate == job.best_rate:
+            return self.seen(job, job.finish_at - max(ref.now, job.progress_from))
+        return self.seen(job, nearest(ref.left_now(job) / job.best_rate * 1e9))
+
+
+class Queue(Policy):
+    """fifo, fifo-skip, sjf, sjf-strict, ssf: a queue without preemption."""
+
+    defaults: ClassVar[dict[str, Any]] = placement.DEFAULTS | {"estimate_error": 0.0}
+
+    def __init__(self, ref: Reference, name: str, params: dict[str, Any]) -> None:
+        self.needs_duration = name in ("sjf", "sjf-strict", "ssf")
+        super().__init__(ref, name, params)
+        self.strict = name in ("fifo", "sjf-strict")
+
+    def defaults_of(self, name: str) -> dict[str, Any]:
+        return placement.DEFAULTS if name.startswith("fifo") else self.defaults
+
+    def key(self, job: Job) -> Key:
+        if not self.needs_duration:
+            return (job.arrival, job.index)
+        total = self.seen(job, job.duration_ns())
+        if self.name == "ssf":
+            total *= job.gpus
+        return (total, job.arrival, job.index)
+
+    def decide(self) -> Plan:
+        plan = Plan()
+        free = self.ref.free()
+        for job in sorted(self.ref.waiting(), key=self.key):
+            gpus = self.place(job, free)
+            if gpus is not None:
+                free -= set(gpus)
+                plan.actions.append(Start(job.index, gpus))
+            elif self.strict:
+                break
+        return plan
+
+
+class Easy(Policy):
+    """EASY backfill with one reservation."""
+
+    needs_duration = True
+    defaults: ClassVar[dict[str, Any]] = placement.DEFAULTS | {
+        "estimate_error": 0.0,
+        "estimate_extend": 1.1,
+    }
+
+    def begin(self) -> None:
+        super().begin()
+        self.ends: dict[int, int] = {}  # job -> estimated finish, with inexact estimates only
+
+    def estimate(self, job: Job, t: int) -> int:
+        """Overhead due and seen run time on a type."""
+        run = nearest(job.remaining / job.base[t] * 1e9)
+        return self.ref.overhead(job) + max(1, self.seen(job, run))
+
+    def end_if(self, job: Job, gpus: tuple[Gpu, ...]) -> int:
+        """Estimated finish of a job started now on these GPUs."""
+        ref = self.ref
+        if self.p["estimate_error"] == 0:
+            rate = ref.rates.base(job, gpus) * ref.rates.locality(job, gpus)
+            return ref.now + ref.overhead(job) + max(1, nearest(job.remaining / rate * 1e9))
+        end = ref.now + self.estimate(job, ref.servers[gpus[0][0]].type)
+        self.ends[job.index] = end
+        return end
+
+    def end_running(self, job: Job) -> int:
+        """Estimated finish of a running job; one that has run out is extended."""
+        if self.p["estimate_error"] == 0:
+            return job.finish_at
+        now = self.ref.now
+        if self.ends[job.index] <= now:
+            longer = nearest(self.p["estimate_extend"] * (now - job.held_from))
+            self.ends[job.index] = max(job.held_from + longer, now + 1)
+        return self.ends[job.index]
+
+    def reserve(
+        self, head: Job, free: set[Gpu], ends: list[tuple[int, int, int]]
+    ) -> tuple[int, int, int] | None:
+        """Return (shadow time, type, extra) of the type that frees enough GPUs first."""
+        best: tuple[int, int, int] | None = None
+        for t in head.types:
+            count = sum(self.ref.servers[s].type == t for s, _ in free)
+            mine = [(end, d) for end, kind, d in ends if kind == t]
+            for s in sorted({self.ref.now} | {end for end, _ in mine}):
+                there = count + sum(d for end, d in mine if end <= s)
+                if there >= head.gpus:
+                    if best is None or s < best[0]:
+                        best = (s, t, there - head.gpus)
+                    break
+        return best
+
+    def decide(self) -> Plan:
+        ref, plan, free = self.ref, Plan(), self.ref.free()
+        ends = [
+            (self.end_running(j), ref.servers[j.gpu_set[0][0]].type, j.gpus) for j in ref.running()
+        ]
+        waiting = sorted(ref.waiting(), key=lambda j: (j.arrival, j.index))
+        while waiting:
+            gpus = self.place(waiting[0], free)
+            if gpus is None:
+                break
+            job = waiting.pop(0)
+            free -= set(gpus)
+            plan.actions.append(Start(job.index, gpus))
+            ends.append((self.end_if(job, gpus), ref.servers[gpus[0][0]].type, job.gpus))
+        if not waiting:
+            return plan
+        reserved = self.reserve(waiting[0], free, ends)
+        shadow, kind, extra = reserved if reserved is not None else (0, -1, 0)
+        for job in waiting[1:]:
+            for t in job.types:
+                gpus = self.place_on(job, free, t)
+                if gpus is None:
+                    continue
+                if t == kind and ref.now + self.estimate(job, t) > shadow:
+                    if job.gpus > extra:
+                        continue
+                    extra -= job.gpus
+                free -= set(gpus)
+                self.end_if(job, gpus)
+                plan.actions.append(Start(job.index, gpus))
+                break
+        return plan
+
+
+class Repack(Policy):
+    """srtf and srsf: greedy re-pack by count; base of las and gittins."""
+
+    needs_duration = True
+    wake_on = EVENTS | {"timer"}
+    defaults: ClassVar[dict[str, Any]] = placement.DEFAULTS | {
+        "estimate_error": 0.0,
+        "preempt_min_run_s": 0.0,
+    }
+
+    def key(self, job: Job) -> Key:
+        r = self.remaining_ns(job)
+        if self.name == "srsf":
+            return (r * job.gpus, job.gpus, job.arrival, job.index)
+        return (r, job.arrival, job.index)
+
+    def refresh(self) -> None:
+        """Bring the policy's own counters up to this instant."""
+
+    def protected_until(self, job: Job) -> int:
+        return job.held_from + to_ns(self.p["preempt_min_run_s"])
+
+    def is_protected(self, job: Job) -> bool:
+        return job.status == "running" and self.protected_until(job) > self.ref.now
+
+    def decide(self) -> Plan:
+        self.refresh()
+        active = [j for j in self.ref.jobs if j.active]
+        active.sort(key=lambda j: (not self.is_protected(j), self.key(j)))
+        return repack(self, active)
+
+    def timers(self) -> dict[Tag, int] | None:
+        found: dict[Tag, int] = {}
+        for job in self.ref.running():
+            if self.is_protected(job):
+                found["min_run", job.index] = self.protected_until(job)
+        return found
+
+
+def repack(policy: Policy, order: list[Job]) -> Plan:
+    """Preemptive pass over the active jobs in key order."""
+    ref = policy.ref
+    kind = [server.type for server in ref.servers]
+    left = dict.fromkeys(range(len(ref.types)), 0)
+    for server, _ in ref.every_gpu():
+        left[kind[server]] += 1
+    admitted: dict[int, int] = {}
+    for job in order:
+        own = [kind[job.gpu_set[0][0]]] if job.status == "running" else []
+        for t in own + [t for t in job.types if t not in own]:
+            if job.gpus <= left[t]:
+                left[t] -= job.gpus
+                admitted[job.index] = t
+                break
+    free = ref.every_gpu()
+    result: dict[int, tuple[Gpu, ...]] = {}
+
+    def give(job: Job, gpus: tuple[Gpu, ...] | None) -> None:
+        if gpus is not None:
+            assert set(gpus) <= free
+            free.difference_update(gpus)
+            result[job.index] = gpus
+
+    for job in order:
+        if job.status == "running" and admitted.get(job.index) == kind[job.gpu_set[0][0]]:
+            give(job, job.gpu_set)
+    for job in order:
+        if job.index in admitted and job.index not in result:
+            give(job, policy.place_on(job, free, admitted[job.index]))
+    for job in order:
+        if job.index in result:
+            continue
+        if job.status == "waiting":
+            give(job, policy.place(job, free))
+        elif set(job.gpu_set) <= free:
+            give(job, job.gpu_set)
+    plan = Plan()
+    for job in order:
+        gpus = result.get(job.index)
+        if job.status == "waiting" and gpus is not None:
+            plan.actions.append(Start(job.index, gpus))
+        elif job.status == "running" and gpus is None:
+            plan.actions.append(Preempt(job.index))
+        elif gpus is not None and gpus != job.gpu_set:
+            plan.actions.append(Move(job.index, gpus))
+    return plan
+
+
+class Las(Repack):
+    """las, gittins and their tiresias presets: queues by attained service."""
+
+    defaults: ClassVar[dict[str, Any]] = placement.DEFAULTS | {
+        "limits": [3250, 7200],
+        "promote_knob": 0.0,
+        "las_time": False,
+        "preempt_min_run_s": 0.0,
+    }
+    las_only: ClassVar[dict[str, Any]] = {"discretised": True, "las_quantum": 600}
+    gittins_only: ClassVar[dict[str, Any]] = {"distribution": None, "delta": 3250}
+
+    def __init__(self, ref: Reference, name: str, params: dict[str, Any]) -> None:
+        self.gittins = "gittins" in name
+        super().__init__(ref, name, params)
+        self.needs_duration = self.gittins and self.p["distribution"] is None
+        limits = self.p["limits"]
+        if any(x <= 0 for x in limits) or list(limits) != sorted(set(limits)):
+            raise PolicyError("limits must rise", field="limits", value=limits)
+        for field in ("promote_knob", "preempt_min_run_s", "las_quantum"):
+            if self.p.get(field, 0) < 0:
+                raise PolicyError(f"{field} < 0", field=field, value=self.p[field])
+        if self.gittins and self.p["delta"] <= 0:
+            raise PolicyError("delta must be > 0", field="delta", value=self.p["delta"])
+
+    def defaults_of(self, name: str) -> dict[str, Any]:
+        found = self.defaults | (self.gittins_only if self.gittins else self.las_only)
+        return found | {"placement": "skew"} if name.startswith("tiresias") else found
+
+    def begin(self) -> None:
+        super().begin()
+        self.limits = [to_ns(x) for x in self.p["limits"]]
+        self.queued = self.gittins or self.p["discretised"]
+        self.queue = {j.index: 0 for j in self.ref.jobs}
+        self.offset = {j.index: 0 for j in self.ref.jobs}  # progress at the last promotion
+        if self.gittins:
+            self.delta = to_ns(self.p["delta"])
+            given = self.p["distribution"]
+            if given is None:
+                self.services = sorted(self.scale(j) * j.duration_ns() for j in self.trace())
+            else:
+                self.services = sorted(to_ns(x) for x in given)
+
+    def scale(self, job: Job) -> int:
+        return 1 if self.p["las_time"] else job.gpus
+
+    def executed(self, job: Job) -> int:
+        return job.progress_ns(self.ref.now) - self.offset[job.index]
+
+    def attained(self, job: Job) -> int:
+        return self.scale(job) * self.executed(job)
+
+    def promotion_at(self, job: Job) -> int | None:
+        """Instant at which a waiting job returns to the top queue."""
+        k = self.p["promote_knob"]
+        if not self.queued or k == 0 or job.status != "waiting" or self.queue[job.index] == 0:
+            return None
+        assert job.last_stop is not None
+        return job.last_stop + nearest(k * self.executed(job))
+
+    def refresh(self) -> None:
+        if not self.queued:
+            return
+        for job in [j for j in self.ref.jobs if j.active]:
+            i = job.index
+            while self.queue[i] < len(self.limits) and (
+                self.attained(job) >= self.limits[self.queue[i]]
+            ):
+                self.queue[i] += 1
+                self.demotions += 1
+            at = self.promotion_at(job)
+            if at is not None and at <= self.ref.now:
+                self.queue[i] = 0
+                self.offset[i] = job.progress_ns(self.ref.now)
+                self.promotions += 1
+
+    def index(self, job: Job) -> Fraction:
+        """Gittins index at the grid point below the attained service."""
+        a = self.attained(job) // self.delta * self.delta
+        s = self.services
+        i, e, n = bisect_right(s, a), bisect_right(s, a + self.delta), len(s)
+        if i == n:
+            return Fraction(0)
+        return Fraction(e - i, sum(s[i:e]) - a * (e - i) + self.delta * (n - e))
+
+    def continuous(self, job: Job) -> int:
+        """Key of the form without queues: a running job has a head start."""
+        head = to_ns(self.p["las_quantum"]) * self.scale(job)
+        return self.attained(job) - (head if job.status == "running" else 0)
+
+    def key(self, job: Job) -> Key:
+        if not self.queued:
+            return (self.continuous(job), job.arrival, job.index)
+        start = (1, 0) if job.first_start is None else (0, job.first_start)
+        place = (start, job.arrival, job.index)
+        if self.gittins:
+            return (self.queue[job.index], -self.index(job), *place)
+        return (self.queue[job.index], *place)
+
+    def timers(self) -> dict[Tag, int] | None:
+        found = super().timers() or {}
+        now = self.ref.now
+        for job in self.ref.running():
+            i, scale, a = job.index, self.scale(job), self.attained(job)
+            since = max(now, job.progress_from)
+            if self.queued and self.queue[i] < len(self.limits):
+                found["demote", i] = since + -(-(self.limits[self.queue[i]] - a) // scale)
+            if self.gittins:
+                found["grid", i] = since + -(-((a // self.delta + 1) * self.delta - a) // scale)
+            if not self.queued:
+                key = self.continuous(job)
+                above = [self.attained(w) for w in self.ref.waiting()]
+                above = [x for x in above if x >= key]
+                if above:
+                    found["overtaken", i] = since + (min(above) - key) // scale + 1
+        for job in self.ref.waiting():
+            at = self.promotion_at(job)
+            if at is not None:
+                found["promote", job.index] = max(at, now + 1)
+        return found
+
+
+class ToyRound(Policy):
+    """All active jobs by attained service at each round; whoever can keeps its place."""
+
+    wake_on = frozenset({"round"})
+    defaults: ClassVar[dict[str, Any]] = {"round_s": 360.0}
+
+    def __init__(self, ref: Reference, name: str, params: dict[str, Any]) -> None:
+        super().__init__(ref, name, params)
+        self.round_ns = to_ns(self.p["round_s"])
+        self.p = placement.DEFAULTS | self.p
+
+    def decide(self) -> Plan:
+        ref, plan, free = self.ref, Plan(), self.ref.every_gpu()
+
+        def key(job: Job) -> Key:
+            return (job.gpus * job.progress_ns(ref.now), job.arrival, job.index)
+
+        plan.steady = True
+        for job in sorted((j for j in ref.jobs if j.active), key=key):
+            keeps = job.status == "running" and set(job.gpu_set) <= free
+            gpus = job.gpu_set if keeps else self.place(job, free)
+            if gpus is None:
+                plan.steady = False
+                if job.status == "running":
+                    plan.actions.append(Preempt(job.index))
+                continue
+            free -= set(gpus)
+            if job.status == "waiting":
+                plan.actions.append(Start(job.index, gpus))
+            elif not keeps:
+                plan.actions.append(Move(job.index, gpus))
+        return plan
+
+
+class ToyTimer(Policy):
+    """A job waits ``delay_s`` for one server before it accepts any place."""
+
+    wake_on = EVENTS | {"timer"}
+    defaults: ClassVar[dict[str, Any]] = {"delay_s": 60.0}
+
+    def begin(self) -> None:
+        self.seen_jobs: set[int] = set()
+        self.delay = to_ns(self.p["delay_s"])
+
+    def place(self, job: Job, free: set[Gpu]) -> tuple[Gpu, ...] | None:
+        return self.place_within(job, free, "network")
+
+    def place_within(self, job: Job, free: set[Gpu], level: str) -> tuple[Gpu, ...] | None:
+        self.p = self.p | placement.DEFAULTS | {"max_level": level}
+        return super().place(job, free)
+
+    def decide(self) -> Plan:
+        plan, free, now = Plan(), self.ref.free(), self.ref.now
+        for job in self.ref.waiting():
+            if self.delay > 0 and job.index not in self.seen_jobs:
+                plan.wake["delay", job.index] = job.arrival + self.delay
+            self.seen_jobs.add(job.index)
+            late = now >= job.arrival + self.delay
+            gpus = self.place_within(job, free, "network" if late else "server")
+            if gpus is not None:
+                free -= set(gpus)
+                plan.actions.append(Start(job.index, gpus))
+        return plan
+
+
+class ToyShare(Policy):
+    """Free GPUs first, else the lowest GPUs that hold at most one job."""
+
+    max_share = 2
+    defaults: ClassVar[dict[str, Any]] = {"halve": False}
+
+    def __init__(self, ref: Reference, name: str, params: dict[str, Any]) -> None:
+        super().__init__(ref, name, params)
+        self.p = placement.DEFAULTS | self.p
+
+    def decide(self) -> Plan:
+        ref, plan = self.ref, Plan()
+        on = {gpu: list(here) for gpu, here in ref.residents().items()}
+        batch = {j.index: j.sub_batch for j in ref.running()}
+        for job in ref.running():
+            alone = all(len(on[g]) == 1 for g in job.gpu_set)
+            if self.p["halve"] and alone and job.sub_batch != job.batch:
+                assert job.batch is not None
+                plan.actions.append(SetSubBatch(job.index, job.batch))
+                batch[job.index] = job.batch
+        for job in ref.waiting():
+            for t in job.types:
+                free = {g for g in ref.every_gpu() if g not in on}
+                gpus, sub = self.place_on(job, free, t), job.batch
+                if gpus is None:
+                    gpus, sub = self.share(job, t, on, batch)
+                if gpus is not None:
+                    batch[job.index] = sub
+                    for gpu in gpus:
+                        on.setdefault(gpu, []).append(job)
+                    plan.actions.append(Start(job.index, gpus, sub))
+                    break
+        return plan
+
+    def share(
+        self, job: Job, t: int, on: dict[Gpu, list[Job]], batch: dict[int, int | None]
+    ) -> tuple[tuple[Gpu, ...] | None, int | None]:
+        """Return the GPUs beside others and the sub-batch there."""
+        ref = self.ref
+        sub = -(-job.batch // 2) if self.p["halve"] and job.batch is not None else job.batch
+        found: list[Gpu] = []
+        for gpu in sorted(ref.every_gpu()):
+            here = on.get(gpu, [])
+            used = sum(ref.rates.memory(o, batch[o.index]) for o in here)
+            if (
+                ref.servers[gpu[0]].type == t
+                and (not here or (len(here) == 1 and ref.max_share >= 2))
+                and all(ref.rates.can_pair(job, o) for o in here)
+                and used + ref.rates.memory(job, sub) <= ref.types[t].memory
+            ):
+                found.append(gpu)
+        return (tuple(found[: job.gpus]) if len(found) >= job.gpus else None), sub
+
+
+REGISTRY: dict[str, type[Policy]] = {
+    "fifo": Queue,
+    "fifo-skip": Queue,
+    "sjf": Queue,
+    "sjf-strict": Queue,
+    "ssf": Queue,
+    "easy": Easy,
+    "srtf": Repack,
+    "srsf": Repack,
+    "las": Las,
+    "gittins": Las,
+    "tiresias": Las,
+    "tiresias-gittins": Las,
+    "toy-round": ToyRound,
+    "toy-timer": ToyTimer,
+    "toy-share": ToyShare,
+}
+
+
+def make(ref: Reference, name: str, params: dict[str, Any]) -> Policy:
+    """Return a policy by its registry name."""
+    if name not in REGISTRY:
+        raise PolicyError(f"unknown policy {name}", field="policy", value=name)
+    return REGISTRY[name](ref, name, params)

@@ -1,0 +1,117 @@
+"""Memory, interference and rate: what a gang achieves where it is."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .world import ClusterError, Gpu, GpuType, Job, Server, World, nearest
+
+DEFAULTS: dict[str, Any] = {
+    "interference": "constant",
+    "xi": 1.25,
+    "missing": "error",
+    "gang_xi": "max",
+    "combine": "sum",
+    "memory_fixed_fraction": 0.5,
+    "acc_cost": 0.05,
+}
+TIERS = ("server", "rack", "network")
+
+
+def tier_of(servers: list[Server], gpus: tuple[Gpu, ...]) -> str:
+    """Return the distance tier of a set of GPUs."""
+    if len({s for s, _ in gpus}) == 1:
+        return "server"
+    return "rack" if len({servers[s].rack for s, _ in gpus}) == 1 else "network"
+
+
+class Rates:
+    """Pure questions about memory, slow-downs and rates in one world."""
+
+    def __init__(self, world: World, types: list[GpuType], servers: list[Server]) -> None:
+        self.types, self.servers = types, servers
+        self.options = DEFAULTS | world.get("sharing", {})
+        self.localities = world.get("locality", {})
+        self.table: dict[tuple[str | None, str | None], float] = {}
+        for row in self.options.get("rows", []):
+            key = (row["model"], row["co_model"])
+            if key in self.table:
+                raise ClusterError("two rows with one key", key=key)
+            self.table[key] = float(row["xi"])
+
+    def one_way(self, a: str | None, b: str | None) -> float | None:
+        """Slow-down of a by b; None where the pair may not share."""
+        if self.options["interference"] == "constant":
+            return max(1.0, float(self.options["xi"]))
+        xi = self.table.get((a, b), math.nan)
+        if math.isinf(xi):
+            raise ClusterError("infinite xi", key=(a, b))
+        if xi > 0:
+            return max(1.0, xi)
+        if self.options["missing"] == "constant":
+            return max(1.0, float(self.options["xi"]))
+        if self.options["missing"] == "infeasible":
+            return None
+        raise ClusterError("absent pair", key=(a, b))
+
+    def can_pair(self, a: Job, b: Job) -> bool:
+        """Whether two jobs may share a GPU, memory aside."""
+        return None not in (self.one_way(a.model, b.model), self.one_way(b.model, a.model))
+
+    def memory(self, job: Job, sub_batch: int | None) -> int:
+        """Bytes per GPU at a sub-batch."""
+        if job.batch is None or sub_batch is None or sub_batch == job.batch:
+            return job.memory
+        phi = float(self.options["memory_fixed_fraction"])
+        return nearest(job.memory * (phi + (1.0 - phi) * (sub_batch / job.batch)))
+
+    def inflation(self, job: Job) -> float:
+        """Cost of gradient accumulation."""
+        if job.batch is None or job.sub_batch is None:
+            return 1.0
+        steps = -(-job.batch // job.sub_batch)
+        return 1.0 + float(self.options["acc_cost"]) * (steps - 1)
+
+    def xi_gpu(self, job: Job, others: list[Job]) -> float:
+        """Slow-down of the job on one GPU by those it shares it with."""
+        each = [self.one_way(job.model, o.model) for o in others]
+        values = [xi for xi in each if xi is not None]
+        if len(values) <= 1:
+            return values[0] if values else 1.0
+        if self.options["combine"] == "product":
+            return math.prod(values)
+        if self.options["combine"] == "max":
+            return max(values)
+        total = 1.0
+        for xi in values:
+            total += xi - 1.0
+        return total
+
+    def xi_gang(self, job: Job, residents: dict[Gpu, list[Job]]) -> float:
+        """Slow-down of the whole gang."""
+        per_gpu = [
+            self.xi_gpu(job, [o for o in residents[g] if o is not job]) for g in sorted(job.gpu_set)
+        ]
+        if self.options["gang_xi"] == "mean":
+            return sum(per_gpu) / len(per_gpu)
+        return max(per_gpu)
+
+    def base(self, job: Job, gpus: tuple[Gpu, ...]) -> float:
+        """Base rate on these GPUs; mixed types run at the slowest per-GPU rate."""
+        kinds = sorted({self.servers[s].type for s, _ in gpus})
+        if len(kinds) == 1:
+            return job.base.get(kinds[0], 0.0)
+        return job.gpus * min(job.base.get(t, 0.0) / job.gpus for t in kinds)
+
+    def locality(self, job: Job, gpus: tuple[Gpu, ...]) -> float:
+        """Locality factor of these GPUs for the job's label."""
+        row = self.localities.get(job.model) if job.model is not None else None
+        if row is None:
+            row = self.localities.get("*", {})
+        return float(row.get(tier_of(self.servers, gpus), 1.0))
+
+    def rate(self, job: Job, residents: dict[Gpu, list[Job]]) -> float:
+        """Rate where the job is now, beside those who are there now."""
+        alone = self.base(job, job.gpu_set) * self.locality(job, job.gpu_set)
+        return alone / (self.inflation(job) * self.xi_gang(job, residents))

@@ -1,0 +1,218 @@
+//! Laws of the policies, on drawn worlds run through the engine.
+
+use gangline_policies::conformance::{self, Case, Numbers, Scope};
+use gangline_policies::{POLICIES, ParamValue, Params, build, build_plain};
+
+/// Parameters of a policy, drawn from a seed; `is_loose` = only placement rules that refuse nobody.
+fn draw_params(name: &str, numbers: &mut Numbers, is_loose: bool) -> Params {
+    let mut params = Params::new();
+    let mut set = |field: &str, value: ParamValue| params.insert(field.to_owned(), value);
+    let word = |word: &str| ParamValue::Str(word.to_owned());
+    let info = gangline_policies::find(name).expect("a registered policy");
+    for spec in info.parameters() {
+        if numbers.once_in(2) && spec.name != "placement" {
+            continue;
+        }
+        let value = match spec.name {
+            "placement" => {
+                let loose = ["consolidate", "count", "spread", "random", "random_server"];
+                let strict = ["yarn", "whole_servers", "skew"];
+                let is_strict = !is_loose && numbers.once_in(2);
+                word(numbers.pick(if is_strict { &strict } else { &loose }))
+            }
+            "fit" => word(numbers.pick(&["best", "first"])),
+            "slots" => word(numbers.pick(&["lowest", "aligned"])),
+            "rack_choice" => word(numbers.pick(&["best_fit", "fewest_servers"])),
+            "max_level" if !is_loose => word(numbers.pick(&["server", "rack", "network"])),
+            "yarn_cross_rack" | "las_time" | "halve" => ParamValue::Bool(numbers.once_in(2)),
+            "discretised" => ParamValue::Bool(!numbers.once_in(3)),
+            "estimate_error" => ParamValue::Float(numbers.pick(&[0.0, 0.3, 2.0])),
+            "estimate_extend" => ParamValue::Float(numbers.pick(&[1.0, 1.1, 2.0])),
+            "preempt_min_run_s" => ParamValue::Int(numbers.pick(&[0, 3, 30])),
+            "promote_knob" => ParamValue::Float(numbers.pick(&[0.0, 0.5, 2.0, 1e-10])),
+            "limits" => ParamValue::List(numbers.pick(&[&[5.0, 40.0][..], &[0.5], &[20.0]]).into()),
+            "delta" => ParamValue::Float(numbers.pick(&[1.0, 7.5, 50.0])),
+            "distribution" => ParamValue::List(vec![3.0, 40.0, 7.0, 7.0, 90.0]),
+            "las_quantum" => ParamValue::Float(numbers.pick(&[0.0, 5.0, 30.0])),
+            "round_s" => ParamValue::Float(numbers.pick(&[1.0, 7.0, 30.0])),
+            "delay_s" => ParamValue::Float(numbers.pick(&[0.0, 4.0, 60.0])),
+            _ => continue,
+        };
+        set(spec.name, value);
+    }
+    params
+}
+
+fn is_conserving(name: &str) -> bool {
+    !matches!(name, "fifo" | "sjf-strict" | "easy" | "toy-round" | "toy-timer" | "toy-share")
+}
+
+#[test]
+fn every_policy_passes_the_law() {
+    for seed in 0..150 {
+        for info in &POLICIES {
+            let mut numbers = Numbers::new(seed + 1_000_000);
+            let is_loose = seed % 2 == 0;
+            let params = draw_params(info.name, &mut numbers, is_loose);
+            let make = || build(info.name, &params).expect("drawn parameters are valid");
+            let claims = is_loose && is_conserving(info.name);
+            conformance::check(make, seed, Scope::default(), claims)
+                .unwrap_or_else(|error| panic!("{} {params:?}: {error}", info.name));
+        }
+    }
+}
+
+/// The fast passes against walks over all jobs: byte for byte the same plans.
+#[test]
+fn fast_passes_equal_plain_walks() {
+    let names = [
+        "fifo-skip", "sjf", "ssf", "easy", "srtf", "srsf", "las", "gittins", "tiresias",
+        "tiresias-gittins",
+    ];
+    let mut compared = 0;
+    for seed in 0..600 {
+        let scope = Scope {
+            types: if seed % 3 == 0 { 3 } else { 1 },
+            jobs: if seed % 5 == 0 { 120 } else { 25 },
+            has_trouble: seed % 4 != 0,
+            gangs_max: if seed % 2 == 0 { 12 } else { 4 },
+        };
+        let case = conformance::draw(seed, scope);
+        for name in names {
+            let mut numbers = Numbers::new(seed + 2_000_000);
+            let params = draw_params(name, &mut numbers, false);
+            compare(&case, seed, name, &params);
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 600 * names.len());
+}
+
+fn compare(case: &Case, seed: u64, name: &str, params: &Params) {
+    let mut fast = build(name, params).expect("drawn parameters are valid");
+    let mut plain = build_plain(name, params).expect("drawn parameters are valid");
+    let fast = conformance::run(case, fast.as_mut());
+    let plain = conformance::run(case, plain.as_mut());
+    match (fast, plain) {
+        (Ok(fast), Ok(plain)) => assert!(
+            conformance::are_equal(&fast, &plain),
+            "seed {seed}, {name} {params:?}: finish {:?} and plain {:?}",
+            fast.finish_s,
+            plain.finish_s
+        ),
+        (fast, plain) => panic!(
+            "seed {seed}, {name} {params:?}: fast {:?}, plain {:?}",
+            fast.err(),
+            plain.err()
+        ),
+    }
+}
+
+fn finishes(case: &Case, name: &str, params: &Params) -> Vec<u64> {
+    let mut policy = build(name, params).expect("valid parameters");
+    let output = conformance::run(case, policy.as_mut()).expect("the run ends");
+    output.finish_s.iter().map(|finish| finish.to_bits()).collect()
+}
+
+#[test]
+fn las_with_one_huge_limit_is_fifo_skip() {
+    // on one type, by count, without failures: first starts come in the order of the queue
+    let scope = Scope { types: 1, has_trouble: false, ..Scope::default() };
+    for seed in 0..200 {
+        let case = conformance::draw(seed, scope);
+        let count = ("placement".to_owned(), ParamValue::Str("count".to_owned()));
+        let huge = ("limits".to_owned(), ParamValue::List(vec![1e12]));
+        let las = Params::from([count.clone(), huge]);
+        assert_eq!(
+            finishes(&case, "las", &las),
+            finishes(&case, "fifo-skip", &Params::from([count])),
+            "seed {seed}"
+        );
+    }
+}
+
+#[test]
+fn knob_zero_never_promotes_and_a_small_one_does() {
+    let mut promotions = [0, 0];
+    for seed in 0..60 {
+        let case = conformance::draw(seed, Scope::default());
+        for (at, knob) in [0.0, 0.1].into_iter().enumerate() {
+            let params = Params::from([
+                ("limits".to_owned(), ParamValue::List(vec![5.0, 40.0])),
+                ("promote_knob".to_owned(), ParamValue::Float(knob)),
+            ]);
+            let mut policy = build("las", &params).expect("valid parameters");
+            conformance::run(&case, policy.as_mut()).expect("the run ends");
+            let counters = policy.counters();
+            let count = counters.iter().find(|(name, _)| *name == "promotions");
+            promotions[at] += count.expect("a counter").1;
+        }
+    }
+    assert_eq!(promotions[0], 0);
+    assert!(promotions[1] > 0, "the worlds give reasons to promote");
+}
+
+/// Mean completion time of up to seven jobs on one GPU: srtf against every order of service at every
+/// arrival and completion.
+#[test]
+fn srtf_on_one_gpu_is_optimal() {
+    for seed in 0..80 {
+        let mut numbers = Numbers::new(seed + 3_000_000);
+        let count = 1 + numbers.below(7) as usize;
+        let mut arrivals: Vec<u64> = (0..count).map(|_| numbers.below(12)).collect();
+        arrivals.sort_unstable();
+        let works: Vec<u64> = (0..count).map(|_| 1 + numbers.below(9)).collect();
+        let case = one_gpu(&arrivals, &works);
+        let finishes = finishes(&case, "srtf", &Params::new());
+        let total: f64 = finishes.iter().map(|bits| f64::from_bits(*bits)).sum();
+        let best = brute_force(&arrivals, &mut works.clone(), 0);
+        assert!((total - best as f64).abs() < 1e-6, "seed {seed}: {total} and {best}");
+    }
+}
+
+fn one_gpu(arrivals: &[u64], works: &[u64]) -> Case {
+    use gangline_model::{JobColumns, JobTable, SimTime};
+    let scope = Scope { types: 1, has_trouble: false, ..Scope::default() };
+    let mut case = conformance::draw(0, scope);
+    let server = gangline_model::Server {
+        gpu_type: gangline_model::GpuTypeId(0),
+        gpus: 1,
+        rack: gangline_model::RackId(0),
+    };
+    let gpu_type = gangline_model::GpuType {
+        name: "A".to_owned(),
+        memory_bytes: u64::MAX,
+        price_per_hour: 0.0,
+        speed: 1.0,
+    };
+    let cluster = gangline_model::ClusterSpec::new(vec![gpu_type], vec![server]).expect("valid");
+    let columns = JobColumns {
+        arrival: arrivals.iter().map(|&s| SimTime(s as i64 * 1_000_000_000)).collect(),
+        gpus: vec![1; arrivals.len()],
+        work: works.iter().map(|&s| s as f64).collect(),
+        ..JobColumns::default()
+    };
+    case.world.rates = gangline_model::RateTable::from_speeds(&cluster).into();
+    case.world.cluster = cluster.into();
+    case.world.jobs = JobTable::new(columns).expect("valid").into();
+    case
+}
+
+/// Least sum of finish times: at each whole second any job that is there may run.
+fn brute_force(arrivals: &[u64], left: &mut [u64], now: u64) -> u64 {
+    let there: Vec<usize> =
+        (0..left.len()).filter(|&job| left[job] > 0 && arrivals[job] <= now).collect();
+    let next = arrivals.iter().copied().filter(|&arrival| arrival > now).min();
+    if there.is_empty() {
+        return next.map_or(0, |next| brute_force(arrivals, left, next));
+    }
+    let mut best = u64::MAX;
+    for job in there {
+        let until = next.map_or(now + left[job], |next| next.min(now + left[job]));
+        left[job] -= until - now;
+        let ended = if left[job] == 0 { until } else { 0 };
+        best = best.min(ended + brute_force(arrivals, left, until));
+        left[job] += until - now;
+    }
+    best
+}

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from gangline import policies
+from gangline.errors import PolicyError
+from gangline.policies.protocol import Changes, Plan, Policy, View, check_declaration
+
+# Names of the contract that this version offers.
+NAMES = (
+    "fifo fifo-skip easy sjf sjf-strict ssf srtf srsf las gittins tiresias tiresias-gittins".split()
+)
+
+
+def test_registry_has_the_names_of_the_contract() -> None:
+    assert list(policies.registry) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_configurations_are_frozen_and_plain(name: str) -> None:
+    config = policies.make(name)
+    assert config.name == name
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.fit = "first"  # type: ignore[misc]
+    assert config.label() == name
+    assert policies.make(name, config.params()) == config
+
+
+def test_tiresias_is_las_with_skew() -> None:
+    assert policies.Tiresias().params() == {**policies.Las().params(), "placement": "skew"}
+    assert policies.TiresiasGittins().params() == {
+        **policies.Gittins().params(),
+        "placement": "skew",
+    }
+
+
+def test_label_shows_what_was_changed() -> None:
+    assert policies.make("las", {"limits": [200, 1000]}).label() == "las(limits=[200.0, 1000.0])"
+
+
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("fiffo", {}, "unknown policy `fiffo`; did you mean `fifo`?"),
+    ("fifo", {"fitt": "best"}, "did you mean `fit`?"),
+    ("las", {"promote_knob": "two"}, "promote_knob: expected a number"),
+    ("las", {"discretised": 1}, "discretised: expected true or false"),
+    ("las", {"limits": 3}, "limits: expected a list of numbers"),
+    ("las", {"limits": ["a"]}, "limits: expected a list of numbers"),
+    ("fifo", {"fit": 3}, "fit: expected text"),
+    ("srtf", {"preempt_min_run_s": True}, "expected a number"),
+]
+
+
+@pytest.mark.parametrize(("name", "settings", "words"), BAD)
+def test_mistakes_are_named(name: str, settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(PolicyError) as caught:
+        policies.make(name, settings)
+    assert words in str(caught.value)
+
+
+SETTINGS: list[tuple[str, tuple[str, Any]]] = [
+    ("a=true", ("a", True)),
+    ("a=3", ("a", 3)),
+    ("a=0.5", ("a", 0.5)),
+    ("a=[200, 1000]", ("a", [200, 1000])),
+    ("placement=yarn", ("placement", "yarn")),
+    ('a="3"', ("a", "3")),
+    ("a=b=c", ("a", "b=c")),
+    ("a=", ("a", "")),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), SETTINGS)
+def test_settings_are_toml_or_text(text: str, expected: tuple[str, Any]) -> None:
+    assert policies.parse_setting(text) == expected
+
+
+@pytest.mark.parametrize("text", ["a", "=3", ""])
+def test_settings_need_a_key_and_a_value(text: str) -> None:
+    with pytest.raises(PolicyError, match="expected key=value"):
+        policies.parse_setting(text)
+
+
+class Idle(Policy):
+    def decide(self, view: View, changes: Changes) -> Plan:
+        return Plan()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("wake_on", ("arival",)),
+        ("wake_on", ()),
+        ("round_s", 0.0),
+        ("knowledge", "all"),
+        ("max_share", 5),
+    ],
+)
+def test_declarations_of_policy_objects_are_checked(field: str, value: object) -> None:
+    policy = Idle()
+    check_declaration(policy)
+    setattr(policy, field, value)
+    with pytest.raises(PolicyError) as caught:
+        check_declaration(policy)
+    assert caught.value.field == field
+
+
+def test_plan_collects_actions() -> None:
+    plan = Plan()
+    plan.start(3, {1: 2}, sub_batch=8)
+    plan.move(4, masks={0: 0b110})
+    plan.preempt(5)
+    plan.set_sub_batch(6, 4)
+    plan.wake_at(10.5, tag=2)
+    plan.cancel(2)
+    assert plan.actions == [
+        ("start", 3, [(1, 2)], False, 8),
+        ("move", 4, [(0, 6)], True),
+        ("preempt", 5),
+        ("set_sub_batch", 6, 4),
+        ("wake_at", 10.5, 2),
+        ("cancel", 2),
+    ]
+    with pytest.raises(PolicyError, match="counts .* or as slot masks"):
+        plan.start(1)
+
+
+def test_a_dead_view_says_so() -> None:
+    view = View(object())
+    view._kill()
+    with pytest.raises(PolicyError, match="a view is dead"):
+        view.waiting("job")

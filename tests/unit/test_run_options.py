@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gangline.cluster import Cluster
+from gangline.errors import ClusterError, PolicyError
+from gangline.run_options import RunOptions, clamped, require_pairs
+from gangline.simulate import make_options, override
+
+
+def cluster(**changes: Any) -> Cluster:
+    return Cluster.from_dict(
+        {
+            "gpu_types": [{"name": "g", "memory_gb": 16}],
+            "servers": [{"count": 2, "gpu": "g", "gpus": 4}],
+            **changes,
+        }
+    )
+
+
+def test_tables_become_arrays_by_label() -> None:
+    lab = cluster(
+        network={"table": {"a": {"rack": 0.9}, "*": {"network": 0.5}, "unseen": {"rack": 0.1}}},
+        failures={"table": [{"server": 1, "down_s": 5.0}, {"server": 0, "down_s": 1, "up_s": 2}]},
+    )
+    options = RunOptions(restart_s=2.0, restart_by_model={"b": 3.0}).to_core(lab, ["a", "b"])
+    assert options["locality"].tolist() == [[1, 0.9, 1], [1, 1, 0.5], [1, 1, 0.5]]
+    assert options["restart_by_model"].tolist() == [2.0, 3.0]
+    assert options["failures"]["server"].tolist() == [1, 0]
+    assert options["failures"]["up_s"].tolist() == [np.inf, 2.0]
+
+
+def test_mean_times_become_seconds() -> None:
+    lab = cluster(failures={"mtbf_hours": 2, "mttr_hours": 0.5})
+    assert RunOptions().to_core(lab, [])["failures"] == {"mtbf_s": 7200.0, "mttr_s": 1800.0}
+
+
+ROWS = [
+    {"model": "a", "co_model": "b", "xi": 0.97},
+    {"model": "b", "co_model": "a", "xi": 1.5},
+    {"model": "a", "co_model": "a", "xi": 0.0},
+    {"model": "b", "co_model": "unseen", "xi": 2.0},
+]
+
+
+def test_interference_rows_are_clamped_and_absent_pairs_marked() -> None:
+    lab = cluster(sharing={"interference": "table", "rows": ROWS})
+    xi = RunOptions().to_core(lab, ["a", "b"])["interference"]["xi"]
+    assert xi[0, 1] == 1.0
+    assert xi[1, 0] == 1.5
+    assert np.isnan(xi[[0, 1, 2, 2], [0, 1, 0, 2]]).all()
+    assert clamped(lab.sharing) == 1
+    lab = cluster(sharing={"interference": "table", "rows": ROWS, "missing": "constant", "xi": 1.3})
+    xi = RunOptions().to_core(lab, ["a", "b"])["interference"]["xi"]
+    assert xi[0, 0] == xi[2, 2] == 1.3
+
+
+def test_absent_pairs_are_listed_before_the_run() -> None:
+    lab = cluster(sharing={"interference": "table", "rows": ROWS})
+    models = np.array([0, 1], np.uint32)
+    require_pairs(lab, ["a", "b"], models, 2)  # one job each: no pair of a model with itself
+    with pytest.raises(ClusterError, match="no slow-down for a beside a; add rows"):
+        require_pairs(lab, ["a", "b"], np.array([0, 1, 0], np.uint32), 3)
+    with pytest.raises(ClusterError, match=r"a beside \(no model\); \(no model\) beside a"):
+        require_pairs(lab, ["a", "b"], np.array([0, 2**32 - 1], np.uint32), 2)
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"seed": -1}, "seed"),
+    ({"restart_s": -1.0}, "restart_s"),
+    ({"first_start_s": float("nan")}, "first_start_s"),
+    ({"checkpoint_interval_s": 0.0}, "checkpoint_interval_s"),
+    ({"restart_by_model": {"m": -2.0}}, "restart_by_model.m"),
+    ({"on_infeasible": "skip"}, "on_infeasible"),
+    ({"timeline": "often"}, "timeline"),
+    ({"timeline": 0.0}, "timeline"),
+    ({"max_events": 0}, "max_events"),
+    ({"restarts": 1}, "restarts"),
+]
+
+
+@pytest.mark.parametrize(("values", "field"), BAD)
+def test_bad_options_are_named(values: dict[str, Any], field: str) -> None:
+    with pytest.raises(PolicyError) as caught:
+        make_options(values)
+    assert caught.value.field == field
+
+
+def test_sharing_keys_can_be_overridden_and_are_checked() -> None:
+    assert override(cluster(), {"xi": 1.6}).sharing.xi == 1.6  # type: ignore[union-attr]
+    with pytest.raises(ClusterError, match=r"sharing.xy: .*did you mean `xi`"):
+        override(cluster(), {"xy": 1.6})

@@ -1,0 +1,233 @@
+"""Readers on small invented files; every defect of a format has its line here."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import lzma
+import tarfile
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from gangline.errors import TraceError
+from gangline.trace import read_trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PHILLY = """timestamp,duration,num_gpus,gpu_time,cluster
+2017-03-02 00:00:10,60.0,2,120.0,vc-b
+2017-03-01 23:59:50,30.5,1,30.5,vc-a
+2017-03-02 00:00:10,60.0,2,120.0,vc-b
+"""
+VENUS = """job_id,arrival_s,service_sec,gpu_count
+9#0,100.0,172800.0,8
+7#1,40.0,5.5,1
+"""
+TIRESIAS = """job_id,num_gpu,submit_time,iterations,model_name,duration,interval
+0,1,0,600,vgg19,120,30
+1,4,45,100,resnet,200,15
+"""
+MURI = (
+    "job_id,num_gpu,submit_time,iterations,model_name,batch_size,duration,interval,"
+    "iteration_time,resource_time_0,resource_time_1,resource_time_2,priority\n"
+    "0,2,0,600,dqn,128,120000,0,200,100,50,0.5,1\n"
+    "1,1,1500,100,vgg,64,20500,1500,205,8,0,3,0\n"
+)
+NATIVE = "job_id,arrival_s,gpus,duration_s,model\na,5,1,10,m\nb,2,2,20,\n"
+
+
+def write(folder: Path, name: str, text: str | bytes) -> str:
+    path = folder / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return str(path)
+
+
+def test_philly_counts_seconds_from_the_first_job_and_keeps_equal_rows(tmp_path: Path) -> None:
+    trace = read_trace(write(tmp_path, "p.csv", PHILLY))
+    assert trace.metadata["reader"] == "philly-csv"
+    assert trace.numbers("arrival_s").tolist() == [0.0, 20.0, 20.0]
+    assert trace.numbers("duration_s").tolist() == [30.5, 60.0, 60.0]
+    assert trace.column("job_id").to_pylist() == ["0", "1", "2"]
+    assert trace.column("vc").to_pylist() == ["vc-a", "vc-b", "vc-b"]
+    assert trace.notes == {}
+
+
+def test_philly_gpu_time_is_checked_not_trusted(tmp_path: Path) -> None:
+    trace = read_trace(write(tmp_path, "p.csv", PHILLY.replace(",30.5,vc", ",99.0,vc")))
+    assert trace.notes == {"gpu_time_differs": 1}
+    assert trace.numbers("duration_s")[0] == 30.5
+
+
+def test_four_column_says_when_it_is_clamped(tmp_path: Path) -> None:
+    trace = read_trace(write(tmp_path, "v.csv", VENUS))
+    assert trace.metadata["reader"] == "four-column"
+    assert trace.column("job_id").to_pylist() == ["7#1", "9#0"]
+    assert trace.numbers("arrival_s").tolist() == [0.0, 60.0]
+    assert trace.metadata["clamp_s"] == "172800.0"
+    assert trace.notes == {"clamped": 1}
+
+
+def test_tiresias_is_seconds_and_muri_milliseconds(tmp_path: Path) -> None:
+    seconds = read_trace(write(tmp_path, "t.csv", TIRESIAS))
+    assert seconds.metadata["reader"] == "tiresias"
+    assert seconds.numbers("duration_s").tolist() == [120.0, 200.0]
+    assert seconds.numbers("iterations").tolist() == [600.0, 100.0]
+    assert seconds.column("model").to_pylist() == ["vgg19", "resnet"]
+    milliseconds = read_trace(write(tmp_path, "m.csv", MURI))
+    assert milliseconds.metadata["reader"] == "muri"
+    assert milliseconds.numbers("arrival_s").tolist() == [0.0, 1.5]
+    assert milliseconds.numbers("duration_s").tolist() == [120.0, 20.5]
+    assert milliseconds.column("stage_times").to_pylist() == [
+        [0.1, 0.05, 0.0005],
+        [0.008, 0, 0.003],
+    ]
+    assert milliseconds.numbers("priority").tolist() == [1.0, 0.0]
+
+
+def test_native_csv_keeps_its_clock_and_sorts(tmp_path: Path) -> None:
+    trace = read_trace(write(tmp_path, "n.csv", NATIVE))
+    assert trace.numbers("arrival_s").tolist() == [2.0, 5.0]
+    assert trace.column("job_id").to_pylist() == ["b", "a"]
+    assert trace.column("model").to_pylist() == [None, "m"]
+
+
+@pytest.mark.parametrize("name", ["n.csv.gz", "n.csv.xz", "n.csv.zst", "n.tar.xz::inner/n.csv"])
+def test_compressed_input_gives_the_same_jobs(tmp_path: Path, name: str) -> None:
+    plain = NATIVE.encode()
+    if "::" in name:
+        with tarfile.open(tmp_path / "n.tar.xz", "w:xz") as archive:
+            info = tarfile.TarInfo("inner/n.csv")
+            info.size = len(plain)
+            archive.addfile(info, io.BytesIO(plain))
+    elif name.endswith(".gz"):
+        (tmp_path / name).write_bytes(gzip.compress(plain))
+    elif name.endswith(".xz"):
+        (tmp_path / name).write_bytes(lzma.compress(plain))
+    else:
+        (tmp_path / name).write_bytes(pa.Codec("zstd").compress(plain, asbytes=True))
+        with pa.CompressedOutputStream(str(tmp_path / name), "zstd") as stream:
+            stream.write(plain)
+    trace = read_trace(str(tmp_path / name))
+    assert trace.column("job_id").to_pylist() == ["b", "a"]
+    stored = (tmp_path / name.partition("::")[0]).read_bytes()
+    assert trace.sha256 == hashlib.sha256(stored).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\ufeff" + NATIVE,
+        NATIVE.replace("\n", "\r\n"),
+        NATIVE.replace("job_id,arrival_s", "JOB_ID,Arrival_S"),
+        "extra,gpus,duration_s,arrival_s,job_id\nx,1,10,5,a\nx,2,20,2,b\n",
+        NATIVE.replace("b,2", "\nb,2"),
+    ],
+    ids=["bom", "crlf", "case", "order and extra column", "blank line"],
+)
+def test_harmless_differences_of_csv_files_are_accepted(tmp_path: Path, text: str) -> None:
+    trace = read_trace(write(tmp_path, "n.csv", text))
+    assert trace.column("job_id").to_pylist() == ["b", "a"]
+    assert trace.numbers("gpus").tolist() == [2, 1]
+
+
+BAD = [
+    (NATIVE.replace("b,2,2", "b,2,x"), 3, "gpus", "x", "an integer"),
+    (NATIVE.replace("b,2,2", "b,2,0"), 3, "gpus", "0", "an integer from 1"),
+    (NATIVE.replace("b,2,2", "b,2,"), 3, "gpus", "", "an integer from 1"),
+    (NATIVE.replace("a,5,", "a,nan,"), 2, "arrival_s", "nan", "seconds"),
+    (NATIVE.replace("a,5,", "a,-1,"), 2, "arrival_s", "-1", "seconds >= 0"),
+    (NATIVE.replace("a,5,1,10", "a,5,1,inf"), 2, "duration_s", "inf", "a finite number"),
+    (NATIVE.replace("a,5,1,10", "a,5,1,"), 2, "duration_s", "", "a duration or a number"),
+    (NATIVE.replace("a,5,1,10,m", 'a,5,1,10,"two\nlines"').replace("b,2,2", "b,2,x"), 4, "gpus", "x", "an integer"),
+    (NATIVE.replace("b,2,2,20,", "b,2,2,20"), 3, None, "4 fields", "5 fields"),
+    (PHILLY.replace("2017-03-01 23", "2017-02-30 23"), 3, "timestamp", "2017-02-30 23:59:50", "a time"),
+    (PHILLY.replace(",2,120.0,vc-b\n2017-03-01", ",40000,1,vc-b\n2017-03-01"), 2, "num_gpus", "40000", "32768"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line", "column", "value", "expected"), BAD)
+def test_a_bad_row_is_named_by_line_column_and_value(
+    tmp_path: Path, text: str, line: int, column: str | None, value: str, expected: str
+) -> None:
+    with pytest.raises(TraceError) as caught:
+        read_trace(write(tmp_path, "bad.csv", text))
+    error = caught.value
+    assert (error.line, error.column) == (line, column)
+    assert str(error.value) == value
+    assert expected in str(error)
+    assert f"bad.csv:{line}:" in str(error)
+
+
+@pytest.mark.parametrize(("text", "line", "column", "value", "expected"), BAD)
+def test_bad_rows_can_be_dropped_and_are_counted(
+    tmp_path: Path, text: str, line: int, column: str | None, value: str, expected: str
+) -> None:
+    del line, column, value, expected
+    whole = 3 if text.startswith("timestamp") else 2
+    trace = read_trace(write(tmp_path, "bad.csv", text), on_bad_row="drop")
+    assert trace.notes["bad_row"] == 1
+    assert len(trace) == whole - 1
+
+
+def test_all_bad_rows_are_collected_up_to_twenty(tmp_path: Path) -> None:
+    rows = "".join(f"j{i},{i},x,1,\n" for i in range(30))
+    with pytest.raises(TraceError) as caught:
+        read_trace(write(tmp_path, "bad.csv", NATIVE.splitlines()[0] + "\n" + rows))
+    assert len(caught.value.errors) == 20
+    assert str(caught.value).endswith("and 10 more")
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"n.csv:3: expected text without NUL bytes"):
+        read_trace(write(tmp_path, "n.csv", NATIVE.replace("b,2", "b\0,2")))
+    bad = NATIVE.encode().replace(b"b,2", b"\xff,2")
+    with pytest.raises(TraceError, match=r"n.csv:3: expected UTF-8 text, got .byte 53") as caught:
+        read_trace(write(tmp_path, "n.csv", bad))
+    assert caught.value.line == 3
+
+
+def test_truncated_gzip_is_an_error(tmp_path: Path) -> None:
+    whole = gzip.compress(NATIVE.encode() * 50)
+    with pytest.raises(TraceError, match="damaged or truncated"):
+        read_trace(write(tmp_path, "n.csv.gz", whole[: len(whole) // 2]))
+
+
+def test_inputs_that_unpack_too_large_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "n.csv.gz", gzip.compress(NATIVE.encode()))
+    with pytest.raises(TraceError, match="raise `max_bytes`"):
+        read_trace(path, max_bytes=10)
+
+
+def test_unknown_header_lists_what_each_format_lacks(tmp_path: Path) -> None:
+    text = "job_id,arrival_s,service_sec\n1,2,3\n"
+    with pytest.raises(TraceError, match=r"four-column lacks gpu_count"):
+        read_trace(write(tmp_path, "u.csv", text))
+    with pytest.raises(TraceError, match=r":1: missing column gpu_count"):
+        read_trace(write(tmp_path, "u.csv", text), format="four-column")
+
+
+def test_older_tiresias_demo_is_explained(tmp_path: Path) -> None:
+    header = "job_id,num_gpu,submit_time,start_time,duration,model_size,aggr_interval,model_name\n"
+    with pytest.raises(TraceError, match="older demo format of the Tiresias simulator"):
+        read_trace(write(tmp_path, "o.csv", header + "1,2,3,4,5,6,7,m\n"))
+
+
+def test_unknown_format_and_missing_member_list_the_known(tmp_path: Path) -> None:
+    path = write(tmp_path, "n.csv", NATIVE)
+    with pytest.raises(TraceError, match="unknown trace format `x`; known: native, philly-csv"):
+        read_trace(path, format="x")
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        archive.add(path, "inner.csv")
+    with pytest.raises(TraceError, match=r"no member `b.csv`; it holds inner.csv"):
+        read_trace(f"{tmp_path}/a.tar.gz::b.csv")
+
+
+def test_absent_file_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_trace(tmp_path / "none.csv")
+    with pytest.raises(IsADirectoryError):
+        read_trace(tmp_path)

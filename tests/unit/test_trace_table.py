@@ -1,0 +1,276 @@
+"""The internal table: options, order, identifiers, Arrow producers, round trips."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gangline.cluster import Cluster
+from gangline.errors import TraceError
+from gangline.rates import classify
+from gangline.trace import Trace, read_trace, write_trace
+from gangline.trace.to_core import work_of
+from gangline.trace.to_core import _allowed as allowed_types
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def jobs(**columns: Any) -> pa.Table:
+    default: dict[str, Any] = {
+        "job_id": ["a", "b", "c", "d"],
+        "arrival_s": [0.0, 10.0, 10.0, 30.0],
+        "gpus": [1, 2, 8, 4],
+        "duration_s": [5.0, 50.0, 500.0, 0.0],
+    }
+    return pa.table({**default, **columns})
+
+
+def ids(trace: Trace) -> list[str]:
+    return list(trace.column("job_id").to_pylist())
+
+
+def test_zero_durations_are_dropped_and_counted_or_lifted() -> None:
+    assert Trace.from_arrow(jobs()).notes == {"zero_duration": 1}
+    lifted = Trace.from_arrow(jobs(), min_duration_s=20.0)
+    assert lifted.notes == {"lifted_duration": 2}
+    assert lifted.numbers("duration_s").tolist() == [20.0, 50.0, 500.0, 20.0]
+
+
+def test_limit_and_max_gpus_keep_the_first_of_what_fits() -> None:
+    trace = Trace.from_arrow(jobs(), max_gpus=4, limit=1)
+    assert ids(trace) == ["a"]
+    assert trace.notes == {"over_limit": 1, "over_max_gpus": 1, "zero_duration": 1}
+
+
+def test_window_is_half_open_and_restarts_the_clock() -> None:
+    trace = Trace.from_arrow(
+        jobs(duration_s=[1.0] * 4, deadline_s=[None, 25.0, None, 60.0]), window=(10.0, 30.0)
+    )
+    assert ids(trace) == ["b", "c"]
+    assert trace.numbers("arrival_s").tolist() == [0.0, 0.0]
+    assert trace.column("deadline_s").to_pylist() == [15.0, None]
+    assert trace.notes == {"outside_window": 2}
+
+
+def test_rescale_stretches_arrivals_and_keeps_slack() -> None:
+    trace = Trace.from_arrow(
+        jobs(duration_s=[1.0] * 4, deadline_s=[5.0, 25.0, 25.0, 60.0]), rescale=0.5
+    )
+    assert trace.numbers("arrival_s").tolist() == [0.0, 5.0, 5.0, 15.0]
+    assert trace.numbers("deadline_s").tolist() == [5.0, 20.0, 20.0, 45.0]
+
+
+def test_status_filter_keeps_what_is_asked_for() -> None:
+    table = jobs(duration_s=[1.0] * 4, trace_status=["finished", "failed", None, "finished"])
+    assert ids(Trace.from_arrow(table, status=("finished",))) == ["a", "d"]
+    assert ids(Trace.from_arrow(table, status="unknown")) == ["c"]
+    with pytest.raises(TraceError, match="needs a trace_status column"):
+        Trace.from_arrow(jobs(), status="finished")
+    with pytest.raises(TraceError, match="expected one of finished"):
+        Trace.from_arrow(table, status="done")
+
+
+def test_nothing_left_is_an_error_with_the_counts() -> None:
+    with pytest.raises(TraceError, match=r"no job is left after the filters \(.*over_max_gpus 3"):
+        Trace.from_arrow(jobs(gpus=[2, 2, 8, 4]), max_gpus=1)
+
+
+def test_equal_arrivals_keep_their_order() -> None:
+    trace = Trace.from_arrow(jobs(arrival_s=[7.0, 3.0, 7.0, 3.0], duration_s=[1.0] * 4))
+    assert ids(trace) == ["b", "d", "a", "c"]
+
+
+def test_duplicate_ids_get_a_suffix_and_are_counted() -> None:
+    trace = Trace.from_arrow(jobs(job_id=["a", "a", "a#2", "a"], duration_s=[1.0] * 4))
+    assert ids(trace) == ["a", "a#3", "a#2", "a#4"]
+    assert trace.notes == {"duplicate_id": 2}
+
+
+def test_leading_zeros_make_different_ids() -> None:
+    trace = Trace.from_arrow(jobs(job_id=["1", "01", "2", "3"], duration_s=[1.0] * 4))
+    assert ids(trace) == ["1", "01", "2", "3"]
+
+
+def test_absent_ids_are_numbered_in_order() -> None:
+    table = jobs(arrival_s=[9.0, 1.0, 5.0, 0.0], duration_s=[1.0, 2.0, 3.0, 4.0])
+    trace = Trace.from_arrow(table.drop_columns(["job_id"]))
+    assert ids(trace) == ["0", "1", "2", "3"]
+    assert trace.numbers("duration_s").tolist() == [4.0, 2.0, 3.0, 1.0]
+
+
+def test_missing_columns_and_wrong_types_are_named() -> None:
+    with pytest.raises(TraceError, match="missing column gpus, duration_s or iterations"):
+        Trace.from_arrow(pa.table({"arrival_s": [1.0]}))
+    with pytest.raises(TraceError, match="gpus: expected int32"):
+        Trace.from_arrow(jobs(gpus=[1.5, 2.0, 3.0, 4.0]))
+    with pytest.raises(TraceError, match='table row 1: gpus: .*got "0"'):
+        Trace.from_arrow(jobs(gpus=[1, 0, 1, 1]))
+
+
+def test_unknown_options_are_refused() -> None:
+    with pytest.raises(TraceError, match="unknown option `limits`; known: limit"):
+        Trace.from_arrow(jobs(), limits=3)
+    for bad in ({"limit": 0}, {"rescale": 0.0}, {"window": (5.0, 5.0)}, {"on_bad_row": "skip"}):
+        with pytest.raises(ValueError, match="expected|Invalid"):
+            Trace.from_arrow(jobs(), **bad)
+
+
+class Producer:
+    """Some other library's table: all it offers is the stream."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def test_any_arrow_producer_is_accepted() -> None:
+    assert ids(Trace.from_arrow(Producer(jobs()))) == ["a", "b", "c"]
+
+
+def test_chunks_slices_dictionaries_and_wide_types_are_accepted() -> None:
+    table = jobs(duration_s=[1.0] * 4, model=pa.array(["x", "y", "x", None]).dictionary_encode())
+    table = table.set_column(0, "job_id", table.column("job_id").cast(pa.large_string()))
+    table = pa.concat_tables([table.slice(1, 2), table.slice(3)])
+    trace = Trace.from_arrow(table)
+    assert ids(trace) == ["b", "c", "d"]
+    assert trace.column("model").to_pylist() == ["y", "x", None]
+    assert trace.table.schema.field("gpus").type == pa.int32()
+
+
+def test_unknown_columns_are_ignored_and_counted() -> None:
+    assert Trace.from_arrow(jobs(colour=["r"] * 4)).notes["ignored_columns"] == 1
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv"])
+def test_round_trip_keeps_every_column(tmp_path: Path, suffix: str) -> None:
+    trace = Trace.from_arrow(
+        jobs(
+            duration_s=[1.0, 2.5, None, 4.0],
+            iterations=[None, 7.0, 8.0, None],
+            model=["m", None, "with, comma", 'q"uote'],
+            gpu_types=[["A", "B"], None, ["B"], ["A"]],
+            memory_gb=[1.5, None, 2.0, 3.0],
+            weight=[1.0, 2.0, 3.0, 4.0],
+            trace_status=["finished", "failed", "killed", "unknown"],
+            batch_size=[1, None, 3, 4],
+        )
+    )
+    path = tmp_path / f"t.{suffix}"
+    write_trace(trace, path)
+    again = read_trace(path)
+    assert again.table.to_pylist() == trace.table.to_pylist()
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    first = path.read_bytes()
+    write_trace(trace, path)
+    assert path.read_bytes() == first
+
+
+def test_metadata_travels_in_parquet(tmp_path: Path) -> None:
+    trace = Trace.from_arrow(jobs())
+    trace.metadata["origin"] = "invented"
+    write_trace(trace, tmp_path / "t.parquet")
+    assert read_trace(tmp_path / "t.parquet").metadata["origin"] == "invented"
+
+
+def test_other_suffixes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"ends in .parquet, .arrow or .csv"):
+        write_trace(Trace.from_arrow(jobs()), tmp_path / "t.json")
+
+
+def test_info_and_repr_say_what_there_is() -> None:
+    trace = Trace.from_arrow(jobs(user=["u", "v", "u", None]))
+    facts = trace.info()
+    assert (facts["jobs"], facts["span_s"], facts["users"]) == (3, 10.0, 2)
+    assert facts["gpu_hours"] == pytest.approx((5 + 100 + 4000) / 3600)
+    assert facts["duration_s"]["p50"] == 50.0
+    assert repr(trace).startswith("Trace(3 jobs, 1 GPU-h")
+    assert "<td>jobs</td>" in trace._repr_html_()
+
+
+def test_sha256_of_a_table_depends_on_its_jobs_alone() -> None:
+    one, two = Trace.from_arrow(jobs()), Trace.from_arrow(jobs())
+    assert one.sha256 == two.sha256
+    assert (
+        Trace.from_arrow(jobs(gpus=[1, 2, 8, 5])).sha256
+        != Trace.from_arrow(jobs(gpus=[1, 2, 9, 4])).sha256
+    )
+
+
+def test_work_is_iterations_where_known_and_seconds_elsewhere() -> None:
+    trace = Trace.from_arrow(
+        jobs(duration_s=[10.0, 20.0, None, 4.0], iterations=[None, 40.0, 7.0, None])
+    )
+    work, rate, known = work_of(trace)
+    assert work.tolist() == [10.0, 40.0, 7.0, 4.0]
+    assert rate is not None
+    assert rate.tolist() == [1.0, 2.0, 1.0, 1.0]
+    assert known is not None
+    assert known.tolist() == [True, True, False, True]
+
+
+def test_allowed_types_become_bits() -> None:
+    cluster = Cluster.from_dict(
+        {
+            "gpu_types": [{"name": n, "memory_gb": 1} for n in ("A", "B", "C")],
+            "servers": [{"count": 1, "gpu": "A", "gpus": 1}],
+        }
+    )
+    table = jobs(duration_s=[1.0] * 4, gpu_types=[["C", "A"], None, ["X"], ["B", "X"]])
+    bits = allowed_types(Trace.from_arrow(table), cluster)
+    assert bits is not None
+    assert bits.tolist() == [0b101, 0b111, 0, 0b010]
+
+
+def test_rate_classes_prefer_the_row_of_the_batch() -> None:
+    from gangline.cluster import ThroughputRow
+
+    rows = [
+        ThroughputRow(gpu_type="A", model="m", gpus=1, iters_per_s=10.0),
+        ThroughputRow(gpu_type="B", model="m", gpus=1, iters_per_s=5.0),
+        ThroughputRow(gpu_type="A", model="m", gpus=1, iters_per_s=20.0, batch_size=64),
+        ThroughputRow(gpu_type="A", model="m", gpus=1, iters_per_s=1.0, placement="spread"),
+    ]
+    none = 2**32 - 1
+    found = classify(
+        rows,
+        ["A", "B"],
+        ["m", "other"],
+        np.array([0, 0, 1, 0, none, 0], np.uint32),
+        np.array([0, 64, 0, 32, 0, 0], np.uint32),
+        np.array([1, 1, 1, 1, 1, 2], np.uint32),
+        np.array([True, True, True, True, True, True]),
+    )
+    rates = [None if c == none else found.table[c].tolist() for c in found.of_job.tolist()]
+    assert rates == [[10.0, 5.0], [20.0, 5.0], None, [10.0, 5.0], None, None]
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1e6), st.integers(1, 64), st.floats(0, 1e5)), min_size=1, max_size=30
+    )
+)
+def test_any_jobs_are_sorted_stably_and_none_is_lost(rows: list[tuple[float, int, float]]) -> None:
+    table = pa.table(
+        {
+            "job_id": [str(i) for i in range(len(rows))],
+            "arrival_s": [row[0] for row in rows],
+            "gpus": [row[1] for row in rows],
+            "duration_s": [row[2] for row in rows],
+        }
+    )
+    kept = [(row[0], i) for i, row in enumerate(rows) if row[2] > 0]
+    if not kept:
+        with pytest.raises(TraceError):
+            Trace.from_arrow(table)
+        return
+    trace = Trace.from_arrow(table)
+    assert ids(trace) == [str(i) for _, i in sorted(kept)]
+    assert trace.notes.get("zero_duration", 0) == len(rows) - len(kept)
