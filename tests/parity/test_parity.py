@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from harness import Endless, assert_same, run_engine, run_reference
+from parity.harness import Endless, assert_same, run_engine, run_reference
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from worlds import POLICIES, PREEMPTIVE, settings_of, worlds
+from parity.worlds import POLICIES, PREEMPTIVE, settings_of, worlds
 
 import gangline as gl
 import reference

@@ -107,7 +107,7 @@ def test_presets_are_all_listed() -> None:
 
 
 def test_unknown_preset_lists_the_known_ones() -> None:
-    with pytest.raises(ClusterError, match="no cluster preset `venice`; known: .*venus"):
+    with pytest.raises(ClusterError, match=r"no cluster preset `venice`; known: .*venus"):
         Cluster.preset("venice")
 
 

@@ -91,5 +91,5 @@ def test_bad_options_are_named(values: dict[str, Any], field: str) -> None:
 
 def test_sharing_keys_can_be_overridden_and_are_checked() -> None:
     assert override(cluster(), {"xi": 1.6}).sharing.xi == 1.6  # type: ignore[union-attr]
-    with pytest.raises(ClusterError, match=r"sharing.xy: .*did you mean `xi`"):
-        override(cluster(), {"xy": 1.6})
+    with pytest.raises(ClusterError, match=r"sharing.xii: .*did you mean `xi`"):
+        override(cluster(), {"xii": 1.6})

@@ -134,6 +134,7 @@ def test_harmless_differences_of_csv_files_are_accepted(tmp_path: Path, text: st
     assert trace.numbers("gpus").tolist() == [2, 1]
 
 
+TWO_LINES = NATIVE.replace("a,5,1,10,m", 'a,5,1,10,"two\nlines"')
 BAD = [
     (NATIVE.replace("b,2,2", "b,2,x"), 3, "gpus", "x", "an integer"),
     (NATIVE.replace("b,2,2", "b,2,0"), 3, "gpus", "0", "an integer from 1"),
@@ -142,10 +143,10 @@ BAD = [
     (NATIVE.replace("a,5,", "a,-1,"), 2, "arrival_s", "-1", "seconds >= 0"),
     (NATIVE.replace("a,5,1,10", "a,5,1,inf"), 2, "duration_s", "inf", "a finite number"),
     (NATIVE.replace("a,5,1,10", "a,5,1,"), 2, "duration_s", "", "a duration or a number"),
-    (NATIVE.replace("a,5,1,10,m", 'a,5,1,10,"two\nlines"').replace("b,2,2", "b,2,x"), 4, "gpus", "x", "an integer"),
+    (TWO_LINES.replace("b,2,2", "b,2,x"), 4, "gpus", "x", "an integer"),
     (NATIVE.replace("b,2,2,20,", "b,2,2,20"), 3, None, "4 fields", "5 fields"),
-    (PHILLY.replace("2017-03-01 23", "2017-02-30 23"), 3, "timestamp", "2017-02-30 23:59:50", "a time"),
-    (PHILLY.replace(",2,120.0,vc-b\n2017-03-01", ",40000,1,vc-b\n2017-03-01"), 2, "num_gpus", "40000", "32768"),
+    (PHILLY.replace("03-01 23", "02-30 23"), 3, "timestamp", "2017-02-30 23:59:50", "a time"),
+    (PHILLY.replace(",2,120.0,vc-b\n", ",40000,1,vc-b\n", 1), 2, "num_gpus", "40000", "32768"),
 ]  # fmt: skip
 
 
@@ -185,7 +186,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"n.csv:3: expected text without NUL bytes"):
         read_trace(write(tmp_path, "n.csv", NATIVE.replace("b,2", "b\0,2")))
     bad = NATIVE.encode().replace(b"b,2", b"\xff,2")
-    with pytest.raises(TraceError, match=r"n.csv:3: expected UTF-8 text, got .byte 53") as caught:
+    with pytest.raises(TraceError, match=r"n.csv:3: expected UTF-8 text, got .byte 50") as caught:
         read_trace(write(tmp_path, "n.csv", bad))
     assert caught.value.line == 3
 

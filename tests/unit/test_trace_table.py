@@ -14,8 +14,8 @@ from gangline.cluster import Cluster
 from gangline.errors import TraceError
 from gangline.rates import classify
 from gangline.trace import Trace, read_trace, write_trace
-from gangline.trace.to_core import work_of
 from gangline.trace.to_core import _allowed as allowed_types
+from gangline.trace.to_core import work_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +70,7 @@ def test_status_filter_keeps_what_is_asked_for() -> None:
     table = jobs(duration_s=[1.0] * 4, trace_status=["finished", "failed", None, "finished"])
     assert ids(Trace.from_arrow(table, status=("finished",))) == ["a", "d"]
     assert ids(Trace.from_arrow(table, status="unknown")) == ["c"]
-    with pytest.raises(TraceError, match="needs a trace_status column"):
+    with pytest.raises(TraceError, match=r"needs a trace_status column"):
         Trace.from_arrow(jobs(), status="finished")
     with pytest.raises(TraceError, match="expected one of finished"):
         Trace.from_arrow(table, status="done")
@@ -105,19 +105,19 @@ def test_absent_ids_are_numbered_in_order() -> None:
 
 
 def test_missing_columns_and_wrong_types_are_named() -> None:
-    with pytest.raises(TraceError, match="missing column gpus, duration_s or iterations"):
+    with pytest.raises(TraceError, match=r"missing column gpus, duration_s or iterations"):
         Trace.from_arrow(pa.table({"arrival_s": [1.0]}))
-    with pytest.raises(TraceError, match="gpus: expected int32"):
+    with pytest.raises(TraceError, match=r"gpus: expected int32"):
         Trace.from_arrow(jobs(gpus=[1.5, 2.0, 3.0, 4.0]))
-    with pytest.raises(TraceError, match='table row 1: gpus: .*got "0"'):
+    with pytest.raises(TraceError, match=r'table row 1: gpus: .*got "0"'):
         Trace.from_arrow(jobs(gpus=[1, 0, 1, 1]))
 
 
 def test_unknown_options_are_refused() -> None:
-    with pytest.raises(TraceError, match="unknown option `limits`; known: limit"):
+    with pytest.raises(TraceError, match=r"unknown option `limits`; known: limit"):
         Trace.from_arrow(jobs(), limits=3)
     for bad in ({"limit": 0}, {"rescale": 0.0}, {"window": (5.0, 5.0)}, {"on_bad_row": "skip"}):
-        with pytest.raises(ValueError, match="expected|Invalid"):
+        with pytest.raises(ValueError, match=r"expected|Invalid"):
             Trace.from_arrow(jobs(), **bad)
 
 

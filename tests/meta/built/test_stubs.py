@@ -18,7 +18,7 @@ ALLOWED = ROOT / "tests" / "meta" / "stubtest_allow.txt"
 def stubtest(mypy_path: Path) -> subprocess.CompletedProcess[str]:
     """Compare `gangline._core` with the stub below a folder."""
     command = [sys.executable, "-m", "mypy.stubtest", "gangline._core", "--concise"]
-    command += ["--allowlist", str(ALLOWED)]
+    command += ["--allowlist", str(ALLOWED), "--mypy-config-file", str(ROOT / "pyproject.toml")]
     environment = {**os.environ, "MYPYPATH": str(mypy_path)}
     return subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False

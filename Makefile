@@ -1,0 +1,105 @@
+# Everything here works from a fresh clone with cargo, Python >= 3.11 and make. All set-up is private to this folder:
+# a virtual environment in .venv, builds in target/. Stamps inside .venv make second calls quick.
+
+# The first interpreter that runs and is new enough; `make PYTHON=/path/to/python3.13 ...` overrides it.
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 python; do \
+	if $$p -c '$(NEW_ENOUGH)' >/dev/null 2>&1; then echo $$p; break; fi; done)
+
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+RUST_SOURCES := $(shell find rust -path rust/fuzz -prune -o -path '*/target' -prune -o \
+	\( -name '*.rs' -o -name Cargo.toml \) -print 2>/dev/null) \
+	$(wildcard Cargo.toml Cargo.lock rust-toolchain.toml)
+
+# The demo: two days of a synthetic Philly-like load on a cluster that is a little too small for it.
+DEMO_POLICIES := fifo,fifo-skip,sjf,srtf,las,tiresias
+DEMO_TRACE := traces/mini/philly.parquet
+DEMO_CLUSTER := pollux-64
+DEMO_OUT := demo
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Incremental artefacts cost disk and time in one-shot builds; set CARGO_INCREMENTAL=1 while editing.
+ifdef CI
+export CARGO_INCREMENTAL := 0
+endif
+
+.PHONY: help setup develop release demo test lint bench docs fuzz goldens coverage clean
+.DELETE_ON_ERROR:
+
+help: ## what can be made (the default)
+	@echo "gangline: make one of"
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
+
+setup: $(VENV)/.tools ## virtual environment with every tool
+develop: $(VENV)/.develop ## checked build (debug assertions on) into .venv: what tests use
+release: $(VENV)/.release ## optimised build into .venv: what people use
+
+$(VENV)/.tools: pyproject.toml scripts/requirements.py
+	@test -n "$(PYTHON)" || { echo "gangline needs Python 3.11 or newer (found none); set PYTHON=..." >&2; exit 1; }
+	@command -v cargo >/dev/null || { echo "gangline needs Rust: cargo is not on PATH" >&2; exit 1; }
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { \
+		echo "could not make a virtual environment (on Debian: install python3-venv)" >&2; exit 1; }
+	$(PY) scripts/requirements.py dev > $(VENV)/requirements.txt
+	$(PY) -m pip install --quiet --requirement $(VENV)/requirements.txt
+	@touch $@
+
+# Both builds land in the same place, so each forgets the other's stamp.
+$(VENV)/.develop: $(VENV)/.tools $(RUST_SOURCES)
+	PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --quiet
+	@rm -f $(VENV)/.release
+	@touch $@
+
+$(VENV)/.release: $(VENV)/.tools $(RUST_SOURCES)
+	PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --quiet --release
+	@rm -f $(VENV)/.develop
+	@touch $@
+
+demo: release ## six schedulers compared: a table here, a report in demo/
+	@mkdir -p $(DEMO_OUT)
+	$(BIN)/gangline compare --trace $(DEMO_TRACE) --cluster $(DEMO_CLUSTER) \
+		--policies $(DEMO_POLICIES) --out $(DEMO_OUT)/results --html $(DEMO_OUT)/report.html
+	@echo
+	@echo "Report: $(DEMO_OUT)/report.html   Tables (Parquet): $(DEMO_OUT)/results"
+	@echo
+	@echo "Now your own trace (a CSV or Parquet file with job_id, arrival_s, gpus, duration_s):"
+	@echo "  $(BIN)/gangline compare --trace jobs.csv --cluster $(DEMO_CLUSTER) --policies fifo,srtf,tiresias --html mine.html"
+	@echo "Clusters: $(BIN)/gangline cluster presets     Policies: $(BIN)/gangline policies"
+
+# `make test ONLY=meta,rust` runs some steps. A release build that was in .venv before is put back afterwards.
+test: setup ## every test, Rust and Python; wheel, fuzz and instruction counts too
+	@before=$$(test -e $(VENV)/.release && echo release); \
+	$(PY) scripts/check.py test $(if $(ONLY),--only $(ONLY)); status=$$?; \
+	if [ -n "$$before" ]; then $(MAKE) --no-print-directory release || status=1; fi; \
+	exit $$status
+
+lint: setup ## formatters, clippy, ruff, mypy, stubs, spelling, docs
+	@$(PY) scripts/check.py lint $(if $(ONLY),--only $(ONLY))
+
+bench: release ## every benchmark; prints one table of ratios
+	$(PY) benches/run.py $(ARGS)
+
+docs: $(VENV)/.develop ## the documentation site in target/docs
+	$(PY) -m sphinx -W --keep-going --quiet -b html docs target/docs
+	@echo "target/docs/index.html"
+
+# FUZZ_SECONDS is per target; `make test` runs the same for 20 s each.
+FUZZ_SECONDS ?= 600
+fuzz: setup ## long fuzz runs (FUZZ_SECONDS=600 each)
+	$(PY) scripts/fuzz.py --seconds $(FUZZ_SECONDS) --require $(if $(ONLY),--only $(ONLY))
+
+goldens: develop ## rewrite the golden logs and show what changed
+	GANGLINE_UPDATE_GOLDENS=1 $(PY) -m pytest -q tests/golden
+	@git --no-pager diff --stat -- tests/golden
+	@echo "Read the difference above by eye: git diff tests/golden"
+
+coverage: develop ## line and branch coverage of the Python side
+	$(PY) -m coverage run -m pytest -q -m "not slow" tests
+	$(PY) -m coverage combine --quiet
+	$(PY) -m coverage report
+
+clean: ## remove builds, environment and what runs left behind
+	rm -rf target rust/fuzz/target $(VENV) $(DEMO_OUT)
+	find python -name '*.so' -delete
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

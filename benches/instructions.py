@@ -1,0 +1,187 @@
+"""The gate against slow code: instruction counts under callgrind, compared with baselines.json.
+
+Counts do not move with the load of the machine, seconds do. Each case is one small run of the
+``gate`` binary (``benches/rust/src/bin/gate.rs``); only its ``measured_*`` functions are counted.
+
+    python benches/instructions.py --check     # limits, one line per case; exit code 1 if broken
+    python benches/instructions.py --update "why they moved"
+
+A rise above the limit is accepted only by ``--update`` in the same commit; falls are written down
+too, or the next rise hides in them. Without valgrind, or with another compiler than the one that
+made the baselines, nothing can be compared: that is one visible line and counts as skipped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BASELINES = ROOT / "benches" / "baselines.json"
+LIMIT_PERCENT = 2.0
+# Ten times the jobs may cost this many times the instructions: n log n, not n^2.
+SLOPE_LIMIT = 13.0
+LOADS = ("light", "saturated")
+SIZES = (2_000, 20_000)
+NAMES = (
+    "bare-fifo",
+    "bare-sjf",
+    "floor",
+    "fifo",
+    "sjf",
+    "fifo-skip",
+    "srtf",
+    "srsf",
+    "las",
+    "tiresias",
+    "easy",
+)
+
+
+@dataclass(frozen=True, order=True)
+class Case:
+    """One run of the gate binary."""
+
+    name: str
+    load: str
+    jobs: int
+
+    @property
+    def key(self) -> str:
+        """Name in baselines.json."""
+        return f"{self.name} {self.load} {self.jobs}"
+
+
+CASES = tuple(Case(name, load, jobs) for name in NAMES for load in LOADS for jobs in SIZES)
+
+
+def build() -> Path:
+    """Path of a freshly built gate binary, from the release profile."""
+    command = ["cargo", "build", "--release", "--quiet", "--package", "gangline-benches"]
+    command += ["--bin", "gate", "--message-format", "json"]
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    for line in done.stdout.splitlines():
+        message = json.loads(line)
+        if message.get("executable") and message["target"]["name"] == "gate":
+            return Path(message["executable"])
+    raise RuntimeError("cargo built no executable named gate")
+
+
+def version(command: str) -> str:
+    """First number with dots that a tool prints as its version."""
+    text = subprocess.run([command, "--version"], check=True, capture_output=True, text=True).stdout
+    found = re.search(r"\d+\.\d+(\.\d+)?", text)
+    return found.group() if found else text.strip()
+
+
+def count(binary: Path, case: Case) -> int:
+    """Instructions that the measured function of one case executes."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["valgrind", "--tool=callgrind", "--toggle-collect=*gate*measured_*"]
+        command += [f"--callgrind-out-file={folder}/out", str(binary)]
+        command += [case.name, case.load, str(case.jobs)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+    collected = re.search(r"Collected : (\d+)", done.stderr)
+    if done.returncode != 0 or collected is None or int(collected.group(1)) == 0:
+        raise RuntimeError(f"{case.key}: exit code {done.returncode}\n{done.stderr[-2000:]}")
+    return int(collected.group(1))
+
+
+def measure(cases: tuple[Case, ...]) -> dict[str, int]:
+    """Counts of all cases, two at a time."""
+    binary = build()
+    with ThreadPoolExecutor(2) as pool:
+        counts = list(pool.map(lambda case: count(binary, case), cases))
+    return {case.key: n for case, n in zip(cases, counts, strict=True)}
+
+
+def slopes(counts: dict[str, int]) -> dict[str, float]:
+    """Growth of the count from the small to the large size, per name and load."""
+    small, large = SIZES
+    return {
+        f"{name} {load}": counts[f"{name} {load} {large}"] / counts[f"{name} {load} {small}"]
+        for name in NAMES
+        for load in LOADS
+        if f"{name} {load} {large}" in counts and f"{name} {load} {small}" in counts
+    }
+
+
+def check(baselines: dict[str, int], counts: dict[str, int]) -> tuple[int, int]:
+    """Print one line per case and slope; how many passed and how many failed."""
+    verdicts: list[bool] = []
+    print(f"{'case':34} {'before':>14} {'now':>14} {'change':>8}")
+    for key, now in counts.items():
+        before = baselines.get(key)
+        if before is None:
+            print(f"{key:34} {'-':>14} {now:14,} {'new':>8}  FAIL: not in baselines.json")
+            verdicts.append(False)
+            continue
+        percent = 100.0 * (now / before - 1.0)
+        verdicts.append(percent <= LIMIT_PERCENT)
+        remark = "" if verdicts[-1] else f"  FAIL: limit +{LIMIT_PERCENT:g} %"
+        if percent < -LIMIT_PERCENT:
+            remark = "  faster: write it down (--update)"
+        print(f"{key:34} {before:14,} {now:14,} {percent:+7.2f}%{remark}")
+    for key, slope in slopes(counts).items():
+        verdicts.append(slope <= SLOPE_LIMIT)
+        remark = "" if verdicts[-1] else f"  FAIL: limit {SLOPE_LIMIT:g}x"
+        print(f"{key:34} 10x jobs = {slope:.2f}x instructions{remark}")
+    return verdicts.count(True), verdicts.count(False)
+
+
+def skipped(reason: str) -> int:
+    """Say why nothing was compared."""
+    print(f"instruction counts skipped: {reason}")
+    print("0 passed, 0 failed, 1 skipped")
+    return 0
+
+
+def update(reason: str) -> int:
+    """Rewrite baselines.json with what is measured now."""
+    counts = measure(CASES)
+    document = {
+        "what": "instructions under callgrind, release profile; see benches/instructions.py",
+        "why_last_changed": reason,
+        "rustc": version("rustc"),
+        "valgrind": version("valgrind"),
+        "limit_percent": LIMIT_PERCENT,
+        "counts": counts,
+    }
+    BASELINES.write_text(json.dumps(document, indent=2) + "\n")
+    for key, slope in slopes(counts).items():
+        print(f"{key:34} 10x jobs = {slope:.2f}x instructions")
+    print(f"wrote {len(counts)} counts to {BASELINES.relative_to(ROOT)}")
+    return 0
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--check", action="store_true", help="compare with baselines.json")
+    what.add_argument("--update", metavar="WHY", help="rewrite baselines.json")
+    arguments = parser.parse_args()
+    for tool in ("valgrind", "cargo"):
+        if shutil.which(tool) is None:
+            return skipped(f"{tool} is not installed")
+    if arguments.update:
+        return update(arguments.update)
+    document = json.loads(BASELINES.read_text())
+    for tool in ("rustc", "valgrind"):
+        if version(tool) != document[tool]:
+            return skipped(f"baselines are of {tool} {document[tool]}, here is {version(tool)}")
+    passed, failed = check(document["counts"], measure(CASES))
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

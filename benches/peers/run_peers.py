@@ -1,0 +1,190 @@
+"""The same workload through gangline and its peers: same averages, times side by side.
+
+    python benches/peers/run_peers.py [--max-jobs 10000] [--json FILE]
+
+Prints one line per comparison; exit code 1 if any average differs. See README.md beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+ENVIRONMENT = ROOT / "target" / "peers"
+sys.path.insert(0, str(HERE.parent))
+
+import workload  # noqa: E402
+
+CLUSTER_TOML = """\
+name = "peer"
+[[gpu_types]]
+name = "GPU"
+memory_gb = 16
+[[servers]]
+count = {servers}
+gpu = "GPU"
+gpus = {gpus}
+rack = 0
+"""
+
+
+@dataclass(frozen=True)
+class World:
+    """One comparison: a workload, a cluster, a policy."""
+
+    jobs: int
+    servers: int
+    load: str
+    policy: str
+    gpus_per_server: int = 8
+
+    @property
+    def name(self) -> str:
+        """Row label."""
+        return f"{self.policy} {self.jobs} jobs {self.servers} servers {self.load}"
+
+
+# Contended worlds prove that both do the same; the light ones on the published cluster are quick
+# enough for AccaSim to be run at 100,000 jobs (saturated, its cost per event grows with the queue).
+AGREEMENT = tuple(
+    World(10_000, 125, "saturated", policy) for policy in ("fifo", "fifo-skip", "sjf", "sjf-strict")
+)
+SPEED = (
+    World(10_000, 2_000, "saturated", "fifo"),
+    World(10_000, 2_000, "light", "fifo"),
+    World(100_000, 2_000, "light", "fifo"),
+)
+
+
+def environment() -> Path:
+    """Interpreter of the peers' own environment, made on first use."""
+    wanted = (HERE / "requirements.txt").read_text()
+    stamp = ENVIRONMENT / "requirements.txt"
+    python = ENVIRONMENT / "bin" / "python"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        venv.create(ENVIRONMENT, with_pip=True)
+        install = [str(python), "-m", "pip", "install", "--quiet", "--requirement"]
+        subprocess.run([*install, str(HERE / "requirements.txt")], check=True)
+        stamp.write_text(wanted)
+    return python
+
+
+def timed_process(command: list[str]) -> tuple[str, float, float]:
+    """Standard output, CPU seconds and wall seconds of one process with its children."""
+    with tempfile.TemporaryFile() as out:
+        start = time.perf_counter()
+        process = subprocess.Popen(command, stdout=out)
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        text = out.read().decode()
+    if process.returncode != 0:
+        raise RuntimeError(f"exit code {process.returncode}: {' '.join(command)}")
+    return text, usage.ru_utime + usage.ru_stime, wall
+
+
+def run_ours(world: World, folder: Path, repeats: int = 3) -> dict[str, Any]:
+    """`gangline run`, process start to result on disk; the median of a few."""
+    gangline = Path(sys.executable).with_name("gangline")
+    runs = []
+    for repeat in range(repeats):
+        command = [str(gangline), "run", "--trace", str(folder / "jobs.parquet"), "--json"]
+        command += ["--cluster", str(folder / "cluster.toml"), "--policy", world.policy]
+        command += ["--set", "placement=count", "--out", str(folder / f"ours-{repeat}")]
+        _, cpu, _ = timed_process(command)
+        summary = json.loads((folder / f"ours-{repeat}" / "summary.json").read_text())
+        runs.append((cpu, summary))
+    runs.sort(key=lambda run: run[0])
+    summary = runs[repeats // 2][1]
+    return {
+        "wait_mean_s": summary["wait_mean_s"],
+        "last_finish_s": summary["makespan_s"] + 1.0,
+        "slowdown_mean": mean_rounded_slowdown(folder / "ours-0" / "jobs.parquet"),
+        "process_cpu_s": runs[repeats // 2][0],
+        "loop_cpu_s": sorted(run[1]["wall_s"] for run in runs)[repeats // 2],
+    }
+
+
+def mean_rounded_slowdown(path: Path) -> float:
+    """Mean slowdown with each job's rounded to two digits, as AccaSim does."""
+    import pyarrow.parquet as pq
+
+    column = pq.read_table(path, columns=["slowdown"]).column("slowdown").to_pylist()
+    return sum(float(f"{slowdown:.2f}") for slowdown in column) / len(column)
+
+
+def run_accasim(world: World, folder: Path) -> dict[str, Any]:
+    """AccaSim without its result files: what it does least."""
+    script = str(HERE / "accasim" / "peer.py")
+    shape = [str(world.servers), str(world.gpus_per_server)]
+    command = [str(environment()), script, str(folder / "jobs.swf"), *shape, world.policy]
+    text, cpu, _ = timed_process(command)
+    return {**json.loads(text), "process_cpu_s": cpu}
+
+
+def compare(world: World, *, only_ours: bool = False) -> dict[str, Any]:
+    """Both on one world."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        gpus = world.servers * world.gpus_per_server
+        jobs = workload.philly_like(world.jobs, gpus, workload.OFFERED[world.load]).whole_seconds()
+        workload.write_parquet(jobs, folder / "jobs.parquet")
+        workload.write_swf(jobs, folder / "jobs.swf")
+        toml = CLUSTER_TOML.format(servers=world.servers, gpus=world.gpus_per_server)
+        (folder / "cluster.toml").write_text(toml)
+        ours = run_ours(world, folder)
+        peer = None if only_ours else run_accasim(world, folder)
+    return {"world": world.name, "gangline": ours, "accasim": peer}
+
+
+def agree(row: dict[str, Any]) -> bool:
+    """Equal averages, up to the last digits of a sum of floats in another order."""
+    keys = ("wait_mean_s", "last_finish_s", "slowdown_mean")
+    ours, peer = row["gangline"], row["accasim"]
+    return all(abs(ours[key] - peer[key]) <= 1e-9 * max(1.0, abs(peer[key])) for key in keys)
+
+
+def show(row: dict[str, Any]) -> None:
+    """Print one comparison."""
+    ours, peer = row["gangline"], row["accasim"]
+    verdict = "same averages" if agree(row) else "DIFFERENT AVERAGES"
+    print(
+        f"{row['world']:44} wait {ours['wait_mean_s']:.4f} / {peer['wait_mean_s']:.4f} s, "
+        f"process {ours['process_cpu_s']:.2f} / {peer['process_cpu_s']:.2f} s "
+        f"({peer['process_cpu_s'] / ours['process_cpu_s']:.0f}x), "
+        f"loop {ours['loop_cpu_s']:.4f} / {peer['loop_cpu_s']:.2f} s "
+        f"({peer['loop_cpu_s'] / ours['loop_cpu_s']:.0f}x): {verdict}",
+        flush=True,
+    )
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--max-jobs", type=int, default=100_000, help="leave out larger worlds")
+    parser.add_argument("--json", type=Path, help="write the rows here")
+    arguments = parser.parse_args()
+    rows = []
+    for world in AGREEMENT + SPEED:
+        if world.jobs <= arguments.max_jobs:
+            rows.append(compare(world))
+            show(rows[-1])
+    if arguments.json:
+        arguments.json.write_text(json.dumps(rows, indent=2) + "\n")
+    return 0 if all(agree(row) for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""End to end, as a person runs it: Parquet in, simulate, result tables on disk.
+
+python -m pytest benches/python --benchmark-only
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import conftest
+import pytest
+
+import gangline as gl
+
+POLICIES = ("fifo", "sjf", "fifo-skip", "srtf", "srsf", "las", "tiresias", "easy")
+
+
+@pytest.mark.parametrize("jobs", [10_000, 100_000, 1_000_000])
+@pytest.mark.parametrize("load", ["light", "saturated"])
+def test_fifo_parquet_to_parquet(benchmark, trace_path, tmp_path, jobs, load):
+    path = trace_path(jobs, load)
+    cluster = gl.Cluster.homogeneous(
+        servers=conftest.SERVERS, gpus=conftest.GPUS_PER_SERVER, gpu="GPU"
+    )
+    runs = iter(range(1_000))
+
+    def whole() -> gl.Result:
+        result = gl.simulate(cluster, gl.read_trace(path), "fifo")
+        result.save(tmp_path / str(next(runs)))
+        return result
+
+    result = benchmark.pedantic(whole, rounds=5 if jobs < 1_000_000 else 3, warmup_rounds=1)
+    assert result.summary["finished"] == jobs
+    benchmark.extra_info["loop_s"] = result.summary["wall_s"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_policies_on_100_000_jobs(benchmark, trace_path, policy):
+    trace = gl.read_trace(trace_path(100_000, "saturated"))
+    cluster = gl.Cluster.homogeneous(
+        servers=conftest.SERVERS, gpus=conftest.GPUS_PER_SERVER, gpu="GPU"
+    )
+    result = benchmark.pedantic(
+        lambda: gl.simulate(cluster, trace, policy), rounds=3, warmup_rounds=1
+    )
+    assert result.summary["finished"] == 100_000
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_venus_through_the_command_line(benchmark, shared, tmp_path, policy):
+    trace = shared / "traces" / "helios-venus-gpu" / "helios_trace.csv.gz"
+    gangline = Path(sys.executable).with_name("gangline")
+    runs = iter(range(1_000))
+
+    def whole() -> None:
+        out = tmp_path / str(next(runs))
+        command = [str(gangline), "run", "--trace", str(trace), "--cluster", "venus"]
+        command += ["--policy", policy, "--on-infeasible", "drop", "--out", str(out)]
+        subprocess.run(command, check=True, capture_output=True)
+
+    benchmark.pedantic(whole, rounds=5, warmup_rounds=1)

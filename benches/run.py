@@ -1,0 +1,288 @@
+"""Every benchmark, one table of ratios with its limits: what ``make bench`` runs.
+
+    python benches/run.py [--quick] [--skip peers,venus] [--write]
+
+Ratios are of one run on one machine; absolute times are shown beside them and never judged.
+``--write`` also writes benches/RESULTS.md. Exit code 1 if a limit is broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+sys.path[:0] = [str(HERE), str(HERE / "peers")]
+
+import workload  # noqa: E402
+
+POLICIES = ("fifo", "sjf", "fifo-skip", "srtf", "srsf", "las", "tiresias", "easy")
+# At most this many times the bare loop's time per job, at a million jobs.
+SPEED_LIMIT = {"fifo": 4.0, "sjf": 4.0}
+OTHER_SPEED_LIMIT = 15.0
+SIZES = (10_000, 100_000, 1_000_000)
+SERVERS, GPUS_PER_SERVER = 2_000, 8
+
+
+@dataclass(frozen=True)
+class Line:
+    """A measured value, the limit it must keep (None: for information), what was measured."""
+
+    name: str
+    value: float
+    limit: float | None
+    note: str = ""
+    at_least: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """Pass, fail, or nothing to judge."""
+        if self.limit is None:
+            return ""
+        kept = self.value >= self.limit if self.at_least else self.value <= self.limit
+        return "pass" if kept else "FAIL"
+
+    def row(self) -> str:
+        """A row of the table."""
+        sign = ">=" if self.at_least else "<="
+        limit = "" if self.limit is None else f"{sign} {self.limit:g}"
+        return f"| {self.name} | {self.value:.3g} | {limit} | {self.verdict} | {self.note} |"
+
+
+def build() -> Path:
+    """The matrix binary in the profile of published builds."""
+    command = ["cargo", "build", "--profile", "dist", "--quiet", "--package", "gangline-benches"]
+    command += ["--bin", "matrix", "--message-format", "json"]
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    for line in done.stdout.splitlines():
+        message = json.loads(line)
+        if message.get("executable") and message["target"]["name"] == "matrix":
+            return Path(message["executable"])
+    raise RuntimeError("cargo built no executable named matrix")
+
+
+def json_lines(command: list[str]) -> list[dict[str, Any]]:
+    """What a benchmark process printed."""
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def speed(matrix: Path, repeats: int, sizes: tuple[int, ...]) -> list[Line]:
+    """Time per job against the bare loop, and its growth with the number of jobs."""
+    names = ",".join(("floor", *POLICIES))
+    rows = {
+        (row["policy"], row["load"], row["jobs"]): row
+        for jobs in sizes
+        for row in json_lines([str(matrix), "speed", str(jobs), str(repeats), names])
+    }
+    lines = []
+    for (policy, load, jobs), row in rows.items():
+        bare = row["bare_sjf_ns_per_job" if policy == "sjf" else "bare_fifo_ns_per_job"]
+        limit = SPEED_LIMIT.get(policy, OTHER_SPEED_LIMIT)
+        judged = jobs == 1_000_000 and policy != "floor"
+        note = f"{row['ns_per_job']:.0f} / {bare:.0f} ns per job"
+        name = f"{policy}, {load}, {jobs:,} jobs: time over bare loop"
+        lines.append(Line(name, row["ns_per_job"] / bare, limit if judged else None, note))
+    for policy in POLICIES if 1_000_000 in sizes else ():
+        for load in workload.OFFERED:
+            large = rows[policy, load, 1_000_000]["ns_per_job"]
+            small = rows[policy, load, 100_000]["ns_per_job"]
+            note = f"{large:.0f} / {small:.0f} ns per job"
+            lines.append(Line(f"{policy}, {load}: 1M over 100k jobs", large / small, 1.5, note))
+    return lines
+
+
+def scaling(matrix: Path, repeats: int) -> list[Line]:
+    """Cost per event against waiting jobs and servers."""
+    lines = []
+    names = ",".join(POLICIES)
+    for row in json_lines([str(matrix), "waiting", str(repeats), names]):
+        few, many = row["ns_per_event_1000"], row["ns_per_event_100000"]
+        name = f"{row['policy']}: event with 100,000 over 1,000 waiting"
+        lines.append(Line(name, many / few, 2.0, f"{many:.0f} / {few:.0f} ns per event"))
+    for row in json_lines([str(matrix), "servers", str(repeats), names]):
+        few = row["ns_per_event_125"]
+        same, grown = row["ns_per_event_12500_same_jobs"], row["ns_per_event_12500_same_load"]
+        name = f"{row['policy']}: event on 12,500 over 125 servers"
+        note = f"{same:.0f} / {few:.0f} ns per event"
+        lines.append(Line(f"{name}, same jobs", same / few, 2.0, note))
+        note = (
+            f"{grown:.0f} / {few:.0f} ns; the bare loop grows {row['bare_growth_same_load']:.2f}x"
+        )
+        lines.append(
+            Line(f"{name}, same load (100 times the running jobs)", grown / few, None, note)
+        )
+    return lines
+
+
+def end_to_end(folder: Path, jobs: int, repeats: int) -> list[Line]:
+    """Cost outside the loop and memory of one big run."""
+    trace, cluster = folder / "jobs.parquet", folder / "cluster.toml"
+    from run_peers import CLUSTER_TOML
+
+    cluster.write_text(CLUSTER_TOML.format(servers=SERVERS, gpus=GPUS_PER_SERVER))
+    lines = []
+    for load, offered in workload.OFFERED.items():
+        made = workload.philly_like(jobs, SERVERS * GPUS_PER_SERVER, offered)
+        workload.write_parquet(made, trace)
+        common = [str(trace), str(cluster), "fifo"]
+        outside = [sys.executable, str(HERE / "python" / "outside.py"), *common]
+        [row] = json_lines([*outside, str(folder / f"outside-{load}"), str(repeats)])
+        note = (
+            f"read {row['read_s']:.2f} s, around the loop {row['around_loop_s']:.2f} s, save "
+            f"{row['save_s']:.2f} s; loop {row['loop_s']:.2f} s; "
+            f"{row['outside_cpu_s']:.2f} / {row['loop_cpu_s']:.2f} CPU s"
+        )
+        name = f"fifo, {load}, {jobs:,} jobs: outside the loop over the loop"
+        lines.append(Line(name, row["outside_cpu_s"] / row["loop_cpu_s"], 1.0, note))
+        memory = [sys.executable, str(HERE / "python" / "memory.py"), *common]
+        [row] = json_lines([*memory, str(folder / f"memory-{load}")])
+        note = (
+            f"peak {row['peak_bytes'] / 2**20:.0f} MiB, imports {row['base_bytes'] / 2**20:.0f} MiB"
+        )
+        name = f"fifo, {load}, {jobs:,} jobs: peak memory, bytes per job"
+        lines.append(Line(name, row["bytes_per_job"], 400.0, note))
+    return lines
+
+
+def shared() -> Path | None:
+    """The folder of public traces, if it is here."""
+    places = [os.environ.get("GANGLINE_SHARED"), ROOT.parent / "shared", ROOT / "shared"]
+    return next((Path(place) for place in places if place and Path(place).is_dir()), None)
+
+
+def venus(folder: Path, repeats: int) -> list[Line]:
+    """The real Venus trace through the command line, process start to result on disk."""
+    root = shared()
+    if root is None:
+        print("venus skipped: the public traces (shared/) are not here", flush=True)
+        return []
+    from run_peers import timed_process
+
+    trace = root / "traces" / "helios-venus-gpu" / "helios_trace.csv.gz"
+    gangline = str(Path(sys.executable).with_name("gangline"))
+    lines = []
+    for policy in POLICIES:
+        walls, cpus = [], []
+        for repeat in range(repeats):
+            out = folder / f"venus-{policy}-{repeat}"
+            command = [gangline, "run", "--trace", str(trace), "--cluster", "venus", "--json"]
+            command += ["--policy", policy, "--on-infeasible", "drop", "--out", str(out)]
+            _, cpu, wall = timed_process(command)
+            walls.append(wall)
+            cpus.append(cpu)
+        note = f"median of {repeats}; {statistics.median(cpus):.2f} CPU s"
+        name = f"{policy}, Venus (125,303 jobs): seconds, process to disk"
+        lines.append(Line(name, statistics.median(walls), 2.0, note))
+    return lines
+
+
+def peers(max_jobs: int) -> list[Line]:
+    """The same workload through AccaSim."""
+    import run_peers
+
+    lines = []
+    for world in run_peers.AGREEMENT + run_peers.SPEED:
+        if world.jobs > max_jobs:
+            continue
+        row = run_peers.compare(world)
+        ours, peer = row["gangline"], row["accasim"]
+        same = run_peers.agree(row)
+        note = f"mean wait {ours['wait_mean_s']:.4f} / {peer['wait_mean_s']:.4f} s"
+        lines.append(Line(f"AccaSim, {world.name}: averages differ", float(not same), 0.0, note))
+        judged = world.jobs == 100_000
+        for part, limit in (("process", 100.0), ("loop", 500.0)):
+            mine, theirs = ours[f"{part}_cpu_s"], peer[f"{part}_cpu_s"]
+            name = f"AccaSim, {world.name}: {part}, times our CPU"
+            note = f"{theirs:.2f} / {mine:.4f} CPU s"
+            kept = limit if judged else None
+            lines.append(Line(name, theirs / mine, kept, note, at_least=True))
+    return lines
+
+
+def machine() -> str:
+    """Processor, cores, load."""
+    models = [
+        line.split(":", 1)[1].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    model = models[0] if models else platform.processor()
+    return f"{model}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.2f} at the end"
+
+
+def commit() -> str:
+    """The commit that was measured, with a mark if the tree differs from it."""
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    return done.stdout.strip() or "not a commit"
+
+
+def document(lines: list[Line], command: str) -> str:
+    """RESULTS.md."""
+    today = dt.datetime.now(tz=dt.UTC).date().isoformat()
+    head = [
+        "# Results of the benchmarks",
+        "",
+        f"{today}, commit {commit()}, {machine()}, Python {platform.python_version()}.",
+        f"Command: `{command}`. Lines explained: [docs/performance.md](../docs/performance.md).",
+        "",
+        "| what | value | limit | | raw |",
+        "|---|---|---|---|---|",
+    ]
+    return "\n".join([*head, *(line.row() for line in lines), ""])
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="no 1M-job runs, no 100k-job peers")
+    parser.add_argument("--skip", default="", help="parts to leave out: " + ",".join(PARTS))
+    parser.add_argument("--repeats", type=int, default=5, help="runs per median")
+    parser.add_argument("--write", action="store_true", help="write benches/RESULTS.md")
+    arguments = parser.parse_args()
+    skipped = set(filter(None, arguments.skip.split(",")))
+    if unknown := skipped - set(PARTS):
+        parser.error(f"unknown parts: {', '.join(sorted(unknown))}")
+    lines: list[Line] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for part, measure in PARTS.items():
+            if part not in skipped:
+                print(f"measuring: {part}", file=sys.stderr, flush=True)
+                lines += measure(arguments, Path(folder))
+    text = document(lines, "python " + " ".join(["benches/run.py", *sys.argv[1:]]))
+    print(text)
+    if arguments.write:
+        (HERE / "RESULTS.md").write_text(text)
+    verdicts = [line.verdict for line in lines]
+    passed, failed = verdicts.count("pass"), verdicts.count("FAIL")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+PARTS = {
+    "speed": lambda arguments, _: speed(
+        build(), arguments.repeats, SIZES[:2] if arguments.quick else SIZES
+    ),
+    "scaling": lambda arguments, _: scaling(build(), min(3, arguments.repeats)),
+    "end-to-end": lambda arguments, folder: end_to_end(
+        folder, 100_000 if arguments.quick else 1_000_000, arguments.repeats
+    ),
+    "venus": lambda arguments, folder: venus(folder, arguments.repeats),
+    "peers": lambda arguments, _: peers(10_000 if arguments.quick else 100_000),
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

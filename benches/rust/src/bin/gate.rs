@@ -1,0 +1,66 @@
+//! One case of the instruction gate: runs it once, prints a line that proves it ran.
+//!
+//! `gate NAME LOAD JOBS`, for instance `gate bare-fifo light 10000`. Under callgrind only
+//! the functions `measured_*` are counted, so making the workload costs nothing (`benches/instructions.py`).
+#![allow(clippy::print_stdout, reason = "a benchmark talks on stdout")]
+
+use std::process::ExitCode;
+
+use gangline_benches::bare;
+use gangline_benches::contender::{options, policy, run};
+use gangline_benches::workload::{Cluster, Jobs, Load, philly_like};
+use gangline_benches::worlds::world;
+use gangline_engine::{Engine, Policy, World};
+
+/// Small enough for callgrind, large enough to be in its steady state after 2,000 jobs.
+const CLUSTER: Cluster = Cluster {
+    servers: 125,
+    gpus_per_server: 8,
+};
+
+/// What is counted, named so that callgrind's filter finds it.
+#[inline(never)]
+fn measured_bare(name: &str, jobs: &Jobs) -> i64 {
+    let times = if name == "bare-fifo" {
+        bare::fifo(jobs, CLUSTER)
+    } else {
+        bare::sjf(jobs, CLUSTER)
+    };
+    times.finish_ns.last().copied().unwrap_or(0)
+}
+
+#[inline(never)]
+fn measured_run(world: &World, policy: &mut dyn Policy) -> Engine {
+    run(world, policy, options(None))
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [name, load, count] = arguments.as_slice() else {
+        eprintln!("usage: gate NAME light|saturated JOBS");
+        return ExitCode::from(2);
+    };
+    let (Some(load), Ok(count)) = (
+        Load::ALL.into_iter().find(|known| known.name() == load),
+        count.parse(),
+    ) else {
+        eprintln!("unknown load {load} or bad number of jobs {count}");
+        return ExitCode::from(2);
+    };
+    let jobs = philly_like(count, CLUSTER, load.offered(), 1);
+    let last_s = if name.starts_with("bare-") {
+        measured_bare(name, &jobs) as f64 / 1e9
+    } else if let Some(mut policy) = policy(name) {
+        let world = world(&jobs, CLUSTER);
+        let engine = measured_run(&world, policy.as_mut());
+        engine.output().finish_s.last().copied().unwrap_or(0.0)
+    } else {
+        eprintln!("unknown case {name}");
+        return ExitCode::from(2);
+    };
+    println!(
+        "{name} {} {count}: the last job finishes at {last_s:.3} s",
+        load.name()
+    );
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,218 @@
+//! The matrix of the published table: jobs x load x policy, engine and bare loop in turns.
+//!
+//! `matrix speed JOBS REPEATS POLICIES`, `matrix waiting POLICIES`, `matrix servers POLICIES`; one
+//! JSON object per line on stdout, made into a table by `benches/run.py`. Times are medians of CPU time of
+//! interleaved runs in one process, so that the machine's mood meets all of them alike.
+#![allow(clippy::print_stdout, reason = "a benchmark talks on stdout")]
+
+use std::process::ExitCode;
+
+use gangline_benches::bare::{self, Times};
+use gangline_benches::contender::{options, policy, run, summary};
+use gangline_benches::workload::{Cluster, Jobs, Load, MEAN_DURATION_S, philly_like, with_backlog};
+use gangline_benches::worlds::world;
+use gangline_engine::{Output, World};
+use gangline_model::SimTime;
+use rustix::time::{ClockId, clock_gettime};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        ["speed", jobs, repeats, policies] => match (jobs.parse(), repeats.parse()) {
+            (Ok(jobs), Ok(repeats)) => speed(jobs, repeats, &names(policies)),
+            _ => return usage(),
+        },
+        ["waiting", repeats, policies] => match repeats.parse() {
+            Ok(repeats) => waiting(repeats, &names(policies)),
+            Err(_) => return usage(),
+        },
+        ["servers", repeats, policies] => match repeats.parse() {
+            Ok(repeats) => servers(repeats, &names(policies)),
+            Err(_) => return usage(),
+        },
+        _ => return usage(),
+    }
+    ExitCode::SUCCESS
+}
+
+fn usage() -> ExitCode {
+    eprintln!(
+        "usage: matrix speed JOBS REPEATS A,B,.. | waiting REPEATS A,.. | servers REPEATS A,.."
+    );
+    ExitCode::from(2)
+}
+
+fn names(list: &str) -> Vec<&str> {
+    let names: Vec<&str> = list.split(',').collect();
+    for name in &names {
+        assert!(policy(name).is_some(), "unknown policy {name}");
+    }
+    names
+}
+
+/// CPU seconds of this thread: everything measured runs on one.
+fn cpu_s() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// CPU seconds that `work` takes, and what it returns.
+fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
+    let start = cpu_s();
+    let result = work();
+    (cpu_s() - start, result)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+type BareLoop = fn(&Jobs, Cluster) -> Times;
+
+/// Time per job of everyone on the published cluster, light and saturated.
+fn speed(count: usize, repeats: usize, policies: &[&str]) {
+    const BARE_LOOPS: [BareLoop; 2] = [bare::fifo, bare::sjf];
+    for load in Load::ALL {
+        let jobs = philly_like(count, Cluster::PUBLISHED, load.offered(), 1);
+        let world = world(&jobs, Cluster::PUBLISHED);
+        let mut limit_s = [Vec::new(), Vec::new()];
+        let mut engine_s = vec![Vec::new(); policies.len()];
+        let mut output_s = vec![Vec::new(); policies.len()];
+        let mut counts = vec![(0.0, 0.0); policies.len()];
+        let mut expected = Vec::new();
+        for _ in 0..repeats {
+            for (at, bare_loop) in BARE_LOOPS.iter().enumerate() {
+                let (seconds, times) = timed(|| bare_loop(&jobs, Cluster::PUBLISHED));
+                limit_s[at].push(seconds);
+                expected.push(times);
+            }
+            for (at, name) in policies.iter().enumerate() {
+                let (inside, outside, output) = one_run(&world, name);
+                engine_s[at].push(inside);
+                output_s[at].push(outside);
+                check(name, &output.finish_s, &expected);
+                counts[at] = (summary(&output, "events"), summary(&output, "preemptions"));
+            }
+            expected.clear();
+        }
+        let per_job = |seconds: Vec<f64>| median(seconds) * 1e9 / count as f64;
+        let [fifo, sjf] = limit_s.map(per_job);
+        for (at, ((name, inside), outside)) in
+            policies.iter().zip(engine_s).zip(output_s).enumerate()
+        {
+            println!(
+                r#"{{"kind":"speed","jobs":{count},"load":"{}","policy":"{name}","ns_per_job":{:.1},"output_ns_per_job":{:.1},"bare_fifo_ns_per_job":{fifo:.1},"bare_sjf_ns_per_job":{sjf:.1},"events":{},"preemptions":{}}}"#,
+                load.name(),
+                per_job(inside),
+                per_job(outside),
+                counts[at].0,
+                counts[at].1,
+            );
+        }
+    }
+}
+
+/// Seconds inside the run, seconds to take the results out, the results.
+fn one_run(world: &World, name: &str) -> (f64, f64, Output) {
+    let mut policy = policy(name).expect("checked at the start");
+    let (inside, engine) = timed(|| run(world, policy.as_mut(), options(None)));
+    let (outside, output) = timed(|| engine.output());
+    (inside, outside, output)
+}
+
+/// The engine must do the bare loop's work to the nanosecond where the two have the same order.
+fn check(name: &str, finish_s: &[f64], expected: &[Times]) {
+    let times = match name {
+        "fifo" | "floor" => &expected[0],
+        "sjf" => &expected[1],
+        _ => return,
+    };
+    let differ = finish_s
+        .iter()
+        .zip(&times.finish_ns)
+        .filter(|&(&ours, &bare)| ours.total_cmp(&(bare as f64 / 1e9)).is_ne())
+        .count();
+    assert_eq!(
+        differ, 0,
+        "{name}: finish times differ from the bare loop's"
+    );
+}
+
+/// Nanoseconds per event between two instants: the run to the second less the run to the first.
+fn per_event(world: &World, name: &str, from: SimTime, to: SimTime, repeats: usize) -> f64 {
+    let until = |end| {
+        let mut policy = policy(name).expect("checked at the start");
+        let (seconds, engine) = timed(|| run(world, policy.as_mut(), options(Some(end))));
+        (seconds, summary(&engine.output(), "events"))
+    };
+    let runs = (0..repeats).map(|_| {
+        let ((first_s, first), (last_s, last)) = (until(from), until(to));
+        (last_s - first_s) * 1e9 / (last - first)
+    });
+    median(runs.collect())
+}
+
+/// Cost per event with 1,000 and with 100,000 jobs waiting, arrivals at the rate of service.
+fn waiting(repeats: usize, policies: &[&str]) {
+    const ARRIVALS: usize = 200_000;
+    for name in policies {
+        let cost = [1_000, 100_000].map(|backlog| {
+            let jobs = with_backlog(backlog, ARRIVALS, Cluster::PUBLISHED, 1.0);
+            let end = SimTime(*jobs.arrival_ns.last().expect("not empty"));
+            per_event(
+                &world(&jobs, Cluster::PUBLISHED),
+                name,
+                SimTime(end.0 / 10),
+                end,
+                repeats,
+            )
+        });
+        println!(
+            r#"{{"kind":"waiting","policy":"{name}","ns_per_event_1000":{:.1},"ns_per_event_100000":{:.1}}}"#,
+            cost[0], cost[1]
+        );
+    }
+}
+
+/// Cost per event on 125 and on 12,500 servers: the same jobs on both (what remains is what the
+/// number of servers costs), and the same offered load on both (a hundred times the running jobs,
+/// whose memory no cache holds; the bare loop's growth stands beside it).
+fn servers(repeats: usize, policies: &[&str]) {
+    const OFFERED: f64 = 0.9;
+    let small = Cluster {
+        servers: 125,
+        gpus_per_server: 8,
+    };
+    let large = Cluster {
+        servers: 12_500,
+        gpus_per_server: 8,
+    };
+    let (few, many) = (warmed(small, OFFERED), warmed(large, OFFERED));
+    let limit = [(&few, small), (&many, large)].map(|(jobs, cluster)| {
+        let runs = (0..repeats).map(|_| timed(|| bare::fifo(jobs, cluster)).0);
+        median(runs.collect()) * 1e9 / jobs.len() as f64
+    });
+    for name in policies {
+        let cost = [(&few, small), (&few, large), (&many, large)].map(|(jobs, cluster)| {
+            let end = SimTime(*jobs.arrival_ns.last().expect("not empty"));
+            per_event(&world(jobs, cluster), name, WARM, end, repeats)
+        });
+        println!(
+            r#"{{"kind":"servers","policy":"{name}","ns_per_event_125":{:.1},"ns_per_event_12500_same_jobs":{:.1},"ns_per_event_12500_same_load":{:.1},"bare_growth_same_load":{:.2}}}"#,
+            cost[0],
+            cost[1],
+            cost[2],
+            limit[1] / limit[0]
+        );
+    }
+}
+
+/// Until then the cluster fills; afterwards about as many jobs end as arrive.
+const WARM: SimTime = SimTime((4.0 * MEAN_DURATION_S * 1e9) as i64);
+
+/// Enough jobs to fill the cluster and 200,000 more.
+fn warmed(cluster: Cluster, offered: f64) -> Jobs {
+    philly_like(cluster.servers as usize * 40 + 200_000, cluster, offered, 3)
+}

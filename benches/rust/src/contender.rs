@@ -1,0 +1,56 @@
+//! Who is measured: the bare loops, the engine with its least policy, the engine with real policies.
+//! One run of each is a function from a prepared world to finish times and event counts.
+
+use gangline_engine::{Control, Engine, Output, Policy, PolicyTraits, RunConfig, Silent, World};
+use gangline_model::SimTime;
+use gangline_policies::{Params, build};
+
+use crate::floor::Floor;
+
+/// Policies of the published table, in its order.
+pub const POLICIES: [&str; 8] = [
+    "fifo",
+    "sjf",
+    "fifo-skip",
+    "srtf",
+    "srsf",
+    "las",
+    "tiresias",
+    "easy",
+];
+
+/// A policy by name, with its default parameters; `floor` is the least one.
+pub fn policy(name: &str) -> Option<Box<dyn Policy>> {
+    match name {
+        "floor" => Some(Box::new(Floor::default())),
+        _ => build(name, &Params::new()).ok(),
+    }
+}
+
+/// Options of every measured run: those of a person's default run.
+pub fn options(until: Option<SimTime>) -> RunConfig {
+    RunConfig {
+        check_invariants: false,
+        until,
+        ..RunConfig::default()
+    }
+}
+
+/// Sets up and runs; the results are taken out by the caller, so that this can be timed apart.
+pub fn run(world: &World, policy: &mut dyn Policy, options: RunConfig) -> Engine {
+    let mut engine = Engine::new(world, options, PolicyTraits::of(policy))
+        .expect("every job of the workload fits the cluster");
+    engine
+        .start(policy)
+        .expect("every job has a place on the empty cluster");
+    engine
+        .run(policy, &Control::default(), &mut Silent)
+        .expect("the policy keeps the rules");
+    engine
+}
+
+/// A value of the summary.
+pub fn summary(output: &Output, key: &str) -> f64 {
+    let found = output.summary.iter().find(|entry| entry.0 == key);
+    found.map_or(f64::NAN, |entry| entry.1)
+}

@@ -1,0 +1,77 @@
+//! The engine's own floor: strict FIFO with the least policy that the port allows.
+//!
+//! One GPU type, best fit on one server, else the fullest servers; no parameters, no rules to choose
+//! from. What a run costs beyond this is the policy's; what it costs beyond the bare loop is the
+//! engine's (checks, index, records).
+
+use gangline_engine::{Changes, ClusterView, Next, Plan, Policy, PolicyError, TypePool, WakeOn};
+use gangline_model::{GpuSet, GpuTypeId, JobId};
+
+const TYPE: GpuTypeId = GpuTypeId(0);
+
+/// Strict FIFO on one GPU type.
+#[derive(Debug, Default)]
+pub struct Floor {
+    head: u32,
+    arrived: u32,
+}
+
+impl Policy for Floor {
+    fn wake_on(&self) -> WakeOn {
+        WakeOn::QUEUE
+    }
+
+    fn start(
+        &mut self,
+        _view: &ClusterView<'_>,
+        _plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        Ok(Vec::new())
+    }
+
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        self.arrived += changes.arrived.len() as u32;
+        while self.head < self.arrived {
+            let job = JobId(self.head);
+            let gpus = view.jobs().gpus(job);
+            if gpus > plan.gpus_free(TYPE) {
+                break;
+            }
+            let set = place(plan.free().pool(TYPE), gpus);
+            plan.start(job, set);
+            self.head += 1;
+        }
+        Ok(Next::Ask)
+    }
+}
+
+fn place(pool: &TypePool, gpus: u32) -> GpuSet {
+    if let Some(at) = pool.best_fit(gpus) {
+        return GpuSet::single(pool.server(at), lowest(pool.mask(at), gpus));
+    }
+    let mut set = GpuSet::new();
+    let mut rest = gpus;
+    for (at, free) in pool.all_servers().descending() {
+        let part = free.min(rest);
+        set.insert(pool.server(at), lowest(pool.mask(at), part));
+        rest -= part;
+        if rest == 0 {
+            break;
+        }
+    }
+    set
+}
+
+/// The lowest `count` bits of a mask.
+fn lowest(mask: u64, count: u32) -> u64 {
+    let mut rest = mask;
+    for _ in 0..count {
+        rest &= rest - 1;
+    }
+    mask & !rest
+}

@@ -1,0 +1,114 @@
+"""gangline: exact and fast simulation of deep-learning job scheduling on GPU clusters.
+
+Examples
+--------
+>>> import gangline as gl
+>>> cluster = gl.Cluster.homogeneous(servers=2, gpus=4, gpu="V100")
+>>> trace = gl.synth.philly(jobs=50, seed=1, max_gpus=8)
+>>> result = gl.simulate(cluster, trace, "srtf")
+>>> result.summary["finished"]
+50
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from gangline.compare import compare
+from gangline.errors import (
+    ClusterError,
+    GanglineError,
+    InfeasibleJobError,
+    MissingDuration,
+    PlacementError,
+    PlanError,
+    PolicyError,
+    SolverError,
+    StalledError,
+    TraceError,
+)
+from gangline.simulate import simulate
+
+if TYPE_CHECKING:
+    import gangline.policies as policies
+    import gangline.testing as testing
+    from gangline.cluster import Cluster, Sharing
+    from gangline.comparison import Comparison
+    from gangline.policies.protocol import STEADY, Changes, Plan, Policy, View
+    from gangline.result import Result, load_result
+    from gangline.trace import Trace, read_trace, synth, write_trace
+
+    __version__: str
+
+__all__ = [
+    "STEADY",
+    "Changes",
+    "Cluster",
+    "ClusterError",
+    "Comparison",
+    "GanglineError",
+    "InfeasibleJobError",
+    "MissingDuration",
+    "PlacementError",
+    "Plan",
+    "PlanError",
+    "Policy",
+    "PolicyError",
+    "Result",
+    "Sharing",
+    "SolverError",
+    "StalledError",
+    "Trace",
+    "TraceError",
+    "View",
+    "__version__",
+    "compare",
+    "load_result",
+    "policies",
+    "read_trace",
+    "simulate",
+    "synth",
+    "testing",
+    "write_trace",
+]
+
+# Names are loaded on first use: `gangline --help` must not pay for numpy and pyarrow.
+# `simulate` and `compare` are also names of modules, so they are bound above, once and for all.
+_HOMES = {
+    "STEADY": "gangline.policies.protocol",
+    "Changes": "gangline.policies.protocol",
+    "Plan": "gangline.policies.protocol",
+    "Policy": "gangline.policies.protocol",
+    "View": "gangline.policies.protocol",
+    "Cluster": "gangline.cluster",
+    "Sharing": "gangline.cluster",
+    "Comparison": "gangline.comparison",
+    "Result": "gangline.result",
+    "load_result": "gangline.result",
+    "Trace": "gangline.trace",
+    "read_trace": "gangline.trace",
+    "write_trace": "gangline.trace",
+}
+_MODULES = {
+    "policies": "gangline.policies",
+    "synth": "gangline.trace.synth",
+    "testing": "gangline.testing",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        value: object = importlib.import_module(_MODULES[name])
+    elif name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    elif name == "__version__":
+        value = importlib.import_module("gangline._core").__version__
+    else:
+        raise AttributeError(f"module 'gangline' has no attribute '{name}'")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

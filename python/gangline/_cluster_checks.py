@@ -1,0 +1,143 @@
+"""Rules between the values of a cluster description, and the files that it names."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gangline._decode import fail
+from gangline.cluster_schema import Network, Sharing, Throughput
+from gangline.errors import ClusterError
+
+if TYPE_CHECKING:
+    from gangline.cluster import Cluster
+
+__all__ = ["check", "later", "load_tables"]
+
+TIERS = ("server", "rack", "network")
+_SERVERS_MAX = 1_000_000  # ours: a slip of the keyboard must not fill the memory
+_SHARE_MAX = 2  # what the engine can hold today
+
+
+def check(cluster: Cluster, path: str | None) -> None:
+    """Check the rules between values; a broken one is a ClusterError with its key path."""
+    if not cluster.gpu_types:
+        fail(path, "gpu_types", "at least one GPU type", "none")
+    if len(cluster.gpu_types) > 64:
+        fail(path, "gpu_types", "at most 64 GPU types", len(cluster.gpu_types))
+    names = [gpu.name for gpu in cluster.gpu_types]
+    for i, gpu in enumerate(cluster.gpu_types):
+        if gpu.name in names[:i]:
+            fail(path, f"gpu_types[{i}].name", "a name that is not taken", gpu.name)
+        for field in ("memory_gb", "speed", "price_per_hour"):
+            if not math.isfinite(getattr(gpu, field)):
+                fail(path, f"gpu_types[{i}].{field}", "a finite number", getattr(gpu, field))
+    if not cluster.servers:
+        fail(path, "servers", "at least one block of servers", "none")
+    for i, block in enumerate(cluster.servers):
+        if block.gpu not in names:
+            fail(path, f"servers[{i}].gpu", f"one of {', '.join(names)}", block.gpu)
+        if isinstance(block.rack, str) and not block.rack.removeprefix("fill:").isdigit():
+            fail(path, f"servers[{i}].rack", 'a rack index or "fill:N"', block.rack)
+    if cluster.servers_total > _SERVERS_MAX:
+        fail(path, "servers", f"at most {_SERVERS_MAX} servers", cluster.servers_total)
+    _check_network(cluster.network, path)
+    _check_failures(cluster, path)
+    _check_sharing(cluster.sharing, path)
+    if cluster.throughput is not None and cluster.throughput.format == "gavel":
+        later(path, "throughput.format", "gavel", "`native` rows or file")
+
+
+def later(path: str | None, key: str, value: str, instead: str) -> None:
+    """Refuse what is planned but not there yet, and say what to use."""
+    place = f"{path}: {key}" if path else key
+    message = f"{place}: `{value}` is not available yet; use {instead}"
+    raise ClusterError(message, path=path, key=key, value=value, expected=instead)
+
+
+def _check_network(network: Network | None, path: str | None) -> None:
+    if network is None:
+        return
+    for key, value in (("preset", network.preset), ("tiers", network.tiers)):
+        if value is not None:
+            later(path, f"network.{key}", str(value), "a `table` of factors per model label")
+    for label, factors in (network.table or {}).items():
+        for tier, factor in factors.items():
+            if tier not in TIERS:
+                fail(path, f"network.table.{label}.{tier}", f"one of {', '.join(TIERS)}", tier)
+            if not 0.0 < factor <= 1.0:
+                fail(path, f"network.table.{label}.{tier}", "a factor in (0, 1]", factor)
+
+
+def _check_failures(cluster: Cluster, path: str | None) -> None:
+    failures = cluster.failures
+    if failures is None:
+        return
+    drawn = (failures.mtbf_hours is not None, failures.mttr_hours is not None)
+    if any(drawn) == (failures.table is not None) or any(drawn) != all(drawn):
+        given = [key for key in ("mtbf_hours", "mttr_hours", "table") if getattr(failures, key)]
+        fail(path, "failures", "mtbf_hours and mttr_hours, or a table", ", ".join(given) or "none")
+    for key in ("mtbf_hours", "mttr_hours"):
+        if not math.isfinite(getattr(failures, key) or 0.0):
+            fail(path, f"failures.{key}", "a finite number", getattr(failures, key))
+    for i, row in enumerate(failures.table or ()):
+        key = f"failures.table[{i}]"
+        if row.server >= cluster.servers_total:
+            fail(path, f"{key}.server", f"a server below {cluster.servers_total}", row.server)
+        if not math.isfinite(row.down_s):
+            fail(path, f"{key}.down_s", "a finite time", row.down_s)
+        if row.up_s is not None and not row.down_s < row.up_s < math.inf:
+            fail(path, f"{key}.up_s", f"a finite time after down_s = {row.down_s}", row.up_s)
+
+
+def _check_sharing(sharing: Sharing | None, path: str | None) -> None:
+    if sharing is None:
+        return
+    if sharing.interference not in ("constant", "table"):
+        later(path, "sharing.interference", sharing.interference, "`constant` or `table`")
+    if sharing.table is not None:
+        later(path, "sharing.table", sharing.table, "inline `rows`")
+    if (sharing.max_share or 1) > _SHARE_MAX:
+        later(path, "sharing.max_share", str(sharing.max_share), "1 or 2")
+    if sharing.interference == "table" and not sharing.rows:
+        fail(path, "sharing.rows", "at least one pair {model, co_model, xi}", "none")
+    if not math.isfinite(sharing.xi):
+        fail(path, "sharing.xi", "a finite number", sharing.xi)
+    seen: set[tuple[str, str]] = set()
+    for i, row in enumerate(sharing.rows or ()):
+        key = f"sharing.rows[{i}]"
+        if row.gpu_type or row.gpus:
+            later(path, key, "a pair for one GPU type or gang size", "pairs of models only")
+        if math.isinf(row.xi):
+            fail(path, f"{key}.xi", "a finite number", row.xi)
+        if (row.model, row.co_model) in seen:
+            fail(path, key, "each ordered pair once", f"{row.model}, {row.co_model}")
+        seen.add((row.model, row.co_model))
+
+
+def load_tables(cluster: Cluster, path: str | None) -> Cluster:
+    """Read the rate table that the description names, so that the cluster is self-contained."""
+    throughput = cluster.throughput
+    if throughput is None:
+        return cluster
+    rows = throughput.rows or ()
+    if throughput.table is not None:
+        from gangline.rates import read_rows
+
+        file = Path(path or ".").parent / throughput.table
+        rows = (*rows, *read_rows(file))
+    seen: set[tuple[object, ...]] = set()
+    names = [gpu.name for gpu in cluster.gpu_types]
+    for i, row in enumerate(rows):
+        key = (row.gpu_type, row.model, row.batch_size, row.gpus, row.placement)
+        if key in seen:
+            fail(path, f"throughput.rows[{i}]", "each combination once", row.model)
+        if row.gpu_type not in names:
+            fail(path, f"throughput.rows[{i}].gpu_type", f"one of {', '.join(names)}", row.gpu_type)
+        if not math.isfinite(row.iters_per_s):
+            fail(path, f"throughput.rows[{i}].iters_per_s", "a finite rate", row.iters_per_s)
+        seen.add(key)
+    return msgspec.structs.replace(cluster, throughput=Throughput(rows=rows))

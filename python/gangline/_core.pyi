@@ -1,0 +1,129 @@
+"""Types of the compiled core; private: only gangline's own modules call it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, final
+
+import numpy as np
+import numpy.typing as npt
+
+_F64: TypeAlias = npt.NDArray[np.float64]
+_I32: TypeAlias = npt.NDArray[np.int32]
+_U8: TypeAlias = npt.NDArray[np.uint8]
+_U32: TypeAlias = npt.NDArray[np.uint32]
+_U64: TypeAlias = npt.NDArray[np.uint64]
+_Progress: TypeAlias = Callable[[float, int, int], None]
+
+__version__: str
+
+@final
+class Cluster:
+    def __new__(
+        cls,
+        gpu_names: Sequence[str],
+        gpu_memory_bytes: _U64,
+        gpu_speed: _F64,
+        gpu_price: _F64,
+        server_type: _U32,
+        server_gpus: _U32,
+        server_rack: _U32,
+    ) -> Cluster: ...
+
+@final
+class Jobs:
+    def __new__(
+        cls,
+        arrival_s: _F64,
+        gpus: _U32,
+        work: _F64,
+        ref_rate: _F64 | None = None,
+        allowed_types: _U64 | None = None,
+        memory_bytes: _U64 | None = None,
+        model: _U32 | None = None,
+        model_labels: Sequence[str] = ...,
+        user: _U32 | None = None,
+        batch_size: _U32 | None = None,
+        weight: _F64 | None = None,
+        deadline_s: _F64 | None = None,
+        rate_class: _U32 | None = None,
+        rate_table: npt.NDArray[np.float64] | None = None,
+        duration_known: npt.NDArray[np.bool_] | None = None,
+    ) -> Jobs: ...
+    def __len__(self) -> int: ...
+
+@final
+class RunOutput:
+    def jobs(self) -> dict[str, npt.NDArray[Any]]: ...
+    def segments(self) -> dict[str, npt.NDArray[Any]]: ...
+    def timeline(self) -> dict[str, npt.NDArray[Any]]: ...
+    def summary(self) -> dict[str, float | int]: ...
+    def log_hash(self) -> str: ...
+    def counters(self) -> dict[str, int]: ...
+    def outcome(self) -> str: ...
+
+@final
+class PolicyView:
+    """What a policy in Python sees through `gangline.policies.protocol.View`.
+
+    Tables of `column`: "waiting", "running" (job, gpus, arrival_s, attained_gpu_s, batch_size,
+    weight, model, user; running also start_s, rate, sub_batch; remaining_s, work_remaining if the
+    policy's knowledge is "remaining") and "servers" (gpus, gpus_free, free_mask, rack, gpu_type,
+    up).
+    """
+
+    now_s: float
+    now_ns: int
+    def column(self, table: str, name: str) -> npt.NDArray[Any]: ...
+    def gpus_of(self, job: int) -> list[tuple[int, int]]: ...
+
+@final
+class PolicyChanges:
+    arrived: npt.NDArray[Any]
+    finished: npt.NDArray[Any]
+    thrown_back: npt.NDArray[Any]
+    servers_up: npt.NDArray[Any]
+    servers_down: npt.NDArray[Any]
+    timers: list[tuple[int | None, int]]
+    is_round: bool
+
+# Actions, of plans and of `Simulation.apply`: ("start", job, [(server, count or mask), ...],
+# are_masks, sub_batch or None), ("preempt", job), ("move", job, [(server, count or mask), ...],
+# are_masks), ("set_sub_batch", job, n), ("wake_at", time_s, tag), ("cancel", tag).
+def simulate(
+    cluster: Cluster,
+    jobs: Jobs,
+    policy: str,
+    params: Mapping[str, object],
+    options: Mapping[str, object],
+    progress: _Progress | None = None,
+    policy_object: object | None = None,
+) -> RunOutput: ...
+def registry() -> list[dict[str, Any]]: ...
+def synth(shape: str, params: Mapping[str, object]) -> dict[str, Any]: ...
+
+@final
+class Simulation:
+    def __new__(
+        cls,
+        cluster: Cluster,
+        jobs: Jobs,
+        options: Mapping[str, object],
+        policy: str | None = None,
+        params: Mapping[str, object] | None = None,
+        round_s: float | None = None,
+    ) -> Simulation: ...
+    now_s: float
+    now_ns: int
+    def advance(self) -> str: ...
+    def decide(self) -> None: ...
+    def apply(self, actions: Sequence[tuple[object, ...]], steady: bool = False) -> None: ...
+    def inject_capacity(self, server: int, up: bool, at_ns: int) -> None: ...
+    def waiting(self) -> _U32: ...
+    def running(self) -> _U32: ...
+    def snapshot(self) -> dict[str, Any]: ...
+    def output(self) -> RunOutput: ...
+
+def synth_parameters(shape: str) -> list[dict[str, Any]]: ...
+def philox4x32(counter: Sequence[int], key: Sequence[int]) -> tuple[int, int, int, int]: ...
+def pow(base: float, exponent: float) -> float: ...  # noqa: A001
+def exp(x: float) -> float: ...
+def log(x: float) -> float: ...

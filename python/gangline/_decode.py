@@ -1,0 +1,123 @@
+"""Turns decoding errors into messages with a key path, the bad value and what was expected."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args, get_origin
+
+import msgspec
+
+from gangline.errors import ClusterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
+_FIELD = re.compile(
+    r"^Object (?P<kind>missing required|contains unknown) field `(?P<field>[^`]*)`$"
+)
+_WORDS = (
+    ("float", "a number"),
+    ("int", "an integer"),
+    ("str of length >= 1", "text"),
+    ("str", "text"),
+    ("array", "a list"),
+    ("object", "a table"),
+    (" >= 0.0", " >= 0"),
+    (" > 0.0", " > 0"),
+)
+_STEP = re.compile(r"\[(\d+|\.\.\.)\]|\.?([^.\[\]]+)")
+
+
+def fail(path: str | None, key: str, expected: str, value: object) -> NoReturn:
+    """Raise the ClusterError of one bad value."""
+    place = f"{path}: {key}" if path else key
+    shown = f'"{value}"' if isinstance(value, str) else str(value)
+    raise ClusterError(
+        f"{place}: expected {expected}, got {shown}",
+        path=path,
+        key=key,
+        value=value,
+        expected=expected,
+    )
+
+
+def from_validation_error(
+    error: msgspec.ValidationError, data: Mapping[str, Any], kind: type, path: str | None
+) -> ClusterError:
+    """Translate msgspec's error for `kind` decoded from `data`."""
+    match = _AT.match(str(error))
+    assert match is not None, "the pattern matches every text"
+    what = match["what"]
+    key = (match["path"] or "").removeprefix("$").removeprefix(".")
+    field = _FIELD.match(what)
+    value: object
+    if field is not None:
+        key = f"{key}.{field['field']}" if key else field["field"]
+        known = list(_annotations(kind, key))
+        if field["kind"] == "missing required":
+            expected, value = "this key", "nothing"
+        else:
+            near = difflib.get_close_matches(field["field"], known, n=1)
+            hint = f" (did you mean `{near[0]}`?)" if near else ""
+            expected, value = f"one of {', '.join(known)}{hint}", "an unknown key"
+    else:
+        expected, value = _expected(what, kind, key), _look(data, key)
+    try:
+        fail(path, key, expected, value)
+    except ClusterError as made:
+        return made
+
+
+def _expected(what: str, kind: type, key: str) -> str:
+    """Say in plain words what msgspec expected."""
+    if what.startswith("Invalid enum value"):
+        choices = _literals(_annotations(kind, key).get(key.rpartition(".")[2]))
+        return "one of " + ", ".join(choices) if choices else "another value"
+    wanted = what.removeprefix("Expected ").split(", got ")[0].replace("`", "")
+    if "^fill:" in wanted or wanted == "int | str":
+        return 'a rack index or "fill:N"'
+    for machine, human in _WORDS:
+        wanted = wanted.replace(machine, human)
+    return wanted
+
+
+def _annotations(kind: type, key: str) -> dict[str, Any]:
+    """Keys of the table that holds `key`, with their annotations."""
+    struct: Any = kind
+    for step in _STEP.findall(key)[:-1]:
+        if step[0]:
+            continue
+        info = {item.name: item.type for item in msgspec.structs.fields(struct)}
+        struct = _struct_of(info.get(step[1]))
+        if struct is None:
+            return {}
+    return {item.encode_name: item.type for item in msgspec.structs.fields(struct)}
+
+
+def _literals(annotation: Any) -> list[str]:
+    if get_origin(annotation) is Literal:
+        return [str(choice) for choice in get_args(annotation)]
+    return [choice for inner in get_args(annotation) for choice in _literals(inner)]
+
+
+def _struct_of(annotation: Any) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        return annotation
+    for inner in getattr(annotation, "__args__", ()):
+        found = _struct_of(inner)
+        if found is not None:
+            return found
+    return None
+
+
+def _look(data: Any, key: str) -> object:
+    """Return the value at a key path, or a placeholder where the path is abridged."""
+    value = data
+    for position, name in _STEP.findall(key):
+        try:
+            value = value[int(position)] if position else value[name]
+        except (KeyError, IndexError, TypeError, ValueError):
+            return "something else"
+    return value if isinstance(value, (str, int, float, bool)) else type(value).__name__

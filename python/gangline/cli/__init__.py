@@ -1,0 +1,1 @@
+"""The command `gangline`: everything a person types; nobody imports it."""

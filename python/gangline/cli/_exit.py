@@ -1,0 +1,32 @@
+"""From an error to one clear message and an exit code; no traceback for a user's mistake."""
+
+from __future__ import annotations
+
+from gangline.errors import (
+    GanglineError,
+    InfeasibleJobError,
+    PlanError,
+    SolverError,
+    StalledError,
+)
+
+__all__ = ["DONE", "INTERRUPTED", "REFUSED", "USAGE", "code_of"]
+
+DONE = 0
+USAGE = 2
+REFUSED = 3
+INTERRUPTED = 130
+
+_REFUSALS = (InfeasibleJobError, PlanError, StalledError, SolverError)
+
+
+def code_of(error: GanglineError) -> int:
+    """Return the exit code: 3 if the run refused the work, 2 if the input was wrong.
+
+    Examples
+    --------
+    >>> from gangline.errors import ClusterError, PlanError
+    >>> code_of(ClusterError("x")), code_of(PlanError("x"))
+    (2, 3)
+    """
+    return REFUSED if isinstance(error, _REFUSALS) else USAGE

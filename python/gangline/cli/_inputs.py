@@ -1,0 +1,132 @@
+"""Options that several commands share, and how their texts become values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from gangline.errors import PolicyError, TraceError
+from gangline.policies.registry import find, make, parse_setting
+
+if TYPE_CHECKING:
+    from gangline.policies.parameters import PolicyConfig
+    from gangline.trace.table import Trace
+
+Flag = Annotated[bool, Parameter(negative="")]
+Json = Annotated[bool, Parameter(name="--json", negative="")]
+Settings = Annotated[
+    list[str] | None, Parameter(name="--set", negative="", allow_leading_hyphen=True)
+]
+_SHARING = "sharing."
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TraceChoice:
+    """How the trace is read.
+
+    Parameters
+    ----------
+    format
+        Forces a trace format; the default detects it.
+    limit
+        Keep the first so many jobs.
+    window
+        Keep arrivals in FROM,TO seconds.
+    rescale
+        Multiplies arrivals; 0.5 doubles the load.
+    min_duration_s
+        Lift shorter durations to this; 0 drops jobs without a duration instead.
+    max_gpus
+        Drop larger gangs.
+    status
+        Keep only these trace statuses, separated by commas.
+    on_bad_row
+        What a row that cannot be read does.
+    """
+
+    format: str | None = None
+    limit: int | None = None
+    window: str | None = None
+    rescale: float = 1.0
+    min_duration_s: float = 0.0
+    max_gpus: int | None = None
+    status: str | None = None
+    on_bad_row: Literal["error", "drop"] = "error"
+
+    def read(self, path: str) -> Trace:
+        """Read the trace."""
+        from gangline.trace import read_trace
+
+        options: dict[str, Any] = {
+            "limit": self.limit,
+            "rescale": self.rescale,
+            "min_duration_s": self.min_duration_s,
+            "max_gpus": self.max_gpus,
+            "on_bad_row": self.on_bad_row,
+        }
+        if self.window is not None:
+            options["window"] = _window(self.window)
+        if self.status is not None:
+            options["status"] = tuple(self.status.split(","))
+        return read_trace(path, format=self.format, **options)
+
+
+def _window(text: str) -> tuple[float, float]:
+    first, _, last = text.partition(",")
+    try:
+        return float(first or 0.0), float(last or "inf")
+    except ValueError:
+        raise TraceError.at("--window", None, None, text, "FROM,TO in seconds") from None
+
+
+def seeds(text: str) -> list[int]:
+    """Read `1,2,3`."""
+    try:
+        return [int(item) for item in text.split(",")]
+    except ValueError:
+        raise PolicyError(f"--seeds: expected integers N,N,..., got {text!r}", value=text) from None
+
+
+def split_sharing(settings: list[str] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split settings into those of the policy and those of the cluster's sharing table."""
+    policy: dict[str, Any] = {}
+    sharing: dict[str, Any] = {}
+    for text in settings or []:
+        key, value = parse_setting(text)
+        if key.startswith(_SHARING):
+            sharing[key.removeprefix(_SHARING)] = value
+        else:
+            policy[key] = value
+    return policy, sharing
+
+
+def policies(names: str, settings: list[str] | None) -> tuple[list[PolicyConfig], dict[str, Any]]:
+    """Build the policies of `--policies a,b` with `--set a.key=value`; also the sharing keys.
+
+    A setting without a policy's name goes to every policy that has the parameter.
+    """
+    chosen = [name.strip() for name in names.split(",") if name.strip()]
+    if not chosen:
+        raise PolicyError("--policies: expected names separated by commas, got none")
+    given, sharing = split_sharing(settings)
+    values: dict[str, dict[str, Any]] = {name: {} for name in chosen}
+    for key, value in given.items():
+        name, _, parameter = key.rpartition(".")
+        if name:
+            if name not in values:
+                raise PolicyError(
+                    f"--set {key}: `{name}` is not among --policies {names}", field=key, value=value
+                )
+            values[name][parameter] = value
+            continue
+        takers = [item for item in chosen if key in find(item)().params()]
+        if not takers:
+            raise PolicyError(
+                f"--set {key}: none of the policies has it; write POLICY.KEY=VALUE", field=key
+            )
+        for taker in takers:
+            values[taker][key] = value
+    return [make(name, values[name]) for name in chosen], sharing

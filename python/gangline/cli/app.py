@@ -1,0 +1,82 @@
+"""The entry point: commands, one-line errors, exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from cyclopts import App, CycloptsError
+
+from gangline.cli import _console, _exit
+from gangline.cli.cluster import app as cluster_app
+from gangline.cli.compare import compare
+from gangline.cli.policies import policies
+from gangline.cli.run import run
+from gangline.cli.trace import app as trace_app
+from gangline.errors import GanglineError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["app", "main"]
+
+
+def _version() -> str:
+    from gangline import _core
+
+    return f"gangline {_core.__version__}"
+
+
+app = App(
+    name="gangline",
+    help="Exact and fast simulation of deep-learning job scheduling on GPU clusters.",
+    version=_version,
+    suppress_keyboard_interrupt=False,
+    result_action="return_value",
+)
+app.command(run)
+app.command(compare)
+app.command(policies)
+app.command(cluster_app)
+app.command(trace_app)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Default: those of the process.
+    """
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = app(tokens, exit_on_error=False, print_error=False)
+        sys.stdout.flush()
+    except CycloptsError as error:
+        _console.say(f"gangline: {_one_line(str(error))} (gangline --help shows what there is)")
+        return _exit.USAGE
+    except GanglineError as error:
+        _console.say(f"gangline: {error}")
+        return _exit.code_of(error)
+    except KeyboardInterrupt:
+        _console.say("gangline: interrupted; what was finished is on disk")
+        return _exit.INTERRUPTED
+    except BrokenPipeError:
+        # The reader of stdout is gone, as with `| head`: not an error of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _exit.DONE
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        _console.say(f"gangline: {place}{error.strerror or error}")
+        return _exit.USAGE
+    return code if isinstance(code, int) else _exit.DONE
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

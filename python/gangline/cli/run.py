@@ -1,0 +1,104 @@
+"""`gangline run`: one policy on one trace."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
+from typing import Literal
+
+from gangline.cli import _console
+from gangline.cli._inputs import Flag, Json, Settings, TraceChoice, split_sharing
+
+_SHOWN = (
+    "jobs",
+    "finished",
+    "dropped",
+    "jct_mean_s",
+    "jct_p50_s",
+    "jct_p99_s",
+    "queue_mean_s",
+    "wait_mean_s",
+    "makespan_s",
+    "gpu_utilization",
+    "ftf_mean",
+    "preemptions",
+    "migrations",
+    "decisions",
+    "events",
+    "wall_s",
+)
+
+
+def run(
+    *,
+    trace: str,
+    cluster: str,
+    policy: str,
+    settings: Settings = None,
+    seed: int = 0,
+    out: Path | None = None,
+    json: Json = False,
+    segments: Flag = False,
+    restart_s: float | None = None,
+    first_start_s: float | None = None,
+    on_infeasible: Literal["error", "drop"] = "error",
+    choice: TraceChoice | None = None,
+) -> int:
+    """Simulate one policy.
+
+    Parameters
+    ----------
+    trace
+        A file, or a generator such as synth:philly?jobs=10000&seed=1.
+    cluster
+        A TOML file or the name of a preset.
+    policy
+        Name of a policy; `gangline policies` lists them.
+    settings
+        A parameter of the policy as KEY=VALUE, or sharing.KEY=VALUE; repeatable.
+    seed
+        Seed of every random draw.
+    out
+        Folder for spec.json, summary.json and the tables.
+    json
+        Print one JSON document instead of a table.
+    segments
+        Keep the segments table; costs memory.
+    restart_s
+        Seconds without progress after a restart or move.
+    first_start_s
+        Seconds without progress after the first start.
+    on_infeasible
+        What a job that can never run does.
+    choice
+        How the trace is read.
+    """
+    from gangline.policies.registry import make
+    from gangline.simulate import simulate
+
+    given, sharing = split_sharing(settings)
+    config = make(policy, given)
+    jobs = (choice or TraceChoice()).read(trace)
+    result = simulate(
+        cluster,
+        jobs,
+        config,
+        progress=True,
+        seed=seed,
+        segments=segments,
+        restart_s=restart_s,
+        first_start_s=first_start_s,
+        on_infeasible=on_infeasible,
+        sharing=sharing,
+    )
+    if out is not None:
+        result.save(out)
+    if json:
+        _console.document({"summary": result.summary, "spec": result.spec})
+        return 0
+    rows = [[key, result.summary[key]] for key in _SHOWN if key in result.summary]
+    _console.table(["", "value"], rows, title=f"{result.policy}: {jobs!r}")
+    for name, count in jobs.notes.items():
+        _console.say(f"note: {name} {count:,}")
+    if out is not None:
+        _console.say(f"saved in {out}")
+    return 0

@@ -1,0 +1,293 @@
+"""Clusters: GPU types, servers, racks, and what may happen to them.
+
+Examples
+--------
+>>> import gangline as gl
+>>> cluster = gl.Cluster.preset("tiresias-60")
+>>> cluster.gpus_total
+16
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gangline import _toml
+from gangline._cluster_checks import check, load_tables
+from gangline._decode import from_validation_error
+from gangline.cluster_schema import (
+    FailureRow,
+    Failures,
+    GpuType,
+    InterferenceRow,
+    Network,
+    ServerBlock,
+    Sharing,
+    Throughput,
+    ThroughputRow,
+)
+from gangline.errors import ClusterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from gangline import _core
+
+__all__ = [
+    "Cluster",
+    "FailureRow",
+    "Failures",
+    "GpuType",
+    "InterferenceRow",
+    "Network",
+    "ServerBlock",
+    "Sharing",
+    "Throughput",
+    "ThroughputRow",
+]
+
+GIB = 2**30
+
+
+class Cluster(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True
+):
+    """A GPU cluster: immutable, checked when it is made.
+
+    Use `Cluster.from_toml`, `Cluster.preset`, `Cluster.homogeneous` or `Cluster.from_dict`.
+
+    Parameters
+    ----------
+    name : str
+        Shown in results.
+    gpu_types : tuple of GpuType
+        GPU types; their order breaks ties between types.
+    servers : tuple of ServerBlock
+        Blocks of servers; servers are numbered from 0 in this order.
+    network, failures, throughput, sharing : optional
+        Locality factors, outages, rate table, interference.
+    """
+
+    name: str = "cluster"
+    gpu_types: tuple[GpuType, ...]
+    servers: tuple[ServerBlock, ...]
+    network: Network | None = None
+    failures: Failures | None = None
+    throughput: Throughput | None = None
+    sharing: Sharing | None = None
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Cluster:
+        """Read a cluster from a TOML file.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file; tables it names are looked up relative to it.
+
+        Raises
+        ------
+        ClusterError
+            If the text is not TOML or a key is unknown, missing or out of range; the message names
+            the file and the key path.
+        OSError
+            If the file cannot be read.
+        """
+        path = Path(path)
+        try:
+            data = tomllib.loads(path.read_text(encoding="utf-8"))
+        except UnicodeDecodeError as error:
+            message = f"{path}: byte {error.start}: expected UTF-8 text"
+            raise ClusterError(message, path=str(path)) from None
+        except tomllib.TOMLDecodeError as error:
+            raise ClusterError(f"{path}: expected TOML: {error}", path=str(path)) from None
+        return cls.from_dict(data, path=str(path))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], *, path: str | None = None) -> Cluster:
+        """Build a cluster from the keys of the TOML format.
+
+        Examples
+        --------
+        >>> lab = {
+        ...     "gpu_types": [{"name": "V100", "memory_gb": 16}],
+        ...     "servers": [{"count": 5, "gpu": "V100", "gpus": 4, "rack": "fill:2"}],
+        ... }
+        >>> Cluster.from_dict(lab)
+        Cluster('cluster', 5 servers in 3 racks, 20 GPUs: 20 V100)
+        """
+        try:
+            cluster = msgspec.convert(data, cls)
+        except msgspec.ValidationError as error:
+            raise from_validation_error(error, data, cls, path) from None
+        check(cluster, path)
+        return load_tables(cluster, path)
+
+    @classmethod
+    def preset(cls, name: str) -> Cluster:
+        """Return a cluster that ships with gangline; `Cluster.presets()` lists the names."""
+        if name not in cls.presets():
+            known = ", ".join(cls.presets())
+            raise ClusterError(f"no cluster preset `{name}`; known: {known}", key=name)
+        return cls.from_toml(_preset_folder() / f"{name}.toml")
+
+    @staticmethod
+    def presets() -> list[str]:
+        """Names of the clusters that ship with gangline.
+
+        Examples
+        --------
+        >>> "venus" in Cluster.presets()
+        True
+        """
+        return sorted(path.stem for path in _preset_folder().glob("*.toml"))
+
+    @classmethod
+    def homogeneous(
+        cls,
+        *,
+        servers: int,
+        gpus: int,
+        gpu: str = "GPU",
+        memory_gb: float = 16.0,
+        servers_per_rack: int | None = None,
+        name: str | None = None,
+    ) -> Cluster:
+        """Build a cluster of equal servers.
+
+        Parameters
+        ----------
+        servers : int
+            Number of servers, >= 1.
+        gpus : int
+            GPUs of each, 1 to 64.
+        gpu : str
+            Name of the GPU type.
+        memory_gb : float
+            GiB of one GPU.
+        servers_per_rack : int, optional
+            Default: one rack holds all.
+        name : str, optional
+            Default: made from the numbers.
+
+        Examples
+        --------
+        >>> Cluster.homogeneous(servers=64, gpus=8, gpu="V100", servers_per_rack=16)
+        Cluster('64x8 V100', 64 servers in 4 racks, 512 GPUs: 512 V100)
+        """
+        block: dict[str, Any] = {"count": servers, "gpu": gpu, "gpus": gpus}
+        if servers_per_rack is not None:
+            block["rack"] = f"fill:{servers_per_rack}"
+        return cls.from_dict(
+            {
+                "name": name or f"{servers}x{gpus} {gpu}",
+                "gpu_types": [{"name": gpu, "memory_gb": memory_gb}],
+                "servers": [block],
+            }
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the keys of the TOML format; `Cluster.from_dict` is the way back."""
+        data: dict[str, Any] = {"name": self.name, **msgspec.to_builtins(self)}
+        return data
+
+    def to_toml(self) -> str:
+        """Return the cluster as TOML text."""
+        return _toml.dumps(self.to_dict())
+
+    @property
+    def servers_total(self) -> int:
+        """Number of servers."""
+        return sum(block.count for block in self.servers)
+
+    @property
+    def gpus_total(self) -> int:
+        """Number of GPUs."""
+        return sum(block.count * block.gpus for block in self.servers)
+
+    @property
+    def racks_total(self) -> int:
+        """Number of racks."""
+        return len(set(self._racks()))
+
+    def gpus_by_type(self) -> dict[str, int]:
+        """Return GPUs of each type, in the order of the types."""
+        counts = {gpu.name: 0 for gpu in self.gpu_types}
+        for block in self.servers:
+            counts[block.gpu] += block.count * block.gpus
+        return counts
+
+    def server_arrays(self) -> dict[str, npt.NDArray[np.uint32]]:
+        """Return one row per server: `type` and `rack` indices and `gpus`.
+
+        Racks are numbered densely in the order of their indices.
+        """
+        import numpy as np
+
+        index = {gpu.name: i for i, gpu in enumerate(self.gpu_types)}
+        counts = [block.count for block in self.servers]
+        kinds = np.repeat([index[block.gpu] for block in self.servers], counts)
+        gpus = np.repeat([block.gpus for block in self.servers], counts)
+        racks = np.unique(np.asarray(self._racks(), dtype=np.int64), return_inverse=True)[1]
+        return {
+            "type": kinds.astype(np.uint32),
+            "gpus": gpus.astype(np.uint32),
+            "rack": racks.astype(np.uint32),
+        }
+
+    def to_core(self) -> _core.Cluster:
+        """Return the cluster as the compiled core wants it."""
+        import numpy as np
+
+        from gangline import _core
+
+        rows = self.server_arrays()
+        memory = [math.floor(gpu.memory_gb * GIB + 0.5) for gpu in self.gpu_types]
+        return _core.Cluster(
+            [gpu.name for gpu in self.gpu_types],
+            np.asarray(memory, dtype=np.uint64),
+            np.asarray([gpu.speed for gpu in self.gpu_types], dtype=np.float64),
+            np.asarray([gpu.price_per_hour for gpu in self.gpu_types], dtype=np.float64),
+            rows["type"],
+            rows["gpus"],
+            rows["rack"],
+        )
+
+    def _racks(self) -> list[int]:
+        racks: list[int] = []
+        following = 0
+        for block in self.servers:
+            if isinstance(block.rack, int):
+                racks += [block.rack] * block.count
+            else:
+                size = int(block.rack.removeprefix("fill:"))
+                racks += [following + i // size for i in range(block.count)]
+            following = max(following, racks[-1] + 1)
+        return racks
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(f"{count} {name}" for name, count in self.gpus_by_type().items())
+        place = f"{_plural(self.servers_total, 'server')} in {_plural(self.racks_total, 'rack')}"
+        return f"Cluster({self.name!r}, {place}, {_plural(self.gpus_total, 'GPU')}: {kinds})"
+
+    def _repr_html_(self) -> str:
+        from gangline._html import table
+
+        rows = [[b.count, b.gpu, b.gpus, b.rack] for b in self.servers]
+        return table(["servers", "GPU type", "GPUs each", "rack"], rows, caption=repr(self))
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def _preset_folder() -> Path:
+    return Path(__file__).with_name("presets")

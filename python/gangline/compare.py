@@ -1,0 +1,77 @@
+"""Several policies, several seeds, one trace and one cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from gangline.comparison import Comparison
+    from gangline.result import Result
+    from gangline.simulate import ClusterLike, PolicyLike, Progress, TraceLike
+
+__all__ = ["compare"]
+
+
+def compare(
+    cluster: ClusterLike,
+    trace: TraceLike,
+    policies: Sequence[PolicyLike],
+    *,
+    seeds: Sequence[int] = (0,),
+    params: Mapping[str, Mapping[str, Any]] | None = None,
+    progress: bool | Progress = False,
+    each: Callable[[Result], None] | None = None,
+    keep: bool = True,
+    **options: Any,
+) -> Comparison:
+    """Run every policy with every seed and put the summaries side by side.
+
+    Parameters
+    ----------
+    cluster, trace : as for `gangline.simulate`
+        Read and converted once.
+    policies : sequence of policies
+        Names, configurations or gangline.Policy objects.
+    seeds : sequence of int
+        Each policy runs once with each.
+    params : mapping, optional
+        Parameters by policy name, for policies given by name.
+    progress : bool or callable
+        As for `gangline.simulate`.
+    each : callable, optional
+        Called with each result as soon as it is there.
+    keep : bool
+        Keep the tables of each run; False keeps summaries only, which saves memory.
+    **options
+        As for `gangline.simulate`, but the seed.
+
+    Returns
+    -------
+    Comparison
+        Rows in the order of `policies`, then `seeds`.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> trace = gl.synth.philly(jobs=40, seed=1, max_gpus=8)
+    >>> table = gl.compare(lab, trace, [gl.policies.Fifo(), "srtf"])
+    >>> table.labels
+    ['fifo', 'srtf']
+    """
+    from gangline.comparison import Comparison
+    from gangline.simulate import Prepared, make_options
+
+    prepared = Prepared(cluster, trace, sharing=options.pop("sharing", None))
+    checked = [make_options({**options, "seed": seed}) for seed in seeds]
+    comparison = Comparison(cluster=prepared.cluster, trace=prepared.trace)
+    for policy in policies:
+        given = (params or {}).get(policy) if isinstance(policy, str) else None
+        for run in checked:
+            result = prepared.run(policy, run, params=given, progress=progress)
+            comparison.add(result, keep=keep)
+            if each is not None:
+                each(result)
+    return comparison

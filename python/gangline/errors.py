@@ -1,0 +1,161 @@
+"""The one tree of errors that gangline raises.
+
+Each message says what is wrong, where, and what to do. The same facts are attributes, so programs
+need not parse text. Errors that come from a user's value are also `ValueError`.
+
+Examples
+--------
+>>> import gangline as gl
+>>> try:
+...     gl.Cluster.homogeneous(servers=0, gpus=8, gpu="V100")
+... except gl.ClusterError as error:
+...     print(error.key)
+servers[0].count
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "ClusterError",
+    "GanglineError",
+    "InfeasibleJobError",
+    "MissingDuration",
+    "PlacementError",
+    "PlanError",
+    "PolicyError",
+    "SolverError",
+    "StalledError",
+    "TraceError",
+]
+
+
+class GanglineError(Exception):
+    """Base of every error of gangline.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong, where, what to do.
+    **facts : object
+        Set as attributes of the error.
+    """
+
+    def __init__(self, message: str = "", **facts: object) -> None:
+        super().__init__(message)
+        for name, value in facts.items():
+            setattr(self, name, value)
+
+
+class TraceError(GanglineError, ValueError):
+    """A trace cannot be read as asked: names file, line, column, value, and what was expected."""
+
+    path: str | None = None
+    line: int | None = None
+    column: str | None = None
+    value: object = None
+    expected: str | None = None
+    errors: Sequence[TraceError] = ()
+
+    @classmethod
+    def at(
+        cls,
+        path: str | None,
+        line: int | None,
+        column: str | None,
+        value: object,
+        expected: str,
+    ) -> TraceError:
+        """Build the standard message `file:line: column: expected X, got "value"`."""
+        place = path or "trace"
+        if line is not None:
+            place += f":{line}"
+        parts = [place]
+        if column is not None:
+            parts.append(column)
+        parts.append(f'expected {expected}, got "{value}"')
+        return cls(
+            ": ".join(parts), path=path, line=line, column=column, value=value, expected=expected
+        )
+
+    @classmethod
+    def many(cls, errors: Sequence[TraceError], more: int = 0) -> TraceError:
+        """Fold collected errors into one; its attributes are those of the first."""
+        first = errors[0]
+        lines = [str(error) for error in errors]
+        if more > 0:
+            lines.append(f"and {more} more")
+        return cls(
+            "\n".join(lines),
+            path=first.path,
+            line=first.line,
+            column=first.column,
+            value=first.value,
+            expected=first.expected,
+            errors=tuple(errors),
+        )
+
+
+class ClusterError(GanglineError, ValueError):
+    """A cluster description is wrong: names file and key path."""
+
+    path: str | None = None
+    key: str | None = None
+    line: int | None = None
+    value: object = None
+    expected: str | None = None
+
+
+class PolicyError(GanglineError, ValueError):
+    """A policy or one of its parameters is wrong: names the field and the value."""
+
+    policy: str | None = None
+    field: str | None = None
+    value: object = None
+
+
+class PlacementError(PolicyError):
+    """A placement rule was asked for something it does not know."""
+
+
+class MissingDuration(PolicyError):  # noqa: N818 - says what is missing
+    """A policy needs durations and the trace does not know them for some jobs."""
+
+    jobs: Sequence[object] = ()
+
+
+class StalledError(PolicyError):
+    """No event is left and jobs still wait: the policy would never start them."""
+
+    jobs: Sequence[object] = ()
+
+
+class PlanError(GanglineError):
+    """A plan broke a rule of the engine; nothing of it was applied."""
+
+    job: int | None = None
+    job_id: str | None = None
+    server: int | None = None
+    rule: str | None = None
+    time_s: float | None = None
+    decision: int | None = None
+
+
+class InfeasibleJobError(GanglineError, ValueError):
+    """A job can never run on this cluster under this policy."""
+
+    job: int | None = None
+    job_id: str | None = None
+    reason: str | None = None
+
+
+class SolverError(GanglineError):
+    """A linear program did not reach an optimum: names status, size and options."""
+
+    status: str | None = None
+    size: tuple[int, int] | None = None
+    options: dict[str, object] | None = None

@@ -1,0 +1,41 @@
+"""Policies: one frozen dataclass each, and the base class for policies in Python.
+
+Examples
+--------
+>>> from gangline import policies
+>>> policies.Las(limits=(200.0, 1000.0)).name
+'las'
+>>> sorted(policies.registry)[:3]
+['easy', 'fifo', 'fifo-skip']
+"""
+
+from gangline.policies.classic import Easy, Fifo, FifoSkip, Sjf, SjfStrict, Ssf
+from gangline.policies.parameters import PolicyConfig
+from gangline.policies.preemptive import Gittins, Las, Srsf, Srtf, Tiresias, TiresiasGittins
+from gangline.policies.protocol import STEADY, Changes, Plan, Policy, View
+from gangline.policies.registry import find, make, parse_setting, registry
+
+__all__ = [
+    "STEADY",
+    "Changes",
+    "Easy",
+    "Fifo",
+    "FifoSkip",
+    "Gittins",
+    "Las",
+    "Plan",
+    "Policy",
+    "PolicyConfig",
+    "Sjf",
+    "SjfStrict",
+    "Srsf",
+    "Srtf",
+    "Ssf",
+    "Tiresias",
+    "TiresiasGittins",
+    "View",
+    "find",
+    "make",
+    "parse_setting",
+    "registry",
+]

@@ -1,0 +1,90 @@
+"""Parameters that several policies share."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+__all__ = ["PolicyConfig"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyConfig:
+    """A policy's name and its parameters; plain values, checked when a run starts.
+
+    Parameters
+    ----------
+    placement : str
+        Rule that finds GPUs: consolidate, yarn, whole_servers, spread, random, random_server,
+        count or skew.
+    fit : str
+        best or first.
+    max_level : str
+        Widest tier a gang may span: server, rack or network.
+    slots : str
+        Slots inside a server: lowest or aligned.
+    rack_choice : str
+        best_fit or fewest_servers.
+    skew : str
+        How the skew rule classifies models: flags, sizes or oracle.
+    skew_threshold : float
+        Least skew that counts as high.
+    skew_eps : float
+        Loss that the oracle form of the rule accepts.
+    yarn_cross_rack : bool
+        Whether yarn and whole_servers may span racks.
+    """
+
+    name: ClassVar[str] = ""
+
+    placement: str = "consolidate"
+    fit: str = "best"
+    max_level: str = "network"
+    slots: str = "lowest"
+    rack_choice: str = "best_fit"
+    skew: str = "flags"
+    skew_threshold: float = 0.3
+    skew_eps: float = 0.05
+    yarn_cross_rack: bool = False
+
+    def params(self) -> dict[str, Any]:
+        """Return every parameter by name, as plain values.
+
+        Examples
+        --------
+        >>> from gangline.policies import Fifo
+        >>> Fifo(fit="first").params()["fit"]
+        'first'
+        """
+        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+    def changed(self) -> dict[str, Any]:
+        """Return the parameters that differ from their defaults."""
+        default = type(self)()
+        return {
+            field.name: _plain(getattr(self, field.name))
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) != getattr(default, field.name)
+        }
+
+    def label(self) -> str:
+        """Return a short name for tables: the policy and what was changed.
+
+        Examples
+        --------
+        >>> from gangline.policies import Las
+        >>> Las(promote_knob=2.0).label()
+        'las(promote_knob=2.0)'
+        """
+        changed = ", ".join(f"{key}={value}" for key, value in self.changed().items())
+        return f"{self.name}({changed})" if changed else self.name
+
+    def _repr_html_(self) -> str:
+        from gangline._html import table
+
+        return table(["parameter", "value"], list(self.params().items()), caption=self.name)
+
+
+def _plain(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,280 @@
+"""Policies in Python: what they see (`View`, `Changes`) and what they answer (`Plan`).
+
+A policy sees columns of the active jobs and of the servers, filled only when asked for, and answers
+with a plan that the engine checks as a whole. A view dies when `decide` returns.
+
+Examples
+--------
+>>> import gangline as gl
+>>> class Widest(gl.Policy):
+...     '''Largest gang first, each on the first server with room.'''
+...     def decide(self, view, changes):
+...         plan = gl.Plan()
+...         free = view.servers("gpus_free").copy()
+...         gpus, jobs = view.waiting("gpus"), view.waiting("job")
+...         for i in gpus.argsort(kind="stable")[::-1]:
+...             fits = (free >= gpus[i]).nonzero()[0]
+...             if len(fits):
+...                 plan.start(jobs[i], {fits[0]: gpus[i]})
+...                 free[fits[0]] -= gpus[i]
+...         return plan
+>>> cluster = gl.Cluster.homogeneous(servers=2, gpus=4)
+>>> trace = gl.synth.philly(jobs=20, seed=1, max_gpus=4)
+>>> gl.simulate(cluster, trace, Widest()).summary["finished"]
+20
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from gangline.errors import PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    import numpy.typing as npt
+
+__all__ = ["STEADY", "Changes", "Plan", "Policy", "Steady", "View"]
+
+
+class Steady:
+    """The type of `STEADY`."""
+
+    def __repr__(self) -> str:
+        return "STEADY"
+
+
+STEADY: Final = Steady()
+"""Returned beside a plan by a round policy: the plan would repeat until the next event."""
+
+
+class View:
+    """What a policy may look at during one decision; read only, dead afterwards.
+
+    Columns of `waiting` and `running` (arrival order and job order):
+    job, gpus, arrival_s, attained_gpu_s, batch_size, weight, model, user; of `running` also
+    start_s, rate, sub_batch; and remaining_s, work_remaining where the policy's `knowledge` is
+    "remaining". Columns of `servers`: gpus, gpus_free, free_mask, rack, gpu_type, up.
+    """
+
+    __slots__ = ("_alive", "_core")
+
+    def __init__(self, core: Any) -> None:
+        self._core = core
+        self._alive = True
+
+    @property
+    def now_s(self) -> float:
+        """Simulated time in seconds."""
+        return float(self._look().now_s)
+
+    @property
+    def now_ns(self) -> int:
+        """Simulated time in nanoseconds."""
+        return int(self._look().now_ns)
+
+    def waiting(self, column: str) -> npt.NDArray[Any]:
+        """Return a column of the waiting jobs, in the order of arrival."""
+        return self._column("waiting", column)
+
+    def running(self, column: str) -> npt.NDArray[Any]:
+        """Return a column of the running jobs, in the order of their indices."""
+        return self._column("running", column)
+
+    def servers(self, column: str) -> npt.NDArray[Any]:
+        """Return a column of the servers."""
+        return self._column("servers", column)
+
+    def gpus_of(self, job: int) -> dict[int, int]:
+        """Return the GPUs that a running job holds: server to slot mask."""
+        return {int(server): int(mask) for server, mask in self._look().gpus_of(int(job))}
+
+    def free_mask(self) -> npt.NDArray[np.uint64]:
+        """Return the free slots of each server as a bit mask."""
+        return self._column("servers", "free_mask")
+
+    def _column(self, table: str, name: str) -> npt.NDArray[Any]:
+        values: npt.NDArray[Any] = self._look().column(table, name)
+        return values
+
+    def _look(self) -> Any:
+        if not self._alive:
+            raise PolicyError("a view is dead once `decide` has returned; copy what you keep")
+        return self._core
+
+    def _kill(self) -> None:
+        self._alive = False
+        self._core = None
+
+
+class Changes:
+    """What happened since the last decision, in the order of events.
+
+    Attributes
+    ----------
+    arrived, finished, thrown_back : arrays of job indices
+        Jobs that arrived, ended, or lost their server.
+    servers_up, servers_down : arrays of server indices
+    timers : list of (job index or None, tag)
+        Timers that fired.
+    is_round : bool
+        Whether this is a round boundary.
+    """
+
+    __slots__ = (
+        "arrived",
+        "finished",
+        "is_round",
+        "servers_down",
+        "servers_up",
+        "thrown_back",
+        "timers",
+    )
+
+    def __init__(self, core: Any) -> None:
+        self.arrived = core.arrived
+        self.finished = core.finished
+        self.thrown_back = core.thrown_back
+        self.servers_up = core.servers_up
+        self.servers_down = core.servers_down
+        self.timers = core.timers
+        self.is_round = bool(core.is_round)
+
+
+class Plan:
+    """Actions of one decision; checked as a whole, applied as a whole.
+
+    GPUs are given as a mapping from server to a number of GPUs, which takes its lowest free slots,
+    or to slots through `masks`.
+    """
+
+    __slots__ = ("actions",)
+
+    def __init__(self) -> None:
+        self.actions: list[tuple[Any, ...]] = []
+
+    def start(
+        self,
+        job: int,
+        gpus: Mapping[int, int] | None = None,
+        *,
+        masks: Mapping[int, int] | None = None,
+        sub_batch: int | None = None,
+    ) -> None:
+        """Start a waiting job on GPUs: counts per server (`gpus`) or slot masks (`masks`)."""
+        self.actions.append(("start", int(job), *_places(gpus, masks), sub_batch))
+
+    def preempt(self, job: int) -> None:
+        """Stop a running job; it waits with all the work done so far."""
+        self.actions.append(("preempt", int(job)))
+
+    def move(
+        self,
+        job: int,
+        gpus: Mapping[int, int] | None = None,
+        *,
+        masks: Mapping[int, int] | None = None,
+    ) -> None:
+        """Move a running job to other GPUs; to those it holds is free."""
+        self.actions.append(("move", int(job), *_places(gpus, masks)))
+
+    def set_sub_batch(self, job: int, sub_batch: int) -> None:
+        """Change the batch per pass of a running job."""
+        self.actions.append(("set_sub_batch", int(job), int(sub_batch)))
+
+    def wake_at(self, time_s: float, tag: int = 0) -> None:
+        """Ask to be woken at a later instant; the policy must wake on "timer"."""
+        self.actions.append(("wake_at", float(time_s), int(tag)))
+
+    def cancel(self, tag: int) -> None:
+        """Cancel the timers of a tag."""
+        self.actions.append(("cancel", int(tag)))
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+
+def _places(
+    gpus: Mapping[int, int] | None, masks: Mapping[int, int] | None
+) -> tuple[list[tuple[int, int]], bool]:
+    """Return (server, count or mask) pairs and whether they are masks."""
+    if (gpus is None) == (masks is None):
+        raise PolicyError("give GPUs either as counts (`gpus`) or as slot masks (`masks`)")
+    chosen = gpus if gpus is not None else masks
+    assert chosen is not None, "one of the two is there"
+    return [(int(server), int(value)) for server, value in chosen.items()], masks is not None
+
+
+class Policy(ABC):
+    """Base class of policies written in Python.
+
+    Attributes
+    ----------
+    name : str
+        Shown in results; the default is the class name.
+    wake_on : tuple of str
+        What asks the policy: arrival, completion, capacity, timer, round.
+    round_s : float, optional
+        Period of a round policy; it is asked at 0, round_s, 2 round_s, ...
+    knowledge : str
+        "online", or "remaining" for policies that may read how much work is left.
+    max_share : int
+        Most jobs on one GPU.
+    """
+
+    name: ClassVar[str] = ""
+    wake_on: tuple[str, ...] = ("arrival", "completion", "capacity")
+    round_s: float | None = None
+    knowledge: str = "online"
+    max_share: int = 1
+
+    def start(self, view: View) -> None:  # noqa: B027 - optional for subclasses
+        """Prepare before the first decision."""
+
+    @abstractmethod
+    def decide(self, view: View, changes: Changes) -> Plan | tuple[Plan, Steady]:
+        """Answer one decision with a plan, or with (plan, STEADY)."""
+
+    def label(self) -> str:
+        """Return the name shown in tables."""
+        return self.name or type(self).__name__
+
+    def params(self) -> dict[str, Any]:
+        """Return the parameters to be recorded with results."""
+        return {}
+
+
+_KINDS = ("arrival", "completion", "capacity", "timer", "round")
+
+
+def _is_period(value: object) -> bool:
+    return value is None or (isinstance(value, (int, float)) and 0.0 < value < float("inf"))
+
+
+def check_declaration(policy: Policy) -> None:
+    """Raise a PolicyError if the attributes of a policy object make no sense."""
+    declared: object = policy.wake_on
+    kinds = list(declared) if isinstance(declared, (tuple, list, set)) else ["none"]
+    period = policy.round_s
+    checks: list[tuple[str, bool, str]] = [
+        (
+            "wake_on",
+            bool(kinds or period) and all(kind in _KINDS for kind in kinds),
+            f"some of {', '.join(_KINDS)}",
+        ),
+        ("round_s", _is_period(period), "seconds > 0, or None"),
+        ("knowledge", policy.knowledge in ("online", "remaining"), '"online" or "remaining"'),
+        ("max_share", policy.max_share in (1, 2), "1 or 2"),
+    ]
+    for field, fine, expected in checks:
+        if not fine:
+            value = getattr(policy, field)
+            raise PolicyError(
+                f"{policy.label()}: {field}: expected {expected}, got {value!r}",
+                policy=policy.label(),
+                field=field,
+                value=value,
+            )

@@ -1,0 +1,140 @@
+"""Names of policies, and how a name with settings becomes a configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+from gangline.errors import PolicyError
+from gangline.policies.classic import Easy, Fifo, FifoSkip, Sjf, SjfStrict, Ssf
+from gangline.policies.preemptive import Gittins, Las, Srsf, Srtf, Tiresias, TiresiasGittins
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gangline.policies.parameters import PolicyConfig
+
+__all__ = ["SHARING", "find", "make", "parse_setting", "registry"]
+
+registry: Mapping[str, type[PolicyConfig]] = {
+    kind.name: kind
+    for kind in (
+        Fifo,
+        FifoSkip,
+        Easy,
+        Sjf,
+        SjfStrict,
+        Ssf,
+        Srtf,
+        Srsf,
+        Las,
+        Gittins,
+        Tiresias,
+        TiresiasGittins,
+    )
+}
+"""Every policy by its name."""
+
+SHARING = frozenset({"toy-share"})
+"""Policies that put several jobs on a GPU; they need a slow-down for every pair."""
+
+
+def find(name: str) -> type[PolicyConfig]:
+    """Return the configuration class of a policy.
+
+    Raises
+    ------
+    PolicyError
+        If there is no such policy; it names the nearest.
+    """
+    if name in registry:
+        return registry[name]
+    near = difflib.get_close_matches(name, registry, n=1)
+    hint = f"; did you mean `{near[0]}`?" if near else ""
+    known = ", ".join(registry)
+    raise PolicyError(f"unknown policy `{name}`{hint} Known: {known}", policy=name, value=name)
+
+
+def make(name: str, settings: Mapping[str, Any] | None = None) -> PolicyConfig:
+    """Build a policy from its name and some parameters.
+
+    Raises
+    ------
+    PolicyError
+        If the name or a parameter is unknown, or a value has the wrong kind.
+
+    Examples
+    --------
+    >>> make("las", {"limits": [200, 1000]})  # doctest: +ELLIPSIS
+    Las(placement='consolidate', ...limits=(200.0, 1000.0)...)
+    """
+    kind = find(name)
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    values: dict[str, Any] = {}
+    for key, value in (settings or {}).items():
+        if key not in fields:
+            near = difflib.get_close_matches(key, fields, n=1)
+            hint = f"; did you mean `{near[0]}`?" if near else ""
+            raise PolicyError(
+                f"{name}: unknown parameter `{key}`{hint} Known: {', '.join(fields)}",
+                policy=name,
+                field=key,
+                value=value,
+            )
+        values[key] = _fit(name, key, fields[key].default, value)
+    return kind(**values)
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """Split `key=value`; the value is TOML if it reads as TOML, else plain text.
+
+    Examples
+    --------
+    >>> parse_setting("limits=[200, 1000]"), parse_setting("placement=yarn")
+    (('limits', [200, 1000]), ('placement', 'yarn'))
+    """
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise PolicyError(f"--set {text}: expected key=value", value=text)
+    try:
+        parsed: Any = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value
+    return key.strip(), parsed
+
+
+def _fit(policy: str, key: str, default: object, value: Any) -> object:
+    """Turn a value into the kind of its default: int to float, list to tuple."""
+    if isinstance(default, bool):
+        good = isinstance(value, bool)
+    elif isinstance(default, float):
+        good = isinstance(value, (int, float)) and not isinstance(value, bool)
+        value = float(value) if good else value
+    elif isinstance(default, str):
+        good = isinstance(value, str)
+    else:  # a tuple of numbers, or None where that is the default
+        if isinstance(value, (list, tuple)):
+            good = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in value)
+            value = tuple(float(x) for x in value) if good else value
+        else:
+            good = value is None and default is None
+    if not good:
+        kind = "list of numbers" if default is None else type(default).__name__
+        kind = "list of numbers" if kind == "tuple" else kind
+        raise PolicyError(
+            f"{policy}: {key}: expected {_WORDS.get(kind, kind)}, got {value!r}",
+            policy=policy,
+            field=key,
+            value=value,
+        )
+    return value
+
+
+_WORDS = {
+    "bool": "true or false",
+    "float": "a number",
+    "str": "text",
+    "list of numbers": "a list of numbers",
+}

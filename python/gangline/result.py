@@ -1,0 +1,266 @@
+"""What a run leaves behind: a summary, three tables, and the recipe to repeat it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gangline import _tables
+from gangline.errors import GanglineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from os import PathLike
+
+    import pyarrow as pa
+
+    from gangline import _core
+    from gangline.cluster import Cluster
+    from gangline.run_options import RunOptions
+    from gangline.trace.table import Trace
+
+__all__ = ["Result", "load_result"]
+
+_FORMAT = 1  # of the folder
+
+
+class Result:
+    """Summary and tables of one run.
+
+    Attributes
+    ----------
+    summary : dict
+        Averages, percentiles and totals; seconds unless the name says otherwise.
+    spec : dict
+        Everything needed to repeat the run, and under `measured` what it cost.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=1, gpus=8)
+    >>> result = gl.simulate(lab, gl.synth.philly(jobs=5, seed=1, max_gpus=8), "fifo")
+    >>> result.jobs.column_names[:4]
+    ['job_id', 'user', 'model', 'gpus']
+    """
+
+    def __init__(
+        self,
+        summary: dict[str, Any],
+        spec: dict[str, Any],
+        *,
+        jobs: Callable[[], pa.Table],
+        timeline: Callable[[], pa.Table],
+        segments: Callable[[], pa.Table] | None,
+    ) -> None:
+        self.summary = summary
+        self.spec = spec
+        self._jobs = jobs
+        self._timeline = timeline
+        self._segments = segments
+
+    @classmethod
+    def from_run(
+        cls,
+        output: _core.RunOutput,
+        *,
+        cluster: Cluster,
+        trace: Trace,
+        policy: str,
+        params: dict[str, Any],
+        options: RunOptions,
+        wall_s: float,
+    ) -> Result:
+        """Wrap the columns of a run; tables are built when asked for, without copies."""
+        summary = {**output.summary(), "wall_s": wall_s}
+        spec = _spec(cluster, trace, policy, params, options)
+        spec["log_hash"] = output.log_hash()
+        spec["outcome"] = output.outcome()
+        spec["counters"] = dict(output.counters())
+        spec["measured"] = {
+            key: summary[key]
+            for key in ("wall_s", "decision_p50_us", "decision_p99_us")
+            if key in summary
+        }
+        types = [gpu.name for gpu in cluster.gpu_types]
+        return cls(
+            summary,
+            spec,
+            jobs=lambda: _tables.jobs(output.jobs(), trace),
+            timeline=lambda: _tables.timeline(output.timeline(), types),
+            segments=(lambda: _tables.segments(output.segments(), trace))
+            if options.segments
+            else None,
+        )
+
+    @property
+    def policy(self) -> str:
+        """Label of the policy."""
+        return str(self.spec["policy"]["label"])
+
+    @property
+    def seed(self) -> int:
+        """Seed of the run."""
+        return int(self.spec["seed"])
+
+    @property
+    def log_hash(self) -> str:
+        """Hash of the event log; equal runs have equal hashes."""
+        return str(self.spec["log_hash"])
+
+    @cached_property
+    def jobs(self) -> pa.Table:
+        """One row per job, in the order of the trace."""
+        return self._jobs()
+
+    @cached_property
+    def timeline(self) -> pa.Table:
+        """Counts over time: GPUs busy and there, jobs running and waiting."""
+        return self._timeline()
+
+    @cached_property
+    def segments(self) -> pa.Table:
+        """One row per stretch of a job at one rate, and per server; needs `segments=True`."""
+        if self._segments is None:
+            raise GanglineError("this run kept no segments; run it again with `segments=True`")
+        return self._segments()
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether the run kept its segments."""
+        return self._segments is not None
+
+    def save(self, folder: str | PathLike[str]) -> Path:
+        """Write spec.json, summary.json and the tables; the folder appears whole or not at all.
+
+        Parameters
+        ----------
+        folder : path
+            An earlier result there is replaced; any other folder with content is an error.
+
+        Raises
+        ------
+        FileExistsError
+            If the folder holds something else.
+        """
+        folder = Path(folder)
+        replaces = folder.exists()
+        if replaces and not (folder / "spec.json").is_file() and any(folder.iterdir()):
+            raise FileExistsError(
+                17, "holds something that is not a result; choose another", str(folder)
+            )
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        part = folder.with_name(f".{folder.name}.part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        write_json(part / "spec.json", {"format": _FORMAT, **self.spec})
+        write_json(part / "summary.json", self.summary)
+        _tables.write(self.jobs, part / "jobs.parquet")
+        _tables.write(self.timeline, part / "timeline.parquet")
+        if self.has_segments:
+            _tables.write(self.segments, part / "segments.parquet")
+        if replaces:
+            old = folder.with_name(f".{folder.name}.old")
+            shutil.rmtree(old, ignore_errors=True)
+            folder.rename(old)
+            part.rename(folder)
+            shutil.rmtree(old)
+        else:
+            part.rename(folder)
+        return folder
+
+    def __repr__(self) -> str:
+        s = self.summary
+        return (
+            f"Result({self.policy}: {s.get('finished')} of {s.get('jobs')} jobs, "
+            f"mean JCT {s.get('jct_mean_s', float('nan')):,.1f} s, "
+            f"makespan {s.get('makespan_s', float('nan')):,.0f} s)"
+        )
+
+    def _repr_html_(self) -> str:
+        from gangline._html import table
+
+        return table(["", "value"], list(self.summary.items()), caption=repr(self))
+
+
+def load_result(folder: str | PathLike[str]) -> Result:
+    """Read a folder that `Result.save` wrote; tables are read when asked for.
+
+    Raises
+    ------
+    OSError
+        If the folder is not there.
+    GanglineError
+        If it is not a whole result.
+    """
+    import pyarrow.parquet as pq
+
+    folder = Path(folder)
+    try:
+        spec = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise GanglineError(f"{folder}: not a whole result: {error}") from None
+    if spec.pop("format", None) != _FORMAT:
+        raise GanglineError(f"{folder}: written by another version; run it again")
+
+    def reader(name: str) -> Callable[[], pa.Table]:
+        return lambda: pq.read_table(folder / name)
+
+    return Result(
+        summary,
+        spec,
+        jobs=reader("jobs.parquet"),
+        timeline=reader("timeline.parquet"),
+        segments=reader("segments.parquet") if (folder / "segments.parquet").is_file() else None,
+    )
+
+
+def write_json(path: Path, data: object) -> None:
+    """Write JSON that is equal for equal data; what is not finite becomes null."""
+    text = json.dumps(finite(data), indent=1, sort_keys=False, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def finite(value: Any) -> Any:
+    """Return the value with NaN and infinities replaced by None, which JSON can hold."""
+    if isinstance(value, dict):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    if isinstance(value, float) and value - value != 0.0:
+        return None
+    return value
+
+
+def _spec(
+    cluster: Cluster, trace: Trace, policy: str, params: dict[str, Any], options: RunOptions
+) -> dict[str, Any]:
+    from gangline import _core
+    from gangline.run_options import clamped
+
+    given = msgspec.to_builtins(options)
+    given.pop("seed", None)
+    notes = {}
+    if clamped(cluster.sharing):
+        notes["xi_clamped"] = clamped(cluster.sharing)
+    return {
+        "gangline": _core.__version__,
+        "seed": options.seed,
+        "policy": {"name": policy.partition("(")[0], "label": policy, "params": params},
+        "trace": {
+            "path": trace.path,
+            "jobs": len(trace),
+            "sha256": trace.sha256,
+            "metadata": dict(trace.metadata),
+            "notes": dict(trace.notes),
+        },
+        "cluster": cluster.to_dict(),
+        "options": given,
+        "notes": notes,
+        "memory_model": "trace" if "memory_gb" in trace.columns else "ignored",
+    }

@@ -1,0 +1,199 @@
+"""Options of a run besides cluster, jobs and policy, and their form for the compiled core."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from gangline.cluster_schema import InterferenceRow, Sharing
+from gangline.errors import ClusterError, PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from gangline.cluster import Cluster
+
+__all__ = ["RunOptions"]
+
+_TIERS = ("server", "rack", "network")
+_HOUR_S = 3600.0
+PAIRS_SHOWN = 20
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a run is told besides cluster, jobs and policy; see `gangline.simulate`."""
+
+    seed: int = 0
+    restart_s: float | None = None
+    first_start_s: float | None = None
+    restart_by_model: dict[str, float] | None = None
+    checkpoint_interval_s: float | None = None
+    on_infeasible: Literal["error", "drop"] = "error"
+    segments: bool = False
+    timeline: str | float = "auto"
+    check_invariants: bool = False
+    skip_rounds: bool = True
+    until_s: float | None = None
+    max_events: int | None = None
+
+    def check(self) -> None:
+        """Raise a PolicyError for a value out of range."""
+        if isinstance(self.seed, bool) or not 0 <= self.seed < 2**64:
+            _bad("seed", self.seed, "an integer from 0 to 2**64 - 1")
+        for name in ("restart_s", "first_start_s", "until_s"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 <= value < math.inf:
+                _bad(name, value, "seconds >= 0")
+        interval = self.checkpoint_interval_s
+        if interval is not None and not 0.0 < interval < math.inf:
+            _bad("checkpoint_interval_s", interval, "seconds > 0")
+        for label, value in (self.restart_by_model or {}).items():
+            if not 0.0 <= value < math.inf:
+                _bad(f"restart_by_model.{label}", value, "seconds >= 0")
+        if self.on_infeasible not in ("error", "drop"):
+            _bad("on_infeasible", self.on_infeasible, '"error" or "drop"')
+        named = self.timeline in ("auto", "change", "off")
+        if not named and (isinstance(self.timeline, str) or not 0.0 < self.timeline < math.inf):
+            _bad("timeline", self.timeline, '"auto", "change", "off" or seconds > 0')
+        if self.max_events is not None and self.max_events < 1:
+            _bad("max_events", self.max_events, "an integer >= 1")
+
+    def to_core(self, cluster: Cluster, labels: Sequence[str]) -> dict[str, Any]:
+        """Return the options as the core wants them; `labels` are the model labels of the jobs."""
+        sharing = cluster.sharing or Sharing()
+        return {
+            "seed": self.seed,
+            "restart_s": self.restart_s,
+            "first_start_s": self.first_start_s,
+            "restart_by_model": _by_model(self.restart_by_model, labels, self.restart_s or 0.0),
+            "checkpoint_interval_s": self.checkpoint_interval_s,
+            "on_infeasible": self.on_infeasible,
+            "max_share": sharing.max_share,
+            "interference": _interference(sharing, labels),
+            "memory_fixed_fraction": sharing.memory_fixed_fraction,
+            "acc_cost": sharing.acc_cost,
+            "locality": _locality(cluster, labels),
+            "failures": _failures(cluster),
+            "segments": self.segments,
+            "timeline": self.timeline,
+            "check_invariants": self.check_invariants,
+            "until_s": self.until_s,
+            "max_events": self.max_events,
+            "skip_rounds": self.skip_rounds,
+        }
+
+
+def _bad(name: str, value: object, expected: str) -> None:
+    message = f"run option {name}: expected {expected}, got {value!r}"
+    raise PolicyError(message, field=name, value=value)
+
+
+def _by_model(
+    table: dict[str, float] | None, labels: Sequence[str], rest: float
+) -> npt.NDArray[np.float64] | None:
+    """Return one restart time per label; labels that are not listed take the run's own."""
+    import numpy as np
+
+    if not table:
+        return None
+    return np.asarray([table.get(label, rest) for label in labels], dtype=np.float64)
+
+
+def _locality(cluster: Cluster, labels: Sequence[str]) -> npt.NDArray[np.float64] | None:
+    """Factors, shape (labels + 1, 3); the last row is for every other job."""
+    import numpy as np
+
+    table = cluster.network.table if cluster.network is not None else None
+    if not table:
+        return None
+    rest = table.get("*", {})
+    rows = [table.get(label, rest) for label in labels] + [rest]
+    return np.asarray([[row.get(tier, 1.0) for tier in _TIERS] for row in rows], dtype=np.float64)
+
+
+def _failures(cluster: Cluster) -> dict[str, Any] | None:
+    import numpy as np
+
+    failures = cluster.failures
+    if failures is None:
+        return None
+    if failures.mtbf_hours is not None and failures.mttr_hours is not None:
+        return {
+            "mtbf_s": failures.mtbf_hours * _HOUR_S,
+            "mttr_s": failures.mttr_hours * _HOUR_S,
+        }
+    rows = failures.table or ()
+    ups = [math.inf if row.up_s is None else row.up_s for row in rows]
+    return {
+        "server": np.asarray([row.server for row in rows], dtype=np.uint32),
+        "down_s": np.asarray([row.down_s for row in rows], dtype=np.float64),
+        "up_s": np.asarray(ups, dtype=np.float64),
+    }
+
+
+def _interference(sharing: Sharing, labels: Sequence[str]) -> dict[str, Any]:
+    """Slow-downs; of the table kind (labels + 1, labels + 1), last = no label, NaN = never."""
+    if sharing.interference == "constant":
+        return {"kind": "constant", "xi": sharing.xi}
+    xi = _matrix(sharing, labels)
+    if sharing.missing == "constant":
+        xi[xi != xi] = sharing.xi
+    return {"kind": "table", "xi": xi}
+
+
+def _matrix(sharing: Sharing, labels: Sequence[str]) -> npt.NDArray[np.float64]:
+    import numpy as np
+
+    index = {label: i for i, label in enumerate(labels)}
+    xi = np.full((len(labels) + 1, len(labels) + 1), math.nan)
+    for row in sharing.rows or ():
+        if row.model in index and row.co_model in index and usable(row):
+            xi[index[row.model], index[row.co_model]] = max(1.0, row.xi)
+    return xi
+
+
+def require_pairs(
+    cluster: Cluster, labels: Sequence[str], model: npt.NDArray[np.uint32] | None, jobs: int
+) -> None:
+    """Raise a ClusterError that lists the pairs of this trace without a slow-down.
+
+    Only with `missing = "error"`; a model that occurs once has no pair with itself.
+    """
+    import numpy as np
+
+    sharing = cluster.sharing
+    if sharing is None or sharing.interference == "constant" or sharing.missing != "error":
+        return
+    last = len(labels)
+    codes = np.full(jobs, last) if model is None else np.minimum(model.astype(np.int64), last)
+    counts = np.bincount(codes, minlength=last + 1)
+    needed = np.outer(counts > 0, counts > 0)
+    np.fill_diagonal(needed, counts > 1)
+    absent = np.argwhere(needed & np.isnan(_matrix(sharing, labels)))
+    if not len(absent):
+        return
+    names = [*labels, "(no model)"]
+    shown = "; ".join(f"{names[a]} beside {names[b]}" for a, b in absent[:PAIRS_SHOWN].tolist())
+    more = f"; and {len(absent) - PAIRS_SHOWN} more" if len(absent) > PAIRS_SHOWN else ""
+    raise ClusterError(
+        f"sharing.rows: no slow-down for {shown}{more}; add rows, or set `missing` to "
+        "`constant` or `infeasible`",
+        key="sharing.rows",
+        expected="a row for every pair of models in the trace",
+    )
+
+
+def usable(row: InterferenceRow) -> bool:
+    """Whether a pair carries a number; 0, negative and NaN count as absent."""
+    return row.xi > 0.0
+
+
+def clamped(sharing: Sharing | None) -> int:
+    """Count the slow-downs below 1, which are measuring noise and act as 1."""
+    rows = sharing.rows if sharing is not None else None
+    return sum(usable(row) and row.xi < 1.0 for row in rows or ())

@@ -1,0 +1,287 @@
+"""One run: a cluster, a trace, a policy.
+
+Heavy modules are imported when a run starts, so that the command line stays light.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from gangline.errors import GanglineError, PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from os import PathLike
+
+    from gangline.cluster import Cluster
+    from gangline.policies.parameters import PolicyConfig
+    from gangline.policies.protocol import Policy
+    from gangline.result import Result
+    from gangline.run_options import RunOptions
+    from gangline.trace.table import ArrowStream, Trace
+
+    Progress: TypeAlias = Callable[[float, int, int], None]
+    TraceLike: TypeAlias = Trace | ArrowStream | str | PathLike[str]
+    ClusterLike: TypeAlias = Cluster | Mapping[str, Any] | str | PathLike[str]
+    PolicyLike: TypeAlias = PolicyConfig | Policy | str
+
+__all__ = ["simulate"]
+
+
+def simulate(
+    cluster: ClusterLike,
+    trace: TraceLike,
+    policy: PolicyLike = "fifo",
+    *,
+    params: Mapping[str, Any] | None = None,
+    progress: bool | Progress = False,
+    **options: Any,
+) -> Result:
+    """Simulate one policy on one trace and one cluster.
+
+    Parameters
+    ----------
+    cluster : Cluster, mapping, or str
+        A cluster, the keys of its TOML form, a TOML file or the name of a preset.
+    trace : Trace, Arrow table, or str
+        Jobs; a path or a `synth:` address is read.
+    policy : policy configuration, Policy, or str
+        What decides; a name takes its parameters from `params`.
+    params : mapping, optional
+        Parameters of a policy given by name.
+    progress : bool or callable
+        True draws a bar on stderr if that is a terminal; a callable gets (simulated seconds, jobs
+        done, jobs) at most ten times a second.
+    **options
+        seed (0), restart_s and first_start_s (seconds; default 0 or what the policy's description
+        says), restart_by_model (label to seconds), checkpoint_interval_s, on_infeasible ("error" or
+        "drop"), segments (False), timeline ("auto", "change", "off" or a sampling time in seconds),
+        check_invariants (False), skip_rounds (True), until_s, max_events, sharing (keys that
+        override those of the cluster).
+
+    Returns
+    -------
+    Result
+        Summary and tables.
+
+    Raises
+    ------
+    TraceError, ClusterError, PolicyError
+        If an input is wrong.
+    InfeasibleJobError
+        If a job can never run and `on_infeasible` is "error".
+    PlanError
+        If a policy in Python breaks a rule of the engine.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> result = gl.simulate(lab, "synth:philly?jobs=30&seed=1&max_gpus=8", "las")
+    >>> result.jobs.num_rows
+    30
+    """
+    prepared = Prepared(cluster, trace, sharing=options.pop("sharing", None))
+    return prepared.run(policy, make_options(options), params=params, progress=progress)
+
+
+class Prepared:
+    """A cluster and a trace in the form of the core, shared by several runs.
+
+    Parameters
+    ----------
+    cluster, trace : as for `simulate`
+        What the runs have in common.
+    sharing : mapping, optional
+        Keys that override the cluster's sharing table.
+    """
+
+    def __init__(
+        self, cluster: ClusterLike, trace: TraceLike, *, sharing: Mapping[str, Any] | None = None
+    ) -> None:
+        from gangline.trace.table import as_trace
+
+        self.cluster = override(as_cluster(cluster), sharing)
+        self.trace = as_trace(trace)
+        self._core_cluster = self.cluster.to_core()
+        self._core_jobs = self.trace.to_core(self.cluster)
+
+    def run(
+        self,
+        policy: PolicyLike,
+        options: RunOptions,
+        *,
+        params: Mapping[str, Any] | None = None,
+        progress: bool | Progress = False,
+    ) -> Result:
+        """Run one policy."""
+        from gangline import _core
+        from gangline.policies.protocol import Policy
+        from gangline.policies.registry import SHARING
+        from gangline.result import Result
+        from gangline.run_options import require_pairs
+        from gangline.trace.to_core import codes
+
+        chosen, label, values = resolve_policy(policy, params)
+        own = chosen if isinstance(chosen, Policy) else None
+        shares = chosen in SHARING if own is None else own.max_share > 1
+        model, labels = codes(self.trace, "model")
+        if shares:
+            require_pairs(self.cluster, labels, model, len(self.trace))
+        core_options = options.to_core(self.cluster, labels)
+        begin = time.perf_counter()
+        with bar(progress, label) as report:
+            try:
+                output = _core.simulate(
+                    self._core_cluster,
+                    self._core_jobs,
+                    chosen if isinstance(chosen, str) else "",
+                    values if isinstance(chosen, str) else {},
+                    core_options,
+                    progress=report,
+                    policy_object=own,
+                )
+            except GanglineError as error:
+                name_job(error, self.trace)
+                raise
+        return Result.from_run(
+            output,
+            wall_s=time.perf_counter() - begin,
+            cluster=self.cluster,
+            trace=self.trace,
+            policy=label,
+            params=values,
+            options=options,
+        )
+
+
+def make_options(values: Mapping[str, Any]) -> RunOptions:
+    """Build and check run options from keyword arguments."""
+    from gangline.run_options import RunOptions
+
+    known = RunOptions.__struct_fields__
+    for name in values:
+        if name not in known:
+            raise PolicyError(
+                f"unknown run option `{name}`; known: {', '.join(known)}, sharing", field=name
+            )
+    options = RunOptions(**values)
+    options.check()
+    return options
+
+
+def as_cluster(value: ClusterLike) -> Cluster:
+    """Accept a cluster, its keys, a TOML file or the name of a preset."""
+    from pathlib import Path
+
+    from gangline.cluster import Cluster
+
+    if isinstance(value, Cluster):
+        return value
+    if isinstance(value, str):
+        if "/" in value or value.endswith(".toml") or Path(value).is_file():
+            return Cluster.from_toml(value)
+        return Cluster.preset(value)
+    if hasattr(value, "__fspath__"):
+        return Cluster.from_toml(Path(value))
+    return Cluster.from_dict(value)
+
+
+def override(cluster: Cluster, sharing: Mapping[str, Any] | None) -> Cluster:
+    """Return the cluster with some keys of its sharing table replaced."""
+    from gangline.cluster import Cluster
+
+    if not sharing:
+        return cluster
+    data = cluster.to_dict()
+    data["sharing"] = {**data.get("sharing", {}), **sharing}
+    return Cluster.from_dict(data)
+
+
+def resolve_policy(
+    policy: PolicyLike, params: Mapping[str, Any] | None
+) -> tuple[str | Policy, str, dict[str, Any]]:
+    """Return the registry name or the user's object, a label, and the parameters."""
+    from gangline.policies.parameters import PolicyConfig
+    from gangline.policies.protocol import Policy, check_declaration
+    from gangline.policies.registry import find, make, registry
+
+    if isinstance(policy, str):
+        if policy not in registry:
+            from gangline import _core
+
+            if policy in {entry["name"] for entry in _core.registry()}:
+                return policy, policy, dict(params or {})  # a policy that only tests use
+            find(policy)
+        policy = make(policy, params)
+    elif params:
+        raise PolicyError(
+            "`params` goes with a policy's name; set them on the object", field="params"
+        )
+    if isinstance(policy, PolicyConfig):
+        return policy.name, policy.label(), policy.params()
+    if isinstance(policy, Policy):
+        check_declaration(policy)
+        return policy, policy.label(), policy.params()
+    kind = type(policy).__name__
+    raise PolicyError(
+        f"expected a policy name, a configuration or a gangline.Policy object, got {kind}",
+        value=kind,
+    )
+
+
+def name_job(error: GanglineError, trace: Trace) -> None:
+    """Give an error of the core the ids of its jobs; the core knows only their indices."""
+    facts = vars(error)
+    identifiers = trace.column("job_id")
+    listed = facts.get("jobs")
+    numbers = list(listed) if isinstance(listed, list) else []
+    one = facts.get("job")
+    numbers = numbers or ([one] if isinstance(one, int) else [])
+    known = {i: identifiers[i].as_py() for i in numbers if 0 <= i < len(trace)}
+    if isinstance(listed, list):
+        facts["job_ids"] = [known[i] for i in numbers if i in known]
+    if one in known:
+        facts["job_id"] = known[one]
+    other = {i: name for i, name in known.items() if name != str(i)}
+    if other:
+        shown = ", ".join(f"{i} is `{name}`" for i, name in list(other.items())[:5])
+        error.args = (f"{error} (job {shown})",)
+
+
+class bar:  # noqa: N801 - used like a function
+    """A progress bar on stderr, if that is a terminal; or the caller's own callback."""
+
+    def __init__(self, progress: bool | Progress, label: str) -> None:
+        self._given = progress
+        self._label = label
+        self._bar: Any = None
+
+    def __enter__(self) -> Progress | None:
+        if callable(self._given):
+            return self._given
+        if not self._given:
+            return None
+        import sys
+
+        if not sys.stderr.isatty():
+            return None
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._bar.start()
+        task = self._bar.add_task(self._label, total=None)
+
+        def report(now_s: float, done: int, total: int) -> None:
+            days = now_s / 86400.0
+            text = f"{self._label}, day {days:.1f}"
+            self._bar.update(task, completed=done, total=total, description=text)
+
+        return report
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()

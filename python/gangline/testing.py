@@ -1,0 +1,226 @@
+"""The laws that every run must keep, for our policies and yours.
+
+`check_result` looks at the tables of one run; `check_policy` runs a policy on small worlds and
+checks each. A broken law is a `LawBroken` that names it.
+
+Examples
+--------
+>>> import gangline as gl
+>>> gl.testing.check_policy("fifo")
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from gangline._laws import LAWS, STRUCTURE, Broken, Tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from gangline.cluster import Cluster
+    from gangline.result import Result
+    from gangline.simulate import ClusterLike, PolicyLike, TraceLike
+    from gangline.trace.table import Trace
+
+__all__ = [
+    "LAW_NAMES",
+    "LawBroken",
+    "World",
+    "broken_laws",
+    "check_policy",
+    "check_result",
+    "small_worlds",
+]
+
+LAW_NAMES: tuple[str, ...] = (*LAWS, "repeats")
+"""Names of the laws, as `LawBroken.law` gives them."""
+
+World: TypeAlias = "tuple[ClusterLike, TraceLike, Mapping[str, Any]]"
+
+
+class LawBroken(AssertionError):  # noqa: N818 - the name is the sentence
+    """A run breaks a law of the engine.
+
+    Attributes
+    ----------
+    law : str
+        Name of the first broken law.
+    broken : list of (law, what)
+        All of them.
+    """
+
+    def __init__(self, broken: Sequence[Broken]) -> None:
+        self.law = broken[0][0]
+        self.broken = list(broken)
+        super().__init__("; ".join(f"{law}: {what}" for law, what in broken[:5]))
+
+
+def broken_laws(
+    jobs: pa.Table,
+    segments: pa.Table,
+    cluster: Cluster,
+    trace: Trace,
+    *,
+    timeline: pa.Table | None = None,
+    summary: Mapping[str, Any] | None = None,
+    max_share: int = 1,
+) -> list[Broken]:
+    """Return every law that the tables break, with what breaks it.
+
+    Parameters
+    ----------
+    jobs, segments : pyarrow.Table
+        Columns of the contract; they may come from anywhere.
+    cluster, trace : Cluster, Trace
+        What was simulated.
+    timeline, summary : optional
+        Checked as well if given.
+    max_share : int
+        Most jobs that the run allowed on one GPU.
+
+    Returns
+    -------
+    list of (law, what)
+        Empty if all hold.
+    """
+    tables = Tables(
+        jobs, segments, cluster, trace, timeline=timeline, summary=summary, max_share=max_share
+    )
+    found: list[Broken] = []
+    for law, check in LAWS.items():
+        what = check(tables)
+        if what is not None:
+            found.append((law, what))
+        if found and law == STRUCTURE[-1]:
+            return found  # the other laws need rows that point somewhere
+    return found
+
+
+def check_result(result: Result, cluster: Cluster, trace: Trace, *, max_share: int = 1) -> None:
+    """Raise `LawBroken` unless the run keeps every law; it must have kept its segments.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> trace = gl.synth.philly(jobs=30, seed=1, max_gpus=8)
+    >>> result = gl.simulate(lab, trace, "las", segments=True)
+    >>> gl.testing.check_result(result, lab, trace)
+    """
+    found = broken_laws(
+        result.jobs,
+        result.segments,
+        cluster,
+        trace,
+        timeline=result.timeline,
+        summary=result.summary,
+        max_share=max_share,
+    )
+    if found:
+        raise LawBroken(found)
+
+
+def check_policy(
+    policy: PolicyLike,
+    worlds: Iterable[World] | None = None,
+    *,
+    params: Mapping[str, Any] | None = None,
+    max_share: int | None = None,
+) -> None:
+    """Run a policy on small worlds and check each run; run it twice to see that it repeats.
+
+    Parameters
+    ----------
+    policy : policy
+        A name, a configuration or a gangline.Policy object.
+    worlds : iterable of (cluster, trace, run options), optional
+        Default: `small_worlds()`.
+    params : mapping, optional
+        Parameters of a policy given by name.
+    max_share : int, optional
+        Most jobs on one GPU; default what the policy object says, else 1.
+
+    Raises
+    ------
+    LawBroken
+        With the names of the broken laws.
+    """
+    from gangline.simulate import Prepared, make_options
+
+    share = max_share or int(getattr(policy, "max_share", 1))
+    for cluster, trace, options in worlds if worlds is not None else small_worlds():
+        prepared = Prepared(cluster, trace)
+        run = make_options({**options, "segments": True, "check_invariants": True})
+        results = [prepared.run(policy, run, params=params) for _ in range(2)]
+        check_result(results[0], prepared.cluster, prepared.trace, max_share=share)
+        same = results[0].log_hash == results[1].log_hash
+        if not same or not results[0].jobs.equals(results[1].jobs):
+            raise LawBroken([("repeats", "two runs with one seed differ")])
+
+
+def small_worlds() -> list[World]:
+    """Return worlds that are small and awkward: ties, mixed servers, failures, overheads.
+
+    Examples
+    --------
+    >>> len(small_worlds()) >= 4
+    True
+    """
+    from gangline.cluster import Cluster
+    from gangline.trace.table import Trace
+
+    tight = Cluster.homogeneous(servers=2, gpus=4, gpu="A")
+    mixed = Cluster.from_dict(
+        {
+            "name": "mixed",
+            "gpu_types": [
+                {"name": "A", "memory_gb": 16},
+                {"name": "B", "memory_gb": 32, "speed": 2.0},
+            ],
+            "servers": [
+                {"count": 3, "gpu": "A", "gpus": 4, "rack": "fill:2"},
+                {"count": 2, "gpu": "B", "gpus": 8, "rack": "fill:1"},
+            ],
+        }
+    )
+    broken = Cluster.from_dict(
+        {
+            **mixed.to_dict(),
+            "failures": {
+                "table": [
+                    {"server": 0, "down_s": 50.0, "up_s": 400.0},
+                    {"server": 3, "down_s": 90.0, "up_s": 91.0},
+                ]
+            },
+        }
+    )
+    jobs = [Trace.from_arrow(_jobs(count, most)) for count, most in ((40, 4), (60, 8))]
+    return [
+        (tight, jobs[0], {}),
+        (tight, jobs[0], {"restart_s": 7.0, "first_start_s": 2.0}),
+        (mixed, jobs[1], {"restart_s": 3.0}),
+        (broken, jobs[1], {"restart_s": 3.0}),
+        (broken, jobs[1], {"checkpoint_interval_s": 25.0}),
+    ]
+
+
+def _jobs(count: int, most: int) -> pa.Table:
+    """Jobs by a fixed rule: bunches that arrive together, gangs of all sizes, some very short."""
+    import pyarrow as pa
+
+    index = np.arange(count)
+    gpus = np.asarray([1, 1, 2, 1, 4, 1, 2, 8])[index % 8]
+    return pa.table(
+        {
+            "job_id": [f"job-{i}" for i in index],
+            "arrival_s": (index // 3) * 11.0,
+            "gpus": np.minimum(gpus, most).astype(np.int32),
+            "duration_s": 0.5 + (index * 37 % 101) * 3.0,
+            "user": [f"user-{i % 5}" for i in index],
+        }
+    )

@@ -1,0 +1,38 @@
+"""The four-column conversions of Helios Venus and of Alibaba PAI.
+
+Both clamp run times at two days: a fit must not use their tail, so the limit travels in the
+metadata. Arrivals of PAI are the starts of its tasks, so its queueing is hidden.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from gangline.trace._columns import read_columns
+from gangline.trace.normalise import numbers
+
+if TYPE_CHECKING:
+    from gangline.trace.normalise import Raw
+    from gangline.trace.options import Options
+    from gangline.trace.source import Source
+
+NAME = "four-column"
+CLAMP_S = 172_800.0  # two days; both public files stop exactly there
+_WANTED = {
+    "job_id": ("job_id", pa.string()),
+    "arrival_s": ("arrival_s", pa.float64()),
+    "service_sec": ("duration_s", pa.float64()),
+    "gpu_count": ("gpus", pa.int64()),
+}
+
+
+def read(source: Source, options: Options) -> Raw:
+    """Read the file; says so when run times look clamped."""
+    raw = read_columns(source, options, NAME, _WANTED)
+    durations = numbers(raw.columns["duration_s"].combine_chunks())
+    if len(durations) and durations.max() == CLAMP_S:
+        raw.notes["clamped"] = int((durations == CLAMP_S).sum())
+        raw.metadata["clamp_s"] = str(CLAMP_S)
+    return raw

@@ -1,0 +1,49 @@
+"""The CSV of the Muri simulator: the columns of Tiresias, but milliseconds, and stage times."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from gangline.trace import tiresias
+from gangline.trace._columns import read_columns
+from gangline.trace.normalise import numbers
+
+if TYPE_CHECKING:
+    from gangline.trace.normalise import Raw
+    from gangline.trace.options import Options
+    from gangline.trace.source import Source
+
+NAME = "muri"
+_MS = 1000.0
+_STAGES_MAX = 8  # ours: the public files have three
+_STAGES = [f"resource_time_{i}" for i in range(_STAGES_MAX)]
+_OPTIONAL = {
+    "batch_size": ("batch_size", pa.int64()),
+    "priority": ("priority", pa.float64()),
+    **{name: (name, pa.float64()) for name in _STAGES},
+}
+
+
+def read(source: Source, options: Options) -> Raw:
+    """Read the file; times become seconds, stage times one list per job."""
+    raw = read_columns(source, options, NAME, tiresias.COLUMNS, _OPTIONAL)
+    for name in ("arrival_s", "duration_s"):
+        raw.columns[name] = _seconds(raw.columns[name])
+    stages = [raw.columns.pop(name) for name in _STAGES if name in raw.columns]
+    if stages:
+        raw.columns["stage_times"] = _lists([_seconds(stage) for stage in stages])
+    return raw
+
+
+def _seconds(array: Any) -> Any:
+    array = array.combine_chunks()
+    return pa.array(numbers(array) / _MS, from_pandas=array.null_count > 0)
+
+
+def _lists(stages: list[Any]) -> Any:
+    values = np.stack([numbers(stage) for stage in stages], axis=1)
+    offsets = np.arange(0, values.size + 1, len(stages), dtype=np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.ravel()))

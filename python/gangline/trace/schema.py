@@ -1,0 +1,75 @@
+"""The internal table of jobs: columns, Arrow types, and what each must satisfy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LABEL = pa.dictionary(pa.int32(), pa.string())
+
+COLUMNS: Mapping[str, pa.DataType] = {
+    "job_id": pa.string(),
+    "arrival_s": pa.float64(),
+    "gpus": pa.int32(),
+    "duration_s": pa.float64(),
+    "iterations": pa.float64(),
+    "model": LABEL,
+    "batch_size": pa.int32(),
+    "user": LABEL,
+    "vc": LABEL,
+    "gpu_types": pa.list_(pa.string()),
+    "memory_gb": pa.float64(),
+    "weight": pa.float64(),
+    "deadline_s": pa.float64(),
+    "trace_status": LABEL,
+    "start_s": pa.float64(),
+    "wait_limit_s": pa.float64(),
+    "priority": pa.float64(),
+    "servers": pa.int32(),
+    "cpus": pa.float64(),
+    "host_memory_gb": pa.float64(),
+    "gpu_fraction": pa.float64(),
+    "min_gpus": pa.int32(),
+    "max_gpus": pa.int32(),
+    "stage_times": pa.list_(pa.float64()),
+}
+"""Columns in the order of the file; all but arrival_s, gpus and one of duration_s, iterations are
+optional."""
+
+STATUSES = ("finished", "failed", "killed", "running", "unknown")
+
+METADATA_KEYS = (
+    "origin",
+    "licence",
+    "citation",
+    "epoch",
+    "zone",
+    "sha256",
+    "reader",
+    "options",
+    "notes",
+    "clamp_s",
+)
+
+GPUS_MAX = 2**15
+# 2**62 ns: sums of two times still fit the engine's clock.
+SECONDS_MAX = float(2**62 // 10**9)
+
+# Bounds of one value: (least, greatest, what an error message calls it).
+BOUNDS: Mapping[str, tuple[float, float, str]] = {
+    "arrival_s": (0.0, SECONDS_MAX, "seconds >= 0"),
+    "gpus": (1, GPUS_MAX, f"an integer from 1 to {GPUS_MAX}"),
+    "duration_s": (-SECONDS_MAX, SECONDS_MAX, "a finite number of seconds"),
+    "iterations": (-1e300, 1e300, "a finite number"),
+    "batch_size": (1, 2**31 - 1, "an integer >= 1"),
+    "memory_gb": (0.0, 1e9, "GiB >= 0"),
+    "weight": (5e-324, 1e300, "a number > 0"),
+    "deadline_s": (0.0, SECONDS_MAX, "seconds >= 0"),
+    "gpu_fraction": (5e-324, 1.0, "a fraction in (0, 1]"),
+    "min_gpus": (1, GPUS_MAX, f"an integer from 1 to {GPUS_MAX}"),
+    "max_gpus": (1, GPUS_MAX, f"an integer from 1 to {GPUS_MAX}"),
+}

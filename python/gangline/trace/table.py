@@ -1,0 +1,193 @@
+"""`Trace`: jobs as one Arrow table, with where they came from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from gangline.errors import TraceError
+from gangline.trace import options as trace_options
+from gangline.trace.normalise import Raw, normalise, numbers
+from gangline.trace.schema import METADATA_KEYS
+
+if TYPE_CHECKING:
+    from gangline import _core
+    from gangline.cluster import Cluster
+    from gangline.trace.options import Options
+
+__all__ = ["ArrowStream", "Trace"]
+
+_QUANTILES = {"min": 0.0, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}
+
+
+class ArrowStream(Protocol):
+    """Anything that hands out Arrow data: pyarrow, polars, duckdb, pandas, nanoarrow."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return a capsule of an Arrow C stream."""
+
+
+class Trace:
+    """Jobs, sorted by arrival, checked; immutable.
+
+    Make one with `gangline.read_trace`, `Trace.from_arrow` or `gangline.synth`.
+
+    Attributes
+    ----------
+    table : pyarrow.Table
+        The internal table; one row per job in the order of arrival.
+    notes : dict of str to int
+        What was dropped, lifted or ignored, and how often.
+    metadata : dict of str to str
+        Origin, licence, citation, epoch, sha256, reader, options.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> jobs = {"arrival_s": [0.0, 5.0], "gpus": [1, 2], "duration_s": [60, 30]}
+    >>> trace = Trace.from_arrow(pa.table(jobs))
+    >>> len(trace), trace.gpu_hours
+    (2, 0.03333333333333333)
+    """
+
+    def __init__(
+        self, table: pa.Table, *, notes: dict[str, int], metadata: dict[str, str], path: str
+    ) -> None:
+        self.table = table
+        self.notes = notes
+        self.metadata = metadata
+        self.path = path
+
+    @classmethod
+    def from_arrow(cls, data: ArrowStream | pa.Table, **options: Any) -> Trace:
+        """Take a table of the native columns from any Arrow producer.
+
+        Parameters
+        ----------
+        data : object with `__arrow_c_stream__`
+            Columns as the native format names them.
+        **options
+            Those of `gangline.read_trace`.
+
+        Raises
+        ------
+        TraceError
+            If a column is missing or a value is out of range; it names row and column.
+        """
+        from gangline.trace.native import from_table
+
+        table = data if isinstance(data, pa.Table) else pa.table(data)
+        return build(from_table(table, "table"), trace_options.make(options))
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that are there."""
+        return list(self.table.column_names)
+
+    def column(self, name: str) -> Any:
+        """Return one column as a single Arrow array."""
+        column = self.table.column(name)
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+    def numbers(self, name: str) -> Any:
+        """Return a numeric column as numpy; nulls are NaN."""
+        return numbers(self.column(name))
+
+    @property
+    def gpu_hours(self) -> float:
+        """GPU-hours of all jobs with a duration."""
+        if "duration_s" not in self.table.column_names:
+            return 0.0
+        return float(np.nansum(self.numbers("gpus") * self.numbers("duration_s")) / 3600.0)
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from the first to the last arrival."""
+        arrival = self.numbers("arrival_s")
+        return float(arrival[-1] - arrival[0])
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of the input file; for a table in memory, of its columns."""
+        if "sha256" in self.metadata:
+            return self.metadata["sha256"]
+        digest = hashlib.sha256()
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.table.schema.remove_metadata()) as writer:
+            writer.write_table(self.table.replace_schema_metadata(None))
+        digest.update(sink.getvalue())
+        return digest.hexdigest()
+
+    def to_core(self, cluster: Cluster) -> _core.Jobs:
+        """Return the jobs as the compiled core wants them, for this cluster."""
+        from gangline.trace.to_core import to_core
+
+        return to_core(self, cluster)
+
+    def info(self) -> dict[str, Any]:
+        """Return counts, quantiles and provenance as plain values."""
+        facts: dict[str, Any] = {
+            "jobs": len(self),
+            "span_s": self.span_s,
+            "gpu_hours": self.gpu_hours,
+            "columns": self.columns,
+        }
+        for name in ("duration_s", "gpus"):
+            if name in self.table.column_names:
+                values = self.numbers(name)
+                points = np.nanquantile(values, list(_QUANTILES.values()))
+                facts[name] = dict(zip(_QUANTILES, points.tolist(), strict=True))
+        for name in ("user", "vc", "model"):
+            if name in self.table.column_names:
+                facts[f"{name}s"] = len(self.column(name).unique().drop_null())
+        facts["notes"] = dict(self.notes)
+        facts["metadata"] = dict(self.metadata)
+        return facts
+
+    def __repr__(self) -> str:
+        days = self.span_s / 86400.0
+        reader = self.metadata.get("reader", "native")
+        return f"Trace({len(self):,} jobs, {self.gpu_hours:,.0f} GPU-h, {days:.1f} days, {reader})"
+
+    def _repr_html_(self) -> str:
+        from gangline._html import table
+
+        rows = [[key, value] for key, value in self.info().items()]
+        return table(["", ""], rows, caption=repr(self))
+
+
+def build(raw: Raw, options: Options) -> Trace:
+    """Normalise what a reader found and attach where it came from."""
+    table = normalise(raw, options)
+    metadata = {"reader": raw.reader, **raw.metadata}
+    given = {name: getattr(options, name) for name in options.__struct_fields__}
+    default = type(options)()
+    given = {name: value for name, value in given.items() if value != getattr(default, name)}
+    if given:
+        metadata["options"] = json.dumps(given, sort_keys=True)
+    notes = {name: raw.notes[name] for name in sorted(raw.notes)}
+    kept = {key: value for key, value in metadata.items() if key in METADATA_KEYS}
+    kept.pop("notes", None)
+    return Trace(table, notes=notes, metadata=kept, path=raw.path)
+
+
+def as_trace(value: object) -> Trace:
+    """Accept a Trace, a path, a `synth:` address or any Arrow table."""
+    if isinstance(value, Trace):
+        return value
+    if isinstance(value, str) or hasattr(value, "__fspath__"):
+        from gangline.trace.read import read_trace
+
+        return read_trace(value)
+    if hasattr(value, "__arrow_c_stream__"):
+        return Trace.from_arrow(value)
+    kind = type(value).__name__
+    raise TraceError(f"expected a Trace, a path or an Arrow table, got {kind}", value=kind)

@@ -1,0 +1,29 @@
+"""The CSV of the Tiresias simulator: seconds; not always sorted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from gangline.trace._columns import read_columns
+
+if TYPE_CHECKING:
+    from gangline.trace.normalise import Raw
+    from gangline.trace.options import Options
+    from gangline.trace.source import Source
+
+NAME = "tiresias"
+COLUMNS = {
+    "job_id": ("job_id", pa.string()),
+    "num_gpu": ("gpus", pa.int64()),
+    "submit_time": ("arrival_s", pa.float64()),
+    "iterations": ("iterations", pa.float64()),
+    "model_name": ("model", pa.string()),
+    "duration": ("duration_s", pa.float64()),
+}
+
+
+def read(source: Source, options: Options) -> Raw:
+    """Read the file; the `interval` column only repeats the arrivals and is not used."""
+    return read_columns(source, options, NAME, COLUMNS)

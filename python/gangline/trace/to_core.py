@@ -1,0 +1,134 @@
+"""From the internal table to the arrays of the compiled core. Whole columns, no loops over jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gangline.rates import classify
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from gangline import _core
+    from gangline.cluster import Cluster
+    from gangline.trace.table import Trace
+
+GIB = 2**30
+NO_LABEL = 0xFFFF_FFFF
+
+
+def to_core(trace: Trace, cluster: Cluster) -> _core.Jobs:
+    """Build the job table of one (trace, cluster) pair."""
+    from gangline import _core
+
+    work, ref_rate, known = work_of(trace)
+    model, labels = codes(trace, "model")
+    user, _ = codes(trace, "user")
+    gpus = trace.numbers("gpus").astype(np.uint32)
+    batch = _optional(trace, "batch_size", 0.0)
+    rate_class = rate_table = None
+    if cluster.throughput is not None and cluster.throughput.rows and model is not None:
+        classes = classify(
+            cluster.throughput.rows,
+            [gpu.name for gpu in cluster.gpu_types],
+            labels,
+            model,
+            np.zeros(len(trace), np.uint32) if batch is None else batch.astype(np.uint32),
+            gpus,
+            _has_iterations(trace),
+        )
+        if len(classes.table):
+            rate_class, rate_table = classes.of_job, classes.table
+            if known is not None:
+                known = known | (rate_class != NO_LABEL)
+    return _core.Jobs(
+        arrival_s=trace.numbers("arrival_s"),
+        gpus=gpus,
+        work=work,
+        ref_rate=ref_rate,
+        allowed_types=_allowed(trace, cluster),
+        memory_bytes=_memory(trace),
+        model=model,
+        model_labels=labels,
+        user=user,
+        batch_size=None if batch is None else batch.astype(np.uint32),
+        weight=_optional(trace, "weight", 1.0),
+        deadline_s=_optional(trace, "deadline_s", np.inf),
+        rate_class=rate_class,
+        rate_table=rate_table,
+        duration_known=known,
+    )
+
+
+def codes(trace: Trace, name: str) -> tuple[npt.NDArray[np.uint32] | None, list[str]]:
+    """Return label codes (2**32 - 1 = none) and the labels; None without the column."""
+    if name not in trace.columns:
+        return None, []
+    column = trace.column(name)
+    labels = column.dictionary.to_pylist()
+    indices = column.indices
+    if indices.null_count:
+        values = indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return values.astype(np.int64).astype(np.uint32), labels  # -1 wraps to 2**32 - 1
+    return indices.to_numpy(zero_copy_only=False).astype(np.uint32), labels
+
+
+def work_of(
+    trace: Trace,
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64] | None, npt.NDArray[np.bool_] | None]:
+    """Work, reference rate (None = 1 everywhere), and whether a duration is known (None = yes)."""
+    has = {name: name in trace.columns for name in ("duration_s", "iterations")}
+    if not has["iterations"]:
+        return trace.numbers("duration_s"), None, None
+    iterations = trace.numbers("iterations")
+    if not has["duration_s"]:
+        return iterations, None, np.zeros(len(trace), dtype=np.bool_)
+    duration = trace.numbers("duration_s")
+    both = ~np.isnan(iterations) & ~np.isnan(duration)
+    work = np.where(np.isnan(iterations), duration, iterations)
+    rate = np.divide(iterations, duration, out=np.ones(len(trace)), where=both)
+    known = ~np.isnan(duration)
+    return work, rate, None if known.all() else known
+
+
+def _has_iterations(trace: Trace) -> npt.NDArray[np.bool_]:
+    if "iterations" not in trace.columns:
+        return np.zeros(len(trace), dtype=np.bool_)
+    return np.asarray(~np.isnan(trace.numbers("iterations")))
+
+
+def _optional(trace: Trace, name: str, default: float) -> npt.NDArray[np.float64] | None:
+    if name not in trace.columns:
+        return None
+    values = trace.numbers(name).astype(np.float64)
+    return np.where(np.isnan(values), default, values)
+
+
+def _memory(trace: Trace) -> npt.NDArray[np.uint64] | None:
+    """Bytes per GPU, rounded to the nearest, halves up; unknown = 0."""
+    values = _optional(trace, "memory_gb", 0.0)
+    return None if values is None else np.floor(values * GIB + 0.5).astype(np.uint64)
+
+
+def _allowed(trace: Trace, cluster: Cluster) -> npt.NDArray[np.uint64] | None:
+    """Bit t = type t allowed; a list that names no type of this cluster gives 0."""
+    if "gpu_types" not in trace.columns:
+        return None
+    column = trace.column("gpu_types")
+    names = [gpu.name for gpu in cluster.gpu_types]
+    lists: Any = column.flatten().dictionary_encode()
+    bits = np.asarray(
+        [1 << names.index(name) if name in names else 0 for name in lists.dictionary.to_pylist()]
+        or [0],
+        dtype=np.uint64,
+    )
+    flat = bits[lists.indices.to_numpy(zero_copy_only=False)]
+    lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    masks = np.zeros(len(trace), dtype=np.uint64)
+    np.bitwise_or.at(masks, np.repeat(np.arange(len(trace)), lengths), flat)
+    if column.null_count:
+        free = ~np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
+        masks[free] = np.uint64((1 << len(names)) - 1)
+    return masks

@@ -1,0 +1,275 @@
+"""Run the steps of `make test` and `make lint`, time them and count what they say.
+
+Each step is one command. Its output streams through; its tests are counted from the summary that
+its tool prints. A step without tests counts as one. A step whose build failed does not run and
+counts as failed, so a broken build can never look like a short success.
+
+The last line is `N passed, N failed, N skipped`, over all steps of the call; `check.py total` adds
+up the last `test` and `lint`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+OUT = ROOT / "target" / "check"
+LOWER_CRATES = ("gangline-model", "gangline-engine", "gangline-policies")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of a gate; `needs` names steps that must have succeeded."""
+
+    name: str
+    command: list[str]
+    minutes: float
+    needs: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Counts:
+    """Tests of one step or of all."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def add(self, other: Counts) -> None:
+        """Add the counts of another step."""
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+    def __str__(self) -> str:
+        """Return the line that ends a run."""
+        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+
+
+def tool(name: str) -> str:
+    """Return the path of a tool of the virtual environment."""
+    return str(BIN / name)
+
+
+def pytest(name: str, *arguments: str, workers: int = 0) -> list[str]:
+    """Return a pytest command that also writes its counts to a file."""
+    parallel = ["-n", str(workers), "--dist", "worksteal"] if workers else ["-p", "no:xdist"]
+    report = f"--junitxml={OUT / name}.xml"
+    return [sys.executable, "-m", "pytest", "-q", report, *parallel, *arguments]
+
+
+def cargo_packages() -> list[str]:
+    """Return the `-p` arguments of the crates that run without Python."""
+    return [part for crate in LOWER_CRATES for part in ("-p", crate)]
+
+
+def rust_tests() -> list[str]:
+    """Return the fastest test runner there is: nextest where installed, else cargo's own."""
+    if shutil.which("cargo-nextest"):
+        return ["cargo", "nextest", "run", "--locked", "--no-fail-fast", *cargo_packages()]
+    # --lib --tests leaves documentation tests to their own step, as nextest does.
+    return ["cargo", "test", "--locked", "--no-fail-fast", "--lib", "--tests", *cargo_packages()]
+
+
+def test_steps() -> list[Step]:
+    """Return the steps of `make test`, cheapest first."""
+    make = ["make", "--no-print-directory"]
+    python = sys.executable
+    built = ("build",)
+    early = ("--noconftest", "--ignore=tests/meta/built", "tests/meta")
+    late = ("--ignore-glob=tests/meta/test_*.py", "tests")
+    docs = ["cargo", "test", "--locked", "--doc", "--no-fail-fast", *cargo_packages()]
+    # The goldens again under another hash seed: results must not hang on hash order.
+    seed = {"PYTHONHASHSEED": "4242"}
+    return [
+        Step("meta", pytest("meta", *early), 3),
+        Step("rust", rust_tests(), 20),
+        Step("rust-docs", docs, 8),
+        Step("build", [*make, "develop"], 12),
+        Step("python", pytest("python", "-m", "not slow", *late, workers=2), 20, built),
+        Step("slow", pytest("slow", "-m", "slow", *late, workers=2), 10, built),
+        Step("golden-seed", pytest("golden-seed", "tests/golden"), 5, built, seed),
+        Step("wheel", [python, "scripts/wheel_smoke.py"], 15),
+        Step("fuzz", [python, "scripts/fuzz.py", "--seconds", "20", "--seed", "1"], 10),
+        Step("instructions", [python, "scripts/instructions.py"], 12),
+    ]
+
+
+def lint_steps() -> list[Step]:
+    """Return the steps of `make lint`."""
+    built = ("build",)
+    python = sys.executable
+    clippy = ["cargo", "clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"]
+    fmt = ["cargo", "fmt", "--check", "--manifest-path"]
+    site = ["-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", "target/docs"]
+    return [
+        Step("rustfmt", ["cargo", "fmt", "--all", "--check"], 1),
+        Step("rustfmt-fuzz", [*fmt, "rust/fuzz/Cargo.toml"], 1),
+        Step("rustfmt-benches", [*fmt, "benches/rust/Cargo.toml"], 1),
+        Step("ruff-format", [tool("ruff"), "format", "--check", "."], 1),
+        Step("ruff", [tool("ruff"), "check", "."], 1),
+        Step("codespell", [tool("codespell")], 1),
+        Step("clippy", clippy, 12),
+        Step("build", ["make", "--no-print-directory", "develop"], 12),
+        Step("mypy", [tool("mypy")], 5),
+        Step("docs", [python, *site], 5, built),
+    ]
+
+
+def count(step: Step, status: int, output: str) -> Counts:
+    """Read the counts of a finished step; without any, the step itself counts."""
+    found = count_junit(OUT / f"{step.name}.xml") or count_text(output) or Counts()
+    if found.passed + found.failed + found.skipped == 0:
+        return Counts(passed=int(status == 0), failed=int(status != 0))
+    if status != 0 and found.failed == 0:
+        found.failed = 1  # the tool failed outside its tests: a crash, a time-out, no tests at all
+    return found
+
+
+def count_junit(path: Path) -> Counts | None:
+    """Read a pytest report; None where there is none."""
+    if not path.exists():
+        return None
+    total = Counts()
+    for suite in ET.parse(path).getroot().iter("testsuite"):  # noqa: S314 (our own file)
+        failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+        skipped = int(suite.get("skipped", 0))
+        tests = int(suite.get("tests", 0))
+        total.add(Counts(tests - failed - skipped, failed, skipped))
+    return total
+
+
+CARGO_LINE = re.compile(r"^test result: .*? (\d+) passed; (\d+) failed; (\d+) ignored", re.M)
+NEXTEST_LINE = re.compile(r"^ *Summary \[.*?\] +\d+(?:/\d+)? tests? run: (.*)$", re.M)
+PLAIN_LINE = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", re.M)
+
+
+def count_text(output: str) -> Counts | None:
+    """Read the summaries of cargo, nextest and our own scripts; None where there is none."""
+    lines = [
+        Counts(*map(int, match.groups()))
+        for pattern in (CARGO_LINE, PLAIN_LINE)
+        for match in pattern.finditer(output)
+    ]
+    for match in NEXTEST_LINE.finditer(output):
+        words = {word: int(number) for number, word in re.findall(r"(\d+) ([a-z]+)", match[1])}
+        bad = sum(words.get(word, 0) for word in ("failed", "timed", "exec"))
+        lines.append(Counts(words.get("passed", 0), bad, words.get("skipped", 0)))
+    if not lines:
+        return None
+    total = Counts()
+    for line in lines:
+        total.add(line)
+    return total
+
+
+def run(step: Step) -> tuple[int, str]:
+    """Run a step with its output shown and kept; end its whole process group at the time limit."""
+    environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", **step.env}
+    (OUT / f"{step.name}.xml").unlink(missing_ok=True)
+    process = subprocess.Popen(
+        step.command,
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    limit = threading.Timer(step.minutes * 60, os.killpg, (process.pid, signal.SIGKILL))
+    limit.start()
+    lines = []
+    assert process.stdout is not None
+    for line in process.stdout:
+        sys.stdout.write(line)
+        sys.stdout.flush()
+        lines.append(line)
+    process.stdout.close()
+    status = process.wait()
+    limit.cancel()
+    if status == -signal.SIGKILL:
+        lines.append(f"{step.name}: stopped after its limit of {step.minutes:g} minutes\n")
+        print(lines[-1], end="")
+    return status, "".join(lines)
+
+
+def run_all(gate: str, steps: list[Step]) -> Counts:
+    """Run the steps in order and print one line for each, then the table and the sum."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    total, failed, table = Counts(), set[str](), []
+    for step in steps:
+        print(f"\n=== {gate}: {step.name} ===", flush=True)
+        started = time.monotonic()
+        broken = [name for name in step.needs if name in failed]
+        if broken:
+            print(f"not run: {', '.join(broken)} failed")
+            counts = Counts(failed=1)
+        else:
+            status, output = run(step)
+            (OUT / f"{step.name}.log").write_text(output, encoding="utf-8")
+            counts = count(step, status, output)
+        if counts.failed:
+            failed.add(step.name)
+        total.add(counts)
+        table.append(f"{gate:5} {step.name:14} {time.monotonic() - started:7.0f} s   {counts}")
+        print(table[-1], flush=True)
+    print(f"\n=== {gate}: all steps ===")
+    print("\n".join(table))
+    record = {"passed": total.passed, "failed": total.failed, "skipped": total.skipped}
+    (OUT / f"{gate}.json").write_text(json.dumps(record), encoding="utf-8")
+    if failed:
+        print(f"failed: {', '.join(sorted(failed))}   (logs: target/check/)")
+    return total
+
+
+def add_up() -> Counts:
+    """Return the sum of the last `test` and `lint`; a gate that left no record counts as failed."""
+    total = Counts()
+    for gate in ("test", "lint"):
+        path = OUT / f"{gate}.json"
+        if path.exists():
+            total.add(Counts(**json.loads(path.read_text("utf-8"))))
+        else:
+            print(f"{gate}: no result")
+            total.add(Counts(failed=1))
+    return total
+
+
+def main() -> int:
+    """Run what the command line names; 0 only if something passed and nothing failed."""
+    parser = argparse.ArgumentParser(description="Run a gate of gangline.")
+    parser.add_argument("gate", choices=["test", "lint", "total"])
+    parser.add_argument("--only", default="", help="names of steps, separated by commas")
+    options = parser.parse_args()
+    if options.gate == "total":
+        total = add_up()
+    else:
+        steps = test_steps() if options.gate == "test" else lint_steps()
+        names = [name for name in options.only.split(",") if name]
+        unknown = sorted(set(names) - {step.name for step in steps})
+        if unknown:
+            known = ", ".join(step.name for step in steps)
+            parser.error(f"no step {', '.join(unknown)} in {options.gate}; there are {known}")
+        total = run_all(options.gate, [step for step in steps if not names or step.name in names])
+    print(total)
+    return int(total.failed > 0 or total.passed == 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""Run every fuzz target for a while; skipped in plain sight where cargo-fuzz cannot be had.
+
+libFuzzer needs unstable compiler flags, so the step borrows them from the stable compiler
+(`RUSTC_BOOTSTRAP=1`), for this step alone and never for what is shipped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CARGO_FUZZ = "0.13.1"
+TOOLS = ROOT / "target" / "tools"
+FUZZ_DIR = "rust/fuzz"
+
+
+def cargo_fuzz() -> str | None:
+    """Return the path of cargo-fuzz, installing it into target/tools if need be."""
+    found = shutil.which("cargo-fuzz") or shutil.which("cargo-fuzz", path=str(TOOLS / "bin"))
+    if found is None:
+        install = ["cargo", "install", "--quiet", "--locked", "--root", str(TOOLS)]
+        subprocess.run([*install, f"cargo-fuzz@{CARGO_FUZZ}"], check=False)
+        found = shutil.which("cargo-fuzz", path=str(TOOLS / "bin"))
+    return found
+
+
+def fuzz(program: str, target: str, seconds: int, seed: int) -> bool:
+    """Run one target; True if nothing broke. Seed 0 lets libFuzzer choose."""
+    environment = {**os.environ, "RUSTC_BOOTSTRAP": "1"}
+    command = [program, "run", "--fuzz-dir", FUZZ_DIR, "--sanitizer", "none", target]
+    seeds = ROOT / "rust" / "fuzz" / "seeds" / target
+    corpus = ROOT / "target" / "fuzz-corpus" / target
+    corpus.mkdir(parents=True, exist_ok=True)
+    # The first folder takes what is found, the second (if there is one) is only read.
+    command += [str(corpus), *([str(seeds)] if seeds.is_dir() else [])]
+    limits = [f"-max_total_time={seconds}", f"-seed={seed}", "-timeout=20", "-rss_limit_mb=2048"]
+    quiet = ["-print_final_stats=1", "-verbosity=1"]
+    status = subprocess.run(
+        [*command, "--", *limits, *quiet], cwd=ROOT, env=environment, check=False
+    ).returncode
+    print(f"fuzz {target}: {'ok' if status == 0 else f'FAILED (exit {status})'}", flush=True)
+    return status == 0
+
+
+def main() -> int:
+    """Run all targets, or those named; print the count line that check.py reads."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=int, default=20, help="per target")
+    parser.add_argument("--seed", type=int, default=0, help="0 = another one each time")
+    parser.add_argument("--require", action="store_true", help="a missing cargo-fuzz is an error")
+    parser.add_argument("--only", default="", help="names of targets, separated by commas")
+    options = parser.parse_args()
+    program = cargo_fuzz()
+    if program is None:
+        print(f"skipped: cargo-fuzz {CARGO_FUZZ} is not installed and could not be installed")
+        print("0 passed, 0 failed, 1 skipped")
+        return int(options.require)
+    listing = [program, "list", "--fuzz-dir", FUZZ_DIR]
+    listed = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True)
+    targets = [name for name in listed.stdout.split() if name]
+    if options.only:
+        targets = [name for name in targets if name in options.only.split(",")]
+    if not targets:
+        print("no fuzz target of that name in rust/fuzz")
+        return 1
+    passed = sum(fuzz(program, target, options.seconds, options.seed) for target in targets)
+    print(f"{passed} passed, {len(targets) - passed} failed, 0 skipped")
+    return int(passed < len(targets))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,245 @@
+"""The command line as a person or a script meets it: exit codes, stdout, stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import gangline as gl
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SMALL = ["--trace", "synth:philly?jobs=50&seed=1&max_gpus=8", "--cluster", "pollux-64"]
+
+
+def gangline(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gangline", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=cwd,
+        check=False,
+    )
+
+
+def document(*arguments: str) -> Any:
+    done = gangline(*arguments)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from gangline.cli.app import main; main(['--help']); main(['run', '--help']);"
+        "heavy = {'numpy', 'pyarrow', 'highspy', 'gangline._core'} & set(sys.modules);"
+        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for word in (
+        "run",
+        "compare",
+        "policies",
+        "cluster",
+        "trace",
+        "--on-infeasible",
+        "--restart-s",
+    ):
+        assert word in done.stdout
+
+
+def test_version() -> None:
+    assert gangline("--version").stdout == f"gangline {gl.__version__}\n"
+
+
+def test_run_prints_a_table_and_saves_a_whole_folder(tmp_path: Path) -> None:
+    done = gangline("run", *SMALL, "--policy", "srtf", "--out", "out", "--segments", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "jct_mean_s" in done.stdout
+    assert done.stderr == "saved in out\n"
+    assert gl.load_result(tmp_path / "out").summary["finished"] == 50
+    assert (tmp_path / "out" / "segments.parquet").is_file()
+
+
+def test_json_is_one_document_with_what_was_asked() -> None:
+    data = document(
+        "run", *SMALL, "--policy", "las", "--json", "--set", "limits=[200, 1000]",
+        "--set", "placement=yarn", "--seed", "7", "--limit", "20", "--restart-s", "3",
+        "--set", "sharing.xi=1.6",
+    )  # fmt: skip
+    assert data["summary"]["jobs"] == 20
+    assert data["spec"]["policy"]["params"]["limits"] == [200.0, 1000.0]
+    assert data["spec"]["policy"]["params"]["placement"] == "yarn"
+    assert data["spec"]["seed"] == 7
+    assert data["spec"]["options"]["restart_s"] == 3.0
+    assert data["spec"]["cluster"]["sharing"] == {"xi": 1.6}
+    assert data["spec"]["trace"]["notes"] == {"over_limit": 30}
+
+
+def test_compare_prints_saves_and_draws(tmp_path: Path) -> None:
+    done = gangline(
+        "compare", *SMALL, "--policies", "fifo,las,srtf", "--set", "las.limits=[300]",
+        "--seeds", "0,1", "--out", "out", "--html", "page.html", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for label in ("fifo", "las(limits=[300.0])", "srtf"):
+        assert label in done.stdout
+    assert len([path for path in (tmp_path / "out").iterdir() if path.is_dir()]) == 6
+    page = (tmp_path / "page.html").read_text()
+    assert "gangline compare --trace" in page
+    assert "http" not in page
+
+
+def test_compare_json_has_every_run() -> None:
+    data = document("compare", *SMALL, "--policies", "fifo,sjf", "--json")
+    assert [row["policy"] for row in data["runs"]] == ["fifo", "sjf"]
+
+
+def test_policies_lists_and_explains() -> None:
+    names = [entry["name"] for entry in document("policies", "--json")]
+    assert names == list(gl.policies.registry)
+    assert "toy" not in gangline("policies").stdout
+    one = gangline("policies", "las")
+    assert "promote_knob" in one.stdout
+    assert "3250.0" in one.stdout
+
+
+def test_cluster_commands(tmp_path: Path) -> None:
+    assert document("cluster", "show", "venus", "--json")["servers"][0]["count"] == 133
+    assert "1,064" in gangline("cluster", "presets").stdout
+    good = tmp_path / "good.toml"
+    good.write_text(gl.Cluster.preset("venus").to_toml())
+    assert gangline("cluster", "validate", str(good)).returncode == 0
+    bad = tmp_path / "bad.toml"
+    bad.write_text(good.read_text().replace("gpus = 8", "gpus = 80"))
+    done = gangline("cluster", "validate", str(bad))
+    assert done.returncode == 2
+    assert "bad.toml: servers[0].gpus: expected an integer <= 64, got 80" in done.stderr
+
+
+def test_trace_synth_and_info(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.parquet")
+    done = gangline("trace", "synth", "philly", "--jobs", "300", "--seed", "4", "-o", path)
+    assert done.returncode == 0, done.stderr
+    facts = document("trace", "info", path, "--json")
+    assert facts["jobs"] == 300
+    again = document("trace", "info", "synth:philly?jobs=300&seed=4", "--json")
+    assert again["duration_s"] == facts["duration_s"]
+    shown = gangline("trace", "info", path).stdout
+    for words in ("GPU-hours", "duration", "< 1 h", "█", "arrivals by hour"):
+        assert words in shown
+    assert "philly-csv" in gangline("trace", "formats").stdout
+
+
+MISTAKES: list[tuple[list[str], int, str]] = [
+    (["run", "--trace", "none.csv", "--cluster", "venus", "--policy", "fifo"], 2, "none.csv"),
+    (["run", *SMALL, "--policy", "fifoo"], 2, "did you mean `fifo`"),
+    (["run", *SMALL, "--policy", "las", "--set", "limts=3"], 2, "did you mean `limits`"),
+    (["run", *SMALL, "--policy", "las", "--set", "limits=[2, 1]"], 2, "limits"),
+    (["run", *SMALL, "--policy", "las", "--set", "limits"], 2, "expected key=value"),
+    (["run", *SMALL, "--policy", "fifo", "--seed", "x"], 2, "seed"),
+    (["run", *SMALL, "--policy", "fifo", "--on-infeasible", "skip"], 2, "on-infeasible"),
+    (["run", *SMALL[:2], "--policy", "fifo"], 2, "cluster"),
+    (["run", "--trace", "synth:phily?jobs=3", *SMALL[2:], "--policy", "fifo"], 2, "philly"),
+    (["run", "--trace", "synth:philly?job=3", *SMALL[2:], "--policy", "fifo"], 2, "job"),
+    (["run", *SMALL[:2], "--cluster", "tiresias-60", "--policy", "fifo", "--set",
+      "max_level=server"], 3, "job"),
+    (["compare", *SMALL, "--policies", ""], 2, "expected names"),
+    (["compare", *SMALL, "--policies", "fifo", "--seeds", "a"], 2, "--seeds"),
+    (["compare", *SMALL, "--policies", "fifo", "--set", "las.limits=[1]"], 2, "not among"),
+    (["compare", *SMALL, "--policies", "fifo", "--set", "limits=[1]"], 2, "none of the policies"),
+    (["cluster", "show", "venice"], 2, "known:"),
+    (["policies", "nope"], 2, "unknown policy"),
+    (["frobnicate"], 2, "frobnicate"),
+    (["trace", "info", "pyproject.none"], 2, "pyproject.none"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "code", "words"), MISTAKES)
+def test_mistakes_give_one_message_and_a_code(arguments: list[str], code: int, words: str) -> None:
+    done = gangline(*arguments)
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr
+    assert done.stderr.startswith("gangline: ")
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_jobs_that_do_not_fit_can_be_dropped() -> None:
+    data = document(
+        "run", "--trace", "synth:philly?jobs=400&seed=1", "--cluster", "tiresias-60",
+        "--policy", "fifo", "--set", "max_level=server", "--on-infeasible", "drop", "--json",
+    )  # fmt: skip
+    assert data["summary"]["dropped"] > 0
+    assert data["summary"]["dropped"] + data["summary"]["finished"] == 400
+
+
+def test_interrupt_gives_130_and_keeps_what_was_finished(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gangline", "compare", "--trace",
+         "synth:uniform?jobs=400000&seed=1&load=0.9&cluster_gpus=512&max_gpus=8", "--cluster",
+         _cluster(tmp_path), "--policies", "fifo,las,tiresias,srtf,easy,gittins", "--out",
+         str(tmp_path / "out")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "out" / "fifo-s0").is_dir() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    sent = time.monotonic()
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert time.monotonic() - sent < 5.0
+    assert "interrupted" in errors
+    assert "Traceback" not in errors
+    assert gl.load_result(tmp_path / "out" / "fifo-s0").summary["finished"] == 400_000
+    assert not (tmp_path / "out" / "gittins-s0").exists()
+
+
+def _cluster(folder: Path) -> str:
+    path = folder / "c.toml"
+    path.write_text(gl.Cluster.homogeneous(servers=64, gpus=8).to_toml())
+    return str(path)
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    command = f"{sys.executable} -m gangline policies --json | head -c 1"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+
+
+def test_progress_is_drawn_on_a_terminal_only() -> None:
+    pty = pytest.importorskip("pty")  # there on every platform that the project supports
+    main, side = pty.openpty()
+    arguments = ["--trace", "synth:uniform?jobs=300000&seed=1", "--cluster", "philly"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "gangline", "run", *arguments, "--policy", "las", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=side,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+        text=True,
+    ) as process:
+        os.close(side)
+        drawn = b""
+        try:
+            while chunk := os.read(main, 4096):
+                drawn += chunk
+        except OSError:
+            pass  # the terminal is gone with the process
+        assert process.stdout is not None
+        assert json.loads(process.stdout.read())["summary"]["finished"] == 300_000
+    os.close(main)
+    assert "las" in drawn.decode()
+    assert "300000" in drawn.decode()

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+import gangline as gl
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LAB = gl.Cluster.homogeneous(servers=1, gpus=2)
+# fifo: A 0-10, B 10-12; sjf the same order at 0? B is shorter and both arrive at 0, so B first.
+JOBS = pa.table({"arrival_s": [0.0, 0.0], "gpus": [2, 2], "duration_s": [10.0, 2.0]})
+
+
+def both(**options: Any) -> gl.Comparison:
+    return gl.compare(LAB, JOBS, ["fifo", gl.policies.Sjf()], **options)
+
+
+def test_rows_follow_policies_then_seeds() -> None:
+    table = both(seeds=[0, 1]).table
+    assert table.column("policy").to_pylist() == ["fifo", "fifo", "sjf", "sjf"]
+    assert table.column("seed").to_pylist() == [0, 1, 0, 1]
+    assert table.column("jct_mean_s").to_pylist() == [11.0, 11.0, 7.0, 7.0]
+
+
+def test_verdict_marks_the_best_and_not_the_neutral() -> None:
+    titles, cells, best = both().verdict()
+    jct = titles.index("JCT mean s")
+    assert [row[jct] for row in cells] == [11.0, 7.0]
+    assert [row[jct] for row in best] == [False, True]
+    assert not any(row[titles.index("preempt.")] for row in best)
+
+
+def test_means_average_over_seeds() -> None:
+    means = both(seeds=[0, 1]).means()
+    assert [(row["policy"], row["seeds"], row["jct_mean_s"]) for row in means] == [
+        ("fifo", 2, 11.0),
+        ("sjf", 2, 7.0),
+    ]
+
+
+def test_results_come_one_by_one_and_need_not_be_kept() -> None:
+    seen: list[str] = []
+    comparison = both(each=lambda result: seen.append(result.policy), keep=False)
+    assert seen == ["fifo", "sjf"]
+    assert comparison.results == []
+    assert len(comparison.rows) == 2
+
+
+def test_save_writes_every_run(tmp_path: Path) -> None:
+    folder = both().save(tmp_path / "out")
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["comparison.json", "fifo-s0", "sjf-s0"]
+    assert gl.load_result(folder / "sjf-s0").summary["jct_mean_s"] == 7.0
+    data = json.loads((folder / "comparison.json").read_text())
+    assert [row["policy"] for row in data["runs"]] == ["fifo", "sjf"]
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def test_the_page_is_whole_and_needs_no_network(tmp_path: Path) -> None:
+    path = both().to_html(tmp_path / "page.html", command="gangline compare <x>")
+    text = path.read_text()
+    tags = Tags()
+    tags.feed(text)
+    names = [tag for tag, _ in tags.found]
+    assert names.count("svg") == 5
+    assert not {"script", "link", "img", "iframe"} & set(names)
+    assert not re.search(r"https?://|url\(|@import", text)
+    assert "gangline compare &lt;x&gt;" in text
+    assert "<td class=best>7.00</td>" in text
+    assert not re.search(r"\bnan\b", text, re.IGNORECASE)
+
+
+def test_repr_is_a_table() -> None:
+    lines = repr(both()).splitlines()
+    assert lines[0].split()[0] == "policy"
+    assert [line.split()[0] for line in lines[1:]] == ["fifo", "sjf"]

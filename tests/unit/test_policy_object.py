@@ -1,0 +1,183 @@
+"""Policies written in Python: what they see, what they may do, what happens when they err."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import gangline as gl
+
+LAB = gl.Cluster.homogeneous(servers=2, gpus=4)
+
+
+def table(**columns: Any) -> pa.Table:
+    default = {"arrival_s": [0.0, 0.0, 5.0], "gpus": [4, 4, 2], "duration_s": [10.0, 20.0, 5.0]}
+    return pa.table({**default, **columns})
+
+
+class FirstFit(gl.Policy):
+    """Arrival order; the first server with room; stops at the first job that does not fit."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[float, list[int], list[int]]] = []
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        self.seen.append((view.now_s, list(changes.arrived), list(changes.finished)))
+        plan = gl.Plan()
+        free = view.servers("gpus_free").copy()
+        for job, gpus in zip(view.waiting("job"), view.waiting("gpus"), strict=True):
+            rooms = np.flatnonzero(free >= gpus)
+            if not len(rooms):
+                break
+            plan.start(job, {rooms[0]: gpus})
+            free[rooms[0]] -= gpus
+        return plan
+
+
+def test_a_policy_in_python_gives_what_fifo_gives() -> None:
+    trace = gl.synth.philly(jobs=80, seed=3, max_gpus=4)
+    ours = gl.simulate(LAB, trace, gl.policies.Fifo(fit="first", max_level="server"))
+    theirs = gl.simulate(LAB, trace, FirstFit())
+    assert theirs.jobs.column("finish_s").equals(ours.jobs.column("finish_s"))
+    assert theirs.log_hash == ours.log_hash
+
+
+def test_it_keeps_every_law() -> None:
+    gl.testing.check_policy(FirstFit())
+
+
+def test_changes_tell_what_happened() -> None:
+    policy = FirstFit()
+    gl.simulate(LAB, table(), policy)
+    assert policy.seen == [
+        (0.0, [0, 1], []),
+        (5.0, [2], []),
+        (10.0, [], [0]),
+        (15.0, [], [2]),
+        (20.0, [], [1]),
+    ]
+
+
+class Rounds(gl.Policy):
+    """Every round the two jobs with the least service, on a server each; with Steady."""
+
+    wake_on = ()
+    round_s = 10.0
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> Any:
+        plan = gl.Plan()
+        jobs = [
+            (float(service), int(job), name)
+            for name in ("waiting", "running")
+            for service, job in zip(
+                getattr(view, name)("attained_gpu_s"), getattr(view, name)("job"), strict=True
+            )
+        ]
+        chosen = {job for _, job, _ in sorted(jobs)[:2]}
+        for _, job, name in jobs:
+            if name == "running" and job not in chosen:
+                plan.preempt(job)
+        kept = {
+            next(iter(view.gpus_of(job))) for _, job, n in jobs if n == "running" and job in chosen
+        }
+        homes = [server for server in (0, 1) if server not in kept]
+        for _, job, name in jobs:
+            if name == "waiting" and job in chosen:
+                plan.start(job, {homes.pop(): 4})
+        return (plan, gl.STEADY) if len(jobs) <= 2 else plan
+
+
+def test_round_policies_are_asked_at_the_boundaries() -> None:
+    jobs = table(arrival_s=[0.0] * 3, gpus=[4] * 3, duration_s=[40.0] * 3)
+    skipping = gl.simulate(LAB, jobs, Rounds(), segments=True)
+    walking = gl.simulate(LAB, jobs, Rounds(), skip_rounds=False)
+    assert skipping.log_hash == walking.log_hash
+    assert all(start % 10 == 0 for start in skipping.segments.column("start_s").to_pylist())
+    assert skipping.summary["preemptions"] > 0
+    gl.testing.check_result(skipping, LAB, gl.Trace.from_arrow(jobs))
+
+
+class Alarm(gl.Policy):
+    """Starts nothing before its timer."""
+
+    wake_on = ("arrival", "timer", "completion")
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan()
+        if len(changes.arrived):
+            plan.wake_at(view.now_s + 7.5, tag=int(changes.arrived[0]))
+        for _, tag in changes.timers:
+            plan.start(tag, {0: 1})
+        return plan
+
+
+def test_timers_fire() -> None:
+    jobs = table(arrival_s=[0.0, 1.0, 2.0], gpus=[1] * 3, duration_s=[1.0] * 3)
+    result = gl.simulate(LAB, jobs, Alarm())
+    assert result.jobs.column("first_start_s").to_pylist() == [7.5, 8.5, 9.5]
+
+
+class Bad(gl.Policy):
+    def __init__(self, act: Any) -> None:
+        self.act = act
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan()
+        self.act(plan, view)
+        return plan
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda plan, view: plan.start(0, {0: 3}),
+        lambda plan, view: plan.start(0, {9: 4}),
+        lambda plan, view: plan.start(99, {0: 4}),
+        lambda plan, view: (plan.start(0, {0: 4}), plan.start(1, masks={0: 0b1111})),
+        lambda plan, view: plan.preempt(0),
+        lambda plan, view: plan.start(0, masks={0: 0b11110}),
+    ],
+    ids=["split gang", "no such server", "no such job", "double booking", "not running", "no slot"],
+)
+def test_bad_plans_are_refused_whole(act: Any) -> None:
+    with pytest.raises(gl.PlanError) as caught:
+        gl.simulate(LAB, table(), Bad(act))
+    assert caught.value.rule
+    assert caught.value.time_s == 0.0
+
+
+def test_the_users_own_exception_passes_with_a_note() -> None:
+    def act(plan: gl.Plan, view: gl.View) -> None:
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine") as caught:
+        gl.simulate(LAB, table(), Bad(act))
+    assert any("simulated time 0" in note for note in caught.value.__notes__)
+
+
+def test_online_policies_may_not_look_at_the_work_left() -> None:
+    with pytest.raises(gl.PolicyError, match="knowledge"):
+        gl.simulate(LAB, table(), Bad(lambda plan, view: view.waiting("remaining_s")))
+
+
+def test_a_view_is_dead_after_the_decision() -> None:
+    kept: list[gl.View] = []
+
+    def act(plan: gl.Plan, view: gl.View) -> None:
+        kept.append(view)
+        for job, gpus in zip(view.waiting("job"), view.waiting("gpus"), strict=True):
+            plan.start(job, {int(job) % 2: gpus})
+
+    with pytest.raises(gl.PlanError):
+        gl.simulate(LAB, table(), Bad(act))
+    with pytest.raises(gl.PolicyError, match="dead"):
+        kept[0].waiting("job")
+
+
+def test_an_idle_policy_stalls_with_names() -> None:
+    with pytest.raises(gl.StalledError) as caught:
+        gl.simulate(LAB, table(), Bad(lambda plan, view: None))
+    assert vars(caught.value)["job_ids"] == ["0", "1", "2"]

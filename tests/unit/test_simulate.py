@@ -1,0 +1,231 @@
+"""The Python face of one run, on worlds small enough to redo on paper."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import gangline as gl
+from gangline import policies
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LAB = gl.Cluster.homogeneous(servers=1, gpus=2, gpu="A", name="lab")
+JOBS = pa.table(
+    {
+        "job_id": ["long", "wide", "late"],
+        "arrival_s": [0.0, 0.0, 1.0],
+        "gpus": [1, 2, 1],
+        "duration_s": [10.0, 4.0, 3.0],
+        "user": ["u", "v", "u"],
+    }
+)
+COLUMNS = [
+    "job_id", "user", "model", "gpus", "arrival_s", "first_start_s", "finish_s", "jct_s",
+    "queue_s", "wait_s", "run_s", "overhead_s", "slowdown", "ftf", "preemptions", "migrations",
+    "comm_s", "share_s", "gpu_seconds", "status", "trace_status",
+]  # fmt: skip
+SEGMENTS = [
+    "job_id", "start_s", "end_s", "server", "gpu_mask", "tier", "rate", "sub_batch", "co_runner",
+    "end_reason",
+]  # fmt: skip
+SUMMARY = [
+    "jobs", "finished", "dropped", "makespan_s", "jct_mean_s", "jct_p50_s", "jct_p90_s",
+    "jct_p95_s", "jct_p99_s", "jct_max_s", "queue_mean_s", "queue_p99_s", "wait_mean_s",
+    "gpu_utilization", "useful_utilization", "node_utilization", "ftf_mean", "ftf_p99", "ftf_max",
+    "preemptions", "migrations", "comm_fraction", "overhead_fraction", "fragmentation",
+    "gpu_hours", "decisions", "decision_p50_us", "decision_p99_us", "events", "wall_s",
+]  # fmt: skip
+
+
+def column(result: gl.Result, name: str) -> list[Any]:
+    return list(result.jobs.column(name).to_pylist())
+
+
+def test_fifo_by_hand() -> None:
+    # long runs alone until 10 because wide needs both GPUs and blocks late
+    result = gl.simulate(LAB, JOBS, "fifo")
+    assert column(result, "first_start_s") == [0.0, 10.0, 14.0]
+    assert column(result, "finish_s") == [10.0, 14.0, 17.0]
+    assert column(result, "jct_s") == [10.0, 14.0, 16.0]
+    assert column(result, "queue_s") == column(result, "wait_s") == [0.0, 10.0, 13.0]
+    assert column(result, "gpu_seconds") == [10.0, 8.0, 3.0]
+    assert column(result, "user") == ["u", "v", "u"]
+    assert column(result, "model") == column(result, "trace_status") == [None] * 3
+    assert result.summary["jct_mean_s"] == pytest.approx(40 / 3)
+    assert result.summary["makespan_s"] == 17.0
+
+
+def test_tables_and_summary_have_the_columns_of_the_contract() -> None:
+    result = gl.simulate(LAB, JOBS, "srtf", segments=True)
+    assert result.jobs.column_names == COLUMNS
+    assert result.segments.column_names == SEGMENTS
+    assert result.timeline.column_names == [
+        "t_s", "gpus_total", "gpus_busy", "jobs_running", "jobs_waiting", "gpus_busy_A",
+    ]  # fmt: skip
+    assert set(SUMMARY) <= set(result.summary)
+    assert all(isinstance(result.summary[key], (int, float)) for key in SUMMARY)
+
+
+def test_configurations_and_names_with_parameters_agree() -> None:
+    by_name = gl.simulate(LAB, JOBS, "las", params={"limits": [5, 9]})
+    by_object = gl.simulate(LAB, JOBS, policies.Las(limits=(5.0, 9.0)))
+    assert by_name.log_hash == by_object.log_hash
+    assert by_name.spec["policy"] == by_object.spec["policy"]
+    assert by_name.policy == "las(limits=[5.0, 9.0])"
+    with pytest.raises(gl.PolicyError, match="set them on the object"):
+        gl.simulate(LAB, JOBS, policies.Las(), params={"limits": [5]})
+
+
+def test_registry_of_the_core_has_the_same_parameters() -> None:
+    from gangline import _core
+
+    core = {entry["name"]: entry for entry in _core.registry() if not entry["hidden"]}
+    assert set(core) == set(policies.registry)
+    for name, kind in policies.registry.items():
+        stated = {item["name"]: item["default"] for item in core[name]["parameters"]}
+        assert kind().params() == stated
+
+
+def test_restart_costs_are_charged() -> None:
+    result = gl.simulate(LAB, JOBS, "fifo", first_start_s=2.0)
+    assert column(result, "overhead_s") == [2.0, 2.0, 2.0]
+    assert column(result, "finish_s") == [12.0, 18.0, 23.0]
+
+
+def test_infeasible_jobs_are_refused_by_name_or_dropped() -> None:
+    table = JOBS.set_column(2, "gpus", pa.array([1, 3, 1]))
+    with pytest.raises(gl.InfeasibleJobError) as caught:
+        gl.simulate(LAB, table, "fifo")
+    assert caught.value.job_id == "wide"
+    assert "wide" in str(caught.value)
+    result = gl.simulate(LAB, table, "fifo", on_infeasible="drop")
+    assert column(result, "status") == ["finished", "dropped", "finished"]
+    assert column(result, "finish_s") == [10.0, None, 4.0]
+    assert column(result, "jct_s")[1] is None
+    assert (result.summary["finished"], result.summary["dropped"]) == (2, 1)
+
+
+def test_stalled_runs_name_the_jobs() -> None:
+    data = {**LAB.to_dict(), "failures": {"table": [{"server": 0, "down_s": 2.0}]}}
+    with pytest.raises(gl.StalledError) as caught:
+        gl.simulate(data, JOBS, "fifo")
+    assert vars(caught.value)["job_ids"] == ["long", "wide", "late"]
+    assert isinstance(caught.value, gl.PolicyError)
+
+
+def test_policies_that_need_durations_say_so() -> None:
+    table = JOBS.drop_columns(["duration_s"]).append_column(
+        "iterations", pa.array([10.0, 4.0, 3.0])
+    )
+    with pytest.raises(gl.MissingDuration):
+        gl.simulate(LAB, table, "sjf")
+    assert gl.simulate(LAB, table, "fifo").summary["finished"] == 3
+
+
+def test_runs_stop_where_they_are_told() -> None:
+    result = gl.simulate(LAB, JOBS, "fifo", until_s=12.0, segments=True)
+    assert column(result, "status") == ["finished", "unfinished", "unfinished"]
+    assert column(result, "finish_s") == [10.0, None, None]
+
+
+def test_sharing_overrides_reach_the_run() -> None:
+    twins = pa.table({"arrival_s": [0.0, 0.0], "gpus": [2, 2], "duration_s": [10.0, 10.0]})
+    slow = gl.simulate(LAB, twins, "toy-share", sharing={"xi": 1.5}, segments=True)
+    assert column(slow, "finish_s") == [15.0, 15.0]
+    assert set(slow.segments.column("co_runner").to_pylist()) == {"0", "1"}
+    gl.testing.check_result(slow, LAB, gl.Trace.from_arrow(twins), max_share=2)
+
+
+def test_seeds_matter_only_where_something_is_drawn() -> None:
+    def run(seed: int, rule: str) -> str:
+        trace = gl.synth.philly(jobs=60, seed=5, max_gpus=2)
+        cluster = gl.Cluster.homogeneous(servers=4, gpus=2)
+        return gl.simulate(cluster, trace, policies.Fifo(placement=rule), seed=seed).log_hash
+
+    assert run(0, "consolidate") == run(1, "consolidate")
+    assert run(0, "random") == run(0, "random")
+    assert run(0, "random") != run(1, "random")
+
+
+def test_save_and_load_give_the_same_result(tmp_path: Path) -> None:
+    result = gl.simulate(LAB, JOBS, "las", segments=True)
+    folder = result.save(tmp_path / "out")
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "jobs.parquet", "segments.parquet", "spec.json", "summary.json", "timeline.parquet",
+    ]  # fmt: skip
+    again = gl.load_result(folder)
+    assert again.jobs.to_pylist() == result.jobs.to_pylist()
+    assert again.segments.to_pylist() == result.segments.to_pylist()
+    assert again.timeline.to_pylist() == result.timeline.to_pylist()
+    assert again.summary == json.loads((folder / "summary.json").read_text())
+    assert (again.policy, again.log_hash) == (result.policy, result.log_hash)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_saving_replaces_a_result_and_nothing_else(tmp_path: Path) -> None:
+    result = gl.simulate(LAB, JOBS, "fifo")
+    result.save(tmp_path / "out")
+    result.save(tmp_path / "out")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("x")
+    with pytest.raises(FileExistsError):
+        result.save(tmp_path / "mine")
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "x"
+    with pytest.raises(FileNotFoundError):
+        gl.load_result(tmp_path / "none")
+
+
+def test_same_spec_same_bytes(tmp_path: Path) -> None:
+    folders = [
+        gl.simulate(LAB, JOBS, "srtf", segments=True).save(tmp_path / name) for name in ("a", "b")
+    ]
+    for name in ("jobs.parquet", "timeline.parquet", "segments.parquet"):
+        one, two = ((folder / name).read_bytes() for folder in folders)
+        assert one == two
+    specs = [json.loads((folder / "spec.json").read_text()) for folder in folders]
+    for spec in specs:
+        spec.pop("measured")
+    assert specs[0] == specs[1]
+    assert specs[0]["trace"]["jobs"] == 3
+
+
+def test_segments_must_be_asked_for() -> None:
+    with pytest.raises(gl.GanglineError, match="segments=True"):
+        _ = gl.simulate(LAB, JOBS, "fifo").segments
+
+
+def test_progress_calls_back_with_time_done_and_total() -> None:
+    calls: list[tuple[float, int, int]] = []
+    gl.simulate(LAB, JOBS, "fifo", progress=lambda *now: calls.append(now))
+    assert calls[-1][1:] == (3, 3)
+
+
+def test_inputs_of_the_wrong_kind_are_named() -> None:
+    with pytest.raises(gl.TraceError, match="expected a Trace, a path or an Arrow table, got int"):
+        gl.simulate(LAB, 3, "fifo")  # type: ignore[arg-type]
+    with pytest.raises(gl.PolicyError, match="got int"):
+        gl.simulate(LAB, JOBS, 3)  # type: ignore[arg-type]
+    with pytest.raises(gl.PolicyError, match="unknown policy `fifoo`; did you mean `fifo`"):
+        gl.simulate(LAB, JOBS, "fifoo")
+
+
+def test_repr_and_html_are_short() -> None:
+    result = gl.simulate(LAB, JOBS, "fifo")
+    assert repr(result) == "Result(fifo: 3 of 3 jobs, mean JCT 13.3 s, makespan 17 s)"
+    assert "<td>finished</td>" in result._repr_html_()
+
+
+def test_columns_are_shared_not_copied() -> None:
+    """Numeric columns of the jobs table are the core's own arrays."""
+    from gangline import _tables
+
+    trace = gl.Trace.from_arrow(JOBS)
+    result = gl.simulate(LAB, trace, "fifo")
+    arrival = trace.column("arrival_s").buffers()[1].address
+    assert result.jobs.column("arrival_s").chunk(0).buffers()[1].address == arrival
+    assert _tables.STATUS[0] == "finished"
