@@ -78,9 +78,11 @@ def json_lines(command: list[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def speed(matrix: Path, repeats: int, sizes: tuple[int, ...]) -> list[Line]:
+def speed(
+    matrix: Path, repeats: int, sizes: tuple[int, ...], policies: tuple[str, ...]
+) -> list[Line]:
     """Time per job against the bare loop, and its growth with the number of jobs."""
-    names = ",".join(("floor", *POLICIES))
+    names = ",".join(("floor", *policies))
     rows = {
         (row["policy"], row["load"], row["jobs"]): row
         for jobs in sizes
@@ -94,7 +96,7 @@ def speed(matrix: Path, repeats: int, sizes: tuple[int, ...]) -> list[Line]:
         note = f"{row['ns_per_job']:.0f} / {bare:.0f} ns per job"
         name = f"{policy}, {load}, {jobs:,} jobs: time over bare loop"
         lines.append(Line(name, row["ns_per_job"] / bare, limit if judged else None, note))
-    for policy in POLICIES if 1_000_000 in sizes else ():
+    for policy in policies if 1_000_000 in sizes else ():
         for load in workload.OFFERED:
             large = rows[policy, load, 1_000_000]["ns_per_job"]
             small = rows[policy, load, 100_000]["ns_per_job"]
@@ -103,10 +105,10 @@ def speed(matrix: Path, repeats: int, sizes: tuple[int, ...]) -> list[Line]:
     return lines
 
 
-def scaling(matrix: Path, repeats: int) -> list[Line]:
+def scaling(matrix: Path, repeats: int, policies: tuple[str, ...]) -> list[Line]:
     """Cost per event against waiting jobs and servers."""
     lines = []
-    names = ",".join(POLICIES)
+    names = ",".join(policies)
     for row in json_lines([str(matrix), "waiting", str(repeats), names]):
         few, many = row["ns_per_event_1000"], row["ns_per_event_100000"]
         name = f"{row['policy']}: event with 100,000 over 1,000 waiting"
@@ -128,6 +130,7 @@ def scaling(matrix: Path, repeats: int) -> list[Line]:
 
 def end_to_end(folder: Path, jobs: int, repeats: int) -> list[Line]:
     """Cost outside the loop and memory of one big run."""
+    judged = jobs == 1_000_000  # fixed costs weigh more in a smaller run
     trace, cluster = folder / "jobs.parquet", folder / "cluster.toml"
     from run_peers import CLUSTER_TOML
 
@@ -145,14 +148,16 @@ def end_to_end(folder: Path, jobs: int, repeats: int) -> list[Line]:
             f"{row['outside_cpu_s']:.2f} / {row['loop_cpu_s']:.2f} CPU s"
         )
         name = f"fifo, {load}, {jobs:,} jobs: outside the loop over the loop"
-        lines.append(Line(name, row["outside_cpu_s"] / row["loop_cpu_s"], 1.0, note))
+        lines.append(
+            Line(name, row["outside_cpu_s"] / row["loop_cpu_s"], 1.0 if judged else None, note)
+        )
         memory = [sys.executable, str(HERE / "python" / "memory.py"), *common]
         [row] = json_lines([*memory, str(folder / f"memory-{load}")])
         note = (
             f"peak {row['peak_bytes'] / 2**20:.0f} MiB, imports {row['base_bytes'] / 2**20:.0f} MiB"
         )
         name = f"fifo, {load}, {jobs:,} jobs: peak memory, bytes per job"
-        lines.append(Line(name, row["bytes_per_job"], 400.0, note))
+        lines.append(Line(name, row["bytes_per_job"], 400.0 if judged else None, note))
     return lines
 
 
@@ -162,7 +167,7 @@ def shared() -> Path | None:
     return next((Path(place) for place in places if place and Path(place).is_dir()), None)
 
 
-def venus(folder: Path, repeats: int) -> list[Line]:
+def venus(folder: Path, repeats: int, policies: tuple[str, ...]) -> list[Line]:
     """The real Venus trace through the command line, process start to result on disk."""
     root = shared()
     if root is None:
@@ -173,7 +178,7 @@ def venus(folder: Path, repeats: int) -> list[Line]:
     trace = root / "traces" / "helios-venus-gpu" / "helios_trace.csv.gz"
     gangline = str(Path(sys.executable).with_name("gangline"))
     lines = []
-    for policy in POLICIES:
+    for policy in policies:
         walls, cpus = [], []
         for repeat in range(repeats):
             out = folder / f"venus-{policy}-{repeat}"
@@ -250,6 +255,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="no 1M-job runs, no 100k-job peers")
     parser.add_argument("--skip", default="", help="parts to leave out: " + ",".join(PARTS))
     parser.add_argument("--repeats", type=int, default=5, help="runs per median")
+    parser.add_argument(
+        "--policies", type=lambda text: tuple(text.split(",")), default=POLICIES, help="only these"
+    )
     parser.add_argument("--write", action="store_true", help="write benches/RESULTS.md")
     arguments = parser.parse_args()
     skipped = set(filter(None, arguments.skip.split(",")))
@@ -273,13 +281,16 @@ def main() -> int:
 
 PARTS = {
     "speed": lambda arguments, _: speed(
-        build(), arguments.repeats, SIZES[:2] if arguments.quick else SIZES
+        build(),
+        arguments.repeats,
+        SIZES[:2] if arguments.quick else SIZES,
+        arguments.policies,
     ),
-    "scaling": lambda arguments, _: scaling(build(), min(3, arguments.repeats)),
+    "scaling": lambda arguments, _: scaling(build(), min(3, arguments.repeats), arguments.policies),
     "end-to-end": lambda arguments, folder: end_to_end(
         folder, 100_000 if arguments.quick else 1_000_000, arguments.repeats
     ),
-    "venus": lambda arguments, folder: venus(folder, arguments.repeats),
+    "venus": lambda arguments, folder: venus(folder, arguments.repeats, arguments.policies),
     "peers": lambda arguments, _: peers(10_000 if arguments.quick else 100_000),
 }
 

@@ -119,7 +119,6 @@ def lint_steps() -> list[Step]:
     return [
         Step("rustfmt", ["cargo", "fmt", "--all", "--check"], 1),
         Step("rustfmt-fuzz", [*fmt, "rust/fuzz/Cargo.toml"], 1),
-        Step("rustfmt-benches", [*fmt, "benches/rust/Cargo.toml"], 1),
         Step("ruff-format", [tool("ruff"), "format", "--check", "."], 1),
         Step("ruff", [tool("ruff"), "check", "."], 1),
         Step("codespell", [tool("codespell")], 1),
@@ -196,13 +195,18 @@ def run(step: Step) -> tuple[int, str]:
     limit.start()
     lines = []
     assert process.stdout is not None
-    for line in process.stdout:
-        sys.stdout.write(line)
-        sys.stdout.flush()
-        lines.append(line)
-    process.stdout.close()
-    status = process.wait()
-    limit.cancel()
+    try:
+        for line in process.stdout:
+            sys.stdout.write(line)
+            sys.stdout.flush()
+            lines.append(line)
+        process.stdout.close()
+        status = process.wait()
+    except BaseException:  # interrupted or terminated: leave nothing behind
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    finally:
+        limit.cancel()
     if status == -signal.SIGKILL:
         lines.append(f"{step.name}: stopped after its limit of {step.minutes:g} minutes\n")
         print(lines[-1], end="")
@@ -257,6 +261,7 @@ def main() -> int:
     parser.add_argument("gate", choices=["test", "lint", "total"])
     parser.add_argument("--only", default="", help="names of steps, separated by commas")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     if options.gate == "total":
         total = add_up()
     else:

@@ -65,7 +65,7 @@ def compare(
     from gangline.simulate import Prepared, make_options
 
     prepared = Prepared(cluster, trace, sharing=options.pop("sharing", None))
-    checked = [make_options({**options, "seed": seed}) for seed in seeds]
+    checked = [make_options({**options, "seed": int(seed)}) for seed in seeds]
     comparison = Comparison(cluster=prepared.cluster, trace=prepared.trace)
     for policy in policies:
         given = (params or {}).get(policy) if isinstance(policy, str) else None

@@ -158,6 +158,8 @@ class Prepared:
 
 def make_options(values: Mapping[str, Any]) -> RunOptions:
     """Build and check run options from keyword arguments."""
+    import msgspec
+
     from gangline.run_options import RunOptions
 
     known = RunOptions.__struct_fields__
@@ -166,7 +168,13 @@ def make_options(values: Mapping[str, Any]) -> RunOptions:
             raise PolicyError(
                 f"unknown run option `{name}`; known: {', '.join(known)}, sharing", field=name
             )
-    options = RunOptions(**values)
+    try:
+        options = msgspec.convert(dict(values), RunOptions)
+    except msgspec.ValidationError as error:
+        words, _, place = str(error).partition(" - at `$.")
+        field = place.rstrip("`")
+        message = f"run option {field}: {words}"
+        raise PolicyError(message, field=field, value=values.get(field)) from None
     options.check()
     return options
 

@@ -32,6 +32,7 @@ CRATE_MAY_USE = {
     "gangline-engine": {"gangline-model"},
     "gangline-policies": {"gangline-model", "gangline-engine"},
     "gangline-python": {"gangline-model", "gangline-engine", "gangline-policies"},
+    "gangline-benches": {"gangline-model", "gangline-engine", "gangline-policies"},
 }
 
 
@@ -95,7 +96,7 @@ def package_offenders(package: Path) -> list[str]:
 
 
 def crate_offenders(packages: list[dict[str, Any]]) -> list[str]:
-    """Check the normal dependencies of the four crates."""
+    """Check the dependencies of the four crates and of the benchmarks."""
     offenders = []
     for package in packages:
         name = package["name"]

@@ -47,13 +47,18 @@ fn draw_params(name: &str, numbers: &mut Numbers, is_loose: bool) -> Params {
 
 /// Whether a run that loses work at each preemption still ends: not if jobs are preempted for ever.
 fn may_lose(params: &Params) -> bool {
-    let knob = params.get("promote_knob").is_some_and(|k| *k != ParamValue::Float(0.0));
+    let knob = params
+        .get("promote_knob")
+        .is_some_and(|k| *k != ParamValue::Float(0.0));
     let is_continuous = params.get("discretised") == Some(&ParamValue::Bool(false));
     !knob && !is_continuous
 }
 
 fn is_conserving(name: &str) -> bool {
-    !matches!(name, "fifo" | "sjf-strict" | "easy" | "toy-round" | "toy-timer" | "toy-share")
+    !matches!(
+        name,
+        "fifo" | "sjf-strict" | "easy" | "toy-round" | "toy-timer" | "toy-share"
+    )
 }
 
 #[test]
@@ -66,7 +71,10 @@ fn every_policy_passes_the_law() {
             let make = || build(info.name, &params).expect("drawn parameters are valid");
             let claims = is_loose && is_conserving(info.name);
             let may_lose = may_lose(&params) && info.name != "toy-round";
-            let scope = Scope { has_checkpoints: may_lose, ..Scope::default() };
+            let scope = Scope {
+                has_checkpoints: may_lose,
+                ..Scope::default()
+            };
             conformance::check(make, seed, scope, claims)
                 .unwrap_or_else(|error| panic!("{} {params:?}: {error}", info.name));
         }
@@ -77,7 +85,15 @@ fn every_policy_passes_the_law() {
 #[test]
 fn fast_passes_equal_plain_walks() {
     let names = [
-        "fifo-skip", "sjf", "ssf", "easy", "srtf", "srsf", "las", "gittins", "tiresias",
+        "fifo-skip",
+        "sjf",
+        "ssf",
+        "easy",
+        "srtf",
+        "srsf",
+        "las",
+        "gittins",
+        "tiresias",
         "tiresias-gittins",
     ];
     let mut compared = 0;
@@ -127,13 +143,21 @@ fn compare(case: &Case, seed: u64, name: &str, params: &Params) {
 fn finishes(case: &Case, name: &str, params: &Params) -> Vec<u64> {
     let mut policy = build(name, params).expect("valid parameters");
     let output = conformance::run(case, policy.as_mut()).expect("the run ends");
-    output.finish_s.iter().map(|finish| finish.to_bits()).collect()
+    output
+        .finish_s
+        .iter()
+        .map(|finish| finish.to_bits())
+        .collect()
 }
 
 #[test]
 fn las_with_one_huge_limit_is_fifo_skip() {
     // on one type, by count, without failures: first starts come in the order of the queue
-    let scope = Scope { types: 1, has_trouble: false, ..Scope::default() };
+    let scope = Scope {
+        types: 1,
+        has_trouble: false,
+        ..Scope::default()
+    };
     for seed in 0..200 {
         let case = conformance::draw(seed, scope);
         let count = ("placement".to_owned(), ParamValue::Str("count".to_owned()));
@@ -151,7 +175,10 @@ fn las_with_one_huge_limit_is_fifo_skip() {
 fn knob_zero_never_promotes_and_a_small_one_does() {
     let mut promotions = [0, 0];
     for seed in 0..60 {
-        let scope = Scope { has_checkpoints: false, ..Scope::default() };
+        let scope = Scope {
+            has_checkpoints: false,
+            ..Scope::default()
+        };
         let case = conformance::draw(seed, scope);
         for (at, knob) in [0.0, 0.1].into_iter().enumerate() {
             let params = Params::from([
@@ -183,13 +210,20 @@ fn srtf_on_one_gpu_is_optimal() {
         let finishes = finishes(&case, "srtf", &Params::new());
         let total: f64 = finishes.iter().map(|bits| f64::from_bits(*bits)).sum();
         let best = brute_force(&arrivals, &mut works.clone(), 0);
-        assert!((total - best as f64).abs() < 1e-6, "seed {seed}: {total} and {best}");
+        assert!(
+            (total - best as f64).abs() < 1e-6,
+            "seed {seed}: {total} and {best}"
+        );
     }
 }
 
 fn one_gpu(arrivals: &[u64], works: &[u64]) -> Case {
     use gangline_model::{JobColumns, JobTable, SimTime};
-    let scope = Scope { types: 1, has_trouble: false, ..Scope::default() };
+    let scope = Scope {
+        types: 1,
+        has_trouble: false,
+        ..Scope::default()
+    };
     let mut case = conformance::draw(0, scope);
     let server = gangline_model::Server {
         gpu_type: gangline_model::GpuTypeId(0),
@@ -204,7 +238,10 @@ fn one_gpu(arrivals: &[u64], works: &[u64]) -> Case {
     };
     let cluster = gangline_model::ClusterSpec::new(vec![gpu_type], vec![server]).expect("valid");
     let columns = JobColumns {
-        arrival: arrivals.iter().map(|&s| SimTime(s as i64 * 1_000_000_000)).collect(),
+        arrival: arrivals
+            .iter()
+            .map(|&s| SimTime(s as i64 * 1_000_000_000))
+            .collect(),
         gpus: vec![1; arrivals.len()],
         work: works.iter().map(|&s| s as f64).collect(),
         ..JobColumns::default()
@@ -217,9 +254,14 @@ fn one_gpu(arrivals: &[u64], works: &[u64]) -> Case {
 
 /// Least sum of finish times: at each whole second any job that is there may run.
 fn brute_force(arrivals: &[u64], left: &mut [u64], now: u64) -> u64 {
-    let there: Vec<usize> =
-        (0..left.len()).filter(|&job| left[job] > 0 && arrivals[job] <= now).collect();
-    let next = arrivals.iter().copied().filter(|&arrival| arrival > now).min();
+    let there: Vec<usize> = (0..left.len())
+        .filter(|&job| left[job] > 0 && arrivals[job] <= now)
+        .collect();
+    let next = arrivals
+        .iter()
+        .copied()
+        .filter(|&arrival| arrival > now)
+        .min();
     if there.is_empty() {
         return next.map_or(0, |next| brute_force(arrivals, left, next));
     }

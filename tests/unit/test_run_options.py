@@ -79,6 +79,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"timeline": 0.0}, "timeline"),
     ({"max_events": 0}, "max_events"),
     ({"restarts": 1}, "restarts"),
+    ({"restart_s": "soon"}, "restart_s"),
+    ({"segments": 1}, "segments"),
 ]
 
 

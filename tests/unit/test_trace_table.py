@@ -116,9 +116,17 @@ def test_missing_columns_and_wrong_types_are_named() -> None:
 def test_unknown_options_are_refused() -> None:
     with pytest.raises(TraceError, match=r"unknown option `limits`; known: limit"):
         Trace.from_arrow(jobs(), limits=3)
-    for bad in ({"limit": 0}, {"rescale": 0.0}, {"window": (5.0, 5.0)}, {"on_bad_row": "skip"}):
-        with pytest.raises(ValueError, match=r"expected|Invalid"):
-            Trace.from_arrow(jobs(), **bad)
+    wrong = {
+        "limit": 0,
+        "rescale": 0.0,
+        "window": (5.0, 5.0),
+        "on_bad_row": "skip",
+        "max_gpus": "x",
+    }
+    for name, value in wrong.items():
+        with pytest.raises(TraceError) as caught:
+            Trace.from_arrow(jobs(), **{name: value})
+        assert caught.value.column == name
 
 
 class Producer:

@@ -83,7 +83,12 @@ def make(values: dict[str, object]) -> Options:
         values = {**values, "status": (status,)}
     elif isinstance(status, list):
         values = {**values, "status": tuple(status)}
-    options = msgspec.convert(values, Options)
+    try:
+        options = msgspec.convert(values, Options)
+    except msgspec.ValidationError as error:
+        words, _, place = str(error).partition(" - at `$.")
+        place = place.rstrip("`")
+        raise TraceError(f"options: {place}: {words}", column=place, expected=words) from None
     options.check()
     return options
 

@@ -40,11 +40,17 @@ pub(crate) fn parse(view: &ClusterView<'_>, list: &[Bound<'_, PyAny>]) -> PyResu
                         5.. => tuple.get_item(4)?.extract()?,
                         _ => None,
                     };
-                    Action::Start { job, gpus, sub_batch }
+                    Action::Start {
+                        job,
+                        gpus,
+                        sub_batch,
+                    }
                 });
             }
             "preempt" => {
-                orders.actions.push(Action::Preempt { job: JobId(tuple.get_item(1)?.extract()?) });
+                orders.actions.push(Action::Preempt {
+                    job: JobId(tuple.get_item(1)?.extract()?),
+                });
             }
             "set_sub_batch" => orders.actions.push(Action::SetSubBatch {
                 job: JobId(tuple.get_item(1)?.extract()?),
@@ -57,8 +63,10 @@ pub(crate) fn parse(view: &ClusterView<'_>, list: &[Bound<'_, PyAny>]) -> PyResu
             }
             "cancel" => orders.cancel.push(tag(tuple.get_item(1)?.extract()?)),
             other => {
-                let message = format!("unknown action {other}: expected start, preempt, move, \
-                     set_sub_batch, wake_at or cancel");
+                let message = format!(
+                    "unknown action {other}: expected start, preempt, move, \
+                     set_sub_batch, wake_at or cancel"
+                );
                 return Err(PyValueError::new_err(message));
             }
         }
@@ -67,14 +75,21 @@ pub(crate) fn parse(view: &ClusterView<'_>, list: &[Bound<'_, PyAny>]) -> PyResu
 }
 
 fn tag(id: u32) -> TimerTag {
-    TimerTag { kind: TIMER_KIND, id }
+    TimerTag {
+        kind: TIMER_KIND,
+        id,
+    }
 }
 
 fn release(view: &ClusterView<'_>, job: JobId, free: &mut FxHashMap<u32, u64>) {
     let running = job.index() < view.jobs().len();
-    let Some(run) = running.then(|| view.run(job)).flatten() else { return };
+    let Some(run) = running.then(|| view.run(job)).flatten() else {
+        return;
+    };
     for part in run.gpus.parts() {
-        let mask = free.entry(part.server.0).or_insert_with(|| view.free_mask(part.server));
+        let mask = free
+            .entry(part.server.0)
+            .or_insert_with(|| view.free_mask(part.server));
         *mask |= part.mask;
     }
 }
@@ -93,8 +108,14 @@ fn places(
             gpus.insert(ServerId(server), if are_masks { value } else { 1 });
             continue;
         }
-        let left = free.entry(server).or_insert_with(|| view.free_mask(ServerId(server)));
-        let mask = if are_masks { value } else { mask_of_lowest(*left, value.min(64) as u32) };
+        let left = free
+            .entry(server)
+            .or_insert_with(|| view.free_mask(ServerId(server)));
+        let mask = if are_masks {
+            value
+        } else {
+            mask_of_lowest(*left, value.min(64) as u32)
+        };
         *left &= !mask;
         gpus.insert(ServerId(server), mask);
     }

@@ -3,7 +3,8 @@
 use crate::error::CoreError;
 use gangline_engine::{EngineError, World};
 use gangline_model::{
-    ClusterSpec, GpuType, GpuTypeId, JobColumns, JobTable, ModelError, RackId, RateTable, Server, SimTime,
+    ClusterSpec, GpuType, GpuTypeId, JobColumns, JobTable, ModelError, RackId, RateTable, Server,
+    SimTime,
 };
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -31,7 +32,11 @@ impl Cluster {
         let memory = gpu_memory_bytes.as_array();
         let (speed, price) = (gpu_speed.as_array(), gpu_price.as_array());
         let types = gpu_names.len();
-        same_length("gpu_types", &[memory.len(), speed.len(), price.len()], types)?;
+        same_length(
+            "gpu_types",
+            &[memory.len(), speed.len(), price.len()],
+            types,
+        )?;
         let gpu_types = gpu_names
             .into_iter()
             .enumerate()
@@ -53,14 +58,21 @@ impl Cluster {
             })
             .collect();
         let spec = ClusterSpec::new(gpu_types, servers).map_err(CoreError::from)?;
-        Ok(Self { spec: Arc::new(spec) })
+        Ok(Self {
+            spec: Arc::new(spec),
+        })
     }
 }
 
 fn same_length(column: &'static str, lengths: &[usize], expected: usize) -> Result<(), CoreError> {
     match lengths.iter().find(|&&found| found != expected) {
         None => Ok(()),
-        Some(&found) => Err(ModelError::Length { column, found, expected }.into()),
+        Some(&found) => Err(ModelError::Length {
+            column,
+            found,
+            expected,
+        }
+        .into()),
     }
 }
 
@@ -76,7 +88,9 @@ pub(crate) struct Jobs {
 type Column<'py, T> = Option<PyReadonlyArray1<'py, T>>;
 
 fn vector<T: numpy::Element + Copy>(column: &Column<'_, T>) -> Option<Vec<T>> {
-    column.as_ref().map(|column| column.as_array().iter().copied().collect())
+    column
+        .as_ref()
+        .map(|column| column.as_array().iter().copied().collect())
 }
 
 fn instants(seconds: &PyReadonlyArray1<'_, f64>) -> Result<Vec<SimTime>, CoreError> {
@@ -137,7 +151,9 @@ impl Jobs {
         };
         let known = vector(&duration_known);
         let missing = known.map_or(0, |known| known.iter().filter(|known| !**known).count());
-        let rate_types = rate_table.as_ref().map_or(0, |table| table.as_array().ncols());
+        let rate_types = rate_table
+            .as_ref()
+            .map_or(0, |table| table.as_array().ncols());
         Ok(Self {
             table: Arc::new(JobTable::new(columns).map_err(CoreError::from)?),
             rate_table: rate_table.map(|table| table.as_array().iter().copied().collect()),
@@ -158,7 +174,11 @@ impl Jobs {
         if let Some(table) = &self.rate_table {
             if self.rate_types != cluster.spec.gpu_types().len() {
                 let what = format!("{} types, the cluster has others", self.rate_types);
-                return Err(EngineError::Option { field: "rate_table", what }.into());
+                return Err(EngineError::Option {
+                    field: "rate_table",
+                    what,
+                }
+                .into());
             }
             rates = rates.with_classes(table.clone(), &self.table)?;
         }

@@ -38,7 +38,12 @@ impl From<CoreError> for PyErr {
 }
 
 /// The exception class `name` of `gangline.errors` with a message and facts.
-pub(crate) fn raise(py: Python<'_>, name: &str, message: &str, facts: &Bound<'_, PyDict>) -> PyResult<PyErr> {
+pub(crate) fn raise(
+    py: Python<'_>,
+    name: &str,
+    message: &str,
+    facts: &Bound<'_, PyDict>,
+) -> PyResult<PyErr> {
     let class = py.import("gangline.errors")?.getattr(name)?;
     Ok(PyErr::from_value(class.call((message,), Some(facts))?))
 }
@@ -53,10 +58,17 @@ fn map(py: Python<'_>, error: &EngineError) -> PyResult<PyErr> {
         EngineError::Infeasible { jobs } => {
             facts.set_item("job", jobs[0].job.0)?;
             facts.set_item("reason", jobs[0].reason.text())?;
-            facts.set_item("jobs", jobs.iter().map(|entry| entry.job.0).collect::<Vec<_>>())?;
+            facts.set_item(
+                "jobs",
+                jobs.iter().map(|entry| entry.job.0).collect::<Vec<_>>(),
+            )?;
             raise(py, "InfeasibleJobError", &message, &facts)
         }
-        EngineError::Stalled { time, waiting, jobs } => {
+        EngineError::Stalled {
+            time,
+            waiting,
+            jobs,
+        } => {
             facts.set_item("time_s", time.seconds())?;
             facts.set_item("waiting", waiting)?;
             facts.set_item("jobs", jobs.iter().map(|job| job.0).collect::<Vec<_>>())?;
@@ -77,14 +89,23 @@ fn map_model(py: Python<'_>, error: &ModelError, facts: &Bound<'_, PyDict>) -> P
             facts.set_item("value", seconds)?;
             raise(py, "TraceError", &message, facts)
         }
-        ModelError::Job { job, field, value, expected } => {
+        ModelError::Job {
+            job,
+            field,
+            value,
+            expected,
+        } => {
             facts.set_item("job", job)?;
             facts.set_item("column", field)?;
             facts.set_item("value", value)?;
             facts.set_item("expected", expected)?;
             raise(py, "TraceError", &message, facts)
         }
-        ModelError::Length { column, found: _, expected: _ } => {
+        ModelError::Length {
+            column,
+            found: _,
+            expected: _,
+        } => {
             facts.set_item("column", column)?;
             raise(py, "TraceError", &message, facts)
         }
@@ -117,7 +138,12 @@ fn action_name(kind: ActionKind) -> String {
 fn map_policy(py: Python<'_>, error: &PolicyError, facts: &Bound<'_, PyDict>) -> PyResult<PyErr> {
     let message = error.to_string();
     match error {
-        PolicyError::Parameter { policy, field, value, expected } => {
+        PolicyError::Parameter {
+            policy,
+            field,
+            value,
+            expected,
+        } => {
             facts.set_item("policy", policy)?;
             facts.set_item("field", field)?;
             facts.set_item("value", value)?;

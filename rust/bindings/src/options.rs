@@ -10,7 +10,11 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use std::sync::Arc;
 
 fn bad(field: &'static str, what: impl Into<String>) -> PyErr {
-    CoreError(EngineError::Option { field, what: what.into() }).into()
+    CoreError(EngineError::Option {
+        field,
+        what: what.into(),
+    })
+    .into()
 }
 
 fn span(field: &'static str, value: &Bound<'_, PyAny>) -> PyResult<SimSpan> {
@@ -33,13 +37,31 @@ pub(crate) fn run_config(options: &Bound<'_, PyDict>, types: usize) -> PyResult<
 }
 
 const OPTIONS: &[&str] = &[
-    "seed", "restart_s", "first_start_s", "restart_by_model", "checkpoint_interval_s",
-    "on_infeasible", "max_share", "interference", "memory_fixed_fraction", "acc_cost", "locality",
-    "failures", "segments", "timeline", "check_invariants", "until_s", "max_events", "skip_rounds",
+    "seed",
+    "restart_s",
+    "first_start_s",
+    "restart_by_model",
+    "checkpoint_interval_s",
+    "on_infeasible",
+    "max_share",
+    "interference",
+    "memory_fixed_fraction",
+    "acc_cost",
+    "locality",
+    "failures",
+    "segments",
+    "timeline",
+    "check_invariants",
+    "until_s",
+    "max_events",
+    "skip_rounds",
 ];
 
 fn unknown(key: &str) -> PyErr {
-    bad("options", format!("unknown option {key}; known: {}", OPTIONS.join(", ")))
+    bad(
+        "options",
+        format!("unknown option {key}; known: {}", OPTIONS.join(", ")),
+    )
 }
 
 fn set(config: &mut RunConfig, key: &str, value: &Bound<'_, PyAny>, types: usize) -> PyResult<()> {
@@ -49,8 +71,11 @@ fn set(config: &mut RunConfig, key: &str, value: &Bound<'_, PyAny>, types: usize
         "first_start_s" => config.first_start = span("first_start_s", value)?,
         "restart_by_model" => {
             let seconds: PyReadonlyArray1<'_, f64> = value.extract()?;
-            let spans: Result<Vec<_>, _> =
-                seconds.as_array().iter().map(|&s| SimSpan::from_seconds(s)).collect();
+            let spans: Result<Vec<_>, _> = seconds
+                .as_array()
+                .iter()
+                .map(|&s| SimSpan::from_seconds(s))
+                .collect();
             let spans = spans.map_err(|error| bad("restart_by_model", error.to_string()))?;
             config.restart_by_model = Some(spans);
         }
@@ -74,7 +99,11 @@ fn set(config: &mut RunConfig, key: &str, value: &Bound<'_, PyAny>, types: usize
             if table.ncols() != 3 {
                 return Err(bad("locality", "three columns: server, rack, network"));
             }
-            let rows = table.rows().into_iter().map(|row| [row[0], row[1], row[2]]).collect();
+            let rows = table
+                .rows()
+                .into_iter()
+                .map(|row| [row[0], row[1], row[2]])
+                .collect();
             config.locality = Some(Arc::new(TierTable::new(rows).map_err(CoreError::from)?));
         }
         "failures" => config.failures = failures(value.cast::<PyDict>()?)?,
@@ -98,20 +127,32 @@ fn timeline(value: &Bound<'_, PyAny>) -> PyResult<TimelineMode> {
             "auto" => Ok(TimelineMode::Auto),
             "change" => Ok(TimelineMode::Change),
             "off" => Ok(TimelineMode::Off),
-            other => Err(bad("timeline", format!("{other}: auto, change, off or seconds"))),
+            other => Err(bad(
+                "timeline",
+                format!("{other}: auto, change, off or seconds"),
+            )),
         };
     }
     Ok(TimelineMode::Sample(span("timeline", value)?))
 }
 
-fn required<'py>(table: &Bound<'py, PyDict>, field: &'static str, key: &str) -> PyResult<Bound<'py, PyAny>> {
-    table.get_item(key)?.ok_or_else(|| bad(field, format!("{key} is missing")))
+fn required<'py>(
+    table: &Bound<'py, PyDict>,
+    field: &'static str,
+    key: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    table
+        .get_item(key)?
+        .ok_or_else(|| bad(field, format!("{key} is missing")))
 }
 
 fn failures(table: &Bound<'_, PyDict>) -> PyResult<Failures> {
     if let Some(mtbf) = table.get_item("mtbf_s")? {
         let mttr_s = required(table, "failures", "mttr_s")?.extract()?;
-        return Ok(Failures::Random { mtbf_s: mtbf.extract()?, mttr_s });
+        return Ok(Failures::Random {
+            mtbf_s: mtbf.extract()?,
+            mttr_s,
+        });
     }
     let server: PyReadonlyArray1<'_, u32> = required(table, "failures", "server")?.extract()?;
     let down: PyReadonlyArray1<'_, f64> = required(table, "failures", "down_s")?.extract()?;
@@ -125,7 +166,11 @@ fn failures(table: &Bound<'_, PyDict>) -> PyResult<Failures> {
     };
     let rows: PyResult<Vec<_>> = (0..server.len())
         .map(|at| {
-            Ok(FailureRow { server: server[at], down: instant(down[at])?, up: instant(up[at])? })
+            Ok(FailureRow {
+                server: server[at],
+                down: instant(down[at])?,
+                up: instant(up[at])?,
+            })
         })
         .collect();
     Ok(Failures::Table(rows?))
@@ -139,13 +184,20 @@ fn interference(value: &Bound<'_, PyAny>, types: usize) -> PyResult<Interference
         return Ok(Interference::constant(xi.extract()?, types).map_err(CoreError::from)?);
     }
     if kind != "table" {
-        return Err(bad("interference", format!("unknown kind {kind}: constant or table")));
+        return Err(bad(
+            "interference",
+            format!("unknown kind {kind}: constant or table"),
+        ));
     }
     let xi: PyReadonlyArrayDyn<'_, f64> = xi.extract()?;
     let shape = xi.as_array().shape().to_vec();
     let values: Vec<f64> = xi.as_array().iter().copied().collect();
     let classes = shape.last().copied().unwrap_or(0);
-    let per_type = if shape.len() == 3 { values } else { values.repeat(types) };
+    let per_type = if shape.len() == 3 {
+        values
+    } else {
+        values.repeat(types)
+    };
     Ok(Interference::new(per_type, classes).map_err(CoreError::from)?)
 }
 

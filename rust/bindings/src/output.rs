@@ -20,7 +20,14 @@ pub(crate) struct RunOutput {
 
 /// Summary keys that are counts.
 const COUNTS: &[&str] = &[
-    "jobs", "finished", "dropped", "preemptions", "migrations", "decisions", "events", "failures",
+    "jobs",
+    "finished",
+    "dropped",
+    "preemptions",
+    "migrations",
+    "decisions",
+    "events",
+    "failures",
 ];
 
 impl RunOutput {
@@ -53,27 +60,49 @@ fn filled<'py, T: numpy::Element + Clone>(
     rows: usize,
 ) -> Bound<'py, PyArray1<T>> {
     // an empty column stands for zeros
-    if column.is_empty() { vec![zero; rows].into_pyarray(py) } else { column.into_pyarray(py) }
+    if column.is_empty() {
+        vec![zero; rows].into_pyarray(py)
+    } else {
+        column.into_pyarray(py)
+    }
 }
 
 #[pymethods]
 impl RunOutput {
     fn jobs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let mut out = self.take(|output| {
-            let (segments, timeline) = (output.segments.take(), std::mem::take(&mut output.timeline));
-            std::mem::replace(output, Output { segments, timeline, ..Output::default() })
+            let (segments, timeline) =
+                (output.segments.take(), std::mem::take(&mut output.timeline));
+            std::mem::replace(
+                output,
+                Output {
+                    segments,
+                    timeline,
+                    ..Output::default()
+                },
+            )
         });
         if out.status.len() != self.rows {
             let what = "the jobs table was taken before".to_owned();
-            return Err(CoreError(EngineError::Option { field: "jobs", what }).into());
+            return Err(CoreError(EngineError::Option {
+                field: "jobs",
+                what,
+            })
+            .into());
         }
         let (table, rows) = (PyDict::new(py), self.rows);
         let mut reason = vec![0_u8; rows];
         for entry in &out.dropped {
             reason[entry.job.index()] = entry.reason as u8;
         }
-        table.set_item("first_start_s", std::mem::take(&mut out.first_start_s).into_pyarray(py))?;
-        table.set_item("finish_s", std::mem::take(&mut out.finish_s).into_pyarray(py))?;
+        table.set_item(
+            "first_start_s",
+            std::mem::take(&mut out.first_start_s).into_pyarray(py),
+        )?;
+        table.set_item(
+            "finish_s",
+            std::mem::take(&mut out.finish_s).into_pyarray(py),
+        )?;
         table.set_item("run_s", std::mem::take(&mut out.run_s).into_pyarray(py))?;
         table.set_item("overhead_s", filled(py, out.overhead_s, 0.0, rows))?;
         table.set_item("comm_s", filled(py, out.comm_s, 0.0, rows))?;
@@ -93,7 +122,17 @@ impl RunOutput {
             return Ok(table);
         };
         let Segments {
-            job, start_ns, end_ns, server, gpu_mask, tier, rate, sub_batch, co_offset, co_runners, end_reason,
+            job,
+            start_ns,
+            end_ns,
+            server,
+            gpu_mask,
+            tier,
+            rate,
+            sub_batch,
+            co_offset,
+            co_runners,
+            end_reason,
         } = rows;
         table.set_item("job", job.into_pyarray(py))?;
         table.set_item("start_s", seconds(&start_ns).into_pyarray(py))?;
@@ -112,16 +151,29 @@ impl RunOutput {
     }
 
     fn timeline<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let Timeline { t_ns, gpus_total, gpus_busy, jobs_running, jobs_waiting, busy_by_type } =
-            self.take(|output| std::mem::take(&mut output.timeline));
+        let Timeline {
+            t_ns,
+            gpus_total,
+            gpus_busy,
+            jobs_running,
+            jobs_waiting,
+            busy_by_type,
+        } = self.take(|output| std::mem::take(&mut output.timeline));
         let (table, rows) = (PyDict::new(py), t_ns.len());
-        let types = if rows == 0 { 0 } else { busy_by_type.len() / rows };
+        let types = if rows == 0 {
+            0
+        } else {
+            busy_by_type.len() / rows
+        };
         table.set_item("t_s", seconds(&t_ns).into_pyarray(py))?;
         table.set_item("gpus_total", gpus_total.into_pyarray(py))?;
         table.set_item("gpus_busy", gpus_busy.into_pyarray(py))?;
         table.set_item("jobs_running", jobs_running.into_pyarray(py))?;
         table.set_item("jobs_waiting", jobs_waiting.into_pyarray(py))?;
-        table.set_item("busy_by_type", busy_by_type.into_pyarray(py).reshape([rows, types])?)?;
+        table.set_item(
+            "busy_by_type",
+            busy_by_type.into_pyarray(py).reshape([rows, types])?,
+        )?;
         Ok(table)
     }
 
@@ -158,5 +210,8 @@ impl RunOutput {
 }
 
 fn seconds(nanos: &[i64]) -> Vec<f64> {
-    nanos.iter().map(|&nanos| nanos as f64 / gangline_model::NANOS_PER_SECOND).collect()
+    nanos
+        .iter()
+        .map(|&nanos| nanos as f64 / gangline_model::NANOS_PER_SECOND)
+        .collect()
 }

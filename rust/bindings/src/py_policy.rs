@@ -37,8 +37,10 @@ impl PyPolicy {
                     "timer" => WakeOn::TIMER,
                     "round" => WakeOn::ROUND,
                     other => {
-                        let message = format!("wake_on: unknown kind {other}: expected arrival, \
-                             completion, capacity, timer or round");
+                        let message = format!(
+                            "wake_on: unknown kind {other}: expected arrival, \
+                             completion, capacity, timer or round"
+                        );
                         return Err(PyValueError::new_err(message));
                     }
                 };
@@ -69,7 +71,10 @@ impl PyPolicy {
     }
 
     fn keep(&self, py: Python<'_>, error: PyErr, now_s: f64) -> PolicyError {
-        let note = format!("raised at simulated time {now_s} s, decision {}", self.decisions);
+        let note = format!(
+            "raised at simulated time {now_s} s, decision {}",
+            self.decisions
+        );
         // a note on the user's own exception; the exception itself passes untouched
         if let Err(failed) = error.value(py).call_method1("add_note", (note,)) {
             failed.write_unraisable(py, None);
@@ -93,7 +98,10 @@ impl PyPolicy {
             let python_view = protocol.getattr("View")?.call1((core,))?;
             let core_changes = Bound::new(py, PolicyChanges::new(py, changes))?;
             let python_changes = protocol.getattr("Changes")?.call1((core_changes,))?;
-            let answer = self.object.bind(py).call_method1("decide", (&python_view, python_changes));
+            let answer = self
+                .object
+                .bind(py)
+                .call_method1("decide", (&python_view, python_changes));
             python_view.call_method0("_kill")?;
             let answer = answer?;
             let (plan, next) = match answer.cast::<PyTuple>() {
@@ -135,7 +143,11 @@ impl Policy for PyPolicy {
         self.max_share
     }
 
-    fn start(&mut self, view: &ClusterView<'_>, _plan: &mut Plan<'_>) -> Result<Vec<JobId>, PolicyError> {
+    fn start(
+        &mut self,
+        view: &ClusterView<'_>,
+        _plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
         Python::attach(|py| {
             let knows = self.knowledge == Knowledge::Remaining;
             let called = PolicyView::lend(py, view, knows, |core| {

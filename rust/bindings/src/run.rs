@@ -83,7 +83,12 @@ pub(crate) fn simulate(
     });
     let mut interrupted = None;
     loop {
-        let wait = || receiver.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(LOOK);
+        let wait = || {
+            receiver
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .recv_timeout(LOOK)
+        };
         match py.detach(wait) {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
@@ -112,7 +117,12 @@ pub(crate) fn simulate(
     }
 }
 
-fn look(py: Python<'_>, control: &Control, total: u64, progress: Option<&Py<PyAny>>) -> PyResult<()> {
+fn look(
+    py: Python<'_>,
+    control: &Control,
+    total: u64,
+    progress: Option<&Py<PyAny>>,
+) -> PyResult<()> {
     py.check_signals()?;
     if let Some(progress) = progress {
         let now_s = control.now_ns.load(Ordering::Relaxed) as f64 / 1e9;
@@ -147,10 +157,17 @@ pub(crate) fn build(name: &str, given: &Bound<'_, PyDict>) -> PyResult<Box<dyn P
 }
 
 /// Refuses a policy that needs durations on a trace that lacks some.
-pub(crate) fn require_durations(name: &str, given: &Bound<'_, PyDict>, missing: usize) -> PyResult<()> {
+pub(crate) fn require_durations(
+    name: &str,
+    given: &Bound<'_, PyDict>,
+    missing: usize,
+) -> PyResult<()> {
     let info = gangline_policies::find(name).map_err(CoreError::from)?;
     if missing > 0 && info.needs_durations(&params(given)?) {
-        let error = PolicyError::MissingDuration { policy: name.to_owned(), jobs: missing };
+        let error = PolicyError::MissingDuration {
+            policy: name.to_owned(),
+            jobs: missing,
+        };
         return Err(CoreError::from(error).into());
     }
     Ok(())

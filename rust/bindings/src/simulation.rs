@@ -33,7 +33,9 @@ impl Simulation {
 
 impl Inner {
     fn engine(&mut self) -> PyResult<&mut Engine> {
-        self.engine.as_mut().ok_or_else(|| PyValueError::new_err("the results were taken: the run is over"))
+        self.engine
+            .as_mut()
+            .ok_or_else(|| PyValueError::new_err("the results were taken: the run is over"))
     }
 }
 
@@ -55,10 +57,17 @@ impl Simulation {
         let config = run_config(options, world.cluster.gpu_types().len())?;
         let params = params.unwrap_or_else(|| PyDict::new(py));
         let mut policy = policy.map(|name| build(name, &params)).transpose()?;
-        let round = round_s.map(SimSpan::from_seconds).transpose().map_err(CoreError::from)?;
+        let round = round_s
+            .map(SimSpan::from_seconds)
+            .transpose()
+            .map_err(CoreError::from)?;
         let traits = policy.as_ref().map_or(
             PolicyTraits {
-                wake_on: if round.is_some() { WakeOn::ROUND } else { WakeOn::QUEUE | WakeOn::TIMER },
+                wake_on: if round.is_some() {
+                    WakeOn::ROUND
+                } else {
+                    WakeOn::QUEUE | WakeOn::TIMER
+                },
                 round,
                 knowledge: Knowledge::Remaining,
                 max_share: 2,
@@ -68,7 +77,10 @@ impl Simulation {
         );
         // driven from outside, a run shares GPUs only if its options say so
         let config = if policy.is_none() && options.get_item("max_share")?.is_none() {
-            gangline_engine::RunConfig { max_share: 1, ..config }
+            gangline_engine::RunConfig {
+                max_share: 1,
+                ..config
+            }
         } else {
             config
         };
@@ -76,7 +88,12 @@ impl Simulation {
         if let Some(policy) = &mut policy {
             engine.start(policy.as_mut()).map_err(CoreError::from)?;
         }
-        Ok(Self { inner: Mutex::new(Inner { engine: Some(engine), policy }) })
+        Ok(Self {
+            inner: Mutex::new(Inner {
+                engine: Some(engine),
+                policy,
+            }),
+        })
     }
 
     /// Goes to the next decision: "decision" or "done".
@@ -106,7 +123,9 @@ impl Simulation {
         let engine = inner.engine()?;
         let orders = parse(&engine.view().0, &actions)?;
         let next = if steady { Next::Steady } else { Next::Ask };
-        engine.apply(orders.actions, &orders.arm, next).map_err(CoreError::from)?;
+        engine
+            .apply(orders.actions, &orders.arm, next)
+            .map_err(CoreError::from)?;
         Ok(())
     }
 
@@ -114,7 +133,9 @@ impl Simulation {
     fn inject_capacity(&self, server: u32, up: bool, at_ns: i64) -> PyResult<()> {
         let mut inner = self.lock();
         let engine = inner.engine()?;
-        engine.inject_capacity(ServerId(server), up, SimTime(at_ns)).map_err(CoreError::from)?;
+        engine
+            .inject_capacity(ServerId(server), up, SimTime(at_ns))
+            .map_err(CoreError::from)?;
         Ok(())
     }
 
@@ -131,14 +152,26 @@ impl Simulation {
     /// Waiting jobs in order of arrival.
     fn waiting<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u32>>> {
         let mut inner = self.lock();
-        let ids: Vec<u32> = inner.engine()?.view().0.waiting().map(|job| job.0).collect();
+        let ids: Vec<u32> = inner
+            .engine()?
+            .view()
+            .0
+            .waiting()
+            .map(|job| job.0)
+            .collect();
         Ok(ids.into_pyarray(py))
     }
 
     /// Running jobs in order of id.
     fn running<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u32>>> {
         let mut inner = self.lock();
-        let ids: Vec<u32> = inner.engine()?.view().0.running().map(|job| job.0).collect();
+        let ids: Vec<u32> = inner
+            .engine()?
+            .view()
+            .0
+            .running()
+            .map(|job| job.0)
+            .collect();
         Ok(ids.into_pyarray(py))
     }
 
@@ -149,15 +182,24 @@ impl Simulation {
         let running = PyDict::new(py);
         for job in view.running() {
             let Some(run) = view.run(job) else { continue };
-            let gpus: Vec<(u32, u64)> =
-                run.gpus.parts().iter().map(|part| (part.server.0, part.mask)).collect();
+            let gpus: Vec<(u32, u64)> = run
+                .gpus
+                .parts()
+                .iter()
+                .map(|part| (part.server.0, part.mask))
+                .collect();
             running.set_item(job.0, (gpus, run.rate, run.finish.0, run.sub_batch))?;
         }
         let servers = 0..view.cluster().servers().len();
-        let free: Vec<u64> = servers.map(|at| view.free_mask(ServerId::new(at))).collect();
+        let free: Vec<u64> = servers
+            .map(|at| view.free_mask(ServerId::new(at)))
+            .collect();
         let table = PyDict::new(py);
         table.set_item("now_ns", view.now().0)?;
-        table.set_item("waiting", view.waiting().map(|job| job.0).collect::<Vec<_>>())?;
+        table.set_item(
+            "waiting",
+            view.waiting().map(|job| job.0).collect::<Vec<_>>(),
+        )?;
         table.set_item("running", running)?;
         table.set_item("free_mask", free)?;
         Ok(table)
@@ -166,7 +208,11 @@ impl Simulation {
     /// Takes the results; the run is over.
     fn output(&self) -> PyResult<RunOutput> {
         let mut inner = self.lock();
-        let counters = inner.policy.as_ref().map(|policy| policy.counters()).unwrap_or_default();
+        let counters = inner
+            .policy
+            .as_ref()
+            .map(|policy| policy.counters())
+            .unwrap_or_default();
         inner.engine()?;
         let engine = inner.engine.take().expect("looked at just now");
         Ok(RunOutput::new(engine.output(), counters))

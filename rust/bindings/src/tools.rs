@@ -1,10 +1,11 @@
 //! Small faces: the registry as data, synthetic traces, keyed draws and the maths library of the core.
 
 use crate::error::raise;
-use gangline_engine::{Knowledge, rng};
 use gangline_engine::synth::{
-    Parameter, ParameterKind, Shape, SynthCodes, SynthError, SynthSpec, SynthValue, generate, parameters,
+    Parameter, ParameterKind, Shape, SynthCodes, SynthError, SynthSpec, SynthValue, generate,
+    parameters,
 };
+use gangline_engine::{Knowledge, rng};
 use gangline_policies::{ParamDefault, ParamKind};
 use numpy::IntoPyArray;
 use pyo3::prelude::*;
@@ -29,10 +30,13 @@ pub(crate) fn registry_list(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
         row.set_item("summary", entry.summary)?;
         row.set_item("family", entry.family)?;
         row.set_item("source", entry.source)?;
-        row.set_item("knowledge", match entry.knowledge {
-            Knowledge::Online => "online",
-            Knowledge::Remaining => "remaining",
-        })?;
+        row.set_item(
+            "knowledge",
+            match entry.knowledge {
+                Knowledge::Online => "online",
+                Knowledge::Remaining => "remaining",
+            },
+        )?;
         row.set_item("hidden", entry.is_hidden)?;
         let parameters = PyList::empty(py);
         for spec in entry.parameters() {
@@ -96,13 +100,18 @@ fn synth_value(value: &Bound<'_, PyAny>) -> PyResult<SynthValue> {
         return Ok(SynthValue::Text(value.extract()?));
     }
     if let Ok(models) = value.cast::<PyDict>() {
-        let rows: PyResult<Vec<(String, Vec<u32>)>> =
-            models.iter().map(|(name, gpus)| Ok((name.extract()?, gpus.extract()?))).collect();
+        let rows: PyResult<Vec<(String, Vec<u32>)>> = models
+            .iter()
+            .map(|(name, gpus)| Ok((name.extract()?, gpus.extract()?)))
+            .collect();
         if let Ok(rows) = rows {
             return Ok(SynthValue::Models(rows));
         }
         return Ok(SynthValue::Shares(
-            models.iter().map(|(gpus, share)| Ok((gpus.extract()?, share.extract()?))).collect::<PyResult<_>>()?,
+            models
+                .iter()
+                .map(|(gpus, share)| Ok((gpus.extract()?, share.extract()?)))
+                .collect::<PyResult<_>>()?,
         ));
     }
     if let Ok(names) = value.extract::<Vec<String>>() {
@@ -113,18 +122,27 @@ fn synth_value(value: &Bound<'_, PyAny>) -> PyResult<SynthValue> {
 
 /// A synthetic trace: columns as arrays, labels as lists, notes as counters.
 #[pyfunction]
-fn synth<'py>(py: Python<'py>, shape: &str, params: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
+fn synth<'py>(
+    py: Python<'py>,
+    shape: &str,
+    params: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyDict>> {
     let fail = |error: SynthError| refuse(py, &error);
     let mut spec = SynthSpec::new(Shape::from_name(shape).map_err(fail)?);
     for (key, value) in params.iter() {
-        spec.set(&key.extract::<String>()?, &synth_value(&value)?).map_err(fail)?;
+        spec.set(&key.extract::<String>()?, &synth_value(&value)?)
+            .map_err(fail)?;
     }
     let trace = py.detach(|| generate(&spec)).map_err(fail)?;
     let table = PyDict::new(py);
     table.set_item("arrival_s", trace.arrival_s.into_pyarray(py))?;
     table.set_item("gpus", trace.gpus.into_pyarray(py))?;
     table.set_item("duration_s", trace.duration_s.into_pyarray(py))?;
-    for (name, codes) in [("model", trace.model), ("user", trace.user), ("vc", trace.vc)] {
+    for (name, codes) in [
+        ("model", trace.model),
+        ("user", trace.user),
+        ("vc", trace.vc),
+    ] {
         if let Some(SynthCodes { codes, names }) = codes {
             table.set_item(name, codes.into_pyarray(py))?;
             table.set_item(format!("{name}_labels"), names)?;
@@ -143,13 +161,23 @@ fn synth<'py>(py: Python<'py>, shape: &str, params: &Bound<'py, PyDict>) -> PyRe
 fn synth_parameters<'py>(py: Python<'py>, shape: &str) -> PyResult<Bound<'py, PyList>> {
     let shape = Shape::from_name(shape).map_err(|error| refuse(py, &error))?;
     let list = PyList::empty(py);
-    for Parameter { name, kind, default, unit, doc } in parameters(shape) {
+    for Parameter {
+        name,
+        kind,
+        default,
+        unit,
+        doc,
+    } in parameters(shape)
+    {
         let row = PyDict::new(py);
         row.set_item("name", name)?;
         row.set_item("kind", kind.name())?;
         match kind {
             ParameterKind::Choice(words) => row.set_item("choices", words.to_vec())?,
-            ParameterKind::Int | ParameterKind::Float | ParameterKind::Models | ParameterKind::Shares => {
+            ParameterKind::Int
+            | ParameterKind::Float
+            | ParameterKind::Models
+            | ParameterKind::Shares => {
                 row.set_item("choices", py.None())?;
             }
         }

@@ -27,15 +27,28 @@ impl PolicyView {
         // SAFETY: the lifetime is only erased while this call is on the stack. The guard below takes the
         // view out of the object before the call returns or unwinds; every read goes through the mutex.
         let erased: ClusterView<'static> = unsafe { std::mem::transmute(*view) };
-        let object = Bound::new(py, Self { view: Mutex::new(Some(erased)), knows_work })?;
+        let object = Bound::new(
+            py,
+            Self {
+                view: Mutex::new(Some(erased)),
+                knows_work,
+            },
+        )?;
         let _guard = Guard(&object);
         body(&object)
     }
 
     fn look<R>(&self, read: impl FnOnce(&ClusterView<'_>) -> PyResult<R>) -> PyResult<R> {
-        match self.view.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+        match self
+            .view
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+        {
             Some(view) => read(view),
-            None => Err(PyRuntimeError::new_err("a view is dead once `decide` has returned")),
+            None => Err(PyRuntimeError::new_err(
+                "a view is dead once `decide` has returned",
+            )),
         }
     }
 }
@@ -44,7 +57,12 @@ struct Guard<'a, 'py>(&'a Bound<'py, PolicyView>);
 
 impl Drop for Guard<'_, '_> {
     fn drop(&mut self) {
-        *self.0.get().view.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self
+            .0
+            .get()
+            .view
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
@@ -70,7 +88,11 @@ impl PolicyView {
             let known = (job as usize) < view.jobs().len();
             let run = known.then(|| view.run(JobId(job))).flatten();
             Ok(run.map_or_else(Vec::new, |run| {
-                run.gpus.parts().iter().map(|part| (part.server.0, part.mask)).collect()
+                run.gpus
+                    .parts()
+                    .iter()
+                    .map(|part| (part.server.0, part.mask))
+                    .collect()
             }))
         })
     }
@@ -95,10 +117,18 @@ impl PolicyView {
         name: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
         let floats = |value: &dyn Fn(JobId) -> f64| -> Bound<'py, PyAny> {
-            jobs.iter().map(|&job| value(job)).collect::<Vec<_>>().into_pyarray(py).into_any()
+            jobs.iter()
+                .map(|&job| value(job))
+                .collect::<Vec<_>>()
+                .into_pyarray(py)
+                .into_any()
         };
         let ints = |value: &dyn Fn(JobId) -> i64| -> Bound<'py, PyAny> {
-            jobs.iter().map(|&job| value(job)).collect::<Vec<_>>().into_pyarray(py).into_any()
+            jobs.iter()
+                .map(|&job| value(job))
+                .collect::<Vec<_>>()
+                .into_pyarray(py)
+                .into_any()
         };
         let columns = view.jobs().columns();
         Ok(match name {
@@ -106,11 +136,21 @@ impl PolicyView {
             "gpus" => ints(&|job| i64::from(view.jobs().gpus(job))),
             "batch_size" => ints(&|job| i64::from(view.jobs().batch_size(job))),
             "model" => ints(&|job| view.jobs().model(job).map_or(-1, i64::from)),
-            "user" => ints(&|job| columns.user.as_ref().map_or(-1, |user| i64::from(user[job.index()]))),
+            "user" => ints(&|job| {
+                columns
+                    .user
+                    .as_ref()
+                    .map_or(-1, |user| i64::from(user[job.index()]))
+            }),
             "sub_batch" => ints(&|job| i64::from(view.sub_batch(job))),
             "arrival_s" => floats(&|job| view.jobs().arrival(job).seconds()),
             "attained_gpu_s" => floats(&|job| gpu_seconds(view, job)),
-            "weight" => floats(&|job| columns.weight.as_ref().map_or(1.0, |weight| weight[job.index()])),
+            "weight" => floats(&|job| {
+                columns
+                    .weight
+                    .as_ref()
+                    .map_or(1.0, |weight| weight[job.index()])
+            }),
             "start_s" => floats(&|job| view.run(job).map_or(f64::NAN, |run| run.started.seconds())),
             "rate" => floats(&|job| view.run(job).map_or(0.0, |run| run.rate)),
             "remaining_s" | "work_remaining" if !self.knows_work => {
@@ -119,17 +159,27 @@ impl PolicyView {
                 let facts = pyo3::types::PyDict::new(py);
                 return Err(crate::error::raise(py, "PolicyError", message, &facts)?);
             }
-            "remaining_s" => floats(&|job| view.remaining(job).map_or(f64::NAN, |span| span.seconds())),
+            "remaining_s" => {
+                floats(&|job| view.remaining(job).map_or(f64::NAN, |span| span.seconds()))
+            }
             "work_remaining" => floats(&|job| view.remaining_work(job).unwrap_or(f64::NAN)),
             other => return Err(PyKeyError::new_err(format!("no column {other} of jobs"))),
         })
     }
 }
 
-fn server_column<'py>(py: Python<'py>, view: &ClusterView<'_>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+fn server_column<'py>(
+    py: Python<'py>,
+    view: &ClusterView<'_>,
+    name: &str,
+) -> PyResult<Bound<'py, PyAny>> {
     let servers = view.cluster().servers();
     let ints = |value: &dyn Fn(usize) -> i64| -> Bound<'py, PyAny> {
-        (0..servers.len()).map(value).collect::<Vec<_>>().into_pyarray(py).into_any()
+        (0..servers.len())
+            .map(value)
+            .collect::<Vec<_>>()
+            .into_pyarray(py)
+            .into_any()
     };
     Ok(match name {
         "gpus" => ints(&|at| i64::from(servers[at].gpus)),

@@ -175,7 +175,8 @@ impl Overlay {
     fn check_sharing(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
         let leaves = |job: JobId| {
             plan.actions.iter().any(|action| {
-                action.job() == job && matches!(action, Action::Preempt { .. } | Action::Move { .. })
+                action.job() == job
+                    && matches!(action, Action::Preempt { .. } | Action::Move { .. })
             })
         };
         self.takes.clear();
@@ -211,13 +212,19 @@ impl Overlay {
     fn note_takes(&mut self, state: &State, job: JobId, gpus: &GpuSet) {
         for part in gpus.parts() {
             let base = state.gpu_base[part.server.index()];
-            self.takes.extend(slots(part.mask).map(|slot| (base + slot, job)));
+            self.takes
+                .extend(slots(part.mask).map(|slot| (base + slot, job)));
         }
     }
 }
 
 fn broken(job: JobId, kind: ActionKind, server: Option<ServerId>, rule: Rule) -> Broken {
-    Broken { job, kind, server, rule }
+    Broken {
+        job,
+        kind,
+        server,
+        rule,
+    }
 }
 
 #[inline]
@@ -238,7 +245,11 @@ fn check_job(state: &State, action: &Action) -> Result<(), Broken> {
 #[inline]
 fn check_sub_batch(state: &State, action: &Action) -> Result<(), Broken> {
     let (job, sub_batch) = match action {
-        Action::Start { job, sub_batch: Some(sub_batch), .. }
+        Action::Start {
+            job,
+            sub_batch: Some(sub_batch),
+            ..
+        }
         | Action::SetSubBatch { job, sub_batch } => (*job, *sub_batch),
         _ => return Ok(()),
     };
@@ -260,7 +271,11 @@ fn check_residents(
     let kind = own.map_or(ActionKind::Start, Action::kind);
     let fail = |rule| Err(broken(taker, kind, Some(server), rule));
     if residents.len() > state.max_share as usize {
-        return fail(if state.max_share == 1 { Rule::Capacity } else { Rule::SharingLimit });
+        return fail(if state.max_share == 1 {
+            Rule::Capacity
+        } else {
+            Rule::SharingLimit
+        });
     }
     let gpu_type = state.cluster.server(server).gpu_type;
     for (at, &one) in residents.iter().enumerate() {
@@ -275,15 +290,26 @@ fn check_residents(
         .map(|&job| u128::from(state.memory_bytes(job, planned_sub_batch(state, plan, job))))
         .sum();
     let capacity = state.cluster.gpu_types()[gpu_type.index()].memory_bytes;
-    if memory > u128::from(capacity) { fail(Rule::Memory) } else { Ok(()) }
+    if memory > u128::from(capacity) {
+        fail(Rule::Memory)
+    } else {
+        Ok(())
+    }
 }
 
 /// Sub-batch of a job after the plan; 0 = full batch.
 fn planned_sub_batch(state: &State, plan: &PlanBuffer, job: JobId) -> u32 {
     for action in &plan.actions {
         match action {
-            Action::Start { job: own, sub_batch, .. } if *own == job => return sub_batch.unwrap_or(0),
-            Action::SetSubBatch { job: own, sub_batch } if *own == job => return *sub_batch,
+            Action::Start {
+                job: own,
+                sub_batch,
+                ..
+            } if *own == job => return sub_batch.unwrap_or(0),
+            Action::SetSubBatch {
+                job: own,
+                sub_batch,
+            } if *own == job => return *sub_batch,
             _ => {}
         }
     }

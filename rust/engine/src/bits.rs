@@ -47,7 +47,9 @@ impl BitSet {
     /// Whether `value` is a member.
     #[inline]
     pub fn contains(&self, value: usize) -> bool {
-        self.levels[0].get(value / 64).is_some_and(|word| word >> (value % 64) & 1 == 1)
+        self.levels[0]
+            .get(value / 64)
+            .is_some_and(|word| word >> (value % 64) & 1 == 1)
     }
 
     /// Adds a member; returns whether it was new.

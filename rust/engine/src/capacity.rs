@@ -47,7 +47,12 @@ impl CapacityEvents {
             }
         }
         let is_endless = random.is_some();
-        Self { events, random, down: 0, is_endless }
+        Self {
+            events,
+            random,
+            down: 0,
+            is_endless,
+        }
     }
 
     /// Puts what is known at the start into the queue.
@@ -58,19 +63,31 @@ impl CapacityEvents {
         if let Some(random) = &mut self.random {
             for server in 0..random.draws.len() {
                 let span = random.next(server);
-                self.events.push((ServerId::new(server), false, SimTime::ZERO + span));
+                self.events
+                    .push((ServerId::new(server), false, SimTime::ZERO + span));
                 queue.push(SimTime::ZERO + span, EventClass::Capacity, server as u32, 0);
             }
         }
     }
 
-    pub(crate) fn inject(&mut self, server: ServerId, up: bool, at: SimTime, queue: &mut EventQueue) {
+    pub(crate) fn inject(
+        &mut self,
+        server: ServerId,
+        up: bool,
+        at: SimTime,
+        queue: &mut EventQueue,
+    ) {
         self.events.push((server, up, at));
         queue.push(at, EventClass::Capacity, (self.events.len() - 1) as u32, 0);
     }
 
     /// The server of an event that has come and whether it is up from now on; draws the next one.
-    pub(crate) fn take(&mut self, subject: u32, now: SimTime, queue: &mut EventQueue) -> (ServerId, bool) {
+    pub(crate) fn take(
+        &mut self,
+        subject: u32,
+        now: SimTime,
+        queue: &mut EventQueue,
+    ) -> (ServerId, bool) {
         let (server, up, _) = self.events[subject as usize];
         if let Some(random) = &mut self.random
             && (subject as usize) < random.draws.len()
@@ -103,7 +120,11 @@ impl Random {
     fn next(&mut self, server: usize) -> SimSpan {
         let draw = self.draws[server];
         self.draws[server] += 1;
-        let mean = if draw.is_multiple_of(2) { self.mtbf_s } else { self.mttr_s };
+        let mean = if draw.is_multiple_of(2) {
+            self.mtbf_s
+        } else {
+            self.mttr_s
+        };
         let stream = Stream::new(self.seed, Purpose::Failures);
         let seconds = stream.draw(server as u64, draw, 0).exponential(mean);
         let span = SimSpan::from_seconds(seconds).unwrap_or(SimSpan(i64::MAX / 4));

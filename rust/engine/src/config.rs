@@ -1,7 +1,9 @@
 //! What a run is told besides cluster, jobs and policy.
 
 use crate::EngineError;
-use gangline_model::{ClusterSpec, Interference, JobTable, LocalityModel, RateTable, SimSpan, SimTime};
+use gangline_model::{
+    ClusterSpec, Interference, JobTable, LocalityModel, RateTable, SimSpan, SimTime,
+};
 use std::sync::Arc;
 
 /// One failure of a server: down at an instant, up again later (`SimTime::NEVER` = stays down).
@@ -137,14 +139,23 @@ impl RunConfig {
                 return fail("restart_by_model", "overheads must be >= 0".to_owned());
             }
             if spans.len() < jobs.columns().model_labels.len() {
-                return fail("restart_by_model", "one value per model label is needed".to_owned());
+                return fail(
+                    "restart_by_model",
+                    "one value per model label is needed".to_owned(),
+                );
             }
         }
-        if self.checkpoint_interval.is_some_and(|interval| interval.0 <= 0) {
+        if self
+            .checkpoint_interval
+            .is_some_and(|interval| interval.0 <= 0)
+        {
             return fail("checkpoint_interval_s", "must be > 0".to_owned());
         }
         if !(1..=2).contains(&self.max_share) {
-            return fail("max_share", format!("{} is neither 1 nor 2", self.max_share));
+            return fail(
+                "max_share",
+                format!("{} is neither 1 nor 2", self.max_share),
+            );
         }
         if !(0.0..=1.0).contains(&self.memory_fixed_fraction) {
             return fail("memory_fixed_fraction", "must be in [0, 1]".to_owned());
@@ -159,7 +170,12 @@ impl RunConfig {
     }
 
     fn validate_failures(&self, cluster: &ClusterSpec) -> Result<(), EngineError> {
-        let fail = |what: String| Err(EngineError::Option { field: "failures", what });
+        let fail = |what: String| {
+            Err(EngineError::Option {
+                field: "failures",
+                what,
+            })
+        };
         match &self.failures {
             Failures::None => Ok(()),
             Failures::Random { mtbf_s, mttr_s } => {

@@ -142,7 +142,9 @@ pub enum PolicyError {
         job: JobId,
     },
     /// The policy needs durations that the trace does not have.
-    #[error("{policy} needs durations and {jobs} jobs have none; give a throughput table or use a policy that does not need them")]
+    #[error(
+        "{policy} needs durations and {jobs} jobs have none; give a throughput table or use a policy that does not need them"
+    )]
     MissingDuration {
         /// Policy name.
         policy: String,

@@ -14,7 +14,10 @@ impl Engine {
         self.assert_jobs();
         self.assert_gpus();
         let totals = &self.recorder.totals;
-        assert!(totals.busy_gpu_ns <= totals.up_gpu_ns, "utilisation above 1");
+        assert!(
+            totals.busy_gpu_ns <= totals.up_gpu_ns,
+            "utilisation above 1"
+        );
         for id in 0..self.index.types() {
             self.index.pool_mut(GpuTypeId::new(id)).assert_consistent();
         }
@@ -25,18 +28,40 @@ impl Engine {
         for job in state.jobs.ids() {
             let at = job.index();
             let phase = state.job[at].phase;
-            assert_eq!(state.waiting.contains(at), phase == Phase::Waiting, "a waiting job is lost");
-            assert_eq!(state.running.contains(at), phase == Phase::Running, "a running job is lost");
-            assert_eq!(state.job[at].slot != NO_SLOT, phase == Phase::Running, "record of job {job}");
+            assert_eq!(
+                state.waiting.contains(at),
+                phase == Phase::Waiting,
+                "a waiting job is lost"
+            );
+            assert_eq!(
+                state.running.contains(at),
+                phase == Phase::Running,
+                "a running job is lost"
+            );
+            assert_eq!(
+                state.job[at].slot != NO_SLOT,
+                phase == Phase::Running,
+                "record of job {job}"
+            );
             let first = state.job[at].first_start;
-            assert!(first == NOT_YET || first >= state.jobs.arrival(job), "start before arrival");
+            assert!(
+                first == NOT_YET || first >= state.jobs.arrival(job),
+                "start before arrival"
+            );
             assert!(state.job[at].run_ns >= 0, "negative run time");
             if let Some(run) = state.run(job) {
                 assert_eq!(run.job, job, "record of another job");
-                assert_eq!(run.gpus.gpus(), state.jobs.gpus(job), "gang of job {job} is not whole");
+                assert_eq!(
+                    run.gpus.gpus(),
+                    state.jobs.gpus(job),
+                    "gang of job {job} is not whole"
+                );
                 assert!(run.finish > state.now, "job {job} should have finished");
                 assert!(run.rate > 0.0, "job {job} runs at rate 0");
-                assert!(run.segment_start <= state.now, "a segment starts in the future");
+                assert!(
+                    run.segment_start <= state.now,
+                    "a segment starts in the future"
+                );
             }
         }
     }
@@ -48,10 +73,15 @@ impl Engine {
         for at in state.running.iter() {
             let run = &state.runs[state.job[at].slot as usize];
             for part in run.gpus.parts() {
-                assert!(state.up[part.server.index()], "a job runs on a server that is down");
+                assert!(
+                    state.up[part.server.index()],
+                    "a job runs on a server that is down"
+                );
                 for slot in slots(part.mask) {
                     held[state.gpu(part.server, slot)] += 1;
-                    let lives = state.residents_of(part.server, slot).any(|job| job == run.job);
+                    let lives = state
+                        .residents_of(part.server, slot)
+                        .any(|job| job == run.job);
                     assert!(lives, "a GPU does not know its resident");
                 }
             }
@@ -63,9 +93,15 @@ impl Engine {
             let mut free = 0_u64;
             for slot in 0..spec.gpus {
                 let gpu = state.gpu(server, slot);
-                assert!(held[gpu] <= share, "capacity of server {server} slot {slot}");
+                assert!(
+                    held[gpu] <= share,
+                    "capacity of server {server} slot {slot}"
+                );
                 let residents = state.residents_of(server, slot).count();
-                assert_eq!(residents, held[gpu], "leaked GPU: server {server} slot {slot}");
+                assert_eq!(
+                    residents, held[gpu],
+                    "leaked GPU: server {server} slot {slot}"
+                );
                 self.assert_memory(server, slot);
                 if held[gpu] == 0 {
                     free |= 1 << slot;
@@ -76,7 +112,11 @@ impl Engine {
             busy_servers += u32::from(free != state.cluster.full_mask(server));
             let expected = if state.up[at] { free } else { 0 };
             assert_eq!(state.free[at], expected, "free mask of server {server}");
-            assert_eq!(self.index.free_mask(server), expected, "index of server {server}");
+            assert_eq!(
+                self.index.free_mask(server),
+                expected,
+                "index of server {server}"
+            );
         }
         assert_eq!(busy, state.busy_by_type, "busy GPUs");
         assert_eq!(busy_servers, state.busy_servers, "busy servers");

@@ -52,7 +52,11 @@ impl Engine {
         let state = std::mem::take(&mut self.state.job);
         let seconds = |ns: i64| ns as f64 / NANOS_PER_SECOND;
         let or_nan = |time: SimTime, none: SimTime| {
-            if time == none { f64::NAN } else { time.seconds() }
+            if time == none {
+                f64::NAN
+            } else {
+                time.seconds()
+            }
         };
         let column = |ns: &[i64]| ns.iter().map(|&ns| seconds(ns)).collect();
         let status = state.iter().map(|job| match job.phase {
@@ -62,8 +66,14 @@ impl Engine {
         });
         let mut output = Output {
             status: status.collect(),
-            first_start_s: state.iter().map(|job| or_nan(job.first_start, NOT_YET)).collect(),
-            finish_s: state.iter().map(|job| or_nan(job.finish, SimTime::NEVER)).collect(),
+            first_start_s: state
+                .iter()
+                .map(|job| or_nan(job.first_start, NOT_YET))
+                .collect(),
+            finish_s: state
+                .iter()
+                .map(|job| or_nan(job.finish, SimTime::NEVER))
+                .collect(),
             run_s: state.iter().map(|job| seconds(job.run_ns)).collect(),
             overhead_s: column(&out.overhead_ns),
             comm_s: out.comm_s,
@@ -117,8 +127,14 @@ impl Engine {
         let mut ftf = each(&|job| output.ftf[job.index()]);
         let wait_mean = mean(&jct) - mean(&each(&|job| output.run_s[job.index()]));
         let finished = jct.len();
-        let first = jobs.ids().filter(|job| output.status[job.index()] != 1).map(arrival).next();
-        let last = each(&|job| output.finish_s[job.index()]).into_iter().fold(f64::NAN, f64::max);
+        let first = jobs
+            .ids()
+            .filter(|job| output.status[job.index()] != 1)
+            .map(arrival)
+            .next();
+        let last = each(&|job| output.finish_s[job.index()])
+            .into_iter()
+            .fold(f64::NAN, f64::max);
         let makespan = first.map_or(f64::NAN, |first| last - first);
         let shares = self.shares(output, makespan);
         let nanos = &mut self.decision_nanos;

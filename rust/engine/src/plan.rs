@@ -45,7 +45,11 @@ impl Plan<'_> {
     #[inline]
     pub fn start(&mut self, job: JobId, gpus: GpuSet) {
         self.take(&gpus);
-        self.buffer.actions.push(Action::Start { job, gpus, sub_batch: None });
+        self.buffer.actions.push(Action::Start {
+            job,
+            gpus,
+            sub_batch: None,
+        });
     }
 
     /// Takes all GPUs from a running job.

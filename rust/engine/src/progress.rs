@@ -30,10 +30,16 @@ impl State {
         };
         let parts = gpus.parts();
         let counts = || parts.iter().map(|part| part.mask.count_ones());
-        let mut racks: Vec<u32> =
-            parts.iter().map(|part| self.cluster.server(part.server).rack.0).collect();
+        let mut racks: Vec<u32> = parts
+            .iter()
+            .map(|part| self.cluster.server(part.server).rack.0)
+            .collect();
         racks.sort_unstable();
-        let groups = || racks.chunk_by(|a, b| a == b).map(|group| group.len() as u32);
+        let groups = || {
+            racks
+                .chunk_by(|a, b| a == b)
+                .map(|group| group.len() as u32)
+        };
         model.locality(&LocalityQuery {
             model: self.jobs.model(job),
             gpu_type: self.cluster.server(parts[0].server).gpu_type,
@@ -88,7 +94,11 @@ impl State {
         }
         let locality = self.locality_on(job, gpus, self.cluster.tier(gpus));
         let (xi, _) = self.xi_on(job, gpus);
-        if xi.is_infinite() { 0.0 } else { (self.base_on(job, gpus) * locality) / xi }
+        if xi.is_infinite() {
+            0.0
+        } else {
+            (self.base_on(job, gpus) * locality) / xi
+        }
     }
 
     /// Closes the present segment at `now`: time columns, work, checkpoints.
@@ -223,7 +233,10 @@ impl State {
         let share = self.max_share as usize;
         let count = self.resident_count[gpu] as usize;
         let list = &mut self.residents[gpu * share..gpu * share + count];
-        let at = list.iter().position(|&resident| resident == job.0).expect("it lives here");
+        let at = list
+            .iter()
+            .position(|&resident| resident == job.0)
+            .expect("it lives here");
         list[at..].rotate_left(1);
         list[count - 1] = NO_SLOT;
         self.resident_count[gpu] -= 1;
@@ -283,6 +296,7 @@ impl State {
             shared_since: SimTime::NEVER,
             checkpoint_remaining: self.job[at].remaining,
             co_runners: None,
+            segment_sub_batch: sub_batch,
             gpus,
         };
         let slot = if let Some(slot) = self.free_slots.pop() {
@@ -314,7 +328,12 @@ impl State {
 
     /// Ends a job's hold on its GPUs: closes the segment, frees the GPUs, forgets the record. The
     /// completion event, if still in the queue, dies by generation.
-    pub(crate) fn end_run(&mut self, job: JobId, recorder: &mut Recorder, reason: EndReason) -> GpuSet {
+    pub(crate) fn end_run(
+        &mut self,
+        job: JobId,
+        recorder: &mut Recorder,
+        reason: EndReason,
+    ) -> GpuSet {
         self.close_segment(job, recorder, reason);
         if self.max_share > 1 {
             self.note_sharing(job, false);
@@ -338,7 +357,13 @@ impl State {
     }
 
     /// Changes the sub-batch of a running job; its rate follows with the touched jobs.
-    pub(crate) fn set_sub_batch(&mut self, job: JobId, sub_batch: u32, queue: &mut EventQueue, recorder: &mut Recorder) {
+    pub(crate) fn set_sub_batch(
+        &mut self,
+        job: JobId,
+        sub_batch: u32,
+        queue: &mut EventQueue,
+        recorder: &mut Recorder,
+    ) {
         let inflation = self.inflation(job, sub_batch);
         let run = self.run_mut(job);
         run.sub_batch = sub_batch;
@@ -379,12 +404,13 @@ impl State {
         }
         self.close_segment(job, recorder, EndReason::Retimed);
         let now = self.now;
-        let co_runners = self
-            .config
-            .segments
-            .then(|| self.co_runners(job, &self.runs[slot].gpus).into_boxed_slice());
+        let co_runners = self.config.segments.then(|| {
+            self.co_runners(job, &self.runs[slot].gpus)
+                .into_boxed_slice()
+        });
         let run = &mut self.runs[slot];
         run.co_runners = co_runners;
+        run.segment_sub_batch = run.sub_batch;
         run.segment_start = now;
         if run.finish != SimTime::NEVER {
             run.generation = run.generation.wrapping_add(1);

@@ -73,7 +73,12 @@ impl EventQueue {
     pub fn push(&mut self, time: SimTime, class: EventClass, subject: u32, generation: u32) {
         let order = (class as u64) << 60 | self.sequence;
         self.sequence += 1;
-        self.heap.push(Reverse(Event { time, order, subject, generation }));
+        self.heap.push(Reverse(Event {
+            time,
+            order,
+            subject,
+            generation,
+        }));
     }
 
     /// The earliest event.
@@ -135,7 +140,9 @@ mod tests {
         queue.push(SimTime(1), EventClass::Capacity, 3, 0);
         queue.push(SimTime(1), EventClass::Completion, 4, 0);
         queue.push(SimTime(1), EventClass::Completion, 5, 0);
-        let subjects: Vec<u32> = std::iter::from_fn(|| queue.pop()).map(|e| e.subject).collect();
+        let subjects: Vec<u32> = std::iter::from_fn(|| queue.pop())
+            .map(|e| e.subject)
+            .collect();
         assert_eq!(subjects, [4, 5, 3, 2, 1]);
     }
 
@@ -143,7 +150,12 @@ mod tests {
     fn compaction_keeps_live_events_in_order() {
         let mut queue = EventQueue::new();
         for subject in 0..200 {
-            queue.push(SimTime(i64::from(subject % 7)), EventClass::Completion, subject as u32, 0);
+            queue.push(
+                SimTime(i64::from(subject % 7)),
+                EventClass::Completion,
+                subject as u32,
+                0,
+            );
         }
         for _ in 0..150 {
             queue.note_stale();
@@ -151,7 +163,9 @@ mod tests {
         assert!(queue.wants_compaction());
         queue.compact(|event| event.subject % 4 == 0);
         assert_eq!(queue.len(), 50);
-        let times: Vec<i64> = std::iter::from_fn(|| queue.pop()).map(|e| e.time.0).collect();
+        let times: Vec<i64> = std::iter::from_fn(|| queue.pop())
+            .map(|e| e.time.0)
+            .collect();
         assert!(times.is_sorted());
     }
 }

@@ -68,7 +68,7 @@ pub struct Timeline {
 }
 
 /// Counts at an instant; two equal ones make one row.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Counts {
     total: u32,
     busy: u32,
@@ -87,7 +87,9 @@ pub(crate) struct Recorder {
     mode: TimelineMode,
     gap: SimSpan,
     last_row: SimTime,
-    last: Counts,
+    /// Counts of the last row; `None` before the first.
+    last: Option<Counts>,
+    last_by_type: Vec<u32>,
     pending: bool,
     pub(crate) hash: LogHash,
     pub(crate) totals: Totals,
@@ -118,7 +120,8 @@ impl Recorder {
             },
             mode,
             last_row: SimTime(i64::MIN),
-            last: Counts::default(),
+            last: None,
+            last_by_type: Vec::new(),
             pending: false,
             hash: LogHash::default(),
             totals: Totals::default(),
@@ -134,9 +137,16 @@ impl Recorder {
     }
 
     fn segment_rows(&mut self, state: &mut State, job: JobId, reason: EndReason) {
-        let Some(table) = &mut self.segments else { return };
+        let Some(table) = &mut self.segments else {
+            return;
+        };
         let run = state.run(job).expect("a segment belongs to a running job");
-        let batch = if run.sub_batch == 0 { state.jobs.batch_size(job) } else { run.sub_batch };
+        let opened = run.segment_sub_batch;
+        let batch = if opened == 0 {
+            state.jobs.batch_size(job)
+        } else {
+            opened
+        };
         for part in run.gpus.parts() {
             table.job.push(job.0);
             table.start_ns.push(run.segment_start.0);
@@ -147,7 +157,11 @@ impl Recorder {
             table.rate.push(run.rate);
             table.sub_batch.push(batch);
             table.co_offset.push(table.co_runners.len() as i32);
-            table.co_runners.extend(run.co_runners.iter().flat_map(|others| others.iter().copied()));
+            table.co_runners.extend(
+                run.co_runners
+                    .iter()
+                    .flat_map(|others| others.iter().copied()),
+            );
             table.end_reason.push(reason as u8);
         }
     }
@@ -183,7 +197,9 @@ impl Recorder {
             running: state.running.len() as u32,
             waiting: state.waiting.len() as u32,
         };
-        if counts == self.last && !self.pending {
+        let is_same =
+            self.last.as_ref() == Some(&counts) && self.last_by_type == state.busy_by_type;
+        if is_same && !self.pending {
             return;
         }
         if self.last_row.0 != i64::MIN && state.now - self.last_row < self.gap {
@@ -205,14 +221,19 @@ impl Recorder {
         table.gpus_busy.push(counts.busy as i32);
         table.jobs_running.push(counts.running as i32);
         table.jobs_waiting.push(counts.waiting as i32);
-        table.busy_by_type.extend(state.busy_by_type.iter().map(|&busy| busy as i32));
-        self.last = counts;
+        table
+            .busy_by_type
+            .extend(state.busy_by_type.iter().map(|&busy| busy as i32));
+        self.last = Some(counts);
+        self.last_by_type.clone_from(&state.busy_by_type);
     }
 
     /// The last row of the run, whatever the sampling.
     pub(crate) fn finish(&mut self, state: &State) {
-        self.gap = SimSpan::ZERO;
-        self.timeline_row(state);
+        if self.pending {
+            self.gap = SimSpan::ZERO;
+            self.timeline_row(state);
+        }
         if let Some(table) = &mut self.segments {
             table.co_offset.push(table.co_runners.len() as i32);
         }
@@ -237,7 +258,9 @@ impl Recorder {
             table.gpus_busy[kept] = table.gpus_busy[row];
             table.jobs_running[kept] = table.jobs_running[row];
             table.jobs_waiting[kept] = table.jobs_waiting[row];
-            table.busy_by_type.copy_within(row * types..(row + 1) * types, kept * types);
+            table
+                .busy_by_type
+                .copy_within(row * types..(row + 1) * types, kept * types);
             kept += 1;
         }
         table.t_ns.truncate(kept);
@@ -296,7 +319,11 @@ impl Demand {
         let mut idle = 0;
         for (id, sizes) in self.sizes.iter().enumerate() {
             let free = state.up_by_type[id] - state.busy_by_type[id];
-            if free > 0 && sizes.first().is_some_and(|smallest| smallest as u32 <= free) {
+            if free > 0
+                && sizes
+                    .first()
+                    .is_some_and(|smallest| smallest as u32 <= free)
+            {
                 idle += free;
             }
         }

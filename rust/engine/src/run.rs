@@ -22,7 +22,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 const EVENTS_PER_LOOK: u64 = 4096;
 /// Every so many decisions one is timed: a clock read costs as much as a small decision.
 const DECISIONS_PER_SAMPLE: u64 = 16;
-/// So many rounds without any action on an otherwise dead cluster are a stall.
+/// So many rounds without any action, on a cluster where nothing else can happen, are a stall: a round
+/// policy may wait for time to pass, but not for ever.
 const IDLE_ROUNDS_MAX: u32 = 1000;
 
 /// Lends wall time to a run; results never depend on it.
@@ -115,6 +116,8 @@ pub struct Engine {
     pub(crate) traits: PolicyTraits,
     overlay: Overlay,
     buffer: PlanBuffer,
+    /// Sub-batches of the jobs that the present plan moves; full batches are left out.
+    moved_sub_batches: Vec<(JobId, u32)>,
     cursor: usize,
     pub(crate) done: usize,
     next_round: Option<SimTime>,
@@ -133,7 +136,11 @@ impl Engine {
     /// # Errors
     /// [`EngineError::Option`] for bad options, [`EngineError::Infeasible`] for jobs that can never run
     /// (unless the run drops them).
-    pub fn new(world: &World, config: RunConfig, traits: PolicyTraits) -> Result<Self, EngineError> {
+    pub fn new(
+        world: &World,
+        config: RunConfig,
+        traits: PolicyTraits,
+    ) -> Result<Self, EngineError> {
         config.validate(&world.cluster, &world.jobs)?;
         let max_share = config.max_share.min(traits.max_share).max(1);
         let capacity = CapacityEvents::new(&config, world.cluster.servers().len());
@@ -141,7 +148,10 @@ impl Engine {
         let types = world.cluster.gpu_types().len();
         let gpus_max = world.jobs.columns().gpus.iter().copied().max().unwrap_or(0);
         if traits.round.is_some_and(|round| round.0 <= 0) {
-            return Err(EngineError::Option { field: "round_s", what: "must be > 0".to_owned() });
+            return Err(EngineError::Option {
+                field: "round_s",
+                what: "must be > 0".to_owned(),
+            });
         }
         let state = State::new(world, config, max_share, traits.mixes_types);
         let mut engine = Self {
@@ -156,6 +166,7 @@ impl Engine {
             dropped: Vec::new(),
             traits,
             buffer: PlanBuffer::default(),
+            moved_sub_batches: Vec::new(),
             cursor: 0,
             done: 0,
             next_round: traits.round.map(|_| SimTime::ZERO),
@@ -202,9 +213,15 @@ impl Engine {
     /// # Errors
     /// Those of [`Policy::start`], and [`EngineError::Infeasible`] for jobs it could never place.
     pub fn start(&mut self, policy: &mut dyn Policy) -> Result<(), EngineError> {
-        let view = ClusterView { state: &self.state, knowledge: self.traits.knowledge };
-        let mut plan =
-            Plan { state: &self.state, free: &mut self.index, buffer: &mut self.buffer };
+        let view = ClusterView {
+            state: &self.state,
+            knowledge: self.traits.knowledge,
+        };
+        let mut plan = Plan {
+            state: &self.state,
+            free: &mut self.index,
+            buffer: &mut self.buffer,
+        };
         let mark = plan.mark();
         let result = policy.start(&view, &mut plan);
         plan.rollback(mark);
@@ -213,7 +230,10 @@ impl Engine {
         self.index.forget_changes();
         let mut unplaceable: Vec<Infeasible> = result?
             .into_iter()
-            .map(|job| Infeasible { job, reason: InfeasibleReason::Placement })
+            .map(|job| Infeasible {
+                job,
+                reason: InfeasibleReason::Placement,
+            })
             .collect();
         unplaceable.retain(|entry| self.state.job[entry.job.index()].phase != Phase::Dropped);
         unplaceable.sort_by_key(|entry| entry.job);
@@ -245,6 +265,8 @@ impl Engine {
                 self.ask(policy, stopwatch)?;
             }
             if let Some(outcome) = self.outcome {
+                control.now_ns.store(self.state.now.0, Ordering::Relaxed);
+                control.done.store(self.done as u64, Ordering::Relaxed);
                 return Ok(outcome);
             }
         }
@@ -256,7 +278,9 @@ impl Engine {
     /// [`EngineError::Stalled`]; [`EngineError::Step`] if a decision is still due.
     pub fn advance(&mut self) -> Result<Advance, EngineError> {
         if self.awaiting {
-            return Err(EngineError::Step { what: "a decision is due: decide or apply first" });
+            return Err(EngineError::Step {
+                what: "a decision is due: decide or apply first",
+            });
         }
         loop {
             if self.outcome.is_some() {
@@ -274,7 +298,9 @@ impl Engine {
     /// Those of the policy and of its plan; [`EngineError::Step`] if no decision is due.
     pub fn decide(&mut self, policy: &mut dyn Policy) -> Result<(), EngineError> {
         if !self.awaiting {
-            return Err(EngineError::Step { what: "no decision is due: advance first" });
+            return Err(EngineError::Step {
+                what: "no decision is due: advance first",
+            });
         }
         self.ask(policy, &mut Silent)
     }
@@ -290,26 +316,44 @@ impl Engine {
         next: Next,
     ) -> Result<(), EngineError> {
         if !self.awaiting {
-            return Err(EngineError::Step { what: "no decision is due: advance first" });
+            return Err(EngineError::Step {
+                what: "no decision is due: advance first",
+            });
         }
         self.buffer.actions = actions;
-        self.buffer.timers = timers.iter().map(|&(tag, time)| TimerOrder::Arm(tag, time)).collect();
+        self.buffer.timers = timers
+            .iter()
+            .map(|&(tag, time)| TimerOrder::Arm(tag, time))
+            .collect();
         self.commit(next)?;
         Ok(())
     }
 
     /// The decision that is due, as a policy would see it.
     pub fn view(&self) -> (ClusterView<'_>, &Changes) {
-        (ClusterView { state: &self.state, knowledge: Knowledge::Remaining }, &self.changes)
+        (
+            ClusterView {
+                state: &self.state,
+                knowledge: Knowledge::Remaining,
+            },
+            &self.changes,
+        )
     }
 
     /// Adds a failure or repair at an instant after now, for step-by-step runs.
     ///
     /// # Errors
     /// [`EngineError::Step`] if the instant does not lie after now or there is no such server.
-    pub fn inject_capacity(&mut self, server: ServerId, up: bool, at: SimTime) -> Result<(), EngineError> {
+    pub fn inject_capacity(
+        &mut self,
+        server: ServerId,
+        up: bool,
+        at: SimTime,
+    ) -> Result<(), EngineError> {
         if at <= self.state.now || server.index() >= self.state.up.len() {
-            return Err(EngineError::Step { what: "a failure must lie after now and name a server" });
+            return Err(EngineError::Step {
+                what: "a failure must lie after now and name a server",
+            });
         }
         self.capacity.inject(server, up, at, &mut self.queue);
         Ok(())
@@ -334,7 +378,11 @@ impl Engine {
             return Err(self.stalled());
         }
         let past_limit = self.state.config.until.is_some_and(|until| time > until)
-            || self.state.config.max_events.is_some_and(|most| self.events >= most);
+            || self
+                .state
+                .config
+                .max_events
+                .is_some_and(|most| self.events >= most);
         if past_limit {
             let until = self.state.config.until.filter(|_| time > self.state.now);
             if let Some(until) = until.filter(|&until| until < time) {
@@ -405,7 +453,11 @@ impl Engine {
         let mut arrivals_done = false;
         loop {
             self.drop_stale();
-            let event = self.queue.peek().filter(|event| event.time == time).copied();
+            let event = self
+                .queue
+                .peek()
+                .filter(|event| event.time == time)
+                .copied();
             if !arrivals_done && event.is_none_or(|event| event.class() == EventClass::Timer) {
                 arrivals_done = true;
                 kinds = kinds | self.arrive(time);
@@ -461,16 +513,20 @@ impl Engine {
 
     fn complete(&mut self, slot: u32) -> WakeOn {
         let job = self.state.runs[slot as usize].job;
-        let gpus = self.state.end_run(job, &mut self.recorder, EndReason::Finished);
+        let gpus = self
+            .state
+            .end_run(job, &mut self.recorder, EndReason::Finished);
         let at = job.index();
         self.state.job[at].phase = Phase::Finished;
         self.state.job[at].remaining = 0.0;
         self.state.job[at].finish = self.state.now;
         self.recorder.hash.event(2, self.state.now, job, &gpus);
         for part in gpus.parts() {
-            self.index.sync(part.server, self.state.free[part.server.index()]);
+            self.index
+                .sync(part.server, self.state.free[part.server.index()]);
         }
-        self.state.job[at].active_ns = self.recorder.totals.active_ns - self.state.job[at].active_ns;
+        self.state.job[at].active_ns =
+            self.recorder.totals.active_ns - self.state.job[at].active_ns;
         self.done += 1;
         self.changes.finished.push(job);
         WakeOn::COMPLETION
@@ -491,12 +547,15 @@ impl Engine {
             return WakeOn::CAPACITY;
         }
         self.recorder.totals.failures += 1;
-        let mut residents: Vec<JobId> =
-            (0..spec.gpus).flat_map(|slot| self.state.residents_of(server, slot)).collect();
+        let mut residents: Vec<JobId> = (0..spec.gpus)
+            .flat_map(|slot| self.state.residents_of(server, slot))
+            .collect();
         residents.sort_unstable();
         residents.dedup();
         for job in residents {
-            let gpus = self.state.end_run(job, &mut self.recorder, EndReason::Failed);
+            let gpus = self
+                .state
+                .end_run(job, &mut self.recorder, EndReason::Failed);
             self.queue.note_stale();
             self.recorder.hash.event(4, self.state.now, job, &gpus);
             self.state.job[job.index()].phase = Phase::Waiting;
@@ -504,7 +563,8 @@ impl Engine {
             self.demand.add(&self.state, job);
             self.changes.thrown_back.push(job);
             for part in gpus.parts() {
-                self.index.sync(part.server, self.state.free[part.server.index()]);
+                self.index
+                    .sync(part.server, self.state.free[part.server.index()]);
             }
         }
         self.state.up[server.index()] = false;
@@ -515,12 +575,22 @@ impl Engine {
         WakeOn::CAPACITY
     }
 
-    fn ask(&mut self, policy: &mut dyn Policy, stopwatch: &mut dyn Stopwatch) -> Result<(), EngineError> {
+    fn ask(
+        &mut self,
+        policy: &mut dyn Policy,
+        stopwatch: &mut dyn Stopwatch,
+    ) -> Result<(), EngineError> {
         let is_timed = self.decisions.is_multiple_of(DECISIONS_PER_SAMPLE);
         let begin = if is_timed { stopwatch.nanos() } else { 0 };
-        let view = ClusterView { state: &self.state, knowledge: self.traits.knowledge };
-        let mut plan =
-            Plan { state: &self.state, free: &mut self.index, buffer: &mut self.buffer };
+        let view = ClusterView {
+            state: &self.state,
+            knowledge: self.traits.knowledge,
+        };
+        let mut plan = Plan {
+            state: &self.state,
+            free: &mut self.index,
+            buffer: &mut self.buffer,
+        };
         let next = match policy.decide(&view, &self.changes, &mut plan) {
             Ok(next) => next,
             Err(error) => {
@@ -530,7 +600,8 @@ impl Engine {
         };
         if is_timed {
             let nanos = stopwatch.nanos().saturating_sub(begin);
-            self.decision_nanos.push(u32::try_from(nanos).unwrap_or(u32::MAX));
+            self.decision_nanos
+                .push(u32::try_from(nanos).unwrap_or(u32::MAX));
         }
         self.commit(next)?;
         Ok(())
@@ -558,9 +629,12 @@ impl Engine {
         self.decisions += 1;
         let acted = !buffer.actions.is_empty();
         self.commit_releases(&mut buffer.actions);
+        let mut kept = std::mem::take(&mut self.moved_sub_batches);
         for action in buffer.actions.drain(..) {
-            self.commit_take(action);
+            self.commit_take(action, &kept);
         }
+        kept.clear();
+        self.moved_sub_batches = kept;
         self.settle_index();
         for order in buffer.timers.drain(..) {
             match order {
@@ -579,7 +653,10 @@ impl Engine {
     /// Preempts, and takes moving jobs off their GPUs. A move to the GPUs already held is dropped: it is
     /// free and changes nothing.
     fn commit_releases(&mut self, actions: &mut Vec<Action>) {
-        if !actions.iter().any(|a| matches!(a, Action::Preempt { .. } | Action::Move { .. })) {
+        if !actions
+            .iter()
+            .any(|a| matches!(a, Action::Preempt { .. } | Action::Move { .. }))
+        {
             return;
         }
         actions.retain(|action| match action {
@@ -589,7 +666,13 @@ impl Engine {
         for action in actions.iter() {
             match action {
                 Action::Preempt { job } => self.stop(*job, EndReason::Preempted),
-                Action::Move { job, .. } => self.stop(*job, EndReason::Moved),
+                Action::Move { job, .. } => {
+                    let sub_batch = self.state.run(*job).map_or(0, |run| run.sub_batch);
+                    if sub_batch != 0 {
+                        self.moved_sub_batches.push((*job, sub_batch));
+                    }
+                    self.stop(*job, EndReason::Moved);
+                }
                 Action::Start { .. } | Action::SetSubBatch { .. } => {}
             }
         }
@@ -615,18 +698,27 @@ impl Engine {
         self.demand.add(&self.state, job);
         self.recorder.hash.event(3, self.state.now, job, &gpus);
         for part in gpus.parts() {
-            self.index.sync(part.server, self.state.free[part.server.index()]);
+            self.index
+                .sync(part.server, self.state.free[part.server.index()]);
         }
     }
 
-    fn commit_take(&mut self, action: Action) {
+    fn commit_take(&mut self, action: Action, moved: &[(JobId, u32)]) {
         let (job, gpus, sub_batch) = match action {
-            Action::Start { job, gpus, sub_batch } => (job, gpus, sub_batch.unwrap_or(0)),
+            Action::Start {
+                job,
+                gpus,
+                sub_batch,
+            } => (job, gpus, sub_batch.unwrap_or(0)),
             // a move keeps the sub-batch
-            Action::Move { job, gpus } => (job, gpus, self.state.last_sub_batch(job)),
+            Action::Move { job, gpus } => {
+                let kept = moved.iter().find(|entry| entry.0 == job);
+                (job, gpus, kept.map_or(0, |entry| entry.1))
+            }
             Action::Preempt { .. } => return,
             Action::SetSubBatch { job, sub_batch } => {
-                self.state.set_sub_batch(job, sub_batch, &mut self.queue, &mut self.recorder);
+                self.state
+                    .set_sub_batch(job, sub_batch, &mut self.queue, &mut self.recorder);
                 return;
             }
         };
@@ -634,7 +726,8 @@ impl Engine {
         self.demand.remove(&self.state, job);
         for part in gpus.parts() {
             let at = part.server.index();
-            self.index.sync(part.server, self.state.free[at] & !part.mask);
+            self.index
+                .sync(part.server, self.state.free[at] & !part.mask);
         }
         self.state.begin(job, gpus, sub_batch, &mut self.queue);
     }
@@ -657,12 +750,13 @@ impl Engine {
         let is_dead = !acted
             && self.state.running.is_empty()
             && self.cursor == self.state.jobs.len()
-            && self.capacity.down() == 0;
+            && (self.queue.is_empty() || (self.capacity.is_endless() && self.capacity.down() == 0));
         self.idle_rounds = if is_dead { self.idle_rounds + 1 } else { 0 };
     }
 
     fn end_instant(&mut self) {
-        self.state.retime_touched(&mut self.queue, &mut self.recorder);
+        self.state
+            .retime_touched(&mut self.queue, &mut self.recorder);
         if self.queue.wants_compaction() {
             let (state, timers) = (&self.state, &self.timers);
             self.queue.compact(|event| match event.class() {
@@ -708,7 +802,8 @@ impl Engine {
         }
         let open: Vec<usize> = self.state.running.iter().collect();
         for at in open {
-            self.state.close_segment(JobId::new(at), &mut self.recorder, EndReason::Stopped);
+            self.state
+                .close_segment(JobId::new(at), &mut self.recorder, EndReason::Stopped);
             let slot = self.state.job[at].slot;
             debug_assert_ne!(slot, NO_SLOT, "a running job has a record");
             self.state.runs[slot as usize].segment_start = self.state.now;

@@ -60,6 +60,8 @@ pub struct Run {
     pub(crate) checkpoint_remaining: f64,
     /// Kept for the segments table only.
     pub(crate) co_runners: Option<Box<[u32]>>,
+    /// Sub-batch when the segment opened, for the segments table.
+    pub(crate) segment_sub_batch: u32,
 }
 
 pub(crate) const NO_SLOT: u32 = u32::MAX;
@@ -152,7 +154,11 @@ pub struct State {
 
 impl State {
     pub(crate) fn new(world: &World, config: RunConfig, max_share: u32, mixes_types: bool) -> Self {
-        let World { cluster, jobs, rates } = world;
+        let World {
+            cluster,
+            jobs,
+            rates,
+        } = world;
         let count = jobs.len();
         let servers = cluster.servers().len();
         let mut gpu_base = Vec::with_capacity(servers);
@@ -173,11 +179,28 @@ impl State {
             max_share,
             mixes_types,
             now: SimTime::ZERO,
-            job: jobs.columns().work.iter().map(|&work| JobState::new(work)).collect(),
+            job: jobs
+                .columns()
+                .work
+                .iter()
+                .map(|&work| JobState::new(work))
+                .collect(),
             out: JobColumnsOut {
-                overhead_ns: if has_overhead(&config) { vec![0; count] } else { Vec::new() },
-                comm_s: if config.locality.is_some() { vec![0.0; count] } else { Vec::new() },
-                share_ns: if max_share > 1 { vec![0; count] } else { Vec::new() },
+                overhead_ns: if has_overhead(&config) {
+                    vec![0; count]
+                } else {
+                    Vec::new()
+                },
+                comm_s: if config.locality.is_some() {
+                    vec![0.0; count]
+                } else {
+                    Vec::new()
+                },
+                share_ns: if max_share > 1 {
+                    vec![0; count]
+                } else {
+                    Vec::new()
+                },
                 preemptions: Vec::new(),
                 migrations: Vec::new(),
             },
@@ -187,12 +210,22 @@ impl State {
             free_slots: Vec::new(),
             waiting: BitSet::new(count),
             running: BitSet::new(count),
-            free: (0..servers).map(|s| cluster.full_mask(ServerId::new(s))).collect(),
+            free: (0..servers)
+                .map(|s| cluster.full_mask(ServerId::new(s)))
+                .collect(),
             up: vec![true; servers],
             gpu_base,
             residents: vec![NO_SLOT; gpus * max_share as usize],
-            resident_count: if max_share > 1 { vec![0; gpus] } else { Vec::new() },
-            useful_since: if max_share > 1 { vec![SimTime::ZERO; gpus] } else { Vec::new() },
+            resident_count: if max_share > 1 {
+                vec![0; gpus]
+            } else {
+                Vec::new()
+            },
+            useful_since: if max_share > 1 {
+                vec![SimTime::ZERO; gpus]
+            } else {
+                Vec::new()
+            },
             useful_gpu_s: 0.0,
             busy_by_type: vec![0; cluster.gpu_types().len()],
             up_by_type: cluster.gpus_by_type().to_vec(),
@@ -242,13 +275,17 @@ impl State {
     #[inline]
     pub(crate) fn best_type(&self, job: JobId) -> Option<GpuTypeId> {
         let usable = self.usable(job);
-        self.type_order(job).iter().copied().find(|id| usable >> id.index() & 1 == 1)
+        self.type_order(job)
+            .iter()
+            .copied()
+            .find(|id| usable >> id.index() & 1 == 1)
     }
 
     /// Base rate on the best usable type: the isolated, consolidated rate.
     #[inline]
     pub(crate) fn best_rate(&self, job: JobId) -> f64 {
-        self.best_type(job).map_or(0.0, |id| self.rates.base(&self.jobs, job, id))
+        self.best_type(job)
+            .map_or(0.0, |id| self.rates.base(&self.jobs, job, id))
     }
 
     /// The running job's record.
@@ -327,7 +364,9 @@ impl State {
         let at = job.index();
         let overhead = self.out.overhead_ns.get(at).copied().unwrap_or(0);
         let closed = self.job[at].run_ns - overhead;
-        let open = self.run(job).map_or(0, |run| run.progress_in_segment(self.now).0);
+        let open = self
+            .run(job)
+            .map_or(0, |run| run.progress_in_segment(self.now).0);
         SimSpan(closed + open)
     }
 
@@ -364,24 +403,22 @@ impl State {
         }
     }
 
-    /// Sub-batch of the job's last run, kept by a move; the freed record still has it.
-    pub(crate) fn last_sub_batch(&self, job: JobId) -> u32 {
-        let record = self.free_slots.iter().rev().map(|&slot| &self.runs[slot as usize]);
-        record.take(self.runs.len()).find(|run| run.job == job).map_or(0, |run| run.sub_batch)
-    }
-
-    /// Isolated service of every job that is not dropped, ascending: gang x total duration, GPU-ns.
-    pub(crate) fn service_distribution(&self) -> Vec<i128> {
+    /// Isolated service of every job that is not dropped, ascending: total duration, times the gang
+    /// unless it is counted in time alone.
+    pub(crate) fn service_distribution(&self, is_time: bool, dropped: &[JobId]) -> Vec<i128> {
         let service = |job: JobId| {
             let span = span_of_work(self.jobs.work(job), self.best_rate(job));
-            i128::from(span.0) * i128::from(self.jobs.gpus(job))
+            i128::from(span.0)
+                * if is_time {
+                    1
+                } else {
+                    i128::from(self.jobs.gpus(job))
+                }
         };
-        let mut all: Vec<i128> = self
-            .jobs
-            .ids()
-            .filter(|job| self.job[job.index()].phase != Phase::Dropped)
-            .map(service)
-            .collect();
+        let counts = |job: &JobId| {
+            self.job[job.index()].phase != Phase::Dropped && dropped.binary_search(job).is_err()
+        };
+        let mut all: Vec<i128> = self.jobs.ids().filter(counts).map(service).collect();
         all.sort_unstable();
         all
     }
@@ -437,7 +474,11 @@ fn type_orders(
     let Some(classes) = &jobs.columns().rate_class else {
         return orders;
     };
-    let rows = classes.iter().filter(|&&class| class != u32::MAX).max().map_or(0, |max| max + 1);
+    let rows = classes
+        .iter()
+        .filter(|&&class| class != u32::MAX)
+        .max()
+        .map_or(0, |max| max + 1);
     orders.resize(rows as usize + 1, SmallVec::new());
     for job in jobs.ids() {
         let class = classes[job.index()];

@@ -192,7 +192,10 @@ impl<'a> ClusterView<'a> {
     pub fn types_of(&self, job: JobId) -> impl Iterator<Item = GpuTypeId> + use<'a> {
         let usable = self.state.usable(job);
         let order = self.state.type_order(job);
-        order.iter().copied().filter(move |id| usable >> id.index() & 1 == 1)
+        order
+            .iter()
+            .copied()
+            .filter(move |id| usable >> id.index() & 1 == 1)
     }
 
     /// Time without progress that a start or move of the job would cost now.
@@ -219,7 +222,10 @@ impl<'a> ClusterView<'a> {
     #[inline]
     pub fn duration(&self, job: JobId) -> Result<SimSpan, PolicyError> {
         self.check_knowledge(job)?;
-        Ok(span_of_work(self.state.jobs.work(job), self.state.best_rate(job)))
+        Ok(span_of_work(
+            self.state.jobs.work(job),
+            self.state.best_rate(job),
+        ))
     }
 
     /// Isolated time for the work that is left (spec baselines section 1).
@@ -244,7 +250,8 @@ impl<'a> ClusterView<'a> {
     /// Whether a running job goes at its isolated, consolidated best rate.
     #[inline]
     pub fn is_at_best_rate(&self, job: JobId) -> bool {
-        self.run(job).is_some_and(|run| run.rate.to_bits() == self.state.best_rate(job).to_bits())
+        self.run(job)
+            .is_some_and(|run| run.rate.to_bits() == self.state.best_rate(job).to_bits())
     }
 
     /// When a running job will be done at its present rate.
@@ -257,10 +264,11 @@ impl<'a> ClusterView<'a> {
         Ok(self.run(job).map(|run| run.finish))
     }
 
-    /// Isolated service of every job of the trace, ascending, GPU-nanoseconds: the distribution that a
-    /// policy may know without knowing any single job.
-    pub fn service_distribution(&self) -> Vec<i128> {
-        self.state.service_distribution()
+    /// Isolated service of every job of the trace but those about to be dropped (ascending ids),
+    /// ascending: GPU-nanoseconds, or nanoseconds if `is_time`. The distribution that a policy may know
+    /// without knowing any single job.
+    pub fn service_distribution(&self, is_time: bool, dropped: &[JobId]) -> Vec<i128> {
+        self.state.service_distribution(is_time, dropped)
     }
 
     /// Time since the last start or move of a running job.

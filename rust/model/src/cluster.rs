@@ -73,14 +73,20 @@ impl ClusterSpec {
         }
         for gpu_type in &gpu_types {
             if !(gpu_type.speed.is_finite() && gpu_type.speed > 0.0) {
-                return bad(format!("GPU type {}: speed must be positive", gpu_type.name));
+                return bad(format!(
+                    "GPU type {}: speed must be positive",
+                    gpu_type.name
+                ));
             }
         }
         let mut gpus_by_type = vec![0_u32; gpu_types.len()];
         let mut racks = 0;
         for (index, server) in servers.iter().enumerate() {
             let fail = |what: &str| {
-                Err(ModelError::Server { server: index as u32, what: what.to_owned() })
+                Err(ModelError::Server {
+                    server: index as u32,
+                    what: what.to_owned(),
+                })
             };
             if server.gpu_type.index() >= gpu_types.len() {
                 return fail("unknown GPU type");
@@ -95,7 +101,13 @@ impl ClusterSpec {
             racks = racks.max(server.rack.0 + 1);
         }
         let gpus_total = gpus_by_type.iter().sum();
-        Ok(Self { gpu_types, servers, racks, gpus_by_type, gpus_total })
+        Ok(Self {
+            gpu_types,
+            servers,
+            racks,
+            gpus_by_type,
+            gpus_total,
+        })
     }
 
     /// GPU types, in the order of the description.
@@ -145,7 +157,10 @@ impl ClusterSpec {
             return Tier::Server;
         }
         let rack = self.server(first.server).rack;
-        if rest.iter().all(|part| self.server(part.server).rack == rack) {
+        if rest
+            .iter()
+            .all(|part| self.server(part.server).rack == rack)
+        {
             Tier::Rack
         } else {
             Tier::Network

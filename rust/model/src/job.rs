@@ -96,12 +96,22 @@ impl JobTable {
     pub fn new(columns: JobColumns) -> Result<Self, ModelError> {
         check_lengths(&columns)?;
         let fail = |row: usize, field, value: f64, expected| {
-            Err(ModelError::Job { job: row as u32, field, value, expected })
+            Err(ModelError::Job {
+                job: row as u32,
+                field,
+                value,
+                expected,
+            })
         };
         let mut last = SimTime(0);
         for (row, &arrival) in columns.arrival.iter().enumerate() {
             if arrival < last {
-                return fail(row, "arrival_s", arrival.seconds(), "ascending arrivals from 0");
+                return fail(
+                    row,
+                    "arrival_s",
+                    arrival.seconds(),
+                    "ascending arrivals from 0",
+                );
             }
             last = arrival;
         }
@@ -173,25 +183,37 @@ impl JobTable {
     /// Name of the model label, if the job has one.
     pub fn model_name(&self, job: JobId) -> Option<&str> {
         let label = self.model(job)?;
-        self.columns.model_labels.get(label as usize).map(String::as_str)
+        self.columns
+            .model_labels
+            .get(label as usize)
+            .map(String::as_str)
     }
 
     /// Samples per GPU at full batch; 0 = unknown.
     #[inline]
     pub fn batch_size(&self, job: JobId) -> u32 {
-        self.columns.batch_size.as_ref().map_or(0, |column| column[job.index()])
+        self.columns
+            .batch_size
+            .as_ref()
+            .map_or(0, |column| column[job.index()])
     }
 
     /// Memory per GPU at full batch.
     #[inline]
     pub fn memory_bytes(&self, job: JobId) -> u64 {
-        self.columns.memory_bytes.as_ref().map_or(0, |column| column[job.index()])
+        self.columns
+            .memory_bytes
+            .as_ref()
+            .map_or(0, |column| column[job.index()])
     }
 
     /// GPU types the job allows: bit `t` = type `t`.
     #[inline]
     pub fn allowed_types(&self, job: JobId) -> u64 {
-        self.columns.allowed_types.as_ref().map_or(u64::MAX, |column| column[job.index()])
+        self.columns
+            .allowed_types
+            .as_ref()
+            .map_or(u64::MAX, |column| column[job.index()])
     }
 
     /// Whether one mask of usable types serves all jobs (no per-job types, memory or rates).
@@ -259,7 +281,11 @@ impl JobTable {
             return Some(InfeasibleReason::NoRate);
         }
         let gpus = fast.iter().map(|&index| cluster.gpus_by_type()[index]);
-        let most = if mixes_types { gpus.sum() } else { gpus.max().unwrap_or(0) };
+        let most = if mixes_types {
+            gpus.sum()
+        } else {
+            gpus.max().unwrap_or(0)
+        };
         (self.gpus(job) > most).then_some(InfeasibleReason::TooManyGpus)
     }
 }
@@ -278,7 +304,10 @@ fn check_lengths(columns: &JobColumns) -> Result<(), ModelError> {
         ("work", Some(columns.work.len())),
         ("ref_rate", columns.ref_rate.as_ref().map(Vec::len)),
         ("rate_class", columns.rate_class.as_ref().map(Vec::len)),
-        ("allowed_types", columns.allowed_types.as_ref().map(Vec::len)),
+        (
+            "allowed_types",
+            columns.allowed_types.as_ref().map(Vec::len),
+        ),
         ("memory_bytes", columns.memory_bytes.as_ref().map(Vec::len)),
         ("model", columns.model.as_ref().map(Vec::len)),
         ("batch_size", columns.batch_size.as_ref().map(Vec::len)),
@@ -288,7 +317,11 @@ fn check_lengths(columns: &JobColumns) -> Result<(), ModelError> {
     ];
     for (column, found) in optional {
         if let Some(found) = found.filter(|&found| found != rows) {
-            return Err(ModelError::Length { column, found, expected: rows });
+            return Err(ModelError::Length {
+                column,
+                found,
+                expected: rows,
+            });
         }
     }
     if let Some(model) = &columns.model {

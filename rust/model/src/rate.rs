@@ -15,8 +15,15 @@ pub struct RateTable {
 impl RateTable {
     /// Rates from the types' relative speeds only.
     pub fn from_speeds(cluster: &ClusterSpec) -> Self {
-        let speeds = cluster.gpu_types().iter().map(|gpu_type| gpu_type.speed).collect();
-        Self { speeds, classes: Vec::new() }
+        let speeds = cluster
+            .gpu_types()
+            .iter()
+            .map(|gpu_type| gpu_type.speed)
+            .collect();
+        Self {
+            speeds,
+            classes: Vec::new(),
+        }
     }
 
     /// Adds measured rates: row-major (classes, types); a rate of 0 means "cannot run there".
@@ -26,11 +33,22 @@ impl RateTable {
     /// finite, or if a job names a row that does not exist.
     pub fn with_classes(mut self, classes: Vec<f64>, jobs: &JobTable) -> Result<Self, ModelError> {
         let types = self.speeds.len();
-        let fail = |what: String| Err(ModelError::Table { table: "throughput", what });
+        let fail = |what: String| {
+            Err(ModelError::Table {
+                table: "throughput",
+                what,
+            })
+        };
         if !classes.len().is_multiple_of(types) {
-            return fail(format!("{} rates are no rows of {types} types", classes.len()));
+            return fail(format!(
+                "{} rates are no rows of {types} types",
+                classes.len()
+            ));
         }
-        if let Some(bad) = classes.iter().find(|rate| !(rate.is_finite() && **rate >= 0.0)) {
+        if let Some(bad) = classes
+            .iter()
+            .find(|rate| !(rate.is_finite() && **rate >= 0.0))
+        {
             return fail(format!("rate {bad} is not a finite number >= 0"));
         }
         let rows = (classes.len() / types) as u32;
@@ -54,7 +72,10 @@ impl RateTable {
             }
         }
         let speed = self.speeds[gpu_type.index()];
-        columns.ref_rate.as_ref().map_or(speed, |rates| rates[job.index()] * speed)
+        columns
+            .ref_rate
+            .as_ref()
+            .map_or(speed, |rates| rates[job.index()] * speed)
     }
 }
 
@@ -99,11 +120,20 @@ impl TierTable {
     /// # Errors
     /// [`ModelError::Table`] if there is no row or a factor is outside (0, 1].
     pub fn new(rows: Vec<[f64; 3]>) -> Result<Self, ModelError> {
-        let fail = |what: String| Err(ModelError::Table { table: "locality", what });
+        let fail = |what: String| {
+            Err(ModelError::Table {
+                table: "locality",
+                what,
+            })
+        };
         if rows.is_empty() {
             return fail("no row for jobs without a label".to_owned());
         }
-        if let Some(bad) = rows.iter().flatten().find(|value| !(**value > 0.0 && **value <= 1.0)) {
+        if let Some(bad) = rows
+            .iter()
+            .flatten()
+            .find(|value| !(**value > 0.0 && **value <= 1.0))
+        {
             return fail(format!("factor {bad} is outside (0, 1]"));
         }
         Ok(Self { rows })
@@ -114,7 +144,11 @@ impl LocalityModel for TierTable {
     fn locality(&self, query: &LocalityQuery) -> f64 {
         let last = self.rows.len() - 1;
         let row = query.model.map_or(last, |label| (label as usize).min(last));
-        if query.gpus == 1 { 1.0 } else { self.rows[row][query.tier as usize] }
+        if query.gpus == 1 {
+            1.0
+        } else {
+            self.rows[row][query.tier as usize]
+        }
     }
 }
 
@@ -140,9 +174,17 @@ impl Interference {
     /// # Errors
     /// [`ModelError::Table`] on a wrong length or a value that is neither NaN nor finite and >= 1.
     pub fn new(xi: Vec<f64>, classes: usize) -> Result<Self, ModelError> {
-        let fail = |what: String| Err(ModelError::Table { table: "interference", what });
+        let fail = |what: String| {
+            Err(ModelError::Table {
+                table: "interference",
+                what,
+            })
+        };
         if classes == 0 || xi.is_empty() || !xi.len().is_multiple_of(classes * classes) {
-            return fail(format!("{} values are no squares of {classes} labels", xi.len()));
+            return fail(format!(
+                "{} values are no squares of {classes} labels",
+                xi.len()
+            ));
         }
         if let Some(bad) = xi.iter().find(|xi| xi.is_infinite() || **xi < 1.0) {
             return fail(format!("slow-down {bad} is below 1 or infinite"));
@@ -153,7 +195,12 @@ impl Interference {
     /// Slow-down of a job of label `slowed` next to one of label `co_runner`; `None` if one of the two
     /// directions forbids the pair.
     #[inline]
-    pub fn xi(&self, slowed: Option<u32>, co_runner: Option<u32>, gpu_type: GpuTypeId) -> Option<f64> {
+    pub fn xi(
+        &self,
+        slowed: Option<u32>,
+        co_runner: Option<u32>,
+        gpu_type: GpuTypeId,
+    ) -> Option<f64> {
         let last = self.classes - 1;
         let row = slowed.map_or(last, |label| (label as usize).min(last));
         let column = co_runner.map_or(last, |label| (label as usize).min(last));

@@ -34,7 +34,10 @@ impl Classes {
     fn new(view: &ClusterView<'_>, placer: &Placer) -> Result<Self, PolicyError> {
         let jobs = view.jobs();
         let mut found: FxHashMap<(u32, bool, TypeList), u16> = FxHashMap::default();
-        let mut classes = Self { list: Vec::new(), of: Vec::with_capacity(jobs.len()) };
+        let mut classes = Self {
+            list: Vec::new(),
+            of: Vec::with_capacity(jobs.len()),
+        };
         // where one list of types serves all jobs, a class is known by gang size and skew
         let uniform: Option<TypeList> =
             (jobs.is_uniform() && !jobs.is_empty()).then(|| view.types_of(JobId(0)).collect());
@@ -47,12 +50,18 @@ impl Classes {
                 classes.of.push(small[slot.0][slot.1]);
                 continue;
             }
-            let types = uniform.clone().unwrap_or_else(|| view.types_of(job).collect());
+            let types = uniform
+                .clone()
+                .unwrap_or_else(|| view.types_of(job).collect());
             let next = classes.list.len() as u16;
             let class = *found
                 .entry((demand.gpus, demand.high_skew, types.clone()))
                 .or_insert_with(|| {
-                    classes.list.push(DemandClass { gpus: demand.gpus, types, demand });
+                    classes.list.push(DemandClass {
+                        gpus: demand.gpus,
+                        types,
+                        demand,
+                    });
                     next
                 });
             if classes.list.len() >= usize::from(u16::MAX) {
@@ -109,7 +118,12 @@ pub struct Places {
 impl Places {
     /// Places by a rule; [`Self::start`] completes it.
     pub fn new(params: PlacementParams) -> Self {
-        Self { params, classes: Classes::default(), placer: None, starts: Vec::new() }
+        Self {
+            params,
+            classes: Classes::default(),
+            placer: None,
+            starts: Vec::new(),
+        }
     }
 
     /// Learns the classes of the trace. Returns the jobs that have no place even on the empty cluster.
@@ -131,14 +145,21 @@ impl Places {
             .classes
             .iter()
             .map(|class| {
-                class.types.iter().any(|&t| placer.place(free, t, &class.demand).is_some())
+                class
+                    .types
+                    .iter()
+                    .any(|&t| placer.place(free, t, &class.demand).is_some())
             })
             .collect();
         self.placer = Some(placer);
         if has_place.iter().all(|&has| has) {
             return Ok(Vec::new());
         }
-        Ok(view.jobs().ids().filter(|&job| !has_place[self.classes.of(job)]).collect())
+        Ok(view
+            .jobs()
+            .ids()
+            .filter(|&job| !has_place[self.classes.of(job)])
+            .collect())
     }
 
     /// The classes.
@@ -148,21 +169,32 @@ impl Places {
     }
 
     fn placer(&mut self) -> &mut Placer {
-        self.placer.as_mut().expect("start comes before every decision")
+        self.placer
+            .as_mut()
+            .expect("start comes before every decision")
     }
 
     /// Whether a gang of the class might fit on one of its types. O(types).
     #[inline]
     pub fn can(&self, free: &mut FreeIndex, class: usize) -> bool {
         let class = &self.classes.list[class];
-        let placer = self.placer.as_ref().expect("start comes before every decision");
-        class.types.iter().any(|&gpu_type| placer.can(free, gpu_type, &class.demand))
+        let placer = self
+            .placer
+            .as_ref()
+            .expect("start comes before every decision");
+        class
+            .types
+            .iter()
+            .any(|&gpu_type| placer.can(free, gpu_type, &class.demand))
     }
 
     /// Whether a gang of the class might fit on a type. O(1).
     #[inline]
     pub fn can_on(&self, free: &mut FreeIndex, class: usize, gpu_type: GpuTypeId) -> bool {
-        let placer = self.placer.as_ref().expect("start comes before every decision");
+        let placer = self
+            .placer
+            .as_ref()
+            .expect("start comes before every decision");
         placer.can(free, gpu_type, &self.classes.list[class].demand)
     }
 
@@ -216,4 +248,3 @@ impl Places {
         }
     }
 }
-

@@ -104,7 +104,10 @@ impl ParamReader {
         specs: impl Iterator<Item = ParamSpec> + Clone,
         given: &Params,
     ) -> Result<Self, PolicyError> {
-        let mut reader = Self { policy: policy.to_owned(), values: Params::new() };
+        let mut reader = Self {
+            policy: policy.to_owned(),
+            values: Params::new(),
+        };
         for (name, value) in given {
             if !specs.clone().any(|spec| spec.name == name) {
                 let known: Vec<&str> = specs.clone().map(|spec| spec.name).collect();
@@ -113,7 +116,10 @@ impl ParamReader {
             }
         }
         for spec in specs {
-            let value = given.get(spec.name).cloned().unwrap_or_else(|| spec.default.value());
+            let value = given
+                .get(spec.name)
+                .cloned()
+                .unwrap_or_else(|| spec.default.value());
             let value = reader.check(&spec, value)?;
             reader.values.insert(spec.name.to_owned(), value);
         }
@@ -122,7 +128,9 @@ impl ParamReader {
 
     fn check(&self, spec: &ParamSpec, value: ParamValue) -> Result<ParamValue, PolicyError> {
         let fine = match (spec.kind, &value) {
-            (ParamKind::Bool, ParamValue::Bool(_)) => true,
+            (ParamKind::Bool, ParamValue::Bool(_)) | (ParamKind::Positives, ParamValue::None) => {
+                true
+            }
             (ParamKind::AtLeast(_) | ParamKind::Above(_), ParamValue::Int(number)) => {
                 return self.check(spec, ParamValue::Float(*number as f64));
             }
@@ -132,11 +140,16 @@ impl ParamReader {
             (ParamKind::Increasing, ParamValue::List(list)) => {
                 !list.is_empty() && all_positive(list) && list.windows(2).all(|w| w[0] < w[1])
             }
-            (ParamKind::Positives, ParamValue::List(list)) => !list.is_empty() && all_positive(list),
-            (ParamKind::Positives, ParamValue::None) => true,
+            (ParamKind::Positives, ParamValue::List(list)) => {
+                !list.is_empty() && all_positive(list)
+            }
             _ => false,
         };
-        if fine { Ok(value) } else { Err(self.bad(spec.name, &value, &expected(spec.kind))) }
+        if fine {
+            Ok(value)
+        } else {
+            Err(self.bad(spec.name, &value, &expected(spec.kind)))
+        }
     }
 
     fn bad(&self, field: &str, value: &ParamValue, expected: &str) -> PolicyError {
@@ -205,7 +218,11 @@ impl ParamReader {
             // halves up, exact: beyond 2^53 every f64 is whole
             return Ok((gpu_seconds * 1e9).round() as i128);
         }
-        Err(self.bad(name, &ParamValue::Float(gpu_seconds), "at most 1e20 GPU-seconds"))
+        Err(self.bad(
+            name,
+            &ParamValue::Float(gpu_seconds),
+            "at most 1e20 GPU-seconds",
+        ))
     }
 }
 
@@ -239,7 +256,10 @@ impl std::fmt::Display for ParamValue {
 
 /// The word among `known` that takes the fewest edits to become `word`; the first of equals.
 pub fn nearest(word: &str, known: &[&str]) -> String {
-    known.iter().min_by_key(|name| edits(word, name)).map_or_else(String::new, |&name| name.to_owned())
+    known
+        .iter()
+        .min_by_key(|name| edits(word, name))
+        .map_or_else(String::new, |&name| name.to_owned())
 }
 
 fn edits(a: &str, b: &str) -> usize {
@@ -292,7 +312,7 @@ mod tests {
 
     #[test]
     fn fills_defaults_and_widens_whole_numbers() {
-        let reader = read("knob", ParamValue::Int(2)).unwrap();
+        let reader = read("knob", ParamValue::Int(2)).expect("fine");
         assert_eq!(reader.number("knob").to_bits(), 2.0_f64.to_bits());
         assert_eq!(reader.list("limits"), Some(&[1.0, 2.0][..]));
         assert_eq!(reader.word("fit"), "best");
@@ -300,7 +320,9 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_answered_with_the_nearest() {
-        let Err(PolicyError::Parameter { field, expected, .. }) = read("limit", ParamValue::None)
+        let Err(PolicyError::Parameter {
+            field, expected, ..
+        }) = read("limit", ParamValue::None)
         else {
             panic!("accepted");
         };

@@ -7,6 +7,9 @@ use crate::tiresias::{ContinuousLas, QueuedParams, QueuedService};
 use crate::toy::{ToyRound, ToyShare, ToyTimer};
 use gangline_engine::{Knowledge, Policy, PolicyError};
 
+/// Makes a policy of its parameters; the flag asks for the oracle inside.
+type Make = fn(&ParamReader, bool) -> Result<Box<dyn Policy>, PolicyError>;
+
 /// A policy as the outside sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyInfo {
@@ -28,7 +31,7 @@ pub struct PolicyInfo {
     placement: &'static str,
     /// Its own parameters.
     own: &'static [ParamSpec],
-    make: fn(&ParamReader, bool) -> Result<Box<dyn Policy>, PolicyError>,
+    make: Make,
 }
 
 impl PolicyInfo {
@@ -36,13 +39,21 @@ impl PolicyInfo {
     pub fn parameters(&self) -> impl Iterator<Item = ParamSpec> + Clone + use<> {
         let (placement, is_toy) = (self.placement, self.placement.is_empty());
         let own = self.own.iter().copied();
-        own.chain(PLACEMENT.into_iter().filter(move |_| !is_toy).map(move |spec| {
-            if spec.name == "placement" {
-                ParamSpec { default: ParamDefault::Str(placement), ..spec }
-            } else {
-                spec
-            }
-        }))
+        own.chain(
+            PLACEMENT
+                .into_iter()
+                .filter(move |_| !is_toy)
+                .map(move |spec| {
+                    if spec.name == "placement" {
+                        ParamSpec {
+                            default: ParamDefault::Str(placement),
+                            ..spec
+                        }
+                    } else {
+                        spec
+                    }
+                }),
+        )
     }
 
     /// Whether a run with these parameters needs durations in the trace.
@@ -53,7 +64,14 @@ impl PolicyInfo {
 }
 
 const RULES: &[&str] = &[
-    "consolidate", "yarn", "whole_servers", "spread", "random", "random_server", "count", "skew",
+    "consolidate",
+    "yarn",
+    "whole_servers",
+    "spread",
+    "random",
+    "random_server",
+    "count",
+    "skew",
 ];
 
 const fn spec(
@@ -63,46 +81,127 @@ const fn spec(
     unit: &'static str,
     doc: &'static str,
 ) -> ParamSpec {
-    ParamSpec { name, kind, default, unit, doc }
+    ParamSpec {
+        name,
+        kind,
+        default,
+        unit,
+        doc,
+    }
 }
 
 const PLACEMENT: [ParamSpec; 9] = [
-    spec("placement", ParamKind::Choice(RULES), ParamDefault::Str("consolidate"), "",
-        "placement rule"),
-    spec("fit", ParamKind::Choice(&["best", "first"]), ParamDefault::Str("best"), "",
-        "which of several places with room"),
-    spec("max_level", ParamKind::Choice(&["server", "rack", "network"]),
-        ParamDefault::Str("network"), "", "widest tier of consolidate"),
-    spec("slots", ParamKind::Choice(&["lowest", "aligned"]), ParamDefault::Str("lowest"), "",
-        "which GPUs of a server"),
-    spec("rack_choice", ParamKind::Choice(&["best_fit", "fewest_servers"]),
-        ParamDefault::Str("best_fit"), "", "which rack, with best fit"),
-    spec("skew", ParamKind::Choice(&["flags", "sizes", "oracle"]), ParamDefault::Str("flags"), "",
-        "how models are classed by skew"),
-    spec("skew_threshold", ParamKind::AtLeast(0.0), ParamDefault::Float(0.3), "",
-        "skew from which a model is highly skewed"),
-    spec("skew_eps", ParamKind::AtLeast(0.0), ParamDefault::Float(0.05), "",
-        "loss of speed that skew = oracle accepts"),
-    spec("yarn_cross_rack", ParamKind::Bool, ParamDefault::Bool(false), "",
-        "whether yarn and whole_servers may take several racks"),
+    spec(
+        "placement",
+        ParamKind::Choice(RULES),
+        ParamDefault::Str("consolidate"),
+        "",
+        "placement rule",
+    ),
+    spec(
+        "fit",
+        ParamKind::Choice(&["best", "first"]),
+        ParamDefault::Str("best"),
+        "",
+        "which of several places with room",
+    ),
+    spec(
+        "max_level",
+        ParamKind::Choice(&["server", "rack", "network"]),
+        ParamDefault::Str("network"),
+        "",
+        "widest tier of consolidate",
+    ),
+    spec(
+        "slots",
+        ParamKind::Choice(&["lowest", "aligned"]),
+        ParamDefault::Str("lowest"),
+        "",
+        "which GPUs of a server",
+    ),
+    spec(
+        "rack_choice",
+        ParamKind::Choice(&["best_fit", "fewest_servers"]),
+        ParamDefault::Str("best_fit"),
+        "",
+        "which rack, with best fit",
+    ),
+    spec(
+        "skew",
+        ParamKind::Choice(&["flags", "sizes", "oracle"]),
+        ParamDefault::Str("flags"),
+        "",
+        "how models are classed by skew",
+    ),
+    spec(
+        "skew_threshold",
+        ParamKind::AtLeast(0.0),
+        ParamDefault::Float(0.3),
+        "",
+        "skew from which a model is highly skewed",
+    ),
+    spec(
+        "skew_eps",
+        ParamKind::AtLeast(0.0),
+        ParamDefault::Float(0.05),
+        "",
+        "loss of speed that skew = oracle accepts",
+    ),
+    spec(
+        "yarn_cross_rack",
+        ParamKind::Bool,
+        ParamDefault::Bool(false),
+        "",
+        "whether yarn and whole_servers may take several racks",
+    ),
 ];
 
-const ESTIMATE_ERROR: ParamSpec = spec("estimate_error", ParamKind::AtLeast(0.0),
-    ParamDefault::Float(0.0), "", "sigma of the log-normal error of the durations it sees");
-const MIN_RUN: ParamSpec = spec("preempt_min_run_s", ParamKind::AtLeast(0.0),
-    ParamDefault::Float(0.0), "s", "a job is not preempted before it has run so long");
-const LIMITS: ParamSpec = spec("limits", ParamKind::Increasing,
-    ParamDefault::List(&[3250.0, 7200.0]), "GPU-s", "service at which a job leaves each queue");
-const KNOB: ParamSpec = spec("promote_knob", ParamKind::AtLeast(0.0), ParamDefault::Float(0.0), "",
-    "a job that waited so many times its run time returns to the top; 0 = never");
-const LAS_TIME: ParamSpec = spec("las_time", ParamKind::Bool, ParamDefault::Bool(false), "",
-    "service is time, whatever the gang size");
+const ESTIMATE_ERROR: ParamSpec = spec(
+    "estimate_error",
+    ParamKind::AtLeast(0.0),
+    ParamDefault::Float(0.0),
+    "",
+    "sigma of the log-normal error of the durations it sees",
+);
+const MIN_RUN: ParamSpec = spec(
+    "preempt_min_run_s",
+    ParamKind::AtLeast(0.0),
+    ParamDefault::Float(0.0),
+    "s",
+    "a job is not preempted before it has run so long",
+);
+const LIMITS: ParamSpec = spec(
+    "limits",
+    ParamKind::Increasing,
+    ParamDefault::List(&[3250.0, 7200.0]),
+    "GPU-s",
+    "service at which a job leaves each queue",
+);
+const KNOB: ParamSpec = spec(
+    "promote_knob",
+    ParamKind::AtLeast(0.0),
+    ParamDefault::Float(0.0),
+    "",
+    "a job that waited so many times its run time returns to the top; 0 = never",
+);
+const LAS_TIME: ParamSpec = spec(
+    "las_time",
+    ParamKind::Bool,
+    ParamDefault::Bool(false),
+    "",
+    "service is time, whatever the gang size",
+);
 
 const SIZED: &[ParamSpec] = &[ESTIMATE_ERROR];
 const EASY: &[ParamSpec] = &[
     ESTIMATE_ERROR,
-    spec("estimate_extend", ParamKind::AtLeast(1.0), ParamDefault::Float(1.1), "",
-        "an estimate that runs out becomes so many times the time run"),
+    spec(
+        "estimate_extend",
+        ParamKind::AtLeast(1.0),
+        ParamDefault::Float(1.1),
+        "",
+        "an estimate that runs out becomes so many times the time run",
+    ),
 ];
 const REMAINING: &[ParamSpec] = &[ESTIMATE_ERROR, MIN_RUN];
 const LAS: &[ParamSpec] = &[
@@ -110,33 +209,68 @@ const LAS: &[ParamSpec] = &[
     KNOB,
     LAS_TIME,
     MIN_RUN,
-    spec("discretised", ParamKind::Bool, ParamDefault::Bool(true), "",
-        "queues; false = ordered by the service itself"),
-    spec("las_quantum", ParamKind::AtLeast(0.0), ParamDefault::Float(600.0), "GPU-s per GPU",
-        "head start of a running job without queues"),
+    spec(
+        "discretised",
+        ParamKind::Bool,
+        ParamDefault::Bool(true),
+        "",
+        "queues; false = ordered by the service itself",
+    ),
+    spec(
+        "las_quantum",
+        ParamKind::AtLeast(0.0),
+        ParamDefault::Float(600.0),
+        "GPU-s per GPU",
+        "head start of a running job without queues",
+    ),
 ];
 const GITTINS: &[ParamSpec] = &[
     LIMITS,
     KNOB,
     LAS_TIME,
     MIN_RUN,
-    spec("distribution", ParamKind::Positives, ParamDefault::None, "GPU-s",
-        "services of past jobs; none = those of the trace itself"),
-    spec("delta", ParamKind::Above(0.0), ParamDefault::Float(3250.0), "GPU-s",
-        "service quantum of the index"),
+    spec(
+        "distribution",
+        ParamKind::Positives,
+        ParamDefault::None,
+        "GPU-s",
+        "services of past jobs; none = those of the trace itself",
+    ),
+    spec(
+        "delta",
+        ParamKind::Above(0.0),
+        ParamDefault::Float(3250.0),
+        "GPU-s",
+        "service quantum of the index",
+    ),
 ];
-const TOY_ROUND: &[ParamSpec] =
-    &[spec("round_s", ParamKind::Above(0.0), ParamDefault::Float(360.0), "s", "length of a round")];
-const TOY_TIMER: &[ParamSpec] =
-    &[spec("delay_s", ParamKind::AtLeast(0.0), ParamDefault::Float(60.0), "s", "wait for a server")];
-const TOY_SHARE: &[ParamSpec] =
-    &[spec("halve", ParamKind::Bool, ParamDefault::Bool(false), "", "co-runners at half batch")];
+const TOY_ROUND: &[ParamSpec] = &[spec(
+    "round_s",
+    ParamKind::Above(0.0),
+    ParamDefault::Float(360.0),
+    "s",
+    "length of a round",
+)];
+const TOY_TIMER: &[ParamSpec] = &[spec(
+    "delay_s",
+    ParamKind::AtLeast(0.0),
+    ParamDefault::Float(60.0),
+    "s",
+    "wait for a server",
+)];
+const TOY_SHARE: &[ParamSpec] = &[spec(
+    "halve",
+    ParamKind::Bool,
+    ParamDefault::Bool(false),
+    "",
+    "co-runners at half batch",
+)];
 
 const OF_QUEUES: &str = "classic";
 const OF_TIRESIAS: &str = "Tiresias (NSDI 2019)";
 
 /// Every policy, in the order that lists show them.
-pub const POLICIES: [PolicyInfo; 15] = [
+pub static POLICIES: [PolicyInfo; 15] = [
     PolicyInfo {
         name: "fifo",
         summary: "order of arrival; a head that does not fit blocks everyone",
@@ -173,7 +307,12 @@ pub const POLICIES: [PolicyInfo; 15] = [
         own: EASY,
         make: |params, plain| {
             let extend = params.number("estimate_extend");
-            Ok(Box::new(Easy::new(placement(params)?, seen(params), extend, plain)))
+            Ok(Box::new(Easy::new(
+                placement(params)?,
+                seen(params),
+                extend,
+                plain,
+            )))
         },
     },
     PolicyInfo {
@@ -330,13 +469,20 @@ pub const POLICIES: [PolicyInfo; 15] = [
 /// # Errors
 /// [`PolicyError::UnknownPolicy`], naming the nearest.
 pub fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
-    const { assert!(!POLICIES.is_empty(), "there are policies") };
-    static ALL: [PolicyInfo; POLICIES.len()] = POLICIES;
-    ALL.iter().find(|info| info.name == name).ok_or_else(|| {
-        let known: Vec<&str> =
-            ALL.iter().filter(|info| !info.is_hidden).map(|info| info.name).collect();
-        PolicyError::UnknownPolicy { name: name.to_owned(), nearest: nearest(name, &known) }
-    })
+    POLICIES
+        .iter()
+        .find(|info| info.name == name)
+        .ok_or_else(|| {
+            let known: Vec<&str> = POLICIES
+                .iter()
+                .filter(|info| !info.is_hidden)
+                .map(|info| info.name)
+                .collect();
+            PolicyError::UnknownPolicy {
+                name: name.to_owned(),
+                nearest: nearest(name, &known),
+            }
+        })
 }
 
 /// A policy with its parameters.
@@ -393,7 +539,12 @@ fn skip(
     params: &ParamReader,
     plain: bool,
 ) -> Result<Box<dyn Policy>, PolicyError> {
-    Ok(Box::new(Skip::new(order, placement(params)?, seen(params), plain)))
+    Ok(Box::new(Skip::new(
+        order,
+        placement(params)?,
+        seen(params),
+        plain,
+    )))
 }
 
 fn shortest_remaining(
@@ -403,7 +554,13 @@ fn shortest_remaining(
 ) -> Result<Box<dyn Policy>, PolicyError> {
     let min_run = params.span("preempt_min_run_s")?;
     let placement = placement(params)?;
-    Ok(Box::new(ShortestRemaining::new(by_service, placement, seen(params), min_run, plain)))
+    Ok(Box::new(ShortestRemaining::new(
+        by_service,
+        placement,
+        seen(params),
+        min_run,
+        plain,
+    )))
 }
 
 fn las(params: &ParamReader, plain: bool) -> Result<Box<dyn Policy>, PolicyError> {
@@ -413,8 +570,12 @@ fn las(params: &ParamReader, plain: bool) -> Result<Box<dyn Policy>, PolicyError
         return Ok(Box::new(QueuedService::new(queued, placement, plain)));
     }
     let quantum = params.gpu_ns("las_quantum", params.number("las_quantum"))?;
-    let QueuedParams { is_time, min_run, .. } = queued;
-    Ok(Box::new(ContinuousLas::new(quantum, is_time, min_run, placement, plain)))
+    let QueuedParams {
+        is_time, min_run, ..
+    } = queued;
+    Ok(Box::new(ContinuousLas::new(
+        quantum, is_time, min_run, placement, plain,
+    )))
 }
 
 fn gittins(params: &ParamReader, plain: bool) -> Result<Box<dyn Policy>, PolicyError> {

@@ -1,4 +1,4 @@
-//! One case of the instruction gate: runs it once, prints a line that proves it ran.
+//! One case of the instruction gate: runs it once, prints how much there was to do.
 //!
 //! `gate NAME LOAD JOBS`, for instance `gate bare-fifo light 10000`. Under callgrind only
 //! the functions `measured_*` are counted, so making the workload costs nothing (`benches/instructions.py`).
@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 
 use gangline_benches::bare;
-use gangline_benches::contender::{options, policy, run};
+use gangline_benches::contender::{options, policy, run, summary};
 use gangline_benches::workload::{Cluster, Jobs, Load, philly_like};
 use gangline_benches::worlds::world;
 use gangline_engine::{Engine, Policy, World};
@@ -42,25 +42,25 @@ fn main() -> ExitCode {
     };
     let (Some(load), Ok(count)) = (
         Load::ALL.into_iter().find(|known| known.name() == load),
-        count.parse(),
+        count.parse::<usize>(),
     ) else {
         eprintln!("unknown load {load} or bad number of jobs {count}");
         return ExitCode::from(2);
     };
     let jobs = philly_like(count, CLUSTER, load.offered(), 1);
-    let last_s = if name.starts_with("bare-") {
-        measured_bare(name, &jobs) as f64 / 1e9
+    let (last_s, operations) = if name.starts_with("bare-") {
+        (measured_bare(name, &jobs) as f64 / 1e9, 3.0 * count as f64)
     } else if let Some(mut policy) = policy(name) {
         let world = world(&jobs, CLUSTER);
-        let engine = measured_run(&world, policy.as_mut());
-        engine.output().finish_s.last().copied().unwrap_or(0.0)
+        let output = measured_run(&world, policy.as_mut()).output();
+        // every event, one start per job, a stop and another start per preemption
+        let preemptions = summary(&output, "preemptions");
+        let operations = summary(&output, "events") + count as f64 + 2.0 * preemptions;
+        (output.finish_s.last().copied().unwrap_or(0.0), operations)
     } else {
         eprintln!("unknown case {name}");
         return ExitCode::from(2);
     };
-    println!(
-        "{name} {} {count}: the last job finishes at {last_s:.3} s",
-        load.name()
-    );
+    println!("last job finishes at {last_s:.3} s; operations: {operations:.0}");
     ExitCode::SUCCESS
 }

@@ -89,7 +89,11 @@ impl Easy {
         };
         let end = view.now() + span;
         self.end_of[job.index()] = end;
-        let key = Key { lead: 0, main: end.0, job: job.0 };
+        let key = Key {
+            lead: 0,
+            main: end.0,
+            job: job.0,
+        };
         self.ends[gpu_type.index()].insert(key, gpus.gpus());
         self.backlog.remove(job, &self.places);
         self.places.note_start(job);
@@ -136,7 +140,11 @@ impl Easy {
     /// The reservation of a head that does not fit now.
     fn reserve(&self, view: &ClusterView<'_>, plan: &Plan<'_>, head: JobId) -> Shadow {
         let class = self.places.classes().get(self.places.classes().of(head));
-        let mut best = Shadow { head, reserved: None, extra: 0 };
+        let mut best = Shadow {
+            head,
+            reserved: None,
+            extra: 0,
+        };
         for &gpu_type in &class.types {
             let tree = &self.ends[gpu_type.index()];
             let free = u64::from(plan.gpus_free(gpu_type));
@@ -152,7 +160,11 @@ impl Easy {
             if best.reserved.is_some_and(|(_, earliest)| earliest <= time) {
                 continue;
             }
-            let bound = Key { lead: 0, main: time.0, job: u32::MAX };
+            let bound = Key {
+                lead: 0,
+                main: time.0,
+                job: u32::MAX,
+            };
             let freed = tree.sum() - tree.sum_after(bound);
             best.reserved = Some((gpu_type, time));
             best.extra = (free + freed - need) as u32;
@@ -168,7 +180,10 @@ impl Easy {
         gpu_type: GpuTypeId,
         shadow: &mut Shadow,
     ) -> Result<bool, PolicyError> {
-        let Some((_, time)) = shadow.reserved.filter(|&(reserved, _)| reserved == gpu_type) else {
+        let Some((_, time)) = shadow
+            .reserved
+            .filter(|&(reserved, _)| reserved == gpu_type)
+        else {
             return Ok(true);
         };
         if view.now() + self.estimate(view, job, gpu_type)? <= time {
@@ -251,7 +266,11 @@ impl Easy {
         let head_class = self.places.classes().of(shadow.head);
         self.heads.clear();
         for class in 0..self.places.classes().len() {
-            let from = if class == head_class { head_position + 1 } else { 0 };
+            let from = if class == head_class {
+                head_position + 1
+            } else {
+                0
+            };
             if !self.backlog.is_empty(class)
                 && let Some(job) = self.candidate(view, plan, class, from, shadow)
             {
@@ -293,33 +312,59 @@ impl Easy {
         Ok(())
     }
 
-    /// Takes in who left and who came.
-    fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
+    /// Takes in who left.
+    fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) {
         for &job in &changes.finished {
             let end = self.end_of[job.index()];
-            debug_assert!(!self.seen.is_exact() || end == view.now(), "exact estimate of {job}");
-            self.remove_end(job, end);
+            debug_assert!(
+                !self.seen.is_exact() || end == view.now(),
+                "exact estimate of {job}"
+            );
+            self.remove_end(job);
         }
         for &job in &changes.thrown_back {
-            self.remove_end(job, self.end_of[job.index()]);
+            self.remove_end(job);
         }
         self.extend_estimates(view);
-        for &job in changes.thrown_back.iter().chain(&changes.arrived) {
-            let class = self.places.classes().of(job);
-            for at in 0..self.places.classes().get(class).types.len() {
-                let gpu_type = self.places.classes().get(class).types[at];
-                let estimate = self.estimate(view, job, gpu_type)?;
-                self.backlog.insert(job, class, at, estimate.0.min(MAX_ESTIMATE));
-            }
+    }
+
+    /// Notes a job that came and did not start at once.
+    fn enqueue(&mut self, view: &ClusterView<'_>, job: JobId) -> Result<(), PolicyError> {
+        if self.end_of[job.index()] != SimTime::NEVER {
+            return Ok(());
+        }
+        let class = self.places.classes().of(job);
+        for at in 0..self.places.classes().get(class).types.len() {
+            let gpu_type = self.places.classes().get(class).types[at];
+            let estimate = self.estimate(view, job, gpu_type)?;
+            self.backlog
+                .insert(job, class, at, estimate.0.min(MAX_ESTIMATE));
         }
         Ok(())
     }
 
-    fn remove_end(&mut self, job: JobId, end: SimTime) {
-        let key = Key { lead: 0, main: end.0, job: job.0 };
-        let class = self.places.classes().get(self.places.classes().of(job));
-        let tree = class.types.iter().map(|t| t.index()).find(|&t| self.ends[t].contains(key));
-        self.ends[tree.expect("the job ran on one of its types")].remove(key);
+    fn remove_end(&mut self, job: JobId) {
+        let end = std::mem::replace(&mut self.end_of[job.index()], SimTime::NEVER);
+        let key = Key {
+            lead: 0,
+            main: end.0,
+            job: job.0,
+        };
+        let types = &self
+            .places
+            .classes()
+            .get(self.places.classes().of(job))
+            .types;
+        let tree = if let [only] = types.as_slice() {
+            only.index()
+        } else {
+            let ran_on = types
+                .iter()
+                .map(|t| t.index())
+                .find(|&t| self.ends[t].contains(key));
+            ran_on.expect("the job ran on one of its types")
+        };
+        self.ends[tree].remove(key);
     }
 }
 
@@ -342,7 +387,8 @@ impl Policy for Easy {
     ) -> Result<Vec<JobId>, PolicyError> {
         let unplaceable = self.places.start(view, plan)?;
         self.backlog = Backlog::new(view.jobs().len(), self.places.classes());
-        self.ends.resize_with(view.cluster().gpu_types().len(), SumTree::default);
+        self.ends
+            .resize_with(view.cluster().gpu_types().len(), SumTree::default);
         self.end_of = vec![SimTime::NEVER; view.jobs().len()];
         self.dead = vec![0; self.places.classes().len()];
         Ok(unplaceable)
@@ -354,7 +400,7 @@ impl Policy for Easy {
         changes: &Changes,
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
-        self.update(view, changes)?;
+        self.update(view, changes);
         let only_arrivals = changes.finished.is_empty()
             && changes.thrown_back.is_empty()
             && changes.servers_up.is_empty()
@@ -371,6 +417,10 @@ impl Policy for Easy {
         let Some(head) = next else {
             return Ok(Next::Ask);
         };
+        // those that could start without waiting never enter the backlog
+        for &job in changes.thrown_back.iter().chain(&changes.arrived) {
+            self.enqueue(view, job)?;
+        }
         let mut shadow = self.reserve(view, plan, head);
         self.dead.fill(0);
         if self.is_plain {

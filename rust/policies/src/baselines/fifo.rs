@@ -16,7 +16,10 @@ pub struct Fifo {
 impl Fifo {
     /// FIFO with a placement rule.
     pub fn new(placement: PlacementParams) -> Self {
-        Self { places: Places::new(placement), is_blocked: false }
+        Self {
+            places: Places::new(placement),
+            is_blocked: false,
+        }
     }
 }
 

@@ -39,7 +39,11 @@ impl ShortestRemaining {
         min_run: SimSpan,
         is_plain: bool,
     ) -> Self {
-        let measure = if by_service { Measure::ShrinkingArea } else { Measure::Span };
+        let measure = if by_service {
+            Measure::ShrinkingArea
+        } else {
+            Measure::Span
+        };
         Self {
             seen,
             min_run,
@@ -53,12 +57,20 @@ impl ShortestRemaining {
     }
 
     fn lead(&self, is_protected: bool) -> u64 {
-        if self.timers.is_none() || is_protected { PROTECTED } else { OPEN }
+        if self.timers.is_none() || is_protected {
+            PROTECTED
+        } else {
+            OPEN
+        }
     }
 
     fn wait(&mut self, view: &ClusterView<'_>, job: JobId) -> Result<(), PolicyError> {
         let main = self.seen.remaining(view, job)?.0;
-        let key = Key { lead: self.lead(false), main, job: job.0 };
+        let key = Key {
+            lead: self.lead(false),
+            main,
+            job: job.0,
+        };
         self.pass.wait(self.places.classes().of(job), key);
         Ok(())
     }
@@ -69,7 +81,14 @@ impl ShortestRemaining {
         let run = view.run(job).expect("a running job");
         let main = self.seen.remaining(view, job)?.0.saturating_add(now.0);
         let lead = self.lead(run.started + self.min_run > now);
-        self.pass.rekey(Key { lead, main, job: job.0 }, view.jobs().gpus(job));
+        self.pass.rekey(
+            Key {
+                lead,
+                main,
+                job: job.0,
+            },
+            view.jobs().gpus(job),
+        );
         Ok(now < run.progress_start || !view.is_at_best_rate(job) || !self.seen.is_exact())
     }
 
@@ -109,7 +128,11 @@ impl ShortestRemaining {
         }
         drifting.truncate(kept);
         self.drifting = drifting;
-        while let Some(job) = self.timers.as_mut().and_then(|timers| timers.due(view.now())) {
+        while let Some(job) = self
+            .timers
+            .as_mut()
+            .and_then(|timers| timers.due(view.now()))
+        {
             self.rekey(view, job)?;
         }
         if self.is_plain {
@@ -121,7 +144,11 @@ impl ShortestRemaining {
     /// The standing keys against what the view says; only the oracle pays for it.
     fn check_keys(&self, view: &ClusterView<'_>) -> Result<(), PolicyError> {
         for job in view.running() {
-            let main = self.seen.remaining(view, job)?.0.saturating_add(view.now().0);
+            let main = self
+                .seen
+                .remaining(view, job)?
+                .0
+                .saturating_add(view.now().0);
             assert_eq!(self.pass.key(job).main, main, "standing key of job {job}");
         }
         for job in view.waiting() {
@@ -134,7 +161,11 @@ impl ShortestRemaining {
 
 impl Policy for ShortestRemaining {
     fn wake_on(&self) -> WakeOn {
-        if self.min_run == SimSpan::ZERO { WakeOn::QUEUE } else { WakeOn::QUEUE | WakeOn::TIMER }
+        if self.min_run == SimSpan::ZERO {
+            WakeOn::QUEUE
+        } else {
+            WakeOn::QUEUE | WakeOn::TIMER
+        }
     }
 
     fn knowledge(&self) -> Knowledge {

@@ -35,7 +35,12 @@ impl Skip {
             SkipOrder::Duration => Measure::Span,
             SkipOrder::Area => Measure::Area,
         };
-        Self { order, seen, places: Places::new(placement), pass: SkipPass::new(measure, is_plain) }
+        Self {
+            order,
+            seen,
+            places: Places::new(placement),
+            pass: SkipPass::new(measure, is_plain),
+        }
     }
 }
 
@@ -57,7 +62,8 @@ impl Policy for Skip {
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
         let unplaceable = self.places.start(view, plan)?;
-        self.pass.start(self.places.classes().len(), view.jobs().len());
+        self.pass
+            .start(self.places.classes().len(), view.jobs().len());
         Ok(unplaceable)
     }
 
@@ -67,7 +73,12 @@ impl Policy for Skip {
         changes: &Changes,
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
-        let Self { order, seen, places, pass } = self;
+        let Self {
+            order,
+            seen,
+            places,
+            pass,
+        } = self;
         match order {
             SkipOrder::Arrival => {
                 pass.decide(view, changes, plan, places, |_| Ok::<i64, PolicyError>(0))?;

@@ -19,7 +19,11 @@ pub struct Strict {
 impl Strict {
     /// The queue with a placement rule.
     pub fn new(placement: PlacementParams, seen: Seen) -> Self {
-        Self { seen, places: Places::new(placement), queue: BinaryHeap::new() }
+        Self {
+            seen,
+            places: Places::new(placement),
+            queue: BinaryHeap::new(),
+        }
     }
 }
 
@@ -47,7 +51,8 @@ impl Policy for Strict {
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
         for &job in changes.thrown_back.iter().chain(&changes.arrived) {
-            self.queue.push(Reverse((self.seen.duration(view, job)?, job)));
+            self.queue
+                .push(Reverse((self.seen.duration(view, job)?, job)));
         }
         while let Some(&Reverse((_, job))) = self.queue.peek() {
             let class = self.places.classes().of(job);

@@ -3,7 +3,7 @@
 use gangline_model::JobId;
 
 /// Place of a job in one ordered structure. Smaller comes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Key {
     /// What counts before all else: protection, queue, index rank.
     pub lead: u64,
@@ -13,7 +13,36 @@ pub struct Key {
     pub job: u32,
 }
 
+impl Ord for Key {
+    #[inline]
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        // one wide comparison instead of two: searches in the trees are most of the cost of a pass
+        self.order()
+            .cmp(&other.order())
+            .then(self.job.cmp(&other.job))
+    }
+}
+
+impl PartialOrd for Key {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+
+    #[inline]
+    fn lt(&self, other: &Self) -> bool {
+        let (a, b) = (self.order(), other.order());
+        a < b || a == b && self.job < other.job
+    }
+}
+
 impl Key {
+    /// Lead and measure as one number.
+    #[inline]
+    fn order(&self) -> u128 {
+        u128::from(self.lead) << 64 | u128::from(self.main as u64 ^ 1 << 63)
+    }
+
     /// The job.
     #[inline]
     pub fn job(self) -> JobId {
@@ -36,7 +65,12 @@ pub struct Rank {
 
 impl Rank {
     /// Before every job.
-    pub const LEAST: Self = Self { lead: 0, value: i128::MIN, gpus: 0, job: 0 };
+    pub const LEAST: Self = Self {
+        lead: 0,
+        value: i128::MIN,
+        gpus: 0,
+        job: 0,
+    };
 }
 
 /// What the measure of a job is made of.
@@ -61,7 +95,12 @@ impl Measure {
             Self::Area => (i128::from(key.main) * i128::from(gpus), 0),
             Self::ShrinkingArea => (i128::from(key.main) * i128::from(gpus), gpus),
         };
-        Rank { lead: key.lead, value, gpus, job: key.job }
+        Rank {
+            lead: key.lead,
+            value,
+            gpus,
+            job: key.job,
+        }
     }
 
     /// Rank of a running job at `now`.
@@ -69,9 +108,13 @@ impl Measure {
     pub fn running(self, key: Key, gpus: u32, now: i64) -> Rank {
         match self {
             Self::Fixed => self.waiting(key, gpus),
-            Self::Span | Self::Area | Self::ShrinkingArea => {
-                self.waiting(Key { main: key.main - now, ..key }, gpus)
-            }
+            Self::Span | Self::Area | Self::ShrinkingArea => self.waiting(
+                Key {
+                    main: key.main - now,
+                    ..key
+                },
+                gpus,
+            ),
         }
     }
 

@@ -203,10 +203,18 @@ impl Repack {
         loop {
             let free = capacity - self.running.sum() as i64;
             if let Some((rank, class)) = self.first_fitting(&mut candidates, places, free, now) {
-                self.admit(rank, class, GpuTypeId(0), places.classes().get(class).gpus, now);
+                self.admit(
+                    rank,
+                    class,
+                    GpuTypeId(0),
+                    places.classes().get(class).gpus,
+                    now,
+                );
             } else if free < 0 {
-                let (key, gpus) =
-                    self.running.first_over(free.unsigned_abs(), now).expect("jobs hold GPUs");
+                let (key, gpus) = self
+                    .running
+                    .first_over(free.unsigned_abs(), now)
+                    .expect("jobs hold GPUs");
                 self.drop_job(key, gpus, now);
                 candidates.clear();
                 self.all_classes(&mut candidates);
@@ -263,13 +271,22 @@ impl Repack {
     fn admit(&mut self, rank: Rank, class: usize, gpu_type: GpuTypeId, gpus: u32, now: i64) {
         let key = self.queues.pop(class).expect("the class has a head");
         self.count_in(key, gpus, now);
-        self.admitted.push(Admission { rank, class, gpu_type, key, is_running: false });
+        self.admitted.push(Admission {
+            rank,
+            class,
+            gpu_type,
+            key,
+            is_running: false,
+        });
     }
 
     /// Counts a waiting job among the running.
     #[inline]
     fn count_in(&mut self, waiting: Key, gpus: u32, now: i64) {
-        let key = Key { main: self.measure.to_running(waiting.main, now), ..waiting };
+        let key = Key {
+            main: self.measure.to_running(waiting.main, now),
+            ..waiting
+        };
         self.queues.set_running(key);
         self.running.insert(key, gpus);
     }
@@ -278,14 +295,20 @@ impl Repack {
         self.running.remove(key, gpus);
         self.queues.forget(key.job());
         let rank = self.measure.running(key, gpus, now);
-        self.dropped.push(Dropped { rank, key, is_counted: false });
+        self.dropped.push(Dropped {
+            rank,
+            key,
+            is_counted: false,
+        });
     }
 
     /// The greedy admission by count over running jobs and heads, type by type. O(running).
     fn walk_heads(&mut self, view: &ClusterView<'_>, places: &Places) {
         let now = view.now().0;
         let types = view.cluster().gpu_types().len();
-        let mut left: Vec<u32> = (0..types).map(|at| view.gpus_up(GpuTypeId::new(at))).collect();
+        let mut left: Vec<u32> = (0..types)
+            .map(|at| view.gpus_up(GpuTypeId::new(at)))
+            .collect();
         let mut running: Vec<Rank> = self.running.ranks(now).collect();
         running.sort_unstable();
         self.collect_heads(places, |_| true);
@@ -326,11 +349,20 @@ impl Repack {
         let key = self.queues.key(job);
         let own = view.run(job).expect("a running job").gpu_type;
         let others = of.types.iter().copied().filter(|&t| t != own);
-        match std::iter::once(own).chain(others).find(|t| left[t.index()] >= of.gpus) {
+        match std::iter::once(own)
+            .chain(others)
+            .find(|t| left[t.index()] >= of.gpus)
+        {
             Some(gpu_type) => {
                 left[gpu_type.index()] -= of.gpus;
                 if gpu_type != own {
-                    self.admitted.push(Admission { rank, class, gpu_type, key, is_running: true });
+                    self.admitted.push(Admission {
+                        rank,
+                        class,
+                        gpu_type,
+                        key,
+                        is_running: true,
+                    });
                 }
             }
             None => self.drop_job(key, of.gpus, view.now().0),
@@ -367,7 +399,12 @@ impl Repack {
         }
         let mut is_settled = true;
         for admission in &admitted {
-            let Admission { class, gpu_type, key, .. } = *admission;
+            let Admission {
+                class,
+                gpu_type,
+                key,
+                ..
+            } = *admission;
             let job = key.job();
             match places.place_on(plan.free(), class, job, gpu_type) {
                 Some(gpus) if admission.is_running => {
@@ -389,7 +426,9 @@ impl Repack {
         self.admitted = admitted;
         if is_settled {
             for dropped in &self.dropped {
-                plan.push(Action::Preempt { job: dropped.key.job() });
+                plan.push(Action::Preempt {
+                    job: dropped.key.job(),
+                });
                 self.stopped.push(dropped.key.job());
             }
         } else {
@@ -400,9 +439,19 @@ impl Repack {
 
     /// The placement rule has no place for an admitted job: it is without GPUs, as before or from now on.
     fn refuse(&mut self, admission: &Admission, view: &ClusterView<'_>) {
-        let &Admission { rank, class, key, is_running, .. } = admission;
+        let &Admission {
+            rank,
+            class,
+            key,
+            is_running,
+            ..
+        } = admission;
         if is_running {
-            self.dropped.push(Dropped { rank, key, is_counted: true });
+            self.dropped.push(Dropped {
+                rank,
+                key,
+                is_counted: true,
+            });
             return;
         }
         let gpus = view.jobs().gpus(key.job());

@@ -19,16 +19,29 @@ pub struct Running {
 impl Running {
     /// No running job; `sizes` are the gang sizes of the trace.
     pub fn new(measure: Measure, sizes: impl Iterator<Item = u32>) -> Self {
-        let mut sizes: Vec<u32> = if measure.is_by_size() { sizes.collect() } else { vec![0] };
+        let mut sizes: Vec<u32> = if measure.is_by_size() {
+            sizes.collect()
+        } else {
+            vec![0]
+        };
         sizes.sort_unstable();
         sizes.dedup();
         let trees = sizes.iter().map(|_| SumTree::default()).collect();
-        Self { measure, trees, sizes, sum: 0 }
+        Self {
+            measure,
+            trees,
+            sizes,
+            sum: 0,
+        }
     }
 
     #[inline]
     fn tree(&self, gpus: u32) -> usize {
-        if self.trees.len() == 1 { 0 } else { self.sizes.partition_point(|&size| size < gpus) }
+        if self.trees.len() == 1 {
+            0
+        } else {
+            self.sizes.partition_point(|&size| size < gpus)
+        }
     }
 
     /// GPUs of all running jobs.
@@ -68,10 +81,16 @@ impl Running {
     #[inline]
     fn bound(&self, rank: &Rank, size: u32, now: i64) -> Key {
         match self.measure {
-            Measure::Fixed => Key { lead: rank.lead, main: rank.value as i64, job: rank.job },
-            Measure::Span => {
-                Key { lead: rank.lead, main: self.instant(rank.value, now), job: rank.job }
-            }
+            Measure::Fixed => Key {
+                lead: rank.lead,
+                main: rank.value as i64,
+                job: rank.job,
+            },
+            Measure::Span => Key {
+                lead: rank.lead,
+                main: instant(rank.value, now),
+                job: rank.job,
+            },
             Measure::Area | Measure::ShrinkingArea => {
                 let span = rank.value.div_euclid(i128::from(size));
                 let is_exact = rank.value.rem_euclid(i128::from(size)) == 0;
@@ -80,26 +99,27 @@ impl Running {
                 } else {
                     size.cmp(&rank.gpus)
                 };
-                let main = self.instant(span, now);
+                let main = instant(span, now);
                 match (is_exact, by_size) {
                     // a tree of larger gangs: those of equal measure come after
-                    (true, std::cmp::Ordering::Greater) => {
-                        Key { lead: rank.lead, main: main - 1, job: u32::MAX }
-                    }
-                    (true, std::cmp::Ordering::Equal) => {
-                        Key { lead: rank.lead, main, job: rank.job }
-                    }
-                    (true, std::cmp::Ordering::Less) | (false, _) => {
-                        Key { lead: rank.lead, main, job: u32::MAX }
-                    }
+                    (true, std::cmp::Ordering::Greater) => Key {
+                        lead: rank.lead,
+                        main: main - 1,
+                        job: u32::MAX,
+                    },
+                    (true, std::cmp::Ordering::Equal) => Key {
+                        lead: rank.lead,
+                        main,
+                        job: rank.job,
+                    },
+                    (true, std::cmp::Ordering::Less) | (false, _) => Key {
+                        lead: rank.lead,
+                        main,
+                        job: u32::MAX,
+                    },
                 }
             }
         }
-    }
-
-    #[inline]
-    fn instant(&self, span: i128, now: i64) -> i64 {
-        i64::try_from(span + i128::from(now)).unwrap_or(i64::MAX)
     }
 
     /// The first job, in rank order at `now`, up to which the jobs hold more than `sum() - over` GPUs.
@@ -108,7 +128,11 @@ impl Running {
             return tree.first_over(over);
         }
         // merge the trees from their ends; at most `over` steps, as every job has a GPU
-        let mut ends: Vec<_> = self.trees.iter().map(|tree| tree.iter_back().peekable()).collect();
+        let mut ends: Vec<_> = self
+            .trees
+            .iter()
+            .map(|tree| tree.iter_back().peekable())
+            .collect();
         let mut behind = 0;
         loop {
             let last = ends.iter_mut().enumerate().filter_map(|(at, end)| {
@@ -129,4 +153,10 @@ impl Running {
         let jobs = self.trees.iter().flat_map(SumTree::iter_back);
         jobs.map(move |(key, gpus)| self.measure.running(key, gpus, now))
     }
+}
+
+/// A span from now, as the standing key of a running job.
+#[inline]
+fn instant(span: i128, now: i64) -> i64 {
+    i64::try_from(span + i128::from(now)).unwrap_or(i64::MAX)
 }

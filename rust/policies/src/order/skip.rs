@@ -24,7 +24,12 @@ pub struct SkipPass {
 impl SkipPass {
     /// A pass in the order of a measure.
     pub fn new(measure: Measure, is_plain: bool) -> Self {
-        Self { measure, queues: ClassQueues::default(), heads: BinaryHeap::new(), is_plain }
+        Self {
+            measure,
+            queues: ClassQueues::default(),
+            heads: BinaryHeap::new(),
+            is_plain,
+        }
     }
 
     /// Sizes the queues.
@@ -33,6 +38,9 @@ impl SkipPass {
     }
 
     /// Takes in what happened, then starts whoever fits. `main` gives the measure of a job.
+    ///
+    /// # Errors
+    /// Those of `main`.
     pub fn decide<E>(
         &mut self,
         view: &ClusterView<'_>,
@@ -47,14 +55,25 @@ impl SkipPass {
             && changes.servers_up.is_empty());
         if !has_grown && changes.arrived.len() == 1 && !self.is_plain {
             let job = changes.arrived[0];
-            let key = Key { lead: 0, main: main(job)?, job: job.0 };
+            let key = Key {
+                lead: 0,
+                main: main(job)?,
+                job: job.0,
+            };
             self.arrive_alone(plan, places, key);
             return Ok(());
         }
         for &job in changes.thrown_back.iter().chain(&changes.arrived) {
             let class = places.classes().of(job);
             let is_first = self.queues.head(class).is_none();
-            self.queues.push(class, Key { lead: 0, main: main(job)?, job: job.0 });
+            self.queues.push(
+                class,
+                Key {
+                    lead: 0,
+                    main: main(job)?,
+                    job: job.0,
+                },
+            );
             if is_first && !has_grown {
                 self.heads.push(Reverse((Rank::LEAST, class)));
             }
@@ -101,7 +120,9 @@ impl SkipPass {
             let Some(head) = self.queues.head(*class) else {
                 return false;
             };
-            *rank = self.measure.waiting(head, places.classes().get(*class).gpus);
+            *rank = self
+                .measure
+                .waiting(head, places.classes().get(*class).gpus);
             true
         });
         self.heads = BinaryHeap::from(woken);
@@ -123,7 +144,8 @@ impl SkipPass {
     /// The whole queue in key order; the test oracle of the pass by classes.
     fn walk(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, places: &mut Places) {
         let rank = |job: JobId| {
-            self.measure.waiting(self.queues.key(job), view.jobs().gpus(job))
+            self.measure
+                .waiting(self.queues.key(job), view.jobs().gpus(job))
         };
         let mut order: Vec<Rank> = view.waiting().map(rank).collect();
         order.sort_unstable();

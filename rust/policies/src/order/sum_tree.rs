@@ -85,9 +85,14 @@ impl SumTree {
     /// Group and leaf whose range takes `key`: the first that ends at or after it, else the last.
     #[inline]
     fn find(&self, key: &Key) -> (usize, usize) {
-        let group = self.groups.partition_point(|g| g.last < *key).min(self.groups.len() - 1);
+        let group = self
+            .groups
+            .partition_point(|g| g.last < *key)
+            .min(self.groups.len() - 1);
         let leaves = &self.groups[group].leaves;
-        let leaf = leaves.partition_point(|l| l.last < *key).min(leaves.len() - 1);
+        let leaf = leaves
+            .partition_point(|l| l.last < *key)
+            .min(leaves.len() - 1);
         (group, leaf)
     }
 
@@ -98,7 +103,9 @@ impl SumTree {
         }
         let (group, leaf) = self.find(&key);
         let entries = &self.groups[group].leaves[leaf].entries;
-        entries.binary_search_by(|entry| entry.key.cmp(&key)).is_ok()
+        entries
+            .binary_search_by(|entry| entry.key.cmp(&key))
+            .is_ok()
     }
 
     /// Adds a job; its key must be new.
@@ -108,15 +115,26 @@ impl SumTree {
         if self.groups.is_empty() {
             let mut entries = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(LEAF));
             entries.push(Entry { key, gpus });
-            let leaf = Leaf { last: key, sum: u64::from(gpus), entries };
-            self.groups.push(Group { last: key, sum: leaf.sum, leaves: vec![leaf] });
+            let leaf = Leaf {
+                last: key,
+                sum: u64::from(gpus),
+                entries,
+            };
+            self.groups.push(Group {
+                last: key,
+                sum: leaf.sum,
+                leaves: vec![leaf],
+            });
             return;
         }
         let (g, l) = self.find(&key);
         let group = &mut self.groups[g];
         let leaf = &mut group.leaves[l];
         let at = leaf.entries.partition_point(|entry| entry.key < key);
-        debug_assert!(leaf.entries.get(at).is_none_or(|entry| entry.key != key), "key is there");
+        debug_assert!(
+            leaf.entries.get(at).is_none_or(|entry| entry.key != key),
+            "key is there"
+        );
         leaf.entries.insert(at, Entry { key, gpus });
         leaf.sum += u64::from(gpus);
         leaf.last = leaf.last.max(key);
@@ -132,11 +150,17 @@ impl SumTree {
         let group = &mut self.groups[g];
         upper.extend(group.leaves[l].entries.drain(LEAF / 2..));
         group.leaves[l].refresh();
-        let mut leaf = Leaf { entries: upper, ..Leaf::default() };
+        let mut leaf = Leaf {
+            entries: upper,
+            ..Leaf::default()
+        };
         leaf.refresh();
         group.leaves.insert(l + 1, leaf);
         if group.leaves.len() == GROUP {
-            let mut upper = Group { leaves: group.leaves.split_off(GROUP / 2), ..Group::default() };
+            let mut upper = Group {
+                leaves: group.leaves.split_off(GROUP / 2),
+                ..Group::default()
+            };
             upper.refresh();
             group.refresh();
             self.groups.insert(g + 1, upper);
@@ -193,7 +217,11 @@ impl SumTree {
                     sum += leaf.sum;
                     continue;
                 }
-                let inside = leaf.entries.iter().rev().take_while(|entry| entry.key > bound);
+                let inside = leaf
+                    .entries
+                    .iter()
+                    .rev()
+                    .take_while(|entry| entry.key > bound);
                 return sum + inside.map(|entry| u64::from(entry.gpus)).sum::<u64>();
             }
             break;

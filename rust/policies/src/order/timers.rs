@@ -78,7 +78,8 @@ impl JobTimers {
         }
         if self.heap.len() > 4 * self.live + 1024 {
             let at = &self.at;
-            self.heap.retain(|Reverse((time, job))| at[*job as usize] == *time);
+            self.heap
+                .retain(|Reverse((time, job))| at[*job as usize] == *time);
         }
         while let Some(&Reverse((time, job))) = self.heap.peek() {
             if self.at[job as usize] == time {
@@ -86,7 +87,10 @@ impl JobTimers {
             }
             self.heap.pop();
         }
-        let next = self.heap.peek().map_or(SimTime::NEVER, |&Reverse((time, _))| time);
+        let next = self
+            .heap
+            .peek()
+            .map_or(SimTime::NEVER, |&Reverse((time, _))| time);
         if next == self.armed {
             return;
         }

@@ -64,6 +64,16 @@ pub struct Placer {
     picks: Vec<Pick>,
 }
 
+/// Whether enough servers have enough free GPUs for a gang on the fewest servers of the largest size,
+/// wherever they are: a necessary condition, O(1). `gpus` is more than one server has.
+fn has_fewest_servers(pool: &TypePool, gpus: u32) -> bool {
+    let size = pool.server_gpus_max();
+    let servers = gpus.div_ceil(size);
+    // each server that is not wholly free costs at least one of the spare GPUs
+    let spare = servers * size - gpus;
+    pool.whole_total() + spare >= servers && pool.count_at_least(size - spare) >= servers
+}
+
 impl Placer {
     /// A rule for the run that the view belongs to.
     ///
@@ -163,7 +173,8 @@ impl Placer {
                 if gpus <= pool.server_gpus_max() {
                     return pool.server_free_max() >= gpus;
                 }
-                gpus > pool.rack_up_max() || most_free_of_a_rack(pool) >= gpus
+                gpus > pool.rack_up_max()
+                    || (has_fewest_servers(pool, gpus) && most_free_of_a_rack(pool) >= gpus)
             }
             Rule::Skew | Rule::Spread | Rule::Random | Rule::RandomServer | Rule::Count => true,
         }

@@ -54,7 +54,11 @@ impl ContinuousLas {
     }
 
     fn scale(&self, view: &ClusterView<'_>, job: JobId) -> i128 {
-        if self.is_time { 1 } else { i128::from(view.jobs().gpus(job)) }
+        if self.is_time {
+            1
+        } else {
+            i128::from(view.jobs().gpus(job))
+        }
     }
 
     fn attained(&self, view: &ClusterView<'_>, job: JobId) -> i128 {
@@ -65,13 +69,20 @@ impl ContinuousLas {
         let value = value + BIAS;
         let open = if is_open { OPEN } else { 0 };
         let main = (value & ((1 << LOW) - 1)) as i64;
-        Key { lead: open | (value >> LOW) as u64, main, job: job.0 }
+        Key {
+            lead: open | (value >> LOW) as u64,
+            main,
+            job: job.0,
+        }
     }
 
     fn wait(&mut self, view: &ClusterView<'_>, job: JobId) {
         let attained = self.attained(view, job);
         self.waiting.insert((attained, job));
-        self.pass.wait(self.places.classes().of(job), Self::key(job, attained, true));
+        self.pass.wait(
+            self.places.classes().of(job),
+            Self::key(job, attained, true),
+        );
     }
 
     /// Key value of a running job now.
@@ -132,8 +143,13 @@ impl ContinuousLas {
             let until = started + self.min_run;
             if until > now { until } else { SimTime::NEVER }
         };
-        let begun: Vec<JobId> =
-            self.pass.started.iter().chain(&self.pass.moved).copied().collect();
+        let begun: Vec<JobId> = self
+            .pass
+            .started
+            .iter()
+            .chain(&self.pass.moved)
+            .copied()
+            .collect();
         let open_at = protected(now);
         let running = std::mem::take(&mut self.running);
         for &job in running.iter().filter(|job| !begun.contains(job)) {

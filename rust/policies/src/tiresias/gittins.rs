@@ -52,8 +52,14 @@ impl GittinsIndex {
             ranks[m as usize] = rank;
         }
         // an index of 0 inside the grid ranks with the jobs beyond it
-        let is_zero = order.last().is_some_and(|(fraction, _)| fraction.numerator == 0);
-        let last = if is_zero || order.is_empty() { rank } else { rank + 1 };
+        let is_zero = order
+            .last()
+            .is_some_and(|(fraction, _)| fraction.numerator == 0);
+        let last = if is_zero || order.is_empty() {
+            rank
+        } else {
+            rank + 1
+        };
         Some(Self { delta, ranks, last })
     }
 
@@ -87,12 +93,18 @@ fn index_at(services: &[i128], sums: &[i128], a: i128, delta: i128) -> Fraction 
     let longer = services.partition_point(|&service| service <= a);
     let beyond = services.partition_point(|&service| service <= a + delta);
     if longer == services.len() {
-        return Fraction { numerator: 0, denominator: 1 };
+        return Fraction {
+            numerator: 0,
+            denominator: 1,
+        };
     }
     let ending = (beyond - longer) as i128;
     let staying = (services.len() - beyond) as i128;
     let served = sums[beyond] - sums[longer] - a * ending + delta * staying;
-    Fraction { numerator: ending, denominator: served }
+    Fraction {
+        numerator: ending,
+        denominator: served,
+    }
 }
 
 impl Fraction {
@@ -112,25 +124,29 @@ impl Fraction {
         if self.numerator == 0 || other.numerator == 0 {
             return self.numerator.cmp(&other.numerator);
         }
-        let (mut a, mut b) = (self.denominator, self.numerator);
-        let (mut c, mut d) = (other.denominator, other.numerator);
+        // compares the inverses by their continued fractions; each round turns both over
+        let (mut left, mut right) = (
+            (self.denominator, self.numerator),
+            (other.denominator, other.numerator),
+        );
         let mut order = Ordering::Greater;
         loop {
-            // compares b/a with d/c through a/b and c/d; each round turns the fractions over
-            let (q, r) = (a / b, c / d);
-            if q != r {
-                return if q > r { order.reverse() } else { order };
-            }
-            (a, c) = (a % b, c % d);
-            if a == 0 || c == 0 {
-                return match (a == 0, c == 0) {
-                    (true, true) => Ordering::Equal,
-                    (true, false) => order,
-                    _ => order.reverse(),
+            let whole = (left.0 / left.1).cmp(&(right.0 / right.1));
+            if whole != Ordering::Equal {
+                return if whole == Ordering::Greater {
+                    order.reverse()
+                } else {
+                    order
                 };
             }
-            (a, b, c, d) = (b, a, d, c);
-            order = order.reverse();
+            left = (left.1, left.0 % left.1);
+            right = (right.1, right.0 % right.1);
+            match (left.1 == 0, right.1 == 0) {
+                (true, true) => return Ordering::Equal,
+                (true, false) => return order,
+                (false, true) => return order.reverse(),
+                (false, false) => order = order.reverse(),
+            }
         }
     }
 }
@@ -160,11 +176,15 @@ mod tests {
             (32500, 0.0),
         ] {
             let found = value(&services, attained * SECOND, delta);
-            assert!((found - expected).abs() < 1e-12, "index({attained}) = {found}");
+            assert!(
+                (found - expected).abs() < 1e-12,
+                "index({attained}) = {found}"
+            );
         }
-        let index = GittinsIndex::new(&services, delta).unwrap();
-        let ranks: Vec<u32> =
-            [29250, 6500, 3250, 0, 9750, 13000, 32500, 99999].map(|a| index.rank(a * SECOND)).into();
+        let index = GittinsIndex::new(&services, delta).expect("a short grid");
+        let ranks: Vec<u32> = [29250, 6500, 3250, 0, 9750, 13000, 32500, 99999]
+            .map(|a| index.rank(a * SECOND))
+            .into();
         assert_eq!(ranks, [0, 1, 2, 3, 4, 4, 4, 4]);
     }
 
@@ -173,7 +193,7 @@ mod tests {
         // many jobs of 10 s, few of 1000 s: after 10 s a job is known to be long
         let mut services = vec![10 * SECOND; 9];
         services.push(1000 * SECOND);
-        let index = GittinsIndex::new(&services, 10 * SECOND).unwrap();
+        let index = GittinsIndex::new(&services, 10 * SECOND).expect("a short grid");
         assert!(index.rank(0) < index.rank(10 * SECOND));
         // until its end is within reach: then it is the best of all
         assert!(index.rank(990 * SECOND) < index.rank(0));
@@ -181,16 +201,16 @@ mod tests {
 
     #[test]
     fn euclid_agrees_with_cross_products() {
-        for a in 1..12 {
-            for b in 1..12 {
-                for c in 1..12 {
-                    for d in 1..12 {
-                        let x = Fraction { numerator: a, denominator: b };
-                        let y = Fraction { numerator: c, denominator: d };
-                        assert_eq!(x.compare(y), x.compare_inverses(y), "{a}/{b} and {c}/{d}");
-                    }
-                }
-            }
+        let all: Vec<Fraction> = (1..12)
+            .flat_map(|numerator| {
+                (1..12).map(move |denominator| Fraction {
+                    numerator,
+                    denominator,
+                })
+            })
+            .collect();
+        for (&x, &y) in all.iter().flat_map(|x| all.iter().map(move |y| (x, y))) {
+            assert_eq!(x.compare(y), x.compare_inverses(y), "{x:?} and {y:?}");
         }
     }
 

@@ -41,11 +41,17 @@ impl QueuedParams {
     /// [`PolicyError::Parameter`] for a value out of range.
     pub fn read(params: &ParamReader, has_index: bool) -> Result<Self, PolicyError> {
         let services = |name: &str| -> Result<Option<Vec<i128>>, PolicyError> {
-            let Some(list) = params.list(name) else { return Ok(None) };
+            let Some(list) = params.list(name) else {
+                return Ok(None);
+            };
             let all: Result<Vec<i128>, _> = list.iter().map(|&x| params.gpu_ns(name, x)).collect();
             all.map(Some)
         };
-        let mut distribution = if has_index { services("distribution")? } else { None };
+        let mut distribution = if has_index {
+            services("distribution")?
+        } else {
+            None
+        };
         if let Some(list) = &mut distribution {
             list.sort_unstable();
         }
@@ -101,7 +107,11 @@ impl QueuedService {
 
     /// Service per time with GPUs.
     fn scale(&self, view: &ClusterView<'_>, job: JobId) -> i128 {
-        if self.params.is_time { 1 } else { i128::from(view.jobs().gpus(job)) }
+        if self.params.is_time {
+            1
+        } else {
+            i128::from(view.jobs().gpus(job))
+        }
     }
 
     /// Run time without overhead since the last promotion, ns.
@@ -117,7 +127,11 @@ impl QueuedService {
         let rank = self.index.as_ref().map_or(0, |index| index.rank(attained));
         let queue = u64::from(self.queue[job.index()]);
         let open = if is_open { OPEN } else { 0 };
-        Key { lead: open | queue << 32 | u64::from(rank), main: first_start, job: job.0 }
+        Key {
+            lead: open | queue << 32 | u64::from(rank),
+            main: first_start,
+            job: job.0,
+        }
     }
 
     fn first_start(view: &ClusterView<'_>, job: JobId) -> i64 {
@@ -127,7 +141,12 @@ impl QueuedService {
     /// Moves a job down while its service is beyond its queue's limit.
     fn demote(&mut self, job: JobId, attained: i128) {
         let queue = &mut self.queue[job.index()];
-        while self.params.limits.get(usize::from(*queue)).is_some_and(|&limit| attained >= limit) {
+        while self
+            .params
+            .limits
+            .get(usize::from(*queue))
+            .is_some_and(|&limit| attained >= limit)
+        {
             *queue += 1;
             self.demotions += 1;
         }
@@ -280,7 +299,10 @@ impl Policy for QueuedService {
         if let Some(delta) = self.params.delta {
             let index = match &self.params.distribution {
                 Some(services) => GittinsIndex::new(services, delta),
-                None => GittinsIndex::new(&view.service_distribution(), delta),
+                None => {
+                    let is_time = self.params.is_time;
+                    GittinsIndex::new(&view.service_distribution(is_time, &unplaceable), delta)
+                }
             };
             self.index = Some(index.ok_or_else(|| PolicyError::Parameter {
                 policy: "gittins".to_owned(),
@@ -310,6 +332,9 @@ impl Policy for QueuedService {
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        vec![("demotions", self.demotions), ("promotions", self.promotions)]
+        vec![
+            ("demotions", self.demotions),
+            ("promotions", self.promotions),
+        ]
     }
 }

@@ -16,5 +16,8 @@ use crate::place::{Level, PlacementParams};
 
 /// The places of a toy, up to a level.
 fn places(max_level: Level) -> Places {
-    Places::new(PlacementParams { max_level, ..PlacementParams::default() })
+    Places::new(PlacementParams {
+        max_level,
+        ..PlacementParams::default()
+    })
 }

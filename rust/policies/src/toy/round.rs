@@ -15,7 +15,10 @@ pub struct ToyRound {
 impl ToyRound {
     /// Rounds of a length.
     pub fn new(round: SimSpan) -> Self {
-        Self { round, places: super::places(Level::Network) }
+        Self {
+            round,
+            places: super::places(Level::Network),
+        }
     }
 }
 

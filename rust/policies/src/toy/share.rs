@@ -33,7 +33,10 @@ impl ToyShare {
     }
 
     fn sub_batch(&self, view: &ClusterView<'_>, job: JobId) -> u32 {
-        self.sub_batches.get(&job).copied().unwrap_or_else(|| view.sub_batch(job))
+        self.sub_batches
+            .get(&job)
+            .copied()
+            .unwrap_or_else(|| view.sub_batch(job))
     }
 
     /// Whether the job may join who is on a GPU of a type.
@@ -49,11 +52,15 @@ impl ToyShare {
         if here.len() >= view.max_share() as usize {
             return false;
         }
-        let used: u64 =
-            here.iter().map(|&other| view.memory_bytes(other, self.sub_batch(view, other))).sum();
+        let used: u64 = here
+            .iter()
+            .map(|&other| view.memory_bytes(other, self.sub_batch(view, other)))
+            .sum();
         let room = view.cluster().gpu_types()[gpu_type.index()].memory_bytes;
         used.saturating_add(view.memory_bytes(job, sub_batch)) <= room
-            && here.iter().all(|&other| view.xi(job, other, gpu_type).is_some())
+            && here
+                .iter()
+                .all(|&other| view.xi(job, other, gpu_type).is_some())
     }
 
     /// The lowest GPUs of a type that hold at most one job.
@@ -92,7 +99,11 @@ impl ToyShare {
         self.sub_batches.insert(job, sub_batch);
         plan.take(&gpus);
         let sub_batch = (sub_batch > 0).then_some(sub_batch);
-        plan.push(Action::Start { job, gpus, sub_batch });
+        plan.push(Action::Start {
+            job,
+            gpus,
+            sub_batch,
+        });
     }
 
     /// Jobs that run alone get their batch back.
@@ -107,7 +118,10 @@ impl ToyShare {
             });
             if is_alone && run.sub_batch > 0 && run.sub_batch < batch {
                 self.sub_batches.insert(job, batch);
-                plan.push(Action::SetSubBatch { job, sub_batch: batch });
+                plan.push(Action::SetSubBatch {
+                    job,
+                    sub_batch: batch,
+                });
             }
         }
     }

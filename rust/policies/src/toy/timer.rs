@@ -46,12 +46,19 @@ impl Policy for ToyTimer {
     ) -> Result<Next, PolicyError> {
         if self.delay > SimSpan::ZERO {
             for &job in &changes.arrived {
-                plan.wake_at(view.jobs().arrival(job) + self.delay, TimerTag { kind: 0, id: job.0 });
+                plan.wake_at(
+                    view.jobs().arrival(job) + self.delay,
+                    TimerTag { kind: 0, id: job.0 },
+                );
             }
         }
         for job in view.waiting() {
             let is_late = view.now() >= view.jobs().arrival(job) + self.delay;
-            let places = if is_late { &mut self.wide } else { &mut self.narrow };
+            let places = if is_late {
+                &mut self.wide
+            } else {
+                &mut self.narrow
+            };
             let class = places.classes().of(job);
             places.start_job(plan, class, job);
         }

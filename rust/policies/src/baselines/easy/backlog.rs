@@ -31,7 +31,13 @@ impl Backlog {
             .map(|(class, members)| vec![MinTree::new(members.len()); class.types.len()])
             .collect();
         let waiting = vec![0; classes.len()];
-        Self { members, trees, position, waiting, is_waiting: vec![false; jobs] }
+        Self {
+            members,
+            trees,
+            position,
+            waiting,
+            is_waiting: vec![false; jobs],
+        }
     }
 
     #[inline]

@@ -16,12 +16,19 @@ impl Repack {
     ) {
         let now = view.now().0;
         let jobs = view.jobs();
-        let waiting = view
-            .waiting()
-            .map(|job| (self.measure.waiting(self.queues.key(job), jobs.gpus(job)), false));
-        let running = view
-            .running()
-            .map(|job| (self.measure.running(self.queues.key(job), jobs.gpus(job), now), true));
+        let waiting = view.waiting().map(|job| {
+            (
+                self.measure.waiting(self.queues.key(job), jobs.gpus(job)),
+                false,
+            )
+        });
+        let running = view.running().map(|job| {
+            (
+                self.measure
+                    .running(self.queues.key(job), jobs.gpus(job), now),
+                true,
+            )
+        });
         let mut order: Vec<(Rank, bool)> = waiting.chain(running).collect();
         order.sort_unstable();
         let admitted_on = count_pass(view, places, &order);
@@ -35,10 +42,14 @@ impl Repack {
         }
         let mut has_gpus: Vec<bool> = (0..order.len()).map(keeps).collect();
         for (at, &(rank, is_running)) in order.iter().enumerate() {
-            let (Some(gpu_type), false) = (admitted_on[at], has_gpus[at]) else { continue };
+            let (Some(gpu_type), false) = (admitted_on[at], has_gpus[at]) else {
+                continue;
+            };
             let job = JobId(rank.job);
             let class = places.classes().of(job);
-            let Some(gpus) = places.place_on(plan.free(), class, job, gpu_type) else { continue };
+            let Some(gpus) = places.place_on(plan.free(), class, job, gpu_type) else {
+                continue;
+            };
             has_gpus[at] = true;
             plan.take(&gpus);
             if is_running {
@@ -83,7 +94,11 @@ impl Repack {
     ) {
         places.note_start(job);
         let size = gpus.gpus();
-        plan.push(Action::Start { job, gpus, sub_batch: None });
+        plan.push(Action::Start {
+            job,
+            gpus,
+            sub_batch: None,
+        });
         self.started.push(job);
         let key = self.queues.key(job);
         self.count_in(key, size, now);
@@ -97,7 +112,9 @@ fn count_pass(
     order: &[(Rank, bool)],
 ) -> Vec<Option<GpuTypeId>> {
     let types = view.cluster().gpu_types().len();
-    let mut left: Vec<u32> = (0..types).map(|at| view.gpus_up(GpuTypeId::new(at))).collect();
+    let mut left: Vec<u32> = (0..types)
+        .map(|at| view.gpus_up(GpuTypeId::new(at)))
+        .collect();
     order
         .iter()
         .map(|&(rank, is_running)| {
@@ -105,7 +122,10 @@ fn count_pass(
             let of = places.classes().get(places.classes().of(job));
             let own = is_running.then(|| view.run(job).expect("a running job").gpu_type);
             let others = of.types.iter().copied().filter(|&t| Some(t) != own);
-            let found = own.into_iter().chain(others).find(|t| left[t.index()] >= of.gpus)?;
+            let found = own
+                .into_iter()
+                .chain(others)
+                .find(|t| left[t.index()] >= of.gpus)?;
             left[found.index()] -= of.gpus;
             Some(found)
         })

@@ -1,0 +1,66 @@
+"""The event log of every policy on one small trace: its hash and a head that people can read.
+
+The files in `logs/` are written by the slow simulator's events and the engine's hash;
+`GANGLINE_UPDATE_GOLDENS=1` rewrites them. Each test checks the whole run against the slow
+simulator first, so a golden can only record what two programs agree on.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from parity.harness import assert_same, run_engine, run_reference
+
+import gangline as gl
+
+FOLDER = Path(__file__).parent / "logs"
+HEAD_LINES = 40
+POLICIES = sorted(gl.policies.registry)
+
+
+def small_world() -> dict[str, Any]:
+    """Forty jobs of the Philly shape on two racks, with a failure, overheads and checkpoints."""
+    trace = gl.synth.philly(
+        jobs=40, seed=11, max_gpus=8, rate_per_h=60.0, max_duration_s=7200.0, users=4
+    )
+    names = ("job_id", "arrival_s", "gpus", "duration_s")
+    rows = trace.to_arrow().select(list(names)).to_pylist()
+    return {
+        "cluster": {
+            "name": "golden",
+            "gpu_types": [{"name": "A", "memory_gb": 16}, {"name": "B", "memory_gb": 16}],
+            "servers": [
+                {"count": 3, "gpu": "A", "gpus": 4, "rack": "fill:2"},
+                {"count": 1, "gpu": "B", "gpus": 8, "rack": "fill:1"},
+            ],
+            "failures": {"table": [{"server": 1, "down_s": 900.0, "up_s": 1500.0}]},
+        },
+        "jobs": rows,
+        "run": {"restart_s": 5.0, "first_start_s": 1.0, "on_infeasible": "drop", "seed": 3},
+    }
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_golden_log(policy: str) -> None:
+    world = small_world()
+    outcome = run_reference(world, policy, {})
+    result = run_engine(world, policy, {})
+    assert_same(result, outcome)
+    lines = [
+        " ".join([f"{at / 1e9:.9f}", kind, job, *(f"{server}:{slot}" for server, slot in gpus)])
+        for at, kind, job, gpus in outcome.events
+    ]
+    assert len(lines) >= HEAD_LINES
+    text = "\n".join([f"log_hash {result.log_hash}", *lines[:HEAD_LINES]]) + "\n"
+    path = FOLDER / f"{policy}.txt"
+    if os.environ.get("GANGLINE_UPDATE_GOLDENS") == "1":
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == text
+
+
+def test_no_golden_is_left_over() -> None:
+    assert sorted(path.stem for path in FOLDER.glob("*.txt")) == POLICIES

@@ -1,0 +1,74 @@
+//! EASY backfill keeps its promise: with exact estimates and placement by count, the head of the queue starts
+//! no later than the shadow time that it had when it became the head.
+
+use gangline_engine::ClusterView;
+use gangline_model::{GpuTypeId, JobId, SimTime};
+use gangline_policies::conformance::{self, Scope};
+use gangline_policies::{ParamValue, Params, build};
+use std::collections::BTreeMap;
+
+/// First instant at which the running jobs, ending as they will, leave enough GPUs for the head.
+fn shadow(view: &ClusterView<'_>, head: JobId) -> SimTime {
+    let mut ends: Vec<(SimTime, u32)> = view
+        .running()
+        .map(|job| {
+            let finish = view
+                .finish(job)
+                .expect("a view that knows")
+                .expect("a running job");
+            (finish, view.jobs().gpus(job))
+        })
+        .collect();
+    ends.sort_unstable();
+    let mut free = view.gpus_free(GpuTypeId(0));
+    let mut time = view.now();
+    for (end, gpus) in ends {
+        if free >= view.jobs().gpus(head) {
+            break;
+        }
+        free += gpus;
+        time = end;
+    }
+    time
+}
+
+#[test]
+fn the_head_never_waits_past_its_shadow_time() {
+    let scope = Scope {
+        types: 1,
+        jobs: 60,
+        has_trouble: false,
+        ..Scope::default()
+    };
+    let params = Params::from([("placement".to_owned(), ParamValue::Str("count".to_owned()))]);
+    let mut promises = 0;
+    let mut backfilled = 0;
+    for seed in 0..300 {
+        let case = conformance::draw(seed, scope);
+        let mut shadows: BTreeMap<JobId, SimTime> = BTreeMap::new();
+        let mut policy = build("easy", &params).expect("valid parameters");
+        let output = conformance::run_stepwise(&case, policy.as_mut(), |view| {
+            if let Some(head) = view.first_waiting() {
+                shadows.entry(head).or_insert_with(|| shadow(view, head));
+                backfilled += usize::from(
+                    view.running()
+                        .any(|job| job > head && view.first_start(job) == Some(view.now())),
+                );
+            }
+            Ok(())
+        })
+        .expect("the run ends");
+        for (&head, time) in &shadows {
+            let start = output.first_start_s[head.index()];
+            assert!(
+                start <= time.seconds(),
+                "seed {seed}: job {head} at {start}, not {time:?}"
+            );
+        }
+        promises += shadows.len();
+    }
+    assert!(
+        promises > 500 && backfilled > 100,
+        "{promises} promises, {backfilled} backfills"
+    );
+}

@@ -1,0 +1,149 @@
+//! Swarm: any cluster, any trace, any policy with any parameters, failures and all, from one number.
+//!
+//! A failure prints the seed, the policy and its parameters; `GANGLINE_SWARM_SEED=<seed>` repeats it alone and
+//! `GANGLINE_SWARM_RUNS=<n>` goes further than the few runs of every day.
+
+use gangline_engine::Outcome;
+use gangline_model::{ClusterSpec, GpuType, GpuTypeId, RackId, RateTable, Server};
+use gangline_policies::conformance::{self, Case, Numbers, Scope};
+use gangline_policies::{POLICIES, ParamDefault, ParamKind, ParamValue, Params, build};
+use std::sync::Arc;
+
+/// A value of a kind, near its default or far from it.
+fn draw_value(kind: ParamKind, default: ParamDefault, numbers: &mut Numbers) -> ParamValue {
+    let scale = numbers.pick(&[0.01, 0.3, 1.0, 4.0]);
+    let around = match default {
+        ParamDefault::Float(value) if value > 0.0 => value * scale,
+        _ => scale,
+    };
+    match kind {
+        ParamKind::Bool => ParamValue::Bool(numbers.once_in(2)),
+        ParamKind::AtLeast(least) => ParamValue::Float(around.max(least)),
+        ParamKind::Above(bound) => ParamValue::Float(around + bound),
+        ParamKind::Choice(words) => ParamValue::Str(numbers.pick(words).to_owned()),
+        ParamKind::Increasing => {
+            let first = 1.0 + numbers.below(30) as f64;
+            let count = 1 + numbers.below(4);
+            ParamValue::List((0..count).map(|k| first * (k + 1) as f64).collect())
+        }
+        ParamKind::Positives => {
+            let count = 1 + numbers.below(9);
+            ParamValue::List(
+                (0..count)
+                    .map(|_| 1.0 + numbers.below(200) as f64)
+                    .collect(),
+            )
+        }
+    }
+}
+
+fn draw_params(name: &str, numbers: &mut Numbers) -> Params {
+    let mut params = Params::new();
+    for spec in gangline_policies::find(name)
+        .expect("registered")
+        .parameters()
+    {
+        if numbers.once_in(2) {
+            continue;
+        }
+        let value = match spec.name {
+            // the other sources need sizes or a network model
+            "skew" => ParamValue::Str("flags".to_owned()),
+            "skew_threshold" | "skew_eps" => ParamValue::Float(0.2),
+            // longer than every restart of the drawn worlds, or nobody would make progress
+            "round_s" => ParamValue::Float(11.0 + numbers.below(30) as f64),
+            // without a head start equal jobs swap every nanosecond
+            "las_quantum" => ParamValue::Float(1.0 + numbers.below(30) as f64),
+            _ => draw_value(spec.kind, spec.default, numbers),
+        };
+        params.insert(spec.name.to_owned(), value);
+    }
+    params
+}
+
+/// Larger clusters than the laws draw: many racks, servers of any size.
+fn widen(case: &mut Case, numbers: &mut Numbers) {
+    let types = case.world.cluster.gpu_types().to_vec();
+    let count = types.len() as u64;
+    let racks = 1 + numbers.below(12);
+    let servers = (0..count.max(numbers.below(50)))
+        .map(|index| {
+            let most = if numbers.once_in(9) { 64 } else { 9 };
+            Server {
+                gpu_type: GpuTypeId((index % count) as u32),
+                gpus: 1 + numbers.below(most) as u32,
+                rack: RackId(numbers.below(racks) as u32),
+            }
+        })
+        .collect();
+    let types: Vec<GpuType> = types;
+    let cluster = ClusterSpec::new(types, servers).expect("a valid cluster");
+    case.world.rates = Arc::new(RateTable::from_speeds(&cluster));
+    case.world.cluster = Arc::new(cluster);
+    // rare enough that the largest gang ends between two failures now and then
+    case.config.failures = if numbers.once_in(2) {
+        gangline_engine::Failures::Random {
+            mtbf_s: 4000.0,
+            mttr_s: 20.0,
+        }
+    } else {
+        gangline_engine::Failures::None
+    };
+}
+
+fn swarm_run(seed: u64) {
+    let mut numbers = Numbers::new(seed.wrapping_add(7_000_000));
+    let info = &POLICIES[numbers.below(POLICIES.len() as u64) as usize];
+    let params = draw_params(info.name, &mut numbers);
+    let scope = Scope {
+        types: 1 + numbers.below(4),
+        jobs: numbers.pick(&[5, 60, 300]),
+        has_trouble: numbers.once_in(2),
+        has_checkpoints: false,
+        gangs_max: numbers.pick(&[1, 8, 80]),
+    };
+    let mut case = conformance::draw(seed, scope);
+    if numbers.once_in(2) {
+        widen(&mut case, &mut numbers);
+    }
+    let words = format!("seed {seed}, {} {params:?}", info.name);
+    let mut policy = build(info.name, &params).unwrap_or_else(|error| panic!("{words}: {error}"));
+    let output =
+        conformance::run(&case, policy.as_mut()).unwrap_or_else(|error| panic!("{words}: {error}"));
+    assert_eq!(
+        output.outcome,
+        Some(Outcome::Finished),
+        "{words}: a million events"
+    );
+    let ended = output
+        .finish_s
+        .iter()
+        .filter(|finish| finish.is_finite())
+        .count();
+    assert_eq!(
+        ended + output.dropped.len(),
+        case.world.jobs.len(),
+        "{words}: jobs are lost"
+    );
+}
+
+fn number(name: &str) -> Option<u64> {
+    // a test may read its own settings: no result depends on them
+    #[allow(clippy::disallowed_methods)]
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} = {text} is no number")),
+    )
+}
+
+#[test]
+fn swarm() {
+    if let Some(seed) = number("GANGLINE_SWARM_SEED") {
+        swarm_run(seed);
+        return;
+    }
+    for seed in 0..number("GANGLINE_SWARM_RUNS").unwrap_or(400) {
+        swarm_run(seed);
+    }
+}
