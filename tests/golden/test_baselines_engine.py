@@ -10,6 +10,7 @@ import csv
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from golden.test_baselines_reference import (
     GOLDEN_B,
     PUBLIC,

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from parity.harness import assert_same, run_engine, run_reference
 
 import gangline as gl
+from parity.harness import assert_same, run_engine, run_reference
 
 FOLDER = Path(__file__).parent / "logs"
 HEAD_LINES = 40

@@ -31,7 +31,7 @@ SCHEMA = pa.schema(
 )
 
 
-class Endless(Exception):
+class EndlessError(Exception):
     """The slow simulator made so many decisions that the world is not worth comparing."""
 
 
@@ -87,7 +87,7 @@ def run_reference(world: dict[str, Any], policy: str, params: dict[str, Any]) ->
 
     def stop(simulator: reference.Reference) -> None:
         if simulator.decisions > DECISIONS_MAX:
-            raise Endless
+            raise EndlessError
 
     return reference.run(world, policy, params, step=stop, simulator=Twin)
 

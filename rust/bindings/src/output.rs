@@ -53,12 +53,12 @@ impl RunOutput {
     }
 }
 
-fn filled<'py, T: numpy::Element + Clone>(
-    py: Python<'py>,
+fn filled<T: numpy::Element + Clone>(
+    py: Python<'_>,
     column: Vec<T>,
     zero: T,
     rows: usize,
-) -> Bound<'py, PyArray1<T>> {
+) -> Bound<'_, PyArray1<T>> {
     // an empty column stands for zeros
     if column.is_empty() {
         vec![zero; rows].into_pyarray(py)
@@ -160,11 +160,7 @@ impl RunOutput {
             busy_by_type,
         } = self.take(|output| std::mem::take(&mut output.timeline));
         let (table, rows) = (PyDict::new(py), t_ns.len());
-        let types = if rows == 0 {
-            0
-        } else {
-            busy_by_type.len() / rows
-        };
+        let types = busy_by_type.len().checked_div(rows).unwrap_or(0);
         table.set_item("t_s", seconds(&t_ns).into_pyarray(py))?;
         table.set_item("gpus_total", gpus_total.into_pyarray(py))?;
         table.set_item("gpus_busy", gpus_busy.into_pyarray(py))?;

@@ -2,7 +2,7 @@
 //! filled. The view is dead once `decide` has returned.
 
 use gangline_engine::{Changes, ClusterView};
-use gangline_model::{JobId, ServerId};
+use gangline_model::{JobId, ServerId, SimSpan};
 use numpy::IntoPyArray;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -159,9 +159,7 @@ impl PolicyView {
                 let facts = pyo3::types::PyDict::new(py);
                 return Err(crate::error::raise(py, "PolicyError", message, &facts)?);
             }
-            "remaining_s" => {
-                floats(&|job| view.remaining(job).map_or(f64::NAN, |span| span.seconds()))
-            }
+            "remaining_s" => floats(&|job| view.remaining(job).map_or(f64::NAN, SimSpan::seconds)),
             "work_remaining" => floats(&|job| view.remaining_work(job).unwrap_or(f64::NAN)),
             other => return Err(PyKeyError::new_err(format!("no column {other} of jobs"))),
         })

@@ -66,7 +66,7 @@ impl Overlay {
         }
         for action in &plan.actions {
             if let Action::Start { gpus, .. } | Action::Move { gpus, .. } = action {
-                self.check_set(state, action, gpus)?;
+                Self::check_set(state, action, gpus)?;
                 if state.max_share == 1 {
                     self.take(state, action, gpus)?;
                 }
@@ -142,7 +142,7 @@ impl Overlay {
         Ok(())
     }
 
-    fn check_set(&self, state: &State, action: &Action, gpus: &GpuSet) -> Result<(), Broken> {
+    fn check_set(state: &State, action: &Action, gpus: &GpuSet) -> Result<(), Broken> {
         let (job, kind) = (action.job(), action.kind());
         let usable = state.usable(job);
         let mut first_type = None;

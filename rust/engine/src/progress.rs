@@ -218,7 +218,7 @@ impl State {
                 (run.progress_start.max(from).min(to), run.locality)
             })
             .collect();
-        starts.sort_by(|a, b| a.0.cmp(&b.0));
+        starts.sort_by_key(|start| start.0);
         let mut best = 0.0_f64;
         for (at, &(start, locality)) in starts.iter().enumerate() {
             best = best.max(locality);

@@ -161,13 +161,8 @@ impl State {
         } = world;
         let count = jobs.len();
         let servers = cluster.servers().len();
-        let mut gpu_base = Vec::with_capacity(servers);
-        let mut gpus = 0;
-        for server in cluster.servers() {
-            gpu_base.push(gpus);
-            gpus += server.gpus;
-        }
-        let gpus = gpus as usize;
+        let gpu_base = gpu_bases(cluster);
+        let gpus = cluster.gpus_total() as usize;
         let usable = if jobs.is_uniform() && cluster.gpu_types().len() == 1 {
             // jobs larger than the cluster are refused or dropped before the first event
             Usable::Uniform(1)
@@ -451,6 +446,19 @@ pub(crate) fn slots(mask: u64) -> impl Iterator<Item = u32> {
         rest &= rest - 1;
         Some(slot)
     })
+}
+
+/// Number of the first GPU of each server, GPUs counted over the whole cluster.
+fn gpu_bases(cluster: &ClusterSpec) -> Vec<u32> {
+    let mut next = 0;
+    let sizes = cluster.servers().iter().map(|server| server.gpus);
+    sizes
+        .map(|gpus| {
+            let base = next;
+            next += gpus;
+            base
+        })
+        .collect()
 }
 
 fn has_overhead(config: &RunConfig) -> bool {

@@ -18,16 +18,13 @@ pub(crate) struct Timers {
 impl Timers {
     pub(crate) fn arm(&mut self, tag: TimerTag, time: SimTime, queue: &mut EventQueue) {
         self.cancel(tag, queue);
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.tags[slot as usize] = tag;
-                slot
-            }
-            None => {
-                self.tags.push(tag);
-                self.generations.push(0);
-                (self.tags.len() - 1) as u32
-            }
+        let slot = if let Some(slot) = self.free.pop() {
+            self.tags[slot as usize] = tag;
+            slot
+        } else {
+            self.tags.push(tag);
+            self.generations.push(0);
+            (self.tags.len() - 1) as u32
         };
         self.slots.insert(tag, slot);
         let generation = &mut self.generations[slot as usize];

@@ -297,12 +297,11 @@ impl Policy for QueuedService {
             self.last_stop = vec![SimTime::ZERO; jobs];
         }
         if let Some(delta) = self.params.delta {
-            let index = match &self.params.distribution {
-                Some(services) => GittinsIndex::new(services, delta),
-                None => {
-                    let is_time = self.params.is_time;
-                    GittinsIndex::new(&view.service_distribution(is_time, &unplaceable), delta)
-                }
+            let index = if let Some(services) = &self.params.distribution {
+                GittinsIndex::new(services, delta)
+            } else {
+                let is_time = self.params.is_time;
+                GittinsIndex::new(&view.service_distribution(is_time, &unplaceable), delta)
             };
             self.index = Some(index.ok_or_else(|| PolicyError::Parameter {
                 policy: "gittins".to_owned(),

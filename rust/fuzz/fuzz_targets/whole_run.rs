@@ -1,0 +1,65 @@
+//! A drawn world under a drawn policy, twice: all invariants, and the same log both times.
+#![no_main]
+
+use arbitrary::{Result, Unstructured};
+use gangline_engine::Failures;
+use gangline_model::SimSpan;
+use gangline_policies::conformance::{self, Scope};
+use gangline_policies::{POLICIES, ParamKind, ParamValue, Params, build};
+use libfuzzer_sys::fuzz_target;
+
+fn value(u: &mut Unstructured, kind: ParamKind) -> Result<ParamValue> {
+    let number = f64::from(u.arbitrary::<u16>()?) / 64.0;
+    Ok(match kind {
+        ParamKind::Bool => ParamValue::Bool(u.arbitrary()?),
+        ParamKind::AtLeast(least) => ParamValue::Float(least + number),
+        ParamKind::Above(bound) => ParamValue::Float(bound + number),
+        ParamKind::Choice(words) => ParamValue::Str((*u.choose(words)?).to_owned()),
+        ParamKind::Increasing => ParamValue::List(vec![number, number * 2.0, number * 7.0]),
+        ParamKind::Positives => ParamValue::List(vec![number, 3.0, number]),
+    })
+}
+
+fn twice(u: &mut Unstructured) -> Result<()> {
+    let info = u.choose(&POLICIES)?;
+    let scope = Scope {
+        types: u.int_in_range(1..=3)?,
+        jobs: u.int_in_range(1..=40)?,
+        has_trouble: u.arbitrary()?,
+        has_checkpoints: u.arbitrary()?,
+        gangs_max: u.int_in_range(1..=12)?,
+    };
+    let mut case = conformance::draw(u64::from(u.arbitrary::<u32>()?), scope);
+    let mut span = || u.int_in_range(0..=20_000_000_000_i64).map(SimSpan);
+    (case.config.restart, case.config.first_start) = (span()?, span()?);
+    case.config.check_invariants = true;
+    case.config.max_events = Some(20_000);
+    case.config.skip_rounds = u.arbitrary()?;
+    case.config.max_share = u.int_in_range(1..=2)?;
+    if u.ratio(1, 4)? {
+        let mean = |u: &mut Unstructured| Ok(1.0 + f64::from(u.arbitrary::<u8>()?));
+        case.config.failures = Failures::Random { mtbf_s: mean(u)?, mttr_s: mean(u)? };
+    }
+    let mut params = Params::new();
+    for spec in info.parameters() {
+        if u.ratio(1, 3)? {
+            params.insert(spec.name.to_owned(), value(u, spec.kind)?);
+        }
+    }
+    let (Ok(mut first), Ok(mut second)) = (build(info.name, &params), build(info.name, &params))
+    else {
+        return Ok(());
+    };
+    match (conformance::run(&case, first.as_mut()), conformance::run(&case, second.as_mut())) {
+        (Ok(first), Ok(second)) => {
+            assert_eq!(first.log_hash, second.log_hash);
+            assert!(conformance::are_equal(&first, &second));
+        }
+        (first, second) => assert_eq!(first.err(), second.err()),
+    }
+    Ok(())
+}
+
+fuzz_target!(|data: &[u8]| {
+    let _ = twice(&mut Unstructured::new(data));
+});

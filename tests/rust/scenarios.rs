@@ -1,0 +1,388 @@
+//! Every hand-derived world of `tests/scenarios`, run by the engine with the registry's policies.
+//!
+//! A pair missing from an interference table is refused where files are read, above the engine; the
+//! reader below refuses it in the same way.
+
+use gangline_engine::{Control, Engine, EngineError, FailureRow, Failures, OnInfeasible, Output};
+use gangline_engine::{PolicyTraits, RunConfig, Silent, World};
+use gangline_model::{ClusterSpec, GpuType, GpuTypeId, Interference, JobColumns, JobId, JobTable};
+use gangline_model::{RackId, RateTable, Server, SimSpan, SimTime, TierTable};
+use gangline_policies::{ParamValue, Params, build};
+use std::path::Path;
+use std::sync::Arc;
+use toml::{Table, Value};
+
+const TIERS: [&str; 3] = ["server", "rack", "network"];
+const REASONS: [&str; 6] = ["finished", "preempted", "moved", "failed", "retimed", "stopped"];
+const STATUS: [&str; 3] = ["finished", "dropped", "unfinished"];
+
+fn float(value: &Value) -> f64 {
+    value.as_float().unwrap_or_else(|| value.as_integer().expect("a number") as f64)
+}
+
+fn number(row: &Table, key: &str) -> Option<f64> {
+    row.get(key).map(float)
+}
+
+fn word<'a>(row: &'a Table, key: &str) -> Option<&'a str> {
+    row.get(key).map(|value| value.as_str().expect("a word"))
+}
+
+fn whole(row: &Table, key: &str) -> Option<u32> {
+    row.get(key).map(|value| value.as_integer().expect("a whole number") as u32)
+}
+
+fn section(world: &Table, key: &str) -> Table {
+    world.get(key).map_or_else(Table::new, |value| value.as_table().expect("a table").clone())
+}
+
+fn rows(table: &Table, key: &str) -> Vec<Table> {
+    let list = table.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+    list.into_iter().map(|row| row.as_table().expect("a row").clone()).collect()
+}
+
+fn ns(seconds: f64) -> i64 {
+    (seconds * 1e9).round() as i64
+}
+
+fn bytes(row: &Table, none: u64) -> u64 {
+    number(row, "memory_gb").map_or(none, |gib| (gib * f64::from(1 << 30)).round() as u64)
+}
+
+/// A world as read: what the engine needs, and the names it does not know.
+struct Scene {
+    world: World,
+    config: RunConfig,
+    ids: Vec<String>,
+    has_missing_pair: bool,
+}
+
+fn read_cluster(table: &Table) -> ClusterSpec {
+    let types: Vec<GpuType> = rows(table, "gpu_types")
+        .iter()
+        .map(|row| GpuType {
+            name: word(row, "name").expect("a name").to_owned(),
+            memory_bytes: bytes(row, u64::MAX),
+            price_per_hour: 0.0,
+            speed: number(row, "speed").unwrap_or(1.0),
+        })
+        .collect();
+    let mut servers = Vec::new();
+    for row in rows(table, "servers") {
+        let gpu_type = types.iter().position(|t| Some(t.name.as_str()) == word(&row, "gpu"));
+        let server = Server {
+            gpu_type: GpuTypeId::new(gpu_type.expect("a known type")),
+            gpus: whole(&row, "gpus").expect("gpus"),
+            rack: RackId(whole(&row, "rack").unwrap_or(0)),
+        };
+        servers.extend(vec![server; whole(&row, "count").unwrap_or(1) as usize]);
+    }
+    ClusterSpec::new(types, servers).expect("a valid cluster")
+}
+
+/// Rates of a job by GPU type, if a throughput row speaks of it.
+fn table_rates(job: &Table, throughput: &[Table], cluster: &ClusterSpec) -> Option<Vec<f64>> {
+    job.get("iterations")?;
+    let (model, gpus) = (word(job, "model")?, whole(job, "gpus"));
+    let rate = |name: &str, batch: Option<u32>| {
+        throughput.iter().find(|row| {
+            word(row, "gpu_type") == Some(name)
+                && word(row, "model") == Some(model)
+                && whole(row, "gpus") == gpus
+                && whole(row, "batch_size") == batch
+        })
+    };
+    let found: Vec<_> = cluster
+        .gpu_types()
+        .iter()
+        .map(|t| rate(&t.name, whole(job, "batch_size")).or_else(|| rate(&t.name, None)))
+        .collect();
+    let value = |row: &Option<&Table>| row.map_or(0.0, |row| number(row, "iters_per_s").unwrap_or(0.0));
+    found.iter().any(Option::is_some).then(|| found.iter().map(value).collect())
+}
+
+fn read_jobs(jobs: &[Table], throughput: &[Table], cluster: &ClusterSpec) -> (JobTable, RateTable) {
+    let mut columns = JobColumns::default();
+    let (mut models, mut batches, mut memory) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut allowed, mut reference, mut class, mut classes) = (vec![], vec![], vec![], vec![]);
+    for job in jobs {
+        columns.arrival.push(SimTime(ns(number(job, "arrival_s").expect("an arrival"))));
+        columns.gpus.push(whole(job, "gpus").expect("gpus"));
+        let (duration, iterations) = (number(job, "duration_s"), number(job, "iterations"));
+        columns.work.push(iterations.or(duration).expect("work"));
+        reference.push(iterations.zip(duration).map_or(1.0, |(work, seconds)| work / seconds));
+        models.push(word(job, "model").map_or(u32::MAX, |label| {
+            let labels = &mut columns.model_labels;
+            labels.iter().position(|known| known == label).unwrap_or_else(|| {
+                labels.push(label.to_owned());
+                labels.len() - 1
+            }) as u32
+        }));
+        batches.push(whole(job, "batch_size").unwrap_or(0));
+        memory.push(bytes(job, 0));
+        allowed.push(job.get("gpu_types").map_or(u64::MAX, |names| {
+            let names = names.as_array().expect("names");
+            let is_named = |t: &GpuType| names.iter().any(|name| name.as_str() == Some(&t.name));
+            let types = cluster.gpu_types().iter().enumerate();
+            types.filter(|(_, t)| is_named(t)).map(|(at, _)| 1 << at).sum()
+        }));
+        let rates = table_rates(job, throughput, cluster);
+        class.push(if rates.is_some() {
+            (classes.len() / cluster.gpu_types().len()) as u32
+        } else {
+            u32::MAX
+        });
+        classes.extend(rates.unwrap_or_default());
+    }
+    columns.model = Some(models);
+    columns.batch_size = Some(batches);
+    columns.memory_bytes = Some(memory);
+    columns.allowed_types = Some(allowed);
+    columns.ref_rate = Some(reference);
+    columns.rate_class = Some(class);
+    let jobs = JobTable::new(columns).expect("valid jobs");
+    let rates = RateTable::from_speeds(cluster).with_classes(classes, &jobs).expect("valid rates");
+    (jobs, rates)
+}
+
+/// The slow-downs, and whether a pair is missing that may not be.
+fn read_sharing(table: &Table, labels: &[String], types: usize) -> (Interference, bool) {
+    let xi = number(table, "xi").unwrap_or(1.25);
+    if word(table, "interference") != Some("table") {
+        return (Interference::constant(xi, types).expect("valid"), false);
+    }
+    let (side, given) = (labels.len() + 1, rows(table, "rows"));
+    let missing = word(table, "missing").unwrap_or("error");
+    let (mut square, mut is_missing) = (Vec::new(), false);
+    for at in 0..side * side {
+        let (slowed, other) = (labels.get(at / side), labels.get(at % side));
+        let row = given.iter().find(|row| {
+            word(row, "model") == slowed.map(String::as_str)
+                && word(row, "co_model") == other.map(String::as_str)
+        });
+        let value = row.and_then(|row| number(row, "xi")).filter(|&xi| xi > 0.0);
+        // nobody in these worlds is without a label, nor shares with its own kind
+        is_missing |= value.is_none() && slowed.is_some() && other.is_some() && slowed != other;
+        let absent = if missing == "constant" { xi } else { f64::NAN };
+        square.push(value.map_or(absent, |xi| xi.max(1.0)));
+    }
+    let table = Interference::new(square.repeat(types), side).expect("valid");
+    (table, is_missing && missing == "error")
+}
+
+fn read_config(file: &Table, jobs: &JobTable, types: usize) -> (RunConfig, bool) {
+    let (run, sharing) = (section(file, "run"), section(file, "sharing"));
+    let labels = &jobs.columns().model_labels;
+    let span = |key| SimSpan(ns(number(&run, key).unwrap_or(0.0)));
+    let (interference, has_missing_pair) = read_sharing(&sharing, labels, types);
+    let mut config = RunConfig {
+        restart: span("restart_s"),
+        first_start: span("first_start_s"),
+        checkpoint_interval: run.get("checkpoint_interval_s").map(|s| SimSpan(ns(float(s)))),
+        seed: u64::from(whole(&run, "seed").unwrap_or(0)),
+        max_share: whole(&sharing, "max_share").unwrap_or(2),
+        interference: Some(interference),
+        segments: true,
+        check_invariants: true,
+        ..RunConfig::default()
+    };
+    if word(&run, "on_infeasible") == Some("drop") {
+        config.on_infeasible = OnInfeasible::Drop;
+    }
+    if let Some(by_model) = run.get("restart_by_model").and_then(Value::as_table) {
+        let of = |label: &String| number(by_model, label).map_or(config.restart, |s| SimSpan(ns(s)));
+        config.restart_by_model = Some(labels.iter().map(of).collect());
+    }
+    config.acc_cost = number(&sharing, "acc_cost").unwrap_or(0.05);
+    config.memory_fixed_fraction = number(&sharing, "memory_fixed_fraction").unwrap_or(0.5);
+    if let Some(table) = file.get("locality").and_then(Value::as_table) {
+        let row = |label: &str| {
+            let row = table.get(label).or_else(|| table.get("*")).and_then(Value::as_table);
+            TIERS.map(|tier| row.and_then(|row| number(row, tier)).unwrap_or(1.0))
+        };
+        let rows = labels.iter().map(String::as_str).chain(["*"]).map(row).collect();
+        config.locality = Some(Arc::new(TierTable::new(rows).expect("valid factors")));
+    }
+    let failures = rows(&section(&section(file, "cluster"), "failures"), "table");
+    config.failures = Failures::Table(failures.iter().map(failure).collect());
+    (config, has_missing_pair)
+}
+
+fn failure(row: &Table) -> FailureRow {
+    FailureRow {
+        server: whole(row, "server").expect("a server"),
+        down: SimTime(ns(number(row, "down_s").expect("an instant"))),
+        up: number(row, "up_s").map_or(SimTime::NEVER, |up| SimTime(ns(up))),
+    }
+}
+
+fn read(file: &Table) -> Scene {
+    let cluster = read_cluster(&section(file, "cluster"));
+    let mut given = rows(file, "jobs");
+    given.sort_by(|a, b| number(a, "arrival_s").unwrap().total_cmp(&number(b, "arrival_s").unwrap()));
+    let throughput = rows(&section(file, "throughput"), "rows");
+    let (jobs, rates) = read_jobs(&given, &throughput, &cluster);
+    let (config, has_missing_pair) = read_config(file, &jobs, cluster.gpu_types().len());
+    let ids = given.iter().map(|job| word(job, "job_id").expect("an id").to_owned()).collect();
+    let world = World { cluster: cluster.into(), jobs: jobs.into(), rates: rates.into() };
+    Scene { world, config, ids, has_missing_pair }
+}
+
+fn read_params(expect: &Table) -> Params {
+    let value = |value: &Value| match value {
+        Value::Boolean(flag) => ParamValue::Bool(*flag),
+        Value::String(word) => ParamValue::Str(word.clone()),
+        Value::Array(list) => ParamValue::List(list.iter().map(float).collect()),
+        number => ParamValue::Float(float(number)),
+    };
+    section(expect, "params").iter().map(|(name, v)| (name.clone(), value(v))).collect()
+}
+
+type Counters = Vec<(&'static str, u64)>;
+
+/// The outcome, or the classes of the error and the jobs it names.
+fn run(scene: &Scene, expect: &Table, skip: bool) -> Result<(Output, Counters), (Vec<&'static str>, Vec<JobId>)> {
+    let name = word(expect, "policy").expect("a policy");
+    let mut policy = build(name, &read_params(expect)).expect("valid parameters");
+    let config = RunConfig { skip_rounds: skip, ..scene.config.clone() };
+    let traits = PolicyTraits::of(policy.as_ref());
+    if scene.has_missing_pair && traits.max_share.min(config.max_share) > 1 {
+        return Err((vec!["ClusterError"], Vec::new()));
+    }
+    let go = || {
+        let mut engine = Engine::new(&scene.world, config, traits)?;
+        engine.start(policy.as_mut())?;
+        engine.run(policy.as_mut(), &Control::default(), &mut Silent)?;
+        Ok(engine.output())
+    };
+    match go() {
+        Ok(output) => Ok((output, policy.counters())),
+        Err(EngineError::Infeasible { jobs }) => {
+            Err((vec!["InfeasibleJobError"], jobs.iter().map(|entry| entry.job).collect()))
+        }
+        Err(EngineError::Stalled { jobs, .. }) => Err((vec!["StalledError", "PolicyError"], jobs)),
+        Err(error) => panic!("{name}: {error}"),
+    }
+}
+
+fn check_job(scene: &Scene, output: &Output, wanted: &Table, place: &str) {
+    let id = word(wanted, "job_id").expect("an id");
+    let at = scene.ids.iter().position(|known| known == id).expect("a job of the world");
+    let arrival = scene.world.jobs.columns().arrival[at].0;
+    let (first, finish) = (ns(output.first_start_s[at]), ns(output.finish_s[at]));
+    let or_zero = |column: &[f64]| ns(column.get(at).copied().unwrap_or(0.0));
+    for (key, value) in wanted {
+        let found = match key.as_str() {
+            "job_id" => continue,
+            "status" => {
+                assert_eq!(value.as_str(), Some(STATUS[usize::from(output.status[at])]), "{place} {id}");
+                continue;
+            }
+            "preemptions" | "migrations" => {
+                let column =
+                    if key == "preemptions" { &output.preemptions } else { &output.migrations };
+                let found = column.get(at).copied().unwrap_or(0);
+                assert_eq!(Some(i64::from(found)), value.as_integer(), "{place} {id} {key}");
+                continue;
+            }
+            "first_start_s" => first,
+            "finish_s" => finish,
+            "jct_s" => finish - arrival,
+            "queue_s" => first - arrival,
+            "wait_s" => finish - arrival - ns(output.run_s[at]),
+            "run_s" => ns(output.run_s[at]),
+            "overhead_s" => or_zero(&output.overhead_s),
+            "share_s" => or_zero(&output.share_s),
+            other => panic!("{place}: unknown key {other}"),
+        };
+        assert_eq!(found, ns(float(value)), "{place} {id} {key}");
+    }
+}
+
+fn check_segments(scene: &Scene, output: &Output, wanted: &[Table], place: &str) {
+    let table = output.segments.as_ref().expect("segments were asked for");
+    let mut order: Vec<usize> = (0..table.job.len()).collect();
+    order.sort_by_key(|&at| (table.start_ns[at], table.job[at], table.server[at]));
+    assert_eq!(order.len(), wanted.len(), "{place}: number of segments");
+    for (at, wanted) in order.into_iter().zip(wanted) {
+        for (key, value) in wanted {
+            let place = format!("{place}: segment of {wanted:?}: {key}");
+            let text = value.as_str();
+            let others = table.co_offset[at] as usize..table.co_offset[at + 1] as usize;
+            let names: Vec<&str> =
+                table.co_runners[others].iter().map(|&job| scene.ids[job as usize].as_str()).collect();
+            match key.as_str() {
+                "job_id" => assert_eq!(text, Some(scene.ids[table.job[at] as usize].as_str()), "{place}"),
+                "start_s" => assert_eq!(table.start_ns[at], ns(float(value)), "{place}"),
+                "end_s" => assert_eq!(table.end_ns[at], ns(float(value)), "{place}"),
+                "server" => assert_eq!(Some(i64::from(table.server[at])), value.as_integer(), "{place}"),
+                "gpu_mask" => {
+                    assert_eq!(Some(table.gpu_mask[at] as i64), value.as_integer(), "{place}");
+                }
+                "tier" => assert_eq!(text, Some(TIERS[usize::from(table.tier[at])]), "{place}"),
+                "rate" => assert_eq!(table.rate[at].to_bits(), float(value).to_bits(), "{place}"),
+                "sub_batch" => {
+                    assert_eq!(Some(i64::from(table.sub_batch[at])), value.as_integer(), "{place}");
+                }
+                "co_runner" => assert_eq!(text, Some(names.join(",").as_str()), "{place}"),
+                "end_reason" => {
+                    assert_eq!(text, Some(REASONS[usize::from(table.end_reason[at])]), "{place}");
+                }
+                other => panic!("{place}: unknown key {other}"),
+            }
+        }
+    }
+}
+
+fn check(scene: &Scene, expect: &Table, skip: bool, place: &str) {
+    let (output, counters) = match run(scene, expect, skip) {
+        Ok(found) => found,
+        Err((classes, jobs)) => {
+            let wanted = word(expect, "error").unwrap_or_else(|| panic!("{place}: {classes:?}"));
+            assert!(classes.contains(&wanted), "{place}: {classes:?}");
+            let names: Vec<Value> = jobs.iter().map(|job| scene.ids[job.index()].clone().into()).collect();
+            if let Some(wanted) = expect.get("error_jobs").and_then(Value::as_array) {
+                assert_eq!(&names, wanted, "{place}");
+            }
+            return;
+        }
+    };
+    assert!(!expect.contains_key("error"), "{place}: the run should have been refused");
+    let jobs = rows(expect, "jobs");
+    assert!(jobs.is_empty() || jobs.len() == scene.ids.len(), "{place}: every job once");
+    for wanted in &jobs {
+        check_job(scene, &output, wanted, place);
+    }
+    if expect.contains_key("segments") {
+        check_segments(scene, &output, &rows(expect, "segments"), place);
+    }
+    for key in ["decisions", "preemptions", "migrations", "demotions", "promotions"] {
+        let Some(wanted) = number(expect, key).filter(|_| skip || key != "decisions") else { continue };
+        let of_run = output.summary.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
+        let of_policy = counters.iter().find(|(name, _)| *name == key).map(|(_, n)| *n as f64);
+        let found = of_run.or(of_policy).unwrap_or(0.0);
+        assert_eq!(found.to_bits(), wanted.to_bits(), "{place}: {key} {found}, wanted {wanted}");
+    }
+}
+
+#[test]
+fn every_scenario_matches_its_derivation() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scenarios");
+    let entries = std::fs::read_dir(folder).expect("the scenarios are there");
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("readable").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    paths.sort();
+    assert!(paths.len() >= 30, "{} scenarios", paths.len());
+    for path in paths {
+        let text = std::fs::read_to_string(&path).expect("readable");
+        let file: Table = text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let scene = read(&file);
+        for (at, expect) in rows(&file, "expect").iter().enumerate() {
+            let name = word(expect, "policy").expect("a policy");
+            for skip in [true, false] {
+                let place = format!("{} {at} {name} skip={skip}", word(&file, "name").expect("a name"));
+                check(&scene, expect, skip, &place);
+            }
+        }
+    }
+}
