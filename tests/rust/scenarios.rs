@@ -13,11 +13,20 @@ use std::sync::Arc;
 use toml::{Table, Value};
 
 const TIERS: [&str; 3] = ["server", "rack", "network"];
-const REASONS: [&str; 6] = ["finished", "preempted", "moved", "failed", "retimed", "stopped"];
+const REASONS: [&str; 6] = [
+    "finished",
+    "preempted",
+    "moved",
+    "failed",
+    "retimed",
+    "stopped",
+];
 const STATUS: [&str; 3] = ["finished", "dropped", "unfinished"];
 
 fn float(value: &Value) -> f64 {
-    value.as_float().unwrap_or_else(|| value.as_integer().expect("a number") as f64)
+    value
+        .as_float()
+        .unwrap_or_else(|| value.as_integer().expect("a number") as f64)
 }
 
 fn number(row: &Table, key: &str) -> Option<f64> {
@@ -29,16 +38,25 @@ fn word<'a>(row: &'a Table, key: &str) -> Option<&'a str> {
 }
 
 fn whole(row: &Table, key: &str) -> Option<u32> {
-    row.get(key).map(|value| value.as_integer().expect("a whole number") as u32)
+    row.get(key)
+        .map(|value| value.as_integer().expect("a whole number") as u32)
 }
 
 fn section(world: &Table, key: &str) -> Table {
-    world.get(key).map_or_else(Table::new, |value| value.as_table().expect("a table").clone())
+    world.get(key).map_or_else(Table::new, |value| {
+        value.as_table().expect("a table").clone()
+    })
 }
 
 fn rows(table: &Table, key: &str) -> Vec<Table> {
-    let list = table.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
-    list.into_iter().map(|row| row.as_table().expect("a row").clone()).collect()
+    let list = table
+        .get(key)
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
+    list.into_iter()
+        .map(|row| row.as_table().expect("a row").clone())
+        .collect()
 }
 
 fn ns(seconds: f64) -> i64 {
@@ -69,7 +87,9 @@ fn read_cluster(table: &Table) -> ClusterSpec {
         .collect();
     let mut servers = Vec::new();
     for row in rows(table, "servers") {
-        let gpu_type = types.iter().position(|t| Some(t.name.as_str()) == word(&row, "gpu"));
+        let gpu_type = types
+            .iter()
+            .position(|t| Some(t.name.as_str()) == word(&row, "gpu"));
         let server = Server {
             gpu_type: GpuTypeId::new(gpu_type.expect("a known type")),
             gpus: whole(&row, "gpus").expect("gpus"),
@@ -97,8 +117,12 @@ fn table_rates(job: &Table, throughput: &[Table], cluster: &ClusterSpec) -> Opti
         .iter()
         .map(|t| rate(&t.name, whole(job, "batch_size")).or_else(|| rate(&t.name, None)))
         .collect();
-    let value = |row: &Option<&Table>| row.map_or(0.0, |row| number(row, "iters_per_s").unwrap_or(0.0));
-    found.iter().any(Option::is_some).then(|| found.iter().map(value).collect())
+    let value =
+        |row: Option<&Table>| row.map_or(0.0, |row| number(row, "iters_per_s").unwrap_or(0.0));
+    found
+        .iter()
+        .any(Option::is_some)
+        .then(|| found.iter().copied().map(value).collect())
 }
 
 fn read_jobs(jobs: &[Table], throughput: &[Table], cluster: &ClusterSpec) -> (JobTable, RateTable) {
@@ -106,17 +130,26 @@ fn read_jobs(jobs: &[Table], throughput: &[Table], cluster: &ClusterSpec) -> (Jo
     let (mut models, mut batches, mut memory) = (Vec::new(), Vec::new(), Vec::new());
     let (mut allowed, mut reference, mut class, mut classes) = (vec![], vec![], vec![], vec![]);
     for job in jobs {
-        columns.arrival.push(SimTime(ns(number(job, "arrival_s").expect("an arrival"))));
+        columns
+            .arrival
+            .push(SimTime(ns(number(job, "arrival_s").expect("an arrival"))));
         columns.gpus.push(whole(job, "gpus").expect("gpus"));
         let (duration, iterations) = (number(job, "duration_s"), number(job, "iterations"));
         columns.work.push(iterations.or(duration).expect("work"));
-        reference.push(iterations.zip(duration).map_or(1.0, |(work, seconds)| work / seconds));
+        reference.push(
+            iterations
+                .zip(duration)
+                .map_or(1.0, |(work, seconds)| work / seconds),
+        );
         models.push(word(job, "model").map_or(u32::MAX, |label| {
             let labels = &mut columns.model_labels;
-            labels.iter().position(|known| known == label).unwrap_or_else(|| {
-                labels.push(label.to_owned());
-                labels.len() - 1
-            }) as u32
+            labels
+                .iter()
+                .position(|known| known == label)
+                .unwrap_or_else(|| {
+                    labels.push(label.to_owned());
+                    labels.len() - 1
+                }) as u32
         }));
         batches.push(whole(job, "batch_size").unwrap_or(0));
         memory.push(bytes(job, 0));
@@ -124,7 +157,10 @@ fn read_jobs(jobs: &[Table], throughput: &[Table], cluster: &ClusterSpec) -> (Jo
             let names = names.as_array().expect("names");
             let is_named = |t: &GpuType| names.iter().any(|name| name.as_str() == Some(&t.name));
             let types = cluster.gpu_types().iter().enumerate();
-            types.filter(|(_, t)| is_named(t)).map(|(at, _)| 1 << at).sum()
+            types
+                .filter(|(_, t)| is_named(t))
+                .map(|(at, _)| 1 << at)
+                .sum()
         }));
         let rates = table_rates(job, throughput, cluster);
         class.push(if rates.is_some() {
@@ -141,7 +177,9 @@ fn read_jobs(jobs: &[Table], throughput: &[Table], cluster: &ClusterSpec) -> (Jo
     columns.ref_rate = Some(reference);
     columns.rate_class = Some(class);
     let jobs = JobTable::new(columns).expect("valid jobs");
-    let rates = RateTable::from_speeds(cluster).with_classes(classes, &jobs).expect("valid rates");
+    let rates = RateTable::from_speeds(cluster)
+        .with_classes(classes, &jobs)
+        .expect("valid rates");
     (jobs, rates)
 }
 
@@ -178,7 +216,9 @@ fn read_config(file: &Table, jobs: &JobTable, types: usize) -> (RunConfig, bool)
     let mut config = RunConfig {
         restart: span("restart_s"),
         first_start: span("first_start_s"),
-        checkpoint_interval: run.get("checkpoint_interval_s").map(|s| SimSpan(ns(float(s)))),
+        checkpoint_interval: run
+            .get("checkpoint_interval_s")
+            .map(|s| SimSpan(ns(float(s)))),
         seed: u64::from(whole(&run, "seed").unwrap_or(0)),
         max_share: whole(&sharing, "max_share").unwrap_or(2),
         interference: Some(interference),
@@ -190,17 +230,26 @@ fn read_config(file: &Table, jobs: &JobTable, types: usize) -> (RunConfig, bool)
         config.on_infeasible = OnInfeasible::Drop;
     }
     if let Some(by_model) = run.get("restart_by_model").and_then(Value::as_table) {
-        let of = |label: &String| number(by_model, label).map_or(config.restart, |s| SimSpan(ns(s)));
+        let of =
+            |label: &String| number(by_model, label).map_or(config.restart, |s| SimSpan(ns(s)));
         config.restart_by_model = Some(labels.iter().map(of).collect());
     }
     config.acc_cost = number(&sharing, "acc_cost").unwrap_or(0.05);
     config.memory_fixed_fraction = number(&sharing, "memory_fixed_fraction").unwrap_or(0.5);
     if let Some(table) = file.get("locality").and_then(Value::as_table) {
         let row = |label: &str| {
-            let row = table.get(label).or_else(|| table.get("*")).and_then(Value::as_table);
+            let row = table
+                .get(label)
+                .or_else(|| table.get("*"))
+                .and_then(Value::as_table);
             TIERS.map(|tier| row.and_then(|row| number(row, tier)).unwrap_or(1.0))
         };
-        let rows = labels.iter().map(String::as_str).chain(["*"]).map(row).collect();
+        let rows = labels
+            .iter()
+            .map(String::as_str)
+            .chain(["*"])
+            .map(row)
+            .collect();
         config.locality = Some(Arc::new(TierTable::new(rows).expect("valid factors")));
     }
     let failures = rows(&section(&section(file, "cluster"), "failures"), "table");
@@ -219,13 +268,26 @@ fn failure(row: &Table) -> FailureRow {
 fn read(file: &Table) -> Scene {
     let cluster = read_cluster(&section(file, "cluster"));
     let mut given = rows(file, "jobs");
-    given.sort_by(|a, b| number(a, "arrival_s").unwrap().total_cmp(&number(b, "arrival_s").unwrap()));
+    let arrival = |job: &Table| number(job, "arrival_s").expect("an arrival");
+    given.sort_by(|a, b| arrival(a).total_cmp(&arrival(b)));
     let throughput = rows(&section(file, "throughput"), "rows");
     let (jobs, rates) = read_jobs(&given, &throughput, &cluster);
     let (config, has_missing_pair) = read_config(file, &jobs, cluster.gpu_types().len());
-    let ids = given.iter().map(|job| word(job, "job_id").expect("an id").to_owned()).collect();
-    let world = World { cluster: cluster.into(), jobs: jobs.into(), rates: rates.into() };
-    Scene { world, config, ids, has_missing_pair }
+    let ids = given
+        .iter()
+        .map(|job| word(job, "job_id").expect("an id").to_owned())
+        .collect();
+    let world = World {
+        cluster: cluster.into(),
+        jobs: jobs.into(),
+        rates: rates.into(),
+    };
+    Scene {
+        world,
+        config,
+        ids,
+        has_missing_pair,
+    }
 }
 
 fn read_params(expect: &Table) -> Params {
@@ -235,16 +297,24 @@ fn read_params(expect: &Table) -> Params {
         Value::Array(list) => ParamValue::List(list.iter().map(float).collect()),
         number => ParamValue::Float(float(number)),
     };
-    section(expect, "params").iter().map(|(name, v)| (name.clone(), value(v))).collect()
+    section(expect, "params")
+        .iter()
+        .map(|(name, v)| (name.clone(), value(v)))
+        .collect()
 }
 
 type Counters = Vec<(&'static str, u64)>;
+/// Classes of an error, and the jobs it names.
+type Refusal = (Vec<&'static str>, Vec<JobId>);
 
 /// The outcome, or the classes of the error and the jobs it names.
-fn run(scene: &Scene, expect: &Table, skip: bool) -> Result<(Output, Counters), (Vec<&'static str>, Vec<JobId>)> {
+fn run(scene: &Scene, expect: &Table, skip: bool) -> Result<(Output, Counters), Refusal> {
     let name = word(expect, "policy").expect("a policy");
     let mut policy = build(name, &read_params(expect)).expect("valid parameters");
-    let config = RunConfig { skip_rounds: skip, ..scene.config.clone() };
+    let config = RunConfig {
+        skip_rounds: skip,
+        ..scene.config.clone()
+    };
     let traits = PolicyTraits::of(policy.as_ref());
     if scene.has_missing_pair && traits.max_share.min(config.max_share) > 1 {
         return Err((vec!["ClusterError"], Vec::new()));
@@ -257,9 +327,10 @@ fn run(scene: &Scene, expect: &Table, skip: bool) -> Result<(Output, Counters), 
     };
     match go() {
         Ok(output) => Ok((output, policy.counters())),
-        Err(EngineError::Infeasible { jobs }) => {
-            Err((vec!["InfeasibleJobError"], jobs.iter().map(|entry| entry.job).collect()))
-        }
+        Err(EngineError::Infeasible { jobs }) => Err((
+            vec!["InfeasibleJobError"],
+            jobs.iter().map(|entry| entry.job).collect(),
+        )),
         Err(EngineError::Stalled { jobs, .. }) => Err((vec!["StalledError", "PolicyError"], jobs)),
         Err(error) => panic!("{name}: {error}"),
     }
@@ -267,7 +338,11 @@ fn run(scene: &Scene, expect: &Table, skip: bool) -> Result<(Output, Counters), 
 
 fn check_job(scene: &Scene, output: &Output, wanted: &Table, place: &str) {
     let id = word(wanted, "job_id").expect("an id");
-    let at = scene.ids.iter().position(|known| known == id).expect("a job of the world");
+    let at = scene
+        .ids
+        .iter()
+        .position(|known| known == id)
+        .expect("a job of the world");
     let arrival = scene.world.jobs.columns().arrival[at].0;
     let (first, finish) = (ns(output.first_start_s[at]), ns(output.finish_s[at]));
     let or_zero = |column: &[f64]| ns(column.get(at).copied().unwrap_or(0.0));
@@ -275,14 +350,25 @@ fn check_job(scene: &Scene, output: &Output, wanted: &Table, place: &str) {
         let found = match key.as_str() {
             "job_id" => continue,
             "status" => {
-                assert_eq!(value.as_str(), Some(STATUS[usize::from(output.status[at])]), "{place} {id}");
+                assert_eq!(
+                    value.as_str(),
+                    Some(STATUS[usize::from(output.status[at])]),
+                    "{place} {id}"
+                );
                 continue;
             }
             "preemptions" | "migrations" => {
-                let column =
-                    if key == "preemptions" { &output.preemptions } else { &output.migrations };
+                let column = if key == "preemptions" {
+                    &output.preemptions
+                } else {
+                    &output.migrations
+                };
                 let found = column.get(at).copied().unwrap_or(0);
-                assert_eq!(Some(i64::from(found)), value.as_integer(), "{place} {id} {key}");
+                assert_eq!(
+                    Some(i64::from(found)),
+                    value.as_integer(),
+                    "{place} {id} {key}"
+                );
                 continue;
             }
             "first_start_s" => first,
@@ -309,24 +395,46 @@ fn check_segments(scene: &Scene, output: &Output, wanted: &[Table], place: &str)
             let place = format!("{place}: segment of {wanted:?}: {key}");
             let text = value.as_str();
             let others = table.co_offset[at] as usize..table.co_offset[at + 1] as usize;
-            let names: Vec<&str> =
-                table.co_runners[others].iter().map(|&job| scene.ids[job as usize].as_str()).collect();
+            let names: Vec<&str> = table.co_runners[others]
+                .iter()
+                .map(|&job| scene.ids[job as usize].as_str())
+                .collect();
             match key.as_str() {
-                "job_id" => assert_eq!(text, Some(scene.ids[table.job[at] as usize].as_str()), "{place}"),
+                "job_id" => assert_eq!(
+                    text,
+                    Some(scene.ids[table.job[at] as usize].as_str()),
+                    "{place}"
+                ),
                 "start_s" => assert_eq!(table.start_ns[at], ns(float(value)), "{place}"),
                 "end_s" => assert_eq!(table.end_ns[at], ns(float(value)), "{place}"),
-                "server" => assert_eq!(Some(i64::from(table.server[at])), value.as_integer(), "{place}"),
+                "server" => assert_eq!(
+                    Some(i64::from(table.server[at])),
+                    value.as_integer(),
+                    "{place}"
+                ),
                 "gpu_mask" => {
-                    assert_eq!(Some(table.gpu_mask[at] as i64), value.as_integer(), "{place}");
+                    assert_eq!(
+                        Some(table.gpu_mask[at] as i64),
+                        value.as_integer(),
+                        "{place}"
+                    );
                 }
                 "tier" => assert_eq!(text, Some(TIERS[usize::from(table.tier[at])]), "{place}"),
                 "rate" => assert_eq!(table.rate[at].to_bits(), float(value).to_bits(), "{place}"),
                 "sub_batch" => {
-                    assert_eq!(Some(i64::from(table.sub_batch[at])), value.as_integer(), "{place}");
+                    assert_eq!(
+                        Some(i64::from(table.sub_batch[at])),
+                        value.as_integer(),
+                        "{place}"
+                    );
                 }
                 "co_runner" => assert_eq!(text, Some(names.join(",").as_str()), "{place}"),
                 "end_reason" => {
-                    assert_eq!(text, Some(REASONS[usize::from(table.end_reason[at])]), "{place}");
+                    assert_eq!(
+                        text,
+                        Some(REASONS[usize::from(table.end_reason[at])]),
+                        "{place}"
+                    );
                 }
                 other => panic!("{place}: unknown key {other}"),
             }
@@ -340,28 +448,56 @@ fn check(scene: &Scene, expect: &Table, skip: bool, place: &str) {
         Err((classes, jobs)) => {
             let wanted = word(expect, "error").unwrap_or_else(|| panic!("{place}: {classes:?}"));
             assert!(classes.contains(&wanted), "{place}: {classes:?}");
-            let names: Vec<Value> = jobs.iter().map(|job| scene.ids[job.index()].clone().into()).collect();
+            let names: Vec<Value> = jobs
+                .iter()
+                .map(|job| scene.ids[job.index()].clone().into())
+                .collect();
             if let Some(wanted) = expect.get("error_jobs").and_then(Value::as_array) {
                 assert_eq!(&names, wanted, "{place}");
             }
             return;
         }
     };
-    assert!(!expect.contains_key("error"), "{place}: the run should have been refused");
+    assert!(
+        !expect.contains_key("error"),
+        "{place}: the run should have been refused"
+    );
     let jobs = rows(expect, "jobs");
-    assert!(jobs.is_empty() || jobs.len() == scene.ids.len(), "{place}: every job once");
+    assert!(
+        jobs.is_empty() || jobs.len() == scene.ids.len(),
+        "{place}: every job once"
+    );
     for wanted in &jobs {
         check_job(scene, &output, wanted, place);
     }
     if expect.contains_key("segments") {
         check_segments(scene, &output, &rows(expect, "segments"), place);
     }
-    for key in ["decisions", "preemptions", "migrations", "demotions", "promotions"] {
-        let Some(wanted) = number(expect, key).filter(|_| skip || key != "decisions") else { continue };
-        let of_run = output.summary.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
-        let of_policy = counters.iter().find(|(name, _)| *name == key).map(|(_, n)| *n as f64);
+    for key in [
+        "decisions",
+        "preemptions",
+        "migrations",
+        "demotions",
+        "promotions",
+    ] {
+        let Some(wanted) = number(expect, key).filter(|_| skip || key != "decisions") else {
+            continue;
+        };
+        let of_run = output
+            .summary
+            .iter()
+            .find(|(name, _)| *name == key)
+            .map(|(_, value)| *value);
+        let of_policy = counters
+            .iter()
+            .find(|(name, _)| *name == key)
+            .map(|(_, n)| *n as f64);
         let found = of_run.or(of_policy).unwrap_or(0.0);
-        assert_eq!(found.to_bits(), wanted.to_bits(), "{place}: {key} {found}, wanted {wanted}");
+        assert_eq!(
+            found.to_bits(),
+            wanted.to_bits(),
+            "{place}: {key} {found}, wanted {wanted}"
+        );
     }
 }
 
@@ -369,18 +505,28 @@ fn check(scene: &Scene, expect: &Table, skip: bool, place: &str) {
 fn every_scenario_matches_its_derivation() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scenarios");
     let entries = std::fs::read_dir(folder).expect("the scenarios are there");
-    let mut paths: Vec<_> = entries.map(|entry| entry.expect("readable").path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    let mut paths: Vec<_> = entries
+        .map(|entry| entry.expect("readable").path())
+        .collect();
+    paths.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "toml")
+    });
     paths.sort();
     assert!(paths.len() >= 30, "{} scenarios", paths.len());
     for path in paths {
         let text = std::fs::read_to_string(&path).expect("readable");
-        let file: Table = text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let file: Table = text
+            .parse()
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let scene = read(&file);
         for (at, expect) in rows(&file, "expect").iter().enumerate() {
             let name = word(expect, "policy").expect("a policy");
             for skip in [true, false] {
-                let place = format!("{} {at} {name} skip={skip}", word(&file, "name").expect("a name"));
+                let place = format!(
+                    "{} {at} {name} skip={skip}",
+                    word(&file, "name").expect("a name")
+                );
                 check(&scene, expect, skip, &place);
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::EngineError;
 use gangline_model::{
-    ClusterSpec, Interference, JobTable, LocalityModel, RateTable, SimSpan, SimTime,
+    ClusterSpec, Interference, JobTable, LocalityModel, MAX_SECONDS, RateTable, SimSpan, SimTime,
 };
 use std::sync::Arc;
 
@@ -131,12 +131,16 @@ impl RunConfig {
     /// [`EngineError::Option`] naming the first bad one.
     pub fn validate(&self, cluster: &ClusterSpec, jobs: &JobTable) -> Result<(), EngineError> {
         let fail = |field, what: String| Err(EngineError::Option { field, what });
-        if self.restart.0 < 0 || self.first_start.0 < 0 {
-            return fail("restart_s", "overheads must be >= 0".to_owned());
+        let is_span = |span: SimSpan| span.0 >= 0 && span.seconds() <= MAX_SECONDS;
+        if !is_span(self.restart) || !is_span(self.first_start) {
+            return fail("restart_s", "overheads must be 0 to 4e9 s".to_owned());
         }
         if let Some(spans) = &self.restart_by_model {
-            if spans.iter().any(|span| span.0 < 0) {
-                return fail("restart_by_model", "overheads must be >= 0".to_owned());
+            if !spans.iter().all(|&span| is_span(span)) {
+                return fail(
+                    "restart_by_model",
+                    "overheads must be 0 to 4e9 s".to_owned(),
+                );
             }
             if spans.len() < jobs.columns().model_labels.len() {
                 return fail(

@@ -18,7 +18,11 @@ fuzz_target!(|steps: Vec<Step>| {
     let mut oracle: Vec<(i64, u8, usize, u32)> = Vec::new();
     for (at, step) in steps.into_iter().enumerate() {
         match step {
-            Step::Push { time, class, subject } => {
+            Step::Push {
+                time,
+                class,
+                subject,
+            } => {
                 let class = match class % 3 {
                     0 => EventClass::Completion,
                     1 => EventClass::Capacity,
@@ -42,6 +46,9 @@ fuzz_target!(|steps: Vec<Step>| {
             }
         }
         assert_eq!(queue.len(), oracle.len());
-        assert_eq!(queue.peek().map(|e| e.generation as usize), oracle.first().map(|e| e.2));
+        assert_eq!(
+            queue.peek().map(|e| e.generation as usize),
+            oracle.first().map(|e| e.2)
+        );
     }
 });

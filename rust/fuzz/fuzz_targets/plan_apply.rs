@@ -10,7 +10,11 @@ use libfuzzer_sys::fuzz_target;
 fn gpus(u: &mut Unstructured) -> Result<GpuSet> {
     let mut set = GpuSet::new();
     for _ in 0..u.int_in_range(0..=3)? {
-        let mask = if u.ratio(1, 16)? { u.arbitrary()? } else { u.int_in_range(0..=15)? };
+        let mask = if u.ratio(1, 16)? {
+            u.arbitrary()?
+        } else {
+            u.int_in_range(0..=15)?
+        };
         set.insert(ServerId(u.int_in_range(0..=6)?), mask);
     }
     Ok(set)
@@ -25,24 +29,47 @@ fn action(u: &mut Unstructured, engine: &Engine) -> Result<Action> {
     };
     Ok(match u.int_in_range(0..=7)? {
         0 => Action::Preempt { job },
-        1 => Action::Move { job, gpus: gpus(u)? },
-        2 => Action::SetSubBatch { job, sub_batch: u.arbitrary()? },
-        3 => Action::Start { job, gpus: gpus(u)?, sub_batch: u.arbitrary()? },
-        _ => Action::Start { job, gpus: gpus(u)?, sub_batch: None },
+        1 => Action::Move {
+            job,
+            gpus: gpus(u)?,
+        },
+        2 => Action::SetSubBatch {
+            job,
+            sub_batch: u.arbitrary()?,
+        },
+        3 => Action::Start {
+            job,
+            gpus: gpus(u)?,
+            sub_batch: u.arbitrary()?,
+        },
+        _ => Action::Start {
+            job,
+            gpus: gpus(u)?,
+            sub_batch: None,
+        },
     })
 }
 
 fn steps(u: &mut Unstructured) -> Result<()> {
-    let scope = Scope { gangs_max: 4, ..Scope::default() };
+    let scope = Scope {
+        gangs_max: 4,
+        ..Scope::default()
+    };
     let case = conformance::draw(u64::from(u.arbitrary::<u16>()?), scope);
     let traits = PolicyTraits {
         wake_on: WakeOn::QUEUE | WakeOn::TIMER | WakeOn::ROUND,
-        round: if u.ratio(1, 3)? { Some(SimSpan(7_000_000_000)) } else { None },
+        round: if u.ratio(1, 3)? {
+            Some(SimSpan(7_000_000_000))
+        } else {
+            None
+        },
         knowledge: Knowledge::Remaining,
         max_share: u.int_in_range(1..=2)?,
         mixes_types: u.arbitrary()?,
     };
-    let Ok(mut engine) = Engine::new(&case.world, case.config, traits) else { return Ok(()) };
+    let Ok(mut engine) = Engine::new(&case.world, case.config, traits) else {
+        return Ok(());
+    };
     while !u.is_empty() {
         match engine.advance() {
             Ok(Advance::Decision) => {}
@@ -51,15 +78,22 @@ fn steps(u: &mut Unstructured) -> Result<()> {
         }
         loop {
             let count = u.int_in_range(0..=3)?;
-            let actions = (0..count).map(|_| action(u, &engine)).collect::<Result<Vec<_>>>()?;
+            let actions = (0..count)
+                .map(|_| action(u, &engine))
+                .collect::<Result<Vec<_>>>()?;
             let mut timers = Vec::new();
             if u.ratio(1, 4)? {
-                let tag = TimerTag { kind: u.int_in_range(0..=7)?, id: u.int_in_range(0..=3)? };
+                let tag = TimerTag {
+                    kind: u.int_in_range(0..=7)?,
+                    id: u.int_in_range(0..=3)?,
+                };
                 let after = i64::from(u.arbitrary::<i32>()?);
                 timers.push((tag, SimTime(engine.now().0.saturating_add(after))));
             }
             let before = format!("{:?}", engine.view());
-            let Err(error) = engine.apply(actions, &timers, Next::Ask) else { break };
+            let Err(error) = engine.apply(actions, &timers, Next::Ask) else {
+                break;
+            };
             assert!(matches!(error, EngineError::Plan(_)), "{error}");
             assert_eq!(before, format!("{:?}", engine.view()), "{error}");
             engine.assert_invariants();

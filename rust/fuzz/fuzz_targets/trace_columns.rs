@@ -2,7 +2,9 @@
 #![no_main]
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use gangline_engine::{Control, Engine, FailureRow, Failures, OnInfeasible, PolicyTraits, RunConfig};
+use gangline_engine::{
+    Control, Engine, FailureRow, Failures, OnInfeasible, PolicyTraits, RunConfig,
+};
 use gangline_engine::{Silent, TimelineMode, World};
 use gangline_model::{ClusterSpec, GpuType, GpuTypeId, JobColumns, JobTable, RackId, RateTable};
 use gangline_model::{Server, SimSpan, SimTime};
@@ -26,12 +28,19 @@ fn column<T>(
         return Ok(None);
     }
     let rows = if u.ratio(1, 32)? { rows + 1 } else { rows };
-    (0..rows).map(|_| value(u)).collect::<Result<Vec<T>>>().map(Some)
+    (0..rows)
+        .map(|_| value(u))
+        .collect::<Result<Vec<T>>>()
+        .map(Some)
 }
 
 /// A small number mostly, any number sometimes.
 fn whole<T: for<'a> Arbitrary<'a> + From<u8>>(u: &mut Unstructured, most: u8) -> Result<T> {
-    if u.ratio(1, 32)? { u.arbitrary() } else { Ok(u.int_in_range(0..=most)?.into()) }
+    if u.ratio(1, 32)? {
+        u.arbitrary()
+    } else {
+        Ok(u.int_in_range(0..=most)?.into())
+    }
 }
 
 fn time(u: &mut Unstructured) -> Result<SimTime> {
@@ -63,8 +72,15 @@ fn table(u: &mut Unstructured) -> Result<JobColumns> {
 
 fn failures(u: &mut Unstructured) -> Result<Failures> {
     Ok(match u.int_in_range(0..=3)? {
-        0 => Failures::Random { mtbf_s: number(u)?, mttr_s: number(u)? },
-        1 => Failures::Table(vec![FailureRow { server: whole(u, 3)?, down: time(u)?, up: time(u)? }]),
+        0 => Failures::Random {
+            mtbf_s: number(u)?,
+            mttr_s: number(u)?,
+        },
+        1 => Failures::Table(vec![FailureRow {
+            server: whole(u, 3)?,
+            down: time(u)?,
+            up: time(u)?,
+        }]),
         _ => Failures::None,
     })
 }
@@ -73,12 +89,21 @@ fn world(u: &mut Unstructured) -> Result<()> {
     let mut types = Vec::new();
     for index in 0..u.int_in_range(0..=2)? {
         let (speed, memory_bytes) = (number(u)?, whole(u, 16)?);
-        types.push(GpuType { name: format!("t{index}"), memory_bytes, price_per_hour: 0.0, speed });
+        types.push(GpuType {
+            name: format!("t{index}"),
+            memory_bytes,
+            price_per_hour: 0.0,
+            speed,
+        });
     }
     let mut servers = Vec::new();
     for _ in 0..u.int_in_range(0..=4)? {
         let (gpu_type, rack) = (GpuTypeId(whole(u, 1)?), RackId(u.int_in_range(0..=3)?));
-        servers.push(Server { gpu_type, gpus: whole(u, 8)?, rack });
+        servers.push(Server {
+            gpu_type,
+            gpus: whole(u, 8)?,
+            rack,
+        });
     }
     let columns = table(u)?;
     let (Ok(cluster), Ok(jobs)) = (ClusterSpec::new(types, servers), JobTable::new(columns)) else {
@@ -98,12 +123,20 @@ fn world(u: &mut Unstructured) -> Result<()> {
         acc_cost: number(u)?,
         failures: failures(u)?,
         on_infeasible: OnInfeasible::Drop,
-        timeline: if u.arbitrary()? { TimelineMode::Sample(span(u)?) } else { TimelineMode::Auto },
+        timeline: if u.arbitrary()? {
+            TimelineMode::Sample(span(u)?)
+        } else {
+            TimelineMode::Auto
+        },
         check_invariants: true,
         max_events: Some(2000),
         ..RunConfig::default()
     };
-    let world = World { cluster: cluster.into(), jobs: jobs.into(), rates: rates.into() };
+    let world = World {
+        cluster: cluster.into(),
+        jobs: jobs.into(),
+        rates: rates.into(),
+    };
     let mut policy = build("fifo", &Params::new()).expect("fifo has defaults");
     let Ok(mut engine) = Engine::new(&world, config, PolicyTraits::of(policy.as_ref())) else {
         return Ok(());

@@ -33,12 +33,15 @@ fn twice(u: &mut Unstructured) -> Result<()> {
     let mut span = || u.int_in_range(0..=20_000_000_000_i64).map(SimSpan);
     (case.config.restart, case.config.first_start) = (span()?, span()?);
     case.config.check_invariants = true;
-    case.config.max_events = Some(20_000);
+    case.config.max_events = Some(2_000);
     case.config.skip_rounds = u.arbitrary()?;
     case.config.max_share = u.int_in_range(1..=2)?;
     if u.ratio(1, 4)? {
         let mean = |u: &mut Unstructured| Ok(1.0 + f64::from(u.arbitrary::<u8>()?));
-        case.config.failures = Failures::Random { mtbf_s: mean(u)?, mttr_s: mean(u)? };
+        case.config.failures = Failures::Random {
+            mtbf_s: mean(u)?,
+            mttr_s: mean(u)?,
+        };
     }
     let mut params = Params::new();
     for spec in info.parameters() {
@@ -50,7 +53,10 @@ fn twice(u: &mut Unstructured) -> Result<()> {
     else {
         return Ok(());
     };
-    match (conformance::run(&case, first.as_mut()), conformance::run(&case, second.as_mut())) {
+    match (
+        conformance::run(&case, first.as_mut()),
+        conformance::run(&case, second.as_mut()),
+    ) {
         (Ok(first), Ok(second)) => {
             assert_eq!(first.log_hash, second.log_hash);
             assert!(conformance::are_equal(&first, &second));

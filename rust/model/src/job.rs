@@ -103,14 +103,15 @@ impl JobTable {
                 expected,
             })
         };
+        let latest = SimTime::from_seconds(crate::MAX_SECONDS)?;
         let mut last = SimTime(0);
         for (row, &arrival) in columns.arrival.iter().enumerate() {
-            if arrival < last {
+            if arrival < last || arrival > latest {
                 return fail(
                     row,
                     "arrival_s",
                     arrival.seconds(),
-                    "ascending arrivals from 0",
+                    "ascending arrivals from 0 to 4e9",
                 );
             }
             last = arrival;
@@ -338,4 +339,27 @@ fn check_lengths(columns: &JobColumns) -> Result<(), ModelError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn far_arrivals_are_refused_before_time_can_overflow() {
+        let columns = JobColumns {
+            arrival: vec![SimTime::NEVER],
+            gpus: vec![1],
+            work: vec![1.0],
+            ..JobColumns::default()
+        };
+        let refused = JobTable::new(columns).expect_err("beyond the end of time");
+        assert!(matches!(
+            refused,
+            ModelError::Job {
+                field: "arrival_s",
+                ..
+            }
+        ));
+    }
 }

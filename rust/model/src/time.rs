@@ -137,6 +137,9 @@ mod tests {
     fn work_takes_at_least_one_nanosecond() {
         assert_eq!(span_of_work(1e-30, 1.0), SimSpan(1));
         assert_eq!(span_of_work(1.5e-9, 1.0), SimSpan(2));
-        assert_eq!(span_of_work(1e300, 1.0), SimSpan::from_seconds(MAX_SECONDS).unwrap());
+        assert_eq!(
+            span_of_work(1e300, 1.0),
+            SimSpan::from_seconds(MAX_SECONDS).unwrap()
+        );
     }
 }
