@@ -30,24 +30,9 @@ class Cluster:
 
 @final
 class Jobs:
-    def __new__(
-        cls,
-        arrival_s: _F64,
-        gpus: _U32,
-        work: _F64,
-        ref_rate: _F64 | None = None,
-        allowed_types: _U64 | None = None,
-        memory_bytes: _U64 | None = None,
-        model: _U32 | None = None,
-        model_labels: Sequence[str] = ...,
-        user: _U32 | None = None,
-        batch_size: _U32 | None = None,
-        weight: _F64 | None = None,
-        deadline_s: _F64 | None = None,
-        rate_class: _U32 | None = None,
-        rate_table: npt.NDArray[np.float64] | None = None,
-        duration_known: npt.NDArray[np.bool_] | None = None,
-    ) -> Jobs: ...
+    # arrival_s, gpus, work; optional: ref_rate, allowed_types, memory_bytes, model, model_labels, user,
+    # batch_size, weight, deadline_s, rate_class, rate_table, duration_known
+    def __new__(cls, **columns: Any) -> Jobs: ...
     def __len__(self) -> int: ...
 
 @final
@@ -91,11 +76,10 @@ class PolicyChanges:
 def simulate(
     cluster: Cluster,
     jobs: Jobs,
-    policy: str,
+    policy: object,
     params: Mapping[str, object],
     options: Mapping[str, object],
     progress: _Progress | None = None,
-    policy_object: object | None = None,
 ) -> RunOutput: ...
 def registry() -> list[dict[str, Any]]: ...
 def synth(shape: str, params: Mapping[str, object]) -> dict[str, Any]: ...

@@ -136,11 +136,10 @@ class Prepared:
                 output = _core.simulate(
                     self._core_cluster,
                     self._core_jobs,
-                    chosen if isinstance(chosen, str) else "",
-                    values if isinstance(chosen, str) else {},
+                    chosen,
+                    values if own is None else {},
                     core_options,
                     progress=report,
-                    policy_object=own,
                 )
             except GanglineError as error:
                 name_job(error, self.trace)

@@ -22,12 +22,12 @@ POLICIES = sorted(gl.policies.registry)
 
 
 def small_world() -> dict[str, Any]:
-    """Forty jobs of the Philly shape on two racks, with a failure, overheads and checkpoints."""
+    """Forty jobs of the Philly shape on two racks of two types, with a failure and overheads."""
     trace = gl.synth.philly(
         jobs=40, seed=11, max_gpus=8, rate_per_h=60.0, max_duration_s=7200.0, users=4
     )
     names = ("job_id", "arrival_s", "gpus", "duration_s")
-    rows = trace.to_arrow().select(list(names)).to_pylist()
+    rows = trace.table.select(list(names)).to_pylist()
     return {
         "cluster": {
             "name": "golden",

@@ -54,7 +54,11 @@ def assert_result(result: gl.Result, expect: dict[str, Any], *, walked: bool) ->
     for wanted in expect.get("jobs", []):
         assert_row(rows[wanted["job_id"]], wanted)
     if "segments" in expect:
-        segments = result.segments.to_pylist()
+        order = {job_id: index for index, job_id in enumerate(rows)}
+        segments = sorted(
+            result.segments.to_pylist(),
+            key=lambda row: (row["start_s"], order[row["job_id"]], row["server"]),
+        )
         assert len(segments) == len(expect["segments"])
         for row, wanted in zip(segments, expect["segments"], strict=True):
             assert_row(row, wanted)

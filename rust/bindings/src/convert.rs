@@ -7,7 +7,9 @@ use gangline_model::{
     SimTime,
 };
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use std::sync::Arc;
 
 /// A validated cluster.
@@ -85,15 +87,38 @@ pub(crate) struct Jobs {
     pub(crate) missing_durations: usize,
 }
 
-type Column<'py, T> = Option<PyReadonlyArray1<'py, T>>;
-
-fn vector<T: numpy::Element + Copy>(column: &Column<'_, T>) -> Option<Vec<T>> {
-    column
-        .as_ref()
-        .map(|column| column.as_array().iter().copied().collect())
+/// Columns by name, each looked up once; what is left over at the end is unknown.
+struct Given<'py> {
+    columns: Bound<'py, PyDict>,
 }
 
-fn instants(seconds: &PyReadonlyArray1<'_, f64>) -> Result<Vec<SimTime>, CoreError> {
+impl<'py> Given<'py> {
+    fn column(&self, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let column = self
+            .columns
+            .get_item(name)?
+            .filter(|column| !column.is_none());
+        if self.columns.contains(name)? {
+            self.columns.del_item(name)?;
+        }
+        Ok(column)
+    }
+
+    fn vector<T: numpy::Element + Copy>(&self, name: &str) -> PyResult<Option<Vec<T>>> {
+        let Some(column) = self.column(name)? else {
+            return Ok(None);
+        };
+        let array: PyReadonlyArray1<'_, T> = column.extract()?;
+        Ok(Some(array.as_array().iter().copied().collect()))
+    }
+
+    fn required<T: numpy::Element + Copy>(&self, name: &'static str) -> PyResult<Vec<T>> {
+        let missing = || PyTypeError::new_err(format!("column {name} is missing"));
+        self.vector(name)?.ok_or_else(missing)
+    }
+}
+
+fn instants(seconds: &[f64]) -> Result<Vec<SimTime>, CoreError> {
     let to_time = |(row, &seconds): (usize, &f64)| {
         SimTime::from_seconds(seconds).map_err(|_| ModelError::Job {
             job: row as u32,
@@ -102,63 +127,55 @@ fn instants(seconds: &PyReadonlyArray1<'_, f64>) -> Result<Vec<SimTime>, CoreErr
             expected: "seconds between 0 and 4e9",
         })
     };
-    let times: Result<Vec<_>, _> = seconds.as_array().iter().enumerate().map(to_time).collect();
+    let times: Result<Vec<_>, _> = seconds.iter().enumerate().map(to_time).collect();
     times.map_err(CoreError::from)
 }
 
 #[pymethods]
 impl Jobs {
     #[new]
-    #[pyo3(signature = (arrival_s, gpus, work, ref_rate=None, allowed_types=None, memory_bytes=None,
-        model=None, model_labels=Vec::new(), user=None, batch_size=None, weight=None, deadline_s=None,
-        rate_class=None, rate_table=None, duration_known=None))]
-    #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
-    fn new(
-        arrival_s: PyReadonlyArray1<'_, f64>,
-        gpus: PyReadonlyArray1<'_, u32>,
-        work: PyReadonlyArray1<'_, f64>,
-        ref_rate: Column<'_, f64>,
-        allowed_types: Column<'_, u64>,
-        memory_bytes: Column<'_, u64>,
-        model: Column<'_, u32>,
-        model_labels: Vec<String>,
-        user: Column<'_, u32>,
-        batch_size: Column<'_, u32>,
-        weight: Column<'_, f64>,
-        deadline_s: Column<'_, f64>,
-        rate_class: Column<'_, u32>,
-        rate_table: Option<PyReadonlyArray2<'_, f64>>,
-        duration_known: Column<'_, bool>,
-    ) -> PyResult<Self> {
-        let deadline = deadline_s.map(|column| {
-            let to_time = |&s: &f64| SimTime::from_seconds(s).unwrap_or(SimTime::NEVER);
-            column.as_array().iter().map(to_time).collect()
-        });
+    #[pyo3(signature = (**columns))]
+    fn new(py: Python<'_>, columns: Option<Bound<'_, PyDict>>) -> PyResult<Self> {
+        let columns = columns.unwrap_or_else(|| PyDict::new(py)).copy()?;
+        let given = Given { columns };
+        let to_time = |&s: &f64| SimTime::from_seconds(s).unwrap_or(SimTime::NEVER);
+        let deadline = given
+            .vector("deadline_s")?
+            .map(|s: Vec<f64>| s.iter().map(to_time).collect());
+        let labels = given.column("model_labels")?;
+        let known: Option<Vec<bool>> = given.vector("duration_known")?;
+        let (rate_table, rate_types) = match given.column("rate_table")? {
+            None => (None, 0),
+            Some(table) => {
+                let table: PyReadonlyArray2<'_, f64> = table.extract()?;
+                let table = table.as_array();
+                (Some(table.iter().copied().collect()), table.ncols())
+            }
+        };
         let columns = JobColumns {
-            arrival: instants(&arrival_s)?,
-            gpus: gpus.as_array().iter().copied().collect(),
-            work: work.as_array().iter().copied().collect(),
-            ref_rate: vector(&ref_rate),
-            rate_class: vector(&rate_class),
-            allowed_types: vector(&allowed_types),
-            memory_bytes: vector(&memory_bytes),
-            model: vector(&model),
-            model_labels,
-            batch_size: vector(&batch_size),
-            user: vector(&user),
-            weight: vector(&weight),
+            arrival: instants(&given.required::<f64>("arrival_s")?)?,
+            gpus: given.required("gpus")?,
+            work: given.required("work")?,
+            ref_rate: given.vector("ref_rate")?,
+            rate_class: given.vector("rate_class")?,
+            allowed_types: given.vector("allowed_types")?,
+            memory_bytes: given.vector("memory_bytes")?,
+            model: given.vector("model")?,
+            model_labels: labels.map_or(Ok(Vec::new()), |labels| labels.extract())?,
+            batch_size: given.vector("batch_size")?,
+            user: given.vector("user")?,
+            weight: given.vector("weight")?,
             deadline,
         };
-        let known = vector(&duration_known);
-        let missing = known.map_or(0, |known| known.iter().filter(|known| !**known).count());
-        let rate_types = rate_table
-            .as_ref()
-            .map_or(0, |table| table.as_array().ncols());
+        if let Some(name) = given.columns.keys().iter().next() {
+            return Err(PyTypeError::new_err(format!("unknown column {name}")));
+        }
         Ok(Self {
             table: Arc::new(JobTable::new(columns).map_err(CoreError::from)?),
-            rate_table: rate_table.map(|table| table.as_array().iter().copied().collect()),
+            rate_table,
             rate_types,
-            missing_durations: missing,
+            missing_durations: known
+                .map_or(0, |known| known.iter().filter(|known| !**known).count()),
         })
     }
 

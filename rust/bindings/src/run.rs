@@ -49,27 +49,37 @@ fn run_to_end(
     Ok((engine.output(), policy.counters()))
 }
 
-/// Simulates `jobs` on `cluster` under a policy of the registry, or under a policy object.
+/// Simulates `jobs` on `cluster` under a policy: a name of the registry, or a policy object.
 #[pyfunction]
-#[pyo3(signature = (cluster, jobs, policy, params, options, progress=None, policy_object=None))]
-#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
+#[pyo3(signature = (cluster, jobs, policy, params, options, progress=None))]
+#[allow(clippy::needless_pass_by_value)]
 pub(crate) fn simulate(
     py: Python<'_>,
     cluster: PyRef<'_, Cluster>,
     jobs: PyRef<'_, Jobs>,
-    policy: &str,
+    policy: &Bound<'_, PyAny>,
     params: &Bound<'_, PyDict>,
     options: &Bound<'_, PyDict>,
     progress: Option<Py<PyAny>>,
-    policy_object: Option<Bound<'_, PyAny>>,
 ) -> PyResult<RunOutput> {
     let world = jobs.world(&cluster)?;
     let config = run_config(options, world.cluster.gpu_types().len())?;
-    if let Some(object) = policy_object {
-        return simulate_object(py, &world, config, &object);
-    }
-    let mut chosen = build(policy, params)?;
-    require_durations(policy, params, jobs.missing_durations)?;
+    let Ok(name) = policy.extract::<String>() else {
+        return simulate_object(py, &world, config, policy);
+    };
+    let chosen = build(&name, params)?;
+    require_durations(&name, params, jobs.missing_durations)?;
+    simulate_registered(py, world, config, chosen, progress)
+}
+
+/// Runs a policy of the registry on a thread of its own.
+fn simulate_registered(
+    py: Python<'_>,
+    world: World,
+    config: RunConfig,
+    mut chosen: Box<dyn Policy>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<RunOutput> {
     let control = Arc::new(Control::default());
     let total = world.jobs.len() as u64;
     let (sender, receiver) = channel();

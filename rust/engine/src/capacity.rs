@@ -94,7 +94,10 @@ impl CapacityEvents {
         {
             let at = now + random.next(server.index());
             self.events[subject as usize] = (server, !up, at);
-            queue.push(at, EventClass::Capacity, subject, 0);
+            // a mean beyond the end of time: this server never changes again
+            if at < SimTime::NEVER {
+                queue.push(at, EventClass::Capacity, subject, 0);
+            }
         }
         if up {
             self.down = self.down.saturating_sub(1);

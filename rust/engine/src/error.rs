@@ -92,7 +92,10 @@ impl Rule {
 
 /// A plan that was refused. The state is as it was before the decision.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("decision {decision} at {} s: {kind} of job {job}{}: {}", time.seconds(), on_server(*server), rule.text())]
+#[error(
+    "decision {decision} at {} s: {kind} of job {job}{}: {}",
+    time.seconds(), on_server(*server), rule.text()
+)]
 pub struct PlanError {
     /// The job.
     pub job: JobId,
@@ -172,13 +175,19 @@ pub enum EngineError {
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// Jobs that can never run here.
-    #[error("{} jobs can never run here; job {}: {}", jobs.len(), jobs[0].job, jobs[0].reason.text())]
+    #[error(
+        "{} jobs can never run here; job {}: {}",
+        jobs.len(), jobs[0].job, jobs[0].reason.text()
+    )]
     Infeasible {
         /// The jobs, each with its reason; never empty.
         jobs: Vec<Infeasible>,
     },
     /// Jobs wait and nothing will ever happen again.
-    #[error("{waiting} jobs wait at {} s and nothing will start them; first: {}", time.seconds(), list(jobs))]
+    #[error(
+        "{waiting} jobs wait at {} s and nothing will start them; first: {}",
+        time.seconds(), list(jobs)
+    )]
     Stalled {
         /// When the run stopped.
         time: SimTime,

@@ -103,12 +103,22 @@ fn speed(count: usize, repeats: usize, policies: &[&str]) {
             policies.iter().zip(engine_s).zip(output_s).enumerate()
         {
             println!(
-                r#"{{"kind":"speed","jobs":{count},"load":"{}","policy":"{name}","ns_per_job":{:.1},"output_ns_per_job":{:.1},"bare_fifo_ns_per_job":{fifo:.1},"bare_sjf_ns_per_job":{sjf:.1},"events":{},"preemptions":{}}}"#,
+                concat!(
+                    r#"{{"kind":"speed","jobs":{count},"load":"{}""#,
+                    r#","policy":"{name}","ns_per_job":{:.1}"#,
+                    r#","output_ns_per_job":{:.1},"bare_fifo_ns_per_job":{fifo:.1}"#,
+                    r#","bare_sjf_ns_per_job":{sjf:.1},"events":{}"#,
+                    r#","preemptions":{}}}"#,
+                ),
                 load.name(),
                 per_job(inside),
                 per_job(outside),
                 counts[at].0,
                 counts[at].1,
+                count = count,
+                name = name,
+                fifo = fifo,
+                sjf = sjf,
             );
         }
     }
@@ -176,8 +186,13 @@ fn waiting(repeats: usize, policies: &[&str]) {
             )
         });
         println!(
-            r#"{{"kind":"waiting","policy":"{name}","ns_per_event_1000":{:.1},"ns_per_event_100000":{:.1}}}"#,
-            cost[0], cost[1]
+            concat!(
+                r#"{{"kind":"waiting","policy":"{name}""#,
+                r#","ns_per_event_1000":{:.1},"ns_per_event_100000":{:.1}}}"#,
+            ),
+            cost[0],
+            cost[1],
+            name = name,
         );
     }
 }
@@ -206,11 +221,18 @@ fn servers(repeats: usize, policies: &[&str]) {
             per_event(&world(jobs, cluster), name, WARM, end, repeats)
         });
         println!(
-            r#"{{"kind":"servers","policy":"{name}","ns_per_event_125":{:.1},"ns_per_event_12500_same_jobs":{:.1},"ns_per_event_12500_same_load":{:.1},"bare_growth_same_load":{:.2}}}"#,
+            concat!(
+                r#"{{"kind":"servers","policy":"{name}""#,
+                r#","ns_per_event_125":{:.1}"#,
+                r#","ns_per_event_12500_same_jobs":{:.1}"#,
+                r#","ns_per_event_12500_same_load":{:.1}"#,
+                r#","bare_growth_same_load":{:.2}}}"#,
+            ),
             cost[0],
             cost[1],
             cost[2],
-            limit[1] / limit[0]
+            limit[1] / limit[0],
+            name = name,
         );
     }
 }

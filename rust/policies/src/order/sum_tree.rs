@@ -326,7 +326,11 @@ mod tests {
                 oracle.iter().filter(|(k, _)| **k > bound).map(|(_, &g)| u64::from(g)).sum();
             prop_assert_eq!(tree.sum_after(bound), behind);
             let mut prefix = 0;
-            let reaching = oracle.iter().find(|(_, g)| { prefix += u64::from(**g); prefix >= amount });
+            let mut reaches = |gpus: u32| {
+                prefix += u64::from(gpus);
+                prefix >= amount
+            };
+            let reaching = oracle.iter().find(|(_, gpus)| reaches(**gpus));
             prop_assert_eq!(tree.first_reaching(amount), reaching.map(|(k, _)| *k));
             if amount <= total {
                 let mut prefix = 0;

@@ -1,0 +1,242 @@
+"""Engine and slow simulator driven side by side, one decision at a time, by any plans at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+import gangline as gl
+import reference
+from gangline import _core
+from gangline.simulate import make_options
+from gangline.trace.to_core import codes
+from parity.harness import Twin, cluster_of, trace_of
+
+RULES = {  # what the slow simulator calls a rule, and what the engine may
+    "unknown_job": {"unknown_job"},
+    "not_arrived": {"not_arrived"},
+    "finished_job": {"finished_job"},
+    "already_running": {"already_running"},
+    "not_running": {"not_running"},
+    "gang_size": {"gang_size"},
+    "capacity": {"server_down", "no_such_gpu"},
+    "sharing": {"capacity", "sharing_limit"},
+    "pair": {"infeasible_pair"},
+    "memory": {"memory"},
+}
+SERVERS, GPUS = 4, 3
+GANGS = [1, 1, 2, 3, 4]
+TIMES = st.sampled_from([0.0, 0.0, 1.0, 2.0, 5.0, 9.0])
+LENGTHS = st.sampled_from([1e-9, 1.0, 2.0, 3.0, 7.5, 20.0])
+Gpus = tuple[tuple[int, int], ...]
+
+
+def masks(gpus: Gpus) -> list[tuple[int, int]]:
+    found: dict[int, int] = {}
+    for server, slot in gpus:
+        found[server] = found.get(server, 0) | 1 << slot
+    return sorted(found.items())
+
+
+class Sides(RuleBasedStateMachine):
+    """Rules gather a plan; `advance` hands it to both sides and goes to the next decision."""
+
+    @initialize(
+        jobs=st.lists(
+            st.tuples(TIMES, st.sampled_from(GANGS), LENGTHS, st.sampled_from(["x", "y", None])),
+            min_size=1,
+            max_size=8,
+        ),
+        max_share=st.sampled_from([1, 2]),
+        restart_s=st.sampled_from([0.0, 1.0]),
+        checkpoint_interval_s=st.sampled_from([None, 1.5]),
+        first_start_s=st.sampled_from([0.0, 0.5]),
+    )
+    def begin(self, jobs: list[Any], max_share: int, **run: Any) -> None:
+        rows = [
+            {"job_id": f"j{i}", "arrival_s": at, "gpus": gpus, "duration_s": length, "model": model}
+            for i, (at, gpus, length, model) in enumerate(sorted(jobs, key=lambda job: job[0]))
+        ]
+        block = {"count": SERVERS, "gpu": "g", "gpus": GPUS, "rack": "fill:2"}
+        pairs = [(a, b) for a in "xy" for b in "xy"]
+        world = {
+            "cluster": {
+                "name": "sides",
+                "gpu_types": [{"name": "g", "memory_gb": 16}],
+                "servers": [block],
+            },
+            "jobs": rows,
+            "locality": {"*": {"rack": 0.8, "network": 0.5}, "x": {"network": 0.25}},
+            "sharing": {
+                "max_share": max_share,
+                "interference": "table",
+                "missing": "infeasible",
+                "rows": [
+                    {"model": a, "co_model": b, "xi": 1.25 if a == "x" else 1.5} for a, b in pairs
+                ],
+            },
+            "run": {name: value for name, value in run.items() if value is not None},
+        }
+        cluster, trace = cluster_of(world), trace_of(world)
+        given = make_options({**world["run"], "check_invariants": True, "segments": True})
+        options = given.to_core(cluster, codes(trace, "model")[1])
+        self.engine = _core.Simulation(cluster.to_core(), trace.to_core(cluster), options)
+        self.slow = Twin(world)
+        self.gangs = [row["gpus"] for row in rows]
+        self.plan: list[reference.Action] = []
+        self.orders: list[tuple[object, ...]] = []
+        self.over = False
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Both go to the next decision, or end, or stall."""
+        try:
+            at = self.slow.advance()
+        except reference.StalledError as error:
+            self.over = True
+            try:
+                self.engine.advance()
+            except gl.StalledError as ours:
+                waiting = [j.index for j in self.slow.waiting()][:10]
+                assert vars(ours)["jobs"] == waiting
+                return
+            raise AssertionError("the engine did not stall") from error
+        assert self.engine.advance() == ("done" if at is None else "decision")
+        self.over = at is None
+
+    def add(self, action: reference.Action, order: tuple[object, ...]) -> None:
+        self.plan.append(action)
+        self.orders.append(order)
+
+    def some_gpus(self, data: st.DataObject, gang: int, *, wild: bool) -> Gpus:
+        """Free GPUs if there are enough and the draw is tame; any GPUs otherwise."""
+        taken = {
+            gpu
+            for action in self.plan
+            if not isinstance(action, reference.Preempt)
+            for gpu in getattr(action, "gpus", ())
+        }
+        free = sorted(self.slow.free() - taken)
+        every = [(server, slot) for server in range(SERVERS) for slot in range(GPUS)]
+        pool = every if wild or len(free) < gang else free
+        order = data.draw(st.permutations(pool))
+        return tuple(sorted(order[:gang]))
+
+    def a_job(self, data: st.DataObject, status: str) -> int:
+        """Mostly a job that the action suits."""
+        fit = [job.index for job in self.slow.jobs if job.status == status]
+        anyone = list(range(len(self.gangs) + 1))
+        wild = not fit or data.draw(st.integers(0, 9)) == 0
+        return data.draw(st.sampled_from(anyone if wild else fit))
+
+    def place(self, data: st.DataObject, job: int) -> Gpus:
+        gang = self.gangs[job] if job < len(self.gangs) else 1
+        wild = data.draw(st.integers(0, 4)) == 0
+        off = data.draw(st.sampled_from([0] * 9 + [1])) if wild else 0
+        return self.some_gpus(data, gang + off, wild=wild)
+
+    @precondition(lambda self: not self.over)
+    @rule(data=st.data())
+    def start(self, data: st.DataObject) -> None:
+        job = self.a_job(data, "waiting")
+        gpus = self.place(data, job)
+        self.add(reference.Start(job, gpus), ("start", job, masks(gpus), True))
+
+    @precondition(lambda self: not self.over and bool(self.slow.running()))
+    @rule(data=st.data())
+    def preempt(self, data: st.DataObject) -> None:
+        job = self.a_job(data, "running")
+        self.add(reference.Preempt(job), ("preempt", job))
+
+    @precondition(lambda self: not self.over and bool(self.slow.running()))
+    @rule(data=st.data())
+    def move(self, data: st.DataObject) -> None:
+        job = self.a_job(data, "running")
+        gpus = self.place(data, job)
+        self.add(reference.Move(job, gpus), ("move", job, masks(gpus), True))
+
+    def capacity(self, server: int, after_ns: int, *, up: bool) -> None:
+        at = self.slow.now + after_ns
+        self.slow.inject_capacity(server, up, at)
+        self.engine.inject_capacity(server, up, at)
+
+    @precondition(lambda self: not self.over)
+    @rule(server=st.integers(0, SERVERS - 1), after_s=st.sampled_from([1e-9, 1.0, 2.0, 4.0]))
+    def fail(self, server: int, after_s: float) -> None:
+        self.capacity(server, round(after_s * 1e9), up=False)
+
+    @precondition(lambda self: not self.over)
+    @rule(server=st.integers(0, SERVERS - 1), after_s=st.sampled_from([1e-9, 1.0, 3.0]))
+    def repair(self, server: int, after_s: float) -> None:
+        self.capacity(server, round(after_s * 1e9), up=True)
+
+    @precondition(lambda self: not self.over)
+    @rule()
+    def advance(self) -> None:
+        plan, orders = self.plan, self.orders
+        self.plan, self.orders = [], []
+        before = self.engine.snapshot()
+        try:
+            self.slow.apply(plan)
+        except reference.PlanError as theirs:
+            try:
+                self.engine.apply(orders)
+            except gl.PlanError as ours:
+                if len(plan) == 1:
+                    assert ours.rule in RULES[theirs.rule]
+                assert self.engine.snapshot() == before
+                return
+            raise AssertionError(f"the engine took a bad plan: {theirs}") from theirs
+        self.engine.apply(orders)
+        ours = self.engine.snapshot()["running"]
+        for job in self.slow.running():
+            assert ours[job.index][1:3] == (job.rate, job.finish_at)
+        self.go_on()
+
+    @precondition(lambda self: self.over)
+    @rule()
+    def rest(self) -> None:
+        """Nothing is left to do once the run is over; it stays over."""
+        if self.slow.done():
+            assert self.engine.advance() == "done"
+
+    @invariant()
+    def both_are_alike(self) -> None:
+        if not hasattr(self, "engine"):
+            return
+        ours = self.engine.snapshot()
+        free = [0] * SERVERS
+        for server, slot in self.slow.free():
+            free[server] |= 1 << slot
+        if not self.over:
+            assert ours["now_ns"] == self.slow.now
+        assert ours["waiting"] == [job.index for job in self.slow.waiting()]
+        held = {job: sorted(row[0]) for job, row in ours["running"].items()}
+        assert held == {job.index: masks(job.gpu_set) for job in self.slow.running()}
+        up = [server.up for server in self.slow.servers]
+        assert [m for m, u in zip(ours["free_mask"], up, strict=True) if u] == [
+            m for m, u in zip(free, up, strict=True) if u
+        ]
+
+    def teardown(self) -> None:
+        """Times of the jobs and the counters of the run agree at the end."""
+        if not hasattr(self, "engine"):
+            return
+        output = self.engine.output()
+        outcome = self.slow.outcome()
+        for i, finish in enumerate(output.jobs()["finish_s"]):
+            wanted = outcome.jobs[i]["finish_ns"]
+            assert (None if finish != finish else round(float(finish) * 1e9)) == wanted
+        for name in ("preemptions", "migrations"):
+            assert output.summary()[name] == getattr(outcome, name), name
+
+
+TestSides = Sides.TestCase
+TestSides.settings = settings(
+    stateful_step_count=40,
+    max_examples=150,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)

@@ -1,0 +1,170 @@
+"""Relations between runs that hold whatever the jobs are."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import gangline as gl
+from gangline import _core
+from gangline.simulate import make_options
+from parity.harness import cluster_of, nanos, run_engine, trace_of
+from parity.worlds import POLICIES, settings_of, worlds
+
+QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+QUICK = settings(suppress_health_check=QUIET, max_examples=15)
+USUAL = settings(suppress_health_check=QUIET)
+LIMIT = {"max_events": 20_000}  # a preemptive run that loses its work may never end
+
+
+def times(result: gl.Result) -> list[tuple[Any, ...]]:
+    names = ("first_start_s", "finish_s", "run_s", "preemptions", "migrations", "status")
+    return [tuple(row[name] for name in names) for row in result.jobs.to_pylist()]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@QUICK
+@given(data=st.data())
+def test_names_of_jobs_do_not_matter(policy: str, data: st.DataObject) -> None:
+    world = data.draw(worlds(checkpoints=False))
+    params = data.draw(settings_of(policy))
+    renamed = dict(world)
+    count = len(world["jobs"])
+    renamed["jobs"] = [{**row, "job_id": f"z{count - i}"} for i, row in enumerate(world["jobs"])]
+    outcomes = []
+    for each in (world, renamed):
+        try:
+            result = run_engine(each, policy, params, **LIMIT)
+            outcomes.append((times(result), result.log_hash))
+        except gl.StalledError as error:
+            outcomes.append(([tuple(vars(error)["jobs"])], "stalled"))
+    assert outcomes[0] == outcomes[1]
+
+
+def same_columns(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    assert ours.keys() == theirs.keys()
+    for name, column in ours.items():
+        np.testing.assert_array_equal(column, theirs[name], err_msg=name)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@QUICK
+@given(data=st.data())
+def test_step_by_step_equals_one_go(policy: str, data: st.DataObject) -> None:
+    world = data.draw(worlds(checkpoints=False))
+    params = data.draw(settings_of(policy))
+    cluster, trace = cluster_of(world), trace_of(world)
+    labels = sorted({row["model"] for row in world["jobs"] if "model" in row})
+    run = make_options({**world["run"], "segments": True, "timeline": "change", **LIMIT})
+    from gangline.trace.to_core import codes
+
+    options = run.to_core(cluster, codes(trace, "model")[1])
+    assert labels == sorted(codes(trace, "model")[1])
+    core = cluster.to_core(), trace.to_core(cluster)
+    try:
+        whole = _core.simulate(*core, policy, params, options)
+    except gl.StalledError:
+        with pytest.raises(gl.StalledError):
+            walk(_core.Simulation(*core, options, policy, params))
+        return
+    stepped = walk(_core.Simulation(*core, options, policy, params))
+    assert stepped.log_hash() == whole.log_hash()
+    assert stepped.outcome() == whole.outcome()
+    for name in ("jobs", "segments", "timeline"):
+        same_columns(getattr(stepped, name)(), getattr(whole, name)())
+
+
+def walk(simulation: _core.Simulation) -> _core.RunOutput:
+    while simulation.advance() == "decision":
+        simulation.decide()
+    return simulation.output()
+
+
+def one_type(servers: int, gpus: int, **tables: Any) -> dict[str, Any]:
+    return {
+        "cluster": {
+            "name": "plain",
+            "gpu_types": [{"name": "g", "memory_gb": 16}],
+            "servers": [{"count": servers, "gpu": "g", "gpus": gpus, "rack": 0}],
+        },
+        **tables,
+    }
+
+
+SMALL_JOBS = st.lists(
+    st.tuples(
+        st.sampled_from([0.0, 0.0, 1.0, 2.5, 7.0]),
+        st.sampled_from([1, 1, 1, 2]),
+        st.sampled_from([1e-9, 0.1, 1.0, 3.0, 3.0, 10.0]) | st.floats(1e-6, 50.0),
+    ),
+    min_size=1,
+    max_size=14,
+)
+
+
+def rows_of(jobs: list[tuple[float, int, float]], *, most: int) -> list[dict[str, Any]]:
+    return [
+        {"job_id": str(i), "arrival_s": at, "gpus": min(gpus, most), "duration_s": length}
+        for i, (at, gpus, length) in enumerate(jobs)
+    ]
+
+
+@USUAL
+@given(jobs=SMALL_JOBS)
+def test_sharing_without_slow_down_is_free(jobs: list[tuple[float, int, float]]) -> None:
+    world = one_type(1, 2, sharing={"xi": 1.0}, jobs=rows_of(jobs, most=2))
+    result = run_engine(world, "toy-share", {})
+    for row, (_, _, length) in zip(by_number(result), jobs, strict=True):
+        assert nanos(row["run_s"]) == max(1, nanos(length) or 0)
+
+
+def by_number(result: gl.Result) -> list[dict[str, Any]]:
+    """Return the rows in the order in which the jobs were drawn."""
+    return sorted(result.jobs.to_pylist(), key=lambda row: int(row["job_id"]))
+
+
+@USUAL
+@given(jobs=SMALL_JOBS, gpus=st.integers(1, 5), more=st.integers(1, 3))
+def test_more_gpus_never_hurt_small_jobs_in_order_of_arrival(
+    jobs: list[tuple[float, int, float]], gpus: int, more: int
+) -> None:
+    # one GPU each, no preemption: the sorted instants at which GPUs come free only get earlier
+    rows = rows_of(jobs, most=1)
+    few = run_engine(one_type(1, gpus, jobs=rows), "fifo-skip", {})
+    many = run_engine(one_type(1, gpus + more, jobs=rows), "fifo-skip", {})
+    for ours, theirs in zip(by_number(many), by_number(few), strict=True):
+        assert ours["finish_s"] <= theirs["finish_s"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@QUICK
+@given(data=st.data())
+def test_rate_times_time_is_the_work(policy: str, data: st.DataObject) -> None:
+    world = data.draw(worlds(checkpoints=False))
+    world["cluster"].pop("failures", None)
+    for name in ("restart_s", "first_start_s", "restart_by_model"):
+        world["run"].pop(name, None)
+    result = run_engine(world, policy, data.draw(settings_of(policy)))
+    done: dict[str, float] = {}
+    rounding: dict[str, float] = {}
+    for row in unique(result.segments.to_pylist()):
+        job = row["job_id"]
+        done[job] = done.get(job, 0.0) + row["rate"] * (row["end_s"] - row["start_s"])
+        rounding[job] = max(rounding.get(job, 0.0), 2e-9 * row["rate"])
+    finished = {r["job_id"] for r in result.jobs.to_pylist() if r["status"] == "finished"}
+    assert finished == set(done)
+    for row in world["jobs"]:
+        if row["job_id"] in finished:
+            work = row.get("iterations", row["duration_s"])
+            label = row["job_id"]
+            assert math.isclose(done[label], work, rel_tol=1e-9, abs_tol=rounding[label])
+
+
+def unique(segments: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one row per segment, for gangs that lie on several servers."""
+    return list({(row["job_id"], row["start_s"]): row for row in segments}.values())

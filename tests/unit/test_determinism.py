@@ -1,0 +1,89 @@
+"""The same bytes from two processes, two hash seeds, and runs at the same time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import gangline as gl
+
+POLICIES = ("fifo", "srtf", "tiresias-gittins")
+SCRIPT = """
+import json, sys
+from unit.test_determinism import digests
+print(json.dumps({name: digests(name, sys.argv[1]) for name in sys.argv[2:]}))
+"""
+
+
+def digests(policy: str, folder: str) -> dict[str, str]:
+    """Return the hashes of one run's saved tables and of its event log."""
+    cluster = gl.Cluster.from_dict(
+        {
+            "name": "two",
+            "gpu_types": [
+                {"name": "A", "memory_gb": 16},
+                {"name": "B", "memory_gb": 32, "speed": 2.0},
+            ],
+            "servers": [
+                {"count": 6, "gpu": "A", "gpus": 4, "rack": "fill:2"},
+                {"count": 3, "gpu": "B", "gpus": 8, "rack": "fill:2"},
+            ],
+            "failures": {"mtbf_hours": 40.0, "mttr_hours": 1.0},
+        }
+    )
+    trace = gl.synth.philly(jobs=400, seed=5, max_gpus=16, rate_per_h=60.0)
+    result = gl.simulate(
+        cluster,
+        trace,
+        policy,
+        params={"placement": "random"},
+        seed=9,
+        segments=True,
+        restart_s=5.0,
+        on_infeasible="drop",
+    )
+    saved = result.save(Path(folder) / policy)
+    found = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(saved.glob("*.parquet"))
+    }
+    return {**found, "log_hash": result.log_hash}
+
+
+def in_a_process(folder: Path, hash_seed: str) -> dict[str, dict[str, str]]:
+    tests = str(Path(__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(folder), *POLICIES],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": tests},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict[str, str]] = json.loads(done.stdout)
+    return found
+
+
+def test_processes_and_hash_seeds_give_the_same_bytes(tmp_path: Path) -> None:
+    first = in_a_process(tmp_path / "first", "1")
+    second = in_a_process(tmp_path / "second", "4242")
+    assert first == second
+    here = {policy: digests(policy, str(tmp_path / "here")) for policy in POLICIES}
+    assert here == first
+    assert {"jobs.parquet", "segments.parquet", "log_hash"} <= set(first["fifo"])
+    assert len({found["log_hash"] for found in first.values()}) == len(POLICIES)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_runs_at_the_same_time_give_the_same_bytes(policy: str, tmp_path: Path) -> None:
+    alone = digests(policy, str(tmp_path / "alone"))
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(digests, policy, str(tmp_path / str(i))) for i in range(2)]
+        assert [run.result() for run in runs] == [alone, alone]
