@@ -9,9 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import conftest
 import pytest
 
+import conftest
 import gangline as gl
 
 POLICIES = ("fifo", "sjf", "fifo-skip", "srtf", "srsf", "las", "tiresias", "easy")
