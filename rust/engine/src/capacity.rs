@@ -5,6 +5,9 @@ use crate::queue::{EventClass, EventQueue};
 use crate::rng::{Purpose, Stream};
 use gangline_model::{ServerId, SimSpan, SimTime};
 
+/// No server changes later than this: a job thrown back by then still ends before time overflows.
+const END: SimTime = SimTime(8_000_000_000_000_000_000);
+
 /// The failures and repairs that are still to come, as events of the queue.
 #[derive(Debug)]
 pub(crate) struct CapacityEvents {
@@ -65,7 +68,9 @@ impl CapacityEvents {
                 let span = random.next(server);
                 self.events
                     .push((ServerId::new(server), false, SimTime::ZERO + span));
-                queue.push(SimTime::ZERO + span, EventClass::Capacity, server as u32, 0);
+                if SimTime::ZERO + span < END {
+                    queue.push(SimTime::ZERO + span, EventClass::Capacity, server as u32, 0);
+                }
             }
         }
     }
@@ -95,7 +100,7 @@ impl CapacityEvents {
             let at = now + random.next(server.index());
             self.events[subject as usize] = (server, !up, at);
             // a mean beyond the end of time: this server never changes again
-            if at < SimTime::NEVER {
+            if at < END {
                 queue.push(at, EventClass::Capacity, subject, 0);
             }
         }

@@ -197,6 +197,10 @@ impl RunConfig {
                     if row.server as usize >= cluster.servers().len() {
                         return fail(format!("server {} does not exist", row.server));
                     }
+                    let is_late = |time: SimTime| time.seconds() > MAX_SECONDS;
+                    if is_late(row.down) || (row.up != SimTime::NEVER && is_late(row.up)) {
+                        return fail(format!("server {}: beyond 4e9 s", row.server));
+                    }
                     if row.down.0 < 0 || row.up <= row.down {
                         return fail(format!("server {}: up must come after down", row.server));
                     }

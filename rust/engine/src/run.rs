@@ -14,7 +14,8 @@ use crate::state::{NO_SLOT, Phase, State};
 use crate::timers::Timers;
 use crate::view::{Changes, ClusterView};
 use gangline_model::{
-    Action, GpuTypeId, Infeasible, InfeasibleReason, JobId, ServerId, SimSpan, SimTime, TimerTag,
+    Action, GpuTypeId, Infeasible, InfeasibleReason, JobId, ModelError, ServerId, SimSpan, SimTime,
+    TimerTag,
 };
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -25,6 +26,9 @@ const DECISIONS_PER_SAMPLE: u64 = 16;
 /// So many rounds without any action, on a cluster where nothing else can happen, are a stall: a round
 /// policy may wait for time to pass, but not for ever.
 const IDLE_ROUNDS_MAX: u32 = 1000;
+
+/// No run goes on beyond this: about 285 years, just before nanoseconds would overflow.
+const HORIZON: SimTime = SimTime(9_000_000_000_000_000_000);
 
 /// Lends wall time to a run; results never depend on it.
 pub trait Stopwatch {
@@ -374,6 +378,10 @@ impl Engine {
         let Some(time) = self.next_instant() else {
             return Err(self.stalled());
         };
+        if time > HORIZON {
+            let seconds = time.seconds();
+            return Err(EngineError::Model(ModelError::Time { seconds }));
+        }
         if self.is_hopeless() {
             return Err(self.stalled());
         }

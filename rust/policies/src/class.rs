@@ -38,21 +38,18 @@ impl Classes {
             list: Vec::new(),
             of: Vec::with_capacity(jobs.len()),
         };
-        // where one list of types serves all jobs, a class is known by gang size and skew
-        let uniform: Option<TypeList> =
-            (jobs.is_uniform() && !jobs.is_empty()).then(|| view.types_of(JobId(0)).collect());
+        // where jobs differ in nothing else, a class is known by gang size and skew
+        let is_uniform = jobs.is_uniform();
         let mut small = [[u16::MAX; 2]; 128];
         for job in jobs.ids() {
             let demand = placer.demand(jobs, job, 0);
             let slot = (demand.gpus as usize, usize::from(demand.high_skew));
-            let is_small = uniform.is_some() && slot.0 < small.len();
+            let is_small = is_uniform && slot.0 < small.len();
             if is_small && small[slot.0][slot.1] != u16::MAX {
                 classes.of.push(small[slot.0][slot.1]);
                 continue;
             }
-            let types = uniform
-                .clone()
-                .unwrap_or_else(|| view.types_of(job).collect());
+            let types: TypeList = view.types_of(job).collect();
             let next = classes.list.len() as u16;
             let class = *found
                 .entry((demand.gpus, demand.high_skew, types.clone()))
