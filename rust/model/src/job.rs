@@ -217,9 +217,10 @@ impl JobTable {
             .map_or(u64::MAX, |column| column[job.index()])
     }
 
-    /// Whether one mask of usable types serves all jobs (no per-job types, memory or rates).
+    /// Whether jobs differ in nothing but gang and work: no types, memory or rates of their own.
     pub fn is_uniform(&self) -> bool {
         self.columns.allowed_types.is_none()
+            && self.columns.ref_rate.is_none()
             && self.columns.memory_bytes.is_none()
             && self.columns.rate_class.is_none()
     }
