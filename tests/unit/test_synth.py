@@ -272,3 +272,11 @@ def test_the_python_face_makes_the_same_jobs() -> None:
     assert np.rint(np.asarray(trace.table["arrival_s"]) * 1e6).astype(int).tolist() == micros
     address = gl.read_trace("synth:philly?jobs=200&seed=5")
     assert address.table.select(trace.table.column_names).equals(trace.table)
+
+
+def test_a_gang_size_without_a_model_gets_none() -> None:
+    trace = gl.synth.philly(jobs=300, seed=1, models={"small": [1]})
+    gangs, models = (trace.table[name].to_pylist() for name in ("gpus", "model"))
+    pairs = set(zip(gangs, models, strict=True))
+    assert pairs >= {(1, "small"), (8, None)}
+    assert all((gpus == 1) == (model == "small") for gpus, model in pairs)

@@ -147,6 +147,8 @@ def _columns(drawn: dict[str, Any]) -> dict[str, Any]:
         labels = drawn.get(f"{name}_labels")
         if labels is None:
             labels = [f"{name}{code}" for code in range(int(np.max(codes)) + 1)]
-        indices = pa.array(np.asarray(codes).astype(np.int32))
+        # -1 = none, for instance no model with an entry for this gang size
+        values = np.asarray(codes).astype(np.int32)
+        indices = pa.array(values, mask=values < 0)
         columns[name] = pa.DictionaryArray.from_arrays(indices, pa.array(labels, pa.string()))
     return columns
