@@ -23,8 +23,9 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     name : str
         As `--format` takes it.
-    module : str
-        Module with `read(source, options) -> Raw`.
+    reader, writer : str
+        Module in `gangline.trace.readers` with `read(source, options) -> Raw`, and in
+        `gangline.trace.writers`; empty where the format cannot be read, or not written.
     columns : frozenset
         Header names, in lower case, that a CSV file of this format must have.
     summary : str
@@ -32,33 +33,34 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    module: str
     columns: frozenset[str]
     summary: str
+    reader: str = ""
+    writer: str = ""
 
 
 FORMATS = (
     Format(
         name="native",
-        module="gangline.trace.native",
+        reader="native",
         columns=frozenset({"arrival_s", "gpus"}),
         summary="Parquet, Arrow or CSV with job_id, arrival_s, gpus, duration_s or iterations",
     ),
     Format(
         name="philly-csv",
-        module="gangline.trace.philly",
+        reader="philly_csv",
         columns=frozenset({"timestamp", "duration", "num_gpus", "gpu_time", "cluster"}),
         summary="Philly extract: timestamp, duration, num_gpus, gpu_time, cluster",
     ),
     Format(
         name="four-column",
-        module="gangline.trace.four_column",
+        reader="four_column",
         columns=frozenset({"job_id", "arrival_s", "service_sec", "gpu_count"}),
         summary="Helios Venus and PAI conversions: job_id, arrival_s, service_sec, gpu_count",
     ),
     Format(
         name="tiresias",
-        module="gangline.trace.tiresias",
+        reader="tiresias",
         columns=frozenset(
             {"job_id", "num_gpu", "submit_time", "iterations", "model_name", "duration", "interval"}
         ),
@@ -66,7 +68,7 @@ FORMATS = (
     ),
     Format(
         name="muri",
-        module="gangline.trace.muri",
+        reader="muri",
         columns=frozenset(
             {
                 "job_id",
@@ -97,9 +99,24 @@ class Reader(Protocol):
 
 def reader_of(name: str) -> Reader:
     """Return the module of a format."""
+    found = find(name)
+    if not found.reader:
+        known = ", ".join(item.name for item in FORMATS if item.reader)
+        raise TraceError(f"format `{name}` cannot be read; these can: {known}", value=name)
+    return cast("Reader", importlib.import_module(f"gangline.trace.readers.{found.reader}"))
+
+
+def find(name: str) -> Format:
+    """Return a format by its name.
+
+    Raises
+    ------
+    TraceError
+        If there is none; it lists the known.
+    """
     for item in FORMATS:
         if item.name == name:
-            return cast("Reader", importlib.import_module(item.module))
+            return item
     known = ", ".join(item.name for item in FORMATS)
     raise TraceError(f"unknown trace format `{name}`; known: {known}", value=name, expected=known)
 

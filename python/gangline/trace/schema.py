@@ -40,6 +40,9 @@ COLUMNS: Mapping[str, pa.DataType] = {
 """Columns in the order of the file; all but arrival_s, gpus and one of duration_s, iterations are
 optional."""
 
+LIST_SEPARATOR = "|"
+"""Between the items of a list inside one CSV cell."""
+
 STATUSES = ("finished", "failed", "killed", "running", "unknown")
 
 METADATA_KEYS = (

@@ -79,7 +79,7 @@ class Trace:
         TraceError
             If a column is missing or a value is out of range; it names row and column.
         """
-        from gangline.trace.native import from_table
+        from gangline.trace.readers.native import from_table
 
         table = data if isinstance(data, pa.Table) else pa.table(data)
         return build(from_table(table, "table"), trace_options.make(options))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from gangline.errors import TraceError
-from gangline.trace.native import LIST_SEPARATOR
+from gangline.trace.schema import LIST_SEPARATOR
 
 if TYPE_CHECKING:
     from os import PathLike

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from gangline.trace._columns import read_columns
 from gangline.trace.normalise import numbers
+from gangline.trace.readers._columns import read_columns
 
 if TYPE_CHECKING:
     from gangline.trace.normalise import Raw

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from gangline.trace import tiresias
-from gangline.trace._columns import read_columns
 from gangline.trace.normalise import numbers
+from gangline.trace.readers import tiresias
+from gangline.trace.readers._columns import read_columns
 
 if TYPE_CHECKING:
     from gangline.trace.normalise import Raw

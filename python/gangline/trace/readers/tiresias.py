@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from gangline.trace._columns import read_columns
+from gangline.trace.readers._columns import read_columns
 
 if TYPE_CHECKING:
     from gangline.trace.normalise import Raw

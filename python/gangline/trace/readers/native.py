@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from gangline.errors import TraceError
 from gangline.trace.normalise import Raw
-from gangline.trace.schema import COLUMNS, METADATA_KEYS
+from gangline.trace.schema import COLUMNS, LIST_SEPARATOR, METADATA_KEYS
 from gangline.trace.text import CsvFile, simple
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from gangline.trace.source import Source
 
 NAME = "native"
-LIST_SEPARATOR = "|"
 
 
 def read(source: Source, options: Options) -> Raw:

@@ -1,0 +1,56 @@
+"""`gangline trace synth`: draw a trace."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from gangline.cli import _console
+from gangline.cli._inputs import Settings  # noqa: TC001 - cyclopts reads the annotations
+
+
+def synth(
+    shape: str,
+    /,
+    *,
+    out: Annotated[Path, Parameter(name=["--out", "-o"])],
+    jobs: int | None = None,
+    seed: int | None = None,
+    settings: Settings = None,
+) -> int:
+    """Draw a synthetic trace and write it.
+
+    Parameters
+    ----------
+    shape
+        philly, helios, pai or uniform; or an address such as synth:philly?jobs=1000.
+    out
+        File to write: .parquet, .arrow or .csv.
+    jobs
+        How many jobs.
+    seed
+        Same seed, same jobs.
+    settings
+        Another parameter as KEY=VALUE; repeatable.
+    """
+    from urllib.parse import urlencode
+
+    from gangline.policies.registry import parse_setting
+    from gangline.trace import read_trace, write_trace
+
+    given: dict[str, Any] = {"jobs": jobs, "seed": seed}
+    given = {key: value for key, value in given.items() if value is not None}
+    for text in settings or []:
+        key, _ = parse_setting(text)
+        given[key] = text.partition("=")[2]
+    uri = shape if shape.startswith("synth:") else f"synth:{shape}"
+    if given:
+        uri += ("&" if "?" in uri else "?") + urlencode(given)
+    trace = read_trace(uri)
+    write_trace(trace, out)
+    _console.say(f"{trace!r} written to {out}")
+    for name, count in trace.notes.items():
+        _console.say(f"note: {name} {count:,}")
+    return 0

@@ -1,0 +1,1 @@
+"""One module per trace format; each offers `read(source, options) -> Raw`."""
