@@ -32,6 +32,7 @@ from gangline.simulate import simulate
 
 if TYPE_CHECKING:
     import gangline.policies as policies
+    import gangline.tables as tables
     import gangline.testing as testing
     from gangline.cluster import Cluster, Sharing
     from gangline.comparison import Comparison
@@ -69,6 +70,7 @@ __all__ = [
     "read_trace",
     "simulate",
     "synth",
+    "tables",
     "testing",
     "write_trace",
 ]
@@ -93,6 +95,7 @@ _HOMES = {
 _MODULES = {
     "policies": "gangline.policies",
     "synth": "gangline.trace.synth",
+    "tables": "gangline.tables",
     "testing": "gangline.testing",
 }
 

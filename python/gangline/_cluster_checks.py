@@ -14,6 +14,7 @@ from gangline.errors import ClusterError
 
 if TYPE_CHECKING:
     from gangline.cluster import Cluster
+    from gangline.cluster_schema import ThroughputRow
 
 __all__ = ["check", "later", "load_tables"]
 
@@ -47,8 +48,6 @@ def check(cluster: Cluster, path: str | None) -> None:
     _check_network(cluster.network, path)
     _check_failures(cluster, path)
     _check_sharing(cluster.sharing, path)
-    if cluster.throughput is not None and cluster.throughput.format == "gavel":
-        later(path, "throughput.format", "gavel", "`native` rows or file")
 
 
 def later(path: str | None, key: str, value: str, instead: str) -> None:
@@ -124,13 +123,10 @@ def load_tables(cluster: Cluster, path: str | None) -> Cluster:
     if throughput is None:
         return cluster
     rows = throughput.rows or ()
-    if throughput.table is not None:
-        from gangline.rates import read_rows
-
-        file = Path(path or ".").parent / throughput.table
-        rows = (*rows, *read_rows(file))
     seen: set[tuple[object, ...]] = set()
     names = [gpu.name for gpu in cluster.gpu_types]
+    if throughput.table is not None:
+        rows = (*rows, *_table_rows(throughput, names, path))
     for i, row in enumerate(rows):
         key = (row.gpu_type, row.model, row.batch_size, row.gpus, row.placement)
         if key in seen:
@@ -140,4 +136,19 @@ def load_tables(cluster: Cluster, path: str | None) -> Cluster:
         if not math.isfinite(row.iters_per_s):
             fail(path, f"throughput.rows[{i}].iters_per_s", "a finite rate", row.iters_per_s)
         seen.add(key)
-    return msgspec.structs.replace(cluster, throughput=Throughput(rows=rows))
+    loaded = Throughput(rows=rows, missing=throughput.missing)
+    return msgspec.structs.replace(cluster, throughput=loaded)
+
+
+def _table_rows(
+    throughput: Throughput, names: list[str], path: str | None
+) -> tuple[ThroughputRow, ...]:
+    from gangline.tables.throughput import read_throughput
+
+    assert throughput.table is not None, "the caller asked"
+    file = Path(path or ".").parent / throughput.table
+    try:
+        table = read_throughput(file, format=throughput.format)
+    except FileNotFoundError:
+        fail(path, "throughput.table", "a file that exists", str(file))
+    return table.for_types(names, path=str(file)).to_rows()

@@ -122,11 +122,26 @@ class ThroughputRow(_Table, frozen=True):
 
 
 class Throughput(_Table, frozen=True):
-    """Rate table: inline `rows`, or a `table` file in the native format (Parquet or CSV)."""
+    """Rates of jobs that know their iterations.
+
+    Parameters
+    ----------
+    table : str
+        A file, relative to the TOML: native (Parquet or CSV) or Gavel's JSON. Its rows of GPU
+        types that the cluster lacks are left out.
+    format : str
+        `"native"` or `"gavel"`.
+    rows : list of tables
+        Inline rows.
+    missing : str
+        What a job without a row and without a duration is: `"error"` (default), or `"nearest"`:
+        the rate per GPU of the tabled gang size nearest in ratio.
+    """
 
     table: str | None = None
     format: Literal["native", "gavel"] = "native"
     rows: tuple[ThroughputRow, ...] | None = None
+    missing: Literal["error", "nearest"] = "error"
 
 
 class InterferenceRow(_Table, frozen=True):

@@ -1,4 +1,4 @@
-"""Rate tables: native throughput files, and classes of jobs with equal rates."""
+"""Classes of jobs with equal rates, from the throughput table of a cluster."""
 
 from __future__ import annotations
 
@@ -6,49 +6,38 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gangline._decode import fail
-from gangline.cluster_schema import ThroughputRow
+from gangline.errors import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["RateClasses", "read_rows"]
+    from gangline.cluster_schema import Throughput
+
+__all__ = ["NO_CLASS", "JobKeys", "RateClasses", "classify"]
 
 NO_CLASS = 0xFFFF_FFFF
+_SHOWN = 5
 
 
-def read_rows(path: Path) -> tuple[ThroughputRow, ...]:
-    """Read a native throughput table, Parquet or CSV.
+class JobKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rate depends on, one entry per job.
 
-    Columns: gpu_type, model, gpus, iters_per_s, and optionally batch_size, placement.
+    Attributes
+    ----------
+    model, batch_size, gpus : uint32 arrays, shape (jobs,)
+        Code of the model label (at or above `len(labels)` = none), samples per GPU (0 = unknown),
+        gang size.
+    labels : sequence of str
+        The model labels.
     """
-    import pyarrow as pa
 
-    try:
-        if path.suffix == ".csv":
-            import pyarrow.csv as pa_csv
-
-            table = pa_csv.read_csv(path)
-        else:
-            import pyarrow.parquet as pq
-
-            table = pq.read_table(path)
-    except FileNotFoundError:
-        fail(None, "throughput.table", "a file that exists", str(path))
-    except pa.ArrowInvalid as error:
-        fail(str(path), "throughput.table", "a native table (Parquet or CSV)", str(error))
-    rows = []
-    for i, row in enumerate(table.to_pylist()):
-        given = {key: value for key, value in row.items() if value not in (None, "")}
-        try:
-            rows.append(msgspec.convert(given, ThroughputRow, strict=False))
-        except msgspec.ValidationError as error:
-            fail(str(path), f"row {i + 1}", "a throughput row", str(error))
-    return tuple(rows)
+    model: npt.NDArray[np.uint32]
+    batch_size: npt.NDArray[np.uint32]
+    gpus: npt.NDArray[np.uint32]
+    labels: Sequence[str]
 
 
 class RateClasses(msgspec.Struct):
@@ -60,47 +49,86 @@ class RateClasses(msgspec.Struct):
         Class of each job; 2**32 - 1 where the table has no row for it.
     table : float64 array, shape (classes, types)
         Iterations per second of the whole gang; 0 = cannot run there.
+    estimated : bool array, shape (jobs,)
+        Whether a rate of the job was taken from another gang size (`missing = "nearest"`).
     """
 
     of_job: npt.NDArray[np.uint32]
     table: npt.NDArray[np.float64]
+    estimated: npt.NDArray[np.bool_]
 
 
 def classify(
-    rows: Sequence[ThroughputRow],
+    throughput: Throughput,
     types: Sequence[str],
-    labels: Sequence[str],
-    model: npt.NDArray[np.uint32],
-    batch_size: npt.NDArray[np.uint32],
-    gpus: npt.NDArray[np.uint32],
+    jobs: JobKeys,
     eligible: npt.NDArray[np.bool_],
 ) -> RateClasses:
     """Look every distinct (model, batch size, gang size) up once.
 
-    A row with the job's batch size comes before the row without one. `batch_size` 0 = unknown.
+    A row with the job's batch size comes before the row without one. A type without a row for a
+    combination that another type has cannot run it. Only `eligible` jobs get a class.
     """
     import numpy as np
 
-    index = {
-        (row.gpu_type, row.model, row.batch_size or 0, row.gpus): row.iters_per_s
-        for row in rows
-        if row.placement == "server"
-    }
-    key = np.zeros(len(model), dtype=[("m", "u4"), ("b", "u4"), ("g", "u4")])
-    key["m"], key["b"], key["g"] = model, batch_size, gpus
+    from gangline.tables.throughput import ThroughputTable
+
+    known = ThroughputTable.from_rows(throughput.rows or ())
+    nearest = throughput.missing == "nearest"
+    key = np.zeros(len(jobs.model), dtype=[("m", "u4"), ("b", "u4"), ("g", "u4")])
+    key["m"], key["b"], key["g"] = jobs.model, jobs.batch_size, jobs.gpus
     distinct, inverse = np.unique(key, return_inverse=True)
     of_distinct = np.full(len(distinct), NO_CLASS, dtype=np.uint32)
+    estimated = np.zeros(len(distinct), dtype=np.bool_)
     found: list[list[float]] = []
     for i, (code, batch, gang) in enumerate(distinct.tolist()):
-        if code >= len(labels):
+        if code >= len(jobs.labels):
             continue
-        rates = [
-            index.get((kind, labels[code], batch, gang), index.get((kind, labels[code], 0, gang)))
-            for kind in types
-        ]
+        rates = [known.exact(kind, jobs.labels[code], gang, batch) for kind in types]
+        if nearest and not any(rate is not None for rate in rates):
+            label = jobs.labels[code]
+            rates = [known.exact(kind, label, gang, batch, nearest=True) for kind in types]
+            estimated[i] = True
         if any(rate is not None for rate in rates):
             of_distinct[i] = len(found)
             found.append([rate or 0.0 for rate in rates])
     of_job = np.where(eligible, of_distinct[inverse], np.uint32(NO_CLASS))
     table = np.asarray(found, dtype=np.float64).reshape(len(found), len(types))
-    return RateClasses(of_job=of_job, table=table)
+    guessed = estimated[inverse] & (of_job != NO_CLASS)
+    return RateClasses(of_job=of_job, table=table, estimated=guessed)
+
+
+def refuse_unknown(
+    unknown: npt.NDArray[np.bool_],
+    jobs: JobKeys,
+    identifiers: Sequence[str],
+    types: Sequence[str],
+    has_table: bool,
+) -> None:
+    """Raise a ClusterError that names the first jobs whose rate nobody knows.
+
+    These jobs know their iterations but no duration, and no row of the table speaks of them.
+    """
+    import numpy as np
+
+    rows = np.flatnonzero(unknown)
+    if not len(rows):
+        return
+    parts = []
+    for row in rows[:_SHOWN].tolist():
+        code = int(jobs.model[row])
+        label = jobs.labels[code] if code < len(jobs.labels) else "(no model)"
+        parts.append(f"job {identifiers[row]}: {label} on {int(jobs.gpus[row])} GPUs")
+    more = f"; and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
+    advice = (
+        'add rows, or set `missing = "nearest"`'
+        if has_table
+        else "give the cluster a [throughput] table"
+    )
+    raise ClusterError(
+        f"throughput: no rate on {', '.join(types)} for {'; '.join(parts)}{more}: these jobs know "
+        f"iterations and no duration; {advice}",
+        key="throughput",
+        value=parts[0],
+        expected="a rate for every job that knows no duration",
+    )

@@ -242,12 +242,15 @@ def _spec(
 ) -> dict[str, Any]:
     from gangline import _core
     from gangline.run_options import clamped
+    from gangline.trace.to_core import estimated_rates
 
     given = msgspec.to_builtins(options)
     given.pop("seed", None)
     notes = {}
     if clamped(cluster.sharing):
         notes["xi_clamped"] = clamped(cluster.sharing)
+    if estimated := estimated_rates(trace, cluster):
+        notes["rates_from_another_gang_size"] = estimated
     return {
         "gangline": _core.__version__,
         "seed": options.seed,

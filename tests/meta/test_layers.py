@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors", "_core", "_version"}),
     frozenset({"_decode", "_html", "_svg", "_toml"}),  # helpers that know no scheduling
-    frozenset({"cluster", "cluster_schema", "_cluster_checks", "rates", "trace", "policies", "lp"}),
+    frozenset({"cluster", "cluster_schema", "_cluster_checks", "rates", "trace", "policies", "lp"})
+    | frozenset({"tables"}),
     frozenset({"run_options", "result", "page", "simulate", "compare", "comparison", "sweep"})
     | frozenset({"_tables", "testing", "_laws", "executors", "env"}),
     frozenset({"report", "reproduce", "audit", "explain"}),

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gangline.rates import classify
+from gangline.rates import NO_CLASS, JobKeys, classify, refuse_unknown
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline import _core
     from gangline.cluster import Cluster
+    from gangline.rates import RateClasses
     from gangline.trace.table import Trace
 
 GIB = 2**30
@@ -28,21 +29,8 @@ def to_core(trace: Trace, cluster: Cluster) -> _core.Jobs:
     user, _ = codes(trace, "user")
     gpus = trace.numbers("gpus").astype(np.uint32)
     batch = _optional(trace, "batch_size", 0.0)
-    rate_class = rate_table = None
-    if cluster.throughput is not None and cluster.throughput.rows and model is not None:
-        classes = classify(
-            cluster.throughput.rows,
-            [gpu.name for gpu in cluster.gpu_types],
-            labels,
-            model,
-            np.zeros(len(trace), np.uint32) if batch is None else batch.astype(np.uint32),
-            gpus,
-            _has_iterations(trace),
-        )
-        if len(classes.table):
-            rate_class, rate_table = classes.of_job, classes.table
-            if known is not None:
-                known = known | (rate_class != NO_LABEL)
+    keys = job_keys(trace)
+    rate_class, rate_table, known = _rates(trace, cluster, keys, known)
     return _core.Jobs(
         arrival_s=trace.numbers("arrival_s"),
         gpus=gpus,
@@ -53,13 +41,67 @@ def to_core(trace: Trace, cluster: Cluster) -> _core.Jobs:
         model=model,
         model_labels=labels,
         user=user,
-        batch_size=None if batch is None else batch.astype(np.uint32),
+        batch_size=None if batch is None else keys.batch_size,
         weight=_optional(trace, "weight", 1.0),
         deadline_s=_optional(trace, "deadline_s", np.inf),
         rate_class=rate_class,
         rate_table=rate_table,
         duration_known=known,
     )
+
+
+def job_keys(trace: Trace) -> JobKeys:
+    """Return what the rates of the jobs depend on."""
+    model, labels = codes(trace, "model")
+    batch = _optional(trace, "batch_size", 0.0)
+    return JobKeys(
+        model=np.full(len(trace), NO_LABEL, np.uint32) if model is None else model,
+        batch_size=np.zeros(len(trace), np.uint32) if batch is None else batch.astype(np.uint32),
+        gpus=trace.numbers("gpus").astype(np.uint32),
+        labels=labels,
+    )
+
+
+def estimated_rates(trace: Trace, cluster: Cluster) -> int:
+    """Count the jobs whose rate was taken from another gang size."""
+    if cluster.throughput is None or cluster.throughput.missing != "nearest":
+        return 0
+    classes = rate_classes(trace, cluster, job_keys(trace))
+    return 0 if classes is None else int(classes.estimated.sum())
+
+
+def rate_classes(trace: Trace, cluster: Cluster, keys: JobKeys) -> RateClasses | None:
+    """Classes of the jobs that the cluster's throughput table speaks of; None without a table."""
+    if cluster.throughput is None or not cluster.throughput.rows or not keys.labels:
+        return None
+    types = [gpu.name for gpu in cluster.gpu_types]
+    return classify(cluster.throughput, types, keys, _has_iterations(trace))
+
+
+def _rates(
+    trace: Trace, cluster: Cluster, keys: JobKeys, known: npt.NDArray[np.bool_] | None
+) -> tuple[
+    npt.NDArray[np.uint32] | None, npt.NDArray[np.float64] | None, npt.NDArray[np.bool_] | None
+]:
+    """Rate classes, their table, and whose duration is known now; refuses unknown rates.
+
+    Without any table, jobs without a model run their iterations at one per second.
+    """
+    classes = rate_classes(trace, cluster, keys)
+    has_table = cluster.throughput is not None and bool(cluster.throughput.rows)
+    if known is not None:
+        rated = np.zeros(len(trace), np.bool_)
+        if classes is not None:
+            rated = classes.of_job != NO_CLASS
+        known = known | rated
+        unknown = ~known if has_table else ~known & (keys.model != NO_LABEL)
+        if unknown.any():
+            types = [gpu.name for gpu in cluster.gpu_types]
+            identifiers = trace.column("job_id").to_pylist()
+            refuse_unknown(unknown, keys, identifiers, types, has_table)
+    if classes is None or not len(classes.table):
+        return None, None, known
+    return classes.of_job, classes.table, known
 
 
 def codes(trace: Trace, name: str) -> tuple[npt.NDArray[np.uint32] | None, list[str]]:

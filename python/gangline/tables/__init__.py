@@ -1,0 +1,29 @@
+"""Tables of measured rates: throughput of whole gangs, pairs on one GPU, elastic profiles.
+
+Examples
+--------
+>>> import gangline as gl
+>>> import pyarrow as pa
+>>> measured = pa.table(
+...     {
+...         "gpu_type": ["V100", "V100"],
+...         "model": ["VGG16", "VGG16"],
+...         "gpus": [1, 4],
+...         "iters_per_s": [3.0, 10.0],
+...     }
+... )
+>>> table = gl.tables.ThroughputTable.from_arrow(measured)
+>>> table.rate("V100", "VGG16", 4)
+10.0
+"""
+
+from gangline.tables.pollux import PolluxProfile, PolluxProfiles, read_pollux
+from gangline.tables.throughput import ThroughputTable, read_throughput
+
+__all__ = [
+    "PolluxProfile",
+    "PolluxProfiles",
+    "ThroughputTable",
+    "read_pollux",
+    "read_throughput",
+]

@@ -1,0 +1,79 @@
+"""Opens throughput tables: native Parquet and CSV, Gavel's JSON."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pyarrow as pa
+
+from gangline._decode import fail
+from gangline.errors import ClusterError, TraceError
+from gangline.tables import gavel
+from gangline.tables.throughput import PAIRS, RATES, REQUIRED, ThroughputTable
+from gangline.trace.source import Source
+from gangline.trace.text import CsvFile, simple
+
+__all__ = ["MAX_BYTES", "read"]
+
+MAX_BYTES = 2**30  # ours: the largest public table has 1.3 MB
+_CSV = {
+    "gpu_type": pa.string(),
+    "model": pa.string(),
+    "batch_size": pa.int64(),
+    "gpus": pa.int64(),
+    "placement": pa.string(),
+    "iters_per_s": pa.float64(),
+}
+
+
+def read(path: str, format: Literal["native", "gavel"] | None) -> ThroughputTable:  # noqa: A002
+    """See `gangline.tables.read_throughput`."""
+    try:
+        source = Source(path, MAX_BYTES)
+        head = source.head.lstrip()
+        kind = format or ("gavel" if head[:1] == b"{" else "native")
+        if kind == "gavel":
+            table = _read_gavel(source)
+        elif source.head[:4] == b"PAR1":
+            table = _read_parquet(source)
+        else:
+            table = _read_csv(source)
+    except TraceError as error:
+        raise ClusterError(
+            str(error),
+            path=error.path or path,
+            line=error.line,
+            key=error.column,
+            value=error.value,
+        ) from None
+    table.provenance = {"path": path, "format": kind, "sha256": source.sha256}
+    return table
+
+
+def _read_gavel(source: Source) -> ThroughputTable:
+    rates, pairs = gavel.parse(source.data, source.name)
+    return ThroughputTable(
+        pa.Table.from_pylist(rates, schema=RATES),
+        pa.Table.from_pylist(pairs, schema=PAIRS),
+        provenance={"path": source.name},
+    )
+
+
+def _read_parquet(source: Source) -> ThroughputTable:
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(pa.BufferReader(source.data))
+    except (pa.ArrowException, OSError) as error:
+        fail(source.name, "throughput.table", "a Parquet file", str(error))
+    return ThroughputTable.from_arrow(table, path=source.name)
+
+
+def _read_csv(source: Source) -> ThroughputTable:
+    file = CsvFile(source)
+    names = {simple(name) for name in file.names}
+    missing = [name for name in REQUIRED if name not in names]
+    if missing:
+        fail(f"{source.name}:1", ", ".join(missing), "a column", f"only {', '.join(file.names)}")
+    table = file.read(_CSV, drop_bad=False, notes={})
+    return ThroughputTable.from_arrow(table, path=source.name)

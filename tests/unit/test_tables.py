@@ -1,0 +1,351 @@
+"""Throughput tables: the native form, Gavel's JSON, and what a run does with them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gangline as gl
+from gangline.tables import ThroughputTable, read_throughput
+from gangline.tables.keys import batch_size_of, parse_key
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GAVEL = {
+    "v100": {
+        "('net (batch size 8)', 1)": {
+            "null": 4.0,
+            "('net (batch size 8)', 1)": [3.0, 3.0],
+            "('it\\'s', 1)": [2.0, 1.0],
+        },
+        "('net (batch size 8)', 2)": {"null": 6.0},
+        '("it\'s", 1)': {"null": 5.0},
+    },
+    "v100_unconsolidated": {
+        "('net (batch size 8)', 1)": {"null": 4.5},
+        "('net (batch size 8)', 2)": {"null": 1.5},
+    },
+    "k80": {"('net (batch size 8)', 2)": {"null": 0.0}},
+}
+TOML = """
+name = "lab"
+[[gpu_types]]
+name = "V100"
+memory_gb = 16
+[[gpu_types]]
+name = "T4"
+memory_gb = 16
+[[servers]]
+count = 2
+gpu = "V100"
+gpus = 2
+[[servers]]
+count = 1
+gpu = "T4"
+gpus = 4
+[throughput]
+table = "rates.json"
+format = "gavel"
+"""
+
+
+def jobs(**columns: Any) -> pa.Table:
+    count = len(columns["gpus"])
+    base = {"job_id": [f"j{i}" for i in range(count)], "arrival_s": [0.0] * count}
+    return pa.table({**base, **columns})
+
+
+def write(path: Path, data: object) -> Path:
+    path.write_text(json.dumps(data, indent=1), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Path:
+    write(tmp_path / "rates.json", GAVEL)
+    path = tmp_path / "lab.toml"
+    path.write_text(TOML)
+    return path
+
+
+def test_keys_are_python_text_and_nothing_else() -> None:
+    assert parse_key("('a', 1)") == ("a", 1)
+    assert parse_key(' ( "it\'s" , 12 , ) ') == ("it's", 12)
+    assert parse_key(r"('it\'s \x41é\\', 2)") == ("it's Aé\\", 2)
+    for bad in ("a", "('a')", "('a', 0)", "('a', -1)", "('a', 1) + 1", "('a', b)", "(a, 1)", "()"):
+        assert parse_key(bad) is None, bad
+    assert parse_key(r"('\q', 1)") is None
+    assert batch_size_of("LM (batch size 0)") is None
+
+
+@given(st.text(min_size=1), st.integers(1, 10**6))
+def test_any_label_survives_its_python_spelling(label: str, gpus: int) -> None:
+    assert parse_key(repr((label, gpus))) == (label, gpus)
+
+
+@given(st.text())
+def test_any_text_is_a_key_or_none(text: str) -> None:
+    found = parse_key(text)
+    assert found is None or (isinstance(found[0], str) and found[1] >= 1)
+
+
+def test_gavel_types_labels_and_pairs(tmp_path: Path) -> None:
+    table = read_throughput(write(tmp_path / "rates.json", GAVEL))
+    assert table.gpu_types == ["v100", "k80"]
+    assert table.models == ["net (batch size 8)", "it's"]
+    assert table.rates.to_pylist()[0]["batch_size"] == 8
+    assert table.rate("v100", "net (batch size 8)", 2) == 6.0
+    assert table.rate("v100", "net (batch size 8)", 2, "spread") == 1.5
+    assert table.gang_sizes("net (batch size 8)") == [1, 2]
+    # one GPU cannot be spread; 1.5 of 6 for two
+    assert table.ratio("v100", "net (batch size 8)", 1) == 1.0
+    assert table.ratio("v100", "net (batch size 8)", 2) == 0.25
+    assert table.ratio("k80", "net (batch size 8)", 2) is None
+    assert table.pair("v100", "net (batch size 8)", "it's") == (2.0, 1.0)
+    assert table.pair("v100", "it's", "net (batch size 8)") == (1.0, 2.0)
+    assert table.pair("v100", "it's", "it's") is None
+    # a spread rate above that on one server: 4.5 against 4
+    assert table.notes == {"zero_rate": 1, "spread_above_server": 1}
+    assert table.provenance["format"] == "gavel"
+
+
+def test_ratios_above_one_are_clipped() -> None:
+    rows = {
+        "gpu_type": ["V"] * 2,
+        "model": ["m"] * 2,
+        "gpus": [4, 4],
+        "placement": ["server", "spread"],
+        "iters_per_s": [2.0, 2.5],
+    }
+    table = ThroughputTable.from_arrow(pa.table(rows))
+    assert table.ratio("V", "m", 4) == 1.0
+    assert table.rate("V", "m", 4, "spread") == 2.5
+
+
+def test_a_batch_size_comes_before_a_blank_and_the_nearest_size_is_in_ratio() -> None:
+    rows = {
+        "gpu_type": ["V"] * 4,
+        "model": ["m"] * 4,
+        "batch_size": [None, 64, None, None],
+        "gpus": [1, 1, 2, 8],
+        "iters_per_s": [10.0, 3.0, 16.0, 40.0],
+    }
+    table = ThroughputTable.from_arrow(pa.table(rows))
+    assert table.rate("V", "m", 1, batch_size=64) == 3.0
+    assert table.rate("V", "m", 1, batch_size=32) == 10.0
+    # 4 is as far from 2 as from 8: the smaller, 16 / 2 x 4
+    found = table.lookup(["V"], ["m", "m", "m"], [4, 5, 3], missing="nearest")
+    assert found[:, 0].tolist() == [32.0, 25.0, 24.0]
+    assert table.find("V", "m", 4) is None
+    with pytest.raises(gl.ClusterError, match=r"no rate for m on 4 x V .*it has 1, 2, 8 GPUs"):
+        table.lookup(["V"], ["m"], [4])
+
+
+def test_native_files_round_trip(tmp_path: Path) -> None:
+    rows = {
+        "gpu_type": ["V", "V"],
+        "model": ["m", "n"],
+        "batch_size": pa.array([None, 4], pa.int32()),
+        "gpus": [1, 2],
+        "placement": ["server", "spread"],
+        "iters_per_s": [1.5, 0.0],
+    }
+    table = pa.table(rows)
+    pq.write_table(table, tmp_path / "t.parquet")
+    (tmp_path / "t.csv").write_text(
+        "gpu_type,model,batch_size,gpus,placement,iters_per_s\nV,m,,1,,1.5\nV,n,4,2,spread,0\n"
+    )
+    ours = [read_throughput(tmp_path / name) for name in ("t.parquet", "t.csv")]
+    assert ours[0].rates.to_pylist() == ours[1].rates.to_pylist() == [
+        {"gpu_type": "V", "model": "m", "batch_size": None, "gpus": 1, "placement": "server",
+         "iters_per_s": 1.5},
+        {"gpu_type": "V", "model": "n", "batch_size": 4, "gpus": 2, "placement": "spread",
+         "iters_per_s": 0.0},
+    ]  # fmt: skip
+    assert ThroughputTable.from_rows(ours[0].to_rows()).rates.equals(ours[0].rates)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"v100": 3}, r"rates.json:\d+: \['v100'\]: expected an object of job keys, got 3"),
+        ({"v100": {"net": {"null": 1}}}, r"expected a key \('label', GPUs\), got net"),
+        ({"v100": {"('a', 1)": {}}}, r'expected an object with "null"'),
+        ({"v100": {"('a', 1)": {"null": -1}}}, r"\['null'\]: expected a finite rate >= 0, got -1"),
+        ({"v100": {"('a', 1)": {"null": True}}}, r"expected a finite rate >= 0"),
+        ({"v100": {"('a', 1)": {"null": "x"}}}, r"expected a finite rate >= 0, got x"),
+        ({"v100": {"('a', 1)": {"null": 1, "('b', 1)": [1]}}}, r"expected \[rate, rate of"),
+        ({"v100": {"('a', 1)": {"null": 1}, '("a", 1)': {"null": 1}}}, r"expected each key once"),
+        ({}, r"expected an object \{GPU type"),
+    ],
+)
+def test_bad_gavel_tables_name_their_place(tmp_path: Path, change: Any, words: str) -> None:
+    with pytest.raises(gl.ClusterError, match=words):
+        read_throughput(write(tmp_path / "rates.json", change), format="gavel")
+
+
+def test_the_line_of_a_bad_rate_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    path.write_text('{\n "v100": {\n  "(\'a\', 1)": {\n   "null": -1\n  }\n }\n}')
+    with pytest.raises(gl.ClusterError) as caught:
+        read_throughput(path)
+    assert caught.value.line == 4
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"{", r"r.json:1: expected JSON"),
+        (b'{"a": \xff}', r"r.json:1: expected UTF-8 text \(byte 6\)"),
+        (b'{"a": NaN}', r"expected"),
+        (b"gpu_type,model\nV,m\n", r"gpus, iters_per_s: expected a column"),
+        (b"gpu_type,model,gpus,iters_per_s\nV,m,x,1\n", r"r.json:2: gpus: expected an integer"),
+        (b"gpu_type,model,gpus,iters_per_s\nV,m,1,-1\n", r"iters_per_s: expected a finite rate"),
+        (b"gpu_type,model,gpus,iters_per_s\nV,m,0,1\n", r"gpus: expected an integer >= 1"),
+        (b"gpu_type,model,gpus,iters_per_s\n,m,1,1\n", r"expected a gpu_type and a model"),
+        (b"gpu_type,model,gpus,iters_per_s\nV,m,1,1\nV,m,1,2\n", r"each combination once"),
+        (b"gpu_type,model,gpus,placement,iters_per_s\nV,m,1,far,1\n", r"server, spread"),
+        (b"PAR1 and no more", r"expected a Parquet file"),
+        (b"", r"expected"),
+    ],
+)
+def test_damaged_tables_are_refused(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "r.json"
+    path.write_bytes(content)
+    with pytest.raises(gl.ClusterError, match=words):
+        read_throughput(path)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(content: bytes) -> None:
+    import tempfile
+    from pathlib import Path
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t"
+        path.write_bytes(content)
+        for kind in ("native", "gavel"):
+            with pytest.raises(gl.ClusterError):
+                read_throughput(path, format=kind)  # type: ignore[arg-type]
+
+
+def test_a_run_uses_the_gavel_table(lab: Path) -> None:
+    table = jobs(gpus=[2, 1], iterations=[60.0, 10.0], model=["net (batch size 8)", "it's"])
+    result = gl.simulate(gl.Cluster.from_toml(lab), table, "fifo")
+    # 60 iterations at 6 per second; 10 at 5
+    assert result.jobs.column("finish_s").to_pylist() == [10.0, 2.0]
+    # durations are known through the table, so a policy may ask for them
+    assert gl.simulate(gl.Cluster.from_toml(lab), table, "sjf").summary["finished"] == 2
+
+
+def test_a_label_with_its_batch_size_serves_every_job_of_that_label(lab: Path) -> None:
+    label = "net (batch size 8)"
+    table = jobs(gpus=[1, 1], iterations=[8.0, 8.0], model=[label] * 2, batch_size=[8, None])
+    result = gl.simulate(gl.Cluster.from_toml(lab), table, "fifo")
+    assert result.jobs.column("run_s").to_pylist() == [2.0, 2.0]
+
+
+def test_a_combination_without_a_rate_names_the_job(lab: Path) -> None:
+    table = jobs(gpus=[1, 4], iterations=[1.0, 1.0], model=["net (batch size 8)"] * 2)
+    with pytest.raises(gl.ClusterError) as caught:
+        gl.simulate(gl.Cluster.from_toml(lab), table, "fifo")
+    words = str(caught.value)
+    assert "job j1: net (batch size 8) on 4 GPUs" in words
+    assert "V100, T4" in words
+    assert "j0" not in words
+
+
+def test_nearest_takes_the_rate_per_gpu_and_is_recorded(lab: Path) -> None:
+    lab.write_text(TOML + 'missing = "nearest"\n')
+    table = jobs(gpus=[4, 1], iterations=[24.0, 8.0], model=["net (batch size 8)"] * 2)
+    result = gl.simulate(gl.Cluster.from_toml(lab), table, "fifo")
+    # two GPUs make 6 per second, so four are taken to make 12; one has its own row
+    assert result.jobs.column("run_s").to_pylist() == [2.0, 2.0]
+    assert result.spec["notes"]["rates_from_another_gang_size"] == 1
+    assert result.spec["cluster"]["throughput"]["missing"] == "nearest"
+
+
+def test_iterations_of_a_model_need_a_table() -> None:
+    lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    table = jobs(gpus=[1], iterations=[5.0], model=["net"])
+    with pytest.raises(gl.ClusterError, match=r"give the cluster a \[throughput\] table"):
+        gl.simulate(lab, table, "fifo")
+
+
+def test_a_table_of_other_types_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "rates.json", {"a100": {"('m', 1)": {"null": 1}}})
+    path = tmp_path / "lab.toml"
+    path.write_text(TOML)
+    with pytest.raises(gl.ClusterError, match=r"one of the GPU types V100, T4, got \"a100\""):
+        gl.Cluster.from_toml(path)
+
+
+@pytest.fixture(scope="module")
+def table(shared: Path) -> ThroughputTable:
+    """The published table."""
+    return read_throughput(shared / "traces/tables/gavel/simulation_throughputs.json.gz")
+
+
+@pytest.mark.shared
+class TestPublicTable:
+    """Figures are those of the collectors of the published table."""
+
+    def test_counts(self, table: ThroughputTable) -> None:
+        assert table.gpu_types == ["k80", "p100", "v100"]
+        counted: dict[tuple[str, str], int] = {}
+        sizes: dict[tuple[str, int], int] = {}
+        for row in table.rates.to_pylist():
+            key = (row["gpu_type"], row["placement"])
+            counted[key] = counted.get(key, 0) + 1
+            if row["placement"] == "server":
+                size = (row["gpu_type"], row["gpus"])
+                sizes[size] = sizes.get(size, 0) + 1
+        assert all(counted[kind, "server"] == 83 for kind in table.gpu_types)
+        assert (counted["k80", "spread"], counted["v100", "spread"]) == (77, 83)
+        assert [sizes["v100", gpus] for gpus in (1, 2, 4, 8)] == [26, 19, 19, 19]
+
+    def test_zero_rates_are_those_of_one_model(self, table: ThroughputTable) -> None:
+        zeros = [row for row in table.rates.to_pylist() if row["iters_per_s"] == 0.0]
+        assert {(row["gpu_type"], row["model"], row["gpus"]) for row in zeros} == {
+            ("k80", "ResNet-50 (batch size 128)", gpus) for gpus in (2, 4, 8)
+        }
+
+    def test_pairs(self, table: ThroughputTable) -> None:
+        for kind, usable in (("v100", 636), ("p100", 656), ("k80", 589)):
+            rows = [
+                row
+                for row in table.pairs.to_pylist()
+                if row["gpu_type"] == kind and row["placement"] == "server"
+            ]
+            assert len(rows) == 1759
+            single = [row for row in rows if row["gpus"] == 1]
+            both = [row for row in single if row["iters_per_s"] and row["co_iters_per_s"]]
+            assert (len(single), len(both)) == (676, usable)
+            assert not any(row["iters_per_s"] for row in rows if row["gpus"] > 1)
+
+    def test_spread_ratios(self, table: ThroughputTable) -> None:
+        golden = {
+            ("LM (batch size 5)", 8): 0.10464,
+            ("LM (batch size 80)", 8): 0.20716,
+            ("Transformer (batch size 64)", 8): 0.34260,
+            ("ResNet-18 (batch size 64)", 4): 0.40079,
+            ("ResNet-50 (batch size 64)", 8): 1.0,
+        }
+        for (model, gpus), ratio in golden.items():
+            assert table.ratio("v100", model, gpus) == pytest.approx(ratio, abs=5e-6)
+        assert table.notes["spread_above_server"] == 44
+
+    def test_newer_is_not_always_faster(self, table: ThroughputTable) -> None:
+        model = "Recommendation (batch size 512)"
+        assert table.rate("v100", model, 1) < table.rate("p100", model, 1)
+
+    def test_the_physical_table_reads_too(self, shared: Path) -> None:
+        path = shared / "traces/tables/gavel/physical_cluster_throughputs.json.gz"
+        assert len(read_throughput(path)) == 492
