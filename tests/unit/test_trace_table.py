@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gangline.cluster import Cluster
 from gangline.errors import TraceError
-from gangline.rates import classify
+from gangline.rates import JobKeys, classify
 from gangline.trace import Trace, read_trace, write_trace
 from gangline.trace.to_core import _allowed as allowed_types
 from gangline.trace.to_core import work_of
@@ -238,7 +238,7 @@ def test_allowed_types_become_bits() -> None:
 
 
 def test_rate_classes_prefer_the_row_of_the_batch() -> None:
-    from gangline.cluster import ThroughputRow
+    from gangline.cluster import Throughput, ThroughputRow
 
     rows = [
         ThroughputRow(gpu_type="A", model="m", gpus=1, iters_per_s=10.0),
@@ -247,15 +247,13 @@ def test_rate_classes_prefer_the_row_of_the_batch() -> None:
         ThroughputRow(gpu_type="A", model="m", gpus=1, iters_per_s=1.0, placement="spread"),
     ]
     none = 2**32 - 1
-    found = classify(
-        rows,
-        ["A", "B"],
-        ["m", "other"],
-        np.array([0, 0, 1, 0, none, 0], np.uint32),
-        np.array([0, 64, 0, 32, 0, 0], np.uint32),
-        np.array([1, 1, 1, 1, 1, 2], np.uint32),
-        np.array([True, True, True, True, True, True]),
+    keys = JobKeys(
+        model=np.array([0, 0, 1, 0, none, 0], np.uint32),
+        batch_size=np.array([0, 64, 0, 32, 0, 0], np.uint32),
+        gpus=np.array([1, 1, 1, 1, 1, 2], np.uint32),
+        labels=["m", "other"],
     )
+    found = classify(Throughput(rows=tuple(rows)), ["A", "B"], keys, np.ones(6, np.bool_))
     rates = [None if c == none else found.table[c].tolist() for c in found.of_job.tolist()]
     assert rates == [[10.0, 5.0], [20.0, 5.0], None, [10.0, 5.0], None, None]
 
