@@ -64,7 +64,7 @@ fn is_conserving(name: &str) -> bool {
 #[test]
 fn every_policy_passes_the_law() {
     for seed in 0..150 {
-        for info in &POLICIES {
+        for info in POLICIES.iter() {
             let mut numbers = Numbers::new(seed + 1_000_000);
             let is_loose = seed % 2 == 0;
             let params = draw_params(info.name, &mut numbers, is_loose);

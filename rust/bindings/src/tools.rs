@@ -24,7 +24,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// The policies: name, summary, family, source, knowledge, hidden, parameters.
 pub(crate) fn registry_list(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
-    for entry in gangline_policies::POLICIES {
+    for entry in gangline_policies::POLICIES.iter() {
         let row = PyDict::new(py);
         row.set_item("name", entry.name)?;
         row.set_item("summary", entry.summary)?;

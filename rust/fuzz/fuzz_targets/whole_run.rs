@@ -21,7 +21,7 @@ fn value(u: &mut Unstructured, kind: ParamKind) -> Result<ParamValue> {
 }
 
 fn twice(u: &mut Unstructured) -> Result<()> {
-    let info = u.choose(&POLICIES)?;
+    let info = u.choose(&POLICIES[..])?;
     let scope = Scope {
         types: u.int_in_range(1..=3)?,
         jobs: u.int_in_range(1..=40)?,

@@ -1,0 +1,187 @@
+//! Policies that preempt: shortest remaining first, attained service.
+
+use super::parameters::{ESTIMATE_ERROR, MIN_RUN, spec};
+use super::{PolicyInfo, placement, seen};
+use crate::baselines::ShortestRemaining;
+use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
+use crate::tiresias::{ContinuousLas, QueuedParams, QueuedService};
+use gangline_engine::{Knowledge, Policy, PolicyError};
+
+const LIMITS: ParamSpec = spec(
+    "limits",
+    ParamKind::Increasing,
+    ParamDefault::List(&[3250.0, 7200.0]),
+    "GPU-s",
+    "service at which a job leaves each queue",
+);
+const KNOB: ParamSpec = spec(
+    "promote_knob",
+    ParamKind::AtLeast(0.0),
+    ParamDefault::Float(0.0),
+    "",
+    "a job that waited so many times its run time returns to the top; 0 = never",
+);
+const LAS_TIME: ParamSpec = spec(
+    "las_time",
+    ParamKind::Bool,
+    ParamDefault::Bool(false),
+    "",
+    "service is time, whatever the gang size",
+);
+
+const REMAINING: &[ParamSpec] = &[ESTIMATE_ERROR, MIN_RUN];
+const LAS: &[ParamSpec] = &[
+    LIMITS,
+    KNOB,
+    LAS_TIME,
+    MIN_RUN,
+    spec(
+        "discretised",
+        ParamKind::Bool,
+        ParamDefault::Bool(true),
+        "",
+        "queues; false = ordered by the service itself",
+    ),
+    spec(
+        "las_quantum",
+        ParamKind::AtLeast(0.0),
+        ParamDefault::Float(600.0),
+        "GPU-s per GPU",
+        "head start of a running job without queues",
+    ),
+];
+const GITTINS: &[ParamSpec] = &[
+    LIMITS,
+    KNOB,
+    LAS_TIME,
+    MIN_RUN,
+    spec(
+        "distribution",
+        ParamKind::Positives,
+        ParamDefault::None,
+        "GPU-s",
+        "services of past jobs; none = those of the trace itself",
+    ),
+    spec(
+        "delta",
+        ParamKind::Above(0.0),
+        ParamDefault::Float(3250.0),
+        "GPU-s",
+        "service quantum of the index",
+    ),
+];
+
+const OF_QUEUES: &str = "classic";
+const OF_TIRESIAS: &str = "Tiresias (NSDI 2019)";
+
+pub(super) const POLICIES: &[PolicyInfo] = &[
+    PolicyInfo {
+        name: "srtf",
+        summary: "shortest remaining time first, with preemption",
+        family: "preemptive",
+        source: OF_QUEUES,
+        knowledge: Knowledge::Remaining,
+        reads_durations: true,
+        is_hidden: false,
+        placement: "consolidate",
+        own: REMAINING,
+        make: |params, plain| shortest_remaining(false, params, plain),
+    },
+    PolicyInfo {
+        name: "srsf",
+        summary: "shortest remaining service (time x GPUs) first, with preemption",
+        family: "preemptive",
+        source: OF_QUEUES,
+        knowledge: Knowledge::Remaining,
+        reads_durations: true,
+        is_hidden: false,
+        placement: "consolidate",
+        own: REMAINING,
+        make: |params, plain| shortest_remaining(true, params, plain),
+    },
+    PolicyInfo {
+        name: "las",
+        summary: "least attained service in queues, with preemption",
+        family: "attained service",
+        source: OF_TIRESIAS,
+        knowledge: Knowledge::Online,
+        reads_durations: false,
+        is_hidden: false,
+        placement: "consolidate",
+        own: LAS,
+        make: las,
+    },
+    PolicyInfo {
+        name: "gittins",
+        summary: "queues by attained service, inside them by Gittins index, with preemption",
+        family: "attained service",
+        source: OF_TIRESIAS,
+        knowledge: Knowledge::Online,
+        reads_durations: true,
+        is_hidden: false,
+        placement: "consolidate",
+        own: GITTINS,
+        make: gittins,
+    },
+    PolicyInfo {
+        name: "tiresias",
+        summary: "las with placement by skew: Tiresias-L",
+        family: "attained service",
+        source: OF_TIRESIAS,
+        knowledge: Knowledge::Online,
+        reads_durations: false,
+        is_hidden: false,
+        placement: "skew",
+        own: LAS,
+        make: las,
+    },
+    PolicyInfo {
+        name: "tiresias-gittins",
+        summary: "gittins with placement by skew: Tiresias-G",
+        family: "attained service",
+        source: OF_TIRESIAS,
+        knowledge: Knowledge::Online,
+        reads_durations: true,
+        is_hidden: false,
+        placement: "skew",
+        own: GITTINS,
+        make: gittins,
+    },
+];
+
+fn shortest_remaining(
+    by_service: bool,
+    params: &ParamReader,
+    plain: bool,
+) -> Result<Box<dyn Policy>, PolicyError> {
+    let min_run = params.span("preempt_min_run_s")?;
+    let placement = placement(params)?;
+    Ok(Box::new(ShortestRemaining::new(
+        by_service,
+        placement,
+        seen(params),
+        min_run,
+        plain,
+    )))
+}
+
+fn las(params: &ParamReader, plain: bool) -> Result<Box<dyn Policy>, PolicyError> {
+    let placement = placement(params)?;
+    let queued = QueuedParams::read(params, false)?;
+    if params.flag("discretised") {
+        return Ok(Box::new(QueuedService::new(queued, placement, plain)));
+    }
+    let quantum = params.gpu_ns("las_quantum", params.number("las_quantum"))?;
+    let QueuedParams {
+        is_time, min_run, ..
+    } = queued;
+    Ok(Box::new(ContinuousLas::new(
+        quantum, is_time, min_run, placement, plain,
+    )))
+}
+
+fn gittins(params: &ParamReader, plain: bool) -> Result<Box<dyn Policy>, PolicyError> {
+    let placement = placement(params)?;
+    let queued = QueuedParams::read(params, true)?;
+    Ok(Box::new(QueuedService::new(queued, placement, plain)))
+}
