@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import gangline.tables as tables
     import gangline.testing as testing
     from gangline.cluster import Cluster, Sharing
+    from gangline.cluster_files import read_cluster
     from gangline.comparison import Comparison
     from gangline.policies.protocol import STEADY, Changes, Plan, Policy, View
     from gangline.result import Result, load_result
@@ -67,6 +68,7 @@ __all__ = [
     "compare",
     "load_result",
     "policies",
+    "read_cluster",
     "read_trace",
     "simulate",
     "synth",
@@ -86,6 +88,7 @@ _HOMES = {
     "Cluster": "gangline.cluster",
     "Sharing": "gangline.cluster",
     "Comparison": "gangline.comparison",
+    "read_cluster": "gangline.cluster_files",
     "Result": "gangline.result",
     "load_result": "gangline.result",
     "Trace": "gangline.trace",

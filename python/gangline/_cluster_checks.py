@@ -47,6 +47,7 @@ def check(cluster: Cluster, path: str | None) -> None:
         fail(path, "servers", f"at most {_SERVERS_MAX} servers", cluster.servers_total)
     _check_network(cluster.network, path)
     _check_failures(cluster, path)
+    _check_capacity(cluster, path)
     _check_sharing(cluster.sharing, path)
 
 
@@ -90,6 +91,19 @@ def _check_failures(cluster: Cluster, path: str | None) -> None:
             fail(path, f"{key}.down_s", "a finite time", row.down_s)
         if row.up_s is not None and not row.down_s < row.up_s < math.inf:
             fail(path, f"{key}.up_s", f"a finite time after down_s = {row.down_s}", row.up_s)
+
+
+def _check_capacity(cluster: Cluster, path: str | None) -> None:
+    before = -1.0
+    for i, row in enumerate(cluster.capacity or ()):
+        if not before < row.at_s < math.inf:
+            fail(path, f"capacity[{i}].at_s", f"a finite time after {max(before, 0.0)}", row.at_s)
+        if row.servers > cluster.servers_total:
+            expected = f"at most the {cluster.servers_total} servers"
+            fail(path, f"capacity[{i}].servers", expected, row.servers)
+        before = row.at_s
+    if cluster.capacity and cluster.failures is not None:
+        fail(path, "capacity", "either `capacity` or `failures`", "both")
 
 
 def _check_sharing(sharing: Sharing | None, path: str | None) -> None:

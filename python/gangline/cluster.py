@@ -21,6 +21,7 @@ from gangline import _toml
 from gangline._cluster_checks import check, load_tables
 from gangline._decode import from_validation_error
 from gangline.cluster_schema import (
+    CapacityRow,
     FailureRow,
     Failures,
     GpuType,
@@ -34,7 +35,7 @@ from gangline.cluster_schema import (
 from gangline.errors import ClusterError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from gangline import _core
 
 __all__ = [
+    "CapacityRow",
     "Cluster",
     "FailureRow",
     "Failures",
@@ -74,6 +76,11 @@ class Cluster(
         Blocks of servers; servers are numbered from 0 in this order.
     network, failures, throughput, sharing : optional
         Locality factors, outages, rate table, interference.
+    capacity : tuple of CapacityRow, optional
+        How many servers there are over time; before the first row all are there. A server that
+        leaves acts like one that fails; those with the highest numbers leave first.
+    notes : dict of str to int
+        What the reader of a node list assumed or left out, and how often.
     """
 
     name: str = "cluster"
@@ -83,6 +90,8 @@ class Cluster(
     failures: Failures | None = None
     throughput: Throughput | None = None
     sharing: Sharing | None = None
+    capacity: tuple[CapacityRow, ...] | None = None
+    notes: dict[str, int] = {}
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Cluster:
@@ -130,6 +139,25 @@ class Cluster(
             raise from_validation_error(error, data, cls, path) from None
         check(cluster, path)
         return load_tables(cluster, path)
+
+    @classmethod
+    def from_file(cls, path: str | Path, **options: Any) -> Cluster:
+        """Read a cluster from a TOML file or from the node list of a public trace.
+
+        Parameters
+        ----------
+        path : str or Path
+            A TOML file, or what `gangline.cluster_files.read_cluster` knows.
+        **options
+            Those of `read_cluster`; none with TOML.
+        """
+        if Path(path).suffix == ".toml" and "format" not in options:
+            if options:
+                raise ClusterError(f"{path}: a TOML file takes no options", key=next(iter(options)))
+            return cls.from_toml(path)
+        from gangline.cluster_files import read_cluster
+
+        return read_cluster(path, **options)
 
     @classmethod
     def preset(cls, name: str) -> Cluster:
@@ -243,6 +271,12 @@ class Cluster(
             "rack": racks.astype(np.uint32),
         }
 
+    def outages(self) -> list[tuple[int, float, float]]:
+        """Return (server, down_s, up_s) of the failure table and of the capacity over time."""
+        rows = (self.failures.table if self.failures is not None else None) or ()
+        failed = [(r.server, r.down_s, math.inf if r.up_s is None else r.up_s) for r in rows]
+        return failed + _away(self.capacity or (), self.servers_total)
+
     def to_core(self) -> _core.Cluster:
         """Return the cluster as the compiled core wants it."""
         import numpy as np
@@ -283,6 +317,23 @@ class Cluster(
 
         rows = [[b.count, b.gpu, b.gpus, b.rack] for b in self.servers]
         return table(["servers", "GPU type", "GPUs each", "rack"], rows, caption=repr(self))
+
+
+def _away(rows: Sequence[CapacityRow], servers: int) -> list[tuple[int, float, float]]:
+    """Return (server, from, to) of every absence."""
+    found = []
+    for server in range(min((row.servers for row in rows), default=servers), servers):
+        left: float | None = None
+        for row in rows:
+            is_there = server < row.servers
+            if is_there and left is not None:
+                found.append((server, left, row.at_s))
+                left = None
+            elif not is_there and left is None:
+                left = row.at_s
+        if left is not None:
+            found.append((server, left, math.inf))
+    return found
 
 
 def _plural(count: int, word: str) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 __all__ = [
+    "CapacityRow",
     "FailureRow",
     "Failures",
     "GpuType",
@@ -100,6 +101,13 @@ class FailureRow(_Table, frozen=True):
     server: Annotated[int, Meta(ge=0)]
     down_s: NotNegative
     up_s: NotNegative | None = None
+
+
+class CapacityRow(_Table, frozen=True):
+    """From `at_s` on the first `servers` of the cluster are there, the others are away."""
+
+    at_s: NotNegative
+    servers: Annotated[int, Meta(ge=0)]
 
 
 class Failures(_Table, frozen=True):

@@ -120,19 +120,18 @@ def _failures(cluster: Cluster) -> dict[str, Any] | None:
     import numpy as np
 
     failures = cluster.failures
-    if failures is None:
+    if failures is None and not cluster.capacity:
         return None
-    if failures.mtbf_hours is not None and failures.mttr_hours is not None:
+    if failures and failures.mtbf_hours is not None and failures.mttr_hours is not None:
         return {
             "mtbf_s": failures.mtbf_hours * _HOUR_S,
             "mttr_s": failures.mttr_hours * _HOUR_S,
         }
-    rows = failures.table or ()
-    ups = [math.inf if row.up_s is None else row.up_s for row in rows]
+    rows = cluster.outages()
     return {
-        "server": np.asarray([row.server for row in rows], dtype=np.uint32),
-        "down_s": np.asarray([row.down_s for row in rows], dtype=np.float64),
-        "up_s": np.asarray(ups, dtype=np.float64),
+        "server": np.asarray([row[0] for row in rows], dtype=np.uint32),
+        "down_s": np.asarray([row[1] for row in rows], dtype=np.float64),
+        "up_s": np.asarray([row[2] for row in rows], dtype=np.float64),
     }
 
 

@@ -43,7 +43,7 @@ def simulate(
     Parameters
     ----------
     cluster : Cluster, mapping, or str
-        A cluster, the keys of its TOML form, a TOML file or the name of a preset.
+        A cluster, the keys of its TOML form, a TOML file, a node list or the name of a preset.
     trace : Trace, Arrow table, or str
         Jobs; a path or a `synth:` address is read.
     policy : policy configuration, Policy, or str
@@ -179,7 +179,7 @@ def make_options(values: Mapping[str, Any]) -> RunOptions:
 
 
 def as_cluster(value: ClusterLike) -> Cluster:
-    """Accept a cluster, its keys, a TOML file or the name of a preset."""
+    """Accept a cluster, its keys, a TOML file, a node list or the name of a preset."""
     from pathlib import Path
 
     from gangline.cluster import Cluster
@@ -187,11 +187,11 @@ def as_cluster(value: ClusterLike) -> Cluster:
     if isinstance(value, Cluster):
         return value
     if isinstance(value, str):
-        if "/" in value or value.endswith(".toml") or Path(value).is_file():
-            return Cluster.from_toml(value)
+        if "/" in value or value.endswith(".toml") or Path(value.partition("::")[0]).is_file():
+            return Cluster.from_file(value)
         return Cluster.preset(value)
     if hasattr(value, "__fspath__"):
-        return Cluster.from_toml(Path(value))
+        return Cluster.from_file(Path(value))
     return Cluster.from_dict(value)
 
 

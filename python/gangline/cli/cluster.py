@@ -1,34 +1,58 @@
-"""`gangline cluster`: look at clusters and check their files."""
+"""`gangline cluster`: look at clusters, check their files, turn node lists into TOML."""
 
 from __future__ import annotations
 
-from cyclopts import App
+from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
 
 from gangline.cli import _console
-from gangline.cli._inputs import Json  # noqa: TC001 - cyclopts reads the annotations
+from gangline.cli._inputs import Json, Settings  # noqa: TC001 - cyclopts reads the annotations
 
-app = App(name="cluster", help="Show, check and list clusters.")
+if TYPE_CHECKING:
+    from gangline.cluster import Cluster
+
+app = App(name="cluster", help="Show, check, convert and list clusters.")
+
+_STEPS_SHOWN = 12
 
 
 @app.command
-def show(cluster: str, /, *, json: Json = False) -> int:
+def show(
+    cluster: str,
+    /,
+    *,
+    format: str | None = None,  # noqa: A002
+    settings: Settings = None,
+    json: Json = False,
+) -> int:
     """Show a cluster.
 
     Parameters
     ----------
     cluster
-        A TOML file or the name of a preset.
+        A TOML file, the node list of a public trace, or the name of a preset.
+    format
+        Forces a kind of node list; the default looks at its first line.
+    settings
+        What a node list does not say, as KEY=VALUE, for instance gpus=8; repeatable.
     json
         Print one JSON document instead of a table.
     """
-    from gangline.simulate import as_cluster
-
-    found = as_cluster(cluster)
+    found = _read(cluster, format, settings)
     if json:
         _console.document(found.to_dict())
         return 0
     rows = [[block.count, block.gpu, block.gpus, str(block.rack)] for block in found.servers]
     _console.table(["servers", "GPU type", "GPUs each", "rack"], rows, title=repr(found))
+    steps = [[row.at_s, row.servers] for row in found.capacity or ()]
+    if steps:
+        _console.table(["from, s", "servers there"], steps[:_STEPS_SHOWN])
+        if len(steps) > _STEPS_SHOWN:
+            _console.write(f"and {len(steps) - _STEPS_SHOWN} more steps")
+    for name, count in found.notes.items():
+        _console.write(f"note: {name} {count:,}")
     return 0
 
 
@@ -39,15 +63,47 @@ def validate(*files: str) -> int:
     Parameters
     ----------
     files
-        TOML files.
+        TOML files or node lists of public traces.
     """
     from gangline.cluster import Cluster
     from gangline.errors import ClusterError
 
     if not files:
-        raise ClusterError("cluster validate: expected at least one TOML file, got none")
+        raise ClusterError("cluster validate: expected at least one file, got none")
     for file in files:
-        _console.write(f"{file}: {Cluster.from_toml(file)!r}")
+        _console.write(f"{file}: {Cluster.from_file(file)!r}")
+    return 0
+
+
+@app.command
+def convert(
+    file: str,
+    /,
+    *,
+    out: Annotated[Path, Parameter(name=["--out", "-o"])],
+    format: str | None = None,  # noqa: A002
+    settings: Settings = None,
+) -> int:
+    """Write a node list or a preset as a cluster TOML, to be edited.
+
+    Parameters
+    ----------
+    file
+        A node list of a public trace, or the name of a preset.
+    out
+        File to write.
+    format
+        Forces a kind of node list; the default looks at its first line.
+    settings
+        What the list does not say, as KEY=VALUE, for instance gpus=8; repeatable.
+    """
+    found = _read(file, format, settings)
+    part = out.with_name(f".{out.name}.part")
+    part.write_text(found.to_toml(), encoding="utf-8")
+    part.replace(out)
+    _console.say(f"{found!r} written to {out}")
+    for name, count in found.notes.items():
+        _console.say(f"note: {name} {count:,}")
     return 0
 
 
@@ -69,3 +125,16 @@ def presets(*, json: Json = False) -> int:
     rows = [[c.name, c.servers_total, c.gpus_total, ", ".join(c.gpus_by_type())] for c in found]
     _console.table(["preset", "servers", "GPUs", "GPU types"], rows)
     return 0
+
+
+def _read(place: str, format: str | None, settings: list[str] | None) -> Cluster:  # noqa: A002
+    from gangline.cluster import Cluster
+    from gangline.policies.registry import parse_setting
+    from gangline.simulate import as_cluster
+
+    options: dict[str, Any] = dict(parse_setting(text) for text in settings or [])
+    if format is not None:
+        options["format"] = format
+    if not options:
+        return as_cluster(place)
+    return Cluster.from_file(place, **options)

@@ -1,0 +1,339 @@
+"""Clusters from node lists: one fixture per kind, capacity over time, damage, the public files."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import tarfile
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gangline as gl
+from gangline.cli.app import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LINGJUN = "ip,DSW,PSW,ASW\na,G,P10,S1\nb,G,P2,S1\nc,G,P10,S1\nd,G,P2,S2\n"
+OPENB = (
+    "sn,cpu_milli,memory_mib,gpu,model\n"
+    "n0,64000,262144,2,P100\nn1,32000,131072,0,\nn2,96000,524288,8,G2\nn3,64000,262144,2,P100\n"
+)
+PAI = "m0,CPU,96,512,0\nm1,T4,96,512,2\nm2,MISC,96,512,8\nm3,T4,96,512,2\n"
+TIRESIAS = "num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n2,3,4,64,256\n"
+PHILLY = "machineId, number of GPUs, single GPU mem\nm1, 2, 12GB\nm2, 8, 24GB\nm3, 8, 24 GB\n"
+HELIOS = (
+    "date,vcA,vcB,total\n2020-04-01,16,8,24\n2020-04-02,16,8,24\n2020-04-04,0,8,8\n"
+    "2020-04-05,16,19,36\n"
+)
+SPOT = (
+    "gpu_model,gpu_capacity_num,cpu_num,node_name\nA100-80GB,8,96,x\nA10,1,32,y\nA100-80GB,8,96,z\n"
+)
+ALL = {
+    "lingjun": LINGJUN,
+    "openb": OPENB,
+    "pai": PAI,
+    "tiresias": TIRESIAS,
+    "philly": PHILLY,
+    "helios-daily": HELIOS,
+    "spot": SPOT,
+}
+
+
+def read(tmp_path: Path, text: str, **options: Any) -> gl.Cluster:
+    path = tmp_path / "nodes.csv"
+    path.write_text(text)
+    return gl.read_cluster(path, **options)
+
+
+def blocks(cluster: gl.Cluster) -> list[tuple[int, str, int, int | str]]:
+    return [(b.count, b.gpu, b.gpus, b.rack) for b in cluster.servers]
+
+
+def test_lingjun_racks_are_pairs_of_switches(tmp_path: Path) -> None:
+    cluster = read(tmp_path, LINGJUN)
+    # S1 of P2 and S1 of P10 are two racks
+    assert blocks(cluster) == [(2, "GPU", 8, "fill:1"), (2, "GPU", 8, "fill:2")]
+    assert cluster.racks_total == 3
+    assert cluster.notes == {"gpus_assumed": 4, "pods": 2, "memory_assumed": 1}
+    assert read(tmp_path, LINGJUN, gpus=4, gpu="H800", name="x").gpus_by_type() == {"H800": 16}
+
+
+def test_openb_leaves_out_servers_without_gpus(tmp_path: Path) -> None:
+    cluster = read(tmp_path, OPENB)
+    assert blocks(cluster) == [(2, "P100", 2, "fill:32"), (1, "G2", 8, "fill:32")]
+    assert cluster.servers[0].cpus == 64
+    assert cluster.servers[1].memory_gb == 512.0
+    assert cluster.notes == {"servers_without_gpus": 1, "racks_assumed": 2}
+
+
+def test_pai_has_no_header_but_may_have_one(tmp_path: Path) -> None:
+    plain = read(tmp_path, PAI)
+    assert blocks(plain) == [(2, "T4", 2, "fill:32"), (1, "MISC", 8, "fill:32")]
+    headed = read(tmp_path, "machine,gpu_type,cap_cpu,cap_mem,cap_gpu\n" + PAI)
+    assert headed == plain
+
+
+def test_tiresias_switches_are_racks(tmp_path: Path) -> None:
+    cluster = read(tmp_path, TIRESIAS, gpu="P100")
+    assert blocks(cluster) == [(6, "P100", 4, "fill:3")]
+    assert (cluster.racks_total, cluster.servers[0].memory_gb) == (2, 256.0)
+
+
+def test_philly_memory_names_the_type(tmp_path: Path) -> None:
+    cluster = read(tmp_path, PHILLY)
+    assert cluster.gpus_by_type() == {"GPU-12GB": 2, "GPU-24GB": 16}
+    assert [gpu.memory_gb for gpu in cluster.gpu_types] == [12.0, 24.0]
+    assert read(tmp_path, PHILLY.split("\n", 1)[1]) == cluster
+
+
+def test_spot_models(tmp_path: Path) -> None:
+    cluster = read(tmp_path, SPOT)
+    assert blocks(cluster) == [(2, "A100-80GB", 8, "fill:32"), (1, "A10", 1, "fill:32")]
+    assert [gpu.memory_gb for gpu in cluster.gpu_types] == [80.0, 24.0]
+
+
+def test_helios_days_are_capacity_over_time(tmp_path: Path) -> None:
+    cluster = read(tmp_path, HELIOS)
+    assert blocks(cluster) == [(4, "V100", 8, "fill:32")]
+    day = 86_400.0
+    steps = [(row.at_s, row.servers) for row in cluster.capacity or ()]
+    assert steps == [(0.0, 3), (3 * day, 1), (4 * day, 4)]
+    # 36 GPUs are four servers and four GPUs more; 16 + 19 is not 36
+    assert cluster.notes == {"gpus_per_server_assumed": 8, "gpus_left_out": 4, "total_differs": 1}
+    assert cluster.outages() == [
+        (1, 3 * day, 4 * day),
+        (2, 3 * day, 4 * day),
+        (3, 0.0, 4 * day),
+    ]
+
+
+def test_helios_begins_where_told_and_takes_one_cluster(tmp_path: Path) -> None:
+    cluster = read(tmp_path, HELIOS, vc="vcA", start="2020-04-03T12:00:00")
+    steps = [(row.at_s, row.servers) for row in cluster.capacity or ()]
+    assert steps == [(0.0, 2), (43_200.0, 0), (129_600.0, 2)]
+    early = read(tmp_path, HELIOS, start="2020-03-31")
+    assert [row.at_s for row in early.capacity or ()] == [0.0, 4 * 86_400.0, 5 * 86_400.0]
+
+
+def test_a_run_sees_the_capacity_change() -> None:
+    lab = gl.Cluster.homogeneous(servers=2, gpus=1).to_dict()
+    capacity = [{"at_s": 0.0, "servers": 1}, {"at_s": 10.0, "servers": 2}]
+    jobs = {"job_id": ["a", "b"], "arrival_s": [0.0, 0.0], "gpus": [1, 1]}
+    import pyarrow as pa
+
+    table = pa.table({**jobs, "duration_s": [30.0, 5.0]})
+    result = gl.simulate({**lab, "capacity": capacity}, table, "fifo")
+    # b waits until the second server is there
+    assert result.jobs.column("first_start_s").to_pylist() == [0.0, 10.0]
+    assert result.timeline.column("gpus_total").to_pylist()[0] == 1
+    # the server that leaves takes its job with it: b starts again when it is back
+    leaving = [{"at_s": 3.0, "servers": 1}, {"at_s": 10.0, "servers": 2}]
+    result = gl.simulate({**lab, "capacity": leaving}, table, "fifo")
+    assert result.jobs.column("finish_s").to_pylist() == [30.0, 15.0]
+
+
+def test_capacity_round_trips_and_is_checked(tmp_path: Path) -> None:
+    cluster = read(tmp_path, HELIOS)
+    path = tmp_path / "c.toml"
+    path.write_text(cluster.to_toml())
+    assert gl.Cluster.from_toml(path) == cluster
+    lab = gl.Cluster.homogeneous(servers=2, gpus=1).to_dict()
+    for capacity, words in (
+        ([{"at_s": 5.0, "servers": 3}], r"capacity\[0\].servers: expected at most the 2 servers"),
+        ([{"at_s": 5.0, "servers": 1}] * 2, r"capacity\[1\].at_s: expected a finite time after 5"),
+        ([{"at_s": -1.0, "servers": 1}], r"capacity\[0\].at_s"),
+    ):
+        with pytest.raises(gl.ClusterError, match=words):
+            gl.Cluster.from_dict({**lab, "capacity": capacity})
+    both = {"capacity": [{"at_s": 0, "servers": 1}], "failures": {"mtbf_hours": 1, "mttr_hours": 1}}
+    with pytest.raises(gl.ClusterError, match="either `capacity` or `failures`"):
+        gl.Cluster.from_dict({**lab, **both})
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(0, 5)), min_size=1, max_size=6),
+    st.integers(0, 80),
+)
+def test_outages_leave_as_many_servers_as_the_step_says(
+    steps: list[tuple[int, int]], moment: int
+) -> None:
+    at_s = 0.0
+    rows = []
+    for gap, servers in steps:
+        at_s += gap
+        rows.append({"at_s": at_s, "servers": servers})
+    lab = gl.Cluster.homogeneous(servers=5, gpus=1).to_dict()
+    outages = gl.Cluster.from_dict({**lab, "capacity": rows}).outages()
+    away = sum(down <= moment < up for _, down, up in outages)
+    there = [row["servers"] for row in rows if row["at_s"] <= moment]
+    assert 5 - away == (there[-1] if there else 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "expected a cluster TOML or a known node list"),
+        ("a,b\n1,2\n", "known node list: lingjun"),
+        (LINGJUN + "a,G,P1,S1\n", r'nodes.csv:6: ip: expected each host once, got "a"'),
+        (LINGJUN + "e,G,,S1\n", r"nodes.csv:6: psw: expected a switch"),
+        (LINGJUN + "e,G,P1\n", r"nodes.csv:6: expected 4 fields, got 3"),
+        (OPENB + "n4,64000,1,x,T4\n", r'nodes.csv:6: gpu: expected an integer >= 0, got "x"'),
+        (OPENB + "n4,64000,1,-1,T4\n", r"nodes.csv:6: gpu"),
+        (OPENB + "n4,64000,1,2,\n", r"nodes.csv:6: model: expected a GPU model"),
+        (OPENB + "n4,64000,1,65,T4\n", r"servers\[2\].gpus: expected"),
+        ("sn,cpu_milli,memory_mib,gpu,model\n", "expected at least one row"),
+        ("sn,cpu_milli,memory_mib,gpu,model\nn,1,1,0,\n", "at least one server with GPUs"),
+        (TIRESIAS.replace("2,3", "0,3"), r"nodes.csv:2: num_switch: expected an integer >= 1"),
+        (PHILLY + "m4,2,24\n", r'nodes.csv:5: single gpu mem: expected memory such as "24GB"'),
+        (HELIOS + "2020-04-05,1,1,2\n", r"nodes.csv:6: date: expected a day after"),
+        (HELIOS + "2020-02-30,1,1,2\n", r"nodes.csv:6: date: expected a day YYYY-MM-DD"),
+        (HELIOS + "2020-05-01,,1,2\n", r"nodes.csv:6: vca: expected an integer"),
+        ("date,a,total\n2020-01-01,7,7\n", "a day with at least one server"),
+        (OPENB + '"n4,64\n', r"nodes.csv:6: expected CSV"),
+        (OPENB + "n\0,1,1,1,T4\n", r"nodes.csv:6: expected no NUL bytes"),
+    ],
+)
+def test_bad_files_name_their_line(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(gl.ClusterError, match=words):
+        read(tmp_path, text)
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "nodes.csv"
+    path.write_bytes(OPENB.encode() + b"\xff\n")
+    with pytest.raises(gl.ClusterError, match=r"nodes.csv:6: expected UTF-8 text"):
+        gl.read_cluster(path)
+    path = tmp_path / "nodes.csv.gz"
+    path.write_bytes(gzip.compress(OPENB.encode())[:-9])
+    with pytest.raises(gl.ClusterError, match="damaged or truncated"):
+        gl.read_cluster(path)
+
+
+@given(st.binary(max_size=120), st.sampled_from([*ALL, ""]))
+def test_any_bytes_are_read_or_refused(content: bytes, kind: str) -> None:
+    import tempfile
+    from pathlib import Path
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "nodes.csv"
+        path.write_bytes(ALL.get(kind, "").encode() + content)
+        try:
+            cluster = gl.read_cluster(path)
+        except gl.ClusterError:
+            return
+        assert cluster.gpus_total > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"gpu_count": 8}, "unknown field"),
+        ({"gpus": 0}, "gpus: expected an integer >= 1"),
+        ({"format": "x"}, "unknown cluster format `x`; known: lingjun"),
+    ],
+)
+def test_bad_options_are_named(tmp_path: Path, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(gl.ClusterError, match=words):
+        read(tmp_path, LINGJUN, **options)
+    with pytest.raises(gl.ClusterError, match="expected a date or time"):
+        read(tmp_path, HELIOS, start="soon")
+    with pytest.raises(gl.ClusterError, match="vc: expected one of vca, vcb"):
+        read(tmp_path, HELIOS, vc="vcC")
+
+
+@pytest.mark.parametrize("kind", list(ALL))
+def test_every_kind_is_shown_validated_converted_and_run(
+    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "nodes.csv"
+    path.write_text(ALL[kind])
+    assert main(["cluster", "show", str(path)]) == 0
+    assert main(["cluster", "show", str(path), "--format", kind, "--json"]) == 0
+    assert main(["cluster", "validate", str(path)]) == 0
+    out = tmp_path / "out.toml"
+    assert main(["cluster", "convert", str(path), "-o", str(out), "--set", "name=mine"]) == 0
+    assert gl.Cluster.from_toml(out).name == "mine"
+    trace = "synth:philly?jobs=5&max_gpus=1"
+    assert gl.simulate(str(path), trace, "fifo").summary["finished"] == 5
+    assert "note: " in capsys.readouterr().out or kind == "tiresias"
+
+
+def test_the_lingjun_preset_has_the_published_shape() -> None:
+    cluster = gl.Cluster.preset("lingjun")
+    assert (cluster.servers_total, cluster.racks_total) == (847, 119)
+    sizes = Counter(Counter(cluster.server_arrays()["rack"].tolist()).values())
+    assert sizes == {8: 68, 7: 23, 6: 15, 5: 7, 2: 3, 4: 2, 3: 1}
+
+
+@pytest.mark.shared
+class TestPublicFiles:
+    """The published lists, read in place."""
+
+    def test_lingjun(self, shared: Path) -> None:
+        cluster = gl.read_cluster(shared / "traces/lingjun2023-topo/topo.csv.gz")
+        assert (cluster.servers_total, cluster.racks_total) == (847, 119)
+        preset = gl.Cluster.preset("lingjun")
+        assert blocks(cluster) == blocks(preset)
+
+    def test_openb(self, shared: Path) -> None:
+        folder = shared / "traces/openb2023"
+        whole = gl.read_cluster(folder / "openb_node_list_all_node.csv.gz")
+        assert (whole.servers_total, whole.gpus_total) == (1213, 6212)
+        assert whole.notes["servers_without_gpus"] == 310
+        only = gl.read_cluster(folder / "openb_node_list_gpu_node.csv.gz")
+        preset = gl.Cluster.preset("openb")
+        assert whole.gpus_by_type() == only.gpus_by_type() == preset.gpus_by_type()
+
+        def counted(cluster: gl.Cluster) -> Counter[tuple[str, int]]:
+            return sum((Counter({(b.gpu, b.gpus): b.count}) for b in cluster.servers), Counter())
+
+        assert counted(whole) == counted(preset)
+
+    def test_pai(self, shared: Path) -> None:
+        archive = shared / "traces/pai2020-gpu-sub/pai_machine_spec.tar.gz"
+        cluster = gl.read_cluster(f"{archive}::pai_machine_spec.csv")
+        assert (cluster.servers_total, cluster.gpus_total) == (1814, 6742)
+        assert cluster.notes["servers_without_gpus"] == 83
+        assert cluster.gpus_by_type() == gl.Cluster.preset("pai").gpus_by_type()
+
+    def test_tiresias_and_muri(self, shared: Path) -> None:
+        archive = shared / "traces/tiresias-traces/tiresias_csv.tar.xz"
+        cluster = gl.read_cluster(f"{archive}::n160g8.csv")
+        assert (cluster.servers_total, cluster.racks_total, cluster.gpus_total) == (160, 5, 1280)
+        archive = shared / "traces/muri-traces/muri_traces.tar.xz"
+        cluster = gl.read_cluster(f"{archive}::cluster_exp/cluster_specs/n4g8.csv")
+        assert cluster.gpus_total == 32 // 2
+
+    @pytest.mark.parametrize("name", ["cluster_gpu_number", "Earth_gpu_number"])
+    def test_helios(self, shared: Path, name: str) -> None:
+        path = shared / f"traces/helios-venus-gpu/{name}.csv.gz"
+        cluster = gl.read_cluster(path)
+        totals = [int(row["total"]) for row in csv.DictReader(io.StringIO(_text(path)))]
+        assert cluster.gpus_total == max(totals)
+        for day in (0, 100, 140, 180):
+            gone = sum(down <= day * 86_400 < up for _, down, up in cluster.outages())
+            assert cluster.gpus_total - 8 * gone == totals[day]
+
+    def test_the_venus_preset_over_time(self, shared: Path) -> None:
+        cluster = gl.read_cluster(shared / "traces/helios-venus-gpu/cluster_gpu_number.csv.gz")
+        preset = gl.Cluster.preset("venus-2020")
+        assert cluster.capacity == preset.capacity
+        assert blocks(cluster) == blocks(preset)
+
+
+def _text(path: Path) -> str:
+    return gzip.decompress(path.read_bytes()).decode()
+
+
+def test_a_member_of_an_archive_is_read(tmp_path: Path) -> None:
+    (tmp_path / "spec.csv").write_text(PAI)
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "spec.csv", "spec.csv")
+    assert gl.read_cluster(tmp_path / "a.tar.gz::spec.csv").gpus_total == 12
+    assert main(["cluster", "show", f"{tmp_path}/a.tar.gz::spec.csv"]) == 0
