@@ -231,4 +231,8 @@ def test_absent_file_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_trace(tmp_path / "none.csv")
     with pytest.raises(IsADirectoryError):
+        read_trace(tmp_path, format="native")
+    with pytest.raises(
+        TraceError, match=r"a folder; expected a trace file, or a folder with pai_task"
+    ):
         read_trace(tmp_path)

@@ -45,6 +45,15 @@ class TraceChoice:
         Keep only these trace statuses, separated by commas.
     on_bad_row
         What a row that cannot be read does.
+    cpu_jobs
+        What a job without GPUs does, where the format has such jobs.
+    zone
+        Zone of local times, such as America/Los_Angeles; the default takes differences of what
+        the clock on the wall showed.
+    max_bytes
+        Refuse inputs that unpack to more.
+    option
+        An option of one format as KEY=VALUE, such as unit=job; repeatable.
     """
 
     format: str | None = None
@@ -55,9 +64,13 @@ class TraceChoice:
     max_gpus: int | None = None
     status: str | None = None
     on_bad_row: Literal["error", "drop"] = "error"
+    cpu_jobs: Literal["drop", "error"] = "drop"
+    zone: str | None = None
+    max_bytes: int | None = None
+    option: Annotated[list[str] | None, Parameter(negative="")] = None
 
-    def read(self, path: str) -> Trace:
-        """Read the trace."""
+    def read(self, path: str, *, max_errors: int | None = None) -> Trace:
+        """Read the trace; `max_errors` says how many errors are told in full."""
         from gangline.trace import read_trace
 
         options: dict[str, Any] = {
@@ -66,6 +79,11 @@ class TraceChoice:
             "min_duration_s": self.min_duration_s,
             "max_gpus": self.max_gpus,
             "on_bad_row": self.on_bad_row,
+            "cpu_jobs": self.cpu_jobs,
+            "zone": self.zone,
+            "max_bytes": self.max_bytes,
+            "max_errors": max_errors,
+            **_special(self.option or []),
         }
         if self.window is not None:
             options["window"] = _window(self.window)
@@ -80,6 +98,24 @@ def _window(text: str) -> tuple[float, float]:
         return float(first or 0.0), float(last or "inf")
     except ValueError:
         raise TraceError.at("--window", None, None, text, "FROM,TO in seconds") from None
+
+
+def _special(options: list[str]) -> dict[str, Any]:
+    """Read `unit=job` and `durations.bert=2928`."""
+    found: dict[str, Any] = {}
+    for text in options:
+        if not text.partition("=")[0].strip() or "=" not in text:
+            raise TraceError.at("--option", None, None, text, "KEY=VALUE")
+        key, value = parse_setting(text)
+        name, _, inner = key.partition(".")
+        if inner:
+            inside = found.setdefault(name, {})
+            if not isinstance(inside, dict):
+                raise TraceError.at("--option", None, name, text, "one value or several keys")
+            inside[inner] = value
+        else:
+            found[name] = value
+    return found
 
 
 def seeds(text: str) -> list[int]:

@@ -1,18 +1,23 @@
-"""`gangline trace info` and `formats`: what is in a trace, and what can be read."""
+"""`gangline trace info`, `validate` and `formats`: what is in a trace, and what can be read."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gangline.cli import _console
-from gangline.cli._inputs import Json, TraceChoice
+from gangline.cli._inputs import Flag, Json, TraceChoice
 
 if TYPE_CHECKING:
     from gangline.trace.table import Trace
 
 _BAR = 32
+_SPARK = 48
 _STEPS = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
 _NAMES = ("< 1 s", "< 10 s", "< 1 min", "< 10 min", "< 1 h", "< 6 h", "< 1 d", "< 7 d", "longer")
+_SIZES_SHOWN = 12
+_LEVELS = " ▁▂▃▄▅▆▇█"
+_ALL_ERRORS = 1_000_000
+_FIRST = ("origin", "licence", "citation", "epoch", "zone")
 
 
 def info(trace: str, /, *, json: Json = False, choice: TraceChoice | None = None) -> int:
@@ -32,31 +37,61 @@ def info(trace: str, /, *, json: Json = False, choice: TraceChoice | None = None
     if json:
         _console.document(facts)
         return 0
-    rows: list[list[object]] = [
-        ["jobs", facts["jobs"]],
-        ["span, days", facts["span_s"] / 86400.0],
-        ["GPU-hours", facts["gpu_hours"]],
-    ]
-    for name in ("users", "vcs", "models"):
-        if name in facts:
-            rows += [[name, facts[name]]]
-    for name in ("duration_s", "gpus"):
-        if name in facts:
-            rows += [[f"{name} {point}", value] for point, value in facts[name].items()]
-    _console.table(["", "value"], rows, title=found.path)
+    _console.table(["", "value"], _summary(facts), title=found.path)
     _histograms(found)
-    for name, text in facts["metadata"].items():
-        _console.write(f"{name}: {text}")
-    for name, count in facts["notes"].items():
-        _console.write(f"note: {name} {count:,}")
-    if "clamp_s" in facts["metadata"]:
-        clamp = float(facts["metadata"]["clamp_s"])
-        _console.write(f"note: durations are cut at {clamp:,.0f} s; p99 and max mean little")
+    metadata = facts["metadata"]
+    for name in [*(key for key in _FIRST if key in metadata), *sorted({*metadata} - {*_FIRST})]:
+        _console.write(f"{name}: {metadata[name]}")
+    _dropped(facts)
+    if "clamp_s" in metadata:
+        clamp = float(metadata["clamp_s"])
+        _console.write(
+            f"warning: durations are cut at {clamp:,.0f} s; the 99th percentile, the maximum and "
+            "any fit to the tail mean little"
+        )
     return 0
 
 
+def validate(
+    traces: list[str], /, *, json: Json = False, quiet: Flag = False,
+    choice: TraceChoice | None = None,
+) -> int:  # fmt: skip
+    """Read traces and list everything that is wrong with them; exit code 2 if anything is.
+
+    Parameters
+    ----------
+    traces
+        Files.
+    json
+        Print one JSON document instead of lines.
+    quiet
+        Print what is wrong only.
+    choice
+        How they are read.
+    """
+    from gangline.errors import TraceError
+
+    reports: list[dict[str, Any]] = []
+    for name in traces:
+        try:
+            found = (choice or TraceChoice()).read(name, max_errors=_ALL_ERRORS)
+        except TraceError as error:
+            reports.append({"trace": name, "errors": str(error).splitlines()})
+        except OSError as error:
+            reports.append({"trace": name, "errors": [f"{name}: {error.strerror or error}"]})
+        else:
+            reader = found.metadata["reader"]
+            report = {"trace": name, "format": reader, "jobs": len(found), "notes": found.notes}
+            reports.append({**report, "errors": []})
+    if json:
+        _console.document(reports)
+    else:
+        _say_reports(reports, quiet=quiet)
+    return 2 if any(report["errors"] for report in reports) else 0
+
+
 def formats(*, json: Json = False) -> int:
-    """List the trace formats that can be read.
+    """List the trace formats: how each is recognised, and whether it can be read and written.
 
     Parameters
     ----------
@@ -66,10 +101,72 @@ def formats(*, json: Json = False) -> int:
     from gangline.trace.formats import FORMATS
 
     if json:
-        _console.document([{"name": item.name, "summary": item.summary} for item in FORMATS])
+        _console.document(
+            [
+                {
+                    "name": item.name,
+                    "recognised": item.recognised,
+                    "notes": item.notes,
+                    "options": list(item.options),
+                    "reads": bool(item.reader),
+                    "writes": bool(item.writer),
+                }
+                for item in FORMATS
+            ]
+        )
         return 0
-    _console.table(["format", "what it is"], [[item.name, item.summary] for item in FORMATS])
+    rows = [
+        [
+            item.name,
+            " ".join(word for word, able in (("r", item.reader), ("w", item.writer)) if able),
+            item.recognised,
+            item.notes + (f"; options: {', '.join(item.options)}" if item.options else ""),
+        ]
+        for item in FORMATS
+    ]
+    _console.table(["format", "", "recognised by", "notes"], rows)
     return 0
+
+
+def _summary(facts: dict[str, Any]) -> list[list[object]]:
+    rows: list[list[object]] = [
+        ["jobs", facts["jobs"]],
+        ["span, days", facts["span_s"] / 86400.0],
+        ["GPU-hours", facts["gpu_hours"]],
+    ]
+    rows += [[name, facts[name]] for name in ("users", "vcs", "models") if name in facts]
+    for name in ("duration_s", "gpus"):
+        if name in facts:
+            rows += [[f"{name} {point}", value] for point, value in facts[name].items()]
+    return rows
+
+
+def _say_reports(reports: list[dict[str, Any]], *, quiet: bool) -> None:
+    for report in reports:
+        if report["errors"]:
+            for line in report["errors"]:
+                _console.say(line)
+        elif not quiet:
+            counts = "".join(f", {name} {count:,}" for name, count in report["notes"].items())
+            _console.write(
+                f"{report['trace']}: {report['format']}, {report['jobs']:,} jobs{counts}: ok"
+            )
+
+
+def _dropped(facts: dict[str, Any]) -> None:
+    from gangline.trace.reasons import DROPPED, explain
+
+    notes = facts["notes"]
+    left_out = {name: count for name, count in notes.items() if name in DROPPED}
+    total = facts["jobs"] + sum(left_out.values())
+    rows = [
+        [name, count, f"{count / total:.1%}", explain(name)] for name, count in left_out.items()
+    ]
+    if rows:
+        _console.table(["left out", "records", "share", "why"], rows)
+    for name, count in notes.items():
+        if name not in left_out:
+            _console.write(f"note: {name} {count:,}: {explain(name)}")
 
 
 def _histograms(trace: Trace) -> None:
@@ -81,13 +178,29 @@ def _histograms(trace: Trace) -> None:
         counts = np.bincount(np.searchsorted(_STEPS, durations, "right"), minlength=len(_NAMES))
         _bars("duration", list(zip(_NAMES, counts.tolist(), strict=True)))
     sizes, counts = np.unique(trace.numbers("gpus"), return_counts=True)
-    order = np.argsort(-counts, kind="stable")[:10]
-    chosen = sorted(zip(sizes[order].tolist(), counts[order].tolist(), strict=True))
-    _bars("GPUs (commonest)", [(str(size), count) for size, count in chosen])
-    hours = (trace.numbers("arrival_s") // 3600 % 24).astype(int)
-    per_hour = np.bincount(hours, minlength=24)
-    spark = "".join(" ▁▂▃▄▅▆▇█"[round(8 * count / per_hour.max())] for count in per_hour)
-    _console.write(f"arrivals by hour since the first: {spark}\n")
+    order = np.argsort(-counts, kind="stable")
+    chosen = sorted(order[:_SIZES_SHOWN].tolist())
+    rows = [(str(sizes[i]), int(counts[i])) for i in chosen]
+    rest = int(counts[order[_SIZES_SHOWN:]].sum())
+    _bars("GPUs of a job", rows + ([("others", rest)] if rest else []))
+    _arrivals(trace.numbers("arrival_s"))
+
+
+def _arrivals(arrival: Any) -> None:
+    import numpy as np
+
+    span = float(arrival[-1] - arrival[0])
+    counts = np.histogram(arrival, bins=_SPARK)[0] if span > 0 else np.asarray([len(arrival)])
+    _console.write(f"arrivals, first to last ({span / 86400.0:,.1f} days, most {counts.max():,}):")
+    _console.write(f"  {_spark(counts)}")
+    hours = np.bincount((arrival // 3600 % 24).astype(int), minlength=24)
+    _console.write(f"arrivals by hour since the first:\n  {_spark(hours)}\n")
+
+
+def _spark(counts: Any) -> str:
+    most = counts.max()
+    # A bar that is there is never drawn as nothing.
+    return "".join(_LEVELS[max(round(8 * count / most), int(count > 0))] for count in counts)
 
 
 def _bars(title: str, rows: list[tuple[str, int]]) -> None:
@@ -95,6 +208,7 @@ def _bars(title: str, rows: list[tuple[str, int]]) -> None:
     width = max(len(name) for name, _ in rows)
     _console.write(title)
     for name, count in rows:
-        bar = "█" * round(_BAR * count / most) or ("▏" if count else "")
+        bar = "█" * round(_BAR * count / most) if most else ""
+        bar = bar or ("▏" if count else "")
         _console.write(f"  {name:>{width}} {bar:<{_BAR}} {count:,}")
     _console.write("")

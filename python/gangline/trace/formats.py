@@ -1,14 +1,13 @@
-"""The formats that are known, and how a file is recognised."""
+"""The formats that are known: how each is recognised, who reads it, who writes it."""
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import msgspec
 
 from gangline.errors import TraceError
-from gangline.trace.text import header, simple
 
 if TYPE_CHECKING:
     from gangline.trace.normalise import Raw
@@ -23,87 +22,188 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     name : str
         As `--format` takes it.
+    recognised : str
+        How a file of it looks, for people.
+    notes : str
+        What becomes of its columns, and its traps, for people.
+    kind : str
+        What carries it: text with a header line, or something that its first bytes tell.
+    columns : frozenset
+        Header names, in lower case, that a file with a header line must have.
+    options : tuple of str
+        Options that only this format understands.
     reader, writer : str
         Module in `gangline.trace.readers` with `read(source, options) -> Raw`, and in
         `gangline.trace.writers`; empty where the format cannot be read, or not written.
-    columns : frozenset
-        Header names, in lower case, that a CSV file of this format must have.
-    summary : str
-        One line for people.
     """
 
     name: str
-    columns: frozenset[str]
-    summary: str
+    recognised: str
+    notes: str
+    kind: Literal["csv", "json", "swf", "tsv"] = "csv"
+    columns: frozenset[str] = frozenset()
+    options: tuple[str, ...] = ()
     reader: str = ""
     writer: str = ""
 
 
+def _columns(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_TIRESIAS = "job_id num_gpu submit_time iterations model_name duration interval"
+_HELIOS = (
+    "job_id user gpu_num cpu_num node_num state submit_time start_time end_time duration queue"
+)
+
 FORMATS = (
     Format(
         name="native",
+        recognised="Parquet, Arrow or CSV with arrival_s, gpus, duration_s or iterations",
+        notes="the columns of the internal table; lists in CSV are joined by |",
+        columns=_columns("arrival_s gpus"),
         reader="native",
-        columns=frozenset({"arrival_s", "gpus"}),
-        summary="Parquet, Arrow or CSV with job_id, arrival_s, gpus, duration_s or iterations",
     ),
     Format(
         name="philly-csv",
+        recognised="CSV timestamp, duration, num_gpus, gpu_time, cluster",
+        notes="local times, unsorted, no ids; equal rows are separate jobs; cluster becomes vc",
+        columns=_columns("timestamp duration num_gpus gpu_time cluster"),
         reader="philly_csv",
-        columns=frozenset({"timestamp", "duration", "num_gpus", "gpu_time", "cluster"}),
-        summary="Philly extract: timestamp, duration, num_gpus, gpu_time, cluster",
+    ),
+    Format(
+        name="philly-json",
+        recognised="JSON array of objects with attempts and submitted_time",
+        notes="GPUs: the most of any attempt; duration: the sum of the attempts, or their span",
+        kind="json",
+        options=("run_time",),
+        reader="philly_json",
+    ),
+    Format(
+        name="helios",
+        recognised=f"CSV {', '.join(_HELIOS.split()[:2])}, vc, gpu_num, cpu_num, node_num, ...",
+        notes="local times of UTC+8; rows without GPUs are CPU jobs",
+        columns=_columns(f"{_HELIOS} vc"),
+        reader="helios",
+    ),
+    Format(
+        name="acme",
+        recognised="CSV like helios, without vc, with type and gpu_time",
+        notes="times with offsets; duration is end minus start; running jobs are dropped",
+        columns=_columns(f"{_HELIOS} type gpu_time"),
+        reader="acme",
     ),
     Format(
         name="four-column",
+        recognised="CSV job_id, arrival_s, service_sec, gpu_count",
+        notes="public conversions of Helios Venus and PAI; run times are cut at 172,800 s",
+        columns=_columns("job_id arrival_s service_sec gpu_count"),
         reader="four_column",
-        columns=frozenset({"job_id", "arrival_s", "service_sec", "gpu_count"}),
-        summary="Helios Venus and PAI conversions: job_id, arrival_s, service_sec, gpu_count",
+    ),
+    Format(
+        name="windows",
+        recognised="CSV u_id, user, gpu_num, cpu_num, node_num, interval, run_time, ...",
+        notes="arrivals are running sums of interval; wall_time 0 is unknown",
+        columns=_columns(
+            "u_id user gpu_num cpu_num node_num interval run_time wall_time new_status"
+        ),
+        reader="windows",
+    ),
+    Format(
+        name="pai",
+        recognised="folder or CSV without header line, named or with a .header beside it",
+        notes="one job per task, or per job; GPUs are instances x whole GPUs of an instance",
+        columns=_columns(
+            "job_name task_name inst_num status start_time end_time plan_gpu gpu_type"
+        ),
+        options=("unit",),
+        reader="pai",
+    ),
+    Format(
+        name="openb",
+        recognised="CSV name, num_gpu, gpu_milli, gpu_spec, ..., scheduled_time",
+        notes="shares of a GPU become gpu_fraction; pods that never ran are dropped",
+        columns=_columns(
+            "name cpu_milli memory_mib num_gpu gpu_milli gpu_spec qos pod_phase creation_time "
+            "deletion_time scheduled_time"
+        ),
+        reader="openb",
+    ),
+    Format(
+        name="swf",
+        recognised="lines of 18 or more numbers, or comments that begin with ;",
+        notes="processors divided by procs_per_gpu, rounded up; partial executions are dropped",
+        kind="swf",
+        options=("procs_per_gpu",),
+        reader="swf",
+    ),
+    Format(
+        name="batsim",
+        recognised="JSON object with jobs and profiles",
+        notes="delays, sequences of them, and computations if flops is given",
+        kind="json",
+        options=("flops",),
+        reader="batsim",
+    ),
+    Format(
+        name="gavel",
+        recognised="tab-separated, no header line, 7, 10 or 12 columns",
+        notes="iterations; a duration only in the form of 12 columns",
+        kind="tsv",
+        reader="gavel",
     ),
     Format(
         name="tiresias",
+        recognised=f"CSV {', '.join(_TIRESIAS.split())}",
+        notes="seconds; interval only repeats the arrivals",
+        columns=_columns(_TIRESIAS),
         reader="tiresias",
-        columns=frozenset(
-            {"job_id", "num_gpu", "submit_time", "iterations", "model_name", "duration", "interval"}
-        ),
-        summary="Tiresias simulator: seconds",
     ),
     Format(
         name="muri",
+        recognised="CSV like tiresias, with iteration_time and resource_time_0, ...",
+        notes="milliseconds: only the header tells it from tiresias",
+        columns=_columns(f"{_TIRESIAS} iteration_time resource_time_0"),
         reader="muri",
-        columns=frozenset(
-            {
-                "job_id",
-                "num_gpu",
-                "submit_time",
-                "iterations",
-                "model_name",
-                "duration",
-                "interval",
-                "iteration_time",
-                "resource_time_0",
-            }
-        ),
-        summary="Muri simulator: the Tiresias header and stage times; milliseconds",
+    ),
+    Format(
+        name="chronus",
+        recognised="CSV like tiresias, with user, expect_time_list and job_type",
+        notes="the first expected time is the deadline after the arrival; not for best effort",
+        columns=_columns(f"{_TIRESIAS} user expect_time_list job_type"),
+        reader="chronus",
+    ),
+    Format(
+        name="pollux",
+        recognised="CSV name, time, application, num_replicas, batch_size",
+        notes="total batches; durations must be given for each application",
+        columns=_columns("name time application num_replicas batch_size"),
+        options=("durations",),
+        reader="pollux",
     ),
 )
 
-_WORK = {"duration_s", "iterations"}
-_OLD_TIRESIAS = {"start_time", "model_size", "aggr_interval"}
-
 
 class Reader(Protocol):
-    """What a format's module offers."""
+    """What the module of a format offers; `Special` names its own options, if it has any."""
 
     def read(self, source: Source, options: Options) -> Raw:
         """Read the columns of one input."""
 
 
 def reader_of(name: str) -> Reader:
-    """Return the module of a format."""
+    """Return the module that reads a format."""
     found = find(name)
     if not found.reader:
         known = ", ".join(item.name for item in FORMATS if item.reader)
         raise TraceError(f"format `{name}` cannot be read; these can: {known}", value=name)
     return cast("Reader", importlib.import_module(f"gangline.trace.readers.{found.reader}"))
+
+
+def special_of(reader: Reader) -> type[msgspec.Struct] | None:
+    """Return the options that only this reader understands."""
+    special: Any = getattr(reader, "Special", None)
+    return cast("type[msgspec.Struct] | None", special)
 
 
 def find(name: str) -> Format:
@@ -119,44 +219,3 @@ def find(name: str) -> Format:
             return item
     known = ", ".join(item.name for item in FORMATS)
     raise TraceError(f"unknown trace format `{name}`; known: {known}", value=name, expected=known)
-
-
-def detect(source: Source) -> str:
-    """Return the name of the format, from the first 64 KiB.
-
-    Raises
-    ------
-    TraceError
-        If no format matches, or two match equally well; it says how near each is.
-    """
-    head = source.head
-    if head[:4] == b"PAR1" or head[:6] == b"ARROW1" or head[:4] == b"\xff\xff\xff\xff":
-        return "native"
-    names = {simple(name) for name in header(head)}
-    matches = [item for item in FORMATS if _matches(item, names)]
-    matches.sort(key=lambda item: len(item.columns), reverse=True)
-    if matches and (len(matches) == 1 or len(matches[0].columns) > len(matches[1].columns)):
-        return matches[0].name
-    raise TraceError(
-        f"{source.name}: not a trace format that is known: {_nearness(names)}; "
-        "force one with `--format` (or format=)",
-        path=source.name,
-        line=1,
-        expected="a known header",
-    )
-
-
-def _matches(item: Format, names: set[str]) -> bool:
-    return item.columns <= names and (item.name != "native" or bool(names & _WORK))
-
-
-def _nearness(names: set[str]) -> str:
-    if names >= _OLD_TIRESIAS:
-        return "this is the older demo format of the Tiresias simulator, which has no iterations"
-    parts = []
-    for item in FORMATS:
-        missing = sorted(item.columns - names)
-        if item.name == "native" and not names & _WORK:
-            missing.append("duration_s or iterations")
-        parts.append(f"{item.name} lacks {', '.join(missing) or 'nothing'}")
-    return "; ".join(parts)

@@ -1,12 +1,12 @@
 """From a reader's columns to the internal table: checks, filters, order, identifiers.
 
-Everything works on whole columns. Rows are numbered before they are sorted, so that an error names
-the line of the file.
+Everything works on whole columns. Records are numbered before anything is dropped or sorted, so
+that an error names the line of the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable  # noqa: TC003 - msgspec reads the annotations
+from collections.abc import Callable, Sequence  # noqa: TC003 - msgspec reads the annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from gangline.errors import TraceError
+from gangline.trace.faults import Fault, Faults, short
+from gangline.trace.identifiers import identifiers
 from gangline.trace.schema import BOUNDS, COLUMNS, STATUSES
-from gangline.trace.text import ERRORS_SHOWN
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _REQUIRED = ("arrival_s", "gpus")
 _ABSOLUTE = ("deadline_s", "start_s")
+_WORK = "a duration or a number of iterations"
 
 
 class Raw(msgspec.Struct, kw_only=True):
@@ -39,36 +41,74 @@ class Raw(msgspec.Struct, kw_only=True):
         Name of the format.
     foreign : bool
         Whether the clock is to start at the first job kept, which native traces do not want.
+    cpu_jobs : bool
+        Whether the format has jobs without GPUs; elsewhere 0 GPUs are an error.
+    drops : list of (str, bool array)
+        Rows that a rule of the format leaves out, by reason; the first reason counts.
     names : dict
         Internal name to the name in the file, where they differ.
-    line_of, cell : callables
-        From a row to its line, and to a cell's text, for messages.
+    faults : Faults
+        What the reader found wrong itself.
+    bad : bool array or None
+        Rows that hold such a fault.
+    lost : int
+        Faulty records that are no rows at all.
+    records : callable, optional
+        From rows to numbers of records; the same by default.
+    locate : callable, optional
+        From faults to errors with line and value.
     notes, metadata : dicts
         Counters; texts for the file's metadata.
+    shift_s : float
+        Set at the end: what was taken from all arrivals.
     """
 
     columns: dict[str, Any]
     path: str
     reader: str
     foreign: bool = True
+    cpu_jobs: bool = False
+    drops: list[tuple[str, Any]] = []
     names: dict[str, str] = {}
-    line_of: Callable[[int], int | None] | None = None
-    cell: Callable[[int, str], str | None] | None = None
+    faults: Faults = msgspec.field(default_factory=Faults)
+    bad: Any = None
+    lost: int = 0
+    records: Callable[[Any], Any] | None = None
+    locate: Callable[[Sequence[Fault]], list[TraceError]] | None = None
     notes: dict[str, int] = {}
     metadata: dict[str, str] = {}
+    shift_s: float = 0.0
 
 
 def normalise(raw: Raw, options: Options) -> pa.Table:
     """Return the internal table, checked, filtered and sorted; counts go to `raw.notes`."""
     _require(raw)
-    columns = {name: _cast(raw, name, array) for name, array in raw.columns.items()}
-    keep = _refuse_bad(raw, columns, options)
-    keep &= _filters(raw, columns, options)
-    columns = _select(raw, columns, keep, options)
+    columns = {name: _one_chunk(array) for name, array in raw.columns.items()}
+    keep = _Keep(raw.notes, len(columns["arrival_s"]))
+    _drop_by_format(raw, columns, keep, options)
+    _refuse_bad(raw, columns, keep, options)
+    columns = {name: _cast(raw, name, array) for name, array in columns.items()}
+    _filters(raw, columns, keep, options)
+    columns = _select(raw, columns, keep.rows, options)
     _clock(raw, columns, options)
-    columns["job_id"] = _identifiers(raw, columns)
+    columns["job_id"] = identifiers(raw, columns, len(columns["arrival_s"]))
     ordered = {name: columns[name] for name in COLUMNS if name in columns}
     return pa.table(ordered)
+
+
+class _Keep:
+    """Which rows are still there; each drop is counted by its reason."""
+
+    def __init__(self, notes: dict[str, int], rows: int) -> None:
+        self.rows: npt.NDArray[np.bool_] = np.ones(rows, dtype=np.bool_)
+        self._notes = notes
+
+    def drop(self, reason: str, rows: npt.NDArray[np.bool_], more: int = 0) -> None:
+        """Leave out these rows; `more` are counted although they are no rows."""
+        count = int((rows & self.rows).sum()) + more
+        if count:
+            self._notes[reason] = self._notes.get(reason, 0) + count
+            np.logical_and(self.rows, ~rows, out=self.rows)
 
 
 def _require(raw: Raw) -> None:
@@ -85,13 +125,31 @@ def _require(raw: Raw) -> None:
         )
 
 
-def _cast(raw: Raw, name: str, array: Any) -> Any:
-    """Return one chunk of the internal type."""
-    kind = COLUMNS[name]
+def _one_chunk(array: Any) -> Any:
     if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
-        if isinstance(array, pa.ChunkedArray):  # of zero chunks
+        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+        if isinstance(array, pa.ChunkedArray):  # of zero chunks, in older versions
             array = pa.array([], type=array.type)
+    return array
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def numbers(array: Any) -> npt.NDArray[Any]:
+    """Return a numeric column as numpy; nulls become NaN. No copy where there are no nulls."""
+    return np.asarray(array.to_numpy(zero_copy_only=False))
+
+
+def valid(array: Any) -> npt.NDArray[np.bool_]:
+    """Return which rows of a column are not null."""
+    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def _cast(raw: Raw, name: str, array: Any) -> Any:
+    """Return a column in its internal type."""
+    kind = COLUMNS[name]
     if array.type == kind:
         return array
     try:
@@ -101,53 +159,91 @@ def _cast(raw: Raw, name: str, array: Any) -> Any:
             return array.cast(pa.string()).dictionary_encode()
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
-        return array.cast(kind)
+        # Numbers were checked against their bounds; those that failed are dropped rows.
+        return array.cast(kind, safe=not (_is_numeric(kind) and _is_numeric(array.type)))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         column = raw.names.get(name, name)
         raise TraceError(
-            f"{raw.path}: {column}: expected {kind}, got {array.type}: {error}",
+            f"{raw.path}: {column}: expected {kind}, got {array.type}: {short(error)}",
             path=raw.path,
             column=column,
             expected=str(kind),
         ) from None
 
 
-def numbers(array: Any) -> npt.NDArray[Any]:
-    """Return a numeric column as numpy; nulls become NaN. No copy where there are no nulls."""
-    return np.asarray(array.to_numpy(zero_copy_only=False))
+def _drop_by_format(raw: Raw, columns: dict[str, Any], keep: _Keep, options: Options) -> None:
+    if raw.cpu_jobs and options.cpu_jobs == "drop":
+        keep.drop("cpu_job", numbers(columns["gpus"]) == 0)
+    for reason, rows in raw.drops:
+        keep.drop(reason, np.asarray(rows if raw.bad is None else rows & ~raw.bad, dtype=np.bool_))
 
 
-def _refuse_bad(raw: Raw, columns: dict[str, Any], options: Options) -> npt.NDArray[np.bool_]:
+def _refuse_bad(raw: Raw, columns: dict[str, Any], keep: _Keep, options: Options) -> None:
     rows = len(columns["arrival_s"])
-    if rows == 0:
+    if rows == 0 and not raw.lost:
         raise TraceError(f"{raw.path}: expected at least one job, got none", path=raw.path)
-    bad = np.zeros(rows, dtype=np.bool_)
-    found: list[tuple[int, str, str]] = []
+    seen = keep.rows if raw.bad is None else keep.rows & ~raw.bad
+    bad = np.zeros(rows, dtype=np.bool_) if raw.bad is None else raw.bad & keep.rows
+    for name, wrong, words in _wrong(raw, columns):
+        here = wrong & seen
+        if here.any():
+            bad = bad | here
+            _note(raw, here, raw.names.get(name, name), words, columns.get(name))
+    if raw.faults.count and options.on_bad_row == "error":
+        raise raw.faults.error(options.max_errors, raw.locate or _without_lines(raw.path))
+    if raw.faults.count:
+        keep.drop("bad_row", bad, raw.lost)
+
+
+def _wrong(raw: Raw, columns: dict[str, Any]) -> list[tuple[str, npt.NDArray[np.bool_], str]]:
+    """Return, per column with values out of bounds, the rows and what was expected."""
+    found = []
     for name, (least, greatest, words) in BOUNDS.items():
         if name not in columns:
             continue
-        values = numbers(columns[name])
+        array = columns[name]
         if raw.foreign and name == "arrival_s":
             least = -greatest
-        wrong = ~((values >= least) & (values <= greatest))
-        if columns[name].null_count and name not in _REQUIRED:
-            wrong &= _valid(columns[name])
-        if wrong.any():
-            bad |= wrong
-            found += [(int(row), name, words) for row in np.flatnonzero(wrong)[:ERRORS_SHOWN]]
+        if name == "stage_times":
+            wrong = _wrong_lists(array, least, greatest)
+        elif _is_numeric(array.type):
+            whole = pa.types.is_integer(COLUMNS[name]) and pa.types.is_floating(array.type)
+            wrong = _outside(numbers(array), least, greatest, whole=whole)
+            if wrong is not None and array.null_count and name not in _REQUIRED:
+                wrong &= valid(array)
+        else:  # the cast will say what is wrong with the type
+            wrong = None
+        if wrong is not None:
+            found.append((name, wrong, words))
     unknown = _no_work(columns)
-    if unknown is not None and unknown.any():
-        bad |= unknown
-        words = "a duration or a number of iterations"
-        found += [(int(row), "duration_s", words) for row in np.flatnonzero(unknown)[:ERRORS_SHOWN]]
-    if not found:
-        return ~bad
-    if options.on_bad_row == "error":
-        found.sort(key=lambda item: item[0])
-        errors = [_error(raw, columns, *item) for item in found[:ERRORS_SHOWN]]
-        raise TraceError.many(errors, int(bad.sum()) - len(errors))
-    raw.notes["bad_row"] = raw.notes.get("bad_row", 0) + int(bad.sum())
-    return ~bad
+    if unknown is not None:
+        found.append(("duration_s", unknown, _WORK))
+    if "job_id" in columns and columns["job_id"].null_count:
+        found.append(("job_id", ~valid(columns["job_id"]), "a job id"))
+    return found
+
+
+def _outside(
+    values: npt.NDArray[Any], least: float, greatest: float, *, whole: bool
+) -> npt.NDArray[np.bool_] | None:
+    """Return which values are outside the bounds, NaN included; None if there is none."""
+    if len(values) and least <= values.min() and values.max() <= greatest and not whole:
+        return None
+    wrong = ~((values >= least) & (values <= greatest))
+    if whole:
+        wrong |= values != np.floor(values)
+    return wrong
+
+
+def _wrong_lists(lists: Any, least: float, greatest: float) -> npt.NDArray[np.bool_] | None:
+    flat = numbers(lists.flatten())
+    outside = _outside(flat, least, greatest, whole=False)
+    if outside is None or not outside.any():
+        return None
+    lengths = numbers(lists.value_lengths().fill_null(0))
+    wrong = np.zeros(len(lists), dtype=np.bool_)
+    wrong[np.repeat(np.arange(len(lists)), lengths)[outside]] = True
+    return wrong
 
 
 def _no_work(columns: dict[str, Any]) -> npt.NDArray[np.bool_] | None:
@@ -155,53 +251,50 @@ def _no_work(columns: dict[str, Any]) -> npt.NDArray[np.bool_] | None:
     known = [columns[name] for name in ("duration_s", "iterations") if name in columns]
     if any(array.null_count == 0 for array in known):
         return None
-    unknown = [~_valid(array) for array in known]
+    unknown = [~valid(array) for array in known]
     return unknown[0] if len(unknown) == 1 else unknown[0] & unknown[1]
 
 
-def _valid(array: Any) -> npt.NDArray[np.bool_]:
-    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
+def _note(raw: Raw, wrong: npt.NDArray[np.bool_], column: str, words: str, array: Any) -> None:
+    rows = np.flatnonzero(wrong)
+    records = rows if raw.records is None else raw.records(rows)
+    values = None
+    if raw.locate is None:
+        values = ["" if array is None else str(array[int(row)].as_py()) for row in rows[:20]]
+    raw.faults.add(records, column, words, values)
 
 
-def _error(raw: Raw, columns: dict[str, Any], row: int, name: str, words: str) -> TraceError:
-    column = raw.names.get(name, name)
-    value: object = columns[name][row].as_py() if name in columns else ""
-    if raw.line_of is None:
-        return TraceError.at(f"{raw.path} row {row}", None, column, value, words)
-    if raw.cell is not None:
-        written = raw.cell(row, column)
-        value = value if written is None else written
-    return TraceError.at(raw.path, raw.line_of(row), column, value, words)
+def _without_lines(path: str) -> Callable[[Sequence[Fault]], list[TraceError]]:
+    def locate(faults: Sequence[Fault]) -> list[TraceError]:
+        return [
+            TraceError.at(
+                f"{path} row {fault.row}", None, fault.column, short(fault.value), fault.expected
+            )
+            for fault in faults
+        ]
+
+    return locate
 
 
-def _filters(raw: Raw, columns: dict[str, Any], options: Options) -> npt.NDArray[np.bool_]:
-    keep = np.ones(len(columns["arrival_s"]), dtype=np.bool_)
-
-    def drop(reason: str, rows: npt.NDArray[np.bool_]) -> None:
-        count = int((rows & keep).sum())
-        if count:
-            raw.notes[reason] = raw.notes.get(reason, 0) + count
-            np.logical_and(keep, ~rows, out=keep)
-
+def _filters(raw: Raw, columns: dict[str, Any], keep: _Keep, options: Options) -> None:
     for name, reason in (("duration_s", "zero_duration"), ("iterations", "zero_iterations")):
         if name not in columns:
             continue
         values = numbers(columns[name])
         if name == "duration_s" and options.min_duration_s > 0.0:
-            short = values < options.min_duration_s
-            if short.any():
-                raw.notes["lifted_duration"] = int(short.sum())
-                values = np.where(short, options.min_duration_s, values)
+            short_ones = keep.rows & (values < options.min_duration_s)
+            if short_ones.any():
+                raw.notes["lifted_duration"] = int(short_ones.sum())
+                values = np.where(short_ones, options.min_duration_s, values)
                 columns[name] = pa.array(values, from_pandas=columns[name].null_count > 0)
-        drop(reason, values <= 0.0)
+        keep.drop(reason, values <= 0.0)
     if options.status is not None:
-        drop("other_status", ~_has_status(raw, columns, options.status))
+        keep.drop("other_status", ~_has_status(raw, columns, options.status))
     if options.max_gpus is not None:
-        drop("over_max_gpus", numbers(columns["gpus"]) > options.max_gpus)
+        keep.drop("over_max_gpus", numbers(columns["gpus"]) > options.max_gpus)
     if options.window is not None:
         arrival = numbers(columns["arrival_s"])
-        drop("outside_window", (arrival < options.window[0]) | (arrival >= options.window[1]))
-    return keep
+        keep.drop("outside_window", (arrival < options.window[0]) | (arrival >= options.window[1]))
 
 
 def _has_status(
@@ -254,8 +347,7 @@ def _clock(raw: Raw, columns: dict[str, Any], options: Options) -> None:
     shift = float(arrival[0]) if raw.foreign or options.window is not None else 0.0
     if shift == 0.0 and options.rescale == 1.0:
         return
-    if shift and "epoch" in raw.metadata:
-        raw.metadata["epoch"] += f" + {shift:.3f} s"
+    raw.shift_s = shift
     moved = (arrival - shift) * options.rescale
     for name in _ABSOLUTE:
         if name in columns:
@@ -264,54 +356,12 @@ def _clock(raw: Raw, columns: dict[str, Any], options: Options) -> None:
     columns["arrival_s"] = pa.array(moved)
 
 
-def _identifiers(raw: Raw, columns: dict[str, Any]) -> Any:
-    rows = len(columns["arrival_s"])
-    if "job_id" not in columns:
-        return pa.array(np.arange(rows)).cast(pa.string())
-    ids = columns["job_id"]
-    if ids.null_count:
-        raise TraceError.at(raw.path, None, raw.names.get("job_id", "job_id"), "", "a job id")
-    if _are_unique(ids):
-        return ids
-    names = ids.to_pylist()
-    taken = set(names)
-    seen: dict[str, int] = {}
-    renamed = 0
-    for i, name in enumerate(names):
-        count = seen.get(name, 0) + 1
-        seen[name] = count
-        if count == 1:
-            continue
-        renamed += 1
-        while f"{name}#{count}" in taken:
-            count += 1
-        seen[name] = count
-        names[i] = f"{name}#{count}"
-        taken.add(names[i])
-    raw.notes["duplicate_id"] = renamed
-    return pa.array(names, type=pa.string())
-
-
-def _are_unique(ids: Any) -> bool:
-    """Whether all are different; decimal numbers, the common case, are compared as numbers."""
-    import pyarrow.compute as pc
-
-    try:
-        values = ids.cast(pa.int64()).to_numpy()
-    except pa.ArrowInvalid:
-        return bool(pc.count_distinct(ids).as_py() == len(ids))
-    if bool((values[1:] > values[:-1]).all()):
-        return True
-    ordered = np.sort(values)
-    if bool((ordered[1:] > ordered[:-1]).all()):
-        return True
-    return bool(pc.count_distinct(ids).as_py() == len(ids))
-
-
 def statuses(array: Any, mapping: dict[str, str]) -> Any:
     """Map a status column to the internal words; unknown words become `unknown`."""
     array = array.dictionary_encode() if not pa.types.is_dictionary(array.type) else array
     words = [mapping.get(str(name).lower(), "unknown") for name in array.dictionary.to_pylist()]
-    codes = np.asarray([STATUSES.index(word) for word in words] or [0], dtype=np.int32)
-    indices = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    return pa.DictionaryArray.from_arrays(pa.array(codes[indices]), pa.array(STATUSES))
+    codes = np.asarray([*(STATUSES.index(word) for word in words), STATUSES.index("unknown")])
+    indices = numbers(array.indices.fill_null(len(words)))
+    return pa.DictionaryArray.from_arrays(
+        pa.array(codes[indices].astype(np.int32)), pa.array(STATUSES)
+    )

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
 from gangline.errors import TraceError
 from gangline.trace.schema import STATUSES
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_T = TypeVar("_T")
+
 GIB = 2**30
+ERRORS_SHOWN = 20
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -30,10 +36,19 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Drop larger gangs.
     status : tuple of str, optional
         Keep only these trace statuses.
+    cpu_jobs : "drop" or "error"
+        What a job without GPUs does where the format has such jobs; dropped ones are counted.
+    zone : str, optional
+        Zone of local times, such as "America/Los_Angeles"; None takes differences of what the
+        clock on the wall showed. Formats without local times ignore it.
     on_bad_row : "error" or "drop"
         What a row that cannot be read does; dropped rows are counted.
     max_bytes : int
         Refuse inputs that unpack to more; default 4 GiB.
+    max_errors : int
+        How many errors are reported in full; the others are counted.
+    special : object
+        What the reader of the format alone understands; None for most.
     """
 
     limit: int | None = None
@@ -42,8 +57,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     min_duration_s: float = 0.0
     max_gpus: int | None = None
     status: tuple[str, ...] | None = None
+    cpu_jobs: Literal["drop", "error"] = "drop"
+    zone: str | None = None
     on_bad_row: Literal["error", "drop"] = "error"
     max_bytes: int = 4 * GIB
+    max_errors: int = ERRORS_SHOWN
+    special: Any = None
 
     def check(self) -> None:
         """Raise a TraceError for a value out of range."""
@@ -62,35 +81,72 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 _bad("status", status, f"one of {', '.join(STATUSES)}")
         if self.on_bad_row not in ("error", "drop"):
             _bad("on_bad_row", self.on_bad_row, "error or drop")
-        if self.max_bytes < 1:
-            _bad("max_bytes", self.max_bytes, "an integer >= 1")
+        if self.cpu_jobs not in ("drop", "error"):
+            _bad("cpu_jobs", self.cpu_jobs, "drop or error")
+        for name in ("max_bytes", "max_errors"):
+            if getattr(self, name) < 1:
+                _bad(name, getattr(self, name), "an integer >= 1")
 
 
-def make(values: dict[str, object]) -> Options:
-    """Build and check options from keyword arguments."""
-    known = Options.__struct_fields__
+def make(values: Mapping[str, object], special: type[msgspec.Struct] | None = None) -> Options:
+    """Build and check options from keyword arguments.
+
+    Parameters
+    ----------
+    values : mapping of str to object
+        By name; None means the default.
+    special : type of Struct, optional
+        Options of one format, beside the common ones.
+
+    Raises
+    ------
+    TraceError
+        If a name is unknown or a value of the wrong type or out of range.
+    """
+    common = [name for name in Options.__struct_fields__ if name != "special"]
+    own = () if special is None else special.__struct_fields__
     for name in values:
-        if name not in known:
+        if name not in common and name not in own:
+            known = ", ".join([*common, *own])
             raise TraceError(
-                f"unknown option `{name}`; known: {', '.join(known)}",
-                column=name,
-                expected="option",
+                f"unknown option `{name}`; known: {known}", column=name, expected="option"
             )
-    window, status = values.get("window"), values.get("status")
-    if isinstance(window, list):
-        values = {**values, "window": tuple(window)}
-    if isinstance(status, str):
-        values = {**values, "status": (status,)}
-    elif isinstance(status, list):
-        values = {**values, "status": tuple(status)}
+    given = {name: _plain(name, value) for name, value in values.items() if value is not None}
+    options = _convert({name: given[name] for name in given if name in common}, Options)
+    options.check()
+    if special is None:
+        return options
+    extra = _convert({name: given[name] for name in given if name in own}, special)
+    return msgspec.structs.replace(options, special=extra)
+
+
+def given(options: Options) -> dict[str, Any]:
+    """Return the options that differ from their defaults, for the metadata of a trace."""
+    found: dict[str, Any] = {}
+    for struct in (options, options.special):
+        if struct is None:
+            continue
+        default = type(struct)()
+        for name in struct.__struct_fields__:
+            value = getattr(struct, name)
+            if name not in ("special", "max_errors") and value != getattr(default, name):
+                found[name] = value
+    return found
+
+
+def _plain(name: str, value: object) -> object:
+    if name == "status" and isinstance(value, str):
+        return (value,)
+    return tuple(value) if name in ("status", "window") and isinstance(value, list) else value
+
+
+def _convert(values: dict[str, object], kind: type[_T]) -> _T:
     try:
-        options = msgspec.convert(values, Options)
+        return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
         words, _, place = str(error).partition(" - at `$.")
         place = place.rstrip("`")
         raise TraceError(f"options: {place}: {words}", column=place, expected=words) from None
-    options.check()
-    return options
 
 
 def _bad(name: str, value: object, expected: str) -> None:

@@ -6,12 +6,14 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from gangline.trace import options as trace_options
-from gangline.trace.formats import detect, reader_of
+from gangline.trace.detect import detect
+from gangline.trace.formats import reader_of, special_of
 from gangline.trace.origins import lookup
 from gangline.trace.source import Source
 from gangline.trace.table import build
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from os import PathLike
 
     from gangline.trace.table import Trace
@@ -25,13 +27,15 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
     Parameters
     ----------
     path : str or path
-        A file, also `.gz`, `.xz`, `.zst`; a member `archive.tar.xz::member`; or a generator
-        `synth:philly?jobs=1000&seed=1`.
+        A file, also compressed with gzip, xz or zstandard; a member `archive.tar.xz::member`; a
+        folder of PAI tables; or a generator `synth:philly?jobs=1000&seed=1`.
     format : str, optional
         Forces a format; the default looks at the first 64 KiB.
     **options
-        limit, window, rescale, min_duration_s, max_gpus, status, on_bad_row, max_bytes: see
-        `gangline.trace.options.Options`.
+        limit, window, rescale, min_duration_s, max_gpus, status, cpu_jobs, zone, on_bad_row,
+        max_bytes, max_errors: see `gangline.trace.options.Options`. And those of one format:
+        run_time ("sum" or "span") of `philly-json`, unit ("task" or "job") of `pai`, procs_per_gpu
+        of `swf`, flops of `batsim`, durations of `pollux`.
 
     Returns
     -------
@@ -55,13 +59,21 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
         from gangline.trace.synth import from_uri
 
         return from_uri(str(path), **options)
-    chosen = trace_options.make(options)
-    source = Source(str(path), chosen.max_bytes)
-    raw = reader_of(format or detect(source)).read(source, chosen)
-    known = lookup(source.sha256)
-    if not known and not source.is_plain:
-        known = lookup(hashlib.sha256(source.data).hexdigest())
-    raw.metadata = {**raw.metadata, **known, "sha256": source.sha256}
-    trace = build(raw, chosen)
+    size = trace_options.make({"max_bytes": options.get("max_bytes")})
+    source = Source(str(path), size.max_bytes)
+    reader = reader_of(format or detect(source))
+    chosen = trace_options.make(options, special_of(reader))
+    source.start_hash()
+    raw = reader.read(source, chosen)
+    trace = build(raw, chosen, lambda: _provenance(source, raw.metadata))
     source.release()
     return trace
+
+
+def _provenance(source: Source, metadata: Mapping[str, str]) -> dict[str, str]:
+    """Return the hash of the input, and where it comes from if it is a public file."""
+    digest = metadata.get("sha256") or source.sha256
+    known = lookup(digest)
+    if not known and not source.is_plain and not source.is_folder:
+        known = lookup(hashlib.sha256(source.data).hexdigest())
+    return {**known, "sha256": digest}

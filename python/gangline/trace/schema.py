@@ -64,15 +64,26 @@ SECONDS_MAX = float(2**62 // 10**9)
 
 # Bounds of one value: (least, greatest, what an error message calls it).
 BOUNDS: Mapping[str, tuple[float, float, str]] = {
-    "arrival_s": (0.0, SECONDS_MAX, "seconds >= 0"),
+    "arrival_s": (0.0, SECONDS_MAX, f"seconds >= 0, at most {SECONDS_MAX:.0f}"),
     "gpus": (1, GPUS_MAX, f"an integer from 1 to {GPUS_MAX}"),
-    "duration_s": (-SECONDS_MAX, SECONDS_MAX, "a finite number of seconds"),
+    "duration_s": (
+        -SECONDS_MAX,
+        SECONDS_MAX,
+        f"a finite number of seconds, at most {SECONDS_MAX:.0f}",
+    ),
     "iterations": (-1e300, 1e300, "a finite number"),
     "batch_size": (1, 2**31 - 1, "an integer >= 1"),
     "memory_gb": (0.0, 1e9, "GiB >= 0"),
     "weight": (5e-324, 1e300, "a number > 0"),
-    "deadline_s": (0.0, SECONDS_MAX, "seconds >= 0"),
+    "deadline_s": (0.0, SECONDS_MAX, f"seconds >= 0, at most {SECONDS_MAX:.0f}"),
+    "start_s": (-SECONDS_MAX, SECONDS_MAX, "a finite number of seconds"),
+    "wait_limit_s": (0.0, 1e300, "seconds >= 0"),
+    "priority": (-1e300, 1e300, "a finite number"),
+    "servers": (0, 2**31 - 1, "an integer >= 0"),
+    "cpus": (0.0, 1e300, "a number >= 0"),
+    "host_memory_gb": (0.0, 1e300, "GiB >= 0"),
     "gpu_fraction": (5e-324, 1.0, "a fraction in (0, 1]"),
     "min_gpus": (1, GPUS_MAX, f"an integer from 1 to {GPUS_MAX}"),
     "max_gpus": (1, GPUS_MAX, f"an integer from 1 to {GPUS_MAX}"),
+    "stage_times": (0.0, 1e300, "seconds >= 0"),  # each of the list
 }

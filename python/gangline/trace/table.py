@@ -16,6 +16,8 @@ from gangline.trace.normalise import Raw, normalise, numbers
 from gangline.trace.schema import METADATA_KEYS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from gangline import _core
     from gangline.cluster import Cluster
     from gangline.trace.options import Options
@@ -164,15 +166,27 @@ class Trace:
         return table(["", ""], rows, caption=repr(self))
 
 
-def build(raw: Raw, options: Options) -> Trace:
-    """Normalise what a reader found and attach where it came from."""
+def build(
+    raw: Raw, options: Options, known: Callable[[], Mapping[str, str]] | None = None
+) -> Trace:
+    """Normalise what a reader found and attach where it came from.
+
+    Parameters
+    ----------
+    raw, options : Raw, Options
+        What was read, and what was asked.
+    known : callable, optional
+        Tells more metadata, asked last because it may have to wait for a hash.
+    """
     table = normalise(raw, options)
     metadata = {"reader": raw.reader, **raw.metadata}
-    given = {name: getattr(options, name) for name in options.__struct_fields__}
-    default = type(options)()
-    given = {name: value for name, value in given.items() if value != getattr(default, name)}
+    if known is not None:
+        metadata.update(known())
+    if raw.shift_s and "epoch" in metadata:
+        metadata["epoch"] += f" + {raw.shift_s:.3f} s"
+    given = trace_options.given(options)
     if given:
-        metadata["options"] = json.dumps(given, sort_keys=True)
+        metadata["options"] = json.dumps(given, sort_keys=True, default=str)
     notes = {name: raw.notes[name] for name in sorted(raw.notes)}
     kept = {key: value for key, value in metadata.items() if key in METADATA_KEYS}
     kept.pop("notes", None)

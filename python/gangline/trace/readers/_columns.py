@@ -1,63 +1,99 @@
-"""What the small CSV readers share: read named columns, demand the required ones, rename them."""
+"""What the readers of delimited text share: named columns, demanded, renamed, with their faults."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import difflib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
 
 from gangline.errors import TraceError
 from gangline.trace.normalise import Raw
-from gangline.trace.text import CsvFile
+from gangline.trace.schema import BOUNDS
+from gangline.trace.text import TextFile, simple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import pyarrow as pa
-
-    from gangline.trace.options import Options
     from gangline.trace.source import Source
+
+
+_NUMBERS = (pa.int64(), pa.float64())
 
 
 def read_columns(
     source: Source,
-    options: Options,
     reader: str,
     wanted: Mapping[str, tuple[str, pa.DataType]],
     optional: Mapping[str, tuple[str, pa.DataType]] | None = None,
 ) -> Raw:
-    """Read a CSV file whose columns map one to one.
+    """Read a CSV file with a header line.
 
     Parameters
     ----------
-    source, options : Source, Options
-        The input and what was asked.
+    source : Source
+        The input.
     reader : str
         Name of the format.
     wanted, optional : mapping
-        Name in the file, in lower case, to (internal name, Arrow type).
+        Name in the file, in lower case, to (internal name, Arrow type). The internal name may be
+        one that the reader works on and takes away.
     """
-    file = CsvFile(source)
-    notes: dict[str, int] = {}
+    return take_columns(TextFile(source), reader, wanted, optional)
+
+
+def take_columns(
+    file: TextFile,
+    reader: str,
+    wanted: Mapping[str, tuple[str, pa.DataType]],
+    optional: Mapping[str, tuple[str, pa.DataType]] | None = None,
+) -> Raw:
+    """Read these columns of an opened text file; see `read_columns`."""
+    require(file, reader, wanted)
     both = {**wanted, **(optional or {})}
-    table = file.read(
-        {name: kind for name, (_, kind) in both.items()},
-        drop_bad=options.on_bad_row == "drop",
-        notes=notes,
-    )
-    missing = [name for name in wanted if name not in table.column_names]
-    if missing:
-        raise TraceError(
-            f"{source.name}:1: missing column {', '.join(missing)}; "
-            f"{reader} needs {', '.join(wanted)}",
-            path=source.name,
-            line=1,
-            column=missing[0],
-        )
+    words = {
+        name: BOUNDS[internal][2]
+        for name, (internal, kind) in both.items()
+        if internal in BOUNDS and kind in _NUMBERS
+    }
+    read = file.read({name: kind for name, (_, kind) in both.items()}, words)
     return Raw(
-        columns={both[name][0]: table.column(name) for name in table.column_names},
-        path=source.name,
+        columns={both[name][0]: array for name, array in read.items()},
+        path=file.path,
         reader=reader,
         names={internal: name for name, (internal, _) in both.items()},
-        line_of=file.line_of,
-        cell=file.cell,
-        notes=notes,
+        faults=file.faults,
+        bad=file.bad,
+        lost=file.dropped,
+        records=file.records_of,
+        locate=file.locate,
     )
+
+
+def require(file: TextFile, reader: str, wanted: Mapping[str, object]) -> None:
+    """Refuse a header that lacks columns; say which known name each absent one may be."""
+    have = [simple(name) for name in file.names]
+    missing = [name for name in wanted if name not in have]
+    if not missing:
+        return
+    near = {name: difflib.get_close_matches(name, have, 1) for name in missing}
+    guesses = ", ".join(f"{found[0]} for {name}" for name, found in near.items() if found)
+    raise TraceError(
+        f"{file.path}:1: missing column {', '.join(missing)}; {reader} needs {', '.join(wanted)}"
+        + (f" (is it {guesses}?)" if guesses else ""),
+        path=file.path,
+        line=1,
+        column=missing[0],
+        expected=f"a column {missing[0]}",
+    )
+
+
+def refuse(raw: Raw, name: str, rows: Any, expected: str) -> None:
+    """Note that these rows hold a wrong value in a column."""
+    wrong = np.flatnonzero(rows)
+    if not len(wrong):
+        return
+    records = wrong if raw.records is None else raw.records(wrong)
+    raw.faults.add(records, raw.names.get(name, name), expected)
+    raw.bad = rows if raw.bad is None else raw.bad | rows

@@ -29,21 +29,26 @@ _OPTIONAL = {
 
 def read(source: Source, options: Options) -> Raw:
     """Read the file; times become seconds, stage times one list per job."""
-    raw = read_columns(source, options, NAME, tiresias.COLUMNS, _OPTIONAL)
+    del options
+    raw = read_columns(source, NAME, tiresias.COLUMNS, _OPTIONAL)
     for name in ("arrival_s", "duration_s"):
         raw.columns[name] = _seconds(raw.columns[name])
     stages = [raw.columns.pop(name) for name in _STAGES if name in raw.columns]
     if stages:
         raw.columns["stage_times"] = _lists([_seconds(stage) for stage in stages])
+        raw.names["stage_times"] = _STAGES[0]
     return raw
 
 
 def _seconds(array: Any) -> Any:
-    array = array.combine_chunks()
     return pa.array(numbers(array) / _MS, from_pandas=array.null_count > 0)
 
 
 def _lists(stages: list[Any]) -> Any:
+    """Return one list per row; a row with an unknown stage has none."""
     values = np.stack([numbers(stage) for stage in stages], axis=1)
     offsets = np.arange(0, values.size + 1, len(stages), dtype=np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.ravel()))
+    unknown = np.isnan(values).any(axis=1)
+    return pa.ListArray.from_arrays(
+        pa.array(offsets), pa.array(values.ravel()), mask=pa.array(unknown)
+    )

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gangline.errors import TraceError
-from gangline.trace.normalise import Raw
+from gangline.trace.faults import short
+from gangline.trace.normalise import Raw, numbers, valid
+from gangline.trace.readers._columns import refuse, take_columns
 from gangline.trace.schema import COLUMNS, LIST_SEPARATOR, METADATA_KEYS
-from gangline.trace.text import CsvFile, simple
+from gangline.trace.text import TextFile, convert, simple
 
 if TYPE_CHECKING:
     from gangline.trace.options import Options
@@ -20,12 +24,13 @@ NAME = "native"
 
 def read(source: Source, options: Options) -> Raw:
     """Read a native trace; the first bytes tell which of the three containers it is."""
+    del options
     head = source.head
     if head[:4] == b"PAR1":
         return _read_parquet(source)
     if head[:6] == b"ARROW1" or head[:4] == b"\xff\xff\xff\xff":
         return from_table(_read_arrow(source), source.name)
-    return _read_csv(source, options)
+    return _read_csv(source)
 
 
 def from_table(table: pa.Table, path: str) -> Raw:
@@ -57,7 +62,7 @@ def _read_parquet(source: Source) -> Raw:
             table = file.read(columns=wanted)
     except (pa.ArrowException, OSError) as error:
         raise TraceError(
-            f"{source.name}: damaged Parquet file: {error}", path=source.name
+            f"{source.name}: damaged Parquet file: {short(error)}", path=source.name
         ) from None
     raw = from_table(table, source.name)
     if ignored:
@@ -76,41 +81,46 @@ def _read_arrow(source: Source) -> pa.Table:
         table.validate(full=True)  # its buffers are taken as they are: offsets may point anywhere
         return table
     except (pa.ArrowException, OSError) as error:
-        raise TraceError(f"{source.name}: damaged Arrow file: {error}", path=source.name) from None
+        raise TraceError(
+            f"{source.name}: damaged Arrow file: {short(error)}", path=source.name
+        ) from None
 
 
-def _read_csv(source: Source, options: Options) -> Raw:
-    file = CsvFile(source)
-    wanted = {name: _csv_type(kind) for name, kind in COLUMNS.items()}
-    notes: dict[str, int] = {}
+def _read_csv(source: Source) -> Raw:
+    file = TextFile(source)
+    raw = take_columns(
+        file, NAME, {}, {name: (name, _csv_type(kind)) for name, kind in COLUMNS.items()}
+    )
+    raw.foreign = False
     ignored = sum(simple(name) not in COLUMNS for name in file.names)
     if ignored:
-        notes["ignored_columns"] = ignored
-    table = file.read(wanted, drop_bad=options.on_bad_row == "drop", notes=notes)
-    columns = {name: table.column(name) for name in table.column_names}
-    for name in ("gpu_types", "stage_times"):
-        if name in columns:
-            columns[name] = _split(columns[name])
-    return Raw(
-        columns=columns,
-        path=source.name,
-        reader=NAME,
-        foreign=False,
-        line_of=file.line_of,
-        cell=file.cell,
-        notes=notes,
+        raw.notes["ignored_columns"] = ignored
+    if "gpu_types" in raw.columns:
+        raw.columns["gpu_types"] = pc.split_pattern(raw.columns["gpu_types"], LIST_SEPARATOR)
+    if "stage_times" in raw.columns:
+        _split_numbers(raw, "stage_times")
+    return raw
+
+
+def _split_numbers(raw: Raw, name: str) -> None:
+    """Turn joined numbers into lists; a piece that is none makes its row bad."""
+    texts = raw.columns[name]
+    lists = pc.split_pattern(texts, LIST_SEPARATOR)
+    values, wrong = convert(lists.flatten(), pa.float64())
+    owners = np.repeat(np.arange(len(lists)), numbers(lists.value_lengths().fill_null(0)))
+    rows = np.zeros(len(lists), dtype=np.bool_)
+    rows[owners[wrong | ~np.isfinite(numbers(values))]] = True
+    refuse(raw, name, rows, f"numbers joined by {LIST_SEPARATOR}")
+    raw.columns[name] = pa.ListArray.from_arrays(
+        lists.offsets, pc.fill_null(values, 0.0), mask=pa.array(rows | ~valid(texts))
     )
 
 
 def _csv_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return kind
     if pa.types.is_integer(kind):
         return pa.int64()
     if pa.types.is_floating(kind):
         return pa.float64()
     return pa.string()
-
-
-def _split(array: Any) -> Any:
-    import pyarrow.compute as pc
-
-    return pc.split_pattern(array, LIST_SEPARATOR)

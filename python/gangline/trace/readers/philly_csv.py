@@ -11,76 +11,40 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from gangline.errors import TraceError
-from gangline.trace.normalise import Raw, numbers
-from gangline.trace.text import CsvFile
+from gangline.trace.normalise import numbers
+from gangline.trace.readers._columns import read_columns
+from gangline.trace.readers._local import to_seconds
+from gangline.trace.text import LABEL, TIME
 
 if TYPE_CHECKING:
+    from gangline.trace.normalise import Raw
     from gangline.trace.options import Options
     from gangline.trace.source import Source
 
 NAME = "philly-csv"
 _WANTED = {
-    "timestamp": pa.timestamp("s"),
-    "duration": pa.float64(),
-    "num_gpus": pa.int64(),
-    "gpu_time": pa.float64(),
-    "cluster": pa.string(),
+    "timestamp": ("arrival_s", TIME),
+    "duration": ("duration_s", pa.float64()),
+    "num_gpus": ("gpus", pa.int64()),
+    "gpu_time": ("gpu_time", pa.float64()),
+    "cluster": ("vc", LABEL),
 }
-_NAMES = {
-    "arrival_s": "timestamp",
-    "duration_s": "duration",
-    "gpus": "num_gpus",
-    "vc": "cluster",
-}
+_RELATIVE_ERROR = 1e-6
+
+# Summer time ends once in the months that Philly covers, US Pacific: this hour occurs twice.
+REPEATED_US = (
+    int(np.datetime64("2017-11-05T01:00", "us").astype(np.int64)),
+    int(np.datetime64("2017-11-05T02:00", "us").astype(np.int64)),
+)
 
 
 def read(source: Source, options: Options) -> Raw:
     """Read the extract; seconds count from its earliest time."""
-    file = CsvFile(source)
-    notes: dict[str, int] = {}
-    table = file.read(_WANTED, drop_bad=options.on_bad_row == "drop", notes=notes)
-    _require(source, table)
-    stamps = table.column("timestamp").combine_chunks()
-    seconds = stamps.cast(pa.int64())
-    epoch = min((value for value in (_least(seconds),) if value is not None), default=0)
-    arrival = pa.array(
-        numbers(seconds).astype(np.float64) - epoch, from_pandas=seconds.null_count > 0
-    )
-    duration, gpus = table.column("duration"), table.column("num_gpus")
-    product = numbers(duration.combine_chunks()) * numbers(gpus.combine_chunks())
-    differs = np.abs(product - numbers(table.column("gpu_time").combine_chunks())) > 1e-6 * product
+    raw = read_columns(source, NAME, _WANTED)
+    to_seconds(raw, ("arrival_s",), options.zone, repeated=REPEATED_US)
+    product = numbers(raw.columns["duration_s"]) * numbers(raw.columns["gpus"])
+    stated = numbers(raw.columns.pop("gpu_time"))
+    differs = np.abs(product - stated) > _RELATIVE_ERROR * np.abs(product)
     if differs.any():
-        notes["gpu_time_differs"] = int(differs.sum())
-    return Raw(
-        columns={
-            "arrival_s": arrival,
-            "duration_s": duration,
-            "gpus": gpus,
-            "vc": table.column("cluster"),
-        },
-        path=source.name,
-        reader=NAME,
-        names=_NAMES,
-        line_of=file.line_of,
-        cell=file.cell,
-        notes=notes,
-        metadata={"epoch": f"{np.datetime64(epoch, 's')} local time"},
-    )
-
-
-def _least(seconds: pa.Array) -> int | None:
-    values = numbers(seconds)
-    values = values[~np.isnan(values)] if seconds.null_count else values
-    return int(values.min()) if len(values) else None
-
-
-def _require(source: Source, table: pa.Table) -> None:
-    for name in _WANTED:
-        if name not in table.column_names:
-            raise TraceError(
-                f"{source.name}:1: missing column {name}; expected {', '.join(_WANTED)}",
-                path=source.name,
-                line=1,
-                column=name,
-            )
+        raw.notes["gpu_time_differs"] = int(differs.sum())
+    return raw

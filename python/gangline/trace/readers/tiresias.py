@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from gangline.trace.readers._columns import read_columns
+from gangline.trace.text import LABEL
 
 if TYPE_CHECKING:
     from gangline.trace.normalise import Raw
@@ -19,11 +20,12 @@ COLUMNS = {
     "num_gpu": ("gpus", pa.int64()),
     "submit_time": ("arrival_s", pa.float64()),
     "iterations": ("iterations", pa.float64()),
-    "model_name": ("model", pa.string()),
+    "model_name": ("model", LABEL),
     "duration": ("duration_s", pa.float64()),
 }
 
 
 def read(source: Source, options: Options) -> Raw:
     """Read the file; the `interval` column only repeats the arrivals and is not used."""
-    return read_columns(source, options, NAME, COLUMNS)
+    del options
+    return read_columns(source, NAME, COLUMNS)

@@ -1,0 +1,137 @@
+"""Which format an input has, from its first 64 KiB."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangline.errors import TraceError
+from gangline.trace.formats import FORMATS, Format
+from gangline.trace.source import is_tar
+from gangline.trace.text import BOM, header, simple
+
+if TYPE_CHECKING:
+    from gangline.trace.source import Source
+
+SWF_FIELDS = 18
+GAVEL_NUMBERS = {7: (4, 5, 6), 10: (5, 6, 7, 8, 9), 12: (5, 6, 8, 9, 10, 11)}
+"""Columns of a Gavel trace, by their number, that hold numbers."""
+
+_ARROW = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
+_WORK = frozenset({"duration_s", "iterations"})
+_OLD_TIRESIAS = {"start_time", "model_size", "aggr_interval"}
+_PAI_TABLE = "pai_"
+_NEAREST = 2
+
+
+def detect(source: Source) -> str:
+    """Return the name of the format.
+
+    Raises
+    ------
+    TraceError
+        If no format matches, or two match equally well; it says how near each is.
+    """
+    if source.is_folder or is_pai_table(source):
+        return "pai"
+    head = source.head
+    if head.startswith(_ARROW):
+        return "native"
+    if is_tar(head):
+        raise TraceError(
+            f"{source.name}: this is an archive; name what to read: {source.name}::MEMBER",
+            path=source.name,
+            expected="a member",
+        )
+    found = _by_first_bytes(head)
+    if found is not None:
+        return found
+    return _by_header(source, header(head))
+
+
+def is_pai_table(source: Source) -> bool:
+    """Whether this is a table of the PAI collection, which has its header in another file."""
+    name = (source.member or source.path.name).rpartition("/")[2]
+    stem = name.partition(".")[0]
+    if stem.startswith(_PAI_TABLE) and stem.endswith("_table"):
+        return True
+    return source.member is None and source.path.with_name(f"{stem}.header").is_file()
+
+
+def _by_first_bytes(head: bytes) -> str | None:
+    text = head.removeprefix(BOM).lstrip()
+    if text.startswith(b"{"):
+        return "batsim" if b'"jobs"' in text or b'"profiles"' in text else None
+    if text.startswith(b"["):
+        return "philly-json" if b'"attempts"' in text or b'"submitted_time"' in text else None
+    if text.startswith(b";"):
+        return "swf"
+    line = text.partition(b"\n")[0].rstrip(b"\r")
+    fields = line.split()
+    if len(fields) >= SWF_FIELDS and all(_is_number(field) for field in fields):
+        return "swf"
+    cells = line.split(b"\t")
+    if all(_is_number(cells[i]) for i in GAVEL_NUMBERS.get(len(cells), (0,))):
+        return "gavel"
+    return None
+
+
+def _is_number(text: bytes) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _by_header(source: Source, names: list[str]) -> str:
+    have = {simple(name) for name in names}
+    matches = [item for item in FORMATS if item.columns and not _missing(item, have)]
+    matches.sort(key=lambda item: len(_needs(item, have)), reverse=True)
+    if matches:
+        best = len(_needs(matches[0], have))
+        equal = [item.name for item in matches if len(_needs(item, have)) == best]
+        if len(equal) == 1:
+            return equal[0]
+        words = f"the header fits {' and '.join(equal)} equally well"
+    elif have >= _OLD_TIRESIAS:
+        words = "this is the older demo format of the Tiresias simulator, which has no iterations"
+    else:
+        words = f"not a trace format that is known: {_nearness(have)}"
+    raise TraceError(
+        f"{source.name}: {words}; force one with `--format` (or format=)",
+        path=source.name,
+        line=1,
+        expected="a known header",
+    )
+
+
+def _needs(item: Format, have: set[str]) -> frozenset[str]:
+    """Return the columns that a header must have, for the native format with those of work."""
+    return item.columns | (_WORK & have) if item.name == "native" else item.columns
+
+
+def _missing(item: Format, have: set[str]) -> list[str]:
+    missing = sorted(item.columns - have)
+    if item.name == "native" and not have & _WORK:
+        missing.append("duration_s or iterations")
+    return missing
+
+
+def _nearness(have: set[str]) -> str:
+    """Say how near each format is: the nearest by what they lack, the others by their share."""
+    near = []
+    for item in FORMATS:
+        missing = _missing(item, have)
+        total = len(item.columns) + (item.name == "native")
+        if item.columns:
+            near.append((len(missing) / total, item.name, missing, total))
+    near.sort(key=lambda entry: entry[0])
+    near = [entry for entry in near if entry[0] < 1.0]
+    known = ", ".join(item.name for item in FORMATS)
+    if not near:
+        return f"its first line has no column of one; known: {known}"
+    parts = [f"{name} lacks {', '.join(missing)}" for _, name, missing, _ in near[:_NEAREST]]
+    rest = ", ".join(
+        f"{name} {total - len(missing)} of {total}" for _, name, missing, total in near[_NEAREST:]
+    )
+    return "; ".join([*parts, f"columns found of others: {rest}" if rest else f"known: {known}"])

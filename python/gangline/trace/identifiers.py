@@ -1,0 +1,76 @@
+"""Unique job identifiers: kept, numbered, or made unique by a suffix. Whole columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from gangline.trace.normalise import Raw
+
+
+def identifiers(raw: Raw, columns: dict[str, Any], rows: int) -> Any:
+    """Return the job ids of rows in the order of arrival.
+
+    Without a column they are "0", "1", ...; the second, third, ... of equal ids get "#2", "#3", ...
+    and are counted in the notes.
+    """
+    if "job_id" not in columns:
+        return pa.array(np.arange(rows)).cast(pa.string())
+    ids = columns["job_id"]
+    if _are_unique(ids):
+        return ids
+    unique, renamed = _suffixed(ids)
+    raw.notes["duplicate_id"] = renamed
+    return unique
+
+
+def _are_unique(ids: Any) -> bool:
+    """Whether all are different; decimal numbers, the common case, are compared as numbers."""
+    import pyarrow.compute as pc
+
+    try:
+        values = ids.cast(pa.int64()).to_numpy()
+    except pa.ArrowInvalid:
+        return bool(pc.count_distinct(ids).as_py() == len(ids))
+    if bool((values[1:] > values[:-1]).all()):
+        return True
+    ordered = np.sort(values)
+    if bool((ordered[1:] > ordered[:-1]).all()):
+        return True
+    return bool(pc.count_distinct(ids).as_py() == len(ids))
+
+
+def _suffixed(ids: Any) -> tuple[Any, int]:
+    import pyarrow.compute as pc
+
+    codes = np.asarray(ids.dictionary_encode().indices.to_numpy())
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    first = np.repeat(starts, np.diff(np.r_[starts, len(ordered)]))
+    rank = np.empty(len(codes), dtype=np.int64)
+    rank[order] = np.arange(len(codes)) - first  # 0 for the first of its name
+    again = rank > 0
+    suffix = pa.array(rank + 1).cast(pa.string())
+    names = pc.if_else(pa.array(again), pc.binary_join_element_wise(ids, suffix, "#"), ids)
+    if pc.count_distinct(names).as_py() < len(names):
+        names = _one_by_one(ids)  # a made name stood in the file already
+    return names, int(again.sum())
+
+
+def _one_by_one(ids: Any) -> Any:
+    names = ids.to_pylist()
+    taken = set(names)
+    seen: dict[str, int] = {}
+    for i, name in enumerate(names):
+        count = seen.get(name, 0) + 1
+        if count > 1:
+            while f"{name}#{count}" in taken:
+                count += 1
+            names[i] = f"{name}#{count}"
+            taken.add(names[i])
+        seen[name] = count
+    return pa.array(names, type=pa.string())

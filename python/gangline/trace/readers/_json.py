@@ -1,0 +1,62 @@
+"""What the readers of JSON share: records decoded quickly, or one by one if some are wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from gangline.trace.faults import Faults
+from gangline.trace.jsontext import JsonFile, convert
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from gangline.trace.normalise import Raw
+
+_T = TypeVar("_T")
+
+
+class Records:
+    """The records of a document that could be decoded, and what is wrong with the others."""
+
+    def __init__(self, file: JsonFile) -> None:
+        self.file = file
+        self.faults = Faults()
+        self.lost = 0
+        self._places: npt.NDArray[np.int64] | None = None
+
+    def salvage(self, items: list[Any], kind: type[_T]) -> list[_T]:
+        """Convert the items one by one; note those that do not fit."""
+        good, places, wrong = convert(items, kind)
+        for place, where, expected in wrong:
+            self.faults.add(np.asarray([place]), where or None, expected)
+        self.lost = len(wrong)
+        self._places = np.asarray(places, dtype=np.int64)
+        return good
+
+    def places(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the places of rows in the document's array."""
+        return rows if self._places is None else self._places[rows]
+
+    def attach(self, raw: Raw) -> None:
+        """Give a Raw what it needs to report errors with key paths."""
+        raw.faults = self.faults
+        raw.lost = self.lost
+        raw.records = self.places
+        raw.locate = self.file.locate
+
+
+def decode_list(file: JsonFile, kind: type[_T]) -> tuple[list[_T], Records]:
+    """Decode an array of records."""
+    records = Records(file)
+    try:
+        return file.decode(list[kind]), records  # type: ignore[valid-type]
+    except msgspec.ValidationError:
+        pass
+    try:
+        items = file.decode(list[Any])
+    except msgspec.ValidationError as error:
+        raise file.shape_error(error) from None
+    return records.salvage(items, kind), records

@@ -1,0 +1,59 @@
+"""Shanghai AI Lab's Acme trace: the clusters Seren and Kalos, one CSV each.
+
+Times carry offsets, those of Kalos another than those of Seren. In Kalos the stated duration runs
+from submission to end, so that the times of start and end are used wherever both are there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from gangline.trace import times
+from gangline.trace.normalise import numbers, statuses, valid
+from gangline.trace.readers import helios
+from gangline.trace.readers._columns import read_columns
+from gangline.trace.readers._local import to_seconds
+from gangline.trace.schema import STATUSES
+from gangline.trace.text import ZONED_TIME
+
+if TYPE_CHECKING:
+    from gangline.trace.normalise import Raw
+    from gangline.trace.options import Options
+    from gangline.trace.source import Source
+
+NAME = "acme"
+_WANTED = {
+    **helios.COLUMNS,
+    "submit_time": ("arrival_s", ZONED_TIME),
+    "start_time": ("start_s", ZONED_TIME),
+    "end_time": ("end_s", ZONED_TIME),
+}
+_OPTIONAL = {"mem_per_pod_gb": ("host_memory_gb", pa.float64())}
+_SAME_S = 1.0  # times are whole seconds
+
+
+def read(source: Source, options: Options) -> Raw:
+    """Read the log of one cluster; jobs that still ran at the end are dropped."""
+    del options
+    raw = read_columns(source, NAME, _WANTED, _OPTIONAL)
+    raw.cpu_jobs = True
+    to_seconds(raw, ("arrival_s", "start_s", "end_s"), None, place="UTC")
+    raw.columns["trace_status"] = statuses(raw.columns["trace_status"], helios.STATES)
+    running = numbers(raw.columns["trace_status"].indices) == STATUSES.index("running")
+    start, end = numbers(raw.columns["start_s"]), numbers(raw.columns.pop("end_s"))
+    stated = numbers(raw.columns["duration_s"])
+    measured = (end - start).astype(np.float64)
+    known = ~np.isnan(measured)
+    differs = known & (np.abs(measured - stated) > _SAME_S) & ~running
+    if differs.any():
+        raw.notes["duration_differs"] = int(differs.sum())
+    raw.columns["duration_s"] = times.column(np.where(known, measured, stated))
+    never = ~valid(raw.columns["start_s"]) & ~(stated > 0.0)
+    raw.drops = [("still_running", running), ("never_ran", never)]
+    if "host_memory_gb" in raw.columns:
+        memory = numbers(raw.columns["host_memory_gb"]) * numbers(raw.columns["servers"])
+        raw.columns["host_memory_gb"] = times.column(memory)
+    return raw

@@ -1,0 +1,54 @@
+"""The CSV of the Chronus simulator: the columns of Tiresias, a user, and deadlines.
+
+Seconds, scaled down by its authors. `expect_time_list` holds numbers joined by dashes; the first is
+the deadline, counted from the arrival. Jobs of type "best" have none: what stands there is their
+own arrival.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gangline.trace import times
+from gangline.trace.normalise import numbers, valid
+from gangline.trace.readers import tiresias
+from gangline.trace.readers._columns import read_columns, refuse
+from gangline.trace.text import LABEL, convert
+
+if TYPE_CHECKING:
+    from gangline.trace.normalise import Raw
+    from gangline.trace.options import Options
+    from gangline.trace.source import Source
+
+NAME = "chronus"
+_BEST_EFFORT = "best"
+_WANTED = {
+    **tiresias.COLUMNS,
+    "user": ("user", LABEL),
+    "expect_time_list": ("deadline_s", pa.string()),
+    "job_type": ("job_type", LABEL),
+}
+
+
+def read(source: Source, options: Options) -> Raw:
+    """Read the file; rows without GPUs are dropped and counted, as its simulator does."""
+    del options
+    raw = read_columns(source, NAME, _WANTED)
+    raw.cpu_jobs = True
+    texts = raw.columns["deadline_s"]
+    first = pc.replace_substring_regex(texts, pattern=r"^([^-]*)-.*$", replacement=r"\1")
+    relative, wrong = convert(first, pa.float64())
+    values = numbers(relative)
+    wrong = (wrong | ~np.isfinite(values)) & valid(texts)
+    refuse(raw, "deadline_s", wrong, "seconds, or several joined by -")
+    best = numbers(pc.equal(raw.columns.pop("job_type"), _BEST_EFFORT).fill_null(fill_value=False))
+    best = best.astype(np.bool_)
+    if best.any():
+        raw.notes["best_effort"] = int(best.sum())
+    deadline = numbers(raw.columns["arrival_s"]) + values
+    raw.columns["deadline_s"] = times.column(np.where(best, np.nan, deadline))
+    return raw

@@ -1,0 +1,90 @@
+"""Traces of the Gavel simulator: tab-separated, without a header line, in three widths.
+
+Seven columns are the per-cluster traces, ten the physical ones, twelve those of a successor that
+knows durations. The others know iterations only, so they need a throughput table to run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gangline.errors import TraceError
+from gangline.trace import times
+from gangline.trace.normalise import numbers
+from gangline.trace.readers._columns import take_columns
+from gangline.trace.text import LABEL, TextFile
+
+if TYPE_CHECKING:
+    from gangline.trace.normalise import Raw
+    from gangline.trace.options import Options
+    from gangline.trace.source import Source
+
+NAME = "gavel"
+_COLUMNS = {
+    7: ("label", "command", "steps flag", "data flag", "steps", "arrival", "gpus"),
+    10: (
+        *("label", "command", "directory", "steps flag", "data flag"),
+        *("steps", "gpus", "weight", "slo", "arrival"),
+    ),
+    12: (
+        *("label", "command", "directory", "steps flag", "data flag"),
+        *("steps", "gpus", "mode", "weight", "slo", "duration", "arrival"),
+    ),
+}
+_WANTED = {
+    "label": ("model", LABEL),
+    "steps": ("iterations", pa.float64()),
+    "arrival": ("arrival_s", pa.float64()),
+    "gpus": ("gpus", pa.int64()),
+}
+_OPTIONAL = {
+    "weight": ("weight", pa.float64()),
+    "slo": ("slo", pa.float64()),
+    "duration": ("duration_s", pa.float64()),
+}
+_BATCH = r"\(batch size (?P<batch>\d{1,9})\)$"
+
+
+def read(source: Source, options: Options) -> Raw:
+    """Read a trace; its number of columns is that of its first line."""
+    del options
+    first = source.head.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n").partition(b"\n")[0]
+    width = len(first.rstrip(b"\r").split(b"\t"))
+    if width not in _COLUMNS:
+        known = ", ".join(str(number) for number in _COLUMNS)
+        raise TraceError.at(
+            source.name, 1, None, f"{width} columns", f"{known} columns separated by tabs"
+        )
+    file = TextFile(source, names=list(_COLUMNS[width]), delimiter="\t", quoted=False)
+    raw = take_columns(file, NAME, _WANTED, _OPTIONAL)
+    batch = _batch_sizes(raw.columns["model"])
+    if batch is not None:
+        raw.columns["batch_size"] = batch
+    if "slo" in raw.columns:
+        _deadlines(raw)
+    return raw
+
+
+def _batch_sizes(labels: Any) -> Any:
+    """Return the batch sizes that labels name, as in "LM (batch size 80)"; None if none does."""
+    found = pc.extract_regex(labels.dictionary, pattern=_BATCH)
+    sizes = pc.struct_field(found, "batch").cast(pa.int32())
+    return None if sizes.null_count == len(sizes) else sizes.take(labels.indices)
+
+
+def _deadlines(raw: Raw) -> None:
+    """Turn objectives, multiples of the time alone, into deadlines where that time is known."""
+    slo = numbers(raw.columns.pop("slo"))
+    asked = slo >= 0.0
+    if not asked.any():
+        return
+    if "duration_s" not in raw.columns:
+        raw.notes["slo_without_duration"] = int(asked.sum())
+        return
+    alone = numbers(raw.columns["duration_s"])
+    deadline = numbers(raw.columns["arrival_s"]) + slo * alone
+    raw.columns["deadline_s"] = times.column(np.where(asked, deadline, np.nan))

@@ -1,0 +1,51 @@
+"""SenseTime's Helios trace: one CSV per cluster.
+
+Times are local, of UTC+8, which has no summer time. GPUs need not be a multiple of servers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from gangline.trace.normalise import statuses
+from gangline.trace.readers._columns import read_columns
+from gangline.trace.readers._local import to_seconds
+from gangline.trace.text import LABEL, TIME
+
+if TYPE_CHECKING:
+    from gangline.trace.normalise import Raw
+    from gangline.trace.options import Options
+    from gangline.trace.source import Source
+
+NAME = "helios"
+STATES = {
+    "completed": "finished",
+    "cancelled": "killed",
+    "failed": "failed",
+    "timeout": "failed",
+    "node_fail": "failed",
+    "suspended": "running",
+    "running": "running",
+}
+COLUMNS = {
+    "job_id": ("job_id", pa.string()),
+    "user": ("user", LABEL),
+    "gpu_num": ("gpus", pa.int64()),
+    "cpu_num": ("cpus", pa.float64()),
+    "node_num": ("servers", pa.int64()),
+    "state": ("trace_status", LABEL),
+    "duration": ("duration_s", pa.float64()),
+}
+_WANTED = {**COLUMNS, "vc": ("vc", LABEL), "submit_time": ("arrival_s", TIME)}
+_OPTIONAL = {"start_time": ("start_s", TIME)}
+
+
+def read(source: Source, options: Options) -> Raw:
+    """Read the log of one cluster."""
+    raw = read_columns(source, NAME, _WANTED, _OPTIONAL)
+    raw.cpu_jobs = True
+    to_seconds(raw, ("arrival_s", "start_s"), options.zone, place="UTC+8")
+    raw.columns["trace_status"] = statuses(raw.columns["trace_status"], STATES)
+    return raw

@@ -1,0 +1,81 @@
+"""Alibaba's openb trace of 2023: pods of a shared GPU cluster.
+
+Most of what was published is a packing problem: few arrivals and long lives. A pod that never ran
+has no scheduled time; one that survived ends at the snapshot.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from gangline.trace import times
+from gangline.trace.normalise import numbers, statuses, valid
+from gangline.trace.readers._columns import read_columns
+from gangline.trace.text import LABEL
+
+if TYPE_CHECKING:
+    from gangline.trace.normalise import Raw
+    from gangline.trace.options import Options
+    from gangline.trace.source import Source
+
+NAME = "openb"
+_WHOLE_GPU = 1000.0  # thousandths of a GPU
+_MILLI = 1000.0
+_MIB_PER_GIB = 1024.0
+_PHASES = {"succeeded": "finished", "failed": "failed", "running": "running"}
+_WANTED = {
+    "name": ("job_id", pa.string()),
+    "cpu_milli": ("cpus", pa.float64()),
+    "memory_mib": ("host_memory_gb", pa.float64()),
+    "num_gpu": ("gpus", pa.int64()),
+    "gpu_milli": ("gpu_fraction", pa.float64()),
+    "gpu_spec": ("gpu_types", LABEL),
+    "pod_phase": ("trace_status", LABEL),
+    "creation_time": ("arrival_s", pa.float64()),
+    "deletion_time": ("end_s", pa.float64()),
+    "scheduled_time": ("start_s", pa.float64()),
+}
+
+
+def read(source: Source, options: Options) -> Raw:
+    """Read a list of pods; the duration is the time from scheduling to deletion."""
+    del options
+    raw = read_columns(source, NAME, _WANTED)
+    columns = raw.columns
+    columns["cpus"] = times.column(numbers(columns["cpus"]) / _MILLI)
+    columns["host_memory_gb"] = times.column(numbers(columns["host_memory_gb"]) / _MIB_PER_GIB)
+    lives = numbers(columns.pop("end_s")) - numbers(columns["start_s"])
+    columns["duration_s"] = times.column(lives)
+    columns["trace_status"] = statuses(columns["trace_status"], _PHASES)
+    columns["gpu_types"] = alternatives(columns["gpu_types"])
+    _fractions(raw)
+    raw.cpu_jobs = True
+    raw.drops = [("never_ran", ~valid(columns["start_s"]))]
+    return raw
+
+
+def alternatives(specs: Any) -> Any:
+    """Split texts such as "A|B|A" into lists without repeats; null where empty."""
+    lists = [
+        list(dict.fromkeys(part for part in text.split("|") if part))
+        for text in specs.dictionary.to_pylist()
+    ]
+    kinds = pa.array([found or None for found in lists], type=pa.list_(pa.string()))
+    return kinds.take(specs.indices)
+
+
+def _fractions(raw: Raw) -> None:
+    """Turn thousandths into fractions where one GPU is shared; elsewhere they say nothing."""
+    milli, gpus = numbers(raw.columns["gpu_fraction"]), numbers(raw.columns["gpus"])
+    below = (milli < _WHOLE_GPU) & (milli > 0)
+    odd = below & (gpus > 1)
+    if odd.any():
+        raw.notes["fraction_of_gang_ignored"] = int(odd.sum())
+    shared = np.where(below & (gpus == 1), milli / _WHOLE_GPU, np.nan)
+    if np.isnan(shared).all():
+        del raw.columns["gpu_fraction"]
+    else:
+        raw.columns["gpu_fraction"] = times.column(shared)

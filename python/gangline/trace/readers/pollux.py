@@ -1,0 +1,87 @@
+"""The workloads of Pollux: one application, a number of replicas and a total batch per job.
+
+A job's length is known to its profile only, so durations must be given for each application.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gangline.errors import TraceError
+from gangline.trace.normalise import numbers
+from gangline.trace.readers._columns import read_columns
+from gangline.trace.text import LABEL
+
+if TYPE_CHECKING:
+    from gangline.trace.normalise import Raw
+    from gangline.trace.options import Options
+    from gangline.trace.source import Source
+
+NAME = "pollux"
+_WANTED = {
+    "name": ("job_id", pa.string()),
+    "time": ("arrival_s", pa.float64()),
+    "application": ("model", LABEL),
+    "num_replicas": ("gpus", pa.int64()),
+    "batch_size": ("batch_size", pa.int64()),
+}
+
+
+class Special(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of this format.
+
+    Parameters
+    ----------
+    durations : dict of str to float
+        Seconds by application; "application/GPUs" and "application/GPUs/total batch" are more
+        exact and go first.
+    """
+
+    durations: dict[str, float] = {}
+
+
+def read(source: Source, options: Options) -> Raw:
+    """Read one workload."""
+    special = cast("Special", options.special)
+    for name, value in special.durations.items():
+        if not (0.0 < value < math.inf):
+            raise TraceError.at("options", None, f"durations.{name}", value, "seconds > 0")
+    raw = read_columns(source, NAME, _WANTED)
+    raw.columns["duration_s"] = _durations(raw, special.durations)
+    gpus, total = numbers(raw.columns["gpus"]), numbers(raw.columns["batch_size"])
+    usable = (gpus > 0) & (total > 0)
+    share = np.ceil(np.divide(total, gpus, where=usable, out=np.ones(len(gpus))))
+    if (share * gpus != total)[usable].any():
+        raw.notes["batch_rounded_up"] = int((share * gpus != total)[usable].sum())
+    raw.columns["batch_size"] = pa.array(np.where(usable, share, total), from_pandas=True)
+    return raw
+
+
+def _durations(raw: Raw, given: dict[str, float]) -> Any:
+    """Look up each different (application, GPUs, batch) once."""
+    parts = [raw.columns[name].cast(pa.string()) for name in ("model", "gpus", "batch_size")]
+    jobs = pc.binary_join_element_wise(*parts, "/").dictionary_encode()
+    seconds, missing = [], set()
+    for key in jobs.dictionary.to_pylist():
+        model, gpus, _ = key.rsplit("/", 2)
+        names = (key, f"{model}/{gpus}", model)
+        found = next((given[name] for name in names if name in given), None)
+        seconds.append(found)
+        if found is None:
+            missing.add(model)
+    if missing:
+        shown = ", ".join(sorted(missing))
+        raise TraceError(
+            f"{raw.path}: no duration for application {shown}; this format has none: give "
+            "durations={APPLICATION: SECONDS} (--option durations.APPLICATION=SECONDS)",
+            path=raw.path,
+            column="application",
+            value=shown,
+        )
+    return pa.array(seconds, type=pa.float64()).take(jobs.indices)

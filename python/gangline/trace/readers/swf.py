@@ -1,0 +1,118 @@
+"""The Standard Workload Format of the Parallel Workloads Archive: 18 numbers a line.
+
+Processors become GPUs. Times may be absolute; the clock starts at the first job kept. Lines of
+partial executions (status 2 to 4) repeat what a summary line says, and are dropped.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from gangline.errors import TraceError
+from gangline.trace import times
+from gangline.trace.normalise import numbers
+from gangline.trace.readers._columns import take_columns
+from gangline.trace.schema import STATUSES
+from gangline.trace.text import LABEL, TextFile
+
+if TYPE_CHECKING:
+    from gangline.trace.normalise import Raw
+    from gangline.trace.options import Options
+    from gangline.trace.source import Source
+
+NAME = "swf"
+_FIELDS = 18
+_STATUS = {0: "failed", 1: "finished", 5: "killed"}
+_PARTIAL = (2, 3, 4)
+_UNKNOWN = -1.0
+_WANTED = {
+    "field 1": ("job_id", pa.string()),
+    "field 2": ("arrival_s", pa.float64()),
+    "field 3": ("wait_s", pa.float64()),
+    "field 4": ("duration_s", pa.float64()),
+    "field 5": ("allocated", pa.float64()),
+    "field 8": ("requested", pa.float64()),
+    "field 9": ("wait_limit_s", pa.float64()),
+    "field 11": ("status", pa.int64()),
+    "field 12": ("user", LABEL),
+}
+_START = re.compile(rb"(?im)^;\s*UnixStartTime:\s*(\d{1,12})")
+_COMMENT = re.compile(rb"(?m)^[ \t]*;[^\r\n]*")
+
+
+class Special(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of this format.
+
+    Parameters
+    ----------
+    procs_per_gpu : float
+        Processors of the log that stand for one GPU; the GPUs of a job are rounded up.
+    """
+
+    procs_per_gpu: float = 1.0
+
+
+def read(source: Source, options: Options) -> Raw:
+    """Read a log; unknown values are -1 there."""
+    special = cast("Special", options.special)
+    if not 0.0 < special.procs_per_gpu < math.inf:
+        raise TraceError.at("options", None, "procs_per_gpu", special.procs_per_gpu, "a number > 0")
+    text = _single_spaces(_COMMENT.sub(b"", source.data))
+    fields = max(len(text.lstrip().partition(b"\n")[0].split()), _FIELDS)
+    names = [f"field {number}" for number in range(1, fields + 1)]
+    file = TextFile(source, names=names, delimiter=" ", quoted=False, data=text)
+    raw = take_columns(file, NAME, _WANTED)
+    raw.names["gpus"] = raw.names["requested"]
+    if fields > _FIELDS:
+        raw.notes["ignored_fields"] = fields - _FIELDS
+    start = _START.search(source.data)
+    if start is not None and int(start[1]) > 0:
+        raw.metadata["epoch"] = f"{times.text(int(start[1]) * 1_000_000)} UTC"
+    _jobs(raw, special.procs_per_gpu)
+    return raw
+
+
+def _jobs(raw: Raw, procs_per_gpu: float) -> None:
+    columns = raw.columns
+    requested, allocated = numbers(columns.pop("requested")), numbers(columns.pop("allocated"))
+    procs = np.where(requested > 0, requested, allocated)
+    columns["gpus"] = times.column(np.ceil(procs / procs_per_gpu))
+    status = numbers(columns.pop("status"))
+    columns["trace_status"] = _statuses(status)
+    wait, arrival = numbers(columns.pop("wait_s")), numbers(columns["arrival_s"])
+    columns["start_s"] = times.column(np.where(wait >= 0, arrival + wait, np.nan))
+    limit = numbers(columns["wait_limit_s"])
+    columns["wait_limit_s"] = times.column(np.where(limit > 0, limit, np.nan))
+    raw.drops = [
+        ("partial_execution", np.isin(status, _PARTIAL)),
+        ("unknown_duration", numbers(columns["duration_s"]) == _UNKNOWN),
+        ("unknown_processors", procs <= 0),
+    ]
+
+
+def _statuses(codes: Any) -> Any:
+    words = np.full(len(codes), STATUSES.index("unknown"), dtype=np.int32)
+    for code, word in _STATUS.items():
+        words[codes == code] = STATUSES.index(word)
+    return pa.DictionaryArray.from_arrays(pa.array(words), pa.array(STATUSES))
+
+
+def _single_spaces(text: bytes) -> bytes:
+    """Leave one space between fields and none at the ends of lines; line breaks stay."""
+    data = np.frombuffer(text.replace(b"\t", b" "), dtype=np.uint8)
+    if not len(data):
+        return b""
+    blank = data == ord(" ")
+    edge = (data == ord("\n")) | (data == ord("\r"))
+    spare = blank.copy()
+    spare[1:] &= (blank | edge)[:-1]  # a blank after a blank, or at the start of a line
+    data, edge = data[~spare], edge[~spare]
+    spare = data == ord(" ")
+    spare[:-1] &= edge[1:]  # the one that is left at the end of a line
+    return bytes(data[~spare].tobytes())

@@ -1,0 +1,50 @@
+"""Windows of 15,000 jobs of several machines, as a study of workload generators published them.
+
+There are no dates: the first column of time is the interval since the submission before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from gangline.trace import times
+from gangline.trace.normalise import numbers, statuses
+from gangline.trace.readers._columns import read_columns
+from gangline.trace.text import LABEL
+
+if TYPE_CHECKING:
+    from gangline.trace.normalise import Raw
+    from gangline.trace.options import Options
+    from gangline.trace.source import Source
+
+NAME = "windows"
+_STATES = {"pass": "finished", "failed": "failed", "killed": "killed"}
+_WANTED = {
+    "u_id": ("job_id", pa.string()),
+    "user": ("user", LABEL),
+    "gpu_num": ("gpus", pa.int64()),
+    "cpu_num": ("cpus", pa.float64()),
+    "node_num": ("servers", pa.int64()),
+    "interval": ("arrival_s", pa.float64()),
+    "run_time": ("duration_s", pa.float64()),
+    "wall_time": ("wait_limit_s", pa.float64()),
+    "new_status": ("trace_status", LABEL),
+}
+
+
+def read(source: Source, options: Options) -> Raw:
+    """Read one window; jobs without GPUs count for the arrivals of the others."""
+    del options
+    raw = read_columns(source, NAME, _WANTED)
+    gaps = numbers(raw.columns["arrival_s"])
+    # A gap that is missing or wrong is an error of its own row, and none of those after it.
+    sums = np.cumsum(np.where(np.isnan(gaps), 0.0, gaps))
+    raw.columns["arrival_s"] = times.column(np.where(np.isnan(gaps), np.nan, sums))
+    limit = numbers(raw.columns["wait_limit_s"])
+    raw.columns["wait_limit_s"] = times.column(np.where(limit == 0.0, np.nan, limit))
+    raw.columns["trace_status"] = statuses(raw.columns["trace_status"], _STATES)
+    raw.cpu_jobs = True
+    return raw

@@ -1,0 +1,52 @@
+"""What the counters in a trace's notes mean, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DROPPED: Mapping[str, str] = {
+    "bad_row": "cannot be read (`on_bad_row`)",
+    "cpu_job": "asks for no GPU",
+    "never_ran": "was never scheduled",
+    "still_running": "still ran when the trace ended",
+    "no_attempt": "no attempt with a start and an end",
+    "no_times": "start or end is missing",
+    "unknown_duration": "run time is -1",
+    "unknown_processors": "processors are unknown",
+    "partial_execution": "repeats a part of another line (status 2 to 4)",
+    "zero_duration": "ran no time (`min_duration_s` lifts them)",
+    "zero_iterations": "has no iterations",
+    "other_status": "`status`",
+    "over_max_gpus": "`max_gpus`",
+    "outside_window": "`window`",
+    "over_limit": "`limit`",
+}
+"""Why jobs were left out."""
+
+COUNTED: Mapping[str, str] = {
+    "attempt_ends_before_start": "attempts that end before they start are not used",
+    "batch_rounded_up": "total batches that do not divide by the GPUs",
+    "best_effort": "jobs without a deadline of their own",
+    "clamped": "durations that were cut at the clamp",
+    "communication_ignored": "jobs whose transfers take no time here",
+    "duplicate_id": "job ids that got a suffix",
+    "duration_differs": "stated duration is not end minus start, which is used",
+    "fraction_of_gang_ignored": "gangs that ask for parts of GPUs get whole ones",
+    "gpu_time_differs": "stated GPU time is not duration x GPUs; it is not used",
+    "gpus_rounded_up": "tasks that ask for parts of GPUs get whole ones",
+    "ignored_columns": "columns that are not known",
+    "ignored_fields": "fields beyond those of the format",
+    "lifted_duration": "durations lifted to `min_duration_s`",
+    "mixed_gpu_types": "jobs whose tasks ask for different GPU types may use any",
+    "repeated_hour": "local times in the hour that occurs twice at the end of summer time",
+    "slo_without_duration": "objectives without a known time alone; no deadline",
+}
+"""What else was counted."""
+
+
+def explain(name: str) -> str:
+    """Return what a counter means; its name if it is not ours."""
+    return DROPPED.get(name) or COUNTED.get(name) or name.replace("_", " ")

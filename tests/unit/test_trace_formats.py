@@ -1,0 +1,451 @@
+"""Every format on a small invented file: found by its content alone, and read as it is meant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gangline.errors import TraceError
+from gangline.trace import Trace, read_trace
+from gangline.trace.detect import detect
+from gangline.trace.formats import FORMATS
+from gangline.trace.source import Source
+from samples import traces as samples
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def put(folder: Path, name: str, content: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def read(folder: Path, content: str, **options: Any) -> Trace:
+    return read_trace(put(folder, "trace.txt", content), **options)
+
+
+def rows(trace: Trace, *names: str) -> dict[str, list[Any]]:
+    return {name: trace.column(name).to_pylist() for name in names}
+
+
+@pytest.mark.parametrize("name", samples.SAMPLES)
+def test_content_alone_tells_the_format(tmp_path: Path, name: str) -> None:
+    expected, content = samples.SAMPLES[name]
+    path = put(tmp_path, name, content)
+    assert detect(Source(path, 1 << 20)) == expected
+    trace = read_trace(path, **samples.OPTIONS.get(expected, {}))
+    assert trace.metadata["reader"] == expected
+    assert trace.table.equals(
+        read_trace(path, format=expected, **samples.OPTIONS.get(expected, {})).table
+    )
+
+
+def test_every_format_that_can_be_read_has_a_sample() -> None:
+    assert {name for name, _ in samples.SAMPLES.values()} == {
+        item.name for item in FORMATS if item.reader
+    }
+
+
+def test_native_lists_and_gaps(tmp_path: Path) -> None:
+    trace = read(tmp_path, samples.NATIVE)
+    assert rows(trace, "job_id", "iterations", "gpu_types", "batch_size", "stage_times") == {
+        "job_id": ["a", "b"],
+        "iterations": [100.0, None],
+        "gpu_types": [["A", "B"], None],
+        "batch_size": [32, None],
+        "stage_times": [[0.5, 1.0], None],
+    }
+    with pytest.raises(TraceError, match=r':2: stage_times: expected numbers joined by \|, got "0'):
+        read(tmp_path, samples.NATIVE.replace("0.5|1", "0.5|x"))
+
+
+def test_philly_csv(tmp_path: Path) -> None:
+    trace = read(tmp_path, samples.PHILLY_CSV)
+    assert rows(trace, "job_id", "arrival_s", "duration_s", "vc") == {
+        "job_id": ["0", "1", "2"],
+        "arrival_s": [0.0, 5420.0, 5420.0],
+        "duration_s": [30.5, 60.0, 60.0],
+        "vc": ["vc-a", "vc-b", "vc-b"],
+    }
+    assert trace.notes == {"repeated_hour": 2}  # counted, not repaired
+    assert trace.metadata["epoch"] == "2017-11-04T23:59:50 local time"
+
+
+def test_a_zone_makes_local_times_comparable(tmp_path: Path) -> None:
+    text = samples.PHILLY_CSV.replace("01:30:10,60.0,2,120.0,vc-b\n", "02:30:10,60.0,2,120,x\n", 1)
+    naive = read(tmp_path, text)
+    zoned = read(tmp_path, text, zone="America/Los_Angeles")
+    assert naive.numbers("arrival_s").tolist() == [0.0, 5420.0, 9020.0]
+    # 02:30 came two hours after the first 01:30: the clock was set back in between
+    assert zoned.numbers("arrival_s").tolist() == [0.0, 5420.0, 12620.0]
+    assert zoned.notes == {"repeated_hour": 1}
+    assert zoned.metadata["zone"] == "America/Los_Angeles"
+    with pytest.raises(TraceError, match=r'zone: expected a name .*got "Mars/Olympus"'):
+        read(tmp_path, text, zone="Mars/Olympus")
+    skipped = text.replace("2017-11-04 23:59:50", "2017-03-12 02:30:00")
+    with pytest.raises(TraceError, match=r":3: timestamp: expected a local time that exists in"):
+        read(tmp_path, skipped, zone="America/Los_Angeles")
+
+
+def test_philly_json_adds_up_attempts(tmp_path: Path) -> None:
+    trace = read(tmp_path, samples.PHILLY_JSON)
+    assert rows(trace, "job_id", "arrival_s", "gpus", "duration_s", "start_s", "servers") == {
+        "job_id": ["j4", "j1"],
+        "arrival_s": [0.0, 5.0],
+        "gpus": [1, 3],
+        "duration_s": [9.0, 90.0],
+        "start_s": [0.0, 60.0],
+        "servers": [1, 2],
+    }
+    assert rows(trace, "vc", "user", "trace_status") == {
+        "vc": ["v1", "v1"],
+        "user": ["u1", "u1"],
+        "trace_status": ["failed", "finished"],
+    }
+    assert trace.notes == {"no_attempt": 1, "still_running": 1}
+    span = read(tmp_path, samples.PHILLY_JSON, run_time="span")
+    assert span.numbers("duration_s").tolist() == [9.0, 570.0]
+
+
+def test_helios(tmp_path: Path) -> None:
+    trace = read(tmp_path, samples.HELIOS)
+    assert rows(trace, "job_id", "arrival_s", "gpus", "duration_s", "trace_status") == {
+        "job_id": ["10", "7", "11"],
+        "arrival_s": [0.0, 10.0, 20.0],
+        "gpus": [1, 3, 1],
+        "duration_s": [55.0, 100.0, 10.0],
+        "trace_status": ["failed", "finished", "running"],
+    }
+    assert rows(trace, "start_s", "servers", "cpus", "vc") == {
+        "start_s": [5.0, 40.0, 20.0],
+        "servers": [1, 2, 1],
+        "cpus": [4.0, 12.0, 4.0],
+        "vc": ["v2", "v1", "v2"],
+    }
+    assert trace.notes == {"cpu_job": 1, "zero_duration": 1}
+    assert trace.metadata["epoch"] == "2020-04-01T00:00:00 UTC+8"
+
+
+def test_cpu_jobs_can_be_errors_and_zero_durations_can_be_lifted(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r':3: gpu_num: expected an integer from 1 .*got "0"'):
+        read(tmp_path, samples.HELIOS, cpu_jobs="error")
+    trace = read(tmp_path, samples.HELIOS, min_duration_s=1.0, status="killed")
+    assert rows(trace, "job_id", "duration_s") == {"job_id": ["9"], "duration_s": [1.0]}
+    assert trace.notes == {"cpu_job": 1, "lifted_duration": 1, "other_status": 3}
+
+
+def test_acme_uses_offsets_and_measured_durations(tmp_path: Path) -> None:
+    trace = read(tmp_path, samples.ACME)
+    assert rows(trace, "job_id", "arrival_s", "duration_s", "gpus", "trace_status") == {
+        "job_id": ["k2", "k1"],
+        "arrival_s": [0.0, 10.0],
+        "duration_s": [5.0, 60.0],
+        "gpus": [8, 16],
+        "trace_status": ["failed", "finished"],
+    }
+    assert rows(trace, "start_s", "host_memory_gb") == {
+        "start_s": [5.0, 20.0],
+        "host_memory_gb": [100.0, 1000.0],
+    }
+    assert trace.notes == {"cpu_job": 1, "duration_differs": 1, "never_ran": 1, "still_running": 1}
+
+
+def test_acme_demands_offsets(tmp_path: Path) -> None:
+    text = samples.ACME.replace("2023-05-17 11:00:00+00:00", "2023-05-17 11:00:00")
+    with pytest.raises(TraceError, match=r":2: submit_time: expected a time .*\+HH:MM, got"):
+        read(tmp_path, text)
+
+
+def test_four_column_says_that_it_is_clamped(tmp_path: Path) -> None:
+    trace = read(tmp_path, samples.FOUR_COLUMN)
+    assert trace.metadata["clamp_s"] == "172800.0"
+    assert trace.notes == {"clamped": 1}
+    free = read(tmp_path, samples.FOUR_COLUMN.replace("172800.0", "172801"))
+    assert (free.notes, "clamp_s" in free.metadata) == ({}, False)
+
+
+def test_windows_add_up_intervals_before_anything_is_dropped(tmp_path: Path) -> None:
+    trace = read(tmp_path, samples.WINDOWS)
+    assert rows(trace, "job_id", "arrival_s", "gpus", "wait_limit_s", "trace_status") == {
+        "job_id": ["1", "3"],
+        "arrival_s": [0.0, 20.0],
+        "gpus": [8, 2],
+        "wait_limit_s": [None, 90.0],
+        "trace_status": ["failed", "killed"],
+    }
+    assert trace.notes == {"cpu_job": 1, "zero_duration": 1}
+
+
+def test_a_bad_interval_spoils_its_own_row_only(tmp_path: Path) -> None:
+    text = samples.WINDOWS.replace("2,1,1,0,1,5,0", "2,1,1,0,1,?,9")
+    with pytest.raises(TraceError, match=r':4: interval: .*got "\?"') as caught:
+        read(tmp_path, text)
+    assert len(caught.value.errors) == 1
+    trace = read(tmp_path, text, on_bad_row="drop")
+    assert trace.numbers("arrival_s").tolist() == [0.0, 15.0]
+    assert trace.notes == {"bad_row": 1, "cpu_job": 1}
+
+
+def test_pai_tasks(tmp_path: Path) -> None:
+    trace = read_trace(put(tmp_path, "pai_task_table.csv", samples.PAI))
+    assert rows(trace, "job_id", "arrival_s", "gpus", "duration_s", "gpu_types") == {
+        "job_id": ["j4-worker", "j2-tensorflow", "j1-worker"],
+        "arrival_s": [0.0, 30.0, 80.0],
+        "gpus": [4, 1, 4],
+        "duration_s": [30.0, 30.0, 300.0],
+        "gpu_types": [["P100"], None, ["V100"]],
+    }
+    assert rows(trace, "gpu_fraction", "servers", "cpus", "host_memory_gb", "trace_status") == {
+        "gpu_fraction": [None, 0.25, None],
+        "servers": [4, 1, 2],
+        "cpus": [4.0, 1.0, 12.0],
+        "host_memory_gb": [20.0, 5.0, 58.0],
+        "trace_status": ["finished", "failed", "finished"],
+    }
+    assert trace.notes == {"cpu_job": 1, "gpus_rounded_up": 2, "no_times": 1}
+
+
+def test_pai_folder_by_jobs(tmp_path: Path) -> None:
+    tasks = samples.PAI + "j5,a,1,Terminated,5,9,100,1,100,T4\nj5,b,2,Running,7,30,100,1,200,V100\n"
+    put(tmp_path, "pai_task_table.csv", tasks)
+    put(tmp_path, "pai_job_table.csv", "j1,i1,u1,Terminated,70,410\nj5,i5,u5,Running,4,30\n")
+    trace = read_trace(tmp_path, unit="job")
+    assert rows(trace, "job_id", "arrival_s", "gpus", "duration_s", "user") == {
+        "job_id": ["j5", "j4", "j2", "j1"],
+        "arrival_s": [0.0, 16.0, 46.0, 66.0],
+        "gpus": [5, 4, 1, 4],
+        "duration_s": [25.0, 30.0, 30.0, 320.0],
+        "user": ["u5", None, None, "u1"],
+    }
+    assert rows(trace, "gpu_types", "gpu_fraction", "trace_status", "servers") == {
+        "gpu_types": [None, ["P100"], None, ["V100"]],
+        "gpu_fraction": [None, None, 0.25, None],
+        "trace_status": ["running", "finished", "failed", "finished"],
+        "servers": [3, 4, 1, 3],
+    }
+    assert trace.notes["no_times"] == 1
+    assert trace.notes["mixed_gpu_types"] == 1
+    assert len(trace.sha256) == 64
+
+
+def test_pai_header_files_and_empty_folders(tmp_path: Path) -> None:
+    columns = "task_name,job_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,"
+    put(tmp_path, "tasks.header", columns + "gpu_type\n")
+    table = put(tmp_path, "tasks.csv", "worker,j1,2,Terminated,100,400,600,29,100,V100\n")
+    assert read_trace(table).column("job_id").to_pylist() == ["j1-worker"]
+    with_line = put(tmp_path, "x.csv", f"{columns}gpu_type\nw,j,1,Failed,1,2,3,4,100,T4\n")
+    assert read_trace(with_line).column("job_id").to_pylist() == ["j-w"]
+    with pytest.raises(
+        TraceError, match=r"a folder; expected a trace file, or a folder with pai_task_table\.csv"
+    ):
+        read_trace(tmp_path)
+    with pytest.raises(TraceError, match=r"pai_task_table.csv:1: expected 10 fields, got"):
+        read_trace(put(tmp_path, "pai_task_table.csv", "j1,w,2\n"))
+
+
+def test_openb(tmp_path: Path) -> None:
+    trace = read(tmp_path, samples.OPENB)
+    assert rows(trace, "job_id", "arrival_s", "gpus", "duration_s", "gpu_types") == {
+        "job_id": ["p0", "p1"],
+        "arrival_s": [0.0, 10.0],
+        "gpus": [1, 1],
+        "duration_s": [480.0, 100.0],
+        "gpu_types": [["V100M16", "V100M32"], None],
+    }
+    assert rows(trace, "gpu_fraction", "trace_status", "cpus", "host_memory_gb", "start_s") == {
+        "gpu_fraction": [None, 0.46],
+        "trace_status": ["running", "finished"],
+        "cpus": [12.0, 6.0],
+        "host_memory_gb": [16.0, 12.0],
+        "start_s": [20.0, 10.0],
+    }
+    assert trace.notes == {"cpu_job": 1, "never_ran": 1}
+
+
+def test_swf(tmp_path: Path) -> None:
+    trace = read(tmp_path, samples.SWF)
+    assert rows(trace, "job_id", "arrival_s", "gpus", "duration_s", "trace_status", "user") == {
+        "job_id": ["3", "1"],
+        "arrival_s": [0.0, 5.0],
+        "gpus": [3, 6],
+        "duration_s": [30.0, 60.0],
+        "trace_status": ["failed", "finished"],
+        "user": ["-1", "3"],
+    }
+    assert rows(trace, "wait_limit_s", "start_s") == {
+        "wait_limit_s": [None, 120.0],
+        "start_s": [5.0, 15.0],
+    }
+    assert trace.notes == {"partial_execution": 1, "unknown_duration": 1, "unknown_processors": 1}
+    assert trace.metadata["epoch"] == "2001-09-09T01:46:40 UTC + 95.000 s"
+
+
+def test_swf_without_header_with_more_fields_and_several_processors_per_gpu(
+    tmp_path: Path,
+) -> None:
+    lines = [line for line in samples.SWF.splitlines() if not line.startswith(";")]
+    text = "".join(f"{line}   0 \n" for line in lines)
+    trace = read(tmp_path, text, procs_per_gpu=4)
+    assert trace.numbers("gpus").tolist() == [1, 2]
+    assert trace.notes["ignored_fields"] == 1
+    with pytest.raises(TraceError, match="procs_per_gpu: expected a number > 0"):
+        read(tmp_path, text, procs_per_gpu=0)
+
+
+def test_swf_errors_name_the_line_of_the_file(tmp_path: Path) -> None:
+    text = samples.SWF.replace("  3\t95", "; a comment\n\n  3\tx5")
+    with pytest.raises(TraceError, match=r':8: field 2: expected .*got "x5"'):
+        read(tmp_path, text)
+
+
+def test_batsim_reads_all_spellings(tmp_path: Path) -> None:
+    trace = read(tmp_path, samples.BATSIM)
+    assert rows(trace, "job_id", "arrival_s", "gpus", "duration_s", "wait_limit_s") == {
+        "job_id": ["x", "3", "1"],
+        "arrival_s": [0.0, 1.5, 4.5],
+        "gpus": [4, 1, 2],
+        "duration_s": [3.0, 62.0, 12.5],
+        "wait_limit_s": [None, None, 100.0],
+    }
+    assert rows(trace, "gpu_types", "model", "batch_size") == {
+        "gpu_types": [None, None, ["T4"]],
+        "model": ["m", None, None],
+        "batch_size": [None, 32, None],
+    }
+
+
+@pytest.mark.parametrize("kind", ["parallel_homogeneous", "ptask_homogeneous", "msg_par_hg"])
+def test_batsim_computations_need_a_speed(tmp_path: Path, kind: str) -> None:
+    profile = f'{{"type": "{kind}", "cpu": 4e9, "com": 1}}'
+    text = samples.BATSIM.replace('{"type": "delay", "delay": 3}', profile)
+    expected = r":8: profiles.old.cpu: expected flops= .* profile old into seconds"
+    with pytest.raises(TraceError, match=expected):
+        read(tmp_path, text)
+    trace = read(tmp_path, text, flops=1e9)
+    assert trace.numbers("duration_s").tolist() == [4.0, 66.0, 12.5]
+    assert trace.notes == {"communication_ignored": 2}
+    total = text.replace(kind, "parallel_homogeneous_total")
+    assert read(tmp_path, total, flops=1e9).numbers("duration_s").tolist() == [1.0, 66.0, 12.5]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ('"delay": 3', '"delay": -3', r":8: profiles.old.delay: expected a number >= 0"),
+        ('"type": "delay"', '"type": "smpi"', r":8: profiles.old.type: expected profile old to be"),
+        ('"profile": "d"', '"profile": "q"', r": profiles.q: expected a profile of that name"),
+        ('["old", "d"]', '["new"]', r": profiles.new: expected sequences that end"),
+        ('"repeat": 2', '"repeat": 0', r":9: profiles.new.repeat: expected an integer >= 1"),
+        ('"res": 4', '"res": 0', r':4: jobs\[1\].res: expected an integer from 1 .*got "0"'),
+        ('"res": 4', '"res": "x"', r':4: jobs\[1\].res: expected int, got "x"'),
+        ('"subtime": 7, ', "", r":5: jobs\[2\]: expected an object with `subtime`"),
+        ('"profiles"', '"profile"', r": expected an object with `profiles`"),
+    ],
+)
+def test_batsim_errors_name_key_path_and_line(
+    tmp_path: Path, old: str, new: str, expected: str
+) -> None:
+    with pytest.raises(TraceError, match=expected):
+        read(tmp_path, samples.BATSIM.replace(old, new, 1), format="batsim")
+
+
+def test_philly_json_errors_name_key_path_and_line(tmp_path: Path) -> None:
+    text = samples.PHILLY_JSON.replace('"end_time": "2017-10-01 00:10:30"', '"end_time": "soon"')
+    with pytest.raises(TraceError) as caught:
+        read(tmp_path, text)
+    error = caught.value
+    assert (error.line, error.column) == (7, "[0].attempts[2].end_time")
+    assert str(error).endswith(
+        ':7: [0].attempts[2].end_time: expected a time YYYY-MM-DD HH:MM:SS, got "soon"'
+    )
+    text = text.replace('"jobid": "j2"', '"jobid": 2')
+    with pytest.raises(TraceError) as caught:
+        read(tmp_path, text)
+    assert [item.column for item in caught.value.errors] == [
+        "[0].attempts[2].end_time",
+        "[1].jobid",
+    ]
+    trace = read(tmp_path, text, on_bad_row="drop")
+    assert trace.notes == {"bad_row": 2, "still_running": 1}
+
+
+def test_broken_json_names_the_line(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"trace.txt:3: expected JSON: "):
+        read(tmp_path, samples.PHILLY_JSON.replace('"attempts": [', '"attempts": [,', 1))
+    with pytest.raises(TraceError, match=r"trace.txt:18: expected JSON: Input data was truncated"):
+        read(tmp_path, samples.PHILLY_JSON[:-3])
+    with pytest.raises(TraceError, match=r":2: expected UTF-8 text, got .byte 18"):
+        read_trace(put(tmp_path, "x", samples.PHILLY_JSON.encode().replace(b"ss", b"s\xff", 1)))
+
+
+def test_gavel_in_three_widths(tmp_path: Path) -> None:
+    seven = read(tmp_path, samples.GAVEL_7)
+    assert rows(seven, "model", "arrival_s", "gpus", "iterations", "batch_size") == {
+        "model": ["A3C", "ResNet-18 (batch size 16)"],
+        "arrival_s": [0.0, 30.5],
+        "gpus": [1, 2],
+        "iterations": [900.0, 5000.0],
+        "batch_size": [None, 16],
+    }
+    assert "duration_s" not in seven.columns
+    ten = read(tmp_path, samples.GAVEL_10)
+    assert rows(ten, "gpus", "weight", "batch_size") == {
+        "gpus": [1, 4],
+        "weight": [1.0, 5.0],
+        "batch_size": [80, 5],
+    }
+    assert ten.notes == {"slo_without_duration": 1}
+    twelve = read(tmp_path, samples.GAVEL_12)
+    assert rows(twelve, "arrival_s", "duration_s", "deadline_s") == {
+        "arrival_s": [0.0, 3.0],
+        "duration_s": [50.0, 300.0],
+        "deadline_s": [None, 603.0],
+    }
+    with pytest.raises(TraceError, match="expected 7, 10, 12 columns separated by tabs"):
+        read(tmp_path, "a\tb\n", format="gavel")
+
+
+def test_chronus_deadlines(tmp_path: Path) -> None:
+    trace = read(tmp_path, samples.CHRONUS)
+    assert rows(trace, "job_id", "arrival_s", "deadline_s", "user") == {
+        "job_id": ["1", "0"],
+        "arrival_s": [0.0, 40.0],
+        "deadline_s": [None, 120.0],
+        "user": ["v2", "v1"],
+    }
+    assert trace.notes == {"best_effort": 1, "cpu_job": 1}
+    with pytest.raises(TraceError, match=r':2: expect_time_list: .*joined by -, got "x-1"'):
+        read(tmp_path, samples.CHRONUS.replace("80-120-300", "x-1"))
+
+
+def test_pollux_needs_durations(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"no duration for application bert, cifar"):
+        read(tmp_path, samples.POLLUX)
+    with pytest.raises(TraceError, match=r"no duration for application bert;"):
+        read(tmp_path, samples.POLLUX, durations={"cifar": 1.0})
+    trace = read(tmp_path, samples.POLLUX, **samples.OPTIONS["pollux"])
+    assert rows(trace, "job_id", "arrival_s", "duration_s", "batch_size") == {
+        "job_id": ["b-1", "a-0"],
+        "arrival_s": [0.0, 87.0],
+        "duration_s": [60.0, 900.0],
+        "batch_size": [12, 342],
+    }
+    assert trace.notes == {"batch_rounded_up": 1}
+    with pytest.raises(TraceError, match=r"durations\.bert: expected seconds > 0"):
+        read(tmp_path, samples.POLLUX, durations={"bert": 0})
+
+
+def test_equally_near_formats_are_refused(tmp_path: Path) -> None:
+    both = set().union(*(item.columns for item in FORMATS if item.name in ("muri", "windows")))
+    with pytest.raises(TraceError, match="the header fits windows and muri equally well"):
+        read(tmp_path, ",".join(sorted(both)) + "\n")
+
+
+def test_options_of_another_format_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"unknown option `unit`; known: limit, "):
+        read(tmp_path, samples.TIRESIAS, unit="job")
+    with pytest.raises(TraceError, match=r"options: unit: Invalid enum value"):
+        read_trace(put(tmp_path, "pai_task_table.csv", samples.PAI), unit="gang")
