@@ -11,7 +11,7 @@ from gangline.errors import ClusterError, TraceError
 from gangline.tables import gavel
 from gangline.tables.throughput import PAIRS, RATES, REQUIRED, ThroughputTable
 from gangline.trace.source import Source
-from gangline.trace.text import CsvFile, simple
+from gangline.trace.text import TextFile, simple
 
 __all__ = ["MAX_BYTES", "read"]
 
@@ -70,10 +70,10 @@ def _read_parquet(source: Source) -> ThroughputTable:
 
 
 def _read_csv(source: Source) -> ThroughputTable:
-    file = CsvFile(source)
+    file = TextFile(source)
     names = {simple(name) for name in file.names}
     missing = [name for name in REQUIRED if name not in names]
     if missing:
         fail(f"{source.name}:1", ", ".join(missing), "a column", f"only {', '.join(file.names)}")
-    table = file.read(_CSV, drop_bad=False, notes={})
+    table = file.table(_CSV)
     return ThroughputTable.from_arrow(table, path=source.name)

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from gangline.errors import TraceError
+from gangline.trace.faults import Fault
 from gangline.trace.source import Source
-from gangline.trace.text import CsvFile
+from gangline.trace.text import TextFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -323,8 +324,8 @@ def _read_application(root: str, application: str, files: Mapping[str, Source]) 
 
 
 def _read_csv(source: Source, wanted: dict[str, Any]) -> pa.Table:
-    file = CsvFile(source)
-    table = file.read(wanted, drop_bad=False, notes={})
+    file = TextFile(source)
+    table = file.table(wanted)
     for name in wanted:
         if name not in table.column_names:
             raise TraceError(
@@ -334,10 +335,8 @@ def _read_csv(source: Source, wanted: dict[str, Any]) -> pa.Table:
                 column=name,
             )
         for row, value in enumerate(table.column(name).to_pylist()):
-            if value is None or (isinstance(value, float) and not math.isfinite(value)):
-                raise TraceError.at(
-                    source.name, file.line_of(row), name, file.cell(row, name), "a value"
-                )
+            if value is None:
+                raise file.locate([Fault(row, name, "a value")])[0]
     if not table.num_rows:
         raise TraceError(f"{source.name}: expected at least one row, got none", path=source.name)
     return table

@@ -9,6 +9,7 @@ import msgspec
 
 from gangline.errors import TraceError
 from gangline.trace.schema import STATUSES
+from gangline.trace.text import ERRORS_SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 GIB = 2**30
-ERRORS_SHOWN = 20
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gangline.trace.faults import Fault
     from gangline.trace.source import Source
 
+ERRORS_SHOWN = 20
 BOM = b"\xef\xbb\xbf"
 _SOMETHING = re.compile(rb"\S")
 TIME = pa.timestamp("us")
@@ -173,6 +174,13 @@ class TextFile:
         else:
             columns = {key: _one_chunk(table.column(str(places[key]))) for key in places}
         return {key: self._finite(key, array) for key, array in columns.items()}
+
+    def table(self, wanted: Mapping[str, pa.DataType]) -> pa.Table:
+        """Parse as `read`, and raise a TraceError for the first wrong cells there are."""
+        columns = self.read(wanted)
+        if self.faults.count:
+            raise self.faults.error(ERRORS_SHOWN, self.locate)
+        return pa.table(columns)
 
     def records_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the numbers of the records that became these rows of the table."""
