@@ -31,6 +31,7 @@ from gangline.errors import (
 from gangline.simulate import simulate
 
 if TYPE_CHECKING:
+    import gangline.lp as lp
     import gangline.policies as policies
     import gangline.tables as tables
     import gangline.testing as testing
@@ -67,6 +68,7 @@ __all__ = [
     "__version__",
     "compare",
     "load_result",
+    "lp",
     "policies",
     "read_cluster",
     "read_trace",
@@ -96,6 +98,7 @@ _HOMES = {
     "write_trace": "gangline.trace",
 }
 _MODULES = {
+    "lp": "gangline.lp",
     "policies": "gangline.policies",
     "synth": "gangline.trace.synth",
     "tables": "gangline.tables",

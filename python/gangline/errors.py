@@ -156,6 +156,7 @@ class InfeasibleJobError(GanglineError, ValueError):
 class SolverError(GanglineError):
     """A linear program did not reach an optimum: names status, size and options."""
 
+    policy: str | None = None
     status: str | None = None
     size: tuple[int, int] | None = None
     options: dict[str, object] | None = None

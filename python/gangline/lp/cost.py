@@ -1,0 +1,166 @@
+"""Throughput per money, with deadlines.
+
+Stage 1 misses as little weight of deadlines as possible; stage 2 gets the most steps per second
+and price at that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gangline.errors import PolicyError
+from gangline.lp import activities, classes, kernel
+from gangline.lp.arrays import F64, Entries, Model, Rows, join
+from gangline.lp.instance import per_job
+from gangline.lp.objectives import Problem, finish, pack
+
+if TYPE_CHECKING:
+    from gangline.lp.activities import Activities
+    from gangline.lp.highs import Solver
+    from gangline.lp.instance import Allocation, Instance
+
+__all__ = ["cost"]
+
+ROUNDING = 1e-12  # of a sum of weights; anything more frees GPUs that a deadline needs
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """Least rates, and what missing one of them counts.
+
+    Parameters
+    ----------
+    job : int64 array
+        Jobs with a deadline ahead.
+    least : float64 array
+        Steps per second that meet it.
+    weight : float64 array
+        Weights of these jobs.
+    """
+
+    job: np.ndarray
+    least: F64
+    weight: F64
+
+
+def cost(instance: Instance, solver: Solver) -> Allocation:
+    """Maximise the sum of rate / price; the objective is that sum."""
+    price = _prices(instance)
+    deadlines, passed = _deadlines(instance)
+    notes = {"deadlines_passed": float(passed), "deadlines_missed": 0.0}
+    worth = 1.0 / instance.prop()
+    if len(deadlines.job):
+        groups = classes.alone(instance.jobs)
+        space = activities.singles(groups, instance.rates, instance.scale, instance.capacity)
+        problem = Problem(space, worth, worth)
+        missed = _stage(space, np.zeros(space.count), deadlines, solver, [])
+        notes["deadlines_missed"] = missed.z
+        if instance.settings.drop_all_infeasible and missed.z > 1e-9:
+            deadlines = dataclasses.replace(deadlines, job=deadlines.job[:0])
+    if not len(deadlines.job):
+        problem = pack(instance, instance.rates, worth, worth)
+        space = problem.space
+    gain = kernel.per_activity(space, np.ones(len(space.classes.count)))
+    money = gain / price[space.gpu_type]
+    total = kernel.per_activity(space, problem.worth)
+    settled = instance.settings.tie_break == "none"
+    if not len(deadlines.job):
+        plan = kernel.best(space, money, solver)
+        value = plan.z
+        if not settled:
+            plan = kernel.best(space, total, solver, kept=(money, value))
+    else:
+        bound = [Kept(deadlines.weight, notes["deadlines_missed"])]
+        plan = _stage(space, money, deadlines, solver, bound)
+        value = plan.z
+        if not settled:
+            plan = _stage(space, total, deadlines, solver, [*bound, Kept(money, value)])
+    allocation = finish(problem, plan, value, solver)
+    return dataclasses.replace(allocation, notes=notes)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Result of an earlier stage: weights of missed deadlines, or worth of activities."""
+
+    weight: F64
+    value: float
+
+
+def _stage(
+    space: Activities, price: F64, deadlines: Deadlines, solver: Solver, kept: list[Kept]
+) -> kernel.Plan:
+    """Maximise `price . y`, or miss the least weight if nothing has a price."""
+    unit = space.scale()
+    missing, late = len(deadlines.job), space.count + np.arange(len(deadlines.job))
+    place = np.full(len(space.classes.count), -1, dtype=np.int64)
+    place[deadlines.job] = np.arange(missing)
+    scaled = space.rate.scaled(_inverse(place, deadlines), unit)
+    inside = place[scaled.row] >= 0
+    met = Entries(place[scaled.row[inside]], scaled.col[inside], scaled.value[inside])
+    ones = np.ones(missing)
+    rows = [
+        space.base(unit),
+        Rows(join([met, Entries(np.arange(missing), late, ones)]), ones, ones * np.inf),
+    ]
+    for bound in kept:
+        if bound.weight is deadlines.weight:  # no more weight is missed than must be
+            total = float(np.sum(deadlines.weight))
+            entries = Entries(np.zeros_like(late), late, deadlines.weight / total)
+            limit = bound.value / total + ROUNDING
+            rows.append(Rows(entries, np.array([-np.inf]), np.array([limit])))
+        else:
+            index = np.arange(space.count, dtype=np.int64)
+            entries = Entries(np.zeros_like(index), index, bound.weight * unit / bound.value)
+            rows.append(Rows(entries, np.array([1.0 - kernel.SLACK]), np.array([np.inf])))
+    largest = float(np.max(price * unit)) or float(np.max(deadlines.weight))
+    only_missed = not price.any()
+    late_cost = -deadlines.weight / largest if only_missed else np.zeros(missing)
+    model = Model(
+        np.concatenate([price * unit / largest, late_cost]),
+        np.zeros(space.count + missing),
+        np.concatenate([np.full(space.count, np.inf), ones]),
+        Rows.stack(rows),
+    )
+    found = solver.run(model)
+    y = space.within(found.x[:-missing] * unit)
+    if not only_missed:
+        return kernel.Plan(float(np.sum(price * y)), y)
+    met_part = space.rates_of(y)[deadlines.job] / deadlines.least
+    late_part = np.maximum(0.0, 1.0 - met_part)
+    return kernel.Plan(float(np.sum(deadlines.weight * late_part)), y)
+
+
+def _inverse(place: np.ndarray, deadlines: Deadlines) -> F64:
+    inverse = np.zeros(len(place))
+    inverse[deadlines.job] = 1.0 / deadlines.least
+    return inverse
+
+
+def _prices(instance: Instance) -> F64:
+    price = np.asarray(instance.settings.prices, dtype=np.float64)
+    if price.shape != instance.capacity.shape or not (np.isfinite(price) & (price > 0)).all():
+        raise PolicyError(
+            f"{instance.policy}: prices: expected {len(instance.capacity)} prices > 0 per "
+            f"GPU-hour, one per type, got {instance.settings.prices!r}; set price_per_hour in "
+            "the cluster",
+            policy=instance.policy,
+            field="prices",
+            value=instance.settings.prices,
+        )
+    return price
+
+
+def _deadlines(instance: Instance) -> tuple[Deadlines, int]:
+    """Return the deadlines ahead, and how many have passed."""
+    if instance.settings.time_left_s is None:
+        none = np.zeros(0)
+        return Deadlines(none.astype(np.int64), none, none), 0
+    left = per_job(instance, "time_left_s", "seconds to the deadline, inf for none")
+    ahead = np.flatnonzero((left > 0) & np.isfinite(left))
+    least = instance.remaining[ahead] / left[ahead]
+    return Deadlines(ahead, least, instance.weight[ahead]), int((left <= 0).sum())

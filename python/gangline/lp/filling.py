@@ -1,0 +1,214 @@
+"""Water filling: max-min, then max-min for those who can still rise, and so on.
+
+No integer variables: which jobs are at their bottleneck is asked by linear programs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gangline.errors import PolicyError, SolverError
+from gangline.lp import kernel
+from gangline.lp.arrays import F64, I64, Entries, Model, Rows, join
+from gangline.lp.instance import per_job
+from gangline.lp.objectives import agnostic, finish, pack
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from gangline.lp.activities import Activities
+    from gangline.lp.highs import Solver
+    from gangline.lp.instance import Allocation, Instance
+
+__all__ = ["water_filling"]
+
+STEP = 0.01  # relative rise that the bottleneck programs look for
+RISEN = 1e-7  # a relative rise above this is no noise
+LEAST = 1e-3  # levels below this are compared absolutely
+BINDING = 1e-6  # a share of the duals above this proves a bottleneck
+
+
+@dataclass(frozen=True)
+class Water:
+    """What does not change while the water rises.
+
+    Parameters
+    ----------
+    space : Activities
+        Polytope.
+    level : float64 array, shape (classes,)
+        Level per step per second of one job.
+    typical : float64 array, shape (classes,)
+        Level of an equal split: the unit in which a solver sees the rows.
+    """
+
+    space: Activities
+    level: F64
+    typical: F64
+
+    def rows(self, least: F64, rising: Entries) -> Rows:
+        """Return `level - rising >= least` per class, divided by the typical level."""
+        space, unit = self.space, self.space.scale()
+        inverse = 1.0 / self.typical
+        levels = space.rate.scaled(self.level / space.classes.count * inverse, unit)
+        mine = rising.scaled(-inverse, np.ones(int(rising.col.max(initial=0)) + 1))
+        return Rows(join([levels, mine]), least * inverse, np.full(len(least), np.inf))
+
+    def model(self, columns: tuple[F64, F64], rows: Rows) -> Model:
+        """Return the program over the activities and some more columns (cost, upper bound)."""
+        cost, upper = columns
+        space = self.space
+        return Model(
+            np.concatenate([np.zeros(space.count), cost]),
+            np.zeros(space.count + len(cost)),
+            np.concatenate([np.full(space.count, np.inf), upper]),
+            Rows.stack([space.base(space.scale()), rows]),
+        )
+
+
+def water_filling(instance: Instance, solver: Solver) -> Allocation:
+    """Raise all levels together, stop those that cannot rise, go on with the others.
+
+    Raises
+    ------
+    SolverError
+        If a round finds no job at its bottleneck.
+    """
+    rates, worth = instance.rates, 1.0 / instance.prop()
+    if agnostic(instance.policy):
+        rates = (instance.rates > 0).astype(np.float64)
+        worth = np.ones(instance.jobs)
+    entity = _entities(instance)
+    key = instance.weight if entity is None else entity.key(instance)
+    problem = pack(instance, rates, key, worth)
+    space = problem.space
+    first = space.classes.first
+    scale = instance.scale[first]
+    water = Water(space, problem.worth, problem.worth * space.rates_of(kernel.spread(space)))
+    filled, done = np.zeros(len(first)), np.zeros(len(first), dtype=bool)
+    y = np.zeros(space.count)
+    while not done.all():
+        weight = instance.weight[first] if entity is None else entity.weights(instance, space, done)
+        wanted = np.flatnonzero(~done & (weight > 0))
+        speed = weight[wanted] / scale[wanted]
+        rise, duals = _rise(water, filled, wanted, speed, solver)
+        filled[wanted] += rise * speed
+        stopped = np.zeros(len(first), dtype=bool)
+        stopped[wanted[duals > BINDING * duals.sum()]] = True
+        y, stuck = _stuck(water, filled, ~done & ~stopped, solver)
+        stopped[stuck] = True
+        if not stopped.any():
+            raise SolverError(
+                f"{instance.policy}: no job at its bottleneck with {int((~done).sum())} left",
+                policy=instance.policy,
+                status="no bottleneck",
+                size=(len(first), space.count),
+            )
+        done |= stopped
+    levels = problem.worth * space.rates_of(y)
+    if instance.settings.tie_break != "none":
+        price = kernel.per_activity(space, problem.worth)
+        y = kernel.best(space, price, solver, floor=levels / problem.worth).y
+    plan = kernel.Plan(float(np.min(filled * scale / instance.weight[first])), y)
+    allocation = finish(problem, plan, plan.z, solver)
+    return dataclasses.replace(allocation, levels=filled[space.classes.of])
+
+
+def _rise(water: Water, filled: F64, wanted: I64, speed: F64, solver: Solver) -> tuple[float, F64]:
+    """Return how far all wanted classes rise together, and the duals of their rows."""
+    space = water.space
+    unit = float(np.min(water.typical[wanted] / speed))
+    least = filled * (1.0 - kernel.SLACK)
+    least[wanted] = filled[wanted]
+    column = np.full(len(wanted), space.count, dtype=np.int64)
+    rows = water.rows(least, Entries(wanted, column, speed * unit))
+    found = solver.run(water.model((np.ones(1), np.full(1, np.inf)), rows))
+    duals = np.abs(found.row_dual[-len(least) :])[wanted]
+    return found.objective * unit, duals / water.typical[wanted] * speed * unit
+
+
+def _stuck(
+    water: Water, filled: F64, candidates: npt.NDArray[np.bool_], solver: Solver
+) -> tuple[F64, I64]:
+    """Return a plan at the present levels and the candidates that no plan can raise."""
+    space = water.space
+    left = np.flatnonzero(candidates)
+    while True:
+        height = np.maximum(filled, LEAST)
+        column = space.count + np.arange(len(left), dtype=np.int64)
+        rows = water.rows(filled * (1.0 - kernel.SLACK), Entries(left, column, height[left]))
+        ones = np.ones(len(left))
+        found = solver.run(water.model((ones, STEP * ones), rows))
+        risen = found.x[space.count :] > RISEN
+        y = space.within(found.x[: space.count] * space.scale())
+        if not risen.any():
+            return y, left
+        left = left[~risen]
+
+
+@dataclass(frozen=True)
+class Entities:
+    """Groups of jobs that share a weight.
+
+    Parameters
+    ----------
+    of : int64 array, shape (jobs,)
+        Group of each job.
+    weight : float64 array, shape (groups,)
+        Weights.
+    in_order : bool array, shape (groups,)
+        Whether the whole weight goes to the first unfinished job; else it is split.
+    """
+
+    of: I64
+    weight: F64
+    in_order: npt.NDArray[np.bool_]
+
+    def key(self, instance: Instance) -> F64:
+        """Return what tells jobs apart beside rates and gang: group, weight, place in a queue."""
+        turn = np.where(self.in_order[self.of], np.arange(instance.jobs), -1)
+        table = np.stack([self.of, turn, instance.weight], axis=1)
+        _, key = np.unique(table, axis=0, return_inverse=True)
+        return key.reshape(-1).astype(np.float64)
+
+    def weights(self, instance: Instance, space: Activities, done: npt.NDArray[np.bool_]) -> F64:
+        """Return the weight of one job of each class while some classes are done."""
+        first, count = space.classes.first, space.classes.count
+        group = self.of[first]
+        weight = np.zeros(len(first))
+        for index in range(len(self.weight)):
+            mine = np.flatnonzero((group == index) & ~done)
+            if not len(mine):
+                continue
+            if self.in_order[index]:
+                weight[mine[np.argmin(first[mine])]] = self.weight[index]
+            else:
+                own = instance.weight[first[mine]]
+                weight[mine] = self.weight[index] * own / float(np.sum(own * count[mine]))
+        return weight
+
+
+def _entities(instance: Instance) -> Entities | None:
+    settings = instance.settings
+    if settings.entity is None:
+        return None
+    of = per_job(instance, "entity", "").astype(np.int64)
+    groups = int(of.max()) + 1
+    given = settings.entity_weight
+    weight = np.ones(groups) if given is None else np.asarray(given, dtype=np.float64)
+    names = settings.entity_policy
+    names = [names] * len(weight) if isinstance(names, str) else list(names)
+    good = of.min() >= 0 and len(weight) == len(names) and len(weight) >= groups
+    if not good or not (weight > 0).all() or not set(names) <= {"fairness", "fifo"}:
+        raise PolicyError(
+            f"{instance.policy}: entity: expected numbers from 0, entity_weight > 0 and "
+            "entity_policy fairness or fifo for each of them",
+            policy=instance.policy,
+            field="entity",
+            value=settings.entity,
+        )
+    return Entities(of, weight, np.array([name == "fifo" for name in names]))

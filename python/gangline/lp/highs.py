@@ -1,0 +1,219 @@
+"""HiGHS behind one function: options, status and residuals are looked at after every solve.
+
+Anything but an optimum is a `SolverError`; nothing is silently replaced.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gangline.errors import PolicyError, SolverError
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gangline.lp.arrays import F64, Model
+
+__all__ = ["SIMPLEX_ROWS", "Solution", "Solver", "solver_name", "version"]
+
+SIMPLEX_ROWS = 300  # above this an interior point with crossover is faster (measured)
+RESIDUAL = 1e-7  # relative violation of a row that is still called a solution
+# HiGHS accepts rows that are off by its tolerance, absolutely. Our rows are scaled to about 1, and
+# its default of 1e-7 would be visible in objectives that are compared to 1e-6.
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What a solve found: variables, objective, row duals and how it was found."""
+
+    x: F64
+    objective: float
+    row_dual: F64
+    solver: str
+    iterations: int
+    wall_s: float
+
+
+@dataclass
+class Solver:
+    """Settings of all solves of one allocation, and what they cost together.
+
+    Parameters
+    ----------
+    policy : str
+        For messages.
+    solver : str
+        auto, simplex or ipx; `auto` looks at the number of rows only.
+    time_limit_s : float
+        Of each solve.
+    seed : int
+        HiGHS's own random seed.
+    """
+
+    policy: str
+    solver: str = "auto"
+    time_limit_s: float = 60.0
+    seed: int = 0
+    iterations: int = 0
+    solves: int = 0
+    wall_s: float = 0.0
+    used: str = "none"
+
+    def run(self, model: Model, *, solver: str | None = None) -> Solution:
+        """Solve one program to an optimum.
+
+        Parameters
+        ----------
+        model : Model
+            The program.
+        solver : str or None
+            Overrules the setting for this solve: simplex or ipx.
+
+        Raises
+        ------
+        SolverError
+            If the status is not optimal or the residuals say otherwise.
+        """
+        chosen = solver_name(solver or self.solver, model.size[0])
+        began = time.perf_counter()
+        highs = _pass(model, self.options(chosen), self)
+        highs.run()
+        wall_s = time.perf_counter() - began
+        solution = self._read(highs, model, chosen, wall_s)
+        self.iterations += solution.iterations
+        self.solves += 1
+        self.wall_s += wall_s
+        self.used = chosen
+        return solution
+
+    def options(self, chosen: str) -> dict[str, object]:
+        """Return every option of HiGHS that a solve sets."""
+        options: dict[str, object] = {
+            "output_flag": False,
+            "threads": 1,
+            "random_seed": self.seed,
+            "time_limit": self.time_limit_s,
+            "primal_feasibility_tolerance": TOLERANCE,
+            "dual_feasibility_tolerance": TOLERANCE,
+            "solver": chosen,
+        }
+        if chosen == "ipx":
+            options["run_crossover"] = "on"
+        else:
+            options["simplex_strategy"] = 1
+        return options
+
+    def _read(self, highs: Any, model: Model, chosen: str, wall_s: float) -> Solution:
+        status = highs.getModelStatus()
+        name = highs.modelStatusToString(status)
+        info = highs.getInfo()
+        if name != "Optimal":
+            raise self.failed(name, model.size, chosen)
+        values = highs.getSolution()
+        x = np.array(values.col_value, dtype=np.float64)
+        off = residual(model, x)
+        if not off <= RESIDUAL:
+            raise self.failed(f"Optimal, but rows are off by {off:.1e}", model.size, chosen)
+        counts = (
+            info.simplex_iteration_count,
+            info.ipm_iteration_count,
+            info.crossover_iteration_count,
+        )
+        return Solution(
+            x=x,
+            objective=float(info.objective_function_value),
+            row_dual=np.array(values.row_dual, dtype=np.float64),
+            solver=chosen,
+            iterations=sum(max(int(count), 0) for count in counts),
+            wall_s=wall_s,
+        )
+
+    def failed(self, status: str, size: tuple[int, int], chosen: str) -> SolverError:
+        """Build the error of a solve that did not end at an optimum."""
+        return SolverError(
+            f"{self.policy}: {chosen} ended with status `{status}` on {size[0]} rows x {size[1]} "
+            f"columns; try another `solver` or a longer `time_limit_s`",
+            policy=self.policy,
+            status=status,
+            size=size,
+            options=self.options(chosen),
+        )
+
+
+def solver_name(solver: str, rows: int) -> str:
+    """Return simplex or ipx: by name, or by the number of rows.
+
+    Examples
+    --------
+    >>> solver_name("auto", 300), solver_name("auto", 301), solver_name("ipx", 2)
+    ('simplex', 'ipx', 'ipx')
+    """
+    if solver in ("auto", "dual"):  # the price method solves nothing but the max-min kernel
+        return "simplex" if rows <= SIMPLEX_ROWS else "ipx"
+    if solver in ("simplex", "ipx"):
+        return solver
+    raise PolicyError(
+        f"unknown solver `{solver}`: expected auto, simplex, ipx or dual",
+        field="solver",
+        value=solver,
+    )
+
+
+def version() -> str:
+    """Return the version of HiGHS that solves."""
+    import highspy
+
+    return str(highspy.Highs().version())  # type: ignore[no-untyped-call]
+
+
+def residual(model: Model, x: F64) -> float:
+    """Return the largest violation of a bound or row, relative to its side where that is large."""
+    activity = model.rows.entries.dot(x, model.size[0])
+    worst = 0.0
+    for value, lower, upper in (
+        (activity, model.rows.lower, model.rows.upper),
+        (x, model.lower, model.upper),
+    ):
+        for gap, side in ((lower - value, lower), (value - upper, upper)):
+            finite = np.isfinite(side)
+            if finite.any():
+                scale = np.maximum(1.0, np.abs(side[finite]))
+                worst = max(worst, float(np.max(gap[finite] / scale)))
+    return worst if np.isfinite(activity).all() else np.inf
+
+
+def _pass(model: Model, options: dict[str, object], owner: Solver) -> Any:
+    import highspy
+
+    highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+    for key, value in options.items():
+        if highs.setOptionValue(key, value) != highspy.HighsStatus.kOk:
+            raise owner.failed(f"option {key} = {value!r} refused", model.size, str(value))
+    start, index, value = model.compressed()
+    rows, columns = model.size
+    sense = highspy.ObjSense.kMaximize if model.maximise else highspy.ObjSense.kMinimize
+    status = highs.passModel(
+        columns,
+        rows,
+        len(value),
+        int(highspy.MatrixFormat.kRowwise),
+        int(sense),
+        0.0,
+        model.cost,
+        model.lower,
+        model.upper,
+        model.rows.lower,
+        model.rows.upper,
+        start,
+        index,
+        value,
+        np.zeros(columns, dtype=np.int32),
+    )
+    if status == highspy.HighsStatus.kError:
+        raise owner.failed("Model refused", model.size, str(options["solver"]))
+    return highs

@@ -1,0 +1,263 @@
+"""The arrays that describe who wants what, checked once; and what an allocation looks like."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gangline.errors import PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gangline.lp.arrays import F64, I64
+
+__all__ = ["Allocation", "Instance", "Settings", "load_instance"]
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """What a policy gives to each job.
+
+    Parameters
+    ----------
+    shares : float64 array, shape (jobs, types)
+        Time shares of running alone; each row sums to at most 1.
+    objective : float
+        In the policy's own terms: smallest ratio, seconds, rho, sum.
+    status : str
+        `optimal`, or `closed form` if nothing was solved.
+    solver : str
+        simplex, ipx, dual or none.
+    iterations : int
+        Of all solves together.
+    wall_s : float
+        Seconds in the solver.
+    levels : float64 array, shape (jobs,), optional
+        Water filling: normalised rate of each job.
+    pairs : int64 array, shape (pairs, 2), optional
+        Packing: classes that share GPUs.
+    pair_shares : float64 array, shape (pairs, types), optional
+        Packing: job-time of each pair of classes on each type.
+    classes : int64 array, shape (jobs,), optional
+        Packing: class of each job.
+    notes : mapping
+        Counts of what was left out and why: `stranded` (jobs whose types have no GPU now),
+        `deadlines_passed`, `deadlines_missed`.
+    """
+
+    shares: F64
+    objective: float
+    status: str = "closed form"
+    solver: str = "none"
+    iterations: int = 0
+    wall_s: float = 0.0
+    levels: F64 | None = None
+    pairs: I64 | None = None
+    pair_shares: F64 | None = None
+    classes: I64 | None = None
+    notes: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything that changes a solve beside the jobs; see `solve`."""
+
+    solver: str = "auto"
+    tie_break: str = "max_sum"
+    time_limit_s: float = 60.0
+    seed: int = 0
+    on_solver_error: str = "raise"
+    write_failed_to: str | None = None
+    normalise: str = "none"
+    agnostic_rate: str = "mean"
+    reference_type: int = -1
+    prices: Any = None
+    time_left_s: Any = None
+    drop_all_infeasible: bool = False
+    packed: bool = False
+    kind: Any = None
+    pair_rates: Any = None
+    entity: Any = None
+    entity_weight: Any = None
+    entity_policy: Any = "fairness"
+    type_names: Any = None
+    alpha: float = 1.0
+    running_type: Any = None
+    service_lost_s: Any = None
+
+
+@dataclass(frozen=True)
+class Instance:
+    """The jobs and GPUs of one allocation, checked.
+
+    Parameters
+    ----------
+    policy : str
+        Name, for messages.
+    rates : float64 array, shape (jobs, types)
+        Gang steps per second; 0 where a job cannot run.
+    scale : float64 array, shape (jobs,)
+        Gang sizes.
+    capacity : float64 array, shape (types,)
+        Healthy GPUs.
+    weight, remaining, age_s : float64 arrays, shape (jobs,)
+        Weights, steps left, seconds since arrival.
+    settings : Settings
+        Everything else.
+    """
+
+    policy: str
+    rates: F64
+    scale: F64
+    capacity: F64
+    weight: F64
+    remaining: F64
+    age_s: F64
+    settings: Settings
+
+    @property
+    def jobs(self) -> int:
+        """Number of jobs."""
+        return len(self.scale)
+
+    def prop(self) -> F64:
+        """Return each job's rate averaged over all GPUs of the cluster."""
+        total = np.zeros(self.jobs)
+        for kind in range(len(self.capacity)):
+            total = total + self.rates[:, kind] * self.capacity[kind]
+        return total / float(np.sum(self.capacity))
+
+    def subset(self, keep: I64) -> Instance:
+        """Return the instance of some jobs only."""
+        per_job = ("kind", "entity", "time_left_s", "running_type", "service_lost_s")
+        changed: dict[str, Any] = {
+            name: np.asarray(getattr(self.settings, name))[keep]
+            for name in per_job
+            if getattr(self.settings, name) is not None
+        }
+        return dataclasses.replace(
+            self,
+            rates=self.rates[keep],
+            scale=self.scale[keep],
+            weight=self.weight[keep],
+            remaining=self.remaining[keep],
+            age_s=self.age_s[keep],
+            settings=dataclasses.replace(self.settings, **changed),
+        )
+
+    def write(self, path: str | Path) -> None:
+        """Write everything as JSON, so that the solve can be repeated."""
+        settings = {
+            key: value.tolist() if isinstance(value, np.ndarray) else value
+            for key, value in dataclasses.asdict(self.settings).items()
+        }
+        arrays = {
+            "rates": self.rates,
+            "scale": self.scale,
+            "capacity": self.capacity,
+            "weight": self.weight,
+            "steps_remaining": self.remaining,
+            "age_s": self.age_s,
+        }
+        document = {"policy": self.policy, **{k: v.tolist() for k, v in arrays.items()}}
+        Path(path).write_text(json.dumps(document | settings), encoding="utf-8")
+
+
+def load_instance(path: str | Path) -> tuple[str, dict[str, Any]]:
+    """Read what `write_failed_to` wrote: the policy, and the arguments of `solve`."""
+    document = json.loads(Path(path).read_text(encoding="utf-8"))
+    return document.pop("policy"), document
+
+
+def read(policy: str, arrays: Mapping[str, Any], settings: Settings) -> Instance:
+    """Check the arrays of a solve.
+
+    Raises
+    ------
+    PolicyError
+        If a shape is wrong, or a value is: it names the argument, the job and the value.
+    """
+    rates = _array(policy, "rates", arrays["rates"], 2)
+    jobs, types = rates.shape
+    sized: dict[str, F64] = {"capacity": _array(policy, "capacity", arrays["capacity"], 1)}
+    for name, default in (("scale", None), ("weight", 1.0), ("steps_remaining", 1.0), ("age_s", 0)):
+        value = arrays.get(name)
+        sized[name] = (
+            np.full(jobs, default, dtype=np.float64)
+            if value is None and default is not None
+            else _array(policy, name, value, 1)
+        )
+    for name, array in sized.items():
+        wanted = types if name == "capacity" else jobs
+        if len(array) != wanted:
+            raise _wrong(policy, name, len(array), f"{wanted} values, as `rates` has")
+    _each(policy, "rates", rates, "a finite rate >= 0", lambda x: x >= 0)
+    _each(policy, "scale", sized["scale"], "a gang size >= 1", lambda x: x >= 1)
+    _each(policy, "capacity", sized["capacity"], "GPUs >= 0", lambda x: x >= 0)
+    _each(policy, "weight", sized["weight"], "a weight > 0", lambda x: x > 0)
+    _each(policy, "steps_remaining", sized["steps_remaining"], "steps > 0", lambda x: x > 0)
+    _each(policy, "age_s", sized["age_s"], "seconds >= 0", lambda x: x >= 0)
+    for job in np.flatnonzero(~(rates > 0).any(axis=1))[:1]:
+        raise _wrong(policy, f"rates[{job}]", rates[job].tolist(), "a rate > 0 on some type")
+    return Instance(
+        policy,
+        rates,
+        sized["scale"],
+        sized["capacity"],
+        sized["weight"],
+        sized["steps_remaining"],
+        sized["age_s"],
+        settings,
+    )
+
+
+def per_job(instance: Instance, name: str, what: str) -> F64:
+    """Return a setting that must have one number per job.
+
+    Raises
+    ------
+    PolicyError
+        If it is absent or has another shape.
+    """
+    value = getattr(instance.settings, name)
+    if value is None:
+        raise _wrong(instance.policy, name, None, what)
+    array = _array(instance.policy, name, value, 1)
+    if len(array) != instance.jobs:
+        raise _wrong(instance.policy, name, len(array), f"{instance.jobs} values, one per job")
+    return array
+
+
+def _array(policy: str, name: str, value: Any, dimensions: int) -> F64:
+    try:
+        array = np.ascontiguousarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise _wrong(policy, name, value, "an array of numbers") from None
+    if array.ndim != dimensions:
+        raise _wrong(policy, name, array.ndim, f"{dimensions} dimensions")
+    return array
+
+
+def _each(policy: str, name: str, array: F64, expected: str, good: Callable[[F64], Any]) -> None:
+    wrong = np.argwhere(~(np.isfinite(array) & good(array)))
+    if len(wrong):
+        place = tuple(int(index) for index in wrong[0])
+        where = "".join(f"[{index}]" for index in place)
+        raise _wrong(policy, name + where, float(array[place]), expected)
+
+
+def _wrong(policy: str, name: str, value: object, expected: str) -> PolicyError:
+    text = repr(value)
+    text = text if len(text) <= 60 else text[:57] + "..."
+    return PolicyError(
+        f"{policy}: {name}: expected {expected}, got {text}",
+        policy=policy,
+        field=name,
+        value=value,
+    )

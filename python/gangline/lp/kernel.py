@@ -1,0 +1,172 @@
+"""The kernel that most policies are made of, and the second stage that picks one optimum.
+
+`maxmin`: the largest z such that every class reaches z in its own measure. Everything that a
+solver sees is scaled to about 1, because its tolerances are absolute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gangline.lp.arrays import F64, Entries, Model, Rows, join, sums
+
+if TYPE_CHECKING:
+    from gangline.lp.activities import Activities
+    from gangline.lp.highs import Solver
+
+__all__ = ["Plan", "best", "floors", "isolated_shares", "maxmin", "per_activity", "spread"]
+
+# What the second stage may give up of the first: below what any comparison looks at, above noise.
+SLACK = 1e-9
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A point of the polytope and the value of the objective there.
+
+    The value is what the point reaches, not what a solver says: a later stage that keeps it then
+    has a feasible point to the last bit.
+
+    Parameters
+    ----------
+    z : float
+        Objective.
+    y : float64 array, shape (activities,)
+        Time on each activity.
+    """
+
+    z: float
+    y: F64
+
+
+def isolated_shares(scale: F64, capacity: F64, jobs: float) -> F64:
+    """Return the shares of an equal split: (GPUs of the type / jobs) / gang, rows at most 1.
+
+    Examples
+    --------
+    >>> isolated_shares(np.array([4.0, 2.0]), np.array([6.0, 2.0]), 5)
+    array([[0.3, 0.1],
+           [0.6, 0.2]])
+    """
+    shares = (capacity / jobs)[None, :] / scale[:, None]
+    return shares / np.maximum(1.0, _row_sums(shares))[:, None]
+
+
+def spread(space: Activities) -> F64:
+    """Return the activities of an equal split over the jobs that can run: a feasible start."""
+    members = space.classes.count
+    gang = np.maximum(space.gang_of_class(), 1.0)
+    shares = isolated_shares(gang, space.capacity, float(members.sum())) * members[:, None]
+    y = shares[space.pairs[:, 0], space.gpu_type]
+    y[space.pairs[:, 1] >= 0] = 0.0
+    return y
+
+
+def maxmin(space: Activities, measure: F64, solver: Solver) -> Plan:
+    """Maximise the smallest `measure x rate` over the classes.
+
+    Parameters
+    ----------
+    space : Activities
+        Polytope; each class has at least one activity.
+    measure : float64 array, shape (classes,)
+        What one step per second of one job counts, > 0.
+    solver : Solver
+        Settings.
+
+    Returns
+    -------
+    Plan
+        Objective z and the activities.
+    """
+    reference = float(np.min(measure * space.rates_of(spread(space))))
+    unit = space.scale()
+    ratio = space.rate.scaled(measure / space.classes.count / reference, unit)
+    classes = len(measure)
+    z = np.full(classes, space.count, dtype=np.int64)
+    entries = join([ratio, Entries(np.arange(classes), z, np.full(classes, -1.0))])
+    ratios = Rows(entries, np.zeros(classes), np.full(classes, np.inf))
+    cost = np.zeros(space.count + 1)
+    cost[-1] = 1.0
+    lower = np.zeros(space.count + 1)
+    upper = np.full(space.count + 1, np.inf)
+    found = solver.run(Model(cost, lower, upper, Rows.stack([space.base(unit), ratios])))
+    y = space.within(found.x[:-1] * unit)
+    return Plan(float(np.min(measure * space.rates_of(y))), y)
+
+
+def per_activity(space: Activities, worth: F64) -> F64:
+    """Return what a unit of each activity counts if a step per second counts `worth`."""
+    gain = space.rate.value * worth[space.rate.row]
+    return sums(space.rate.col, gain, space.count)
+
+
+def best(
+    space: Activities,
+    price: F64,
+    solver: Solver,
+    *,
+    floor: F64 | None = None,
+    kept: tuple[F64, float] | None = None,
+) -> Plan:
+    """Maximise `price . y`.
+
+    Parameters
+    ----------
+    space : Activities
+        Polytope.
+    price : float64 array, shape (activities,)
+        Worth of a unit of each activity.
+    solver : Solver
+        Settings.
+    floor : float64 array, shape (classes,), optional
+        Least steps per second of one job of each class.
+    kept : (float64 array of shape (activities,), float), optional
+        Another worth and its least total: the result of an earlier stage.
+
+    Returns
+    -------
+    Plan
+        Objective and the activities.
+    """
+    unit = space.scale()
+    largest = float(np.max(price * unit))
+    rows = [space.base(unit)]
+    if floor is not None:
+        rows.append(floors(space, unit, floor * (1.0 - SLACK)))
+    if kept is not None:
+        index = np.arange(space.count, dtype=np.int64)
+        entries = Entries(np.zeros_like(index), index, kept[0] * unit / kept[1])
+        rows.append(Rows(entries, np.array([1.0 - SLACK]), np.array([np.inf])))
+    model = Model(
+        price * unit / largest,
+        np.zeros(space.count),
+        np.full(space.count, np.inf),
+        Rows.stack(rows),
+    )
+    y = space.within(solver.run(model).x * unit)
+    return Plan(float(np.sum(price * y)), y)
+
+
+def floors(space: Activities, unit: F64, floor: F64) -> Rows:
+    """Return rows `rate of the class >= floor`, scaled to about 1; a floor of 0 needs no row."""
+    kept = np.flatnonzero(floor > 0)
+    place = np.full(len(floor), -1, dtype=np.int64)
+    place[kept] = np.arange(len(kept))
+    inverse = np.zeros(len(floor))
+    inverse[kept] = 1.0 / (floor[kept] * space.classes.count[kept])
+    scaled = space.rate.scaled(inverse, unit)
+    inside = place[scaled.row] >= 0
+    entries = Entries(place[scaled.row[inside]], scaled.col[inside], scaled.value[inside])
+    return Rows(entries, np.ones(len(kept)), np.full(len(kept), np.inf))
+
+
+def _row_sums(table: F64) -> F64:
+    """Return sums in the order of the columns, the same on every machine."""
+    total = np.zeros(len(table))
+    for column in range(table.shape[1]):
+        total = total + table[:, column]
+    return total

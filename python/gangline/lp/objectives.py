@@ -1,0 +1,248 @@
+"""Max-min fairness, makespan, finish-time fairness and total throughput.
+
+Symbols (spec of the policies): T rates, s gang, w weight, r steps left, t age, x shares,
+thr = sum_k T x, prop = rate averaged over the cluster, iso = rate under an equal split.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gangline.errors import PolicyError
+from gangline.lp import activities, classes, kernel
+from gangline.lp.instance import Allocation, per_job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gangline.lp.activities import Activities
+    from gangline.lp.arrays import F64
+    from gangline.lp.highs import Solver
+    from gangline.lp.instance import Instance
+
+__all__ = ["agnostic", "finish_time_fairness", "las", "makespan", "max_sum", "pack", "rates_seen"]
+
+FTF_GAP = 1e-8  # relative; the policy asks for 1e-6
+FTF_STEPS = 200  # every second step halves the gap, so this is never reached
+SAFE = 1e-9  # a solver's noise in z, kept out of the proof of a lower bound
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Classes of an instance, their polytope and what a step is worth in each stage."""
+
+    space: Activities
+    measure: F64
+    worth: F64
+
+
+def agnostic(policy: str) -> bool:
+    """Whether the policy is the twin that does not know how fast a job is on each type."""
+    return policy.endswith("-agnostic")
+
+
+def rates_seen(instance: Instance) -> F64:
+    """Return the rates that the policy looks at: the twin sees one rate on all usable types.
+
+    Raises
+    ------
+    PolicyError
+        If `agnostic_rate` is `reference` and a job cannot run on the reference type.
+    """
+    if not agnostic(instance.policy):
+        return instance.rates
+    usable = instance.rates > 0
+    if instance.settings.agnostic_rate == "mean":
+        return usable * instance.prop()[:, None]
+    kind = instance.settings.reference_type
+    if instance.settings.agnostic_rate != "reference" or not 0 <= kind < usable.shape[1]:
+        raise PolicyError(
+            f"{instance.policy}: agnostic_rate: expected mean, or reference with the index of a "
+            f"type in reference_type, got {instance.settings.agnostic_rate!r} and {kind!r}",
+            policy=instance.policy,
+            field="agnostic_rate",
+            value=instance.settings.agnostic_rate,
+        )
+    absent = np.flatnonzero(~usable[:, kind])
+    if len(absent):
+        raise PolicyError(
+            f"{instance.policy}: job {absent[0]} has no rate on the reference type {kind}; "
+            "set agnostic_rate to mean",
+            policy=instance.policy,
+            field="agnostic_rate",
+            value="reference",
+        )
+    return usable * instance.rates[:, kind][:, None]
+
+
+def pack(instance: Instance, rates: F64, measure: F64, worth: F64) -> Problem:
+    """Group equal jobs and build what they can do."""
+    columns = [rates, instance.scale, measure, worth]
+    packed = instance.settings.packed
+    kind = per_job(instance, "kind", "the row of pair_rates of each job") if packed else None
+    if kind is not None:
+        columns.append(kind)
+    groups = classes.aggregate(columns)
+    first = groups.first
+    space = activities.singles(groups, rates[first], instance.scale[first], instance.capacity)
+    if kind is not None:
+        rows = kind[first].astype(np.int64)
+        table = _pair_table(instance, rows)
+        space = activities.with_pairs(space, rates[first], instance.scale[first], table)
+    return Problem(space, measure[first], worth[first])
+
+
+def _pair_table(instance: Instance, rows: np.ndarray) -> F64:
+    table = np.asarray(instance.settings.pair_rates, dtype=np.float64)
+    wanted = len(instance.capacity)
+    square = table.ndim == 3 and table.shape[0] == table.shape[1] and table.shape[2] == wanted
+    if not square or (len(rows) and not 0 <= rows.min() <= rows.max() < len(table)):
+        raise PolicyError(
+            f"{instance.policy}: pair_rates: expected shape (kinds, kinds, {wanted}) with a row "
+            f"for every `kind`, got {table.shape}",
+            policy=instance.policy,
+            field="pair_rates",
+            value=table.shape,
+        )
+    if not (np.isfinite(table) & (table >= 0)).all():
+        raise PolicyError(
+            f"{instance.policy}: pair_rates: expected finite rates >= 0",
+            policy=instance.policy,
+            field="pair_rates",
+        )
+    of_classes: F64 = table[np.ix_(rows, rows)]
+    return of_classes
+
+
+def finish(problem: Problem, plan: kernel.Plan, objective: float, solver: Solver) -> Allocation:
+    """Turn a plan into what each job gets."""
+    space = problem.space
+    paired = space.pairs[:, 1] >= 0
+    extra: dict[str, Any] = {}
+    if paired.any():
+        pairs, place = np.unique(space.pairs[paired], axis=0, return_inverse=True)
+        table = np.zeros((len(pairs), len(space.capacity)))
+        table[place.reshape(-1), space.gpu_type[paired]] = plan.y[paired]
+        extra = {"pairs": pairs, "pair_shares": table, "classes": space.classes.of}
+    return Allocation(
+        shares=space.shares(plan.y),
+        objective=objective,
+        status="optimal",
+        solver=solver.used,
+        iterations=solver.iterations,
+        wall_s=solver.wall_s,
+        **extra,
+    )
+
+
+def settle(instance: Instance, problem: Problem, plan: kernel.Plan, solver: Solver) -> kernel.Plan:
+    """Run the second stage: among the optima, one of most total (normalised) throughput."""
+    if instance.settings.tie_break == "none":
+        return plan
+    floor = plan.z / problem.measure
+    price = kernel.per_activity(problem.space, problem.worth)
+    return kernel.best(problem.space, price, solver, floor=floor)
+
+
+def las(instance: Instance, solver: Solver) -> Allocation:
+    """Maximise the smallest rate per fair share and weight; the objective is that ratio."""
+    if agnostic(instance.policy):
+        rates = (instance.rates > 0).astype(np.float64)
+        measure, worth = instance.scale / instance.weight, np.ones(instance.jobs)
+    else:
+        rates, prop = instance.rates, instance.prop()
+        measure, worth = instance.scale / (instance.weight * prop), 1.0 / prop
+    return _by_kernel(instance, solver, pack(instance, rates, measure, worth), lambda z: z)
+
+
+def makespan(instance: Instance, solver: Solver) -> Allocation:
+    """Minimise the time until the last job would end under constant shares, in seconds."""
+    rates = rates_seen(instance)
+    problem = pack(instance, rates, 1.0 / instance.remaining, 1.0 / instance.prop())
+    return _by_kernel(instance, solver, problem, lambda z: 1.0 / z)
+
+
+def _by_kernel(
+    instance: Instance, solver: Solver, problem: Problem, value: Callable[[float], float]
+) -> Allocation:
+    plan = kernel.maxmin(problem.space, problem.measure, solver)
+    settled = settle(instance, problem, plan, solver)
+    return finish(problem, settled, value(plan.z), solver)
+
+
+def max_sum(instance: Instance, solver: Solver) -> Allocation:
+    """Maximise the sum of rates; the objective is that sum."""
+    prop = instance.prop()
+    proportional = instance.settings.normalise == "proportional"
+    if not proportional and instance.settings.normalise != "none":
+        raise PolicyError(
+            f"{instance.policy}: normalise: expected none or proportional, "
+            f"got {instance.settings.normalise!r}",
+            policy=instance.policy,
+            field="normalise",
+            value=instance.settings.normalise,
+        )
+    measure = 1.0 / prop if proportional else np.ones(instance.jobs)
+    problem = pack(instance, instance.rates, measure, 1.0 / prop)
+    plan = kernel.best(problem.space, kernel.per_activity(problem.space, problem.measure), solver)
+    settled = plan
+    if instance.settings.tie_break != "none" and not proportional:
+        space = problem.space
+        settled = kernel.best(
+            space,
+            kernel.per_activity(space, problem.worth),
+            solver,
+            kept=(kernel.per_activity(space, problem.measure), plan.z),
+        )
+    return finish(problem, settled, plan.z, solver)
+
+
+def finish_time_fairness(instance: Instance, solver: Solver) -> Allocation:
+    """Minimise the largest rho = (age + time left) / (time an equal split would have taken).
+
+    Notes
+    -----
+    Trial values of rho come from the allocations themselves: an allocation found at rho reaches
+    some rho' <= rho, and z at rho proves that no allocation is below rho / z. Both ends meet in a
+    few solves, where halving the interval would take twenty.
+    """
+    rates = rates_seen(instance)
+    alone = kernel.isolated_shares(instance.scale, instance.capacity, instance.jobs)
+    iso = (rates * alone).sum(axis=1)
+    lost = instance.settings.service_lost_s
+    history = np.zeros(instance.jobs) if lost is None else per_job(instance, "service_lost_s", "")
+    columns = np.stack(
+        [instance.age_s, instance.remaining, history + instance.remaining / iso], axis=1
+    )
+    worth = 1.0 / instance.prop()
+    key = classes.aggregate([columns])
+    problem = pack(instance, rates, key.of.astype(np.float64), worth)
+    age, left, fair = columns[key.first[problem.measure.astype(np.int64)]].T
+    space = problem.space
+
+    def reached(y: F64) -> float:
+        return float(np.max((age + left / space.rates_of(y)) / fair))
+
+    y = kernel.spread(space)
+    upper, lower = reached(y), float(np.max(age / fair))
+    trial, measure = upper, left
+    for _ in range(FTF_STEPS):
+        before = upper - lower
+        measure = (trial * fair - age) / left
+        plan = kernel.maxmin(space, measure, solver)
+        now = reached(plan.y)
+        if now < upper:
+            upper = now
+        proved = trial / max(plan.z, 1.0) * (1.0 - SAFE)
+        lower = max(lower, proved)
+        if upper - lower <= FTF_GAP * upper:
+            break
+        # The end of the interval that allocations reach moves fast, most of the time.
+        trial = upper if upper - lower <= 0.25 * before else 0.5 * (lower + upper)
+    final = Problem(space, (upper * fair - age) / left, problem.worth)
+    plan = kernel.maxmin(space, final.measure, solver)
+    floor = kernel.Plan(min(plan.z, 1.0), plan.y)
+    return finish(final, settle(instance, final, floor, solver), upper, solver)

@@ -1,0 +1,198 @@
+"""One allocation: check the arrays, run the policy, look at the result."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gangline.errors import PolicyError, SolverError
+from gangline.lp import allox, closed, cost, filling, objectives
+from gangline.lp.highs import Solver, solver_name
+from gangline.lp.instance import Allocation, Instance, Settings, read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+__all__ = ["POLICIES", "solve"]
+
+POLICIES: dict[str, Callable[[Instance, Solver], Allocation]] = {
+    "gavel-las": objectives.las,
+    "gavel-las-agnostic": objectives.las,
+    "gavel-ftf": objectives.finish_time_fairness,
+    "gavel-ftf-agnostic": objectives.finish_time_fairness,
+    "gavel-makespan": objectives.makespan,
+    "gavel-makespan-agnostic": objectives.makespan,
+    "gavel-max-sum": objectives.max_sum,
+    "gavel-cost": cost.cost,
+    "gavel-water-filling": filling.water_filling,
+    "gavel-water-filling-agnostic": filling.water_filling,
+    "gavel-isolated": closed.isolated,
+    "gavel-fifo-perf": closed.fifo_perf,
+    "gavel-allox": allox.allox,
+}
+"""Every policy that `solve` knows."""
+
+
+def solve(
+    policy: str,
+    *,
+    rates: npt.ArrayLike,
+    scale: npt.ArrayLike,
+    capacity: npt.ArrayLike,
+    weight: npt.ArrayLike | None = None,
+    steps_remaining: npt.ArrayLike | None = None,
+    age_s: npt.ArrayLike | None = None,
+    **settings: Any,
+) -> Allocation:
+    """Return what a policy gives to each job: time shares per GPU type, and the objective.
+
+    Parameters
+    ----------
+    policy : str
+        A name of `gangline.lp.POLICIES`.
+    rates : array, shape (jobs, types)
+        Steps per second of the whole gang; 0 means "cannot run there".
+    scale : array, shape (jobs,)
+        GPUs of each gang.
+    capacity : array, shape (types,)
+        Healthy GPUs of each type.
+    weight : array, shape (jobs,), optional
+        Default 1.
+    steps_remaining : array, shape (jobs,), optional
+        Steps left, > 0; default 1. Used by ftf, makespan, cost with deadlines, allox.
+    age_s : array, shape (jobs,), optional
+        Seconds since arrival; default 0. Used by ftf.
+    **settings
+        solver : auto (by the number of rows), simplex, ipx;
+        tie_break : max_sum (of the optima, one of most total normalised rate) or none;
+        time_limit_s : of each solve, default 60; seed : of HiGHS, default 0;
+        on_solver_error : raise, or isolated to fall back to an equal split;
+        write_failed_to : file that receives the whole problem as JSON if a solve fails;
+        normalise : none or proportional (max-sum);
+        agnostic_rate : mean or reference, with reference_type an index (agnostic ftf, makespan);
+        prices : per GPU-hour and type, time_left_s : seconds to each deadline, inf for none,
+        drop_all_infeasible : forget all deadlines if one cannot be met (cost);
+        entity, entity_weight, entity_policy : group of each job, its weight, fairness or fifo
+        (water filling);
+        packed, kind, pair_rates : pairs on one GPU; kind is a row of pair_rates of shape
+        (kinds, kinds, types), whose entry is the rate of the first beside the second;
+        type_names : break ties (fifo-perf); alpha, running_type : see `allox`;
+        service_lost_s : seconds of equal-split service of earlier solves (ftf).
+
+    Returns
+    -------
+    Allocation
+        Shares, objective, status, solver, iterations, seconds in the solver.
+
+    Raises
+    ------
+    PolicyError
+        If the policy or an argument is wrong; it names the argument, the job and the value.
+    InfeasibleJobError
+        If the policy can never run a job.
+    SolverError
+        If a solve does not end at an optimum.
+
+    Notes
+    -----
+    Equal jobs are solved as one. A job whose types all have no GPU at present gets nothing, does
+    not lower the objective of the others, and is counted in `notes["stranded"]`.
+
+    Examples
+    --------
+    >>> solve("gavel-las", rates=[[1.0, 4.0], [1.0, 2.0]], scale=[1, 1], capacity=[1, 1]).objective
+    1.0
+    """
+    if policy not in POLICIES:
+        near = difflib.get_close_matches(policy, POLICIES, n=1)
+        hint = f"; did you mean `{near[0]}`?" if near else ""
+        raise PolicyError(
+            f"unknown LP policy `{policy}`{hint} Known: {', '.join(POLICIES)}",
+            policy=policy,
+            value=policy,
+        )
+    arrays = {
+        "rates": rates,
+        "scale": scale,
+        "capacity": capacity,
+        "weight": weight,
+        "steps_remaining": steps_remaining,
+        "age_s": age_s,
+    }
+    instance = read(policy, arrays, _settings(policy, settings))
+    return run(instance)
+
+
+def run(instance: Instance) -> Allocation:
+    """Solve a checked instance."""
+    settings = instance.settings
+    solver = Solver(instance.policy, settings.solver, settings.time_limit_s, settings.seed)
+    types = len(instance.capacity)
+    reachable = ((instance.rates > 0) & (instance.capacity > 0)[None, :]).any(axis=1)
+    kept = np.flatnonzero(reachable)
+    if not len(kept):
+        notes = {"stranded": float(instance.jobs)}
+        return Allocation(np.zeros((instance.jobs, types)), 0.0, notes=notes)
+    inner = instance if len(kept) == instance.jobs else instance.subset(kept)
+    try:
+        allocation = POLICIES[instance.policy](inner, solver)
+    except SolverError as error:
+        if settings.write_failed_to is not None:
+            instance.write(settings.write_failed_to)
+            error.add_note(f"the problem was written to {settings.write_failed_to}")
+        if settings.on_solver_error != "isolated":
+            raise
+        notes = {"solver_failed": 1.0}
+        allocation = dataclasses.replace(closed.isolated(inner, solver), notes=notes)
+    if inner is instance:
+        return allocation
+    return _widen(allocation, kept, instance)
+
+
+def _widen(allocation: Allocation, kept: npt.NDArray[np.int64], instance: Instance) -> Allocation:
+    """Give the jobs that were left out their empty rows."""
+    shares = np.zeros((instance.jobs, len(instance.capacity)))
+    shares[kept] = allocation.shares
+    changed: dict[str, Any] = {"shares": shares}
+    if allocation.levels is not None:
+        levels = np.zeros(instance.jobs)
+        levels[kept] = allocation.levels
+        changed["levels"] = levels
+    if allocation.classes is not None:
+        classes = np.full(instance.jobs, -1, dtype=np.int64)
+        classes[kept] = allocation.classes
+        changed["classes"] = classes
+    notes = {**allocation.notes, "stranded": float(instance.jobs - len(kept))}
+    return dataclasses.replace(allocation, notes=notes, **changed)
+
+
+_CHOICES = {
+    "tie_break": ("max_sum", "none"),
+    "on_solver_error": ("raise", "isolated"),
+}
+
+
+def _settings(policy: str, given: dict[str, Any]) -> Settings:
+    known = [field.name for field in dataclasses.fields(Settings)]
+    for name, value in given.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean `{near[0]}`?" if near else ""
+            raise PolicyError(
+                f"{policy}: unknown setting `{name}`{hint}", policy=policy, field=name, value=value
+            )
+        if name in _CHOICES and value not in _CHOICES[name]:
+            raise PolicyError(
+                f"{policy}: {name}: expected {' or '.join(_CHOICES[name])}, got {value!r}",
+                policy=policy,
+                field=name,
+                value=value,
+            )
+    settings = Settings(**given)
+    solver_name(settings.solver, 0)
+    return settings

@@ -1,0 +1,217 @@
+"""Every LP policy against a plain, unaggregated model, and the laws that allocations obey."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gangline as gl
+from lp import plain
+from lp.plain import Jobs
+
+SAME = 1e-6
+
+
+@st.composite
+def worlds(
+    draw: st.DrawFn, most: int = 8, types: int = 4, gangs: tuple[int, ...] = (1, 2, 4)
+) -> Jobs:
+    """A few jobs of fewer kinds, so that some are equal; some types where a kind cannot run."""
+    kinds = draw(st.integers(1, most))
+    width = draw(st.integers(1, types))
+    number = st.integers(0, 60).map(lambda x: x / 8)
+    row = st.lists(number, min_size=width, max_size=width).filter(any)
+    rows = draw(st.lists(row, min_size=kinds, max_size=kinds))
+    of = draw(st.lists(st.integers(0, kinds - 1), min_size=1, max_size=most))
+    gang = draw(st.lists(st.sampled_from(gangs), min_size=kinds, max_size=kinds))
+    weight = draw(st.lists(st.sampled_from([1.0, 1.0, 2.5, 5.0]), min_size=kinds, max_size=kinds))
+    many = len(of)
+    left = draw(st.lists(st.integers(1, 10**6), min_size=many, max_size=many))
+    age = draw(st.lists(st.integers(0, 10**5), min_size=many, max_size=many))
+    gpus = draw(st.lists(st.integers(1, 9), min_size=width, max_size=width))
+    return Jobs(
+        np.array([rows[k] for k in of]),
+        np.array([float(gang[k]) for k in of]),
+        np.array(gpus, dtype=float),
+        np.array([weight[k] for k in of]),
+        np.array(left, dtype=float),
+        np.array(age, dtype=float),
+    )
+
+
+def inside(jobs: Jobs, shares: np.ndarray) -> None:
+    """BASE to 1e-9, and nothing on a type where the job cannot run."""
+    assert (shares >= 0).all()
+    assert (shares.sum(axis=1) <= 1 + 1e-9).all()
+    assert (jobs.scale @ shares <= jobs.capacity * (1 + 1e-9)).all()
+    assert (shares[jobs.rates == 0] == 0).all()
+
+
+@given(worlds())
+def test_las_and_makespan(jobs: Jobs) -> None:
+    las = gl.lp.solve("gavel-las", **jobs.arguments())
+    inside(jobs, las.shares)
+    assert las.objective == pytest.approx(plain.las(jobs), rel=SAME)
+    ratio = jobs.scale * (jobs.rates * las.shares).sum(axis=1) / (jobs.weight * jobs.prop())
+    assert ratio.min() == pytest.approx(las.objective, rel=SAME)
+    makespan = gl.lp.solve("gavel-makespan", **jobs.arguments())
+    inside(jobs, makespan.shares)
+    assert makespan.objective == pytest.approx(plain.makespan(jobs), rel=SAME)
+
+
+@given(worlds())
+def test_agnostic_twins(jobs: Jobs) -> None:
+    """The twin is the policy on rates that are the same on all usable types."""
+    usable = (jobs.rates > 0).astype(float)
+    seen = dataclasses.replace(jobs, rates=usable * jobs.prop()[:, None])
+    las = gl.lp.solve("gavel-las-agnostic", **jobs.arguments()).objective
+    ones = dataclasses.replace(jobs, rates=usable)
+    assert las == pytest.approx(plain.maxmin(ones, jobs.scale / jobs.weight), rel=SAME)
+    makespan = gl.lp.solve("gavel-makespan-agnostic", **jobs.arguments()).objective
+    assert makespan == pytest.approx(plain.makespan(seen), rel=SAME)
+    ftf = gl.lp.solve("gavel-ftf-agnostic", **jobs.arguments()).objective
+    assert ftf == pytest.approx(plain.rho(seen), rel=SAME)
+
+
+@given(worlds(most=6))
+def test_finish_time_fairness(jobs: Jobs) -> None:
+    found = gl.lp.solve("gavel-ftf", **jobs.arguments())
+    inside(jobs, found.shares)
+    assert found.objective == pytest.approx(plain.rho(jobs), rel=SAME)
+    iso = (jobs.rates * jobs.isolated()).sum(axis=1)
+    rate = (jobs.rates * found.shares).sum(axis=1)
+    reached = (jobs.age_s + jobs.remaining / rate) / (jobs.remaining / iso)
+    assert reached.max() == pytest.approx(found.objective, rel=SAME)
+
+
+@given(worlds())
+def test_total_throughput(jobs: Jobs) -> None:
+    raw = gl.lp.solve("gavel-max-sum", **jobs.arguments())
+    inside(jobs, raw.shares)
+    assert raw.objective == pytest.approx(plain.total(jobs, np.ones(len(jobs.scale))), rel=SAME)
+    assert (jobs.rates * raw.shares).sum() == pytest.approx(raw.objective, rel=SAME)
+    fair = gl.lp.solve("gavel-max-sum", normalise="proportional", **jobs.arguments())
+    assert fair.objective == pytest.approx(plain.total(jobs, 1.0 / jobs.prop()), rel=SAME)
+
+
+@given(worlds(most=6, types=3))
+def test_water_filling(jobs: Jobs) -> None:
+    found = gl.lp.solve("gavel-water-filling", **jobs.arguments())
+    inside(jobs, found.shares)
+    wanted = plain.levels(jobs, jobs.prop())
+    assert found.levels == pytest.approx(wanted, rel=1e-5)  # the oracle stops at 1e-4 x 1e-8 noise
+    reached = (jobs.rates * found.shares).sum(axis=1) / jobs.prop()
+    assert reached == pytest.approx(found.levels, rel=SAME)
+
+
+@given(worlds(), st.data())
+def test_cost_with_deadlines(jobs: Jobs, data: st.DataObject) -> None:
+    many, types = jobs.rates.shape
+    price = st.sampled_from([0.5, 1.0, 3.0])
+    prices = np.array(data.draw(st.lists(price, min_size=types, max_size=types)))
+    seconds = st.sampled_from([10.0, 1e4, 1e6, np.inf])
+    left = np.array(data.draw(st.lists(seconds, min_size=many, max_size=many)))
+    found = gl.lp.solve("gavel-cost", prices=prices, time_left_s=left, **jobs.arguments())
+    inside(jobs, found.shares)
+    missed, value = plain.cost_with_deadlines(jobs, prices, left)
+    assert found.notes["deadlines_missed"] == pytest.approx(missed, rel=SAME, abs=1e-7)
+    # Missing 1e-8 more of a deadline, a solver's noise, frees as much rate as the deadline asks.
+    noise = 2e-8 * float(np.sum(jobs.weight) * np.max(jobs.remaining / left) / prices.min())
+    assert found.objective == pytest.approx(value, rel=SAME, abs=noise)
+
+
+@given(worlds(most=5, types=2, gangs=(1, 2)), st.data())
+def test_packing_by_class_is_packing_by_job(jobs: Jobs, data: st.DataObject) -> None:
+    keys = np.concatenate([jobs.rates, jobs.scale[:, None]], axis=1)
+    kinds, kind = np.unique(keys, axis=0, return_inverse=True)
+    kind = kind.reshape(-1)
+    part = st.sampled_from([0.0, 0.3, 0.5, 0.6, 0.9, 1.0])
+    size = len(kinds) ** 2 * jobs.rates.shape[1]
+    slow = np.array(data.draw(st.lists(part, min_size=size, max_size=size)))
+    pairs = slow.reshape(len(kinds), len(kinds), -1) * kinds[:, None, :-1]
+    found = gl.lp.solve("gavel-las", packed=True, kind=kind, pair_rates=pairs, **jobs.arguments())
+    everyone = pairs[np.ix_(kind, kind)]
+    assert found.objective == pytest.approx(plain.packed_las(jobs, everyone), rel=SAME)
+
+
+@given(worlds(), st.randoms(use_true_random=False))
+def test_order_of_jobs_does_not_matter(jobs: Jobs, random: object) -> None:
+    order = list(range(len(jobs.scale)))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    turned = Jobs(
+        jobs.rates[order],
+        jobs.scale[order],
+        jobs.capacity,
+        jobs.weight[order],
+        jobs.remaining[order],
+        jobs.age_s[order],
+    )
+    for policy in ("gavel-las", "gavel-makespan", "gavel-ftf", "gavel-max-sum"):
+        one = gl.lp.solve(policy, **jobs.arguments()).objective
+        assert gl.lp.solve(policy, **turned.arguments()).objective == pytest.approx(one, rel=1e-7)
+
+
+@given(worlds(), st.lists(st.sampled_from([1e-6, 0.1, 1.0, 3.0, 1e6]), min_size=8, max_size=8))
+def test_las_does_not_see_the_unit_of_steps(jobs: Jobs, units: list[float]) -> None:
+    factor = np.array(units[: len(jobs.scale)])[:, None]
+    other = dataclasses.replace(jobs, rates=jobs.rates * factor)
+    one = gl.lp.solve("gavel-las", **jobs.arguments()).objective
+    assert gl.lp.solve("gavel-las", **other.arguments()).objective == pytest.approx(one, rel=SAME)
+
+
+@given(worlds(), st.data())
+def test_more_gpus_never_lengthen_the_makespan(jobs: Jobs, data: st.DataObject) -> None:
+    kind = data.draw(st.integers(0, len(jobs.capacity) - 1))
+    more = jobs.capacity.copy()
+    more[kind] += data.draw(st.integers(1, 5))
+    larger = dataclasses.replace(jobs, capacity=more)
+    one = gl.lp.solve("gavel-makespan", **jobs.arguments()).objective
+    assert gl.lp.solve("gavel-makespan", **larger.arguments()).objective <= one * (1 + 1e-7)
+
+
+@given(worlds())
+def test_equal_jobs_get_equal_shares(jobs: Jobs) -> None:
+    shares = gl.lp.solve("gavel-las", **jobs.arguments()).shares
+    for a, b in itertools.combinations(range(len(jobs.scale)), 2):
+        same = jobs.scale[a] == jobs.scale[b] and jobs.weight[a] == jobs.weight[b]
+        if same and (jobs.rates[a] == jobs.rates[b]).all():
+            assert (shares[a] == shares[b]).all()
+
+
+@given(worlds(most=6))
+def test_the_same_bytes_every_time(jobs: Jobs) -> None:
+    for policy in ("gavel-las", "gavel-ftf", "gavel-water-filling"):
+        one = gl.lp.solve(policy, **jobs.arguments())
+        two = gl.lp.solve(policy, **jobs.arguments())
+        assert one.shares.tobytes() == two.shares.tobytes()
+        assert one.objective == two.objective
+
+
+@given(worlds(most=5, gangs=(1,)))
+def test_allox_is_the_best_schedule_of_queues(jobs: Jobs) -> None:
+    """Against every way to order the jobs on single GPUs."""
+    small = dataclasses.replace(jobs, capacity=np.minimum(jobs.capacity, 2.0)[:2])
+    rates = jobs.rates[:, :2]
+    if not (rates > 0).any(axis=1).all():
+        return
+    found = gl.lp.solve("gavel-allox", **{**small.arguments(), "rates": rates})
+    gpus = [k for k, count in enumerate(small.capacity) for _ in range(int(count))]
+    assert found.objective == pytest.approx(best_queues(rates, jobs.remaining, gpus), rel=SAME)
+
+
+def best_queues(rates: np.ndarray, left: np.ndarray, gpus: list[int]) -> float:
+    """Sum of completion times of the best assignment of jobs to GPUs, shortest first on each."""
+    best = np.inf
+    for choice in itertools.product(range(len(gpus)), repeat=len(left)):
+        spans: list[list[float]] = [[] for _ in gpus]
+        for job, gpu in enumerate(choice):
+            rate = rates[job, gpus[gpu]]
+            spans[gpu].append(left[job] / rate if rate > 0 else np.inf)
+        total = sum(float(np.cumsum(sorted(span)).sum()) for span in spans)
+        best = min(best, total)
+    return best

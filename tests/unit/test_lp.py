@@ -1,0 +1,280 @@
+"""`gl.lp.solve`: what it refuses, what it does at the edges, what it says when a solve fails."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import gangline as gl
+from gangline.lp.arrays import Entries, Model, Rows
+from gangline.lp.classes import aggregate
+from gangline.lp.highs import Solver, residual
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INF = np.inf
+TWO: dict[str, Any] = {"rates": [[1.0, 4.0], [1.0, 2.0]], "scale": [1, 1], "capacity": [1, 1]}
+
+
+def test_two_jobs_by_hand() -> None:
+    """One of each type. prop is 2.5 and 1.5; with the first on the fast type a share of x, the
+    second on it 1 - x, both else on the slow one: (1 + 3 x) / 2.5 = (2 - x) / 1.5 at x = 1/2."""
+    found = gl.lp.solve("gavel-las", **TWO)
+    assert found.objective == pytest.approx(1.0)
+    assert found.shares == pytest.approx(np.full((2, 2), 0.5))
+    assert (found.status, found.solver) == ("optimal", "simplex")
+    assert found.iterations > 0
+    assert found.wall_s > 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "field", "said"),
+    [
+        ({"rates": [[1.0, np.nan], [1.0, 2.0]]}, "rates[0][1]", "finite rate >= 0"),
+        ({"rates": [[1.0, -1.0], [1.0, 2.0]]}, "rates[0][1]", "-1.0"),
+        ({"rates": [[1.0, 2.0], [0.0, 0.0]]}, "rates[1]", "a rate > 0 on some type"),
+        ({"rates": [1.0, 2.0]}, "rates", "2 dimensions"),
+        ({"rates": "fast"}, "rates", "array of numbers"),
+        ({"scale": [1, 0]}, "scale[1]", "gang size"),
+        ({"scale": [1]}, "scale", "2 values"),
+        ({"capacity": [1, 1, 1]}, "capacity", "2 values"),
+        ({"weight": [1.0, 0.0]}, "weight[1]", "weight > 0"),
+        ({"steps_remaining": [1.0, 0.0]}, "steps_remaining[1]", "steps > 0"),
+        ({"age_s": [-1.0, 0.0]}, "age_s[0]", "seconds >= 0"),
+        ({"solver": "ipm"}, "solver", "simplex"),
+        ({"tie_break": "random"}, "tie_break", "max_sum"),
+        ({"solvers": "ipx"}, "solvers", "did you mean `solver`"),
+    ],
+)
+def test_bad_input_is_named(changed: dict[str, Any], field: str, said: str) -> None:
+    with pytest.raises(gl.PolicyError, match=r"expected|unknown") as caught:
+        gl.lp.solve("gavel-las", **(TWO | changed))
+    assert caught.value.field == field
+    assert said in str(caught.value)
+
+
+def test_an_unknown_policy_is_named() -> None:
+    with pytest.raises(gl.PolicyError, match="did you mean `gavel-las`"):
+        gl.lp.solve("gavel-lass", **TWO)
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings", "field"),
+    [
+        ("gavel-cost", {}, "prices"),
+        ("gavel-cost", {"prices": [1.0, 0.0]}, "prices"),
+        ("gavel-cost", {"prices": [1, 1], "time_left_s": [1.0]}, "time_left_s"),
+        ("gavel-max-sum", {"normalise": "yes"}, "normalise"),
+        ("gavel-las", {"packed": True}, "kind"),
+        ("gavel-las", {"packed": True, "kind": [0, 1], "pair_rates": [[1.0]]}, "pair_rates"),
+        ("gavel-ftf-agnostic", {"agnostic_rate": "reference"}, "agnostic_rate"),
+        ("gavel-water-filling", {"entity": [0, 1], "entity_weight": [1.0]}, "entity"),
+    ],
+)
+def test_a_missing_setting_is_named(policy: str, settings: dict[str, Any], field: str) -> None:
+    with pytest.raises(gl.PolicyError) as caught:
+        gl.lp.solve(policy, **TWO, **settings)
+    assert caught.value.field == field
+
+
+def test_the_reference_type_must_have_a_rate() -> None:
+    world = TWO | {"rates": [[1.0, 4.0], [1.0, 0.0]]}
+    settings = {"agnostic_rate": "reference", "reference_type": 1}
+    with pytest.raises(gl.PolicyError, match="job 1 has no rate on the reference type 1"):
+        gl.lp.solve("gavel-makespan-agnostic", **world, **settings)
+    found = gl.lp.solve(
+        "gavel-makespan-agnostic", **TWO, agnostic_rate="reference", reference_type=1
+    )
+    assert found.objective == pytest.approx(0.5)  # one step each at 4 and at 2 a second
+
+
+def test_allox_refuses_gangs() -> None:
+    with pytest.raises(gl.InfeasibleJobError, match="job 1 needs 2 GPUs"):
+        gl.lp.solve("gavel-allox", **(TWO | {"scale": [1, 2]}))
+
+
+def test_allox_pins_running_jobs_and_starts_the_rest() -> None:
+    """One GPU of each type. Job 0 holds the fast one; of 1 and 2 the shorter goes first."""
+    world = {"rates": [[1.0, 4.0]] * 3, "scale": [1] * 3, "capacity": [1, 1]}
+    found = gl.lp.solve(
+        "gavel-allox", **world, steps_remaining=[9.0, 9.0, 3.0], running_type=[1, -1, -1]
+    )
+    assert found.shares.tolist() == [[0, 1], [0, 0], [1, 0]]
+    assert found.objective == pytest.approx(3 + 12)
+
+
+def test_a_type_without_gpus_strands_its_jobs_and_nobody_else() -> None:
+    world = {"rates": [[1.0, 0.0], [1.0, 2.0]], "scale": [1, 1], "capacity": [0, 1]}
+    for policy in ("gavel-las", "gavel-makespan", "gavel-ftf", "gavel-max-sum", "gavel-isolated"):
+        found = gl.lp.solve(policy, **world)
+        assert found.notes["stranded"] == 1, policy
+        assert found.shares.tolist() == [[0, 0], [0, 1]], policy
+    nobody = gl.lp.solve("gavel-las", **(world | {"capacity": [0, 0]}))
+    assert (nobody.objective, nobody.notes["stranded"]) == (0.0, 2)
+
+
+def test_no_jobs_at_all() -> None:
+    found = gl.lp.solve("gavel-las", rates=np.zeros((0, 2)), scale=[], capacity=[1, 1])
+    assert found.shares.shape == (0, 2)
+
+
+def test_a_newer_type_may_be_slower_and_more_gpus_too() -> None:
+    """Rates are data: each job ends on the type where it is fastest, whatever its place."""
+    found = gl.lp.solve(
+        "gavel-max-sum",
+        rates=[[9.0, 5.0, 1.0], [2.0, 1.0, 4.0]],
+        scale=[4, 2],
+        capacity=[4, 4, 4],
+    )
+    assert found.shares == pytest.approx(np.array([[1, 0, 0], [0, 0, 1]]))
+    assert found.objective == pytest.approx(13.0)
+
+
+def test_twelve_types() -> None:
+    rates = np.eye(12) + 0.5
+    found = gl.lp.solve("gavel-las", rates=rates, scale=np.ones(12), capacity=np.ones(12))
+    assert found.shares == pytest.approx(np.eye(12))
+    assert found.objective == pytest.approx(1.5 / (7 / 12))
+
+
+def test_hierarchy_by_hand() -> None:
+    """One GPU, three equal jobs. Entity 0 (weight 3) has one job, entity 1 (weight 1) has two:
+    split evenly 3/4, 1/8, 1/8; first come first served 3/4, 1/4, 0."""
+    world = {"rates": [[1.0]] * 3, "scale": [1] * 3, "capacity": [1]}
+    groups = {"entity": [0, 1, 1], "entity_weight": [3.0, 1.0]}
+    split = gl.lp.solve("gavel-water-filling", **world, **groups)
+    assert split.levels == pytest.approx([0.75, 0.125, 0.125])
+    order = gl.lp.solve("gavel-water-filling", **world, **groups, entity_policy=["fifo", "fifo"])
+    assert order.levels == pytest.approx([0.75, 0.25, 0.0], abs=1e-8)
+
+
+def test_hierarchy_gives_the_rest_to_the_next_in_line() -> None:
+    """Two GPUs, so that one job cannot use its entity's whole share: the next one gets it."""
+    world = {"rates": [[1.0]] * 3, "scale": [1] * 3, "capacity": [2]}
+    found = gl.lp.solve("gavel-water-filling", **world, entity=[0, 0, 0], entity_policy="fifo")
+    assert found.levels == pytest.approx([1.0, 1.0, 0.0], abs=1e-8)
+
+
+def test_water_rises_past_a_job_that_is_full() -> None:
+    """Job 0 runs on the single GPU of type 0 alone, job 1 and 2 share the four of type 1."""
+    found = gl.lp.solve(
+        "gavel-water-filling",
+        rates=[[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]],
+        scale=[1, 1, 4],
+        capacity=[1, 4],
+    )
+    # Levels are rates over 1/5, 4/5, 4/5; job 2 wants all four GPUs, job 1 one of them, and in
+    # the common measure s/w x level job 2 rises four times as slowly.
+    assert found.levels[0] == pytest.approx(5.0)
+    assert found.levels[1] == pytest.approx(1.25)
+    assert found.levels[2] == pytest.approx(0.75 / 0.8)
+
+
+def test_tie_break_takes_the_most_throughput() -> None:
+    """The gang of 2 holds the ratio down; the free GPU is worth something to the other alone."""
+    world = {"rates": [[1.0, 0.0], [1.0, 1.0]], "scale": [1, 1], "capacity": [1, 3]}
+    found = gl.lp.solve("gavel-makespan", **world, steps_remaining=[100.0, 1.0])
+    assert found.shares == pytest.approx(np.array([[1.0, 0.0], [0.0, 1.0]]))
+
+
+def test_dropping_all_deadlines() -> None:
+    """Two jobs on one GPU that both need all of it: one deadline must go, or all do."""
+    world = {"rates": [[1.0], [2.0]], "scale": [1, 1], "capacity": [1]}
+    late = {"prices": [1.0], "time_left_s": [100.0, 100.0], "steps_remaining": [100.0, 200.0]}
+    one = gl.lp.solve("gavel-cost", **world, **late)
+    assert one.notes["deadlines_missed"] == pytest.approx(1.0)
+    everyone = gl.lp.solve("gavel-cost", **world, **late, drop_all_infeasible=True)
+    assert everyone.objective == pytest.approx(2.0)
+    passed = gl.lp.solve("gavel-cost", **world, prices=[1.0], time_left_s=[-1.0, np.inf])
+    assert passed.notes["deadlines_passed"] == 1
+
+
+def chain(lower: list[float], upper: list[float], cost: list[float]) -> Model:
+    """One row x0 - x1 over two variables."""
+    entries = Entries(np.zeros(2, dtype=np.int64), np.arange(2), np.array([1.0, -1.0]))
+    rows = Rows(entries, np.array(lower), np.array(upper))
+    return Model(np.array(cost), np.zeros(2), np.full(2, INF), rows)
+
+
+@pytest.mark.parametrize(
+    ("model", "status"),
+    [
+        (chain([1.0], [-1.0], [0.0, 0.0]), "Infeasible"),
+        (chain([-1.0], [1.0], [1.0, 1.0]), "Unbounded"),
+    ],
+)
+@pytest.mark.parametrize("solver", ["simplex", "ipx"])
+def test_a_status_other_than_optimal_is_an_error(model: Model, status: str, solver: str) -> None:
+    with pytest.raises(gl.SolverError, match=r"1 rows x 2 columns") as caught:
+        Solver("gavel-test", solver).run(model)
+    assert status.lower() in str(caught.value.status).lower()
+    assert caught.value.size == (1, 2)
+    assert caught.value.options is not None
+    assert caught.value.options["threads"] == 1
+
+
+def crowd(jobs: int) -> dict[str, Any]:
+    draw = np.random.default_rng(0)
+    return {
+        "rates": draw.uniform(1, 10, (jobs, 3)),
+        "scale": draw.integers(1, 5, jobs),
+        "capacity": np.full(3, jobs / 4),
+    }
+
+
+def test_a_time_limit_is_an_error_and_the_instance_can_be_kept(tmp_path: Path) -> None:
+    world = crowd(400)
+    path = tmp_path / "failed.json"
+    with pytest.raises(gl.SolverError) as caught:
+        gl.lp.solve(
+            "gavel-las", **world, solver="simplex", time_limit_s=1e-6, write_failed_to=str(path)
+        )
+    assert caught.value.status == "Time limit reached"
+    policy, arguments = gl.lp.load_instance(path)
+    again = gl.lp.solve(policy, **(arguments | {"time_limit_s": 60.0}))
+    assert again.objective == gl.lp.solve("gavel-las", **world, solver="simplex").objective
+
+
+def test_falling_back_is_asked_for_and_shown() -> None:
+    world = crowd(400)
+    found = gl.lp.solve(
+        "gavel-las", **world, solver="simplex", time_limit_s=1e-6, on_solver_error="isolated"
+    )
+    assert found.notes["solver_failed"] == 1.0
+    assert found.shares.tolist() == gl.lp.solve("gavel-isolated", **world).shares.tolist()
+
+
+def test_solver_by_size() -> None:
+    assert gl.lp.solve("gavel-las", **crowd(100)).solver == "simplex"
+    large = gl.lp.solve("gavel-las", **crowd(400))
+    small = gl.lp.solve("gavel-las", **crowd(400), solver="simplex")
+    assert (large.solver, small.solver) == ("ipx", "simplex")
+    assert large.objective == pytest.approx(small.objective, rel=1e-7)
+
+
+def test_residuals_are_measured() -> None:
+    model = chain([-INF], [1.0], [0.0, 0.0])
+    assert residual(model, np.array([1.5, 0.0])) == pytest.approx(0.5)
+    assert residual(model, np.array([0.5, -0.25])) == pytest.approx(0.25)
+    assert residual(model, np.array([0.5, 0.0])) <= 0
+
+
+def test_classes_are_bit_equal_rows() -> None:
+    groups = aggregate([np.array([[0.1, 0.2], [0.1, 0.2], [0.1, 0.2 + 1e-16], [0.1, 0.2]])])
+    assert groups.of.tolist() == [0, 0, 1, 0]
+    assert groups.count.tolist() == [3.0, 1.0]
+
+
+def test_classes_survive_equal_digests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gangline.lp.classes._MIX", np.uint64(0))
+    groups = aggregate([np.array([3.0, 1.0, 3.0, 2.0])])
+    assert groups.of.tolist() == [0, 1, 0, 2]
+
+
+def test_an_allocation_is_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        gl.lp.solve("gavel-isolated", **TWO).objective = 1.0  # type: ignore[misc]
