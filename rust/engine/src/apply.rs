@@ -1,8 +1,10 @@
 //! Checks a whole plan on an overlay, without touching the state (semantics section 5).
 //!
 //! Releases first, then takes, then sub-batches. The first rule that is broken is the answer; a plan is
-//! never partly applied. Cost: O(actions x servers per gang), never O(cluster).
+//! never partly applied. Cost: O(actions x servers per gang), times a logarithm where GPUs are shared,
+//! never O(cluster).
 
+use crate::FreeIndex;
 use crate::error::{PlanError, Rule};
 use crate::plan::{PlanBuffer, TimerOrder};
 use crate::state::{Phase, State, slots};
@@ -16,6 +18,42 @@ pub(crate) struct Overlay {
     epoch: u32,
     jobs: Vec<JobId>,
     takes: Vec<(u32, JobId)>,
+    /// Where shared: each job with the number of its action, ascending.
+    actions: Vec<(JobId, u32)>,
+    residents: Vec<JobId>,
+}
+
+/// The actions of a plan by job; a sound plan has at most one each.
+#[derive(Clone, Copy)]
+struct ByJob<'a> {
+    plan: &'a PlanBuffer,
+    sorted: &'a [(JobId, u32)],
+}
+
+impl<'a> ByJob<'a> {
+    fn get(self, job: JobId) -> Option<&'a Action> {
+        let found = self.sorted.binary_search_by_key(&job, |entry| entry.0);
+        found
+            .ok()
+            .map(|at| &self.plan.actions[self.sorted[at].1 as usize])
+    }
+
+    /// Whether the job leaves the GPUs that it holds.
+    fn leaves(self, job: JobId) -> bool {
+        let action = self.get(job);
+        matches!(action, Some(Action::Preempt { .. } | Action::Move { .. }))
+    }
+
+    /// Sub-batch of a job after the plan; 0 = full batch.
+    fn sub_batch(self, state: &State, job: JobId) -> u32 {
+        match self.get(job) {
+            Some(Action::Start { sub_batch, .. }) => sub_batch.unwrap_or(0),
+            Some(Action::SetSubBatch { sub_batch, .. }) => *sub_batch,
+            Some(Action::Preempt { .. } | Action::Move { .. }) | None => {
+                state.run(job).map_or(0, |run| run.sub_batch)
+            }
+        }
+    }
 }
 
 struct Broken {
@@ -33,24 +71,54 @@ impl Overlay {
             epoch: 0,
             jobs: Vec::new(),
             takes: Vec::new(),
+            actions: Vec::new(),
+            residents: Vec::new(),
         }
     }
 
-    /// Checks the plan against the state.
+    /// Checks the plan against the state; `scratch` is the index as the policy left it.
+    #[inline]
     pub(crate) fn check(
         &mut self,
         state: &State,
         plan: &PlanBuffer,
+        scratch: &FreeIndex,
         decision: u64,
     ) -> Result<(), PlanError> {
-        self.find(state, plan).map_err(|broken| PlanError {
-            job: broken.job,
-            kind: broken.kind,
-            server: broken.server,
-            rule: broken.rule,
-            time: state.now,
-            decision,
-        })
+        let is_sound =
+            state.max_share == 1 && plan.is_shown_by(scratch) && self.is_sound(state, plan);
+        let checked = if is_sound {
+            Ok(())
+        } else {
+            self.find(state, plan)
+        };
+        checked
+            .and_then(|()| check_timers(state, plan))
+            .map_err(|broken| PlanError {
+                job: broken.job,
+                kind: broken.kind,
+                server: broken.server,
+                rule: broken.rule,
+                time: state.now,
+                decision,
+            })
+    }
+
+    /// Whether a plan whose every action found its GPUs free on the scratch is sound. Free GPUs exist, are
+    /// on servers that are up and are nobody else's, so jobs, sizes and types are left to look at.
+    #[inline]
+    fn is_sound(&mut self, state: &State, plan: &PlanBuffer) -> bool {
+        let is_sound = plan.actions.iter().all(|action| match action {
+            Action::Start {
+                job,
+                gpus,
+                sub_batch: None,
+            } => state.phase(*job) == Some(Phase::Waiting) && is_gang(state, *job, gpus),
+            Action::Preempt { job } => state.run(*job).is_some(),
+            Action::Move { job, gpus } => state.run(*job).is_some() && is_gang(state, *job, gpus),
+            Action::Start { .. } | Action::SetSubBatch { .. } => false,
+        });
+        is_sound && self.check_repeats(plan).is_ok()
     }
 
     fn find(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
@@ -77,14 +145,6 @@ impl Overlay {
         }
         if state.max_share > 1 {
             self.check_sharing(state, plan)?;
-        }
-        for order in &plan.timers {
-            if let TimerOrder::Arm(tag, time) = order
-                && *time <= state.now
-            {
-                let job = JobId(tag.id);
-                return Err(broken(job, ActionKind::Timer, None, Rule::TimerNotAfterNow));
-            }
         }
         Ok(())
     }
@@ -114,7 +174,7 @@ impl Overlay {
         let at = server.index();
         if self.stamp[at] != self.epoch {
             self.stamp[at] = self.epoch;
-            self.free[at] = state.free[at];
+            self.free[at] = state.servers[at].free;
         }
         &mut self.free[at]
     }
@@ -149,13 +209,16 @@ impl Overlay {
         let mut count = 0;
         for &Part { server, mask } in gpus.parts() {
             let fail = |rule| Err(broken(job, kind, Some(server), rule));
-            if server.index() >= state.free.len() || mask & !state.cluster.full_mask(server) != 0 {
+            let Some(known) = state.servers.get(server.index()) else {
+                return fail(Rule::NoSuchGpu);
+            };
+            if mask & !known.full != 0 {
                 return fail(Rule::NoSuchGpu);
             }
-            if !state.up[server.index()] {
+            if !known.up {
                 return fail(Rule::ServerDown);
             }
-            let gpu_type = state.cluster.server(server).gpu_type;
+            let gpu_type = known.gpu_type;
             if usable >> gpu_type.index() & 1 == 0 {
                 return fail(Rule::TypeNotAllowed);
             }
@@ -173,49 +236,84 @@ impl Overlay {
 
     /// Residents, pairs and memory of every GPU that the plan touches, after the whole plan.
     fn check_sharing(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
-        let leaves = |job: JobId| {
-            plan.actions.iter().any(|action| {
-                action.job() == job
-                    && matches!(action, Action::Preempt { .. } | Action::Move { .. })
-            })
-        };
         self.takes.clear();
-        for action in &plan.actions {
+        self.actions.clear();
+        for (number, action) in plan.actions.iter().enumerate() {
+            self.actions.push((action.job(), number as u32));
             match action {
                 Action::Start { job, gpus, .. } | Action::Move { job, gpus } => {
                     self.note_takes(state, *job, gpus);
                 }
                 Action::SetSubBatch { job, .. } => {
                     let run = state.run(*job).expect("checked: it runs");
-                    self.note_takes(state, *job, &run.gpus.clone());
+                    self.note_takes(state, *job, &run.gpus);
                 }
                 Action::Preempt { .. } => {}
             }
         }
         self.takes.sort_unstable();
+        self.actions.sort_unstable();
+        let by_job = ByJob {
+            plan,
+            sorted: &self.actions,
+        };
+        let residents = &mut self.residents;
+        let mut next = 0;
         for group in self.takes.chunk_by(|a, b| a.0 == b.0) {
             let gpu = group[0].0;
-            let server = ServerId::new(state.gpu_base.partition_point(|&base| base <= gpu) - 1);
-            let slot = gpu - state.gpu_base[server.index()];
-            let mut residents: Vec<JobId> = state
-                .residents_of(server, slot)
-                .filter(|&job| !leaves(job))
-                .chain(group.iter().map(|take| take.1))
-                .collect();
+            // groups come in order of GPU, so the server is the same or a later one
+            next += state.servers[next..].partition_point(|server| server.gpu_base <= gpu) - 1;
+            let server = ServerId::new(next);
+            let slot = gpu - state.servers[next].gpu_base;
+            residents.clear();
+            residents.extend(
+                state
+                    .residents_of(server, slot)
+                    .filter(|&job| !by_job.leaves(job))
+                    .chain(group.iter().map(|take| take.1)),
+            );
             residents.sort_unstable();
             residents.dedup();
-            check_residents(state, plan, group[0].1, server, &residents)?;
+            check_residents(state, by_job, group[0].1, server, residents)?;
         }
         Ok(())
     }
 
     fn note_takes(&mut self, state: &State, job: JobId, gpus: &GpuSet) {
         for part in gpus.parts() {
-            let base = state.gpu_base[part.server.index()];
+            let base = state.servers[part.server.index()].gpu_base;
             self.takes
                 .extend(slots(part.mask).map(|slot| (base + slot, job)));
         }
     }
+}
+
+/// Whether the set is a gang of the job: its size, of types that it may use, of one type unless the run
+/// mixes them. The servers are known to exist.
+#[inline]
+fn is_gang(state: &State, job: JobId, gpus: &GpuSet) -> bool {
+    let usable = state.usable(job);
+    let type_of = |part: &Part| state.servers[part.server.index()].gpu_type;
+    let parts = gpus.parts();
+    let is_usable = |part: &Part| usable >> type_of(part).index() & 1 == 1;
+    gpus.gpus() == state.jobs.gpus(job)
+        && parts.iter().all(is_usable)
+        && (state.mixes_types
+            || parts
+                .windows(2)
+                .all(|pair| type_of(&pair[0]) == type_of(&pair[1])))
+}
+
+fn check_timers(state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
+    for order in &plan.timers {
+        if let TimerOrder::Arm(tag, time) = order
+            && *time <= state.now
+        {
+            let job = JobId(tag.id);
+            return Err(broken(job, ActionKind::Timer, None, Rule::TimerNotAfterNow));
+        }
+    }
+    Ok(())
 }
 
 fn broken(job: JobId, kind: ActionKind, server: Option<ServerId>, rule: Rule) -> Broken {
@@ -232,7 +330,7 @@ fn check_job(state: &State, action: &Action) -> Result<(), Broken> {
     let (job, kind) = (action.job(), action.kind());
     let fail = |rule| Err(broken(job, kind, None, rule));
     let starts = matches!(action, Action::Start { .. });
-    match state.job.get(job.index()).map(|job| job.phase) {
+    match state.phase(job) {
         None => fail(Rule::UnknownJob),
         Some(Phase::Pending) => fail(Rule::NotArrived),
         Some(Phase::Finished | Phase::Dropped) => fail(Rule::FinishedJob),
@@ -262,13 +360,12 @@ fn check_sub_batch(state: &State, action: &Action) -> Result<(), Broken> {
 
 fn check_residents(
     state: &State,
-    plan: &PlanBuffer,
+    by_job: ByJob<'_>,
     taker: JobId,
     server: ServerId,
     residents: &[JobId],
 ) -> Result<(), Broken> {
-    let own = plan.actions.iter().find(|action| action.job() == taker);
-    let kind = own.map_or(ActionKind::Start, Action::kind);
+    let kind = by_job.get(taker).map_or(ActionKind::Start, Action::kind);
     let fail = |rule| Err(broken(taker, kind, Some(server), rule));
     if residents.len() > state.max_share as usize {
         return fail(if state.max_share == 1 {
@@ -287,7 +384,7 @@ fn check_residents(
     }
     let memory: u128 = residents
         .iter()
-        .map(|&job| u128::from(state.memory_bytes(job, planned_sub_batch(state, plan, job))))
+        .map(|&job| u128::from(state.memory_bytes(job, by_job.sub_batch(state, job))))
         .sum();
     let capacity = state.cluster.gpu_types()[gpu_type.index()].memory_bytes;
     if memory > u128::from(capacity) {
@@ -295,23 +392,4 @@ fn check_residents(
     } else {
         Ok(())
     }
-}
-
-/// Sub-batch of a job after the plan; 0 = full batch.
-fn planned_sub_batch(state: &State, plan: &PlanBuffer, job: JobId) -> u32 {
-    for action in &plan.actions {
-        match action {
-            Action::Start {
-                job: own,
-                sub_batch,
-                ..
-            } if *own == job => return sub_batch.unwrap_or(0),
-            Action::SetSubBatch {
-                job: own,
-                sub_batch,
-            } if *own == job => return *sub_batch,
-            _ => {}
-        }
-    }
-    state.run(job).map_or(0, |run| run.sub_batch)
 }

@@ -15,11 +15,20 @@ pub use pool::TypePool;
 #[derive(Debug)]
 pub struct FreeIndex {
     pools: Vec<TypePool>,
-    /// Server -> position in its pool.
-    local: Vec<u32>,
-    server_type: Vec<GpuTypeId>,
+    places: Vec<Place>,
     /// What a scratch change overwrote: server, its free mask before.
     undo: Vec<(ServerId, u64)>,
+    /// Leading changes that actions of the plan made, each to GPUs that were its to take or to give.
+    planned: usize,
+    /// Whether all changes were of that kind so far.
+    is_planned: bool,
+}
+
+/// Where a server is: the pool of its type, and its position there.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    gpu_type: GpuTypeId,
+    local: u32,
 }
 
 /// A place to come back to: see [`FreeIndex::mark`].
@@ -30,12 +39,13 @@ impl FreeIndex {
     /// Index of a cluster with all servers up and all GPUs free.
     pub fn new(cluster: &ClusterSpec) -> Self {
         let mut members: Vec<Vec<ServerId>> = vec![Vec::new(); cluster.gpu_types().len()];
-        let mut local = Vec::with_capacity(cluster.servers().len());
-        let mut server_type = Vec::with_capacity(cluster.servers().len());
+        let mut places = Vec::with_capacity(cluster.servers().len());
         for (index, server) in cluster.servers().iter().enumerate() {
             let pool = &mut members[server.gpu_type.index()];
-            local.push(pool.len() as u32);
-            server_type.push(server.gpu_type);
+            places.push(Place {
+                gpu_type: server.gpu_type,
+                local: pool.len() as u32,
+            });
             pool.push(ServerId::new(index));
         }
         let pools = members
@@ -44,9 +54,10 @@ impl FreeIndex {
             .collect();
         Self {
             pools,
-            local,
-            server_type,
+            places,
             undo: Vec::new(),
+            planned: 0,
+            is_planned: true,
         }
     }
 
@@ -79,14 +90,14 @@ impl FreeIndex {
     /// GPU type of a server.
     #[inline]
     pub fn type_of(&self, server: ServerId) -> GpuTypeId {
-        self.server_type[server.index()]
+        self.places[server.index()].gpu_type
     }
 
     /// Free mask of a server as the index has it; 0 when it is down.
     #[inline]
     pub fn free_mask(&self, server: ServerId) -> u64 {
-        self.pools[self.server_type[server.index()].index()].masks
-            [self.local[server.index()] as usize]
+        let place = self.places[server.index()];
+        self.pools[place.gpu_type.index()].mask(place.local as usize)
     }
 
     /// Whether every GPU of the set is free.
@@ -110,16 +121,57 @@ impl FreeIndex {
     }
 
     fn rack_of(&self, server: ServerId) -> RackId {
-        let pool = self.pool(self.type_of(server));
-        pool.rack_ids[pool.racks_of[self.local[server.index()] as usize] as usize]
+        let place = self.places[server.index()];
+        let pool = self.pool(place.gpu_type);
+        pool.rack_ids[pool.rack_of(place.local as usize)]
     }
 
     /// Sets the free mask of an up server; remembered, so that [`Self::rollback`] undoes it.
     #[inline]
     pub fn set_free_mask(&mut self, server: ServerId, mask: u64) {
-        let pool = &mut self.pools[self.server_type[server.index()].index()];
-        let before = pool.set_mask(self.local[server.index()] as usize, mask);
+        let before = self.replace(server, mask);
         self.undo.push((server, before));
+    }
+
+    #[inline]
+    fn replace(&mut self, server: ServerId, mask: u64) -> u64 {
+        let place = self.places[server.index()];
+        self.pools[place.gpu_type.index()].set_mask(place.local as usize, mask)
+    }
+
+    /// Takes GPUs as an action of the plan does; all of them should be free.
+    #[inline]
+    pub(crate) fn plan_take(&mut self, server: ServerId, mask: u64) {
+        let Some(&place) = self.places.get(server.index()) else {
+            self.is_planned = false;
+            return;
+        };
+        let pool = &mut self.pools[place.gpu_type.index()];
+        let free = pool.mask(place.local as usize);
+        pool.set_mask(place.local as usize, free & !mask);
+        self.note_planned(server, free, free & mask == mask);
+    }
+
+    /// Gives back GPUs of an up server as an action of the plan does; all of them should be held.
+    #[inline]
+    pub(crate) fn plan_give(&mut self, server: ServerId, mask: u64) {
+        let before = self.free_mask(server);
+        self.replace(server, before | mask);
+        self.note_planned(server, before, before & mask == 0);
+    }
+
+    #[inline]
+    fn note_planned(&mut self, server: ServerId, before: u64, is_due: bool) {
+        self.is_planned &= is_due && self.planned == self.undo.len();
+        self.planned += 1;
+        self.undo.push((server, before));
+    }
+
+    /// Whether nothing but actions of the plan changed the scratch, each to GPUs that were its to take or to
+    /// give: then it is what the cluster will be once they are carried out.
+    #[inline]
+    pub(crate) fn is_planned(&self) -> bool {
+        self.is_planned && self.planned == self.undo.len()
     }
 
     /// Remembers the present state of the scratch.
@@ -130,34 +182,54 @@ impl FreeIndex {
 
     /// Undoes every change since `mark`.
     pub fn rollback(&mut self, mark: Mark) {
+        self.is_planned &= mark.0 >= self.planned;
         while self.undo.len() > mark.0 {
             let (server, before) = self.undo.pop().expect("longer than the mark");
             self.sync(server, before);
         }
     }
 
-    /// Servers changed since the last [`Self::forget_changes`], with repeats.
-    pub(crate) fn changed(&self) -> &[(ServerId, u64)] {
-        &self.undo
+    /// Whether the index may differ from the state.
+    #[inline]
+    pub(crate) fn has_changes(&self) -> bool {
+        !(self.undo.is_empty() && self.is_planned)
     }
 
     /// Makes the present state the one that later rollbacks come back to.
     #[inline]
     pub(crate) fn forget_changes(&mut self) {
         self.undo.clear();
+        self.planned = 0;
+        self.is_planned = true;
+    }
+
+    /// Notes servers that a plan changed behind the scratch.
+    #[inline]
+    pub(crate) fn note_touched(&mut self, gpus: &GpuSet) {
+        self.undo
+            .extend(gpus.parts().iter().map(|part| (part.server, 0)));
+    }
+
+    /// Puts every changed server right: `free` tells its free mask.
+    pub(crate) fn settle(&mut self, free: impl Fn(ServerId) -> u64) {
+        let undo = std::mem::take(&mut self.undo);
+        for &(server, _) in &undo {
+            self.sync(server, free(server));
+        }
+        self.undo = undo;
+        self.forget_changes();
     }
 
     /// Puts one server right without remembering.
     #[inline]
     pub(crate) fn sync(&mut self, server: ServerId, mask: u64) {
-        let pool = &mut self.pools[self.server_type[server.index()].index()];
-        pool.set_mask(self.local[server.index()] as usize, mask);
+        self.replace(server, mask);
     }
 
     /// Takes a server out of its pool, or puts it back with all its GPUs free.
     pub(crate) fn set_up(&mut self, server: ServerId, up: bool) {
-        let pool = &mut self.pools[self.server_type[server.index()].index()];
-        pool.set_up(self.local[server.index()] as usize, up);
+        let place = self.places[server.index()];
+        self.pools[place.gpu_type.index()].set_up(place.local as usize, up);
     }
 }
 

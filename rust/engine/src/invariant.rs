@@ -2,8 +2,8 @@
 //! debug, fuzz and property runs.
 
 use crate::run::Engine;
-use crate::state::{NO_SLOT, NOT_YET, Phase, slots};
-use gangline_model::{GpuTypeId, ServerId};
+use crate::state::{Phase, slots};
+use gangline_model::{GpuTypeId, JobId, ServerId};
 
 impl Engine {
     /// Checks every law of semantics section 9 that can be seen at an instant.
@@ -27,7 +27,7 @@ impl Engine {
         let state = &self.state;
         for job in state.jobs.ids() {
             let at = job.index();
-            let phase = state.job[at].phase;
+            let phase = state.phase(job).expect("a job of the trace");
             assert_eq!(
                 state.waiting.contains(at),
                 phase == Phase::Waiting,
@@ -39,16 +39,20 @@ impl Engine {
                 "a running job is lost"
             );
             assert_eq!(
-                state.job[at].slot != NO_SLOT,
+                state.run(job).is_some(),
                 phase == Phase::Running,
                 "record of job {job}"
             );
-            let first = state.job[at].first_start;
             assert!(
-                first == NOT_YET || first >= state.jobs.arrival(job),
+                state
+                    .first_start(job)
+                    .is_none_or(|first| first >= state.jobs.arrival(job)),
                 "start before arrival"
             );
-            assert!(state.job[at].run_ns >= 0, "negative run time");
+            assert!(
+                state.job.get(at).is_none_or(|job| job.run_ns >= 0),
+                "negative run time"
+            );
             if let Some(run) = state.run(job) {
                 assert_eq!(run.job, job, "record of another job");
                 assert_eq!(
@@ -71,10 +75,10 @@ impl Engine {
         let share = state.max_share as usize;
         let mut held = vec![0_usize; state.residents.len() / share.max(1)];
         for at in state.running.iter() {
-            let run = &state.runs[state.job[at].slot as usize];
+            let run = state.run(JobId::new(at)).expect("a running job");
             for part in run.gpus.parts() {
                 assert!(
-                    state.up[part.server.index()],
+                    state.is_up(part.server),
                     "a job runs on a server that is down"
                 );
                 for slot in slots(part.mask) {
@@ -110,8 +114,11 @@ impl Engine {
                 }
             }
             busy_servers += u32::from(free != state.cluster.full_mask(server));
-            let expected = if state.up[at] { free } else { 0 };
-            assert_eq!(state.free[at], expected, "free mask of server {server}");
+            let expected = if state.is_up(server) { free } else { 0 };
+            assert_eq!(
+                state.servers[at].free, expected,
+                "free mask of server {server}"
+            );
             assert_eq!(
                 self.index.free_mask(server),
                 expected,
@@ -119,6 +126,16 @@ impl Engine {
             );
         }
         assert_eq!(busy, state.busy_by_type, "busy GPUs");
+        assert_eq!(
+            busy.iter().sum::<u32>(),
+            state.gpus_busy,
+            "busy GPUs of all types"
+        );
+        assert_eq!(
+            state.up_by_type.iter().sum::<u32>(),
+            state.gpus_up,
+            "GPUs of up servers"
+        );
         assert_eq!(busy_servers, state.busy_servers, "busy servers");
     }
 

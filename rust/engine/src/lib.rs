@@ -12,9 +12,11 @@
 mod apply;
 mod bits;
 mod capacity;
+mod commit;
 mod config;
 mod error;
 mod index;
+mod instant;
 mod invariant;
 mod metrics;
 mod plan;

@@ -2,7 +2,7 @@
 
 use crate::record::{Segments, Timeline};
 use crate::run::{Engine, Outcome};
-use crate::state::{NOT_YET, Phase};
+use crate::state::{JobState, NOT_YET, Phase};
 use gangline_model::{Infeasible, JobId, NANOS_PER_SECOND, SimTime, span_of_work};
 
 /// Everything that a run leaves behind.
@@ -49,7 +49,9 @@ impl Engine {
     pub fn output(mut self) -> Output {
         let rows = self.state.jobs.len();
         let out = std::mem::take(&mut self.state.out);
-        let state = std::mem::take(&mut self.state.job);
+        // jobs that had not arrived when the run was stopped are as one that has just come
+        let mut state = std::mem::take(&mut self.state.job);
+        state.resize(rows, JobState::arrived(0.0, 0));
         let seconds = |ns: i64| ns as f64 / NANOS_PER_SECOND;
         let or_nan = |time: SimTime, none: SimTime| {
             if time == none {
@@ -59,13 +61,12 @@ impl Engine {
             }
         };
         let column = |ns: &[i64]| ns.iter().map(|&ns| seconds(ns)).collect();
-        let status = state.iter().map(|job| match job.phase {
-            Phase::Finished => 0,
-            Phase::Dropped => 1,
-            Phase::Pending | Phase::Waiting | Phase::Running => 2,
-        });
+        let mut status: Vec<u8> = state.iter().map(status_of).collect();
+        for entry in &self.state.dropped {
+            status[entry.job.index()] = 1;
+        }
         let mut output = Output {
-            status: status.collect(),
+            status,
             first_start_s: state
                 .iter()
                 .map(|job| or_nan(job.first_start, NOT_YET))
@@ -80,9 +81,9 @@ impl Engine {
             share_s: column(&out.share_ns),
             preemptions: out.preemptions,
             migrations: out.migrations,
-            ftf: state.iter().map(|job| job.active_ns as f64).collect(),
+            ftf: state.iter().map(|job| job.active_ns() as f64).collect(),
             slowdown: Vec::with_capacity(rows),
-            dropped: std::mem::take(&mut self.dropped),
+            dropped: std::mem::take(&mut self.state.dropped),
             segments: self.recorder.segments.take(),
             timeline: std::mem::take(&mut self.recorder.timeline),
             summary: Vec::new(),
@@ -206,6 +207,15 @@ impl Engine {
             fragmentation: seconds(totals.fragmented_gpu_ns) / gpu_seconds,
             gpu_hours: held / 3600.0,
         }
+    }
+}
+
+/// How a job is reported: 0 finished, 1 dropped, 2 unfinished.
+fn status_of(job: &JobState) -> u8 {
+    match job.phase() {
+        Phase::Finished => 0,
+        Phase::Dropped => 1,
+        Phase::Pending | Phase::Waiting | Phase::Running => 2,
     }
 }
 

@@ -17,6 +17,28 @@ pub(crate) enum TimerOrder {
 pub(crate) struct PlanBuffer {
     pub(crate) actions: Vec<Action>,
     pub(crate) timers: Vec<TimerOrder>,
+    /// How many of the actions the scratch shows.
+    pub(crate) shown: usize,
+}
+
+impl PlanBuffer {
+    pub(crate) fn clear(&mut self) {
+        self.actions.clear();
+        self.timers.clear();
+        self.shown = 0;
+    }
+
+    /// Whether the scratch is what the cluster will be once the actions are carried out.
+    #[inline]
+    pub(crate) fn is_shown_by(&self, scratch: &FreeIndex) -> bool {
+        self.shown == self.actions.len() && scratch.is_planned()
+    }
+
+    #[inline]
+    fn push_shown(&mut self, action: Action) {
+        self.actions.push(action);
+        self.shown += 1;
+    }
 }
 
 /// What a policy fills. [`Plan::free`] shows the free GPUs *after* the actions so far, so that a policy
@@ -44,8 +66,8 @@ impl Plan<'_> {
     /// Gives a waiting job its gang, at full batch.
     #[inline]
     pub fn start(&mut self, job: JobId, gpus: GpuSet) {
-        self.take(&gpus);
-        self.buffer.actions.push(Action::Start {
+        self.plan_take(&gpus);
+        self.buffer.push_shown(Action::Start {
             job,
             gpus,
             sub_batch: None,
@@ -54,15 +76,33 @@ impl Plan<'_> {
 
     /// Takes all GPUs from a running job.
     pub fn preempt(&mut self, job: JobId) {
-        self.release(job);
-        self.buffer.actions.push(Action::Preempt { job });
+        self.plan_release(job);
+        self.buffer.push_shown(Action::Preempt { job });
     }
 
     /// Moves a running job; the GPUs it holds are released in the scratch first.
     pub fn move_to(&mut self, job: JobId, gpus: GpuSet) {
-        self.release(job);
-        self.take(&gpus);
-        self.buffer.actions.push(Action::Move { job, gpus });
+        self.plan_release(job);
+        self.plan_take(&gpus);
+        self.buffer.push_shown(Action::Move { job, gpus });
+    }
+
+    #[inline]
+    fn plan_take(&mut self, gpus: &GpuSet) {
+        for part in gpus.parts() {
+            self.free.plan_take(part.server, part.mask);
+        }
+    }
+
+    fn plan_release(&mut self, job: JobId) {
+        let state = self.state;
+        let Some(run) = state.run(job) else { return };
+        for part in run.gpus.parts() {
+            let alone = state.alone_mask(part.server, part.mask);
+            if alone != 0 {
+                self.free.plan_give(part.server, alone);
+            }
+        }
     }
 
     /// Adds any action without touching the scratch: for plans that were worked out on it before.

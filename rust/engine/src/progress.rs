@@ -3,7 +3,7 @@
 
 use crate::queue::{EventClass, EventQueue};
 use crate::record::{EndReason, Recorder};
-use crate::state::{NO_SLOT, NOT_YET, Phase, Run, State, slots};
+use crate::state::{NO_JOB, NOT_YET, Run, RunDetails, State, slots};
 use gangline_model::{
     GpuSet, GpuTypeId, JobId, LocalityQuery, SimSpan, SimTime, Tier, span_of_work,
 };
@@ -12,7 +12,7 @@ impl State {
     /// Base rate of the gang on a set: the type's, or gpus x the slowest per-GPU rate over mixed types.
     fn base_on(&self, job: JobId, gpus: &GpuSet) -> f64 {
         let base = |id: GpuTypeId| self.rates.base(&self.jobs, job, id);
-        let type_at = |at: usize| self.cluster.server(gpus.parts()[at].server).gpu_type;
+        let type_at = |at: usize| self.servers[gpus.parts()[at].server.index()].gpu_type;
         let first = type_at(0);
         if (1..gpus.parts().len()).all(|at| type_at(at) == first) {
             return base(first);
@@ -105,7 +105,7 @@ impl State {
     pub(crate) fn close_segment(&mut self, job: JobId, recorder: &mut Recorder, reason: EndReason) {
         let now = self.now;
         let at = job.index();
-        let slot = self.job[at].slot as usize;
+        let slot = self.slot_of(job);
         let run = &self.runs[slot];
         let length = now - run.segment_start;
         if length.0 == 0 {
@@ -140,15 +140,13 @@ impl State {
     /// Puts a gang on its GPUs: masks, residents, totals. Marks partners as touched.
     pub(crate) fn occupy(&mut self, job: JobId, gpus: &GpuSet) {
         for part in gpus.parts() {
-            let at = part.server.index();
-            let newly = self.free[at] & part.mask;
-            if self.free[at] == self.cluster.full_mask(part.server) {
-                self.busy_servers += 1;
-            }
-            self.free[at] &= !part.mask;
-            let gpu_type = self.cluster.server(part.server).gpu_type;
-            self.busy_by_type[gpu_type.index()] += newly.count_ones();
-            let base = self.gpu_base[at] as usize;
+            let server = &mut self.servers[part.server.index()];
+            let newly = (server.free & part.mask).count_ones();
+            self.busy_servers += u32::from(server.free == server.full);
+            server.free &= !part.mask;
+            self.busy_by_type[server.gpu_type.index()] += newly;
+            self.gpus_busy += newly;
+            let base = server.gpu_base as usize;
             if self.max_share == 1 {
                 for slot in slots(part.mask) {
                     self.residents[base + slot as usize] = job.0;
@@ -176,7 +174,7 @@ impl State {
     pub(crate) fn vacate(&mut self, job: JobId, gpus: &GpuSet) {
         for part in gpus.parts() {
             let at = part.server.index();
-            let base = self.gpu_base[at] as usize;
+            let base = self.servers[at].gpu_base as usize;
             let mut emptied = part.mask;
             if self.max_share > 1 {
                 for slot in slots(part.mask) {
@@ -186,18 +184,18 @@ impl State {
                 }
             } else {
                 for slot in slots(part.mask) {
-                    self.residents[base + slot as usize] = NO_SLOT;
+                    self.residents[base + slot as usize] = NO_JOB;
                 }
             }
             if emptied == 0 {
                 continue;
             }
-            let gpu_type = self.cluster.server(part.server).gpu_type;
-            self.busy_by_type[gpu_type.index()] -= emptied.count_ones();
-            self.free[at] |= emptied;
-            if self.free[at] == self.cluster.full_mask(part.server) {
-                self.busy_servers -= 1;
-            }
+            let server = &mut self.servers[at];
+            server.free |= emptied;
+            self.busy_servers -= u32::from(server.free == server.full);
+            let gpus = emptied.count_ones();
+            self.busy_by_type[server.gpu_type.index()] -= gpus;
+            self.gpus_busy -= gpus;
         }
     }
 
@@ -214,7 +212,7 @@ impl State {
         let mut starts: Vec<(SimTime, f64)> = self.residents[gpu * share..gpu * share + count]
             .iter()
             .map(|&job| {
-                let run = &self.runs[self.job[job as usize].slot as usize];
+                let run = &self.runs[self.slot_of(JobId(job))];
                 (run.progress_start.max(from).min(to), run.locality)
             })
             .collect();
@@ -238,7 +236,7 @@ impl State {
             .position(|&resident| resident == job.0)
             .expect("it lives here");
         list[at..].rotate_left(1);
-        list[count - 1] = NO_SLOT;
+        list[count - 1] = NO_JOB;
         self.resident_count[gpu] -= 1;
         for k in 0..count - 1 {
             self.touch(JobId(self.residents[gpu * share + k]));
@@ -247,8 +245,10 @@ impl State {
     }
 
     fn touch(&mut self, job: JobId) {
-        let slot = self.job[job.index()].slot;
-        if slot == NO_SLOT || self.runs[slot as usize].touched {
+        let Some(slot) = self.job[job.index()].slot() else {
+            return;
+        };
+        if self.runs[slot as usize].touched {
             return;
         }
         self.runs[slot as usize].touched = true;
@@ -268,17 +268,14 @@ impl State {
         if self.job[at].first_start == NOT_YET {
             self.job[at].first_start = self.now;
         }
-        self.job[at].phase = Phase::Running;
-        self.waiting.remove(at);
-        self.running.insert(at);
         self.occupy(job, &gpus);
         let tier = self.cluster.tier(&gpus);
-        let gpu_type = self.cluster.server(gpus.parts()[0].server).gpu_type;
+        let gpu_type = self.servers[gpus.parts()[0].server.index()].gpu_type;
         let base = self.base_on(job, &gpus);
         let locality = self.locality_on(job, &gpus, tier);
-        let inflation = self.inflation(job, sub_batch);
         let run = Run {
             job,
+            gpus,
             rate: 0.0,
             segment_start: self.now,
             progress_start: self.now + overhead,
@@ -287,17 +284,11 @@ impl State {
             tier,
             gpu_type,
             sub_batch,
-            xi: 1.0,
             base,
             locality,
-            inflation,
             generation: 0,
             touched: false,
-            shared_since: SimTime::NEVER,
             checkpoint_remaining: self.job[at].remaining,
-            co_runners: None,
-            segment_sub_batch: sub_batch,
-            gpus,
         };
         let slot = if let Some(slot) = self.free_slots.pop() {
             let generation = self.runs[slot as usize].generation;
@@ -307,11 +298,27 @@ impl State {
             self.runs.push(run);
             (self.runs.len() - 1) as u32
         };
-        self.job[at].slot = slot;
+        if self.max_share > 1 || self.config.segments {
+            self.open_details(slot, sub_batch);
+        }
+        self.set_running(job, slot);
         if self.max_share == 1 {
+            let inflation = self.inflation(job, sub_batch);
             self.schedule(job, (base * locality) / inflation, queue);
         } else {
             self.touch(job);
+        }
+    }
+
+    fn open_details(&mut self, slot: u32, sub_batch: u32) {
+        let fresh = RunDetails {
+            shared_since: SimTime::NEVER,
+            segment_sub_batch: sub_batch,
+            co_runners: None,
+        };
+        match self.details.get_mut(slot as usize) {
+            Some(details) => *details = fresh,
+            None => self.details.push(fresh),
         }
     }
 
@@ -319,15 +326,20 @@ impl State {
     fn schedule(&mut self, job: JobId, rate: f64, queue: &mut EventQueue) {
         let left = self.job[job.index()].remaining;
         let now = self.now;
-        let slot = self.job[job.index()].slot;
-        let run = &mut self.runs[slot as usize];
+        let slot = self.slot_of(job);
+        let run = &mut self.runs[slot];
         run.rate = rate;
         run.finish = now.max(run.progress_start) + span_of_work(left, rate);
-        queue.push(run.finish, EventClass::Completion, slot, run.generation);
+        queue.push(
+            run.finish,
+            EventClass::Completion,
+            slot as u32,
+            run.generation,
+        );
     }
 
     /// Ends a job's hold on its GPUs: closes the segment, frees the GPUs, forgets the record. The
-    /// completion event, if still in the queue, dies by generation.
+    /// completion event, if still in the queue, dies by generation. The caller says what becomes of it.
     pub(crate) fn end_run(
         &mut self,
         job: JobId,
@@ -339,19 +351,18 @@ impl State {
             self.note_sharing(job, false);
         }
         let at = job.index();
-        let slot = self.job[at].slot;
+        let slot = self.slot_of(job);
         if matches!(reason, EndReason::Failed)
             || (self.config.checkpoint_interval.is_some()
                 && matches!(reason, EndReason::Preempted | EndReason::Moved))
         {
-            self.job[at].remaining = self.runs[slot as usize].checkpoint_remaining;
+            self.job[at].remaining = self.runs[slot].checkpoint_remaining;
         }
-        let gpus = std::mem::take(&mut self.runs[slot as usize].gpus);
+        let gpus = std::mem::take(&mut self.runs[slot].gpus);
         self.vacate(job, &gpus);
-        self.job[at].slot = NO_SLOT;
-        let run = &mut self.runs[slot as usize];
+        let run = &mut self.runs[slot];
         run.generation = run.generation.wrapping_add(1);
-        self.free_slots.push(slot);
+        self.free_slots.push(slot as u32);
         self.running.remove(at);
         gpus
     }
@@ -364,10 +375,7 @@ impl State {
         queue: &mut EventQueue,
         recorder: &mut Recorder,
     ) {
-        let inflation = self.inflation(job, sub_batch);
-        let run = self.run_mut(job);
-        run.sub_batch = sub_batch;
-        run.inflation = inflation;
+        self.run_mut(job).sub_batch = sub_batch;
         if self.max_share == 1 {
             self.retime(job, queue, recorder);
         } else {
@@ -383,7 +391,7 @@ impl State {
         let mut touched = std::mem::take(&mut self.touched);
         touched.sort_unstable();
         for &job in &touched {
-            if self.job[job.index()].slot != NO_SLOT {
+            if self.run(job).is_some() {
                 self.run_mut(job).touched = false;
                 self.retime(job, queue, recorder);
             }
@@ -393,24 +401,24 @@ impl State {
     }
 
     fn retime(&mut self, job: JobId, queue: &mut EventQueue, recorder: &mut Recorder) {
-        let slot = self.job[job.index()].slot as usize;
+        let slot = self.slot_of(job);
         let (xi, is_shared) = self.xi_on(job, &self.runs[slot].gpus);
         self.note_sharing(job, is_shared);
-        let run = &mut self.runs[slot];
-        let rate = (run.base * run.locality) / (run.inflation * xi);
-        run.xi = xi;
+        let run = &self.runs[slot];
+        let inflation = self.inflation(job, run.sub_batch);
+        let rate = (run.base * run.locality) / (inflation * xi);
         if rate.to_bits() == run.rate.to_bits() {
             return;
         }
         self.close_segment(job, recorder, EndReason::Retimed);
         let now = self.now;
-        let co_runners = self.config.segments.then(|| {
-            self.co_runners(job, &self.runs[slot].gpus)
-                .into_boxed_slice()
-        });
+        if self.config.segments {
+            let others = self.co_runners(job, &self.runs[slot].gpus);
+            let details = &mut self.details[slot];
+            details.co_runners = Some(others.into_boxed_slice());
+            details.segment_sub_batch = self.runs[slot].sub_batch;
+        }
         let run = &mut self.runs[slot];
-        run.co_runners = co_runners;
-        run.segment_sub_batch = run.sub_batch;
         run.segment_start = now;
         if run.finish != SimTime::NEVER {
             run.generation = run.generation.wrapping_add(1);
@@ -422,11 +430,14 @@ impl State {
     /// Keeps the time that a job spends next to a co-runner.
     fn note_sharing(&mut self, job: JobId, is_shared: bool) {
         let now = self.now;
-        let run = self.run_mut(job);
-        match (run.shared_since, is_shared) {
-            (SimTime::NEVER, true) => run.shared_since = now,
+        let slot = self.slot_of(job);
+        let Some(details) = self.details.get_mut(slot) else {
+            return;
+        };
+        match (details.shared_since, is_shared) {
+            (SimTime::NEVER, true) => details.shared_since = now,
             (since, false) if since != SimTime::NEVER => {
-                run.shared_since = SimTime::NEVER;
+                details.shared_since = SimTime::NEVER;
                 self.out.share_ns[job.index()] += (now - since).0;
             }
             _ => {}

@@ -1,8 +1,9 @@
 //! What a run leaves behind: segments, timeline, totals, and a hash of the event log. Columns are plain
 //! vectors from the first push, so that a result is moved out, never converted.
 
+use crate::bits::BitSet;
 use crate::config::TimelineMode;
-use crate::state::{NO_SLOT, State, slots};
+use crate::state::{NO_JOB, State, slots};
 use gangline_model::{GpuSet, JobId, SimSpan, SimTime};
 
 /// Why a segment ended.
@@ -141,7 +142,8 @@ impl Recorder {
             return;
         };
         let run = state.run(job).expect("a segment belongs to a running job");
-        let opened = run.segment_sub_batch;
+        let details = &state.details[state.slot_of(job)];
+        let opened = details.segment_sub_batch;
         let batch = if opened == 0 {
             state.jobs.batch_size(job)
         } else {
@@ -158,7 +160,8 @@ impl Recorder {
             table.sub_batch.push(batch);
             table.co_offset.push(table.co_runners.len() as i32);
             table.co_runners.extend(
-                run.co_runners
+                details
+                    .co_runners
                     .iter()
                     .flat_map(|others| others.iter().copied()),
             );
@@ -175,9 +178,9 @@ impl Recorder {
         }
         let totals = &mut self.totals;
         totals.last = now;
-        totals.busy_gpu_ns += i128::from(state.gpus_busy()) * length;
+        totals.busy_gpu_ns += i128::from(state.gpus_busy) * length;
         totals.busy_server_ns += i128::from(state.busy_servers) * length;
-        totals.up_gpu_ns += i128::from(state.gpus_up()) * length;
+        totals.up_gpu_ns += i128::from(state.gpus_up) * length;
         let active = state.waiting.len() + state.running.len();
         totals.active_ns += active as i128 * length;
         if !state.waiting.is_empty() {
@@ -191,9 +194,12 @@ impl Recorder {
         if matches!(self.mode, TimelineMode::Off) {
             return;
         }
+        if self.pending && state.now - self.last_row < self.gap {
+            return;
+        }
         let counts = Counts {
-            total: state.gpus_up(),
-            busy: state.gpus_busy(),
+            total: state.gpus_up,
+            busy: state.gpus_busy,
             running: state.running.len() as u32,
             waiting: state.waiting.len() as u32,
         };
@@ -277,53 +283,67 @@ impl Recorder {
 /// Gang sizes of waiting jobs, per GPU type: is there one that the idle GPUs could serve together?
 #[derive(Clone, Debug)]
 pub(crate) struct Demand {
-    counts: Vec<Vec<u32>>,
-    sizes: Vec<crate::bits::BitSet>,
+    types: Vec<TypeDemand>,
+}
+
+#[derive(Clone, Debug)]
+struct TypeDemand {
+    /// Gang size -> waiting gangs.
+    counts: Vec<u32>,
+    sizes: BitSet,
+    /// Smallest waiting gang; `u32::MAX` if there is none.
+    smallest: u32,
 }
 
 impl Demand {
     pub(crate) fn new(types: usize, gpus_max: u32) -> Self {
         let width = gpus_max as usize + 1;
+        let none = TypeDemand {
+            counts: vec![0; width],
+            sizes: BitSet::new(width),
+            smallest: u32::MAX,
+        };
         Self {
-            counts: vec![vec![0; width]; types],
-            sizes: vec![crate::bits::BitSet::new(width); types],
+            types: vec![none; types],
         }
     }
 
     #[inline]
     pub(crate) fn add(&mut self, state: &State, job: JobId) {
-        let gpus = state.jobs.gpus(job) as usize;
+        let gpus = state.jobs.gpus(job);
         for id in slots(state.usable(job)) {
-            let count = &mut self.counts[id as usize][gpus];
+            let demand = &mut self.types[id as usize];
+            let count = &mut demand.counts[gpus as usize];
             *count += 1;
             if *count == 1 {
-                self.sizes[id as usize].insert(gpus);
+                demand.sizes.insert(gpus as usize);
+                demand.smallest = demand.smallest.min(gpus);
             }
         }
     }
 
     #[inline]
     pub(crate) fn remove(&mut self, state: &State, job: JobId) {
-        let gpus = state.jobs.gpus(job) as usize;
+        let gpus = state.jobs.gpus(job);
         for id in slots(state.usable(job)) {
-            let count = &mut self.counts[id as usize][gpus];
+            let demand = &mut self.types[id as usize];
+            let count = &mut demand.counts[gpus as usize];
             *count -= 1;
             if *count == 0 {
-                self.sizes[id as usize].remove(gpus);
+                demand.sizes.remove(gpus as usize);
+                let smallest = demand.sizes.first().map(|gpus| gpus as u32);
+                demand.smallest = smallest.unwrap_or(u32::MAX);
             }
         }
     }
 
     /// Idle GPUs of the types on which a waiting gang would fit if they were together.
+    #[inline]
     fn fragmented(&self, state: &State) -> u32 {
         let mut idle = 0;
-        for (id, sizes) in self.sizes.iter().enumerate() {
+        for (id, demand) in self.types.iter().enumerate() {
             let free = state.up_by_type[id] - state.busy_by_type[id];
-            if free > 0
-                && sizes
-                    .first()
-                    .is_some_and(|smallest| smallest as u32 <= free)
-            {
+            if demand.smallest <= free {
                 idle += free;
             }
         }
@@ -368,7 +388,7 @@ impl State {
             .iter()
             .flat_map(|part| slots(part.mask).map(move |slot| (part.server, slot)))
             .flat_map(|(server, slot)| self.residents_of(server, slot))
-            .filter(|&other| other != job && other.0 != NO_SLOT)
+            .filter(|&other| other != job && other.0 != NO_JOB)
             .map(|other| other.0)
             .collect();
         others.sort_unstable();

@@ -26,8 +26,9 @@ pub enum Phase {
 }
 
 /// A running job. `State::remaining` holds its work at the later of `segment_start` and
-/// `progress_start`.
+/// `progress_start`. Two cache lines: what only some runs need is in [`RunDetails`].
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub struct Run {
     /// The job.
     pub job: JobId,
@@ -49,22 +50,26 @@ pub struct Run {
     pub gpu_type: GpuTypeId,
     /// Samples per GPU and pass; 0 = the job's own batch size.
     pub sub_batch: u32,
-    /// Slow-down of the whole gang by co-runners.
-    pub xi: f64,
     pub(crate) base: f64,
     pub(crate) locality: f64,
-    pub(crate) inflation: f64,
     pub(crate) generation: u32,
     pub(crate) touched: bool,
-    pub(crate) shared_since: SimTime,
     pub(crate) checkpoint_remaining: f64,
-    /// Kept for the segments table only.
-    pub(crate) co_runners: Option<Box<[u32]>>,
-    /// Sub-batch when the segment opened, for the segments table.
-    pub(crate) segment_sub_batch: u32,
 }
 
-pub(crate) const NO_SLOT: u32 = u32::MAX;
+/// What a run keeps of a running job only where GPUs are shared or segments are written.
+#[derive(Clone, Debug)]
+pub(crate) struct RunDetails {
+    /// Since when it has a co-runner; `NEVER` while it has none.
+    pub(crate) shared_since: SimTime,
+    /// Sub-batch when the segment opened.
+    pub(crate) segment_sub_batch: u32,
+    /// Co-runners when the segment opened.
+    pub(crate) co_runners: Option<Box<[u32]>>,
+}
+
+/// No resident.
+pub(crate) const NO_JOB: u32 = u32::MAX;
 /// A job that has not started: its first start.
 pub(crate) const NOT_YET: SimTime = SimTime(i64::MIN);
 
@@ -75,7 +80,8 @@ enum Usable {
     PerJob(Vec<u64>),
 }
 
-/// What every event of a job needs, side by side: one cache line instead of one per column.
+/// What every event of a job needs, side by side: one cache line instead of one per column. Made when
+/// the job arrives, so that a run touches the memory of a job as it comes to it.
 #[derive(Clone, Debug)]
 pub(crate) struct JobState {
     /// Work left at the last change of rate.
@@ -84,25 +90,83 @@ pub(crate) struct JobState {
     pub(crate) finish: SimTime,
     /// Time holding GPUs, up to the present segment.
     pub(crate) run_ns: i64,
-    /// Integral of the number of active jobs at arrival; after the finish, over its life.
-    pub(crate) active_ns: i128,
-    /// Record of the running job.
-    pub(crate) slot: u32,
-    pub(crate) phase: Phase,
+    /// Integral of the number of active jobs at arrival; after the finish, over its life. Below 2^95: less
+    /// than 2^32 jobs for less than 2^63 ns. Two parts, or the record would be a third longer.
+    active_low: u64,
+    active_high: u32,
+    /// Record of the running job, or its phase.
+    place: u32,
 }
 
+/// Values of [`JobState::place`] that are no record: there are fewer GPUs than that.
+const WAITING: u32 = u32::MAX;
+const FINISHED: u32 = u32::MAX - 1;
+const DROPPED: u32 = u32::MAX - 2;
+
 impl JobState {
-    fn new(work: f64) -> Self {
-        Self {
+    /// A job that has come and waits; `active_ns` is the integral of active jobs so far.
+    #[inline]
+    pub(crate) fn arrived(work: f64, active_ns: i128) -> Self {
+        let mut job = Self {
             remaining: work,
             first_start: NOT_YET,
             finish: SimTime::NEVER,
             run_ns: 0,
-            active_ns: 0,
-            slot: NO_SLOT,
-            phase: Phase::Pending,
+            active_low: 0,
+            active_high: 0,
+            place: WAITING,
+        };
+        job.set_active_ns(active_ns);
+        job
+    }
+
+    /// A job that is left out of the run.
+    pub(crate) fn dropped() -> Self {
+        Self {
+            place: DROPPED,
+            ..Self::arrived(0.0, 0)
         }
     }
+
+    #[inline]
+    pub(crate) fn phase(&self) -> Phase {
+        match self.place {
+            WAITING => Phase::Waiting,
+            FINISHED => Phase::Finished,
+            DROPPED => Phase::Dropped,
+            _ => Phase::Running,
+        }
+    }
+
+    /// Record of the running job.
+    #[inline]
+    pub(crate) fn slot(&self) -> Option<u32> {
+        (self.place < DROPPED).then_some(self.place)
+    }
+
+    #[inline]
+    pub(crate) fn active_ns(&self) -> i128 {
+        i128::from(self.active_high) << 64 | i128::from(self.active_low)
+    }
+
+    #[inline]
+    fn set_active_ns(&mut self, ns: i128) {
+        self.active_low = ns as u64;
+        self.active_high = (ns >> 64) as u32;
+    }
+}
+
+/// A server, with all that a start or stop on it needs side by side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ServerState {
+    /// Free slots; 0 if it is down.
+    pub(crate) free: u64,
+    /// All its slots.
+    pub(crate) full: u64,
+    /// Number of its first GPU, GPUs counted over the whole cluster.
+    pub(crate) gpu_base: u32,
+    pub(crate) gpu_type: GpuTypeId,
+    pub(crate) up: bool,
 }
 
 /// Per-job columns of the result that only some runs need; optional ones are filled when first needed.
@@ -126,19 +190,21 @@ pub struct State {
     pub(crate) mixes_types: bool,
     pub(crate) now: SimTime,
     // per job
+    /// Jobs that have arrived, or were left out before their turn.
     pub(crate) job: Vec<JobState>,
+    /// Jobs that are left out of the run, ascending.
+    pub(crate) dropped: Vec<Infeasible>,
     pub(crate) out: JobColumnsOut,
     usable: Usable,
     type_orders: Vec<SmallVec<[GpuTypeId; 4]>>,
     // running jobs
     pub(crate) runs: Vec<Run>,
+    /// By record, like `runs`; empty where nobody needs them.
+    pub(crate) details: Vec<RunDetails>,
     pub(crate) free_slots: Vec<u32>,
     pub(crate) waiting: BitSet,
     pub(crate) running: BitSet,
-    // per server
-    pub(crate) free: Vec<u64>,
-    pub(crate) up: Vec<bool>,
-    pub(crate) gpu_base: Vec<u32>,
+    pub(crate) servers: Vec<ServerState>,
     // per GPU: residents[gpu * max_share + k]
     pub(crate) residents: Vec<u32>,
     pub(crate) resident_count: Vec<u8>,
@@ -148,6 +214,8 @@ pub struct State {
     // totals
     pub(crate) busy_by_type: Vec<u32>,
     pub(crate) up_by_type: Vec<u32>,
+    pub(crate) gpus_busy: u32,
+    pub(crate) gpus_up: u32,
     pub(crate) busy_servers: u32,
     pub(crate) touched: Vec<JobId>,
 }
@@ -160,8 +228,6 @@ impl State {
             rates,
         } = world;
         let count = jobs.len();
-        let servers = cluster.servers().len();
-        let gpu_base = gpu_bases(cluster);
         let gpus = cluster.gpus_total() as usize;
         let usable = if jobs.is_uniform() && cluster.gpu_types().len() == 1 {
             // jobs larger than the cluster are refused or dropped before the first event
@@ -174,12 +240,8 @@ impl State {
             max_share,
             mixes_types,
             now: SimTime::ZERO,
-            job: jobs
-                .columns()
-                .work
-                .iter()
-                .map(|&work| JobState::new(work))
-                .collect(),
+            job: Vec::with_capacity(count),
+            dropped: Vec::new(),
             out: JobColumnsOut {
                 overhead_ns: if has_overhead(&config) {
                     vec![0; count]
@@ -202,15 +264,12 @@ impl State {
             usable,
             type_orders: type_orders(cluster, jobs, rates),
             runs: Vec::new(),
+            details: Vec::new(),
             free_slots: Vec::new(),
             waiting: BitSet::new(count),
             running: BitSet::new(count),
-            free: (0..servers)
-                .map(|s| cluster.full_mask(ServerId::new(s)))
-                .collect(),
-            up: vec![true; servers],
-            gpu_base,
-            residents: vec![NO_SLOT; gpus * max_share as usize],
+            servers: server_states(cluster),
+            residents: vec![NO_JOB; gpus * max_share as usize],
             resident_count: if max_share > 1 {
                 vec![0; gpus]
             } else {
@@ -224,6 +283,8 @@ impl State {
             useful_gpu_s: 0.0,
             busy_by_type: vec![0; cluster.gpu_types().len()],
             up_by_type: cluster.gpus_by_type().to_vec(),
+            gpus_busy: 0,
+            gpus_up: cluster.gpus_total(),
             busy_servers: 0,
             touched: Vec::new(),
             cluster: Arc::clone(cluster),
@@ -283,28 +344,123 @@ impl State {
             .map_or(0.0, |id| self.rates.base(&self.jobs, job, id))
     }
 
+    /// Where a job is in its life; `None` if there is no such job.
+    #[inline]
+    pub(crate) fn phase(&self, job: JobId) -> Option<Phase> {
+        match self.job.get(job.index()) {
+            Some(state) => Some(state.phase()),
+            None if job.index() >= self.jobs.len() => None,
+            None if self.is_dropped(job) => Some(Phase::Dropped),
+            None => Some(Phase::Pending),
+        }
+    }
+
+    pub(crate) fn is_dropped(&self, job: JobId) -> bool {
+        let found = self.dropped.binary_search_by_key(&job, |entry| entry.job);
+        found.is_ok()
+    }
+
     /// The running job's record.
     #[inline]
     pub fn run(&self, job: JobId) -> Option<&Run> {
-        let slot = self.job.get(job.index())?.slot;
-        (slot != NO_SLOT).then(|| &self.runs[slot as usize])
+        let slot = self.job.get(job.index())?.slot()?;
+        Some(&self.runs[slot as usize])
+    }
+
+    /// Record of a job that is known to run.
+    #[inline]
+    pub(crate) fn slot_of(&self, job: JobId) -> usize {
+        self.job[job.index()].place as usize
     }
 
     #[inline]
     pub(crate) fn run_mut(&mut self, job: JobId) -> &mut Run {
-        let slot = self.job[job.index()].slot;
-        &mut self.runs[slot as usize]
+        let slot = self.slot_of(job);
+        &mut self.runs[slot]
+    }
+
+    /// Whether an event of this generation is still that of the run in the record.
+    #[inline]
+    pub(crate) fn is_live(&self, slot: u32, generation: u32) -> bool {
+        self.runs[slot as usize].generation == generation
+    }
+
+    /// Reads what the completion of a run will need, so that it is on its way from memory while there is
+    /// other work to do.
+    #[inline]
+    pub(crate) fn expect(&self, slot: u32) {
+        let run = &self.runs[slot as usize];
+        std::hint::black_box((run.finish, self.job[run.job.index()].run_ns));
+    }
+
+    /// First start ever, if it has started.
+    #[inline]
+    pub(crate) fn first_start(&self, job: JobId) -> Option<SimTime> {
+        let first = self.job.get(job.index())?.first_start;
+        (first != NOT_YET).then_some(first)
+    }
+
+    /// A job that lost its GPUs is in the queue again.
+    #[inline]
+    pub(crate) fn wait_again(&mut self, job: JobId) {
+        self.job[job.index()].place = WAITING;
+        self.waiting.insert(job.index());
+    }
+
+    /// A waiting job holds a record from now on.
+    #[inline]
+    pub(crate) fn set_running(&mut self, job: JobId, slot: u32) {
+        assert!(
+            slot < DROPPED,
+            "fewer running jobs than GPUs, fewer GPUs than 2^30"
+        );
+        self.job[job.index()].place = slot;
+        self.waiting.remove(job.index());
+        self.running.insert(job.index());
+    }
+
+    /// A job that lost its GPUs is done; `active_ns` is the integral of active jobs so far.
+    #[inline]
+    pub(crate) fn finish(&mut self, job: JobId, active_ns: i128) {
+        let now = self.now;
+        let state = &mut self.job[job.index()];
+        state.place = FINISHED;
+        state.remaining = 0.0;
+        state.finish = now;
+        state.set_active_ns(active_ns - state.active_ns());
+    }
+
+    /// Takes a server out; its residents have left before.
+    pub(crate) fn fail(&mut self, server: ServerId) {
+        let state = &mut self.servers[server.index()];
+        state.up = false;
+        state.free = 0;
+        let gpus = self.cluster.server(server).gpus;
+        self.up_by_type[state.gpu_type.index()] -= gpus;
+        self.gpus_up -= gpus;
+    }
+
+    /// Puts a server back with all its GPUs free.
+    pub(crate) fn repair(&mut self, server: ServerId) {
+        let state = &mut self.servers[server.index()];
+        state.up = true;
+        state.free = state.full;
+        let gpus = self.cluster.server(server).gpus;
+        self.up_by_type[state.gpu_type.index()] += gpus;
+        self.gpus_up += gpus;
     }
 
     /// Whether a server is up.
     #[inline]
     pub fn is_up(&self, server: ServerId) -> bool {
-        self.up.get(server.index()).copied().unwrap_or(false)
+        self.servers
+            .get(server.index())
+            .is_some_and(|state| state.up)
     }
 
     #[inline]
     pub(crate) fn gpu(&self, server: ServerId, slot: u32) -> usize {
-        (self.gpu_base[server.index()] + slot) as usize
+        (self.servers[server.index()].gpu_base + slot) as usize
     }
 
     /// Those of the slots that have exactly one resident.
@@ -323,14 +479,17 @@ impl State {
         let share = self.max_share as usize;
         self.residents[gpu * share..(gpu + 1) * share]
             .iter()
-            .filter(|&&job| job != NO_SLOT)
+            .filter(|&&job| job != NO_JOB)
             .map(|&job| JobId(job))
     }
 
     /// Work left now, without changing anything.
     pub(crate) fn remaining_work(&self, job: JobId) -> f64 {
-        let left = self.job[job.index()].remaining;
-        match self.run(job) {
+        let Some(state) = self.job.get(job.index()) else {
+            return self.jobs.work(job);
+        };
+        let left = state.remaining;
+        match state.slot().map(|slot| &self.runs[slot as usize]) {
             None => left,
             Some(run) => left - run.rate * run.progress_in_segment(self.now).seconds(),
         }
@@ -358,7 +517,7 @@ impl State {
     pub(crate) fn executed(&self, job: JobId) -> SimSpan {
         let at = job.index();
         let overhead = self.out.overhead_ns.get(at).copied().unwrap_or(0);
-        let closed = self.job[at].run_ns - overhead;
+        let closed = self.job.get(at).map_or(0, |job| job.run_ns) - overhead;
         let open = self
             .run(job)
             .map_or(0, |run| run.progress_in_segment(self.now).0);
@@ -389,7 +548,7 @@ impl State {
     /// Time without progress that a start or move of the job costs now.
     #[inline]
     pub(crate) fn overhead(&self, job: JobId) -> SimSpan {
-        if self.job[job.index()].first_start == NOT_YET {
+        if self.first_start(job).is_none() {
             return self.config.first_start;
         }
         match (&self.config.restart_by_model, self.jobs.model(job)) {
@@ -410,20 +569,10 @@ impl State {
                     i128::from(self.jobs.gpus(job))
                 }
         };
-        let counts = |job: &JobId| {
-            self.job[job.index()].phase != Phase::Dropped && dropped.binary_search(job).is_err()
-        };
+        let counts = |job: &JobId| !self.is_dropped(*job) && dropped.binary_search(job).is_err();
         let mut all: Vec<i128> = self.jobs.ids().filter(counts).map(service).collect();
         all.sort_unstable();
         all
-    }
-
-    pub(crate) fn gpus_busy(&self) -> u32 {
-        self.busy_by_type.iter().sum()
-    }
-
-    pub(crate) fn gpus_up(&self) -> u32 {
-        self.up_by_type.iter().sum()
     }
 }
 
@@ -448,17 +597,21 @@ pub(crate) fn slots(mask: u64) -> impl Iterator<Item = u32> {
     })
 }
 
-/// Number of the first GPU of each server, GPUs counted over the whole cluster.
-fn gpu_bases(cluster: &ClusterSpec) -> Vec<u32> {
+fn server_states(cluster: &ClusterSpec) -> Vec<ServerState> {
     let mut next = 0;
-    let sizes = cluster.servers().iter().map(|server| server.gpus);
-    sizes
-        .map(|gpus| {
-            let base = next;
-            next += gpus;
-            base
-        })
-        .collect()
+    let states = cluster.servers().iter().map(|server| {
+        let gpu_base = next;
+        next += server.gpus;
+        let full = u64::MAX >> (64 - server.gpus);
+        ServerState {
+            free: full,
+            full,
+            gpu_base,
+            gpu_type: server.gpu_type,
+            up: true,
+        }
+    });
+    states.collect()
 }
 
 fn has_overhead(config: &RunConfig) -> bool {

@@ -89,7 +89,7 @@ impl<'a> ClusterView<'a> {
     /// Free slots of a server; 0 if it is down.
     #[inline]
     pub fn free_mask(&self, server: ServerId) -> u64 {
-        self.state.free[server.index()]
+        self.state.servers[server.index()].free
     }
 
     /// Whether a server is up.
@@ -132,7 +132,7 @@ impl<'a> ClusterView<'a> {
     /// Where a job is in its life.
     #[inline]
     pub fn phase(&self, job: JobId) -> Phase {
-        self.state.job[job.index()].phase
+        self.state.phase(job).expect("a job of the trace")
     }
 
     /// The record of a running job: GPUs, rate, times.
@@ -165,8 +165,7 @@ impl<'a> ClusterView<'a> {
     /// First start ever, if it has started.
     #[inline]
     pub fn first_start(&self, job: JobId) -> Option<SimTime> {
-        let first = self.state.job[job.index()].first_start;
-        (first != crate::state::NOT_YET).then_some(first)
+        self.state.first_start(job)
     }
 
     /// Time with GPUs so far without overhead.

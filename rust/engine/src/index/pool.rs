@@ -11,11 +11,7 @@ use gangline_model::{ClusterSpec, RackId, ServerId};
 #[derive(Debug)]
 pub struct TypePool {
     servers: Vec<ServerId>,
-    sizes: Vec<u8>,
-    pub(super) masks: Vec<u64>,
-    free: Vec<u8>,
-    up: Vec<bool>,
-    pub(super) racks_of: Vec<u32>,
+    slots: Vec<Slots>,
     /// Free GPUs -> the servers that have as many.
     pub(super) buckets: Vec<BitSet>,
     /// Bit `f` is set when a server has `f` free GPUs, `f` = 1..=63; bit 0 stands for 64.
@@ -32,6 +28,19 @@ pub struct TypePool {
     extras: Extras,
 }
 
+/// One server of the pool.
+#[derive(Clone, Copy, Debug)]
+struct Slots {
+    /// Free ones.
+    mask: u64,
+    rack: u32,
+    /// Number of free ones.
+    free: u8,
+    /// Number of all.
+    size: u8,
+    up: bool,
+}
+
 /// What only some rules need: built when first asked for, kept up to date from then on.
 #[derive(Debug, Default)]
 struct Extras {
@@ -44,28 +53,33 @@ struct Extras {
     at_least: Vec<(u32, Fenwick)>,
 }
 
+/// Free GPUs of each server.
+fn free_of(slots: &[Slots]) -> impl ExactSizeIterator<Item = u32> {
+    slots.iter().map(|slots| u32::from(slots.free))
+}
+
 impl TypePool {
     pub(super) fn new(cluster: &ClusterSpec, servers: Vec<ServerId>) -> Self {
         let count = servers.len();
-        let sizes: Vec<u8> = servers
-            .iter()
-            .map(|&s| cluster.server(s).gpus as u8)
-            .collect();
         let mut rack_ids: Vec<RackId> = servers.iter().map(|&s| cluster.server(s).rack).collect();
         rack_ids.sort_unstable();
         rack_ids.dedup();
-        let racks_of = servers
+        let slots: Vec<Slots> = servers
             .iter()
-            .map(|&s| rack_ids.partition_point(|&rack| rack < cluster.server(s).rack) as u32)
+            .map(|&id| cluster.server(id))
+            .map(|server| Slots {
+                mask: 0,
+                rack: rack_ids.partition_point(|&rack| rack < server.rack) as u32,
+                free: 0,
+                size: server.gpus as u8,
+                up: false,
+            })
             .collect();
-        let largest = sizes.iter().copied().max().unwrap_or(0) as usize;
+        let largest = slots.iter().map(|slots| slots.size).max().unwrap_or(0);
         let mut pool = Self {
             servers,
-            masks: vec![0; count],
-            free: vec![0; count],
-            up: vec![false; count],
-            racks_of,
-            buckets: vec![BitSet::new(count); largest + 1],
+            slots,
+            buckets: vec![BitSet::new(count); usize::from(largest) + 1],
             bucket_mask: 0,
             free_total: 0,
             up_total: 0,
@@ -76,7 +90,6 @@ impl TypePool {
             rack_ids,
             has_extras: false,
             extras: Extras::default(),
-            sizes,
         };
         for at in 0..count {
             pool.set_up(at, true);
@@ -121,31 +134,31 @@ impl TypePool {
     /// Size of the server at a position.
     #[inline]
     pub fn size(&self, at: usize) -> u32 {
-        u32::from(self.sizes[at])
+        u32::from(self.slots[at].size)
     }
 
     /// Whether the server at a position is up.
     #[inline]
     pub fn is_up(&self, at: usize) -> bool {
-        self.up[at]
+        self.slots[at].up
     }
 
     /// Free mask of the server at a position.
     #[inline]
     pub fn mask(&self, at: usize) -> u64 {
-        self.masks[at]
+        self.slots[at].mask
     }
 
     /// Free GPUs of the server at a position.
     #[inline]
     pub fn free(&self, at: usize) -> u32 {
-        u32::from(self.free[at])
+        u32::from(self.slots[at].free)
     }
 
     /// Rack of the server at a position.
     #[inline]
     pub fn rack_of(&self, at: usize) -> usize {
-        self.racks_of[at] as usize
+        self.slots[at].rack as usize
     }
 
     /// GPUs of the up servers of a rack.
@@ -176,11 +189,11 @@ impl TypePool {
 
     /// Leftmost server with at least `gpus` free.
     pub fn first_fit(&mut self, gpus: u32) -> Option<usize> {
-        let free = &self.free;
+        let slots = &self.slots;
         self.has_extras = true;
         self.extras
             .by_server
-            .get_or_insert_with(|| MaxTree::new(free.iter().map(|&f| u32::from(f))))
+            .get_or_insert_with(|| MaxTree::new(free_of(slots)))
             .first_at_least(gpus)
     }
 
@@ -208,11 +221,11 @@ impl TypePool {
 
     /// The lowest-index server at `from` or later that has a free GPU.
     pub fn next_free(&mut self, from: usize) -> Option<usize> {
-        let (free, count) = (&self.free, self.servers.len());
+        let slots = &self.slots;
         self.has_extras = true;
         let set = self.extras.some_free.get_or_insert_with(|| {
-            let mut set = BitSet::new(count);
-            for at in (0..count).filter(|&at| free[at] > 0) {
+            let mut set = BitSet::new(slots.len());
+            for at in (0..slots.len()).filter(|&at| slots[at].free > 0) {
                 set.insert(at);
             }
             set
@@ -226,12 +239,12 @@ impl TypePool {
         if index >= self.free_total {
             return None;
         }
-        let free = &self.free;
+        let slots = &self.slots;
         self.has_extras = true;
         let tree = self
             .extras
             .by_gpu
-            .get_or_insert_with(|| Fenwick::new(free.iter().map(|&f| u32::from(f))));
+            .get_or_insert_with(|| Fenwick::new(free_of(slots)));
         Some(tree.find(index))
     }
 
@@ -252,10 +265,7 @@ impl TypePool {
             .iter()
             .position(|(least, _)| *least == gpus)
             .unwrap_or_else(|| {
-                let has = self
-                    .free
-                    .iter()
-                    .map(|&free| u32::from(u32::from(free) >= gpus));
+                let has = free_of(&self.slots).map(|free| u32::from(free >= gpus));
                 trees.push((gpus, Fenwick::new(has)));
                 trees.len() - 1
             });
@@ -352,36 +362,36 @@ impl TypePool {
     }
 
     fn fresh_racks(&self) -> Racks {
-        Racks::new(
-            &self.racks_of,
-            self.rack_ids.len(),
-            &self.sizes,
-            &self.buckets,
-        )
+        let racks_of: Vec<u32> = self.slots.iter().map(|slots| slots.rack).collect();
+        let sizes: Vec<u8> = self.slots.iter().map(|slots| slots.size).collect();
+        Racks::new(&racks_of, self.rack_ids.len(), &sizes, &self.buckets)
     }
 
     /// Sets a free mask and returns the one before.
     #[inline]
     pub(super) fn set_mask(&mut self, at: usize, mask: u64) -> u64 {
-        let before = self.masks[at];
+        let slots = &mut self.slots[at];
+        let before = slots.mask;
         if before == mask {
             return before;
         }
-        debug_assert!(self.up[at], "a server that is down has no free GPU");
-        self.masks[at] = mask;
-        let (old, new) = (u32::from(self.free[at]), mask.count_ones());
+        debug_assert!(slots.up, "a server that is down has no free GPU");
+        let (old, new) = (u32::from(slots.free), mask.count_ones());
+        slots.mask = mask;
+        slots.free = new as u8;
+        let rack = slots.rack as usize;
         if old != new {
-            self.set_free(at, old, new);
+            self.set_free((at, rack), (old, new));
         }
         before
     }
 
     #[inline]
-    fn set_free(&mut self, at: usize, old: u32, new: u32) {
-        self.free[at] = new as u8;
+    fn set_free(&mut self, (at, rack): (usize, usize), (old, new): (u32, u32)) {
         self.free_total = self.free_total + new - old;
-        self.buckets[old as usize].remove(at);
-        if old > 0 && self.buckets[old as usize].is_empty() {
+        let left = &mut self.buckets[old as usize];
+        left.remove(at);
+        if old > 0 && left.is_empty() {
             self.bucket_mask &= !(1 << (old % 64));
         }
         self.buckets[new as usize].insert(at);
@@ -389,19 +399,18 @@ impl TypePool {
             self.bucket_mask |= 1 << (new % 64);
         }
         if self.has_extras {
-            self.extras
-                .change(&self.buckets, (at, self.racks_of[at] as usize), (old, new));
+            self.extras.change(&self.buckets, (at, rack), (old, new));
         }
     }
 
     pub(super) fn set_up(&mut self, at: usize, up: bool) {
-        if self.up[at] == up {
+        if self.is_up(at) == up {
             return;
         }
-        let (size, rack) = (u32::from(self.sizes[at]), self.racks_of[at] as usize);
+        let (size, rack) = (self.size(at), self.rack_of(at));
         let size_max = self.size_max;
         if up {
-            self.up[at] = true;
+            self.slots[at].up = true;
             self.up_total += size;
             self.size_counts[size as usize] += 1;
             self.size_max = size_max.max(size);
@@ -411,7 +420,7 @@ impl TypePool {
             self.set_mask(at, u64::MAX >> (64 - size));
         } else {
             self.set_mask(at, 0);
-            self.up[at] = false;
+            self.slots[at].up = false;
             self.up_total -= size;
             self.size_counts[size as usize] -= 1;
             while self.size_max > 0 && self.size_counts[self.size_max as usize] == 0 {
@@ -445,8 +454,8 @@ impl TypePool {
         let mut rack_up = vec![0; self.rack_ids.len()];
         let mut size_max = 0;
         for at in 0..self.servers.len() {
-            let free = self.masks[at].count_ones();
-            let size = if self.up[at] { self.size(at) } else { 0 };
+            let free = self.mask(at).count_ones();
+            let size = if self.is_up(at) { self.size(at) } else { 0 };
             assert!(free <= size, "position {at} has {free} free GPUs of {size}");
             assert_eq!(self.free(at), free, "free count of position {at}");
             rack_up[self.rack_of(at)] += size;
@@ -455,7 +464,7 @@ impl TypePool {
         assert_eq!(self.size_max, size_max, "size of the largest up server");
         assert_eq!(
             self.free_total,
-            self.free.iter().map(|&f| u32::from(f)).sum(),
+            free_of(&self.slots).sum::<u32>(),
             "free GPUs"
         );
         assert_eq!(
@@ -470,7 +479,7 @@ impl TypePool {
         );
         assert_eq!(self.rack_up, rack_up, "GPUs of up servers by rack");
         for (free, set) in self.buckets.iter().enumerate().skip(1) {
-            let members = (0..self.free.len()).filter(|&at| self.free[at] as usize == free);
+            let members = (0..self.slots.len()).filter(|&at| self.free(at) as usize == free);
             assert!(set.iter().eq(members), "servers with {free} free GPUs");
             let noted = self.bucket_mask >> (free % 64) & 1 == 1;
             assert_eq!(noted, !set.is_empty(), "bucket mask at {free}");
@@ -478,7 +487,7 @@ impl TypePool {
         if let Some(racks) = &self.extras.racks {
             racks.assert_equals(&mut self.fresh_racks(), self.size_max, &self.buckets);
         }
-        self.extras.assert_consistent(&self.free);
+        self.extras.assert_consistent(&self.slots);
     }
 }
 
@@ -509,8 +518,8 @@ impl Extras {
         }
     }
 
-    fn assert_consistent(&self, free: &[u8]) {
-        let free = || free.iter().map(|&free| u32::from(free));
+    fn assert_consistent(&self, slots: &[Slots]) {
+        let free = || free_of(slots);
         if let Some(tree) = &self.by_server {
             assert!(
                 free().enumerate().all(|(at, free)| tree.get(at) == free),

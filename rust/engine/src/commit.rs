@@ -1,0 +1,209 @@
+//! One decision of a run: ask the policy, check its plan as a whole, carry it out.
+//!
+//! Knows no policy. A plan that was worked out on the scratch action by action leaves the free-GPU index
+//! as the state will be, so the index is adopted as it is; after any other plan it is put right server
+//! by server. Cost: O(actions x servers per gang) beside the policy's own.
+
+use crate::error::{EngineError, PlanError};
+use crate::plan::{Plan, TimerOrder};
+use crate::policy::{Next, Policy};
+use crate::record::EndReason;
+use crate::run::{Engine, Stopwatch};
+use crate::view::ClusterView;
+use gangline_model::{Action, JobId};
+
+/// Every so many decisions one is timed: a clock read costs as much as a small decision.
+const DECISIONS_PER_SAMPLE: u64 = 16;
+
+impl Engine {
+    #[inline]
+    pub(crate) fn ask(
+        &mut self,
+        policy: &mut dyn Policy,
+        stopwatch: &mut dyn Stopwatch,
+    ) -> Result<(), EngineError> {
+        let is_timed = self.decisions.is_multiple_of(DECISIONS_PER_SAMPLE);
+        let begin = if is_timed { stopwatch.nanos() } else { 0 };
+        let view = ClusterView {
+            state: &self.state,
+            knowledge: self.traits.knowledge,
+        };
+        let mut plan = Plan {
+            state: &self.state,
+            free: &mut self.index,
+            buffer: &mut self.buffer,
+        };
+        let next = match policy.decide(&view, &self.changes, &mut plan) {
+            Ok(next) => next,
+            Err(error) => {
+                self.discard();
+                return Err(error.into());
+            }
+        };
+        if is_timed {
+            let nanos = stopwatch.nanos().saturating_sub(begin);
+            self.decision_nanos
+                .push(u32::try_from(nanos).unwrap_or(u32::MAX));
+        }
+        self.commit(next)?;
+        Ok(())
+    }
+
+    fn discard(&mut self) {
+        self.settle_index();
+        self.buffer.clear();
+    }
+
+    /// Checks the plan, carries it out and ends the instant.
+    #[inline]
+    pub(crate) fn commit(&mut self, next: Next) -> Result<(), PlanError> {
+        let acted = !self.buffer.actions.is_empty();
+        if acted || !self.buffer.timers.is_empty() {
+            if let Err(error) =
+                self.overlay
+                    .check(&self.state, &self.buffer, &self.index, self.decisions)
+            {
+                self.discard();
+                return Err(error);
+            }
+            self.carry_out();
+        }
+        if self.index.has_changes() {
+            self.settle_index();
+        }
+        self.decisions += 1;
+        if self.traits.round.is_some() {
+            self.note_rounds(next, acted);
+        }
+        self.changes.clear();
+        self.awaiting = false;
+        self.end_instant();
+        Ok(())
+    }
+
+    fn carry_out(&mut self) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        if self.state.max_share == 1 && buffer.is_shown_by(&self.index) {
+            self.index.forget_changes();
+        } else {
+            self.note_touched(&buffer.actions);
+        }
+        self.commit_releases(&mut buffer.actions);
+        let mut kept = std::mem::take(&mut self.moved_sub_batches);
+        for action in buffer.actions.drain(..) {
+            self.commit_take(action, &kept);
+        }
+        kept.clear();
+        self.moved_sub_batches = kept;
+        for order in buffer.timers.drain(..) {
+            match order {
+                TimerOrder::Arm(tag, time) => self.timers.arm(tag, time, &mut self.queue),
+                TimerOrder::Cancel(tag) => self.timers.cancel(tag, &mut self.queue),
+            }
+        }
+        buffer.clear();
+        self.buffer = buffer;
+    }
+
+    /// Notes the servers that a plan changes, so that the index is put right for them.
+    fn note_touched(&mut self, actions: &[Action]) {
+        for action in actions {
+            if let Some(run) = self.state.run(action.job()) {
+                self.index.note_touched(&run.gpus);
+            }
+            if let Action::Start { gpus, .. } | Action::Move { gpus, .. } = action {
+                self.index.note_touched(gpus);
+            }
+        }
+    }
+
+    /// Preempts, and takes moving jobs off their GPUs. A move to the GPUs already held is dropped: it is
+    /// free and changes nothing.
+    fn commit_releases(&mut self, actions: &mut Vec<Action>) {
+        if !actions
+            .iter()
+            .any(|a| matches!(a, Action::Preempt { .. } | Action::Move { .. }))
+        {
+            return;
+        }
+        actions.retain(|action| match action {
+            Action::Move { job, gpus } => self.state.run(*job).is_some_and(|run| run.gpus != *gpus),
+            _ => true,
+        });
+        for action in actions.iter() {
+            match action {
+                Action::Preempt { job } => self.stop(*job, EndReason::Preempted),
+                Action::Move { job, .. } => {
+                    let sub_batch = self.state.run(*job).map_or(0, |run| run.sub_batch);
+                    if sub_batch != 0 {
+                        self.moved_sub_batches.push((*job, sub_batch));
+                    }
+                    self.stop(*job, EndReason::Moved);
+                }
+                Action::Start { .. } | Action::SetSubBatch { .. } => {}
+            }
+        }
+    }
+
+    fn stop(&mut self, job: JobId, reason: EndReason) {
+        let gpus = self.state.end_run(job, &mut self.recorder, reason);
+        self.queue.note_stale();
+        let count = self.state.jobs.len();
+        let column = if reason == EndReason::Preempted {
+            self.recorder.totals.preemptions += 1;
+            &mut self.state.out.preemptions
+        } else {
+            self.recorder.totals.migrations += 1;
+            &mut self.state.out.migrations
+        };
+        if column.is_empty() {
+            column.resize(count, 0);
+        }
+        column[job.index()] += 1;
+        self.state.wait_again(job);
+        self.demand.add(&self.state, job);
+        self.recorder.hash.event(3, self.state.now, job, &gpus);
+    }
+
+    #[inline]
+    fn commit_take(&mut self, action: Action, moved: &[(JobId, u32)]) {
+        let (job, gpus, sub_batch) = match action {
+            Action::Start {
+                job,
+                gpus,
+                sub_batch,
+            } => (job, gpus, sub_batch.unwrap_or(0)),
+            // a move keeps the sub-batch
+            Action::Move { job, gpus } => {
+                let kept = moved.iter().find(|entry| entry.0 == job);
+                (job, gpus, kept.map_or(0, |entry| entry.1))
+            }
+            Action::Preempt { .. } => return,
+            Action::SetSubBatch { job, sub_batch } => {
+                self.state
+                    .set_sub_batch(job, sub_batch, &mut self.queue, &mut self.recorder);
+                return;
+            }
+        };
+        self.recorder.hash.event(1, self.state.now, job, &gpus);
+        if job.index() < self.newest {
+            self.demand.remove(&self.state, job);
+        }
+        self.state.begin(job, gpus, sub_batch, &mut self.queue);
+    }
+
+    /// Puts the index right for every server that the scratch or the plan touched.
+    fn settle_index(&mut self) {
+        let Self { index, state, .. } = self;
+        index.settle(|server| state.servers[server.index()].free);
+    }
+
+    fn note_rounds(&mut self, next: Next, acted: bool) {
+        self.is_steady = next == Next::Steady && self.state.config.skip_rounds;
+        let is_dead = !acted
+            && self.state.running.is_empty()
+            && self.is_all_here()
+            && (self.queue.is_empty() || (self.capacity.is_endless() && self.capacity.down() == 0));
+        self.idle_rounds = if is_dead { self.idle_rounds + 1 } else { 0 };
+    }
+}

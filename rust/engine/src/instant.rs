@@ -1,0 +1,324 @@
+//! One instant of a run: find it, apply its events, end it (architecture, the life of an event).
+//!
+//! Knows nothing of policies but what wakes them. Cost: O(log running) per event.
+
+use crate::error::EngineError;
+use crate::policy::WakeOn;
+use crate::queue::{Event, EventClass};
+use crate::record::EndReason;
+use crate::run::{Engine, Outcome};
+use crate::state::{JobState, Phase};
+use gangline_model::{GpuSet, JobId, ModelError, ServerId, SimTime};
+
+/// No run goes on beyond this: about 285 years, just before nanoseconds would overflow.
+const HORIZON: SimTime = SimTime(9_000_000_000_000_000_000);
+/// So many rounds without any action, on a cluster where nothing else can happen, are a stall: a round
+/// policy may wait for time to pass, but not for ever.
+const IDLE_ROUNDS_MAX: u32 = 1000;
+
+impl Engine {
+    /// Applies the events of the next instant. Returns whether the policy is due; otherwise the instant
+    /// is complete, or the run is over.
+    #[inline]
+    pub(crate) fn gather(&mut self) -> Result<bool, EngineError> {
+        if self.done == self.state.jobs.len() {
+            self.close(Outcome::Finished);
+            return Ok(false);
+        }
+        let Some(time) = self.next_instant() else {
+            return Err(self.stalled());
+        };
+        if time > HORIZON {
+            let seconds = time.seconds();
+            return Err(EngineError::Model(ModelError::Time { seconds }));
+        }
+        if self.is_hopeless() {
+            return Err(self.stalled());
+        }
+        if self.is_past_limit(time) {
+            self.stop_before(time);
+            return Ok(false);
+        }
+        self.recorder.advance(&self.state, &self.demand, time);
+        self.state.now = time;
+        self.newest = self.state.job.len();
+        let kinds = self.apply_events(time);
+        if kinds.intersects(self.traits.wake_on) {
+            self.awaiting = true;
+            return Ok(true);
+        }
+        self.end_instant();
+        Ok(false)
+    }
+
+    #[inline]
+    fn is_past_limit(&self, time: SimTime) -> bool {
+        let config = &self.state.config;
+        config.until.is_some_and(|until| time > until)
+            || config.max_events.is_some_and(|most| self.events >= most)
+    }
+
+    /// Ends a run at its limit, before an instant that lies behind it.
+    fn stop_before(&mut self, time: SimTime) {
+        let until = self.state.config.until.filter(|_| time > self.state.now);
+        if let Some(until) = until.filter(|&until| until < time) {
+            self.recorder.advance(&self.state, &self.demand, until);
+            self.state.now = until.max(self.state.now);
+        }
+        self.close(Outcome::Limit);
+    }
+
+    /// The next instant with an event; `None` if nothing is left to happen.
+    #[inline]
+    fn next_instant(&mut self) -> Option<SimTime> {
+        self.skip_dropped();
+        let arrival = self
+            .state
+            .jobs
+            .columns()
+            .arrival
+            .get(self.state.job.len())
+            .copied();
+        let event = self.head().map(|event| {
+            if event.class() == EventClass::Completion {
+                self.state.expect(event.subject);
+            }
+            event.time
+        });
+        let next = match (arrival, event) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        if self.next_round.is_some() {
+            self.next_or_round(next)
+        } else {
+            next
+        }
+    }
+
+    /// The next instant of a policy that works in rounds.
+    fn next_or_round(&mut self, next: Option<SimTime>) -> Option<SimTime> {
+        let (Some(round), Some(period)) = (self.next_round, self.traits.round) else {
+            return next;
+        };
+        if !self.is_steady {
+            return Some(next.map_or(round, |time| time.min(round)));
+        }
+        if let Some(time) = next {
+            // rounds were skipped up to this event; the next boundary is at or after it
+            let periods = (time.0 + period.0 - 1).div_euclid(period.0);
+            self.next_round = Some(round.max(SimTime(periods * period.0)));
+            self.is_steady = false;
+        }
+        next
+    }
+
+    /// The earliest event that is not cancelled: cancelled ones are no events.
+    #[inline]
+    fn head(&mut self) -> Option<Event> {
+        if self.queue.has_stale() {
+            self.drop_stale();
+        }
+        self.queue.peek().copied()
+    }
+
+    fn drop_stale(&mut self) {
+        while let Some(event) = self.queue.peek() {
+            let is_live = match event.class() {
+                EventClass::Completion => self.state.is_live(event.subject, event.generation),
+                EventClass::Capacity => true,
+                EventClass::Timer => self.timers.is_live(event.subject, event.generation),
+            };
+            if is_live {
+                return;
+            }
+            self.queue.pop();
+            self.queue.note_dropped();
+        }
+    }
+
+    /// Completions and changes of capacity, arrivals, timers, the round boundary: in this order.
+    #[inline]
+    fn apply_events(&mut self, time: SimTime) -> WakeOn {
+        let mut kinds = WakeOn::default();
+        while let Some(event) = self.head().filter(|event| event.time == time) {
+            kinds = kinds
+                | match event.class() {
+                    EventClass::Completion => {
+                        self.queue.pop();
+                        self.complete(event.subject)
+                    }
+                    EventClass::Capacity => {
+                        self.queue.pop();
+                        self.change_capacity(event.subject)
+                    }
+                    EventClass::Timer => break,
+                };
+            self.events += 1;
+        }
+        kinds = kinds | self.arrive(time);
+        while let Some(event) = self.head().filter(|event| event.time == time) {
+            debug_assert_eq!(event.class(), EventClass::Timer, "all others came before");
+            self.queue.pop();
+            self.events += 1;
+            let tag = self.timers.fire(event.subject);
+            self.changes.timers.push(tag);
+            kinds = kinds | WakeOn::TIMER;
+        }
+        if self.next_round == Some(time)
+            && let Some(period) = self.traits.round
+        {
+            self.events += 1;
+            self.changes.is_round = true;
+            self.next_round = Some(time + period);
+            kinds = kinds | WakeOn::ROUND;
+        }
+        kinds
+    }
+
+    /// Passes over jobs that are next to arrive but were left out of the run.
+    #[inline]
+    fn skip_dropped(&mut self) {
+        while let Some(entry) = self.state.dropped.get(self.dropped_seen)
+            && entry.job.index() == self.state.job.len()
+        {
+            self.state.job.push(JobState::dropped());
+            self.dropped_seen += 1;
+        }
+    }
+
+    #[inline]
+    fn arrive(&mut self, time: SimTime) -> WakeOn {
+        let mut kinds = WakeOn::default();
+        loop {
+            self.skip_dropped();
+            let at = self.state.job.len();
+            let columns = self.state.jobs.columns();
+            if columns.arrival.get(at) != Some(&time) {
+                return kinds;
+            }
+            let arrived = JobState::arrived(columns.work[at], self.recorder.totals.active_ns);
+            self.state.job.push(arrived);
+            self.state.waiting.insert(at);
+            self.changes.arrived.push(JobId::new(at));
+            self.events += 1;
+            kinds = WakeOn::ARRIVAL;
+        }
+    }
+
+    #[inline]
+    fn complete(&mut self, slot: u32) -> WakeOn {
+        let job = self.state.runs[slot as usize].job;
+        let gpus = self
+            .state
+            .end_run(job, &mut self.recorder, EndReason::Finished);
+        self.recorder.hash.event(2, self.state.now, job, &gpus);
+        self.sync_index(&gpus);
+        self.state.finish(job, self.recorder.totals.active_ns);
+        self.done += 1;
+        self.changes.finished.push(job);
+        WakeOn::COMPLETION
+    }
+
+    /// Puts the index right for the servers of a set.
+    #[inline]
+    pub(crate) fn sync_index(&mut self, gpus: &GpuSet) {
+        for part in gpus.parts() {
+            self.index
+                .sync(part.server, self.state.servers[part.server.index()].free);
+        }
+    }
+
+    fn change_capacity(&mut self, subject: u32) -> WakeOn {
+        let (server, up) = self.capacity.take(subject, self.state.now, &mut self.queue);
+        if self.state.is_up(server) == up {
+            return WakeOn::default();
+        }
+        if up {
+            self.state.repair(server);
+            self.index.set_up(server, true);
+            self.changes.servers_up.push(server);
+            return WakeOn::CAPACITY;
+        }
+        self.recorder.totals.failures += 1;
+        self.throw_back_residents(server);
+        self.state.fail(server);
+        self.index.set_up(server, false);
+        self.changes.servers_down.push(server);
+        WakeOn::CAPACITY
+    }
+
+    fn throw_back_residents(&mut self, server: ServerId) {
+        let mut residents: Vec<JobId> = (0..self.state.cluster.server(server).gpus)
+            .flat_map(|slot| self.state.residents_of(server, slot))
+            .collect();
+        residents.sort_unstable();
+        residents.dedup();
+        for job in residents {
+            let gpus = self
+                .state
+                .end_run(job, &mut self.recorder, EndReason::Failed);
+            self.queue.note_stale();
+            self.recorder.hash.event(4, self.state.now, job, &gpus);
+            self.state.wait_again(job);
+            self.demand.add(&self.state, job);
+            self.changes.thrown_back.push(job);
+            self.sync_index(&gpus);
+        }
+    }
+
+    /// What is left to do when all changes of an instant are made.
+    #[inline]
+    pub(crate) fn end_instant(&mut self) {
+        for at in self.newest..self.state.job.len() {
+            // one that was started in the instant of its arrival never counted
+            if self.state.job[at].phase() == Phase::Waiting {
+                self.demand.add(&self.state, JobId::new(at));
+            }
+        }
+        if !self.state.touched.is_empty() {
+            self.state
+                .retime_touched(&mut self.queue, &mut self.recorder);
+        }
+        if self.queue.wants_compaction() {
+            let (state, timers) = (&self.state, &self.timers);
+            self.queue.compact(|event| match event.class() {
+                EventClass::Completion => state.is_live(event.subject, event.generation),
+                EventClass::Capacity => true,
+                EventClass::Timer => timers.is_live(event.subject, event.generation),
+            });
+        }
+        self.recorder.timeline_row(&self.state);
+        if self.state.config.check_invariants {
+            self.assert_invariants();
+        }
+    }
+
+    /// Whether all jobs have arrived.
+    pub(crate) fn is_all_here(&self) -> bool {
+        self.state.job.len() == self.state.jobs.len()
+    }
+
+    /// Whether only failures without end, or rounds in which nothing happens, are still to come.
+    #[inline]
+    fn is_hopeless(&self) -> bool {
+        if self.idle_rounds > IDLE_ROUNDS_MAX {
+            return true;
+        }
+        self.capacity.is_endless()
+            && self.decisions > 0
+            && self.state.running.is_empty()
+            && self.is_all_here()
+            && self.capacity.down() == 0
+            && self.timers.live() == 0
+            && (self.next_round.is_none() || self.is_steady)
+    }
+
+    fn stalled(&self) -> EngineError {
+        EngineError::Stalled {
+            time: self.state.now,
+            waiting: self.state.waiting.len(),
+            jobs: self.state.waiting.iter().take(10).map(JobId::new).collect(),
+        }
+    }
+}
