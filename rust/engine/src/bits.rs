@@ -3,8 +3,11 @@
 /// An ordered set of integers in `0..capacity`.
 #[derive(Clone, Debug, Default)]
 pub struct BitSet {
-    /// Level 0 holds the members; bit `i` of level `k + 1` says that word `i` of level `k` is not 0.
-    levels: Vec<Vec<u64>>,
+    /// The members.
+    words: Vec<u64>,
+    /// Bit `i` of level 0 says that word `i` is not 0, bit `i` of level `k + 1` the same of level `k`; the
+    /// last level is one word.
+    upper: Vec<Vec<u64>>,
     len: usize,
 }
 
@@ -21,14 +24,17 @@ impl BitSet {
     /// assert_eq!(set.last_before(700), Some(3));
     /// ```
     pub fn new(capacity: usize) -> Self {
-        let mut levels = Vec::new();
-        let mut words = capacity.div_ceil(64).max(1);
-        loop {
-            levels.push(vec![0; words]);
-            if words == 1 {
-                return Self { levels, len: 0 };
-            }
-            words = words.div_ceil(64);
+        let words = capacity.div_ceil(64).max(1);
+        let mut upper = Vec::new();
+        let mut bits = words;
+        while bits > 1 {
+            bits = bits.div_ceil(64);
+            upper.push(vec![0; bits]);
+        }
+        Self {
+            words: vec![0; words],
+            upper,
+            len: 0,
         }
     }
 
@@ -47,7 +53,7 @@ impl BitSet {
     /// Whether `value` is a member.
     #[inline]
     pub fn contains(&self, value: usize) -> bool {
-        self.levels[0]
+        self.words
             .get(value / 64)
             .is_some_and(|word| word >> (value % 64) & 1 == 1)
     }
@@ -55,7 +61,7 @@ impl BitSet {
     /// Adds a member; returns whether it was new.
     #[inline]
     pub fn insert(&mut self, value: usize) -> bool {
-        let word = &mut self.levels[0][value / 64];
+        let word = &mut self.words[value / 64];
         let bit = 1 << (value % 64);
         if *word & bit != 0 {
             return false;
@@ -70,7 +76,7 @@ impl BitSet {
     }
 
     fn raise(&mut self, mut at: usize) {
-        for level in &mut self.levels[1..] {
+        for level in &mut self.upper {
             let word = &mut level[at / 64];
             let was_empty = *word == 0;
             *word |= 1 << (at % 64);
@@ -84,7 +90,7 @@ impl BitSet {
     /// Removes a member; returns whether it was there.
     #[inline]
     pub fn remove(&mut self, value: usize) -> bool {
-        let word = &mut self.levels[0][value / 64];
+        let word = &mut self.words[value / 64];
         let bit = 1 << (value % 64);
         if *word & bit == 0 {
             return false;
@@ -98,7 +104,7 @@ impl BitSet {
     }
 
     fn lower(&mut self, mut at: usize) {
-        for level in &mut self.levels[1..] {
+        for level in &mut self.upper {
             let word = &mut level[at / 64];
             *word &= !(1 << (at % 64));
             if *word != 0 {
@@ -111,14 +117,35 @@ impl BitSet {
     /// The smallest member.
     #[inline]
     pub fn first(&self) -> Option<usize> {
-        if self.len == 0 {
-            return None;
-        }
-        let mut at = 0;
-        for level in self.levels.iter().rev() {
+        (self.len > 0).then(|| self.lowest(self.upper.len(), 0))
+    }
+
+    /// The smallest member below bit `at` of a level; `depth` counts from the words.
+    #[inline]
+    fn lowest(&self, depth: usize, mut at: usize) -> usize {
+        for level in self.upper[..depth].iter().rev() {
             at = at * 64 + level[at].trailing_zeros() as usize;
         }
-        Some(at)
+        at * 64 + self.words[at].trailing_zeros() as usize
+    }
+
+    /// The smallest member that is at least `from`.
+    #[inline]
+    pub fn next_from(&self, from: usize) -> Option<usize> {
+        let word = *self.words.get(from / 64)? & (u64::MAX << (from % 64));
+        if word != 0 {
+            return Some(from / 64 * 64 + word.trailing_zeros() as usize);
+        }
+        let mut at = from / 64 + 1;
+        for (depth, level) in self.upper.iter().enumerate() {
+            let word = *level.get(at / 64)? & (u64::MAX << (at % 64));
+            if word != 0 {
+                let found = at / 64 * 64 + word.trailing_zeros() as usize;
+                return Some(self.lowest(depth, found));
+            }
+            at = at / 64 + 1;
+        }
+        None
     }
 
     /// The largest member.
@@ -126,43 +153,30 @@ impl BitSet {
         self.last_before(usize::MAX)
     }
 
-    /// The smallest member that is at least `from`.
-    #[inline]
-    pub fn next_from(&self, from: usize) -> Option<usize> {
-        let mut at = from;
-        for (depth, level) in self.levels.iter().enumerate() {
-            let word = *level.get(at / 64)? & (u64::MAX << (at % 64));
-            if word != 0 {
-                let mut found = at / 64 * 64 + word.trailing_zeros() as usize;
-                for lower in self.levels[..depth].iter().rev() {
-                    found = found * 64 + lower[found].trailing_zeros() as usize;
-                }
-                return Some(found);
-            }
-            at = at / 64 + 1;
-        }
-        None
-    }
-
     /// The largest member below `end`.
     pub fn last_before(&self, end: usize) -> Option<usize> {
-        let mut end = end.min(self.levels[0].len() * 64);
-        for (depth, level) in self.levels.iter().enumerate() {
-            if end == 0 {
-                return None;
-            }
-            let top = end - 1;
-            let word = level[top / 64] & (u64::MAX >> (63 - top % 64));
+        let mut end = end.min(self.words.len() * 64);
+        for depth in 0..=self.upper.len() {
+            let top = end.checked_sub(1)?;
+            let word = self.level(depth)[top / 64] & (u64::MAX >> (63 - top % 64));
             if word != 0 {
                 let mut found = top / 64 * 64 + 63 - word.leading_zeros() as usize;
-                for lower in self.levels[..depth].iter().rev() {
-                    found = found * 64 + 63 - lower[found].leading_zeros() as usize;
+                for lower in (0..depth).rev() {
+                    found = found * 64 + 63 - self.level(lower)[found].leading_zeros() as usize;
                 }
                 return Some(found);
             }
             end = top / 64;
         }
         None
+    }
+
+    /// The words, or one of the levels over them.
+    fn level(&self, depth: usize) -> &[u64] {
+        match depth {
+            0 => &self.words,
+            _ => &self.upper[depth - 1],
+        }
     }
 
     /// Members in ascending order.

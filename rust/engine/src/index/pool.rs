@@ -307,6 +307,14 @@ impl TypePool {
         racks.next_from(racks.free[rack], rack + 1)
     }
 
+    /// The rack that follows `rack` in the order of free GPUs descending, then index.
+    pub fn rack_emptier(&mut self, rack: usize) -> Option<usize> {
+        if self.rack_ids.len() <= 1 {
+            return None;
+        }
+        self.by_rack().emptier(rack)
+    }
+
     /// The lowest-index rack at `from` or later with at least `gpus` (>= 1) free.
     pub fn rack_first_fit(&mut self, gpus: u32, from: usize) -> Option<usize> {
         if self.rack_ids.len() <= 1 {

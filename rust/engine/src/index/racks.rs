@@ -10,6 +10,8 @@ use crate::trees::MaxTree;
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
+/// So many racks are looked through one by one: a scan of 1 kB costs less than to keep them in order.
+const FEW_RACKS: usize = 256;
 /// Largest range of keys that is kept as a set of bits (2 MB).
 const DENSE_KEYS: usize = 1 << 24;
 
@@ -119,8 +121,7 @@ impl Racks {
         let before = self.free[rack];
         let after = before + new - old;
         self.free[rack] = after;
-        self.by_free.remove(before, rack);
-        self.by_free.insert(after, rack);
+        self.by_free.change(rack, (before, after));
         if let Some(tree) = &mut self.by_rack {
             tree.set(rack, after);
         }
@@ -160,6 +161,18 @@ impl Racks {
     /// The first rack at or after (`free`, `rack`) in the order of free GPUs, then index.
     pub(super) fn next_from(&self, free: u32, rack: usize) -> Option<usize> {
         self.by_free.next_from(free, rack).map(|(_, rack)| rack)
+    }
+
+    /// The rack that follows in the order of free GPUs descending, then index.
+    pub(super) fn emptier(&self, rack: usize) -> Option<usize> {
+        let free = self.free[rack];
+        match self.by_free.next_from(free, rack + 1) {
+            Some((same, next)) if same == free => Some(next),
+            _ => {
+                let (less, _) = self.by_free.last_below(free)?;
+                self.next_from(less, 0)
+            }
+        }
     }
 
     /// Leftmost rack at `from` or later with at least `gpus` free.
@@ -318,15 +331,36 @@ fn packed(whole: u32, other: u32) -> u32 {
     whole * 64 + other
 }
 
-/// Racks ordered by (free GPUs, index): bits where the range of keys is small, else a tree.
+/// Racks ordered by (free GPUs, index): a plain list of few, else bits where the range of keys is small,
+/// else a tree.
 #[derive(Debug)]
 enum FreeOrder {
-    Dense { keys: BitSet, racks: usize },
+    /// Rack -> its key, see [`few`].
+    Few(Vec<u32>),
+    Dense {
+        keys: BitSet,
+        racks: usize,
+    },
     Sparse(BTreeSet<(u32, u32)>),
+}
+
+/// Key of one of few racks: ascending with free GPUs, then index.
+#[inline]
+fn few(free: u32, rack: usize) -> u32 {
+    free * FEW_RACKS as u32 + rack as u32
+}
+
+/// Free GPUs and rack of a key.
+#[inline]
+fn of_few(key: u32) -> (u32, usize) {
+    (key / FEW_RACKS as u32, key as usize % FEW_RACKS)
 }
 
 impl FreeOrder {
     fn new(free_max: usize, racks: usize) -> Self {
+        if racks <= FEW_RACKS && free_max < 1 << 23 {
+            return Self::Few(vec![0; racks]);
+        }
         match (free_max + 1).checked_mul(racks) {
             Some(keys) if keys <= DENSE_KEYS => Self::Dense {
                 keys: BitSet::new(keys),
@@ -338,20 +372,41 @@ impl FreeOrder {
 
     fn insert(&mut self, free: u32, rack: usize) {
         match self {
-            Self::Dense { keys, racks } => keys.insert(free as usize * *racks + rack),
-            Self::Sparse(keys) => keys.insert((free, rack as u32)),
-        };
+            Self::Few(keys) => keys[rack] = few(free, rack),
+            Self::Dense { keys, racks } => {
+                keys.insert(free as usize * *racks + rack);
+            }
+            Self::Sparse(keys) => {
+                keys.insert((free, rack as u32));
+            }
+        }
     }
 
-    fn remove(&mut self, free: u32, rack: usize) {
+    /// Moves a rack from one number of free GPUs to another.
+    #[inline]
+    fn change(&mut self, rack: usize, (before, after): (u32, u32)) {
         match self {
-            Self::Dense { keys, racks } => keys.remove(free as usize * *racks + rack),
-            Self::Sparse(keys) => keys.remove(&(free, rack as u32)),
-        };
+            Self::Few(keys) => keys[rack] = few(after, rack),
+            Self::Dense { keys, racks } => {
+                keys.remove(before as usize * *racks + rack);
+                keys.insert(after as usize * *racks + rack);
+            }
+            Self::Sparse(keys) => {
+                keys.remove(&(before, rack as u32));
+                keys.insert((after, rack as u32));
+            }
+        }
     }
 
     fn next_from(&self, free: u32, rack: usize) -> Option<(u32, usize)> {
         match self {
+            Self::Few(keys) => {
+                let from = few(free, rack);
+                // no branch inside, so that the compiler looks at several at a time
+                let later = |&key: &u32| if key >= from { key } else { u32::MAX };
+                let least = keys.iter().map(later).min()?;
+                (least != u32::MAX).then(|| of_few(least))
+            }
             Self::Dense { keys, racks } => {
                 let key = keys.next_from(free as usize * racks + rack)?;
                 Some(((key / racks) as u32, key % racks))
@@ -367,10 +422,30 @@ impl FreeOrder {
 
     fn last(&self) -> Option<(u32, usize)> {
         match self {
+            Self::Few(keys) => keys.iter().max().map(|&key| of_few(key)),
             Self::Dense { keys, racks } => {
                 keys.last().map(|key| ((key / racks) as u32, key % racks))
             }
             Self::Sparse(keys) => keys.last().map(|&(free, rack)| (free, rack as usize)),
+        }
+    }
+
+    /// The last rack with fewer than `free` free GPUs.
+    fn last_below(&self, free: u32) -> Option<(u32, usize)> {
+        match self {
+            Self::Few(keys) => {
+                let end = few(free, 0);
+                let earlier = keys.iter().filter(|&&key| key < end);
+                earlier.max().map(|&key| of_few(key))
+            }
+            Self::Dense { keys, racks } => {
+                let key = keys.last_before(free as usize * racks)?;
+                Some(((key / racks) as u32, key % racks))
+            }
+            Self::Sparse(keys) => {
+                let last = keys.range(..(free, 0)).next_back();
+                last.map(|&(free, rack)| (free, rack as usize))
+            }
         }
     }
 
@@ -382,5 +457,46 @@ impl FreeOrder {
             next = self.next_from(free, rack + 1);
         }
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_order_of_racks_equals_a_sorted_list(
+            mut free in prop::collection::vec(0_u32..30, 1..60),
+            steps in prop::collection::vec((any::<u16>(), 0_u32..30), 0..60),
+        ) {
+            let racks = free.len();
+            let mut orders = [
+                FreeOrder::Few(vec![0; racks]),
+                FreeOrder::Dense { keys: BitSet::new(30 * racks), racks },
+                FreeOrder::Sparse(BTreeSet::new()),
+            ];
+            for order in &mut orders {
+                for (rack, &free) in free.iter().enumerate() {
+                    order.insert(free, rack);
+                }
+            }
+            for (raw, after) in steps {
+                let rack = usize::from(raw) % racks;
+                let before = std::mem::replace(&mut free[rack], after);
+                let mut sorted: Vec<(u32, usize)> =
+                    free.iter().enumerate().map(|(rack, &free)| (free, rack)).collect();
+                sorted.sort_unstable();
+                for order in &mut orders {
+                    order.change(rack, (before, after));
+                    prop_assert_eq!(order.last(), sorted.last().copied());
+                    let later = sorted.iter().find(|&&key| key >= (before, rack));
+                    prop_assert_eq!(order.next_from(before, rack), later.copied());
+                    let below = sorted.iter().rfind(|key| key.0 < before);
+                    prop_assert_eq!(order.last_below(before), below.copied());
+                }
+            }
+        }
     }
 }

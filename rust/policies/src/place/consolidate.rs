@@ -20,17 +20,14 @@ pub(super) fn place(
     if level == Level::Server {
         return false;
     }
-    if let Some(rack) = rack(params, pool, gpus) {
+    if let Some(rack) = rack(params, pool, gpus, &[]) {
         fill(params.fit, pool, rack, gpus, picks);
         return true;
     }
     if level == Level::Rack || pool.free_total() < gpus {
         return false;
     }
-    // whole racks leave the scratch, so that the questions for the rest do not see them
-    let mark = free.mark();
-    network(params, free, gpu_type, gpus, picks);
-    free.rollback(mark);
+    network(params, pool, gpus, picks);
     true
 }
 
@@ -42,19 +39,49 @@ pub(super) fn server(fit: Fit, pool: &mut TypePool, gpus: u32) -> Option<usize> 
     }
 }
 
-fn rack(params: &PlacementParams, pool: &mut TypePool, gpus: u32) -> Option<usize> {
+/// The rack with room that the parameters prefer, of those that are not taken.
+fn rack(
+    params: &PlacementParams,
+    pool: &mut TypePool,
+    gpus: u32,
+    taken: &[usize],
+) -> Option<usize> {
     match (params.fit, params.rack_choice) {
-        (Fit::First, _) => pool.rack_first_fit(gpus, 0),
-        (Fit::Best, RackChoice::BestFit) => pool.rack_best_fit(gpus),
-        (Fit::Best, RackChoice::FewestServers) => rack_of_fewest_servers(pool, gpus),
+        (Fit::First, _) => {
+            let mut next = pool.rack_first_fit(gpus, 0);
+            while let Some(rack) = next.filter(|rack| taken.contains(rack)) {
+                next = pool.rack_first_fit(gpus, rack + 1);
+            }
+            next
+        }
+        (Fit::Best, RackChoice::BestFit) => fuller_rack(pool, gpus, None, taken),
+        (Fit::Best, RackChoice::FewestServers) => rack_of_fewest_servers(pool, gpus, taken),
     }
 }
 
+/// The rack with room that follows another in the order of free GPUs, then index; the first one without
+/// another.
+fn fuller_rack(
+    pool: &mut TypePool,
+    gpus: u32,
+    previous: Option<usize>,
+    taken: &[usize],
+) -> Option<usize> {
+    let mut next = match previous {
+        None => pool.rack_best_fit(gpus),
+        Some(rack) => pool.rack_after(rack),
+    };
+    while let Some(rack) = next.filter(|rack| taken.contains(rack)) {
+        next = pool.rack_after(rack);
+    }
+    next
+}
+
 /// Walks the racks with room, at most all of them, and stops at one where no rack could do better.
-fn rack_of_fewest_servers(pool: &mut TypePool, gpus: u32) -> Option<usize> {
+fn rack_of_fewest_servers(pool: &mut TypePool, gpus: u32, taken: &[usize]) -> Option<usize> {
     let least = gpus.div_ceil(pool.server_gpus_max().max(1)) as usize;
     let mut best: Option<(usize, usize)> = None;
-    let mut next = pool.rack_best_fit(gpus);
+    let mut next = fuller_rack(pool, gpus, None, taken);
     while let Some(rack) = next {
         let limit = best.map_or(usize::MAX, |(servers, _)| servers);
         let servers = servers_of_fill(pool, rack, gpus, limit);
@@ -64,7 +91,7 @@ fn rack_of_fewest_servers(pool: &mut TypePool, gpus: u32) -> Option<usize> {
         if servers <= least {
             break;
         }
-        next = pool.rack_after(rack);
+        next = fuller_rack(pool, gpus, Some(rack), taken);
     }
     best.map(|(_, rack)| rack)
 }
@@ -126,39 +153,50 @@ pub(super) fn fill(fit: Fit, pool: &mut TypePool, rack: usize, gpus: u32, picks:
     unreachable!("the rack has {gpus} free GPUs");
 }
 
-fn network(
-    params: &PlacementParams,
-    free: &mut FreeIndex,
-    gpu_type: GpuTypeId,
-    gpus: u32,
-    picks: &mut Vec<Pick>,
-) {
+/// Whole racks while the gang has use for all their free GPUs, the fullest share first, then the rest as on
+/// a cluster without them.
+fn network(params: &PlacementParams, pool: &mut TypePool, gpus: u32, picks: &mut Vec<Pick>) {
     let mut rest = gpus;
+    let mut taken = Vec::new();
+    let mut next = match params.fit {
+        Fit::Best => pool.rack_most_free().map(|(rack, _)| rack),
+        Fit::First => pool.rack_first_fit(1, 0),
+    };
     loop {
-        let pool = free.pool_mut(gpu_type);
-        let next = match params.fit {
-            Fit::Best => pool.rack_most_free(),
-            Fit::First => {
-                let rack = pool.rack_first_fit(1, 0);
-                rack.map(|rack| (rack, pool.rack_free(rack)))
-            }
-        };
-        let (rack, rack_free) = next.expect("enough GPUs are free");
+        let rack = next.expect("enough GPUs are free");
+        let rack_free = pool.rack_free(rack);
         if rest < rack_free {
             break;
         }
-        take_rack(free, gpu_type, rack, picks);
+        let servers = pool.rack_servers(rack).at_least(1);
+        picks.extend(servers.map(|(at, gpus)| Pick { at, gpus }));
+        taken.push(rack);
         rest -= rack_free;
         if rest == 0 {
             return;
         }
+        next = match params.fit {
+            Fit::Best => pool.rack_emptier(rack),
+            Fit::First => pool.rack_first_fit(1, rack + 1),
+        };
     }
-    let pool = free.pool_mut(gpu_type);
-    if let Some(at) = server(params.fit, pool, rest) {
+    if let Some(at) = server_outside(params.fit, pool, rest, &taken) {
         picks.push(Pick { at, gpus: rest });
     } else {
-        let rack = rack(params, pool, rest).expect("this rack has more than the rest");
+        let rack = rack(params, pool, rest, &taken).expect("this rack has more than the rest");
         fill(params.fit, pool, rack, rest, picks);
+    }
+}
+
+/// As [`server`], outside some racks. What is passed over is no more than the gang takes there.
+fn server_outside(fit: Fit, pool: &TypePool, gpus: u32, taken: &[usize]) -> Option<usize> {
+    let servers = pool.all_servers();
+    let is_outside = |at: &usize| !taken.contains(&pool.rack_of(*at));
+    match fit {
+        Fit::Best => {
+            (gpus..=servers.free_max()).find_map(|free| servers.with_free(free).find(is_outside))
+        }
+        Fit::First => servers.at_least(gpus).map(|(at, _)| at).find(is_outside),
     }
 }
 
