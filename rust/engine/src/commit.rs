@@ -88,13 +88,15 @@ impl Engine {
         } else {
             self.note_touched(&buffer.actions);
         }
-        self.commit_releases(&mut buffer.actions);
-        let mut kept = std::mem::take(&mut self.moved_sub_batches);
-        for action in buffer.actions.drain(..) {
-            self.commit_take(action, &kept);
+        let releases =
+            |action: &Action| matches!(action, Action::Preempt { .. } | Action::Move { .. });
+        if buffer.actions.iter().any(releases) {
+            self.commit_releases(&mut buffer.actions);
         }
-        kept.clear();
-        self.moved_sub_batches = kept;
+        for action in buffer.actions.drain(..) {
+            self.commit_take(action);
+        }
+        self.moved_sub_batches.clear();
         for order in buffer.timers.drain(..) {
             match order {
                 TimerOrder::Arm(tag, time) => self.timers.arm(tag, time, &mut self.queue),
@@ -120,12 +122,6 @@ impl Engine {
     /// Preempts, and takes moving jobs off their GPUs. A move to the GPUs already held is dropped: it is
     /// free and changes nothing.
     fn commit_releases(&mut self, actions: &mut Vec<Action>) {
-        if !actions
-            .iter()
-            .any(|a| matches!(a, Action::Preempt { .. } | Action::Move { .. }))
-        {
-            return;
-        }
         actions.retain(|action| match action {
             Action::Move { job, gpus } => self.state.run(*job).is_some_and(|run| run.gpus != *gpus),
             _ => true,
@@ -143,6 +139,7 @@ impl Engine {
                 Action::Start { .. } | Action::SetSubBatch { .. } => {}
             }
         }
+        self.moved_sub_batches.sort_unstable();
     }
 
     fn stop(&mut self, job: JobId, reason: EndReason) {
@@ -166,7 +163,7 @@ impl Engine {
     }
 
     #[inline]
-    fn commit_take(&mut self, action: Action, moved: &[(JobId, u32)]) {
+    fn commit_take(&mut self, action: Action) {
         let (job, gpus, sub_batch) = match action {
             Action::Start {
                 job,
@@ -175,8 +172,9 @@ impl Engine {
             } => (job, gpus, sub_batch.unwrap_or(0)),
             // a move keeps the sub-batch
             Action::Move { job, gpus } => {
-                let kept = moved.iter().find(|entry| entry.0 == job);
-                (job, gpus, kept.map_or(0, |entry| entry.1))
+                let moved = &self.moved_sub_batches;
+                let kept = moved.binary_search_by_key(&job, |entry| entry.0);
+                (job, gpus, kept.map_or(0, |at| moved[at].1))
             }
             Action::Preempt { .. } => return,
             Action::SetSubBatch { job, sub_batch } => {

@@ -5,11 +5,12 @@ use crate::queue::{EventClass, EventQueue};
 use crate::record::{EndReason, Recorder};
 use crate::state::{NO_JOB, NOT_YET, Run, RunDetails, State, slots};
 use gangline_model::{
-    GpuSet, GpuTypeId, JobId, LocalityQuery, SimSpan, SimTime, Tier, span_of_work,
+    GpuSet, GpuTypeId, JobId, LocalityModel, LocalityQuery, SimSpan, SimTime, Tier, span_of_work,
 };
 
 impl State {
     /// Base rate of the gang on a set: the type's, or gpus x the slowest per-GPU rate over mixed types.
+    #[inline]
     fn base_on(&self, job: JobId, gpus: &GpuSet) -> f64 {
         let base = |id: GpuTypeId| self.rates.base(&self.jobs, job, id);
         let type_at = |at: usize| self.servers[gpus.parts()[at].server.index()].gpu_type;
@@ -24,10 +25,15 @@ impl State {
         gang * slowest
     }
 
+    #[inline]
     fn locality_on(&self, job: JobId, gpus: &GpuSet, tier: Tier) -> f64 {
-        let Some(model) = &self.config.locality else {
-            return 1.0;
-        };
+        match &self.config.locality {
+            None => 1.0,
+            Some(model) => self.locality_by(model.as_ref(), job, gpus, tier),
+        }
+    }
+
+    fn locality_by(&self, model: &dyn LocalityModel, job: JobId, gpus: &GpuSet, tier: Tier) -> f64 {
         let parts = gpus.parts();
         let counts = || parts.iter().map(|part| part.mask.count_ones());
         let mut racks: Vec<u32> = parts
@@ -263,48 +269,44 @@ impl State {
         sub_batch: u32,
         queue: &mut EventQueue,
     ) {
-        let at = job.index();
         let overhead = self.overhead(job);
-        if self.job[at].first_start == NOT_YET {
-            self.job[at].first_start = self.now;
+        let state = &mut self.job[job.index()];
+        if state.first_start == NOT_YET {
+            state.first_start = self.now;
         }
+        let remaining = state.remaining;
         self.occupy(job, &gpus);
         let tier = self.cluster.tier(&gpus);
         let gpu_type = self.servers[gpus.parts()[0].server.index()].gpu_type;
         let base = self.base_on(job, &gpus);
         let locality = self.locality_on(job, &gpus, tier);
-        let run = Run {
-            job,
-            gpus,
-            rate: 0.0,
-            segment_start: self.now,
-            progress_start: self.now + overhead,
-            finish: SimTime::NEVER,
-            started: self.now,
-            tier,
-            gpu_type,
-            sub_batch,
-            base,
-            locality,
-            generation: 0,
-            touched: false,
-            checkpoint_remaining: self.job[at].remaining,
-        };
-        let slot = if let Some(slot) = self.free_slots.pop() {
-            let generation = self.runs[slot as usize].generation;
-            self.runs[slot as usize] = Run { generation, ..run };
-            slot
-        } else {
-            self.runs.push(run);
+        let slot = self.free_slots.pop().unwrap_or_else(|| {
+            self.runs.push(Run::default());
             (self.runs.len() - 1) as u32
-        };
+        });
+        let progress_start = self.now + overhead;
+        let run = &mut self.runs[slot as usize];
+        run.job = job;
+        run.gpus = gpus;
+        run.segment_start = self.now;
+        run.progress_start = progress_start;
+        run.finish = SimTime::NEVER;
+        run.started = self.now;
+        run.tier = tier;
+        run.gpu_type = gpu_type;
+        run.sub_batch = sub_batch;
+        run.rate = 0.0;
+        run.base = base;
+        run.locality = locality;
+        run.touched = false;
+        run.checkpoint_remaining = remaining;
         if self.max_share > 1 || self.config.segments {
             self.open_details(slot, sub_batch);
         }
         self.set_running(job, slot);
         if self.max_share == 1 {
             let inflation = self.inflation(job, sub_batch);
-            self.schedule(job, (base * locality) / inflation, queue);
+            self.schedule(slot, remaining, (base * locality) / inflation, queue);
         } else {
             self.touch(job);
         }
@@ -322,20 +324,13 @@ impl State {
         }
     }
 
-    /// Sets the rate from now on and pushes the completion.
-    fn schedule(&mut self, job: JobId, rate: f64, queue: &mut EventQueue) {
-        let left = self.job[job.index()].remaining;
-        let now = self.now;
-        let slot = self.slot_of(job);
-        let run = &mut self.runs[slot];
+    /// Sets the rate of a record from now on and pushes the completion, with so much work left.
+    #[inline]
+    fn schedule(&mut self, slot: u32, left: f64, rate: f64, queue: &mut EventQueue) {
+        let run = &mut self.runs[slot as usize];
         run.rate = rate;
-        run.finish = now.max(run.progress_start) + span_of_work(left, rate);
-        queue.push(
-            run.finish,
-            EventClass::Completion,
-            slot as u32,
-            run.generation,
-        );
+        run.finish = self.now.max(run.progress_start) + span_of_work(left, rate);
+        queue.push(run.finish, EventClass::Completion, slot, run.generation);
     }
 
     /// Ends a job's hold on its GPUs: closes the segment, frees the GPUs, forgets the record. The
@@ -424,7 +419,8 @@ impl State {
             run.generation = run.generation.wrapping_add(1);
             queue.note_stale();
         }
-        self.schedule(job, rate, queue);
+        let left = self.job[job.index()].remaining;
+        self.schedule(slot as u32, left, rate, queue);
     }
 
     /// Keeps the time that a job spends next to a co-runner.

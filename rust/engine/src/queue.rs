@@ -60,9 +60,7 @@ fn earliest(events: &[Event]) -> usize {
     let left = usize::from(at[1] < at[0]);
     let right = 2 + usize::from(at[3] < at[2]);
     let (a, b) = (at[0].min(at[1]), at[2].min(at[3]));
-    let least = a.min(b);
-    let ties: u32 = at.iter().map(|&time| u32::from(time == least)).sum();
-    if ties > 1 {
+    if at[0] == at[1] || at[2] == at[3] || a == b {
         let first = (0..4).min_by_key(|&at| events[at].key());
         return first.expect("four events");
     }
@@ -147,7 +145,6 @@ impl EventQueue {
     fn sink(&mut self, mut at: usize) {
         let heap = self.heap.as_mut_slice();
         let event = heap[at];
-        let key = event.key();
         loop {
             let first = WIDTH * at + 1;
             let child = match heap.get(first..first + WIDTH) {
@@ -157,10 +154,11 @@ impl EventQueue {
                     None => break,
                 },
             };
-            if key < heap[child].key() {
+            let next = heap[child];
+            if event.time < next.time || (event.time == next.time && event.order < next.order) {
                 break;
             }
-            heap[at] = heap[child];
+            heap[at] = next;
             at = child;
         }
         heap[at] = event;

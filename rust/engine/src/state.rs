@@ -57,6 +57,29 @@ pub struct Run {
     pub(crate) checkpoint_remaining: f64,
 }
 
+impl Default for Run {
+    /// A record that nobody holds yet.
+    fn default() -> Self {
+        Self {
+            job: JobId(NO_JOB),
+            gpus: GpuSet::new(),
+            rate: 0.0,
+            segment_start: SimTime::ZERO,
+            progress_start: SimTime::ZERO,
+            finish: SimTime::NEVER,
+            started: SimTime::ZERO,
+            tier: Tier::Server,
+            gpu_type: GpuTypeId(0),
+            sub_batch: 0,
+            base: 0.0,
+            locality: 1.0,
+            generation: 0,
+            touched: false,
+            checkpoint_remaining: 0.0,
+        }
+    }
+}
+
 /// What a run keeps of a running job only where GPUs are shared or segments are written.
 #[derive(Clone, Debug)]
 pub(crate) struct RunDetails {

@@ -85,8 +85,11 @@ fn nanos(seconds: f64) -> Result<i64, ModelError> {
 /// ```
 #[inline]
 pub fn span_of_work(work: f64, rate: f64) -> SimSpan {
-    let nanos = (work / rate) * NANOS_PER_SECOND;
-    SimSpan((nanos.min(MAX_SECONDS * NANOS_PER_SECOND).round() as i64).max(1))
+    let nanos = ((work / rate) * NANOS_PER_SECOND).min(MAX_SECONDS * NANOS_PER_SECOND);
+    // as `round`, for which this processor may have no instruction: the fraction is exact
+    let whole = nanos as i64;
+    let is_half = nanos - whole as f64 >= 0.5;
+    SimSpan((whole + i64::from(is_half)).max(1))
 }
 
 impl Add<SimSpan> for SimTime {
@@ -131,6 +134,29 @@ mod tests {
         assert_eq!(SimTime::from_seconds(0.1).unwrap(), SimTime(100_000_000));
         assert!(SimTime::from_seconds(f64::INFINITY).is_err());
         assert!(SimTime::from_seconds(5e9).is_err());
+    }
+
+    #[test]
+    fn spans_round_as_the_library_does() {
+        let round = |nanos: f64| (nanos.round() as i64).max(1);
+        let bits = 0x3fe0_0000_0000_0000_u64;
+        for step in 0..4000_u64 {
+            // around halves and whole numbers of every size, and in between
+            for value in [
+                f64::from_bits(bits + (step << 45)),
+                (step as f64 + 0.5).next_down(),
+                step as f64 + 0.5,
+                (step as f64 + 0.5).next_up(),
+                (1_u64 << 52) as f64 - step as f64 * 0.5,
+                (1_u64 << 53) as f64 + step as f64 * 2.0,
+            ] {
+                let span = span_of_work(value, NANOS_PER_SECOND);
+                let nanos = (value / NANOS_PER_SECOND) * NANOS_PER_SECOND;
+                assert_eq!(span.0, round(nanos.min(4e18)), "{value}");
+            }
+        }
+        assert_eq!(span_of_work(-0.7e-9, 1.0), SimSpan(1));
+        assert_eq!(span_of_work(f64::NAN, 1.0).0, round(f64::NAN.min(4e18)));
     }
 
     #[test]
