@@ -25,7 +25,7 @@ ifdef CI
 export CARGO_INCREMENTAL := 0
 endif
 
-.PHONY: help setup develop release demo test lint bench docs fuzz goldens coverage clean
+.PHONY: help setup develop release demo test lint browser bench docs fuzz goldens coverage clean
 .DELETE_ON_ERROR:
 
 help: ## what can be made (the default)
@@ -41,7 +41,7 @@ $(VENV)/.tools: pyproject.toml scripts/requirements.py
 	@command -v cargo >/dev/null || { echo "gangline needs Rust: cargo is not on PATH" >&2; exit 1; }
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { \
 		echo "could not make a virtual environment (on Debian: install python3-venv)" >&2; exit 1; }
-	$(PY) scripts/requirements.py dev > $(VENV)/requirements.txt
+	$(PY) scripts/requirements.py dev report > $(VENV)/requirements.txt
 	$(PY) -m pip install --quiet --requirement $(VENV)/requirements.txt
 	@touch $@
 
@@ -76,6 +76,9 @@ test: setup ## every test, Rust and Python; wheel, fuzz and instruction counts t
 
 lint: setup ## formatters, clippy, ruff, mypy, stubs, spelling, docs
 	@$(PY) scripts/check.py lint $(if $(ONLY),--only $(ONLY))
+
+browser: $(VENV)/.develop ## reports in a real Chromium, which must be installed
+	@GANGLINE_REQUIRE_BROWSER=1 $(PY) scripts/browser.py
 
 bench: release ## every benchmark; prints one table of ratios
 	$(PY) benches/run.py $(ARGS)

@@ -103,6 +103,7 @@ def test_steps() -> list[Step]:
         Step("python", pytest("python", "-m", "not slow", *late, workers=2), 20, built),
         Step("slow", pytest("slow", "-m", "slow", *late, workers=2), 10, built),
         Step("golden-seed", pytest("golden-seed", "tests/golden"), 5, built, seed),
+        Step("browser", [python, "scripts/browser.py"], 8, built),
         Step("wheel", [python, "scripts/wheel_smoke.py"], 15),
         Step("fuzz", [python, "scripts/fuzz.py", "--seconds", "20", "--seed", "1"], 10),
         Step("instructions", [python, "scripts/instructions.py"], 12),

@@ -7,48 +7,42 @@ Needs a build; the runs take a moment. The picture depends on the trace and the 
 
 from __future__ import annotations
 
-import html
 from pathlib import Path
 
-import numpy as np
-
 import gangline as gl
-from gangline import _svg
+from gangline.report import _svg, digest
+from gangline.report.charts import charts, style_of
 
 ROOT = Path(__file__).resolve().parent.parent
 TRACE = ROOT / "traces" / "mini" / "philly.parquet"
 PICTURE = ROOT / "docs" / "_static" / "jct.svg"
 CLUSTER = "pollux-64"
 POLICIES = ("fifo", "fifo-skip", "sjf", "srtf", "las", "tiresias")
-POINTS = 200
-
-
-def curve(result: gl.Result) -> list[tuple[float, float]]:
-    """Return the share of jobs that are done within a time, at evenly spread shares."""
-    times = np.sort(result.jobs["jct_s"].to_numpy())
-    shares = np.linspace(0.0, 1.0, POINTS)
-    picked = times[np.minimum((shares * len(times)).astype(int), len(times) - 1)]
-    return [(float(max(x, 1.0)), 100.0 * float(y)) for x, y in zip(picked, shares, strict=True)]
+LINE_HEIGHT = 15
 
 
 def legend() -> str:
-    """Return one line of the legend per policy."""
-    return "".join(
-        f'<text x="72" y="{42 + 15 * i}" fill="{_svg.colour(i)}" font-weight="bold">'
-        f"{html.escape(name)}</text>"
-        for i, name in enumerate(POLICIES)
-    )
+    """Return one line of the legend per policy, drawn like its line."""
+    parts = []
+    for i, name in enumerate(POLICIES):
+        colour, dash = style_of(i)
+        y = 26 + LINE_HEIGHT * i
+        pattern = " ".join(map(str, dash)) or "none"
+        parts.append(
+            f'<path d="M70 {y}h24" stroke="{colour}" stroke-width="2.5" '
+            f'stroke-dasharray="{pattern}"/><text x="100" y="{y + 4}">{name}</text>'
+        )
+    return "".join(parts)
 
 
 def main() -> None:
     """Run every policy and write the picture."""
     cluster, trace = gl.Cluster.preset(CLUSTER), gl.read_trace(TRACE)
-    series = [(name, curve(gl.simulate(cluster, trace, name))) for name in POLICIES]
-    title = "job completion time in seconds (logarithmic)"
-    chart = _svg.lines(series, x_title=title, y_title="% of jobs done", log_x=True)
-    paper = '<rect width="100%" height="100%" fill="white"/>'
+    runs = [digest(gl.simulate(cluster, trace, name)) for name in POLICIES]
+    chart = _svg.draw(charts(runs)["jct_s"])
     opening, _, rest = chart.partition(">")
-    opening = opening.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    opening = opening.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" color="#222" ', 1)
+    paper = '<rect width="100%" height="100%" fill="white"/>'
     text = f"{opening}>{paper}{rest.removesuffix('</svg>')}{legend()}</svg>\n"
     PICTURE.write_text(text, encoding="utf-8")
     print(f"{PICTURE.relative_to(ROOT)}: {len(trace)} jobs on {CLUSTER}")

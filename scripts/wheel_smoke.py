@@ -59,7 +59,8 @@ def build(checks: Checks) -> Path:
     with zipfile.ZipFile(wheel) as archive_:
         inside = archive_.namelist()
     checks.check("one wheel serves Python 3.11 and later", "abi3" in wheel.name, wheel.name)
-    for suffix in ("_core.pyi", "py.typed", "presets/philly.toml", "LICENSE"):
+    page = ("report/page.css", "report/page.js")
+    for suffix in (*page, "_core.pyi", "py.typed", "presets/philly.toml", "LICENSE"):
         checks.check(f"the wheel holds {suffix}", any(name.endswith(suffix) for name in inside))
     return wheel
 
@@ -109,11 +110,17 @@ def use(checks: Checks, wheel: Path, home: Path) -> None:
     trace = "synth:philly?jobs=300&seed=1"
     compare = ["--trace", trace, "--cluster", "pollux-64", "--policies", "fifo,srtf,tiresias"]
     done = status(
-        "compare", 0, "compare", *compare, "--out", "out", "--html", "page.html", "--json"
-    )
+        "compare", 0, "compare", *compare, "--out", "out", "--html", "page.html", "--json",
+        "--segments",
+    )  # fmt: skip
     checks.check("stdout of --json is one document", is_json(done.stdout))
     page = home / "page.html"
     checks.check("the HTML report is on disk", page.exists() and page.stat().st_size > 1000)
+    line = "pip install 'gangline[report]'"
+    checks.check("without the extra, one line says what to install", line in done.stderr)
+    saved = ["out", "--policy", "srtf", "-o", "gantt.pftrace"]
+    bare = status("a Gantt chart without the extra exits with 2", 2, "gantt", *saved)
+    checks.check("and says what to install", line in bare.stderr, bare.stderr[-500:])
     wrong = status("an unknown policy exits with 2", 2, "run", *compare[:4], "--policy", "nonsense")
     checks.check("and without a traceback", "Traceback" not in wrong.stderr, wrong.stderr[-500:])
     library = "import gangline as gl; c = gl.Cluster.homogeneous(servers=2, gpus=4, gpu='V100'); "

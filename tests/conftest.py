@@ -27,6 +27,9 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+# Tests in a real browser are a step of their own, `make browser`, which names the browser here.
+collect_ignore = [] if os.environ.get("GANGLINE_CHROMIUM") else ["browser"]
+
 
 def find_shared() -> Path | None:
     """Return the folder of public traces and peers' results, wherever it lies."""

@@ -21,9 +21,11 @@ from gangline.errors import (
     GanglineError,
     InfeasibleJobError,
     MissingDuration,
+    MissingExtraError,
     PlacementError,
     PlanError,
     PolicyError,
+    ResultError,
     SolverError,
     StalledError,
     TraceError,
@@ -33,6 +35,7 @@ from gangline.simulate import simulate
 if TYPE_CHECKING:
     import gangline.lp as lp
     import gangline.policies as policies
+    import gangline.report as report
     import gangline.tables as tables
     import gangline.testing as testing
     from gangline.cluster import Cluster, Sharing
@@ -53,12 +56,14 @@ __all__ = [
     "GanglineError",
     "InfeasibleJobError",
     "MissingDuration",
+    "MissingExtraError",
     "PlacementError",
     "Plan",
     "PlanError",
     "Policy",
     "PolicyError",
     "Result",
+    "ResultError",
     "Sharing",
     "SolverError",
     "StalledError",
@@ -72,6 +77,7 @@ __all__ = [
     "policies",
     "read_cluster",
     "read_trace",
+    "report",
     "simulate",
     "synth",
     "tables",
@@ -100,6 +106,7 @@ _HOMES = {
 _MODULES = {
     "lp": "gangline.lp",
     "policies": "gangline.policies",
+    "report": "gangline.report",
     "synth": "gangline.trace.synth",
     "tables": "gangline.tables",
     "testing": "gangline.testing",

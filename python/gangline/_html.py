@@ -1,4 +1,4 @@
-"""Plain HTML tables for notebooks and for the comparison page."""
+"""Small tables for notebooks: self-contained, and safe whatever the names in them."""
 
 from __future__ import annotations
 
@@ -8,22 +8,67 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+__all__ = ["more", "show", "table", "text"]
+
+_CELL = "padding:.2em .8em .2em 0"
+
+
+def text(value: object) -> str:
+    """Return text that is safe in HTML, in attributes as well.
+
+    Examples
+    --------
+    >>> text("</script>'")
+    '&lt;/script&gt;&#x27;'
+    """
+    # A lone surrogate cannot be written as UTF-8; a NUL ends the text for some parsers.
+    shown = str(value).encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
+    return html.escape(shown)
+
 
 def table(
-    head: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "", numbers_from: int = 0
+    head: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    caption: str = "",
+    *,
+    best: Sequence[Sequence[bool]] | None = None,
 ) -> str:
-    """Return a table; cells from column `numbers_from` on are aligned to the right if numeric."""
-    cells = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+    """Return a table; numbers are aligned to the right, the best of a column is bold.
+
+    Parameters
+    ----------
+    head : sequence of str
+        Titles; no line for them if all are empty.
+    rows : rows of values
+        Text, numbers, None for nothing.
+    caption : str
+        Shown above.
+    best : rows of bool, optional
+        Which cells are the best of their column.
+    """
     body = []
-    for row in rows:
+    for i, row in enumerate(rows):
         line = []
-        for i, cell in enumerate(row):
-            numeric = i >= numbers_from and isinstance(cell, (int, float))
-            style = ' style="text-align:right"' if numeric else ""
-            line.append(f"<td{style}>{html.escape(show(cell))}</td>")
-        body.append("<tr>" + "".join(line) + "</tr>")
-    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    return f"<table>{title}<thead><tr>{cells}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+        for j, cell in enumerate(row):
+            align = "right" if isinstance(cell, (int, float)) else "left"
+            shown = f"<bdi>{text(show(cell))}</bdi>"
+            if best is not None and best[i][j]:
+                shown = f"<strong>{shown}</strong>"
+            line.append(f'<td style="text-align:{align};{_CELL}">{shown}</td>')
+        body.append(f"<tr>{''.join(line)}</tr>")
+    titles = "".join(f'<th style="text-align:left;{_CELL}">{text(name)}</th>' for name in head)
+    above = f"<thead><tr>{titles}</tr></thead>" if any(head) else ""
+    title = (
+        f'<caption style="text-align:left;font-weight:600"><bdi>{text(caption)}</bdi></caption>'
+        if caption
+        else ""
+    )
+    return f"<table>{title}{above}<tbody>{''.join(body)}</tbody></table>"
+
+
+def more(summary: str, content: str) -> str:
+    """Return HTML that is folded away until asked for."""
+    return f"<details><summary>{text(summary)}</summary>{content}</details>"
 
 
 def show(value: object) -> str:

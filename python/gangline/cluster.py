@@ -59,6 +59,9 @@ __all__ = [
 GIB = 2**30
 
 
+_BLOCKS_SHOWN = 20  # in notebooks
+
+
 class Cluster(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True
 ):
@@ -315,7 +318,10 @@ class Cluster(
     def _repr_html_(self) -> str:
         from gangline._html import table
 
-        rows = [[b.count, b.gpu, b.gpus, b.rack] for b in self.servers]
+        shown = self.servers[:_BLOCKS_SHOWN]
+        rows: list[list[object]] = [[b.count, b.gpu, b.gpus, str(b.rack)] for b in shown]
+        if len(self.servers) > len(shown):
+            rows.append([f"and {len(self.servers) - len(shown):,} more blocks", "", "", ""])
         return table(["servers", "GPU type", "GPUs each", "rack"], rows, caption=repr(self))
 
 

@@ -1,22 +1,23 @@
-"""Runs side by side: a table for the screen, for files, and for a page."""
+"""Runs side by side: a table for the screen and for files."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pyarrow as pa
 
 from gangline.result import Result, write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from os import PathLike
 
     from gangline.cluster import Cluster
     from gangline.trace.table import Trace
 
-__all__ = ["SHOWN", "Comparison"]
+__all__ = ["SHOWN", "Comparison", "means"]
 
 # Columns of the verdict table: summary key, title, whether less (-1) or more (1) is better.
 SHOWN: tuple[tuple[str, str, int], ...] = (
@@ -69,17 +70,7 @@ class Comparison:
 
     def means(self) -> list[dict[str, Any]]:
         """Return one row per policy: each summary key averaged over the seeds."""
-        rows = []
-        for label in self.labels:
-            runs = [row for row in self.rows if row["policy"] == label]
-            mean: dict[str, Any] = {"policy": label, "seeds": len(runs)}
-            for key in runs[0]:
-                values = [run[key] for run in runs]
-                if key in ("policy", "seed") or not all(_is_number(v) for v in values):
-                    continue
-                mean[key] = values[0] if len(runs) == 1 else sum(values) / len(values)
-            rows.append(mean)
-        return rows
+        return means(self.rows)
 
     def verdict(self) -> tuple[list[str], list[list[Any]], list[list[bool]]]:
         """Return titles, cells and which cells are the best of their column."""
@@ -119,15 +110,6 @@ class Comparison:
         write_json(folder / "comparison.json", self.to_dict())
         return folder
 
-    def to_html(self, path: str | PathLike[str], *, command: str = "") -> Path:
-        """Write one page that needs no network: verdict, charts, how to repeat it."""
-        from gangline.page import render
-
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(render(self, command=command), encoding="utf-8")
-        return path
-
     def __repr__(self) -> str:
         from gangline._html import show
 
@@ -143,10 +125,40 @@ class Comparison:
         )
 
     def _repr_html_(self) -> str:
+        from gangline import _words
         from gangline._html import table
 
-        titles, cells, _ = self.verdict()
-        return table(titles, cells)
+        _, _, best = self.verdict()
+        forms = {key: (title, form) for key, title, _, form, _ in _words.MEASURES}
+        titles = ["Policy", *(forms[key][0] for key, _, _ in SHOWN)]
+        rows = [
+            [row["policy"], *(forms[key][1](row.get(key)) for key, _, _ in SHOWN)]
+            for row in self.means()
+        ]
+        caption = f"{self.trace!r} on {self.cluster.name}"
+        return table(titles, rows, caption=caption, best=best)
+
+
+def means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one row per policy, in the order of first runs: each number averaged over the seeds.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        policy, seed, and summary keys; one per run.
+    """
+    averaged = []
+    for label in dict.fromkeys(row["policy"] for row in rows):
+        runs = [row for row in rows if row["policy"] == label]
+        mean: dict[str, Any] = {"policy": label, "seeds": len(runs)}
+        for key in runs[0]:
+            values = [run.get(key) for run in runs]
+            known = [value for value in values if _is_number(value)]
+            if key in ("policy", "seed") or len(known) < len(values):
+                continue
+            mean[key] = known[0] if len(runs) == 1 else sum(known) / len(known)
+        averaged.append(mean)
+    return averaged
 
 
 def run_name(result: Result) -> str:
@@ -158,5 +170,5 @@ def run_name(result: Result) -> str:
     return f"{label}-s{result.seed}"
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value

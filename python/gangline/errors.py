@@ -25,9 +25,11 @@ __all__ = [
     "GanglineError",
     "InfeasibleJobError",
     "MissingDuration",
+    "MissingExtraError",
     "PlacementError",
     "PlanError",
     "PolicyError",
+    "ResultError",
     "SolverError",
     "StalledError",
     "TraceError",
@@ -151,6 +153,18 @@ class InfeasibleJobError(GanglineError, ValueError):
     job: int | None = None
     job_id: str | None = None
     reason: str | None = None
+
+
+class ResultError(GanglineError, ValueError):
+    """Saved results cannot be used: names the folder or file and what to do."""
+
+    path: str | None = None
+
+
+class MissingExtraError(GanglineError):
+    """An optional library is not installed: carries the exact line that installs it."""
+
+    extra: str | None = None
 
 
 class SolverError(GanglineError):

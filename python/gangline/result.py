@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gangline import _tables
-from gangline.errors import GanglineError
+from gangline.errors import GanglineError, ResultError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,12 +72,14 @@ class Result:
         trace: Trace,
         policy: str,
         params: dict[str, Any],
+        knowledge: str,
         options: RunOptions,
         wall_s: float,
     ) -> Result:
         """Wrap the columns of a run; tables are built when asked for, without copies."""
         summary = {**output.summary(), "wall_s": wall_s}
         spec = _spec(cluster, trace, policy, params, options)
+        spec["policy"]["knowledge"] = knowledge
         spec["log_hash"] = output.log_hash()
         spec["outcome"] = output.outcome()
         spec["counters"] = dict(output.counters())
@@ -182,9 +184,13 @@ class Result:
         )
 
     def _repr_html_(self) -> str:
-        from gangline._html import table
+        from gangline import _words
+        from gangline._html import more, table
 
-        return table(["", "value"], list(self.summary.items()), caption=repr(self))
+        rows = [["Jobs finished", self.summary.get("finished")]]
+        rows += [[title, form(self.summary.get(key))] for key, title, _, form, _ in _words.MEASURES]
+        every = table(["key", "value"], list(self.summary.items()))
+        return table(["", ""], rows, caption=repr(self)) + more("every number", every)
 
 
 def load_result(folder: str | PathLike[str]) -> Result:
@@ -194,22 +200,22 @@ def load_result(folder: str | PathLike[str]) -> Result:
     ------
     OSError
         If the folder is not there.
-    GanglineError
-        If it is not a whole result.
+    ResultError
+        If it is not a whole result. A table that cannot be read raises it when it is asked for.
     """
-    import pyarrow.parquet as pq
-
     folder = Path(folder)
-    try:
-        spec = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
-        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise GanglineError(f"{folder}: not a whole result: {error}") from None
+    spec, summary = (_read_json(folder, name) for name in ("spec.json", "summary.json"))
     if spec.pop("format", None) != _FORMAT:
-        raise GanglineError(f"{folder}: written by another version; run it again")
+        message = f"{folder}: written by another version; run it again"
+        raise ResultError(message, path=str(folder))
+    try:
+        msgspec.convert(spec, _Spec)
+    except msgspec.ValidationError as error:
+        message = f"{folder / 'spec.json'}: not the spec of a result: {error}"
+        raise ResultError(message, path=str(folder)) from None
 
     def reader(name: str) -> Callable[[], pa.Table]:
-        return lambda: pq.read_table(folder / name)
+        return lambda: _read_table(folder / name)
 
     return Result(
         summary,
@@ -218,6 +224,64 @@ def load_result(folder: str | PathLike[str]) -> Result:
         timeline=reader("timeline.parquet"),
         segments=reader("segments.parquet") if (folder / "segments.parquet").is_file() else None,
     )
+
+
+class _Policy(msgspec.Struct):
+    label: str
+    name: str
+    params: dict[str, Any]
+
+
+class _Trace(msgspec.Struct):
+    path: str
+    jobs: int
+    sha256: str
+    metadata: dict[str, str]
+    notes: dict[str, int]
+
+
+class _Spec(msgspec.Struct):
+    """What readers of a saved result rely on."""
+
+    gangline: str
+    seed: int
+    policy: _Policy
+    trace: _Trace
+    cluster: dict[str, Any]
+    options: dict[str, Any]
+
+
+def _read_json(folder: Path, name: str) -> dict[str, Any]:
+    try:
+        data = json.loads((folder / name).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if not folder.exists():
+            raise
+        message = f"{folder}: not a result: it holds no {name}"
+        raise ResultError(message, path=str(folder)) from None
+    except ValueError as error:
+        message = f"{folder / name}: expected JSON: {error}"
+        raise ResultError(message, path=str(folder)) from None
+    if not isinstance(data, dict):
+        raise ResultError(f"{folder / name}: expected a JSON object", path=str(folder))
+    return data
+
+
+def _read_table(path: Path) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(path, partitioning=None)
+    except FileNotFoundError:
+        message = f"{path.parent}: not a whole result: it holds no {path.name}; run it again"
+        raise ResultError(message, path=str(path)) from None
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, PermissionError):
+            raise
+        reason = str(error).splitlines()[0]
+        message = f"{path}: damaged: {reason}; run it again"
+        raise ResultError(message, path=str(path)) from None
 
 
 def write_json(path: Path, data: object) -> None:

@@ -151,8 +151,18 @@ class Prepared:
             trace=self.trace,
             policy=label,
             params=values,
+            knowledge=_knowledge(chosen),
             options=options,
         )
+
+
+def _knowledge(chosen: str | Policy) -> str:
+    """Return what the policy may know of the work left: "online" or "remaining"."""
+    from gangline import _core
+
+    if not isinstance(chosen, str):
+        return chosen.knowledge
+    return str(next(e["knowledge"] for e in _core.registry() if e["name"] == chosen))
 
 
 def make_options(values: Mapping[str, Any]) -> RunOptions:

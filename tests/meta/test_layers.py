@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 # Modules with a leading underscore at the top of the package are helpers of the layer given here.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors", "_core", "_version"}),
-    frozenset({"_decode", "_html", "_svg", "_toml"}),  # helpers that know no scheduling
+    frozenset({"_decode", "_html", "_toml", "_words"}),  # helpers that know no scheduling
     frozenset({"cluster", "cluster_schema", "_cluster_checks", "rates", "trace", "policies", "lp"})
     | frozenset({"tables", "cluster_files"}),
-    frozenset({"run_options", "result", "page", "simulate", "compare", "comparison", "sweep"})
+    frozenset({"run_options", "result", "simulate", "compare", "comparison", "sweep"})
     | frozenset({"_tables", "testing", "_laws", "executors", "env"}),
     frozenset({"report", "reproduce", "audit", "explain"}),
     frozenset({"cli", "__main__"}),

@@ -96,7 +96,6 @@ def test_compare_prints_saves_and_draws(tmp_path: Path) -> None:
     assert len([path for path in (tmp_path / "out").iterdir() if path.is_dir()]) == 6
     page = (tmp_path / "page.html").read_text()
     assert "gangline compare --trace" in page
-    assert "http" not in page
 
 
 def test_compare_json_has_every_run() -> None:

@@ -215,4 +215,4 @@ def test_missing_throughput_file_is_named(tmp_path: Path) -> None:
 
 
 def test_html_shows_the_blocks() -> None:
-    assert "<td>V100</td>" in Cluster.from_dict(lab())._repr_html_()
+    assert "<bdi>V100</bdi>" in Cluster.from_dict(lab())._repr_html_()

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
-from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -59,29 +57,6 @@ def test_save_writes_every_run(tmp_path: Path) -> None:
     assert gl.load_result(folder / "sjf-s0").summary["jct_mean_s"] == 7.0
     data = json.loads((folder / "comparison.json").read_text())
     assert [row["policy"] for row in data["runs"]] == ["fifo", "sjf"]
-
-
-class Tags(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-
-
-def test_the_page_is_whole_and_needs_no_network(tmp_path: Path) -> None:
-    path = both().to_html(tmp_path / "page.html", command="gangline compare <x>")
-    text = path.read_text()
-    tags = Tags()
-    tags.feed(text)
-    names = [tag for tag, _ in tags.found]
-    assert names.count("svg") == 5
-    assert not {"script", "link", "img", "iframe"} & set(names)
-    assert not re.search(r"https?://|url\(|@import", text)
-    assert "gangline compare &lt;x&gt;" in text
-    assert "<td class=best>7.00</td>" in text
-    assert not re.search(r"\bnan\b", text, re.IGNORECASE)
 
 
 def test_repr_is_a_table() -> None:

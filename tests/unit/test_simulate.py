@@ -217,7 +217,7 @@ def test_inputs_of_the_wrong_kind_are_named() -> None:
 def test_repr_and_html_are_short() -> None:
     result = gl.simulate(LAB, JOBS, "fifo")
     assert repr(result) == "Result(fifo: 3 of 3 jobs, mean JCT 13.3 s, makespan 17 s)"
-    assert "<td>finished</td>" in result._repr_html_()
+    assert "<bdi>finished</bdi>" in result._repr_html_()
 
 
 def test_columns_are_shared_not_copied() -> None:

@@ -200,7 +200,7 @@ def test_info_and_repr_say_what_there_is() -> None:
     assert facts["gpu_hours"] == pytest.approx((5 + 100 + 4000) / 3600)
     assert facts["duration_s"]["p50"] == 50.0
     assert repr(trace).startswith("Trace(3 jobs, 1 GPU-h")
-    assert "<td>jobs</td>" in trace._repr_html_()
+    assert "<bdi>jobs</bdi>" in trace._repr_html_()
 
 
 def test_sha256_of_a_table_depends_on_its_jobs_alone() -> None:

@@ -11,7 +11,9 @@ from cyclopts import App, CycloptsError
 from gangline.cli import _console, _exit
 from gangline.cli.cluster import app as cluster_app
 from gangline.cli.compare import compare
+from gangline.cli.gantt import gantt
 from gangline.cli.policies import policies
+from gangline.cli.report import report
 from gangline.cli.run import run
 from gangline.cli.trace import app as trace_app
 from gangline.errors import GanglineError
@@ -37,6 +39,8 @@ app = App(
 )
 app.command(run)
 app.command(compare)
+app.command(report)
+app.command(gantt)
 app.command(policies)
 app.command(cluster_app)
 app.command(trace_app)

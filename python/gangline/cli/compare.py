@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from gangline.cli import _console, _inputs
-from gangline.cli._inputs import Json, Settings, TraceChoice
+from gangline.cli import _console, _inputs, _page
+from gangline.cli._inputs import Flag, Json, Settings, TraceChoice
 
 if TYPE_CHECKING:
+    from gangline.report import Digest
     from gangline.result import Result
 
 
@@ -26,6 +25,7 @@ def compare(
     out: Path | None = None,
     html: Path | None = None,
     json: Json = False,
+    segments: Flag = False,
     restart_s: float | None = None,
     first_start_s: float | None = None,
     on_infeasible: Literal["error", "drop"] = "error",
@@ -48,9 +48,11 @@ def compare(
     out
         Folder: comparison.json and one result folder per run.
     html
-        File for a page with the table and charts.
+        File for a report with tables and charts; it loads nothing.
     json
         Print one JSON document instead of a table.
+    segments
+        Keep the segments tables, which `gangline gantt` needs.
     restart_s
         Seconds without progress after a restart or move.
     first_start_s
@@ -63,10 +65,20 @@ def compare(
     from gangline.compare import compare as compare_policies
     from gangline.comparison import run_name
 
-    def save(result: Result) -> None:
-        assert out is not None, "only called with a folder"
-        result.save(out / run_name(result))
+    digests: list[Digest] = []
 
+    def each(result: Result) -> None:
+        # A run is on disk and in the report as soon as it is done: an interrupt loses only the
+        # one under way, and the tables of no more than one are in memory.
+        if out is not None:
+            result.save(out / run_name(result))
+        if html is not None:
+            from gangline.report import digest
+
+            digests.append(digest(result))
+
+    if html is not None:
+        _page.check(html)
     configs, sharing = _inputs.policies(policies, settings)
     jobs = (choice or TraceChoice()).read(trace)
     comparison = compare_policies(
@@ -75,9 +87,9 @@ def compare(
         configs,
         seeds=_inputs.seeds(seeds),
         progress=True,
-        keep=html is not None,
-        # Each run is on disk as soon as it is done, so an interrupt loses only the one under way.
-        each=None if out is None else save,
+        keep=False,
+        each=each,
+        segments=segments,
         restart_s=restart_s,
         first_start_s=first_start_s,
         on_infeasible=on_infeasible,
@@ -88,7 +100,7 @@ def compare(
 
         write_json(out / "comparison.json", comparison.to_dict())
     if html is not None:
-        comparison.to_html(html, command="gangline " + shlex.join(sys.argv[1:]))
+        _page.write(digests, html)
     if json:
         _console.document(comparison.to_dict())
         return 0

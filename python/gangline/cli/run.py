@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
 from typing import Literal
 
-from gangline.cli import _console
+from gangline.cli import _console, _page
 from gangline.cli._inputs import Flag, Json, Settings, TraceChoice, split_sharing
 
 _SHOWN = (
@@ -36,6 +36,7 @@ def run(
     settings: Settings = None,
     seed: int = 0,
     out: Path | None = None,
+    html: Path | None = None,
     json: Json = False,
     segments: Flag = False,
     restart_s: float | None = None,
@@ -59,6 +60,8 @@ def run(
         Seed of every random draw.
     out
         Folder for spec.json, summary.json and the tables.
+    html
+        File for a report with tables and charts; it loads nothing.
     json
         Print one JSON document instead of a table.
     segments
@@ -75,6 +78,8 @@ def run(
     from gangline.policies.registry import make
     from gangline.simulate import simulate
 
+    if html is not None:
+        _page.check(html)
     given, sharing = split_sharing(settings)
     config = make(policy, given)
     jobs = (choice or TraceChoice()).read(trace)
@@ -92,6 +97,8 @@ def run(
     )
     if out is not None:
         result.save(out)
+    if html is not None:
+        _page.write([result], html)
     if json:
         _console.document({"summary": result.summary, "spec": result.spec})
         return 0
@@ -101,4 +108,6 @@ def run(
         _console.say(f"note: {name} {count:,}")
     if out is not None:
         _console.say(f"saved in {out}")
+    if html is not None:
+        _console.say(f"saved {html}")
     return 0

@@ -160,10 +160,22 @@ class Trace:
         return f"Trace({len(self):,} jobs, {self.gpu_hours:,.0f} GPU-h, {days:.1f} days, {reader})"
 
     def _repr_html_(self) -> str:
-        from gangline._html import table
+        from gangline._html import more, table
 
-        rows = [[key, value] for key, value in self.info().items()]
-        return table(["", ""], rows, caption=repr(self))
+        facts = self.info()
+        counts = [
+            [name, facts[name]] for name in ("jobs", "users", "vcs", "models") if name in facts
+        ]
+        spread = [[name, *facts[name].values()] for name in ("duration_s", "gpus") if name in facts]
+        about = [
+            *([f"set aside: {name}", count] for name, count in self.notes.items()),
+            *self.metadata.items(),
+        ]
+        return (
+            table(["", ""], counts, caption=repr(self))
+            + table(["", *_QUANTILES], spread)
+            + more("where it comes from", table(["", ""], about))
+        )
 
 
 def build(

@@ -1,0 +1,38 @@
+"""The `--html` of several commands: checked before the work, written after it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+from gangline.cli import _console
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from gangline.report import Digest
+    from gangline.result import Result
+
+__all__ = ["check", "write"]
+
+
+def check(path: Path) -> None:
+    """Raise before the runs if the report could not be written after them."""
+    from gangline.report import check_target
+
+    check_target(path)
+
+
+def write(runs: Sequence[Result] | Sequence[Digest] | Path, path: Path) -> None:
+    """Write a report; say so if its charts are pictures only.
+
+    A report of runs just made shows the command as it was typed; one of a folder makes it anew.
+    """
+    from gangline import report
+
+    live = isinstance(runs, list)
+    report.write(runs, path, command=f"gangline {shlex.join(sys.argv[1:])}" if live else "")
+    if not report.can_draw():
+        _console.say(f"note: the charts are pictures; for charts that zoom: {report.INSTALL}")

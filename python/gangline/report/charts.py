@@ -1,0 +1,242 @@
+"""The charts of a page as data: lines, titles, scales. How they are drawn is not said here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from gangline import _words as words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from gangline.report.digest import Digest, Steps
+
+    Floats = npt.NDArray[np.float64]
+
+__all__ = ["COLOURS", "DASHES", "Chart", "Line", "charts", "style_of", "ticks_s"]
+
+# Okabe and Ito's colours for eyes of every kind (jfly.uni-koeln.de/color), those that stand out on
+# white and on black alike; the second four are ours and come with dashes, so that no two lines of
+# the first eight differ by hue alone.
+COLOURS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B58A00", "#3B9FD6", "#7A4FBF", "#80868F",
+)  # fmt: skip
+DASHES: tuple[tuple[int, ...], ...] = ((), (7, 3), (2, 2), (9, 3, 2, 3))
+_DASH_EVERY = 4
+
+_DAY, _HOUR, _MINUTE = 86400.0, 3600.0, 60.0
+_NARROW = 100.0  # from this ratio on an axis of time takes its main ticks only
+_TICKS_S = (
+    (1.0, "1 s", True), (2.0, "2 s", False), (5.0, "5 s", False), (10.0, "10 s", True),
+    (30.0, "30 s", False), (60.0, "1 min", True), (120.0, "2 min", False),
+    (300.0, "5 min", False), (600.0, "10 min", True), (1800.0, "30 min", False),
+    (3600.0, "1 h", True), (7200.0, "2 h", False), (10800.0, "3 h", False),
+    (21600.0, "6 h", True), (43200.0, "12 h", False), (86400.0, "1 d", True),
+    (172800.0, "2 d", False), (345600.0, "4 d", False), (604800.0, "1 wk", True),
+    (1209600.0, "2 wk", False), (2592000.0, "30 d", True), (7776000.0, "90 d", False),
+    (31536000.0, "1 yr", True),
+)  # fmt: skip
+_LEAST_S = 1.0  # a logarithmic axis has no zero: shorter times are drawn here
+_LEAST_RATIO = 0.1
+
+
+@dataclass(frozen=True)
+class Line:
+    """One policy's line; `low` and `high` bound what was folded into `y`, if anything was."""
+
+    number: int
+    label: str
+    x: Floats
+    y: Floats
+    low: Floats | None = None
+    high: Floats | None = None
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What a chart shows.
+
+    Attributes
+    ----------
+    key : str
+        Unique on the page.
+    title, about : str
+        Heading, and one sentence on how to read it.
+    x_title, y_title : str
+        With units.
+    lines : list of Line
+        At most 2,000 points each.
+    x_scale : str
+        "time" linear, "seconds" logarithmic with times as ticks, "ratio" logarithmic, "names".
+    y_scale : str
+        "share" from 0 to 1, "count" from 0, "seconds" logarithmic.
+    names : tuple of str
+        Categories, if `x_scale` is "names"; x counts them from 0.
+    is_step : bool
+        Whether a value holds until the next.
+    linked : str
+        Charts with the same word zoom together along x.
+    """
+
+    key: str
+    title: str
+    about: str
+    x_title: str
+    y_title: str
+    lines: list[Line]
+    x_scale: Literal["time", "seconds", "ratio", "names"]
+    y_scale: Literal["share", "count", "seconds"]
+    names: tuple[str, ...] = ()
+    is_step: bool = False
+    linked: str = ""
+
+
+def ticks_s(low: float, high: float) -> dict[float, str]:
+    """Return the ticks of a logarithmic axis of time, few for a wide range and more for a narrow.
+
+    Examples
+    --------
+    >>> list(ticks_s(20.0, 100.0).values())
+    ['30 s', '1 min']
+    """
+    wide = high / max(low, 1e-9) > _NARROW
+    return {
+        value: label
+        for value, label, is_main in _TICKS_S
+        if low <= value <= high and (is_main or not wide)
+    }
+
+
+def style_of(number: int) -> tuple[str, tuple[int, ...]]:
+    """Return colour and dashes of a policy by its place in the report.
+
+    Examples
+    --------
+    >>> style_of(0), style_of(4)[1]
+    (('#0072B2', ()), (7, 3))
+    """
+    return COLOURS[number % len(COLOURS)], DASHES[number // _DASH_EVERY % len(DASHES)]
+
+
+def charts(runs: Sequence[Digest]) -> dict[str, Chart]:
+    """Return every chart of a page by key, one line per run.
+
+    Parameters
+    ----------
+    runs : sequence of Digest
+        One per policy, in the order of the page.
+    """
+    drawn = [
+        _cumulative(
+            runs, "jct_s", "Time to finish", "Which share of the jobs is done within a time after "
+            "it arrived. Further left is sooner."
+        ),
+        _cumulative(
+            runs, "queue_s", "Time to the first start", "Which share of the jobs has started "
+            "within a time after it arrived. A line that begins high: many start at once."
+        ),
+        *_over_time(runs),
+        _gangs(runs),
+        _fairness(runs),
+    ]  # fmt: skip
+    return {chart.key: chart for chart in drawn}
+
+
+def _cumulative(runs: Sequence[Digest], column: str, title: str, about: str) -> Chart:
+    lines = []
+    for number, run in enumerate(runs):
+        x, y = _shares(run.curves[column], _LEAST_S)
+        lines.append(Line(number, run.label, x, y))
+    axis = "time since arrival; up to 1 s is drawn at 1 s"
+    return Chart(column, title, about, axis, "share of jobs", lines, "seconds", "share")
+
+
+def _shares(values: Floats, least: float) -> tuple[Floats, Floats]:
+    """Return the points of a cumulative curve, from its first value up to a share of one."""
+    share = np.arange(1, len(values) + 1) / max(len(values), 1)
+    x = np.maximum(values, least)
+    # Values that fall together on the axis make one point: the highest share.
+    last = np.append(x[1:] != x[:-1], True) if len(x) else np.zeros(0, bool)
+    return x[last], share[last]
+
+
+def _over_time(runs: Sequence[Digest]) -> list[Chart]:
+    ends = [run.lines["gpus_busy"].time_s[-1:] for run in runs]
+    longest = max((float(end[0]) for end in ends if len(end)), default=0.0)
+    unit, word = next(
+        ((size, name) for size, name in ((_DAY, "days"), (_HOUR, "hours")) if longest >= 3 * size),
+        (_MINUTE, "minutes"),
+    )
+    axis = f"{word} since the first arrival"
+    titles = (
+        ("gpus_busy", "GPUs busy", "GPUs that hold a job, over time.", "GPUs"),
+        ("jobs_waiting", "Jobs waiting", "Jobs that have arrived and hold no GPU, over time.",
+         "jobs"),
+    )  # fmt: skip
+    drawn = []
+    for name, title, about, y_title in titles:
+        lines = [
+            _folded(number, run.label, run.lines[name], unit) for number, run in enumerate(runs)
+        ]
+        if name == "gpus_busy" and any(line.low is not None for line in lines):
+            about += " Lines are means of short spans of time; the shade is their range."
+        drawn.append(
+            Chart(
+                name,
+                title,
+                about,
+                axis,
+                y_title,
+                lines,
+                "time",
+                "count",
+                is_step=True,
+                linked="time",
+            )
+        )
+    return drawn
+
+
+def _folded(number: int, label: str, line: Steps, unit: float) -> Line:
+    exact = line.low is line.mean
+    low, high = (None, None) if exact else (line.low, line.high)
+    return Line(number, label, line.time_s / unit, line.mean, low, high)
+
+
+def _gangs(runs: Sequence[Digest]) -> Chart:
+    names = tuple(dict.fromkeys(group.name for run in runs for group in run.gangs))
+    place = {name: float(i) for i, name in enumerate(names)}
+    lines = [
+        Line(
+            number,
+            run.label,
+            np.array([place[group.name] for group in run.gangs]),
+            np.array([max(group.jct_mean_s, _LEAST_S) for group in run.gangs]),
+        )
+        for number, run in enumerate(runs)
+    ]
+    about = "Mean time from arrival to finish, by how many GPUs a job asks for at once."
+    return Chart(
+        "gangs", "By GPUs per job", about, "GPUs per job", "mean time to finish", lines, "names",
+        "seconds", names,
+    )  # fmt: skip
+
+
+def _fairness(runs: Sequence[Digest]) -> Chart:
+    lines = []
+    for number, run in enumerate(runs):
+        x, y = _shares(run.curves["ftf"], _LEAST_RATIO)
+        lines.append(Line(number, run.label, x, y))
+    about = (
+        "How long each job took, compared with an equal split of the cluster among all jobs there. "
+        f"Right of {words.count(1)}: worse than the equal split."
+    )
+    return Chart(
+        "ftf", "Fairness to each job", about, "time taken / time on an equal share",
+        "share of jobs", lines, "ratio", "share",
+    )  # fmt: skip

@@ -1,0 +1,260 @@
+"""What a page needs of one run: a few thousand numbers, whatever the number of jobs.
+
+Tables of a run may be dropped as soon as its digest is made, so a report of many runs costs the
+memory of one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from gangline.result import Result
+
+    Floats = npt.NDArray[np.float64]
+
+__all__ = ["POINTS", "Digest", "Group", "Steps", "digest", "jain", "steps"]
+
+POINTS = 2000  # most points of a line: more than a wide screen has columns
+_CURVE_POINTS = 600  # of a cumulative curve, which is smooth
+# Ours: as many as fit on a wide screen without becoming a blur; three values are kept of each.
+_BUCKETS = 400
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A step function of time, or its mean per bucket with the least and the greatest value.
+
+    Attributes
+    ----------
+    time_s, mean, low, high : float arrays of one length
+        `low` and `high` equal `mean` where nothing was folded.
+    """
+
+    time_s: Floats
+    mean: Floats
+    low: Floats
+    high: Floats
+
+
+@dataclass(frozen=True)
+class Group:
+    """Finished jobs that have something in common."""
+
+    name: str
+    jobs: int
+    gpu_seconds: float
+    jct_mean_s: float
+    queue_mean_s: float
+
+
+@dataclass(frozen=True)
+class Digest:
+    """One run in small: its recipe, its summary, its curves.
+
+    Attributes
+    ----------
+    spec, summary : dict
+        As in the result.
+    curves : dict of str to float array
+        Sorted samples of `jct_s`, `queue_s` and `ftf`, at evenly spread shares of the jobs.
+    lines : dict of str to Steps
+        `gpus_busy` and `jobs_waiting` over time.
+    gangs, users : list of Group
+        By size of gang in powers of two, by user (none if the trace names none).
+    busy_gpu_s : dict of str to float
+        GPU-seconds held, by GPU type.
+    jain : float
+        Jain's index over the users' mean finish-time fairness; over jobs where no user is named.
+    """
+
+    spec: dict[str, Any]
+    summary: dict[str, Any]
+    curves: dict[str, Floats]
+    lines: dict[str, Steps]
+    gangs: list[Group]
+    users: list[Group]
+    busy_gpu_s: dict[str, float]
+    jain: float
+
+    @property
+    def label(self) -> str:
+        """Label of the policy."""
+        return str(self.spec["policy"]["label"])
+
+    @property
+    def seed(self) -> int:
+        """Seed of the run."""
+        return int(self.spec["seed"])
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """Parameters that differ from the policy's defaults; all of a policy of one's own."""
+        from gangline.policies.registry import registry
+
+        policy = self.spec["policy"]
+        given: dict[str, Any] = policy["params"]
+        if policy["name"] not in registry:
+            return given
+        default = registry[policy["name"]]().params()
+        return {key: value for key, value in given.items() if default.get(key) != value}
+
+
+def digest(result: Result) -> Digest:
+    """Return the digest of a run.
+
+    Raises
+    ------
+    ResultError
+        If a table of a saved result cannot be read or lacks a column.
+    """
+    from gangline.errors import ResultError
+
+    try:
+        jobs = result.jobs
+        jobs = jobs.filter(jobs["jct_s"].is_valid()) if jobs["jct_s"].null_count else jobs
+        users = _users(jobs)
+        return Digest(
+            spec=result.spec,
+            summary=result.summary,
+            curves={name: _curve(_floats(jobs, name)) for name in ("jct_s", "queue_s", "ftf")},
+            lines=_lines(result.timeline),
+            gangs=_gangs(jobs),
+            users=_groups(jobs, *users) if users is not None else [],
+            busy_gpu_s=_busy_by_type(result.timeline),
+            jain=_evenness(jobs, users),
+        )
+    except KeyError as error:
+        message = f"{result.policy}: the tables of this result lack {error}; run it again"
+        raise ResultError(message) from None
+
+
+def steps(time_s: Floats, values: Floats, *, buckets: int = _BUCKETS, most: int = POINTS) -> Steps:
+    """Fold a step function into equal parts of its span; up to 2,000 points are kept as they are.
+
+    Parameters
+    ----------
+    time_s, values : float arrays of one length
+        The value from each instant on; instants do not decrease.
+    buckets : int
+        Equal parts of the span; each keeps its time-weighted mean, its least and its greatest
+        value, so no peak is lost however short it was.
+    most : int
+        Up to so many points nothing is folded.
+
+    Examples
+    --------
+    >>> folded = steps(np.arange(9.0), np.array([0, 9.0, 0, 0, 0, 0, 0, 4, 0]), buckets=2, most=4)
+    >>> folded.high.tolist(), folded.mean.tolist()
+    ([9.0, 4.0], [2.25, 1.0])
+    """
+    if len(time_s) <= most:
+        return Steps(time_s, values, values, values)
+    edges = np.linspace(time_s[0], time_s[-1], buckets + 1)
+    # A bucket sees the row in force when it begins and every row inside it.
+    first = np.searchsorted(time_s, edges[:-1], "right") - 1
+    last = np.maximum(np.searchsorted(time_s, edges[1:], "left"), first + 1)
+    pairs = np.column_stack([first, last]).ravel()
+    padded = np.append(values, values[-1])
+    low = np.minimum.reduceat(padded, pairs)[::2]
+    high = np.maximum.reduceat(padded, pairs)[::2]
+    area = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(time_s))])
+    mean = np.diff(np.interp(edges, time_s, area)) / np.diff(edges)
+    return Steps(edges[:-1], np.clip(mean, low, high), low, high)
+
+
+def jain(values: Floats) -> float:
+    """Return Jain's index of evenness: 1 if all are equal, 1/n if one has all.
+
+    Examples
+    --------
+    >>> jain(np.array([2.0, 2.0])), jain(np.array([1.0, 0.0, 0.0, 0.0]))
+    (1.0, 0.25)
+    """
+    squares = float((values**2).sum())
+    return float(values.sum()) ** 2 / (len(values) * squares) if squares > 0.0 else float("nan")
+
+
+def _floats(table: pa.Table, name: str) -> Floats:
+    values = table[name].to_numpy()
+    return np.asarray(values, np.float64)
+
+
+def _curve(values: Floats) -> Floats:
+    """Return sorted samples at evenly spread shares; the least and the greatest are among them."""
+    values = np.sort(values[np.isfinite(values)])
+    if len(values) <= _CURVE_POINTS:
+        return values
+    picks = np.linspace(0, len(values) - 1, _CURVE_POINTS).round().astype(np.int64)
+    return np.asarray(values[picks])
+
+
+def _lines(timeline: pa.Table) -> dict[str, Steps]:
+    time_s = _floats(timeline, "t_s")
+    return {name: steps(time_s, _floats(timeline, name)) for name in ("gpus_busy", "jobs_waiting")}
+
+
+def _busy_by_type(timeline: pa.Table) -> dict[str, float]:
+    length = np.diff(_floats(timeline, "t_s"))
+    prefix = "gpus_busy_"
+    return {
+        name.removeprefix(prefix): float((_floats(timeline, name)[:-1] * length).sum())
+        for name in timeline.column_names
+        if name.startswith(prefix)
+    }
+
+
+def _users(jobs: pa.Table) -> tuple[npt.NDArray[np.int64], list[str]] | None:
+    """Return the user's number of each job and the names; None where no user is named."""
+    import pyarrow as pa
+
+    column = jobs["user"].combine_chunks()
+    if column.null_count == len(column):
+        return None
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    names = [str(name) for name in column.dictionary.to_pylist()]
+    codes = column.indices.fill_null(len(names)).to_numpy().astype(np.int64)
+    return codes, [*names, "(not named)"]
+
+
+def _gangs(jobs: pa.Table) -> list[Group]:
+    gpus = np.maximum(_floats(jobs, "gpus").astype(np.int64), 1)
+    codes = np.ceil(np.log2(gpus) - 1e-9).astype(np.int64)
+    names = []
+    for code in range(int(codes.max(initial=0)) + 1):
+        inside = gpus[codes == code]
+        low, high = (int(inside.min()), int(inside.max())) if len(inside) else (0, 0)
+        names.append(str(low) if low == high else f"{low} to {high}")
+    return _groups(jobs, codes, names)
+
+
+def _groups(jobs: pa.Table, codes: npt.NDArray[np.int64], names: list[str]) -> list[Group]:
+    """Return one group per code that occurs, in the order of the codes."""
+    count = np.bincount(codes, minlength=len(names))
+    sums = [
+        np.bincount(codes, _floats(jobs, name), len(names))
+        for name in ("gpu_seconds", "jct_s", "queue_s")
+    ]
+    return [
+        Group(names[i], int(n), float(sums[0][i]), float(sums[1][i] / n), float(sums[2][i] / n))
+        for i, n in enumerate(count)
+        if n
+    ]
+
+
+def _evenness(jobs: pa.Table, users: tuple[npt.NDArray[np.int64], list[str]] | None) -> float:
+    rho = _floats(jobs, "ftf")
+    known = np.isfinite(rho)
+    if users is None:
+        return jain(rho[known])
+    codes = users[0][known]
+    count = np.bincount(codes)
+    total = np.bincount(codes, rho[known])
+    return jain(total[count > 0] / count[count > 0])

@@ -1,0 +1,113 @@
+"""Reports on disk: whole or absent, and never over a file that is somebody else's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gangline.errors import ResultError
+from gangline.report.digest import Digest, digest
+from gangline.report.page import render
+from gangline.report.saved import load_runs
+from gangline.result import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+
+    from gangline.comparison import Comparison
+
+    Source = Result | Comparison | Sequence[Result] | Sequence[Digest] | str | PathLike[str]
+
+__all__ = ["PAGE_MARK", "check_target", "put", "write"]
+
+PAGE_MARK = b'<meta name="generator" content="gangline">'
+_HEAD_BYTES = 512
+
+
+def write(source: Source, path: str | PathLike[str], *, command: str = "") -> Path:
+    """Write a report as one HTML file that loads nothing.
+
+    Parameters
+    ----------
+    source : Result, Comparison, sequence of results, or folder
+        What the report is about. A comparison must have kept its results. A folder is one that
+        `run --out` or `compare --out` wrote.
+    path : path
+        An earlier report there is replaced; any other file is an error.
+    command : str
+        How to repeat it; made from the runs if not given.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    ResultError
+        If there is nothing to report on, a saved table is damaged, or the file is not a report.
+    OSError
+        If the file cannot be written.
+
+    Notes
+    -----
+    With the extra `report` the charts zoom; without it they are pictures and the page says so.
+    """
+    path = Path(path)
+    runs = _digests(source)
+    if not runs:
+        raise ResultError("nothing to report on: the comparison kept no results (`keep=True`)")
+    check_target(path, PAGE_MARK, "a report")
+    put(path, render(runs, command=command).encode("utf-8"))
+    return path
+
+
+def _digests(source: Source) -> list[Digest]:
+    found: Any = source
+    if isinstance(source, Digest | Result):
+        found = [source]
+    elif isinstance(source, str) or hasattr(source, "__fspath__"):
+        found = load_runs(source)
+    elif hasattr(source, "results"):
+        found = source.results
+    return [run if isinstance(run, Digest) else digest(run) for run in found]
+
+
+def check_target(path: Path, mark: bytes = PAGE_MARK, kind: str = "a report") -> None:
+    """Raise before the work if a file cannot be written there.
+
+    Raises
+    ------
+    ResultError
+        If the path is a folder, or a file without the mark near its beginning.
+    OSError
+        If the folder around it is not there or may not be written to.
+    """
+    if path.is_dir():
+        raise ResultError(f"{path}: is a folder; name a file in it", path=str(path))
+    if path.exists():
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+        if mark not in head:
+            message = f"{path}: exists and is not {kind} of gangline; choose another name"
+            raise ResultError(message, path=str(path))
+    folder = path.parent
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    if not folder.is_dir():
+        raise NotADirectoryError(20, "Not a directory", str(folder))
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(13, "Permission denied", str(folder))
+
+
+def put(path: Path, content: bytes) -> None:
+    """Write a file under a temporary name, then rename it: it is whole or absent."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,93 @@
+"""Folders of results: one run, a comparison, or any folder that holds runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gangline.errors import ResultError
+from gangline.result import load_result
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from gangline.result import Result
+
+__all__ = ["choose", "load_runs"]
+
+
+def load_runs(folder: str | PathLike[str]) -> list[Result]:
+    """Return the runs in a folder that `run --out` or `compare --out` wrote.
+
+    Parameters
+    ----------
+    folder : path
+        A result, a comparison, or a folder of results, as an interrupted comparison leaves it.
+
+    Returns
+    -------
+    list of Result
+        In the order of the comparison; else by name. Tables are read when asked for.
+
+    Raises
+    ------
+    ResultError
+        If there is no result in it, or a run of the comparison is missing.
+    OSError
+        If it is not there or cannot be read.
+    """
+    folder = Path(folder)
+    if folder.is_file():
+        raise ResultError(f"{folder}: expected a folder of results, got a file", path=str(folder))
+    if (folder / "spec.json").is_file():
+        return [load_result(folder)]
+    inside = sorted(path for path in folder.iterdir() if (path / "spec.json").is_file())
+    # A name with a leading dot is a folder that is being written.
+    runs = [load_result(path) for path in inside if not path.name.startswith(".")]
+    order = _order(folder)
+    if not runs:
+        message = f"{folder}: holds no result; expected what `run --out` or `compare --out` wrote"
+        raise ResultError(message, path=str(folder))
+    found = {(run.policy, run.seed): run for run in runs}
+    for policy, seed in order:
+        if (policy, seed) not in found:
+            message = f"{folder}: the run of {policy} with seed {seed} is missing; run it again"
+            raise ResultError(message, path=str(folder))
+    # Runs of an earlier comparison into the same folder are not part of this one.
+    return [found[key] for key in order] or runs
+
+
+def choose(runs: list[Result], policy: str | None) -> Result:
+    """Return the run that is asked for by the policy's name or label; the first seed of it.
+
+    Raises
+    ------
+    ResultError
+        If none has it, or several runs are there and none was asked for.
+    """
+    labels = list(dict.fromkeys(run.policy for run in runs))
+    known = ", ".join(labels)
+    if policy is None:
+        if len(labels) > 1:
+            raise ResultError(f"--policy: choose one of the policies compared: {known}")
+        return runs[0]
+    for fits in (
+        [run for run in runs if run.policy == policy],
+        [run for run in runs if run.spec["policy"]["name"] == policy],
+    ):
+        if fits:
+            return fits[0]
+    raise ResultError(f"--policy: no run of {policy} here; there are: {known}")
+
+
+def _order(folder: Path) -> list[tuple[str, int]]:
+    path = folder / "comparison.json"
+    if not path.is_file():
+        return []
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))["runs"]
+        return [(str(row["policy"]), int(row["seed"])) for row in rows]
+    except (ValueError, KeyError, TypeError):
+        message = f"{path}: not the table of a comparison; run `compare` again"
+        raise ResultError(message, path=str(path)) from None

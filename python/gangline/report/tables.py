@@ -1,0 +1,194 @@
+"""Tables of a page as HTML. Every text from outside goes through `text`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gangline import _words as words
+from gangline._html import text
+from gangline.report.charts import style_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gangline.report.digest import Digest
+
+__all__ = ["Cell", "policy_cell", "policy_mark", "ranked", "table", "text", "usage", "users"]
+
+_USERS_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: HTML that is safe already, the value it sorts by, whether it is the best."""
+
+    html: str
+    value: float | str | None = None
+    is_best: bool = False
+    kind: str = ""
+
+
+def policy_mark(number: int) -> str:
+    """Return a short piece of the policy's line, as the charts draw it."""
+    colour, dash = style_of(number)
+    pattern = f' stroke-dasharray="{" ".join(map(str, dash))}"' if dash else ""
+    return (
+        '<svg class="mark" viewBox="0 0 26 8" width="26" height="8" aria-hidden="true">'
+        f'<path d="M1 4H25" stroke="{colour}" stroke-width="3"{pattern}/></svg>'
+    )
+
+
+def policy_cell(number: int, label: str) -> Cell:
+    """Return the first cell of a policy's row."""
+    return Cell(f"{policy_mark(number)}<bdi>{text(label)}</bdi>", label, kind="name")
+
+
+def table(
+    titles: Sequence[tuple[str, str]], rows: Sequence[Sequence[Cell]], *, caption: str
+) -> str:
+    """Return a table that can be sorted; its first column names the rows.
+
+    Parameters
+    ----------
+    titles : sequence of (title, explanation)
+        The explanation is shown on demand.
+    rows : sequence of rows
+        Cells with a value sort by it.
+    caption : str
+        What the table shows, read out by screen readers.
+    """
+    kinds = [cell.kind for cell in rows[0]] if rows else [""] * len(titles)
+    head = "".join(
+        f'<th scope="col"{_titled(hint)}{_classed(kind)}>'
+        f'<button type="button">{text(title)}</button></th>'
+        for (title, hint), kind in zip(titles, kinds, strict=True)
+    )
+    body = "".join(
+        "<tr>" + "".join(_cell(cell, i) for i, cell in enumerate(row)) + "</tr>" for row in rows
+    )
+    return (
+        '<div class="scroll" tabindex="0" role="group" '
+        f'aria-label="{text(caption)}"><table class="sortable">'
+        f"<caption>{text(caption)}</caption>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _titled(hint: str) -> str:
+    return f' title="{text(hint)}"' if hint else ""
+
+
+def _classed(names: str) -> str:
+    return f' class="{names}"' if names else ""
+
+
+def _cell(cell: Cell, column: int) -> str:
+    tag, scope = ("th", ' scope="row"') if column == 0 else ("td", "")
+    value = cell.value
+    if isinstance(value, float) and not math.isfinite(value):
+        value = None
+    sort = "" if value is None else f' data-value="{text(value)}"'
+    names = " ".join(name for name in (cell.kind, "best" if cell.is_best else "") if name)
+    kind = _classed(names)
+    best = '<span class="only-read"> (best)</span>' if cell.is_best else ""
+    return f"<{tag}{scope}{kind}{sort}>{cell.html}{best}</{tag}>"
+
+
+def ranked(
+    labels: Sequence[str],
+    rows: Sequence[dict[str, Any]],
+    columns: Sequence[words.Measure],
+) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
+    """Return titles and rows of a table of policies whose best values are marked.
+
+    Parameters
+    ----------
+    labels, rows : sequences of one length
+        Policies and their values by key.
+    columns : sequence of (key, title, explanation, form, direction)
+        Direction: -1 if less is better, 1 if more is, 0 if neither.
+    """
+    cells: list[list[Cell]] = [[policy_cell(i, label)] for i, label in enumerate(labels)]
+    for key, _, _, form, direction in columns:
+        values = [_number(row.get(key)) for row in rows]
+        known = [value for value in values if value is not None]
+        best = None
+        if direction != 0 and len(set(known)) > 1:
+            best = max(known) if direction > 0 else min(known)
+        for line, value in zip(cells, values, strict=True):
+            line.append(Cell(text(form(value)), value, value is not None and value == best))
+    titles = [("Policy", ""), *((title, hint) for _, title, hint, _, _ in columns)]
+    return titles, cells
+
+
+def users(runs: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell]], int]:
+    """Return titles, rows and how many users are not shown; those with most GPU time come first."""
+    first = sorted(runs[0].users, key=lambda group: (-group.gpu_seconds, group.name))
+    by_name = [{group.name: group for group in run.users} for run in runs]
+    titles = [("User", ""), ("Jobs", ""), ("GPU-hours", "Time on GPUs times their number")]
+    titles += [(run.label, "Mean time from arrival to finish of the user's jobs") for run in runs]
+    rows = []
+    for group in first[:_USERS_SHOWN]:
+        found = [groups.get(group.name) for groups in by_name]
+        means = [None if one is None else one.jct_mean_s for one in found]
+        known = [mean for mean in means if mean is not None]
+        hours = group.gpu_seconds / 3600.0
+        row = [
+            Cell(f"<bdi>{text(group.name)}</bdi>", group.name, kind="name"),
+            Cell(words.count(group.jobs), float(group.jobs)),
+            Cell(words.count(hours), hours),
+        ]
+        row += [
+            Cell(text(words.duration(mean)), mean, len(set(known)) > 1 and mean == min(known))
+            for mean in means
+        ]
+        rows.append(row)
+    return titles, rows, max(len(first) - _USERS_SHOWN, 0)
+
+
+def usage(runs: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
+    """Return a table of the share of each GPU type that was busy, and what it cost if priced."""
+    cluster = runs[0].spec["cluster"]
+    kinds = [(str(kind["name"]), kind.get("price_per_hour")) for kind in cluster["gpu_types"]]
+    there: dict[str, int] = {}
+    for block in cluster["servers"]:
+        there[block["gpu"]] = there.get(block["gpu"], 0) + block["count"] * block["gpus"]
+    priced = any(price for _, price in kinds)
+    titles = [("Policy", "")]
+    titles += [
+        (f"{name} ({there.get(name, 0):,})", "Share of these GPUs that held a job, over time")
+        for name, _ in kinds
+    ]
+    if priced:
+        titles.append(("Price", "GPU-hours held times the price per hour of their type"))
+    rows = []
+    for i, run in enumerate(runs):
+        row, span, price = [policy_cell(i, run.label)], run.summary.get("makespan_s"), 0.0
+        for name, per_hour in kinds:
+            busy = run.busy_gpu_s.get(name, 0.0)
+            all_s = (_number(span) or 0.0) * there.get(name, 0)
+            part = busy / all_s if all_s else None
+            row.append(Cell(bar(part), part))
+            price += busy / 3600.0 * (per_hour or 0.0)
+        if priced:
+            row.append(Cell(words.count(price), price))
+        rows.append(row)
+    return titles, rows
+
+
+def bar(part: float | None) -> str:
+    """Return a share as text over a bar of that length."""
+    if part is None:
+        return "–"
+    width = min(max(100.0 * part, 0.0), 100.0)
+    return (
+        f'<span class="bar"><span style="width:{width:.1f}%"></span></span>'
+        f"{text(words.share(part))}"
+    )
+
+
+def _number(value: object) -> float | None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) else None  # type: ignore[arg-type]

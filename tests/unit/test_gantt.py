@@ -1,0 +1,313 @@
+"""Gantt charts: what is in the file, read back with Perfetto's own messages, is what was run."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
+
+import gangline as gl
+from gangline.cli.app import main
+from gangline.report import gantt as gantt_module
+from gangline.report.perfetto import write_gantt
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LAB = gl.Cluster.homogeneous(servers=1, gpus=2, gpu="V100")
+JOBS = {
+    "job_id": ["A", "B"],
+    "arrival_s": [0.0, 0.0],
+    "gpus": [2, 2],
+    "duration_s": [10.0, 2.0],
+    "user": ["ann", "bob"],
+    "model": ["vgg", "bert"],
+}
+SMALL = ["--trace", "synth:philly?jobs=60&seed=1&max_gpus=16", "--cluster", "pollux-64"]
+
+
+@dataclass
+class Slice:
+    track: tuple[str, ...]
+    name: str
+    start: int
+    end: int
+    notes: dict[str, Any]
+    inner: list[Slice] = field(default_factory=list)
+
+
+@dataclass
+class Chart:
+    """A file as a viewer sees it: paths of tracks, slices, counters."""
+
+    tracks: dict[int, tuple[str, ...]]
+    slices: list[Slice]
+    counters: dict[str, list[tuple[int, int]]]
+
+
+def read(path: Path) -> Chart:
+    trace = Trace()
+    trace.ParseFromString(path.read_bytes())
+    names: dict[int, tuple[int, str]] = {}
+    texts: dict[tuple[str, int], str] = {}
+    open_slices: dict[int, list[Slice]] = defaultdict(list)
+    found: list[tuple[int, Slice]] = []
+    counters: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for packet in trace.packet:
+        for kind in ("event_names", "debug_annotation_names", "debug_annotation_string_values"):
+            for entry in getattr(packet.interned_data, kind):
+                text = entry.str.decode() if kind.endswith("values") else entry.name
+                texts[kind, entry.iid] = text
+        if packet.HasField("track_descriptor"):
+            track = packet.track_descriptor
+            names[track.uuid] = (track.parent_uuid, track.name)
+        if not packet.HasField("track_event"):
+            continue
+        event = packet.track_event
+        if event.type == TrackEvent.TYPE_SLICE_BEGIN:
+            notes = {}
+            for note in event.debug_annotations:
+                kind = note.WhichOneof("value")
+                value = getattr(note, kind)
+                if kind == "string_value_iid":
+                    value = texts["debug_annotation_string_values", value]
+                notes[texts["debug_annotation_names", note.name_iid]] = value
+            name = texts["event_names", event.name_iid]
+            slice_ = Slice((), name, packet.timestamp, -1, notes)
+            above = open_slices[event.track_uuid]
+            if above:
+                above[-1].inner.append(slice_)
+            else:
+                found.append((event.track_uuid, slice_))
+            above.append(slice_)
+        elif event.type == TrackEvent.TYPE_SLICE_END:
+            open_slices[event.track_uuid].pop().end = packet.timestamp
+        else:
+            counters[event.track_uuid].append((packet.timestamp, event.counter_value))
+    assert not any(open_slices.values()), "a slice never ends"
+
+    def path_of(uuid: int) -> tuple[str, ...]:
+        parent, name = names[uuid]
+        return (*(path_of(parent) if parent else ()), name)
+
+    paths = {uuid: path_of(uuid) for uuid in names}
+    for uuid, slice_ in found:
+        slice_.track = paths[uuid]
+    by_name = {paths[uuid][-1]: points for uuid, points in counters.items()}
+    return Chart(paths, [slice_ for _, slice_ in found], by_name)
+
+
+def chart(result: gl.Result, path: Path, **window: float) -> Chart:
+    write_gantt(result, path, **window)
+    return read(path)
+
+
+def simulate(policy: Any = "fifo", **options: Any) -> gl.Result:
+    trace = gl.Trace.from_arrow(pa.table(JOBS))
+    return gl.simulate(LAB, trace, policy, segments=True, **options)
+
+
+def gpu_seconds(slices: list[Slice]) -> float:
+    return sum(slice_.end - slice_.start for slice_ in slices) / 1e9
+
+
+def table_gpu_seconds(segments: pa.Table) -> float:
+    gpus = np.array([int(mask).bit_count() for mask in segments["gpu_mask"].to_pylist()])
+    return float((gpus * (segments["end_s"].to_numpy() - segments["start_s"].to_numpy())).sum())
+
+
+def test_two_jobs_by_hand(tmp_path: Path) -> None:
+    drawn = chart(simulate(), tmp_path / "g.pftrace")
+    server = ("gangline: fifo", "Server 0, V100")
+    seconds = [(s.track, s.name, s.start // 10**9, s.end // 10**9) for s in drawn.slices]
+    assert sorted(seconds) == [
+        ((*server, "GPU 0"), "A", 0, 10), ((*server, "GPU 0"), "B", 10, 12),
+        ((*server, "GPU 1"), "A", 0, 10), ((*server, "GPU 1"), "B", 10, 12),
+    ]  # fmt: skip
+    first = next(slice_ for slice_ in drawn.slices if slice_.name == "A")
+    assert first.notes == {
+        "user": "ann", "model": "vgg", "tier": "server", "end": "finished", "gang": 2, "rate": 1.0,
+    }  # fmt: skip
+    assert drawn.counters["GPUs busy"] == [(0, 2), (12 * 10**9, 0)]
+    assert drawn.counters["Jobs waiting"] == [(0, 1), (10 * 10**9, 0)]
+
+
+def test_totals_equal_the_segments(tmp_path: Path) -> None:
+    cluster = gl.Cluster.homogeneous(servers=6, gpus=4, servers_per_rack=2)
+    trace = gl.synth.philly(jobs=120, seed=3, max_gpus=8, cluster_gpus=24)
+    result = gl.simulate(cluster, trace, "srtf", segments=True, restart_s=40.0)
+    drawn = chart(result, tmp_path / "g.pftrace")
+    assert gpu_seconds(drawn.slices) == pytest.approx(table_gpu_seconds(result.segments))
+    by_job: dict[str, float] = defaultdict(float)
+    for slice_ in drawn.slices:
+        by_job[slice_.name] += (slice_.end - slice_.start) / 1e9
+    for job, expected in zip(
+        result.jobs["job_id"].to_pylist(), result.jobs["gpu_seconds"].to_pylist(), strict=True
+    ):
+        assert by_job[job] == pytest.approx(expected)
+    racks = {path[1] for path in drawn.tracks.values() if len(path) == 4}
+    assert racks == {"Rack 0", "Rack 1", "Rack 2"}
+    assert sum(len(path) == 4 for path in drawn.tracks.values()) == 24
+
+
+def test_overheads_add_up_to_those_of_the_jobs(tmp_path: Path) -> None:
+    trace = gl.synth.philly(jobs=150, seed=4, max_gpus=8, cluster_gpus=16)
+    cluster = gl.Cluster.homogeneous(servers=4, gpus=4)
+    run = gl.simulate(
+        cluster, trace, gl.policies.Las(limits=(300.0,)), segments=True, restart_s=45.0,
+        first_start_s=20.0, on_infeasible="drop",
+    )  # fmt: skip
+    assert run.summary["preemptions"] > 10
+    expected = (run.jobs["gpus"].to_numpy() * run.jobs["overhead_s"].to_numpy()).sum()
+    drawn = chart(run, tmp_path / "g.pftrace")
+    inner = [slice_ for outer in drawn.slices for slice_ in outer.inner]
+    assert {slice_.name for slice_ in inner} == {"overhead"}
+    assert gpu_seconds(inner) == pytest.approx(expected)
+
+
+def test_overheads_that_do_not_follow_are_counted_not_invented(tmp_path: Path) -> None:
+    result = simulate("fifo", first_start_s=1.0)
+    jobs = result.jobs
+    wrong = pa.array([1.0, 0.25])  # two prices for two first starts: the table does not tell why
+    at = jobs.column_names.index("overhead_s")
+    other = gl.Result(
+        result.summary,
+        {**result.spec, "options": {"restart_s": 3.0, "first_start_s": 1.0}},
+        jobs=lambda: jobs.set_column(at, "overhead_s", wrong),
+        timeline=lambda: result.timeline,
+        segments=lambda: pa.concat_tables([result.segments, moved(result.segments)]),
+    )
+    assert write_gantt(other, tmp_path / "g.pftrace").unplaced_jobs == 1
+
+
+def test_overheads_that_a_policy_chose_are_worked_out(tmp_path: Path) -> None:
+    result = simulate("fifo", first_start_s=1.0)
+    silent = gl.Result(
+        result.summary,
+        {**result.spec, "options": {}},
+        jobs=lambda: result.jobs,
+        timeline=lambda: result.timeline,
+        segments=lambda: result.segments,
+    )
+    drawn = chart(silent, tmp_path / "g.pftrace")
+    spans = sorted((s.start, s.end) for outer in drawn.slices for s in outer.inner)
+    second = 10**9
+    assert spans == [(0, second)] * 2 + [(11 * second, 12 * second)] * 2
+
+
+def moved(segments: pa.Table) -> pa.Table:
+    """Return the rows of B, an hour later, as if it had been stopped and run again."""
+    rows = segments.filter(pa.compute.equal(segments["job_id"], "B"))
+    for name in ("start_s", "end_s"):
+        at = rows.column_names.index(name)
+        rows = rows.set_column(at, name, pa.compute.add(rows[name], 3600.0))
+    return rows
+
+
+def test_a_neighbour_has_a_lane_of_its_own(tmp_path: Path) -> None:
+    jobs = {"arrival_s": [0.0, 0.0, 0.0], "gpus": [2, 2, 2], "duration_s": [10.0, 4.0, 4.0]}
+    run = gl.simulate(LAB, pa.table(jobs), "toy-share", sharing={"xi": 1.5}, segments=True)
+    drawn = chart(run, tmp_path / "g.pftrace")
+    lanes = {slice_.track[-1] for slice_ in drawn.slices}
+    assert "GPU 0" in lanes
+    assert "GPU 0, job 2 beside it" in lanes
+    by_track: dict[tuple[str, ...], list[Slice]] = defaultdict(list)
+    for slice_ in drawn.slices:
+        assert slice_.inner == [], "two jobs on one track"
+        by_track[slice_.track].append(slice_)
+    for slices in by_track.values():
+        slices.sort(key=lambda slice_: slice_.start)
+        for before, after in itertools.pairwise(slices):
+            assert before.end <= after.start
+    assert {"beside"} & {key for slice_ in drawn.slices for key in slice_.notes}
+    # A job stays in its lane when its neighbour changes.
+    tracks = {slice_.track[-1] for slice_ in drawn.slices if slice_.name == "0"}
+    assert len([name for name in tracks if name.startswith("GPU 0")]) == 1
+    assert gpu_seconds(drawn.slices) == pytest.approx(table_gpu_seconds(run.segments))
+
+
+def test_a_window_cuts(tmp_path: Path) -> None:
+    drawn = chart(simulate(), tmp_path / "g.pftrace", from_s=8.0, to_s=11.0)
+    seconds = sorted({(s.name, s.start // 10**9, s.end // 10**9) for s in drawn.slices})
+    assert seconds == [("A", 8, 10), ("B", 10, 11)]
+    assert drawn.counters["Jobs waiting"] == [(8 * 10**9, 1), (10 * 10**9, 0)]
+
+
+def test_names_of_people_survive(tmp_path: Path) -> None:
+    names = ["</script>", "\u202egnp", "日本 \x00", "'\"\\"]
+    rows = {
+        "job_id": names, "arrival_s": [0.0] * 4, "gpus": [1] * 4, "duration_s": [1.0] * 4,
+        "user": names,
+    }  # fmt: skip
+    run = gl.simulate(LAB, gl.Trace.from_arrow(pa.table(rows)), "fifo", segments=True)
+    drawn = chart(run, tmp_path / "g.pftrace")
+    assert {slice_.name for slice_ in drawn.slices} == set(names)
+    assert {slice_.notes["user"] for slice_ in drawn.slices} == set(names)
+
+
+def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_gantt(simulate(), tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_the_command_line_draws_one_policy_of_a_comparison(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, out = str(tmp_path / "o"), str(tmp_path / "g.pftrace")
+    words = ["compare", *SMALL, "--policies", "fifo,las", "--segments", "--out", folder]
+    assert main(words) == 0
+    assert main(["gantt", folder, "-o", out, "--policy", "las"]) == 0
+    assert main(["gantt", folder, "-o", out, "--policy", "fifo"]) == 0  # replaces our own
+    assert "slices; open it at ui.perfetto.dev" in capsys.readouterr().err
+    saved = gl.load_result(tmp_path / "o" / "fifo-s0")
+    drawn = read(tmp_path / "g.pftrace")
+    assert gpu_seconds(drawn.slices) == pytest.approx(table_gpu_seconds(saved.segments))
+
+
+def test_mistakes_are_one_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, bare = tmp_path / "o", tmp_path / "bare"
+    simulate().save(folder / "fifo")
+    simulate("srtf").save(folder / "srtf")
+    gl.simulate(LAB, pa.table(JOBS), "fifo").save(bare)
+    letter = tmp_path / "letter.txt"
+    letter.write_text("dear")
+    out = ["-o", str(tmp_path / "g.pftrace")]
+    fifo = [str(folder), "--policy", "fifo"]
+
+    def said(*words: str) -> str:
+        assert main(["gantt", *words]) == 2
+        heard = capsys.readouterr()
+        assert heard.out == ""
+        assert heard.err.count("\n") == 1
+        return heard.err
+
+    assert "choose one of the policies compared: fifo, srtf" in said(str(folder), *out)
+    assert "no run of easy here" in said(str(folder), *out, "--policy", "easy")
+    assert "run it again with --segments" in said(str(bare), *out)
+    assert "expected a span of time" in said(*fifo, *out, "--from", "5", "--to", "5")
+    assert "no job held a GPU in this window" in said(*fifo, *out, "--from", "99")
+    assert "not a Gantt chart of gangline" in said(*fifo, "-o", str(letter))
+    assert "is a folder" in said(*fifo, "-o", str(tmp_path))
+    assert "No such file" in said(str(tmp_path / "absent"), *out)
+    monkeypatch.setattr(gantt_module, "MOST_SLICES", 3)
+    assert "4 slices are more than 3: choose a window" in said(*fifo, *out)
+    assert main(["gantt", *fifo, *out, "--to", "10"]) == 0
+    capsys.readouterr()
+    (tmp_path / "g.pftrace").unlink()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "pip install 'gangline[report]'" in said(*fifo, *out)
+    damaged = folder / "fifo" / "segments.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:200])
+    monkeypatch.undo()
+    assert "segments.parquet: damaged" in said(*fifo, *out)
+    assert letter.read_text() == "dear"
+    assert not (tmp_path / "g.pftrace").exists()

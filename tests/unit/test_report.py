@@ -1,0 +1,474 @@
+"""Reports: numbers by hand, a page that no text from outside can break, damaged folders."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import re
+import shlex
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gangline as gl
+from gangline.cli.app import main
+from gangline.report import _svg, findings, tables
+from gangline.report.charts import charts, style_of
+from gangline.report.command import repeat
+from gangline.report.digest import jain, steps
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LAB = gl.Cluster.homogeneous(servers=1, gpus=2)
+# Both arrive at 0 and need both GPUs. fifo: A 0-10, B 10-12. sjf: B 0-2, A 2-12.
+JOBS = pa.table(
+    {
+        "job_id": ["A", "B"],
+        "arrival_s": [0.0, 0.0],
+        "gpus": [2, 2],
+        "duration_s": [10.0, 2.0],
+        "user": ["ann", "bob"],
+        "model": ["vgg", "bert"],
+    }
+)
+VOID = {"br", "img", "input", "link", "meta", "hr", "path", "circle", "rect", "polyline"}
+SMALL = ["--trace", "synth:philly?jobs=50&seed=1&max_gpus=8", "--cluster", "pollux-64"]
+
+
+def digests(*policies: str) -> list[gl.report.Digest]:
+    return [made(name) for name in policies]
+
+
+@functools.cache
+def made(policy: str) -> gl.report.Digest:
+    return gl.report.digest(gl.simulate(LAB, gl.Trace.from_arrow(JOBS), policy))
+
+
+@functools.cache
+def plain_page(zooming: bool) -> Page:
+    return Page(gl.report.render(digests("fifo", "sjf"), zooming=zooming))
+
+
+class Page(HTMLParser):
+    """A strict look at a page: every tag closed in order, texts of cells, scripts apart."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.faults: list[str] = []
+        self.scripts: list[str] = []
+        self.cells: list[str] = []
+        self.words: list[str] = []
+        self.feed(page)
+        self.close()
+        assert self.open == [], f"never closed: {self.open}"
+        assert self.faults == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+        if tag in ("td", "th"):
+            self.cells.append("")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in VOID:
+            return
+        if not self.open or self.open.pop() != tag:
+            self.faults.append(f"</{tag}> closes nothing")
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts[-1] += data
+        elif "td" in self.open or "th" in self.open:
+            self.cells[-1] += data
+        elif self.open and self.open[-1] != "style":
+            self.words.append(data)
+
+    def count(self, tag: str) -> int:
+        return sum(name == tag for name, _ in self.tags)
+
+
+def test_a_digest_by_hand() -> None:
+    (run,) = digests("fifo")
+    assert run.curves["jct_s"].tolist() == [10.0, 12.0]
+    assert run.curves["queue_s"].tolist() == [0.0, 10.0]
+    assert [(g.name, g.jobs, g.jct_mean_s) for g in run.users] == [
+        ("ann", 1, 10.0),
+        ("bob", 1, 12.0),
+    ]
+    assert [(g.name, g.jobs, g.jct_mean_s, g.queue_mean_s) for g in run.gangs] == [
+        ("2", 2, 11.0, 5.0)
+    ]
+    assert run.busy_gpu_s == {"GPU": 24.0}  # two GPUs for twelve seconds
+    assert run.lines["jobs_waiting"].mean.tolist() == [1.0, 0.0, 0.0]
+    assert run.spec["policy"]["knowledge"] == "online"
+
+
+def test_gang_sizes_fall_into_powers_of_two() -> None:
+    cluster = gl.Cluster.homogeneous(servers=4, gpus=8)
+    rows = {"arrival_s": [0.0] * 6, "gpus": [1, 2, 3, 4, 5, 9], "duration_s": [1.0] * 6}
+    run = gl.report.digest(gl.simulate(cluster, pa.table(rows), "fifo"))
+    assert [(g.name, g.jobs) for g in run.gangs] == [
+        ("1", 1), ("2", 1), ("3 to 4", 2), ("5", 1), ("9", 1),
+    ]  # fmt: skip
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), min_size=9, max_size=60),
+    st.integers(1, 4),
+)
+def test_folding_keeps_peaks_and_means(rows: list[tuple[int, int]], buckets: int) -> None:
+    rows = sorted({t: (t, v) for t, v in rows}.values())
+    if len(rows) < 9:
+        rows = [(i, i % 3) for i in range(9)]
+    time_s = np.array([t for t, _ in rows], float)
+    values = np.array([v for _, v in rows], float)
+    folded = steps(time_s, values, buckets=buckets, most=8)
+    # The oracle walks over a fine grid of the step function.
+    width = (time_s[-1] - time_s[0]) / buckets
+    for i in range(buckets):
+        low, high = time_s[0] + i * width, time_s[0] + (i + 1) * width
+        inside = [low, *[t for t in time_s if low < t < high - 1e-9]]
+        there = [values[np.searchsorted(time_s, t + 1e-9, "right") - 1] for t in inside]
+        ends = [*inside[1:], high]
+        area = sum(v * (b - a) for v, a, b in zip(there, inside, ends, strict=True))
+        assert folded.low[i] == min(there)
+        assert folded.high[i] == max(there)
+        assert folded.mean[i] == pytest.approx(area / width, abs=1e-9)
+
+
+def test_few_points_are_kept() -> None:
+    kept = steps(np.array([0.0, 5.0]), np.array([1.0, 2.0]))
+    assert (kept.time_s.tolist(), kept.mean.tolist()) == ([0.0, 5.0], [1.0, 2.0])
+
+
+def test_no_line_has_more_than_2000_points() -> None:
+    cluster = gl.Cluster.preset("pollux-64")
+    run = gl.report.digest(
+        gl.simulate(cluster, "synth:philly?jobs=5000&seed=1&max_gpus=16", "srtf")
+    )
+    for chart in charts([run]).values():
+        for line in chart.lines:
+            assert 0 < len(line.x) == len(line.y) <= 2000, chart.key
+
+
+def test_jain_by_hand() -> None:
+    assert jain(np.array([1.0, 3.0])) == pytest.approx(16 / 20)
+    assert np.isnan(jain(np.zeros(0)))
+
+
+def test_gpu_time_adds_up_to_all_of_it() -> None:
+    row = {
+        "gpu_utilization": 0.8, "useful_utilization": 0.6, "overhead_fraction": 0.1,
+        "comm_fraction": 0.05, "fragmentation": 0.15,
+    }  # fmt: skip
+    parts = findings.gpu_time(row)
+    assert parts["overhead"] == pytest.approx(0.08)
+    assert parts["distance"] == pytest.approx(0.04)
+    assert parts["neighbour"] == pytest.approx(0.08)
+    assert parts["idle"] == pytest.approx(0.05)
+    assert sum(parts.values()) == pytest.approx(1.0)
+    assert sum(findings.gpu_time({}).values()) == pytest.approx(1.0)
+
+
+def test_the_page_says_what_a_person_would_check() -> None:
+    page = Page(gl.report.render(digests("fifo", "sjf"), zooming=False))
+    said = " ".join("".join(page.words).split())
+    assert "sjf finished jobs soonest: 7 s on average, against 11 s under fifo" in said
+    assert "The soonest without that: fifo, 11 s" in said
+    for title in (
+        "What was compared", "Verdict", "How long jobs took", "The cluster over time",
+        "Who fared how", "Fairness", "What the GPU time went into", "To repeat it",
+    ):  # fmt: skip
+        assert title in said
+    assert "7 s (best)" in page.cells
+    assert "11 s" in page.cells
+    assert page.count("h1") == 1
+    assert not re.search(r"\b(nan|None|inf)\b", said + " ".join(page.cells))
+
+
+def test_charts_are_pictures_without_the_extra_and_zoom_with_it() -> None:
+    runs = digests("fifo", "sjf")
+    still, zooming = (gl.report.render(runs, zooming=zooming) for zooming in (False, True))
+    assert gl.report.INSTALL in still.replace("&#x27;", "'")
+    assert gl.report.INSTALL not in zooming.replace("&#x27;", "'")
+    pictures = [attrs for tag, attrs in Page(still).tags if tag == "svg" and attrs.get("role")]
+    assert len(pictures) == 6
+    page = Page(zooming)
+    items = [json.loads(script) for script in page.scripts if script.startswith("{")]
+    assert [item["root_id"] is not None for item in items] == [True] * 5  # two are linked in one
+
+
+def test_a_page_is_the_same_but_for_the_seeds() -> None:
+    runs = [
+        gl.report.digest(gl.simulate(LAB, gl.Trace.from_arrow(JOBS), "fifo", seed=seed))
+        for seed in (0, 1)
+    ]
+    assert "Means over 2 seeds" in gl.report.render(runs, zooming=False)
+    assert gl.report.render(runs, zooming=False) == gl.report.render(runs, zooming=False)
+
+
+def test_runs_that_differ_are_named() -> None:
+    one, other = digests("fifo", "sjf")
+    other = dataclasses.replace(other, spec={**other.spec, "trace": {**other.spec["trace"]}})
+    other.spec["trace"]["sha256"] = "0" * 64
+    assert "differ in their trace" in gl.report.render([one, other], zooming=False)
+    assert "differ in their" not in gl.report.render(digests("fifo", "sjf"), zooming=False)
+
+
+def test_priced_types_are_priced() -> None:
+    data = LAB.to_dict()
+    data["gpu_types"][0]["price_per_hour"] = 300.0
+    run = gl.report.digest(gl.simulate(gl.Cluster.from_dict(data), JOBS, "fifo"))
+    titles, rows = tables.usage([run])
+    assert [title for title, _ in titles] == ["Policy", "GPU (2)", "Price"]
+    assert rows[0][2].value == pytest.approx(24 / 3600 * 300)
+    assert rows[0][1].value == pytest.approx(1.0)
+
+
+def test_styles_of_the_first_eight_differ() -> None:
+    assert len({style_of(i) for i in range(8)}) == 8
+    assert len({style_of(i)[0] for i in range(8)}) == 8
+
+
+# Texts that people or tools have put into names, and any other text.
+HOSTILE = st.one_of(
+    st.sampled_from(
+        [
+            "</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "]]>", "<!--",
+            "\"' onmouseover='alert(1)", "&lt;b&gt; &amp;", "a\u2028b", "\u202egnp.exe", "\x00",
+            "עברית", "日本語", "{{7*7}}", "${x}", "@jct_s{safe}", "$name", "\\u003c/script>", "",
+            "a" * 5000, "\ud800",
+        ]
+    ),
+    st.text(max_size=40),
+)  # fmt: skip
+
+
+def hostile(names: list[str]) -> list[gl.report.Digest]:
+    """Return two digests with every text from outside replaced."""
+    user, label, other, path, cluster = names
+    runs = []
+    for run, name in zip(digests("fifo", "sjf"), (label, other + "."), strict=True):
+        spec = json.loads(json.dumps(run.spec))
+        spec["policy"] |= {"label": name, "name": name, "params": {user: path, "x": [name]}}
+        spec["trace"] |= {"path": path, "notes": {user: 3}}
+        spec["trace"]["metadata"] |= {"origin": other, "licence": user}
+        spec["cluster"]["name"] = cluster
+        users = [dataclasses.replace(group, name=user + group.name) for group in run.users]
+        runs.append(dataclasses.replace(run, spec=spec, users=users))
+    return runs
+
+
+def check_hostile(names: list[str], *, zooming: bool) -> None:
+    plain = plain_page(zooming)
+    page = Page(gl.report.render(hostile(names), command=names[3], zooming=zooming))
+    # No text opened or closed anything, no attribute appeared, and the scripts are ours.
+    for tag in ("script", "style", "table", "section", "svg", "figure", "iframe", "img", "b"):
+        assert page.count(tag) == plain.count(tag), tag
+    assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on")]
+    ours = [script for script in page.scripts if not script.startswith("{")]
+    assert ours == [script for script in plain.scripts if not script.startswith("{")]
+    for script in page.scripts:
+        if script.startswith("{"):
+            json.loads(script)
+            assert "<" not in script
+    shown = names[1].encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+    if len(shown) <= 2000 and "\r" not in shown:
+        assert shown in page.cells
+
+
+@given(st.lists(HOSTILE, min_size=5, max_size=5))
+def test_no_text_breaks_the_page(names: list[str]) -> None:
+    check_hostile(names, zooming=False)
+
+
+@settings(max_examples=8)
+@given(st.lists(HOSTILE, min_size=5, max_size=5))
+def test_no_text_breaks_the_page_with_charts_that_zoom(names: list[str]) -> None:
+    check_hostile(names, zooming=True)
+
+
+def test_pictures_escape_labels() -> None:
+    (run,) = digests("fifo")
+    run = dataclasses.replace(run, spec={**run.spec, "policy": {**run.spec["policy"]}})
+    run.spec["policy"]["label"] = "</svg><script>"
+    for chart in charts([run]).values():
+        assert "<script" not in _svg.draw(chart)
+
+
+def test_a_saved_comparison_is_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, live = tmp_path / "out", tmp_path / "live.html"
+    compare = ["compare", *SMALL, "--policies", "fifo,srtf", "--seeds", "0,1"]
+    assert main([*compare, "--out", str(folder), "--html", str(live)]) == 0
+    assert main(["report", str(folder)]) == 0
+    saved = Page((folder / "report.html").read_text("utf-8"))
+    assert saved.cells == Page(live.read_text("utf-8")).cells
+    assert main(["report", str(folder)]) == 0  # an earlier report is replaced
+    assert main(["report", str(folder / "srtf-s1"), "--html", str(live)]) == 0
+    assert "saved" in capsys.readouterr().err
+
+
+def test_an_interrupted_comparison_reports_what_is_there(tmp_path: Path) -> None:
+    assert main(["compare", *SMALL, "--policies", "fifo,srtf", "--out", str(tmp_path / "o")]) == 0
+    (tmp_path / "o" / "comparison.json").unlink()
+    assert [run.policy for run in gl.report.load_runs(tmp_path / "o")] == ["fifo", "srtf"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", *SMALL, "--policy", "las", "--set", "limits=[600, 3600]", "--restart-s", "30"],
+        ["run", *SMALL, "--policy", "fifo", "--set", "placement=yarn", "--limit", "30"],
+        ["compare", *SMALL, "--policies", "las,srtf", "--set", "las.limits=[60]", "--seeds", "3,4"],
+    ],
+)
+def test_the_command_of_a_saved_run_repeats_it(words: list[str], tmp_path: Path) -> None:
+    assert main([*words, "--out", str(tmp_path / "a")]) == 0
+    before = gl.report.load_runs(tmp_path / "a")
+    command = repeat([gl.report.digest(run) for run in before])
+    assert command is not None
+    assert main([*shlex.split(command)[1:], "--out", str(tmp_path / "b")]) == 0
+    after = gl.report.load_runs(tmp_path / "b")
+    assert [run.log_hash for run in after] == [run.log_hash for run in before]
+
+
+def test_what_the_command_line_cannot_say_gives_no_command() -> None:
+    runs = digests("fifo")  # a table in memory
+    assert repeat(runs) is None
+    assert "run the program again" in gl.report.render(runs, zooming=False)
+
+
+def saved(folder: Path) -> Path:
+    gl.simulate(LAB, gl.Trace.from_arrow(JOBS), "fifo").save(folder)
+    return folder
+
+
+def spoil_spec(folder: Path, **changes: Any) -> None:
+    spec = json.loads((folder / "spec.json").read_text("utf-8"))
+    (folder / "spec.json").write_text(json.dumps({**spec, **changes}), "utf-8")
+
+
+DAMAGE: dict[str, tuple[Any, str]] = {
+    "no summary": (lambda f: (f / "summary.json").unlink(), "it holds no summary.json"),
+    "no jobs": (lambda f: (f / "jobs.parquet").unlink(), "it holds no jobs.parquet; run it again"),
+    "jobs cut short": (
+        lambda f: (f / "jobs.parquet").write_bytes((f / "jobs.parquet").read_bytes()[:300]),
+        "jobs.parquet: damaged",
+    ),
+    "jobs of noise": (
+        lambda f: (f / "jobs.parquet").write_bytes(b"PAR1" + bytes(range(256)) * 9 + b"PAR1"),
+        "jobs.parquet: damaged",
+    ),
+    "timeline empty": (
+        lambda f: (f / "timeline.parquet").write_bytes(b""), "timeline.parquet: damaged"
+    ),
+    "another table": (
+        lambda f: (f / "jobs.parquet").write_bytes((f / "timeline.parquet").read_bytes()),
+        "lack",
+    ),
+    "spec no JSON": (lambda f: (f / "spec.json").write_text("{"), "spec.json: expected JSON"),
+    "spec no UTF-8": (lambda f: (f / "spec.json").write_bytes(b"\xff"), "expected JSON"),
+    "spec a list": (lambda f: (f / "spec.json").write_text("[]"), "expected a JSON object"),
+    "spec without policy": (lambda f: spoil_spec(f, policy=3), "not the spec of a result"),
+    "another version": (lambda f: spoil_spec(f, format=99), "written by another version"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_result_is_one_message(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage, expected = DAMAGE[kind]
+    damage(saved(tmp_path / "out"))
+    assert main(["report", str(tmp_path / "out"), "--html", str(tmp_path / "page.html")]) == 2
+    said = capsys.readouterr()
+    assert expected in said.err
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_folders_without_results_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "empty").mkdir()
+    for name, expected in (
+        ("absent", "No such file"), ("file", "expected a folder"), ("empty", "holds no result"),
+    ):  # fmt: skip
+        assert main(["report", str(tmp_path / name)]) == 2
+        assert expected in capsys.readouterr().err
+
+
+def test_a_missing_run_of_a_comparison_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved(tmp_path / "o" / "fifo-s0")
+    rows = {"runs": [{"policy": "fifo", "seed": 0}, {"policy": "sjf", "seed": 0}]}
+    (tmp_path / "o" / "comparison.json").write_text(json.dumps(rows))
+    assert main(["report", str(tmp_path / "o")]) == 2
+    assert "the run of sjf with seed 0 is missing" in capsys.readouterr().err
+    (tmp_path / "o" / "comparison.json").write_text('{"runs": [3]}')
+    assert main(["report", str(tmp_path / "o")]) == 2
+    assert "not the table of a comparison" in capsys.readouterr().err
+
+
+def test_files_of_others_are_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = saved(tmp_path / "out")
+    mine = tmp_path / "mine.html"
+    mine.write_text("<p>letter</p>")
+    for target, expected in (
+        (mine, "exists and is not a report of gangline"),
+        (tmp_path, "is a folder; name a file in it"),
+        (mine / "page.html", "Not a directory"),
+    ):
+        assert main(["report", str(folder), "--html", str(target)]) == 2
+        assert expected in capsys.readouterr().err
+        # Said before the simulation begins, not after it.
+        assert main(["compare", *SMALL, "--policies", "fifo", "--html", str(target)]) == 2
+        assert expected in capsys.readouterr().err
+    assert mine.read_text() == "<p>letter</p>"
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert main(["report", str(folder), "--html", str(tmp_path / "new.html")]) == 2
+    assert "Permission denied" in capsys.readouterr().err
+
+
+def test_a_full_disk_leaves_no_part(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = saved(tmp_path / "out")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "page.html")
+
+    monkeypatch.setattr("pathlib.Path.replace", full)
+    assert main(["report", str(folder), "--html", str(tmp_path / "p" / "page.html")]) == 2
+    assert capsys.readouterr().err == "gangline: page.html: No space left on device\n"
+    assert list((tmp_path / "p").iterdir()) == []
+
+
+def test_results_that_were_not_kept_are_asked_for(tmp_path: Path) -> None:
+    table = gl.compare(LAB, JOBS, ["fifo"], keep=False)
+    with pytest.raises(gl.ResultError, match="keep=True"):
+        gl.report.write(table, tmp_path / "page.html")
+
+
+def test_nothing_finished_still_makes_a_page() -> None:
+    run = gl.report.digest(gl.simulate(LAB, JOBS, "fifo", until_s=1.0))
+    said = "".join(Page(gl.report.render([run], zooming=True)).words)
+    assert "No job finished" in said
+    assert "ended before all jobs were done" in said
