@@ -97,6 +97,12 @@ MEASURES: tuple[Measure, ...] = (
     ("queue_mean_s", "Mean wait to start", "Arrival to first start", duration, -1),
     ("makespan_s", "All done after", "Since the first arrival", duration, -1),
     ("gpu_utilization", "GPUs busy", "Share of all GPU time", share, 1),
-    ("ftf_mean", "Time against an equal share", "Below 1: better than it", times, -1),
+    (
+        "ftf_mean",
+        "Against an equal share",
+        "Time taken / time on such a share",
+        times,
+        -1,
+    ),
     ("preemptions", "Interruptions", "How often a policy stopped a running job", count, 0),
 )

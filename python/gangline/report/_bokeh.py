@@ -127,7 +127,8 @@ def _axes(drawn: Any, chart: Chart) -> None:
         elif scale == "share":
             axis.formatter = NumeralTickFormatter(format="0 %")
         elif scale == "count":
-            axis.formatter = NumeralTickFormatter(format="0,0.[0]")
+            axis.ticker.min_interval = 1
+            axis.formatter = NumeralTickFormatter(format="0,0")
 
 
 def _ticks(chart: Chart, *, x: bool) -> dict[float, str]:
@@ -140,8 +141,7 @@ def _ticks(chart: Chart, *, x: bool) -> dict[float, str]:
 
 def _line(drawn: Any, chart: Chart, line: Line) -> None:
     colour, dash = style_of(line.number)
-    data = {"x": line.x.astype("float32" if not chart.is_step else "float64"), "y": line.y}
-    data["y"] = data["y"].astype("float32")
+    data = {"x": line.x, "y": line.y.astype("float32")}
     if line.low is not None and line.high is not None:
         data |= {"low": line.low.astype("float32"), "high": line.high.astype("float32")}
     source = ColumnDataSource(data)

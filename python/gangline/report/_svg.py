@@ -132,6 +132,8 @@ def _ticks(
     raw = (high - low) / 5 or 1.0
     unit = 10.0 ** math.floor(math.log10(raw))
     size = next(unit * m for m in (1, 2, 5, 10) if unit * m >= raw * 0.999)
+    if scale == "count":
+        size = max(size, 1.0)  # there is no half a job
     first = math.ceil(low / size - 1e-9)
     steps = range(first, int(high / size + 1e-9) + 1)
     return [(size * i, f"{size * i:,.10g}") for i in steps]

@@ -153,7 +153,9 @@ def _cumulative(runs: Sequence[Digest], column: str, title: str, about: str) -> 
         x, y = _shares(run.curves[column], _LEAST_S)
         lines.append(Line(number, run.label, x, y))
     axis = "time since arrival; up to 1 s is drawn at 1 s"
-    return Chart(column, title, about, axis, "share of jobs", lines, "seconds", "share")
+    return Chart(
+        column, title, about, axis, "share of jobs", lines, "seconds", "share", is_step=True
+    )
 
 
 def _shares(values: Floats, least: float) -> tuple[Floats, Floats]:
@@ -238,5 +240,5 @@ def _fairness(runs: Sequence[Digest]) -> Chart:
     )
     return Chart(
         "ftf", "Fairness to each job", about, "time taken / time on an equal share",
-        "share of jobs", lines, "ratio", "share",
+        "share of jobs", lines, "ratio", "share", is_step=True,
     )  # fmt: skip

@@ -78,7 +78,7 @@ def render(runs: Sequence[Digest], *, command: str = "", zooming: bool | None = 
         f"<main>{_warnings(runs, zooming=zooming)}",
         findings.in_short(means, drawn),
         _nav(),
-        _section("compared", "What was compared", _compared(runs, drawn)),
+        _section("compared", _asked(drawn), _compared(runs, drawn)),
         _section("verdict", "Verdict", _verdict(means, drawn)),
         _key(drawn),
         _section("times", "How long jobs took", _grid(blocks["jct_s"], blocks["queue_s"])),
@@ -135,10 +135,10 @@ def _drawings(all_charts: dict[str, Chart], *, zooming: bool) -> tuple[dict[str,
     for chart in all_charts.values():
         sets.setdefault(chart.linked or chart.key, []).append(chart)
     if not zooming:
-        pictures = {
-            key: "".join(_figure(chart, _svg.draw(chart)) for chart in members)
-            for key, members in sets.items()
-        }
+        pictures = {}
+        for key, members in sets.items():
+            figures = [_figure(chart, _svg.draw(chart)) for chart in members]
+            pictures[key] = figures[0] if len(figures) == 1 else _grid(*figures)
         return pictures, [page_script]
     from gangline.report import _bokeh
 
@@ -192,6 +192,10 @@ def _title(drawn: Sequence[Digest]) -> str:
     return f"{len(drawn)} schedulers compared"
 
 
+def _asked(drawn: Sequence[Digest]) -> str:
+    return "What was run" if len(drawn) == 1 else "What was compared"
+
+
 def _lede(drawn: Sequence[Digest]) -> str:
     spec = drawn[0].spec
     trace = f"<bdi>{text(_cut(spec['trace']['path']))}</bdi>"
@@ -240,6 +244,8 @@ def _identity(spec: dict[str, Any], key: str) -> str:
 
 
 def _key(drawn: Sequence[Digest]) -> str:
+    if len(drawn) == 1:
+        return ""  # nothing to tell apart
     buttons = "".join(
         f'<button type="button" aria-pressed="true" data-policy="p{i}">{tables.policy_mark(i)}'
         f"<bdi>{text(_cut(run.label))}</bdi></button>"
@@ -300,10 +306,10 @@ def _verdict(means: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:
     titles, rows = tables.ranked(labels, means, words.MEASURES)
     seeds = max(int(row["seeds"]) for row in means)
     averaged = f" Means over {seeds} seeds; charts show the first." if seeds > 1 else ""
-    note = "" if len(drawn) == 1 else "Green and bold: best of its column. "
+    note = "" if len(drawn) == 1 else "Green and bold: best of its column. A heading sorts."
     return (
         tables.table(titles, rows, caption="Verdict: one row per policy")
-        + f"<p class=soft>{note}A heading sorts.{averaged}</p>"
+        + f"<p class=soft>{note}{averaged}</p>"
     )
 
 

@@ -68,9 +68,10 @@ def table(
     body = "".join(
         "<tr>" + "".join(_cell(cell, i) for i, cell in enumerate(row)) + "</tr>" for row in rows
     )
+    single = " single" if len(rows) < 2 else ""  # nothing to sort
     return (
         '<div class="scroll" tabindex="0" role="group" '
-        f'aria-label="{text(caption)}"><table class="sortable">'
+        f'aria-label="{text(caption)}"><table class="sortable{single}">'
         f"<caption>{text(caption)}</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )

@@ -1,0 +1,51 @@
+"""Take the picture of the guide to reports: the demo's page, from the verdict to the first charts.
+
+    .venv/bin/python scripts/picture.py
+
+Needs a build and Chromium, as `make browser` does. Fonts depend on the machine, so it is taken
+again only when the page changes.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import sync_playwright
+
+import gangline as gl
+from browser import chromium
+
+ROOT = Path(__file__).resolve().parent.parent
+PICTURE = ROOT / "docs" / "_static" / "report.png"
+TRACE = "traces/mini/philly.parquet"
+POLICIES = ("fifo", "fifo-skip", "sjf", "srtf", "las", "tiresias")
+WIDTH = 1060
+
+
+def main() -> None:
+    """Run the policies, render the page, cut the picture out."""
+    runs = gl.compare("pollux-64", gl.read_trace(ROOT / TRACE), POLICIES, restart_s=30.0)
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        page_file = gl.report.write(runs, Path(folder) / "page.html")
+        browser = playwright.chromium.launch(
+            executable_path=chromium(), chromium_sandbox=os.geteuid() != 0
+        )
+        page = browser.new_page(viewport={"width": WIDTH, "height": 900})
+        page.goto(page_file.as_uri())
+        page.wait_for_function("document.body.dataset.drawn === 'yes'")
+        page.wait_for_timeout(2000)
+        top = page.locator("#verdict").bounding_box()
+        end = page.locator("#cluster").bounding_box()
+        assert top is not None
+        assert end is not None
+        clip: Any = {"x": 0, "y": top["y"], "width": WIDTH, "height": end["y"] - top["y"] - 30}
+        page.screenshot(path=PICTURE, full_page=True, clip=clip)
+        browser.close()
+    print(f"{PICTURE.relative_to(ROOT)}: {PICTURE.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
