@@ -126,12 +126,21 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "one": gl.report.render(runs[:1], zooming=True),
         "several": gl.report.render(runs, zooming=True),
         "still": gl.report.render(runs, zooming=False),
+        "nothing": gl.report.render(nothing_runs(), zooming=True),
         "evil": gl.report.render(evil_runs(), command=EVIL, zooming=True),
         "evil-still": gl.report.render(evil_runs(), command=EVIL, zooming=False),
     }
     for name, text in texts.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
     return {name: folder / f"{name}.html" for name in texts}
+
+
+def nothing_runs() -> list[gl.report.Digest]:
+    """Return a run in which no job finished, and one that kept no time line."""
+    cluster, trace = evil_cluster(), evil_trace()
+    stopped = gl.simulate(cluster, trace, "fifo", until_s=1.0)
+    silent = gl.simulate(cluster, trace, "sjf", timeline="off")
+    return [gl.report.digest(stopped), gl.report.digest(silent)]
 
 
 def evil_trace() -> gl.Trace:
@@ -156,7 +165,7 @@ def evil_runs() -> list[gl.report.Digest]:
     return runs
 
 
-@pytest.mark.parametrize("name", ["one", "several", "still", "evil", "evil-still"])
+@pytest.mark.parametrize("name", ["one", "several", "still", "nothing", "evil", "evil-still"])
 @pytest.mark.parametrize(("scheme", "size"), [("light", WIDE), ("dark", WIDE), ("light", PHONE)])
 def test_nothing_fails_and_nothing_is_fetched(
     visit: Any, pages: dict[str, Path], name: str, scheme: str, size: dict[str, int]

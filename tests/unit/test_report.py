@@ -472,3 +472,10 @@ def test_nothing_finished_still_makes_a_page() -> None:
     said = "".join(Page(gl.report.render([run], zooming=True)).words)
     assert "No job finished" in said
     assert "ended before all jobs were done" in said
+
+
+def test_a_run_without_a_time_line_still_makes_a_page() -> None:
+    run = gl.report.digest(gl.simulate(LAB, gl.Trace.from_arrow(JOBS), "fifo", timeline="off"))
+    assert tables.usage([run])[1][0][1].html == "–"  # unknown, which is not zero
+    for zooming in (False, True):
+        assert Page(gl.report.render([run], zooming=zooming)).count("figure") >= 4

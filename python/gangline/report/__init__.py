@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from gangline.report.digest import Digest, digest
 from gangline.report.output import check_target, write
-from gangline.report.page import EXTRA, INSTALL, can_draw, render
+from gangline.report.page import INSTALL, can_draw, render
 from gangline.report.perfetto import write_gantt
 from gangline.report.saved import choose, load_runs
 
 __all__ = [
-    "EXTRA",
     "INSTALL",
     "Digest",
     "can_draw",

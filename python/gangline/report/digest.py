@@ -69,7 +69,7 @@ class Digest:
     gangs, users : list of Group
         By size of gang in powers of two, by user (none if the trace names none).
     busy_gpu_s : dict of str to float
-        GPU-seconds held, by GPU type.
+        GPU-seconds held, by GPU type; empty if the run kept no time line.
     jain : float
         Jain's index over the users' mean finish-time fairness; over jobs where no user is named.
     """
@@ -201,6 +201,8 @@ def _lines(timeline: pa.Table) -> dict[str, Steps]:
 
 
 def _busy_by_type(timeline: pa.Table) -> dict[str, float]:
+    if timeline.num_rows == 0:
+        return {}  # the run kept no time line
     length = np.diff(_floats(timeline, "t_s"))
     prefix = "gpus_busy_"
     return {

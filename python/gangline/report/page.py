@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from gangline.report.charts import Chart
     from gangline.report.digest import Digest
 
-__all__ = ["EXTRA", "INSTALL", "can_draw", "render"]
+__all__ = ["INSTALL", "can_draw", "render"]
 
-EXTRA = "report"
 INSTALL = "pip install 'gangline[report]'"
 _SHOWN_CHARS = 2000  # of a text from outside, such as a label: a page is for reading
 _KNOWS = {

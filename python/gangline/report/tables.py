@@ -168,13 +168,14 @@ def usage(runs: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell
     for i, run in enumerate(runs):
         row, span, price = [policy_cell(i, run.label)], run.summary.get("makespan_s"), 0.0
         for name, per_hour in kinds:
-            busy = run.busy_gpu_s.get(name, 0.0)
+            busy = run.busy_gpu_s.get(name)
             all_s = (_number(span) or 0.0) * there.get(name, 0)
-            part = busy / all_s if all_s else None
+            part = busy / all_s if all_s and busy is not None else None
             row.append(Cell(bar(part), part))
-            price += busy / 3600.0 * (per_hour or 0.0)
+            price += (busy or 0.0) / 3600.0 * (per_hour or 0.0)
         if priced:
-            row.append(Cell(words.count(price), price))
+            known = price if run.busy_gpu_s else None
+            row.append(Cell(words.count(known), known))
         rows.append(row)
     return titles, rows
 
