@@ -222,12 +222,12 @@ impl FreeIndex {
 
     /// Puts one server right without remembering.
     #[inline]
-    pub(crate) fn sync(&mut self, server: ServerId, mask: u64) {
+    pub fn sync(&mut self, server: ServerId, mask: u64) {
         self.replace(server, mask);
     }
 
     /// Takes a server out of its pool, or puts it back with all its GPUs free.
-    pub(crate) fn set_up(&mut self, server: ServerId, up: bool) {
+    pub fn set_up(&mut self, server: ServerId, up: bool) {
         let place = self.places[server.index()];
         self.pools[place.gpu_type.index()].set_up(place.local as usize, up);
     }

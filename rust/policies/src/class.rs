@@ -165,6 +165,11 @@ impl Places {
         &self.classes
     }
 
+    /// Whether the rule may refuse a gang although enough GPUs are free.
+    pub fn is_strict(&self) -> bool {
+        self.placer.as_ref().is_some_and(Placer::is_strict)
+    }
+
     fn placer(&mut self) -> &mut Placer {
         self.placer
             .as_mut()

@@ -106,9 +106,7 @@ impl ShortestRemaining {
                 timers.clear(job);
             }
         }
-        if !(changes.servers_up.is_empty() && changes.servers_down.is_empty()) {
-            self.pass.stir();
-        }
+        self.pass.servers_changed(view, changes);
         let mut stopped = std::mem::take(&mut self.stopped);
         for job in stopped.drain(..) {
             self.wait(view, job)?;
@@ -179,7 +177,7 @@ impl Policy for ShortestRemaining {
     ) -> Result<Vec<JobId>, PolicyError> {
         let unplaceable = self.places.start(view, plan)?;
         let is_protecting = self.min_run != SimSpan::ZERO;
-        self.pass.start(view, &self.places, is_protecting);
+        self.pass.start(view, &self.places);
         self.timers = is_protecting.then(|| JobTimers::new(view.jobs().len()));
         Ok(unplaceable)
     }

@@ -1,6 +1,8 @@
 //! Orders: keys, queues by demand class, and the two passes that every queue policy is made of.
 
 mod key;
+mod ledger;
+mod line;
 mod min_tree;
 mod queues;
 mod repack;
@@ -10,6 +12,7 @@ mod sum_tree;
 mod timers;
 
 pub use key::{Key, Measure, Rank};
+pub use ledger::{Ledger, Stand};
 pub use min_tree::MinTree;
 pub use queues::ClassQueues;
 pub use repack::Repack;

@@ -8,9 +8,10 @@
 //! depends on the whole order, walk the running jobs and the heads of the classes instead.
 
 use crate::class::Places;
-use crate::order::{ClassQueues, Key, Measure, Rank, Running};
-use gangline_engine::{ClusterView, Plan};
-use gangline_model::{Action, GpuTypeId, JobId};
+use crate::order::{Key, Ledger, Measure, Rank, Running, Stand};
+use gangline_engine::{Changes, ClusterView, Plan};
+use gangline_model::{GpuTypeId, JobId};
+use guests::Guests;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -41,8 +42,11 @@ struct Dropped {
 pub struct Repack {
     measure: Measure,
     mode: Mode,
-    queues: ClassQueues,
+    ledger: Ledger,
+    /// The jobs that the count admits: those that run, where no rule refuses any.
     running: Running,
+    /// Under rules that refuse.
+    guests: Option<Guests>,
     /// Any class may have a head that fits now.
     is_stirred: bool,
     /// Classes that got a waiting job since the last pass.
@@ -62,6 +66,8 @@ pub struct Repack {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Incremental,
+    /// The same under a rule that refuses, for keys that stand still.
+    Guests,
     /// Several GPU types, or keys that move: walk the running jobs and the heads of the classes.
     Heads,
     /// The oracle: walk everything.
@@ -79,8 +85,9 @@ impl Repack {
         Self {
             measure,
             mode,
-            queues: ClassQueues::default(),
+            ledger: Ledger::default(),
             running: Running::new(measure, std::iter::empty()),
+            guests: None,
             is_stirred: false,
             woken: Vec::new(),
             candidates: Vec::new(),
@@ -93,72 +100,99 @@ impl Repack {
         }
     }
 
-    /// Sizes everything; `has_leads` tells whether keys have a leading part.
-    pub fn start(&mut self, view: &ClusterView<'_>, places: &Places, has_leads: bool) {
+    /// Sizes everything.
+    pub fn start(&mut self, view: &ClusterView<'_>, places: &Places) {
         let classes = places.classes();
-        self.queues = ClassQueues::new(classes.len(), view.jobs().len(), has_leads);
+        self.ledger = Ledger::new(classes.len(), view.jobs().len());
         self.running = Running::new(self.measure, classes.iter().map(|class| class.gpus));
         if view.cluster().gpu_types().len() > 1 && self.mode == Mode::Incremental {
             self.mode = Mode::Heads;
+        }
+        let is_fixed = self.measure == Measure::Fixed;
+        if self.mode == Mode::Incremental && is_fixed && places.is_strict() {
+            self.mode = Mode::Guests;
+            self.guests = Some(Guests::new(view, places));
         }
     }
 
     /// Whether a job runs, after all plans so far.
     #[inline]
     pub fn is_running(&self, job: JobId) -> bool {
-        self.queues.is_running(job)
-    }
-
-    /// Whether a job waits in a queue.
-    #[inline]
-    pub fn is_waiting(&self, job: JobId) -> bool {
-        self.queues.is_waiting(job)
+        self.ledger.is_running(job)
     }
 
     /// The present key of a job.
     #[inline]
     pub fn key(&self, job: JobId) -> Key {
-        self.queues.key(job)
+        self.ledger.key(job)
     }
 
-    /// Whether nobody waits.
-    pub fn nobody_waits(&self) -> bool {
-        self.queues.is_empty()
-    }
-
-    /// The capacity has changed.
-    pub fn stir(&mut self) {
+    /// Takes in failures and repairs. Call after the jobs that they threw back have left.
+    pub fn servers_changed(&mut self, view: &ClusterView<'_>, changes: &Changes) {
+        if changes.servers_up.is_empty() && changes.servers_down.is_empty() {
+            return;
+        }
         self.is_stirred = true;
+        if let Some(guests) = &mut self.guests {
+            guests.servers_changed(view, &changes.servers_down);
+            guests.servers_changed(view, &changes.servers_up);
+        }
     }
 
     /// Takes out a running job that has finished or was thrown back.
     #[inline]
     pub fn leave(&mut self, job: JobId, gpus: u32) {
-        if self.queues.is_running(job) {
-            self.running.remove(self.queues.key(job), gpus);
-            self.is_stirred = true;
+        let key = self.ledger.key(job);
+        match (self.ledger.stand(job), &mut self.guests) {
+            (Stand::Running, guests) => {
+                self.running.remove(key, gpus);
+                self.is_stirred = true;
+                if let Some(guests) = guests {
+                    guests.leave_admitted(job);
+                }
+            }
+            (Stand::Guest, Some(guests)) => guests.leave_guest(key),
+            _ => {}
         }
-        self.queues.forget(job);
+        self.ledger.set(key, Stand::Nowhere);
     }
 
     /// Puts a job into its queue, or gives a waiting one another key.
     #[inline]
     pub fn wait(&mut self, class: usize, key: Key) {
-        self.queues.push(class, key);
+        if let Some(guests) = &mut self.guests
+            && self.ledger.stand(key.job()) == Stand::Promised
+        {
+            let old = self.ledger.key(key.job());
+            guests.withdraw(class, old);
+            self.running.remove(old, guests.gpus(class));
+            self.is_stirred = true;
+        }
+        self.ledger.push(class, key);
         self.woken.push(class);
     }
 
     /// Gives a running job another key. To come forward changes nothing for others.
     #[inline]
     pub fn rekey(&mut self, key: Key, gpus: u32) {
-        let old = self.queues.key(key.job());
+        let job = key.job();
+        let old = self.ledger.key(job);
         if old == key {
             return;
         }
-        self.is_stirred |= key > old;
-        self.running.remove(old, gpus);
-        self.running.insert(key, gpus);
-        self.queues.set_running(key);
+        match (self.ledger.stand(job), &mut self.guests) {
+            (Stand::Guest, Some(guests)) => {
+                let class = guests.rekey_guest(old, key);
+                self.woken.push(class);
+                self.ledger.set(key, Stand::Guest);
+            }
+            _ => {
+                self.is_stirred |= key > old;
+                self.running.remove(old, gpus);
+                self.running.insert(key, gpus);
+                self.ledger.set(key, Stand::Running);
+            }
+        }
     }
 
     /// Decides who runs: fills the plan, `started`, `moved` and `stopped`.
@@ -180,6 +214,11 @@ impl Repack {
             Mode::Incremental => {
                 self.mend(view, places);
                 self.settle(view, plan, places)
+            }
+            Mode::Guests => {
+                self.mend(view, places);
+                self.settle_guests(view, plan, places);
+                true
             }
         };
         self.woken.clear();
@@ -203,19 +242,15 @@ impl Repack {
         loop {
             let free = capacity - self.running.sum() as i64;
             if let Some((rank, class)) = self.first_fitting(&mut candidates, places, free, now) {
-                self.admit(
-                    rank,
-                    class,
-                    GpuTypeId(0),
-                    places.classes().get(class).gpus,
-                    now,
-                );
+                let gpus = places.classes().get(class).gpus;
+                self.admit(rank, class, GpuTypeId(0), gpus, now);
             } else if free < 0 {
                 let (key, gpus) = self
                     .running
                     .first_over(free.unsigned_abs(), now)
                     .expect("jobs hold GPUs");
-                self.drop_job(key, gpus, now);
+                let class = places.classes().of(key.job());
+                self.drop_job(key, class, gpus, now);
                 candidates.clear();
                 self.all_classes(&mut candidates);
             } else {
@@ -225,11 +260,27 @@ impl Repack {
         self.candidates = candidates;
     }
 
+    /// Classes that may have a job which the count does not admit.
     fn all_classes(&self, into: &mut Vec<usize>) {
+        if let Some(guests) = &self.guests {
+            into.extend(0..guests.classes());
+            return;
+        }
         let mut from = 0;
-        while let Some(class) = self.queues.next_class(from) {
+        while let Some(class) = self.ledger.next_class(from) {
             into.push(class);
             from = class + 1;
+        }
+    }
+
+    /// The first job of a class that the count does not admit.
+    #[inline]
+    fn first_left_out(&mut self, class: usize) -> Option<Key> {
+        let waiting = self.ledger.head(class);
+        let guest = self.guests.as_ref().and_then(|guests| guests.first(class));
+        match (waiting, guest) {
+            (Some(waiting), Some(guest)) => Some(waiting.min(guest)),
+            (waiting, guest) => waiting.or(guest),
         }
     }
 
@@ -246,7 +297,7 @@ impl Repack {
         let mut best: Option<(Rank, usize)> = None;
         let mut at = 0;
         while let Some(&class) = candidates.get(at) {
-            let Some(head) = self.queues.head(class) else {
+            let Some(head) = self.first_left_out(class) else {
                 candidates.swap_remove(at);
                 continue;
             };
@@ -269,7 +320,20 @@ impl Repack {
 
     #[inline]
     fn admit(&mut self, rank: Rank, class: usize, gpu_type: GpuTypeId, gpus: u32, now: i64) {
-        let key = self.queues.pop(class).expect("the class has a head");
+        if let Some(guests) = &mut self.guests {
+            if let Some(key) = guests.first(class).filter(|key| key.job == rank.job) {
+                guests.admit_guest(class, key);
+                self.ledger.set(key, Stand::Running);
+                self.running.insert(key, gpus);
+            } else {
+                let key = self.ledger.pop(class).expect("the class has a head");
+                guests.promise(class, key);
+                self.ledger.set(key, Stand::Promised);
+                self.running.insert(key, gpus);
+            }
+            return;
+        }
+        let key = self.ledger.pop(class).expect("the class has a head");
         self.count_in(key, gpus, now);
         self.admitted.push(Admission {
             rank,
@@ -287,13 +351,23 @@ impl Repack {
             main: self.measure.to_running(waiting.main, now),
             ..waiting
         };
-        self.queues.set_running(key);
+        self.ledger.set(key, Stand::Running);
         self.running.insert(key, gpus);
     }
 
-    fn drop_job(&mut self, key: Key, gpus: u32, now: i64) {
+    fn drop_job(&mut self, key: Key, class: usize, gpus: u32, now: i64) {
         self.running.remove(key, gpus);
-        self.queues.forget(key.job());
+        if let Some(guests) = &mut self.guests {
+            if self.ledger.stand(key.job()) == Stand::Running {
+                guests.become_guest(class, key);
+                self.ledger.set(key, Stand::Guest);
+            } else {
+                guests.withdraw(class, key);
+                self.ledger.push(class, key);
+            }
+            return;
+        }
+        self.ledger.set(key, Stand::Nowhere);
         let rank = self.measure.running(key, gpus, now);
         self.dropped.push(Dropped {
             rank,
@@ -301,216 +375,9 @@ impl Repack {
             is_counted: false,
         });
     }
-
-    /// The greedy admission by count over running jobs and heads, type by type. O(running).
-    fn walk_heads(&mut self, view: &ClusterView<'_>, places: &Places) {
-        let now = view.now().0;
-        let types = view.cluster().gpu_types().len();
-        let mut left: Vec<u32> = (0..types)
-            .map(|at| view.gpus_up(GpuTypeId::new(at)))
-            .collect();
-        let mut running: Vec<Rank> = self.running.ranks(now).collect();
-        running.sort_unstable();
-        self.collect_heads(places, |_| true);
-        let mut running = running.into_iter().peekable();
-        loop {
-            let head = self.heads.peek().map(|&Reverse(head)| head);
-            match (running.peek().copied(), head) {
-                (None, None) => break,
-                (Some(rank), head) if head.is_none_or(|(head, _)| rank < head) => {
-                    running.next();
-                    self.pass_running(view, places, rank, &mut left);
-                }
-                (_, Some((rank, class))) => {
-                    self.heads.pop();
-                    let of = places.classes().get(class);
-                    let fits = |t: &&GpuTypeId| left[t.index()] >= of.gpus;
-                    if let Some(&gpu_type) = of.types.iter().find(fits) {
-                        left[gpu_type.index()] -= of.gpus;
-                        self.admit(rank, class, gpu_type, of.gpus, now);
-                        self.push_head(class, places);
-                    }
-                }
-                (Some(_), None) => unreachable!("without a head the running job comes first"),
-            }
-        }
-    }
-
-    fn pass_running(
-        &mut self,
-        view: &ClusterView<'_>,
-        places: &Places,
-        rank: Rank,
-        left: &mut [u32],
-    ) {
-        let job = JobId(rank.job);
-        let class = places.classes().of(job);
-        let of = places.classes().get(class);
-        let key = self.queues.key(job);
-        let own = view.run(job).expect("a running job").gpu_type;
-        let others = of.types.iter().copied().filter(|&t| t != own);
-        match std::iter::once(own)
-            .chain(others)
-            .find(|t| left[t.index()] >= of.gpus)
-        {
-            Some(gpu_type) => {
-                left[gpu_type.index()] -= of.gpus;
-                if gpu_type != own {
-                    self.admitted.push(Admission {
-                        rank,
-                        class,
-                        gpu_type,
-                        key,
-                        is_running: true,
-                    });
-                }
-            }
-            None => self.drop_job(key, of.gpus, view.now().0),
-        }
-    }
-
-    /// Fills `heads` with the heads of the classes that pass a test.
-    fn collect_heads(&mut self, places: &Places, mut test: impl FnMut(usize) -> bool) {
-        self.heads.clear();
-        let mut from = 0;
-        while let Some(class) = self.queues.next_class(from) {
-            from = class + 1;
-            if test(class) {
-                self.push_head(class, places);
-            }
-        }
-    }
-
-    fn push_head(&mut self, class: usize, places: &Places) {
-        if let Some(key) = self.queues.head(class) {
-            let rank = self.measure.waiting(key, places.classes().get(class).gpus);
-            self.heads.push(Reverse((rank, class)));
-        }
-    }
-
-    /// Gives the admitted their GPUs; whether each got some.
-    fn settle(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, places: &mut Places) -> bool {
-        let admitted = std::mem::take(&mut self.admitted);
-        for job in self.dropped.iter().map(|dropped| dropped.key.job()) {
-            plan.release(job);
-        }
-        for admission in admitted.iter().filter(|admission| admission.is_running) {
-            plan.release(admission.key.job());
-        }
-        let mut is_settled = true;
-        for admission in &admitted {
-            let Admission {
-                class,
-                gpu_type,
-                key,
-                ..
-            } = *admission;
-            let job = key.job();
-            match places.place_on(plan.free(), class, job, gpu_type) {
-                Some(gpus) if admission.is_running => {
-                    plan.take(&gpus);
-                    plan.push(Action::Move { job, gpus });
-                    self.moved.push(job);
-                }
-                Some(gpus) => {
-                    places.note_start(job);
-                    plan.start(job, gpus);
-                    self.started.push(job);
-                }
-                None => {
-                    is_settled = false;
-                    self.refuse(admission, view);
-                }
-            }
-        }
-        self.admitted = admitted;
-        if is_settled {
-            for dropped in &self.dropped {
-                plan.push(Action::Preempt {
-                    job: dropped.key.job(),
-                });
-                self.stopped.push(dropped.key.job());
-            }
-        } else {
-            self.rehome(view, plan, places);
-        }
-        is_settled
-    }
-
-    /// The placement rule has no place for an admitted job: it is without GPUs, as before or from now on.
-    fn refuse(&mut self, admission: &Admission, view: &ClusterView<'_>) {
-        let &Admission {
-            rank,
-            class,
-            key,
-            is_running,
-            ..
-        } = admission;
-        if is_running {
-            self.dropped.push(Dropped {
-                rank,
-                key,
-                is_counted: true,
-            });
-            return;
-        }
-        let gpus = view.jobs().gpus(key.job());
-        self.running.remove(self.queues.key(key.job()), gpus);
-        self.queues.push(class, key);
-    }
-
-    /// Step 4: all without GPUs once more in rank order. Who ran may keep its old GPUs, who waits takes any
-    /// place the rule finds.
-    fn rehome(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, places: &mut Places) {
-        let mut dropped = std::mem::take(&mut self.dropped);
-        dropped.sort_unstable_by_key(|dropped| dropped.rank);
-        let free = plan.free();
-        self.collect_heads(places, |class| places.can(free, class));
-        let now = view.now().0;
-        let mut homeless = dropped.iter().peekable();
-        loop {
-            let head = self.heads.peek().map(|&Reverse(head)| head);
-            match (homeless.peek().copied(), head) {
-                (None, None) => break,
-                (Some(&next), head) if head.is_none_or(|(head, _)| next.rank < head) => {
-                    homeless.next();
-                    self.keep_or_stop(view, plan, next);
-                }
-                (_, Some((rank, class))) => {
-                    self.heads.pop();
-                    let job = JobId(rank.job);
-                    if places.start_job(plan, class, job) {
-                        let key = self.queues.pop(class).expect("the head");
-                        self.count_in(key, places.classes().get(class).gpus, now);
-                        self.started.push(job);
-                        self.push_head(class, places);
-                    }
-                }
-                (Some(_), None) => unreachable!("without a head the dropped job comes first"),
-            }
-        }
-        self.dropped = dropped;
-    }
-
-    fn keep_or_stop(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, dropped: Dropped) {
-        let job = dropped.key.job();
-        let gpus = view.jobs().gpus(job);
-        let old = &view.run(job).expect("a running job").gpus;
-        if plan.free().is_free(old) {
-            plan.take(old);
-            if !dropped.is_counted {
-                self.queues.set_running(dropped.key);
-                self.running.insert(dropped.key, gpus);
-            }
-            return;
-        }
-        if dropped.is_counted {
-            self.running.remove(dropped.key, gpus);
-            self.queues.forget(job);
-        }
-        plan.push(Action::Preempt { job });
-        self.stopped.push(job);
-    }
 }
 
+mod guests;
+mod heads;
 mod plain;
+mod settle;

@@ -184,7 +184,7 @@ impl Policy for ContinuousLas {
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
         let unplaceable = self.places.start(view, plan)?;
-        self.pass.start(view, &self.places, true);
+        self.pass.start(view, &self.places);
         self.timers = Some(JobTimers::new(view.jobs().len()));
         Ok(unplaceable)
     }

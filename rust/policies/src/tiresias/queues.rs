@@ -230,9 +230,7 @@ impl QueuedService {
             self.note_stop(view, job);
             self.wait(view, job);
         }
-        if !(changes.servers_up.is_empty() && changes.servers_down.is_empty()) {
-            self.pass.stir();
-        }
+        self.pass.servers_changed(view, changes);
         for &job in &changes.arrived {
             let key = self.key(job, 0, NEVER_STARTED, true);
             self.pass.wait(self.places.classes().of(job), key);
@@ -289,7 +287,7 @@ impl Policy for QueuedService {
     ) -> Result<Vec<JobId>, PolicyError> {
         let unplaceable = self.places.start(view, plan)?;
         let jobs = view.jobs().len();
-        self.pass.start(view, &self.places, true);
+        self.pass.start(view, &self.places);
         self.timers = JobTimers::new(jobs);
         self.queue = vec![0; jobs];
         if self.promotes() {

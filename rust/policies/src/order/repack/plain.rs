@@ -2,7 +2,7 @@
 
 use super::Repack;
 use crate::class::Places;
-use crate::order::Rank;
+use crate::order::{Rank, Stand};
 use gangline_engine::{ClusterView, Plan};
 use gangline_model::{Action, GpuTypeId, JobId};
 
@@ -18,14 +18,14 @@ impl Repack {
         let jobs = view.jobs();
         let waiting = view.waiting().map(|job| {
             (
-                self.measure.waiting(self.queues.key(job), jobs.gpus(job)),
+                self.measure.waiting(self.ledger.key(job), jobs.gpus(job)),
                 false,
             )
         });
         let running = view.running().map(|job| {
             (
                 self.measure
-                    .running(self.queues.key(job), jobs.gpus(job), now),
+                    .running(self.ledger.key(job), jobs.gpus(job), now),
                 true,
             )
         });
@@ -78,8 +78,8 @@ impl Repack {
             } else {
                 plan.push(Action::Preempt { job });
                 self.stopped.push(job);
-                self.running.remove(self.queues.key(job), jobs.gpus(job));
-                self.queues.forget(job);
+                self.running.remove(self.ledger.key(job), jobs.gpus(job));
+                self.ledger.set(self.ledger.key(job), Stand::Nowhere);
             }
         }
     }
@@ -100,7 +100,7 @@ impl Repack {
             sub_batch: None,
         });
         self.started.push(job);
-        let key = self.queues.key(job);
+        let key = self.ledger.key(job);
         self.count_in(key, size, now);
     }
 }

@@ -1,0 +1,140 @@
+//! What a pass with preemption knows of each job: where it stands, under which key; the waiting ones in
+//! lines by demand class.
+
+use crate::order::Key;
+use crate::order::line::Line;
+use gangline_engine::BitSet;
+use gangline_model::JobId;
+
+/// Where a job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Stand {
+    /// Not here: it has not arrived, has ended, or was just stopped.
+    #[default]
+    Nowhere,
+    /// In the line of its class.
+    Waiting,
+    /// Admitted by the count, but without a place by the rule: it waits ahead of the line.
+    Promised,
+    /// Runs, admitted by the count.
+    Running,
+    /// Runs although the count does not admit it, on GPUs that the promised cannot use.
+    Guest,
+}
+
+/// One job; one cache line holds two.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    key_lead: u64,
+    key_main: i64,
+    stand: Stand,
+}
+
+/// The jobs of a pass with preemption.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    jobs: Vec<Entry>,
+    lines: Vec<Line>,
+    /// First job of each line as last looked up; [`None`] = look it up.
+    heads: Vec<Option<Key>>,
+    /// Classes whose line is not empty (stale entries count).
+    busy: BitSet,
+}
+
+impl Ledger {
+    /// Nobody is anywhere.
+    pub fn new(classes: usize, jobs: usize) -> Self {
+        Self {
+            jobs: vec![Entry::default(); jobs],
+            lines: (0..classes).map(|_| Line::default()).collect(),
+            heads: vec![None; classes],
+            busy: BitSet::new(classes.max(1)),
+        }
+    }
+
+    /// Where a job stands.
+    #[inline]
+    pub fn stand(&self, job: JobId) -> Stand {
+        self.jobs[job.index()].stand
+    }
+
+    /// Whether a job holds GPUs, after all plans so far.
+    #[inline]
+    pub fn is_running(&self, job: JobId) -> bool {
+        matches!(self.stand(job), Stand::Running | Stand::Guest)
+    }
+
+    /// The present key of a job.
+    #[inline]
+    pub fn key(&self, job: JobId) -> Key {
+        let entry = self.jobs[job.index()];
+        Key {
+            lead: entry.key_lead,
+            main: entry.key_main,
+            job: job.0,
+        }
+    }
+
+    /// Notes where a job stands, under which key. Jobs get into a line by [`Self::push`] only.
+    #[inline]
+    pub fn set(&mut self, key: Key, stand: Stand) {
+        self.jobs[key.job as usize] = Entry {
+            key_lead: key.lead,
+            key_main: key.main,
+            stand,
+        };
+    }
+
+    /// Puts a job into its line, or gives a waiting one another key (its old entry becomes stale).
+    #[inline]
+    pub fn push(&mut self, class: usize, key: Key) {
+        if self.stand(key.job()) == Stand::Waiting {
+            self.heads[class] = None;
+        }
+        self.set(key, Stand::Waiting);
+        self.lines[class].push(key);
+        if self.busy.insert(class) {
+            self.heads[class] = Some(key);
+        } else if let Some(head) = &mut self.heads[class]
+            && key < *head
+        {
+            *head = key;
+        }
+    }
+
+    /// The first waiting job of a class.
+    #[inline]
+    pub fn head(&mut self, class: usize) -> Option<Key> {
+        if self.heads[class].is_some() {
+            return self.heads[class];
+        }
+        self.find_head(class)
+    }
+
+    fn find_head(&mut self, class: usize) -> Option<Key> {
+        while let Some(key) = self.lines[class].first() {
+            if self.stand(key.job()) == Stand::Waiting && self.key(key.job()) == key {
+                self.heads[class] = Some(key);
+                return Some(key);
+            }
+            self.lines[class].pop();
+        }
+        self.busy.remove(class);
+        None
+    }
+
+    /// Takes the head of a class out of its line; the caller says where it stands now.
+    #[inline]
+    pub fn pop(&mut self, class: usize) -> Option<Key> {
+        let key = self.head(class)?;
+        self.lines[class].pop();
+        self.heads[class] = None;
+        Some(key)
+    }
+
+    /// Classes that may have a waiting job, ascending, from `class` on.
+    #[inline]
+    pub fn next_class(&self, class: usize) -> Option<usize> {
+        self.busy.next_from(class)
+    }
+}

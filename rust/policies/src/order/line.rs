@@ -1,0 +1,96 @@
+//! Waiting jobs of one demand class, in key order, for traffic at the front.
+//!
+//! A preempted job comes back to the front of its class and is often the next to start, so the first jobs
+//! lie in a short sorted list and only the others in a heap. Entries are dropped lazily: the owner knows
+//! which are stale.
+
+use crate::order::Key;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Most jobs of the sorted list; half of them go to the heap when there are more.
+const FRONT: usize = 64;
+/// So many come out of the heap when the list is empty.
+const REFILL: usize = 16;
+
+/// Waiting jobs in key order.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    /// The first jobs, last first.
+    front: Vec<Key>,
+    /// The others: none comes before one of `front`.
+    rest: BinaryHeap<Reverse<Key>>,
+}
+
+impl Line {
+    /// Adds a job.
+    #[inline]
+    pub(super) fn push(&mut self, key: Key) {
+        let is_front = match self.front.first() {
+            Some(last) => key < *last,
+            None => false,
+        };
+        if !is_front && !(self.rest.is_empty() && self.front.len() < REFILL) {
+            self.rest.push(Reverse(key));
+            return;
+        }
+        let at = self.front.partition_point(|other| *other > key);
+        self.front.insert(at, key);
+        if self.front.len() > FRONT {
+            self.rest.extend(self.front.drain(..FRONT / 2).map(Reverse));
+        }
+    }
+
+    /// The first entry, stale or not.
+    #[inline]
+    pub(super) fn first(&mut self) -> Option<Key> {
+        if self.front.is_empty() {
+            self.refill();
+        }
+        self.front.last().copied()
+    }
+
+    fn refill(&mut self) {
+        while self.front.len() < REFILL
+            && let Some(Reverse(key)) = self.rest.pop()
+        {
+            self.front.push(key);
+        }
+        self.front.reverse();
+    }
+
+    /// Drops the first entry.
+    #[inline]
+    pub(super) fn pop(&mut self) {
+        self.front.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn equals_a_heap(steps in prop::collection::vec(prop::option::of(0_i64..300), 1..2000)) {
+            let (mut line, mut oracle) = (Line::default(), BinaryHeap::new());
+            for (job, step) in steps.into_iter().enumerate() {
+                // smaller numbers more often at the front: as preempted jobs come
+                match step {
+                    Some(main) => {
+                        let main = main - line.first().map_or(0, |key| 150 - key.main).max(0);
+                        let key = Key { lead: 0, main, job: job as u32 };
+                        line.push(key);
+                        oracle.push(Reverse(key));
+                    }
+                    None => {
+                        line.pop();
+                        oracle.pop();
+                    }
+                }
+                prop_assert_eq!(line.first(), oracle.peek().map(|key| key.0));
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Steps 2 to 4 of the pass: GPUs for the admitted, and what follows where the placement rule refuses one.
+
+use super::{Admission, Dropped, Repack};
+use crate::class::Places;
+use crate::order::Stand;
+use gangline_engine::{ClusterView, Plan};
+use gangline_model::{Action, JobId};
+use std::cmp::Reverse;
+
+impl Repack {
+    /// Gives the admitted their GPUs; whether each got some.
+    pub(super) fn settle(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        places: &mut Places,
+    ) -> bool {
+        let admitted = std::mem::take(&mut self.admitted);
+        for job in self.dropped.iter().map(|dropped| dropped.key.job()) {
+            plan.release(job);
+        }
+        for admission in admitted.iter().filter(|admission| admission.is_running) {
+            plan.release(admission.key.job());
+        }
+        let mut is_settled = true;
+        for admission in &admitted {
+            let Admission {
+                class,
+                gpu_type,
+                key,
+                ..
+            } = *admission;
+            let job = key.job();
+            match places.place_on(plan.free(), class, job, gpu_type) {
+                Some(gpus) if admission.is_running => {
+                    plan.take(&gpus);
+                    plan.push(Action::Move { job, gpus });
+                    self.moved.push(job);
+                }
+                Some(gpus) => {
+                    places.note_start(job);
+                    plan.start(job, gpus);
+                    self.started.push(job);
+                }
+                None => {
+                    is_settled = false;
+                    self.refuse(admission, view);
+                }
+            }
+        }
+        self.admitted = admitted;
+        if is_settled {
+            for dropped in &self.dropped {
+                plan.push(Action::Preempt {
+                    job: dropped.key.job(),
+                });
+                self.stopped.push(dropped.key.job());
+            }
+        } else {
+            self.rehome(view, plan, places);
+        }
+        is_settled
+    }
+
+    /// The placement rule has no place for an admitted job: it is without GPUs, as before or from now on.
+    fn refuse(&mut self, admission: &Admission, view: &ClusterView<'_>) {
+        let &Admission {
+            rank,
+            class,
+            key,
+            is_running,
+            ..
+        } = admission;
+        if is_running {
+            self.dropped.push(Dropped {
+                rank,
+                key,
+                is_counted: true,
+            });
+            return;
+        }
+        let gpus = view.jobs().gpus(key.job());
+        self.running.remove(self.ledger.key(key.job()), gpus);
+        self.ledger.push(class, key);
+    }
+
+    /// Step 4: all without GPUs once more in rank order. Who ran may keep its old GPUs, who waits takes any
+    /// place the rule finds.
+    fn rehome(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, places: &mut Places) {
+        let mut dropped = std::mem::take(&mut self.dropped);
+        dropped.sort_unstable_by_key(|dropped| dropped.rank);
+        let free = plan.free();
+        self.collect_heads(places, |class| places.can(free, class));
+        let now = view.now().0;
+        let mut homeless = dropped.iter().peekable();
+        loop {
+            let head = self.heads.peek().map(|&Reverse(head)| head);
+            match (homeless.peek().copied(), head) {
+                (None, None) => break,
+                (Some(&next), head) if head.is_none_or(|(head, _)| next.rank < head) => {
+                    homeless.next();
+                    self.keep_or_stop(view, plan, next);
+                }
+                (_, Some((rank, class))) => {
+                    self.heads.pop();
+                    let job = JobId(rank.job);
+                    if places.start_job(plan, class, job) {
+                        let key = self.ledger.pop(class).expect("the head");
+                        self.count_in(key, places.classes().get(class).gpus, now);
+                        self.started.push(job);
+                        self.push_head(class, places);
+                    }
+                }
+                (Some(_), None) => unreachable!("without a head the dropped job comes first"),
+            }
+        }
+        self.dropped = dropped;
+    }
+
+    fn keep_or_stop(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, dropped: Dropped) {
+        let job = dropped.key.job();
+        let gpus = view.jobs().gpus(job);
+        let old = &view.run(job).expect("a running job").gpus;
+        if plan.free().is_free(old) {
+            plan.take(old);
+            if !dropped.is_counted {
+                self.ledger.set(dropped.key, Stand::Running);
+                self.running.insert(dropped.key, gpus);
+            }
+            return;
+        }
+        if dropped.is_counted {
+            self.running.remove(dropped.key, gpus);
+            self.ledger.set(self.ledger.key(job), Stand::Nowhere);
+        }
+        plan.push(Action::Preempt { job });
+        self.stopped.push(job);
+    }
+}
