@@ -12,7 +12,7 @@ use gangline_model::{ClusterSpec, GpuSet, GpuTypeId, RackId, ServerId, Tier};
 pub use pool::TypePool;
 
 /// Free GPUs of every server, by type.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct FreeIndex {
     pools: Vec<TypePool>,
     places: Vec<Place>,

@@ -3,7 +3,7 @@
 //! Whether a gang fits depends on its class alone, so a queue asks once per class instead of once per job.
 //! Classes are found once, before the first event; there are tens of them in a trace.
 
-use crate::place::{Demand, PlacementParams, Placer, Rule};
+use crate::place::{Demand, Fit, PlacementParams, Placer, Rule};
 use gangline_engine::{ClusterView, FreeIndex, Plan, PolicyError};
 use gangline_model::{GpuSet, GpuTypeId, JobId};
 use rustc_hash::FxHashMap;
@@ -168,6 +168,11 @@ impl Places {
     /// Whether the rule may refuse a gang although enough GPUs are free.
     pub fn is_strict(&self) -> bool {
         self.placer.as_ref().is_some_and(Placer::is_strict)
+    }
+
+    /// Whether the rule takes the first server that has room.
+    pub fn is_first_fit(&self) -> bool {
+        self.params.fit == Fit::First
     }
 
     fn placer(&mut self) -> &mut Placer {

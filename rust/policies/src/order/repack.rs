@@ -322,7 +322,7 @@ impl Repack {
     fn admit(&mut self, rank: Rank, class: usize, gpu_type: GpuTypeId, gpus: u32, now: i64) {
         if let Some(guests) = &mut self.guests {
             if let Some(key) = guests.first(class).filter(|key| key.job == rank.job) {
-                guests.admit_guest(class, key);
+                guests.admit_guest(key);
                 self.ledger.set(key, Stand::Running);
                 self.running.insert(key, gpus);
             } else {
@@ -380,4 +380,5 @@ impl Repack {
 mod guests;
 mod heads;
 mod plain;
+mod seats;
 mod settle;

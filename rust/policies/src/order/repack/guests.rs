@@ -4,13 +4,15 @@
 //! GPUs that it cannot use: *guests*, whom the count does not admit. The text of the spec gives up all
 //! guests at each decision, tries the promised, then walks guests and waiting jobs in key order, where a
 //! guest keeps its GPUs if they are still free. What a waiting job may take at its turn is therefore all
-//! that neither the admitted nor the guests before it hold. Each class keeps that *picture* for its first
-//! waiting job (free capacity only shrinks along the order, so if that one is refused all others are), and
-//! one more without any guest for the promised. A refusal stands until its picture gains a GPU; a new
-//! placement stops exactly the guests it meets. Cost: O((changes x classes) log n) and, where the first
-//! waiting job of a class changes, one step for each guest between the old and the new one.
+//! that neither the admitted nor the guests before it hold. Such *pictures* of the free GPUs are kept: one
+//! without any guest for the promised, one for each class at its first waiting job, and a scout for jobs
+//! that were stopped a moment ago and stand before that one. Free capacity only shrinks along the order, so
+//! if a job is refused all others of its class behind it are, until a GPU comes free before them. A new
+//! placement stops exactly the guests it meets. Cost: O((changes x classes) log n) and, where a picture
+//! goes to another place in the order, one step for each guest on the way.
 
 use super::Repack;
+use super::seats::Seats;
 use crate::class::Places;
 use crate::order::{Key, Stand};
 use gangline_engine::{ClusterView, FreeIndex, Plan};
@@ -33,6 +35,9 @@ pub(super) struct Guests {
     firm: FreeIndex,
     /// How often `firm` has gained GPUs.
     rises: u64,
+    seats: Seats,
+    /// No GPU is free but those of one server, for a moment.
+    single: FreeIndex,
     /// Running jobs by slot.
     held: Vec<Hold>,
     slot_of: Vec<u32>,
@@ -57,8 +62,10 @@ struct Class {
     refused_at: u64,
     /// Running without admission.
     guests: BTreeSet<Key>,
-    /// For the first waiting job; made when there is the first one.
-    picture: Option<Picture>,
+    /// Waiting jobs from this key on are refused; `None` = not known.
+    refused_from: Option<Key>,
+    /// Where a job was refused last, and where others were placed; made when first needed.
+    pictures: Vec<Picture>,
 }
 
 /// GPUs that neither the admitted hold nor the guests before `cursor`.
@@ -66,8 +73,6 @@ struct Class {
 struct Picture {
     free: FreeIndex,
     cursor: Key,
-    /// Whether it has gained GPUs since the class was last refused.
-    has_risen: bool,
 }
 
 /// Whom a change concerns: `firm` has its cursor before every key.
@@ -109,6 +114,23 @@ fn give(free: &mut FreeIndex, gpus: &GpuSet) {
     }
 }
 
+fn nothing_free(cluster: &ClusterSpec) -> FreeIndex {
+    let mut free = FreeIndex::new(cluster);
+    for at in 0..cluster.servers().len() {
+        free.sync(ServerId::new(at), 0);
+    }
+    free
+}
+
+/// Those of the GPUs that are not taken.
+fn without(gpus: &GpuSet, taken: &GpuSet) -> GpuSet {
+    let mut left = GpuSet::new();
+    for part in gpus.parts() {
+        left.insert(part.server, part.mask & !taken.mask_on(part.server));
+    }
+    left
+}
+
 impl Guests {
     pub(super) fn new(view: &ClusterView<'_>, places: &Places) -> Self {
         let class = |gpus| Class {
@@ -116,13 +138,16 @@ impl Guests {
             promised: BTreeSet::new(),
             refused_at: 0,
             guests: BTreeSet::new(),
-            picture: None,
+            refused_from: None,
+            pictures: Vec::new(),
         };
         let classes = places.classes().iter();
         Self {
             classes: classes.map(|of| class(of.gpus)).collect(),
             firm: FreeIndex::new(view.cluster()),
             rises: 1,
+            seats: Seats::new(view.cluster().servers().len()),
+            single: nothing_free(view.cluster()),
             held: Vec::new(),
             slot_of: vec![u32::MAX; view.jobs().len()],
             unused_slots: Vec::new(),
@@ -175,10 +200,15 @@ impl Guests {
             apply(&mut self.firm, gpus);
             self.rises += u64::from(is_gain);
         }
-        let pictures = self.classes.iter_mut().filter_map(|c| c.picture.as_mut());
-        for picture in pictures.filter(|picture| reach.has(picture.cursor)) {
-            apply(&mut picture.free, gpus);
-            picture.has_risen |= is_gain;
+        for class in &mut self.classes {
+            for picture in &mut class.pictures {
+                if reach.has(picture.cursor) {
+                    apply(&mut picture.free, gpus);
+                }
+            }
+            if is_gain && class.refused_from.is_some_and(|from| reach.has(from)) {
+                class.refused_from = None;
+            }
         }
     }
 
@@ -190,6 +220,21 @@ impl Guests {
         self.held[slot].gpus = gpus;
     }
 
+    /// A running job becomes a guest.
+    fn seat(&mut self, class: usize, key: Key) {
+        self.classes[class].guests.insert(key);
+        let slot = self.slot_of[key.job as usize] as usize;
+        self.seats.add(key, &self.held[slot].gpus);
+    }
+
+    /// A guest is none any more; its class.
+    fn unseat(&mut self, key: Key) -> usize {
+        let hold = &self.held[self.slot_of[key.job as usize] as usize];
+        self.seats.remove(key, &hold.gpus);
+        self.classes[hold.class].guests.remove(&key);
+        hold.class
+    }
+
     /// An admitted job has left its GPUs.
     pub(super) fn leave_admitted(&mut self, job: JobId) {
         let gpus = self.let_go(job);
@@ -198,17 +243,25 @@ impl Guests {
 
     /// A guest has left its GPUs.
     pub(super) fn leave_guest(&mut self, key: Key) {
-        let class = self.held(key.job()).class;
-        self.classes[class].guests.remove(&key);
+        self.unseat(key);
         let gpus = self.let_go(key.job());
         self.change(&gpus, true, Reach::Behind(key));
     }
 
+    /// A guest is stopped by one who takes `taken`: a gain is only what that one leaves.
+    fn stop_guest(&mut self, key: Key, taken: &GpuSet) {
+        self.unseat(key);
+        let gpus = self.let_go(key.job());
+        let left = without(&gpus, taken);
+        if !left.is_empty() {
+            self.change(&left, true, Reach::Behind(key));
+        }
+    }
+
     /// A guest has another key; its class.
     pub(super) fn rekey_guest(&mut self, old: Key, key: Key) -> usize {
-        let class = self.held(key.job()).class;
-        self.classes[class].guests.remove(&old);
-        self.classes[class].guests.insert(key);
+        let class = self.unseat(old);
+        self.seat(class, key);
         if key < old {
             self.change_of(key.job(), false, Reach::Between(key, old));
         } else {
@@ -218,14 +271,14 @@ impl Guests {
     }
 
     /// The count admits a guest.
-    pub(super) fn admit_guest(&mut self, class: usize, key: Key) {
-        self.classes[class].guests.remove(&key);
+    pub(super) fn admit_guest(&mut self, key: Key) {
+        self.unseat(key);
         self.change_of(key.job(), false, Reach::UpTo(key));
     }
 
     /// The count no longer admits a running job.
     pub(super) fn become_guest(&mut self, class: usize, key: Key) {
-        self.classes[class].guests.insert(key);
+        self.seat(class, key);
         self.change_of(key.job(), true, Reach::UpTo(key));
     }
 
@@ -246,12 +299,21 @@ impl Guests {
             self.firm.set_up(server, view.is_up(server));
         }
         self.rises += 1;
-        for picture in self.classes.iter_mut().filter_map(|c| c.picture.as_mut()) {
+        for picture in self.classes.iter_mut().flat_map(|c| &mut c.pictures) {
             for &server in servers {
                 picture.free.set_up(server, false);
                 picture.free.set_up(server, view.is_up(server));
             }
-            picture.has_risen = true;
+        }
+        for &server in servers {
+            self.single.set_up(server, false);
+            self.single.set_up(server, view.is_up(server));
+            if view.is_up(server) {
+                self.single.sync(server, 0);
+            }
+        }
+        for class in &mut self.classes {
+            class.refused_from = None;
         }
     }
 
@@ -263,32 +325,58 @@ impl Guests {
             .min()
     }
 
-    /// Brings the picture of a class to its first waiting job.
-    fn look_from(&mut self, view: &ClusterView<'_>, class: usize, key: Key) {
-        let mut picture = if let Some(picture) = self.classes[class].picture.take() {
-            picture
-        } else {
-            Picture {
+    /// GPUs for a waiting job, by all that nobody before it holds.
+    fn place_waiting(
+        &mut self,
+        view: &ClusterView<'_>,
+        places: &mut Places,
+        class: usize,
+        key: Key,
+    ) -> Option<GpuSet> {
+        if self.classes[class].pictures.is_empty() {
+            let picture = |_| Picture {
                 free: self.copy_firm(view.cluster()),
                 cursor: LEAST,
-                has_risen: true,
-            }
-        };
-        let from = std::mem::replace(&mut picture.cursor, key);
-        let is_ahead = from < key;
-        let range = if is_ahead { from..key } else { key..from };
-        for other in &self.classes {
-            for guest in other.guests.range(range.clone()) {
-                let gpus = &self.held(guest.job()).gpus;
-                if is_ahead {
-                    take(&mut picture.free, gpus);
-                } else {
-                    give(&mut picture.free, gpus);
-                    picture.has_risen = true;
-                }
+            };
+            self.classes[class].pictures = [0, 1].map(picture).into();
+        }
+        let mut pictures = std::mem::take(&mut self.classes[class].pictures);
+        let is_before = key < pictures[0].cursor;
+        if is_before {
+            let gpus = self.classes[class].gpus;
+            let free = (&self.firm, pictures[0].free.pool(TYPE));
+            // every rule takes one server where one has room
+            if let Some((server, mask)) = self.seats.find(free, key, gpus, places.is_first_fit()) {
+                self.classes[class].pictures = pictures;
+                self.single.sync(server, mask);
+                let found = places.place_on(&mut self.single, class, key.job(), TYPE);
+                self.single.sync(server, 0);
+                return found;
             }
         }
-        self.classes[class].picture = Some(picture);
+        let at = usize::from(is_before);
+        self.go_to(&mut pictures[at], key);
+        let found = places.place_on(&mut pictures[at].free, class, key.job(), TYPE);
+        if found.is_none() {
+            pictures.swap(0, at);
+        }
+        self.classes[class].pictures = pictures;
+        found
+    }
+
+    /// Brings a picture to another place in the order.
+    fn go_to(&self, picture: &mut Picture, key: Key) {
+        let from = std::mem::replace(&mut picture.cursor, key);
+        let (apply, range): (fn(&mut FreeIndex, &GpuSet), _) = if from < key {
+            (take, from..key)
+        } else {
+            (give, key..from)
+        };
+        for class in &self.classes {
+            for guest in class.guests.range(range.clone()) {
+                apply(&mut picture.free, &self.held(guest.job()).gpus);
+            }
+        }
     }
 
     fn copy_firm(&self, cluster: &ClusterSpec) -> FreeIndex {
@@ -349,38 +437,25 @@ impl Repack {
         self.all_classes(&mut open);
         // behind a promised job without a place nobody of its class has one
         open.retain(|&class| guests.classes[class].promised.is_empty());
-        for &class in &open {
-            if let Some(key) = self.ledger.head(class) {
-                guests.look_from(view, class, key);
-            }
-        }
         loop {
             let heads = open.iter().filter_map(|&class| {
-                let picture = guests.classes[class].picture.as_ref()?;
-                picture
-                    .has_risen
-                    .then_some((self.ledger.head(class)?, class))
+                let key = self.ledger.head(class)?;
+                let refused_from = guests.classes[class].refused_from;
+                (!refused_from.is_some_and(|from| from <= key)).then_some((key, class))
             });
             let Some((key, class)) = heads.min() else {
                 break;
             };
-            let picture = guests.classes[class]
-                .picture
-                .as_mut()
-                .expect("it has risen");
-            let Some(gpus) = places.place_on(&mut picture.free, class, key.job(), TYPE) else {
-                picture.has_risen = false;
+            let Some(gpus) = guests.place_waiting(view, places, class, key) else {
+                guests.classes[class].refused_from = Some(key);
                 continue;
             };
             self.ledger.pop(class);
             self.ledger.set(key, Stand::Guest);
             self.stop_met(view, plan, guests, &gpus);
             guests.change(&gpus, false, Reach::Behind(key));
-            guests.classes[class].guests.insert(key);
             self.start_home(plan, places, guests, (key, class), gpus);
-            if let Some(next) = self.ledger.head(class) {
-                guests.look_from(view, class, next);
-            }
+            guests.seat(class, key);
         }
         self.candidates = open;
     }
@@ -404,7 +479,7 @@ impl Repack {
                 // one that was stopped a moment ago is nowhere
                 if self.ledger.stand(job) == Stand::Guest {
                     let key = self.ledger.key(job);
-                    guests.leave_guest(key);
+                    guests.stop_guest(key, gpus);
                     self.ledger.set(key, Stand::Nowhere);
                     plan.release(job);
                     guests.stopped.push(key);
