@@ -44,7 +44,8 @@ impl Policy for Fifo {
     ) -> Result<Next, PolicyError> {
         let only_arrivals = changes.finished.is_empty()
             && changes.thrown_back.is_empty()
-            && changes.servers_up.is_empty();
+            && changes.servers_up.is_empty()
+            && changes.servers_down.is_empty();
         if self.is_blocked && only_arrivals {
             return Ok(Next::Ask);
         }

@@ -30,7 +30,8 @@ impl Line {
             Some(last) => key < *last,
             None => false,
         };
-        if !is_front && !(self.rest.is_empty() && self.front.len() < REFILL) {
+        let is_short = self.rest.is_empty() && self.front.len() < REFILL;
+        if !is_front && !is_short {
             self.rest.push(Reverse(key));
             return;
         }
@@ -77,17 +78,14 @@ mod tests {
             let (mut line, mut oracle) = (Line::default(), BinaryHeap::new());
             for (job, step) in steps.into_iter().enumerate() {
                 // smaller numbers more often at the front: as preempted jobs come
-                match step {
-                    Some(main) => {
-                        let main = main - line.first().map_or(0, |key| 150 - key.main).max(0);
-                        let key = Key { lead: 0, main, job: job as u32 };
-                        line.push(key);
-                        oracle.push(Reverse(key));
-                    }
-                    None => {
-                        line.pop();
-                        oracle.pop();
-                    }
+                if let Some(main) = step {
+                    let main = main - line.first().map_or(0, |key| 150 - key.main).max(0);
+                    let key = Key { lead: 0, main, job: job as u32 };
+                    line.push(key);
+                    oracle.push(Reverse(key));
+                } else {
+                    line.pop();
+                    oracle.pop();
                 }
                 prop_assert_eq!(line.first(), oracle.peek().map(|key| key.0));
             }

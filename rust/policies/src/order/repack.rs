@@ -37,6 +37,16 @@ struct Dropped {
     is_counted: bool,
 }
 
+/// What the count has left in a pass.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    /// GPUs; below 0 while too many are promised.
+    free: i64,
+    /// Heads before this rank do not fit.
+    floor: Rank,
+    now: i64,
+}
+
 /// Queues by class, running jobs in key order, and the pass over both.
 #[derive(Debug)]
 pub struct Repack {
@@ -180,19 +190,18 @@ impl Repack {
         if old == key {
             return;
         }
-        match (self.ledger.stand(job), &mut self.guests) {
-            (Stand::Guest, Some(guests)) => {
-                let class = guests.rekey_guest(old, key);
-                self.woken.push(class);
-                self.ledger.set(key, Stand::Guest);
-            }
-            _ => {
-                self.is_stirred |= key > old;
-                self.running.remove(old, gpus);
-                self.running.insert(key, gpus);
-                self.ledger.set(key, Stand::Running);
-            }
+        if let Some(guests) = &mut self.guests
+            && self.ledger.stand(job) == Stand::Guest
+        {
+            let class = guests.rekey_guest(old, key);
+            self.woken.push(class);
+            self.ledger.set(key, Stand::Guest);
+            return;
         }
+        self.is_stirred |= key > old;
+        self.running.remove(old, gpus);
+        self.running.insert(key, gpus);
+        self.ledger.set(key, Stand::Running);
     }
 
     /// Decides who runs: fills the plan, `started`, `moved` and `stopped`.
@@ -239,9 +248,12 @@ impl Repack {
             candidates.sort_unstable();
             candidates.dedup();
         }
+        // a job that is dropped makes room behind it only
+        let mut floor = Rank::LEAST;
         loop {
             let free = capacity - self.running.sum() as i64;
-            if let Some((rank, class)) = self.first_fitting(&mut candidates, places, free, now) {
+            let room = Room { free, floor, now };
+            if let Some((rank, class)) = self.first_fitting(&mut candidates, places, &room) {
                 let gpus = places.classes().get(class).gpus;
                 self.admit(rank, class, GpuTypeId(0), gpus, now);
             } else if free < 0 {
@@ -250,6 +262,7 @@ impl Repack {
                     .first_over(free.unsigned_abs(), now)
                     .expect("jobs hold GPUs");
                 let class = places.classes().of(key.job());
+                floor = self.measure.running(key, gpus, now);
                 self.drop_job(key, class, gpus, now);
                 candidates.clear();
                 self.all_classes(&mut candidates);
@@ -291,9 +304,9 @@ impl Repack {
         &mut self,
         candidates: &mut Vec<usize>,
         places: &Places,
-        free: i64,
-        now: i64,
+        room: &Room,
     ) -> Option<(Rank, usize)> {
+        let &Room { free, floor, now } = room;
         let mut best: Option<(Rank, usize)> = None;
         let mut at = 0;
         while let Some(&class) = candidates.get(at) {
@@ -308,7 +321,9 @@ impl Repack {
                 continue;
             }
             let gpus = i64::from(gpus);
-            if free >= gpus || free + self.running.sum_after(&rank, now) as i64 >= gpus {
+            if rank < floor {
+                candidates.swap_remove(at);
+            } else if free >= gpus || free + self.running.sum_after(&rank, now) as i64 >= gpus {
                 best = Some((rank, class));
                 at += 1;
             } else {

@@ -49,10 +49,12 @@ impl SkipPass {
         places: &mut Places,
         mut main: impl FnMut(JobId) -> Result<i64, E>,
     ) -> Result<(), E> {
-        // GPUs came free: jobs ended or were thrown back (their other servers), servers came back
+        // GPUs came free: jobs ended or were thrown back (their other servers), servers came back; or the
+        // largest server failed, by whose size some rules cut gangs
         let has_grown = !(changes.finished.is_empty()
             && changes.thrown_back.is_empty()
-            && changes.servers_up.is_empty());
+            && changes.servers_up.is_empty()
+            && changes.servers_down.is_empty());
         if !has_grown && changes.arrived.len() == 1 && !self.is_plain {
             let job = changes.arrived[0];
             let key = Key {

@@ -82,6 +82,13 @@ impl SumTree {
         Some(self.groups.last()?.last)
     }
 
+    /// The last job.
+    #[inline]
+    pub fn last_entry(&self) -> Option<(Key, u32)> {
+        let leaf = self.groups.last()?.leaves.last()?;
+        leaf.entries.last().map(|entry| (entry.key, entry.gpus))
+    }
+
     /// Group and leaf whose range takes `key`: the first that ends at or after it, else the last.
     #[inline]
     fn find(&self, key: &Key) -> (usize, usize) {

@@ -188,9 +188,10 @@ impl QueuedService {
         if let Some(index) = &self.index {
             service = service.min(index.to_next_point(attained));
         }
-        let scale = self.scale(view, job);
-        let time = i64::try_from((service - 1).div_euclid(scale) + 1).unwrap_or(i64::MAX);
-        let mut at = since + SimSpan(time);
+        let mut at = SimTime::NEVER;
+        if service != i128::MAX {
+            at = since + SimSpan(time_to(service, self.scale(view, job)));
+        }
         let protected_until = started + self.params.min_run;
         if protected_until > view.now() {
             at = at.min(protected_until);
@@ -273,6 +274,16 @@ impl QueuedService {
         }
         self.pass.stopped = stopped;
     }
+}
+
+/// Nanoseconds until so much service is reached at so much per nanosecond, rounded up.
+#[inline]
+fn time_to(service: i128, scale: i128) -> i64 {
+    // the machine's own division where the numbers fit: nearly always
+    if let (Ok(service), Ok(scale)) = (i64::try_from(service), i64::try_from(scale)) {
+        return (service - 1).div_euclid(scale) + 1;
+    }
+    i64::try_from((service - 1).div_euclid(scale) + 1).unwrap_or(i64::MAX)
 }
 
 impl Policy for QueuedService {

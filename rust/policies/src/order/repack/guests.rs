@@ -441,7 +441,9 @@ impl Repack {
             let heads = open.iter().filter_map(|&class| {
                 let key = self.ledger.head(class)?;
                 let refused_from = guests.classes[class].refused_from;
-                (!refused_from.is_some_and(|from| from <= key)).then_some((key, class))
+                refused_from
+                    .is_none_or(|from| key < from)
+                    .then_some((key, class))
             });
             let Some((key, class)) = heads.min() else {
                 break;
