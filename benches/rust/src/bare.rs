@@ -170,7 +170,7 @@ impl ShortestFirst {
 }
 
 /// Servers in buckets by free GPUs, and who holds what.
-struct FreeGpus {
+pub(crate) struct FreeGpus {
     total: u32,
     free: Vec<u32>,
     bucket: Vec<Vec<u32>>,
@@ -186,7 +186,7 @@ struct FreeGpus {
 const WIDE: u32 = 1 << 31;
 
 impl FreeGpus {
-    fn new(cluster: Cluster, jobs: usize) -> Self {
+    pub(crate) fn new(cluster: Cluster, jobs: usize) -> Self {
         let mut bucket = vec![Vec::new(); cluster.gpus_per_server as usize + 1];
         bucket[cluster.gpus_per_server as usize] = (0..cluster.servers).collect();
         Self {
@@ -202,7 +202,7 @@ impl FreeGpus {
     }
 
     /// Best fit on one server, else the fullest servers first. The caller knows that it fits.
-    fn take(&mut self, job: u32, gpus: u32) {
+    pub(crate) fn take(&mut self, job: u32, gpus: u32) {
         self.total -= gpus;
         if let Some(server) = self.best_fit(gpus) {
             self.place[job as usize] = server;
@@ -230,7 +230,7 @@ impl FreeGpus {
         }
     }
 
-    fn give(&mut self, job: u32, gpus: u32) {
+    pub(crate) fn give(&mut self, job: u32, gpus: u32) {
         self.total += gpus;
         let place = self.place[job as usize];
         if place & WIDE == 0 {

@@ -4,6 +4,7 @@
 //! workloads that speed and instruction counts are measured on.
 
 pub mod bare;
+pub mod bare_preemptive;
 pub mod contender;
 pub mod floor;
 pub mod workload;

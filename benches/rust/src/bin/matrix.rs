@@ -9,6 +9,7 @@
 use std::process::ExitCode;
 
 use gangline_benches::bare::{self, Times};
+use gangline_benches::bare_preemptive;
 use gangline_benches::contender::{options, policy, run, summary};
 use gangline_benches::workload::{Cluster, Jobs, Load, MEAN_DURATION_S, philly_like, with_backlog};
 use gangline_benches::worlds::world;
@@ -74,22 +75,34 @@ fn least(values: Vec<f64>) -> f64 {
 
 type BareLoop = fn(&Jobs, Cluster) -> Times;
 
+/// The loops of `fifo` and `sjf`, by which all are judged, and those of the policies that preempt.
+fn bare_loops(policies: &[&str]) -> Vec<(&'static str, BareLoop)> {
+    let mut loops: Vec<(&str, BareLoop)> = vec![("fifo", bare::fifo), ("sjf", bare::sjf)];
+    let own: [(&str, BareLoop); 3] = [
+        ("srtf", bare_preemptive::srtf),
+        ("srsf", bare_preemptive::srsf),
+        ("las", bare_preemptive::las),
+    ];
+    loops.extend(own.into_iter().filter(|(name, _)| policies.contains(name)));
+    loops
+}
+
 /// Time per job of everyone on the published cluster, light and saturated.
 fn speed(count: usize, repeats: usize, policies: &[&str]) {
-    const BARE_LOOPS: [BareLoop; 2] = [bare::fifo, bare::sjf];
     for load in Load::ALL {
         let jobs = philly_like(count, Cluster::PUBLISHED, load.offered(), 1);
         let world = world(&jobs, Cluster::PUBLISHED);
-        let mut limit_s = [Vec::new(), Vec::new()];
+        let bare_loops = bare_loops(policies);
+        let mut limit_s = vec![Vec::new(); bare_loops.len()];
         let mut engine_s = vec![Vec::new(); policies.len()];
         let mut output_s = vec![Vec::new(); policies.len()];
         let mut counts = vec![(0.0, 0.0); policies.len()];
         let mut expected = Vec::new();
         for _ in 0..repeats {
-            for (at, bare_loop) in BARE_LOOPS.iter().enumerate() {
+            for (at, (name, bare_loop)) in bare_loops.iter().enumerate() {
                 let (seconds, times) = timed(|| bare_loop(&jobs, Cluster::PUBLISHED));
                 limit_s[at].push(seconds);
-                expected.push(times);
+                expected.push((*name, times));
             }
             for (at, name) in policies.iter().enumerate() {
                 let (inside, outside, output) = one_run(&world, name);
@@ -101,7 +114,11 @@ fn speed(count: usize, repeats: usize, policies: &[&str]) {
             expected.clear();
         }
         let per_job = |seconds: Vec<f64>| least(seconds) * 1e9 / count as f64;
-        let [fifo, sjf] = limit_s.map(per_job);
+        let limits: Vec<f64> = limit_s.into_iter().map(per_job).collect();
+        let limit = |name: &str| {
+            let at = bare_loops.iter().position(|(bare, _)| *bare == name);
+            limits[at.unwrap_or(0)]
+        };
         for (at, ((name, inside), outside)) in
             policies.iter().zip(engine_s).zip(output_s).enumerate()
         {
@@ -109,19 +126,20 @@ fn speed(count: usize, repeats: usize, policies: &[&str]) {
                 concat!(
                     r#"{{"kind":"speed","jobs":{count},"load":"{}""#,
                     r#","policy":"{name}","ns_per_job":{:.1}"#,
-                    r#","output_ns_per_job":{:.1},"bare_fifo_ns_per_job":{fifo:.1}"#,
-                    r#","bare_sjf_ns_per_job":{sjf:.1},"events":{}"#,
+                    r#","output_ns_per_job":{:.1},"bare_fifo_ns_per_job":{:.1}"#,
+                    r#","bare_sjf_ns_per_job":{:.1},"bare_own_ns_per_job":{:.1},"events":{}"#,
                     r#","preemptions":{}}}"#,
                 ),
                 load.name(),
                 per_job(inside),
                 per_job(outside),
+                limit("fifo"),
+                limit("sjf"),
+                limit(name),
                 counts[at].0,
                 counts[at].1,
                 count = count,
                 name = name,
-                fifo = fifo,
-                sjf = sjf,
             );
         }
     }
@@ -136,11 +154,10 @@ fn one_run(world: &World, name: &str) -> (f64, f64, Output) {
 }
 
 /// The engine must do the bare loop's work to the nanosecond where the two have the same order.
-fn check(name: &str, finish_s: &[f64], expected: &[Times]) {
-    let times = match name {
-        "fifo" | "floor" => &expected[0],
-        "sjf" => &expected[1],
-        _ => return,
+fn check(name: &str, finish_s: &[f64], expected: &[(&str, Times)]) {
+    let own = if name == "floor" { "fifo" } else { name };
+    let Some((_, times)) = expected.iter().find(|(bare, _)| *bare == own) else {
+        return;
     };
     let differ = finish_s
         .iter()

@@ -3,7 +3,6 @@
 
 use crate::order::Key;
 use crate::order::line::Line;
-use gangline_engine::BitSet;
 use gangline_model::JobId;
 
 /// Where a job stands.
@@ -37,8 +36,9 @@ pub struct Ledger {
     lines: Vec<Line>,
     /// First job of each line as last looked up; [`None`] = look it up.
     heads: Vec<Option<Key>>,
-    /// Classes whose line is not empty (stale entries count).
-    busy: BitSet,
+    /// Classes whose line is not empty (stale entries count), ascending.
+    busy: Vec<usize>,
+    is_busy: Vec<bool>,
 }
 
 impl Ledger {
@@ -48,7 +48,8 @@ impl Ledger {
             jobs: vec![Entry::default(); jobs],
             lines: (0..classes).map(|_| Line::default()).collect(),
             heads: vec![None; classes],
-            busy: BitSet::new(classes.max(1)),
+            busy: Vec::with_capacity(classes),
+            is_busy: vec![false; classes],
         }
     }
 
@@ -93,7 +94,10 @@ impl Ledger {
         }
         self.set(key, Stand::Waiting);
         self.lines[class].push(key);
-        if self.busy.insert(class) {
+        if !self.is_busy[class] {
+            self.is_busy[class] = true;
+            let at = self.busy.partition_point(|other| *other < class);
+            self.busy.insert(at, class);
             self.heads[class] = Some(key);
         } else if let Some(head) = &mut self.heads[class]
             && key < *head
@@ -119,7 +123,10 @@ impl Ledger {
             }
             self.lines[class].pop();
         }
-        self.busy.remove(class);
+        if self.is_busy[class] {
+            self.is_busy[class] = false;
+            self.busy.retain(|other| *other != class);
+        }
         None
     }
 
@@ -132,9 +139,9 @@ impl Ledger {
         Some(key)
     }
 
-    /// Classes that may have a waiting job, ascending, from `class` on.
+    /// Classes that may have a waiting job, ascending.
     #[inline]
-    pub fn next_class(&self, class: usize) -> Option<usize> {
-        self.busy.next_from(class)
+    pub fn classes(&self) -> &[usize] {
+        &self.busy
     }
 }

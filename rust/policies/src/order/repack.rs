@@ -279,11 +279,7 @@ impl Repack {
             into.extend(0..guests.classes());
             return;
         }
-        let mut from = 0;
-        while let Some(class) = self.ledger.next_class(from) {
-            into.push(class);
-            from = class + 1;
-        }
+        into.extend_from_slice(self.ledger.classes());
     }
 
     /// The first job of a class that the count does not admit.
@@ -307,6 +303,7 @@ impl Repack {
         room: &Room,
     ) -> Option<(Rank, usize)> {
         let &Room { free, floor, now } = room;
+        let last = self.running.last_rank(now);
         let mut best: Option<(Rank, usize)> = None;
         let mut at = 0;
         while let Some(&class) = candidates.get(at) {
@@ -321,7 +318,8 @@ impl Repack {
                 continue;
             }
             let gpus = i64::from(gpus);
-            if rank < floor {
+            let is_last = last.is_none_or(|last| last < rank);
+            if free < gpus && (is_last || rank < floor) {
                 candidates.swap_remove(at);
             } else if free >= gpus || free + self.running.sum_after(&rank, now) as i64 >= gpus {
                 best = Some((rank, class));

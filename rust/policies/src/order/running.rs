@@ -66,6 +66,15 @@ impl Running {
         self.sum -= u64::from(gpus);
     }
 
+    /// Rank of the last job at `now`.
+    #[inline]
+    pub fn last_rank(&self, now: i64) -> Option<Rank> {
+        let lasts = self.trees.iter().filter_map(SumTree::last_entry);
+        lasts
+            .map(|(key, gpus)| self.measure.running(key, gpus, now))
+            .max()
+    }
+
     /// GPUs of the running jobs that come after a rank at `now`.
     #[inline]
     pub fn sum_after(&self, rank: &Rank, now: i64) -> u64 {

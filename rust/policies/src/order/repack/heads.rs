@@ -79,13 +79,13 @@ impl Repack {
     /// Fills `heads` with the heads of the classes that pass a test.
     pub(super) fn collect_heads(&mut self, places: &Places, mut test: impl FnMut(usize) -> bool) {
         self.heads.clear();
-        let mut from = 0;
-        while let Some(class) = self.ledger.next_class(from) {
-            from = class + 1;
-            if test(class) {
-                self.push_head(class, places);
-            }
+        let mut classes = std::mem::take(&mut self.candidates);
+        classes.clear();
+        classes.extend_from_slice(self.ledger.classes());
+        for &class in classes.iter().filter(|&&class| test(class)) {
+            self.push_head(class, places);
         }
+        self.candidates = classes;
     }
 
     pub(super) fn push_head(&mut self, class: usize, places: &Places) {
