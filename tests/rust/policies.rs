@@ -120,18 +120,54 @@ fn fast_passes_equal_plain_walks() {
     assert_eq!(compared, 600 * names.len());
 }
 
-fn compare(case: &Case, seed: u64, name: &str, params: &Params) {
+/// One GPU type, rules that refuse, gangs wider than a rack, more work than GPUs: who is promised a place and
+/// who runs meanwhile is kept between decisions by the fast pass and worked out anew by the plain one.
+#[test]
+fn kept_refusals_equal_plain_walks() {
+    let mut preemptions = 0.0;
+    for seed in 0..200 {
+        let scope = Scope {
+            types: 1,
+            jobs: if seed % 3 == 0 { 200 } else { 60 },
+            has_trouble: seed % 2 == 0,
+            has_checkpoints: false,
+            gangs_max: if seed % 4 == 0 { 5 } else { 20 },
+        };
+        let case = conformance::draw(seed + 40_000, scope);
+        for name in ["las", "gittins", "tiresias", "tiresias-gittins"] {
+            let mut numbers = Numbers::new(seed + 4_000_000);
+            let mut params = draw_params(name, &mut numbers, false);
+            let rule = numbers.pick(&["yarn", "whole_servers", "skew", "skew", "consolidate"]);
+            let level = numbers.pick(&["server", "rack"]);
+            let limits = numbers.pick(&[&[5.0, 40.0][..], &[2.0, 9.0, 30.0]]);
+            let word = |word: &str| ParamValue::Str(word.to_owned());
+            params.insert("placement".to_owned(), word(rule));
+            params.insert("max_level".to_owned(), word(level));
+            params.insert("limits".to_owned(), ParamValue::List(limits.into()));
+            params.remove("discretised");
+            preemptions += compare(&case, seed, name, &params);
+        }
+    }
+    assert!(preemptions > 2_000.0, "these worlds preempt: {preemptions}");
+}
+
+/// Runs both forms of a policy; the number of preemptions.
+fn compare(case: &Case, seed: u64, name: &str, params: &Params) -> f64 {
     let mut fast = build(name, params).expect("drawn parameters are valid");
     let mut plain = build_plain(name, params).expect("drawn parameters are valid");
     let fast = conformance::run(case, fast.as_mut());
     let plain = conformance::run(case, plain.as_mut());
     match (fast, plain) {
-        (Ok(fast), Ok(plain)) => assert!(
-            fast.outcome == Some(Outcome::Finished) && conformance::are_equal(&fast, &plain),
-            "seed {seed}, {name} {params:?}: finish {:?} and plain {:?}",
-            fast.finish_s,
-            plain.finish_s
-        ),
+        (Ok(fast), Ok(plain)) => {
+            assert!(
+                fast.outcome == Some(Outcome::Finished) && conformance::are_equal(&fast, &plain),
+                "seed {seed}, {name} {params:?}: finish {:?} and plain {:?}",
+                fast.finish_s,
+                plain.finish_s
+            );
+            let preemptions = fast.summary.iter().find(|(key, _)| *key == "preemptions");
+            preemptions.expect("a counter").1
+        }
         (fast, plain) => panic!(
             "seed {seed}, {name} {params:?}: fast {:?}, plain {:?}",
             fast.err(),
