@@ -96,6 +96,11 @@ def speed(
         note = f"{row['ns_per_job']:.0f} / {bare:.0f} ns per job"
         name = f"{policy}, {load}, {jobs:,} jobs: time over bare loop"
         lines.append(Line(name, row["ns_per_job"] / bare, limit if judged else None, note))
+        if policy in ("srtf", "srsf", "las"):
+            own, starts = row["bare_own_ns_per_job"], 1.0 + row["preemptions"] / jobs
+            note = f"{row['ns_per_job']:.0f} / {own:.0f} ns per job, {starts:.2f} starts per job"
+            name = f"{policy}, {load}, {jobs:,} jobs: time over a bare loop of its own"
+            lines.append(Line(name, row["ns_per_job"] / own, None, note))
     for policy in policies if 1_000_000 in sizes else ():
         for load in workload.OFFERED:
             large = rows[policy, load, 1_000_000]["ns_per_job"]

@@ -263,6 +263,9 @@ impl Repack {
                     .expect("jobs hold GPUs");
                 let class = places.classes().of(key.job());
                 floor = self.measure.running(key, gpus, now);
+                if let Some(guests) = &mut self.guests {
+                    guests.wake(view);
+                }
                 self.drop_job(key, class, gpus, now);
                 candidates.clear();
                 self.all_classes(&mut candidates);

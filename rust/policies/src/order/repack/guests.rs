@@ -31,7 +31,11 @@ const LEAST: Key = Key {
 #[derive(Debug)]
 pub(super) struct Guests {
     classes: Vec<Class>,
-    /// GPUs that no admitted job holds.
+    /// Nobody is refused and nobody runs as a guest: there is one picture, that of the plan.
+    is_calm: bool,
+    /// Decisions since somebody was refused, waited or was a guest.
+    quiet: usize,
+    /// GPUs that no admitted job holds. Not kept while all is calm.
     firm: FreeIndex,
     /// How often `firm` has gained GPUs.
     rises: u64,
@@ -144,7 +148,9 @@ impl Guests {
         let classes = places.classes().iter();
         Self {
             classes: classes.map(|of| class(of.gpus)).collect(),
-            firm: FreeIndex::new(view.cluster()),
+            is_calm: true,
+            quiet: 0,
+            firm: FreeIndex::default(),
             rises: 1,
             seats: Seats::new(view.cluster().servers().len()),
             single: nothing_free(view.cluster()),
@@ -187,6 +193,41 @@ impl Guests {
         &self.held[self.slot_of[job.index()] as usize]
     }
 
+    /// The first one is refused or becomes a guest: from now on the pictures are kept.
+    pub(super) fn wake(&mut self, view: &ClusterView<'_>) {
+        if !std::mem::replace(&mut self.is_calm, false) {
+            return;
+        }
+        let cluster = view.cluster();
+        self.firm = FreeIndex::new(cluster);
+        for server in (0..cluster.servers().len()).map(ServerId::new) {
+            if !view.is_up(server) {
+                self.firm.set_up(server, false);
+            }
+        }
+        for hold in &self.held {
+            take(&mut self.firm, &hold.gpus);
+        }
+        self.rises += 1;
+        self.quiet = 0;
+    }
+
+    /// Drops the pictures when nobody has needed them for as many decisions as jobs run, so that a load
+    /// that comes and goes pays for building them once in as many.
+    fn calm_down(&mut self, is_anyone_waiting: bool) {
+        let mut classes = self.classes.iter();
+        let is_needed = is_anyone_waiting
+            || classes.any(|class| !(class.promised.is_empty() && class.guests.is_empty()));
+        self.quiet = if is_needed { 0 } else { self.quiet + 1 };
+        if self.quiet > self.held.len() {
+            self.is_calm = true;
+            for class in &mut self.classes {
+                class.pictures.clear();
+                class.refused_from = None;
+            }
+        }
+    }
+
     /// Forgets what a job holds.
     fn let_go(&mut self, job: JobId) -> GpuSet {
         let slot = self.slot_of[job.index()];
@@ -195,6 +236,9 @@ impl Guests {
     }
 
     fn change(&mut self, gpus: &GpuSet, is_gain: bool, reach: Reach) {
+        if self.is_calm {
+            return;
+        }
         let apply = if is_gain { give } else { take };
         if reach.has_firm() {
             apply(&mut self.firm, gpus);
@@ -294,9 +338,11 @@ impl Guests {
 
     /// Servers have failed or come back; their jobs have left.
     pub(super) fn servers_changed(&mut self, view: &ClusterView<'_>, servers: &[ServerId]) {
-        for &server in servers {
-            self.firm.set_up(server, false);
-            self.firm.set_up(server, view.is_up(server));
+        if !self.is_calm {
+            for &server in servers {
+                self.firm.set_up(server, false);
+                self.firm.set_up(server, view.is_up(server));
+            }
         }
         self.rises += 1;
         for picture in self.classes.iter_mut().flat_map(|c| &mut c.pictures) {
@@ -404,22 +450,32 @@ impl Repack {
     ) {
         let mut guests = self.guests.take().expect("this mode has guests");
         while let Some((key, class)) = guests.next_promised() {
-            match places.place_on(&mut guests.firm, class, key.job(), TYPE) {
-                Some(gpus) => {
-                    guests.withdraw(class, key);
-                    self.ledger.set(key, Stand::Running);
-                    self.stop_met(view, plan, &mut guests, &gpus);
-                    guests.change(&gpus, false, Reach::All);
-                    self.start_home(plan, places, &mut guests, (key, class), gpus);
-                }
-                None => guests.classes[class].refused_at = guests.rises,
+            let free = if guests.is_calm {
+                plan.free()
+            } else {
+                &mut guests.firm
+            };
+            let Some(gpus) = places.place_on(free, class, key.job(), TYPE) else {
+                guests.wake(view);
+                guests.classes[class].refused_at = guests.rises;
+                continue;
+            };
+            guests.withdraw(class, key);
+            self.ledger.set(key, Stand::Running);
+            if !guests.is_calm {
+                self.stop_met(view, plan, &mut guests, &gpus);
+                guests.change(&gpus, false, Reach::All);
             }
+            self.start_home(plan, places, &mut guests, (key, class), gpus);
         }
         self.place_waiting(view, plan, places, &mut guests);
         guests.stopped.sort_unstable();
         for key in guests.stopped.drain(..) {
             plan.push(Action::Preempt { job: key.job() });
             self.stopped.push(key.job());
+        }
+        if !guests.is_calm {
+            guests.calm_down(!self.ledger.classes().is_empty());
         }
         self.guests = Some(guests);
     }
@@ -434,7 +490,11 @@ impl Repack {
     ) {
         let mut open = std::mem::take(&mut self.candidates);
         open.clear();
-        self.all_classes(&mut open);
+        open.extend_from_slice(self.ledger.classes());
+        open.retain(|&class| self.ledger.head(class).is_some());
+        if !open.is_empty() {
+            guests.wake(view);
+        }
         // behind a promised job without a place nobody of its class has one
         open.retain(|&class| guests.classes[class].promised.is_empty());
         loop {
