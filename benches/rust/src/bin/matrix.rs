@@ -114,10 +114,10 @@ fn speed(count: usize, repeats: usize, policies: &[&str]) {
             expected.clear();
         }
         let per_job = |seconds: Vec<f64>| least(seconds) * 1e9 / count as f64;
-        let limits: Vec<f64> = limit_s.into_iter().map(per_job).collect();
+        let bare_ns: Vec<f64> = limit_s.into_iter().map(per_job).collect();
         let limit = |name: &str| {
             let at = bare_loops.iter().position(|(bare, _)| *bare == name);
-            limits[at.unwrap_or(0)]
+            bare_ns[at.unwrap_or(0)]
         };
         for (at, ((name, inside), outside)) in
             policies.iter().zip(engine_s).zip(output_s).enumerate()
