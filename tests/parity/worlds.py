@@ -19,8 +19,9 @@ RULES = [
 ]
 PREEMPTIVE = ("srtf", "srsf", "las", "gittins", "tiresias", "tiresias-gittins")
 QUEUES = ("fifo", "fifo-skip", "easy", "sjf", "sjf-strict", "ssf")
+FAIR = ("themis",)
 TOYS = ("toy-round", "toy-timer", "toy-share")
-POLICIES = (*QUEUES, *PREEMPTIVE, *TOYS)
+POLICIES = (*QUEUES, *PREEMPTIVE, *FAIR, *TOYS)
 
 _ARRIVALS = st.one_of(
     st.sampled_from([0.0, 0.0, 1.0, 2.0, 5.0, 5.0, 7.0, 10.0]),
@@ -151,8 +152,13 @@ def settings_of(draw: st.DrawFn, policy: str) -> dict[str, Any]:
         chosen["rack_choice"] = "fewest_servers"
     if draw(st.integers(0, 2)) == 0:
         chosen["yarn_cross_rack"] = True
-    if policy in ("srtf", "srsf", "easy", "sjf", "sjf-strict", "ssf"):
+    if policy in ("srtf", "srsf", "easy", "sjf", "sjf-strict", "ssf", "themis"):
         chosen["estimate_error"] = draw(st.sampled_from([0.0, 0.0, 0.5]))
+    if policy == "themis":
+        # longer than every restart of the drawn worlds
+        chosen["lease_s"] = draw(st.sampled_from([5.0, 7.5, 12.0]))
+        chosen["fairness"] = draw(st.sampled_from([0.0, 0.3, 0.8]))
+        chosen["leftover"] = draw(st.sampled_from(["rho", "random"]))
     if policy in PREEMPTIVE:
         chosen["preempt_min_run_s"] = draw(st.sampled_from([0.0, 0.0, 2.0]))
     if policy in ("las", "gittins", "tiresias", "tiresias-gittins"):

@@ -155,7 +155,7 @@ class Reference:
                         self.rates.one_way(a.model, b.model)
 
     def _install(self, name: str, params: dict[str, Any]) -> None:
-        from .policies import make
+        from .registry import make
 
         self.policy = make(self, name, params)
         self.wake_on = self.policy.wake_on

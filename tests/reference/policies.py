@@ -536,29 +536,3 @@ class ToyShare(Policy):
             ):
                 found.append(gpu)
         return (tuple(found[: job.gpus]) if len(found) >= job.gpus else None), sub
-
-
-REGISTRY: dict[str, type[Policy]] = {
-    "fifo": Queue,
-    "fifo-skip": Queue,
-    "sjf": Queue,
-    "sjf-strict": Queue,
-    "ssf": Queue,
-    "easy": Easy,
-    "srtf": Repack,
-    "srsf": Repack,
-    "las": Las,
-    "gittins": Las,
-    "tiresias": Las,
-    "tiresias-gittins": Las,
-    "toy-round": ToyRound,
-    "toy-timer": ToyTimer,
-    "toy-share": ToyShare,
-}
-
-
-def make(ref: Reference, name: str, params: dict[str, Any]) -> Policy:
-    """Return a policy by its registry name."""
-    if name not in REGISTRY:
-        raise PolicyError(f"unknown policy {name}", field="policy", value=name)
-    return REGISTRY[name](ref, name, params)

@@ -19,6 +19,7 @@ fn draw_value(kind: ParamKind, default: ParamDefault, numbers: &mut Numbers) -> 
     match kind {
         ParamKind::Bool => ParamValue::Bool(numbers.once_in(2)),
         ParamKind::AtLeast(least) => ParamValue::Float(around.max(least)),
+        ParamKind::Share => ParamValue::Float((around / 7.0).fract()),
         ParamKind::Above(bound) => ParamValue::Float(around + bound),
         ParamKind::Choice(words) => ParamValue::Str(numbers.pick(words).to_owned()),
         ParamKind::Increasing => {
@@ -51,7 +52,7 @@ fn draw_params(name: &str, numbers: &mut Numbers) -> Params {
             "skew" => ParamValue::Str("flags".to_owned()),
             "skew_threshold" | "skew_eps" => ParamValue::Float(0.2),
             // longer than every restart of the drawn worlds, or nobody would make progress
-            "round_s" => ParamValue::Float(11.0 + numbers.below(30) as f64),
+            "round_s" | "lease_s" => ParamValue::Float(11.0 + numbers.below(30) as f64),
             // without a head start equal jobs swap every nanosecond
             "las_quantum" => ParamValue::Float(1.0 + numbers.below(30) as f64),
             _ => draw_value(spec.kind, spec.default, numbers),

@@ -10,6 +10,7 @@ Examples
 """
 
 from gangline.policies.classic import Easy, Fifo, FifoSkip, Sjf, SjfStrict, Ssf
+from gangline.policies.fairness import Themis
 from gangline.policies.parameters import PolicyConfig
 from gangline.policies.preemptive import Gittins, Las, Srsf, Srtf, Tiresias, TiresiasGittins
 from gangline.policies.protocol import STEADY, Changes, Plan, Policy, View
@@ -31,6 +32,7 @@ __all__ = [
     "Srsf",
     "Srtf",
     "Ssf",
+    "Themis",
     "Tiresias",
     "TiresiasGittins",
     "View",

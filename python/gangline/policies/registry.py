@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangline.errors import PolicyError
 from gangline.policies.classic import Easy, Fifo, FifoSkip, Sjf, SjfStrict, Ssf
+from gangline.policies.fairness import Themis
 from gangline.policies.preemptive import Gittins, Las, Srsf, Srtf, Tiresias, TiresiasGittins
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ registry: Mapping[str, type[PolicyConfig]] = {
         Gittins,
         Tiresias,
         TiresiasGittins,
+        Themis,
     )
 }
 """Every policy by its name."""

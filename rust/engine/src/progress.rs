@@ -98,13 +98,18 @@ impl State {
         if gpus.is_empty() {
             return 0.0;
         }
-        let locality = self.locality_on(job, gpus, self.cluster.tier(gpus));
         let (xi, _) = self.xi_on(job, gpus);
         if xi.is_infinite() {
             0.0
         } else {
-            (self.base_on(job, gpus) * locality) / xi
+            self.rate_alone(job, gpus) / xi
         }
+    }
+
+    /// Rate the job would have on these GPUs alone.
+    pub(crate) fn rate_alone(&self, job: JobId, gpus: &GpuSet) -> f64 {
+        let locality = self.locality_on(job, gpus, self.cluster.tier(gpus));
+        self.base_on(job, gpus) * locality
     }
 
     /// Closes the present segment at `now`: time columns, work, checkpoints.

@@ -574,6 +574,11 @@ impl State {
         if self.first_start(job).is_none() {
             return self.config.first_start;
         }
+        self.restart_overhead(job)
+    }
+
+    /// Overhead of every start but the first.
+    pub(crate) fn restart_overhead(&self, job: JobId) -> SimSpan {
         match (&self.config.restart_by_model, self.jobs.model(job)) {
             (Some(spans), Some(label)) => spans[label as usize],
             _ => self.config.restart,

@@ -203,9 +203,19 @@ impl<'a> ClusterView<'a> {
         self.state.overhead(job)
     }
 
+    /// Time without progress of every start or move of the job but its first start.
+    pub fn restart_overhead(&self, job: JobId) -> SimSpan {
+        self.state.restart_overhead(job)
+    }
+
     /// Rate the job would have on these GPUs, alone or next to who is there now; 0 if it cannot run.
     pub fn rate_if(&self, job: JobId, gpus: &GpuSet) -> f64 {
         self.state.rate_if(job, gpus)
+    }
+
+    /// Rate the job would have on these GPUs with nobody beside it; 0 if it cannot run.
+    pub fn rate_alone(&self, job: JobId, gpus: &GpuSet) -> f64 {
+        self.state.rate_alone(job, gpus)
     }
 
     /// Base rate of the gang on a type.

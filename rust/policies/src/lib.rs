@@ -12,6 +12,7 @@ pub mod order;
 pub mod params;
 pub mod place;
 mod registry;
+pub mod themis;
 pub mod tiresias;
 pub mod toy;
 

@@ -64,6 +64,8 @@ pub enum ParamKind {
     AtLeast(f64),
     /// A finite number above this.
     Above(f64),
+    /// A number of at least 0 and less than 1.
+    Share,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// Positive numbers, strictly increasing; at least one.
@@ -131,11 +133,15 @@ impl ParamReader {
             (ParamKind::Bool, ParamValue::Bool(_)) | (ParamKind::Positives, ParamValue::None) => {
                 true
             }
-            (ParamKind::AtLeast(_) | ParamKind::Above(_), ParamValue::Int(number)) => {
+            (
+                ParamKind::AtLeast(_) | ParamKind::Above(_) | ParamKind::Share,
+                ParamValue::Int(number),
+            ) => {
                 return self.check(spec, ParamValue::Float(*number as f64));
             }
             (ParamKind::AtLeast(least), ParamValue::Float(x)) => x.is_finite() && *x >= least,
             (ParamKind::Above(bound), ParamValue::Float(x)) => x.is_finite() && *x > bound,
+            (ParamKind::Share, ParamValue::Float(x)) => (0.0..1.0).contains(x),
             (ParamKind::Choice(words), ParamValue::Str(word)) => words.contains(&word.as_str()),
             (ParamKind::Increasing, ParamValue::List(list)) => {
                 !list.is_empty() && all_positive(list) && list.windows(2).all(|w| w[0] < w[1])
@@ -235,6 +241,7 @@ fn expected(kind: ParamKind) -> String {
         ParamKind::Bool => "true or false".to_owned(),
         ParamKind::AtLeast(least) => format!("a number >= {least}"),
         ParamKind::Above(bound) => format!("a number > {bound}"),
+        ParamKind::Share => "a number >= 0 and < 1".to_owned(),
         ParamKind::Choice(words) => format!("one of {}", words.join(", ")),
         ParamKind::Increasing => "positive numbers, strictly increasing".to_owned(),
         ParamKind::Positives => "positive numbers".to_owned(),

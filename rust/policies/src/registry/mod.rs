@@ -3,6 +3,7 @@
 mod parameters;
 mod preemptive;
 mod queues;
+mod themis;
 mod toys;
 
 use crate::baselines::Seen;
@@ -69,8 +70,15 @@ impl PolicyInfo {
 }
 
 /// Every policy, in the order that lists show them.
-pub static POLICIES: LazyLock<Vec<PolicyInfo>> =
-    LazyLock::new(|| [queues::POLICIES, preemptive::POLICIES, toys::POLICIES].concat());
+pub static POLICIES: LazyLock<Vec<PolicyInfo>> = LazyLock::new(|| {
+    [
+        queues::POLICIES,
+        preemptive::POLICIES,
+        themis::POLICIES,
+        toys::POLICIES,
+    ]
+    .concat()
+});
 
 /// The policy of a name.
 ///

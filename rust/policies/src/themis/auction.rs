@@ -1,0 +1,232 @@
+//! The auction: whoever gains most per GPU by the place offered gets it; the rest of the room is handed on.
+
+use crate::class::Places;
+use gangline_engine::rng::{Purpose, Stream};
+use gangline_engine::{ClusterView, Plan};
+use gangline_model::{Action, GpuSet, JobId, SimSpan};
+use rustc_hash::FxHashSet;
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// Who gets what the auction leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leftover {
+    /// Whoever is worst off.
+    Rho,
+    /// A draw keyed by instant and job.
+    Random,
+}
+
+/// A job that may get GPUs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    pub job: JobId,
+    pub class: usize,
+    /// Time since arrival.
+    pub age: SimSpan,
+    /// Time left alone on the best type.
+    pub left: SimSpan,
+    /// Finish-time fairness if it ran alone from now on.
+    pub rho: f64,
+}
+
+impl Standing {
+    /// Worst off first, then job index.
+    fn order(&self, other: &Self) -> Ordering {
+        let by_rho = other.rho.total_cmp(&self.rho);
+        by_rho.then(self.job.cmp(&other.job))
+    }
+}
+
+/// What a bidder offers for the best place it can have: ln(v) / d.
+#[derive(Clone, Copy, Debug)]
+struct Bid {
+    value: f64,
+    standing: Standing,
+}
+
+impl Ord for Bid {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_value = self.value.total_cmp(&other.value);
+        by_value.then_with(|| other.standing.order(&self.standing))
+    }
+}
+
+impl PartialOrd for Bid {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Bid {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Bid {}
+
+/// An auction and what it gave.
+#[derive(Debug)]
+pub(super) struct Auction {
+    fairness: f64,
+    leftover: Leftover,
+    bids: BinaryHeap<Bid>,
+    winners: Vec<(JobId, GpuSet)>,
+    has_won: FxHashSet<JobId>,
+}
+
+impl Auction {
+    pub(super) fn new(fairness: f64, leftover: Leftover) -> Self {
+        Self {
+            fairness,
+            leftover,
+            bids: BinaryHeap::new(),
+            winners: Vec::new(),
+            has_won: FxHashSet::default(),
+        }
+    }
+
+    /// Gives out what is free in the plan's scratch. `lease_left` is the time to the next auction.
+    pub(super) fn run(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        places: &mut Places,
+        standings: &mut [Standing],
+        lease_left: SimSpan,
+    ) {
+        self.winners.clear();
+        self.has_won.clear();
+        self.bids.clear();
+        let left_out = (self.fairness * standings.len() as f64).floor() as usize;
+        let invited = (standings.len() - left_out).max(1);
+        if invited < standings.len() {
+            standings.select_nth_unstable_by(invited, Standing::order);
+        }
+        for &standing in &standings[..invited] {
+            if let Some((value, _)) = bid(view, plan, places, &standing, lease_left) {
+                self.bids.push(Bid { value, standing });
+            }
+        }
+        while let Some(highest) = self.bids.pop() {
+            let standing = highest.standing;
+            let Some((value, gpus)) = bid(view, plan, places, &standing, lease_left) else {
+                continue;
+            };
+            if value < highest.value {
+                // its place went to another since it bid
+                self.bids.push(Bid { value, standing });
+            } else {
+                self.win(plan, standing.job, gpus);
+            }
+        }
+        self.hand_on(view, plan, places, standings, lease_left);
+    }
+
+    fn win(&mut self, plan: &mut Plan<'_>, job: JobId, gpus: GpuSet) {
+        plan.take(&gpus);
+        self.has_won.insert(job);
+        self.winners.push((job, gpus));
+    }
+
+    /// The others in turn: whoever fits.
+    fn hand_on(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        places: &mut Places,
+        standings: &mut [Standing],
+        lease_left: SimSpan,
+    ) {
+        let classes = places.classes().len();
+        let has_room: Vec<bool> = (0..classes)
+            .map(|class| places.can(plan.free(), class))
+            .collect();
+        let mut others: Vec<Standing> = standings
+            .iter()
+            .filter(|standing| has_room[standing.class] || view.run(standing.job).is_some())
+            .filter(|standing| !self.has_won.contains(&standing.job))
+            .copied()
+            .collect();
+        match self.leftover {
+            Leftover::Rho => others.sort_unstable_by(Standing::order),
+            Leftover::Random => {
+                let draws = Stream::new(view.seed(), Purpose::Policy);
+                let draw = |job: JobId| draws.draw(view.now().0 as u64, job.0, 0).uniform();
+                others.sort_by_cached_key(|standing| (draw(standing.job).to_bits(), standing.job));
+            }
+        }
+        for standing in others {
+            if let Some((_, gpus)) = bid(view, plan, places, &standing, lease_left) {
+                self.win(plan, standing.job, gpus);
+            }
+        }
+    }
+
+    /// Writes the actions; the scratch has them already. Returns who starts and who stops.
+    pub(super) fn carry_out(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        standings: &[Standing],
+    ) -> (Vec<JobId>, Vec<JobId>) {
+        let (mut started, mut stopped) = (Vec::new(), Vec::new());
+        for &Standing { job, .. } in standings {
+            if view.run(job).is_some() && !self.has_won.contains(&job) {
+                stopped.push(job);
+                plan.push(Action::Preempt { job });
+            }
+        }
+        for (job, gpus) in self.winners.drain(..) {
+            match view.run(job) {
+                None => {
+                    started.push(job);
+                    plan.push(Action::Start {
+                        job,
+                        gpus,
+                        sub_batch: None,
+                    });
+                }
+                Some(run) if run.gpus == gpus => {}
+                Some(_) => plan.push(Action::Move { job, gpus }),
+            }
+        }
+        (started, stopped)
+    }
+}
+
+/// The best place that a job can have now and ln(v) / d for it. Its own GPUs, if all of them are free, go
+/// before an equal place; then the types in the job's order.
+fn bid(
+    view: &ClusterView<'_>,
+    plan: &mut Plan<'_>,
+    places: &mut Places,
+    standing: &Standing,
+    lease_left: SimSpan,
+) -> Option<(f64, GpuSet)> {
+    let job = standing.job;
+    let best_rate = view.types_of(job).next().map(|t| view.base_rate(job, t))?;
+    let age = standing.age.0 as f64;
+    let waits = (standing.age.0 + lease_left.0 + standing.left.0) as f64;
+    let value = |gpus: &GpuSet| {
+        let left = standing.left.0 as f64 * (best_rate / view.rate_alone(job, gpus));
+        waits / (age + left)
+    };
+    let mut found: Option<(f64, GpuSet)> = None;
+    if let Some(run) = view.run(job)
+        && plan.free().is_free(&run.gpus)
+    {
+        found = Some((value(&run.gpus), run.gpus.clone()));
+    }
+    for gpu_type in view.types_of(job) {
+        if let Some(gpus) = places.place_on(plan.free(), standing.class, job, gpu_type) {
+            let v = value(&gpus);
+            if found.as_ref().is_none_or(|(best, _)| v > *best) {
+                found = Some((v, gpus));
+            }
+        }
+    }
+    let gang = f64::from(view.jobs().gpus(job));
+    found.map(|(v, gpus)| (libm::log(v) / gang, gpus))
+}

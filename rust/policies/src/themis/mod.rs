@@ -1,0 +1,189 @@
+//! Themis (NSDI 2020): finish-time fairness by auction, in our form for whole gangs (spec baselines section 7).
+//!
+//! | symbol | here | meaning |
+//! |---|---|---|
+//! | rho | `Standing::rho` | (age + time left alone) / time the job would take on its fair share |
+//! | T_id | `Fairness::ideal_ns` | isolated duration x max(1, d n / M) |
+//! | n | `Fairness` | mean number of active jobs since the job's arrival |
+//! | M | `Fairness::gpus` | GPUs of the cluster |
+//! | f | `fairness` | share of the bidders that is left out of the auction |
+//! | v | `Bid::value` | how much a job gains by the place offered over waiting until the next auction |
+
+mod auction;
+mod fairness;
+
+pub use auction::Leftover;
+
+use crate::baselines::Seen;
+use crate::class::Places;
+use crate::place::PlacementParams;
+use auction::{Auction, Standing};
+use fairness::Fairness;
+use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_model::{JobId, SimSpan, SimTime, TimerTag};
+
+const BOUNDARY: TimerTag = TimerTag { kind: 0, id: 0 };
+
+/// Auctions of GPUs at the ends of leases, which are the multiples of one length.
+#[derive(Debug)]
+pub struct Themis {
+    lease: SimSpan,
+    seen: Seen,
+    places: Places,
+    fairness: Fairness,
+    auction: Auction,
+    /// Waiting jobs by class: whether anybody fits is asked once per class.
+    waiting_by_class: Vec<u32>,
+    standings: Vec<Standing>,
+}
+
+impl Themis {
+    /// Auctions every `lease`, to the `1 - fairness` of the jobs that are worst off.
+    pub fn new(
+        lease: SimSpan,
+        fairness: f64,
+        leftover: Leftover,
+        placement: PlacementParams,
+        seen: Seen,
+    ) -> Self {
+        Self {
+            lease,
+            seen,
+            places: Places::new(placement),
+            fairness: Fairness::default(),
+            auction: Auction::new(fairness, leftover),
+            waiting_by_class: Vec::new(),
+            standings: Vec::new(),
+        }
+    }
+
+    fn count(&mut self, job: JobId, change: i32) {
+        let class = self.places.classes().of(job);
+        let count = &mut self.waiting_by_class[class];
+        *count = count
+            .checked_add_signed(change)
+            .expect("a job leaves the queue once");
+    }
+
+    /// Whether a waiting gang might fit on what is free. O(classes).
+    fn has_room(&self, plan: &mut Plan<'_>) -> bool {
+        let waiting = self.waiting_by_class.iter().enumerate();
+        waiting
+            .filter(|&(_, &count)| count > 0)
+            .any(|(class, _)| self.places.can(plan.free(), class))
+    }
+
+    fn standing(&self, view: &ClusterView<'_>, job: JobId) -> Result<Standing, PolicyError> {
+        // an estimate may come to nothing; no time is shorter than the clock can tell
+        let left = self.seen.remaining(view, job)?.max(SimSpan(1));
+        let duration = self.seen.duration(view, job)?.max(SimSpan(1));
+        let age = view.now() - view.jobs().arrival(job);
+        let ideal_ns = self.fairness.ideal_ns(view, job, age, duration);
+        Ok(Standing {
+            job,
+            class: self.places.classes().of(job),
+            age,
+            left,
+            rho: (age.0 + left.0) as f64 / ideal_ns,
+        })
+    }
+
+    /// Everyone who may get GPUs now: waiting jobs, and at a boundary the running ones too.
+    fn gather(&mut self, view: &ClusterView<'_>, is_boundary: bool) -> Result<(), PolicyError> {
+        let mut standings = std::mem::take(&mut self.standings);
+        standings.clear();
+        for job in view.waiting() {
+            standings.push(self.standing(view, job)?);
+        }
+        if is_boundary {
+            for job in view.running() {
+                standings.push(self.standing(view, job)?);
+            }
+        }
+        self.standings = standings;
+        Ok(())
+    }
+
+    fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) {
+        self.fairness.update(view, changes);
+        for &job in changes.arrived.iter().chain(&changes.thrown_back) {
+            self.count(job, 1);
+        }
+    }
+}
+
+impl Policy for Themis {
+    fn wake_on(&self) -> WakeOn {
+        WakeOn::QUEUE | WakeOn::TIMER
+    }
+
+    fn knowledge(&self) -> Knowledge {
+        Knowledge::Remaining
+    }
+
+    fn start(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        let unplaceable = self.places.start(view, plan)?;
+        self.waiting_by_class = vec![0; self.places.classes().len()];
+        self.fairness.start(view);
+        // two jobs could take turns for ever without progress
+        let longest = view
+            .jobs()
+            .ids()
+            .map(|job| view.restart_overhead(job))
+            .max();
+        if longest.is_some_and(|restart| restart >= self.lease) {
+            return Err(PolicyError::Parameter {
+                policy: "themis".to_owned(),
+                field: "lease_s".to_owned(),
+                value: self.lease.seconds().to_string(),
+                expected: "more than the restart overhead of every job".to_owned(),
+            });
+        }
+        Ok(unplaceable)
+    }
+
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        self.update(view, changes);
+        let mut waiting = view.waiting_count();
+        let now = view.now();
+        let is_boundary = now.0 % self.lease.0 == 0;
+        let boundary = SimTime((now.0 / self.lease.0 + 1).saturating_mul(self.lease.0));
+        if waiting > 0 && (is_boundary || self.has_room(plan)) {
+            self.gather(view, is_boundary)?;
+            if is_boundary {
+                for job in view.running() {
+                    plan.release(job);
+                }
+            }
+            let mut standings = std::mem::take(&mut self.standings);
+            self.auction
+                .run(view, plan, &mut self.places, &mut standings, boundary - now);
+            let (started, stopped) = self.auction.carry_out(view, plan, &standings);
+            self.standings = standings;
+            for &job in &started {
+                self.count(job, -1);
+                self.places.note_start(job);
+            }
+            for &job in &stopped {
+                self.count(job, 1);
+            }
+            waiting = waiting + stopped.len() - started.len();
+        }
+        // nobody waits: leases are renewed in silence
+        if waiting > 0 {
+            plan.wake_at(boundary, BOUNDARY);
+        } else {
+            plan.cancel(BOUNDARY);
+        }
+        Ok(Next::Ask)
+    }
+}

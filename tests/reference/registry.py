@@ -1,0 +1,38 @@
+"""Every policy of the slow simulator by its registry name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .policies import Easy, Las, Policy, Queue, Repack, ToyRound, ToyShare, ToyTimer
+from .themis import Themis
+from .world import PolicyError
+
+if TYPE_CHECKING:
+    from .engine import Reference
+
+REGISTRY: dict[str, type[Policy]] = {
+    "fifo": Queue,
+    "fifo-skip": Queue,
+    "sjf": Queue,
+    "sjf-strict": Queue,
+    "ssf": Queue,
+    "easy": Easy,
+    "srtf": Repack,
+    "srsf": Repack,
+    "las": Las,
+    "gittins": Las,
+    "tiresias": Las,
+    "tiresias-gittins": Las,
+    "themis": Themis,
+    "toy-round": ToyRound,
+    "toy-timer": ToyTimer,
+    "toy-share": ToyShare,
+}
+
+
+def make(ref: Reference, name: str, params: dict[str, Any]) -> Policy:
+    """Return a policy by its registry name."""
+    if name not in REGISTRY:
+        raise PolicyError(f"unknown policy {name}", field="policy", value=name)
+    return REGISTRY[name](ref, name, params)
