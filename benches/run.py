@@ -284,6 +284,21 @@ def main() -> int:
     return 1 if failed else 0
 
 
+def reading(jobs: int, repeats: int) -> list[Line]:
+    """Reading a trace against pyarrow reading the same bytes."""
+    command = [sys.executable, str(HERE / "python" / "reading.py")]
+    measured = json_lines([*command, "--jobs", str(jobs), "--repeats", str(repeats)])
+    return [
+        Line(
+            f"read {row['format']}, {jobs:,} jobs",
+            row["ratio"],
+            row["limit"] if jobs >= 1_000_000 else None,
+            f"{row['ours_s']:.3f} s against {row['pyarrow_s']:.3f} s of pyarrow",
+        )
+        for row in measured
+    ]
+
+
 PARTS = {
     "speed": lambda arguments, _: speed(
         build(),
@@ -294,6 +309,9 @@ PARTS = {
     "scaling": lambda arguments, _: scaling(build(), min(3, arguments.repeats), arguments.policies),
     "end-to-end": lambda arguments, folder: end_to_end(
         folder, 100_000 if arguments.quick else 1_000_000, arguments.repeats
+    ),
+    "reading": lambda arguments, _: reading(
+        100_000 if arguments.quick else 1_000_000, arguments.repeats
     ),
     "venus": lambda arguments, folder: venus(folder, arguments.repeats, arguments.policies),
     "peers": lambda arguments, _: peers(10_000 if arguments.quick else 100_000),

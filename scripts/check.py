@@ -105,7 +105,7 @@ def test_steps() -> list[Step]:
         Step("golden-seed", pytest("golden-seed", "tests/golden"), 5, built, seed),
         Step("browser", [python, "scripts/browser.py"], 8, built),
         Step("wheel", [python, "scripts/wheel_smoke.py"], 15),
-        Step("fuzz", [python, "scripts/fuzz.py", "--seconds", "20", "--seed", "1"], 10),
+        Step("fuzz", [python, "scripts/fuzz.py", "--seconds", "20", "--seed", "1"], 10, built),
         Step("instructions", [python, "scripts/instructions.py"], 12),
     ]
 

@@ -11,12 +11,14 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CARGO_FUZZ = "0.13.1"
 TOOLS = ROOT / "target" / "tools"
 FUZZ_DIR = "rust/fuzz"
+READERS = "readers"
 
 
 def cargo_fuzz() -> str | None:
@@ -47,6 +49,15 @@ def fuzz(program: str, target: str, seconds: int, seed: int) -> bool:
     return status == 0
 
 
+def fuzz_readers(seconds: int, seed: int) -> bool:
+    """Fuzz the trace readers, which are Python; the time is shared by all formats."""
+    command = [sys.executable, str(ROOT / "scripts" / "fuzz_readers.py")]
+    limits = ["--total-seconds", str(seconds), "--seed", str(seed or int(time.time()))]
+    status = subprocess.run([*command, *limits], cwd=ROOT, check=False).returncode
+    print(f"fuzz {READERS}: {'ok' if status == 0 else f'FAILED (exit {status})'}", flush=True)
+    return status == 0
+
+
 def main() -> int:
     """Run all targets, or those named; print the count line that check.py reads."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -55,22 +66,33 @@ def main() -> int:
     parser.add_argument("--require", action="store_true", help="a missing cargo-fuzz is an error")
     parser.add_argument("--only", default="", help="names of targets, separated by commas")
     options = parser.parse_args()
+    wanted = options.only.split(",") if options.only else []
+    outcomes = []
+    if not wanted or READERS in wanted:
+        outcomes.append(fuzz_readers(options.seconds, options.seed))
+    if wanted == [READERS]:
+        return report(outcomes)
     program = cargo_fuzz()
     if program is None:
         print(f"skipped: cargo-fuzz {CARGO_FUZZ} is not installed and could not be installed")
-        print("0 passed, 0 failed, 1 skipped")
-        return int(options.require)
+        return report(outcomes, skipped=1) or int(options.require)
     listing = [program, "list", "--fuzz-dir", FUZZ_DIR]
     listed = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True)
     targets = [name for name in listed.stdout.split() if name]
-    if options.only:
-        targets = [name for name in targets if name in options.only.split(",")]
+    if wanted:
+        targets = [name for name in targets if name in wanted]
     if not targets:
         print("no fuzz target of that name in rust/fuzz")
         return 1
-    passed = sum(fuzz(program, target, options.seconds, options.seed) for target in targets)
-    print(f"{passed} passed, {len(targets) - passed} failed, 0 skipped")
-    return int(passed < len(targets))
+    outcomes += [fuzz(program, target, options.seconds, options.seed) for target in targets]
+    return report(outcomes)
+
+
+def report(outcomes: list[bool], skipped: int = 0) -> int:
+    """Print the count line that check.py reads; return the exit code."""
+    failed = outcomes.count(False)
+    print(f"{len(outcomes) - failed} passed, {failed} failed, {skipped} skipped")
+    return int(failed > 0)
 
 
 if __name__ == "__main__":

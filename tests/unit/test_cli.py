@@ -242,3 +242,67 @@ def test_progress_is_drawn_on_a_terminal_only() -> None:
     os.close(main)
     assert "las" in drawn.decode()
     assert "300000" in drawn.decode()
+
+
+def test_trace_validate_lists_every_error_and_says_what_is_right(tmp_path: Path) -> None:
+    head = "job_id,arrival_s,gpus,duration_s\n"
+    (tmp_path / "good.csv").write_text(head + "a,1,1,5\n")
+    rows = "".join(f"j{i},{i},x,1\n" for i in range(30))
+    (tmp_path / "bad.csv").write_text(head + rows)
+    done = gangline("trace", "validate", "good.csv", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "good.csv: native, 1 jobs: ok\n")
+    done = gangline("trace", "validate", "good.csv", "bad.csv", "none.csv", cwd=tmp_path)
+    assert done.returncode == 2
+    lines = done.stderr.splitlines()
+    assert len(lines) == 31  # all of them, not the first twenty
+    assert lines[0] == 'bad.csv:2: gpus: expected an integer from 1 to 32768, got "x"'
+    assert lines[-1] == "none.csv: no such trace file"
+    assert done.stdout == "good.csv: native, 1 jobs: ok\n"
+    done = gangline("trace", "validate", "--json", "bad.csv", "good.csv", cwd=tmp_path)
+    assert done.returncode == 2
+    assert [len(report["errors"]) for report in json.loads(done.stdout)] == [30, 0]
+
+
+def test_trace_info_says_what_was_left_out_and_why(tmp_path: Path) -> None:
+    from samples import traces as samples
+
+    (tmp_path / "h.csv").write_text(samples.HELIOS)
+    (tmp_path / "v.csv").write_text(samples.FOUR_COLUMN)
+    done = gangline("trace", "info", "h.csv", cwd=tmp_path)
+    assert done.returncode == 0
+    for words in ("asks for no GPU", "ran no time", "20.0%", "arrivals, first to last", "UTC+8"):
+        assert words in done.stdout
+    assert (
+        "warning: durations are cut at 172,800 s"
+        in gangline("trace", "info", "v.csv", cwd=tmp_path).stdout
+    )
+    facts = json.loads(gangline("trace", "info", "h.csv", "--json", cwd=tmp_path).stdout)
+    assert facts["notes"] == {"cpu_job": 1, "zero_duration": 1}
+
+
+def test_trace_formats_lists_what_can_be_read() -> None:
+    from gangline.trace.formats import FORMATS
+
+    shown = gangline("trace", "formats").stdout
+    assert all(item.name in shown for item in FORMATS)
+    listed = document("trace", "formats", "--json")
+    assert [item["name"] for item in listed] == [item.name for item in FORMATS]
+    assert all(item["reads"] or item["writes"] for item in listed)
+
+
+def test_options_of_one_format_on_the_command_line(tmp_path: Path) -> None:
+    from samples import traces as samples
+
+    (tmp_path / "p.csv").write_text(samples.POLLUX)
+    arguments = ["--option", "durations.bert=50", "--option", "durations.cifar=900.5"]
+    facts = json.loads(
+        gangline("trace", "info", "p.csv", "--json", *arguments, cwd=tmp_path).stdout
+    )
+    assert facts["duration_s"]["max"] == 900.5
+    done = gangline("trace", "info", "p.csv", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--option durations.APPLICATION=SECONDS" in done.stderr
+    done = gangline("trace", "info", "p.csv", "--option", "durations", cwd=tmp_path)
+    assert (done.returncode, "expected KEY=VALUE" in done.stderr) == (2, True)
+    done = gangline("trace", "info", "p.csv", "--option", "unit=job", cwd=tmp_path)
+    assert (done.returncode, "unknown option `unit`" in done.stderr) == (2, True)

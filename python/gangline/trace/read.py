@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from gangline.errors import TraceError
 from gangline.trace import options as trace_options
 from gangline.trace.detect import detect
 from gangline.trace.formats import reader_of, special_of
 from gangline.trace.origins import lookup
 from gangline.trace.source import Source
 from gangline.trace.table import build
+from gangline.trace.text import BOM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,13 +63,16 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
         return from_uri(str(path), **options)
     size = trace_options.make({"max_bytes": options.get("max_bytes")})
     source = Source(str(path), size.max_bytes)
+    if not source.is_folder and not source.head.removeprefix(BOM).strip():
+        raise TraceError(f"{path}: expected a trace, got an empty file", path=str(path))
     reader = reader_of(format or detect(source))
     chosen = trace_options.make(options, special_of(reader))
     source.start_hash()
-    raw = reader.read(source, chosen)
-    trace = build(raw, chosen, lambda: _provenance(source, raw.metadata))
-    source.release()
-    return trace
+    try:
+        raw = reader.read(source, chosen)
+        return build(raw, chosen, lambda: _provenance(source, raw.metadata))
+    finally:
+        source.release()
 
 
 def _provenance(source: Source, metadata: Mapping[str, str]) -> dict[str, str]:

@@ -79,7 +79,7 @@ class Source:
     def start_hash(self) -> None:
         """Hash the input in the background; hashing large pieces needs no interpreter."""
         if self._hashing is None:
-            self._hashing = threading.Thread(target=self._hash, daemon=True)
+            self._hashing = threading.Thread(target=self._hash)
             self._hashing.start()
 
     def _hash(self) -> None:
@@ -118,7 +118,7 @@ class Source:
             return b"".join(self._chunks(file))
 
     def release(self) -> None:
-        """Forget the unpacked bytes."""
+        """Wait for the hash and forget the unpacked bytes."""
         if self._hashing is not None:
             self._hashing.join()
         self.__dict__.pop("data", None)

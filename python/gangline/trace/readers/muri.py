@@ -20,17 +20,24 @@ NAME = "muri"
 _MS = 1000.0
 _STAGES_MAX = 8  # ours: the public files have three
 _STAGES = [f"resource_time_{i}" for i in range(_STAGES_MAX)]
+# Demanded although the sum of the stages is not used: without them it is a file in seconds.
+_WANTED = {
+    **tiresias.COLUMNS,
+    "iteration_time": ("iteration_time", pa.float64()),
+    _STAGES[0]: (_STAGES[0], pa.float64()),
+}
 _OPTIONAL = {
     "batch_size": ("batch_size", pa.int64()),
     "priority": ("priority", pa.float64()),
-    **{name: (name, pa.float64()) for name in _STAGES},
+    **{name: (name, pa.float64()) for name in _STAGES[1:]},
 }
 
 
 def read(source: Source, options: Options) -> Raw:
     """Read the file; times become seconds, stage times one list per job."""
     del options
-    raw = read_columns(source, NAME, tiresias.COLUMNS, _OPTIONAL)
+    raw = read_columns(source, NAME, _WANTED, _OPTIONAL)
+    del raw.columns["iteration_time"]
     for name in ("arrival_s", "duration_s"):
         raw.columns[name] = _seconds(raw.columns[name])
     stages = [raw.columns.pop(name) for name in _STAGES if name in raw.columns]
@@ -46,9 +53,10 @@ def _seconds(array: Any) -> Any:
 
 def _lists(stages: list[Any]) -> Any:
     """Return one list per row; a row with an unknown stage has none."""
-    values = np.stack([numbers(stage) for stage in stages], axis=1)
-    offsets = np.arange(0, values.size + 1, len(stages), dtype=np.int32)
-    unknown = np.isnan(values).any(axis=1)
-    return pa.ListArray.from_arrays(
-        pa.array(offsets), pa.array(values.ravel()), mask=pa.array(unknown)
-    )
+    values = np.empty((len(stages[0]), len(stages)))
+    for i, stage in enumerate(stages):
+        values[:, i] = numbers(stage)
+    offsets = pa.array(np.arange(0, values.size + 1, len(stages), dtype=np.int32))
+    known = all(stage.null_count == 0 for stage in stages)
+    unknown = None if known else pa.array(np.isnan(values).any(axis=1))
+    return pa.ListArray.from_arrays(offsets, pa.array(values.reshape(-1)), mask=unknown)

@@ -60,7 +60,7 @@ def _read_parquet(source: Source) -> Raw:
             wanted = [name for name in file.schema_arrow.names if name in COLUMNS]
             ignored = len(file.schema_arrow.names) - len(wanted)
             table = file.read(columns=wanted)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names that are no text
         raise TraceError(
             f"{source.name}: damaged Parquet file: {short(error)}", path=source.name
         ) from None
@@ -80,7 +80,7 @@ def _read_arrow(source: Source) -> pa.Table:
         table = reader.read_all()
         table.validate(full=True)  # its buffers are taken as they are: offsets may point anywhere
         return table
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise TraceError(
             f"{source.name}: damaged Arrow file: {short(error)}", path=source.name
         ) from None

@@ -19,7 +19,7 @@ from gangline.trace import times
 from gangline.trace.normalise import numbers
 from gangline.trace.readers._columns import take_columns
 from gangline.trace.schema import STATUSES
-from gangline.trace.text import LABEL, TextFile
+from gangline.trace.text import BOM, LABEL, TextFile
 
 if TYPE_CHECKING:
     from gangline.trace.normalise import Raw
@@ -43,6 +43,10 @@ _WANTED = {
     "field 12": ("user", LABEL),
 }
 _START = re.compile(rb"(?im)^;\s*UnixStartTime:\s*(\d{1,12})")
+_COMMENT_MARK = b";"
+_LINE = re.compile(rb"\S[^\r\n]*")
+_SPARE = (b"  ", b" \n", b" \r", b"\n ", b"\r ")
+_PIECE = 1 << 20
 _COMMENT = re.compile(rb"(?m)^[ \t]*;[^\r\n]*")
 
 
@@ -63,15 +67,16 @@ def read(source: Source, options: Options) -> Raw:
     special = cast("Special", options.special)
     if not 0.0 < special.procs_per_gpu < math.inf:
         raise TraceError.at("options", None, "procs_per_gpu", special.procs_per_gpu, "a number > 0")
-    text = _single_spaces(_COMMENT.sub(b"", source.data))
-    fields = max(len(text.lstrip().partition(b"\n")[0].split()), _FIELDS)
+    text = _single_spaces(_without_comments(source.data.removeprefix(BOM)))
+    first = _LINE.search(text)
+    fields = max(len(first[0].split()) if first else 0, _FIELDS)
     names = [f"field {number}" for number in range(1, fields + 1)]
     file = TextFile(source, names=names, delimiter=" ", quoted=False, data=text)
     raw = take_columns(file, NAME, _WANTED)
     raw.names["gpus"] = raw.names["requested"]
     if fields > _FIELDS:
         raw.notes["ignored_fields"] = fields - _FIELDS
-    start = _START.search(source.data)
+    start = _START.search(source.head)
     if start is not None and int(start[1]) > 0:
         raw.metadata["epoch"] = f"{times.text(int(start[1]) * 1_000_000)} UTC"
     _jobs(raw, special.procs_per_gpu)
@@ -103,11 +108,35 @@ def _statuses(codes: Any) -> Any:
     return pa.DictionaryArray.from_arrays(pa.array(words), pa.array(STATUSES))
 
 
+def _without_comments(data: bytes) -> bytes:
+    """Blank the lines of comments; line breaks stay, so that lines keep their numbers."""
+    at = 0
+    while data.startswith(_COMMENT_MARK, at):
+        end = data.find(b"\n", at)
+        at = len(data) if end < 0 else end + 1
+    head = b"\n" * data.count(b"\n", 0, at)
+    if data.find(_COMMENT_MARK, at) < 0:
+        return head + data[at:]
+    return head + _COMMENT.sub(b"", data[at:])
+
+
 def _single_spaces(text: bytes) -> bytes:
     """Leave one space between fields and none at the ends of lines; line breaks stay."""
-    data = np.frombuffer(text.replace(b"\t", b" "), dtype=np.uint8)
-    if not len(data):
-        return b""
+    parts = []
+    at = 0
+    while at < len(text):
+        # Pieces that fit a processor's cache, cut between lines.
+        end = text.rfind(b"\n", at, at + _PIECE) + 1 or len(text)
+        parts.append(_squeezed(text[at:end]))
+        at = end
+    return b"".join(parts)
+
+
+def _squeezed(text: bytes) -> bytes:
+    text = text.replace(b"\t", b" ")
+    if not any(pair in text for pair in _SPARE) and not text.startswith(b" "):
+        return text.removesuffix(b" ")
+    data = np.frombuffer(text, dtype=np.uint8)
     blank = data == ord(" ")
     edge = (data == ord("\n")) | (data == ord("\r"))
     spare = blank.copy()
@@ -115,4 +144,4 @@ def _single_spaces(text: bytes) -> bytes:
     data, edge = data[~spare], edge[~spare]
     spare = data == ord(" ")
     spare[:-1] &= edge[1:]  # the one that is left at the end of a line
-    return bytes(data[~spare].tobytes())
+    return bytes(data[~spare])

@@ -1,0 +1,349 @@
+"""Whatever a user hands in: one clear error that says what, where and what to do."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import resource
+import subprocess
+import sys
+import tarfile
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from gangline.errors import TraceError
+from gangline.trace import read_trace
+from gangline.trace.formats import FORMATS
+from samples import traces as samples
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NATIVE = b"job_id,arrival_s,gpus,duration_s\na,5,1,10\nb,2,2,20\n"
+
+
+def put(folder: Path, name: str, content: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(content)
+    return path
+
+
+def tar(content: bytes, name: str = "in/n.csv") -> bytes:
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w") as archive:
+        info = tarfile.TarInfo(name)
+        info.size = len(content)
+        archive.addfile(info, io.BytesIO(content))
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("cell", "column", "expected"),
+    [
+        (b"x", "gpus", "an integer from 1 to 32768"),
+        (b"1.5", "gpus", "an integer from 1 to 32768"),
+        (b"0", "gpus", "an integer from 1 to 32768"),
+        (b"-1", "gpus", "an integer from 1 to 32768"),
+        (b"32769", "gpus", "an integer from 1 to 32768"),
+        (b"9999999999999999999999", "gpus", "an integer from 1 to 32768"),
+        (b"nan", "gpus", "an integer from 1 to 32768"),
+        (b"nan", "duration_s", "a finite number of seconds"),
+        (b"inf", "duration_s", "a finite number of seconds"),
+        (b"-inf", "duration_s", "a finite number of seconds"),
+        (b"1e400", "duration_s", "a finite number of seconds"),
+        (b"1e300", "duration_s", "a finite number of seconds"),
+        (b"1e19", "arrival_s", "seconds >= 0"),
+        (b"-0.5", "arrival_s", "seconds >= 0"),
+        (b"five", "arrival_s", "seconds >= 0"),
+        (b"1_000", "arrival_s", "seconds >= 0"),
+        ("٣".encode(), "arrival_s", "seconds >= 0"),
+    ],
+)
+def test_numbers_that_are_none(tmp_path: Path, cell: bytes, column: str, expected: str) -> None:
+    places = {"arrival_s": b"b,2,", "gpus": b"b,2,2,", "duration_s": b"b,2,2,20"}
+    new = {
+        "arrival_s": b"b," + cell + b",",
+        "gpus": b"b,2," + cell + b",",
+        "duration_s": b"b,2,2," + cell,
+    }
+    content = NATIVE.replace(places[column], new[column])
+    with pytest.raises(TraceError) as caught:
+        read_trace(put(tmp_path, "n.csv", content))
+    error = caught.value
+    assert (error.line, error.column, error.value) == (3, column, cell.decode())
+    assert error.expected is not None
+    assert error.expected.startswith(expected)
+
+
+def test_integers_written_with_a_decimal_point_are_integers(tmp_path: Path) -> None:
+    content = NATIVE.replace(b"b,2,2,", b"b,2, 2.0,")
+    assert read_trace(put(tmp_path, "n.csv", content)).numbers("gpus").tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("name", [name for name in samples.SAMPLES if not name.endswith(".bin")])
+def test_empty_files_of_each_kind(tmp_path: Path, name: str) -> None:
+    kind, content = samples.SAMPLES[name]
+    options = samples.OPTIONS.get(kind, {})
+    for nothing in (b"", b" \n\n", b"\xef\xbb\xbf"):
+        for forced in (None, kind):
+            with pytest.raises(TraceError, match=r"expected a trace, got an empty|not a trace"):
+                read_trace(put(tmp_path, name, nothing), format=forced, **options)
+    if kind not in ("philly-json", "batsim"):
+        header = content.split(b"\n")[0] if kind not in ("swf", "pai", "gavel") else b"; none"
+        with pytest.raises(TraceError, match="expected"):
+            read_trace(put(tmp_path, name, header + b"\n"), format=kind, **options)
+
+
+@pytest.mark.parametrize("document", [b"[]", b'{"jobs": [], "profiles": {}}'])
+def test_json_without_jobs(tmp_path: Path, document: bytes) -> None:
+    kind = "philly-json" if document == b"[]" else "batsim"
+    with pytest.raises(TraceError, match="expected at least one job, got none"):
+        read_trace(put(tmp_path, "x.json", document), format=kind)
+
+
+def test_all_jobs_dropped_says_why(tmp_path: Path) -> None:
+    path = put(tmp_path, "n.csv", NATIVE)
+    with pytest.raises(TraceError, match=r"no job is left after the filters .over_max_gpus 2"):
+        read_trace(put(tmp_path, "m.csv", NATIVE.replace(b"5,1,", b"5,2,")), max_gpus=1)
+    with pytest.raises(TraceError, match=r"no job is left .*outside_window 2.*; relax them"):
+        read_trace(path, window=(100.0, 200.0))
+    with pytest.raises(TraceError, match=r"no job is left .*bad_row 2"):
+        read_trace(put(tmp_path, "b.csv", NATIVE.replace(b"0\n", b"x\n")), on_bad_row="drop")
+
+
+@pytest.mark.parametrize("suffix", ["gz", "xz", "zst"])
+def test_truncated_and_false_compression(tmp_path: Path, suffix: str) -> None:
+    plain = NATIVE + b"".join(b"j%d,%d,1,%d\n" % (i, i * 7, i * i % 977 + 1) for i in range(5000))
+    if suffix == "zst":
+        sink = pa.BufferOutputStream()
+        with pa.CompressedOutputStream(sink, "zstd") as stream:
+            stream.write(plain)
+        packed = sink.getvalue().to_pybytes()
+    else:
+        packed = gzip.compress(plain) if suffix == "gz" else lzma.compress(plain)
+    assert len(read_trace(put(tmp_path, f"n.csv.{suffix}", packed))) == 5002
+    # the content tells as well as the name
+    assert len(read_trace(put(tmp_path, "n.bin", packed))) == 5002
+    for cut in (0, 3, len(packed) // 2, len(packed) - 3):
+        with pytest.raises(TraceError, match=r"damaged or truncated|known|empty"):
+            read_trace(put(tmp_path, f"t.csv.{suffix}", packed[:cut]))
+    with pytest.raises(TraceError, match="damaged or truncated"):
+        read_trace(put(tmp_path, f"p.csv.{suffix}", plain))
+
+
+def test_xz_in_several_streams_is_one_text(tmp_path: Path) -> None:
+    half = len(NATIVE) // 2
+    packed = lzma.compress(NATIVE[:half]) + b"\0" * 8 + lzma.compress(NATIVE[half:])
+    assert len(read_trace(put(tmp_path, "n.csv.xz", packed))) == 2
+
+
+def test_archives_ask_for_a_member(tmp_path: Path) -> None:
+    path = put(tmp_path, "n.tar", tar(NATIVE))
+    with pytest.raises(TraceError, match=r"this is an archive; name what to read: .*::MEMBER"):
+        read_trace(path)
+    assert len(read_trace(f"{path}::in/n.csv")) == 2
+    with pytest.raises(TraceError, match=r"no member `n.csv`; it holds in/n.csv"):
+        read_trace(f"{path}::n.csv")
+    packed = put(tmp_path, "n.tar.gz", gzip.compress(tar(NATIVE)))
+    assert len(read_trace(f"{packed}::in/n.csv")) == 2
+    cut = put(tmp_path, "c.tar.gz", gzip.compress(tar(NATIVE * 500))[:150])
+    with pytest.raises(TraceError, match=r"damaged or truncated|expected a tar archive"):
+        read_trace(f"{cut}::in/n.csv")
+    with pytest.raises(TraceError, match="expected a tar archive"):
+        read_trace(f"{put(tmp_path, 'n.csv', NATIVE)}::in/n.csv")
+
+
+BOMB_MB = 512
+LIMIT_MB = 64
+READ_BOMB = """
+import resource, sys
+from gangline.errors import TraceError
+from gangline.trace import read_trace
+read_trace("synth:philly?jobs=10&seed=1")
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    read_trace(sys.argv[1], max_bytes=int(sys.argv[2]))
+except TraceError as error:
+    assert "raise `max_bytes`" in str(error), error
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.parametrize("kind", ["gz", "xz", "tar.gz"])
+def test_bombs_use_no_more_than_the_limit(tmp_path: Path, kind: str) -> None:
+    lines = NATIVE + b"j,1,1,1\n" * (1 << 17)
+    path = tmp_path / f"bomb.{kind}"
+    if kind == "tar.gz":
+        sink = io.BytesIO()
+        with tarfile.open(fileobj=sink, mode="w:gz", compresslevel=1) as archive:
+            info = tarfile.TarInfo("n.csv")
+            info.size = BOMB_MB << 20
+            archive.addfile(info, _Zeros(info.size))
+        path.write_bytes(sink.getvalue())
+        name = f"{path}::n.csv"
+    else:
+        packed = gzip.compress(lines, 1) if kind == "gz" else lzma.compress(lines, preset=0)
+        path.write_bytes(packed * (BOMB_MB * (1 << 20) // len(lines)))
+        name = str(path)
+    done = subprocess.run(
+        [sys.executable, "-c", READ_BOMB, name, str(LIMIT_MB << 20)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 3 * LIMIT_MB * 1024  # kB; pieces and their sum, never the bomb
+
+
+class _Zeros(io.RawIOBase):
+    def __init__(self, size: int) -> None:
+        self._left = size
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        taken = min(size, self._left)
+        self._left -= taken
+        return bytes(taken)
+
+
+def test_an_xz_header_cannot_ask_for_gigabytes(tmp_path: Path) -> None:
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 30}]
+    limit = resource.getrlimit(resource.RLIMIT_AS)
+    assert limit[0] == resource.RLIM_INFINITY or limit[0] > 1 << 32
+    try:
+        packed = lzma.compress(NATIVE, filters=filters)
+    except MemoryError:  # the encoder itself wants ten times the dictionary
+        packed = _with_large_dictionary(lzma.compress(NATIVE))
+    with pytest.raises(TraceError, match=r"damaged or truncated: .*[Mm]emory"):
+        read_trace(put(tmp_path, "n.csv.xz", packed))
+
+
+def _with_large_dictionary(packed: bytes) -> bytes:
+    import struct
+    import zlib
+
+    # Block header: size, flags, filter id, its size, dictionary code, padding, CRC32.
+    at = 12
+    size = (packed[at] + 1) * 4
+    header = bytearray(packed[at : at + size - 4])
+    header[4] = 37  # 1.5 GiB
+    return packed[:at] + bytes(header) + struct.pack("<I", zlib.crc32(header)) + packed[at + size :]
+
+
+def test_other_compression_is_not_taken_for_text(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="not a trace format that is known"):
+        read_trace(put(tmp_path, "n.csv.bz2", bz2.compress(NATIVE)))
+
+
+def test_pickles_are_never_opened(tmp_path: Path) -> None:
+    harmful = b"cos\nsystem\n(S'touch owned'\ntR."
+    for kind in (None, *(item.name for item in FORMATS if item.reader)):
+        with pytest.raises(TraceError):
+            read_trace(put(tmp_path, "x.pickle", harmful), format=kind)
+    assert not (tmp_path / "owned").exists()
+
+
+def test_a_line_with_more_or_fewer_fields(tmp_path: Path) -> None:
+    content = NATIVE + b"c,3,1\nd,4,1,5,6\ne,5,1,7\n"
+    with pytest.raises(TraceError) as caught:
+        read_trace(put(tmp_path, "n.csv", content))
+    assert [(item.line, item.value) for item in caught.value.errors] == [
+        (4, "3 fields"),
+        (5, "5 fields"),
+    ]
+    trace = read_trace(tmp_path / "n.csv", on_bad_row="drop")
+    assert trace.column("job_id").to_pylist() == ["b", "a", "e"]
+    assert trace.notes == {"bad_row": 2}
+
+
+def test_lines_count_quoted_breaks_and_empty_lines(tmp_path: Path) -> None:
+    content = b'\xef\xbb\xbfjob_id,arrival_s,gpus,duration_s\r\n"a\nb\n",5,1,10\r\n\r\nb,2,0,20\r\n'
+    with pytest.raises(TraceError) as caught:
+        read_trace(put(tmp_path, "n.csv", content))
+    assert (caught.value.line, caught.value.column, caught.value.value) == (6, "gpus", "0")
+
+
+def test_errors_of_reading_and_of_bounds_come_together_in_the_order_of_the_file(
+    tmp_path: Path,
+) -> None:
+    content = NATIVE + b"c,3,0,5\nd,x,1,5\ne,3,1,nan\nf,9,1\n"
+    with pytest.raises(TraceError) as caught:
+        read_trace(put(tmp_path, "n.csv", content))
+    found = [(item.line, item.column) for item in caught.value.errors]
+    assert found == [(4, "gpus"), (5, "arrival_s"), (6, "duration_s"), (7, None)]
+    with pytest.raises(TraceError) as caught:
+        read_trace(tmp_path / "n.csv", max_errors=2)
+    assert str(caught.value).endswith("and 2 more")
+
+
+def test_very_long_values_are_shortened(tmp_path: Path) -> None:
+    content = NATIVE.replace(b"b,2,2,", b"b,2," + b"9" * 100_000 + b",")
+    with pytest.raises(TraceError) as caught:
+        read_trace(put(tmp_path, "n.csv", content))
+    assert len(str(caught.value)) < 500
+
+
+def test_two_columns_of_one_name(tmp_path: Path) -> None:
+    content = b"arrival_s,gpus,GPUS,duration_s\n1,1,2,3\n"
+    with pytest.raises(TraceError, match=r":1: gpus: expected one column of that name, got 2"):
+        read_trace(put(tmp_path, "n.csv", content))
+
+
+def test_missing_columns_name_the_nearest(tmp_path: Path) -> None:
+    content = b"job_id,arrival_s,service_sec,gpu_cnt\na,1,2,3\n"
+    with pytest.raises(TraceError, match=r":1: missing column gpu_count; .*is it gpu_cnt for gpu"):
+        read_trace(put(tmp_path, "n.csv", content), format="four-column")
+
+
+def test_duplicate_ids_get_suffixes_that_are_free(tmp_path: Path) -> None:
+    rows = b"".join(b"%s,%d,1,1\n" % (name, i) for i, name in enumerate([b"a", b"b", b"a", b"a"]))
+    head = b"job_id,arrival_s,gpus,duration_s\n"
+    trace = read_trace(put(tmp_path, "n.csv", head + rows))
+    assert trace.column("job_id").to_pylist() == ["a", "b", "a#2", "a#3"]
+    assert trace.notes == {"duplicate_id": 2}
+    trace = read_trace(put(tmp_path, "n.csv", head + b"a#2,9,1,1\n" + rows))
+    assert trace.column("job_id").to_pylist() == ["a", "b", "a#3", "a#4", "a#2"]
+
+
+def test_arrow_columns_of_other_types(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "arrival_s": pa.array(np.asarray([3, 1], dtype=np.uint16)),
+            "gpus": pa.array([2.0, 1.0]),
+            "duration_s": pa.array([1, 2], type=pa.int8()),
+        }
+    )
+    import pyarrow.parquet as pq
+
+    pq.write_table(table, tmp_path / "n.parquet")
+    assert read_trace(tmp_path / "n.parquet").numbers("gpus").tolist() == [1, 2]
+    wrong = table.set_column(1, "gpus", pa.array(["two", "one"]))
+    pq.write_table(wrong, tmp_path / "n.parquet")
+    with pytest.raises(TraceError, match="gpus: expected int32, got string"):
+        read_trace(tmp_path / "n.parquet")
+
+
+def test_names_that_are_no_paths() -> None:
+    for name in ("", "\0", "none.csv", "none.tar::a", "a\nb"):
+        with pytest.raises((TraceError, OSError)):
+            read_trace(name)
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    import os
+    import threading
+
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=lambda: path.write_bytes(NATIVE))
+    writer.start()
+    trace = read_trace(path)
+    writer.join()
+    assert len(trace) == 2
