@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 _F64: TypeAlias = npt.NDArray[np.float64]
 _I32: TypeAlias = npt.NDArray[np.int32]
+_I64: TypeAlias = npt.NDArray[np.int64]
 _U8: TypeAlias = npt.NDArray[np.uint8]
 _U32: TypeAlias = npt.NDArray[np.uint32]
 _U64: TypeAlias = npt.NDArray[np.uint64]
@@ -106,6 +107,16 @@ class Simulation:
     def snapshot(self) -> dict[str, Any]: ...
     def output(self) -> RunOutput: ...
 
+def lp_classes(parts: Sequence[_U64]) -> tuple[_I64, _I64, _I64]: ...
+def lp_prices(
+    rates: _F64,
+    gangs: _F64,
+    members: _F64,
+    capacity: _F64,
+    *,
+    gap: float,
+    evaluations: int,
+) -> tuple[float, float, _F64, int]: ...
 def synth_parameters(shape: str) -> list[dict[str, Any]]: ...
 def philox4x32(counter: Sequence[int], key: Sequence[int]) -> tuple[int, int, int, int]: ...
 def pow(base: float, exponent: float) -> float: ...  # noqa: A001

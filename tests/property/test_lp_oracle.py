@@ -64,6 +64,24 @@ def test_las_and_makespan(jobs: Jobs) -> None:
     assert makespan.objective == pytest.approx(plain.makespan(jobs), rel=SAME)
 
 
+@given(worlds(most=12, types=9, gangs=(1, 2, 4, 8)))
+def test_prices_reach_what_highs_reaches(jobs: Jobs) -> None:
+    """The price method shares no code with the solver; both must find the same optimum."""
+    for policy in ("gavel-las", "gavel-makespan", "gavel-las-agnostic"):
+        prices = gl.lp.solve(policy, solver="dual", **jobs.arguments())
+        highs = gl.lp.solve(policy, solver="simplex", **jobs.arguments())
+        assert (prices.solver, highs.solver) == ("dual", "simplex")
+        inside(jobs, prices.shares)
+        assert prices.objective == pytest.approx(highs.objective, rel=SAME), policy
+
+
+@given(worlds(most=6))
+def test_finish_time_fairness_by_prices(jobs: Jobs) -> None:
+    prices = gl.lp.solve("gavel-ftf", solver="dual", **jobs.arguments())
+    inside(jobs, prices.shares)
+    assert prices.objective == pytest.approx(plain.rho(jobs), rel=SAME)
+
+
 @given(worlds())
 def test_agnostic_twins(jobs: Jobs) -> None:
     """The twin is the policy on rates that are the same on all usable types."""

@@ -83,12 +83,12 @@ class Activities:
         """Return capacity and time rows over variables measured in `unit`, scaled to about 1."""
         types, members = len(self.capacity), self.classes.count
         index = np.arange(self.count, dtype=np.int64)
-        used = np.unique(self.gpu_type)
+        used = np.flatnonzero(np.bincount(self.gpu_type, minlength=types))
         place = np.zeros(types, dtype=np.int64)
         place[used] = np.arange(len(used))
         held = self.gang * unit / self.capacity[self.gpu_type]
         time = self.time.scaled(1.0 / members, unit)
-        time_rows = np.unique(time.row)
+        time_rows = np.flatnonzero(np.bincount(time.row, minlength=len(members)))
         time_place = np.zeros(len(members), dtype=np.int64)
         time_place[time_rows] = np.arange(len(time_rows))
         return Rows.stack(
@@ -119,12 +119,12 @@ class Activities:
         return y / factor
 
     def shares(self, y: F64) -> F64:
-        """Return time shares of running alone, shape (jobs, types): averages over each class."""
+        """Return time shares of running alone, shape (classes, types): averages of their jobs."""
         single = self.pairs[:, 1] < 0
         table = np.zeros((len(self.classes.count), len(self.capacity)))
         table[self.pairs[single, 0], self.gpu_type[single]] = y[single]
         table /= self.classes.count[:, None]
-        return np.clip(table[self.classes.of], 0.0, 1.0)
+        return np.clip(table, 0.0, 1.0)
 
 
 def singles(classes: Classes, rates: F64, scale: F64, capacity: F64) -> Activities:

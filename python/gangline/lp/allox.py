@@ -45,7 +45,7 @@ def allox(instance: Instance, solver: Solver) -> Allocation:
             job=job,
             reason="gang larger than 1",
         )
-    running = np.full(instance.jobs, -1, dtype=np.int64)
+    running = np.full(instance.rows, -1, dtype=np.int64)
     if instance.settings.running_type is not None:
         running = per_job(instance, "running_type", "").astype(np.int64)
     shares = np.zeros_like(instance.rates)
@@ -54,7 +54,7 @@ def allox(instance: Instance, solver: Solver) -> Allocation:
     free = np.maximum(instance.capacity - shares.sum(axis=0), 0.0)
     usable = (instance.rates > 0) & (free > 0)[None, :]
     waiting = np.flatnonzero((running < 0) & usable.any(axis=1))
-    most = max(math.ceil(instance.settings.alpha * instance.jobs), int(free.sum()))
+    most = max(math.ceil(instance.settings.alpha * instance.total), int(free.sum()))
     waiting = waiting[:most]
     if not len(waiting):
         return Allocation(shares, 0.0)

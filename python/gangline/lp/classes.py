@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gangline import _core
+
 if TYPE_CHECKING:
     from gangline.lp.arrays import F64, I64
 
-__all__ = ["Classes", "aggregate"]
-
-_MIX = np.uint64(0x9E3779B97F4A7C15)
+__all__ = ["NOT_GROUPED", "Classes", "aggregate"]
 
 
 @dataclass(frozen=True)
@@ -52,25 +52,13 @@ def aggregate(columns: list[F64]) -> Classes:
     >>> aggregate([np.array([2.0, 1.0, 2.0])]).of.tolist()
     [0, 1, 0]
     """
-    parts = [np.atleast_2d(column.T).T for column in columns]
-    keys = np.ascontiguousarray(np.concatenate(parts, axis=1), dtype=np.float64)
-    bits = keys.view(np.uint64)
-    digest = np.zeros(len(bits), dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        for column in range(bits.shape[1]):
-            digest = (digest ^ bits[:, column]) * _MIX
-            digest ^= digest >> np.uint64(29)
-    _, first, inverse = np.unique(digest, return_index=True, return_inverse=True)
-    if not np.array_equal(bits[first[inverse]], bits):  # two rows with one digest: compare rows
-        _, first, inverse = np.unique(bits, axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    of = rank[inverse.reshape(-1)]
-    return Classes(of, first[order].astype(np.int64), np.bincount(of).astype(np.float64))
+    words = [
+        np.ascontiguousarray(column, dtype=np.float64).reshape(len(column), -1).view(np.uint64)
+        for column in columns
+    ]
+    of, first, count = _core.lp_classes(words)
+    return Classes(of, first, count.astype(np.float64))
 
 
-def alone(jobs: int) -> Classes:
-    """Return one class per job."""
-    index = np.arange(jobs, dtype=np.int64)
-    return Classes(index, index, np.ones(jobs))
+NOT_GROUPED = Classes(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
+"""Of an instance whose jobs nobody has looked at yet."""

@@ -20,7 +20,7 @@ __all__ = ["fifo_perf", "isolated"]
 def isolated(instance: Instance, solver: Solver) -> Allocation:
     """Split the cluster equally; the objective is the smallest rate per fair share."""
     del solver
-    shares = isolated_shares(instance.scale, instance.capacity, instance.jobs)
+    shares = isolated_shares(instance.scale, instance.capacity, instance.total)
     return Allocation(shares, _smallest(instance, shares))
 
 
@@ -40,7 +40,7 @@ def fifo_perf(instance: Instance, solver: Solver) -> Allocation:
     order = np.arange(len(free)) if names is None else np.argsort(np.asarray(names), kind="stable")
     shares = np.zeros_like(instance.rates)
     total = 0.0
-    for job in range(instance.jobs):
+    for job in range(instance.rows):
         room = order[free[order] >= instance.scale[job]]
         if not len(room):
             break

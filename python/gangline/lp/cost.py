@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gangline.errors import PolicyError
-from gangline.lp import activities, classes, kernel
+from gangline.lp import kernel
 from gangline.lp.arrays import F64, Entries, Model, Rows, join
 from gangline.lp.instance import per_job
-from gangline.lp.objectives import Problem, finish, pack
+from gangline.lp.objectives import finish, pack
 
 if TYPE_CHECKING:
     from gangline.lp.activities import Activities
@@ -30,7 +30,7 @@ ROUNDING = 1e-12  # of a sum of weights; anything more frees GPUs that a deadlin
 
 @dataclass(frozen=True)
 class Deadlines:
-    """Least rates, and what missing one of them counts.
+    """Least rates, and what missing one of them counts; all members of a class miss alike.
 
     Parameters
     ----------
@@ -53,17 +53,13 @@ def cost(instance: Instance, solver: Solver) -> Allocation:
     deadlines, passed = _deadlines(instance)
     notes = {"deadlines_passed": float(passed), "deadlines_missed": 0.0}
     worth = 1.0 / instance.prop()
+    problem = pack(instance, instance.rates, worth, worth)
+    space = problem.space
     if len(deadlines.job):
-        groups = classes.alone(instance.jobs)
-        space = activities.singles(groups, instance.rates, instance.scale, instance.capacity)
-        problem = Problem(space, worth, worth)
         missed = _stage(space, np.zeros(space.count), deadlines, solver, [])
         notes["deadlines_missed"] = missed.z
         if instance.settings.drop_all_infeasible and missed.z > 1e-9:
             deadlines = dataclasses.replace(deadlines, job=deadlines.job[:0])
-    if not len(deadlines.job):
-        problem = pack(instance, instance.rates, worth, worth)
-        space = problem.space
     gain = kernel.per_activity(space, np.ones(len(space.classes.count)))
     money = gain / price[space.gpu_type]
     total = kernel.per_activity(space, problem.worth)
@@ -163,4 +159,6 @@ def _deadlines(instance: Instance) -> tuple[Deadlines, int]:
     left = per_job(instance, "time_left_s", "seconds to the deadline, inf for none")
     ahead = np.flatnonzero((left > 0) & np.isfinite(left))
     least = instance.remaining[ahead] / left[ahead]
-    return Deadlines(ahead, least, instance.weight[ahead]), int((left <= 0).sum())
+    members = instance.classes.count
+    passed = int(members[left <= 0].sum())
+    return Deadlines(ahead, least, instance.weight[ahead] * members[ahead]), passed

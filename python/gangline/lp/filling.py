@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gangline.lp.highs import Solver
     from gangline.lp.instance import Allocation, Instance
 
-__all__ = ["water_filling"]
+__all__ = ["in_order", "water_filling"]
 
 STEP = 0.01  # relative rise that the bottleneck programs look for
 RISEN = 1e-7  # a relative rise above this is no noise
@@ -81,23 +81,20 @@ def water_filling(instance: Instance, solver: Solver) -> Allocation:
     rates, worth = instance.rates, 1.0 / instance.prop()
     if agnostic(instance.policy):
         rates = (instance.rates > 0).astype(np.float64)
-        worth = np.ones(instance.jobs)
+        worth = np.ones(instance.rows)
     entity = _entities(instance)
-    key = instance.weight if entity is None else entity.key(instance)
-    problem = pack(instance, rates, key, worth)
-    space = problem.space
-    first = space.classes.first
-    scale = instance.scale[first]
+    problem = pack(instance, rates, worth, worth)
+    space, scale = problem.space, instance.scale
     water = Water(space, problem.worth, problem.worth * space.rates_of(kernel.spread(space)))
-    filled, done = np.zeros(len(first)), np.zeros(len(first), dtype=bool)
+    filled, done = np.zeros(instance.rows), np.zeros(instance.rows, dtype=bool)
     y = np.zeros(space.count)
     while not done.all():
-        weight = instance.weight[first] if entity is None else entity.weights(instance, space, done)
+        weight = instance.weight if entity is None else entity.weights(instance, done)
         wanted = np.flatnonzero(~done & (weight > 0))
         speed = weight[wanted] / scale[wanted]
         rise, duals = _rise(water, filled, wanted, speed, solver)
         filled[wanted] += rise * speed
-        stopped = np.zeros(len(first), dtype=bool)
+        stopped = np.zeros(instance.rows, dtype=bool)
         stopped[wanted[duals > BINDING * duals.sum()]] = True
         y, stuck = _stuck(water, filled, ~done & ~stopped, solver)
         stopped[stuck] = True
@@ -106,16 +103,16 @@ def water_filling(instance: Instance, solver: Solver) -> Allocation:
                 f"{instance.policy}: no job at its bottleneck with {int((~done).sum())} left",
                 policy=instance.policy,
                 status="no bottleneck",
-                size=(len(first), space.count),
+                size=(instance.rows, space.count),
             )
         done |= stopped
     levels = problem.worth * space.rates_of(y)
     if instance.settings.tie_break != "none":
         price = kernel.per_activity(space, problem.worth)
         y = kernel.best(space, price, solver, floor=levels / problem.worth).y
-    plan = kernel.Plan(float(np.min(filled * scale / instance.weight[first])), y)
+    plan = kernel.Plan(float(np.min(filled * scale / instance.weight)), y)
     allocation = finish(problem, plan, plan.z, solver)
-    return dataclasses.replace(allocation, levels=filled[space.classes.of])
+    return dataclasses.replace(allocation, levels=filled)
 
 
 def _rise(water: Water, filled: F64, wanted: I64, speed: F64, solver: Solver) -> tuple[float, F64]:
@@ -156,8 +153,8 @@ class Entities:
 
     Parameters
     ----------
-    of : int64 array, shape (jobs,)
-        Group of each job.
+    of : int64 array, shape (rows,)
+        Group of each class.
     weight : float64 array, shape (groups,)
         Weights.
     in_order : bool array, shape (groups,)
@@ -168,28 +165,27 @@ class Entities:
     weight: F64
     in_order: npt.NDArray[np.bool_]
 
-    def key(self, instance: Instance) -> F64:
-        """Return what tells jobs apart beside rates and gang: group, weight, place in a queue."""
-        turn = np.where(self.in_order[self.of], np.arange(instance.jobs), -1)
-        table = np.stack([self.of, turn, instance.weight], axis=1)
-        _, key = np.unique(table, axis=0, return_inverse=True)
-        return key.reshape(-1).astype(np.float64)
-
-    def weights(self, instance: Instance, space: Activities, done: npt.NDArray[np.bool_]) -> F64:
+    def weights(self, instance: Instance, done: npt.NDArray[np.bool_]) -> F64:
         """Return the weight of one job of each class while some classes are done."""
-        first, count = space.classes.first, space.classes.count
-        group = self.of[first]
+        first, count = instance.classes.first, instance.classes.count
         weight = np.zeros(len(first))
         for index in range(len(self.weight)):
-            mine = np.flatnonzero((group == index) & ~done)
+            mine = np.flatnonzero((self.of == index) & ~done)
             if not len(mine):
                 continue
             if self.in_order[index]:
                 weight[mine[np.argmin(first[mine])]] = self.weight[index]
             else:
-                own = instance.weight[first[mine]]
+                own = instance.weight[mine]
                 weight[mine] = self.weight[index] * own / float(np.sum(own * count[mine]))
         return weight
+
+
+def in_order(instance: Instance) -> npt.NDArray[np.bool_]:
+    """Return for each job whether its entity serves first come, first served."""
+    entity = _entities(instance)
+    assert entity is not None, "asked only with entities"
+    return entity.in_order[entity.of]
 
 
 def _entities(instance: Instance) -> Entities | None:

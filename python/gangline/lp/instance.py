@@ -6,18 +6,22 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from gangline.errors import PolicyError
+from gangline.lp.classes import NOT_GROUPED, Classes, aggregate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from gangline.lp.arrays import F64, I64
 
-__all__ = ["Allocation", "Instance", "Settings", "load_instance"]
+__all__ = ["Allocation", "Instance", "Settings", "check", "load_instance", "per_job", "read"]
+
+# Settings with one number per job.
+PER_JOB = ("kind", "entity", "time_left_s", "running_type", "service_lost_s", "turn")
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,7 @@ class Settings:
     alpha: float = 1.0
     running_type: Any = None
     service_lost_s: Any = None
+    turn: Any = None  # place in the queue of an entity; set by water filling itself
 
 
 @dataclass(frozen=True)
@@ -100,16 +105,20 @@ class Instance:
     ----------
     policy : str
         Name, for messages.
-    rates : float64 array, shape (jobs, types)
-        Gang steps per second; 0 where a job cannot run.
-    scale : float64 array, shape (jobs,)
+    rates : float64 array, shape (rows, types)
+        Gang steps per second; 0 where a job cannot run. A row is a class of equal jobs.
+    scale : float64 array, shape (rows,)
         Gang sizes.
     capacity : float64 array, shape (types,)
         Healthy GPUs.
-    weight, remaining, age_s : float64 arrays, shape (jobs,)
+    weight, remaining, age_s : float64 arrays, shape (rows,)
         Weights, steps left, seconds since arrival.
     settings : Settings
-        Everything else.
+        Everything else; its arrays have an entry per row, too.
+    classes : Classes
+        Jobs of each row.
+    total : int
+        Jobs in the cluster, those that are left out included.
     """
 
     policy: str
@@ -120,25 +129,26 @@ class Instance:
     remaining: F64
     age_s: F64
     settings: Settings
+    classes: Classes
+    total: int
 
     @property
-    def jobs(self) -> int:
-        """Number of jobs."""
+    def rows(self) -> int:
+        """Number of classes."""
         return len(self.scale)
 
     def prop(self) -> F64:
         """Return each job's rate averaged over all GPUs of the cluster."""
-        total = np.zeros(self.jobs)
+        total = np.zeros(self.rows)
         for kind in range(len(self.capacity)):
             total = total + self.rates[:, kind] * self.capacity[kind]
         return total / float(np.sum(self.capacity))
 
-    def subset(self, keep: I64) -> Instance:
-        """Return the instance of some jobs only."""
-        per_job = ("kind", "entity", "time_left_s", "running_type", "service_lost_s")
+    def rows_of(self, keep: I64, groups: Classes) -> Instance:
+        """Return the instance of some rows only, which stand for these classes."""
         changed: dict[str, Any] = {
-            name: np.asarray(getattr(self.settings, name))[keep]
-            for name in per_job
+            name: getattr(self.settings, name)[keep]
+            for name in PER_JOB
             if getattr(self.settings, name) is not None
         }
         return dataclasses.replace(
@@ -149,13 +159,25 @@ class Instance:
             remaining=self.remaining[keep],
             age_s=self.age_s[keep],
             settings=dataclasses.replace(self.settings, **changed),
+            classes=groups,
         )
+
+    def grouped(self, names: tuple[str, ...]) -> Instance:
+        """Return the instance with one row per kind of job, told apart by some arrays."""
+        columns = [
+            np.asarray(getattr(self.settings if name in PER_JOB else self, name)) for name in names
+        ]
+        # A number that all jobs share tells nobody apart.
+        told = [column for column in columns if column.ndim and column.strides != (0,)]
+        groups = aggregate(told)
+        return self.rows_of(groups.first, groups)
 
     def write(self, path: str | Path) -> None:
         """Write everything as JSON, so that the solve can be repeated."""
         settings = {
             key: value.tolist() if isinstance(value, np.ndarray) else value
             for key, value in dataclasses.asdict(self.settings).items()
+            if key != "turn"
         }
         arrays = {
             "rates": self.rates,
@@ -189,7 +211,7 @@ def read(policy: str, arrays: Mapping[str, Any], settings: Settings) -> Instance
     for name, default in (("scale", None), ("weight", 1.0), ("steps_remaining", 1.0), ("age_s", 0)):
         value = arrays.get(name)
         sized[name] = (
-            np.full(jobs, default, dtype=np.float64)
+            np.broadcast_to(np.float64(default), jobs)  # one number, looked at by nobody twice
             if value is None and default is not None
             else _array(policy, name, value, 1)
         )
@@ -197,14 +219,14 @@ def read(policy: str, arrays: Mapping[str, Any], settings: Settings) -> Instance
         wanted = types if name == "capacity" else jobs
         if len(array) != wanted:
             raise _wrong(policy, name, len(array), f"{wanted} values, as `rates` has")
-    _each(policy, "rates", rates, "a finite rate >= 0", lambda x: x >= 0)
-    _each(policy, "scale", sized["scale"], "a gang size >= 1", lambda x: x >= 1)
-    _each(policy, "capacity", sized["capacity"], "GPUs >= 0", lambda x: x >= 0)
-    _each(policy, "weight", sized["weight"], "a weight > 0", lambda x: x > 0)
-    _each(policy, "steps_remaining", sized["steps_remaining"], "steps > 0", lambda x: x > 0)
-    _each(policy, "age_s", sized["age_s"], "seconds >= 0", lambda x: x >= 0)
-    for job in np.flatnonzero(~(rates > 0).any(axis=1))[:1]:
-        raise _wrong(policy, f"rates[{job}]", rates[job].tolist(), "a rate > 0 on some type")
+    per_job = {
+        name: _array(policy, name, getattr(settings, name), 1)
+        for name in PER_JOB
+        if getattr(settings, name) is not None
+    }
+    for name, array in per_job.items():
+        if len(array) != jobs:
+            raise _wrong(policy, name, len(array), f"{jobs} values, one per job")
     return Instance(
         policy,
         rates,
@@ -213,8 +235,30 @@ def read(policy: str, arrays: Mapping[str, Any], settings: Settings) -> Instance
         sized["weight"],
         sized["steps_remaining"],
         sized["age_s"],
-        settings,
+        dataclasses.replace(settings, **cast("dict[str, Any]", per_job)),
+        NOT_GROUPED,
+        jobs,
     )
+
+
+def check(instance: Instance) -> None:
+    """Check the numbers of an instance, each kind of job once.
+
+    Raises
+    ------
+    PolicyError
+        If one is wrong: it names the argument, the first such job and the value.
+    """
+    rates, job = instance.rates, instance.classes.first
+    _each(instance, "rates", rates, "a finite rate >= 0", lambda x: x >= 0)
+    _each(instance, "scale", instance.scale, "a gang size >= 1", lambda x: x >= 1)
+    _each(instance, "weight", instance.weight, "a weight > 0", lambda x: x > 0)
+    _each(instance, "steps_remaining", instance.remaining, "steps > 0", lambda x: x > 0)
+    _each(instance, "age_s", instance.age_s, "seconds >= 0", lambda x: x >= 0)
+    _each(instance, "capacity", instance.capacity, "GPUs >= 0", lambda x: x >= 0)
+    for row in np.flatnonzero(~(rates > 0).any(axis=1))[:1]:
+        name = f"rates[{job[row]}]"
+        raise _wrong(instance.policy, name, rates[row].tolist(), "a rate > 0 on some type")
 
 
 def per_job(instance: Instance, name: str, what: str) -> F64:
@@ -228,9 +272,7 @@ def per_job(instance: Instance, name: str, what: str) -> F64:
     value = getattr(instance.settings, name)
     if value is None:
         raise _wrong(instance.policy, name, None, what)
-    array = _array(instance.policy, name, value, 1)
-    if len(array) != instance.jobs:
-        raise _wrong(instance.policy, name, len(array), f"{instance.jobs} values, one per job")
+    array: F64 = value
     return array
 
 
@@ -244,12 +286,18 @@ def _array(policy: str, name: str, value: Any, dimensions: int) -> F64:
     return array
 
 
-def _each(policy: str, name: str, array: F64, expected: str, good: Callable[[F64], Any]) -> None:
-    wrong = np.argwhere(~(np.isfinite(array) & good(array)))
-    if len(wrong):
-        place = tuple(int(index) for index in wrong[0])
-        where = "".join(f"[{index}]" for index in place)
-        raise _wrong(policy, name + where, float(array[place]), expected)
+def _each(
+    instance: Instance, name: str, array: F64, expected: str, good: Callable[[F64], Any]
+) -> None:
+    fine = np.isfinite(array) & good(array)
+    if fine.all():
+        return
+    place = [int(index) for index in np.argwhere(~fine)[0]]
+    value = float(array[tuple(place)])
+    if name != "capacity":
+        place[0] = int(instance.classes.first[place[0]])
+    where = "".join(f"[{index}]" for index in place)
+    raise _wrong(instance.policy, name + where, value, expected)
 
 
 def _wrong(policy: str, name: str, value: object, expected: str) -> PolicyError:

@@ -6,6 +6,7 @@ solver sees is scaled to about 1, because its tolerances are absolute.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from gangline.lp.arrays import F64, Entries, Model, Rows, join, sums
 
 if TYPE_CHECKING:
     from gangline.lp.activities import Activities
-    from gangline.lp.highs import Solver
+    from gangline.lp.highs import Solution, Solver
 
 __all__ = ["Plan", "best", "floors", "isolated_shares", "maxmin", "per_activity", "spread"]
 
@@ -65,7 +66,14 @@ def spread(space: Activities) -> F64:
     return y
 
 
-def maxmin(space: Activities, measure: F64, solver: Solver) -> Plan:
+def maxmin(
+    space: Activities,
+    measure: F64,
+    solver: Solver,
+    *,
+    worth: F64 | None = None,
+    most: float = np.inf,
+) -> Plan:
     """Maximise the smallest `measure x rate` over the classes.
 
     Parameters
@@ -76,11 +84,15 @@ def maxmin(space: Activities, measure: F64, solver: Solver) -> Plan:
         What one step per second of one job counts, > 0.
     solver : Solver
         Settings.
+    worth : float64 array, shape (classes,), optional
+        Second stage: of all optima one with the largest sum of `worth x rate`.
+    most : float
+        The second stage keeps no more than this of the objective.
 
     Returns
     -------
     Plan
-        Objective z and the activities.
+        Objective z of the first stage and the activities of the last.
     """
     reference = float(np.min(measure * space.rates_of(spread(space))))
     unit = space.scale()
@@ -93,9 +105,19 @@ def maxmin(space: Activities, measure: F64, solver: Solver) -> Plan:
     cost[-1] = 1.0
     lower = np.zeros(space.count + 1)
     upper = np.full(space.count + 1, np.inf)
-    found = solver.run(Model(cost, lower, upper, Rows.stack([space.base(unit), ratios])))
-    y = space.within(found.x[:-1] * unit)
-    return Plan(float(np.min(measure * space.rates_of(y))), y)
+    model = Model(cost, lower, upper, Rows.stack([space.base(unit), ratios]))
+
+    def fixed(found: Solution) -> Model:
+        assert worth is not None, "asked only for a second stage"
+        gain = per_activity(space, worth) * unit
+        least = lower.copy()
+        least[-1] = min(found.objective, most / reference) * (1.0 - SLACK)
+        cost = np.append(gain / np.max(gain), 0.0)
+        return dataclasses.replace(model, cost=cost, lower=least)
+
+    first, second = solver.run_then(model, None if worth is None else fixed)
+    reached = space.rates_of(space.within(first.x[:-1] * unit))
+    return Plan(float(np.min(measure * reached)), space.within(second.x[:-1] * unit))
 
 
 def per_activity(space: Activities, worth: F64) -> F64:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gangline.errors import PolicyError
-from gangline.lp import activities, classes, kernel
+from gangline.lp import activities, kernel
 from gangline.lp.instance import Allocation, per_job
+from gangline.lp.price import is_due, price_maxmin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,20 +80,12 @@ def rates_seen(instance: Instance) -> F64:
 
 
 def pack(instance: Instance, rates: F64, measure: F64, worth: F64) -> Problem:
-    """Group equal jobs and build what they can do."""
-    columns = [rates, instance.scale, measure, worth]
-    packed = instance.settings.packed
-    kind = per_job(instance, "kind", "the row of pair_rates of each job") if packed else None
-    if kind is not None:
-        columns.append(kind)
-    groups = classes.aggregate(columns)
-    first = groups.first
-    space = activities.singles(groups, rates[first], instance.scale[first], instance.capacity)
-    if kind is not None:
-        rows = kind[first].astype(np.int64)
-        table = _pair_table(instance, rows)
-        space = activities.with_pairs(space, rates[first], instance.scale[first], table)
-    return Problem(space, measure[first], worth[first])
+    """Build what the classes can do."""
+    space = activities.singles(instance.classes, rates, instance.scale, instance.capacity)
+    if instance.settings.packed:
+        kind = per_job(instance, "kind", "the row of pair_rates of each job").astype(np.int64)
+        space = activities.with_pairs(space, rates, instance.scale, _pair_table(instance, kind))
+    return Problem(space, measure, worth)
 
 
 def _pair_table(instance: Instance, rows: np.ndarray) -> F64:
@@ -126,7 +119,7 @@ def finish(problem: Problem, plan: kernel.Plan, objective: float, solver: Solver
         pairs, place = np.unique(space.pairs[paired], axis=0, return_inverse=True)
         table = np.zeros((len(pairs), len(space.capacity)))
         table[place.reshape(-1), space.gpu_type[paired]] = plan.y[paired]
-        extra = {"pairs": pairs, "pair_shares": table, "classes": space.classes.of}
+        extra = {"pairs": pairs, "pair_shares": table}
     return Allocation(
         shares=space.shares(plan.y),
         objective=objective,
@@ -138,20 +131,16 @@ def finish(problem: Problem, plan: kernel.Plan, objective: float, solver: Solver
     )
 
 
-def settle(instance: Instance, problem: Problem, plan: kernel.Plan, solver: Solver) -> kernel.Plan:
-    """Run the second stage: among the optima, one of most total (normalised) throughput."""
-    if instance.settings.tie_break == "none":
-        return plan
-    floor = plan.z / problem.measure
-    price = kernel.per_activity(problem.space, problem.worth)
-    return kernel.best(problem.space, price, solver, floor=floor)
+def second_stage(instance: Instance, problem: Problem) -> F64 | None:
+    """Return what the second stage maximises, None if there is none."""
+    return None if instance.settings.tie_break == "none" else problem.worth
 
 
 def las(instance: Instance, solver: Solver) -> Allocation:
     """Maximise the smallest rate per fair share and weight; the objective is that ratio."""
     if agnostic(instance.policy):
         rates = (instance.rates > 0).astype(np.float64)
-        measure, worth = instance.scale / instance.weight, np.ones(instance.jobs)
+        measure, worth = instance.scale / instance.weight, np.ones(instance.rows)
     else:
         rates, prop = instance.rates, instance.prop()
         measure, worth = instance.scale / (instance.weight * prop), 1.0 / prop
@@ -168,9 +157,12 @@ def makespan(instance: Instance, solver: Solver) -> Allocation:
 def _by_kernel(
     instance: Instance, solver: Solver, problem: Problem, value: Callable[[float], float]
 ) -> Allocation:
-    plan = kernel.maxmin(problem.space, problem.measure, solver)
-    settled = settle(instance, problem, plan, solver)
-    return finish(problem, settled, value(plan.z), solver)
+    if is_due(problem.space, solver):
+        plan = price_maxmin(problem.space, problem.measure, solver)
+    else:
+        worth = second_stage(instance, problem)
+        plan = kernel.maxmin(problem.space, problem.measure, solver, worth=worth)
+    return finish(problem, plan, value(plan.z), solver)
 
 
 def max_sum(instance: Instance, solver: Solver) -> Allocation:
@@ -185,7 +177,7 @@ def max_sum(instance: Instance, solver: Solver) -> Allocation:
             field="normalise",
             value=instance.settings.normalise,
         )
-    measure = 1.0 / prop if proportional else np.ones(instance.jobs)
+    measure = 1.0 / prop if proportional else np.ones(instance.rows)
     problem = pack(instance, instance.rates, measure, 1.0 / prop)
     plan = kernel.best(problem.space, kernel.per_activity(problem.space, problem.measure), solver)
     settled = plan
@@ -210,17 +202,12 @@ def finish_time_fairness(instance: Instance, solver: Solver) -> Allocation:
     few solves, where halving the interval would take twenty.
     """
     rates = rates_seen(instance)
-    alone = kernel.isolated_shares(instance.scale, instance.capacity, instance.jobs)
+    alone = kernel.isolated_shares(instance.scale, instance.capacity, instance.total)
     iso = (rates * alone).sum(axis=1)
+    age, left = instance.age_s, instance.remaining
     lost = instance.settings.service_lost_s
-    history = np.zeros(instance.jobs) if lost is None else per_job(instance, "service_lost_s", "")
-    columns = np.stack(
-        [instance.age_s, instance.remaining, history + instance.remaining / iso], axis=1
-    )
-    worth = 1.0 / instance.prop()
-    key = classes.aggregate([columns])
-    problem = pack(instance, rates, key.of.astype(np.float64), worth)
-    age, left, fair = columns[key.first[problem.measure.astype(np.int64)]].T
+    fair = left / iso if lost is None else lost + left / iso
+    problem = pack(instance, rates, left, 1.0 / instance.prop())
     space = problem.space
 
     def reached(y: F64) -> float:
@@ -229,20 +216,24 @@ def finish_time_fairness(instance: Instance, solver: Solver) -> Allocation:
     y = kernel.spread(space)
     upper, lower = reached(y), float(np.max(age / fair))
     trial, measure = upper, left
+    by_prices = is_due(space, solver)
+    best = y
     for _ in range(FTF_STEPS):
         before = upper - lower
         measure = (trial * fair - age) / left
-        plan = kernel.maxmin(space, measure, solver)
+        search = price_maxmin if by_prices else kernel.maxmin
+        plan = search(space, measure, solver)
         now = reached(plan.y)
         if now < upper:
-            upper = now
+            upper, best = now, plan.y
         proved = trial / max(plan.z, 1.0) * (1.0 - SAFE)
         lower = max(lower, proved)
         if upper - lower <= FTF_GAP * upper:
             break
         # The end of the interval that allocations reach moves fast, most of the time.
         trial = upper if upper - lower <= 0.25 * before else 0.5 * (lower + upper)
-    final = Problem(space, (upper * fair - age) / left, problem.worth)
-    plan = kernel.maxmin(space, final.measure, solver)
-    floor = kernel.Plan(min(plan.z, 1.0), plan.y)
-    return finish(final, settle(instance, final, floor, solver), upper, solver)
+    if by_prices:
+        return finish(problem, kernel.Plan(upper, best), upper, solver)
+    measure, worth = (upper * fair - age) / left, second_stage(instance, problem)
+    plan = kernel.maxmin(space, measure, solver, worth=worth, most=1.0)
+    return finish(problem, plan, upper, solver)

@@ -10,13 +10,16 @@ import numpy as np
 
 from gangline.errors import PolicyError, SolverError
 from gangline.lp import allox, closed, cost, filling, objectives
+from gangline.lp.classes import Classes
 from gangline.lp.highs import Solver, solver_name
-from gangline.lp.instance import Allocation, Instance, Settings, read
+from gangline.lp.instance import Allocation, Instance, Settings, check, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy.typing as npt
+
+    from gangline.lp.arrays import F64, I64
 
 __all__ = ["POLICIES", "solve"]
 
@@ -68,7 +71,8 @@ def solve(
     age_s : array, shape (jobs,), optional
         Seconds since arrival; default 0. Used by ftf.
     **settings
-        solver : auto (by the number of rows), simplex, ipx;
+        solver : auto (by the number of rows), simplex, ipx, or dual (max-min by prices, without a
+        second stage);
         tie_break : max_sum (of the optima, one of most total normalised rate) or none;
         time_limit_s : of each solve, default 60; seed : of HiGHS, default 0;
         on_solver_error : raise, or isolated to fall back to an equal split;
@@ -124,21 +128,29 @@ def solve(
         "steps_remaining": steps_remaining,
         "age_s": age_s,
     }
-    instance = read(policy, arrays, _settings(policy, settings))
-    return run(instance)
+    return run(_in_turn(read(policy, arrays, _settings(policy, settings))))
 
 
 def run(instance: Instance) -> Allocation:
-    """Solve a checked instance."""
+    """Solve an instance: one row per kind of job, those left out that can run nowhere."""
     settings = instance.settings
-    solver = Solver(instance.policy, settings.solver, settings.time_limit_s, settings.seed)
-    types = len(instance.capacity)
-    reachable = ((instance.rates > 0) & (instance.capacity > 0)[None, :]).any(axis=1)
+    if not instance.rows:
+        return Allocation(np.zeros(instance.rates.shape), 0.0)
+    grouped = instance.grouped(_told_apart(instance))
+    check(grouped)
+    groups = grouped.classes
+    reachable = ((grouped.rates > 0) & (grouped.capacity > 0)[None, :]).any(axis=1)
     kept = np.flatnonzero(reachable)
+    notes = {}
+    if len(kept) < grouped.rows:
+        notes["stranded"] = float(groups.count[~reachable].sum())
     if not len(kept):
-        notes = {"stranded": float(instance.jobs)}
-        return Allocation(np.zeros((instance.jobs, types)), 0.0, notes=notes)
-    inner = instance if len(kept) == instance.jobs else instance.subset(kept)
+        return Allocation(np.zeros(instance.rates.shape), 0.0, notes=notes)
+    inner = grouped
+    if notes:
+        some = Classes(np.zeros(0, dtype=np.int64), groups.first[kept], groups.count[kept])
+        inner = grouped.rows_of(kept, some)
+    solver = Solver(instance.policy, settings.solver, settings.time_limit_s, settings.seed)
     try:
         allocation = POLICIES[instance.policy](inner, solver)
     except SolverError as error:
@@ -147,28 +159,60 @@ def run(instance: Instance) -> Allocation:
             error.add_note(f"the problem was written to {settings.write_failed_to}")
         if settings.on_solver_error != "isolated":
             raise
-        notes = {"solver_failed": 1.0}
-        allocation = dataclasses.replace(closed.isolated(inner, solver), notes=notes)
-    if inner is instance:
-        return allocation
-    return _widen(allocation, kept, instance)
+        notes["solver_failed"] = 1.0
+        allocation = closed.isolated(inner, solver)
+    return _of_jobs(allocation, kept, groups, notes)
 
 
-def _widen(allocation: Allocation, kept: npt.NDArray[np.int64], instance: Instance) -> Allocation:
-    """Give the jobs that were left out their empty rows."""
-    shares = np.zeros((instance.jobs, len(instance.capacity)))
-    shares[kept] = allocation.shares
+def _in_turn(instance: Instance) -> Instance:
+    """Return the instance with its jobs numbered, if their order matters."""
+    settings, jobs = instance.settings, instance.rows
+    turn: F64 | None = None
+    if _told_apart(instance) == ("turn",):
+        turn = np.arange(jobs, dtype=np.float64)
+    elif settings.entity is not None:
+        in_order = filling.in_order(instance)
+        turn = np.where(in_order, np.arange(jobs, dtype=np.float64), -1.0)
+    return dataclasses.replace(instance, settings=dataclasses.replace(settings, turn=turn))
+
+
+# What tells jobs apart, for each policy; bit for bit. Those without an entry look at each job.
+_SEEN = ("rates", "scale", "weight", "kind")
+_LEFT = ("rates", "scale", "remaining", "kind")
+_KEYS: dict[str, tuple[str, ...]] = {
+    "gavel-las": _SEEN,
+    "gavel-makespan": _LEFT,
+    "gavel-ftf": (*_LEFT, "age_s", "service_lost_s"),
+    "gavel-max-sum": ("rates", "scale", "kind"),
+    "gavel-cost": ("rates", "scale"),
+    "gavel-water-filling": (*_SEEN, "entity", "turn"),
+    "gavel-isolated": ("rates", "scale", "weight"),
+}
+
+
+def _told_apart(instance: Instance) -> tuple[str, ...]:
+    names = _KEYS.get(instance.policy.removesuffix("-agnostic"), ("turn",))
+    if instance.policy == "gavel-cost" and instance.settings.time_left_s is not None:
+        names = ("turn",)
+    return names
+
+
+def _of_jobs(
+    allocation: Allocation, kept: I64, groups: Classes, notes: dict[str, float]
+) -> Allocation:
+    """Give each job what its class gets, and nothing to those that were left out."""
+    place = np.full(len(groups.count), -1, dtype=np.int64)
+    place[kept] = np.arange(len(kept))
+    row = np.take(place, groups.of)
+    table = np.zeros((len(place), allocation.shares.shape[1]))
+    table[kept] = allocation.shares
+    shares, outside = np.take(table, groups.of, axis=0), row < 0
     changed: dict[str, Any] = {"shares": shares}
     if allocation.levels is not None:
-        levels = np.zeros(instance.jobs)
-        levels[kept] = allocation.levels
-        changed["levels"] = levels
-    if allocation.classes is not None:
-        classes = np.full(instance.jobs, -1, dtype=np.int64)
-        classes[kept] = allocation.classes
-        changed["classes"] = classes
-    notes = {**allocation.notes, "stranded": float(instance.jobs - len(kept))}
-    return dataclasses.replace(allocation, notes=notes, **changed)
+        changed["levels"] = np.where(outside, 0.0, allocation.levels[row])
+    if allocation.pairs is not None:
+        changed["classes"] = row
+    return dataclasses.replace(allocation, notes={**allocation.notes, **notes}, **changed)
 
 
 _CHOICES = {
@@ -178,7 +222,7 @@ _CHOICES = {
 
 
 def _settings(policy: str, given: dict[str, Any]) -> Settings:
-    known = [field.name for field in dataclasses.fields(Settings)]
+    known = [field.name for field in dataclasses.fields(Settings) if field.name != "turn"]
     for name, value in given.items():
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)

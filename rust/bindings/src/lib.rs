@@ -4,6 +4,7 @@
 mod actions;
 mod convert;
 mod error;
+mod lp;
 mod options;
 mod output;
 mod py_policy;
@@ -26,5 +27,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<view::PolicyChanges>()?;
     module.add_function(wrap_pyfunction!(run::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(run::registry, module)?)?;
+    lp::register(module)?;
     tools::register(module)
 }

@@ -1,0 +1,136 @@
+"""Time of one max-min allocation, as ratios of runs interleaved in the same process.
+
+    python benches/python/lp.py [REPEATS]
+
+Part 1: jobs of 104 kinds. `gl.lp.solve` from arrays of jobs to shares of jobs, second stage
+included, against a bare HiGHS solve of the program of 104 classes (passed before the clock starts).
+Part 2: jobs that are all different. The price method against HiGHS's interior point with crossover,
+both first stage only, both through `gl.lp.solve`.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import highspy
+import numpy as np
+
+import gangline as gl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KINDS = 104
+LIMITS = {1_000: 2.0, 10_000: 3.0, 100_000: 5.0}
+
+
+def world(jobs: int, kinds: int, seed: int = 0) -> dict[str, Any]:
+    """Arrays of a contended cluster of three types with gangs of 1 to 8."""
+    draw = np.random.default_rng(seed)
+    rates = draw.uniform(0.5, 4.5, (kinds, 3))
+    scale = draw.choice([1.0, 1.0, 1.0, 2.0, 4.0, 8.0], kinds)
+    of = np.concatenate([np.arange(kinds), draw.integers(0, kinds, jobs - kinds)])
+    return {"rates": rates[of], "scale": scale[of], "capacity": np.full(3, jobs / 4)}
+
+
+def bare(given: dict[str, Any]) -> Callable[[], float]:
+    """Return a function that solves the aggregated program with HiGHS and tells the seconds."""
+    keys = np.concatenate([given["rates"], given["scale"][:, None]], axis=1)
+    rows, count = np.unique(keys, axis=0, return_counts=True)
+    rates, scale, capacity = rows[:, :3], rows[:, 3], given["capacity"]
+    ratio = rates * (scale / (rates @ capacity / capacity.sum()) / count)[:, None]
+    classes = len(rows)
+    blocks = [
+        np.hstack([np.kron(np.ones((1, classes)) * (scale / 1.0), np.eye(3)), np.zeros((3, 1))]),
+        np.hstack([np.kron(np.eye(classes), np.ones((1, 3))), np.zeros((classes, 1))]),
+        np.hstack(
+            [
+                np.kron(np.eye(classes), np.ones((1, 3))) * ratio.reshape(1, -1),
+                -np.ones((classes, 1)),
+            ]
+        ),
+    ]
+    matrix = np.vstack(blocks)
+    lower = np.concatenate([np.full(3 + classes, -np.inf), np.zeros(classes)])
+    upper = np.concatenate([capacity, count.astype(float), np.full(classes, np.inf)])
+    places = [np.flatnonzero(row) for row in matrix]
+    start = np.concatenate([[0], np.cumsum([len(place) for place in places])]).astype(np.int32)
+    index = np.concatenate(places).astype(np.int32)
+    value = np.concatenate([row[place] for row, place in zip(matrix, places, strict=True)])
+    columns = matrix.shape[1]
+    cost = np.zeros(columns)
+    cost[-1] = 1.0
+
+    def run() -> float:
+        highs = highspy.Highs()
+        for option, setting in (("output_flag", "false"), ("threads", 1), ("solver", "simplex")):
+            highs.setOptionValue(option, setting)
+        highs.passModel(
+            columns, len(lower), len(value), int(highspy.MatrixFormat.kRowwise),
+            int(highspy.ObjSense.kMaximize), 0.0, cost, np.zeros(columns),
+            np.full(columns, np.inf), lower, upper, start, index, value,
+            np.zeros(columns, dtype=np.int32),
+        )  # fmt: skip
+        began = time.process_time()
+        highs.run()
+        seconds = time.process_time() - began
+        assert highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
+        return seconds
+
+    return run
+
+
+def timed(given: dict[str, Any], **settings: Any) -> Callable[[], float]:
+    """Return a function that tells the CPU seconds of a whole `gl.lp.solve`."""
+
+    def run() -> float:
+        began = time.process_time()
+        gl.lp.solve("gavel-las", **given, **settings)
+        return time.process_time() - began
+
+    return run
+
+
+def interleaved(runs: list[Callable[[], float]], repeats: int) -> list[float]:
+    """Return the medians of several functions, run in turn."""
+    times: list[list[float]] = [[] for _ in runs]
+    for _ in range(repeats):
+        for taken, run in zip(times, runs, strict=True):
+            taken.append(run())
+    return [statistics.median(taken) for taken in times]
+
+
+def main(repeats: int) -> int:
+    """Print the table; the exit code says whether all limits hold."""
+    failed = 0
+    print(f"CPU seconds, median of {repeats}, load {os.getloadavg()[0]:.1f}")
+    for jobs, limit in LIMITS.items():
+        given = world(jobs, KINDS)
+        ours, theirs = interleaved([timed(given), bare(given)], repeats)
+        over = ours > limit * theirs
+        failed += over
+        print(
+            f"{jobs:>7} jobs of {KINDS} kinds: solve {ours:.4f}  bare HiGHS {theirs:.4f}  "
+            f"ratio {ours / theirs:.2f} (limit {limit:g}){'  OVER' if over else ''}"
+        )
+    for jobs in (1_000, 10_000):
+        given = world(jobs, jobs)
+        settings = [{"solver": "dual"}, {"solver": "ipx", "tie_break": "none"}]
+        ours, theirs = interleaved([timed(given, **s) for s in settings], max(3, repeats // 3))
+        over = jobs == 10_000 and ours > theirs / 5
+        failed += over
+        print(
+            f"{jobs:>7} distinct jobs: prices {ours:.4f}  interior point {theirs:.4f}  "
+            f"1/{theirs / ours:.0f} (limit 1/5 at 10,000){'  OVER' if over else ''}"
+        )
+    ours, _ = interleaved([timed(world(100_000, 100_000))] * 2, 3)
+    print(f" 100000 distinct jobs: prices {ours:.4f}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 9))

@@ -1,0 +1,142 @@
+//! Groups equal rows: jobs that an allocation cannot tell apart share one set of variables.
+//!
+//! Equal means equal bits. One pass over the rows with an open hash table of class numbers, which is
+//! asked and never walked: O(rows), and the classes are numbered by their first row.
+
+/// Part of each row: `width` words per row, row after row.
+#[derive(Clone, Copy, Debug)]
+pub struct RowPart<'a> {
+    /// All words.
+    pub words: &'a [u64],
+    /// Words per row.
+    pub width: usize,
+}
+
+/// Which class each row is in; classes are numbered by their first row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowClasses {
+    /// Class of each row.
+    pub of: Vec<i64>,
+    /// First row of each class.
+    pub first: Vec<i64>,
+    /// Rows of each class.
+    pub count: Vec<i64>,
+}
+
+const EMPTY: u32 = u32::MAX;
+
+/// Groups rows whose parts are all equal.
+///
+/// # Panics
+/// If a part does not have `rows` rows.
+///
+/// # Examples
+/// ```
+/// use gangline_policies::lp::{RowPart, group_rows};
+/// let parts = [RowPart { words: &[7, 7, 1, 2, 7, 7], width: 2 }];
+/// let classes = group_rows(&parts, 3);
+/// assert_eq!((classes.of, classes.first, classes.count), (vec![0, 1, 0], vec![0, 1], vec![2, 1]));
+/// ```
+pub fn group_rows(parts: &[RowPart<'_>], rows: usize) -> RowClasses {
+    for part in parts {
+        assert_eq!(part.words.len(), rows * part.width, "whole rows");
+    }
+    let mask = (2 * rows).next_power_of_two().max(2) - 1;
+    let mut table = vec![EMPTY; mask + 1];
+    let mut classes = RowClasses {
+        of: Vec::with_capacity(rows),
+        first: Vec::new(),
+        count: Vec::new(),
+    };
+    for row in 0..rows {
+        let mut slot = digest(parts, row) as usize & mask;
+        let class = loop {
+            let class = table[slot];
+            if class == EMPTY {
+                table[slot] = classes.first.len() as u32;
+                classes.first.push(row as i64);
+                classes.count.push(0);
+                break classes.first.len() - 1;
+            }
+            let first = classes.first[class as usize] as usize;
+            if parts.iter().all(|part| part.row(first) == part.row(row)) {
+                break class as usize;
+            }
+            slot = (slot + 1) & mask;
+        };
+        classes.of.push(class as i64);
+        classes.count[class] += 1;
+    }
+    classes
+}
+
+impl<'a> RowPart<'a> {
+    fn row(&self, row: usize) -> &'a [u64] {
+        &self.words[row * self.width..(row + 1) * self.width]
+    }
+}
+
+/// Multiplies and folds each word in; the constant is the golden ratio in 64 bits.
+fn digest(parts: &[RowPart<'_>], row: usize) -> u64 {
+    let mut digest = 0_u64;
+    for word in parts.iter().flat_map(|part| part.row(row)) {
+        digest = (digest ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        digest ^= digest >> 32;
+    }
+    digest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_equal_if_all_their_parts_are() {
+        let rates = [1, 2, 1, 2, 1, 2, 3, 4];
+        let gangs = [1, 1, 2, 1];
+        let parts = [
+            RowPart {
+                words: &rates,
+                width: 2,
+            },
+            RowPart {
+                words: &gangs,
+                width: 1,
+            },
+        ];
+        let classes = group_rows(&parts, 4);
+        assert_eq!(classes.of, [0, 0, 1, 2]);
+        assert_eq!(classes.first, [0, 2, 3]);
+        assert_eq!(classes.count, [2, 1, 1]);
+    }
+
+    #[test]
+    fn many_distinct_rows_and_their_copies() {
+        let words: Vec<u64> = (0..10_000_u64).map(|word| (word % 2_500) << 40).collect();
+        let classes = group_rows(
+            &[RowPart {
+                words: &words,
+                width: 1,
+            }],
+            words.len(),
+        );
+        assert_eq!(classes.first.len(), 2_500);
+        assert!(classes.count.iter().all(|&count| count == 4));
+        assert!((0..10_000).all(|row| classes.of[row] == (row % 2_500) as i64));
+    }
+
+    #[test]
+    fn no_rows_no_classes() {
+        assert!(
+            group_rows(
+                &[RowPart {
+                    words: &[],
+                    width: 3
+                }],
+                0
+            )
+            .of
+            .is_empty()
+        );
+    }
+}

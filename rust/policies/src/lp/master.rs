@@ -1,0 +1,229 @@
+//! The small program that mixes plans: as many rows as GPU types and one, a column per plan.
+//!
+//! Each plan reaches some z and leaves (or lacks) a part of each type. Which mix lacks nothing and
+//! reaches most? Its row duals are the next prices. A dense primal simplex, warm by construction: a
+//! new column never makes the present mix infeasible. Ties go to the lowest index.
+
+/// Below this a reduced cost or a pivot is noise; every number here is about 1.
+const NOISE: f64 = 1e-11;
+/// Pivots of the largest gain before the rule that cannot cycle takes over.
+const FREE_PIVOTS: usize = 200;
+
+/// Mixes plans.
+#[derive(Clone, Debug)]
+pub(crate) struct Master {
+    /// Number of GPU types.
+    types: usize,
+    /// Objective of each plan.
+    values: Vec<f64>,
+    /// What each plan leaves of each type, as a part of its capacity; and the 1 of its weight.
+    columns: Vec<Vec<f64>>,
+    /// Variables in the basis: below `types` what is left of a type, then plans.
+    basis: Vec<usize>,
+}
+
+/// The best mix of the plans so far.
+#[derive(Clone, Debug)]
+pub(crate) struct Mix {
+    /// Objective of the mix.
+    pub value: f64,
+    /// Price of the whole of each type, >= 0.
+    pub prices: Vec<f64>,
+    /// (plan, weight), weights > 0 that add up to 1.
+    pub weights: Vec<(usize, f64)>,
+}
+
+impl Master {
+    /// Starts with a plan that lacks nothing.
+    pub(crate) fn new(value: f64, left: &[f64]) -> Self {
+        debug_assert!(left.iter().all(|&part| part >= 0.0));
+        let types = left.len();
+        let mut master = Self {
+            types,
+            values: Vec::new(),
+            columns: Vec::new(),
+            basis: (0..=types).collect(),
+        };
+        master.add(value, left);
+        master
+    }
+
+    /// Adds a plan and returns its number.
+    pub(crate) fn add(&mut self, value: f64, left: &[f64]) -> usize {
+        let mut column = left.to_vec();
+        column.push(1.0);
+        self.values.push(value);
+        self.columns.push(column);
+        self.values.len() - 1
+    }
+
+    /// Finds the best mix; `None` if the pivots do not end, which is a broken invariant.
+    pub(crate) fn solve(&mut self) -> Option<Mix> {
+        let variables = self.types + self.values.len();
+        for pivot in 0..FREE_PIVOTS + 100 * variables {
+            let transposed = self.matrix(true);
+            let costs: Vec<f64> = self.basis.iter().map(|&var| self.cost(var)).collect();
+            let duals = dense_solve(transposed, costs)?;
+            let matrix = self.matrix(false);
+            let mut one = vec![0.0; self.types + 1];
+            one[self.types] = 1.0;
+            let levels = dense_solve(matrix.clone(), one)?;
+            let Some(entering) = self.entering(&duals, pivot >= FREE_PIVOTS) else {
+                return Some(self.mix(&duals, &levels));
+            };
+            let direction = dense_solve(matrix, self.column(entering))?;
+            let leaving = self.leaving(&levels, &direction)?;
+            self.basis[leaving] = entering;
+        }
+        None
+    }
+
+    fn mix(&self, duals: &[f64], levels: &[f64]) -> Mix {
+        let mut weights: Vec<(usize, f64)> = self
+            .basis
+            .iter()
+            .zip(levels)
+            .filter(|&(&var, &level)| var >= self.types && level > 0.0)
+            .map(|(&var, &level)| (var - self.types, level))
+            .collect();
+        weights.sort_unstable_by_key(|&(plan, _)| plan);
+        Mix {
+            value: weights.iter().map(|&(plan, w)| w * self.values[plan]).sum(),
+            prices: duals[..self.types].iter().map(|y| (-y).max(0.0)).collect(),
+            weights,
+        }
+    }
+
+    fn cost(&self, var: usize) -> f64 {
+        var.checked_sub(self.types)
+            .map_or(0.0, |plan| self.values[plan])
+    }
+
+    fn column(&self, var: usize) -> Vec<f64> {
+        if let Some(plan) = var.checked_sub(self.types) {
+            return self.columns[plan].clone();
+        }
+        let mut column = vec![0.0; self.types + 1];
+        column[var] = -1.0;
+        column
+    }
+
+    fn matrix(&self, transposed: bool) -> Vec<Vec<f64>> {
+        let columns: Vec<Vec<f64>> = self.basis.iter().map(|&var| self.column(var)).collect();
+        if transposed {
+            return columns;
+        }
+        (0..=self.types)
+            .map(|row| columns.iter().map(|column| column[row]).collect())
+            .collect()
+    }
+
+    /// The variable that gains most, or the first that gains at all.
+    fn entering(&self, duals: &[f64], first: bool) -> Option<usize> {
+        let mut best: Option<(usize, f64)> = None;
+        for var in 0..self.types + self.values.len() {
+            let gain = if var < self.types {
+                duals[var]
+            } else {
+                let plan = var - self.types;
+                let priced = self.columns[plan].iter().zip(duals);
+                self.values[plan] - priced.map(|(entry, y)| entry * y).sum::<f64>()
+            };
+            if gain > NOISE && best.is_none_or(|(_, most)| gain > most) {
+                best = Some((var, gain));
+                if first {
+                    break;
+                }
+            }
+        }
+        best.map(|(var, _)| var)
+    }
+
+    /// The basic variable that reaches 0 first; ties to the lowest variable.
+    fn leaving(&self, levels: &[f64], direction: &[f64]) -> Option<usize> {
+        let mut best: Option<(f64, usize, usize)> = None;
+        for (place, (&level, &slope)) in levels.iter().zip(direction).enumerate() {
+            if slope > NOISE {
+                let candidate = (level.max(0.0) / slope, self.basis[place], place);
+                let sooner = best.is_none_or(|(step, var, _)| {
+                    candidate
+                        .0
+                        .total_cmp(&step)
+                        .then(candidate.1.cmp(&var))
+                        .is_lt()
+                });
+                if sooner {
+                    best = Some(candidate);
+                }
+            }
+        }
+        best.map(|(_, _, place)| place)
+    }
+}
+
+/// Solves a small dense system by elimination with row pivots; `None` if it is singular.
+fn dense_solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Option<Vec<f64>> {
+    let size = right.len();
+    for step in 0..size {
+        let pivot = (step..size).reduce(|a, b| {
+            if matrix[b][step].abs() > matrix[a][step].abs() {
+                b
+            } else {
+                a
+            }
+        })?;
+        if matrix[pivot][step].abs() < f64::MIN_POSITIVE {
+            return None;
+        }
+        matrix.swap(step, pivot);
+        right.swap(step, pivot);
+        let (done, below) = matrix.split_at_mut(step + 1);
+        let row = &done[step];
+        for (offset, other) in below.iter_mut().enumerate() {
+            let factor = other[step] / row[step];
+            for column in step..size {
+                other[column] -= factor * row[column];
+            }
+            right[step + 1 + offset] -= factor * right[step];
+        }
+    }
+    for step in (0..size).rev() {
+        let known: f64 = (step + 1..size).map(|j| matrix[step][j] * right[j]).sum();
+        right[step] = (right[step] - known) / matrix[step][step];
+    }
+    Some(right)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_plans_are_mixed_until_nothing_lacks() {
+        // The first leaves half, the second lacks a whole: two parts to one.
+        let mut master = Master::new(1.0, &[0.5]);
+        master.add(4.0, &[-1.0]);
+        let mix = master.solve().expect("the first plan lacks nothing");
+        assert!((mix.value - 2.0).abs() < 1e-12);
+        assert_eq!(mix.weights.len(), 2);
+        assert!((mix.weights[1].1 - 1.0 / 3.0).abs() < 1e-12);
+        // z + left x price is equal for both: 1 + p / 2 = 4 - p.
+        assert!((mix.prices[0] - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_plan_that_lacks_nothing_and_reaches_more_replaces_the_first() {
+        let mut master = Master::new(1.0, &[0.0, 0.0]);
+        let better = master.add(3.0, &[0.25, 0.0]);
+        let mix = master.solve().expect("feasible");
+        assert_eq!(mix.weights, [(better, 1.0)]);
+        assert!(mix.prices.iter().all(|&price| price >= 0.0));
+    }
+
+    #[test]
+    fn a_system_by_hand() {
+        let found = dense_solve(vec![vec![0.0, 2.0], vec![1.0, 1.0]], vec![4.0, 5.0]);
+        assert_eq!(found, Some(vec![3.0, 2.0]));
+        assert_eq!(dense_solve(vec![vec![0.0]], vec![1.0]), None);
+    }
+}

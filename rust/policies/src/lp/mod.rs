@@ -1,0 +1,12 @@
+//! Allocations: who gets which share of which GPU type.
+//!
+//! Linear programs are solved by `HiGHS` from Python. What lives here is what needs no LP library: the
+//! grouping of equal jobs, and max-min by prices.
+
+mod class;
+mod dual;
+mod frontier;
+mod master;
+
+pub use class::{RowClasses, RowPart, group_rows};
+pub use dual::{MaxMin, PriceSolution, SolverError};
