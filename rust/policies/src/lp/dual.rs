@@ -436,7 +436,7 @@ mod tests {
             for class in 0..classes {
                 rates[class * types + draw(types as u64) as usize] = 1.0 + draw(5) as f64;
             }
-            let gangs: Vec<f64> = (0..classes).map(|_| (1 << draw(4)) as f64).collect();
+            let gangs: Vec<f64> = (0..classes).map(|_| f64::from(1 << draw(4))).collect();
             let members: Vec<f64> = (0..classes).map(|_| 1.0 + draw(5) as f64).collect();
             let capacity: Vec<f64> = (0..types).map(|_| 1.0 + draw(20) as f64).collect();
             let problem = MaxMin {
