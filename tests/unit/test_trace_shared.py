@@ -268,3 +268,41 @@ def test_tables_that_are_no_traces_are_refused(shared: Path, name: str) -> None:
 def test_the_older_tiresias_demo_is_explained(shared: Path) -> None:
     with pytest.raises(TraceError, match="older demo format of the Tiresias simulator"):
         read_trace(archive(shared, "tiresias-traces", "tiresias_csv.tar.xz", "tf_job.csv"))
+
+
+def test_pollux_profiles_tell_durations(shared: Path) -> None:
+    from gangline.tables import read_pollux
+
+    profiles = str(shared / "traces/tables/pollux/pollux_traces.tar.xz")
+    place = archive(
+        shared, "pollux-workloads", "pollux_workloads.tar.xz", "workloads/workload-1.csv"
+    )
+    trace = read_trace(place, profiles=profiles, durations={"ncf": 1.0})
+    jobs = trace.column("job_id").to_pylist()
+    seconds = dict(zip(jobs, trace.numbers("duration_s").tolist(), strict=True))
+    # the first two jobs of the file: cifar10 on 6 GPUs and deepspeech2 on 6
+    known = read_pollux(profiles)
+    assert seconds["cifar10-0"] == known["cifar10"].alone_s(6, 2048)
+    assert seconds["cifar10-0"] == pytest.approx(854.2, abs=0.05)
+    assert seconds["deepspeech2-1"] == pytest.approx(4153.2, abs=0.05)
+    assert {seconds[job] for job in jobs if job.startswith("ncf")} == {1.0}
+
+
+def test_gavel_durations_by_a_throughput_table(shared: Path) -> None:
+    table = shared / "traces/tables/gavel/simulation_throughputs.json.gz"
+    with gzip.open(table, "rt", encoding="utf-8") as file:
+        rates = json.load(file)["v100"]
+    place = archive(shared, "gavel-traces", "gavel_traces.tar.xz", "physical_cluster/debug.trace")
+    trace = read_trace(place, throughput=str(table))
+    expected = [
+        steps / rates[f"('{label}', {gpus})"]["null"]
+        for label, steps, gpus in zip(
+            trace.column("model").to_pylist(),
+            trace.numbers("iterations").tolist(),
+            trace.numbers("gpus").tolist(),
+            strict=True,
+        )
+    ]
+    assert trace.numbers("duration_s").tolist() == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(TraceError, match=r"has no rate for .* on 1 h100"):
+        read_trace(place, throughput=str(table), reference="h100")

@@ -148,8 +148,9 @@ FORMATS = (
     Format(
         name="gavel",
         recognised="tab-separated, no header line, 7, 10 or 12 columns",
-        notes="iterations; a duration only in the form of 12 columns",
+        notes="iterations; durations in the form of 12 columns, or by throughput=TABLE",
         kind="tsv",
+        options=("throughput", "reference"),
         reader="gavel",
     ),
     Format(
@@ -176,9 +177,9 @@ FORMATS = (
     Format(
         name="pollux",
         recognised="CSV name, time, application, num_replicas, batch_size",
-        notes="total batches; durations must be given for each application",
+        notes="total batches; durations must be given, or profiles that tell them",
         columns=_columns("name time application num_replicas batch_size"),
-        options=("durations",),
+        options=("durations", "profiles"),
         reader="pollux",
     ),
 )

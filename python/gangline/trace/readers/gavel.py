@@ -6,8 +6,10 @@ knows durations. The others know iterations only, so they need a throughput tabl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,9 +51,24 @@ _OPTIONAL = {
 _BATCH = r"\(batch size (?P<batch>\d{1,9})\)$"
 
 
+class Special(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of this format.
+
+    Parameters
+    ----------
+    throughput : str
+        Throughput table that tells how long a job takes alone; durations and deadlines follow.
+    reference : str
+        GPU type that durations refer to.
+    """
+
+    throughput: str = ""
+    reference: str = "v100"  # as the public tables spell the type that the objectives refer to
+
+
 def read(source: Source, options: Options) -> Raw:
     """Read a trace; its number of columns is that of its first line."""
-    del options
+    special = cast("Special", options.special)
     first = source.head.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n").partition(b"\n")[0]
     width = len(first.rstrip(b"\r").split(b"\t"))
     if width not in _COLUMNS:
@@ -64,6 +81,9 @@ def read(source: Source, options: Options) -> Raw:
     batch = _batch_sizes(raw.columns["model"])
     if batch is not None:
         raw.columns["batch_size"] = batch
+    if special.throughput and "duration_s" not in raw.columns:
+        raw.columns["duration_s"] = _alone(raw, special)
+        raw.names["duration_s"] = "steps"
     if "slo" in raw.columns:
         _deadlines(raw)
     return raw
@@ -74,6 +94,32 @@ def _batch_sizes(labels: Any) -> Any:
     found = pc.extract_regex(labels.dictionary, pattern=_BATCH)
     sizes = pc.struct_field(found, "batch").cast(pa.int32())
     return None if sizes.null_count == len(sizes) else sizes.take(labels.indices)
+
+
+def _alone(raw: Raw, special: Special) -> Any:
+    """Return seconds alone on the reference type, each (label, GPUs) looked up once."""
+    from gangline.tables import read_throughput
+
+    table = read_throughput(special.throughput)
+    sizes = raw.columns["gpus"].cast(pa.string())
+    jobs = pc.binary_join_element_wise(sizes, raw.columns["model"].cast(pa.string()), "\t")
+    jobs = jobs.dictionary_encode()
+    rates = []
+    for key in jobs.dictionary.to_pylist():
+        gpus, _, label = key.partition("\t")
+        # A gang without GPUs is an error of its own, told with its line.
+        rate = table.find(special.reference, label, int(gpus)) if int(gpus) > 0 else math.nan
+        if not rate:
+            raise TraceError(
+                f"{raw.path}: {special.throughput} has no rate for {label} on {gpus} "
+                f"{special.reference}",
+                path=raw.path,
+                column="label",
+                value=label,
+            )
+        rates.append(rate)
+    of_job = numbers(pa.array(rates, type=pa.float64()).take(jobs.indices))
+    return times.column(numbers(raw.columns["iterations"]) / of_job)
 
 
 def _deadlines(raw: Raw) -> None:

@@ -19,6 +19,9 @@ from gangline.trace.readers._columns import read_columns
 from gangline.trace.text import LABEL
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gangline.tables.pollux import PolluxProfile
     from gangline.trace.normalise import Raw
     from gangline.trace.options import Options
     from gangline.trace.source import Source
@@ -41,9 +44,13 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
     durations : dict of str to float
         Seconds by application; "application/GPUs" and "application/GPUs/total batch" are more
         exact and go first.
+    profiles : str
+        Folder or archive of Pollux profiles, one folder per application; they tell the seconds of
+        a job alone where `durations` does not.
     """
 
     durations: dict[str, float] = {}
+    profiles: str = ""
 
 
 def read(source: Source, options: Options) -> Raw:
@@ -53,7 +60,7 @@ def read(source: Source, options: Options) -> Raw:
         if not (0.0 < value < math.inf):
             raise TraceError.at("options", None, f"durations.{name}", value, "seconds > 0")
     raw = read_columns(source, NAME, _WANTED)
-    raw.columns["duration_s"] = _durations(raw, special.durations)
+    raw.columns["duration_s"] = _durations(raw, special)
     gpus, total = numbers(raw.columns["gpus"]), numbers(raw.columns["batch_size"])
     usable = (gpus > 0) & (total > 0)
     share = np.ceil(np.divide(total, gpus, where=usable, out=np.ones(len(gpus))))
@@ -63,15 +70,22 @@ def read(source: Source, options: Options) -> Raw:
     return raw
 
 
-def _durations(raw: Raw, given: dict[str, float]) -> Any:
+def _durations(raw: Raw, special: Special) -> Any:
     """Look up each different (application, GPUs, batch) once."""
+    given = special.durations
+    profiles = _profiles(special.profiles)
     parts = [raw.columns[name].cast(pa.string()) for name in ("model", "gpus", "batch_size")]
     jobs = pc.binary_join_element_wise(*parts, "/").dictionary_encode()
     seconds, missing = [], set()
     for key in jobs.dictionary.to_pylist():
-        model, gpus, _ = key.rsplit("/", 2)
+        model, gpus, batch = key.rsplit("/", 2)
         names = (key, f"{model}/{gpus}", model)
         found = next((given[name] for name in names if name in given), None)
+        if found is None and (int(gpus) < 1 or int(batch) < 1):
+            seconds.append(None)  # an error of its own, told with its line
+            continue
+        if found is None and model in profiles:
+            found = profiles[model].alone_s(int(gpus), int(batch))
         seconds.append(found)
         if found is None:
             missing.add(model)
@@ -79,9 +93,19 @@ def _durations(raw: Raw, given: dict[str, float]) -> Any:
         shown = ", ".join(sorted(missing))
         raise TraceError(
             f"{raw.path}: no duration for application {shown}; this format has none: give "
-            "durations={APPLICATION: SECONDS} (--option durations.APPLICATION=SECONDS)",
+            "profiles=FOLDER (--option profiles=FOLDER) or durations={APPLICATION: SECONDS} "
+            "(--option durations.APPLICATION=SECONDS)",
             path=raw.path,
             column="application",
             value=shown,
         )
     return pa.array(seconds, type=pa.float64()).take(jobs.indices)
+
+
+def _profiles(path: str) -> Mapping[str, PolluxProfile]:
+    if not path:
+        return {}
+    from gangline.tables import read_pollux
+
+    found = read_pollux(path)
+    return {name: found[name] for name in found}
