@@ -76,7 +76,8 @@ def _durations(raw: Raw, special: Special) -> Any:
     profiles = _profiles(special.profiles)
     parts = [raw.columns[name].cast(pa.string()) for name in ("model", "gpus", "batch_size")]
     jobs = pc.binary_join_element_wise(*parts, "/").dictionary_encode()
-    seconds, missing = [], set()
+    seconds: list[float | None] = []
+    missing: set[str] = set()
     for key in jobs.dictionary.to_pylist():
         model, gpus, batch = key.rsplit("/", 2)
         names = (key, f"{model}/{gpus}", model)
