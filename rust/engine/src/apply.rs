@@ -293,15 +293,18 @@ impl Overlay {
 #[inline]
 fn is_gang(state: &State, job: JobId, gpus: &GpuSet) -> bool {
     let usable = state.usable(job);
-    let type_of = |part: &Part| state.servers[part.server.index()].gpu_type;
-    let parts = gpus.parts();
-    let is_usable = |part: &Part| usable >> type_of(part).index() & 1 == 1;
-    gpus.gpus() == state.jobs.gpus(job)
-        && parts.iter().all(is_usable)
-        && (state.mixes_types
-            || parts
-                .windows(2)
-                .all(|pair| type_of(&pair[0]) == type_of(&pair[1])))
+    let mut count = 0;
+    let mut last = None;
+    for part in gpus.parts() {
+        let gpu_type = state.servers[part.server.index()].gpu_type;
+        let is_mixed = last.is_some_and(|last| last != gpu_type);
+        if usable >> gpu_type.index() & 1 == 0 || (is_mixed && !state.mixes_types) {
+            return false;
+        }
+        last = Some(gpu_type);
+        count += part.mask.count_ones();
+    }
+    count == state.jobs.gpus(job)
 }
 
 fn check_timers(state: &State, plan: &PlanBuffer) -> Result<(), Broken> {

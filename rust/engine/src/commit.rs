@@ -82,29 +82,30 @@ impl Engine {
     }
 
     fn carry_out(&mut self) {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        if self.state.max_share == 1 && buffer.is_shown_by(&self.index) {
+        let is_adopted = self.state.max_share == 1 && self.buffer.is_shown_by(&self.index);
+        let mut actions = std::mem::take(&mut self.buffer.actions);
+        if is_adopted {
             self.index.forget_changes();
         } else {
-            self.note_touched(&buffer.actions);
+            self.note_touched(&actions);
         }
         let releases =
             |action: &Action| matches!(action, Action::Preempt { .. } | Action::Move { .. });
-        if buffer.actions.iter().any(releases) {
-            self.commit_releases(&mut buffer.actions);
+        if actions.iter().any(releases) {
+            self.commit_releases(&mut actions);
         }
-        for action in buffer.actions.drain(..) {
+        for action in actions.drain(..) {
             self.commit_take(action);
         }
         self.moved_sub_batches.clear();
-        for order in buffer.timers.drain(..) {
+        self.buffer.actions = actions;
+        for order in self.buffer.timers.drain(..) {
             match order {
                 TimerOrder::Arm(tag, time) => self.timers.arm(tag, time, &mut self.queue),
                 TimerOrder::Cancel(tag) => self.timers.cancel(tag, &mut self.queue),
             }
         }
-        buffer.clear();
-        self.buffer = buffer;
+        self.buffer.shown = 0;
     }
 
     /// Notes the servers that a plan changes, so that the index is put right for them.

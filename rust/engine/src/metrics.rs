@@ -85,7 +85,7 @@ impl Engine {
             slowdown: Vec::with_capacity(rows),
             dropped: std::mem::take(&mut self.state.dropped),
             segments: self.recorder.segments.take(),
-            timeline: std::mem::take(&mut self.recorder.timeline),
+            timeline: self.recorder.take_timeline(),
             summary: Vec::new(),
             log_hash: self.recorder.hash.0,
             outcome: self.outcome,

@@ -149,6 +149,7 @@ impl State {
     }
 
     /// Puts a gang on its GPUs: masks, residents, totals. Marks partners as touched.
+    #[inline]
     pub(crate) fn occupy(&mut self, job: JobId, gpus: &GpuSet) {
         for part in gpus.parts() {
             let server = &mut self.servers[part.server.index()];
@@ -159,14 +160,22 @@ impl State {
             self.gpus_busy += newly;
             let base = server.gpu_base as usize;
             if self.max_share == 1 {
-                for slot in slots(part.mask) {
-                    self.residents[base + slot as usize] = job.0;
-                }
+                self.set_residents(base, part.mask, job.0);
             } else {
                 for slot in slots(part.mask) {
                     self.join(base + slot as usize, job);
                 }
             }
+        }
+    }
+
+    /// Names the only resident of each of some GPUs of a server.
+    #[inline]
+    fn set_residents(&mut self, base: usize, mask: u64, resident: u32) {
+        let mut rest = mask;
+        while rest != 0 {
+            self.residents[base + rest.trailing_zeros() as usize] = resident;
+            rest &= rest - 1;
         }
     }
 
@@ -182,22 +191,19 @@ impl State {
     }
 
     /// Takes a gang off its GPUs. Marks partners as touched.
+    #[inline]
     pub(crate) fn vacate(&mut self, job: JobId, gpus: &GpuSet) {
         for part in gpus.parts() {
             let at = part.server.index();
             let base = self.servers[at].gpu_base as usize;
-            let mut emptied = part.mask;
-            if self.max_share > 1 {
-                for slot in slots(part.mask) {
-                    if !self.leave(base + slot as usize, job) {
-                        emptied &= !(1 << slot);
-                    }
-                }
+            let emptied = if self.max_share == 1 {
+                self.set_residents(base, part.mask, NO_JOB);
+                part.mask
             } else {
-                for slot in slots(part.mask) {
-                    self.residents[base + slot as usize] = NO_JOB;
-                }
-            }
+                slots(part.mask)
+                    .filter(|slot| self.leave(base + *slot as usize, job))
+                    .fold(0, |emptied, slot| emptied | 1 << slot)
+            };
             if emptied == 0 {
                 continue;
             }

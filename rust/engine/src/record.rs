@@ -1,5 +1,5 @@
-//! What a run leaves behind: segments, timeline, totals, and a hash of the event log. Columns are plain
-//! vectors from the first push, so that a result is moved out, never converted.
+//! What a run leaves behind: segments, timeline, totals, and a hash of the event log. Segments are columns
+//! from the first push and are moved out; the timeline is short and becomes columns at the end.
 
 use crate::bits::BitSet;
 use crate::config::TimelineMode;
@@ -69,12 +69,36 @@ pub struct Timeline {
 }
 
 /// Counts at an instant; two equal ones make one row.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Counts {
     total: u32,
     busy: u32,
     running: u32,
     waiting: u32,
+}
+
+/// The timeline while it grows: one place to append to instead of one per column.
+#[derive(Clone, Debug, Default)]
+struct Rows {
+    rows: Vec<(SimTime, Counts)>,
+    /// Busy GPUs by type, row-major (rows, types).
+    busy_by_type: Vec<u32>,
+}
+
+impl Rows {
+    fn into_timeline(self) -> Timeline {
+        let column = |of: fn(&Counts) -> u32| -> Vec<i32> {
+            self.rows.iter().map(|row| of(&row.1) as i32).collect()
+        };
+        Timeline {
+            t_ns: self.rows.iter().map(|row| row.0.0).collect(),
+            gpus_total: column(|counts| counts.total),
+            gpus_busy: column(|counts| counts.busy),
+            jobs_running: column(|counts| counts.running),
+            jobs_waiting: column(|counts| counts.waiting),
+            busy_by_type: self.busy_by_type.iter().map(|&busy| busy as i32).collect(),
+        }
+    }
 }
 
 /// Rows beyond which [`TimelineMode::Auto`] thins the timeline.
@@ -84,11 +108,11 @@ const TIMELINE_ROWS: usize = 1 << 17;
 #[derive(Debug)]
 pub(crate) struct Recorder {
     pub(crate) segments: Option<Segments>,
-    pub(crate) timeline: Timeline,
+    rows: Rows,
     mode: TimelineMode,
     gap: SimSpan,
     last_row: SimTime,
-    /// Counts of the last row; `None` before the first.
+    /// Counts of the last row that was written; `None` before the first.
     last: Option<Counts>,
     last_by_type: Vec<u32>,
     pending: bool,
@@ -114,7 +138,7 @@ impl Recorder {
     pub(crate) fn new(segments: bool, mode: TimelineMode) -> Self {
         Self {
             segments: segments.then(Segments::default),
-            timeline: Timeline::default(),
+            rows: Rows::default(),
             gap: match mode {
                 TimelineMode::Sample(span) => span,
                 _ => SimSpan::ZERO,
@@ -213,7 +237,7 @@ impl Recorder {
             return;
         }
         self.push_row(state, counts);
-        if matches!(self.mode, TimelineMode::Auto) && self.timeline.t_ns.len() >= TIMELINE_ROWS {
+        if matches!(self.mode, TimelineMode::Auto) && self.rows.rows.len() >= TIMELINE_ROWS {
             self.thin(state.busy_by_type.len());
         }
     }
@@ -221,17 +245,17 @@ impl Recorder {
     fn push_row(&mut self, state: &State, counts: Counts) {
         self.pending = false;
         self.last_row = state.now;
-        let table = &mut self.timeline;
-        table.t_ns.push(state.now.0);
-        table.gpus_total.push(counts.total as i32);
-        table.gpus_busy.push(counts.busy as i32);
-        table.jobs_running.push(counts.running as i32);
-        table.jobs_waiting.push(counts.waiting as i32);
-        table
+        self.rows.rows.push((state.now, counts));
+        self.rows
             .busy_by_type
-            .extend(state.busy_by_type.iter().map(|&busy| busy as i32));
+            .extend_from_slice(&state.busy_by_type);
         self.last = Some(counts);
         self.last_by_type.clone_from(&state.busy_by_type);
+    }
+
+    /// Takes the timeline out.
+    pub(crate) fn take_timeline(&mut self) -> Timeline {
+        std::mem::take(&mut self.rows).into_timeline()
     }
 
     /// The last row of the run, whatever the sampling.
@@ -247,34 +271,23 @@ impl Recorder {
 
     /// Doubles the sampling time and keeps the rows that it would have given.
     fn thin(&mut self, types: usize) {
-        let table = &mut self.timeline;
-        let rows = table.t_ns.len();
-        let span = table.t_ns[rows - 1] - table.t_ns[0];
-        self.gap = SimSpan((self.gap.0 * 2).max(span * 2 / rows as i64).max(1));
+        let Rows { rows, busy_by_type } = &mut self.rows;
+        let span = (rows[rows.len() - 1].0 - rows[0].0).0;
+        self.gap = SimSpan((self.gap.0 * 2).max(span * 2 / rows.len() as i64).max(1));
         let mut kept = 0;
         let mut last = i64::MIN;
-        for row in 0..rows {
-            let t = table.t_ns[row];
+        for row in 0..rows.len() {
+            let t = rows[row].0.0;
             if last != i64::MIN && t - last < self.gap.0 {
                 continue;
             }
             last = t;
-            table.t_ns[kept] = t;
-            table.gpus_total[kept] = table.gpus_total[row];
-            table.gpus_busy[kept] = table.gpus_busy[row];
-            table.jobs_running[kept] = table.jobs_running[row];
-            table.jobs_waiting[kept] = table.jobs_waiting[row];
-            table
-                .busy_by_type
-                .copy_within(row * types..(row + 1) * types, kept * types);
+            rows[kept] = rows[row];
+            busy_by_type.copy_within(row * types..(row + 1) * types, kept * types);
             kept += 1;
         }
-        table.t_ns.truncate(kept);
-        table.gpus_total.truncate(kept);
-        table.gpus_busy.truncate(kept);
-        table.jobs_running.truncate(kept);
-        table.jobs_waiting.truncate(kept);
-        table.busy_by_type.truncate(kept * types);
+        rows.truncate(kept);
+        busy_by_type.truncate(kept * types);
         self.last_row = SimTime(last);
         self.pending = true;
     }

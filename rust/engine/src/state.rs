@@ -413,7 +413,8 @@ impl State {
     #[inline]
     pub(crate) fn expect(&self, slot: u32) {
         let run = &self.runs[slot as usize];
-        std::hint::black_box((run.finish, self.job[run.job.index()].run_ns));
+        std::hint::black_box(run.finish);
+        std::hint::black_box(self.job[run.job.index()].run_ns);
     }
 
     /// First start ever, if it has started.

@@ -189,10 +189,10 @@ impl Places {
             .placer
             .as_ref()
             .expect("start comes before every decision");
-        class
-            .types
-            .iter()
-            .any(|&gpu_type| placer.can(free, gpu_type, &class.demand))
+        class.types.iter().any(|&gpu_type| {
+            free.pool(gpu_type).free_total() >= class.gpus
+                && placer.can(free, gpu_type, &class.demand)
+        })
     }
 
     /// Whether a gang of the class might fit on a type. O(1).
@@ -208,6 +208,25 @@ impl Places {
     /// GPUs for a job of the class on one type.
     #[inline]
     pub fn place_on(
+        &mut self,
+        free: &mut FreeIndex,
+        class: usize,
+        job: JobId,
+        gpu_type: GpuTypeId,
+    ) -> Option<GpuSet> {
+        let placer = self
+            .placer
+            .as_ref()
+            .expect("start comes before every decision");
+        let of = &self.classes.list[class];
+        let found = placer.place_in_bucket(free.pool(gpu_type), of.gpus);
+        if found.is_some() {
+            return found;
+        }
+        self.place_by_rule(free, class, job, gpu_type)
+    }
+
+    fn place_by_rule(
         &mut self,
         free: &mut FreeIndex,
         class: usize,

@@ -23,8 +23,6 @@ pub struct TypePool {
     pub(super) rack_ids: Vec<RackId>,
     rack_up: Vec<u32>,
     rack_up_max: u32,
-    /// Whether one of the structures below exists.
-    has_extras: bool,
     extras: Extras,
 }
 
@@ -45,6 +43,8 @@ struct Slots {
 #[derive(Debug, Default)]
 struct Extras {
     racks: Option<Racks>,
+    /// Whether one of the structures below exists.
+    has_others: bool,
     by_server: Option<MaxTree>,
     by_gpu: Option<Fenwick>,
     /// Servers with a free GPU.
@@ -88,7 +88,6 @@ impl TypePool {
             rack_up: vec![0; rack_ids.len()],
             rack_up_max: 0,
             rack_ids,
-            has_extras: false,
             extras: Extras::default(),
         };
         for at in 0..count {
@@ -190,7 +189,7 @@ impl TypePool {
     /// Leftmost server with at least `gpus` free.
     pub fn first_fit(&mut self, gpus: u32) -> Option<usize> {
         let slots = &self.slots;
-        self.has_extras = true;
+        self.extras.has_others = true;
         self.extras
             .by_server
             .get_or_insert_with(|| MaxTree::new(free_of(slots)))
@@ -222,7 +221,7 @@ impl TypePool {
     /// The lowest-index server at `from` or later that has a free GPU.
     pub fn next_free(&mut self, from: usize) -> Option<usize> {
         let slots = &self.slots;
-        self.has_extras = true;
+        self.extras.has_others = true;
         let set = self.extras.some_free.get_or_insert_with(|| {
             let mut set = BitSet::new(slots.len());
             for at in (0..slots.len()).filter(|&at| slots[at].free > 0) {
@@ -240,7 +239,7 @@ impl TypePool {
             return None;
         }
         let slots = &self.slots;
-        self.has_extras = true;
+        self.extras.has_others = true;
         let tree = self
             .extras
             .by_gpu
@@ -259,7 +258,7 @@ impl TypePool {
         if index >= self.count_at_least(gpus) {
             return None;
         }
-        self.has_extras = true;
+        self.extras.has_others = true;
         let trees = &mut self.extras.at_least;
         let place = trees
             .iter()
@@ -364,7 +363,6 @@ impl TypePool {
 
     fn ensure_racks(&mut self) {
         if self.extras.racks.is_none() {
-            self.has_extras = true;
             self.extras.racks = Some(self.fresh_racks());
         }
     }
@@ -406,8 +404,11 @@ impl TypePool {
         if new > 0 {
             self.bucket_mask |= 1 << (new % 64);
         }
-        if self.has_extras {
-            self.extras.change(&self.buckets, (at, rack), (old, new));
+        if let Some(racks) = &mut self.extras.racks {
+            racks.change(&self.buckets, (at, rack), (old, new));
+        }
+        if self.extras.has_others {
+            self.extras.change(at, (old, new));
         }
     }
 
@@ -501,10 +502,7 @@ impl TypePool {
 
 impl Extras {
     #[inline(never)]
-    fn change(&mut self, buckets: &[BitSet], (at, rack): (usize, usize), (old, new): (u32, u32)) {
-        if let Some(racks) = &mut self.racks {
-            racks.change(buckets, (at, rack), (old, new));
-        }
+    fn change(&mut self, at: usize, (old, new): (u32, u32)) {
         if let Some(tree) = &mut self.by_server {
             tree.set(at, new);
         }

@@ -4,7 +4,7 @@
 //! free GPUs serves all racks. Where the cluster lists its servers rack by rack, as most do, these
 //! sets are those of the pool itself and cost nothing.
 
-use super::servers::{Servers, largest};
+use super::servers::Servers;
 use crate::bits::BitSet;
 use crate::trees::MaxTree;
 use std::collections::BTreeSet;
@@ -19,8 +19,6 @@ const DENSE_KEYS: usize = 1 << 24;
 pub(super) struct Racks {
     /// Rack -> its free GPUs.
     pub(super) free: Vec<u32>,
-    /// Rack -> bit per number of free GPUs that one of its servers has.
-    masks: Vec<u64>,
     /// Rack -> its first position; one entry more than racks.
     starts: Vec<u32>,
     /// Numbering of the servers; `None` where the pool's own order is rack by rack.
@@ -75,7 +73,6 @@ impl Racks {
         let most = most.into_iter().max().unwrap_or(0);
         let mut racks = Self {
             free: vec![0; count],
-            masks: vec![0; count],
             starts,
             numbering,
             by_free: FreeOrder::new(most, count),
@@ -85,7 +82,6 @@ impl Racks {
         for (free, set) in buckets.iter().enumerate().skip(1) {
             for at in set.iter() {
                 racks.free[racks_of[at] as usize] += free as u32;
-                racks.masks[racks_of[at] as usize] |= 1 << (free % 64);
             }
         }
         for (rack, &free) in racks.free.iter().enumerate() {
@@ -102,45 +98,66 @@ impl Racks {
         (at, rack): (usize, usize),
         (old, new): (u32, u32),
     ) {
-        let (start, end) = (self.starts[rack] as usize, self.starts[rack + 1] as usize);
-        let set = match &mut self.numbering {
-            None => &buckets[old as usize],
-            Some(numbering) => {
-                let position = numbering.position[at] as usize;
-                numbering.buckets[new as usize].insert(position);
-                numbering.buckets[old as usize].remove(position);
-                &numbering.buckets[old as usize]
-            }
-        };
-        if old > 0 && set.next_from(start).is_none_or(|position| position >= end) {
-            self.masks[rack] &= !(1 << (old % 64));
-        }
-        if new > 0 {
-            self.masks[rack] |= 1 << (new % 64);
-        }
         let before = self.free[rack];
         let after = before + new - old;
         self.free[rack] = after;
         self.by_free.change(rack, (before, after));
+        if let Some(numbering) = &mut self.numbering {
+            let position = numbering.position[at] as usize;
+            numbering.buckets[new as usize].insert(position);
+            numbering.buckets[old as usize].remove(position);
+        }
         if let Some(tree) = &mut self.by_rack {
             tree.set(rack, after);
         }
-        if let Some(whole) = &mut self.whole {
-            let mut key = whole.keys[rack];
-            key.whole = key.whole + u32::from(new == whole.size) - u32::from(old == whole.size);
-            key.other = largest(self.masks[rack], whole.size - 1);
-            key.free = after;
-            whole.set(key);
+        if let Some(whole) = &self.whole {
+            let key = &whole.keys[rack];
+            let key = WholeKey {
+                whole: key.whole + u32::from(new == whole.size) - u32::from(old == whole.size),
+                other: self.other(rack, whole.size, buckets),
+                free: after,
+                rack: rack as u32,
+            };
+            self.whole.as_mut().expect("just looked at").set(key);
         }
+    }
+
+    /// Whether a server of the rack is in a set of servers.
+    #[inline]
+    fn has(&self, rack: usize, set: &BitSet) -> bool {
+        let (start, end) = (self.starts[rack] as usize, self.starts[rack + 1] as usize);
+        !set.is_empty() && set.next_from(start).is_some_and(|position| position < end)
+    }
+
+    /// Servers by free GPUs, numbered rack by rack.
+    #[inline]
+    fn buckets<'a>(&'a self, pool: &'a [BitSet]) -> &'a [BitSet] {
+        match &self.numbering {
+            None => pool,
+            Some(numbering) => &numbering.buckets,
+        }
+    }
+
+    /// Bit per number of free GPUs that a server of the rack has, see [`super::servers::smallest`].
+    fn mask(&self, rack: usize, pool: &[BitSet]) -> u64 {
+        let sets = self.buckets(pool).iter().enumerate().skip(1);
+        sets.filter(|(_, set)| self.has(rack, set))
+            .fold(0, |mask, (free, _)| mask | 1 << (free % 64))
+    }
+
+    /// Most free GPUs, below `size`, that a server of the rack has.
+    fn other(&self, rack: usize, size: u32, pool: &[BitSet]) -> u32 {
+        let sets = self.buckets(pool);
+        let most = (1..size)
+            .rev()
+            .find(|&free| self.has(rack, &sets[free as usize]));
+        most.unwrap_or(0)
     }
 
     pub(super) fn servers<'a>(&'a self, rack: usize, buckets: &'a [BitSet]) -> Servers<'a> {
         Servers {
-            buckets: self
-                .numbering
-                .as_ref()
-                .map_or(buckets, |numbering| &numbering.buckets),
-            mask: self.masks[rack],
+            buckets: self.buckets(buckets),
+            mask: self.mask(rack, buckets),
             start: self.starts[rack] as usize,
             end: self.starts[rack + 1] as usize,
             order: self
@@ -187,7 +204,7 @@ impl Racks {
         if self.whole.as_ref().is_none_or(|whole| whole.size != size) {
             let keys = (0..self.free.len()).map(|rack| WholeKey {
                 whole: self.servers(rack, buckets).with_free(size).count() as u32,
-                other: largest(self.masks[rack], size - 1),
+                other: self.other(rack, size, buckets),
                 free: self.free[rack],
                 rack: rack as u32,
             });
@@ -248,7 +265,6 @@ impl Racks {
     /// Compares with a freshly built one.
     pub(super) fn assert_equals(&self, fresh: &mut Self, size: u32, buckets: &[BitSet]) {
         assert_eq!(self.free, fresh.free, "free GPUs by rack");
-        assert_eq!(self.masks, fresh.masks, "bucket masks by rack");
         assert_eq!(
             self.by_free.keys(),
             fresh.by_free.keys(),

@@ -50,11 +50,16 @@ impl Policy for Fifo {
             return Ok(Next::Ask);
         }
         self.is_blocked = false;
+        let mut left = view.waiting_count();
         let mut next = view.first_waiting();
         while let Some(job) = next {
             let class = self.places.classes().of(job);
             if !self.places.start_job(plan, class, job) {
                 self.is_blocked = true;
+                break;
+            }
+            left -= 1;
+            if left == 0 {
                 break;
             }
             next = view.next_waiting(JobId(job.0 + 1));

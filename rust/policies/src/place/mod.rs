@@ -190,19 +190,21 @@ impl Placer {
         demand: &Demand,
     ) -> Option<GpuSet> {
         debug_assert!(demand.gpus >= 1, "a gang has at least one GPU");
-        if self.is_bucket_first {
-            let pool = free.pool(gpu_type);
-            if let Some(at) = pool.best_fit(demand.gpus) {
-                return Some(GpuSet::single(
-                    pool.server(at),
-                    self.slots(pool, at, demand.gpus),
-                ));
-            }
-            if self.level(demand) == Level::Server {
-                return None;
-            }
+        let found = self.place_in_bucket(free.pool(gpu_type), demand.gpus);
+        if found.is_some() || (self.is_bucket_first && self.level(demand) == Level::Server) {
+            return found;
         }
         self.place_by_rule(free, gpu_type, demand)
+    }
+
+    /// The first look of [`Self::place`], O(1): what it finds stands; finding nothing says nothing.
+    #[inline]
+    pub fn place_in_bucket(&self, pool: &TypePool, gpus: u32) -> Option<GpuSet> {
+        if !self.is_bucket_first {
+            return None;
+        }
+        let at = pool.best_fit(gpus)?;
+        Some(GpuSet::single(pool.server(at), self.slots(pool, at, gpus)))
     }
 
     /// The GPUs the job had, if all of them are free and the rule has no strictly narrower tier for
