@@ -49,6 +49,10 @@ impl GpuSet {
         if mask == 0 {
             return;
         }
+        if self.parts.last().is_none_or(|last| last.server < server) {
+            self.parts.push(Part { server, mask });
+            return;
+        }
         match self.parts.binary_search_by_key(&server, |part| part.server) {
             Ok(at) => self.parts[at].mask |= mask,
             Err(at) => self.parts.insert(at, Part { server, mask }),
@@ -83,7 +87,10 @@ impl GpuSet {
 
 impl FromIterator<(ServerId, u64)> for GpuSet {
     fn from_iter<I: IntoIterator<Item = (ServerId, u64)>>(items: I) -> Self {
-        let mut set = Self::new();
+        let items = items.into_iter();
+        let mut set = Self {
+            parts: SmallVec::with_capacity(items.size_hint().0),
+        };
         for (server, mask) in items {
             set.insert(server, mask);
         }

@@ -218,8 +218,12 @@ impl Places {
             .placer
             .as_ref()
             .expect("start comes before every decision");
-        let of = &self.classes.list[class];
-        let found = placer.place_in_bucket(free.pool(gpu_type), of.gpus);
+        let gpus = self.classes.list[class].gpus;
+        let pool = free.pool(gpu_type);
+        if pool.free_total() < gpus {
+            return None;
+        }
+        let found = placer.place_in_bucket(pool, gpus);
         if found.is_some() {
             return found;
         }

@@ -168,7 +168,8 @@ fn network(params: &PlacementParams, pool: &mut TypePool, gpus: u32, picks: &mut
         if rest < rack_free {
             break;
         }
-        let servers = pool.rack_servers(rack).at_least(1);
+        // in any order: picks are sorted at the end
+        let servers = pool.rack_servers(rack).descending();
         picks.extend(servers.map(|(at, gpus)| Pick { at, gpus }));
         taken.push(rack);
         rest -= rack_free;
