@@ -211,6 +211,7 @@ impl EventQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn orders_by_time_then_class_then_insertion() {
@@ -224,6 +225,30 @@ mod tests {
             .map(|e| e.subject)
             .collect();
         assert_eq!(subjects, [4, 5, 3, 2, 1]);
+    }
+
+    proptest! {
+        #[test]
+        fn pops_in_the_order_of_a_sorted_list(
+            pushes in prop::collection::vec((0_i64..40, 0_u8..3, any::<bool>()), 0..300),
+        ) {
+            let mut queue = EventQueue::new();
+            let mut sorted = Vec::new();
+            for (number, (time, class, pops)) in pushes.into_iter().enumerate() {
+                let class = [EventClass::Completion, EventClass::Capacity, EventClass::Timer]
+                    [usize::from(class)];
+                queue.push(SimTime(time), class, number as u32, 0);
+                sorted.push((time, class, number as u32));
+                sorted.sort_unstable();
+                if pops {
+                    let first = sorted.remove(0);
+                    prop_assert_eq!(queue.pop().map(|event| event.subject), Some(first.2));
+                }
+            }
+            let rest: Vec<u32> = std::iter::from_fn(|| queue.pop()).map(|e| e.subject).collect();
+            let wanted: Vec<u32> = sorted.iter().map(|event| event.2).collect();
+            prop_assert_eq!(rest, wanted);
+        }
     }
 
     #[test]
