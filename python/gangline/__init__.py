@@ -22,6 +22,8 @@ from gangline.errors import (
     InfeasibleJobError,
     MissingDuration,
     MissingExtraError,
+    MissingThroughput,
+    NetworkError,
     PlacementError,
     PlanError,
     PolicyError,
@@ -29,11 +31,13 @@ from gangline.errors import (
     SolverError,
     StalledError,
     TraceError,
+    UnknownModel,
 )
 from gangline.simulate import simulate
 
 if TYPE_CHECKING:
     import gangline.lp as lp
+    import gangline.network as network
     import gangline.policies as policies
     import gangline.report as report
     import gangline.tables as tables
@@ -57,6 +61,8 @@ __all__ = [
     "InfeasibleJobError",
     "MissingDuration",
     "MissingExtraError",
+    "MissingThroughput",
+    "NetworkError",
     "PlacementError",
     "Plan",
     "PlanError",
@@ -69,11 +75,13 @@ __all__ = [
     "StalledError",
     "Trace",
     "TraceError",
+    "UnknownModel",
     "View",
     "__version__",
     "compare",
     "load_result",
     "lp",
+    "network",
     "policies",
     "read_cluster",
     "read_trace",
@@ -105,6 +113,7 @@ _HOMES = {
 }
 _MODULES = {
     "lp": "gangline.lp",
+    "network": "gangline.network",
     "policies": "gangline.policies",
     "report": "gangline.report",
     "synth": "gangline.trace.synth",

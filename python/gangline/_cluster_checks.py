@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gangline import network
 from gangline._decode import fail
-from gangline.cluster_schema import Network, Sharing, Throughput
+from gangline.cluster_schema import Sharing, Throughput
 from gangline.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "later", "load_tables"]
 
-TIERS = ("server", "rack", "network")
 _SERVERS_MAX = 1_000_000  # ours: a slip of the keyboard must not fill the memory
 _SHARE_MAX = 2  # what the engine can hold today
 
@@ -45,7 +45,7 @@ def check(cluster: Cluster, path: str | None) -> None:
             fail(path, f"servers[{i}].rack", 'a rack index or "fill:N"', block.rack)
     if cluster.servers_total > _SERVERS_MAX:
         fail(path, "servers", f"at most {_SERVERS_MAX} servers", cluster.servers_total)
-    _check_network(cluster.network, path)
+    network.check(cluster, path)
     _check_failures(cluster, path)
     _check_capacity(cluster, path)
     _check_sharing(cluster.sharing, path)
@@ -56,20 +56,6 @@ def later(path: str | None, key: str, value: str, instead: str) -> None:
     place = f"{path}: {key}" if path else key
     message = f"{place}: `{value}` is not available yet; use {instead}"
     raise ClusterError(message, path=path, key=key, value=value, expected=instead)
-
-
-def _check_network(network: Network | None, path: str | None) -> None:
-    if network is None:
-        return
-    for key, value in (("preset", network.preset), ("tiers", network.tiers)):
-        if value is not None:
-            later(path, f"network.{key}", str(value), "a `table` of factors per model label")
-    for label, factors in (network.table or {}).items():
-        for tier, factor in factors.items():
-            if tier not in TIERS:
-                fail(path, f"network.table.{label}.{tier}", f"one of {', '.join(TIERS)}", tier)
-            if not 0.0 < factor <= 1.0:
-                fail(path, f"network.table.{label}.{tier}", "a factor in (0, 1]", factor)
 
 
 def _check_failures(cluster: Cluster, path: str | None) -> None:

@@ -26,11 +26,13 @@ from gangline.cluster_schema import (
     Failures,
     GpuType,
     InterferenceRow,
+    ModelTraffic,
     Network,
     ServerBlock,
     Sharing,
     Throughput,
     ThroughputRow,
+    TierLinks,
 )
 from gangline.errors import ClusterError
 
@@ -49,11 +51,13 @@ __all__ = [
     "Failures",
     "GpuType",
     "InterferenceRow",
+    "ModelTraffic",
     "Network",
     "ServerBlock",
     "Sharing",
     "Throughput",
     "ThroughputRow",
+    "TierLinks",
 ]
 
 GIB = 2**30

@@ -5,7 +5,7 @@ Only shapes and single-value bounds live here; rules between values are in `clus
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -15,11 +15,13 @@ __all__ = [
     "Failures",
     "GpuType",
     "InterferenceRow",
+    "ModelTraffic",
     "Network",
     "ServerBlock",
     "Sharing",
     "Throughput",
     "ThroughputRow",
+    "TierLinks",
 ]
 
 Positive = Annotated[float, Meta(gt=0)]
@@ -78,21 +80,112 @@ class ServerBlock(_Table, frozen=True):
     memory_gb: Positive | None = None
 
 
+class TierLinks(_Table, frozen=True):
+    """Links of one tier; a key that is absent is the preset's.
+
+    Parameters
+    ----------
+    algo : str or list of str
+        Collective algorithm: ring, halving, direct or auto; of several the fastest counts.
+    alpha_s : float
+        Seconds per step of the algorithm, all hops of the step included.
+    port_bw : float
+        Bytes/s of one GPU's port.
+    server_bw : float
+        Bytes/s of all network cards of one server; tier rack only.
+    uplink_bw : float
+        Bytes/s of one rack's up-link into the spine; tier network only.
+    """
+
+    algo: str | tuple[str, ...] | None = None
+    alpha_s: float | None = None
+    port_bw: float | None = None
+    server_bw: float | None = None
+    uplink_bw: float | None = None
+
+
+class ModelTraffic(_Table, frozen=True):
+    """What one model sends per iteration.
+
+    Parameters
+    ----------
+    compute_s : float
+        Seconds of compute per iteration, no communication at all.
+    grad_bytes : float
+        Bytes reduced per iteration.
+    buckets : int
+        All-reduce calls per iteration.
+    overlap : float
+        Share of the compute time under which communication can hide; default 2/3.
+    last_bytes : float
+        Bytes of the last bucket, which can hide under nothing; default `grad_bytes / buckets`.
+    layers : list of pairs
+        Backward seconds and gradient bytes, last layer first; used with `detail = "layers"`.
+    skew : float
+        Bytes of the largest gradient tensor over all bytes; used with `skew = "sizes"`.
+    """
+
+    compute_s: float
+    grad_bytes: float
+    buckets: int
+    overlap: float | None = None
+    last_bytes: float | None = None
+    layers: tuple[tuple[float, float], ...] | None = None
+    skew: float | None = None
+
+
 class Network(_Table, frozen=True):
     """How much a gang loses by distance.
 
     Parameters
     ----------
-    table : dict
-        Model label to `{server = f, rack = f, network = f}` with factors in (0, 1]; a missing tier
-        is 1; the label `*` stands for every other job.
-    preset, tiers : any
-        Reserved: network models are not available yet.
+    kind : str
+        `"none"`, `"alphabeta"` (links and models), `"table"` (pairs of the throughput table) or
+        `"levels"` (factors by hand). Default: what the other keys say.
+    preset : str
+        Links to start from: dally-2024, hgx-h100, pcie-25g or ideal.
+    detail : str
+        How much of a placement counts: `"tier"`, `"shape"` (default) or `"layers"`.
+    order : str
+        Order in which a channel takes waiting buckets with `detail = "layers"`: lifo or fifo.
+    pipeline : bool
+        Whether tiers work at the same time on different buckets; default true.
+    compute : str
+        Compute times of the built-in models: `"scaled"` (default) or `"unscaled"`.
+    oversubscription : float
+        Divisor >= 1 of a preset's up-links.
+    default_model : str
+        Model of jobs whose label is unknown or absent.
+    network_extra : float
+        Further factor in (0, 1] of a measured pair over racks.
+    on_missing : str
+        What a missing pair means: `"error"`, `"one"`, or the name of a preset that answers.
+    monotone_n : bool
+        Whether a larger gang of a table loses at least as much as a smaller one.
+    server, rack, network : TierLinks
+        Links by tier.
+    models : dict
+        Model label to ModelTraffic; adds to or replaces the built-in models.
+    levels : dict
+        Model label to factors (server, rack, network); `*` = every other label.
     """
 
-    table: dict[str, dict[str, float]] | None = None
-    preset: Any = None
-    tiers: Any = None
+    kind: Literal["none", "alphabeta", "table", "levels"] | None = None
+    preset: str | None = None
+    detail: Literal["tier", "shape", "layers"] = "shape"
+    order: Literal["lifo", "fifo"] = "lifo"
+    pipeline: bool = True
+    compute: Literal["scaled", "unscaled"] = "scaled"
+    oversubscription: float | None = None
+    default_model: str | None = None
+    network_extra: float | None = None
+    on_missing: str = "error"
+    monotone_n: bool = False
+    server: TierLinks | None = None
+    rack: TierLinks | None = None
+    network: TierLinks | None = None
+    models: dict[str, ModelTraffic] | None = None
+    levels: dict[str, tuple[float, float, float]] | None = None
 
 
 class FailureRow(_Table, frozen=True):

@@ -26,6 +26,8 @@ __all__ = [
     "InfeasibleJobError",
     "MissingDuration",
     "MissingExtraError",
+    "MissingThroughput",
+    "NetworkError",
     "PlacementError",
     "PlanError",
     "PolicyError",
@@ -33,6 +35,7 @@ __all__ = [
     "SolverError",
     "StalledError",
     "TraceError",
+    "UnknownModel",
 ]
 
 
@@ -110,6 +113,28 @@ class ClusterError(GanglineError, ValueError):
     line: int | None = None
     value: object = None
     expected: str | None = None
+
+
+class NetworkError(ClusterError):
+    """A network description is wrong, or cannot answer for the trace: names the key."""
+
+    model: str | None = None
+
+
+class UnknownModel(NetworkError):  # noqa: N818 - says what is unknown
+    """Jobs of several GPUs have a model label that the network does not know."""
+
+    jobs: Sequence[object] = ()
+    count: int = 0
+
+
+class MissingThroughput(NetworkError):  # noqa: N818 - says what is missing
+    """A gang has no measured pair of throughputs: names GPU type, model and gang size."""
+
+    job: int | None = None
+    job_id: str | None = None
+    gpu_type: str | None = None
+    gpus: int | None = None
 
 
 class PolicyError(GanglineError, ValueError):

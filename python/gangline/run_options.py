@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from gangline import network
 from gangline.cluster_schema import InterferenceRow, Sharing
 from gangline.errors import ClusterError, PolicyError
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RunOptions"]
 
-_TIERS = ("server", "rack", "network")
 _HOUR_S = 3600.0
 PAIRS_SHOWN = 20
 
@@ -77,7 +77,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             "interference": _interference(sharing, labels),
             "memory_fixed_fraction": sharing.memory_fixed_fraction,
             "acc_cost": sharing.acc_cost,
-            "locality": _locality(cluster, labels),
+            "network": network.to_core(cluster, labels),
             "failures": _failures(cluster),
             "segments": self.segments,
             "timeline": self.timeline,
@@ -102,18 +102,6 @@ def _by_model(
     if not table:
         return None
     return np.asarray([table.get(label, rest) for label in labels], dtype=np.float64)
-
-
-def _locality(cluster: Cluster, labels: Sequence[str]) -> npt.NDArray[np.float64] | None:
-    """Factors, shape (labels + 1, 3); the last row is for every other job."""
-    import numpy as np
-
-    table = cluster.network.table if cluster.network is not None else None
-    if not table:
-        return None
-    rest = table.get("*", {})
-    rows = [table.get(label, rest) for label in labels] + [rest]
-    return np.asarray([[row.get(tier, 1.0) for tier in _TIERS] for row in rows], dtype=np.float64)
 
 
 def _failures(cluster: Cluster) -> dict[str, Any] | None:

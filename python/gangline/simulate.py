@@ -130,6 +130,12 @@ class Prepared:
         if shares:
             require_pairs(self.cluster, labels, model, len(self.trace))
         core_options = options.to_core(self.cluster, labels)
+        if core_options["network"] is not None:
+            try:
+                core_options["network"].check_jobs(self._core_cluster, self._core_jobs)
+            except GanglineError as error:
+                name_job(error, self.trace)
+                raise
         begin = time.perf_counter()
         with bar(progress, label) as report:
             try:

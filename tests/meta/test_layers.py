@@ -17,7 +17,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors", "_core", "_version"}),
     frozenset({"_decode", "_html", "_toml", "_words"}),  # helpers that know no scheduling
     frozenset({"cluster", "cluster_schema", "_cluster_checks", "rates", "trace", "policies", "lp"})
-    | frozenset({"tables", "cluster_files"}),
+    | frozenset({"network", "tables", "cluster_files"}),
     frozenset({"run_options", "result", "simulate", "compare", "comparison", "sweep"})
     | frozenset({"_tables", "testing", "_laws", "executors", "env"}),
     frozenset({"report", "reproduce", "audit", "explain"}),

@@ -53,8 +53,11 @@ def cluster_of(world: dict[str, Any]) -> gl.Cluster:
     """The world's cluster, with its locality, sharing and throughput tables."""
     data = dict(world["cluster"])
     if "locality" in world:
-        data["network"] = {"table": world["locality"]}
-    for key in ("sharing", "throughput"):
+        tiers = ("server", "rack", "network")
+        rows = {"*": {}} | world["locality"]
+        levels = {label: [row.get(t, 1.0) for t in tiers] for label, row in rows.items()}
+        data["network"] = {"levels": levels}
+    for key in ("network", "sharing", "throughput"):
         if key in world:
             data[key] = world[key]
     return gl.Cluster.from_dict(data)

@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+MODELS = ["vgg16", "ResNet18"]
 LABELS = ["vgg16", "resnet50", "bert", "x"]
 RULES = [
     "consolidate",
@@ -16,6 +17,7 @@ RULES = [
     "random_server",
     "count",
     "skew",
+    "best_speed",
 ]
 PREEMPTIVE = ("srtf", "srsf", "las", "gittins", "tiresias", "tiresias-gittins")
 QUEUES = ("fifo", "fifo-skip", "easy", "sjf", "sjf-strict", "ssf")
@@ -114,10 +116,47 @@ def worlds(draw: st.DrawFn, *, checkpoints: bool = True) -> dict[str, Any]:
         run["checkpoint_interval_s"] = draw(st.sampled_from([1.0, 2.5]))
     if draw(st.integers(0, 4)) == 0:
         run["restart_by_model"] = {"x": 4.0}
-    if draw(st.booleans()):
-        world["locality"] = {"*": {"rack": 0.7, "network": 0.4}, "x": {"rack": 0.9}}
+    distance = draw(st.sampled_from(["none", "levels", "network", "network"]))
+    if distance == "network":
+        world["network"] = draw(networks())
+    if distance == "levels":
+        world["locality"] = {"*": {"rack": 0.7, "network": 0.4}, "x": {"rack": 0.9, "network": 0.9}}
     world["sharing"] = draw(sharings())
     return world
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> dict[str, Any]:
+    """Links and models: a preset as it is, one that is changed, or own links."""
+    model = {"compute_s": 0.1, "grad_bytes": 1.4e9, "buckets": 25}
+    models = {
+        "vgg16": model | {"last_bytes": 56e6, "skew": 0.7},
+        "resnet50": model | {"overlap": draw(st.sampled_from([0.0, 0.5, 1.0])), "skew": 0.02},
+        "bert": {"compute_s": 0.02, "grad_bytes": 5e8, "buckets": 3},
+        "x": {"compute_s": 1e-4, "grad_bytes": 1e6, "buckets": 40, "last_bytes": 0.0},
+    }
+    network: dict[str, Any] = {"models": models, "default_model": draw(st.sampled_from(MODELS))}
+    if draw(st.booleans()):
+        network["preset"] = draw(st.sampled_from(["dally-2024", "hgx-h100", "pcie-25g", "ideal"]))
+        if network["preset"] in ("hgx-h100", "pcie-25g") and draw(st.booleans()):
+            network["oversubscription"] = draw(st.sampled_from([1.0, 8.0]))
+    else:
+        algos = st.sampled_from(["ring", "halving", "direct", "auto", ["ring", "halving"]])
+        for tier in ("server", "rack", "network"):
+            network[tier] = {
+                "algo": draw(algos),
+                "alpha_s": draw(st.sampled_from([0.0, 1e-6, 1e-3])),
+                "port_bw": draw(st.sampled_from([1e9, 1e10, 5e11])),
+            }
+        if draw(st.booleans()):
+            network["rack"]["server_bw"] = 2e9
+            network["network"]["uplink_bw"] = 3e9
+    if draw(st.booleans()):
+        network["detail"] = draw(st.sampled_from(["tier", "layers"]))
+        network["order"] = draw(st.sampled_from(["lifo", "fifo"]))
+    if draw(st.booleans()):
+        network["pipeline"] = False
+    return network
 
 
 @st.composite
@@ -152,6 +191,9 @@ def settings_of(draw: st.DrawFn, policy: str) -> dict[str, Any]:
         chosen["rack_choice"] = "fewest_servers"
     if draw(st.integers(0, 2)) == 0:
         chosen["yarn_cross_rack"] = True
+    if draw(st.booleans()):
+        chosen["skew"] = draw(st.sampled_from(["sizes", "oracle"]))
+        chosen["skew_eps"] = draw(st.sampled_from([0.05, 0.3]))
     if policy in ("srtf", "srsf", "easy", "sjf", "sjf-strict", "ssf", "themis"):
         chosen["estimate_error"] = draw(st.sampled_from([0.0, 0.0, 0.5]))
     if policy == "themis":

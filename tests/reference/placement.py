@@ -11,6 +11,8 @@ from .world import Gpu, Job, PolicyError, Server
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from .sharing import Rates
+
 Counts = dict[int, int]  # server -> GPUs taken there
 
 DEFAULTS: dict[str, Any] = {
@@ -30,7 +32,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "slots": ("lowest", "aligned"),
     "rack_choice": ("best_fit", "fewest_servers"),
     "yarn_cross_rack": (False, True),
-    "skew": ("flags", "sizes"),
+    "skew": ("flags", "sizes", "oracle"),
 }
 
 
@@ -129,21 +131,7 @@ def consolidate(pool: Pool, d: int, p: dict[str, Any]) -> Counts | None:
         found = one_rack(pool, pool.racks(), d, p)
     if found is not None or level != "network" or pool.total(pool.servers) < d:
         return found
-    racks = pool.racks()
-    order = sorted(racks, key=lambda k: (-pool.total(racks[k]) if p["fit"] == "best" else 0, k))
-    counts: Counts = {}
-    rest = d
-    while rest and rest >= pool.total(racks[order[0]]):
-        k = order.pop(0)
-        counts.update({s: pool.f(s) for s in racks[k] if pool.f(s)})
-        rest -= pool.total(racks[k])
-    if rest:
-        left = {k: racks[k] for k in sorted(order)}
-        servers = sorted(s for k in left for s in left[k])
-        last = one_server(pool, servers, rest, p["fit"]) or one_rack(pool, left, rest, p)
-        assert last is not None
-        counts.update(last)
-    return counts
+    return network_step(pool, d, p)
 
 
 def yarn(pool: Pool, d: int, p: dict[str, Any]) -> Counts | None:
@@ -190,9 +178,18 @@ def spread(pool: Pool, d: int) -> Counts | None:
     return {s: n for s, n in counts.items() if n}
 
 
-def is_high_skew(model: str | None) -> bool:
-    """Public name flags; a world carries no tensor sizes, so ``sizes`` falls back to them."""
-    return not (model or "").lower().startswith(("resnet", "bert"))
+def waits_for(job: Job, t: int, p: dict[str, Any], rates: Rates) -> str:
+    """What a gang under rule ``skew`` waits for on a type: server, rack, or network = nothing."""
+    if p["skew"] == "oracle":
+        accepts = 1.0 - p["skew_eps"]
+        if rates.at_tier(job, t, 1) < accepts:
+            return "server"
+        return "rack" if rates.at_tier(job, t, 2) < accepts else "network"
+    high = not (job.model or "").lower().startswith(("resnet", "bert"))
+    if p["skew"] == "sizes" and rates.network is not None:
+        skew = rates.network.skew(job.model) if job.model is not None else None
+        high = high if skew is None else skew >= p["skew_threshold"]
+    return "server" if high else "network"
 
 
 def skew_high(pool: Pool, racks: dict[int, list[int]], d: int, p: dict[str, Any]) -> Counts | None:
@@ -243,8 +240,50 @@ def draw(gpus: list[Gpu], d: int, below: Callable[[int, int], int]) -> list[Gpu]
     return [left.pop(below(len(left), i)) for i in range(d)]
 
 
-def place(pool: Pool, job: Job, p: dict[str, Any], seed: int) -> tuple[Gpu, ...] | None:
-    """Return the GPUs of one type that the rule of ``p`` gives to the job, or None."""
+def network_step(pool: Pool, d: int, p: dict[str, Any]) -> Counts:
+    """Whole racks while they are needed whole, then the rest; the type has room."""
+    racks = pool.racks()
+    order = sorted(racks, key=lambda k: (-pool.total(racks[k]) if p["fit"] == "best" else 0, k))
+    counts: Counts = {}
+    rest = d
+    while rest and rest >= pool.total(racks[order[0]]):
+        k = order.pop(0)
+        counts.update({s: pool.f(s) for s in racks[k] if pool.f(s)})
+        rest -= pool.total(racks[k])
+    if rest:
+        left = {k: racks[k] for k in sorted(order)}
+        servers = sorted(s for k in left for s in left[k])
+        last = one_server(pool, servers, rest, p["fit"]) or one_rack(pool, left, rest, p)
+        assert last is not None
+        counts.update(last)
+    return counts
+
+
+def with_slots(pool: Pool, counts: Counts, p: dict[str, Any]) -> tuple[Gpu, ...]:
+    """The slots of so many GPUs per server."""
+    return tuple(
+        (s, slot)
+        for s in sorted(counts)
+        for slot in choose_slots(pool.slots[s], counts[s], pool.size[s], p["slots"])
+    )
+
+
+def best_speed(pool: Pool, job: Job, p: dict[str, Any], rates: Rates) -> Counts | None:
+    """The fastest of the places at each level; of equal ones the narrowest."""
+    d = job.gpus
+    found = [one_server(pool, pool.servers, d, p["fit"]), one_rack(pool, pool.racks(), d, p)]
+    if pool.total(pool.servers) >= d:
+        found.append(network_step(pool, d, p))
+    there = [counts for counts in found if counts is not None]
+    return max(
+        there, key=lambda counts: rates.locality(job, with_slots(pool, counts, p)), default=None
+    )
+
+
+def place(
+    pool: Pool, job: Job, p: dict[str, Any], seed: int, t: int, rates: Rates
+) -> tuple[Gpu, ...] | None:
+    """Return the GPUs of type t that the rule of ``p`` gives to the job, or None."""
     rule, d = p["placement"], job.gpus
     every = [(s, slot) for s in pool.servers for slot in pool.slots[s]]
 
@@ -266,17 +305,18 @@ def place(pool: Pool, job: Job, p: dict[str, Any], seed: int) -> tuple[Gpu, ...]
         counts = yarn(pool, d, p)
     elif rule == "spread":
         counts = spread(pool, d)
-    elif rule == "skew" and is_high_skew(job.model):
-        counts = skew_high(pool, pool.racks(), d, p)
+    elif rule == "best_speed":
+        counts = best_speed(pool, job, p, rates)
     elif rule == "skew":
-        counts = consolidate(pool, d, p | {"max_level": "network"})
+        level = waits_for(job, t, p, rates)
+        widest = max((sum(pool.size[s] for s in rack) for rack in pool.racks().values()), default=0)
+        if level == "network" or (level == "rack" and d <= widest):
+            counts = consolidate(pool, d, p | {"max_level": level})
+        else:
+            counts = skew_high(pool, pool.racks(), d, p)
     else:
         raise PolicyError(f"unknown placement {rule}", field="placement", value=rule)
     if counts is None:
         return None
     assert sum(counts.values()) == d
-    return tuple(
-        (s, slot)
-        for s in sorted(counts)
-        for slot in choose_slots(pool.slots[s], counts[s], pool.size[s], p["slots"])
-    )
+    return with_slots(pool, counts, p)

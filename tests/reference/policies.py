@@ -57,7 +57,7 @@ class Policy:
     def place_on(self, job: Job, free: set[Gpu], t: int) -> tuple[Gpu, ...] | None:
         """Ask the placement rule for GPUs of one type."""
         pool = placement.pool_of(self.ref.servers, t, free)
-        return placement.place(pool, job, self.p, self.ref.seed)
+        return placement.place(pool, job, self.p, self.ref.seed, t, self.ref.rates)
 
     def place(self, job: Job, free: set[Gpu]) -> tuple[Gpu, ...] | None:
         """Try the job's types in order."""

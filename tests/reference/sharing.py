@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .network import Network, shape_of
 from .world import ClusterError, Gpu, GpuType, Job, Server, World, nearest
 
 DEFAULTS: dict[str, Any] = {
@@ -32,6 +33,11 @@ class Rates:
     def __init__(self, world: World, types: list[GpuType], servers: list[Server]) -> None:
         self.types, self.servers = types, servers
         self.options = DEFAULTS | world.get("sharing", {})
+        self.network: Network | None = None
+        given = world["cluster"].get("network") or world.get("network")
+        if given is not None:
+            rows = world.get("throughput", {}).get("rows", [])
+            self.network = Network(given, rows, types, servers)
         self.localities = world.get("locality", {})
         self.table: dict[tuple[str | None, str | None], float] = {}
         for row in self.options.get("rows", []):
@@ -106,10 +112,21 @@ class Rates:
 
     def locality(self, job: Job, gpus: tuple[Gpu, ...]) -> float:
         """Locality factor of these GPUs for the job's label."""
+        if self.network is not None:
+            kind = self.servers[sorted(gpus)[0][0]].type
+            return self.network.locality(job, kind, shape_of(self.servers, gpus))
         row = self.localities.get(job.model) if job.model is not None else None
         if row is None:
             row = self.localities.get("*", {})
         return float(row.get(tier_of(self.servers, gpus), 1.0))
+
+    def at_tier(self, job: Job, t: int, tier: int) -> float:
+        """Locality factor in a tier of a type where no placement is given."""
+        if self.network is not None:
+            return self.network.at_tier(job, t, tier)
+        row = self.localities.get(job.model) if job.model is not None else None
+        row = self.localities.get("*", {}) if row is None else row
+        return 1.0 if job.gpus == 1 else float(row.get(TIERS[tier], 1.0))
 
     def rate(self, job: Job, residents: dict[Gpu, list[Job]]) -> float:
         """Rate where the job is now, beside those who are there now."""

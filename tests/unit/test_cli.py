@@ -112,6 +112,20 @@ def test_policies_lists_and_explains() -> None:
     assert "3250.0" in one.stdout
 
 
+def test_cluster_show_draws_what_distance_costs(tmp_path: Path) -> None:
+    lab = tmp_path / "lab.toml"
+    block = {"count": 4, "gpu": "g", "gpus": 4, "rack": "fill:2"}
+    keys = {"levels": {"vgg": [1.0, 0.75, 0.5]}}
+    types = [{"name": "g", "memory_gb": 16}]
+    cluster = gl.Cluster.from_dict({"gpu_types": types, "servers": [block], "network": keys})
+    lab.write_text(cluster.to_toml())
+    done = gangline("cluster", "show", str(lab))
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["g", "vgg", "rack", "0.7500", "0.7500", "0.7500"] in lines
+    assert ["g", "vgg", "network", "0.5000", "0.5000", "0.5000", "0.5000"] in lines
+
+
 def test_cluster_commands(tmp_path: Path) -> None:
     assert document("cluster", "show", "venus", "--json")["servers"][0]["count"] == 133
     assert "1,064" in gangline("cluster", "presets").stdout

@@ -61,7 +61,7 @@ def test_a_filled_block_starts_in_racks_of_its_own() -> None:
 
 def test_toml_and_dict_round_trip() -> None:
     data = lab(
-        network={"table": {"*": {"rack": 0.9}, "vgg 16": {"network": 0.5}}},
+        network={"levels": {"*": [1.0, 0.9, 0.9], "vgg 16": [1.0, 1.0, 0.5]}},
         failures={"table": [{"server": 6, "down_s": 1.5, "up_s": 3.0}]},
         sharing={"interference": "table", "rows": [{"model": "a", "co_model": "b", "xi": 1.5}]},
     )
@@ -143,13 +143,13 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
         "servers[0].rack",
         'a rack index or "fill:N", got "full:2"',
     ),
-    ({"network": {"preset": "dgx"}}, "network.preset", "not available yet"),
+    ({"network": {"preset": "dgx"}}, "network.preset", "one of dally-2024, hgx-h100"),
     (
-        {"network": {"table": {"*": {"rack": 1.5}}}},
-        "network.table.*.rack",
-        "a factor in (0, 1], got 1.5",
+        {"network": {"levels": {"*": [1.0, 1.5, 1.0]}}},
+        "network.levels.*[1]",
+        "factors in (0, 1] that do not rise with distance, got 1.5",
     ),
-    ({"network": {"table": {"*": {"row": 0.5}}}}, "network.table.*.row", "server, rack, network"),
+    ({"network": {"links": 1}}, "network.links", "an unknown key"),
     ({"failures": {"mtbf_hours": 1}}, "failures", "mtbf_hours and mttr_hours, or a table"),
     (
         {"failures": {"table": [{"server": 7, "down_s": 1}]}},

@@ -23,11 +23,12 @@ def cluster(**changes: Any) -> Cluster:
 
 def test_tables_become_arrays_by_label() -> None:
     lab = cluster(
-        network={"table": {"a": {"rack": 0.9}, "*": {"network": 0.5}, "unseen": {"rack": 0.1}}},
+        network={"levels": {"a": [1, 0.9, 0.9], "*": [1, 1, 0.5], "unseen": [1, 0.1, 0.1]}},
         failures={"table": [{"server": 1, "down_s": 5.0}, {"server": 0, "down_s": 1, "up_s": 2}]},
     )
     options = RunOptions(restart_s=2.0, restart_by_model={"b": 3.0}).to_core(lab, ["a", "b"])
-    assert options["locality"].tolist() == [[1, 0.9, 1], [1, 1, 0.5], [1, 1, 0.5]]
+    rows = [[options["network"].at_tier(0, a, 4, t) for t in range(3)] for a in (0, 1, None)]
+    assert rows == [[1, 0.9, 0.9], [1, 1, 0.5], [1, 1, 0.5]]
     assert options["restart_by_model"].tolist() == [2.0, 3.0]
     assert options["failures"]["server"].tolist() == [1, 0]
     assert options["failures"]["up_s"].tolist() == [np.inf, 2.0]

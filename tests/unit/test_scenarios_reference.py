@@ -112,6 +112,7 @@ PLACES: dict[int, tuple[dict[int, int] | None, ...]] = {
 @pytest.mark.parametrize("gpus", PLACES)
 def test_golden_table_of_places(gpus: int) -> None:
     from reference import placement
+    from reference.sharing import Rates
     from reference.world import Job, Server
 
     servers = [Server(0, 4, 0), Server(0, 4, 0), Server(0, 4, 1), Server(0, 4, 1)]
@@ -125,7 +126,8 @@ def test_golden_table_of_places(gpus: int) -> None:
     )
     for rule, wanted in zip(rules, PLACES[gpus], strict=True):
         pool = placement.pool_of(servers, 0, free)
-        found = placement.place(pool, job, placement.DEFAULTS | rule, seed=0)
+        rates = Rates({"cluster": {}}, [], servers)
+        found = placement.place(pool, job, placement.DEFAULTS | rule, 0, 0, rates)
         counts: dict[int, int] = {}
         for server, _ in found or ():
             counts[server] = counts.get(server, 0) + 1

@@ -27,7 +27,7 @@ def show(
     settings: Settings = None,
     json: Json = False,
 ) -> int:
-    """Show a cluster.
+    """Show a cluster, and what distance costs where it has a network.
 
     Parameters
     ----------
@@ -53,7 +53,31 @@ def show(
             _console.write(f"and {len(steps) - _STEPS_SHOWN} more steps")
     for name, count in found.notes.items():
         _console.write(f"note: {name} {count:,}")
+    _show_network(found)
     return 0
+
+
+def _show_network(cluster: Cluster) -> None:
+    """Draw what a gang keeps of its speed: one line per model and tier, one column per size."""
+    from gangline.network import slow_downs
+
+    kept = slow_downs(cluster)
+    if not kept:
+        return
+    sizes = sorted({row["gpus"] for row in kept})
+    lines: dict[tuple[str, str, str], dict[int, float]] = {}
+    for row in kept:
+        place = (row["gpu_type"], row["model"], row["tier"])
+        lines.setdefault(place, {})[row["gpus"]] = row["locality"]
+    cells = [
+        [*place, *(f"{line[size]:.4f}" if size in line else "" for size in sizes)]
+        for place, line in lines.items()
+    ]
+    _console.table(
+        ["GPU type", "model", "tier", *(f"{size} GPUs" for size in sizes)],
+        cells,
+        title="Share of its speed that a gang keeps, by model, tier and size",
+    )
 
 
 @app.command

@@ -17,7 +17,7 @@ class PolicyConfig:
     ----------
     placement : str
         Rule that finds GPUs: consolidate, yarn, whole_servers, spread, random, random_server,
-        count or skew.
+        count, skew or best_speed.
     fit : str
         best or first.
     max_level : str

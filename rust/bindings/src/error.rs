@@ -114,6 +114,36 @@ fn map_model(py: Python<'_>, error: &ModelError, facts: &Bound<'_, PyDict>) -> P
             facts.set_item("server", server)?;
             raise(py, "ClusterError", &message, facts)
         }
+        ModelError::Network {
+            key,
+            value,
+            expected,
+        } => {
+            facts.set_item("key", format!("network.{key}"))?;
+            facts.set_item("value", value)?;
+            facts.set_item("expected", expected)?;
+            raise(py, "NetworkError", &message, facts)
+        }
+        ModelError::UnknownModel { jobs, count, label } => {
+            facts.set_item("key", "network.models")?;
+            facts.set_item("model", label)?;
+            facts.set_item("count", count)?;
+            facts.set_item("jobs", jobs.iter().map(|job| job.0).collect::<Vec<_>>())?;
+            raise(py, "UnknownModel", &message, facts)
+        }
+        ModelError::MissingThroughput {
+            job,
+            gpu_type,
+            model,
+            gpus,
+        } => {
+            facts.set_item("key", "throughput.rows")?;
+            facts.set_item("job", job.0)?;
+            facts.set_item("gpu_type", gpu_type)?;
+            facts.set_item("model", model)?;
+            facts.set_item("gpus", gpus)?;
+            raise(py, "MissingThroughput", &message, facts)
+        }
         ModelError::Table { table, what: _ } => {
             facts.set_item("key", table)?;
             raise(py, "ClusterError", &message, facts)

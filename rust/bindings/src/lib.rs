@@ -5,6 +5,7 @@ mod actions;
 mod convert;
 mod error;
 mod lp;
+mod network;
 mod options;
 mod output;
 mod py_policy;
@@ -21,6 +22,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<convert::Cluster>()?;
     module.add_class::<convert::Jobs>()?;
+    module.add_class::<network::Network>()?;
     module.add_class::<output::RunOutput>()?;
     module.add_class::<simulation::Simulation>()?;
     module.add_class::<view::PolicyView>()?;

@@ -1,10 +1,11 @@
 //! Options of a run: Python dictionaries to [`RunConfig`], in one place. An unknown key is an error.
 
 use crate::error::CoreError;
+use crate::network::Network;
 use gangline_engine::{EngineError, FailureRow, Failures, OnInfeasible, RunConfig, TimelineMode};
-use gangline_model::{Interference, SimSpan, SimTime, TierTable};
+use gangline_model::{Interference, SimSpan, SimTime};
 use gangline_policies::{ParamValue, Params};
-use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArrayDyn};
+use numpy::{PyReadonlyArray1, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use std::sync::Arc;
@@ -47,7 +48,7 @@ const OPTIONS: &[&str] = &[
     "interference",
     "memory_fixed_fraction",
     "acc_cost",
-    "locality",
+    "network",
     "failures",
     "segments",
     "timeline",
@@ -93,18 +94,11 @@ fn set(config: &mut RunConfig, key: &str, value: &Bound<'_, PyAny>, types: usize
         "interference" => config.interference = Some(interference(value, types)?),
         "memory_fixed_fraction" => config.memory_fixed_fraction = value.extract()?,
         "acc_cost" => config.acc_cost = value.extract()?,
-        "locality" => {
-            let table: PyReadonlyArray2<'_, f64> = value.extract()?;
-            let table = table.as_array();
-            if table.ncols() != 3 {
-                return Err(bad("locality", "three columns: server, rack, network"));
+        "network" => {
+            let network: PyRef<'_, Network> = value.extract()?;
+            if !network.model.is_free() {
+                config.locality = Some(Arc::clone(&network.model) as _);
             }
-            let rows = table
-                .rows()
-                .into_iter()
-                .map(|row| [row[0], row[1], row[2]])
-                .collect();
-            config.locality = Some(Arc::new(TierTable::new(rows).map_err(CoreError::from)?));
         }
         "failures" => config.failures = failures(value.cast::<PyDict>()?)?,
         "segments" => config.segments = value.extract()?,

@@ -5,7 +5,7 @@ use crate::queue::{EventClass, EventQueue};
 use crate::record::{EndReason, Recorder};
 use crate::state::{NO_JOB, NOT_YET, Run, RunDetails, State, slots};
 use gangline_model::{
-    GpuSet, GpuTypeId, JobId, LocalityModel, LocalityQuery, SimSpan, SimTime, Tier, span_of_work,
+    GpuSet, GpuTypeId, JobId, LocalityModel, Shape, SimSpan, SimTime, span_of_work,
 };
 
 impl State {
@@ -26,37 +26,17 @@ impl State {
     }
 
     #[inline]
-    fn locality_on(&self, job: JobId, gpus: &GpuSet, tier: Tier) -> f64 {
+    pub(crate) fn locality_on(&self, job: JobId, gpus: &GpuSet) -> f64 {
         match &self.config.locality {
             None => 1.0,
-            Some(model) => self.locality_by(model.as_ref(), job, gpus, tier),
+            Some(model) => self.locality_by(model.as_ref(), job, gpus),
         }
     }
 
-    fn locality_by(&self, model: &dyn LocalityModel, job: JobId, gpus: &GpuSet, tier: Tier) -> f64 {
-        let parts = gpus.parts();
-        let counts = || parts.iter().map(|part| part.mask.count_ones());
-        let mut racks: Vec<u32> = parts
-            .iter()
-            .map(|part| self.cluster.server(part.server).rack.0)
-            .collect();
-        racks.sort_unstable();
-        let groups = || {
-            racks
-                .chunk_by(|a, b| a == b)
-                .map(|group| group.len() as u32)
-        };
-        model.locality(&LocalityQuery {
-            model: self.jobs.model(job),
-            gpu_type: self.cluster.server(parts[0].server).gpu_type,
-            gpus: self.jobs.gpus(job),
-            tier,
-            server_gpus_max: counts().max().unwrap_or(0),
-            server_gpus_min: counts().min().unwrap_or(0),
-            rack_servers_max: groups().max().unwrap_or(0),
-            rack_servers_min: groups().min().unwrap_or(0),
-            racks: groups().count() as u32,
-        })
+    fn locality_by(&self, model: &dyn LocalityModel, job: JobId, gpus: &GpuSet) -> f64 {
+        let gpu_type = self.cluster.server(gpus.parts()[0].server).gpu_type;
+        let gang = self.jobs.gang(job, gpu_type);
+        model.locality(&gang, Shape::of(&self.cluster, gpus))
     }
 
     /// Slow-down of `job` next to `co_runner`; `None` if the two may not share.
@@ -108,7 +88,7 @@ impl State {
 
     /// Rate the job would have on these GPUs alone.
     pub(crate) fn rate_alone(&self, job: JobId, gpus: &GpuSet) -> f64 {
-        let locality = self.locality_on(job, gpus, self.cluster.tier(gpus));
+        let locality = self.locality_on(job, gpus);
         self.base_on(job, gpus) * locality
     }
 
@@ -290,7 +270,7 @@ impl State {
         let tier = self.cluster.tier(&gpus);
         let gpu_type = self.servers[gpus.parts()[0].server.index()].gpu_type;
         let base = self.base_on(job, &gpus);
-        let locality = self.locality_on(job, &gpus, tier);
+        let locality = self.locality_on(job, &gpus);
         let slot = self.free_slots.pop().unwrap_or_else(|| {
             self.runs.push(Run::default());
             (self.runs.len() - 1) as u32

@@ -3,9 +3,10 @@
 use crate::state::{Phase, Run, State};
 use crate::{Knowledge, PolicyError};
 use gangline_model::{
-    ClusterSpec, GpuSet, GpuTypeId, JobId, JobTable, ServerId, SimSpan, SimTime, TimerTag,
-    span_of_work,
+    ClusterSpec, GpuSet, GpuTypeId, JobId, JobTable, LocalityModel, ServerId, SimSpan, SimTime,
+    Tier, TimerTag, span_of_work,
 };
+use std::sync::Arc;
 
 /// What happened since the policy was last asked, in event order.
 #[derive(Clone, Debug, Default)]
@@ -216,6 +217,39 @@ impl<'a> ClusterView<'a> {
     /// Rate the job would have on these GPUs with nobody beside it; 0 if it cannot run.
     pub fn rate_alone(&self, job: JobId, gpus: &GpuSet) -> f64 {
         self.state.rate_alone(job, gpus)
+    }
+
+    /// Share of its base rate that the gang would keep on these GPUs; 1 without a network.
+    pub fn locality_if(&self, job: JobId, gpus: &GpuSet) -> f64 {
+        self.state.locality_on(job, gpus)
+    }
+
+    /// Share of its base rate that the gang keeps in a tier of a type, wherever that is.
+    pub fn locality_at(&self, job: JobId, gpu_type: GpuTypeId, tier: Tier) -> f64 {
+        let gang = self.state.jobs.gang(job, gpu_type);
+        self.network()
+            .map_or(1.0, |model| model.at_tier(&gang, tier))
+    }
+
+    /// What distance costs; `None` = nothing.
+    pub fn network(&self) -> Option<&'a dyn LocalityModel> {
+        self.state.config.locality.as_deref()
+    }
+
+    /// Cluster, jobs and network of the run, for a policy that keeps them.
+    pub fn shared(
+        &self,
+    ) -> (
+        Arc<ClusterSpec>,
+        Arc<JobTable>,
+        Option<Arc<dyn LocalityModel>>,
+    ) {
+        let state = self.state;
+        (
+            Arc::clone(&state.cluster),
+            Arc::clone(&state.jobs),
+            state.config.locality.clone(),
+        )
     }
 
     /// Base rate of the gang on a type.

@@ -1,5 +1,6 @@
 //! What can be wrong with a description, before any run.
 
+use crate::JobId;
 use thiserror::Error;
 
 /// A cluster, a job table or a rate table that cannot be right.
@@ -46,6 +47,45 @@ pub enum ModelError {
         found: usize,
         /// The table's rows.
         expected: usize,
+    },
+    /// A network with a bad value.
+    #[error("network.{key}: expected {expected}, got {value}")]
+    Network {
+        /// Key path below `network`.
+        key: String,
+        /// The offending value.
+        value: String,
+        /// What would be right.
+        expected: String,
+    },
+    /// Jobs of several GPUs whose model the network does not know.
+    #[error(
+        "network: no model {} ({count} jobs of several GPUs); add it to `network.models`, or name a \
+         `network.default_model`",
+        label.as_ref().map_or("for jobs without a label".to_owned(), |label| format!("`{label}`"))
+    )]
+    UnknownModel {
+        /// The first ten of them.
+        jobs: Vec<JobId>,
+        /// How many there are.
+        count: usize,
+        /// Label of the first one.
+        label: Option<String>,
+    },
+    /// A gang without a measured pair of throughputs.
+    #[error(
+        "network: no pair of throughputs (server and spread) for `{model}` on {gpu_type} with {gpus} \
+         GPUs; add rows, or set `network.on_missing`"
+    )]
+    MissingThroughput {
+        /// The first such job.
+        job: JobId,
+        /// Name of the GPU type.
+        gpu_type: String,
+        /// Model label, empty for none.
+        model: String,
+        /// Gang size.
+        gpus: u32,
     },
     /// A rate, locality or interference table with a bad value.
     #[error("{table}: {what}")]

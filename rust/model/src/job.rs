@@ -1,6 +1,6 @@
 //! The jobs of a run: a struct of arrays, sorted by arrival, immutable, shared between runs.
 
-use crate::{ClusterSpec, GpuTypeId, JobId, ModelError, RateTable, SimTime};
+use crate::{ClusterSpec, Gang, GpuTypeId, JobId, ModelError, RateTable, SimTime};
 
 /// Columns of a job table. Optional columns may be left out; then every job has the default.
 #[derive(Clone, Debug, Default)]
@@ -188,6 +188,17 @@ impl JobTable {
             .model_labels
             .get(label as usize)
             .map(String::as_str)
+    }
+
+    /// The job's gang on a GPU type, as a locality model knows it.
+    #[inline]
+    pub fn gang(&self, job: JobId, gpu_type: GpuTypeId) -> Gang {
+        Gang {
+            model: self.model(job),
+            batch_size: self.batch_size(job),
+            gpu_type,
+            gpus: self.gpus(job),
+        }
     }
 
     /// Samples per GPU at full batch; 0 = unknown.

@@ -10,6 +10,7 @@ mod error;
 mod gpu_set;
 mod id;
 mod job;
+mod network;
 mod rate;
 mod time;
 
@@ -19,5 +20,9 @@ pub use error::ModelError;
 pub use gpu_set::{GpuSet, Part, mask_of_lowest};
 pub use id::{GpuTypeId, JobId, RackId, ServerId};
 pub use job::{Infeasible, InfeasibleReason, JobColumns, JobTable};
-pub use rate::{Interference, LocalityModel, LocalityQuery, RateTable, TierTable};
+pub use network::{
+    Algorithms, BucketTimes, Clamp, Detail, Extent, Link, LinkChange, Links, Measured, ModelGiven,
+    Network, NetworkConfig, NetworkKind, OnMissing, Order, PRESETS, Shape, Traffic, network_models,
+};
+pub use rate::{Gang, Interference, LocalityModel, RateTable, TierTable};
 pub use time::{MAX_SECONDS, NANOS_PER_SECOND, SimSpan, SimTime, span_of_work};

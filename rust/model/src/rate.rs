@@ -3,7 +3,7 @@
 //! The three are ports: a table serves each of them here, other models plug in without touching the
 //! engine.
 
-use crate::{ClusterSpec, GpuTypeId, JobId, JobTable, ModelError, Tier};
+use crate::{ClusterSpec, Extent, GpuTypeId, JobId, JobTable, ModelError, Shape, Tier};
 
 /// Base rates: iterations per second of a whole gang, alone and consolidated, on one GPU type.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,33 +79,41 @@ impl RateTable {
     }
 }
 
-/// What a locality model is asked.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LocalityQuery {
+/// A gang as a locality model knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gang {
     /// Model label of the job, if any.
     pub model: Option<u32>,
+    /// Samples per GPU; 0 = unknown.
+    pub batch_size: u32,
     /// GPU type of the gang (its first server's, where types mix).
     pub gpu_type: GpuTypeId,
     /// Gang size.
     pub gpus: u32,
-    /// Tier of the placement.
-    pub tier: Tier,
-    /// Most GPUs on one of its servers.
-    pub server_gpus_max: u32,
-    /// Fewest GPUs on one of its servers.
-    pub server_gpus_min: u32,
-    /// Most servers in one of its racks.
-    pub rack_servers_max: u32,
-    /// Fewest servers in one of its racks.
-    pub rack_servers_min: u32,
-    /// Racks it uses.
-    pub racks: u32,
 }
 
 /// Locality factor of a placement, in (0, 1]; pure and deterministic.
 pub trait LocalityModel: Send + Sync + std::fmt::Debug {
-    /// Factor that multiplies the base rate.
-    fn locality(&self, query: &LocalityQuery) -> f64;
+    /// Factor that multiplies the base rate of a gang on GPUs of a shape.
+    fn locality(&self, gang: &Gang, shape: Shape) -> f64;
+
+    /// The shape that stands for a tier where no placement is given.
+    fn canonical(&self, gpu_type: GpuTypeId, gpus: u32, tier: Tier) -> Shape {
+        let _ = gpu_type;
+        let (server, rack) = (gpus, gpus);
+        Extent { server, rack }.canonical(gpus, tier)
+    }
+
+    /// Factor in a tier where no placement is given.
+    fn at_tier(&self, gang: &Gang, tier: Tier) -> f64 {
+        self.locality(gang, self.canonical(gang.gpu_type, gang.gpus, tier))
+    }
+
+    /// Bytes of the largest gradient tensor of a model over all its bytes, if known.
+    fn skew(&self, model: Option<u32>) -> Option<f64> {
+        let _ = model;
+        None
+    }
 }
 
 /// A locality factor per model label and tier.
@@ -141,13 +149,13 @@ impl TierTable {
 }
 
 impl LocalityModel for TierTable {
-    fn locality(&self, query: &LocalityQuery) -> f64 {
+    fn locality(&self, gang: &Gang, shape: Shape) -> f64 {
         let last = self.rows.len() - 1;
-        let row = query.model.map_or(last, |label| (label as usize).min(last));
-        if query.gpus == 1 {
+        let row = gang.model.map_or(last, |label| (label as usize).min(last));
+        if gang.gpus == 1 {
             1.0
         } else {
-            self.rows[row][query.tier as usize]
+            self.rows[row][shape.tier() as usize]
         }
     }
 }

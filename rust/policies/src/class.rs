@@ -3,7 +3,7 @@
 //! Whether a gang fits depends on its class alone, so a queue asks once per class instead of once per job.
 //! Classes are found once, before the first event; there are tens of them in a trace.
 
-use crate::place::{Demand, Fit, PlacementParams, Placer, Rule};
+use crate::place::{Demand, Fit, PlacementParams, Placer, Rule, Skew};
 use gangline_engine::{ClusterView, FreeIndex, Plan, PolicyError};
 use gangline_model::{GpuSet, GpuTypeId, JobId};
 use rustc_hash::FxHashMap;
@@ -33,7 +33,7 @@ pub struct Classes {
 impl Classes {
     fn new(view: &ClusterView<'_>, placer: &Placer) -> Result<Self, PolicyError> {
         let jobs = view.jobs();
-        let mut found: FxHashMap<(u32, bool, TypeList), u16> = FxHashMap::default();
+        let mut found: FxHashMap<(u32, Skew, TypeList), u16> = FxHashMap::default();
         let mut classes = Self {
             list: Vec::new(),
             of: Vec::with_capacity(jobs.len()),
@@ -43,8 +43,9 @@ impl Classes {
         let mut small = [[u16::MAX; 2]; 128];
         for job in jobs.ids() {
             let demand = placer.demand(jobs, job, 0);
-            let slot = (demand.gpus as usize, usize::from(demand.high_skew));
-            let is_small = is_uniform && slot.0 < small.len();
+            let slot = (demand.gpus as usize, usize::from(demand.skew == Skew::HIGH));
+            let is_plain = slot.1 == 1 || demand.skew == Skew::LOW;
+            let is_small = is_uniform && is_plain && slot.0 < small.len();
             if is_small && small[slot.0][slot.1] != u16::MAX {
                 classes.of.push(small[slot.0][slot.1]);
                 continue;
@@ -52,7 +53,7 @@ impl Classes {
             let types: TypeList = view.types_of(job).collect();
             let next = classes.list.len() as u16;
             let class = *found
-                .entry((demand.gpus, demand.high_skew, types.clone()))
+                .entry((demand.gpus, demand.skew, types.clone()))
                 .or_insert_with(|| {
                     classes.list.push(DemandClass {
                         gpus: demand.gpus,

@@ -31,6 +31,36 @@ pub(super) fn place(
     true
 }
 
+/// One step of the rule alone, whatever the others would find.
+pub(super) fn at_level(
+    params: &PlacementParams,
+    free: &mut FreeIndex,
+    gpu_type: GpuTypeId,
+    (gpus, level): (u32, Level),
+    picks: &mut Vec<Pick>,
+) -> bool {
+    let pool = free.pool_mut(gpu_type);
+    match level {
+        Level::Server => {
+            let found = server(params.fit, pool, gpus);
+            picks.extend(found.map(|at| Pick { at, gpus }));
+            found.is_some()
+        }
+        Level::Rack => {
+            let found = rack(params, pool, gpus, &[]);
+            if let Some(rack) = found {
+                fill(params.fit, pool, rack, gpus, picks);
+            }
+            found.is_some()
+        }
+        Level::Network if pool.free_total() < gpus => false,
+        Level::Network => {
+            network(params, pool, gpus, picks);
+            true
+        }
+    }
+}
+
 /// The server with room that the fit prefers.
 pub(super) fn server(fit: Fit, pool: &mut TypePool, gpus: u32) -> Option<usize> {
     match fit {

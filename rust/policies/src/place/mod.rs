@@ -17,6 +17,7 @@ mod params;
 mod scatter;
 mod skew;
 mod slots;
+mod speeds;
 mod yarn;
 
 #[cfg(test)]
@@ -29,6 +30,7 @@ use gangline_engine::rng::{Purpose, Stream};
 use gangline_engine::{ClusterView, FreeIndex, PolicyError, TypePool};
 use gangline_model::{GpuSet, GpuTypeId, JobId, JobTable, mask_of_lowest};
 use slots::aligned_mask;
+use speeds::Speeds;
 
 /// What a gang asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +39,49 @@ pub struct Demand {
     pub job: JobId,
     /// Gang size, at least 1.
     pub gpus: u32,
-    /// Whether its tensors are skewed (rule `skew` only), see [`Placer::high_skew`].
-    pub high_skew: bool,
+    /// Where it waits for a narrow place (rule `skew` only).
+    pub skew: Skew,
     /// How often it has started so far: key of its random draws.
     pub starts: u32,
     /// Widest tier allowed for this call (rule `consolidate` only; the parameter may be narrower).
     pub max_level: Level,
+}
+
+/// GPU types on which a gang waits for a narrow place: bit `t` = type `t`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Skew {
+    /// Types on which it wants the fewest servers possible.
+    pub server: u64,
+    /// Types on which one rack is enough.
+    pub rack: u64,
+}
+
+impl Skew {
+    /// Any place will do.
+    pub const LOW: Self = Self { server: 0, rack: 0 };
+    /// The fewest servers, whatever the type.
+    pub const HIGH: Self = Self {
+        server: u64::MAX,
+        rack: 0,
+    };
+
+    fn on(self, gpu_type: GpuTypeId) -> Waits {
+        if self.server >> gpu_type.index() & 1 == 1 {
+            Waits::Server
+        } else if self.rack >> gpu_type.index() & 1 == 1 {
+            Waits::Rack
+        } else {
+            Waits::Nowhere
+        }
+    }
+}
+
+/// What a gang under rule `skew` waits for on one type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    Server,
+    Rack,
+    Nowhere,
 }
 
 /// GPUs taken on one server: its position in the pool, and how many.
@@ -60,6 +99,8 @@ pub struct Placer {
     is_bucket_first: bool,
     draws: Stream,
     high_skew_by_label: Vec<bool>,
+    /// For the rules that ask the network.
+    speeds: Option<Speeds>,
     /// Reused between calls.
     picks: Vec<Pick>,
 }
@@ -80,7 +121,18 @@ impl Placer {
     /// # Errors
     /// [`PolicyError::Parameter`] for values that the rule cannot serve.
     pub fn new(params: PlacementParams, view: &ClusterView<'_>) -> Result<Self, PolicyError> {
-        Self::with_seed(params, view.seed(), &view.jobs().columns().model_labels)
+        let labels = &view.jobs().columns().model_labels;
+        let mut placer = Self::with_seed(params, view.seed(), labels)?;
+        placer.speeds = Speeds::of(view);
+        if placer.params.skew == SkewSource::Sizes {
+            for (label, is_high) in placer.high_skew_by_label.iter_mut().enumerate() {
+                let network = view.network();
+                if let Some(skew) = network.and_then(|network| network.skew(Some(label as u32))) {
+                    *is_high = skew >= placer.params.skew_threshold;
+                }
+            }
+        }
+        Ok(placer)
     }
 
     /// A rule outside a run: the seed of its draws and the model labels of the jobs.
@@ -101,6 +153,7 @@ impl Placer {
                 .iter()
                 .map(|name| skew::is_high(name))
                 .collect(),
+            speeds: None,
             picks: Vec::new(),
             params,
         })
@@ -117,9 +170,27 @@ impl Placer {
         Demand {
             job,
             gpus: jobs.gpus(job),
-            high_skew: self.params.rule == Rule::Skew && self.high_skew(jobs, job),
+            skew: self.skew(jobs, job),
             starts,
             max_level: self.params.max_level,
+        }
+    }
+
+    fn skew(&self, jobs: &JobTable, job: JobId) -> Skew {
+        if self.params.rule != Rule::Skew {
+            return Skew::LOW;
+        }
+        if self.params.skew == SkewSource::Oracle {
+            let accepts = 1.0 - self.params.skew_eps;
+            return self
+                .speeds
+                .as_ref()
+                .map_or(Skew::LOW, |speeds| speeds.skew(job, accepts));
+        }
+        if self.high_skew(jobs, job) {
+            Skew::HIGH
+        } else {
+            Skew::LOW
         }
     }
 
@@ -137,7 +208,9 @@ impl Placer {
         match self.params.rule {
             Rule::Consolidate => self.params.max_level < Level::Network,
             Rule::Yarn | Rule::WholeServers | Rule::Skew => true,
-            Rule::Spread | Rule::Random | Rule::RandomServer | Rule::Count => false,
+            Rule::Spread | Rule::Random | Rule::RandomServer | Rule::Count | Rule::BestSpeed => {
+                false
+            }
         }
     }
 
@@ -169,14 +242,18 @@ impl Placer {
                 };
                 pool.whole_total() >= whole
             }
-            Rule::Skew if demand.high_skew => {
-                if gpus <= pool.server_gpus_max() {
-                    return pool.server_free_max() >= gpus;
+            Rule::Skew => match demand.skew.on(gpu_type) {
+                Waits::Server if gpus <= pool.server_gpus_max() => pool.server_free_max() >= gpus,
+                Waits::Server => {
+                    gpus > pool.rack_up_max()
+                        || (has_fewest_servers(pool, gpus) && most_free_of_a_rack(pool) >= gpus)
                 }
-                gpus > pool.rack_up_max()
-                    || (has_fewest_servers(pool, gpus) && most_free_of_a_rack(pool) >= gpus)
+                Waits::Rack => gpus > pool.rack_up_max() || most_free_of_a_rack(pool) >= gpus,
+                Waits::Nowhere => true,
+            },
+            Rule::Spread | Rule::Random | Rule::RandomServer | Rule::Count | Rule::BestSpeed => {
+                true
             }
-            Rule::Skew | Rule::Spread | Rule::Random | Rule::RandomServer | Rule::Count => true,
         }
     }
 
@@ -233,7 +310,7 @@ impl Placer {
             Rule::Consolidate if tier > self.level(demand) => {
                 return self.place(free, gpu_type, demand);
             }
-            Rule::Consolidate | Rule::Yarn | Rule::WholeServers | Rule::Skew => {}
+            Rule::Consolidate | Rule::Yarn | Rule::WholeServers | Rule::Skew | Rule::BestSpeed => {}
         }
         if tier == Level::Server {
             return Some(old.clone());
@@ -280,12 +357,18 @@ impl Placer {
             Rule::Yarn | Rule::WholeServers => {
                 yarn::place(&self.params, free.pool_mut(gpu_type), gpus, picks)
             }
-            Rule::Skew if demand.high_skew => {
-                skew::place_high(self.params.fit, free, gpu_type, gpus, picks)
-            }
-            Rule::Skew => {
-                consolidate::place(&self.params, free, gpu_type, (gpus, Level::Network), picks)
-            }
+            Rule::Skew => match demand.skew.on(gpu_type) {
+                Waits::Rack if gpus <= free.pool(gpu_type).rack_up_max() => {
+                    consolidate::place(&self.params, free, gpu_type, (gpus, Level::Rack), picks)
+                }
+                Waits::Server | Waits::Rack => {
+                    skew::place_high(self.params.fit, free, gpu_type, gpus, picks)
+                }
+                Waits::Nowhere => {
+                    consolidate::place(&self.params, free, gpu_type, (gpus, Level::Network), picks)
+                }
+            },
+            Rule::BestSpeed => return self.best_speed(free, gpu_type, demand, picks),
             Rule::Spread => scatter::spread(free.pool(gpu_type), gpus, picks),
             Rule::RandomServer => {
                 match scatter::random_server(free.pool_mut(gpu_type), &key) {
@@ -298,6 +381,31 @@ impl Placer {
             Rule::Count => return Some(scatter::count(free.pool_mut(gpu_type), gpus)),
         };
         found.then(|| self.gpu_set(free.pool(gpu_type), picks))
+    }
+
+    /// Of the places that `consolidate` would take at each level, the one where the gang is fastest; of
+    /// equal ones the narrowest.
+    fn best_speed(
+        &self,
+        free: &mut FreeIndex,
+        gpu_type: GpuTypeId,
+        demand: &Demand,
+        picks: &mut Vec<Pick>,
+    ) -> Option<GpuSet> {
+        let mut best: Option<(f64, GpuSet)> = None;
+        for level in [Level::Server, Level::Rack, Level::Network] {
+            picks.clear();
+            if !consolidate::at_level(&self.params, free, gpu_type, (demand.gpus, level), picks) {
+                continue;
+            }
+            let found = self.gpu_set(free.pool(gpu_type), picks);
+            let speeds = self.speeds.as_ref();
+            let speed = speeds.map_or(1.0, |speeds| speeds.locality(demand.job, &found));
+            if best.as_ref().is_none_or(|(fastest, _)| speed > *fastest) {
+                best = Some((speed, found));
+            }
+        }
+        best.map(|(_, found)| found)
     }
 
     fn gpu_set(&self, pool: &TypePool, picks: &mut [Pick]) -> GpuSet {

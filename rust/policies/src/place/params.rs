@@ -22,6 +22,8 @@ pub enum Rule {
     Count,
     /// The fewest servers possible for models with skewed tensors, `consolidate` for others.
     Skew,
+    /// The fastest of the places that `consolidate` would take at each level.
+    BestSpeed,
 }
 
 /// Which of several servers or racks with room.
@@ -101,7 +103,7 @@ impl Default for PlacementParams {
     }
 }
 
-const RULES: [(&str, Rule); 8] = [
+const RULES: [(&str, Rule); 9] = [
     ("consolidate", Rule::Consolidate),
     ("yarn", Rule::Yarn),
     ("whole_servers", Rule::WholeServers),
@@ -110,6 +112,7 @@ const RULES: [(&str, Rule); 8] = [
     ("random_server", Rule::RandomServer),
     ("count", Rule::Count),
     ("skew", Rule::Skew),
+    ("best_speed", Rule::BestSpeed),
 ];
 const FITS: [(&str, Fit); 2] = [("best", Fit::Best), ("first", Fit::First)];
 const LEVELS: [(&str, Tier); 3] = [
@@ -165,9 +168,6 @@ impl PlacementParams {
             value,
         };
         match field {
-            "placement" if value == "best_speed" => {
-                return Err(text.error("another rule: best_speed comes with the network model"));
-            }
             "placement" => self.rule = text.one_of(&RULES)?,
             "fit" => self.fit = text.one_of(&FITS)?,
             "max_level" => self.max_level = text.one_of(&LEVELS)?,
@@ -185,8 +185,7 @@ impl PlacementParams {
     /// Whether every value can be served.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] for a number out of range or a source of skew that needs data
-    /// which comes with the network model.
+    /// [`PolicyError::Parameter`] for a number out of range.
     pub fn check(&self, policy: &str) -> Result<(), PolicyError> {
         for (field, number) in [
             ("skew_threshold", self.skew_threshold),
@@ -199,17 +198,7 @@ impl PlacementParams {
             }
             .fraction()?;
         }
-        let (value, needs) = match self.skew {
-            SkewSource::Flags => return Ok(()),
-            SkewSource::Sizes => ("sizes", "flags: tensor sizes come with the network model"),
-            SkewSource::Oracle => ("oracle", "flags: the oracle comes with the network model"),
-        };
-        Err(Text {
-            policy,
-            field: "skew",
-            value,
-        }
-        .error(needs))
+        Ok(())
     }
 }
 

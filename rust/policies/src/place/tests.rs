@@ -6,7 +6,7 @@ mod golden;
 mod laws;
 mod oracle;
 
-use super::{Demand, Level, PlacementParams, Placer};
+use super::{Demand, Level, PlacementParams, Placer, Skew};
 use gangline_engine::FreeIndex;
 use gangline_engine::rng::{Purpose, Stream};
 use gangline_model::{ClusterSpec, GpuSet, GpuType, GpuTypeId, JobId, RackId, Server, ServerId};
@@ -168,7 +168,7 @@ fn demand(gpus: u32) -> Demand {
     Demand {
         job: JobId(0),
         gpus,
-        high_skew: true,
+        skew: Skew::HIGH,
         starts: 0,
         max_level: Level::Network,
     }
@@ -200,6 +200,11 @@ fn all_settings() -> Vec<Vec<(&'static str, &'static str)>> {
                     ]);
                 }
             }
+            all.push(vec![
+                ("placement", "best_speed"),
+                ("fit", fit),
+                ("slots", slots),
+            ]);
             for choice in ["best_fit", "fewest_servers"] {
                 all.push(vec![
                     ("placement", "skew"),

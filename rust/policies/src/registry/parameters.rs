@@ -11,6 +11,7 @@ const RULES: &[&str] = &[
     "random_server",
     "count",
     "skew",
+    "best_speed",
 ];
 
 /// One parameter.

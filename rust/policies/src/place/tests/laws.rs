@@ -1,7 +1,7 @@
 //! What must hold for any world: brute force on small ones, laws on random ones.
 
 use super::{Dice, World, all_settings, demand, placer};
-use crate::place::{Demand, Level, Placer, Rule};
+use crate::place::{Demand, Level, Placer, Rule, Skew};
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -215,7 +215,7 @@ proptest! {
             let asked = Demand {
                 job: JobId::new(dice.below(100)),
                 gpus: 1 + dice.below(most) as u32,
-                high_skew: dice.below(2) == 0,
+                skew: if dice.below(2) == 0 { Skew::HIGH } else { Skew::LOW },
                 starts: dice.below(3) as u32,
                 max_level: dice.one_of(&[Level::Server, Level::Rack, Level::Network]),
             };

@@ -1,7 +1,7 @@
 //! A second implementation of every rule, from the text of the specification: sorts, scans, copies.
 
 use super::{Dice, World, all_settings, demand, params};
-use crate::place::{Demand, Fit, Level, PlacementParams, Placer, RackChoice, Rule, Slots};
+use crate::place::{Demand, Fit, Level, PlacementParams, Placer, RackChoice, Rule, Skew, Slots};
 use gangline_engine::rng::{Purpose, Stream};
 use gangline_model::{GpuTypeId, JobId, ServerId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,6 +48,19 @@ fn total(rows: &[Row]) -> u32 {
 
 fn largest(rows: &[Row]) -> u32 {
     rows.iter().map(|row| row.size).max().unwrap_or(0)
+}
+
+fn widest_rack(rows: &[Row]) -> u32 {
+    let size = |(_, rack): &(u32, Vec<Row>)| rack.iter().map(|row| row.size).sum();
+    by_rack(rows).iter().map(size).max().unwrap_or(0)
+}
+
+fn drawn_skew(dice: &mut Dice) -> Skew {
+    match dice.below(4) {
+        0 => Skew::LOW,
+        1 => Skew { server: 0, rack: 3 },
+        _ => Skew::HIGH,
+    }
 }
 
 fn by_rack(rows: &[Row]) -> Vec<(u32, Vec<Row>)> {
@@ -319,8 +332,12 @@ fn place(world: &World, gpu_type: u32, demand: &Demand, p: &PlacementParams) -> 
         Rule::Consolidate => consolidate(&rows, d, demand.max_level.min(p.max_level), p),
         Rule::Yarn | Rule::WholeServers => yarn(&rows, d, p),
         Rule::Spread => spread(&rows, d),
-        Rule::Skew if demand.high_skew => skew_high(&rows, largest(&rows), d, p.fit),
-        Rule::Skew => consolidate(&rows, d, Level::Network, p),
+        Rule::Skew if demand.skew == Skew::HIGH => skew_high(&rows, largest(&rows), d, p.fit),
+        Rule::Skew if demand.skew == Skew::LOW => consolidate(&rows, d, Level::Network, p),
+        Rule::Skew if d > widest_rack(&rows) => skew_high(&rows, largest(&rows), d, p.fit),
+        Rule::Skew => consolidate(&rows, d, Level::Rack, p),
+        // without a network all places are as fast, so the narrowest wins
+        Rule::BestSpeed => consolidate(&rows, d, Level::Network, p),
     }?;
     let row = |id: &usize| {
         rows.iter()
@@ -378,7 +395,7 @@ fn every_rule_equals_its_plain_form_on_random_worlds() {
             let asked = Demand {
                 job: JobId::new(dice.below(1000)),
                 gpus: 1 + dice.below(if narrow < 5 { 10 } else { widest }) as u32,
-                high_skew: dice.below(3) > 0,
+                skew: drawn_skew(&mut dice),
                 starts: dice.below(4) as u32,
                 max_level: dice.one_of(&[Level::Server, Level::Rack, Level::Network]),
             };
@@ -408,7 +425,7 @@ fn every_rule_equals_its_plain_form_while_a_world_changes() {
             let row = dice.below(placers.len());
             let gpus = 1 + dice.below(world.cluster.gpus_total() as usize) as u32;
             let asked = Demand {
-                high_skew: dice.below(3) > 0,
+                skew: drawn_skew(&mut dice),
                 ..demand(gpus)
             };
             compare(&mut world, &mut placers[row], 0, &asked);

@@ -1,0 +1,298 @@
+//! A network: the keys of a cluster file to [`Network`], and questions about it.
+
+use crate::convert::{Cluster, Jobs};
+use crate::error::CoreError;
+use gangline_model::{
+    Algorithms, Detail, Gang, GpuTypeId, LinkChange, LocalityModel, Measured, ModelError,
+    ModelGiven, Network as Model, NetworkConfig, NetworkKind, OnMissing, Order, PRESETS, Shape,
+    Tier,
+};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use std::sync::Arc;
+
+const TIERS: [&str; 3] = ["server", "rack", "network"];
+
+fn bad(key: impl Into<String>, value: &Bound<'_, PyAny>, expected: &str) -> PyErr {
+    CoreError::from(ModelError::Network {
+        key: key.into(),
+        value: value.to_string(),
+        expected: expected.to_owned(),
+    })
+    .into()
+}
+
+/// One of a few words.
+fn word<T>(
+    key: &str,
+    value: &Bound<'_, PyAny>,
+    parse: impl Fn(&str) -> Option<T>,
+    words: &str,
+) -> PyResult<T> {
+    let name: String = value.extract().map_err(|_| bad(key, value, words))?;
+    parse(&name).ok_or_else(|| bad(key, value, words))
+}
+
+fn number(key: impl Into<String>, value: &Bound<'_, PyAny>) -> PyResult<f64> {
+    value.extract().map_err(|_| bad(key, value, "a number"))
+}
+
+fn config(keys: &Bound<'_, PyDict>) -> PyResult<NetworkConfig> {
+    let mut config = NetworkConfig::default();
+    for (key, value) in keys.iter() {
+        let key: String = key.extract()?;
+        if !value.is_none() {
+            set(&mut config, &key, &value)?;
+        }
+    }
+    Ok(config)
+}
+
+fn set(config: &mut NetworkConfig, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    match key {
+        "kind" => {
+            let words = "none, alphabeta, table or levels";
+            config.kind = Some(word(key, value, NetworkKind::parse, words)?);
+        }
+        "preset" => config.preset = Some(value.extract()?),
+        "detail" => config.detail = word(key, value, Detail::parse, "tier, shape or layers")?,
+        "order" => config.order = word(key, value, Order::parse, "lifo or fifo")?,
+        "pipeline" => config.is_serial = !value.extract::<bool>()?,
+        "compute" => {
+            let parse = |name: &str| match name {
+                "scaled" => Some(false),
+                "unscaled" => Some(true),
+                _ => None,
+            };
+            config.is_unscaled = word(key, value, parse, "scaled or unscaled")?;
+        }
+        "oversubscription" => config.oversubscription = Some(number(key, value)?),
+        "default_model" => config.default_model = Some(value.extract()?),
+        "network_extra" => config.network_extra = Some(number(key, value)?),
+        "on_missing" => config.on_missing = OnMissing::parse(&value.extract::<String>()?),
+        "monotone_n" => config.is_monotone = value.extract()?,
+        "models" => {
+            for (label, model) in value.cast::<PyDict>()?.iter() {
+                let label: String = label.extract()?;
+                let model = read_model(&label, model.cast::<PyDict>()?)?;
+                config.models.push((label, model));
+            }
+        }
+        "levels" => {
+            for (label, row) in value.cast::<PyDict>()?.iter() {
+                let label: String = label.extract()?;
+                let three = "factors for server, rack and network";
+                let levels = row
+                    .extract()
+                    .map_err(|_| bad(format!("levels.{label}"), &row, three))?;
+                config.levels.push((label, levels));
+            }
+        }
+        "measured" => config.measured = read_measured(value.cast::<PyList>()?)?,
+        tier => {
+            let Some(at) = TIERS.iter().position(|known| *known == tier) else {
+                return Err(bad(key, value, "a known key"));
+            };
+            config.tiers[at] = read_link(tier, value.cast::<PyDict>()?)?;
+        }
+    }
+    Ok(())
+}
+
+fn read_link(tier: &str, keys: &Bound<'_, PyDict>) -> PyResult<LinkChange> {
+    let mut link = LinkChange::default();
+    for (key, value) in keys.iter() {
+        if value.is_none() {
+            continue;
+        }
+        let key: String = key.extract()?;
+        let path = format!("{tier}.{key}");
+        match key.as_str() {
+            "algo" => link.algorithms = Some(algorithms(&path, &value)?),
+            "alpha_s" => link.alpha_s = Some(number(path, &value)?),
+            "port_bw" => link.port_bw = Some(number(path, &value)?),
+            "server_bw" => link.server_bw = Some(number(path, &value)?),
+            "uplink_bw" => link.uplink_bw = Some(number(path, &value)?),
+            _ => return Err(bad(path, &value, "a known key")),
+        }
+    }
+    Ok(link)
+}
+
+/// One name, or a list of names of which the fastest counts.
+fn algorithms(key: &str, value: &Bound<'_, PyAny>) -> PyResult<Algorithms> {
+    let words = "ring, halving, direct or auto, or a list of them";
+    let names: Vec<String> = match value.extract::<String>() {
+        Ok(name) => vec![name],
+        Err(_) => value.extract().map_err(|_| bad(key, value, words))?,
+    };
+    let mut found: Option<Algorithms> = None;
+    for name in names {
+        let one = Algorithms::parse(&name).ok_or_else(|| bad(key, value, words))?;
+        found = Some(found.map_or(one, |all| all.or(one)));
+    }
+    found.ok_or_else(|| bad(key, value, words))
+}
+
+fn read_model(label: &str, keys: &Bound<'_, PyDict>) -> PyResult<ModelGiven> {
+    let mut model = ModelGiven::default();
+    for (key, value) in keys.iter() {
+        if value.is_none() {
+            continue;
+        }
+        let key: String = key.extract()?;
+        let path = format!("models.{label}.{key}");
+        match key.as_str() {
+            "compute_s" => model.compute_s = number(path, &value)?,
+            "grad_bytes" => model.grad_bytes = number(path, &value)?,
+            "buckets" => {
+                let count = "a whole number from 1 to 1e6";
+                model.buckets = value.extract().map_err(|_| bad(path, &value, count))?;
+            }
+            "overlap" => model.overlap = Some(number(path, &value)?),
+            "last_bytes" => model.last_bytes = Some(number(path, &value)?),
+            "skew" => model.skew = Some(number(path, &value)?),
+            "layers" => {
+                let pairs = "pairs of seconds and bytes";
+                model.layers = value.extract().map_err(|_| bad(path, &value, pairs))?;
+            }
+            _ => return Err(bad(path, &value, "a known key")),
+        }
+    }
+    Ok(model)
+}
+
+fn read_measured(rows: &Bound<'_, PyList>) -> PyResult<Vec<Measured>> {
+    let read = |row: Bound<'_, PyAny>| {
+        let (gpu_type, model, batch_size, gpus, consolidated, spread) = row.extract()?;
+        Ok(Measured {
+            gpu_type,
+            model,
+            batch_size,
+            gpus,
+            consolidated,
+            spread,
+        })
+    };
+    rows.iter().map(read).collect()
+}
+
+/// What distance costs on a cluster, for jobs with some model labels.
+#[pyclass(frozen, module = "gangline._core")]
+pub(crate) struct Network {
+    pub(crate) model: Arc<Model>,
+}
+
+impl Network {
+    fn gang(gpu_type: u32, model: Option<u32>, batch_size: u32, gpus: u32) -> Gang {
+        Gang {
+            model,
+            batch_size,
+            gpu_type: GpuTypeId(gpu_type),
+            gpus,
+        }
+    }
+}
+
+#[pymethods]
+impl Network {
+    #[new]
+    #[allow(clippy::needless_pass_by_value)]
+    fn new(
+        cluster: PyRef<'_, Cluster>,
+        keys: &Bound<'_, PyDict>,
+        labels: Vec<String>,
+    ) -> PyResult<Self> {
+        let model = Model::new(&config(keys)?, &cluster.spec, &labels).map_err(CoreError::from)?;
+        Ok(Self {
+            model: Arc::new(model),
+        })
+    }
+
+    /// Names of the link presets.
+    #[staticmethod]
+    fn presets() -> Vec<&'static str> {
+        PRESETS.to_vec()
+    }
+
+    /// Labels that have a model whatever the cluster file says.
+    #[staticmethod]
+    fn models() -> Vec<String> {
+        gangline_model::network_models()
+    }
+
+    /// Whether distance costs nothing.
+    fn is_free(&self) -> bool {
+        self.model.is_free()
+    }
+
+    /// Refuses jobs that the network cannot answer for.
+    #[allow(clippy::needless_pass_by_value)]
+    fn check_jobs(&self, cluster: PyRef<'_, Cluster>, jobs: PyRef<'_, Jobs>) -> PyResult<()> {
+        let world = jobs.world(&cluster)?;
+        self.model
+            .check_jobs(&world.cluster, &world.jobs, &world.rates)
+            .map_err(CoreError::from)?;
+        Ok(())
+    }
+
+    /// Factor of a gang in a tier (0 server, 1 rack, 2 network).
+    #[pyo3(signature = (gpu_type, model, gpus, tier, batch_size=0))]
+    fn at_tier(
+        &self,
+        gpu_type: u32,
+        model: Option<u32>,
+        gpus: u32,
+        tier: u8,
+        batch_size: u32,
+    ) -> f64 {
+        let tier = [Tier::Server, Tier::Rack, Tier::Network][usize::from(tier.min(2))];
+        self.model
+            .at_tier(&Self::gang(gpu_type, model, batch_size, gpus), tier)
+    }
+
+    /// Factor of a gang of a shape: (GPUs per server most, fewest; servers per rack most, fewest; racks).
+    fn at_shape(
+        &self,
+        gpu_type: u32,
+        model: Option<u32>,
+        gpus: u32,
+        shape: (u32, u32, u32, u32, u32),
+    ) -> f64 {
+        self.model
+            .locality(&Self::gang(gpu_type, model, 0, gpus), to_shape(shape))
+    }
+
+    /// The closed form of a shape before the clamp; none where there is no closed form.
+    fn raw(&self, model: Option<u32>, shape: (u32, u32, u32, u32, u32)) -> Option<f64> {
+        self.model.raw(model, to_shape(shape))
+    }
+
+    /// Where the clamp acts: (model, type, gang size, tier, closed form, factor that counts).
+    #[allow(clippy::needless_pass_by_value)]
+    fn check(&self, sizes: Vec<u32>) -> Vec<(String, u32, u32, u8, f64, f64)> {
+        let row = |clamp: gangline_model::Clamp| {
+            let tier = clamp.tier as u8;
+            let kind = clamp.gpu_type.0;
+            (
+                clamp.model,
+                kind,
+                clamp.gpus,
+                tier,
+                clamp.raw,
+                clamp.clamped,
+            )
+        };
+        self.model.check(&sizes).into_iter().map(row).collect()
+    }
+}
+
+fn to_shape(shape: (u32, u32, u32, u32, u32)) -> Shape {
+    Shape {
+        server_gpus_max: shape.0.max(1),
+        server_gpus_min: shape.1.max(1),
+        rack_servers_max: shape.2.max(1),
+        rack_servers_min: shape.3.max(1),
+        racks: shape.4.max(1),
+    }
+}

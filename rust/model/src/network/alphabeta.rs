@@ -1,0 +1,209 @@
+//! The alpha-beta model: hierarchical all-reduce in closed form.
+//!
+//! | symbol | here | meaning |
+//! |---|---|---|
+//! | C | `compute_s` | compute time of one iteration |
+//! | V, K | `grad_bytes`, `buckets` | bytes reduced per iteration, in how many calls |
+//! | o | `overlap` | share of C under which communication can hide |
+//! | alpha | `alpha_s` | seconds per step of the algorithm |
+//! | tau | [`Links::tau`] | time of one bucket in one tier |
+
+use super::layers::{self, Order};
+use super::shape::Shape;
+use crate::Tier;
+
+/// Algorithms of a collective, as a set; the fastest of them counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Algorithms(u8);
+
+impl Algorithms {
+    /// 2 (n - 1) steps.
+    pub const RING: Self = Self(1);
+    /// 2 ceil(log2 n) steps.
+    pub const HALVING: Self = Self(2);
+    /// 2 steps.
+    pub const DIRECT: Self = Self(4);
+    /// Whichever is fastest.
+    pub const ALL: Self = Self(7);
+
+    /// The set of one algorithm's name, or of `auto`.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "ring" => Some(Self::RING),
+            "halving" => Some(Self::HALVING),
+            "direct" => Some(Self::DIRECT),
+            "auto" => Some(Self::ALL),
+            _ => None,
+        }
+    }
+
+    /// Both sets together.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Fewest steps among `n` >= 2 members.
+    fn steps(self, n: u32) -> u32 {
+        let has = |one: Self| self.0 & one.0 != 0;
+        let ceil_log2 = 32 - (n - 1).leading_zeros();
+        let mut least = u32::MAX;
+        if has(Self::RING) {
+            least = least.min(2 * (n - 1));
+        }
+        if has(Self::HALVING) {
+            least = least.min(2 * ceil_log2);
+        }
+        if has(Self::DIRECT) {
+            least = least.min(2);
+        }
+        least
+    }
+}
+
+/// Links of one tier.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Link {
+    /// Collective algorithms.
+    pub algorithms: Algorithms,
+    /// Seconds per step, all hops of it included.
+    pub alpha_s: f64,
+    /// Bytes/s of one GPU's port.
+    pub port_bw: f64,
+}
+
+/// Links of all tiers; an absent limit is infinite.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Links {
+    /// Server, rack, network.
+    pub tiers: [Link; 3],
+    /// Bytes/s of all NICs of one server.
+    pub server_bw: f64,
+    /// Bytes/s of a rack's up-link.
+    pub uplink_bw: f64,
+    /// Whether tiers work at the same time on different buckets.
+    pub pipeline: bool,
+}
+
+/// A model's demand on the network.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Traffic {
+    /// Seconds of compute per iteration; `None` = not known in this table of numbers.
+    pub compute_s: Option<f64>,
+    /// Bytes reduced per iteration.
+    pub grad_bytes: f64,
+    /// All-reduce calls per iteration.
+    pub buckets: u32,
+    /// Share of the compute time under which communication can hide.
+    pub overlap: f64,
+    /// Bytes of the last bucket, which can hide under nothing.
+    pub last_bytes: f64,
+    /// Backward seconds and gradient bytes by layer, last layer first; empty = not known.
+    pub layers: Vec<(f64, f64)>,
+    /// Bytes of the largest gradient tensor over all bytes.
+    pub skew: Option<f64>,
+}
+
+impl Traffic {
+    /// Default share of an iteration that is the backward pass.
+    pub const OVERLAP: f64 = 2.0 / 3.0;
+}
+
+/// Seconds that one bucket takes in each tier.
+pub type BucketTimes = [f64; 3];
+
+impl Links {
+    /// Time of an all-reduce of `seconds` (bytes over bandwidth) among `n` in a tier.
+    fn tau(&self, tier: Tier, n: u32, seconds: f64) -> f64 {
+        if n <= 1 {
+            return 0.0;
+        }
+        let link = &self.tiers[tier as usize];
+        let steps = f64::from(link.algorithms.steps(n));
+        let n = f64::from(n);
+        steps * link.alpha_s + (2.0 * (n - 1.0) / n) * seconds
+    }
+
+    /// Times of one bucket of `bytes` over a shape. The smallest part of an uneven gang carries the
+    /// largest share of what goes further out.
+    pub fn bucket(&self, shape: Shape, bytes: f64) -> BucketTimes {
+        let port = |tier: Tier| self.tiers[tier as usize].port_bw;
+        let (p, s) = (
+            f64::from(shape.server_gpus_min),
+            f64::from(shape.rack_servers_min),
+        );
+        let inside = bytes / port(Tier::Server);
+        let rack = (bytes / p / port(Tier::Rack)).max(bytes / self.server_bw);
+        let network = (bytes / (p * s) / port(Tier::Network))
+            .max(bytes / s / self.server_bw)
+            .max(bytes / self.uplink_bw);
+        [
+            self.tau(Tier::Server, shape.server_gpus_max, inside),
+            self.tau(Tier::Rack, shape.rack_servers_max, rack),
+            self.tau(Tier::Network, shape.racks, network),
+        ]
+    }
+
+    /// Seconds of communication per iteration that hide under no compute.
+    pub fn exposed(&self, shape: Shape, model: &Traffic, compute_s: f64) -> f64 {
+        let bucket = self.bucket(shape, model.grad_bytes / f64::from(model.buckets));
+        let last = self.bucket(shape, model.last_bytes);
+        let (b, l) = (total(bucket), total(last));
+        let more = f64::from(model.buckets - 1);
+        let all = if self.pipeline {
+            b + more * bucket[0].max(bucket[1]).max(bucket[2])
+        } else {
+            f64::from(model.buckets) * b
+        };
+        l.max(all - model.overlap * compute_s)
+    }
+
+    /// As [`Self::exposed`], layer by layer. A model without layers has one of equal size per bucket.
+    pub fn exposed_by_layer(
+        &self,
+        shape: Shape,
+        model: &Traffic,
+        compute_s: f64,
+        order: Order,
+    ) -> f64 {
+        let equal;
+        let layers = if model.layers.is_empty() {
+            let count = f64::from(model.buckets);
+            let layer = (model.overlap * compute_s / count, model.grad_bytes / count);
+            equal = vec![layer; model.buckets as usize];
+            &equal
+        } else {
+            &model.layers
+        };
+        let mut ready = 0.0;
+        let jobs: Vec<(f64, BucketTimes)> = layers
+            .iter()
+            .map(|&(compute, bytes)| {
+                ready += compute;
+                (ready, self.bucket(shape, bytes))
+            })
+            .collect();
+        (layers::last_end(&jobs, order) - ready).max(0.0)
+    }
+}
+
+fn total(times: BucketTimes) -> f64 {
+    times[0] + times[1] + times[2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_those_of_the_algorithms() {
+        for n in 2..40_u32 {
+            assert_eq!(Algorithms::RING.steps(n), 2 * (n - 1));
+            let log = f64::from(n).log2().ceil() as u32;
+            assert_eq!(Algorithms::HALVING.steps(n), 2 * log);
+            assert_eq!(Algorithms::DIRECT.steps(n), 2);
+            let both = Algorithms::RING.or(Algorithms::HALVING);
+            assert_eq!(both.steps(n), 2 * log.min(n - 1));
+        }
+    }
+}

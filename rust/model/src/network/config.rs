@@ -1,0 +1,414 @@
+//! What a network is told, and the checks of it.
+
+use super::alphabeta::{Algorithms, Link, Links, Traffic};
+use super::layers::Order;
+use super::presets::{PRESETS, Preset, models, preset};
+use crate::ModelError;
+
+/// Which model answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum NetworkKind {
+    /// Distance costs nothing.
+    #[default]
+    Free,
+    /// Hierarchical all-reduce in closed form.
+    AlphaBeta,
+    /// Measured pairs of throughputs.
+    Table,
+    /// Three factors per model.
+    Levels,
+}
+
+/// How much of a placement counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Detail {
+    /// Its tier: the canonical shape stands for all others.
+    Tier,
+    /// Its shape.
+    #[default]
+    Shape,
+    /// Its shape, layer by layer.
+    Layers,
+}
+
+/// Links of a tier as given: what is absent is the preset's.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub struct LinkChange {
+    /// Collective algorithms.
+    pub algorithms: Option<Algorithms>,
+    /// Seconds per step.
+    pub alpha_s: Option<f64>,
+    /// Bytes/s of a port.
+    pub port_bw: Option<f64>,
+    /// Bytes/s of a server's NICs; tier rack only.
+    pub server_bw: Option<f64>,
+    /// Bytes/s of a rack's up-link; tier network only.
+    pub uplink_bw: Option<f64>,
+}
+
+impl LinkChange {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A model as given.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct ModelGiven {
+    /// Seconds of compute per iteration.
+    pub compute_s: f64,
+    /// Bytes reduced per iteration.
+    pub grad_bytes: f64,
+    /// All-reduce calls per iteration.
+    pub buckets: u32,
+    /// Share of compute that hides communication.
+    pub overlap: Option<f64>,
+    /// Bytes of the last bucket.
+    pub last_bytes: Option<f64>,
+    /// Backward seconds and gradient bytes by layer, last layer first.
+    pub layers: Vec<(f64, f64)>,
+    /// Bytes of the largest gradient tensor over all bytes.
+    pub skew: Option<f64>,
+}
+
+/// One measured throughput of a gang: consolidated, and spread over servers if that was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// Index of the GPU type.
+    pub gpu_type: u32,
+    /// Model label.
+    pub model: String,
+    /// Samples per GPU; 0 = any.
+    pub batch_size: u32,
+    /// Gang size.
+    pub gpus: u32,
+    /// Iterations/s on as few servers as possible.
+    pub consolidated: f64,
+    /// Iterations/s over more servers.
+    pub spread: Option<f64>,
+}
+
+/// What a table does with a pair that it lacks.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum OnMissing {
+    /// Refuse the run.
+    #[default]
+    Error,
+    /// Distance costs nothing there.
+    One,
+    /// The alpha-beta model with this preset answers.
+    Preset(String),
+}
+
+impl OnMissing {
+    /// The answer of a name; any other word is taken for a preset.
+    pub fn parse(name: &str) -> Self {
+        match name {
+            "error" => Self::Error,
+            "one" => Self::One,
+            other => Self::Preset(other.to_owned()),
+        }
+    }
+}
+
+/// A network as described.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct NetworkConfig {
+    /// Which model answers; absent = what the other keys say.
+    pub kind: Option<NetworkKind>,
+    /// Name of a link preset.
+    pub preset: Option<String>,
+    /// How much of a placement counts.
+    pub detail: Detail,
+    /// Order of buckets in a channel, layer by layer.
+    pub order: Order,
+    /// Whether tiers work at the same time on different buckets.
+    pub is_serial: bool,
+    /// Whether the built-in models take their unscaled compute times.
+    pub is_unscaled: bool,
+    /// Divisor of the up-links.
+    pub oversubscription: Option<f64>,
+    /// Model of jobs whose label is unknown.
+    pub default_model: Option<String>,
+    /// Changes to the links of server, rack and network.
+    pub tiers: [LinkChange; 3],
+    /// Models by label; they add to or replace the built-in ones.
+    pub models: Vec<(String, ModelGiven)>,
+    /// Factors by label, `*` = every other.
+    pub levels: Vec<(String, [f64; 3])>,
+    /// Measured throughputs.
+    pub measured: Vec<Measured>,
+    /// What a missing pair means.
+    pub on_missing: OnMissing,
+    /// Further factor of a measured pair over racks; absent = 1.
+    pub network_extra: Option<f64>,
+    /// Whether a larger gang of a table never loses less than a smaller one.
+    pub is_monotone: bool,
+}
+
+const TIERS: [&str; 3] = ["server", "rack", "network"];
+
+/// The error of one key.
+pub(super) fn bad(key: impl Into<String>, value: &impl ToString, expected: &str) -> ModelError {
+    ModelError::Network {
+        key: key.into(),
+        value: value.to_string(),
+        expected: expected.to_owned(),
+    }
+}
+
+fn within(key: &str, value: f64, (least, most): (f64, f64), what: &str) -> Result<f64, ModelError> {
+    if (least..=most).contains(&value) {
+        Ok(value)
+    } else {
+        Err(bad(key, &value, what))
+    }
+}
+
+impl NetworkConfig {
+    /// The model that answers.
+    ///
+    /// # Errors
+    /// [`ModelError::Network`] for keys that do not go together.
+    pub fn resolved_kind(&self) -> Result<NetworkKind, ModelError> {
+        let has_links = self.preset.is_some() || self.tiers.iter().any(|tier| !tier.is_empty());
+        let implied = if has_links {
+            NetworkKind::AlphaBeta
+        } else if self.levels.is_empty() {
+            NetworkKind::Free
+        } else {
+            NetworkKind::Levels
+        };
+        let kind = self.kind.unwrap_or(implied);
+        if has_links && kind != NetworkKind::AlphaBeta {
+            return Err(bad("kind", &kind.name(), "alphabeta, as links are given"));
+        }
+        if (kind == NetworkKind::Levels) == self.levels.is_empty() {
+            let expected = "`levels` exactly where kind = levels";
+            return Err(bad("levels", &kind.name(), expected));
+        }
+        if self.preset.as_deref() == Some("ideal") {
+            if self.tiers.iter().any(|tier| !tier.is_empty()) || self.oversubscription.is_some() {
+                return Err(bad("preset", &"ideal", "no links beside it: it has none"));
+            }
+            return Ok(NetworkKind::Free);
+        }
+        Ok(kind)
+    }
+
+    /// The links of the alpha-beta model.
+    ///
+    /// # Errors
+    /// [`ModelError::Network`] for an unknown preset, a missing or a bad number.
+    pub(super) fn links(&self, servers_per_rack: u32) -> Result<Links, ModelError> {
+        let base = match &self.preset {
+            None => None,
+            Some(name) => Some(preset(name).ok_or_else(|| {
+                let expected = format!("one of {}", PRESETS.join(", "));
+                bad("preset", name, &expected)
+            })?),
+        };
+        let mut tiers = [None; 3];
+        for (at, change) in self.tiers.iter().enumerate() {
+            let link = base.map(|preset| preset.links.tiers[at]);
+            tiers[at] = Some(changed(TIERS[at], change, link)?);
+        }
+        let [server, rack, network] = tiers.map(|tier| tier.expect("just filled"));
+        let limit = |key: &str, given: Option<f64>, base: f64| match given {
+            None => Ok(base),
+            Some(value) => within(key, value, BANDWIDTHS, "bytes/s from 1e-3 to 1e18"),
+        };
+        let server_bw = base.map_or(f64::INFINITY, |preset| preset.links.server_bw);
+        let uplink = self.uplink(base.as_ref(), servers_per_rack)?;
+        Ok(Links {
+            tiers: [server, rack, network],
+            server_bw: limit("rack.server_bw", self.tiers[1].server_bw, server_bw)?,
+            uplink_bw: limit("network.uplink_bw", self.tiers[2].uplink_bw, uplink)?,
+            pipeline: !self.is_serial,
+        })
+    }
+
+    fn uplink(&self, base: Option<&Preset>, servers_per_rack: u32) -> Result<f64, ModelError> {
+        let preset = base.and_then(|preset| preset.uplink);
+        if let Some(ratio) = self.oversubscription {
+            within("oversubscription", ratio, (1.0, 1e9), "a number >= 1")?;
+            if preset.is_none() || self.tiers[2].uplink_bw.is_some() {
+                let expected = "a preset with an up-link, and no `uplink_bw` of its own";
+                return Err(bad("oversubscription", &ratio, expected));
+            }
+        }
+        Ok(preset.map_or(f64::INFINITY, |(per_server, divisor)| {
+            f64::from(servers_per_rack) * per_server / self.oversubscription.unwrap_or(divisor)
+        }))
+    }
+
+    /// The table of models: the built-in ones, then those given.
+    ///
+    /// # Errors
+    /// [`ModelError::Network`] for a bad number.
+    pub(super) fn traffic(&self) -> Result<Vec<(String, Traffic)>, ModelError> {
+        let mut all = models(!self.is_unscaled);
+        for (label, given) in &self.models {
+            let traffic = given.checked(label)?;
+            match all.iter_mut().find(|(known, _)| known == label) {
+                Some(known) => known.1 = traffic,
+                None => all.push((label.clone(), traffic)),
+            }
+        }
+        Ok(all)
+    }
+
+    /// The factors of kind levels.
+    ///
+    /// # Errors
+    /// [`ModelError::Network`] for one outside (0, 1] or one that rises with distance.
+    pub(super) fn check_levels(&self) -> Result<(), ModelError> {
+        for (label, row) in &self.levels {
+            let mut before = 1.0;
+            for (tier, &value) in row.iter().enumerate() {
+                if !(value > 0.0 && value <= before) {
+                    let key = format!("levels.{label}[{tier}]");
+                    let expected = "factors in (0, 1] that do not rise with distance";
+                    return Err(bad(key, &value, expected));
+                }
+                before = value;
+            }
+        }
+        Ok(())
+    }
+}
+
+const BANDWIDTHS: (f64, f64) = (1e-3, 1e18);
+
+impl Detail {
+    /// The level of detail of a name.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "tier" => Some(Self::Tier),
+            "shape" => Some(Self::Shape),
+            "layers" => Some(Self::Layers),
+            _ => None,
+        }
+    }
+}
+
+impl NetworkKind {
+    /// The kind of a name.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "none" => Some(Self::Free),
+            "alphabeta" => Some(Self::AlphaBeta),
+            "table" => Some(Self::Table),
+            "levels" => Some(Self::Levels),
+            _ => None,
+        }
+    }
+
+    /// Its name in a cluster file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Free => "none",
+            Self::AlphaBeta => "alphabeta",
+            Self::Table => "table",
+            Self::Levels => "levels",
+        }
+    }
+}
+
+fn changed(tier: &str, change: &LinkChange, base: Option<Link>) -> Result<Link, ModelError> {
+    let lacks = |field: &str| {
+        let expected = "this key, or a `preset` that has it";
+        bad(format!("{tier}.{field}"), &"nothing", expected)
+    };
+    let alpha = change.alpha_s.or(base.map(|link| link.alpha_s));
+    let port = change.port_bw.or(base.map(|link| link.port_bw));
+    let algorithms = change.algorithms.or(base.map(|link| link.algorithms));
+    let alpha_key = format!("{tier}.alpha_s");
+    let port_key = format!("{tier}.port_bw");
+    for (field, given, home) in [
+        ("server_bw", change.server_bw, "rack"),
+        ("uplink_bw", change.uplink_bw, "network"),
+    ] {
+        if let Some(value) = given.filter(|_| tier != home) {
+            let expected = format!("this key in tier {home} only");
+            return Err(bad(format!("{tier}.{field}"), &value, &expected));
+        }
+    }
+    Ok(Link {
+        algorithms: algorithms.ok_or_else(|| lacks("algo"))?,
+        alpha_s: within(
+            &alpha_key,
+            alpha.ok_or_else(|| lacks("alpha_s"))?,
+            (0.0, 1e6),
+            "seconds from 0 to 1e6",
+        )?,
+        port_bw: within(
+            &port_key,
+            port.ok_or_else(|| lacks("port_bw"))?,
+            BANDWIDTHS,
+            "bytes/s from 1e-3 to 1e18",
+        )?,
+    })
+}
+
+impl ModelGiven {
+    fn checked(&self, label: &str) -> Result<Traffic, ModelError> {
+        let check = |field: &str, value: f64, range: (f64, f64), what: &str| {
+            within(&format!("models.{label}.{field}"), value, range, what)
+        };
+        let bytes = (0.0, 1e18);
+        check(
+            "compute_s",
+            self.compute_s,
+            (1e-12, 1e9),
+            "seconds from 1e-12 to 1e9",
+        )?;
+        check("grad_bytes", self.grad_bytes, bytes, "bytes from 0 to 1e18")?;
+        let buckets = f64::from(self.buckets);
+        check("buckets", buckets, (1.0, 1e6), "a number from 1 to 1e6")?;
+        let overlap = self.overlap.unwrap_or(Traffic::OVERLAP);
+        check("overlap", overlap, (0.0, 1.0), "a share from 0 to 1")?;
+        let last = self.last_bytes.unwrap_or(self.grad_bytes / buckets);
+        check("last_bytes", last, bytes, "bytes from 0 to 1e18")?;
+        if let Some(skew) = self.skew {
+            check("skew", skew, (0.0, 1.0), "a share from 0 to 1")?;
+        }
+        let (mut seconds, mut total) = (0.0, 0.0);
+        for &(compute, gradients) in &self.layers {
+            check(
+                "layers",
+                compute,
+                (0.0, 1e9),
+                "pairs of seconds and bytes, >= 0",
+            )?;
+            check(
+                "layers",
+                gradients,
+                bytes,
+                "pairs of seconds and bytes, >= 0",
+            )?;
+            seconds += compute;
+            total += gradients;
+        }
+        if !self.layers.is_empty() {
+            let slack = 1.0 + 1e-6;
+            check(
+                "layers",
+                seconds,
+                (0.0, self.compute_s * slack),
+                "no more than compute_s",
+            )?;
+            let near = (self.grad_bytes / slack, self.grad_bytes * slack);
+            check("layers", total, near, "bytes that add up to grad_bytes")?;
+        }
+        Ok(Traffic {
+            compute_s: Some(self.compute_s),
+            grad_bytes: self.grad_bytes,
+            buckets: self.buckets,
+            overlap,
+            last_bytes: last,
+            layers: self.layers.clone(),
+            skew: self.skew,
+        })
+    }
+}

@@ -1,0 +1,271 @@
+"""The network of a cluster: keys, errors, tables of what a gang keeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import gangline as gl
+from gangline import network
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAN = float("nan")
+MODEL = {"compute_s": 0.1, "grad_bytes": 1e9, "buckets": 10}
+LINK = {"algo": "ring", "alpha_s": 1e-6, "port_bw": 1e9}
+
+
+def lab(**keys: Any) -> dict[str, Any]:
+    return {
+        "gpu_types": [{"name": "g", "memory_gb": 16}, {"name": "h", "memory_gb": 16}],
+        "servers": [
+            {"count": 4, "gpu": "g", "gpus": 4, "rack": "fill:2"},
+            {"count": 2, "gpu": "h", "gpus": 2, "rack": "fill:1"},
+        ],
+        **keys,
+    }
+
+
+def trace(*rows: dict[str, Any]) -> gl.Trace:
+    base = {"arrival_s": 0.0, "duration_s": 10.0, "gpu_types": ["g"]}
+    full = [{**base, "job_id": f"j{i}", **row} for i, row in enumerate(rows)]
+    return gl.Trace.from_arrow(pa.Table.from_pylist(full))
+
+
+BAD = [
+    ({"preset": "dgx"}, "network.preset", "one of dally-2024, hgx-h100, pcie-25g, ideal"),
+    ({"server": LINK, "rack": LINK}, "network.network.algo", "this key, or a `preset`"),
+    ({"preset": "dally-2024", "rack": {"port_bw": 0.0}}, "network.rack.port_bw", "got 0"),
+    ({"preset": "dally-2024", "rack": {"alpha_s": -1.0}}, "network.rack.alpha_s", "got -1"),
+    ({"preset": "dally-2024", "rack": {"algo": "tree"}}, "network.rack.algo", "ring, halving"),
+    ({"preset": "dally-2024", "rack": {"algo": []}}, "network.rack.algo", "ring, halving"),
+    ({"preset": "dally-2024", "server": {"server_bw": 1.0}}, "network.server.server_bw", "rack"),
+    ({"preset": "dally-2024", "rack": {"uplink_bw": 1.0}}, "network.rack.uplink_bw", "network"),
+    ({"preset": "dally-2024", "network": {"uplink_bw": NAN}}, "network.network.uplink_bw", "NaN"),
+    ({"preset": "pcie-25g", "oversubscription": 0.5}, "network.oversubscription", ">= 1"),
+    ({"preset": "dally-2024", "oversubscription": 2.0}, "network.oversubscription", "up-link"),
+    ({"preset": "ideal", "rack": LINK}, "network.preset", "no links beside it"),
+    ({"kind": "levels", "preset": "dally-2024"}, "network.kind", "alphabeta"),
+    ({"kind": "levels"}, "network.levels", "exactly where"),
+    ({"kind": "none", "levels": {"*": [1, 1, 1]}}, "network.levels", "exactly where"),
+    ({"levels": {"a": [1.0, 0.5, 0.6]}}, "network.levels.a[2]", "do not rise"),
+    ({"levels": {"a": [1.0, 0.0, 0.0]}}, "network.levels.a[1]", "(0, 1]"),
+    ({"levels": {"a": [1, 1, 1]}, "default_model": "b"}, "network.default_model", "a label"),
+    ({"preset": "dally-2024", "default_model": "b"}, "network.default_model", "AlexNet"),
+    ({"kind": "table", "network_extra": 0.0}, "network.network_extra", "(0, 1]"),
+    ({"kind": "table", "on_missing": "zero"}, "network.on_missing", "error, one, or a preset"),
+    ({"kind": "table", "on_missing": "ideal"}, "network.on_missing", "error, one, or a preset"),
+    ({"models": {"m": {**MODEL, "buckets": 0}}}, "network.models.m.buckets", "1 to 1e6"),
+    ({"models": {"m": {**MODEL, "overlap": 1.5}}}, "network.models.m.overlap", "0 to 1"),
+    ({"models": {"m": {**MODEL, "compute_s": 0.0}}}, "network.models.m.compute_s", "seconds"),
+    ({"models": {"m": {**MODEL, "grad_bytes": -1.0}}}, "network.models.m.grad_bytes", "bytes"),
+    ({"models": {"m": {**MODEL, "last_bytes": NAN}}}, "network.models.m.last_bytes", "bytes"),
+    ({"models": {"m": {**MODEL, "skew": 2.0}}}, "network.models.m.skew", "0 to 1"),
+    ({"models": {"m": {**MODEL, "layers": [[0.01, 1e6]]}}}, "network.models.m.layers", "add up"),
+    ({"models": {"m": {**MODEL, "layers": [[0.2, 1e9]]}}}, "network.models.m.layers", "compute_s"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("keys", "key", "words"), BAD, ids=lambda value: str(value)[:40])
+def test_bad_values_name_their_key(keys: dict[str, Any], key: str, words: str) -> None:
+    with pytest.raises(gl.NetworkError) as caught:
+        gl.Cluster.from_dict(lab(network=keys))
+    assert caught.value.key == key
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("keys", "key"),
+    [
+        ({"speed": 1}, "network.speed"),
+        ({"rack": {"alpha": 1.0}}, "network.rack.alpha"),
+        ({"kind": "packets"}, "network.kind"),
+        ({"models": {"m": {"compute_s": 1.0}}}, "network.models[...].grad_bytes"),
+        ({"levels": {"m": [1.0, 1.0]}}, "network.levels[...]"),
+    ],
+)
+def test_unknown_keys_are_errors_with_their_path(keys: dict[str, Any], key: str) -> None:
+    with pytest.raises(gl.ClusterError) as caught:
+        gl.Cluster.from_dict(lab(network=keys))
+    assert caught.value.key == key
+
+
+def test_the_file_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "lab.toml"
+    file.write_text(gl.Cluster.from_dict(lab()).to_toml() + '[network]\npreset = "dgx"\n')
+    with pytest.raises(gl.NetworkError) as caught:
+        gl.Cluster.from_toml(file)
+    assert str(caught.value).startswith(f"{file}: network.preset")
+    assert (caught.value.path, caught.value.key) == (str(file), "network.preset")
+
+
+def test_a_network_survives_toml(tmp_path: Path) -> None:
+    keys = {"preset": "pcie-25g", "rack": {"algo": ["ring", "halving"]}, "models": {"m": MODEL}}
+    cluster = gl.Cluster.from_dict(lab(network=keys))
+    file = tmp_path / "lab.toml"
+    file.write_text(cluster.to_toml())
+    assert gl.Cluster.from_toml(file) == cluster
+
+
+def test_gangs_of_unknown_models_are_refused() -> None:
+    rows = [{"gpus": 2, "model": "mystery"}, {"gpus": 1, "model": "mystery"}, {"gpus": 4}]
+    cluster = lab(network={"preset": "dally-2024"})
+    with pytest.raises(gl.UnknownModel) as caught:
+        gl.simulate(cluster, trace(*rows), "fifo")
+    assert caught.value.jobs == [0, 2]
+    assert vars(caught.value)["job_ids"] == ["j0", "j2"]
+    assert "`mystery`" in str(caught.value)
+    assert "2 jobs" in str(caught.value)
+
+
+def test_a_default_model_answers_for_unknown_ones() -> None:
+    keys = {"levels": {"m": [0.5, 0.25, 0.125], "*": [1.0, 1.0, 1.0]}}
+    assert finishes(keys, {"gpus": 4, "model": "m"}) == [20.0]
+    assert finishes(keys, {"gpus": 4, "model": "x"}) == [10.0]
+    del keys["levels"]["*"]
+    assert finishes({**keys, "default_model": "m"}, {"gpus": 6}) == [40.0]
+
+
+def finishes(keys: dict[str, Any], *rows: dict[str, Any], **more: Any) -> list[float]:
+    result = gl.simulate(lab(network=keys, **more), trace(*rows), "fifo")
+    return [float(value) for value in result.jobs["finish_s"].to_pylist()]
+
+
+def test_a_model_without_an_unscaled_time_is_refused() -> None:
+    keys = {"preset": "dally-2024", "compute": "unscaled"}
+    gl.simulate(lab(network=keys), trace({"gpus": 4, "model": "VGG11"}), "fifo")
+    with pytest.raises(gl.NetworkError, match=r"models.BERT-large.compute_s"):
+        gl.simulate(lab(network=keys), trace({"gpus": 4, "model": "BERT-large"}), "fifo")
+
+
+def rows(*given: tuple[str, int, float, float | None]) -> dict[str, Any]:
+    found = []
+    for model, gpus, server, spread in given:
+        row = {"gpu_type": "g", "model": model, "gpus": gpus, "iters_per_s": server}
+        found.append(row)
+        if spread is not None:
+            found.append({**row, "placement": "spread", "iters_per_s": spread})
+    return {"rows": found}
+
+
+def test_measured_pairs() -> None:
+    pairs = rows(("m", 2, 4.0, 1.0), ("m", 4, 8.0, 9.0), ("m", 8, 8.0, 4.0))
+    table = {"kind": "table", "network_extra": 0.5}
+
+    def kept(**keys: Any) -> list[float]:
+        cluster = gl.Cluster.from_dict(lab(network={**table, **keys}, throughput=pairs))
+        core = network.to_core(cluster, ["m"])
+        assert core is not None
+        asked = [(2, 0), (2, 1), (2, 2), (3, 1), (4, 1), (7, 1), (8, 1), (16, 2)]
+        return [core.at_tier(0, 0, gpus, tier) for gpus, tier in asked]
+
+    assert kept() == [1.0, 0.25, 0.125, 0.25, 1.0, 1.0, 0.5, 0.25]
+    assert kept(monotone_n=True) == [1.0, 0.25, 0.125, 0.25, 0.25, 0.25, 0.25, 0.125]
+
+
+def test_missing_pairs() -> None:
+    pairs = rows(("m", 2, 4.0, 1.0), ("m", 4, 8.0, None), ("n", 2, 0.0, None))
+    job = {"gpus": 6, "model": "m"}
+    with pytest.raises(gl.MissingThroughput) as caught:
+        finishes({"kind": "table"}, job, throughput=pairs)
+    error = caught.value
+    assert (error.gpu_type, error.model, error.gpus, error.job_id) == ("g", "m", 6, "j0")
+    assert finishes({"kind": "table", "on_missing": "one"}, job, throughput=pairs) == [10.0]
+    keys = {"kind": "table", "on_missing": "pcie-25g", "models": {"m": MODEL}}
+    slower = finishes(keys, job, throughput=pairs)
+    own = {"preset": "pcie-25g", "models": {"m": MODEL}}
+    assert slower == finishes(own, job)
+    assert slower > [10.0]
+
+
+def test_table_of_what_gangs_keep() -> None:
+    cluster = gl.Cluster.from_dict(lab(network={"levels": {"m": [0.9, 0.5, 0.25], "*": [1, 1, 1]}}))
+    assert network.known_models(cluster) == ["m", "*"]
+    found = network.slow_downs(cluster)
+    mine = {
+        (row["gpu_type"], row["tier"], row["gpus"]): row["locality"]
+        for row in found
+        if row["model"] == "m"
+    }
+    # type h: two lone servers in racks of their own, so no rack tier
+    assert mine == {
+        ("g", "server", 2): 0.9,
+        ("g", "server", 4): 0.9,
+        ("g", "rack", 2): 0.5,
+        ("g", "rack", 4): 0.5,
+        ("g", "rack", 8): 0.5,
+        ("g", "network", 2): 0.25,
+        ("g", "network", 4): 0.25,
+        ("g", "network", 8): 0.25,
+        ("g", "network", 16): 0.25,
+        ("h", "server", 2): 0.9,
+        ("h", "network", 2): 0.25,
+        ("h", "network", 4): 0.25,
+    }
+    assert network.slow_downs(gl.Cluster.from_dict(lab())) == []
+    assert network.slow_downs(gl.Cluster.from_dict(lab(network={"preset": "ideal"}))) == []
+
+
+def test_asking_for_an_unknown_model_is_an_error() -> None:
+    cluster = gl.Cluster.from_dict(lab(network={"preset": "dally-2024"}))
+    with pytest.raises(gl.NetworkError, match="known: AlexNet"):
+        network.slow_downs(cluster, models=["alexnet"])
+
+
+def test_skew_by_the_oracle_and_by_sizes() -> None:
+    """The oracle waits for what it cannot accept; sizes go by the largest tensor."""
+    keys = {
+        "levels": {
+            "any": [1.0, 1.0, 1.0],
+            "rack": [1.0, 0.99, 0.5],
+            "server": [1.0, 0.5, 0.5],
+        },
+        "models": {"any": {**MODEL, "skew": 0.9}, "server": {**MODEL, "skew": 0.1}},
+    }
+    blocks = [{"gpus": 3, "duration_s": 100.0, "arrival_s": 0.0, "model": "any"}] * 4
+
+    def starts(model: str, **params: Any) -> float:
+        job = {"gpus": 2, "arrival_s": 1.0, "model": model}
+        result = gl.simulate(
+            lab(network=keys), trace(*blocks, job), "las", params={"placement": "skew", **params}
+        )
+        return float(result.jobs["first_start_s"].to_pylist()[-1])
+
+    # every server has one free GPU until 100 s
+    assert starts("any", skew="oracle") == 1.0
+    assert starts("rack", skew="oracle") == 1.0
+    assert starts("server", skew="oracle") == 100.0
+    assert starts("server", skew="oracle", skew_eps=0.5) == 1.0
+    assert starts("any", skew="sizes") == 100.0
+    assert starts("server", skew="sizes") == 1.0
+    assert starts("rack", skew="sizes") == 100.0  # no size: by its name
+    assert starts("any", skew="sizes", skew_threshold=0.95) == 1.0
+
+
+def test_best_speed_leaves_an_uneven_place() -> None:
+    """First fit: the first rack with room splits 3 + 1; whole racks before it split 2 | 2."""
+    link = {**LINK, "port_bw": 1e9}
+    model = {"compute_s": 0.1, "grad_bytes": 1.4e9, "buckets": 25}
+    sizes = [(2, 0), (2, 1), (3, 2), (1, 2)]
+    cluster = {
+        "gpu_types": [{"name": "g", "memory_gb": 16}],
+        "servers": [{"count": 1, "gpu": "g", "gpus": n, "rack": rack} for n, rack in sizes],
+        "network": {
+            "server": {**link, "port_bw": 1e11},
+            "rack": link,
+            "network": link,
+            "models": {"m": model},
+        },
+    }
+
+    def servers(rule: str) -> list[int]:
+        params = {"placement": rule, "fit": "first"}
+        job = {"gpus": 4, "model": "m"}
+        result = gl.simulate(cluster, trace(job), "fifo", params=params, segments=True)
+        return sorted(result.segments["server"].to_pylist())
+
+    assert servers("consolidate") == [2, 3]
+    assert servers("best_speed") == [0, 1]

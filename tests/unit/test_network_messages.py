@@ -1,0 +1,146 @@
+"""All-reduce as messages between GPUs: an independent simulation against the closed forms."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+import gangline as gl
+from gangline import network
+
+LINKS = {
+    "server": {"algo": "ring", "alpha_s": 3e-6, "port_bw": 12e9},
+    "rack": {"algo": "ring", "alpha_s": 15e-6, "port_bw": 3.125e9},
+    "network": {"algo": "ring", "alpha_s": 30e-6, "port_bw": 2e9},
+}
+BYTES = 56e6
+
+
+@dataclass
+class Node:
+    """One GPU: a clock, and which share of each chunk's sum it holds."""
+
+    clock: float = 0.0
+    chunks: dict[int, set[int]] = field(default_factory=dict)
+
+
+def exchange(nodes: list[Node], sends: list[tuple[int, int, int]], alpha: float, s: float) -> None:
+    """One step: (from, to, chunk) messages at once; a message takes alpha and its seconds.
+
+    A node starts when it and its partner are ready, and has its step behind it when both what it
+    sends and what it gets are through.
+    """
+    before = [node.clock for node in nodes]
+    taken = [{chunk: set(held) for chunk, held in node.chunks.items()} for node in nodes]
+    for source, target, chunk in sends:
+        end = max(before[source], before[target]) + alpha + s
+        nodes[source].clock = max(nodes[source].clock, end)
+        nodes[target].clock = max(nodes[target].clock, end)
+        nodes[target].chunks[chunk] = nodes[target].chunks.get(chunk, set()) | taken[source][chunk]
+
+
+def ring(nodes: list[Node], size: float, alpha: float, bandwidth: float, *, gather: bool) -> None:
+    """Half of a ring all-reduce: n - 1 steps of one chunk each to the next node.
+
+    The first half leaves chunk i complete on node i - 1; the second takes it everywhere.
+    """
+    n = len(nodes)
+    for step in range(n - 1):
+        shift = 1 if gather else 0
+        sends = [(i, (i + 1) % n, (i + shift - step) % n) for i in range(n)]
+        exchange(nodes, sends, alpha, size / n / bandwidth)
+
+
+def direct(nodes: list[Node], size: float, alpha: float, bandwidth: float, *, gather: bool) -> None:
+    """Half of a direct all-reduce: each sends every other its chunk in one step."""
+    n = len(nodes)
+    sends = [(i, j, i if gather else j) for i in range(n) for j in range(n) if i != j]
+    exchange(nodes, sends, alpha, size / n * (n - 1) / bandwidth)
+
+
+HALVES = {"ring": ring, "direct": direct}
+
+
+def run_flat(algo: str, n: int, size: float, alpha: float, bandwidth: float) -> float:
+    nodes = [Node(chunks={c: {i} for c in range(n)}) for i in range(n)]
+    for gather in (False, True):
+        HALVES[algo](nodes, size, alpha, bandwidth, gather=gather)
+    for node in nodes:  # everyone holds the sum of everyone's share of every chunk
+        assert all(node.chunks[c] == set(range(n)) for c in range(n))
+    return max(node.clock for node in nodes)
+
+
+def run_hierarchical(p: int, s: int, r: int, size: float) -> float:
+    """Reduce-scatter in servers, then racks, then all-reduce over racks, and back out."""
+    clocks = [[[0.0] * p for _ in range(s)] for _ in range(r)]
+
+    def groups(tier: str) -> list[list[tuple[int, int, int]]]:
+        if tier == "server":
+            return [[(k, j, i) for i in range(p)] for k in range(r) for j in range(s)]
+        if tier == "rack":
+            return [[(k, j, i) for j in range(s)] for k in range(r) for i in range(p)]
+        return [[(k, j, i) for k in range(r)] for j in range(s) for i in range(p)]
+
+    def half(tier: str, size: float, *, gather: bool) -> None:
+        link: dict[str, Any] = LINKS[tier]
+        for group in groups(tier):
+            nodes = [Node(clock=clocks[k][j][i]) for k, j, i in group]
+            n = len(nodes)
+            for index, node in enumerate(nodes):
+                node.chunks = {c: {index} for c in range(n)}
+            if n > 1:
+                ring(nodes, size, link["alpha_s"], link["port_bw"], gather=gather)
+            for (k, j, i), node in zip(group, nodes, strict=True):
+                clocks[k][j][i] = node.clock
+
+    half("server", size, gather=False)
+    half("rack", size / p, gather=False)
+    half("network", size / (p * s), gather=False)
+    half("network", size / (p * s), gather=True)
+    half("rack", size / p, gather=True)
+    half("server", size, gather=True)
+    return max(clock for rack in clocks for server in rack for clock in server)
+
+
+def closed_form(shape: tuple[int, int, int, int, int], **links: Any) -> float:
+    """Seconds of one all-reduce of the engine: one bucket, no overlap, all of it exposed."""
+    model = {"compute_s": 1.0, "grad_bytes": BYTES, "buckets": 1, "overlap": 0.0}
+    cluster = gl.Cluster.from_dict(
+        {
+            "gpu_types": [{"name": "g", "memory_gb": 16}],
+            "servers": [{"count": 64, "gpu": "g", "gpus": 8, "rack": "fill:8"}],
+            "network": {**LINKS, **links, "models": {"m": model}},
+        }
+    )
+    core = network.to_core(cluster, ["m"])
+    assert core is not None
+    kept = core.raw(0, shape)
+    assert kept is not None
+    return 1.0 / kept - 1.0
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 8])
+@pytest.mark.parametrize("algo", ["ring", "direct"])
+def test_flat_all_reduce(algo: str, n: int) -> None:
+    link = {"algo": algo, "alpha_s": 3e-6, "port_bw": 12e9}
+    simulated = run_flat(algo, n, BYTES, 3e-6, 12e9)
+    assert math.isclose(simulated, closed_form((n, n, 1, 1, 1), server=link), rel_tol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("p", "s", "r"), [(8, 2, 1), (4, 3, 1), (1, 4, 1), (8, 1, 2), (4, 2, 3), (2, 4, 2), (1, 1, 5)]
+)
+def test_hierarchical_all_reduce(p: int, s: int, r: int) -> None:
+    simulated = run_hierarchical(p, s, r, BYTES)
+    assert math.isclose(simulated, closed_form((p, p, s, s, r)), rel_tol=1e-9)
+
+
+def test_a_wrong_order_of_chunks_is_noticed() -> None:
+    """The simulation itself can fail: a ring that forwards the wrong chunks sums nothing up."""
+    nodes = [Node(chunks={c: {i} for c in range(3)}) for i in range(3)]
+    for _ in range(4):
+        exchange(nodes, [(i, (i + 1) % 3, i) for i in range(3)], 1.0, 1.0)
+    assert any(node.chunks[c] != {0, 1, 2} for node in nodes for c in range(3))
