@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from gangline.audit import audit
 from gangline.compare import compare
 from gangline.errors import (
     ClusterError,
@@ -78,6 +79,7 @@ __all__ = [
     "UnknownModel",
     "View",
     "__version__",
+    "audit",
     "compare",
     "load_result",
     "lp",
@@ -94,7 +96,7 @@ __all__ = [
 ]
 
 # Names are loaded on first use: `gangline --help` must not pay for numpy and pyarrow.
-# `simulate` and `compare` are also names of modules, so they are bound above, once and for all.
+# `audit`, `simulate` and `compare` are also names of modules, so they are bound above, for good.
 _HOMES = {
     "STEADY": "gangline.policies.protocol",
     "Changes": "gangline.policies.protocol",

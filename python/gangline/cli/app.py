@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cyclopts import App, CycloptsError
 
 from gangline.cli import _console, _exit
+from gangline.cli.audit import audit
 from gangline.cli.cluster import app as cluster_app
 from gangline.cli.compare import compare
 from gangline.cli.gantt import gantt
@@ -42,6 +43,7 @@ app.command(compare)
 app.command(report)
 app.command(gantt)
 app.command(policies)
+app.command(audit)
 app.command(cluster_app)
 app.command(trace_app)
 

@@ -3,10 +3,10 @@
 use crate::error::CoreError;
 use gangline_engine::{EngineError, World};
 use gangline_model::{
-    ClusterSpec, GpuType, GpuTypeId, JobColumns, JobTable, ModelError, RackId, RateTable, Server,
-    SimTime,
+    ClusterSpec, GpuType, GpuTypeId, JobColumns, JobId, JobTable, ModelError, RackId, RateTable,
+    Server, SimTime,
 };
-use numpy::{PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -181,6 +181,40 @@ impl Jobs {
 
     fn __len__(&self) -> usize {
         self.table.len()
+    }
+
+    /// Work of each job, in iterations or reference seconds.
+    fn work<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        PyArray1::from_slice(py, &self.table.columns().work)
+    }
+
+    /// GPU types that each job allows: bit t = type t.
+    fn allowed_types<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
+        let ids = 0..self.table.len();
+        let masks: Vec<u64> = ids
+            .map(|at| self.table.allowed_types(JobId::new(at)))
+            .collect();
+        masks.into_pyarray(py)
+    }
+
+    /// Iterations per second of each job's gang, alone and consolidated, on each GPU type: (jobs, types).
+    fn base_rates<'py>(
+        &self,
+        py: Python<'py>,
+        cluster: PyRef<'_, Cluster>,
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let world = self.world(&cluster)?;
+        let (jobs, types) = (self.table.len(), world.cluster.gpu_types().len());
+        let mut rates = Vec::with_capacity(jobs * types);
+        for at in 0..jobs {
+            let of_type = |id| {
+                world
+                    .rates
+                    .base(&world.jobs, JobId::new(at), GpuTypeId::new(id))
+            };
+            rates.extend((0..types).map(of_type));
+        }
+        rates.into_pyarray(py).reshape([jobs, types])
     }
 }
 

@@ -65,7 +65,7 @@ pub(crate) fn simulate(
     let world = jobs.world(&cluster)?;
     let config = run_config(options, world.cluster.gpu_types().len())?;
     let Ok(name) = policy.extract::<String>() else {
-        return simulate_object(py, &world, config, policy);
+        return simulate_object(py, &world, config, policy, progress.as_ref());
     };
     let chosen = build(&name, params)?;
     require_durations(&name, params, jobs.missing_durations)?;
@@ -141,22 +141,67 @@ fn look(
     Ok(())
 }
 
-/// Runs a policy written in Python on the calling thread.
+/// Events between two looks at the wall clock in a run of a policy object; a look costs some 30 ns.
+const EVENTS_PER_SLICE: u64 = 64;
+
+/// Runs a policy written in Python on the calling thread: its code expects to be there, and an
+/// interrupt reaches it there. The run goes in slices, so that long stretches without a decision show
+/// progress and listen too.
 fn simulate_object(
     py: Python<'_>,
     world: &World,
     config: RunConfig,
     object: &Bound<'_, PyAny>,
+    progress: Option<&Py<PyAny>>,
 ) -> PyResult<RunOutput> {
     let raised = Raised::default();
     let mut policy = PyPolicy::new(object, Arc::clone(&raised))?;
-    let result = py.detach(|| run_to_end(world, config, &mut policy, &Control::default()));
+    let total = world.jobs.len() as u64;
+    let result = py.detach(|| run_in_slices(world, config, &mut policy, total, progress));
     match result {
         Ok((output, counters)) => Ok(RunOutput::new(output, counters)),
-        Err(error) => {
+        Err(Stopped::Here(error)) => Err(error),
+        Err(Stopped::Engine(error)) => {
             // what the user's own code raised passes untouched
             let own = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
             Err(own.unwrap_or_else(|| CoreError(error).into()))
+        }
+    }
+}
+
+/// Why a run of a policy object ended early.
+enum Stopped {
+    /// An interrupt, or an error of the progress callback.
+    Here(PyErr),
+    /// The run's own error.
+    Engine(EngineError),
+}
+
+impl<E: Into<EngineError>> From<E> for Stopped {
+    fn from(error: E) -> Self {
+        Self::Engine(error.into())
+    }
+}
+
+fn run_in_slices(
+    world: &World,
+    config: RunConfig,
+    policy: &mut PyPolicy,
+    total: u64,
+    progress: Option<&Py<PyAny>>,
+) -> Result<Finished, Stopped> {
+    let mut engine = Engine::new(world, config, PolicyTraits::of(policy))?;
+    engine.start(policy)?;
+    let control = Control::default();
+    let (mut clock, mut last) = (Clock::new(), Clock::new());
+    loop {
+        let end = engine.run_for(EVENTS_PER_SLICE, policy, &control, &mut clock)?;
+        if end.is_some() || last.0.elapsed() >= LOOK {
+            last = Clock::new();
+            Python::attach(|py| look(py, &control, total, progress)).map_err(Stopped::Here)?;
+        }
+        if end.is_some() {
+            return Ok((engine.output(), policy.counters()));
         }
     }
 }

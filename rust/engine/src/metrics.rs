@@ -1,7 +1,8 @@
 //! The summary of a run (semantics section 8): quantiles, utilisation, fairness. O(jobs), once.
 
-use crate::record::{Segments, Timeline};
+use crate::record::Timeline;
 use crate::run::{Engine, Outcome};
+use crate::segments::Segments;
 use crate::state::{JobState, NOT_YET, Phase};
 use gangline_model::{Infeasible, JobId, NANOS_PER_SECOND, SimTime, span_of_work};
 

@@ -3,6 +3,7 @@
 
 use crate::bits::BitSet;
 use crate::config::TimelineMode;
+use crate::segments::Segments;
 use crate::state::{NO_JOB, State, slots};
 use gangline_model::{GpuSet, JobId, SimSpan, SimTime};
 
@@ -22,33 +23,6 @@ pub enum EndReason {
     Retimed = 4,
     /// The run was stopped before the job was done.
     Stopped = 5,
-}
-
-/// The segments table: one row per segment and server.
-#[derive(Clone, Debug, Default)]
-pub struct Segments {
-    /// Job.
-    pub job: Vec<u32>,
-    /// Start, ns.
-    pub start_ns: Vec<i64>,
-    /// End, ns.
-    pub end_ns: Vec<i64>,
-    /// Server.
-    pub server: Vec<u32>,
-    /// Slots on that server.
-    pub gpu_mask: Vec<u64>,
-    /// 0 server, 1 rack, 2 network.
-    pub tier: Vec<u8>,
-    /// Iterations per second of the whole gang.
-    pub rate: Vec<f64>,
-    /// Samples per GPU and pass.
-    pub sub_batch: Vec<u32>,
-    /// Row `i`'s co-runners are `co_runners[co_offset[i]..co_offset[i + 1]]`.
-    pub co_offset: Vec<i32>,
-    /// Co-runners of the whole gang when the segment opened, ascending.
-    pub co_runners: Vec<u32>,
-    /// [`EndReason`] as a number.
-    pub end_reason: Vec<u8>,
 }
 
 /// The timeline table.
@@ -266,6 +240,7 @@ impl Recorder {
         }
         if let Some(table) = &mut self.segments {
             table.co_offset.push(table.co_runners.len() as i32);
+            table.sort();
         }
     }
 

@@ -18,7 +18,7 @@ use gangline_model::{
 };
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-/// Looks at the interrupt flag and reports progress once per so many events.
+/// Looks at the interrupt flag and reports progress at least once per so many events.
 const EVENTS_PER_LOOK: u64 = 4096;
 
 /// Lends wall time to a run; results never depend on it.
@@ -244,26 +244,49 @@ impl Engine {
         control: &Control,
         stopwatch: &mut dyn Stopwatch,
     ) -> Result<Outcome, EngineError> {
-        let mut next_look = 0;
         loop {
-            if self.events >= next_look {
-                next_look = self.events + EVENTS_PER_LOOK;
-                control.now_ns.store(self.state.now.0, Ordering::Relaxed);
-                control.done.store(self.done as u64, Ordering::Relaxed);
-                if control.interrupt.load(Ordering::Relaxed) {
-                    self.close(Outcome::Interrupted);
-                    return Ok(Outcome::Interrupted);
-                }
-            }
-            if self.gather()? {
-                self.ask(policy, stopwatch)?;
-            }
-            if let Some(outcome) = self.outcome {
-                control.now_ns.store(self.state.now.0, Ordering::Relaxed);
-                control.done.store(self.done as u64, Ordering::Relaxed);
+            if let Some(outcome) = self.run_for(EVENTS_PER_LOOK, policy, control, stopwatch)? {
                 return Ok(outcome);
             }
         }
+    }
+
+    /// Runs through about so many events, for callers that look around between slices. Slices of any
+    /// length give the same run; `None` = it goes on. Looks at the interrupt flag before every decision
+    /// but the first, for a decision may take long.
+    ///
+    /// # Errors
+    /// Those of [`Engine::run`].
+    pub fn run_for(
+        &mut self,
+        events: u64,
+        policy: &mut dyn Policy,
+        control: &Control,
+        stopwatch: &mut dyn Stopwatch,
+    ) -> Result<Option<Outcome>, EngineError> {
+        let end = self.events.saturating_add(events);
+        if control.interrupt.load(Ordering::Relaxed) {
+            self.close(Outcome::Interrupted);
+        }
+        while self.outcome.is_none() && self.events < end {
+            if self.gather()? {
+                self.ask(policy, stopwatch)?;
+                if self.decisions.is_multiple_of(DECISIONS_PER_SAMPLE) {
+                    self.report(control);
+                }
+                if control.interrupt.load(Ordering::Relaxed) {
+                    self.close(Outcome::Interrupted);
+                }
+            }
+        }
+        self.report(control);
+        Ok(self.outcome)
+    }
+
+    #[inline]
+    fn report(&self, control: &Control) {
+        control.now_ns.store(self.state.now.0, Ordering::Relaxed);
+        control.done.store(self.done as u64, Ordering::Relaxed);
     }
 
     /// Goes to the next instant that needs a decision, or to the end.

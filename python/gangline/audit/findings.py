@@ -1,0 +1,158 @@
+"""Gathers what is broken: all of it counted, the first of each rule kept with its words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+__all__ = ["RULES", "Findings"]
+
+RULES = {
+    "times": "every time that is needed is a finite number of seconds >= 0",
+    "order": "nothing ends before it starts",
+    "unknown-job": "every row belongs to a job of the trace or of the jobs table",
+    "missing-job": "every job is there",
+    "duplicate-job": "every job is there once",
+    "unknown-server": "every server and slot exists",
+    "unknown-type": "every GPU type is one of the cluster's",
+    "type-not-allowed": "a job runs on GPU types that it allows",
+    "before-arrival": "nothing runs before it arrives",
+    "gang": "a job holds its whole gang or nothing",
+    "capacity": "no more GPUs are held than there are: of a server, of a type, in total",
+    "double-booking": "a GPU holds no more jobs than may share it",
+    "down": "nothing runs on a server that is down",
+    "rate": "nothing runs faster than alone on the same GPUs",
+    "short-run": "a finished job ran as long as its work takes",
+    "utilisation": "no more GPU-seconds are used than there are",
+    "sums": "columns that follow from others do",
+}
+"""Rule to what it says, in the order in which findings are listed."""
+
+_SCHEMA = pa.schema(
+    [
+        ("rule", pa.string()),
+        ("table", pa.string()),
+        ("job_id", pa.string()),
+        ("time_s", pa.float64()),
+        ("server", pa.int64()),
+        ("found", pa.float64()),
+        ("allowed", pa.float64()),
+        ("what", pa.string()),
+    ]
+)
+
+
+class Findings:
+    """Broken invariants, gathered rule by rule.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Job ids by index.
+    first : int
+        How many of each rule are kept.
+    """
+
+    def __init__(self, names: Callable[[int], str | None], first: int) -> None:
+        self._names = names
+        self._first = first
+        self._rows: list[dict[str, Any]] = []
+        self._counts: dict[str, int] = {}
+        self._checked: set[str] = set()
+        self._skipped: dict[str, str] = {}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Broken rule to how often, in the order of the rules."""
+        return {rule: self._counts[rule] for rule in RULES if rule in self._counts}
+
+    @property
+    def checked(self) -> list[str]:
+        """Rules that were looked at."""
+        return [rule for rule in RULES if rule in self._checked]
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """Rules that were not looked at, and what is missing."""
+        return {rule: self._skipped[rule] for rule in RULES if self._is_skipped(rule)}
+
+    def _is_skipped(self, rule: str) -> bool:
+        return rule in self._skipped and rule not in self._checked
+
+    def skip(self, rule: str, missing: str) -> None:
+        """Note that a rule cannot be looked at."""
+        self._skipped.setdefault(rule, missing)
+
+    def add(
+        self,
+        rule: str,
+        table: str,
+        bad: npt.NDArray[Any],
+        what: Callable[[int], str],
+        *,
+        job: npt.NDArray[Any] | None = None,
+        time: npt.NDArray[Any] | None = None,
+        server: npt.NDArray[Any] | None = None,
+        found: npt.NDArray[Any] | None = None,
+        allowed: npt.NDArray[Any] | None = None,
+    ) -> None:
+        """Add the rows where `bad` holds; the columns are aligned with it.
+
+        Parameters
+        ----------
+        rule, table : str
+            Which rule, in which table.
+        bad : bool array
+            Rows that break it.
+        what : callable
+            Row to a sentence.
+        job : int array, optional
+            Job index of each row, -1 = none.
+        time, server, found, allowed : arrays, optional
+            Where it is, and how much.
+        """
+        self._checked.add(rule)
+        rows = np.flatnonzero(bad)
+        if not len(rows):
+            return
+        before = self._counts.get(rule, 0)
+        self._counts[rule] = before + len(rows)
+        room = self._first - before
+        if room <= 0:
+            return
+        if time is not None:
+            rows = rows[np.argsort(time[rows], kind="stable")]
+        for row in rows[:room].tolist():
+            place = -1 if server is None else int(server[row])
+            self._rows.append(
+                {
+                    "rule": rule,
+                    "table": table,
+                    "job_id": None if job is None else self._names(int(job[row])),
+                    "time_s": _value(time, row),
+                    "server": None if place < 0 else place,
+                    "found": _value(found, row),
+                    "allowed": _value(allowed, row),
+                    "what": what(row),
+                }
+            )
+
+    def table(self) -> pa.Table:
+        """Return the kept findings, by rule."""
+        order = {rule: i for i, rule in enumerate(RULES)}
+        rows = sorted(self._rows, key=lambda row: order[row["rule"]])
+        return pa.Table.from_pylist(rows, schema=_SCHEMA)
+
+
+def _value(column: npt.NDArray[Any] | None, row: int) -> float | None:
+    if column is None:
+        return None
+    value = float(column[row])
+    return value if np.isfinite(value) else None

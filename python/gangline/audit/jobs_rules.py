@@ -1,0 +1,336 @@
+"""Rules on a jobs table: one row per job, without the places where it ran."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gangline.audit.sweep import Sweep, over
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from gangline.audit.findings import Findings
+    from gangline.audit.inputs import Columns
+    from gangline.audit.world import World
+
+    Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
+    Bools = npt.NDArray[np.bool_]
+
+__all__ = ["check"]
+
+TABLE = "jobs"
+SPANS = ("jct_s", "queue_s", "wait_s", "run_s", "overhead_s")
+
+
+class _Rows:
+    """The rows as the rules need them; unknown numbers are NaN."""
+
+    def __init__(self, world: World, table: Columns) -> None:
+        self.table = table
+        self.job = world.codes(table)
+        self.done = world.done_rows(table)
+        self.arrival = self._number("arrival_s")
+        if not table.has("arrival_s"):
+            self.arrival = np.append(world.arrival, np.nan)[self.job]
+        self.start, self.finish = self._number("first_start_s"), self._number("finish_s")
+        self.gang = self._number("gpus")
+        if not table.has("gpus"):
+            gang = np.append(world.gang, -1)[self.job].astype(np.float64)
+            self.gang = np.where(gang < 0, np.nan, gang)
+        self.span = self.finish - self.start
+        self.run = self._number("run_s")
+        if not table.has("run_s") and table.has("preemptions"):
+            still = self._number("preemptions") + np.nan_to_num(self._number("migrations")) == 0
+            self.run = np.where(still, self.span, np.nan)
+
+    def _number(self, name: str) -> Floats:
+        if self.table.has(name):
+            return self.table[name]
+        return np.full(len(self.table), np.nan)
+
+
+def check(world: World, findings: Findings) -> None:
+    """Look at every rule that the table has the columns for."""
+    table = world.listed
+    assert table is not None, "called only with jobs"
+    rows = _Rows(world, table)
+    _times(world, rows, findings)
+    _jobs(world, rows, findings)
+    _gangs(world, rows, findings)
+    least = _work(world, rows, findings)
+    _sums(world, rows, findings)
+    _capacity(world, rows, least, findings)
+    _utilisation(world, rows, least, findings)
+
+
+def _times(world: World, rows: _Rows, findings: Findings) -> None:
+    table = rows.table
+    for name in ("arrival_s", "first_start_s", "finish_s", *SPANS):
+        if not table.has(name):
+            continue
+        values = table[name]
+        bad = ~(np.isfinite(values) & (values >= -world.tolerance_s))
+        # What did not happen has no time: only a job that is done needs them all.
+        bad &= rows.done | ~np.isnan(values)
+        findings.add(
+            "times",
+            TABLE,
+            bad,
+            lambda row, name=name, values=values: f"{name} is {values[row]:g}",  # type: ignore[misc]
+            job=rows.job,
+            time=rows.arrival,
+            found=values,
+        )
+    findings.add(
+        "order",
+        TABLE,
+        rows.finish < rows.start - world.tolerance_s,
+        lambda row: f"finishes at {rows.finish[row]:.9g} s, starts at {rows.start[row]:.9g} s",
+        job=rows.job,
+        time=rows.start,
+        found=rows.finish,
+        allowed=rows.start,
+    )
+    if np.isnan(rows.arrival).all():
+        findings.skip("before-arrival", "when jobs arrive: arrival_s, or a trace")
+        return
+    arrival = rows.arrival
+    if world.trace is not None:
+        arrival = np.fmax(arrival, np.append(world.arrival, np.nan)[rows.job])
+    begin = np.fmin(rows.start, rows.finish)
+    findings.add(
+        "before-arrival",
+        TABLE,
+        begin < arrival - world.tolerance_s,
+        lambda row: f"starts at {begin[row]:.9g} s, arrives at {arrival[row]:.9g} s",
+        job=rows.job,
+        time=begin,
+        found=begin,
+        allowed=arrival,
+    )
+
+
+def _jobs(world: World, rows: _Rows, findings: Findings) -> None:
+    order = np.argsort(rows.job, kind="stable")
+    again = np.zeros(len(rows.job), dtype=np.bool_)
+    again[order[1:]] = (rows.job[order[1:]] == rows.job[order[:-1]]) & (rows.job[order[1:]] >= 0)
+    findings.add(
+        "duplicate-job",
+        TABLE,
+        again,
+        lambda row: f"row {row} has a job that an earlier row has",
+        job=rows.job,
+        time=rows.arrival,
+    )
+    if world.trace is None:
+        for rule in ("missing-job", "unknown-job"):
+            findings.skip(rule, "which jobs there should be: a trace")
+        return
+    findings.add(
+        "unknown-job",
+        TABLE,
+        rows.job < 0,
+        lambda row: f"no such job in the trace: {world.name_of_row(rows.table, row)}",
+        time=rows.arrival,
+    )
+    there = np.zeros(world.jobs, dtype=np.bool_)
+    there[rows.job[rows.job >= 0]] = True
+    findings.add(
+        "missing-job",
+        TABLE,
+        ~there,
+        lambda job: f"job {world.names(job)} of the trace has no row",
+        job=np.arange(world.jobs),
+        time=world.arrival,
+    )
+
+
+def _gangs(world: World, rows: _Rows, findings: Findings) -> None:
+    if np.isnan(rows.gang).all():
+        for rule in ("gang", "capacity", "utilisation"):
+            findings.skip(rule, "gang sizes: the column gpus, or a trace")
+        return
+    gang, wanted = rows.gang, rows.gang
+    if world.trace is not None:
+        known = np.append(world.gang, -1)[rows.job]
+        wanted = np.where(known > 0, known, np.nan).astype(np.float64)
+    bad = ~(gang >= 1) | (gang != np.floor(gang)) | (np.isfinite(wanted) & (gang != wanted))
+    findings.add(
+        "gang",
+        TABLE,
+        bad,
+        lambda row: f"{gang[row]:g} GPUs; its gang is {wanted[row]:g}",
+        job=rows.job,
+        time=rows.start,
+        found=gang,
+        allowed=wanted,
+    )
+    findings.add(
+        "capacity",
+        TABLE,
+        rows.done & (gang > world.gpus_total),
+        lambda row: f"{gang[row]:g} GPUs on a cluster of {world.gpus_total}",
+        job=rows.job,
+        time=rows.start,
+        found=gang,
+        allowed=np.full(len(gang), float(world.gpus_total)),
+    )
+
+
+def _work(world: World, rows: _Rows, findings: Findings) -> Floats:
+    """Look at run times; return the least time that each row must have held its GPUs."""
+    least = np.full(len(rows.table), np.nan)
+    if world.work is not None and world.base is not None:
+        usable = (
+            world.allowed[:, None] >> np.arange(len(world.types), dtype=np.uint64)
+            if world.allowed is not None
+            else np.ones((world.jobs, len(world.types)), dtype=np.uint64)
+        ) & np.uint64(1)
+        best = (world.base * usable.astype(np.float64)).max(axis=1)
+        shortest = np.divide(world.work, best, out=np.full(world.jobs, np.nan), where=best > 0.0)
+        least = np.append(shortest, np.nan)[rows.job] / world.max_parts
+    elif rows.table.has("duration_s"):
+        fastest = max(gpu.speed for gpu in world.cluster.gpu_types)
+        least = rows.table["duration_s"] / (fastest * world.max_parts)
+    else:
+        findings.skip("short-run", "how long jobs take: the column duration_s, or a trace")
+    ran = np.fmin(rows.run, rows.span)
+    if np.isnan(ran).all():
+        findings.skip("short-run", "how long jobs ran: run_s, or first_start_s and finish_s")
+        ran = rows.finish - rows.arrival
+    if not np.isnan(least).all():
+        findings.add(
+            "short-run",
+            TABLE,
+            rows.done & (ran < least - world.tolerance(least, 2.0)),
+            lambda row: f"ran {ran[row]:.9g} s; its work takes at least {least[row]:.9g} s",
+            job=rows.job,
+            time=rows.start,
+            found=ran,
+            allowed=least,
+        )
+    # Where the table says how long it ran, that; else what its work takes.
+    return np.where(rows.done, np.fmax(np.where(np.isnan(rows.run), least, rows.run), 0.0), np.nan)
+
+
+def _sums(world: World, rows: _Rows, findings: Findings) -> None:
+    table, done = rows.table, rows.done
+    expected: list[tuple[str, str, Floats]] = [
+        ("jct_s", "finish - arrival", rows.finish - rows.arrival),
+        ("queue_s", "first start - arrival", rows.start - rows.arrival),
+    ]
+    if table.has("jct_s") and table.has("run_s"):
+        expected.append(("wait_s", "jct - run", table["jct_s"] - table["run_s"]))
+    if table.has("run_s"):
+        expected.append(("gpu_seconds", "gpus x run", rows.gang * table["run_s"]))
+    for name, words, wanted in expected:
+        if not table.has(name):
+            continue
+        given = table[name]
+        terms = rows.gang + 2.0 if name == "gpu_seconds" else 3.0
+        findings.add(
+            "sums",
+            TABLE,
+            done & (np.abs(given - wanted) > world.tolerance(wanted, terms)),
+            lambda row, name=name, words=words, given=given, wanted=wanted: (  # type: ignore[misc]
+                f"{name} is {given[row]:.9g}, {words} is {wanted[row]:.9g}"
+            ),
+            job=rows.job,
+            time=rows.arrival,
+            found=given,
+            allowed=wanted,
+        )
+    for part, whole in (("run_s", "finish - first start"), ("overhead_s", "run_s")):
+        if not table.has(part):
+            continue
+        most = rows.span if part == "run_s" else rows.run
+        given = table[part]
+        findings.add(
+            "sums",
+            TABLE,
+            done & (given > most + world.tolerance(most, 3.0)),
+            lambda row, part=part, whole=whole, given=given, most=most: (  # type: ignore[misc]
+                f"{part} is {given[row]:.9g}, more than {whole}, {most[row]:.9g}"
+            ),
+            job=rows.job,
+            time=rows.start,
+            found=given,
+            allowed=most,
+        )
+
+
+def _capacity(world: World, rows: _Rows, least: Floats, findings: Findings) -> None:
+    """Sweep the jobs that must have held their GPUs from first start to finish."""
+    still = rows.done & (least >= rows.span - world.tolerance(rows.span, 2.0))
+    kept = np.flatnonzero(still & np.isfinite(rows.span) & (rows.gang >= 1))
+    if not len(kept):
+        findings.skip("capacity", "when jobs ran: first_start_s, finish_s and run_s")
+        return
+    gang = rows.gang[kept].astype(np.int64)
+    sweep = Sweep(rows.start[kept], rows.finish[kept], world.tolerance_s)
+    kinds = np.full(len(kept), -1, dtype=np.int64)
+    if "gpu_type" in rows.table.words:
+        kinds = world.type_of_label(rows.table)[kept]
+    for kind in (-1, *np.unique(kinds[kinds >= 0]).tolist()):
+        chosen = np.ones(len(sweep.row), dtype=np.bool_) if kind < 0 else kinds[sweep.row] == kind
+        total = world.gpus_total if kind < 0 else int(world.gpus_by_type[kind])
+        name = "the cluster" if kind < 0 else world.types[kind]
+        row = sweep.row[chosen]
+        held = np.cumsum(sweep.sign[chosen] * gang[row])
+        excess = over(held, np.full(len(row), float(total * world.max_share)))
+        at = excess.at
+        findings.add(
+            "capacity",
+            TABLE,
+            np.ones(len(at), dtype=np.bool_),
+            lambda i, name=name, excess=excess: (  # type: ignore[misc]
+                f"{name}: {excess.peak[i]:g} GPUs held of {excess.allowed[i]:g}"
+            ),
+            job=rows.job[kept][row[at]],
+            time=sweep.time[chosen][at],
+            found=excess.peak,
+            allowed=excess.allowed,
+        )
+
+
+def _utilisation(world: World, rows: _Rows, least: Floats, findings: Findings) -> None:
+    """Jobs that began after an instant and ended before another fit into the GPUs between.
+
+    Looked at from the first start to each finish, and from each start to the last finish.
+    """
+    begin = np.where(np.isnan(rows.start), rows.arrival, rows.start)
+    used = rows.gang * least
+    kept = np.flatnonzero(np.isfinite(begin) & np.isfinite(rows.finish) & np.isfinite(used))
+    if not len(kept):
+        findings.skip("utilisation", "when jobs ran and for how long: run_s, duration_s or a trace")
+        return
+    begin, finish, used, job = begin[kept], rows.finish[kept], used[kept], rows.job[kept]
+    gang = rows.gang[kept]
+    first, last = float(begin.min()), float(finish.max())
+    rate = float(world.gpus_total * world.max_share)
+    forward, backward = np.argsort(finish, kind="stable"), np.argsort(-begin, kind="stable")
+    for order, room, time in (
+        (forward, finish[forward] - first, finish[forward]),
+        (backward, last - begin[backward], begin[backward]),
+    ):
+        total, there = np.cumsum(used[order]), room * rate
+        terms = np.cumsum(gang[order]) + rate
+        excess = over(
+            np.where(total > there + world.tolerance(there, terms), total, 0.0), there + 0.0
+        )
+        at = excess.at
+        findings.add(
+            "utilisation",
+            TABLE,
+            np.ones(len(at), dtype=np.bool_),
+            lambda i, excess=excess: (  # type: ignore[misc]
+                f"{excess.peak[i]:.9g} GPU-s used of {excess.allowed[i]:.9g}"
+            ),
+            job=job[order][at],
+            time=time[at],
+            found=excess.peak,
+            allowed=excess.allowed,
+        )

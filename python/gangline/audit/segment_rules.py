@@ -1,0 +1,499 @@
+"""Rules on a segments table: who held which GPUs, from when to when."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gangline.audit.sweep import Sweep, over
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from gangline.audit.findings import Findings
+    from gangline.audit.inputs import Columns
+    from gangline.audit.world import World
+
+    Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
+    Bools = npt.NDArray[np.bool_]
+
+__all__ = ["check"]
+
+TABLE = "segments"
+SLOTS = 64
+
+
+class _Rows:
+    """The rows of the table as the rules need them; `good` ones have usable times and a job."""
+
+    def __init__(self, world: World, table: Columns) -> None:
+        self.table = table
+        self.job = world.codes(table)
+        self.start, self.end = table["start_s"], table["end_s"]
+        self.length = self.end - self.start
+        self.has_server = table.has("server")
+        servers = len(world.server_gpus)
+        number = table["server"] if self.has_server else np.full(len(table), np.nan)
+        self.server_given = number
+        is_known = (number >= 0) & (number < servers) & (np.floor(number) == number)
+        self.server: Ints = np.where(is_known, number, -1.0).astype(np.int64)
+        self.mask = table.mask
+        self._world = world
+
+    @cached_property
+    def width(self) -> Ints | None:
+        """GPUs of each row: of its slots, else as given, else the gang of its job."""
+        if self.mask is not None:
+            return np.bitwise_count(self.mask).astype(np.int64)
+        if self.table.has("gpus"):
+            given = self.table["gpus"]
+            return np.where(np.isfinite(given), given, 0.0).astype(np.int64)
+        gang = np.append(self._world.gang, 0)[self.job]
+        return gang if (self._world.gang > 0).any() else None
+
+    @cached_property
+    def type(self) -> Ints:
+        """GPU type of each row; -1 = unknown."""
+        if self.has_server:
+            return np.append(self._world.server_type, -1)[self.server]
+        if "gpu_type" in self.table.words:
+            return self._world.type_of_label(self.table)
+        return np.full(len(self.table), -1, dtype=np.int64)
+
+    @cached_property
+    def good(self) -> Bools:
+        """Rows with times that can be put in order."""
+        return np.isfinite(self.start) & np.isfinite(self.end) & (self.end >= self.start)
+
+    def of_job(self, values: Any) -> Any:
+        """Return a value per job, by row; that of an unknown job is the last."""
+        return values[self.job]
+
+
+def check(world: World, findings: Findings) -> None:
+    """Look at every rule that the table has the columns for."""
+    table = world.held
+    assert table is not None, "called only with segments"
+    rows = _Rows(world, table)
+    _times(world, rows, findings)
+    _jobs(world, rows, findings)
+    _places(world, rows, findings)
+    _arrivals(world, rows, findings)
+    if rows.width is None:
+        for rule in ("gang", "capacity", "double-booking", "utilisation"):
+            findings.skip(rule, "how many GPUs a row holds: gpu_mask, gpus, or a trace")
+    else:
+        _gangs(world, rows, rows.width, findings)
+        _capacity(world, rows, rows.width, findings)
+        _slots(world, rows, findings)
+        _utilisation(world, rows, rows.width, findings)
+        _work(world, rows, rows.width, findings)
+    _down(world, rows, findings)
+    _agreement(world, rows, findings)
+
+
+def _times(world: World, rows: _Rows, findings: Findings) -> None:
+    for name, values in (("start_s", rows.start), ("end_s", rows.end)):
+        bad = ~(np.isfinite(values) & (values >= -world.tolerance_s))
+        findings.add(
+            "times",
+            TABLE,
+            bad,
+            lambda row, name=name, values=values: f"{name} is {values[row]:g}",  # type: ignore[misc]
+            job=rows.job,
+            server=rows.server,
+            found=values,
+        )
+    findings.add(
+        "order",
+        TABLE,
+        rows.end < rows.start - world.tolerance_s,
+        lambda row: f"ends at {rows.end[row]:.9g} s, {-rows.length[row]:.9g} s before its start",
+        job=rows.job,
+        time=rows.start,
+        server=rows.server,
+        found=rows.end,
+        allowed=rows.start,
+    )
+
+
+def _jobs(world: World, rows: _Rows, findings: Findings) -> None:
+    if world.trace is None and world.listed is None:
+        findings.skip("unknown-job", "which jobs there are: a trace or a jobs table")
+        findings.skip("missing-job", "which jobs there are: a trace or a jobs table")
+        return
+    findings.add(
+        "unknown-job",
+        TABLE,
+        rows.job < 0,
+        lambda row: f"no such job: {world.name_of_row(rows.table, row)}",
+        time=rows.start,
+        server=rows.server,
+    )
+    ran = np.zeros(world.jobs, dtype=np.bool_)
+    ran[rows.job[rows.job >= 0]] = True
+    expected = np.ones(world.jobs, dtype=np.bool_)
+    if world.listed is not None and world.finished is not None:
+        expected = world.finished
+    findings.add(
+        "missing-job",
+        TABLE,
+        expected & ~ran,
+        lambda job: f"job {world.names(job)} has no segment",
+        job=np.arange(world.jobs),
+        time=world.arrival,
+    )
+
+
+def _places(world: World, rows: _Rows, findings: Findings) -> None:
+    if rows.has_server:
+        servers = len(world.server_gpus)
+        findings.add(
+            "unknown-server",
+            TABLE,
+            rows.server < 0,
+            lambda row: f"server {rows.server_given[row]:g}: the cluster has 0 to {servers - 1}",
+            job=rows.job,
+            time=rows.start,
+            found=rows.server_given,
+        )
+        if rows.mask is not None:
+            _slots_exist(world, rows, rows.mask, findings)
+    else:
+        findings.skip("unknown-server", "the column server")
+    if "gpu_type" in rows.table.words:
+        labels = rows.table.words["gpu_type"]
+        findings.add(
+            "unknown-type",
+            TABLE,
+            world.type_of_label(rows.table) < 0,
+            lambda row: f"GPU type {labels[row].as_py()}: known are {', '.join(world.types)}",
+            job=rows.job,
+            time=rows.start,
+            server=rows.server,
+        )
+    if world.allowed is not None and (rows.type >= 0).any():
+        allowed = np.append(world.allowed, ~np.uint64(0))[rows.job]
+        bit = (allowed >> np.maximum(rows.type, 0).astype(np.uint64)) & np.uint64(1)
+        findings.add(
+            "type-not-allowed",
+            TABLE,
+            (bit == 0) & (rows.type >= 0),
+            lambda row: f"runs on {world.types[rows.type[row]]}, which the job does not allow",
+            job=rows.job,
+            time=rows.start,
+            server=rows.server,
+        )
+    else:
+        findings.skip("type-not-allowed", "a trace, and the column server or gpu_type")
+
+
+def _slots_exist(
+    world: World, rows: _Rows, mask: npt.NDArray[np.uint64], findings: Findings
+) -> None:
+    gpus = np.append(world.server_gpus, SLOTS)[rows.server].astype(np.uint64)
+    # A shift by 64 is undefined; a server of 64 GPUs has every slot.
+    beyond = np.where(gpus >= SLOTS, np.uint64(0), mask >> (gpus % np.uint64(SLOTS)))
+    findings.add(
+        "unknown-server",
+        TABLE,
+        beyond != 0,
+        lambda row: f"gpu_mask {int(mask[row]):#x} on a server of {gpus[row]} GPUs",
+        job=rows.job,
+        time=rows.start,
+        server=rows.server,
+        allowed=gpus,
+    )
+
+
+def _arrivals(world: World, rows: _Rows, findings: Findings) -> None:
+    if np.isnan(world.arrival).all():
+        findings.skip("before-arrival", "when jobs arrive: a trace, or arrival_s in a jobs table")
+        return
+    arrival = np.append(world.arrival, np.nan)[rows.job]
+    findings.add(
+        "before-arrival",
+        TABLE,
+        rows.start < arrival - world.tolerance_s,
+        lambda row: f"runs from {rows.start[row]:.9g} s but arrives at {arrival[row]:.9g} s",
+        job=rows.job,
+        time=rows.start,
+        server=rows.server,
+        found=rows.start,
+        allowed=arrival,
+    )
+
+
+def _gangs(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
+    """Look at what each job holds after each instant at which that changes."""
+    kept = np.flatnonzero(rows.good & (rows.job >= 0))
+    job = np.concatenate([rows.job[kept], rows.job[kept]])
+    time = np.concatenate([rows.end[kept], rows.start[kept]])
+    change = np.concatenate([-width[kept], width[kept]])
+    order = np.lexsort((time, job))
+    job, time = job[order], time[order]
+    held = np.cumsum(change[order])
+    last = np.ones(len(job), dtype=np.bool_)
+    last[:-1] = (job[1:] != job[:-1]) | (time[1:] - time[:-1] > world.tolerance_s)
+    job, time, held = job[last], time[last], held[last]
+    gang = world.gang[job] if len(job) else np.zeros(0, dtype=np.int64)
+    if (gang < 0).any():  # then the first that a job holds is its gang
+        first = np.zeros(world.jobs, dtype=np.int64)
+        some = np.flatnonzero(held > 0)[::-1]
+        first[job[some]] = held[some]
+        gang = np.where(gang < 0, first[job], gang)
+    parts = held // np.maximum(gang, 1)
+    whole = (held == parts * gang) & (parts <= world.max_parts)
+    findings.add(
+        "gang",
+        TABLE,
+        ~whole,
+        lambda at: f"holds {held[at]} GPUs from {time[at]:.9g} s; its gang is {gang[at]}",
+        job=job,
+        time=time,
+        found=held,
+        allowed=gang,
+    )
+
+
+def _capacity(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
+    """Sweep what is held in total, of each type, and of each server where no slots are given."""
+    server, down, up = world.outages
+    start = np.concatenate([rows.start, down])
+    end = np.concatenate([rows.end, np.where(np.isfinite(up), up, down + 1.0)])
+    good = np.concatenate([rows.good & (width > 0), np.ones(len(down), dtype=np.bool_)])
+    # An outage is a row that holds nothing: what is held is looked at when it begins.
+    amount = np.concatenate([width, np.zeros(len(down), dtype=np.int64)])
+    kinds = np.concatenate([rows.type, world.server_type[server]])
+    kept = np.flatnonzero(good)
+    start, end, amount, kinds = start[kept], end[kept], amount[kept], kinds[kept]
+    sweep = Sweep(start, end, world.tolerance_s)
+    job = np.append(rows.job, np.full(len(down), -1))[kept][sweep.row]
+    event_kinds = kinds[sweep.row]
+    for kind in (-1, *range(len(world.types))):
+        chosen = np.ones(len(job), dtype=np.bool_) if kind < 0 else event_kinds == kind
+        name = "the cluster" if kind < 0 else world.types[kind]
+        time = sweep.time[chosen]
+        held = np.cumsum(sweep.sign[chosen] * amount[sweep.row[chosen]])
+        allowed = _there(world, kind, time) * world.max_share
+        excess = over(held, allowed)
+        _report(findings, "capacity", name, job[chosen], time, excess)
+    if rows.has_server and rows.mask is None:
+        _servers(world, rows, width, findings)
+
+
+def _report(findings: Findings, rule: str, name: str, job: Ints, time: Floats, excess: Any) -> None:
+    at = excess.at
+    findings.add(
+        rule,
+        TABLE,
+        np.ones(len(at), dtype=np.bool_),
+        lambda i: f"{name}: {excess.peak[i]:g} GPUs held of {excess.allowed[i]:g}",
+        job=job[at],
+        time=time[at],
+        found=excess.peak,
+        allowed=excess.allowed,
+    )
+
+
+def _there(world: World, kind: int, time: Floats) -> Floats:
+    """Return the GPUs of a type (-1 = of all) that are up at some instants."""
+    total = world.gpus_total if kind < 0 else int(world.gpus_by_type[kind])
+    server, down, up = world.outages
+    if kind >= 0:
+        mine = world.server_type[server] == kind
+        server, down, up = server[mine], down[mine], up[mine]
+    if not len(server):
+        return np.full(len(time), float(total))
+    gpus = world.server_gpus[server]
+    steps = np.concatenate([down, up - world.tolerance_s])
+    order = np.argsort(steps, kind="stable")
+    lost = np.append(0, np.cumsum(np.concatenate([gpus, -gpus])[order]))
+    return total - lost[np.searchsorted(steps[order], time, side="right")].astype(np.float64)
+
+
+def _servers(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
+    kept = np.flatnonzero(rows.good & (rows.server >= 0))
+    server = rows.server[kept]
+    sweep = Sweep(rows.start[kept], rows.end[kept], world.tolerance_s, server)
+    where = server[sweep.row]
+    excess = over(sweep.held(width[kept]), world.server_gpus[where] * float(world.max_share))
+    at = excess.at
+    findings.add(
+        "capacity",
+        TABLE,
+        np.ones(len(at), dtype=np.bool_),
+        lambda i: f"server {where[at[i]]}: {excess.peak[i]:g} GPUs held of {excess.allowed[i]:g}",
+        job=rows.job[kept][sweep.row][at],
+        time=sweep.time[at],
+        server=where[at],
+        found=excess.peak,
+        allowed=excess.allowed,
+    )
+
+
+def _slots(world: World, rows: _Rows, findings: Findings) -> None:
+    if rows.mask is None or not rows.has_server:
+        findings.skip("double-booking", "the columns server and gpu_mask")
+        return
+    kept = np.flatnonzero(rows.good & (rows.server >= 0))
+    server, mask = rows.server[kept], rows.mask[kept]
+    sweep = Sweep(rows.start[kept], rows.end[kept], world.tolerance_s, server)
+    events = mask[sweep.row]
+    used = int(np.bitwise_or.reduce(events)) if len(events) else 0
+    for slot in (slot for slot in range(SLOTS) if used >> slot & 1):
+        chosen = np.flatnonzero((events >> np.uint64(slot)) & np.uint64(1))
+        held = np.cumsum(sweep.sign[chosen])
+        excess = over(held, np.full(len(chosen), float(world.max_share)))
+        at = chosen[excess.at]
+        where = server[sweep.row[at]]
+        findings.add(
+            "double-booking",
+            TABLE,
+            np.ones(len(at), dtype=np.bool_),
+            lambda i, excess=excess, slot=slot, where=where: (  # type: ignore[misc]
+                f"GPU {slot} of server {where[i]} holds {excess.peak[i]:g} jobs, "
+                f"allowed {world.max_share}"
+            ),
+            job=rows.job[kept][sweep.row[at]],
+            time=sweep.time[at],
+            server=where,
+            found=excess.peak,
+            allowed=excess.allowed,
+        )
+    findings.add("double-booking", TABLE, np.zeros(0, dtype=np.bool_), str)
+
+
+def _utilisation(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
+    good = rows.good
+    if not good.any():
+        return
+    used = float((rows.length[good] * width[good]).sum())
+    first, last = float(rows.start[good].min()), float(rows.end[good].max())
+    there = world.gpus_total * (last - first) * world.max_share
+    bad = used > there + world.tolerance(there, float(good.sum()))
+    findings.add(
+        "utilisation",
+        TABLE,
+        np.asarray([bad]),
+        lambda _: f"{used:.9g} GPU-s used of {there:.9g} from {first:.9g} s to {last:.9g} s",
+        found=np.asarray([used]),
+        allowed=np.asarray([there]),
+    )
+
+
+def _work(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
+    """A gang's rate is at most its base rate on the GPUs it holds, so work takes so long."""
+    if world.base is None or world.work is None:
+        findings.skip("rate", "how fast jobs are: a trace")
+        findings.skip("short-run", "how much work there is: a trace")
+        return
+    kept = np.flatnonzero(rows.good & (rows.job >= 0))
+    job, kind, length = rows.job[kept], rows.type[kept], rows.length[kept]
+    best = world.base.max(axis=1)[job]
+    base = np.where(kind >= 0, world.base[job, np.maximum(kind, 0)], best)
+    speed = base
+    if rows.table.has("rate"):
+        speed = rows.table["rate"][kept]
+        timed = np.isfinite(world.work[job])
+        findings.add(
+            "rate",
+            TABLE,
+            timed & ~(speed <= base * (1.0 + 1e-9) * world.max_parts),
+            lambda at: f"{speed[at]:.9g} iterations/s, at most {base[at]:.9g} on these GPUs",
+            job=job,
+            time=rows.start[kept],
+            server=rows.server[kept],
+            found=speed,
+            allowed=base,
+        )
+        speed = np.where(np.isnan(speed), base, speed)
+    else:
+        findings.skip("rate", "the column rate")
+    part = width[kept] / np.maximum(world.gang[job], 1)
+    done = np.bincount(job, weights=length * speed * part, minlength=world.jobs)
+    fastest = np.zeros(world.jobs)
+    np.maximum.at(fastest, job, speed)
+    terms = np.bincount(job, minlength=world.jobs) + 1.0
+    finished = world.finished if world.finished is not None else np.ones(world.jobs, dtype=np.bool_)
+    ran = terms > 1.0
+    short = world.work - done > fastest * world.tolerance_s * terms + 1e-9 * world.work
+    findings.add(
+        "short-run",
+        TABLE,
+        short & finished & ran,
+        lambda at: f"did at most {done[at]:.9g} of {world.work[at]:.9g} iterations",  # type: ignore[index]
+        job=np.arange(world.jobs),
+        time=world.arrival,
+        found=done,
+        allowed=world.work,
+    )
+
+
+def _down(world: World, rows: _Rows, findings: Findings) -> None:
+    server, down, up = world.outages
+    if not len(server):
+        return
+    if not rows.has_server:
+        findings.skip("down", "the column server")
+        return
+    order = np.lexsort((rows.start, rows.server))
+    sorted_servers = rows.server[order]
+    bad = np.zeros(len(rows.table), dtype=np.bool_)
+    for place in np.unique(server).tolist():  # servers that fail, not rows
+        first, last = np.searchsorted(sorted_servers, [place, place + 1])
+        mine = order[first:last]
+        begins, ends = down[server == place], up[server == place]
+        # The first outage that is not over when the row starts must not begin before it ends.
+        at = np.searchsorted(ends - world.tolerance_s, rows.start[mine], side="right")
+        begin = np.append(begins, np.inf)[at]
+        bad[mine] = begin < rows.end[mine] - world.tolerance_s
+    findings.add(
+        "down",
+        TABLE,
+        bad & rows.good,
+        lambda row: f"runs on server {rows.server[row]} while it is down",
+        job=rows.job,
+        time=rows.start,
+        server=rows.server,
+    )
+
+
+def _agreement(world: World, rows: _Rows, findings: Findings) -> None:
+    """Look whether the jobs table says what its segments say."""
+    if world.listed is None:
+        return
+    kept = np.flatnonzero(rows.good & (rows.job >= 0))
+    job = rows.job[kept]
+    ran = np.bincount(job, minlength=world.jobs)
+    first = np.full(world.jobs, np.inf)
+    last = np.full(world.jobs, -np.inf)
+    np.minimum.at(first, job, rows.start[kept])
+    np.maximum.at(last, job, rows.end[kept])
+    finished = world.finished if world.finished is not None else ran > 0
+    _same(world, findings, "first_start_s", first, ran > 0, 0.0)
+    _same(world, findings, "finish_s", last, (ran > 0) & finished, 0.0)
+    if rows.width is not None:
+        used = np.bincount(job, rows.length[kept] * rows.width[kept], minlength=world.jobs)
+        _same(world, findings, "gpu_seconds", used, ran > 0, ran * world.gang)
+
+
+def _same(
+    world: World, findings: Findings, name: str, segments: Floats, here: Bools, terms: Any
+) -> None:
+    listed = world.of_job(name)
+    gap = np.abs(listed - segments)
+    bad = here & (gap > world.tolerance(np.where(here, segments, 0.0), 1.0 + terms))
+    findings.add(
+        "sums",
+        TABLE,
+        bad,
+        lambda job: f"{name} is {listed[job]:.9g} in the jobs, {segments[job]:.9g} by segments",
+        job=np.arange(world.jobs),
+        time=segments,
+        found=listed,
+        allowed=segments,
+    )

@@ -1,0 +1,81 @@
+"""Sweeps over time: how much is held after each event. Sorting and running sums, no row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
+    Bools = npt.NDArray[np.bool_]
+
+__all__ = ["Excess", "Sweep", "over"]
+
+
+@dataclass(frozen=True)
+class Excess:
+    """Stretches of time in which too much was held.
+
+    Attributes
+    ----------
+    at : int64 array
+        Event, in the order of the sweep, at which each stretch begins.
+    peak, allowed : float64 arrays
+        Most that was held in it, and how much might have been at that event.
+    """
+
+    at: Ints
+    peak: Floats
+    allowed: Floats
+
+
+class Sweep:
+    """Starts and ends of intervals in the order of time; at one instant ends come first.
+
+    Parameters
+    ----------
+    start, end : float64 arrays
+        Finite; each interval is cut short by the tolerance, so that two that meet within it do not
+        overlap. Those that are no longer than it vanish.
+    tolerance_s : float
+        See there.
+    group : int64 array, optional
+        Sort by this first; the sweep then goes through group after group.
+    """
+
+    def __init__(
+        self, start: Floats, end: Floats, tolerance_s: float, group: Ints | None = None
+    ) -> None:
+        kept = np.flatnonzero(end - tolerance_s > start)
+        times = np.concatenate([end[kept] - tolerance_s, start[kept]])
+        rows = np.concatenate([kept, kept])
+        signs = np.ones(len(rows), dtype=np.int64)
+        signs[: len(kept)] = -1
+        order = np.argsort(times, kind="stable")
+        if group is not None:
+            order = order[np.argsort(group[rows][order], kind="stable")]
+        self.row: Ints = rows[order]
+        self.sign: Ints = signs[order]
+        self.time: Floats = times[order]
+
+    def held(self, amount: Ints) -> Ints:
+        """Return how much is held after each event; `amount` is by row."""
+        return np.cumsum(self.sign * amount[self.row])
+
+
+def over(held: Floats | Ints, allowed: Floats) -> Excess:
+    """Find the stretches of events in which more is held than allowed."""
+    bad = held > allowed
+    begins = np.flatnonzero(bad & ~np.append(np.False_, bad[:-1]))
+    if not len(begins):
+        none = np.zeros(0)
+        return Excess(begins, none, none)
+    # Outside the stretches nothing counts, so the largest up to the next beginning is the peak.
+    seen = np.where(bad, held, np.iinfo(np.int64).min)
+    peak = np.maximum.reduceat(seen, begins)
+    return Excess(begins, peak.astype(np.float64), allowed[begins])

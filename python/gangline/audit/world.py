@@ -1,0 +1,187 @@
+"""What the rules look at: segments, jobs, cluster and trace as arrays that fit together."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from gangline.audit.inputs import Columns
+    from gangline.cluster import Cluster
+    from gangline.trace.table import Trace
+
+    Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
+    Bools = npt.NDArray[np.bool_]
+
+__all__ = ["World"]
+
+_SUM_ERROR = 1e-9  # relative: a sum of a million f64 terms is off by less
+
+
+class World:
+    """Everything that is known, by job index and by segment row.
+
+    A job index counts the jobs of the trace, else those of the jobs table, else those of the
+    segments; -1 is a job that is not among them. Unknown numbers are NaN, unknown counts -1.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        trace: Trace | None,
+        listed: Columns | None,
+        held: Columns | None,
+        *,
+        max_share: int,
+        max_parts: int,
+        tolerance_s: float,
+    ) -> None:
+        self.cluster, self.trace = cluster, trace
+        self.listed, self.held = listed, held
+        self.max_share, self.max_parts, self.tolerance_s = max_share, max_parts, tolerance_s
+        if trace is not None:
+            reference = trace.column("job_id")
+        elif listed is not None:
+            reference = listed.ids.dictionary.take(listed.ids.unique().indices.drop_null())
+        else:
+            assert held is not None, "there is at least one table"
+            reference = held.ids.dictionary
+        self._reference = reference.cast(pa.string())
+        self.jobs = len(self._reference)
+        servers = cluster.server_arrays()
+        self.server_type: Ints = servers["type"].astype(np.int64)
+        self.server_gpus: Ints = servers["gpus"].astype(np.int64)
+        self.types = [gpu.name for gpu in cluster.gpu_types]
+        self.gpus_by_type: Ints = np.bincount(
+            self.server_type, weights=self.server_gpus, minlength=len(self.types)
+        ).astype(np.int64)
+        self.gpus_total = int(self.server_gpus.sum())
+
+    def names(self, job: int) -> str | None:
+        """Return the id of a job."""
+        return str(self._reference[job].as_py()) if 0 <= job < self.jobs else None
+
+    def name_of_row(self, table: Columns, row: int) -> str:
+        """Return the id that a row carries, also of a job that is not known."""
+        return str(table.ids[row].as_py())
+
+    def codes(self, table: Columns) -> Ints:
+        """Return the job index of each row."""
+        places = pc.index_in(table.ids.dictionary, value_set=self._reference)
+        known = places.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        indices = table.ids.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return np.append(known, -1)[indices]
+
+    def tolerance(self, size: Floats | float = 0.0, terms: Floats | float = 1.0) -> Any:
+        """Return by how much a sum of so many times, of such a size, may be off."""
+        return self.tolerance_s * terms + _SUM_ERROR * np.abs(size)
+
+    @cached_property
+    def gang(self) -> Ints:
+        """GPUs of each job's gang; -1 = unknown."""
+        if self.trace is not None:
+            return np.asarray(self.trace.numbers("gpus")).astype(np.int64)
+        return _whole(self.of_job("gpus"))
+
+    @cached_property
+    def arrival(self) -> Floats:
+        """Arrival of each job."""
+        if self.trace is not None:
+            return np.asarray(self.trace.numbers("arrival_s"), dtype=np.float64)
+        return self.of_job("arrival_s")
+
+    def of_job(self, name: str) -> Floats:
+        """Return a column of the jobs table by job index; the last row of a job counts."""
+        values = np.full(self.jobs, np.nan)
+        if self.listed is not None and self.listed.has(name):
+            codes = self.codes(self.listed)
+            values[codes[codes >= 0]] = self.listed[name][codes >= 0]
+        return values
+
+    @cached_property
+    def finished(self) -> Bools | None:
+        """Which jobs are done; None = nothing tells."""
+        if self.listed is not None:
+            codes, done = self.codes(self.listed), self.done_rows(self.listed)
+            finished = np.zeros(self.jobs, dtype=np.bool_)
+            finished[codes[done & (codes >= 0)]] = True
+            return finished
+        if self.held is not None and "end_reason" in self.held.words:
+            codes = self.codes(self.held)
+            ends = self.held.is_word("end_reason", "finished") & (codes >= 0)
+            finished = np.zeros(self.jobs, dtype=np.bool_)
+            finished[codes[ends]] = True
+            return finished
+        return None
+
+    @staticmethod
+    def done_rows(listed: Columns) -> Bools:
+        """Return the rows of jobs that are done; without a status, all."""
+        if "status" not in listed.words:
+            return np.ones(len(listed), dtype=np.bool_)
+        return listed.is_word("status", "finished")
+
+    @cached_property
+    def core(self) -> Any:
+        """The jobs of the trace as the compiled core sees them on this cluster."""
+        assert self.trace is not None, "asked for only with a trace"
+        return self.trace.to_core(self.cluster)
+
+    @cached_property
+    def work(self) -> Floats | None:
+        """Work of each job where the trace and the cluster tell how long it takes, else NaN."""
+        if self.trace is None:
+            return None
+        work: Floats = np.array(self.core.work())
+        timed = np.zeros(self.jobs, dtype=np.bool_)
+        if "duration_s" in self.trace.columns:
+            timed = ~np.isnan(self.trace.numbers("duration_s"))
+        if self.cluster.throughput is None:
+            work[~timed] = np.nan
+        return work
+
+    @cached_property
+    def base(self) -> Floats | None:
+        """Iterations per second alone on each type, shape (jobs, types); None without a trace."""
+        if self.trace is None:
+            return None
+        rates: Floats = self.core.base_rates(self.cluster.to_core())
+        return rates
+
+    @cached_property
+    def allowed(self) -> npt.NDArray[np.uint64] | None:
+        """GPU types that each job allows, bit t = type t; None without a trace."""
+        if self.trace is None:
+            return None
+        masks: npt.NDArray[np.uint64] = self.core.allowed_types()
+        return masks
+
+    def type_of_label(self, table: Columns) -> Ints:
+        """Return the GPU type that each row names; -1 = none of the cluster's."""
+        labels = table.words["gpu_type"]
+        names = labels.dictionary.to_pylist()
+        known = [self.types.index(name) if name in self.types else -1 for name in names]
+        indices = labels.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return np.asarray([*known, -1], dtype=np.int64)[indices]
+
+    @cached_property
+    def outages(self) -> tuple[Ints, Floats, Floats]:
+        """Server, start and end of the outages that the cluster lists, by server and start."""
+        failures = self.cluster.failures
+        rows = (failures.table or ()) if failures is not None else ()
+        server = np.asarray([row.server for row in rows], dtype=np.int64)
+        down = np.asarray([row.down_s for row in rows], dtype=np.float64)
+        ups = [np.inf if row.up_s is None else row.up_s for row in rows]
+        order = np.lexsort((down, server))
+        return server[order], down[order], np.asarray(ups, dtype=np.float64)[order]
+
+
+def _whole(values: Floats) -> Ints:
+    return np.where(np.isnan(values), -1.0, values).astype(np.int64)

@@ -1,0 +1,112 @@
+"""`gangline audit`: broken invariants in anybody's output."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from gangline.cli import _console, _exit
+from gangline.cli._inputs import Json  # noqa: TC001 - cyclopts reads the annotations
+from gangline.errors import TraceError
+
+if TYPE_CHECKING:
+    from gangline.audit import Audit
+
+
+def audit(
+    table: str,
+    /,
+    *,
+    cluster: str,
+    jobs: str | None = None,
+    trace: str | None = None,
+    columns: str | None = None,
+    max_share: int = 1,
+    max_parts: int = 1,
+    tolerance_s: Annotated[float, Parameter(name="--tolerance-s")] = 1e-6,
+    first: int = 10,
+    json: Json = False,
+) -> int:
+    """Check a segments or jobs table of any simulator; exit code 3 if a rule is broken.
+
+    Parameters
+    ----------
+    table
+        Parquet, Arrow or CSV file, or the folder of a result.
+    cluster
+        A TOML file or the name of a preset.
+    jobs
+        The jobs table beside a segments table.
+    trace
+        What was to be run: a file or a generator.
+    columns
+        NATIVE=THEIRS,... for columns of other names.
+    max_share
+        Most jobs that may be on one GPU.
+    max_parts
+        Most whole gangs that one job may hold at a time.
+    tolerance_s
+        Seconds by which times may be off.
+    first
+        How many findings of each rule are shown.
+    json
+        Print one JSON document instead of a table.
+    """
+    from gangline.audit import audit as look
+
+    found = look(
+        table,
+        cluster,
+        jobs=jobs,
+        trace=trace,
+        columns=_mapping(columns),
+        max_share=max_share,
+        max_parts=max_parts,
+        tolerance_s=tolerance_s,
+        first=first,
+    )
+    if json:
+        _console.document(found.to_dict())
+    else:
+        _show(found)
+    return _exit.DONE if found.ok else _exit.REFUSED
+
+
+def _mapping(text: str | None) -> dict[str, str]:
+    """Read `native=theirs,native=theirs`."""
+    pairs: dict[str, str] = {}
+    for item in (text or "").split(","):
+        if not item.strip():
+            continue
+        native, equals, theirs = item.partition("=")
+        if not equals or not native.strip() or not theirs.strip():
+            raise TraceError(f"--columns: expected NATIVE=THEIRS,..., got `{item}`", value=item)
+        pairs[native.strip()] = theirs.strip()
+    return pairs
+
+
+def _show(found: Audit) -> None:
+    rows = [
+        [
+            row["rule"],
+            row["table"],
+            row["job_id"],
+            row["time_s"],
+            _place(row["server"]),
+            row["what"],
+        ]
+        for row in found.findings.to_pylist()
+    ]
+    if rows:
+        _console.table(["rule", "table", "job", "time, s", "server", "what"], rows)
+    counts = [[rule, count] for rule, count in found.counts.items()]
+    if counts:
+        _console.table(["rule", "broken"], counts)
+    _console.write(repr(found))
+    for rule, missing in found.skipped.items():
+        _console.say(f"note: {rule} not checked; it needs {missing}")
+
+
+def _place(server: int | None) -> str | None:
+    return None if server is None else str(server)  # an index, not a count: no thousands mark

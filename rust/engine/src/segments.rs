@@ -1,0 +1,106 @@
+//! The segments table. Rows are pushed as segments end; when the run is over they are put in the order
+//! that readers are promised: by start, then job index, then server.
+
+/// The segments table: one row per segment and server.
+#[derive(Clone, Debug, Default)]
+pub struct Segments {
+    /// Job.
+    pub job: Vec<u32>,
+    /// Start, ns.
+    pub start_ns: Vec<i64>,
+    /// End, ns.
+    pub end_ns: Vec<i64>,
+    /// Server.
+    pub server: Vec<u32>,
+    /// Slots on that server.
+    pub gpu_mask: Vec<u64>,
+    /// 0 server, 1 rack, 2 network.
+    pub tier: Vec<u8>,
+    /// Iterations per second of the whole gang.
+    pub rate: Vec<f64>,
+    /// Samples per GPU and pass.
+    pub sub_batch: Vec<u32>,
+    /// Row `i`'s co-runners are `co_runners[co_offset[i]..co_offset[i + 1]]`.
+    pub co_offset: Vec<i32>,
+    /// Co-runners of the whole gang when the segment opened, ascending.
+    pub co_runners: Vec<u32>,
+    /// [`EndReason`] as a number.
+    pub end_reason: Vec<u8>,
+}
+
+impl Segments {
+    /// Puts the rows in order of (start, job, server). No two rows are equal in all three: a job has one
+    /// segment at a time, and that one row per server. O(n log n) once per run that keeps segments.
+    pub(crate) fn sort(&mut self) {
+        let key = |row: u32| {
+            let at = row as usize;
+            (self.start_ns[at], self.job[at], self.server[at])
+        };
+        let rows = self.job.len() as u32;
+        if (1..rows).all(|row| key(row - 1) <= key(row)) {
+            return;
+        }
+        let mut order: Vec<u32> = (0..rows).collect();
+        order.sort_unstable_by_key(|&row| key(row));
+        self.permute_co_runners(&order);
+        permute(&mut self.job, &order);
+        permute(&mut self.start_ns, &order);
+        permute(&mut self.end_ns, &order);
+        permute(&mut self.server, &order);
+        permute(&mut self.gpu_mask, &order);
+        permute(&mut self.tier, &order);
+        permute(&mut self.rate, &order);
+        permute(&mut self.sub_batch, &order);
+        permute(&mut self.end_reason, &order);
+    }
+
+    fn permute_co_runners(&mut self, order: &[u32]) {
+        if self.co_runners.is_empty() {
+            return; // all offsets are 0
+        }
+        let mut offsets = Vec::with_capacity(self.co_offset.len());
+        let mut values = Vec::with_capacity(self.co_runners.len());
+        offsets.push(0);
+        for &row in order {
+            let at = row as usize;
+            let (from, to) = (self.co_offset[at] as usize, self.co_offset[at + 1] as usize);
+            values.extend_from_slice(&self.co_runners[from..to]);
+            offsets.push(values.len() as i32);
+        }
+        self.co_offset = offsets;
+        self.co_runners = values;
+    }
+}
+
+fn permute<T: Copy>(column: &mut Vec<T>, order: &[u32]) {
+    *column = order.iter().map(|&row| column[row as usize]).collect();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_go_by_start_job_and_server_and_keep_their_co_runners() {
+        let mut table = Segments {
+            job: vec![2, 1, 1, 0],
+            start_ns: vec![5, 5, 5, 9],
+            end_ns: vec![6, 7, 7, 10],
+            server: vec![0, 4, 3, 0],
+            gpu_mask: vec![1, 2, 4, 8],
+            tier: vec![0, 1, 1, 0],
+            rate: vec![0.5, 1.5, 1.5, 2.5],
+            sub_batch: vec![1, 2, 2, 3],
+            co_offset: vec![0, 2, 3, 3, 4],
+            co_runners: vec![7, 8, 9, 6],
+            end_reason: vec![0, 1, 1, 2],
+        };
+        table.sort();
+        assert_eq!(table.job, [1, 1, 2, 0]);
+        assert_eq!(table.server, [3, 4, 0, 0]);
+        assert_eq!(table.gpu_mask, [4, 2, 1, 8]);
+        assert_eq!(table.end_ns, [7, 7, 6, 10]);
+        assert_eq!(table.co_offset, [0, 0, 1, 3, 4]);
+        assert_eq!(table.co_runners, [9, 7, 8, 6]);
+    }
+}
