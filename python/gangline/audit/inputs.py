@@ -83,7 +83,7 @@ class Columns:
         """Return where a label column holds a word; nowhere if it holds nothing."""
         equal = pc.equal(self.words[name].dictionary, word).to_numpy(zero_copy_only=False)
         codes = self.words[name].indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        return np.append(equal.astype(np.bool_), np.False_)[codes]
+        return np.asarray(np.append(equal.astype(np.bool_), np.False_)[codes])
 
 
 def check_options(max_share: int, max_parts: int, tolerance_s: float, first: int) -> None:

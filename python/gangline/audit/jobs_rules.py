@@ -42,7 +42,9 @@ class _Rows:
             self.gang = np.where(gang < 0, np.nan, gang)
         self.span = self.finish - self.start
         self.run = self._number("run_s")
-        if not table.has("run_s") and table.has("preemptions"):
+        if not table.has("run_s") and table.has("wait_s"):
+            self.run = self.finish - self.arrival - table["wait_s"]
+        elif not table.has("run_s") and table.has("preemptions"):
             still = self._number("preemptions") + np.nan_to_num(self._number("migrations")) == 0
             self.run = np.where(still, self.span, np.nan)
 

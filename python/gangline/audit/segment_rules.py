@@ -320,7 +320,8 @@ def _servers(world: World, rows: _Rows, width: Ints, findings: Findings) -> None
     server = rows.server[kept]
     sweep = Sweep(rows.start[kept], rows.end[kept], world.tolerance_s, server)
     where = server[sweep.row]
-    excess = over(sweep.held(width[kept]), world.server_gpus[where] * float(world.max_share))
+    allowed = (world.server_gpus[where] * world.max_share).astype(np.float64)
+    excess = over(sweep.held(width[kept]), allowed)
     at = excess.at
     findings.add(
         "capacity",
@@ -386,7 +387,7 @@ def _utilisation(world: World, rows: _Rows, width: Ints, findings: Findings) -> 
 
 
 def _work(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
-    """A gang's rate is at most its base rate on the GPUs it holds, so work takes so long."""
+    """Hold rates against base rates, the most a gang can do on its GPUs, and work against both."""
     if world.base is None or world.work is None:
         findings.skip("rate", "how fast jobs are: a trace")
         findings.skip("short-run", "how much work there is: a trace")
@@ -477,7 +478,8 @@ def _agreement(world: World, rows: _Rows, findings: Findings) -> None:
     _same(world, findings, "first_start_s", first, ran > 0, 0.0)
     _same(world, findings, "finish_s", last, (ran > 0) & finished, 0.0)
     if rows.width is not None:
-        used = np.bincount(job, rows.length[kept] * rows.width[kept], minlength=world.jobs)
+        seconds = rows.length[kept] * rows.width[kept].astype(np.float64)
+        used = np.bincount(job, seconds, minlength=world.jobs).astype(np.float64)
         _same(world, findings, "gpu_seconds", used, ran > 0, ran * world.gang)
 
 

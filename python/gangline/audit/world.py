@@ -77,7 +77,7 @@ class World:
         places = pc.index_in(table.ids.dictionary, value_set=self._reference)
         known = places.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         indices = table.ids.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        return np.append(known, -1)[indices]
+        return np.asarray(np.append(known, -1)[indices], dtype=np.int64)
 
     def tolerance(self, size: Floats | float = 0.0, terms: Floats | float = 1.0) -> Any:
         """Return by how much a sum of so many times, of such a size, may be off."""
@@ -169,7 +169,7 @@ class World:
         names = labels.dictionary.to_pylist()
         known = [self.types.index(name) if name in self.types else -1 for name in names]
         indices = labels.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        return np.asarray([*known, -1], dtype=np.int64)[indices]
+        return np.asarray(np.asarray([*known, -1], dtype=np.int64)[indices])
 
     @cached_property
     def outages(self) -> tuple[Ints, Floats, Floats]:
