@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from gangline.audit import audit
+from gangline.audit import Audit, audit
 from gangline.compare import compare
 from gangline.errors import (
     ClusterError,
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "STEADY",
+    "Audit",
     "Changes",
     "Cluster",
     "ClusterError",

@@ -144,6 +144,8 @@ def audit(
     >>> gl.audit(result.segments, lab, jobs=result.jobs, trace=trace).ok
     True
     """
+    import numpy as np
+
     from gangline.audit import inputs, jobs_rules, segment_rules
     from gangline.audit.findings import Findings
     from gangline.audit.world import World
@@ -163,10 +165,11 @@ def audit(
     )
     findings = Findings(world.names, first)
     rows = {}
-    if held is not None:
-        rows["segments"] = len(held)
-        segment_rules.check(world, findings)
-    if listed is not None:
-        rows["jobs"] = len(listed)
-        jobs_rules.check(world, findings)
+    with np.errstate(invalid="ignore", over="ignore"):  # infinite times are findings themselves
+        if held is not None:
+            rows["segments"] = len(held)
+            segment_rules.check(world, findings)
+        if listed is not None:
+            rows["jobs"] = len(listed)
+            jobs_rules.check(world, findings)
     return Audit(findings, rows)

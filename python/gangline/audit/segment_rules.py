@@ -85,6 +85,8 @@ def check(world: World, findings: Findings) -> None:
     if rows.width is None:
         for rule in ("gang", "capacity", "double-booking", "utilisation"):
             findings.skip(rule, "how many GPUs a row holds: gpu_mask, gpus, or a trace")
+        for rule in ("rate", "short-run"):
+            findings.skip(rule, "how much work there is: a trace")
     else:
         _gangs(world, rows, rows.width, findings)
         _capacity(world, rows, rows.width, findings)
@@ -229,6 +231,16 @@ def _arrivals(world: World, rows: _Rows, findings: Findings) -> None:
 
 def _gangs(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
     """Look at what each job holds after each instant at which that changes."""
+    findings.add(
+        "gang",
+        TABLE,
+        width <= 0,
+        lambda row: f"a row that holds {width[row]} GPUs",
+        job=rows.job,
+        time=rows.start,
+        server=rows.server,
+        found=width,
+    )
     kept = np.flatnonzero(rows.good & (rows.job >= 0))
     job = np.concatenate([rows.job[kept], rows.job[kept]])
     time = np.concatenate([rows.end[kept], rows.start[kept]])
@@ -416,11 +428,15 @@ def _work(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
         findings.skip("rate", "the column rate")
     part = width[kept] / np.maximum(world.gang[job], 1)
     done = np.bincount(job, weights=length * speed * part, minlength=world.jobs)
-    fastest = np.zeros(world.jobs)
+    fastest, slowest = np.zeros(world.jobs), np.full(world.jobs, np.inf)
     np.maximum.at(fastest, job, speed)
-    terms = np.bincount(job, minlength=world.jobs) + 1.0
+    np.minimum.at(slowest, job, speed)
+    # Overhead goes without progress; when, a jobs table does not say: at best at the lowest rate.
+    idle = np.nan_to_num(world.of_job("overhead_s"), nan=0.0, posinf=0.0, neginf=0.0)
+    done -= np.where(np.isfinite(slowest), slowest, 0.0) * np.maximum(idle, 0.0)
+    terms = np.bincount(job, minlength=world.jobs) + 2.0
     finished = world.finished if world.finished is not None else np.ones(world.jobs, dtype=np.bool_)
-    ran = terms > 1.0
+    ran = terms > 2.0
     short = world.work - done > fastest * world.tolerance_s * terms + 1e-9 * world.work
     findings.add(
         "short-run",

@@ -1,0 +1,407 @@
+"""Audit on tables made by hand: each rule, each kind of file, columns of others, the command."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+
+import gangline as gl
+from gangline.audit.findings import RULES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+LAB = {
+    "name": "lab",
+    "gpu_types": [{"name": "A", "memory_gb": 16}, {"name": "B", "memory_gb": 16, "speed": 2.0}],
+    "servers": [
+        {"count": 1, "gpu": "A", "gpus": 2, "rack": 0},
+        {"count": 1, "gpu": "B", "gpus": 4, "rack": 1},
+    ],
+    "failures": {"table": [{"server": 1, "down_s": 100.0, "up_s": 200.0}]},
+}
+TRACE = gl.Trace.from_arrow(
+    pa.table(
+        {
+            "job_id": ["a", "b", "c"],
+            "arrival_s": [0.0, 1.0, 2.0],
+            "gpus": [2, 3, 1],
+            "duration_s": [10.0, 20.0, 6.0],
+            "gpu_types": [["A"], None, None],
+        }
+    )
+)
+World = dict[str, dict[str, list[Any]]]
+
+
+def good() -> World:
+    """Job a on A until 10; b on both types at the pace of A; c on B, which is twice as fast."""
+    return {
+        "segments": {
+            "job_id": ["a", "b", "b", "c"],
+            "start_s": [0.0, 10.0, 10.0, 12.0],
+            "end_s": [10.0, 30.0, 30.0, 15.0],
+            "server": [0, 0, 1, 1],
+            "gpu_mask": [0b11, 0b11, 0b01, 0b10],
+            "rate": [1.0, 1.0, 1.0, 2.0],
+            "end_reason": ["finished"] * 4,
+        },
+        "jobs": {
+            "job_id": ["a", "b", "c"],
+            "arrival_s": [0.0, 1.0, 2.0],
+            "first_start_s": [0.0, 10.0, 12.0],
+            "finish_s": [10.0, 30.0, 15.0],
+            "jct_s": [10.0, 29.0, 13.0],
+            "queue_s": [0.0, 9.0, 10.0],
+            "wait_s": [0.0, 9.0, 10.0],
+            "run_s": [10.0, 20.0, 3.0],
+            "gpus": [2, 3, 1],
+            "gpu_seconds": [20.0, 60.0, 3.0],
+            "status": ["finished"] * 3,
+        },
+    }
+
+
+def cell(table: str, column: str, row: int, value: object) -> Callable[[World], None]:
+    def change(world: World) -> None:
+        world[table][column][row] = value
+
+    return change
+
+
+def without(table: str, *names: str) -> Callable[[World], None]:
+    def change(world: World) -> None:
+        for name in names:
+            del world[table][name]
+
+    return change
+
+
+def drop(table: str, row: int) -> Callable[[World], None]:
+    def change(world: World) -> None:
+        for values in world[table].values():
+            del values[row]
+
+    return change
+
+
+def twice(table: str, row: int) -> Callable[[World], None]:
+    def change(world: World) -> None:
+        for values in world[table].values():
+            values.append(values[row])
+
+    return change
+
+
+def types(*names: str) -> Callable[[World], None]:
+    """Give GPU types by name and counts instead of servers and masks."""
+
+    def change(world: World) -> None:
+        without("segments", "server", "gpu_mask")(world)
+        world["segments"].update(gpu_type=list(names), gpus=[2, 2, 1, 1])
+
+    return change
+
+
+def all_of(*changes: Callable[[World], None]) -> Callable[[World], None]:
+    def change(world: World) -> None:
+        for one in changes:
+            one(world)
+
+    return change
+
+
+# rule, table, change, job, time, server: what the finding must say
+BROKEN: list[
+    tuple[str, str, Callable[[World], None], str | None, float | None, int | None]
+] = [
+    ("times", "segments", cell("segments", "end_s", 3, float("nan")), "c", None, 1),
+    ("times", "segments", cell("segments", "start_s", 0, -5.0), "a", None, 0),
+    ("times", "jobs", cell("jobs", "finish_s", 1, None), "b", 1.0, None),
+    ("times", "jobs", cell("jobs", "wait_s", 1, float("inf")), "b", 1.0, None),
+    ("order", "segments", cell("segments", "end_s", 3, 11.0), "c", 12.0, 1),
+    ("order", "jobs", cell("jobs", "finish_s", 2, 11.0), "c", 12.0, None),
+    ("unknown-job", "segments", cell("segments", "job_id", 3, "x"), None, 12.0, 1),
+    ("unknown-job", "jobs", cell("jobs", "job_id", 2, "x"), None, 2.0, None),
+    ("missing-job", "segments", drop("segments", 3), "c", 2.0, None),
+    ("missing-job", "jobs", drop("jobs", 2), "c", 2.0, None),
+    ("duplicate-job", "jobs", twice("jobs", 2), "c", 2.0, None),
+    ("unknown-server", "segments", cell("segments", "server", 3, 2), "c", 12.0, None),
+    ("unknown-server", "segments", cell("segments", "gpu_mask", 3, 0b10000), "c", 12.0, 1),
+    ("unknown-type", "segments", types("A", "A", "B", "C"), "c", 12.0, None),
+    ("type-not-allowed", "segments", cell("segments", "server", 0, 1), "a", 0.0, 1),
+    ("before-arrival", "segments", cell("segments", "start_s", 3, 1.5), "c", 1.5, 1),
+    ("before-arrival", "jobs", cell("jobs", "first_start_s", 2, 1.5), "c", 1.5, None),
+    ("gang", "segments", cell("segments", "gpu_mask", 0, 0b01), "a", 0.0, None),
+    ("gang", "segments", cell("segments", "end_s", 2, 29.0), "b", 29.0, None),
+    ("gang", "segments", cell("segments", "gpu_mask", 3, 0), "c", 12.0, 1),
+    ("gang", "jobs", cell("jobs", "gpus", 0, 1), "a", 0.0, None),
+    ("capacity", "segments", types("A", "A", "A", "B"), "b", 10.0, None),
+    ("capacity", "jobs", cell("jobs", "gpus", 2, 4), "c", 12.0, None),
+    ("double-booking", "segments", cell("segments", "gpu_mask", 3, 0b01), "c", 12.0, 1),
+    ("double-booking", "segments", cell("segments", "start_s", 1, 9.0), "b", 9.0, 0),
+    (
+        "down",
+        "segments",
+        all_of(cell("segments", "start_s", 3, 98.0), cell("segments", "end_s", 3, 101.0)),
+        "c",
+        98.0,
+        1,
+    ),
+    ("rate", "segments", cell("segments", "rate", 0, 1.5), "a", 0.0, 0),
+    ("short-run", "segments", cell("segments", "rate", 3, 1.9), "c", 2.0, None),
+    ("short-run", "segments", cell("segments", "end_s", 0, 9.0), "a", 0.0, None),
+    ("short-run", "jobs", cell("jobs", "run_s", 2, 2.5), "c", 12.0, None),
+    ("utilisation", "jobs", all_of(
+        without("jobs", "first_start_s", "queue_s", "wait_s", "jct_s", "gpu_seconds"),
+        cell("jobs", "gpus", 1, 12)), "b", 30.0, None),
+    ("sums", "jobs", cell("jobs", "jct_s", 1, 30.0), "b", 1.0, None),
+    ("sums", "jobs", cell("jobs", "gpu_seconds", 0, 21.0), "a", 0.0, None),
+    ("sums", "segments", cell("jobs", "first_start_s", 2, 11.0), "c", 12.0, None),
+]  # fmt: skip
+
+
+def look(world: World, **options: Any) -> gl.Audit:
+    tables = {name: pa.table(columns) for name, columns in world.items()}
+    given = {"jobs": tables.get("jobs"), "trace": TRACE, **options}
+    return gl.audit(tables["segments"], LAB, **given)
+
+
+def test_a_good_run_breaks_no_rule_and_every_rule_is_looked_at() -> None:
+    found = look(good())
+    assert found.ok
+    assert found.counts == {}
+    assert found.findings.num_rows == 0
+    assert set(found.checked) == set(RULES) - {"unknown-type"}
+    assert gl.audit(pa.table(good()["jobs"]), LAB, trace=TRACE).ok
+
+
+@pytest.mark.parametrize(("rule", "table", "change", "job", "at", "server"), BROKEN)
+def test_one_broken_cell_is_caught_by_its_rule(
+    rule: str,
+    table: str,
+    change: Callable[[World], None],
+    job: str | None,
+    at: float | None,
+    server: int | None,
+) -> None:
+    world = good()
+    change(world)
+    found = look(world)
+    rows = [
+        (row["table"], row["job_id"], row["server"], row["time_s"])
+        for row in found.findings.to_pylist()
+        if row["rule"] == rule
+    ]
+    near = None if at is None else pytest.approx(at, abs=1e-5)
+    assert (table, job, server, near) in rows, found.findings.to_pylist()
+    assert found.counts[rule] == len(rows)
+    assert not found.ok
+
+
+def test_every_rule_has_a_broken_example() -> None:
+    assert {row[0] for row in BROKEN} == set(RULES)
+
+
+def test_findings_say_how_much() -> None:
+    world = good()
+    cell("segments", "gpu_mask", 3, 0b01)(world)
+    (row,) = look(world).findings.to_pylist()
+    assert (row["found"], row["allowed"]) == (2.0, 1.0)
+    assert row["what"] == "GPU 0 of server 1 holds 2 jobs, allowed 1"
+    assert look(world, max_share=2).ok
+
+
+def test_a_gang_over_two_types_may_not_beat_the_slower() -> None:
+    world = good()
+    cell("segments", "rate", 1, 2.0)(world)
+    assert look(world).counts == {"rate": 1}
+
+
+def test_forked_jobs_hold_several_gangs() -> None:
+    rows = {"job_id": ["a", "a"], "start_s": [0.0, 0.0], "end_s": [5.0, 5.0], "server": [0, 1],
+            "gpu_mask": [0b11, 0b11]}  # fmt: skip
+    table = pa.table(rows)
+    assert gl.audit(table, LAB, trace=TRACE.table.slice(0, 1)).counts["gang"] == 1
+    forked = gl.audit(table, LAB, trace=TRACE.table.slice(0, 1), max_parts=2)
+    assert "gang" not in forked.counts
+
+
+def test_an_outage_takes_its_gpus_out_of_the_pool() -> None:
+    rows = {"job_id": ["x"], "start_s": [90.0], "end_s": [150.0], "gpus": [3]}
+    found = gl.audit(pa.table(rows), LAB)
+    capacity = [row for row in found.findings.to_pylist() if row["rule"] == "capacity"]
+    assert [(row["time_s"], row["found"], row["allowed"]) for row in capacity] == [(100.0, 3, 2)]
+    rows["start_s"], rows["end_s"] = [200.0], [250.0]
+    assert gl.audit(pa.table(rows), LAB).ok
+
+
+@pytest.mark.parametrize(("late_s", "ok"), [(5e-7, True), (2e-6, False)])
+def test_times_within_the_tolerance_are_one_instant(late_s: float, *, ok: bool) -> None:
+    world = good()
+    for name in ("segments", "jobs"):
+        world[name].pop("rate", None)
+    world["segments"]["end_s"][0] += late_s  # b starts on the same GPUs at 10
+    found = look(world)
+    assert found.ok is ok, found
+    assert look(world, tolerance_s=1e-5).ok
+
+
+def test_without_the_columns_a_rule_is_skipped_with_the_reason() -> None:
+    rows = {"job_id": ["a"], "start_s": [0.0], "end_s": [1.0]}
+    found = gl.audit(pa.table(rows), LAB)
+    assert found.ok
+    assert {"gang", "capacity", "double-booking", "short-run"} <= set(found.skipped)
+    assert "trace" in found.skipped["short-run"]
+    assert set(found.checked).isdisjoint(found.skipped)
+
+
+def test_only_the_first_findings_are_kept_and_all_are_counted() -> None:
+    rows = {"job_id": [f"j{i}" for i in range(50)], "start_s": [float(i) for i in range(50)]}
+    table = pa.table({**rows, "end_s": [-1.0] * 50, "gpus": [1] * 50})
+    found = gl.audit(table, LAB, first=3)
+    assert found.counts["order"] == 50
+    order = [row for row in found.findings.to_pylist() if row["rule"] == "order"]
+    assert [row["time_s"] for row in order] == [0.0, 1.0, 2.0]
+
+
+def test_it_shows_itself() -> None:
+    found = look(good())
+    assert repr(found) == "Audit(4 segments, 3 jobs: no rule broken, 16 checked)"
+    world = good()
+    cell("jobs", "jct_s", 1, 30.0)(world)
+    broken = look(world)
+    assert repr(broken) == "Audit(4 segments, 3 jobs: broken: sums 2)"
+    assert "<table>" in broken._repr_html_()
+    assert "jct_s is 30" in broken._repr_html_()
+    json.dumps(broken.to_dict())
+
+
+# Files and columns of others.
+
+
+def write(table: pa.Table, path: Path) -> None:
+    if path.suffix == ".parquet":
+        pq.write_table(table, path)
+    elif path.suffix == ".arrow":
+        with pa.ipc.new_file(str(path), table.schema) as writer:
+            writer.write_table(table)
+    elif path.suffix == ".gz":
+        sink = pa.BufferOutputStream()
+        pa_csv.write_csv(table, sink)
+        path.write_bytes(gzip.compress(sink.getvalue().to_pybytes()))
+    else:
+        pa_csv.write_csv(table, path)
+
+
+@pytest.mark.parametrize("name", ["s.parquet", "s.arrow", "s.csv", "s.csv.gz"])
+def test_every_kind_of_file(name: str, tmp_path: Path) -> None:
+    world = good()
+    write(pa.table(world["segments"]), tmp_path / name)
+    write(pa.table(world["jobs"]), tmp_path / f"jobs-{name}")
+    found = gl.audit(tmp_path / name, LAB, jobs=tmp_path / f"jobs-{name}", trace=TRACE)
+    assert found.rows == {"segments": 4, "jobs": 3}
+    assert found.ok
+
+
+def test_the_folder_of_a_result(tmp_path: Path) -> None:
+    lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    trace = gl.synth.philly(jobs=40, seed=2, max_gpus=8)
+    gl.simulate(lab, trace, "srtf", segments=True).save(tmp_path / "out")
+    found = gl.audit(tmp_path / "out", lab, trace=trace)
+    assert found.ok
+    assert set(found.rows) == {"segments", "jobs"}
+
+
+def test_columns_of_other_names_and_ids_that_are_numbers() -> None:
+    table = pa.table({"id": [7, 8], "begin": [0, 4], "end": [4, 9], "node": [0, 0], "n": [2, 2]})
+    mapping = {"job_id": "id", "start_s": "begin", "end_s": "end", "server": "node", "gpus": "n"}
+    assert gl.audit(table, LAB, columns=mapping).ok
+    late = table.set_column(1, "begin", pa.array([0, 3]))
+    (row,) = (
+        r for r in gl.audit(late, LAB, columns=mapping).findings.to_pylist() if r["server"] == 0
+    )
+    assert (row["rule"], row["job_id"], row["time_s"]) == ("capacity", "8", 3.0)
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "words"),
+    [
+        ({"job_id": ["a"]}, {}, "neither segments"),
+        ({"start_s": [0.0], "end_s": [1.0]}, {}, "no column job_id among start_s, end_s"),
+        ({"job_id": ["a"], "finish_s": ["soon"]}, {}, "finish_s: expected numbers"),
+        ({"job_id": ["a"], "finish_s": [True]}, {}, "finish_s: expected numbers"),
+        ({"job_id": ["a"], "end": [1.0]}, {"columns": {"finish_s": "stop"}}, "no column `stop`"),
+        ({"job_id": ["a"], "end": [1.0]}, {"columns": {"finnish_s": "end"}}, "did you mean"),
+        ({"job_id": ["a"], "finish_s": [1.0]}, {"max_share": 0}, "max_share"),
+        ({"job_id": ["a"], "finish_s": [1.0]}, {"tolerance_s": -1.0}, "tolerance_s"),
+    ],
+)
+def test_what_cannot_be_read_is_named(
+    table: dict[str, Any], options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises((gl.TraceError, gl.PolicyError), match=words):
+        gl.audit(pa.table(table), LAB, **options)
+
+
+# The command.
+
+
+def gangline(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gangline", "audit", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_the_command_says_where_and_leaves_with_3(tmp_path: Path) -> None:
+    cluster = tmp_path / "lab.toml"
+    cluster.write_text(gl.Cluster.from_dict(LAB).to_toml())
+    table = tmp_path / "s.csv"
+    table.write_text("who,from,to,node,gpu_mask\na,0,10,0,3\nb,9,30,0,1\n")
+    mapping = "job_id=who,start_s=from,end_s=to,server=node"
+    done = gangline(str(table), "--cluster", str(cluster), "--columns", mapping)
+    assert done.returncode == 3, done.stderr
+    assert "double-booking" in done.stdout
+    assert "GPU 0 of server 0 holds 2 jobs, allowed 1" in done.stdout
+    assert "note: short-run not checked" in done.stderr
+    given = ("--cluster", str(cluster), "--columns", mapping, "--json", "--max-share", "2")
+    fine = gangline(str(table), *given)
+    assert fine.returncode == 0, fine.stderr
+    assert json.loads(fine.stdout)["ok"] is True
+    bad = gangline(str(table), "--cluster", str(cluster))
+    assert bad.returncode == 2
+    assert bad.stdout == ""
+    assert bad.stderr.startswith("gangline: ")
+    odd = gangline(str(table), "--cluster", str(cluster), "--columns", "job_id")
+    assert (odd.returncode, odd.stdout) == (2, "")
+    assert "expected NATIVE=THEIRS" in odd.stderr
+
+
+@pytest.mark.slow
+def test_a_million_segments_take_seconds() -> None:
+    count, servers = 1_000_000, 250
+    rows = np.arange(count)
+    start = (rows // (servers * 4)) * 10.0
+    table = pa.table(
+        {
+            "job_id": pa.array(rows).cast(pa.string()),
+            "start_s": start,
+            "end_s": start + 10.0,
+            "server": (rows % servers).astype(np.int32),
+            "gpu_mask": np.uint64(0b11) << ((rows // servers) % 4 * 2).astype(np.uint64),
+        }
+    )
+    lab = gl.Cluster.homogeneous(servers=servers, gpus=8)
+    begin = time.process_time()
+    assert gl.audit(table, lab).ok
+    assert time.process_time() - begin < 30.0  # 3 s measured; the machine may be shared
