@@ -15,6 +15,7 @@ _U64: TypeAlias = npt.NDArray[np.uint64]
 _Progress: TypeAlias = Callable[[float, int, int], None]
 
 __version__: str
+__profile__: str
 
 @final
 class Cluster:

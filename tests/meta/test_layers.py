@@ -20,7 +20,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     | frozenset({"network", "tables", "cluster_files"}),
     frozenset({"run_options", "result", "simulate", "compare", "comparison", "sweep"})
     | frozenset({"_tables", "testing", "_laws", "executors", "env"}),
-    frozenset({"report", "reproduce", "audit", "explain"}),
+    frozenset({"report", "reproduce", "audit", "doctor", "explain"}),
     frozenset({"cli", "__main__"}),
 )
 PUBLIC_FACE = "__init__"  # gangline/__init__.py: a list of names, may import all but the cli

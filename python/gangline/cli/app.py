@@ -12,6 +12,7 @@ from gangline.cli import _console, _exit
 from gangline.cli.audit import audit
 from gangline.cli.cluster import app as cluster_app
 from gangline.cli.compare import compare
+from gangline.cli.doctor import doctor
 from gangline.cli.gantt import gantt
 from gangline.cli.policies import policies
 from gangline.cli.report import report
@@ -44,6 +45,7 @@ app.command(report)
 app.command(gantt)
 app.command(policies)
 app.command(audit)
+app.command(doctor)
 app.command(cluster_app)
 app.command(trace_app)
 

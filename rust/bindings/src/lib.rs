@@ -20,6 +20,12 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = true)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    let profile = if cfg!(debug_assertions) {
+        "development, invariants checked"
+    } else {
+        "release"
+    };
+    module.add("__profile__", profile)?;
     module.add_class::<convert::Cluster>()?;
     module.add_class::<convert::Jobs>()?;
     module.add_class::<network::Network>()?;
