@@ -201,9 +201,9 @@ impl Jobs {
     fn base_rates<'py>(
         &self,
         py: Python<'py>,
-        cluster: PyRef<'_, Cluster>,
+        cluster: &Bound<'_, Cluster>,
     ) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        let world = self.world(&cluster)?;
+        let world = self.world(cluster.get())?;
         let (jobs, types) = (self.table.len(), world.cluster.gpu_types().len());
         let mut rates = Vec::with_capacity(jobs * types);
         for at in 0..jobs {
