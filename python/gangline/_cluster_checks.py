@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["check", "later", "load_tables"]
 
 _SERVERS_MAX = 1_000_000  # ours: a slip of the keyboard must not fill the memory
+_MEMORY_GB_MAX = 1e6  # ours: far beyond any GPU; its bytes fit 64 bits
 _SHARE_MAX = 2  # what the engine can hold today
 
 
@@ -36,6 +37,9 @@ def check(cluster: Cluster, path: str | None) -> None:
         for field in ("memory_gb", "speed", "price_per_hour"):
             if not math.isfinite(getattr(gpu, field)):
                 fail(path, f"gpu_types[{i}].{field}", "a finite number", getattr(gpu, field))
+        if gpu.memory_gb > _MEMORY_GB_MAX:
+            expected = f"at most {_MEMORY_GB_MAX:g} GiB"
+            fail(path, f"gpu_types[{i}].memory_gb", expected, gpu.memory_gb)
     if not cluster.servers:
         fail(path, "servers", "at least one block of servers", "none")
     for i, block in enumerate(cluster.servers):

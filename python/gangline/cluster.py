@@ -125,6 +125,9 @@ class Cluster(
             raise ClusterError(message, path=str(path)) from None
         except tomllib.TOMLDecodeError as error:
             raise ClusterError(f"{path}: expected TOML: {error}", path=str(path)) from None
+        except RecursionError:
+            message = f"{path}: expected TOML of a cluster: its lists are nested too deep"
+            raise ClusterError(message, path=str(path)) from None
         return cls.from_dict(data, path=str(path))
 
     @classmethod

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pyarrow as pa
 
+from gangline._files import whole
 from gangline.result import Result, write_json
 
 if TYPE_CHECKING:
@@ -107,7 +108,8 @@ class Comparison:
         folder.mkdir(parents=True, exist_ok=True)
         for result in self.results:
             result.save(folder / run_name(result))
-        write_json(folder / "comparison.json", self.to_dict())
+        with whole(folder / "comparison.json") as part:
+            write_json(part, self.to_dict())
         return folder
 
     def __repr__(self) -> str:

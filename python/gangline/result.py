@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gangline import _tables
+from gangline._files import whole
 from gangline.errors import GanglineError, ResultError
 
 if TYPE_CHECKING:
@@ -155,24 +156,19 @@ class Result:
             raise FileExistsError(
                 17, "holds something that is not a result; choose another", str(folder)
             )
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        part = folder.with_name(f".{folder.name}.part")
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
-        write_json(part / "spec.json", {"format": _FORMAT, **self.spec})
-        write_json(part / "summary.json", self.summary)
-        _tables.write(self.jobs, part / "jobs.parquet")
-        _tables.write(self.timeline, part / "timeline.parquet")
-        if self.has_segments:
-            _tables.write(self.segments, part / "segments.parquet")
-        if replaces:
-            old = folder.with_name(f".{folder.name}.old")
-            shutil.rmtree(old, ignore_errors=True)
-            folder.rename(old)
-            part.rename(folder)
-            shutil.rmtree(old)
-        else:
-            part.rename(folder)
+        old = folder.with_name(f".{folder.name}.old")
+        with whole(folder) as part:
+            part.mkdir()
+            write_json(part / "spec.json", {"format": _FORMAT, **self.spec})
+            write_json(part / "summary.json", self.summary)
+            _tables.write(self.jobs, part / "jobs.parquet")
+            _tables.write(self.timeline, part / "timeline.parquet")
+            if self.has_segments:
+                _tables.write(self.segments, part / "segments.parquet")
+            if replaces:
+                shutil.rmtree(old, ignore_errors=True)
+                folder.rename(old)
+        shutil.rmtree(old, ignore_errors=True)
         return folder
 
     def __repr__(self) -> str:

@@ -96,9 +96,11 @@ def compare(
         sharing=sharing,
     )
     if out is not None:
+        from gangline._files import whole
         from gangline.result import write_json
 
-        write_json(out / "comparison.json", comparison.to_dict())
+        with whole(out / "comparison.json") as part:
+            write_json(part, comparison.to_dict())
     if html is not None:
         _page.write(digests, html)
     if json:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from gangline._files import whole
 from gangline.errors import TraceError
 from gangline.trace.schema import LIST_SEPARATOR
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from gangline.trace.table import Trace
+
+SUFFIXES = (".parquet", ".arrow", ".csv")
 
 
 def write_trace(trace: Trace, path: str | PathLike[str]) -> None:
@@ -31,8 +34,16 @@ def write_trace(trace: Trace, path: str | PathLike[str]) -> None:
     """
     path = Path(path)
     table = trace.table.replace_schema_metadata(_metadata(trace))
-    part = path.with_name(f".{path.name}.part")
-    if path.suffix == ".parquet":
+    if path.suffix not in SUFFIXES:
+        raise TraceError(
+            f"{path}: expected a name that ends in .parquet, .arrow or .csv", path=str(path)
+        )
+    with whole(path) as part:
+        _write(table, part, path.suffix)
+
+
+def _write(table: pa.Table, part: Path, suffix: str) -> None:
+    if suffix == ".parquet":
         import pyarrow.parquet as pq
 
         pq.write_table(
@@ -42,18 +53,13 @@ def write_trace(trace: Trace, path: str | PathLike[str]) -> None:
             compression="none",
             write_statistics=False,
         )
-    elif path.suffix == ".arrow":
+    elif suffix == ".arrow":
         with pa.ipc.new_file(str(part), table.schema) as writer:
             writer.write_table(table)
-    elif path.suffix == ".csv":
+    else:
         import pyarrow.csv as pa_csv
 
         pa_csv.write_csv(_flat(table), part, pa_csv.WriteOptions(quoting_style="needed"))
-    else:
-        raise TraceError(
-            f"{path}: expected a name that ends in .parquet, .arrow or .csv", path=str(path)
-        )
-    part.replace(path)
 
 
 def labels(schema: pa.Schema) -> list[str]:

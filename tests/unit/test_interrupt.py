@@ -1,0 +1,137 @@
+"""Ctrl-C and progress of policies written in Python: at decisions and in long stretches without."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+import gangline as gl
+
+# A run that would take minutes, in which the policy decides often, or hardly ever: servers fail and
+# come back all the time, which wakes nobody, while job 0 is lost and the last job is far away.
+BUSY = """
+import sys, time
+import gangline as gl
+
+class Slow(gl.Policy):
+    wake_on = {wake_on}
+    def decide(self, view, changes):
+        {work}
+        plan = gl.Plan()
+        for job in view.waiting("job")[:1]:
+            if view.servers("gpus_free")[0]:
+                plan.start(job, {{0: 1}})
+        return plan
+
+lab = {{
+    "gpu_types": [{{"name": "g", "memory_gb": 16}}],
+    "servers": [{{"count": 50, "gpu": "g", "gpus": 1}}],
+    "failures": {{"mtbf_hours": 0.01, "mttr_hours": 0.01}},
+}}
+import pyarrow as pa
+trace = pa.table({{"arrival_s": [0.0, 3e8], "gpus": [1, 1], "duration_s": [1e7, 1.0]}})
+
+def report(now_s, done, total):
+    print(f"{{now_s:.0f}} {{done}} {{total}}", flush=True)
+
+try:
+    gl.simulate(lab, trace, Slow(), progress=report, timeline="off")
+except KeyboardInterrupt as error:
+    print("interrupted", getattr(error, "__notes__", None), flush=True)
+    sys.exit(130)
+"""
+STRETCH = {"wake_on": '("arrival", "completion")', "work": "pass"}
+DECISIONS = {"wake_on": '("arrival", "completion", "capacity")', "work": "pass"}
+ASLEEP = {
+    "wake_on": '("arrival", "completion", "capacity")',
+    "work": "print('deciding', flush=True); time.sleep(30)",
+}
+
+
+def start(kind: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", BUSY.format(**kind)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("kind", [STRETCH, DECISIONS], ids=["stretch", "decisions"])
+def test_an_interrupt_ends_a_run_within_a_second(kind: dict[str, str]) -> None:
+    with start(kind) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline().split() for _ in range(3)]
+        process.send_signal(signal.SIGINT)
+        sent = time.monotonic()
+        rest, errors = process.communicate(timeout=60)
+        took = time.monotonic() - sent
+    assert process.returncode == 130, errors
+    assert rest.splitlines()[-1].startswith("interrupted")
+    assert "Traceback" not in errors
+    assert took < 1.0 + 2.0, took  # a second, and room for a machine with other work
+    times = [float(line[0]) for line in lines]
+    assert times == sorted(times)
+    assert times[0] < times[-1]
+    assert all(line[2] == "2" for line in lines)
+
+
+def test_an_interrupt_reaches_the_policys_own_code() -> None:
+    with start(ASLEEP) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "deciding\n"
+        process.send_signal(signal.SIGINT)
+        sent = time.monotonic()
+        rest, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert time.monotonic() - sent < 3.0
+    assert "decision 0" in rest  # the note on the user's exception
+
+
+class Counting(gl.Policy):
+    """Fills the servers from the first on."""
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan()
+        free = view.servers("gpus_free").copy()
+        for job in view.waiting("job"):
+            fits = free.nonzero()[0]
+            if not len(fits):
+                break
+            plan.start(job, {int(fits[0]): 1})
+            free[fits[0]] -= 1
+        return plan
+
+
+def test_progress_ends_with_all_jobs_done() -> None:
+    seen: list[tuple[float, int, int]] = []
+    trace = gl.synth.philly(jobs=200, seed=1, max_gpus=1)
+    lab = gl.Cluster.homogeneous(servers=2, gpus=8)
+    result = gl.simulate(lab, trace, Counting(), progress=lambda *row: seen.append(row))
+    assert seen[-1][1:] == (200, 200)
+    assert seen[-1][0] == pytest.approx(max(result.jobs.column("finish_s").to_pylist()))
+
+
+def test_an_error_of_the_progress_callback_passes_through() -> None:
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError("mine")
+
+    trace = gl.synth.philly(jobs=20, seed=1, max_gpus=1)
+    lab = gl.Cluster.homogeneous(servers=2, gpus=8)
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        gl.simulate(lab, trace, Counting(), progress=fail)
+
+
+def test_looking_around_does_not_change_the_run() -> None:
+    trace = gl.synth.philly(jobs=300, seed=5, max_gpus=1)
+    lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    watched = gl.simulate(lab, trace, Counting(), progress=lambda *_: os.getpid())
+    alone = gl.simulate(lab, trace, Counting())
+    assert watched.log_hash == alone.log_hash
+    assert watched.summary["events"] == alone.summary["events"]
