@@ -36,11 +36,13 @@ class Tables:
         *,
         timeline: pa.Table | None,
         summary: Mapping[str, Any] | None,
+        outcome: str | None,
         max_share: int,
     ) -> None:
         self.jobs, self.segments = jobs, segments
         self.cluster, self.trace = cluster, trace
         self.timeline, self.summary = timeline, summary
+        self.outcome = outcome
         self.max_share = max_share
         self.servers = cluster.server_arrays()
 
@@ -104,16 +106,27 @@ def no_lost_job(t: Tables) -> str | None:
     """Check that each job is finished, dropped or known to be unfinished, and has its end."""
     known = np.isin(t.status.astype(str), ("finished", "dropped", "unfinished"))
     bad = ~known | ((t.status == "finished") & np.isnan(t.job("finish_s")))
-    stopped = t.summary is not None and t.summary.get("finished", 0) + t.summary.get(
-        "dropped", 0
-    ) < len(t.ids)
-    if not stopped and t.summary is not None:
-        bad |= t.status == "unfinished"
+    bad |= (t.status == "unfinished") & ~_left_by_a_stop(t)
     ran = np.zeros(len(t.ids), dtype=bool)
     ran[t.seg_job[t.seg_job >= 0]] = True
     bad |= (t.status == "finished") & ~ran
     job = _first(bad)
     return None if job is None else f"job {t.name(job)} is lost ({t.status[job]})"
+
+
+def _left_by_a_stop(t: Tables) -> npt.NDArray[np.bool_]:
+    """Return the jobs that may be unfinished because the run was stopped.
+
+    Without the outcome the tables tell: a stop cuts segments short, and leaves jobs that had not
+    arrived by the last event.
+    """
+    if t.outcome is not None:
+        return np.full(len(t.ids), t.outcome != "finished")
+    reasons = t.segments.column("end_reason").to_pylist()
+    if "stopped" in reasons:
+        return np.ones(len(t.ids), dtype=np.bool_)
+    last = t.seg("end_s").max() if len(reasons) else -np.inf
+    return np.asarray(t.trace.numbers("arrival_s") >= last)
 
 
 def no_start_before_arrival(t: Tables) -> str | None:

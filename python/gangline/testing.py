@@ -68,6 +68,7 @@ def broken_laws(
     *,
     timeline: pa.Table | None = None,
     summary: Mapping[str, Any] | None = None,
+    outcome: str | None = None,
     max_share: int = 1,
 ) -> list[Broken]:
     """Return every law that the tables break, with what breaks it.
@@ -80,6 +81,9 @@ def broken_laws(
         What was simulated.
     timeline, summary : optional
         Checked as well if given.
+    outcome : str, optional
+        How the run ended, as in `Result.spec["outcome"]`: "finished", or "limit" for a run that was
+        stopped. Without it the tables tell whether an unfinished job may have been left by a stop.
     max_share : int
         Most jobs that the run allowed on one GPU.
 
@@ -89,7 +93,14 @@ def broken_laws(
         Empty if all hold.
     """
     tables = Tables(
-        jobs, segments, cluster, trace, timeline=timeline, summary=summary, max_share=max_share
+        jobs,
+        segments,
+        cluster,
+        trace,
+        timeline=timeline,
+        summary=summary,
+        outcome=outcome,
+        max_share=max_share,
     )
     found: list[Broken] = []
     for law, check in LAWS.items():
@@ -119,6 +130,7 @@ def check_result(result: Result, cluster: Cluster, trace: Trace, *, max_share: i
         trace,
         timeline=result.timeline,
         summary=result.summary,
+        outcome=result.spec.get("outcome"),
         max_share=max_share,
     )
     if found:

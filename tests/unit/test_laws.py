@@ -164,6 +164,35 @@ def test_sharing_is_legal_up_to_the_limit() -> None:
     assert "capacity" not in laws_of(world, max_share=2)
 
 
+def without_summary(world: dict[str, Any], **more: Any) -> list[str]:
+    jobs, segments = pa.table(world["jobs"]), pa.table(world["segments"])
+    return [law for law, _ in broken_laws(jobs, segments, CLUSTER, TRACE, **more)]
+
+
+def test_a_lost_job_is_caught_without_the_summary() -> None:
+    world = good()
+    assert without_summary(world) == []
+    for column in ("first_start_s", "finish_s", "jct_s"):
+        world["jobs"][column][2] = float("nan")
+    world["jobs"]["status"][2] = "unfinished"
+    for values in world["segments"].values():
+        del values[3]
+    world["jobs"]["gpu_seconds"][2] = 0.0
+    assert without_summary(world) == ["no-lost-job"]
+    assert without_summary(world, outcome="finished") == ["no-lost-job"]
+    assert without_summary(world, outcome="limit") == []
+
+
+def test_a_run_that_was_stopped_leaves_jobs_and_that_is_no_loss() -> None:
+    world = good()
+    for column in ("finish_s", "jct_s"):
+        world["jobs"][column][2] = float("nan")
+    world["jobs"]["status"][2] = "unfinished"
+    world["segments"]["end_reason"][3] = "stopped"
+    assert without_summary(world) == []
+    assert without_summary(world, outcome="finished") == ["no-lost-job"]
+
+
 def test_every_law_has_a_broken_example() -> None:
     assert set(LAW_NAMES) - {law for law, _ in BROKEN} == {"repeats", "down-is-down"}
 
