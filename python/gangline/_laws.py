@@ -240,7 +240,7 @@ def work_done(t: Tables) -> str | None:
     reason = np.asarray(t.segments.column("end_reason").to_pylist(), dtype=object)
     lossless = np.ones(len(t.ids), dtype=bool)
     lossless[job[np.isin(reason.astype(str), ("failed",))]] = False
-    if t.cluster.failures is not None or _keeps_checkpoints(t):
+    if t.cluster.failures is not None or t.cluster.capacity or _keeps_checkpoints(t):
         lossless &= t.job("preemptions") + t.job("migrations") == 0
     checked = (t.status == "finished") & (least == most) & lossless
     done = most * (t.job("run_s") - t.job("overhead_s"))
@@ -268,13 +268,11 @@ def types_allowed(t: Tables) -> str | None:
 
 def down_is_down(t: Tables) -> str | None:
     """Nothing runs on a server while the failure table has it down."""
-    failures = t.cluster.failures
     start, end, server = t.seg("start_s"), t.seg("end_s"), t.seg("server")
-    for row in (failures.table or ()) if failures is not None else ():
-        up = np.inf if row.up_s is None else row.up_s
-        hit = _first((server == row.server) & (start < up - 1e-9) & (end > row.down_s + 1e-9))
+    for place, down, up in t.cluster.outages():
+        hit = _first((server == place) & (start < up - 1e-9) & (end > down + 1e-9))
         if hit is not None:
-            return f"job {t.name(t.seg_job[hit])} runs on server {row.server} while it is down"
+            return f"job {t.name(t.seg_job[hit])} runs on server {place} while it is down"
     return None
 
 

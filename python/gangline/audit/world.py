@@ -174,13 +174,12 @@ class World:
     @cached_property
     def outages(self) -> tuple[Ints, Floats, Floats]:
         """Server, start and end of the outages that the cluster lists, by server and start."""
-        failures = self.cluster.failures
-        rows = (failures.table or ()) if failures is not None else ()
-        server = np.asarray([row.server for row in rows], dtype=np.int64)
-        down = np.asarray([row.down_s for row in rows], dtype=np.float64)
-        ups = [np.inf if row.up_s is None else row.up_s for row in rows]
+        rows = self.cluster.outages()
+        server = np.asarray([row[0] for row in rows], dtype=np.int64)
+        down = np.asarray([row[1] for row in rows], dtype=np.float64)
+        up = np.asarray([row[2] for row in rows], dtype=np.float64)
         order = np.lexsort((down, server))
-        return server[order], down[order], np.asarray(ups, dtype=np.float64)[order]
+        return server[order], down[order], up[order]
 
 
 def _whole(values: Floats) -> Ints:
