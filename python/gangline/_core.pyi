@@ -119,6 +119,7 @@ class Simulation:
         policy: str | None = None,
         params: Mapping[str, object] | None = None,
         round_s: float | None = None,
+        mixes_types: bool = False,
     ) -> Simulation: ...
     now_s: float
     now_ns: int

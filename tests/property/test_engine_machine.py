@@ -26,9 +26,17 @@ RULES = {  # what the slow simulator calls a rule, and what the engine may
     "sharing": {"capacity", "sharing_limit"},
     "pair": {"infeasible_pair"},
     "memory": {"memory"},
+    "type": {"type_not_allowed", "server_down"},
+    "sub_batch": {"sub_batch"},
 }
-SERVERS, GPUS = 4, 3
+SIZES = [3, 3, 3, 2, 2]  # GPUs of each server: the first three are of type g, the others of h
+BLOCKS = [
+    {"count": 3, "gpu": "g", "gpus": 3, "rack": "fill:2"},
+    {"count": 2, "gpu": "h", "gpus": 2, "rack": "fill:1"},
+]
+SERVERS = len(SIZES)
 GANGS = [1, 1, 2, 3, 4]
+BATCH = 4
 TIMES = st.sampled_from([0.0, 0.0, 1.0, 2.0, 5.0, 9.0])
 LENGTHS = st.sampled_from([1e-9, 1.0, 3.0, 7.5, 20.0, 20.0])
 Gpus = tuple[tuple[int, int], ...]
@@ -47,7 +55,12 @@ class Sides(RuleBasedStateMachine):
     @initialize(
         jobs=st.lists(
             st.tuples(
-                TIMES, st.sampled_from(GANGS), LENGTHS, st.sampled_from(["x", "y", "x", None])
+                TIMES,
+                st.sampled_from(GANGS),
+                LENGTHS,
+                st.sampled_from(["x", "y", "x", None]),
+                st.sampled_from([None, None, 6.0, 12.0]),  # GiB: two of 6 share a GPU, 6 and 12 not
+                st.sampled_from([None, None, ["g"], ["h"]]),
             ),
             min_size=1,
             max_size=8,
@@ -59,16 +72,29 @@ class Sides(RuleBasedStateMachine):
     )
     def begin(self, jobs: list[Any], max_share: int, **run: Any) -> None:
         rows = [
-            {"job_id": f"j{i}", "arrival_s": at, "gpus": gpus, "duration_s": length, "model": model}
-            for i, (at, gpus, length, model) in enumerate(sorted(jobs, key=lambda job: job[0]))
+            {
+                "job_id": f"j{i}",
+                "arrival_s": at,
+                "gpus": gpus,
+                "duration_s": length,
+                "model": model,
+                "memory_gb": memory,
+                "gpu_types": kinds,
+                "batch_size": BATCH,
+            }
+            for i, (at, gpus, length, model, memory, kinds) in enumerate(
+                sorted(jobs, key=lambda job: job[0])
+            )
         ]
-        block = {"count": SERVERS, "gpu": "g", "gpus": GPUS, "rack": "fill:2"}
         pairs = [(a, b) for a in "xy" for b in "xy"]
         world = {
             "cluster": {
                 "name": "sides",
-                "gpu_types": [{"name": "g", "memory_gb": 16}],
-                "servers": [block],
+                "gpu_types": [
+                    {"name": "g", "memory_gb": 16},
+                    {"name": "h", "memory_gb": 12, "speed": 1.75},
+                ],
+                "servers": BLOCKS,
             },
             "jobs": rows,
             "locality": {"*": {"rack": 0.8, "network": 0.5}, "x": {"network": 0.25}},
@@ -85,7 +111,9 @@ class Sides(RuleBasedStateMachine):
         cluster, trace = cluster_of(world), trace_of(world)
         given = make_options({**world["run"], "check_invariants": True, "segments": True})
         options = given.to_core(cluster, codes(trace, "model")[1])
-        self.engine = _core.Simulation(cluster.to_core(), trace.to_core(cluster), options)
+        self.engine = _core.Simulation(
+            cluster.to_core(), trace.to_core(cluster), options, mixes_types=True
+        )
         self.slow = Twin(world)
         self.gangs = [row["gpus"] for row in rows]
         self.plan: list[reference.Action] = []
@@ -123,7 +151,7 @@ class Sides(RuleBasedStateMachine):
             for gpu in getattr(action, "gpus", ())
         }
         free = sorted(self.slow.free() - taken)
-        every = [(server, slot) for server in range(SERVERS) for slot in range(GPUS)]
+        every = [(server, slot) for server, size in enumerate(SIZES) for slot in range(size)]
         pool = every if wild or len(free) < gang else free
         order = data.draw(st.permutations(pool))
         return tuple(sorted(order[:gang]))
@@ -171,6 +199,12 @@ class Sides(RuleBasedStateMachine):
         job = self.a_job(data, "running")
         gpus = self.place(data, job)
         self.add(reference.Move(job, gpus), ("move", job, masks(gpus), True))
+
+    @precondition(lambda self: not self.over and bool(self.slow.running()))
+    @rule(data=st.data(), sub_batch=st.integers(0, BATCH + 1))
+    def set_sub_batch(self, data: st.DataObject, sub_batch: int) -> None:
+        job = self.a_job(data, "running")
+        self.add(reference.SetSubBatch(job, sub_batch), ("set_sub_batch", job, sub_batch))
 
     def capacity(self, server: int, after_ns: int, *, up: bool) -> None:
         at = self.slow.now + after_ns

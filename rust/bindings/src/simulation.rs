@@ -42,8 +42,8 @@ impl Inner {
 #[pymethods]
 impl Simulation {
     #[new]
-    #[pyo3(signature = (cluster, jobs, options, policy=None, params=None, round_s=None))]
-    #[allow(clippy::needless_pass_by_value)]
+    #[pyo3(signature = (cluster, jobs, options, policy=None, params=None, round_s=None, mixes_types=false))]
+    #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // keywords of Python
     fn new(
         py: Python<'_>,
         cluster: PyRef<'_, Cluster>,
@@ -52,6 +52,7 @@ impl Simulation {
         policy: Option<&str>,
         params: Option<Bound<'_, PyDict>>,
         round_s: Option<f64>,
+        mixes_types: bool,
     ) -> PyResult<Self> {
         let world = jobs.world(&cluster)?;
         let config = run_config(options, world.cluster.gpu_types().len())?;
@@ -71,7 +72,7 @@ impl Simulation {
                 round,
                 knowledge: Knowledge::Remaining,
                 max_share: 2,
-                mixes_types: false,
+                mixes_types,
             },
             |policy| PolicyTraits::of(policy.as_ref()),
         );

@@ -1,0 +1,141 @@
+"""The event log of policies on a small world where they are pressed: queues, preemptions, failures.
+
+Times are whole seconds and the world is small, so that a person can redo the head of each log. The
+whole run is checked against the slow simulator first; `GANGLINE_UPDATE_GOLDENS=1` rewrites the files.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from parity.harness import assert_same, run_engine, run_reference
+
+if TYPE_CHECKING:
+    import gangline as gl
+    import reference
+
+FOLDER = Path(__file__).parent / "logs" / "contended"
+HEAD_LINES = 60
+POLICIES: dict[str, dict[str, Any]] = {
+    "fifo": {},
+    "fifo-skip": {},
+    "easy": {},
+    "sjf": {},
+    "srtf": {},
+    "srsf": {},
+    "las": {"limits": [20.0]},
+    "tiresias": {"limits": [20.0]},
+    "gittins": {"limits": [20.0]},
+    "toy-share": {},
+    "toy-round": {"round_s": 10.0},
+}
+PREEMPTIVE = ("srtf", "srsf", "las", "tiresias", "gittins", "toy-round")
+
+
+def world(*, share: bool) -> dict[str, Any]:
+    """Eight GPUs on four servers of two types in two racks; 24 jobs that ask for nearly all.
+
+    Every 3 s a job of 1, 2, 1, 4, 1 or 2 GPUs (in turn) and of 7, 20, 3, 11, 40, 5 or 16 s (in turn)
+    on type A; type B is twice as fast. Servers 1, 2 and 3 fail in turn. A restart costs 2 s.
+    """
+    gangs, lengths = (1, 2, 1, 4, 1, 2), (7, 20, 3, 11, 40, 5, 16)
+    found: dict[str, Any] = {
+        "cluster": {
+            "name": "contended",
+            "gpu_types": [
+                {"name": "A", "memory_gb": 16},
+                {"name": "B", "memory_gb": 16, "speed": 2.0},
+            ],
+            "servers": [
+                {"count": 2, "gpu": "A", "gpus": 2, "rack": "fill:2"},
+                {"count": 2, "gpu": "B", "gpus": 2, "rack": "fill:2"},
+            ],
+            "failures": {
+                "table": [
+                    {"server": 1, "down_s": 25.0, "up_s": 40.0},
+                    {"server": 2, "down_s": 33.0, "up_s": 60.0},
+                    {"server": 3, "down_s": 50.0, "up_s": 70.0},
+                ]
+            },
+        },
+        "jobs": [
+            {
+                "job_id": f"j{i:02}",
+                "arrival_s": 3.0 * i,
+                "gpus": gangs[i % 6],
+                "duration_s": float(lengths[i % 7]),
+                "model": "xy"[i % 2],
+            }
+            for i in range(24)
+        ],
+        "run": {"restart_s": 2.0, "seed": 3},
+        "locality": {"*": {"rack": 0.5}},
+    }
+    if share:
+        pairs = {("x", "x"): 1.25, ("x", "y"): 1.5, ("y", "x"): 1.0, ("y", "y"): 2.0}
+        rows = [{"model": a, "co_model": b, "xi": xi} for (a, b), xi in pairs.items()]
+        found["sharing"] = {"interference": "table", "rows": rows}
+    return found
+
+
+def text_of(result: gl.Result, outcome: reference.Outcome) -> str:
+    lines = [
+        " ".join([f"{at / 1e9:.9f}", kind, job, *(f"{server}:{slot}" for server, slot in gpus)])
+        for at, kind, job, gpus in outcome.events
+    ]
+    assert len(lines) >= HEAD_LINES // 2
+    return "\n".join([f"log_hash {result.log_hash}", *lines[:HEAD_LINES]]) + "\n"
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_golden_log_under_contention(policy: str) -> None:
+    case, params = world(share=policy == "toy-share"), POLICIES[policy]
+    outcome = run_reference(case, policy, params)
+    result = run_engine(case, policy, params)
+    assert_same(result, outcome)
+    # The world does what it is for.
+    assert (outcome.preemptions > 0) == (policy in PREEMPTIVE)
+    assert "failed" in result.segments.column("end_reason").to_pylist()
+    assert any(result.segments.column("co_runner").to_pylist()) == (policy == "toy-share")
+    text, path = text_of(result, outcome), FOLDER / f"{policy}.txt"
+    if os.environ.get("GANGLINE_UPDATE_GOLDENS") == "1":
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == text
+
+
+def test_the_head_of_srtf_by_hand() -> None:
+    """What a person finds: type B is asked first, j04 yields, the failure throws j01 back."""
+    head = (FOLDER / "srtf.txt").read_text(encoding="utf-8").splitlines()[1:]
+    assert head[: len(SRTF_BY_HAND)] == SRTF_BY_HAND
+
+
+SRTF_BY_HAND = [
+    "0.000000000 start j00 2:0",  # 7 s at rate 2
+    "3.000000000 start j01 3:0 3:1",  # 20 s at rate 2, whole on a server
+    "3.500000000 finish j00",
+    "6.000000000 start j02 2:0",
+    "7.500000000 finish j02",
+    "9.000000000 start j03 0:0 0:1 1:0 1:1",  # 11 s at rate 1/2: it is on two servers
+    "12.000000000 start j04 2:0",
+    "13.000000000 finish j01",
+    "15.000000000 start j05 3:0 3:1",
+    "17.500000000 finish j05",
+    "18.000000000 start j06 2:1",
+    "21.000000000 start j07 3:0 3:1",
+    "24.500000000 finish j07",
+    "24.500000000 start j08 3:0",  # had to wait: j04 has 16 s left, it needs 20
+    "25.000000000 stop j03",  # server 1 fails; all its work is lost, and 4 GPUs of B are not free
+    "26.000000000 finish j06",
+    "26.000000000 move j04 0:0",  # 12 s left, j03 has 11 and takes type B
+    "26.000000000 move j08 0:1",
+    "26.000000000 start j03 2:0 2:1 3:0 3:1",
+]
+
+
+def test_no_contended_golden_is_left_over() -> None:
+    assert sorted(path.stem for path in FOLDER.glob("*.txt")) == sorted(POLICIES)
