@@ -9,7 +9,7 @@ import msgspec
 
 from gangline import network
 from gangline.cluster_schema import InterferenceRow, Sharing
-from gangline.errors import ClusterError, PolicyError
+from gangline.errors import PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["RunOptions"]
 
 _HOUR_S = 3600.0
-PAIRS_SHOWN = 20
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -130,7 +129,7 @@ def _interference(sharing: Sharing, labels: Sequence[str]) -> dict[str, Any]:
     xi = _matrix(sharing, labels)
     if sharing.missing == "constant":
         xi[xi != xi] = sharing.xi
-    return {"kind": "table", "xi": xi}
+    return {"kind": "table", "xi": xi, "needs_all_pairs": sharing.missing == "error"}
 
 
 def _matrix(sharing: Sharing, labels: Sequence[str]) -> npt.NDArray[np.float64]:
@@ -142,37 +141,6 @@ def _matrix(sharing: Sharing, labels: Sequence[str]) -> npt.NDArray[np.float64]:
         if row.model in index and row.co_model in index and usable(row):
             xi[index[row.model], index[row.co_model]] = max(1.0, row.xi)
     return xi
-
-
-def require_pairs(
-    cluster: Cluster, labels: Sequence[str], model: npt.NDArray[np.uint32] | None, jobs: int
-) -> None:
-    """Raise a ClusterError that lists the pairs of this trace without a slow-down.
-
-    Only with `missing = "error"`; a model that occurs once has no pair with itself.
-    """
-    import numpy as np
-
-    sharing = cluster.sharing
-    if sharing is None or sharing.interference == "constant" or sharing.missing != "error":
-        return
-    last = len(labels)
-    codes = np.full(jobs, last) if model is None else np.minimum(model.astype(np.int64), last)
-    counts = np.bincount(codes, minlength=last + 1)
-    needed = np.outer(counts > 0, counts > 0)
-    np.fill_diagonal(needed, counts > 1)
-    absent = np.argwhere(needed & np.isnan(_matrix(sharing, labels)))
-    if not len(absent):
-        return
-    names = [*labels, "(no model)"]
-    shown = "; ".join(f"{names[a]} beside {names[b]}" for a, b in absent[:PAIRS_SHOWN].tolist())
-    more = f"; and {len(absent) - PAIRS_SHOWN} more" if len(absent) > PAIRS_SHOWN else ""
-    raise ClusterError(
-        f"sharing.rows: no slow-down for {shown}{more}; add rows, or set `missing` to "
-        "`constant` or `infeasible`",
-        key="sharing.rows",
-        expected="a row for every pair of models in the trace",
-    )
 
 
 def usable(row: InterferenceRow) -> bool:

@@ -118,17 +118,12 @@ class Prepared:
         """Run one policy."""
         from gangline import _core
         from gangline.policies.protocol import Policy
-        from gangline.policies.registry import SHARING
         from gangline.result import Result
-        from gangline.run_options import require_pairs
         from gangline.trace.to_core import codes
 
         chosen, label, values = resolve_policy(policy, params)
         own = chosen if isinstance(chosen, Policy) else None
-        shares = chosen in SHARING if own is None else own.max_share > 1
-        model, labels = codes(self.trace, "model")
-        if shares:
-            require_pairs(self.cluster, labels, model, len(self.trace))
+        _, labels = codes(self.trace, "model")
         core_options = options.to_core(self.cluster, labels)
         if core_options["network"] is not None:
             try:

@@ -1,7 +1,7 @@
 """The event log of policies on a small world where they are pressed: queues, preemptions, failures.
 
 Times are whole seconds and the world is small, so that a person can redo the head of each log. The
-whole run is checked against the slow simulator first; `GANGLINE_UPDATE_GOLDENS=1` rewrites the files.
+whole run is checked against the slow simulator first; `GANGLINE_UPDATE_GOLDENS=1` rewrites them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PREEMPTIVE = ("srtf", "srsf", "las", "tiresias", "gittins", "toy-round")
 def world(*, share: bool) -> dict[str, Any]:
     """Eight GPUs on four servers of two types in two racks; 24 jobs that ask for nearly all.
 
-    Every 3 s a job of 1, 2, 1, 4, 1 or 2 GPUs (in turn) and of 7, 20, 3, 11, 40, 5 or 16 s (in turn)
+    Every 3 s a job, in turn of 1, 2, 1, 4, 1 and 2 GPUs, in turn of 7, 20, 3, 11, 40, 5 and 16 s
     on type A; type B is twice as fast. Servers 1, 2 and 3 fail in turn. A restart costs 2 s.
     """
     gangs, lengths = (1, 2, 1, 4, 1, 2), (7, 20, 3, 11, 40, 5, 16)

@@ -1,7 +1,4 @@
 //! Every hand-derived world of `tests/scenarios`, run by the engine with the registry's policies.
-//!
-//! A pair missing from an interference table is refused where files are read, above the engine; the
-//! reader below refuses it in the same way.
 
 use gangline_engine::{Control, Engine, EngineError, FailureRow, Failures, OnInfeasible, Output};
 use gangline_engine::{PolicyTraits, RunConfig, Silent, World};
@@ -72,7 +69,6 @@ struct Scene {
     world: World,
     config: RunConfig,
     ids: Vec<String>,
-    has_missing_pair: bool,
 }
 
 fn read_cluster(table: &Table) -> ClusterSpec {
@@ -183,15 +179,14 @@ fn read_jobs(jobs: &[Table], throughput: &[Table], cluster: &ClusterSpec) -> (Jo
     (jobs, rates)
 }
 
-/// The slow-downs, and whether a pair is missing that may not be.
-fn read_sharing(table: &Table, labels: &[String], types: usize) -> (Interference, bool) {
+fn read_sharing(table: &Table, labels: &[String], types: usize) -> Interference {
     let xi = number(table, "xi").unwrap_or(1.25);
     if word(table, "interference") != Some("table") {
-        return (Interference::constant(xi, types).expect("valid"), false);
+        return Interference::constant(xi, types).expect("valid");
     }
     let (side, given) = (labels.len() + 1, rows(table, "rows"));
     let missing = word(table, "missing").unwrap_or("error");
-    let (mut square, mut is_missing) = (Vec::new(), false);
+    let mut square = Vec::new();
     for at in 0..side * side {
         let (slowed, other) = (labels.get(at / side), labels.get(at % side));
         let row = given.iter().find(|row| {
@@ -199,20 +194,22 @@ fn read_sharing(table: &Table, labels: &[String], types: usize) -> (Interference
                 && word(row, "co_model") == other.map(String::as_str)
         });
         let value = row.and_then(|row| number(row, "xi")).filter(|&xi| xi > 0.0);
-        // nobody in these worlds is without a label, nor shares with its own kind
-        is_missing |= value.is_none() && slowed.is_some() && other.is_some() && slowed != other;
         let absent = if missing == "constant" { xi } else { f64::NAN };
         square.push(value.map_or(absent, |xi| xi.max(1.0)));
     }
     let table = Interference::new(square.repeat(types), side).expect("valid");
-    (table, is_missing && missing == "error")
+    if missing == "error" {
+        table.with_all_pairs_needed()
+    } else {
+        table
+    }
 }
 
-fn read_config(file: &Table, jobs: &JobTable, types: usize) -> (RunConfig, bool) {
+fn read_config(file: &Table, jobs: &JobTable, types: usize) -> RunConfig {
     let (run, sharing) = (section(file, "run"), section(file, "sharing"));
     let labels = &jobs.columns().model_labels;
     let span = |key| SimSpan(ns(number(&run, key).unwrap_or(0.0)));
-    let (interference, has_missing_pair) = read_sharing(&sharing, labels, types);
+    let interference = read_sharing(&sharing, labels, types);
     let mut config = RunConfig {
         restart: span("restart_s"),
         first_start: span("first_start_s"),
@@ -254,7 +251,7 @@ fn read_config(file: &Table, jobs: &JobTable, types: usize) -> (RunConfig, bool)
     }
     let failures = rows(&section(&section(file, "cluster"), "failures"), "table");
     config.failures = Failures::Table(failures.iter().map(failure).collect());
-    (config, has_missing_pair)
+    config
 }
 
 fn failure(row: &Table) -> FailureRow {
@@ -272,7 +269,7 @@ fn read(file: &Table) -> Scene {
     given.sort_by(|a, b| arrival(a).total_cmp(&arrival(b)));
     let throughput = rows(&section(file, "throughput"), "rows");
     let (jobs, rates) = read_jobs(&given, &throughput, &cluster);
-    let (config, has_missing_pair) = read_config(file, &jobs, cluster.gpu_types().len());
+    let config = read_config(file, &jobs, cluster.gpu_types().len());
     let ids = given
         .iter()
         .map(|job| word(job, "job_id").expect("an id").to_owned())
@@ -282,12 +279,7 @@ fn read(file: &Table) -> Scene {
         jobs: jobs.into(),
         rates: rates.into(),
     };
-    Scene {
-        world,
-        config,
-        ids,
-        has_missing_pair,
-    }
+    Scene { world, config, ids }
 }
 
 fn read_params(expect: &Table) -> Params {
@@ -316,9 +308,6 @@ fn run(scene: &Scene, expect: &Table, skip: bool) -> Result<(Output, Counters), 
         ..scene.config.clone()
     };
     let traits = PolicyTraits::of(policy.as_ref());
-    if scene.has_missing_pair && traits.max_share.min(config.max_share) > 1 {
-        return Err((vec!["ClusterError"], Vec::new()));
-    }
     let go = || {
         let mut engine = Engine::new(&scene.world, config, traits)?;
         engine.start(policy.as_mut())?;
@@ -331,6 +320,7 @@ fn run(scene: &Scene, expect: &Table, skip: bool) -> Result<(Output, Counters), 
             vec!["InfeasibleJobError"],
             jobs.iter().map(|entry| entry.job).collect(),
         )),
+        Err(EngineError::MissingPairs { .. }) => Err((vec!["ClusterError"], Vec::new())),
         Err(EngineError::Stalled { jobs, .. }) => Err((vec!["StalledError", "PolicyError"], jobs)),
         Err(error) => panic!("{name}: {error}"),
     }

@@ -3,11 +3,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+import gangline as gl
 from gangline.cluster import Cluster
 from gangline.errors import ClusterError, PolicyError
-from gangline.run_options import RunOptions, clamped, require_pairs
+from gangline.run_options import RunOptions, clamped
 from gangline.simulate import make_options, override
 
 
@@ -59,14 +61,28 @@ def test_interference_rows_are_clamped_and_absent_pairs_marked() -> None:
     assert xi[0, 0] == xi[2, 2] == 1.3
 
 
+def run(policy: str, *models: str | None, **sharing: Any) -> gl.Result:
+    jobs = {"arrival_s": [0.0] * len(models), "gpus": [1] * len(models)}
+    names = pa.array(models, pa.string())
+    trace = pa.table({**jobs, "duration_s": [5.0] * len(models), "model": names})
+    table = {"interference": "table", "rows": ROWS, **sharing}
+    return gl.simulate(cluster(sharing=table), trace, policy)
+
+
 def test_absent_pairs_are_listed_before_the_run() -> None:
-    lab = cluster(sharing={"interference": "table", "rows": ROWS})
-    models = np.array([0, 1], np.uint32)
-    require_pairs(lab, ["a", "b"], models, 2)  # one job each: no pair of a model with itself
-    with pytest.raises(ClusterError, match="no slow-down for a beside a; add rows"):
-        require_pairs(lab, ["a", "b"], np.array([0, 1, 0], np.uint32), 3)
+    assert run("toy-share", "a", "b").summary["finished"] == 2  # no pair of a model with itself
+    with pytest.raises(ClusterError, match="no slow-down for a beside a; add rows") as caught:
+        run("toy-share", "a", "b", "a")
+    assert caught.value.key == "sharing.rows"
     with pytest.raises(ClusterError, match=r"a beside \(no model\); \(no model\) beside a"):
-        require_pairs(lab, ["a", "b"], np.array([0, 2**32 - 1], np.uint32), 2)
+        run("toy-share", "a", None)
+
+
+def test_absent_pairs_matter_only_where_jobs_may_share() -> None:
+    assert run("fifo", "a", "b", "a").summary["finished"] == 3
+    assert run("toy-share", "a", "a", missing="infeasible").summary["finished"] == 2
+    assert run("toy-share", "a", "a", missing="constant").summary["finished"] == 2
+    assert run("toy-share", "a", "a", max_share=1).summary["finished"] == 2
 
 
 BAD: list[tuple[dict[str, Any], str]] = [

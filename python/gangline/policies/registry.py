@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from gangline.policies.parameters import PolicyConfig
 
-__all__ = ["SHARING", "find", "make", "parse_setting", "registry"]
+__all__ = ["find", "make", "parse_setting", "registry"]
 
 registry: Mapping[str, type[PolicyConfig]] = {
     kind.name: kind
@@ -38,9 +38,6 @@ registry: Mapping[str, type[PolicyConfig]] = {
     )
 }
 """Every policy by its name."""
-
-SHARING = frozenset({"toy-share"})
-"""Policies that put several jobs on a GPU; they need a slow-down for every pair."""
 
 
 def find(name: str) -> type[PolicyConfig]:

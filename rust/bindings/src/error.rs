@@ -74,6 +74,12 @@ fn map(py: Python<'_>, error: &EngineError) -> PyResult<PyErr> {
             facts.set_item("jobs", jobs.iter().map(|job| job.0).collect::<Vec<_>>())?;
             raise(py, "StalledError", &message, &facts)
         }
+        EngineError::MissingPairs { pairs } => {
+            facts.set_item("key", "sharing.rows")?;
+            facts.set_item("value", pairs)?;
+            facts.set_item("expected", "a row for every pair of models in the trace")?;
+            raise(py, "ClusterError", &message, &facts)
+        }
         EngineError::Option { field, what: _ } => {
             facts.set_item("field", field)?;
             raise(py, "PolicyError", &message, &facts)

@@ -174,6 +174,10 @@ fn interference(value: &Bound<'_, PyAny>, types: usize) -> PyResult<Interference
     let table = value.cast::<PyDict>()?;
     let kind: String = required(table, "interference", "kind")?.extract()?;
     let xi = required(table, "interference", "xi")?;
+    let needs_all_pairs = match table.get_item("needs_all_pairs")? {
+        Some(value) => value.extract()?,
+        None => false,
+    };
     if kind == "constant" {
         return Ok(Interference::constant(xi.extract()?, types).map_err(CoreError::from)?);
     }
@@ -192,7 +196,12 @@ fn interference(value: &Bound<'_, PyAny>, types: usize) -> PyResult<Interference
     } else {
         values.repeat(types)
     };
-    Ok(Interference::new(per_type, classes).map_err(CoreError::from)?)
+    let table = Interference::new(per_type, classes).map_err(CoreError::from)?;
+    Ok(if needs_all_pairs {
+        table.with_all_pairs_needed()
+    } else {
+        table
+    })
 }
 
 /// A policy's parameters.

@@ -173,6 +173,26 @@ impl RunConfig {
         self.validate_failures(cluster)
     }
 
+    /// Refuses a run that may share GPUs between jobs whose slow-down is not known.
+    pub(crate) fn require_pairs(&self, jobs: &JobTable) -> Result<(), EngineError> {
+        let missing = match &self.interference {
+            Some(table) => table.missing_pairs(jobs),
+            None => Vec::new(),
+        };
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let labels = &jobs.columns().model_labels;
+        let name = |label: Option<u32>| {
+            let known = label.and_then(|label| labels.get(label as usize));
+            known.map_or_else(|| "(no model)".to_owned(), Clone::clone)
+        };
+        let pairs = missing.into_iter().map(|(a, b)| (name(a), name(b)));
+        Err(EngineError::MissingPairs {
+            pairs: pairs.collect(),
+        })
+    }
+
     fn validate_failures(&self, cluster: &ClusterSpec) -> Result<(), EngineError> {
         let fail = |what: String| {
             Err(EngineError::Option {

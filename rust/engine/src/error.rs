@@ -196,6 +196,15 @@ pub enum EngineError {
         /// The first ten of them.
         jobs: Vec<JobId>,
     },
+    /// A table of slow-downs that must name every pair of models does not.
+    #[error(
+        "sharing.rows: no slow-down for {}; add rows, or set `missing` to `constant` or `infeasible`",
+        list_pairs(pairs)
+    )]
+    MissingPairs {
+        /// Labels of the slowed job and of its co-runner; never empty.
+        pairs: Vec<(String, String)>,
+    },
     /// An option with a bad value.
     #[error("{field}: {what}")]
     Option {
@@ -215,4 +224,20 @@ pub enum EngineError {
 fn list(jobs: &[JobId]) -> String {
     let names: Vec<String> = jobs.iter().map(ToString::to_string).collect();
     names.join(", ")
+}
+
+/// Pairs that a message names.
+const PAIRS_SHOWN: usize = 20;
+
+fn list_pairs(pairs: &[(String, String)]) -> String {
+    let shown: Vec<String> = pairs
+        .iter()
+        .take(PAIRS_SHOWN)
+        .map(|(slowed, other)| format!("{slowed} beside {other}"))
+        .collect();
+    let mut text = shown.join("; ");
+    if pairs.len() > PAIRS_SHOWN {
+        text += &format!("; and {} more", pairs.len() - PAIRS_SHOWN);
+    }
+    text
 }

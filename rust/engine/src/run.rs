@@ -140,6 +140,9 @@ impl Engine {
     ) -> Result<Self, EngineError> {
         config.validate(&world.cluster, &world.jobs)?;
         let max_share = config.max_share.min(traits.max_share).max(1);
+        if max_share > 1 {
+            config.require_pairs(&world.jobs)?;
+        }
         let capacity = CapacityEvents::new(&config, world.cluster.servers().len());
         let recorder = Recorder::new(config.segments, config.timeline);
         let types = world.cluster.gpu_types().len();

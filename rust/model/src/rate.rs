@@ -166,6 +166,7 @@ impl LocalityModel for TierTable {
 pub struct Interference {
     classes: usize,
     xi: Vec<f64>,
+    needs_all_pairs: bool,
 }
 
 impl Interference {
@@ -197,7 +198,56 @@ impl Interference {
         if let Some(bad) = xi.iter().find(|xi| xi.is_infinite() || **xi < 1.0) {
             return fail(format!("slow-down {bad} is below 1 or infinite"));
         }
-        Ok(Self { classes, xi })
+        Ok(Self {
+            classes,
+            xi,
+            needs_all_pairs: false,
+        })
+    }
+
+    /// Makes a missing pair an error of the run instead of a pair that may not share.
+    #[must_use]
+    pub fn with_all_pairs_needed(mut self) -> Self {
+        self.needs_all_pairs = true;
+        self
+    }
+
+    /// Pairs (slowed, co-runner) of labels that the table lacks and these jobs could form, if every
+    /// pair is needed: a label that only one job has forms no pair with itself. `None` = no label.
+    pub fn missing_pairs(&self, jobs: &JobTable) -> Vec<(Option<u32>, Option<u32>)> {
+        if !self.needs_all_pairs {
+            return Vec::new();
+        }
+        let last = self.classes - 1;
+        let mut count = vec![0_usize; self.classes];
+        match &jobs.columns().model {
+            None => count[last] = jobs.len(),
+            Some(model) => {
+                for &label in model {
+                    count[(label as usize).min(last)] += 1;
+                }
+            }
+        }
+        let label = |class: usize| (class < last).then_some(class as u32);
+        let square = self.classes * self.classes;
+        let mut missing = Vec::new();
+        for (slowed, &here) in count.iter().enumerate() {
+            for (other, &there) in count.iter().enumerate() {
+                let can_meet = here > 0 && there > usize::from(slowed == other);
+                let at = slowed * self.classes + other;
+                let is_absent = || {
+                    self.xi
+                        .iter()
+                        .skip(at)
+                        .step_by(square)
+                        .any(|xi| xi.is_nan())
+                };
+                if can_meet && is_absent() {
+                    missing.push((label(slowed), label(other)));
+                }
+            }
+        }
+        missing
     }
 
     /// Slow-down of a job of label `slowed` next to one of label `co_runner`; `None` if one of the two
