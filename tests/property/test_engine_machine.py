@@ -21,7 +21,7 @@ RULES = {  # what the slow simulator calls a rule, and what the engine may
     "finished_job": {"finished_job"},
     "already_running": {"already_running"},
     "not_running": {"not_running"},
-    "gang_size": {"gang_size", "server_down"},  # a plan may break both
+    "gang_size": {"gang_size", "server_down", "type_not_allowed"},  # a plan may break several
     "capacity": {"server_down", "no_such_gpu"},
     "sharing": {"capacity", "sharing_limit"},
     "pair": {"infeasible_pair"},
