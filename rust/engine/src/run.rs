@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Looks at the interrupt flag and reports progress at least once per so many events.
 const EVENTS_PER_LOOK: u64 = 4096;
+/// Reports progress at least once per so many decisions: some take long.
+const DECISIONS_PER_REPORT: u64 = 16;
 
 /// Lends wall time to a run; results never depend on it.
 pub trait Stopwatch {
@@ -274,7 +276,7 @@ impl Engine {
         while self.outcome.is_none() && self.events < end {
             if self.gather()? {
                 self.ask(policy, stopwatch)?;
-                if self.decisions.is_multiple_of(DECISIONS_PER_SAMPLE) {
+                if self.decisions.is_multiple_of(DECISIONS_PER_REPORT) {
                     self.report(control);
                 }
                 if control.interrupt.load(Ordering::Relaxed) {
