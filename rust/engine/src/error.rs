@@ -230,14 +230,13 @@ fn list(jobs: &[JobId]) -> String {
 const PAIRS_SHOWN: usize = 20;
 
 fn list_pairs(pairs: &[(String, String)]) -> String {
-    let shown: Vec<String> = pairs
+    let mut shown: Vec<String> = pairs
         .iter()
         .take(PAIRS_SHOWN)
         .map(|(slowed, other)| format!("{slowed} beside {other}"))
         .collect();
-    let mut text = shown.join("; ");
     if pairs.len() > PAIRS_SHOWN {
-        text += &format!("; and {} more", pairs.len() - PAIRS_SHOWN);
+        shown.push(format!("and {} more", pairs.len() - PAIRS_SHOWN));
     }
-    text
+    shown.join("; ")
 }
