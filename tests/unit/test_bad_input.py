@@ -325,7 +325,7 @@ def test_a_full_stdout_is_told(tmp_path: Path) -> None:
 
 def test_a_result_that_is_not_whole(tmp_path: Path) -> None:
     (tmp_path / "spec.json").write_text("{")
-    with pytest.raises(gl.GanglineError, match="not a whole result"):
+    with pytest.raises(gl.GanglineError, match=r"spec.json: expected JSON"):
         gl.load_result(tmp_path)
     (tmp_path / "spec.json").write_text(json.dumps({"format": 99}))
     (tmp_path / "summary.json").write_text("{}")
