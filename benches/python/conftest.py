@@ -13,6 +13,8 @@ sys.path.insert(0, str(HERE.parent))
 
 import workload  # noqa: E402
 
+import gangline as gl  # noqa: E402
+
 SERVERS, GPUS_PER_SERVER = 2_000, 8
 
 
@@ -29,6 +31,12 @@ def trace_path(tmp_path_factory):
         return path
 
     return make
+
+
+@pytest.fixture(scope="session")
+def lab() -> gl.Cluster:
+    """The cluster of the synthetic workload."""
+    return gl.Cluster.homogeneous(servers=SERVERS, gpus=GPUS_PER_SERVER, gpu="GPU")
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import conftest
 import gangline as gl
 
 POLICIES = ("fifo", "sjf", "fifo-skip", "srtf", "srsf", "las", "tiresias", "easy")
@@ -19,15 +18,12 @@ POLICIES = ("fifo", "sjf", "fifo-skip", "srtf", "srsf", "las", "tiresias", "easy
 
 @pytest.mark.parametrize("jobs", [10_000, 100_000, 1_000_000])
 @pytest.mark.parametrize("load", ["light", "saturated"])
-def test_fifo_parquet_to_parquet(benchmark, trace_path, tmp_path, jobs, load):
+def test_fifo_parquet_to_parquet(benchmark, lab, trace_path, tmp_path, jobs, load):
     path = trace_path(jobs, load)
-    cluster = gl.Cluster.homogeneous(
-        servers=conftest.SERVERS, gpus=conftest.GPUS_PER_SERVER, gpu="GPU"
-    )
     runs = iter(range(1_000))
 
     def whole() -> gl.Result:
-        result = gl.simulate(cluster, gl.read_trace(path), "fifo")
+        result = gl.simulate(lab, gl.read_trace(path), "fifo")
         result.save(tmp_path / str(next(runs)))
         return result
 
@@ -37,14 +33,9 @@ def test_fifo_parquet_to_parquet(benchmark, trace_path, tmp_path, jobs, load):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_policies_on_100_000_jobs(benchmark, trace_path, policy):
+def test_policies_on_100_000_jobs(benchmark, lab, trace_path, policy):
     trace = gl.read_trace(trace_path(100_000, "saturated"))
-    cluster = gl.Cluster.homogeneous(
-        servers=conftest.SERVERS, gpus=conftest.GPUS_PER_SERVER, gpu="GPU"
-    )
-    result = benchmark.pedantic(
-        lambda: gl.simulate(cluster, trace, policy), rounds=3, warmup_rounds=1
-    )
+    result = benchmark.pedantic(lambda: gl.simulate(lab, trace, policy), rounds=3, warmup_rounds=1)
     assert result.summary["finished"] == 100_000
 
 
