@@ -1,0 +1,270 @@
+"""Bad traces, one test each, through the command line: damaged files of each kind, bad values."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import resource
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import gangline as gl
+from unit.refusals import GOOD, HEADER, Refuse, check_refusal, refuse, run_on
+
+__all__ = ["refuse"]  # a fixture
+
+# Files of each kind, whole and damaged.
+
+
+def table() -> pa.Table:
+    columns = {"arrival_s": [0.0, 1.0] * 50, "gpus": [1, 2] * 50, "duration_s": [5.0, 6.5] * 50}
+    return pa.table({"job_id": [f"j{i}" for i in range(100)], **columns})
+
+
+def parquet() -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table(), sink)
+    return sink.getvalue()
+
+
+def arrow() -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table().schema) as writer:
+        writer.write_table(table())
+    return sink.getvalue().to_pybytes()
+
+
+def zstd(data: bytes) -> bytes:
+    return pa.compress(data, codec="zstd", asbytes=True)
+
+
+def tar_xz(data: bytes) -> bytes:
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w:xz") as archive:
+        info = tarfile.TarInfo("jobs.csv")
+        info.size = len(data)
+        archive.addfile(info, io.BytesIO(data))
+    return sink.getvalue()
+
+
+LONG = (HEADER + "".join(f"j{i},{i},1,{i % 97 + 1}\n" for i in range(5000))).encode()
+KINDS: dict[str, bytes] = {
+    "jobs.parquet": parquet(),
+    "jobs.arrow": arrow(),
+    "jobs.csv.gz": gzip.compress(LONG, mtime=0),
+    "jobs.csv.xz": lzma.compress(LONG),
+    "jobs.csv.zst": zstd(LONG),
+    "jobs.tar.xz": tar_xz(LONG),
+}
+
+
+def name_of(kind: str) -> str:
+    return f"{kind}::jobs.csv" if kind.endswith(".tar.xz") else kind
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_files_are_good_before_they_are_damaged(kind: str, tmp_path: Path) -> None:
+    (tmp_path / kind).write_bytes(KINDS[kind])
+    trace = gl.read_trace(str(tmp_path / name_of(kind)))
+    assert len(trace) in (100, 5000)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kept", [0.1, 0.5, 0.95])
+def test_truncated_file(kind: str, kept: float, tmp_path: Path, refuse: Refuse) -> None:
+    data = KINDS[kind]
+    (tmp_path / kind).write_bytes(data[: int(len(data) * kept)])
+    refuse(*run_on(name_of(kind)), words=(kind,))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_corrupt_file(kind: str, tmp_path: Path, refuse: Refuse) -> None:
+    data = bytearray(KINDS[kind])
+    for at in range(len(data) // 3, len(data) - 4, 7):  # the magic numbers at both ends stay
+        data[at] ^= 0x5A
+    (tmp_path / kind).write_bytes(bytes(data))
+    refuse(*run_on(name_of(kind)), words=(kind,))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_name_of_one_kind_and_the_bytes_of_none(
+    kind: str, tmp_path: Path, refuse: Refuse
+) -> None:
+    (tmp_path / kind).write_bytes(b"\x7fELF" + bytes(range(256)) * 20)
+    refuse(*run_on(name_of(kind)), words=(kind,))
+
+
+def test_parquet_with_wrong_types(tmp_path: Path, refuse: Refuse) -> None:
+    columns = {"arrival_s": ["x"], "gpus": [[1]], "duration_s": [{"a": 1}]}
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    refuse(*run_on("t.parquet"), words=("t.parquet",))
+
+
+def test_parquet_without_rows(tmp_path: Path, refuse: Refuse) -> None:
+    pq.write_table(table().slice(0, 0), tmp_path / "t.parquet")
+    refuse(*run_on("t.parquet"), words=("t.parquet",))
+
+
+def test_parquet_without_the_columns(tmp_path: Path, refuse: Refuse) -> None:
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "t.parquet")
+    refuse(*run_on("t.parquet"), words=("t.parquet",))
+
+
+# Values of a CSV file.
+
+CELLS = {
+    "a word for a number": ("a,soon,1,10\n", "arrival_s"),
+    "nan": ("a,nan,1,10\n", "arrival_s"),
+    "infinite arrival": ("a,inf,1,10\n", "arrival_s"),
+    "infinite duration": ("a,0,1,inf\n", "duration_s"),
+    "nan duration": ("a,0,1,nan\n", "duration_s"),
+    "negative arrival": ("a,-5,1,10\n", "arrival_s"),
+    "negative gang": ("a,0,-1,10\n", "gpus"),
+    "no gang": ("a,0,0,10\n", "gpus"),
+    "half a GPU": ("a,0,1.5,10\n", "gpus"),
+    "enormous arrival": ("a,1e300,1,10\n", "arrival_s"),
+    "enormous duration": ("a,0,1,1e300\n", "duration_s"),
+    "enormous gang": ("a,0,99999999999999999999,10\n", "gpus"),
+    "gang beyond 32 bits": ("a,0,5000000000,10\n", "gpus"),
+    "empty cell": ("a,,1,10\n", "arrival_s"),
+    "too few cells": ("a,0,1\n", "bad.csv"),
+    "too many cells": ("a,0,1,10,7,7\n", "bad.csv"),
+    "an open quote": ('a,0,1,"10\n', "bad.csv"),
+}
+
+
+@pytest.mark.parametrize("case", CELLS)
+def test_bad_value(case: str, tmp_path: Path, refuse: Refuse) -> None:
+    row, column = CELLS[case]
+    (tmp_path / "bad.csv").write_text(GOOD + row)
+    refuse(*run_on("bad.csv"), words=("bad.csv", column))
+
+
+def test_the_line_of_a_bad_value_is_named(tmp_path: Path, refuse: Refuse) -> None:
+    (tmp_path / "bad.csv").write_text(GOOD + "d,4,1,soon\n")
+    refuse(*run_on("bad.csv"), words=("bad.csv:5", "duration_s", "soon"))
+
+
+BYTES = {
+    "nothing": b"",
+    "only a line end": b"\n",
+    "only spaces": b"   \n  \n",
+    "header only": HEADER.encode(),
+    "header without line end": HEADER.strip().encode(),
+    "NUL bytes": GOOD.encode() + b"d\0,4,1,\x005\n",
+    "only NUL bytes": bytes(4096),
+    "bad UTF-8 in a cell": GOOD.encode() + b"\xff\xfe\xfa,4,1,x\n",
+    "bad UTF-8 in the header": b"job\xff_id,arrival_s,gpus,duration_s\na,0,1,1\n",
+    "UTF-16": GOOD.encode("utf-16"),
+    "no header": b"a,0,1,10\nb,2,2,20\n",
+    "missing column": b"job_id,arrival_s,gpus\na,0,1\n",
+    "column twice": b"job_id,arrival_s,arrival_s,gpus,duration_s\na,0,5,1,10\n",
+    "another language": b"<html><body>404 not found</body></html>\n",
+    "JSON that is no trace": b'{"hello": [1, 2, 3]}\n',
+    "broken JSON": b'{"jobs": [1, 2,',
+    "deep JSON": b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("case", BYTES)
+def test_bad_bytes(case: str, tmp_path: Path, refuse: Refuse) -> None:
+    (tmp_path / "bad.csv").write_bytes(BYTES[case])
+    refuse(*run_on("bad.csv"), words=("bad.csv",))
+
+
+@pytest.mark.parametrize("case", BYTES)
+def test_bad_bytes_as_a_forced_format(case: str, tmp_path: Path, refuse: Refuse) -> None:
+    (tmp_path / "bad.csv").write_bytes(BYTES[case])
+    refuse(*run_on("bad.csv", "pollux-64", "--format", "native"), words=("bad.csv",))
+
+
+def test_every_job_dropped_as_bad(tmp_path: Path, refuse: Refuse) -> None:
+    (tmp_path / "bad.csv").write_text(HEADER + "a,x,1,1\nb,0,-1,1\n")
+    refuse(*run_on("bad.csv", "pollux-64", "--on-bad-row", "drop"), words=("bad.csv",))
+
+
+@pytest.mark.parametrize(
+    "flags", [["--window", "1000,2000"], ["--status", "failed"], ["--max-gpus", "1"]]
+)
+def test_every_job_filtered_out(flags: list[str], tmp_path: Path, refuse: Refuse) -> None:
+    (tmp_path / "t.csv").write_text(HEADER + "a,0,2,10\n")
+    refuse(*run_on("t.csv", "pollux-64", *flags), words=("t.csv",))
+
+
+def test_every_job_infeasible(tmp_path: Path, refuse: Refuse) -> None:
+    (tmp_path / "wide.csv").write_text(HEADER + "wide-one,0,1000,10\n")
+    refuse(*run_on("wide.csv"), code=3, words=("wide-one",))
+
+
+FILTERS = [
+    (flag, value)
+    for flag in ("--limit", "--max-gpus", "--rescale", "--min-duration-s")
+    for value in ("0", "-1", "nan", "many")
+    if (flag, value) != ("--min-duration-s", "0")  # its default
+]
+
+
+@pytest.mark.parametrize(("flag", "value"), FILTERS)
+def test_bad_filter(flag: str, value: str, tmp_path: Path, refuse: Refuse) -> None:
+    (tmp_path / "t.csv").write_text(GOOD)
+    name = flag.removeprefix("--").replace("-", "_").split("_")[0]
+    refuse(*run_on("t.csv", "pollux-64", flag, value), words=(name,))
+
+
+def test_a_gzip_bomb_is_refused_in_bounded_memory(tmp_path: Path) -> None:
+    # 64 members of 16 MiB of rows: under 3 MB on disk, 1 GiB unpacked.
+    rows = gzip.compress(b"x,0,1,1\n" * (1 << 21), mtime=0)
+    (tmp_path / "bomb.csv.gz").write_bytes(gzip.compress(HEADER.encode(), mtime=0) + rows * 64)
+    command = [sys.executable, "-m", "gangline", *run_on("bomb.csv.gz")]
+    done = subprocess.run(
+        [*command, "--max-bytes", "50000000"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=tmp_path,
+        check=False,
+    )
+    check_refusal(done.returncode, 2, done.stdout, done.stderr, "bomb.csv.gz", "bytes")
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    assert peak < 600 * 2**20, f"{peak / 2**20:.0f} MiB"
+
+
+# Where the file is not.
+
+
+def test_absent_file(refuse: Refuse) -> None:
+    refuse(*run_on("nowhere/none.csv"), words=("nowhere/none.csv",))
+
+
+def test_a_folder_instead_of_a_file(tmp_path: Path, refuse: Refuse) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    refuse(*run_on("folder.csv"), words=("folder.csv",))
+
+
+def test_a_file_where_a_folder_should_be(tmp_path: Path, refuse: Refuse) -> None:
+    (tmp_path / "t.csv").write_text(GOOD)
+    refuse(*run_on("t.csv/jobs.csv"), words=("t.csv/jobs.csv",))
+
+
+def test_an_archive_without_the_member(tmp_path: Path, refuse: Refuse) -> None:
+    (tmp_path / "jobs.tar.xz").write_bytes(tar_xz(LONG))
+    refuse(*run_on("jobs.tar.xz::none.csv"), words=("none.csv", "jobs.csv"))
+
+
+def test_a_file_that_may_not_be_read(
+    tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "t.csv").write_text(GOOD)
+
+    def no(self: Path, *_: object, **__: object) -> object:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "open", no)  # the owner of this process may read everything
+    refuse(*run_on("t.csv"), words=("t.csv", "permission denied"))
