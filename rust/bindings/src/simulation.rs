@@ -42,10 +42,11 @@ impl Inner {
 #[pymethods]
 impl Simulation {
     #[new]
-    #[pyo3(signature = (cluster, jobs, options, policy=None, params=None, round_s=None, mixes_types=false))]
-    #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // keywords of Python
+    #[pyo3(signature = (
+        cluster, jobs, options, policy=None, params=None, round_s=None, mixes_types=false
+    ))]
+    #[allow(clippy::needless_pass_by_value)]
     fn new(
-        py: Python<'_>,
         cluster: PyRef<'_, Cluster>,
         jobs: PyRef<'_, Jobs>,
         options: &Bound<'_, PyDict>,
@@ -56,7 +57,7 @@ impl Simulation {
     ) -> PyResult<Self> {
         let world = jobs.world(&cluster)?;
         let config = run_config(options, world.cluster.gpu_types().len())?;
-        let params = params.unwrap_or_else(|| PyDict::new(py));
+        let params = params.unwrap_or_else(|| PyDict::new(options.py()));
         let mut policy = policy.map(|name| build(name, &params)).transpose()?;
         let round = round_s
             .map(SimSpan::from_seconds)

@@ -198,7 +198,8 @@ pub enum EngineError {
     },
     /// A table of slow-downs that must name every pair of models does not.
     #[error(
-        "sharing.rows: no slow-down for {}; add rows, or set `missing` to `constant` or `infeasible`",
+        "sharing.rows: no slow-down for {}; \
+         add rows, or set `missing` to `constant` or `infeasible`",
         list_pairs(pairs)
     )]
     MissingPairs {
