@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 import gangline as gl
 import reference
 from gangline import _core
+from gangline.lp.rounds import Shares
+from reference import rounds
 
 DECISIONS_MAX = 3000
 SCHEMA = pa.schema(
@@ -29,6 +32,22 @@ SCHEMA = pa.schema(
         ("deadline_s", pa.float64()),
     ]
 )
+
+
+class _Solver:
+    """The engine's own allocator: what is compared is what rounds make of its shares."""
+
+    def __init__(self, policy: str, params: dict[str, Any]) -> None:
+        self.shares = Shares(policy, params)
+
+    def __call__(self, ask: dict[str, Any]) -> list[list[float]]:
+        names = {"gangs": "scale", "weights": "weight", "remaining": "steps_remaining"}
+        arrays = {names.get(key, key): np.array(value) for key, value in ask.items()}
+        rows: list[list[float]] = self.shares(**arrays).tolist()
+        return rows
+
+
+rounds.SOLVERS[:] = [_Solver]
 
 
 class EndlessError(Exception):

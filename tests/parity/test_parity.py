@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import gangline as gl
 import reference
 from parity.harness import EndlessError, assert_same, run_engine, run_reference
-from parity.worlds import POLICIES, PREEMPTIVE, settings_of, worlds
+from parity.worlds import POLICIES, PREEMPTIVE, ROUNDS, settings_of, worlds
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
@@ -28,7 +28,7 @@ def compare(world: dict[str, Any], policy: str, params: dict[str, Any]) -> None:
         return
     result = run_engine(world, policy, params)
     assert_same(result, outcome)
-    if policy == "toy-round":
+    if policy in ("toy-round", *ROUNDS):
         walked = run_engine(world, policy, params, skip_rounds=False)
         assert walked.jobs.equals(result.jobs)
         assert walked.segments.equals(result.segments)
@@ -40,7 +40,7 @@ def compare(world: dict[str, Any], policy: str, params: dict[str, Any]) -> None:
 @given(data=st.data())
 def test_every_policy_agrees_with_the_slow_simulator(policy: str, data: st.DataObject) -> None:
     # with checkpoints a preemption loses work: some preemptive runs would never end
-    world = data.draw(worlds(checkpoints=policy not in PREEMPTIVE), label="world")
+    world = data.draw(worlds(checkpoints=policy not in (*PREEMPTIVE, *ROUNDS)), label="world")
     params = data.draw(settings_of(policy), label="params")
     compare(world, policy, params)
 

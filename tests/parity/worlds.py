@@ -23,7 +23,15 @@ PREEMPTIVE = ("srtf", "srsf", "las", "gittins", "tiresias", "tiresias-gittins")
 QUEUES = ("fifo", "fifo-skip", "easy", "sjf", "sjf-strict", "ssf")
 FAIR = ("themis",)
 TOYS = ("toy-round", "toy-timer", "toy-share")
-POLICIES = (*QUEUES, *PREEMPTIVE, *FAIR, *TOYS)
+ROUNDS = (
+    "gavel-las",
+    "gavel-ftf",
+    "gavel-makespan",
+    "gavel-max-sum",
+    "gavel-water-filling",
+    "gavel-isolated",
+)
+POLICIES = (*QUEUES, *PREEMPTIVE, *FAIR, *ROUNDS, *TOYS)
 
 _ARRIVALS = st.one_of(
     st.sampled_from([0.0, 0.0, 1.0, 2.0, 5.0, 5.0, 7.0, 10.0]),
@@ -85,6 +93,8 @@ def jobs(draw: st.DrawFn, index: int, types: int) -> dict[str, Any]:
     }
     if draw(st.booleans()):
         row["model"] = draw(st.sampled_from(LABELS))
+    if draw(st.integers(0, 3)) == 0:
+        row["weight"] = draw(st.sampled_from([0.5, 2.0, 5.0]))
     if draw(st.integers(0, 3)) == 0:
         row["batch_size"] = draw(st.sampled_from([8, 32, 5]))
     if draw(st.integers(0, 3)) == 0:
@@ -201,6 +211,12 @@ def settings_of(draw: st.DrawFn, policy: str) -> dict[str, Any]:
         chosen["lease_s"] = draw(st.sampled_from([5.0, 7.5, 12.0]))
         chosen["fairness"] = draw(st.sampled_from([0.0, 0.3, 0.8]))
         chosen["leftover"] = draw(st.sampled_from(["rho", "random"]))
+    if policy in ROUNDS:
+        chosen["round_s"] = draw(st.sampled_from([1.0, 3.0, 10.0]))
+        chosen["min_solve_interval_s"] = draw(st.sampled_from([0.0, 0.0, 7.0]))
+        chosen["backfill_mid_round"] = draw(st.booleans())
+        if policy != "gavel-isolated" and draw(st.booleans()):
+            chosen["tie_break"] = "none"
     if policy in PREEMPTIVE:
         chosen["preempt_min_run_s"] = draw(st.sampled_from([0.0, 0.0, 2.0]))
     if policy in ("las", "gittins", "tiresias", "tiresias-gittins"):

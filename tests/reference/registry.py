@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .policies import Easy, Las, Policy, Queue, Repack, ToyRound, ToyShare, ToyTimer
+from .rounds import Rounds
 from .themis import Themis
 from .world import PolicyError
 
@@ -25,6 +26,12 @@ REGISTRY: dict[str, type[Policy]] = {
     "tiresias": Las,
     "tiresias-gittins": Las,
     "themis": Themis,
+    "gavel-las": Rounds,
+    "gavel-ftf": Rounds,
+    "gavel-makespan": Rounds,
+    "gavel-max-sum": Rounds,
+    "gavel-water-filling": Rounds,
+    "gavel-isolated": Rounds,
     "toy-round": ToyRound,
     "toy-timer": ToyTimer,
     "toy-share": ToyShare,

@@ -96,6 +96,7 @@ class Job:
     memory: int
     base: dict[int, float]  # GPU type -> iterations/s of the whole gang, allowed types only
     duration_known: bool
+    weight: float = 1.0
     types: list[int] = field(default_factory=list)  # usable types, in the order they are tried
 
     status: str = "future"  # future, waiting, running, finished, dropped
@@ -223,6 +224,7 @@ def read_jobs(world: World, types: list[GpuType], servers: list[Server]) -> list
             model=row.get("model"),
             batch=row.get("batch_size"),
             memory=size,
+            weight=float(row.get("weight") or 1.0),
             **base_rates(row, world, types, allowed),
         )
         job.remaining = job.work

@@ -24,6 +24,12 @@ NAMES = [
     "tiresias",
     "tiresias-gittins",
     "themis",
+    "gavel-las",
+    "gavel-ftf",
+    "gavel-makespan",
+    "gavel-max-sum",
+    "gavel-water-filling",
+    "gavel-isolated",
 ]
 
 

@@ -10,11 +10,12 @@ import pytest
 
 import gangline as gl
 from parity.harness import nanos, run_engine
+from parity.worlds import ROUNDS as IN_ROUNDS
 
 FOLDER = Path(__file__).parents[1] / "scenarios"
 FILES = sorted(FOLDER.glob("*.toml"))
 COUNTERS = ("decisions", "preemptions", "migrations", "demotions", "promotions")
-ROUNDS = ("toy-round",)
+ROUNDS = ("toy-round", *IN_ROUNDS)
 
 
 def load(path: Path) -> dict[str, Any]:

@@ -15,6 +15,14 @@ from gangline.policies.parameters import PolicyConfig
 from gangline.policies.preemptive import Gittins, Las, Srsf, Srtf, Tiresias, TiresiasGittins
 from gangline.policies.protocol import STEADY, Changes, Plan, Policy, View
 from gangline.policies.registry import find, make, parse_setting, registry
+from gangline.policies.rounds import (
+    GavelFtf,
+    GavelIsolated,
+    GavelLas,
+    GavelMakespan,
+    GavelMaxSum,
+    GavelWaterFilling,
+)
 
 __all__ = [
     "STEADY",
@@ -22,6 +30,12 @@ __all__ = [
     "Easy",
     "Fifo",
     "FifoSkip",
+    "GavelFtf",
+    "GavelIsolated",
+    "GavelLas",
+    "GavelMakespan",
+    "GavelMaxSum",
+    "GavelWaterFilling",
     "Gittins",
     "Las",
     "Plan",

@@ -11,6 +11,14 @@ from gangline.errors import PolicyError
 from gangline.policies.classic import Easy, Fifo, FifoSkip, Sjf, SjfStrict, Ssf
 from gangline.policies.fairness import Themis
 from gangline.policies.preemptive import Gittins, Las, Srsf, Srtf, Tiresias, TiresiasGittins
+from gangline.policies.rounds import (
+    GavelFtf,
+    GavelIsolated,
+    GavelLas,
+    GavelMakespan,
+    GavelMaxSum,
+    GavelWaterFilling,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +43,12 @@ registry: Mapping[str, type[PolicyConfig]] = {
         Tiresias,
         TiresiasGittins,
         Themis,
+        GavelLas,
+        GavelFtf,
+        GavelMakespan,
+        GavelMaxSum,
+        GavelWaterFilling,
+        GavelIsolated,
     )
 }
 """Every policy by its name."""

@@ -8,6 +8,7 @@ mod lp;
 mod network;
 mod options;
 mod output;
+mod py_allocator;
 mod py_policy;
 mod run;
 mod simulation;

@@ -5,6 +5,7 @@ use crate::convert::{Cluster, Jobs};
 use crate::error::CoreError;
 use crate::options::{params, run_config};
 use crate::output::RunOutput;
+use crate::py_allocator::PyAllocator;
 use crate::py_policy::{PyPolicy, Raised};
 use gangline_engine::{
     Control, Engine, EngineError, Output, Policy, PolicyError, PolicyTraits, RunConfig, Stopwatch,
@@ -67,9 +68,16 @@ pub(crate) fn simulate(
     let Ok(name) = policy.extract::<String>() else {
         return simulate_object(py, &world, config, policy, progress.as_ref());
     };
-    let chosen = build(&name, params)?;
+    let raised = Raised::default();
+    let chosen = build(py, &name, params, &raised)?;
     require_durations(&name, params, jobs.missing_durations)?;
-    simulate_registered(py, world, config, chosen, progress)
+    let result = simulate_registered(py, world, config, chosen, progress);
+    // what a solver raised passes as it is
+    let own = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match own {
+        Some(error) if result.is_err() => Err(error),
+        Some(_) | None => result,
+    }
 }
 
 /// Runs a policy of the registry on a thread of its own.
@@ -207,8 +215,20 @@ fn run_in_slices(
 }
 
 /// A policy of the registry with its parameters.
-pub(crate) fn build(name: &str, given: &Bound<'_, PyDict>) -> PyResult<Box<dyn Policy>> {
-    Ok(gangline_policies::build(name, &params(given)?).map_err(CoreError::from)?)
+pub(crate) fn build(
+    py: Python<'_>,
+    name: &str,
+    given: &Bound<'_, PyDict>,
+    raised: &Raised,
+) -> PyResult<Box<dyn Policy>> {
+    let values = params(given)?;
+    let info = gangline_policies::find(name).map_err(CoreError::from)?;
+    if !info.needs_allocator() {
+        return Ok(gangline_policies::build(name, &values).map_err(CoreError::from)?);
+    }
+    let allocator = Box::new(PyAllocator::new(py, name, given, raised)?);
+    let policy = gangline_policies::build_with_allocator(name, &values, allocator);
+    Ok(policy.map_err(CoreError::from)?)
 }
 
 /// Refuses a policy that needs durations on a trace that lacks some.

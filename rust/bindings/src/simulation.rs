@@ -5,6 +5,7 @@ use crate::convert::{Cluster, Jobs};
 use crate::error::CoreError;
 use crate::options::run_config;
 use crate::output::RunOutput;
+use crate::py_policy::Raised;
 use crate::run::build;
 use gangline_engine::{Advance, Engine, Knowledge, Next, Policy, PolicyTraits, WakeOn};
 use gangline_model::{ServerId, SimSpan, SimTime};
@@ -57,8 +58,11 @@ impl Simulation {
     ) -> PyResult<Self> {
         let world = jobs.world(&cluster)?;
         let config = run_config(options, world.cluster.gpu_types().len())?;
-        let params = params.unwrap_or_else(|| PyDict::new(options.py()));
-        let mut policy = policy.map(|name| build(name, &params)).transpose()?;
+        let py = options.py();
+        let params = params.unwrap_or_else(|| PyDict::new(py));
+        let mut policy = policy
+            .map(|name| build(py, name, &params, &Raised::default()))
+            .transpose()?;
         let round = round_s
             .map(SimSpan::from_seconds)
             .transpose()

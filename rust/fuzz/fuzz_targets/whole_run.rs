@@ -23,6 +23,9 @@ fn value(u: &mut Unstructured, kind: ParamKind) -> Result<ParamValue> {
 
 fn twice(u: &mut Unstructured) -> Result<()> {
     let info = u.choose(&POLICIES[..])?;
+    if info.needs_allocator() {
+        return Ok(());
+    }
     let scope = Scope {
         types: u.int_in_range(1..=3)?,
         jobs: u.int_in_range(1..=40)?,

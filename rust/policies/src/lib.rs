@@ -13,9 +13,10 @@ pub mod order;
 pub mod params;
 pub mod place;
 mod registry;
+pub mod round;
 pub mod themis;
 pub mod tiresias;
 pub mod toy;
 
 pub use params::{ParamDefault, ParamKind, ParamSpec, ParamValue, Params};
-pub use registry::{POLICIES, PolicyInfo, build, build_plain, find};
+pub use registry::{POLICIES, PolicyInfo, build, build_plain, build_with_allocator, find};

@@ -3,10 +3,12 @@
 //! Linear programs are solved by `HiGHS` from Python. What lives here is what needs no LP library: the
 //! grouping of equal jobs, and max-min by prices.
 
+mod allocator;
 mod class;
 mod dual;
 mod frontier;
 mod master;
 
+pub use allocator::{Allocator, Ask, EqualSplit, NoSolver};
 pub use class::{RowClasses, RowPart, group_rows};
 pub use dual::{MaxMin, PriceSolution, SolverError};

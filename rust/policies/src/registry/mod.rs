@@ -1,5 +1,6 @@
 //! The only list of policies: names, parameters as data, constructors.
 
+mod gavel;
 mod parameters;
 mod preemptive;
 mod queues;
@@ -7,6 +8,7 @@ mod themis;
 mod toys;
 
 use crate::baselines::Seen;
+use crate::lp::Allocator;
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec, ParamValue, Params, nearest};
 use crate::place::PlacementParams;
 use gangline_engine::{Knowledge, Policy, PolicyError};
@@ -62,6 +64,11 @@ impl PolicyInfo {
         )
     }
 
+    /// Whether its shares come from an allocator that the caller must bring.
+    pub fn needs_allocator(&self) -> bool {
+        self.family == gavel::FAMILY && self.name != "gavel-isolated"
+    }
+
     /// Whether a run with these parameters needs durations in the trace.
     pub fn needs_durations(&self, params: &Params) -> bool {
         let is_given = matches!(params.get("distribution"), Some(ParamValue::List(_)));
@@ -75,6 +82,7 @@ pub static POLICIES: LazyLock<Vec<PolicyInfo>> = LazyLock::new(|| {
         queues::POLICIES,
         preemptive::POLICIES,
         themis::POLICIES,
+        gavel::POLICIES,
         toys::POLICIES,
     ]
     .concat()
@@ -124,6 +132,26 @@ pub fn build(name: &str, params: &Params) -> Result<Box<dyn Policy>, PolicyError
 #[doc(hidden)]
 pub fn build_plain(name: &str, params: &Params) -> Result<Box<dyn Policy>, PolicyError> {
     build_with(name, params, true)
+}
+
+/// As [`build`], for a policy that needs an allocator.
+///
+/// # Errors
+/// Those of [`build`].
+///
+/// # Panics
+/// If the policy takes no allocator.
+pub fn build_with_allocator(
+    name: &str,
+    params: &Params,
+    allocator: Box<dyn Allocator>,
+) -> Result<Box<dyn Policy>, PolicyError> {
+    let info = find(name)?;
+    assert!(info.needs_allocator(), "{name} takes no allocator");
+    gavel::rounds(
+        &ParamReader::new(name, info.parameters(), params)?,
+        allocator,
+    )
 }
 
 fn build_with(name: &str, params: &Params, plain: bool) -> Result<Box<dyn Policy>, PolicyError> {

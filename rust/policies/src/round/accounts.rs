@@ -1,0 +1,147 @@
+//! What each job was promised and what it got, per GPU type, since the last reset.
+//!
+//! | symbol | here | meaning |
+//! |---|---|---|
+//! | `X[m,k]` | `share` | target share of the job's time |
+//! | `t[m,k]` | `held` | time it held GPUs since the reset, overhead included, started at R/2 |
+//! | `deficit[m,k]` | `deficit_s` | promised minus received, over all resets |
+//!
+//! Times are integers until they are divided, so that skipped rounds change nothing.
+
+use gangline_model::{JobId, SimSpan, SimTime};
+
+/// Tables by job and type.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Accounts {
+    types: usize,
+    half_round_ns: i64,
+    share: Vec<f64>,
+    held_ns: Vec<i64>,
+    deficit_s: Vec<f64>,
+    has_shares: Vec<bool>,
+    /// When the shares were computed.
+    reset_at: SimTime,
+}
+
+/// Place of a job in the queue of a type; the greatest comes first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Claim {
+    /// `X / t`.
+    pub priority: f64,
+    pub deficit_s: f64,
+    pub share: f64,
+    pub job: JobId,
+}
+
+impl Eq for Claim {}
+
+impl PartialOrd for Claim {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Claim {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.priority
+            .total_cmp(&other.priority)
+            .then(self.deficit_s.total_cmp(&other.deficit_s))
+            .then(self.share.total_cmp(&other.share))
+            .then(other.job.cmp(&self.job))
+    }
+}
+
+impl Accounts {
+    pub(super) fn new(jobs: usize, types: usize, round: SimSpan) -> Self {
+        Self {
+            types,
+            half_round_ns: round.0 / 2,
+            share: vec![0.0; jobs * types],
+            held_ns: vec![0; jobs * types],
+            deficit_s: vec![0.0; jobs * types],
+            has_shares: vec![false; jobs],
+            reset_at: SimTime(0),
+        }
+    }
+
+    fn at(&self, job: JobId, gpu_type: usize) -> usize {
+        job.index() * self.types + gpu_type
+    }
+
+    /// Counts time that a job held GPUs of a type.
+    pub(super) fn credit(&mut self, job: JobId, gpu_type: usize, span_ns: i64) {
+        let at = self.at(job, gpu_type);
+        self.held_ns[at] += span_ns;
+    }
+
+    /// Shares of the job are above 0 on exactly this many types that `can` allows; and the last one.
+    pub(super) fn shared_types(&self, job: JobId, can: impl Fn(usize) -> bool) -> (usize, usize) {
+        let mut found = (0, usize::MAX);
+        for gpu_type in 0..self.types {
+            if self.share[self.at(job, gpu_type)] > 0.0 && can(gpu_type) {
+                found = (found.0 + 1, gpu_type);
+            }
+        }
+        found
+    }
+
+    pub(super) fn claim(&self, job: JobId, gpu_type: usize) -> Claim {
+        let at = self.at(job, gpu_type);
+        let held_s = (self.half_round_ns + self.held_ns[at]) as f64 / 1e9;
+        let share = self.share[at];
+        Claim {
+            priority: share / held_s,
+            deficit_s: self.deficit_s[at],
+            share,
+            job,
+        }
+    }
+
+    /// Closes the books of the active jobs and opens new ones with these shares.
+    pub(super) fn reset(&mut self, now: SimTime, jobs: &[JobId], shares: &[f64]) {
+        let elapsed_s = (now.0 - self.reset_at.0) as f64 / 1e9;
+        for (&job, row) in jobs.iter().zip(shares.chunks_exact(self.types)) {
+            for (gpu_type, &share) in row.iter().enumerate() {
+                let at = self.at(job, gpu_type);
+                if self.has_shares[job.index()] {
+                    let received_s = self.held_ns[at] as f64 / 1e9;
+                    self.deficit_s[at] += self.share[at] * elapsed_s - received_s;
+                }
+                self.held_ns[at] = 0;
+                self.share[at] = share;
+            }
+            self.has_shares[job.index()] = true;
+        }
+        self.reset_at = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_start_at_half_a_round_and_fall_with_time_held() {
+        let mut accounts = Accounts::new(2, 1, SimSpan(360_000_000_000));
+        accounts.reset(SimTime(0), &[JobId(0), JobId(1)], &[0.5, 0.25]);
+        assert!((accounts.claim(JobId(0), 0).priority - 0.5 / 180.0).abs() < 1e-15);
+        accounts.credit(JobId(0), 0, 360_000_000_000);
+        assert!(accounts.claim(JobId(0), 0) < accounts.claim(JobId(1), 0));
+    }
+
+    #[test]
+    fn a_reset_books_promised_minus_received() {
+        let mut accounts = Accounts::new(1, 1, SimSpan(10));
+        accounts.reset(SimTime(0), &[JobId(0)], &[0.5]);
+        accounts.credit(JobId(0), 0, 3_000_000_000);
+        accounts.reset(SimTime(10_000_000_000), &[JobId(0)], &[1.0]);
+        assert!((accounts.claim(JobId(0), 0).deficit_s - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn equal_claims_go_by_job() {
+        let mut accounts = Accounts::new(2, 1, SimSpan(10));
+        accounts.reset(SimTime(0), &[JobId(0), JobId(1)], &[0.5, 0.5]);
+        assert!(accounts.claim(JobId(0), 0) > accounts.claim(JobId(1), 0));
+    }
+}
