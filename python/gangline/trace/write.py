@@ -1,85 +1,138 @@
-"""Writes native traces: Parquet, Arrow IPC or CSV; whole files only."""
+"""Writes traces: whole files only, and nothing that a format cannot hold is lost in silence."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+import msgspec
 
 from gangline._files import whole
 from gangline.errors import TraceError
-from gangline.trace.schema import LIST_SEPARATOR
+from gangline.trace.writers import native, partial_losses, writer_of
+from gangline.trace.writers._common import Loss, WriteOptions, has
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from gangline.trace.table import Trace
 
-SUFFIXES = (".parquet", ".arrow", ".csv")
+__all__ = ["Loss", "losses", "write_trace"]
+
+_NATIVE = {".parquet": native.parquet, ".arrow": native.arrow}
+_SUFFIXES = {".swf": "swf", ".csv": "native", ".parquet": "native", ".arrow": "native"}
 
 
-def write_trace(trace: Trace, path: str | PathLike[str]) -> None:
-    """Write a native trace; the suffix chooses Parquet (`.parquet`), Arrow (`.arrow`) or `.csv`.
+def write_trace(
+    trace: Trace,
+    path: str | PathLike[str],
+    *,
+    format: str | None = None,  # noqa: A002
+    strict: bool = False,
+    **options: Any,
+) -> tuple[Loss, ...]:
+    """Write a trace in one of the formats of `gangline trace formats`.
 
-    The bytes depend on the trace alone. CSV carries no metadata; its lists are joined by `|`.
+    The bytes depend on the trace and the options alone. Formats of whole seconds round halves up,
+    and a duration never becomes 0.
 
     Parameters
     ----------
     trace : Trace
         What to write.
     path : str or path
-        Where; the file appears whole or not at all.
+        Where; the file appears whole or not at all. A last suffix `.gz` compresses.
+    format : str, optional
+        The default goes by the suffix: `.parquet`, `.arrow` and `.csv` are native, `.swf` is SWF.
+    strict : bool
+        Refuse to leave anything out.
+    **options
+        epoch, spelling, nb_res, table, reference_type: see
+        `gangline.trace.writers._common.WriteOptions`.
+
+    Returns
+    -------
+    tuple of Loss
+        The columns that the format cannot carry, or not wholly.
+
+    Raises
+    ------
+    TraceError
+        If the format needs a column that the trace lacks, or `strict` and something is left out.
+    OSError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import gangline as gl
+    >>> trace = gl.synth.philly(jobs=3, users=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     lost = gl.write_trace(trace, f"{folder}/jobs.swf")
+    >>> [str(loss) for loss in lost]
+    ['user (names become numbers from 1)']
     """
     path = Path(path)
-    table = trace.table.replace_schema_metadata(_metadata(trace))
-    if path.suffix not in SUFFIXES:
+    chosen = _options(options)
+    name = format or _by_suffix(path)
+    lost = losses(trace, name)
+    if chosen.table is not None and name == "gavel":
+        lost = tuple(loss for loss in lost if loss.column != "deadline_s")
+    if strict and lost:
+        shown = ", ".join(map(str, lost))
         raise TraceError(
-            f"{path}: expected a name that ends in .parquet, .arrow or .csv", path=str(path)
+            f"{path}: format `{name}` cannot carry {shown}; drop --strict to write without",
+            path=str(path),
+            column=lost[0].column,
         )
-    with whole(path) as part:
-        _write(table, part, path.suffix)
+    _write(path, _content(trace, path, name, chosen))
+    return lost
 
 
-def _write(table: pa.Table, part: Path, suffix: str) -> None:
-    if suffix == ".parquet":
-        import pyarrow.parquet as pq
+def losses(trace: Trace, format: str) -> tuple[Loss, ...]:  # noqa: A002
+    """Return what a format cannot carry of a trace, in the order of the columns."""
+    writer = writer_of(format)
+    partly = {loss.column: loss for loss in partial_losses(format, trace)}
+    found = []
+    for column in trace.columns:
+        if column in partly:
+            found.append(partly[column])
+        elif column not in writer.CARRIES and column != "job_id" and has(trace, column):
+            found.append(Loss(column))
+    return tuple(found)
 
-        pq.write_table(
-            table,
-            part,
-            use_dictionary=labels(table.schema),
-            compression="none",
-            write_statistics=False,
-        )
-    elif suffix == ".arrow":
-        with pa.ipc.new_file(str(part), table.schema) as writer:
-            writer.write_table(table)
+
+def _content(trace: Trace, path: Path, name: str, options: WriteOptions) -> bytes:
+    stem = path.with_suffix("") if path.suffix == ".gz" else path
+    if name == "native" and stem.suffix in _NATIVE:
+        content = _NATIVE[stem.suffix](trace)
     else:
-        import pyarrow.csv as pa_csv
+        content = writer_of(name).content(trace, options)
+    if path.suffix == ".gz":
+        import gzip
 
-        pa_csv.write_csv(_flat(table), part, pa_csv.WriteOptions(quoting_style="needed"))
-
-
-def labels(schema: pa.Schema) -> list[str]:
-    """Return the columns that profit from a dictionary."""
-    return [field.name for field in schema if pa.types.is_dictionary(field.type)]
+        content = gzip.compress(content, compresslevel=6, mtime=0)
+    return content
 
 
-def _metadata(trace: Trace) -> dict[str, str]:
-    metadata = {key: value for key, value in sorted(trace.metadata.items()) if key != "sha256"}
-    if trace.notes:
-        metadata["notes"] = json.dumps(trace.notes, sort_keys=True)
-    return metadata
+def _write(path: Path, content: bytes) -> None:
+    with whole(path) as part:
+        part.write_bytes(content)
 
 
-def _flat(table: pa.Table) -> pa.Table:
-    """Return the table with lists as joined text."""
-    import pyarrow.compute as pc
+def _by_suffix(path: Path) -> str:
+    stem = path.with_suffix("") if path.suffix == ".gz" else path
+    if stem.suffix not in _SUFFIXES:
+        known = ", ".join(_SUFFIXES)
+        raise TraceError(
+            f"{path}: expected a name that ends in {known}, or a format (--to)", path=str(path)
+        )
+    return _SUFFIXES[stem.suffix]
 
-    for i, field in enumerate(table.schema):
-        if pa.types.is_list(field.type):
-            lists: Any = table.column(i).cast(pa.list_(pa.string()))
-            table = table.set_column(i, field.name, pc.binary_join(lists, LIST_SEPARATOR))
-    return table
+
+def _options(values: dict[str, Any]) -> WriteOptions:
+    try:
+        return msgspec.convert(values, WriteOptions)
+    except msgspec.ValidationError as error:
+        known = ", ".join(WriteOptions.__struct_fields__)
+        raise TraceError(f"options of a writer: {error}; known: {known}") from None

@@ -1,0 +1,59 @@
+"""`gangline trace convert`: from one format to another."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from gangline.cli import _console
+from gangline.cli._inputs import Flag, Settings, TraceChoice
+
+
+def convert(
+    trace: str,
+    out: Path,
+    /,
+    *,
+    to: str | None = None,
+    strict: Flag = False,
+    settings: Settings = None,
+    choice: Annotated[TraceChoice | None, Parameter(name="*")] = None,
+) -> int:
+    """Read a trace and write it in another format; says what that format cannot carry.
+
+    Parameters
+    ----------
+    trace
+        A file or a generator.
+    out
+        File to write; a last suffix .gz compresses.
+    to
+        Format; the default goes by the suffix: .parquet, .arrow and .csv are native, .swf is SWF.
+    strict
+        Refuse to leave anything out.
+    settings
+        Option of the writer as KEY=VALUE, for instance epoch=2020-04-01T00:00:00; repeatable.
+    choice
+        How the trace is read.
+    """
+    from gangline.trace import write_trace
+
+    options = {key: value for key, _, value in (text.partition("=") for text in settings or [])}
+    found = (choice or TraceChoice()).read(trace)
+    lost = write_trace(found, out, format=to, strict=strict, **_typed(options))
+    _console.say(f"{found!r} written to {out}")
+    for loss in lost:
+        _console.say(f"not carried: {loss}")
+    for name, count in found.notes.items():
+        _console.say(f"note: {name} {count:,}")
+    return 0
+
+
+def _typed(options: dict[str, str]) -> dict[str, object]:
+    """Turn the one number among the options into one; dates stay text."""
+    return {
+        key: int(value) if key == "nb_res" and value.isdigit() else value
+        for key, value in options.items()
+    }

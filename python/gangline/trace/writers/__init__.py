@@ -1,0 +1,64 @@
+"""Writers: one module per format, and the list of them.
+
+Each module has `CARRIES`, the columns it can hold; `content(trace, options)`, the bytes of the
+file, which depend on trace and options alone; and, if it holds some columns in part,
+`losses(trace)`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Protocol, cast
+
+from gangline.errors import TraceError
+
+if TYPE_CHECKING:
+    from gangline.trace.table import Trace
+    from gangline.trace.writers._common import Loss, WriteOptions
+
+__all__ = ["WRITERS", "Writer", "partial_losses", "writer_of"]
+
+# Format to module, in the order of the documentation.
+WRITERS = {
+    "native": "native",
+    "philly-csv": "philly_csv",
+    "philly-json": "philly_json",
+    "helios": "helios",
+    "openb": "openb",
+    "swf": "swf",
+    "batsim": "batsim",
+    "gavel": "gavel",
+    "tiresias": "tiresias",
+    "muri": "muri",
+    "pollux": "pollux",
+}
+
+
+class Writer(Protocol):
+    """What the module of a format offers."""
+
+    CARRIES: frozenset[str]
+
+    def content(self, trace: Trace, options: WriteOptions) -> bytes:
+        """Return the bytes of the file."""
+
+
+def partial_losses(name: str, trace: Trace) -> list[Loss]:
+    """Return the columns that a format holds in part."""
+    module = writer_of(name)
+    found: list[Loss] = module.losses(trace) if hasattr(module, "losses") else []
+    return found
+
+
+def writer_of(name: str) -> Writer:
+    """Return the module that writes a format.
+
+    Raises
+    ------
+    TraceError
+        If none does; it lists those that can be written.
+    """
+    if name not in WRITERS:
+        known = ", ".join(WRITERS)
+        raise TraceError(f"format `{name}` cannot be written; these can: {known}", value=name)
+    return cast("Writer", importlib.import_module(f"gangline.trace.writers.{WRITERS[name]}"))

@@ -1,0 +1,74 @@
+"""Native traces: Parquet, Arrow IPC or CSV."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from gangline.trace.schema import COLUMNS, LIST_SEPARATOR
+from gangline.trace.writers._common import joined_types
+
+if TYPE_CHECKING:
+    from gangline.trace.table import Trace
+    from gangline.trace.writers._common import WriteOptions
+
+NAME = "native"
+CARRIES = frozenset(COLUMNS)
+
+
+def content(trace: Trace, _: WriteOptions) -> bytes:
+    """Return the file as CSV; lists are joined by `|`; it has no place for metadata."""
+    import pyarrow.csv as pa_csv
+
+    sink = pa.BufferOutputStream()
+    if "gpu_types" in trace.columns:
+        joined_types(trace)  # refuses names that could not be told apart
+    table = _flat(trace.table.replace_schema_metadata(None))
+    pa_csv.write_csv(table, sink, pa_csv.WriteOptions(quoting_style="needed"))
+    return _bytes(sink)
+
+
+def parquet(trace: Trace) -> bytes:
+    """Return the file as Parquet, metadata included."""
+    import pyarrow.parquet as pq
+
+    table = trace.table.replace_schema_metadata(metadata(trace))
+    labels = [field.name for field in table.schema if pa.types.is_dictionary(field.type)]
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, use_dictionary=labels, compression="none", write_statistics=False)
+    return _bytes(sink)
+
+
+def arrow(trace: Trace) -> bytes:
+    """Return the file as Arrow IPC, metadata included."""
+    table = trace.table.replace_schema_metadata(metadata(trace))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return _bytes(sink)
+
+
+def metadata(trace: Trace) -> dict[str, str]:
+    """Return where the trace came from, as a file keeps it."""
+    kept = {key: value for key, value in sorted(trace.metadata.items()) if key != "sha256"}
+    if trace.notes:
+        kept["notes"] = json.dumps(trace.notes, sort_keys=True)
+    return kept
+
+
+def _bytes(sink: pa.BufferOutputStream) -> bytes:
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _flat(table: pa.Table) -> pa.Table:
+    """Return the table with lists as joined text."""
+    import pyarrow.compute as pc
+
+    for i, field in enumerate(table.schema):
+        if pa.types.is_list(field.type):
+            lists: Any = table.column(i).cast(pa.list_(pa.string()))
+            table = table.set_column(i, field.name, pc.binary_join(lists, LIST_SEPARATOR))
+    return table

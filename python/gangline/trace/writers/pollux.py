@@ -1,0 +1,29 @@
+"""The workload CSV of the Pollux experiments: applications and batches, no durations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangline.trace.writers._common import WriteOptions, csv_text, need, texts
+
+if TYPE_CHECKING:
+    from gangline.trace.table import Trace
+
+NAME = "pollux"
+CARRIES = frozenset({"job_id", "arrival_s", "gpus", "model", "batch_size"})
+
+
+def content(trace: Trace, _: WriteOptions) -> bytes:
+    """Return the file; the batch is that of the whole gang."""
+    for column in ("model", "batch_size"):
+        need(trace, column, NAME)
+    gpus = trace.numbers("gpus").astype("int64")
+    return csv_text(
+        {
+            "name": texts(trace, "job_id"),
+            "time": trace.column("arrival_s"),
+            "application": texts(trace, "model"),
+            "num_replicas": gpus,
+            "batch_size": trace.numbers("batch_size").astype("int64") * gpus,
+        }
+    )

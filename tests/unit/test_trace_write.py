@@ -1,0 +1,433 @@
+"""Writers: bytes by hand, round trips on every carried column, what is lost, refusals."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gangline as gl
+from gangline.cli.app import main
+from gangline.tables import ThroughputTable
+from gangline.trace.formats import FORMATS
+from gangline.trace.write import losses
+from gangline.trace.writers import WRITERS, writer_of
+
+READ = {item.name for item in FORMATS if item.reader}
+JOBS = {
+    "job_id": ["a", "b"],
+    "arrival_s": [0.0, 90.5],
+    "gpus": [1, 12],
+    "duration_s": [0.25, 100.5],
+    "iterations": [10.0, 2.5],
+    "model": ["LM (batch size 5)", "VGG"],
+    "batch_size": [5, 32],
+    "user": ["ann", None],
+    "vc": [None, "v"],
+    "trace_status": ["killed", "running"],
+    "start_s": [3.0, None],
+    "wait_limit_s": [None, 60.4],
+    "gpu_types": [["V100", "T4"], None],
+    "stage_times": [[0.001, 0.5], [0.25, 0.0]],
+    "weight": [5.0, None],
+}
+
+
+def trace(**changes: Any) -> gl.Trace:
+    kept = {name: values for name, values in {**JOBS, **changes}.items() if values is not None}
+    return gl.Trace.from_arrow(pa.table(kept))
+
+
+def text(tmp_path: Path, jobs: gl.Trace, name: str, **options: Any) -> str:
+    path = tmp_path / "out"
+    gl.write_trace(jobs, path, format=name, **options)
+    return path.read_text(encoding="utf-8")
+
+
+def test_swf(tmp_path: Path) -> None:
+    assert text(tmp_path, trace(), "swf") == (
+        "; Version: 2.2\n; Note: procs = GPUs\n"
+        "1 0 3 1 1 -1 -1 1 -1 -1 5 1 -1 -1 -1 -1 -1 -1\n"
+        "2 91 -1 101 12 -1 -1 12 60 -1 -1 -1 -1 -1 -1 -1 -1 -1\n"
+    )
+    numbered = trace(job_id=["7", "3"], user=["12", None])
+    lines = text(tmp_path, numbered, "swf").splitlines()[2:]
+    assert [line.split()[0] for line in lines] == ["7", "3"]
+    assert [line.split()[11] for line in lines] == ["12", "-1"]
+
+
+def test_batsim_in_both_spellings(tmp_path: Path) -> None:
+    new = json.loads(text(tmp_path, trace(), "batsim"))
+    assert new["nb_res"] == 12
+    assert new["jobs"][0] == {
+        "id": "a", "subtime": 0.0, "res": 1, "profile": "delay_0.25", "gpu_types": ["V100", "T4"],
+        "model": "LM (batch size 5)", "batch_size": 5,
+    }  # fmt: skip
+    assert new["jobs"][1]["walltime"] == 60.4
+    assert new["profiles"]["delay_100.5"] == {"type": "DelayProfile", "delay": 100.5}
+    old = json.loads(text(tmp_path, trace(), "batsim", spelling="old", nb_res=64))
+    assert (old["nb_res"], old["profiles"]["delay_0.25"]["type"]) == (64, "delay")
+    # one profile per distinct duration
+    same = json.loads(text(tmp_path, trace(duration_s=[4.0, 4.0]), "batsim"))
+    assert list(same["profiles"]) == ["delay_4.0"]
+
+
+def test_philly_json(tmp_path: Path) -> None:
+    found = json.loads(text(tmp_path, trace(), "philly-json"))
+    assert found[0] == {
+        "status": "Killed", "vc": None, "jobid": "a",
+        "attempts": [
+            {
+                "start_time": "2024-01-01 00:00:03", "end_time": "2024-01-01 00:00:04",
+                "detail": [{"ip": "m0", "gpus": ["gpu0"]}],
+            }
+        ],
+        "submitted_time": "2024-01-01 00:00:00", "user": "ann",
+    }  # fmt: skip
+    second = found[1]
+    assert (second["status"], second["submitted_time"]) == ("Unknown", "2024-01-01 00:01:31")
+    # twelve GPUs on two machines of at most eight
+    assert [len(machine["gpus"]) for machine in second["attempts"][0]["detail"]] == [6, 6]
+    told = json.loads(text(tmp_path, trace(servers=[1, 5]), "philly-json"))
+    machines = told[1]["attempts"][0]["detail"]
+    assert [len(machine["gpus"]) for machine in machines] == [3, 3, 2, 2, 2]
+
+
+def test_philly_csv(tmp_path: Path) -> None:
+    assert text(tmp_path, trace(), "philly-csv", epoch="2017-09-04T00:00:59") == (
+        "timestamp,duration,num_gpus,gpu_time,cluster\n"
+        "2017-09-04 00:00:59,1,1,1,\n"
+        "2017-09-04 00:02:30,101,12,1212,v\n"
+    )
+
+
+def test_helios_is_blank_where_nothing_is_known(tmp_path: Path) -> None:
+    assert text(tmp_path, trace(), "helios") == (
+        "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,"
+        "queue\n"
+        "a,ann,,1,,,CANCELLED,2024-01-01 00:00:00,2024-01-01 00:00:03,2024-01-01 00:00:04,1,3\n"
+        "b,,v,12,,,RUNNING,2024-01-01 00:01:31,,,101,\n"
+    )
+
+
+def test_gavel(tmp_path: Path) -> None:
+    assert text(tmp_path, trace(), "gavel") == (
+        "LM (batch size 5)\t-\t-\t-n\t0\t10\t1\t5\t-1\t0\nVGG\t-\t-\t-n\t0\t3\t12\t1\t-1\t90.5\n"
+    )
+
+
+def test_gavel_deadlines_need_a_table(tmp_path: Path) -> None:
+    rates = pa.table(
+        {"gpu_type": ["v100"] * 2, "model": JOBS["model"], "gpus": [1, 12], "iters_per_s": [2.0, 1]}
+    )
+    import pyarrow.parquet as pq
+
+    pq.write_table(ThroughputTable.from_arrow(rates).rates, tmp_path / "rates.parquet")
+    jobs = trace(deadline_s=[20.0, None])
+    assert "deadline_s" in [loss.column for loss in losses(jobs, "gavel")]
+    table = str(tmp_path / "rates.parquet")
+    lines = text(tmp_path, jobs, "gavel", table=table).splitlines()
+    # alone 10 / 2 = 5 s, so 20 s are four times that
+    assert [line.split("\t")[8] for line in lines] == ["4", "-1"]
+
+
+def test_tiresias_and_muri_units(tmp_path: Path) -> None:
+    assert text(tmp_path, trace(), "tiresias") == (
+        "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
+        "a,1,0,10,LM (batch size 5),0.25,90.5\nb,12,90.5,2.5,VGG,100.5,0\n"
+    )
+    assert text(tmp_path, trace(), "muri") == (
+        "job_id,num_gpu,submit_time,iterations,model_name,batch_size,duration,interval,"
+        "iteration_time,resource_time_0,resource_time_1\n"
+        "a,1,0,10,LM (batch size 5),5,250,90500,25,1,500\n"
+        "b,12,90500,2.5,VGG,32,100500,0,40200,250,0\n"
+    )
+
+
+def test_a_job_without_iterations_makes_one_per_second(tmp_path: Path) -> None:
+    lines = text(tmp_path, trace(iterations=None), "tiresias").splitlines()[1:]
+    assert [line.split(",")[3] for line in lines] == ["0.25", "100.5"]
+
+
+def test_pollux_batches_are_those_of_the_gang(tmp_path: Path) -> None:
+    assert text(tmp_path, trace(), "pollux") == (
+        "name,time,application,num_replicas,batch_size\n"
+        "a,0,LM (batch size 5),1,5\nb,90.5,VGG,12,384\n"
+    )
+
+
+def test_openb(tmp_path: Path) -> None:
+    jobs = trace(gpu_fraction=[0.4605, None], cpus=[1.5, None], host_memory_gb=[None, 0.5])
+    assert text(tmp_path, jobs, "openb") == (
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,"
+        "deletion_time,scheduled_time\n"
+        "a,1500,0,1,461,V100|T4,LS,Unknown,0,4,3\nb,0,512,12,1000,,LS,Running,91,192,91\n"
+    )
+
+
+def test_the_epoch_of_the_trace_is_kept(tmp_path: Path) -> None:
+    table = trace().table.replace_schema_metadata({"epoch": "2020-03-18T04:01:39 UTC+8 + 60.5 s"})
+    lines = text(tmp_path, gl.Trace.from_arrow(table), "philly-csv").splitlines()
+    assert lines[1].startswith("2020-03-18 04:02:39,")
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_what_is_lost_is_listed_and_refused_if_strict(name: str, tmp_path: Path) -> None:
+    jobs = trace()
+    lost = {loss.column for loss in losses(jobs, name)}
+    carried = writer_of(name).CARRIES
+    assert {column for column in jobs.columns if column not in carried | {"job_id"}} <= lost
+    assert gl.write_trace(jobs, tmp_path / "out", format=name) == losses(jobs, name)
+    if lost:
+        with pytest.raises(gl.TraceError, match=f"format `{name}` cannot carry"):
+            gl.write_trace(jobs, tmp_path / "no", format=name, strict=True)
+        assert not (tmp_path / "no").exists()
+
+
+def test_partial_losses_say_what_becomes_of_the_column() -> None:
+    jobs = trace()
+    assert {str(loss) for loss in losses(jobs, "swf")} >= {
+        "job_id (jobs are numbered from 1)",
+        "user (names become numbers from 1)",
+        "trace_status (running becomes unknown)",
+        "model (left out)",
+    }
+    assert "batch_size (only what the label names)" in map(str, losses(jobs, "gavel"))
+    assert "trace_status (killed becomes unknown)" in map(str, losses(jobs, "openb"))
+    assert losses(jobs, "native") == ()
+    # a column without a value is not lost
+    assert "user" not in {loss.column for loss in losses(trace(user=[None, None]), "gavel")}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        ("swf", {"duration_s": None}, "duration_s: format `swf` needs it .* no such column"),
+        ("batsim", {"duration_s": [1.0, None]}, "needs it for every job; job b has none"),
+        ("gavel", {"iterations": None}, "iterations: format `gavel` needs it"),
+        ("gavel", {"model": ["x", None]}, "model: format `gavel` needs it .* job b"),
+        ("gavel", {"model": ["x", "a\tb"]}, "model of job b: expected a label without tab"),
+        ("pollux", {"batch_size": None}, "batch_size: format `pollux` needs it"),
+        ("muri", {"stage_times": None}, "stage_times: format `muri` needs it"),
+        ("muri", {"stage_times": [[1.0], [1.0, 2.0]]}, "the same number of stages"),
+        ("native", {"gpu_types": [["a|b"], None]}, r"gpu_types: expected names without `\|`"),
+        ("openb", {"gpu_types": [["a|b"], None]}, r"gpu_types: expected names without `\|`"),
+        ("four-column", {}, "format `four-column` cannot be written; these can: native"),
+    ],
+)
+def test_what_a_format_needs_is_named(
+    name: str, changes: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(gl.TraceError, match=words):
+        gl.write_trace(trace(**changes), tmp_path / "out", format=name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_options_and_names_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(gl.TraceError, match="unknown field `zone`"):
+        gl.write_trace(trace(), tmp_path / "out", format="swf", zone="UTC")
+    with pytest.raises(gl.TraceError, match="epoch: expected a time"):
+        gl.write_trace(trace(), tmp_path / "out", format="helios", epoch="soon")
+    with pytest.raises(gl.TraceError, match=r"expected a name that ends in .swf, .csv"):
+        gl.write_trace(trace(), tmp_path / "out.json")
+    with pytest.raises(OSError, match="No such file"):
+        gl.write_trace(trace(), tmp_path / "absent" / "out.csv")
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_bytes_are_stable(name: str, tmp_path: Path) -> None:
+    paths = [tmp_path / "1.gz", tmp_path / "2.gz"]
+    for path in paths:
+        gl.write_trace(trace(), path, format=name)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+# Round trips. Columns that a format holds only in part are compared where it holds them.
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n\t\"',|"), min_size=1)
+LABELS = NAMES.map(str.strip).filter(bool)
+SECONDS = st.one_of(
+    st.integers(0, 10**7).map(float), st.floats(0.0, 1e7).map(lambda x: round(x, 3))
+)
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> gl.Trace:
+    """Any trace whose clock starts at its first job."""
+    count = draw(st.integers(1, 8))
+
+    def column(values: st.SearchStrategy[Any], *, blanks: bool = True) -> list[Any]:
+        cell = st.one_of(st.none(), values) if blanks else values
+        return draw(st.lists(cell, min_size=count, max_size=count))
+
+    arrivals = sorted(column(SECONDS, blanks=False))
+    gpus = column(st.integers(1, 40), blanks=False)
+    fractions = column(st.floats(0.001, 0.999))
+    table = {
+        "job_id": [f"job-{i}" for i in draw(st.permutations(range(count)))],
+        "arrival_s": [at - arrivals[0] for at in arrivals],
+        "gpus": gpus,
+        "duration_s": [max(x, 0.001) for x in column(SECONDS, blanks=False)],
+        "iterations": [max(x, 1.0) for x in column(SECONDS, blanks=False)],
+        "model": column(LABELS, blanks=False),
+        "batch_size": column(st.integers(1, 10**4), blanks=False),
+        "user": column(LABELS),
+        "vc": column(LABELS),
+        "trace_status": column(st.sampled_from(["finished", "failed", "killed", "unknown"])),
+        "gpu_types": column(st.lists(LABELS, min_size=1, max_size=3, unique=True)),
+        "wait_limit_s": column(st.floats(1.0, 1e6)),
+        "weight": column(st.floats(1e-3, 1e3)),
+        "priority": column(st.integers(0, 9).map(float)),
+        "servers": [draw(st.one_of(st.none(), st.integers(1, size))) for size in gpus],
+        "cpus": column(st.integers(0, 10**4).map(lambda x: x / 4)),
+        "host_memory_gb": column(st.integers(0, 10**5).map(lambda x: x / 8)),
+        "gpu_fraction": [f if size == 1 else None for f, size in zip(fractions, gpus, strict=True)],
+        "stage_times": column(st.lists(SECONDS, min_size=2, max_size=2), blanks=False),
+    }
+    waits = column(SECONDS)
+    table["start_s"] = [
+        None if wait is None else at + wait
+        for at, wait in zip(table["arrival_s"], waits, strict=True)
+    ]
+    optional = draw(st.sets(st.sampled_from(["user", "vc", "start_s", "cpus", "servers"])))
+    kept = {name: values for name, values in table.items() if name not in optional}
+    return gl.Trace.from_arrow(pa.table(kept))
+
+
+# Unit of a number, by format and column; absent: exact.
+_S = dict.fromkeys(("arrival_s", "duration_s", "start_s", "wait_limit_s"), 1.0)
+UNITS: dict[str, dict[str, float]] = {
+    "swf": _S,
+    "philly-csv": _S,
+    "philly-json": _S,
+    "helios": {**_S, "cpus": 1.0},
+    "openb": {**_S, "gpu_fraction": 1e-3, "cpus": 1e-3, "host_memory_gb": 1 / 1024},
+    "gavel": {"iterations": 1.0},
+    "muri": {"arrival_s": 1e-3, "duration_s": 1e-3},
+}
+DURATIONS = {"durations": {}}
+
+
+def expected(name: str, column: str, value: Any, row: dict[str, Any]) -> Any:
+    """What a value is after a round trip: the nearest multiple of the unit, halves up."""
+    if name == "native":
+        return value
+    unit = UNITS.get(name, {}).get(column)
+    if value is None or unit is None:
+        if column == "weight" and value is None:
+            return 1.0
+        if name == "openb" and value is None:
+            if column in ("cpus", "host_memory_gb"):
+                return 0.0
+            if column == "start_s":
+                return expected(name, column, row["arrival_s"], row)
+        if name == "philly-json" and value is None:
+            if column == "start_s":
+                return expected(name, column, row["arrival_s"], row)
+            if column == "servers":
+                return -(-row["gpus"] // 8)
+        if column == "trace_status" and value is None:
+            return "unknown"
+        return value
+    units = math.floor(value / unit + 0.5)
+    if column in ("duration_s", "wait_limit_s", "iterations", "gpu_fraction"):
+        units = max(units, 1)
+    return units * unit
+
+
+@pytest.mark.parametrize("name", sorted(set(WRITERS) & READ))
+@given(jobs=traces())
+def test_round_trips(name: str, jobs: gl.Trace, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("round") / "jobs"
+    if name == "gavel":
+        labels = [f"{label} (batch size {size})" for label, size in _labels(jobs)]
+        place = jobs.columns.index("model")
+        table = jobs.table.set_column(place, "model", pa.array(labels))
+        jobs = gl.Trace.from_arrow(table)
+    lost = {loss.column for loss in gl.write_trace(jobs, path, format=name)}
+    given_options = {"format": name}
+    if name == "pollux":
+        durations = dict.fromkeys(jobs.column("model").to_pylist(), 1.0)
+        given_options |= {"durations": durations}  # type: ignore[dict-item]
+    back = gl.read_trace(path, **given_options)
+    assert back.notes.get("bad_row", 0) == 0
+    carried = [c for c in jobs.columns if c in writer_of(name).CARRIES and c not in lost]
+    rows = jobs.table.to_pylist()
+    found = back.table.to_pylist()
+    assert len(found) == len(rows)
+    for before, after in zip(rows, found, strict=True):
+        for column in carried:
+            value = expected(name, column, before[column], before)
+            got = after.get(column)
+            if isinstance(value, float) and isinstance(got, float):
+                assert got == pytest.approx(value, rel=1e-9, abs=1e-9), (column, before)
+            elif isinstance(value, list) and column == "stage_times":
+                assert got == pytest.approx(value, rel=1e-12), (column, before)
+            else:
+                assert got == value, (column, before)
+
+
+def _labels(jobs: gl.Trace) -> list[tuple[str, int]]:
+    return list(
+        zip(jobs.column("model").to_pylist(), jobs.column("batch_size").to_pylist(), strict=True)
+    )
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".csv", ".csv.gz"])
+@given(jobs=traces())
+def test_native_round_trips_whole(
+    suffix: str, jobs: gl.Trace, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("round") / f"jobs{suffix}"
+    assert gl.write_trace(jobs, path) == ()
+    assert gl.read_trace(path).table.to_pylist() == jobs.table.to_pylist()
+
+
+@given(st.floats(0.0, 1e9))
+def test_halves_round_up_and_durations_stay_above_zero(value: float) -> None:
+    from gangline.trace.writers._common import whole, whole_durations
+
+    (rounded,) = whole(np.asarray([value])).tolist()
+    assert rounded - 0.5 <= value < rounded + 0.5 or math.isclose(value, rounded + 0.5)
+    one = pa.table({"job_id": ["a"], "arrival_s": [0.0], "gpus": [1], "duration_s": [value + 1e-3]})
+    assert whole_durations(gl.Trace.from_arrow(one), "swf")[0] >= 1
+
+
+def test_the_command_line_prints_what_is_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "jobs.csv"
+    gl.write_trace(trace(), source)
+    out = tmp_path / "jobs.swf"
+    assert main(["trace", "convert", str(source), str(out)]) == 0
+    assert "not carried: model (left out)" in capsys.readouterr().err
+    assert out.read_text().startswith("; Version")
+    assert main(["trace", "convert", str(source), str(tmp_path / "x.swf"), "--strict"]) == 2
+    assert "cannot carry" in capsys.readouterr().err
+    assert not (tmp_path / "x.swf").exists()
+    target = str(tmp_path / "w.json")
+    arguments = ["--to", "batsim", "--set", "spelling=old", "--set", "nb_res=99", "--limit", "1"]
+    assert main(["trace", "convert", str(source), target, *arguments]) == 0
+    written = json.loads(Path(target).read_text())
+    assert (written["nb_res"], len(written["jobs"])) == (99, 1)
+    assert main(["trace", "convert", str(source), target, "--set", "spelling=odd"]) == 2
+    assert main(["trace", "convert", str(source), target, "--to", "four-column"]) == 2
+    assert main(["trace", "convert", str(source), str(tmp_path / "no" / "x.csv")]) == 2
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", sorted((set(WRITERS) & READ) - {"muri", "gavel", "pollux"}))
+def test_the_philly_trace_round_trips(shared: Path, name: str, tmp_path: Path) -> None:
+    jobs = gl.read_trace(shared / "traces/philly-sia/philly.csv.gz", limit=5000)
+    path = tmp_path / "jobs"
+    gl.write_trace(jobs, path, format=name)
+    back = gl.read_trace(path, format=name)
+    for column in ("arrival_s", "gpus", "duration_s"):
+        assert np.array_equal(back.numbers(column), jobs.numbers(column)), column
