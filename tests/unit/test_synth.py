@@ -245,7 +245,7 @@ def test_load_by_hand() -> None:
         ("philly", {"arrivals": "weekly"}, "batch, poisson, diurnal"),
         ("philly", {"load": 0.5}, "needs `cluster_gpus`"),
         ("philly", {"load": 0.5, "rate_per_h": 3, "cluster_gpus": 8}, "exclude each other"),
-        ("uniform", {"noise": 0.1}, "no parameter `noise`"),
+        ("uniform", {"noise": -0.1}, "`noise`"),
     ],
 )
 def test_refusals_say_what_to_do(shape: str, parameters: dict[str, Any], said: str) -> None:
@@ -258,7 +258,7 @@ def test_parameters_are_data(shape: str) -> None:
     rows = _core.synth_parameters(shape)
     assert [row["name"] for row in rows][:3] == ["jobs", "seed", "arrivals"]
     assert all(set(row) == {"name", "kind", "default", "unit", "doc", "choices"} for row in rows)
-    assert ("noise" in {row["name"] for row in rows}) == (shape != "uniform")
+    assert {"models", "users", "vcs", "noise"} <= {row["name"] for row in rows}
     defaults = {row["name"]: row["default"] for row in rows}
     same = _core.synth(shape, {**defaults, "jobs": 20})
     assert np.array_equal(same["duration_s"], _core.synth(shape, {"jobs": 20})["duration_s"])

@@ -23,14 +23,28 @@ import pyarrow as pa
 from gangline.errors import TraceError
 from gangline.trace import options as trace_options
 from gangline.trace.normalise import Raw
+from gangline.trace.synth_extras import decode, models_of
+from gangline.trace.synth_extras import labels as label_column
 from gangline.trace.table import build
 
 if TYPE_CHECKING:
     from gangline.trace.table import Trace
 
-__all__ = ["SHAPES", "from_uri", "generate", "helios", "pai", "philly", "uniform"]
+__all__ = [
+    "SHAPES",
+    "bsbf",
+    "from_uri",
+    "gavel",
+    "generate",
+    "helios",
+    "pai",
+    "philly",
+    "uniform",
+]
 
-SHAPES = ("philly", "helios", "pai", "uniform")
+_IN_CORE = ("philly", "helios", "pai", "uniform")
+SHAPES = (*_IN_CORE, "gavel", "bsbf")
+"""Every generator, as `generate` and addresses name it."""
 
 
 def philly(*, jobs: int, seed: int = 0, **parameters: Any) -> Trace:
@@ -44,7 +58,8 @@ def philly(*, jobs: int, seed: int = 0, **parameters: Any) -> Trace:
         Same seed, same jobs.
     **parameters
         `arrivals` ("diurnal", "poisson" or "batch"), `rate_per_h`, `load` with `cluster_gpus`,
-        `max_gpus`, `max_duration_s`, `users`, `vcs`, `noise`.
+        `max_gpus`, `max_duration_s`, `users`, `vcs`, `noise`, `models` (names, a mapping of names
+        to gang sizes, a throughput table or its file: drawn among those with the job's size).
 
     Examples
     --------
@@ -73,9 +88,56 @@ def uniform(*, jobs: int, seed: int = 0, **parameters: Any) -> Trace:
     jobs, seed : int
         As for `philly`.
     **parameters
-        Those of `philly` but `noise`; also `mean_duration_s` and `gang_shares`.
+        Those of `philly`; also `mean_duration_s` and `gang_shares`.
     """
     return generate("uniform", jobs=jobs, seed=seed, **parameters)
+
+
+def gavel(*, jobs: int, seed: int = 0, **parameters: Any) -> Trace:
+    """Jobs of the public Gavel generator, bit for bit.
+
+    Parameters
+    ----------
+    jobs, seed : int
+        A smaller number of jobs gives the first of a larger one.
+    **parameters
+        `lam` (mean gap in seconds, default 1800; 0 = all at once), `multi` (gangs of 2, 4, 8;
+        default true), `priorities` (one job in five weighs 5), `deadlines` (1.2, 2 or 10 times the
+        duration), `table` (Gavel's throughput JSON: adds iterations), `reference_type` ("v100"),
+        `users`, `vcs`, `noise`.
+
+    Notes
+    -----
+    Source: the generator of Narayanan et al., OSDI 2020, as published.
+
+    Examples
+    --------
+    >>> trace = gavel(jobs=3, lam=1800)
+    >>> trace.column("model").to_pylist()[0], trace.numbers("gpus").tolist()
+    ('ResNet-18 (batch size 64)', [8, 1, 1])
+    """
+    return generate("gavel", jobs=jobs, seed=seed, **parameters)
+
+
+def bsbf(*, jobs: int | None = None, seed: int = 0, **parameters: Any) -> Trace:
+    """Jobs of the six Pollux applications over eight hours, as in the SJF-BSBF comparison.
+
+    Parameters
+    ----------
+    jobs : int, optional
+        How many; default 160, which is load 1.
+    seed : int
+        Same seed, same jobs.
+    **parameters
+        `load` (instead of jobs; 1.5 is 240 jobs), `max_gpus` (leaves larger sizes out before
+        drawing), `users`, `vcs`, `noise`.
+
+    Examples
+    --------
+    >>> len(bsbf(load=1.5))
+    240
+    """
+    return generate("bsbf", jobs=jobs, seed=seed, **parameters)
 
 
 def generate(shape: str, **parameters: Any) -> Trace:
@@ -115,8 +177,12 @@ def _build(shape: str, parameters: dict[str, Any], options: trace_options.Option
     if shape not in SHAPES:
         known = ", ".join(SHAPES)
         raise TraceError(f"{name}: unknown generator; known: {known}", path=name, value=shape)
+    if shape not in _IN_CORE:
+        return build(_in_python(shape, name, parameters), options)
     if "jobs" not in parameters:
         raise TraceError(f"{name}: missing parameter `jobs`", path=name, column="jobs")
+    if "models" in parameters:
+        parameters = {**parameters, "models": models_of(parameters["models"])}
     drawn = _core.synth(shape, parameters)
     notes = {key: int(count) for key, count in drawn.pop("notes", {}).items() if count}
     raw = Raw(
@@ -126,11 +192,30 @@ def _build(shape: str, parameters: dict[str, Any], options: trace_options.Option
         foreign=False,
         notes=notes,
         metadata={
-            "origin": f"{name} {json.dumps(parameters, sort_keys=True)}",
+            "origin": _origin(name, parameters),
             "licence": "Apache-2.0",
         },
     )
     return build(raw, options)
+
+
+def _in_python(shape: str, name: str, parameters: dict[str, Any]) -> Raw:
+    """Draw a shape that imitates one public program or one set of experiments."""
+    if shape == "gavel":
+        from gangline.trace import synth_gavel
+
+        raw = synth_gavel.generate(decode(synth_gavel.GavelParameters, name, parameters))
+    else:
+        from gangline.trace import synth_bsbf
+
+        raw = synth_bsbf.generate(decode(synth_bsbf.BsbfParameters, name, parameters))
+    raw.metadata = {"origin": _origin(name, parameters), "licence": "Apache-2.0"}
+    return raw
+
+
+def _origin(name: str, parameters: dict[str, Any]) -> str:
+    """Return the generator and what it was told; a table in memory only as its kind."""
+    return f"{name} {json.dumps(parameters, sort_keys=True, default=repr)}"
 
 
 def _columns(drawn: dict[str, Any]) -> dict[str, Any]:
@@ -147,8 +232,5 @@ def _columns(drawn: dict[str, Any]) -> dict[str, Any]:
         labels = drawn.get(f"{name}_labels")
         if labels is None:
             labels = [f"{name}{code}" for code in range(int(np.max(codes)) + 1)]
-        # -1 = none, for instance no model with an entry for this gang size
-        values = np.asarray(codes).astype(np.int32)
-        indices = pa.array(values, mask=values < 0)
-        columns[name] = pa.DictionaryArray.from_arrays(indices, pa.array(labels, pa.string()))
+        columns[name] = label_column(codes, labels)
     return columns

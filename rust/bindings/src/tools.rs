@@ -2,12 +2,12 @@
 
 use crate::error::raise;
 use gangline_engine::synth::{
-    Parameter, ParameterKind, Shape, SynthCodes, SynthError, SynthSpec, SynthValue, generate,
-    parameters,
+    Parameter, ParameterKind, Shape, SynthCodes, SynthError, SynthSpec, SynthValue, extras,
+    generate, parameters, uniforms,
 };
 use gangline_engine::{Knowledge, rng};
 use gangline_policies::{ParamDefault, ParamKind};
-use numpy::IntoPyArray;
+use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
 
@@ -15,6 +15,8 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(synth, module)?)?;
     module.add_function(wrap_pyfunction!(synth_parameters, module)?)?;
+    module.add_function(wrap_pyfunction!(synth_extras, module)?)?;
+    module.add_function(wrap_pyfunction!(synth_uniforms, module)?)?;
     module.add_function(wrap_pyfunction!(philox4x32, module)?)?;
     module.add_function(wrap_pyfunction!(pow, module)?)?;
     module.add_function(wrap_pyfunction!(exp, module)?)?;
@@ -128,11 +130,7 @@ fn synth<'py>(
     params: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let fail = |error: SynthError| refuse(py, &error);
-    let mut spec = SynthSpec::new(Shape::from_name(shape).map_err(fail)?);
-    for (key, value) in params.iter() {
-        spec.set(&key.extract::<String>()?, &synth_value(&value)?)
-            .map_err(fail)?;
-    }
+    let spec = synth_spec(py, shape, params)?;
     let trace = py.detach(|| generate(&spec)).map_err(fail)?;
     let table = PyDict::new(py);
     table.set_item("arrival_s", trace.arrival_s.into_pyarray(py))?;
@@ -143,10 +141,7 @@ fn synth<'py>(
         ("user", trace.user),
         ("vc", trace.vc),
     ] {
-        if let Some(SynthCodes { codes, names }) = codes {
-            table.set_item(name, codes.into_pyarray(py))?;
-            table.set_item(format!("{name}_labels"), names)?;
-        }
+        set_codes(&table, name, codes)?;
     }
     let notes = PyDict::new(py);
     for (key, count) in trace.notes {
@@ -154,6 +149,51 @@ fn synth<'py>(
     }
     table.set_item("notes", notes)?;
     Ok(table)
+}
+
+fn synth_spec(py: Python<'_>, shape: &str, params: &Bound<'_, PyDict>) -> PyResult<SynthSpec> {
+    let fail = |error: SynthError| refuse(py, &error);
+    let mut spec = SynthSpec::new(Shape::from_name(shape).map_err(fail)?);
+    for (key, value) in params.iter() {
+        spec.set(&key.extract::<String>()?, &synth_value(&value)?)
+            .map_err(fail)?;
+    }
+    Ok(spec)
+}
+
+fn set_codes(table: &Bound<'_, PyDict>, name: &str, codes: Option<SynthCodes>) -> PyResult<()> {
+    if let Some(SynthCodes { codes, names }) = codes {
+        table.set_item(name, codes.into_pyarray(table.py()))?;
+        table.set_item(format!("{name}_labels"), names)?;
+    }
+    Ok(())
+}
+
+/// Users, virtual clusters and noise factors for jobs that come from elsewhere.
+#[pyfunction]
+fn synth_extras<'py>(py: Python<'py>, params: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
+    let spec = synth_spec(py, Shape::Uniform.name(), params)?;
+    let drawn = extras(&spec).map_err(|error| refuse(py, &error))?;
+    let table = PyDict::new(py);
+    set_codes(&table, "user", drawn.user)?;
+    set_codes(&table, "vc", drawn.vc)?;
+    if !drawn.noise.is_empty() {
+        table.set_item("noise", drawn.noise.into_pyarray(py))?;
+    }
+    Ok(table)
+}
+
+/// Uniform numbers on [0, 1), one per job, of one purpose.
+#[pyfunction]
+fn synth_uniforms<'py>(
+    py: Python<'py>,
+    seed: u64,
+    purpose: &str,
+    jobs: u32,
+    counter: u8,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let drawn = uniforms(seed, purpose, jobs, counter).map_err(|error| refuse(py, &error))?;
+    Ok(drawn.into_pyarray(py))
 }
 
 /// The parameters of a shape as data.

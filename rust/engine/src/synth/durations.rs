@@ -114,10 +114,38 @@ impl Durations {
     pub(super) fn mean_s(&self, gpus: u32, shaping: Shaping) -> f64 {
         match self {
             Self::Quantiles(tables) => table_of(tables, gpus).mean_s(shaping),
-            // E min(X, M) = mean (1 - e^(-M / mean)); this law takes no noise.
-            Self::Exponential { mean_s } => mean_s * -libm::expm1(-shaping.max_s / mean_s),
+            Self::Exponential { mean_s } => exponential_mean(*mean_s, shaping),
         }
     }
+}
+
+/// Mean of `min(X exp(noise z), max_s)`, `X` exponential, `z` standard normal.
+///
+/// For a fixed `z` it is `m (1 - e^(-max_s / m))` with `m = mean exp(noise z)`. The integral over
+/// `z` has no closed form; the trapezoidal sum converges faster than any power for such smooth,
+/// decaying functions, so 400 steps over 20 standard deviations are exact to rounding.
+fn exponential_mean(mean_s: f64, shaping: Shaping) -> f64 {
+    let Shaping { noise, max_s } = shaping;
+    let cut = |mean: f64| {
+        if max_s.is_infinite() {
+            mean
+        } else {
+            mean * -libm::expm1(-max_s / mean)
+        }
+    };
+    if noise <= 0.0 {
+        return cut(mean_s);
+    }
+    if max_s.is_infinite() {
+        return mean_s * libm::exp(noise * noise / 2.0);
+    }
+    let step = 0.05;
+    (-200..=200)
+        .map(|i| {
+            let z = f64::from(i) * step;
+            step * normal_density(z) * cut(mean_s * libm::exp(noise * z))
+        })
+        .sum()
 }
 
 fn table_of(tables: &[QuantileTable], gpus: u32) -> &QuantileTable {
@@ -211,6 +239,20 @@ mod tests {
         assert!((mean(f64::INFINITY) - 100.0).abs() < 1e-12);
         // 100 (1 - 1/e)
         assert!((mean(100.0) - 63.212_055_882_855_77).abs() < 1e-12);
+        // Noise alone multiplies the mean by e^(0.5^2 / 2).
+        let noisy = |max_s| durations.mean_s(1, Shaping { noise: 0.5, max_s });
+        assert!((noisy(f64::INFINITY) - 113.314_845_306_682_63).abs() < 1e-9);
+        assert!((noisy(1e9) - noisy(f64::INFINITY)).abs() < 1e-9);
+        // The slow, obvious form: a midpoint sum over probabilities.
+        let steps = 200_000;
+        let sum: f64 = (0..steps)
+            .map(|i| {
+                let z = crate::rng::inverse_normal((f64::from(i) + 0.5) / f64::from(steps));
+                let mean = 100.0 * libm::exp(0.5 * z);
+                mean * -libm::expm1(-80.0 / mean)
+            })
+            .sum();
+        assert!((sum / f64::from(steps) / noisy(80.0) - 1.0).abs() < 1e-6);
         assert!((durations.at(1, 0.5) - 69.314_718_055_994_53).abs() < 1e-12);
     }
 }

@@ -8,6 +8,7 @@
 mod arrivals;
 mod durations;
 mod error;
+mod extras;
 mod parameters;
 mod spec;
 mod tables;
@@ -20,6 +21,7 @@ use self::tables::Measured;
 use crate::rng::{Purpose, Stream, WeightTable};
 
 pub use self::error::SynthError;
+pub use self::extras::{SynthExtras, extras, uniforms};
 pub use self::parameters::{Parameter, ParameterKind, parameters};
 pub use self::spec::{Arrivals, Shape, SynthModel, SynthSpec};
 pub use self::value::SynthValue;

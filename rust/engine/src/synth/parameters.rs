@@ -194,7 +194,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "noise",
-        shapes: Shapes::Measured,
+        shapes: Shapes::All,
         kind: ParameterKind::Float,
         unit: "",
         default: |spec| SynthValue::Float(spec.noise),

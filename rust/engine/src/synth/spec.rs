@@ -128,7 +128,7 @@ pub struct SynthSpec {
     pub vcs: u32,
     /// Models to draw from; empty = no column.
     pub models: Vec<SynthModel>,
-    /// Standard deviation of the logarithm of a factor on durations; not for `uniform`.
+    /// Standard deviation of the logarithm of a factor on durations.
     pub noise: f64,
     /// Mean duration; only for `uniform`.
     pub mean_duration_s: f64,
@@ -317,9 +317,6 @@ impl SynthSpec {
             });
         }
         if self.shape == Shape::Uniform {
-            if self.noise > 0.0 {
-                return conflict("noise", "shape", "exponential durations take no noise");
-            }
             if self.arrivals == Arrivals::Diurnal {
                 return conflict("arrivals", "shape", "`uniform` has no hours");
             }

@@ -516,13 +516,6 @@ fn values_that_exclude_each_other_are_errors() {
     let uniform = || SynthSpec::new(Shape::Uniform);
     assert!(
         refused(SynthSpec {
-            noise: 0.1,
-            ..uniform()
-        })
-        .contains("no noise")
-    );
-    assert!(
-        refused(SynthSpec {
             arrivals: Arrivals::Diurnal,
             ..uniform()
         })

@@ -1,0 +1,95 @@
+"""What any generator can add to its jobs: users, virtual clusters, noise, models of a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from gangline.errors import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+__all__ = ["Extras", "decode", "labels", "models_of"]
+
+_T = TypeVar("_T")
+_TABLES = (".json", ".csv", ".parquet", ".gz", ".xz", ".zst")
+
+
+class Extras(msgspec.Struct, frozen=True, kw_only=True):
+    """Drawn extras of jobs in their order.
+
+    Attributes
+    ----------
+    columns : dict
+        Arrow arrays `user` and `vc`, as far as they were asked for.
+    noise : float64 array, shape (jobs,), or None
+        Factors of the durations.
+    """
+
+    columns: dict[str, Any]
+    noise: npt.NDArray[np.float64] | None
+
+    @classmethod
+    def draw(cls, jobs: int, seed: int, users: int, vcs: int, noise: float) -> Extras:
+        """Draw users and virtual clusters by Zipf 1.2, and log-normal noise."""
+        from gangline import _core
+
+        drawn = _core.synth_extras(
+            {"jobs": jobs, "seed": seed, "users": users, "vcs": vcs, "noise": noise}
+        )
+        columns: dict[str, Any] = {
+            name: labels(drawn[name], drawn[f"{name}_labels"])
+            for name in ("user", "vc")
+            if name in drawn
+        }
+        return cls(columns=columns, noise=drawn.get("noise"))
+
+
+def labels(codes: Any, names: list[str]) -> Any:
+    """Return a label column; code -1 is none, for instance no model with this gang size."""
+    values = np.asarray(codes).astype(np.int32)
+    return pa.DictionaryArray.from_arrays(
+        pa.array(values, mask=values < 0), pa.array(names, pa.string())
+    )
+
+
+def models_of(value: object) -> object:
+    """Return models as the core takes them; a throughput table gives its labels and gang sizes."""
+    from gangline.tables import ThroughputTable, read_throughput
+
+    if isinstance(value, str) and value.endswith(_TABLES):
+        value = read_throughput(value)
+    if isinstance(value, ThroughputTable):
+        return {model: value.gang_sizes(model) for model in value.models}
+    return value
+
+
+def decode(kind: type[_T], name: str, parameters: Mapping[str, object]) -> _T:
+    """Build the parameters of a generator from keywords or from the texts of an address.
+
+    Raises
+    ------
+    TraceError
+        If one is unknown or of another type; it lists the known.
+    """
+    fields = {item.name for item in msgspec.structs.fields(kind)}  # type: ignore[arg-type]
+    for key in parameters:
+        if key not in fields:
+            raise TraceError(
+                f"{name}: no parameter `{key}`; known: {', '.join(sorted(fields))}",
+                path=name,
+                column=key,
+            )
+    try:
+        return msgspec.convert(dict(parameters), kind)
+    except msgspec.ValidationError as error:
+        words, _, place = str(error).partition(" - at `$.")
+        raise TraceError(
+            f"{name}: {place.rstrip('`')}: {words}", path=name, column=place.rstrip("`")
+        ) from None

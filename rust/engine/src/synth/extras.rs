@@ -1,0 +1,64 @@
+//! Columns for traces whose jobs come from elsewhere: users, virtual clusters, noise, plain draws.
+
+use super::error::SynthError;
+use super::spec::{Shape, SynthSpec};
+use super::{SynthCodes, draw_zipf};
+use crate::rng::{Purpose, Stream};
+
+/// Users and virtual clusters of jobs `0..jobs`, and a factor of noise for each duration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SynthExtras {
+    /// Present if users were asked for.
+    pub user: Option<SynthCodes>,
+    /// Present if virtual clusters were asked for.
+    pub vc: Option<SynthCodes>,
+    /// Log-normal factors with median 1; empty without noise.
+    pub noise: Vec<f64>,
+}
+
+/// Draws the extras that `spec` asks for; only its jobs, seed, users, vcs and noise count.
+///
+/// # Errors
+/// A value out of range.
+pub fn extras(spec: &SynthSpec) -> Result<SynthExtras, SynthError> {
+    spec.check_ranges()?;
+    let stream = Stream::new(spec.seed, Purpose::Noise);
+    let factor = |job| stream.draw(job, 0, 0).log_normal(spec.noise);
+    let noise = if spec.noise > 0.0 {
+        (0..u64::from(spec.jobs)).map(factor).collect()
+    } else {
+        Vec::new()
+    };
+    Ok(SynthExtras {
+        user: draw_zipf(spec, Purpose::Users, spec.users, "user"),
+        vc: draw_zipf(spec, Purpose::Vcs, spec.vcs, "vc"),
+        noise,
+    })
+}
+
+/// Uniform numbers on `[0, 1)` of jobs `0..jobs`: draw `(job, 0, counter)` of one purpose.
+///
+/// # Errors
+/// An unknown purpose, or too many jobs.
+pub fn uniforms(seed: u64, purpose: &str, jobs: u32, counter: u8) -> Result<Vec<f64>, SynthError> {
+    let purpose = match purpose {
+        "arrivals" => Purpose::Arrivals,
+        "models" => Purpose::Models,
+        "extra" => Purpose::Extra,
+        other => {
+            return Err(SynthError::OutOfRange {
+                key: "purpose",
+                value: other.to_owned(),
+                allowed: "arrivals, models, extra".to_owned(),
+            });
+        }
+    };
+    SynthSpec {
+        jobs,
+        ..SynthSpec::new(Shape::Uniform)
+    }
+    .check_ranges()?;
+    let stream = Stream::new(seed, purpose);
+    let draw = |job| stream.draw(job, 0, u32::from(counter)).uniform();
+    Ok((0..u64::from(jobs)).map(draw).collect())
+}
