@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TABLE = "traces/tables/gavel/simulation_throughputs.json.gz"
 
-# The first jobs of seed 0 with gangs, as published: label, GPUs, seconds, arrival at gaps of 1800 s.
+# First jobs of seed 0 with gangs, as published: label, GPUs, seconds, arrival (mean gap 1800 s).
 FIRST = [
     ("ResNet-18 (batch size 64)", 8, "68344.350", "0.000000"),
     ("Transformer (batch size 16)", 1, "31016.609", "489.172146"),

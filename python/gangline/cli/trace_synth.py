@@ -25,7 +25,7 @@ def synth(
     Parameters
     ----------
     shape
-        philly, helios, pai or uniform; or an address such as synth:philly?jobs=1000.
+        philly, helios, pai, uniform, gavel or bsbf; or an address such as synth:philly?jobs=1000.
     out
         File to write: .parquet, .arrow or .csv.
     jobs
