@@ -167,3 +167,29 @@ def test_batches_that_do_not_divide_are_rounded_up(public: PolluxProfiles) -> No
     # step and sync of placement 24 at 11, 480 iterations
     step, sync = 2.3917264491319656, 1.5968457107543945
     assert bert.alone_s(6, 384) == pytest.approx(480 * (step + 5 * (step - sync)), rel=1e-12)
+
+
+@pytest.mark.shared
+def test_profiles_give_a_workload_its_durations(shared: Path, public: PolluxProfiles) -> None:
+    profiles = str(shared / "traces/tables/pollux/pollux_traces.tar.xz")
+    archive = shared / "traces/pollux-workloads/pollux_workloads.tar.xz"
+    for number in range(1, 9):
+        trace = gl.read_trace(
+            f"{archive}::workloads/workload-{number}.csv", format="pollux", profiles=profiles
+        )
+        assert len(trace) == 160
+    for row in trace.table.to_pylist()[:20]:
+        known = ALONE.get(row["model"], [])
+        for gpus, batch, seconds in known:
+            if row["gpus"] == gpus and row["batch_size"] == -(-batch // gpus):
+                assert round(row["duration_s"], 1) == seconds
+    assert trace.numbers("duration_s").min() > 0
+
+
+def test_a_workload_takes_profiles_and_single_durations(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "w.csv"
+    path.write_text("name,time,application,num_replicas,batch_size\na,0,app,4,32\nb,5,x,1,8\n")
+    with pytest.raises(gl.TraceError, match="no duration for application x;"):
+        gl.read_trace(path, profiles=str(folder))
+    trace = gl.read_trace(path, profiles=str(folder), durations={"x": 7.0})
+    assert trace.numbers("duration_s").tolist() == [750.0, 7.0]

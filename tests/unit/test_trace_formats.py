@@ -273,7 +273,7 @@ def test_swf(tmp_path: Path) -> None:
         "gpus": [3, 6],
         "duration_s": [30.0, 60.0],
         "trace_status": ["failed", "finished"],
-        "user": ["-1", "3"],
+        "user": [None, "3"],
     }
     assert rows(trace, "wait_limit_s", "start_s") == {
         "wait_limit_s": [None, 120.0],

@@ -63,6 +63,7 @@ FORMATS = (
         notes="the columns of the internal table; lists in CSV are joined by |",
         columns=_columns("arrival_s gpus"),
         reader="native",
+        writer="native",
     ),
     Format(
         name="philly-csv",
@@ -70,6 +71,7 @@ FORMATS = (
         notes="local times, unsorted, no ids; equal rows are separate jobs; cluster becomes vc",
         columns=_columns("timestamp duration num_gpus gpu_time cluster"),
         reader="philly_csv",
+        writer="philly_csv",
     ),
     Format(
         name="philly-json",
@@ -78,6 +80,7 @@ FORMATS = (
         kind="json",
         options=("run_time",),
         reader="philly_json",
+        writer="philly_json",
     ),
     Format(
         name="helios",
@@ -85,6 +88,7 @@ FORMATS = (
         notes="local times of UTC+8; rows without GPUs are CPU jobs",
         columns=_columns(f"{_HELIOS} vc"),
         reader="helios",
+        writer="helios",
     ),
     Format(
         name="acme",
@@ -128,6 +132,7 @@ FORMATS = (
             "deletion_time scheduled_time"
         ),
         reader="openb",
+        writer="openb",
     ),
     Format(
         name="swf",
@@ -136,6 +141,7 @@ FORMATS = (
         kind="swf",
         options=("procs_per_gpu",),
         reader="swf",
+        writer="swf",
     ),
     Format(
         name="batsim",
@@ -144,6 +150,7 @@ FORMATS = (
         kind="json",
         options=("flops",),
         reader="batsim",
+        writer="batsim",
     ),
     Format(
         name="gavel",
@@ -152,6 +159,7 @@ FORMATS = (
         kind="tsv",
         options=("throughput", "reference"),
         reader="gavel",
+        writer="gavel",
     ),
     Format(
         name="tiresias",
@@ -159,6 +167,7 @@ FORMATS = (
         notes="seconds; interval only repeats the arrivals",
         columns=_columns(_TIRESIAS),
         reader="tiresias",
+        writer="tiresias",
     ),
     Format(
         name="muri",
@@ -166,6 +175,7 @@ FORMATS = (
         notes="milliseconds: only the header tells it from tiresias",
         columns=_columns(f"{_TIRESIAS} iteration_time resource_time_0"),
         reader="muri",
+        writer="muri",
     ),
     Format(
         name="chronus",
@@ -181,6 +191,7 @@ FORMATS = (
         columns=_columns("name time application num_replicas batch_size"),
         options=("durations", "profiles"),
         reader="pollux",
+        writer="pollux",
     ),
 )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gangline.errors import TraceError
 from gangline.trace import times
@@ -85,6 +86,7 @@ def read(source: Source, options: Options) -> Raw:
 
 def _jobs(raw: Raw, procs_per_gpu: float) -> None:
     columns = raw.columns
+    columns["user"] = _without_unknown(columns["user"])
     requested, allocated = numbers(columns.pop("requested")), numbers(columns.pop("allocated"))
     procs = np.where(requested > 0, requested, allocated)
     columns["gpus"] = times.column(np.ceil(procs / procs_per_gpu))
@@ -99,6 +101,18 @@ def _jobs(raw: Raw, procs_per_gpu: float) -> None:
         ("unknown_duration", numbers(columns["duration_s"]) == _UNKNOWN),
         ("unknown_processors", procs <= 0),
     ]
+
+
+def _without_unknown(labels: Any) -> Any:
+    """Make the user -1 none."""
+    names = labels.dictionary.to_pylist()
+    if "-1" not in names:
+        return labels
+    codes = pc.fill_null(labels.indices, names.index("-1"))
+    known = pc.not_equal(codes, names.index("-1"))
+    return pa.DictionaryArray.from_arrays(
+        pc.if_else(known, codes, pa.scalar(None, codes.type)), labels.dictionary
+    )
 
 
 def _statuses(codes: Any) -> Any:

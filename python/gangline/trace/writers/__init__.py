@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Protocol, cast
 
 from gangline.errors import TraceError
+from gangline.trace.formats import FORMATS
 
 if TYPE_CHECKING:
     from gangline.trace.table import Trace
@@ -18,20 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["WRITERS", "Writer", "partial_losses", "writer_of"]
 
-# Format to module, in the order of the documentation.
-WRITERS = {
-    "native": "native",
-    "philly-csv": "philly_csv",
-    "philly-json": "philly_json",
-    "helios": "helios",
-    "openb": "openb",
-    "swf": "swf",
-    "batsim": "batsim",
-    "gavel": "gavel",
-    "tiresias": "tiresias",
-    "muri": "muri",
-    "pollux": "pollux",
-}
+WRITERS = {item.name: item.writer for item in FORMATS if item.writer}
+"""Format to module."""
 
 
 class Writer(Protocol):
