@@ -161,7 +161,7 @@ class Cluster(
         **options
             Those of `read_cluster`; none with TOML.
         """
-        if Path(path).suffix == ".toml" and "format" not in options:
+        if "format" not in options and _is_toml(Path(path)):
             if options:
                 raise ClusterError(f"{path}: a TOML file takes no options", key=next(iter(options)))
             return cls.from_toml(path)
@@ -330,6 +330,15 @@ class Cluster(
         if len(self.servers) > len(shown):
             rows.append([f"and {len(self.servers) - len(shown):,} more blocks", "", "", ""])
         return table(["servers", "GPU type", "GPUs each", "rack"], rows, caption=repr(self))
+
+
+def _is_toml(path: Path) -> bool:
+    """Whether a file is TOML: by its name, else because its first line is none of a list."""
+    if path.suffix == ".toml" or not path.is_file():
+        return path.suffix == ".toml"
+    with path.open("rb") as file:
+        lines = file.read(4096).strip().splitlines()
+    return bool(lines) and (lines[0][:1] in (b"#", b"[") or b"=" in lines[0])
 
 
 def _away(rows: Sequence[CapacityRow], servers: int) -> list[tuple[int, float, float]]:

@@ -264,6 +264,17 @@ def test_every_kind_is_shown_validated_converted_and_run(
     assert "note: " in capsys.readouterr().out or kind == "tiresias"
 
 
+def test_toml_needs_no_suffix(tmp_path: Path) -> None:
+    lab = gl.Cluster.homogeneous(servers=2, gpus=1)
+    for head in ("", "# a lab\n", "\n"):
+        (tmp_path / "lab").write_text(head + lab.to_toml())
+        assert gl.Cluster.from_file(tmp_path / "lab") == lab
+    with pytest.raises(gl.ClusterError, match="a TOML file takes no options"):
+        gl.Cluster.from_file(tmp_path / "lab", gpus=3)
+    with pytest.raises(OSError, match="no such"):
+        gl.Cluster.from_file(tmp_path / "absent.csv")
+
+
 def test_the_lingjun_preset_has_the_published_shape() -> None:
     cluster = gl.Cluster.preset("lingjun")
     assert (cluster.servers_total, cluster.racks_total) == (847, 119)

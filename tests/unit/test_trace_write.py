@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import gangline as gl
@@ -94,6 +96,51 @@ def test_philly_json(tmp_path: Path) -> None:
     assert [len(machine["gpus"]) for machine in machines] == [3, 3, 2, 2, 2]
 
 
+def test_philly_json_attempts_of_a_run(tmp_path: Path) -> None:
+    jobs = trace(iterations=None)
+    rows = {
+        "job_id": ["a", "b", "b", "b", "a"],
+        "start_s": [0.0, 10.0, 10.0, 15.4, 7.0],
+        "end_s": [5.0, 15.4, 15.4, 20.0, 7.2],
+        "server": [3, 0, 1, 0, 3],
+        "gpu_mask": pa.array([2, 255, 15, 255, 1], pa.uint64()),
+    }
+    path = str(tmp_path / "segments.parquet")
+    pq.write_table(pa.table(rows), path)
+    found = json.loads(text(tmp_path, jobs, "philly-json", segments=path))
+    first = found[0]["attempts"]
+    assert [attempt["detail"] for attempt in first] == [
+        [{"ip": "m3", "gpus": ["gpu1"]}],
+        [{"ip": "m3", "gpus": ["gpu0"]}],
+    ]
+    # 0.2 s round to nothing, and no attempt lasts nothing
+    assert (first[1]["start_time"], first[1]["end_time"]) == (
+        "2024-01-01 00:00:07",
+        "2024-01-01 00:00:08",
+    )
+    second = found[1]["attempts"]
+    assert [len(machine["gpus"]) for machine in second[0]["detail"]] == [8, 4]
+    assert [len(attempt["detail"]) for attempt in second] == [2, 1]
+    with pytest.raises(gl.TraceError, match="expected the segments table of a run"):
+        text(tmp_path, jobs, "philly-json", segments=str(tmp_path / "absent"))
+
+
+def test_philly_json_of_a_real_run_keeps_gangs_and_times(tmp_path: Path) -> None:
+    jobs = gl.synth.philly(jobs=60, seed=2, max_gpus=8, arrivals="batch", max_duration_s=4000.0)
+    result = gl.simulate("tiresias-60", jobs, "las", segments=True)
+    result.save(tmp_path / "run")
+    path = tmp_path / "jobs.json"
+    segments = str(tmp_path / "run" / "segments.parquet")
+    gl.write_trace(jobs, path, format="philly-json", segments=segments)
+    back = gl.read_trace(path)
+    assert back.numbers("gpus").tolist() == jobs.numbers("gpus").tolist()
+    held = result.jobs.column("run_s").to_numpy()
+    counts = [len(job["attempts"]) for job in json.loads(path.read_text())]
+    assert max(counts) > 1
+    # each attempt is off by at most a second in all
+    assert np.all(np.abs(back.numbers("duration_s") - held) <= np.asarray(counts) + 1e-6)
+
+
 def test_philly_csv(tmp_path: Path) -> None:
     assert text(tmp_path, trace(), "philly-csv", epoch="2017-09-04T00:00:59") == (
         "timestamp,duration,num_gpus,gpu_time,cluster\n"
@@ -121,8 +168,6 @@ def test_gavel_deadlines_need_a_table(tmp_path: Path) -> None:
     rates = pa.table(
         {"gpu_type": ["v100"] * 2, "model": JOBS["model"], "gpus": [1, 12], "iters_per_s": [2.0, 1]}
     )
-    import pyarrow.parquet as pq
-
     pq.write_table(ThroughputTable.from_arrow(rates).rates, tmp_path / "rates.parquet")
     jobs = trace(deadline_s=[20.0, None])
     assert "deadline_s" in [loss.column for loss in losses(jobs, "gavel")]

@@ -47,7 +47,7 @@ def write_trace(
     strict : bool
         Refuse to leave anything out.
     **options
-        epoch, spelling, nb_res, table, reference_type: see
+        epoch, spelling, segments, nb_res, table, reference_type: see
         `gangline.trace.writers._common.WriteOptions`.
 
     Returns

@@ -69,6 +69,8 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         else Monday 2024-01-01 00:00:00.
     spelling : "new" or "old"
         Batsim: names of profile types.
+    segments : str
+        Philly JSON: the segments table of a run, whose stretches become the attempts.
     nb_res : int
         Batsim: GPUs of the platform; default: those of the largest gang.
     reference_type : str
@@ -79,6 +81,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     epoch: str | None = None
     spelling: Literal["new", "old"] = "new"
+    segments: str | None = None
     nb_res: int | None = None
     reference_type: str = "v100"
     table: str | None = None

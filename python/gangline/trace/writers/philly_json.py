@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from gangline.errors import TraceError
 from gangline.trace.writers._common import (
     Loss,
     WriteOptions,
@@ -45,31 +49,92 @@ def losses(trace: Trace) -> list[Loss]:
 
 
 def content(trace: Trace, options: WriteOptions) -> bytes:
-    """Return the file: one job per line, one attempt each, on machines `m0`, `m1`, ..."""
-    durations = whole_durations(trace, NAME)
-    begin = seconds_since(trace, "start_s")
+    """Return the file, one job per line.
+
+    A job has one attempt on machines `m0`, `m1`, ...; with `segments` those that a run gave it.
+    """
+    known = {} if options.segments is None else _attempts(options.segments)
     columns = zip(
         statuses(trace, _STATUS, "Unknown"),
         _names(trace, "vc"),
         texts(trace, "job_id"),
-        dates(trace, begin, options),
-        dates(trace, begin + durations, options),
-        _machines(trace),
+        _single(trace),
         dates(trace, whole(trace.numbers("arrival_s")), options),
         _names(trace, "user"),
         strict=True,
     )
+    jobs = []
+    for status, vc, job_id, single, submitted, user in columns:
+        attempts = known.get(job_id, [single])
+        job = {"status": status, "vc": vc, "jobid": job_id, "attempts": attempts}
+        jobs.append(job | {"submitted_time": submitted, "user": user})
+    _set_dates(trace, jobs, options)
+    lines = (json.dumps(job, ensure_ascii=False) for job in jobs)
+    return ("[\n" + ",\n".join(lines) + "\n]\n").encode("utf-8")
+
+
+def _single(trace: Trace) -> list[dict[str, Any]]:
+    """Return one attempt per job, with seconds in place of dates."""
+    durations = whole_durations(trace, NAME)
+    begin = seconds_since(trace, "start_s")
     details: dict[tuple[int, int], Any] = {}
-    lines = []
-    for status, vc, job_id, start, end, shape, submitted, user in columns:
+    attempts = []
+    ends = (begin + durations).tolist()
+    for shape, start, end in zip(_machines(trace), begin.tolist(), ends, strict=True):
         if shape not in details:
             details[shape] = _detail(*shape)
-        detail = details[shape]
-        attempt = {"start_time": start, "end_time": end, "detail": detail}
-        job = {"status": status, "vc": vc, "jobid": job_id, "attempts": [attempt]}
-        job |= {"submitted_time": submitted, "user": user}
-        lines.append(json.dumps(job, ensure_ascii=False))
-    return ("[\n" + ",\n".join(lines) + "\n]\n").encode("utf-8")
+        attempts.append({"start_time": start, "end_time": end, "detail": details[shape]})
+    return attempts
+
+
+def _attempts(path: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the attempts of each job of a segments table; seconds in place of dates.
+
+    A stretch that goes on where the last one ended, on the same GPUs, is one attempt with it.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = ["job_id", "start_s", "end_s", "server", "gpu_mask"]
+    try:
+        table = pq.read_table(path, columns=names)
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise TraceError(
+            f"{path}: expected the segments table of a run (Parquet): {error}", path=path
+        ) from None
+    stretches: dict[tuple[str, float, float], list[tuple[int, int]]] = {}
+    for job, start, end, server, mask in zip(
+        *(table.column(name).to_pylist() for name in names), strict=True
+    ):
+        stretches.setdefault((job, start, end), []).append((server, mask))
+    held: dict[str, list[tuple[float, float, list[tuple[int, int]]]]] = {}
+    for (job, start, end), places in sorted(stretches.items()):
+        runs = held.setdefault(job, [])
+        places.sort()
+        if runs and runs[-1][1:] == (start, places):
+            runs[-1] = (runs[-1][0], end, places)
+        else:
+            runs.append((start, end, places))
+    return {job: [_attempt(*run) for run in runs] for job, runs in held.items()}
+
+
+def _attempt(start: float, end: float, places: list[tuple[int, int]]) -> dict[str, Any]:
+    detail = [
+        {"ip": f"m{server}", "gpus": [f"gpu{i}" for i in range(mask.bit_length()) if mask >> i & 1]}
+        for server, mask in places
+    ]
+    begin = math.floor(start + 0.5)
+    last = max(math.floor(end + 0.5), begin + 1)
+    return {"start_time": begin, "end_time": last, "detail": detail}
+
+
+def _set_dates(trace: Trace, jobs: list[dict[str, Any]], options: WriteOptions) -> None:
+    """Turn the seconds of all attempts into dates, at once."""
+    flat = [attempt for job in jobs for attempt in job["attempts"]]
+    for key in ("start_time", "end_time"):
+        moments = np.asarray([attempt[key] for attempt in flat], np.int64)
+        for attempt, text in zip(flat, dates(trace, moments, options), strict=True):
+            attempt[key] = text
 
 
 def _names(trace: Trace, column: str) -> list[str | None]:
