@@ -349,3 +349,48 @@ class TestPublicTable:
     def test_the_physical_table_reads_too(self, shared: Path) -> None:
         path = shared / "traces/tables/gavel/physical_cluster_throughputs.json.gz"
         assert len(read_throughput(path)) == 492
+
+
+GAVEL_CLUSTER = """
+name = "gavel"
+[[gpu_types]]
+name = "V100"
+memory_gb = 16
+[[servers]]
+count = 40
+gpu = "V100"
+gpus = 8
+[throughput]
+format = "gavel"
+table = "{table}"
+"""
+
+
+@pytest.mark.shared
+def test_a_gavel_workload_runs_its_durations(shared: Path, tmp_path: Path) -> None:
+    rates = shared / "traces/tables/gavel/simulation_throughputs.json.gz"
+    (tmp_path / "c.toml").write_text(GAVEL_CLUSTER.format(table=rates))
+    cluster = gl.Cluster.from_toml(tmp_path / "c.toml")
+    jobs = gl.synth.gavel(jobs=50, table=str(rates))
+    # a trace of that format knows no durations: iterations and the table must give them back
+    gl.write_trace(jobs, tmp_path / "jobs.trace", format="gavel")
+    back = gl.read_trace(tmp_path / "jobs.trace")
+    assert "duration_s" not in back.columns
+    result = gl.simulate(cluster, back, "fifo")
+    for job, drawn in zip(result.jobs.to_pylist(), jobs.table.to_pylist(), strict=True):
+        # whole iterations: at most one is cut off
+        rate = drawn["iterations"] / drawn["duration_s"]
+        assert 0 <= drawn["duration_s"] - job["run_s"] <= 1 / rate + 1e-6
+
+
+@pytest.mark.shared
+def test_the_physical_gavel_traces_run(shared: Path, tmp_path: Path) -> None:
+    rates = shared / "traces/tables/gavel/simulation_throughputs.json.gz"
+    text = GAVEL_CLUSTER.format(table=rates)
+    (tmp_path / "c.toml").write_text(text)
+    archive = shared / "traces/gavel-traces/gavel_traces.tar.xz"
+    trace = gl.read_trace(f"{archive}::physical_cluster/max_min_fairness.trace")
+    result = gl.simulate(str(tmp_path / "c.toml"), trace, "fifo")
+    assert result.summary["finished"] == len(trace)
+    with pytest.raises(gl.ClusterError, match=r"give the cluster a \[throughput\] table"):
+        gl.simulate("pollux-64", trace, "fifo")
