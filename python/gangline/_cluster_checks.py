@@ -10,17 +10,18 @@ import msgspec
 
 from gangline import network
 from gangline._decode import fail
-from gangline.cluster_schema import Sharing, Throughput
+from gangline.cluster_schema import InterferenceRow, Sharing, Throughput
 from gangline.errors import ClusterError
 
 if TYPE_CHECKING:
     from gangline.cluster import Cluster
     from gangline.cluster_schema import ThroughputRow
 
-__all__ = ["check", "later", "load_tables"]
+__all__ = ["check", "later", "load_sharing", "load_tables"]
 
 _SERVERS_MAX = 1_000_000  # ours: a slip of the keyboard must not fill the memory
 _MEMORY_GB_MAX = 1e6  # ours: far beyond any GPU; its bytes fit 64 bits
+_ONE_PAIR = "a pair for one GPU type, gang size, batch size or mode"
 _SHARE_MAX = 2  # what the engine can hold today
 
 
@@ -102,7 +103,7 @@ def _check_sharing(sharing: Sharing | None, path: str | None) -> None:
     if sharing.interference not in ("constant", "table"):
         later(path, "sharing.interference", sharing.interference, "`constant` or `table`")
     if sharing.table is not None:
-        later(path, "sharing.table", sharing.table, "inline `rows`")
+        fail(path, "sharing.table", 'interference = "table" with it', sharing.interference)
     if (sharing.max_share or 1) > _SHARE_MAX:
         later(path, "sharing.max_share", str(sharing.max_share), "1 or 2")
     if sharing.interference == "table" and not sharing.rows:
@@ -113,12 +114,36 @@ def _check_sharing(sharing: Sharing | None, path: str | None) -> None:
     for i, row in enumerate(sharing.rows or ()):
         key = f"sharing.rows[{i}]"
         if row.gpu_type or row.gpus:
-            later(path, key, "a pair for one GPU type or gang size", "pairs of models only")
+            later(path, key, _ONE_PAIR, "pairs of models only")
         if math.isinf(row.xi):
             fail(path, f"{key}.xi", "a finite number", row.xi)
         if (row.model, row.co_model) in seen:
             fail(path, key, "each ordered pair once", f"{row.model}, {row.co_model}")
         seen.add((row.model, row.co_model))
+
+
+def load_sharing(cluster: Cluster, path: str | None) -> Cluster:
+    """Read the interference table that the description names into its rows."""
+    sharing = cluster.sharing
+    if sharing is None or sharing.table is None or sharing.interference != "table":
+        return cluster
+    from gangline.tables.interference import read_interference
+
+    file = Path(path or ".").parent / sharing.table
+    try:
+        table = read_interference(file)
+    except FileNotFoundError:
+        fail(path, "sharing.table", "a file that exists", str(file))
+    rows = []
+    for i, row in enumerate(table.to_pylist()):
+        if any(row[name] is not None for name in table.column_names[2:-1]):
+            later(path, f"sharing.table row {i + 1}", _ONE_PAIR, "pairs of models only")
+        # 0 marks a pair that cannot share, as in inline rows
+        rows.append(
+            InterferenceRow(model=row["model"], co_model=row["co_model"], xi=row["xi"] or 0.0)
+        )
+    loaded = msgspec.structs.replace(sharing, table=None, rows=(*(sharing.rows or ()), *rows))
+    return msgspec.structs.replace(cluster, sharing=loaded)
 
 
 def load_tables(cluster: Cluster, path: str | None) -> Cluster:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gangline import _toml
-from gangline._cluster_checks import check, load_tables
+from gangline._cluster_checks import check, load_sharing, load_tables
 from gangline._decode import from_validation_error
 from gangline.cluster_schema import (
     CapacityRow,
@@ -147,6 +147,7 @@ class Cluster(
             cluster = msgspec.convert(data, cls)
         except msgspec.ValidationError as error:
             raise from_validation_error(error, data, cls, path) from None
+        cluster = load_sharing(cluster, path)
         check(cluster, path)
         return load_tables(cluster, path)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -349,6 +350,85 @@ class TestPublicTable:
     def test_the_physical_table_reads_too(self, shared: Path) -> None:
         path = shared / "traces/tables/gavel/physical_cluster_throughputs.json.gz"
         assert len(read_throughput(path)) == 492
+
+
+INTERFERENCE = "model,co_model,xi\na,b,1.5\nb,a,0.9\na,a,0\nb,b,\n"
+
+
+def test_interference_tables_are_read(tmp_path: Path) -> None:
+    (tmp_path / "xi.csv").write_text(INTERFERENCE)
+    table = gl.tables.read_interference(tmp_path / "xi.csv")
+    assert table.column("xi").to_pylist() == [1.5, 0.9, None, None]
+    pq.write_table(table, tmp_path / "xi.parquet")
+    assert gl.tables.read_interference(tmp_path / "xi.parquet").equals(table)
+
+
+def test_a_cluster_takes_an_interference_table(tmp_path: Path) -> None:
+    (tmp_path / "xi.csv").write_text(INTERFERENCE)
+    lab = TOML.partition("[throughput]")[0]
+    sharing = '[sharing]\ninterference = "table"\ntable = "xi.csv"\n'
+    (tmp_path / "lab.toml").write_text(lab + sharing)
+    cluster = gl.Cluster.from_toml(tmp_path / "lab.toml")
+    assert cluster.sharing is not None
+    rows = [(row.model, row.co_model, row.xi) for row in cluster.sharing.rows or ()]
+    assert rows == [("a", "b", 1.5), ("b", "a", 0.9), ("a", "a", 0.0), ("b", "b", 0.0)]
+    assert gl.Cluster.from_dict(cluster.to_dict()) == cluster
+    (tmp_path / "xi.csv").write_text("model,co_model,xi,gpu_type\na,b,1.5,V100\n")
+    with pytest.raises(gl.ClusterError, match=r"row 1: `a pair for one GPU type.*not available"):
+        gl.Cluster.from_toml(tmp_path / "lab.toml")
+    (tmp_path / "lab.toml").write_text(lab + sharing.replace("xi.csv", "none.csv"))
+    with pytest.raises(gl.ClusterError, match=r"sharing.table: expected a file that exists"):
+        gl.Cluster.from_toml(tmp_path / "lab.toml")
+    (tmp_path / "lab.toml").write_text(lab + '[sharing]\ntable = "xi.csv"\n')
+    with pytest.raises(gl.ClusterError, match='interference = "table" with it'):
+        gl.Cluster.from_toml(tmp_path / "lab.toml")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("model,xi\na,1\n", "co_model: expected a column"),
+        ("model,co_model,xi\na,b,x\n", r"xi.csv:2: xi: expected a finite number"),
+        ("model,co_model,xi\na,b,1\na,b,2\n", "each combination once"),
+        ("model,co_model,xi\n,b,1\n", "a model and a co_model"),
+        ("model,co_model,xi\n", "at least one row"),
+    ],
+)
+def test_bad_interference_tables_are_refused(tmp_path: Path, content: str, words: str) -> None:
+    (tmp_path / "xi.csv").write_text(content)
+    with pytest.raises(gl.ClusterError, match=words):
+        gl.tables.read_interference(tmp_path / "xi.csv")
+    infinite = pa.table({"model": ["a"], "co_model": ["b"], "xi": [float("inf")]})
+    pq.write_table(infinite, tmp_path / "xi.parquet")
+    with pytest.raises(gl.ClusterError, match="a finite slow-down"):
+        gl.tables.read_interference(tmp_path / "xi.parquet")
+
+
+def test_pairs_become_slow_downs(tmp_path: Path) -> None:
+    table = read_throughput(write(tmp_path / "rates.json", GAVEL))
+    found = gl.tables.interference_of(table).to_pylist()
+    # alone 4 a second: 3 beside itself, 2 beside the other
+    assert [(row["co_model"], row["xi"]) for row in found] == [
+        ("net (batch size 8)", 4 / 3),
+        ("it's", 2.0),
+    ]
+    assert gl.tables.read_interference(tmp_path / "rates.json").num_rows == 2
+
+
+@pytest.mark.shared
+def test_slow_downs_of_the_public_pairs(table: ThroughputTable) -> None:
+    found = gl.tables.interference_of(table).to_pylist()
+    published = {
+        "v100": (636, [1.00, 1.19, 1.47, 2.07, 4.86]),
+        "p100": (656, [1.21, 1.43, 1.70, 2.03, 2.72]),
+        "k80": (589, [1.36, 1.64, 1.87, 2.21, 2.74]),
+    }
+    for kind, (count, quantiles) in published.items():
+        xi = [r["xi"] for r in found if r["gpu_type"] == kind and r["gpus"] == 1 and r["xi"]]
+        assert len(xi) == count
+        # two digits are published, and not how they lie between two measurements
+        drawn = np.quantile(xi, [0.05, 0.25, 0.5, 0.75, 0.95])
+        assert drawn.tolist() == pytest.approx(quantiles, rel=0.006)
 
 
 GAVEL_CLUSTER = """

@@ -17,6 +17,7 @@ Examples
 10.0
 """
 
+from gangline.tables.interference import interference_of, read_interference
 from gangline.tables.pollux import PolluxProfile, PolluxProfiles, read_pollux
 from gangline.tables.throughput import ThroughputTable, read_throughput
 
@@ -24,6 +25,8 @@ __all__ = [
     "PolluxProfile",
     "PolluxProfiles",
     "ThroughputTable",
+    "interference_of",
+    "read_interference",
     "read_pollux",
     "read_throughput",
 ]
