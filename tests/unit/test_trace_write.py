@@ -276,8 +276,9 @@ def test_bad_options_and_names_are_refused(tmp_path: Path) -> None:
         gl.write_trace(trace(), tmp_path / "out", format="helios", epoch="soon")
     with pytest.raises(gl.TraceError, match=r"expected a name that ends in .swf, .csv"):
         gl.write_trace(trace(), tmp_path / "out.json")
-    with pytest.raises(OSError, match="No such file"):
-        gl.write_trace(trace(), tmp_path / "absent" / "out.csv")
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        gl.write_trace(trace(), tmp_path / "file" / "out.csv")
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -307,4 +308,4 @@ def test_the_command_line_prints_what_is_lost(
     assert (written["nb_res"], len(written["jobs"])) == (99, 1)
     assert main(["trace", "convert", str(source), target, "--set", "spelling=odd"]) == 2
     assert main(["trace", "convert", str(source), target, "--to", "four-column"]) == 2
-    assert main(["trace", "convert", str(source), str(tmp_path / "no" / "x.csv")]) == 2
+    assert main(["trace", "convert", str(source), str(source / "x.csv")]) == 2

@@ -121,10 +121,11 @@ def convert(
     settings
         What the list does not say, as KEY=VALUE, for instance gpus=8; repeatable.
     """
+    from gangline._files import whole
+
     found = _read(file, format, settings)
-    part = out.with_name(f".{out.name}.part")
-    part.write_text(found.to_toml(), encoding="utf-8")
-    part.replace(out)
+    with whole(out) as part:
+        part.write_text(found.to_toml(), encoding="utf-8")
     _console.say(f"{found!r} written to {out}")
     for name, count in found.notes.items():
         _console.say(f"note: {name} {count:,}")
