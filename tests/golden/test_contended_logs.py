@@ -73,7 +73,7 @@ def world(*, share: bool) -> dict[str, Any]:
             for i in range(24)
         ],
         "run": {"restart_s": 2.0, "seed": 3},
-        "locality": {"*": {"rack": 0.5}},
+        "locality": {"*": {"rack": 0.5, "network": 0.5}},
     }
     if share:
         pairs = {("x", "x"): 1.25, ("x", "y"): 1.5, ("y", "x"): 1.0, ("y", "y"): 2.0}
