@@ -52,7 +52,16 @@ impl PyAllocator {
 
 impl Allocator for PyAllocator {
     fn allocate(&mut self, ask: &Ask) -> Result<Vec<f64>, PolicyError> {
-        Python::attach(|py| self.call(py, ask)).map_err(|error| {
+        let answer = Python::attach(|py| {
+            self.call(py, ask).inspect_err(|error| {
+                let note = format!("in the round at {} s", ask.now.0 as f64 / 1e9);
+                // a note on the solver's own error; the error itself passes untouched
+                if let Err(failed) = error.value(py).call_method1("add_note", (note,)) {
+                    failed.write_unraisable(py, None);
+                }
+            })
+        });
+        answer.map_err(|error| {
             let message = error.to_string();
             *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             PolicyError::Failed { message }

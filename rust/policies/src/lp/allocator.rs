@@ -4,11 +4,13 @@
 //! the binding. An allocator may keep memory of earlier asks; jobs are named by their ids.
 
 use gangline_engine::PolicyError;
-use gangline_model::JobId;
+use gangline_model::{JobId, SimTime};
 
 /// The active jobs, in order of their ids; tables are row by row, `jobs x types`.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
+    /// The round that asks.
+    pub now: SimTime,
     /// The jobs.
     pub jobs: Vec<JobId>,
     /// Work per second of the whole gang; 0 where a job cannot run.

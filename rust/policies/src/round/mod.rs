@@ -119,6 +119,7 @@ impl Rounds {
     fn ask(&self, view: &ClusterView<'_>) -> Result<Ask, PolicyError> {
         let columns = view.jobs().columns();
         let mut ask = Ask {
+            now: view.now(),
             capacity: types(view).map(|t| f64::from(view.gpus_up(t))).collect(),
             ..Ask::default()
         };
