@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from gangline.cluster import Cluster
-    from gangline.policies.parameters import PolicyConfig
+    from gangline.policies.parameters import PolicyBase
     from gangline.policies.protocol import Policy
     from gangline.result import Result
     from gangline.run_options import RunOptions
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Progress: TypeAlias = Callable[[float, int, int], None]
     TraceLike: TypeAlias = Trace | ArrowStream | str | PathLike[str]
     ClusterLike: TypeAlias = Cluster | Mapping[str, Any] | str | PathLike[str]
-    PolicyLike: TypeAlias = PolicyConfig | Policy | str
+    PolicyLike: TypeAlias = PolicyBase | Policy | str
 
 __all__ = ["simulate"]
 
@@ -221,12 +221,12 @@ def resolve_policy(
     policy: PolicyLike, params: Mapping[str, Any] | None
 ) -> tuple[str | Policy, str, dict[str, Any]]:
     """Return the registry name or the user's object, a label, and the parameters."""
-    from gangline.policies.parameters import PolicyConfig
+    from gangline.policies.parameters import PolicyBase
     from gangline.policies.protocol import Policy, check_declaration
-    from gangline.policies.registry import find, make, registry
+    from gangline.policies.registry import find, make, presets, registry
 
     if isinstance(policy, str):
-        if policy not in registry:
+        if policy not in registry and policy not in presets:
             from gangline import _core
 
             if policy in {entry["name"] for entry in _core.registry()}:
@@ -237,7 +237,7 @@ def resolve_policy(
         raise PolicyError(
             "`params` goes with a policy's name; set them on the object", field="params"
         )
-    if isinstance(policy, PolicyConfig):
+    if isinstance(policy, PolicyBase):
         return policy.name, policy.label(), policy.params()
     if isinstance(policy, Policy):
         check_declaration(policy)

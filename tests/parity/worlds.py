@@ -19,7 +19,7 @@ RULES = [
     "skew",
     "best_speed",
 ]
-PREEMPTIVE = ("srtf", "srsf", "las", "gittins", "tiresias", "tiresias-gittins")
+PREEMPTIVE = ("srtf", "srsf", "las", "gittins", "tiresias", "tiresias-gittins", "dally")
 QUEUES = ("fifo", "fifo-skip", "easy", "sjf", "sjf-strict", "ssf")
 FAIR = ("themis",)
 TOYS = ("toy-round", "toy-timer", "toy-share")
@@ -188,6 +188,8 @@ def settings_of(draw: st.DrawFn, policy: str) -> dict[str, Any]:
             "toy-timer": {"delay_s": draw(st.sampled_from([0.0, 2.0, 5.0]))},
             "toy-share": {"halve": draw(st.booleans())},
         }[policy]
+    if policy == "dally":
+        return draw(dally_settings())
     chosen: dict[str, Any] = {}
     if draw(st.booleans()):
         chosen["placement"] = draw(st.sampled_from(RULES))
@@ -229,3 +231,24 @@ def settings_of(draw: st.DrawFn, policy: str) -> dict[str, Any]:
         chosen["discretised"] = False
         chosen["las_quantum"] = draw(st.sampled_from([0.5, 2.0, 5.0]))
     return chosen
+
+
+@st.composite
+def dally_settings(draw: st.DrawFn) -> dict[str, Any]:
+    """Leases longer than every restart of the drawn worlds, and delays of the same order."""
+    return {
+        "lease_s": draw(st.sampled_from([5.0, 8.0, 20.0])),
+        "mode": draw(st.sampled_from(["auto", "auto", "manual", "no_wait", "fully_consolidated"])),
+        "rack_delay": draw(st.sampled_from([0.0, 0.2, 1.0])),
+        "network_delay": draw(st.sampled_from([1.0, 1.5])),
+        "history_leases": draw(st.sampled_from([1.5, 2.0, 6.0])),
+        "rack_floor": draw(st.sampled_from([0.0, 0.25])),
+        "network_floor": draw(st.sampled_from([0.5, 1.0])),
+        "sd_factor": draw(st.sampled_from([0.0, 2.0])),
+        "fit": draw(st.sampled_from(["best", "first"])),
+        "renewal": draw(st.sampled_from(["keep", "keep", "redecide"])),
+        "upgrade_on_renewal": draw(st.booleans()),
+        "align_leases": draw(st.booleans()),
+        "overhead_per_gpu_s": draw(st.sampled_from([0.0, 0.125])),
+        "score_includes_overhead": draw(st.booleans()),
+    }

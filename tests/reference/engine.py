@@ -122,6 +122,7 @@ class Reference:
         self.restart_ns = to_ns(run.get("restart_s", 0.0))
         self.first_start_ns = to_ns(run.get("first_start_s", 0.0))
         self.restart_by_model = {k: to_ns(v) for k, v in run.get("restart_by_model", {}).items()}
+        self.overhead_per_gpu_ns = 0  # of restarts, where the policy says so
         interval = run.get("checkpoint_interval_s")
         self.checkpoint_ns = None if interval is None else to_ns(interval)
         self.walk_rounds = walk_rounds
@@ -243,7 +244,8 @@ class Reference:
         """Overhead of the job's next start or move."""
         if job.first_start is None:
             return self.first_start_ns
-        return self.restart_by_model.get(job.model or "", self.restart_ns)
+        again = self.restart_by_model.get(job.model or "", self.restart_ns)
+        return again + self.overhead_per_gpu_ns * job.gpus
 
     def left_now(self, job: Job) -> float:
         """Remaining work at this instant."""
@@ -381,7 +383,9 @@ class Reference:
         job.chain.append((job.segment_from, job.remaining, job.rate))
         if self.now > job.segment_from:
             seconds = (self.now - job.segment_from) / 1e9
-            job.comm_s += seconds * (1.0 - self.rates.locality(job, job.gpu_set))
+            kept = self.rates.locality(job, job.gpu_set)
+            job.comm_s += seconds * (1.0 - kept)
+            job.localities.append((kept, self.now - job.segment_from))
             job.remaining = max(0.0, job.remaining - job.rate * seconds)
 
     def _count_run(self, job: Job) -> None:

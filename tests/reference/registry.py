@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .dally import Dally
 from .policies import Easy, Las, Policy, Queue, Repack, ToyRound, ToyShare, ToyTimer
 from .rounds import Rounds
 from .themis import Themis
@@ -32,6 +33,7 @@ REGISTRY: dict[str, type[Policy]] = {
     "gavel-max-sum": Rounds,
     "gavel-water-filling": Rounds,
     "gavel-isolated": Rounds,
+    "dally": Dally,
     "toy-round": ToyRound,
     "toy-timer": ToyTimer,
     "toy-share": ToyShare,

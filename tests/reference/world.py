@@ -120,6 +120,7 @@ class Job:
     overhead_ns: int = 0
     share_ns: int = 0
     comm_s: float = 0.0
+    localities: list[tuple[float, int]] = field(default_factory=list)  # factor, ns with progress
     preemptions: int = 0
     migrations: int = 0
 

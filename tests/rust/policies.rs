@@ -11,7 +11,7 @@ fn draw_params(name: &str, numbers: &mut Numbers, is_loose: bool) -> Params {
     let word = |word: &str| ParamValue::Str(word.to_owned());
     let info = gangline_policies::find(name).expect("a registered policy");
     for spec in info.parameters() {
-        if numbers.once_in(2) && spec.name != "placement" {
+        if numbers.once_in(2) && !matches!(spec.name, "placement" | "rack_delay") {
             continue;
         }
         let value = match spec.name {
@@ -37,6 +37,17 @@ fn draw_params(name: &str, numbers: &mut Numbers, is_loose: bool) -> Params {
             "las_quantum" => ParamValue::Float(numbers.pick(&[1.0, 5.0, 30.0])),
             // longer than every restart of the drawn worlds, or nobody would ever make progress
             "round_s" => ParamValue::Float(numbers.pick(&[11.0, 17.5, 30.0])),
+            "lease_s" => ParamValue::Float(numbers.pick(&[15.0, 22.5, 60.0])),
+            "mode" => word(numbers.pick(&["auto", "manual", "no_wait", "fully_consolidated"])),
+            "rack_delay" => ParamValue::Float(numbers.pick(&[0.0, 0.3, 1.0])),
+            "network_delay" => ParamValue::Float(numbers.pick(&[1.0, 1.7])),
+            "history_leases" => ParamValue::Float(numbers.pick(&[1.5, 3.0, 8.0])),
+            "rack_floor" | "network_floor" => ParamValue::Float(numbers.pick(&[0.0, 0.5, 1.0])),
+            "renewal" => word(numbers.pick(&["keep", "redecide"])),
+            "upgrade_on_renewal" | "align_leases" | "score_includes_overhead" => {
+                ParamValue::Bool(numbers.once_in(2))
+            }
+            "overhead_per_gpu_s" => ParamValue::Float(numbers.pick(&[0.0, 0.25])),
             "delay_s" => ParamValue::Float(numbers.pick(&[0.0, 4.0, 60.0])),
             _ => continue,
         };
@@ -57,7 +68,14 @@ fn may_lose(params: &Params) -> bool {
 fn is_conserving(name: &str) -> bool {
     !matches!(
         name,
-        "fifo" | "sjf-strict" | "easy" | "gavel-isolated" | "toy-round" | "toy-timer" | "toy-share"
+        "dally"
+            | "fifo"
+            | "sjf-strict"
+            | "easy"
+            | "gavel-isolated"
+            | "toy-round"
+            | "toy-timer"
+            | "toy-share"
     )
 }
 
@@ -71,7 +89,7 @@ fn every_policy_passes_the_law() {
             let make = || build(info.name, &params).expect("drawn parameters are valid");
             let claims = is_loose && is_conserving(info.name);
             let may_lose =
-                may_lose(&params) && !["toy-round", "gavel-isolated"].contains(&info.name);
+                may_lose(&params) && !["dally", "toy-round", "gavel-isolated"].contains(&info.name);
             let scope = Scope {
                 has_checkpoints: may_lose,
                 ..Scope::default()
@@ -90,6 +108,7 @@ fn fast_passes_equal_plain_walks() {
         "sjf",
         "ssf",
         "easy",
+        "dally",
         "srtf",
         "srsf",
         "las",
@@ -111,7 +130,7 @@ fn fast_passes_equal_plain_walks() {
             let mut numbers = Numbers::new(seed + 2_000_000);
             let params = draw_params(name, &mut numbers, false);
             let mut case = case.clone();
-            if !may_lose(&params) {
+            if !may_lose(&params) || name == "dally" {
                 case.config.checkpoint_interval = None;
             }
             compare(&case, seed, name, &params);

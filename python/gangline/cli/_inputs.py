@@ -11,7 +11,7 @@ from gangline.errors import PolicyError, TraceError
 from gangline.policies.registry import find, make, parse_setting
 
 if TYPE_CHECKING:
-    from gangline.policies.parameters import PolicyConfig
+    from gangline.policies.parameters import PolicyBase
     from gangline.trace.table import Trace
 
 Flag = Annotated[bool, Parameter(negative="")]
@@ -139,7 +139,7 @@ def split_sharing(settings: list[str] | None) -> tuple[dict[str, Any], dict[str,
     return policy, sharing
 
 
-def policies(names: str, settings: list[str] | None) -> tuple[list[PolicyConfig], dict[str, Any]]:
+def policies(names: str, settings: list[str] | None) -> tuple[list[PolicyBase], dict[str, Any]]:
     """Build the policies of `--policies a,b` with `--set a.key=value`; also the sharing keys.
 
     A setting without a policy's name goes to every policy that has the parameter.

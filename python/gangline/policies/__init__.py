@@ -10,11 +10,12 @@ Examples
 """
 
 from gangline.policies.classic import Easy, Fifo, FifoSkip, Sjf, SjfStrict, Ssf
+from gangline.policies.dally import Dally
 from gangline.policies.fairness import Themis
-from gangline.policies.parameters import PolicyConfig
+from gangline.policies.parameters import PolicyBase, PolicyConfig
 from gangline.policies.preemptive import Gittins, Las, Srsf, Srtf, Tiresias, TiresiasGittins
 from gangline.policies.protocol import STEADY, Changes, Plan, Policy, View
-from gangline.policies.registry import find, make, parse_setting, registry
+from gangline.policies.registry import find, make, parse_setting, presets, registry
 from gangline.policies.rounds import (
     GavelFtf,
     GavelIsolated,
@@ -27,6 +28,7 @@ from gangline.policies.rounds import (
 __all__ = [
     "STEADY",
     "Changes",
+    "Dally",
     "Easy",
     "Fifo",
     "FifoSkip",
@@ -40,6 +42,7 @@ __all__ = [
     "Las",
     "Plan",
     "Policy",
+    "PolicyBase",
     "PolicyConfig",
     "Sjf",
     "SjfStrict",
@@ -53,5 +56,6 @@ __all__ = [
     "find",
     "make",
     "parse_setting",
+    "presets",
     "registry",
 ]

@@ -6,47 +6,14 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-__all__ = ["PolicyConfig"]
+__all__ = ["PolicyBase", "PolicyConfig"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PolicyConfig:
-    """A policy's name and its parameters; plain values, checked when a run starts.
-
-    Parameters
-    ----------
-    placement : str
-        Rule that finds GPUs: consolidate, yarn, whole_servers, spread, random, random_server,
-        count, skew or best_speed.
-    fit : str
-        best or first.
-    max_level : str
-        Widest tier a gang may span: server, rack or network.
-    slots : str
-        Slots inside a server: lowest or aligned.
-    rack_choice : str
-        best_fit or fewest_servers.
-    skew : str
-        How the skew rule classifies models: flags, sizes or oracle.
-    skew_threshold : float
-        Least skew that counts as high.
-    skew_eps : float
-        Loss that the oracle form of the rule accepts.
-    yarn_cross_rack : bool
-        Whether yarn and whole_servers may span racks.
-    """
+class PolicyBase:
+    """A policy's name and its parameters; plain values, checked when a run starts."""
 
     name: ClassVar[str] = ""
-
-    placement: str = "consolidate"
-    fit: str = "best"
-    max_level: str = "network"
-    slots: str = "lowest"
-    rack_choice: str = "best_fit"
-    skew: str = "flags"
-    skew_threshold: float = 0.3
-    skew_eps: float = 0.05
-    yarn_cross_rack: bool = False
 
     def params(self) -> dict[str, Any]:
         """Return every parameter by name, as plain values.
@@ -84,6 +51,44 @@ class PolicyConfig:
         from gangline._html import table
 
         return table(["parameter", "value"], list(self.params().items()), caption=self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyConfig(PolicyBase):
+    """A policy that places by a rule of its parameters.
+
+    Parameters
+    ----------
+    placement : str
+        Rule that finds GPUs: consolidate, yarn, whole_servers, spread, random, random_server,
+        count, skew or best_speed.
+    fit : str
+        best or first.
+    max_level : str
+        Widest tier a gang may span: server, rack or network.
+    slots : str
+        Slots inside a server: lowest or aligned.
+    rack_choice : str
+        best_fit or fewest_servers.
+    skew : str
+        How the skew rule classifies models: flags, sizes or oracle.
+    skew_threshold : float
+        Least skew that counts as high.
+    skew_eps : float
+        Loss that the oracle form of the rule accepts.
+    yarn_cross_rack : bool
+        Whether yarn and whole_servers may span racks.
+    """
+
+    placement: str = "consolidate"
+    fit: str = "best"
+    max_level: str = "network"
+    slots: str = "lowest"
+    rack_choice: str = "best_fit"
+    skew: str = "flags"
+    skew_threshold: float = 0.3
+    skew_eps: float = 0.05
+    yarn_cross_rack: bool = False
 
 
 def _plain(value: object) -> object:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangline.errors import PolicyError
 from gangline.policies.classic import Easy, Fifo, FifoSkip, Sjf, SjfStrict, Ssf
+from gangline.policies.dally import PRESETS, Dally
 from gangline.policies.fairness import Themis
 from gangline.policies.preemptive import Gittins, Las, Srsf, Srtf, Tiresias, TiresiasGittins
 from gangline.policies.rounds import (
@@ -23,11 +24,11 @@ from gangline.policies.rounds import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gangline.policies.parameters import PolicyConfig
+    from gangline.policies.parameters import PolicyBase
 
-__all__ = ["find", "make", "parse_setting", "registry"]
+__all__ = ["find", "make", "parse_setting", "presets", "registry"]
 
-registry: Mapping[str, type[PolicyConfig]] = {
+registry: Mapping[str, type[PolicyBase]] = {
     kind.name: kind
     for kind in (
         Fifo,
@@ -49,13 +50,17 @@ registry: Mapping[str, type[PolicyConfig]] = {
         GavelMaxSum,
         GavelWaterFilling,
         GavelIsolated,
+        Dally,
     )
 }
 """Every policy by its name."""
 
+presets: Mapping[str, PolicyBase] = dict(PRESETS)
+"""Names that stand for a policy with some of its parameters set."""
 
-def find(name: str) -> type[PolicyConfig]:
-    """Return the configuration class of a policy.
+
+def find(name: str) -> type[PolicyBase]:
+    """Return the configuration class of a policy or of a preset.
 
     Raises
     ------
@@ -64,14 +69,16 @@ def find(name: str) -> type[PolicyConfig]:
     """
     if name in registry:
         return registry[name]
+    if name in presets:
+        return type(presets[name])
     near = difflib.get_close_matches(name, registry, n=1)
     hint = f"; did you mean `{near[0]}`?" if near else ""
     known = ", ".join(registry)
     raise PolicyError(f"unknown policy `{name}`{hint} Known: {known}", policy=name, value=name)
 
 
-def make(name: str, settings: Mapping[str, Any] | None = None) -> PolicyConfig:
-    """Build a policy from its name and some parameters.
+def make(name: str, settings: Mapping[str, Any] | None = None) -> PolicyBase:
+    """Build a policy from its name, or the name of a preset, and some parameters.
 
     Raises
     ------
@@ -85,7 +92,7 @@ def make(name: str, settings: Mapping[str, Any] | None = None) -> PolicyConfig:
     """
     kind = find(name)
     fields = {field.name: field for field in dataclasses.fields(kind)}
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = presets[name].changed() if name in presets else {}
     for key, value in (settings or {}).items():
         if key not in fields:
             near = difflib.get_close_matches(key, fields, n=1)

@@ -69,6 +69,8 @@ impl Simulation {
             .map_err(CoreError::from)?;
         let traits = policy.as_ref().map_or(
             PolicyTraits {
+                restart_per_gpu: SimSpan::ZERO,
+                watches_locality: false,
                 wake_on: if round.is_some() {
                     WakeOn::ROUND
                 } else {

@@ -87,6 +87,12 @@ impl FreeIndex {
         self.pools.len()
     }
 
+    /// Position of a server in the pool of its type.
+    #[inline]
+    pub fn position(&self, server: ServerId) -> usize {
+        self.places[server.index()].local as usize
+    }
+
     /// GPU type of a server.
     #[inline]
     pub fn type_of(&self, server: ServerId) -> GpuTypeId {

@@ -79,6 +79,16 @@ pub trait Policy: Send {
         false
     }
 
+    /// Overhead of every restart and move beyond the run's, per GPU of the gang.
+    fn restart_per_gpu(&self) -> SimSpan {
+        SimSpan::ZERO
+    }
+
+    /// Whether it asks how much of their speed jobs kept so far: [`ClusterView::kept_ns`].
+    fn watches_locality(&self) -> bool {
+        false
+    }
+
     /// Called once, before the first event; `plan` may only be used to look at the empty cluster.
     /// Returns the jobs that the policy could never place even there.
     ///

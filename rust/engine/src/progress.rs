@@ -113,6 +113,9 @@ impl State {
         if run.locality != 1.0 {
             self.out.comm_s[at] += progress * (1.0 - run.locality);
         }
+        if let Some(kept) = self.out.kept_ns.get_mut(at) {
+            *kept += run.kept() * i128::from(run.progress_in_segment(now).0);
+        }
         let before = self.job[at].remaining;
         self.job[at].remaining = (before - run.rate * progress).max(0.0);
         if let Some(interval) = self.config.checkpoint_interval {

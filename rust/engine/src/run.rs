@@ -83,6 +83,10 @@ pub struct PolicyTraits {
     pub max_share: u32,
     /// Whether its gangs mix GPU types.
     pub mixes_types: bool,
+    /// Overhead of a restart beyond the run's, per GPU.
+    pub restart_per_gpu: SimSpan,
+    /// Whether it asks how much of their speed jobs kept.
+    pub watches_locality: bool,
 }
 
 impl PolicyTraits {
@@ -94,6 +98,8 @@ impl PolicyTraits {
             knowledge: policy.knowledge(),
             max_share: policy.max_share(),
             mixes_types: policy.mixes_types(),
+            restart_per_gpu: policy.restart_per_gpu(),
+            watches_locality: policy.watches_locality(),
         }
     }
 }
@@ -155,7 +161,8 @@ impl Engine {
                 what: "must be > 0".to_owned(),
             });
         }
-        let state = State::new(world, config, max_share, traits.mixes_types);
+        let mut state = State::new(world, config, max_share, traits.mixes_types);
+        state.serve(&traits);
         let mut engine = Self {
             index: FreeIndex::new(&world.cluster),
             overlay: Overlay::new(world.cluster.servers().len()),

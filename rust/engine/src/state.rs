@@ -2,6 +2,7 @@
 
 use crate::bits::BitSet;
 use crate::config::{RunConfig, World};
+use crate::run::PolicyTraits;
 use gangline_model::{
     ClusterSpec, GpuSet, GpuTypeId, Infeasible, InfeasibleReason, JobId, JobTable, RateTable,
     ServerId, SimSpan, SimTime, Tier, span_of_work,
@@ -198,6 +199,8 @@ pub(crate) struct JobColumnsOut {
     pub(crate) overhead_ns: Vec<i64>,
     pub(crate) comm_s: Vec<f64>,
     pub(crate) share_ns: Vec<i64>,
+    /// Sum over closed segments of locality, in 2^-40, times ns with progress.
+    pub(crate) kept_ns: Vec<i128>,
     pub(crate) preemptions: Vec<i32>,
     pub(crate) migrations: Vec<i32>,
 }
@@ -211,6 +214,8 @@ pub struct State {
     pub(crate) config: RunConfig,
     pub(crate) max_share: u32,
     pub(crate) mixes_types: bool,
+    /// Overhead of a restart beyond the run's, per GPU.
+    pub(crate) restart_per_gpu: SimSpan,
     pub(crate) now: SimTime,
     // per job
     /// Jobs that have arrived, or were left out before their turn.
@@ -262,6 +267,7 @@ impl State {
         Self {
             max_share,
             mixes_types,
+            restart_per_gpu: SimSpan::ZERO,
             now: SimTime::ZERO,
             job: Vec::with_capacity(count),
             dropped: Vec::new(),
@@ -281,6 +287,7 @@ impl State {
                 } else {
                     Vec::new()
                 },
+                kept_ns: Vec::new(),
                 preemptions: Vec::new(),
                 migrations: Vec::new(),
             },
@@ -314,6 +321,18 @@ impl State {
             jobs: Arc::clone(jobs),
             rates: Arc::clone(rates),
             config,
+        }
+    }
+
+    /// Prepares what a policy asks for beyond the usual.
+    pub(crate) fn serve(&mut self, traits: &PolicyTraits) {
+        let count = self.jobs.len();
+        self.restart_per_gpu = traits.restart_per_gpu;
+        if self.restart_per_gpu != SimSpan::ZERO {
+            self.out.overhead_ns.resize(count, 0);
+        }
+        if traits.watches_locality {
+            self.out.kept_ns.resize(count, 0);
         }
     }
 
@@ -578,12 +597,23 @@ impl State {
         self.restart_overhead(job)
     }
 
-    /// Overhead of every start but the first.
+    /// Time without progress that a restart or move of the job costs.
+    #[inline]
     pub(crate) fn restart_overhead(&self, job: JobId) -> SimSpan {
-        match (&self.config.restart_by_model, self.jobs.model(job)) {
+        let base = match (&self.config.restart_by_model, self.jobs.model(job)) {
             (Some(spans), Some(label)) => spans[label as usize],
             _ => self.config.restart,
-        }
+        };
+        base + SimSpan(self.restart_per_gpu.0 * i64::from(self.jobs.gpus(job)))
+    }
+
+    /// Sum of locality, in 2^-40, times ns with progress so far.
+    pub(crate) fn kept_ns(&self, job: JobId) -> i128 {
+        let closed = self.out.kept_ns.get(job.index()).copied().unwrap_or(0);
+        let open = self.run(job).map_or(0, |run| {
+            run.kept() * i128::from(run.progress_in_segment(self.now).0)
+        });
+        closed + open
     }
 
     /// Isolated service of every job that is not dropped, ascending: total duration, times the gang
@@ -606,6 +636,11 @@ impl State {
 }
 
 impl Run {
+    /// Share of its base rate that the job keeps here, in 2^-40, to the nearest.
+    pub(crate) fn kept(&self) -> i128 {
+        (self.locality * (1_u64 << 40) as f64).round() as i128
+    }
+
     /// Time with progress in the present segment, up to `now`.
     #[inline]
     pub fn progress_in_segment(&self, now: SimTime) -> SimSpan {

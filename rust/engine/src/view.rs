@@ -209,6 +209,21 @@ impl<'a> ClusterView<'a> {
         self.state.restart_overhead(job)
     }
 
+    /// Time with GPUs so far, with overhead.
+    pub fn held(&self, job: JobId) -> SimSpan {
+        let closed = self.state.job[job.index()].run_ns;
+        let open = self
+            .run(job)
+            .map_or(0, |run| (self.now() - run.segment_start).0);
+        SimSpan(closed + open)
+    }
+
+    /// Share of its base rate that the job kept so far, in 2^-40, summed over the nanoseconds with
+    /// progress. Needs [`crate::Policy::watches_locality`].
+    pub fn kept_ns(&self, job: JobId) -> i128 {
+        self.state.kept_ns(job)
+    }
+
     /// Rate the job would have on these GPUs, alone or next to who is there now; 0 if it cannot run.
     pub fn rate_if(&self, job: JobId, gpus: &GpuSet) -> f64 {
         self.state.rate_if(job, gpus)

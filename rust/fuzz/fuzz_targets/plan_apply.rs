@@ -57,6 +57,8 @@ fn steps(u: &mut Unstructured) -> Result<()> {
     };
     let case = conformance::draw(u64::from(u.arbitrary::<u16>()?), scope);
     let traits = PolicyTraits {
+        restart_per_gpu: SimSpan::ZERO,
+        watches_locality: false,
         wake_on: WakeOn::QUEUE | WakeOn::TIMER | WakeOn::ROUND,
         round: if u.ratio(1, 3)? {
             Some(SimSpan(7_000_000_000))

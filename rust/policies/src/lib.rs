@@ -8,6 +8,7 @@
 pub mod baselines;
 pub mod class;
 pub mod conformance;
+pub mod dally;
 pub mod lp;
 pub mod order;
 pub mod params;

@@ -32,7 +32,7 @@ pub(super) fn place(
 }
 
 /// One step of the rule alone, whatever the others would find.
-pub(super) fn at_level(
+pub(crate) fn at_level(
     params: &PlacementParams,
     free: &mut FreeIndex,
     gpu_type: GpuTypeId,
@@ -62,7 +62,7 @@ pub(super) fn at_level(
 }
 
 /// The server with room that the fit prefers.
-pub(super) fn server(fit: Fit, pool: &mut TypePool, gpus: u32) -> Option<usize> {
+pub(crate) fn server(fit: Fit, pool: &mut TypePool, gpus: u32) -> Option<usize> {
     match fit {
         Fit::Best => pool.best_fit(gpus),
         Fit::First => pool.first_fit(gpus),
@@ -70,7 +70,7 @@ pub(super) fn server(fit: Fit, pool: &mut TypePool, gpus: u32) -> Option<usize> 
 }
 
 /// The rack with room that the parameters prefer, of those that are not taken.
-fn rack(
+pub(crate) fn rack(
     params: &PlacementParams,
     pool: &mut TypePool,
     gpus: u32,
@@ -145,7 +145,7 @@ pub(super) fn servers_of_fill(pool: &mut TypePool, rack: usize, gpus: u32, limit
 
 /// Takes `gpus` inside a rack that has as many free. Best: the fullest shares first, so that the
 /// fewest servers are used, the rest on the server where it fits best. First: in index order.
-pub(super) fn fill(fit: Fit, pool: &mut TypePool, rack: usize, gpus: u32, picks: &mut Vec<Pick>) {
+pub(crate) fn fill(fit: Fit, pool: &mut TypePool, rack: usize, gpus: u32, picks: &mut Vec<Pick>) {
     let servers = pool.rack_servers(rack);
     let mut rest = gpus;
     if fit == Fit::First {
@@ -232,7 +232,7 @@ fn server_outside(fit: Fit, pool: &TypePool, gpus: u32, taken: &[usize]) -> Opti
 }
 
 /// Picks all free GPUs of a rack and takes them out of the scratch.
-pub(super) fn take_rack(
+pub(crate) fn take_rack(
     free: &mut FreeIndex,
     gpu_type: GpuTypeId,
     rack: usize,

@@ -13,6 +13,7 @@
 //! | W(k) | `whole` | idle servers of size G of a rack |
 
 mod consolidate;
+pub(crate) mod levels;
 mod params;
 mod scatter;
 mod skew;
@@ -86,9 +87,9 @@ enum Waits {
 
 /// GPUs taken on one server: its position in the pool, and how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Pick {
-    at: usize,
-    gpus: u32,
+pub(crate) struct Pick {
+    pub(crate) at: usize,
+    pub(crate) gpus: u32,
 }
 
 /// A placement rule with its parameters.

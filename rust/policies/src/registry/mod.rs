@@ -1,5 +1,6 @@
 //! The only list of policies: names, parameters as data, constructors.
 
+mod dally;
 mod gavel;
 mod parameters;
 mod preemptive;
@@ -83,6 +84,7 @@ pub static POLICIES: LazyLock<Vec<PolicyInfo>> = LazyLock::new(|| {
         preemptive::POLICIES,
         themis::POLICIES,
         gavel::POLICIES,
+        dally::POLICIES,
         toys::POLICIES,
     ]
     .concat()

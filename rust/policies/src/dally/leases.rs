@@ -1,0 +1,112 @@
+//! Lease boundaries on a circle: a lease ends at start + k L, so the instant modulo L says all.
+
+use gangline_model::{JobId, SimTime};
+use std::collections::BTreeSet;
+use std::ops::Bound::{Excluded, Unbounded};
+
+/// Running jobs by the phase at which their leases end.
+#[derive(Clone, Debug)]
+pub(super) struct Leases {
+    length: i64,
+    /// Phase of every job; kept after its end.
+    phase: Vec<i64>,
+    /// All running jobs.
+    all: BTreeSet<(i64, u32)>,
+    /// Those that sit wider than they would have to.
+    loose: BTreeSet<(i64, u32)>,
+}
+
+impl Leases {
+    pub(super) fn new(length: i64, jobs: usize) -> Self {
+        Self {
+            length,
+            phase: vec![0; jobs],
+            all: BTreeSet::new(),
+            loose: BTreeSet::new(),
+        }
+    }
+
+    /// A job gets GPUs: its first lease starts; `is_aligned` = it ends at the next multiple of L.
+    pub(super) fn start(&mut self, job: JobId, now: SimTime, is_aligned: bool) {
+        let phase = if is_aligned {
+            0
+        } else {
+            now.0.rem_euclid(self.length)
+        };
+        self.phase[job.index()] = phase;
+        self.all.insert((phase, job.0));
+    }
+
+    /// A job has no GPUs any more.
+    pub(super) fn end(&mut self, job: JobId) {
+        let entry = (self.phase[job.index()], job.0);
+        self.all.remove(&entry);
+        self.loose.remove(&entry);
+    }
+
+    /// Notes whether a running job sits wider than it would have to.
+    pub(super) fn set_loose(&mut self, job: JobId, is_loose: bool) {
+        let entry = (self.phase[job.index()], job.0);
+        if is_loose {
+            self.loose.insert(entry);
+        } else {
+            self.loose.remove(&entry);
+        }
+    }
+
+    fn set(&self, everyone: bool) -> &BTreeSet<(i64, u32)> {
+        if everyone { &self.all } else { &self.loose }
+    }
+
+    /// Jobs whose lease ends at an instant, of all or of the loose ones.
+    pub(super) fn ending(&self, now: SimTime, everyone: bool) -> impl Iterator<Item = JobId> {
+        let phase = now.0.rem_euclid(self.length);
+        self.set(everyone)
+            .range((phase, 0)..=(phase, u32::MAX))
+            .map(|&(_, job)| JobId(job))
+    }
+
+    /// The next instant after `now` at which a lease ends.
+    pub(super) fn next(&self, now: SimTime, everyone: bool) -> Option<SimTime> {
+        let phase = now.0.rem_euclid(self.length);
+        let set = self.set(everyone);
+        let later = set
+            .range((Excluded((phase, u32::MAX)), Unbounded))
+            .next()
+            .map(|&(next, _)| next - phase);
+        let around = || set.first().map(|&(next, _)| next - phase + self.length);
+        later.or_else(around).map(|wait| SimTime(now.0 + wait))
+    }
+
+    /// Running jobs, in no order that matters.
+    pub(super) fn running(&self) -> impl Iterator<Item = JobId> {
+        self.all.iter().map(|&(_, job)| JobId(job))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_boundary_goes_round_the_circle() {
+        let mut leases = Leases::new(10, 4);
+        assert_eq!(leases.next(SimTime(5), true), None);
+        leases.start(JobId(0), SimTime(3), false);
+        leases.start(JobId(1), SimTime(17), false);
+        assert_eq!(leases.next(SimTime(17), true), Some(SimTime(23)));
+        assert_eq!(leases.next(SimTime(23), true), Some(SimTime(27)));
+        assert_eq!(
+            leases.ending(SimTime(43), true).collect::<Vec<_>>(),
+            [JobId(0)]
+        );
+        assert_eq!(leases.next(SimTime(23), false), None);
+        leases.set_loose(JobId(0), true);
+        assert_eq!(leases.next(SimTime(23), false), Some(SimTime(33)));
+        leases.end(JobId(0));
+        assert_eq!(leases.next(SimTime(23), false), None);
+        leases.start(JobId(2), SimTime(14), true);
+        assert_eq!(leases.next(SimTime(17), true), Some(SimTime(20)));
+        assert_eq!(leases.next(SimTime(20), true), Some(SimTime(27)));
+    }
+}

@@ -1,0 +1,29 @@
+//! `dally`: delay scheduling by level of the topology, priority by damage of the network.
+//!
+//! A job waits a tuned time for a narrow place before it accepts a wider one; GPUs are held by leases, at
+//! whose ends the jobs that lost most of their speed to distance go first.
+//!
+//! | symbol | here | meaning |
+//! |---|---|---|
+//! | d | `gpus` | gang size |
+//! | L | `lease` | length of a lease |
+//! | w | now - `since` | time waited since arrival or since the GPUs were lost |
+//! | `T_r`, `T_n` | [`tuner::Delays`] | waits before a rack, before the network is accepted |
+//! | Nw | [`queue::Rank::score`] | mean locality so far, in 2^-40 |
+//! | G, Gr | [`offer::Extent`] | largest up server, most up GPUs of one rack |
+//!
+//! The rules: [`offer`] (one decision), [`rooms`] and [`claims`] (where there is room), [`tuner`]
+//! (timers), [`leases`] (boundaries), [`queue`] (who waits).
+
+mod claims;
+mod leases;
+mod offer;
+mod params;
+mod queue;
+mod rooms;
+mod tuner;
+mod walk;
+mod wide;
+
+pub use params::{DallyParams, Mode};
+pub use walk::Dally;

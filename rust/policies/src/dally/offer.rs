@@ -1,0 +1,394 @@
+//! One decision: who is up, who is offered what, in order of damage.
+
+use super::claims::{Claim, Claims, Masks};
+use super::params::DallyParams;
+use super::queue::{Rank, Waiting};
+use super::rooms::{self, Seeker};
+use super::tuner::{Delays, Tuner};
+use crate::class::TypeList;
+use crate::place::{Level, PlacementParams};
+use gangline_engine::FreeIndex;
+use gangline_model::{GpuSet, JobId, SimTime, Tier};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// How large one server and one rack of a class can be now, in GPUs of servers that are up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Extent {
+    /// The largest server.
+    pub(super) server: u32,
+    /// The largest rack.
+    pub(super) rack: u32,
+}
+
+impl Extent {
+    pub(super) fn of(free: &FreeIndex, types: &TypeList) -> Self {
+        let mut extent = Self::default();
+        for &gpu_type in types {
+            let pool = free.pool(gpu_type);
+            extent.server = extent.server.max(pool.server_gpus_max());
+            extent.rack = extent.rack.max(pool.rack_up_max());
+        }
+        extent
+    }
+
+    /// The narrowest tier that a gang can have.
+    pub(super) fn narrowest(self, gpus: u32) -> Tier {
+        if gpus <= self.server {
+            Tier::Server
+        } else if gpus <= self.rack {
+            Tier::Rack
+        } else {
+            Tier::Network
+        }
+    }
+}
+
+/// Jobs that want as many GPUs of the same types.
+#[derive(Clone, Debug)]
+pub(super) struct Class {
+    pub(super) gpus: u32,
+    pub(super) types: TypeList,
+    pub(super) extent: Extent,
+    /// Its place in the list of tuners: one per gang size.
+    pub(super) tuner: usize,
+    pub(super) waiting: Waiting,
+}
+
+/// What became of a job whose lease has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Kept,
+    Moved(GpuSet),
+    Nothing,
+}
+
+/// A waiting job that was offered a place it took.
+#[derive(Clone, Debug)]
+pub(super) struct Start {
+    pub(super) rank: Rank,
+    pub(super) class: usize,
+    pub(super) level: Level,
+    pub(super) gpus: GpuSet,
+}
+
+/// A job whose lease ends now.
+#[derive(Clone, Debug)]
+pub(super) struct Up {
+    pub(super) job: JobId,
+    pub(super) class: usize,
+    pub(super) tier: Tier,
+    /// The GPUs it had.
+    pub(super) gpus: GpuSet,
+    pub(super) verdict: Verdict,
+}
+
+/// Classes, tuners and the scratch of a decision.
+#[derive(Debug, Default)]
+pub(super) struct Offer {
+    pub(super) classes: Vec<Class>,
+    pub(super) tuners: Vec<Tuner>,
+    /// Classes with waiting jobs, ascending.
+    pub(super) busy: gangline_engine::BitSet,
+    pub(super) placement: PlacementParams,
+    /// Jobs up at this decision, in order of the candidates.
+    pub(super) ups: Vec<Up>,
+    pub(super) starts: Vec<Start>,
+    claims: Claims,
+    heap: BinaryHeap<Reverse<(Rank, Candidate)>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Candidate {
+    /// The best of a class.
+    Class(usize),
+    /// A waiting job of a class, looked at by itself.
+    Job(usize),
+    Up,
+}
+
+impl Offer {
+    pub(super) fn new(placement: PlacementParams) -> Self {
+        Self {
+            placement,
+            ..Self::default()
+        }
+    }
+
+    /// Notes the jobs that are up, in any order; their GPUs become claims.
+    pub(super) fn raise(&mut self, mut ups: Vec<(Rank, Up)>) {
+        ups.sort_by_key(|up| up.0);
+        let claim = |(rank, up): &(Rank, Up)| Claim {
+            rank: *rank,
+            gpus: up.gpus.clone(),
+        };
+        self.claims.set(ups.iter().map(claim).collect());
+        self.ups = ups.into_iter().map(|(_, up)| up).collect();
+        self.starts.clear();
+    }
+
+    pub(super) fn delays(&mut self, class: usize, params: &DallyParams, now: SimTime) -> Delays {
+        self.tuners[self.classes[class].tuner].delays(params, now)
+    }
+
+    fn can(&self, free: &mut FreeIndex, class: usize, level: Level) -> bool {
+        let class = &self.classes[class];
+        rooms::can(free, self.claims.open(), (class.gpus, &class.types), level)
+    }
+
+    /// The first job of a class that may use a level with room.
+    fn best(
+        &mut self,
+        free: &mut FreeIndex,
+        class: usize,
+        params: &DallyParams,
+        now: SimTime,
+    ) -> Option<Rank> {
+        let delays = self.delays(class, params, now);
+        let (gpus, extent) = (self.classes[class].gpus, self.classes[class].extent);
+        let waited = |delay: i64| now.0.saturating_sub(delay);
+        let bound = if self.can(free, class, Level::Server) {
+            i64::MAX
+        } else if self.can(free, class, Level::Rack) {
+            match extent.narrowest(gpus) {
+                Tier::Server => waited(delays.least()),
+                Tier::Rack | Tier::Network => i64::MAX,
+            }
+        } else if self.can(free, class, Level::Network) {
+            match extent.narrowest(gpus) {
+                Tier::Server | Tier::Rack => waited(delays.network),
+                Tier::Network => i64::MAX,
+            }
+        } else {
+            return None;
+        };
+        self.classes[class].waiting.first_since(bound)
+    }
+
+    /// Offers in order: the best of the classes, and the jobs that are up one by one.
+    pub(super) fn walk(
+        &mut self,
+        free: &mut FreeIndex,
+        params: &DallyParams,
+        now: SimTime,
+        is_plain: bool,
+    ) {
+        self.heap.clear();
+        let mut next = self.busy.next_from(0);
+        while let Some(class) = next {
+            next = self.busy.next_from(class + 1);
+            if is_plain {
+                let ranks = self.classes[class].waiting.ranks();
+                let all = ranks
+                    .into_iter()
+                    .map(|rank| Reverse((rank, Candidate::Job(class))));
+                self.heap.extend(all);
+            } else if let Some(rank) = self.best(free, class, params, now) {
+                self.heap.push(Reverse((rank, Candidate::Class(class))));
+            }
+        }
+        for claim in &self.claims.list {
+            self.heap.push(Reverse((claim.rank, Candidate::Up)));
+        }
+        while let Some(Reverse((rank, candidate))) = self.heap.pop() {
+            match candidate {
+                Candidate::Up => self.ask_up(free, params, now),
+                Candidate::Job(class) => {
+                    self.ask_waiting(free, class, rank, params, now);
+                }
+                Candidate::Class(class) => {
+                    // what it may use has shrunk since it was put in
+                    let best = self.best(free, class, params, now);
+                    if best == Some(rank) {
+                        self.ask_waiting(free, class, rank, params, now);
+                    }
+                    let following = if best == Some(rank) {
+                        self.best(free, class, params, now)
+                    } else {
+                        best
+                    };
+                    if let Some(rank) = following {
+                        self.heap.push(Reverse((rank, Candidate::Class(class))));
+                    }
+                }
+            }
+        }
+        self.second_look(free, params, now);
+    }
+
+    /// A waiting job takes the narrowest level it may use, or declines.
+    fn ask_waiting(
+        &mut self,
+        free: &mut FreeIndex,
+        class: usize,
+        rank: Rank,
+        params: &DallyParams,
+        now: SimTime,
+    ) {
+        let delays = self.delays(class, params, now);
+        let waited = now.0 - rank.since;
+        for level in [Level::Server, Level::Rack, Level::Network] {
+            let may = may_use(&self.classes[class], level, waited, delays);
+            if !may || !self.can(free, class, level) {
+                continue;
+            }
+            let seeker = Seeker {
+                gpus: self.classes[class].gpus,
+                types: &self.classes[class].types,
+                own: None,
+                over: self.claims.open(),
+            };
+            let found = rooms::find(&self.placement, free, &self.claims, &seeker, level);
+            if let Some(gpus) = found {
+                self.take(free, &gpus);
+                self.classes[class].waiting.remove(rank);
+                if self.classes[class].waiting.is_empty() {
+                    self.busy.remove(class);
+                }
+                self.starts.push(Start {
+                    rank,
+                    class,
+                    level,
+                    gpus,
+                });
+                return;
+            }
+        }
+    }
+
+    /// The next job that is up keeps its GPUs, takes a narrower place or, where some of its GPUs are
+    /// gone, what a newcomer would get.
+    fn ask_up(&mut self, free: &mut FreeIndex, params: &DallyParams, now: SimTime) {
+        let at = self.claims.ask();
+        let claim = self.claims.list[at].clone();
+        let tier = self.ups[at].tier;
+        let is_whole = claim.gpus == self.ups[at].gpus;
+        let keeps = is_whole && !params.redecides;
+        let over = self.claims.above(claim.rank.score);
+        let levels: &[Level] = match (keeps, tier) {
+            (true, _) if !params.upgrades => &[],
+            (true, Tier::Server) => &[],
+            (true, Tier::Rack) => &[Level::Server],
+            (true, Tier::Network) => &[Level::Server, Level::Rack],
+            (false, _) => &[Level::Server, Level::Rack, Level::Network],
+        };
+        let found = self.look(free, at, &claim.gpus, &over, (levels, keeps), params, now);
+        let own = &claim.gpus;
+        match found {
+            None if keeps => self.ups[at].verdict = Verdict::Kept,
+            None => give_back(free, own),
+            Some(gpus) => {
+                give_back(free, own);
+                self.settle_up(free, at, gpus);
+            }
+        }
+    }
+
+    /// The first of some levels with room for a job that is up; its timers count unless it is to be
+    /// moved to a narrower place.
+    #[allow(clippy::too_many_arguments)] // the state of one look
+    fn look(
+        &mut self,
+        free: &mut FreeIndex,
+        at: usize,
+        own: &GpuSet,
+        over: &Masks,
+        (levels, is_upgrade): (&[Level], bool),
+        params: &DallyParams,
+        now: SimTime,
+    ) -> Option<GpuSet> {
+        let class = self.ups[at].class;
+        let delays = self.delays(class, params, now);
+        let class = &self.classes[class];
+        let seeker = Seeker {
+            gpus: class.gpus,
+            types: &class.types,
+            own: Some(own),
+            over,
+        };
+        let may = |level: &&Level| is_upgrade || may_use(class, **level, 0, delays);
+        levels
+            .iter()
+            .filter(may)
+            .find_map(|&level| rooms::find(&self.placement, free, &self.claims, &seeker, level))
+    }
+
+    fn settle_up(&mut self, free: &mut FreeIndex, at: usize, gpus: GpuSet) {
+        self.take(free, &gpus);
+        self.ups[at].verdict = if gpus == self.ups[at].gpus {
+            Verdict::Kept
+        } else {
+            Verdict::Moved(gpus)
+        };
+    }
+
+    /// Whoever lost all is asked once more: room may have come free behind it.
+    fn second_look(&mut self, free: &mut FreeIndex, params: &DallyParams, now: SimTime) {
+        for at in 0..self.ups.len() {
+            if self.ups[at].verdict != Verdict::Nothing {
+                continue;
+            }
+            let own: GpuSet = self.ups[at]
+                .gpus
+                .parts()
+                .iter()
+                .map(|part| (part.server, part.mask & free.free_mask(part.server)))
+                .collect();
+            let every = &[Level::Server, Level::Rack, Level::Network];
+            let over = Masks::new();
+            if let Some(gpus) = self.look(free, at, &own, &over, (every, false), params, now) {
+                self.settle_up(free, at, gpus);
+            }
+        }
+    }
+
+    fn take(&mut self, free: &mut FreeIndex, gpus: &GpuSet) {
+        self.claims.displace(gpus);
+        for part in gpus.parts() {
+            let mask = free.free_mask(part.server) & !part.mask;
+            free.set_free_mask(part.server, mask);
+        }
+    }
+
+    /// The next instant at which a timer of a class ends that stands between a job and room.
+    pub(super) fn next_delay(
+        &mut self,
+        free: &mut FreeIndex,
+        class: usize,
+        params: &DallyParams,
+        now: SimTime,
+    ) -> Option<SimTime> {
+        let delays = self.delays(class, params, now);
+        let class = &self.classes[class];
+        let asked = (class.gpus, &class.types);
+        let none = Masks::new();
+        let mut end = |level: Level, delay: i64| {
+            if delay == Delays::NEVER || !rooms::can(free, &none, asked, level) {
+                return None;
+            }
+            let since = class.waiting.next_since(now.0.saturating_sub(delay))?;
+            Some(SimTime(since.saturating_add(delay)))
+        };
+        let rack = end(Level::Rack, delays.least());
+        let network = end(Level::Network, delays.network);
+        rack.into_iter().chain(network).min()
+    }
+}
+
+/// Whether a job that has waited so long may use a level.
+fn may_use(class: &Class, level: Level, waited: i64, delays: Delays) -> bool {
+    let narrowest = class.extent.narrowest(class.gpus);
+    let network = waited >= delays.network || narrowest == Tier::Network;
+    match level {
+        Level::Server => true,
+        Level::Rack => waited >= delays.rack || narrowest >= Tier::Rack || network,
+        Level::Network => network,
+    }
+}
+
+fn give_back(free: &mut FreeIndex, gpus: &GpuSet) {
+    for part in gpus.parts() {
+        let mask = free.free_mask(part.server) | part.mask;
+        free.set_free_mask(part.server, mask);
+    }
+}

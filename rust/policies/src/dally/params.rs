@@ -1,0 +1,142 @@
+//! Parameters of `dally`.
+
+use crate::params::ParamReader;
+use crate::place::Fit;
+use gangline_engine::PolicyError;
+use gangline_model::SimSpan;
+
+/// Where delay timers come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Tuned by what jobs of the same size waited before.
+    Auto,
+    /// A fixed pair.
+    Manual,
+    /// Any place at once.
+    NoWait,
+    /// Never wider than a gang would have to be.
+    FullyConsolidated,
+}
+
+/// Parameters of [`super::Dally`].
+#[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools)] // switches of the policy as users know them
+pub struct DallyParams {
+    /// Length of a lease.
+    pub lease: SimSpan,
+    /// Where delay timers come from.
+    pub mode: Mode,
+    /// Wait before a rack is accepted, leases.
+    pub rack_delay: f64,
+    /// Wait before the network is accepted, leases.
+    pub network_delay: f64,
+    /// Window and cap of the tuner, leases.
+    pub history_leases: f64,
+    /// The window, ns.
+    pub window_ns: i64,
+    /// Least tuned wait for a rack, leases.
+    pub rack_floor: f64,
+    /// Least tuned wait for the network, leases.
+    pub network_floor: f64,
+    /// Cap of the tuned wait for a rack, as a share of the history.
+    pub rack_cap_share: f64,
+    /// Standard deviations above the mean.
+    pub sd_factor: f64,
+    /// Which of several places with room.
+    pub fit: Fit,
+    /// Whether a job whose lease ends is treated like a newcomer.
+    pub redecides: bool,
+    /// Whether it may move to a narrower place then.
+    pub upgrades: bool,
+    /// Whether all leases end at multiples of their length.
+    pub is_aligned: bool,
+    /// Overhead of a restart beyond the run's, per GPU.
+    pub overhead_per_gpu: SimSpan,
+    /// Whether the score counts overhead as time without progress.
+    pub counts_overhead: bool,
+}
+
+impl Default for DallyParams {
+    fn default() -> Self {
+        let lease = SimSpan(3_600_000_000_000);
+        Self {
+            lease,
+            mode: Mode::Auto,
+            rack_delay: 6.0,
+            network_delay: 12.0,
+            history_leases: 24.0,
+            window_ns: 24 * lease.0,
+            rack_floor: 6.0,
+            network_floor: 12.0,
+            rack_cap_share: 0.8,
+            sd_factor: 2.0,
+            fit: Fit::Best,
+            redecides: false,
+            upgrades: true,
+            is_aligned: false,
+            overhead_per_gpu: SimSpan::ZERO,
+            counts_overhead: false,
+        }
+    }
+}
+
+impl DallyParams {
+    /// Reads the parameters.
+    ///
+    /// # Errors
+    /// [`PolicyError::Parameter`] for a value out of range.
+    pub fn read(params: &ParamReader) -> Result<Self, PolicyError> {
+        let mode = match params.word("mode") {
+            "manual" => Mode::Manual,
+            "no_wait" => Mode::NoWait,
+            "fully_consolidated" => Mode::FullyConsolidated,
+            _ => Mode::Auto,
+        };
+        let lease = params.span("lease_s")?;
+        if lease.0 < 1 {
+            return Err(Self::bad(params, "lease_s", "at least 1 ns"));
+        }
+        let mut read = Self {
+            lease,
+            mode,
+            rack_delay: params.number("rack_delay"),
+            network_delay: params.number("network_delay"),
+            history_leases: params.number("history_leases"),
+            window_ns: 0,
+            rack_floor: params.number("rack_floor"),
+            network_floor: params.number("network_floor"),
+            rack_cap_share: params.number("rack_cap_share"),
+            sd_factor: params.number("sd_factor"),
+            fit: if params.word("fit") == "first" {
+                Fit::First
+            } else {
+                Fit::Best
+            },
+            redecides: params.word("renewal") == "redecide",
+            upgrades: params.flag("upgrade_on_renewal"),
+            is_aligned: params.flag("align_leases"),
+            overhead_per_gpu: params.span("overhead_per_gpu_s")?,
+            counts_overhead: params.flag("score_includes_overhead"),
+        };
+        if read.rack_delay > read.network_delay {
+            let expected = "no more than network_delay";
+            return Err(Self::bad(params, "rack_delay", expected));
+        }
+        read.window_ns = read.leases(read.history_leases);
+        Ok(read)
+    }
+
+    fn bad(params: &ParamReader, field: &str, expected: &str) -> PolicyError {
+        PolicyError::Parameter {
+            policy: params.policy().to_owned(),
+            field: field.to_owned(),
+            value: params.number(field).to_string(),
+            expected: expected.to_owned(),
+        }
+    }
+
+    /// So many leases, ns: the nearest, halves up. Beyond the end of time it is for ever.
+    pub(super) fn leases(&self, count: f64) -> i64 {
+        (count * self.lease.0 as f64).round() as i64
+    }
+}

@@ -1,0 +1,223 @@
+//! Delay timers: fixed, absent, infinite, or tuned by what jobs of the same size waited for before.
+
+use super::params::{DallyParams, Mode};
+use super::wide::Wide;
+use gangline_model::SimTime;
+use std::collections::VecDeque;
+
+/// How long a job waits before it accepts a wider place, ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Delays {
+    /// Before several servers of a rack.
+    pub(super) rack: i64,
+    /// Before several racks.
+    pub(super) network: i64,
+}
+
+impl Delays {
+    pub(super) const NEVER: i64 = i64::MAX;
+
+    /// Before a rack is accepted, be it as a place that is no worse than the network.
+    pub(super) fn least(self) -> i64 {
+        self.rack.min(self.network)
+    }
+}
+
+/// Waits that ended in an accepted place, inside a sliding window, with exact sums.
+#[derive(Clone, Debug, Default)]
+struct History {
+    /// Instant of acceptance, wait in ns.
+    entries: VecDeque<(i64, i64)>,
+    sum: u128,
+    squares: Wide,
+}
+
+impl History {
+    fn push(&mut self, now: i64, wait: i64) {
+        self.entries.push_back((now, wait));
+        let wait = wait as u128; // waits are not negative
+        self.sum += wait;
+        self.squares = self.squares.plus(Wide::square(wait));
+    }
+
+    /// Drops entries from before `oldest`; whether there were any.
+    fn slide(&mut self, oldest: i64) -> bool {
+        let mut dropped = false;
+        while let Some(&(at, wait)) = self.entries.front() {
+            if at >= oldest {
+                break;
+            }
+            self.entries.pop_front();
+            let wait = wait as u128;
+            self.sum -= wait;
+            self.squares = self.squares.minus(Wide::square(wait));
+            dropped = true;
+        }
+        dropped
+    }
+
+    /// Mean plus `factor` population standard deviations, in leases; 1 without entries.
+    fn bound(&self, factor: f64, lease_ns: i64) -> f64 {
+        let n = self.entries.len() as u64;
+        if n == 0 {
+            return 1.0;
+        }
+        let spread = self.squares.times(n).minus(Wide::square(self.sum));
+        let leases = i128::from(n) * i128::from(lease_ns);
+        (self.sum as f64 + factor * spread.to_f64().sqrt()) / leases as f64
+    }
+}
+
+/// Timers of one gang size.
+#[derive(Clone, Debug)]
+pub(super) struct Tuner {
+    server: History,
+    rack: History,
+    delays: Delays,
+    is_stale: bool,
+}
+
+impl Tuner {
+    pub(super) fn new(params: &DallyParams) -> Self {
+        let delays = match params.mode {
+            Mode::NoWait => Delays {
+                rack: 0,
+                network: 0,
+            },
+            Mode::FullyConsolidated => Delays {
+                rack: Delays::NEVER,
+                network: Delays::NEVER,
+            },
+            Mode::Manual | Mode::Auto => Delays {
+                rack: params.leases(params.rack_delay),
+                network: params.leases(params.network_delay),
+            },
+        };
+        Self {
+            server: History::default(),
+            rack: History::default(),
+            delays,
+            is_stale: true,
+        }
+    }
+
+    /// The timers at an instant.
+    pub(super) fn delays(&mut self, params: &DallyParams, now: SimTime) -> Delays {
+        if params.mode != Mode::Auto {
+            return self.delays;
+        }
+        let oldest = now.0.saturating_sub(params.window_ns);
+        let server = self.server.slide(oldest);
+        let rack = self.rack.slide(oldest);
+        if server || rack || self.is_stale {
+            self.is_stale = false;
+            self.delays = self.tuned(params);
+        }
+        self.delays
+    }
+
+    fn tuned(&self, params: &DallyParams) -> Delays {
+        let lease = params.lease.0;
+        let server = self.server.bound(params.sd_factor, lease).ceil();
+        let rack = self.rack.bound(params.sd_factor, lease).ceil();
+        let cap = (params.rack_cap_share * params.history_leases).ceil();
+        Delays {
+            rack: params.leases(cap.min(params.rack_floor.max(server))),
+            network: params.leases(params.history_leases.min(params.network_floor.max(rack))),
+        }
+    }
+
+    /// Keeps a wait of at least one lease that ended on one server or, else, in one rack.
+    pub(super) fn record(&mut self, on_server: bool, now: SimTime, wait: i64, lease_ns: i64) {
+        if wait < lease_ns {
+            return;
+        }
+        let history = if on_server {
+            &mut self.server
+        } else {
+            &mut self.rack
+        };
+        history.push(now.0, wait);
+        self.is_stale = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gangline_model::SimSpan;
+    use proptest::prelude::*;
+
+    const LEASE: i64 = 3_600_000_000_000;
+
+    fn params(history_leases: f64) -> DallyParams {
+        DallyParams {
+            lease: SimSpan(LEASE),
+            history_leases,
+            window_ns: (history_leases * LEASE as f64) as i64,
+            ..DallyParams::default()
+        }
+    }
+
+    /// Timers in leases after these waits, in leases.
+    fn after(history_leases: f64, server: &[f64], rack: &[f64]) -> (f64, f64) {
+        let params = params(history_leases);
+        let mut tuner = Tuner::new(&params);
+        for (waits, on_server) in [(server, true), (rack, false)] {
+            for wait in waits {
+                tuner.record(on_server, SimTime(0), (wait * LEASE as f64) as i64, LEASE);
+            }
+        }
+        let delays = tuner.delays(&params, SimTime(1));
+        let leases = |ns: i64| ns as f64 / LEASE as f64;
+        (leases(delays.rack), leases(delays.network))
+    }
+
+    #[test]
+    #[allow(clippy::float_cmp)] // whole numbers of leases
+    fn tunes_as_worked_out_by_hand() {
+        assert_eq!(after(24.0, &[], &[]), (6.0, 12.0));
+        assert_eq!(after(24.0, &[8.0; 4], &[]), (8.0, 12.0));
+        assert_eq!(after(24.0, &[2.0, 4.0, 6.0, 8.0], &[]), (10.0, 12.0));
+        assert_eq!(after(24.0, &[30.0], &[]), (20.0, 12.0));
+        assert_eq!(after(24.0, &[], &[10.0, 14.0]), (6.0, 16.0));
+        assert_eq!(after(24.0, &[], &[40.0, 40.0]), (6.0, 24.0));
+        assert_eq!(after(10.0, &[], &[]), (6.0, 10.0));
+        assert_eq!(after(24.0, &[0.99; 50], &[0.99; 50]), (6.0, 12.0));
+        assert_eq!(after(24.0, &[1.0, 13.0], &[]), (19.0, 12.0));
+    }
+
+    proptest! {
+        /// Sums that slide equal sums worked out afresh; timers keep within their bounds.
+        #[test]
+        fn a_sliding_window_does_not_drift(
+            steps in prop::collection::vec((0_i64..5, 0_i64..40, any::<bool>()), 1..80),
+            history in prop::sample::select(vec![3.0, 10.0, 24.0]),
+        ) {
+            let params = params(history);
+            let mut tuner = Tuner::new(&params);
+            let mut kept: Vec<(i64, i64, bool)> = Vec::new();
+            let mut now = 0;
+            for (gap, wait, on_server) in steps {
+                now += gap * LEASE / 2;
+                let wait = wait * LEASE / 3;
+                let got = tuner.delays(&params, SimTime(now));
+                kept.retain(|entry| entry.0 >= now - params.window_ns);
+                let mut fresh = Tuner::new(&params);
+                for &(at, wait, on_server) in &kept {
+                    fresh.record(on_server, SimTime(at), wait, LEASE);
+                }
+                prop_assert_eq!(got, fresh.delays(&params, SimTime(now)));
+                let cap = (0.8 * history).ceil();
+                let leases = |ns: i64| ns as f64 / LEASE as f64;
+                prop_assert!(leases(got.rack) >= cap.min(6.0) && leases(got.rack) <= cap);
+                prop_assert!(leases(got.network) >= history.min(12.0));
+                prop_assert!(leases(got.network) <= history);
+                tuner.record(on_server, SimTime(now), wait, LEASE);
+                if wait >= LEASE {
+                    kept.push((now, wait, on_server));
+                }
+            }
+        }
+    }
+}

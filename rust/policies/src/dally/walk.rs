@@ -1,0 +1,338 @@
+//! The policy: follows the cluster, makes the offer of each decision, arms the next one.
+
+use super::leases::Leases;
+use super::offer::{Class, Extent, Offer, Start, Up, Verdict};
+use super::params::DallyParams;
+use super::queue::{Rank, Waiting};
+use super::tuner::Tuner;
+use crate::class::Places;
+use crate::place::{Level, PlacementParams};
+use gangline_engine::{
+    BitSet, Changes, ClusterView, FreeIndex, Knowledge, Next, Plan, Policy, PolicyError, WakeOn,
+};
+use gangline_model::{Action, JobId, SimSpan, SimTime, Tier, TimerTag};
+
+/// The one timer: the next lease or delay that ends.
+const TAG: TimerTag = TimerTag { kind: 0, id: 0 };
+
+/// Delay scheduling by level of the topology.
+#[derive(Debug)]
+pub struct Dally {
+    params: DallyParams,
+    places: Places,
+    offer: Offer,
+    leases: Option<Leases>,
+    /// Class of every job.
+    class: Vec<u16>,
+    score: Vec<u64>,
+    /// Since when a waiting job waits, ns.
+    since: Vec<i64>,
+    waiting: usize,
+    armed: SimTime,
+    is_plain: bool,
+}
+
+impl Dally {
+    /// The policy; `is_plain` walks over all jobs at every decision.
+    pub fn new(params: DallyParams, is_plain: bool) -> Self {
+        let placement = PlacementParams {
+            fit: params.fit,
+            ..PlacementParams::default()
+        };
+        Self {
+            places: Places::new(placement.clone()),
+            offer: Offer::new(placement),
+            leases: None,
+            class: Vec::new(),
+            score: Vec::new(),
+            since: Vec::new(),
+            waiting: 0,
+            armed: SimTime::NEVER,
+            is_plain,
+            params,
+        }
+    }
+
+    fn leases(&mut self) -> &mut Leases {
+        self.leases
+            .as_mut()
+            .expect("start comes before every decision")
+    }
+
+    fn class_of(&self, job: JobId) -> usize {
+        usize::from(self.class[job.index()])
+    }
+
+    /// Mean locality over the time with GPUs so far, in 2^-40.
+    fn score_now(&self, view: &ClusterView<'_>, job: JobId) -> u64 {
+        let time = if self.params.counts_overhead {
+            view.held(job)
+        } else {
+            view.executed(job)
+        };
+        if time.0 == 0 {
+            return 0;
+        }
+        (view.kept_ns(job) / i128::from(time.0)) as u64
+    }
+
+    fn rank(&self, job: JobId) -> Rank {
+        Rank {
+            score: self.score[job.index()],
+            since: self.since[job.index()],
+            job: job.0,
+        }
+    }
+
+    fn wait(&mut self, job: JobId, since: SimTime) {
+        self.since[job.index()] = since.0;
+        let (class, rank) = (self.class_of(job), self.rank(job));
+        self.offer.classes[class].waiting.insert(rank);
+        self.offer.busy.insert(class);
+        self.waiting += 1;
+    }
+
+    /// Takes in what happened.
+    fn update(&mut self, view: &ClusterView<'_>, changes: &Changes, free: &FreeIndex) {
+        for &job in &changes.finished {
+            self.leases().end(job);
+        }
+        for &job in &changes.thrown_back {
+            self.leases().end(job);
+            self.score[job.index()] = self.score_now(view, job);
+            self.wait(job, view.now());
+        }
+        for &job in &changes.arrived {
+            self.wait(job, view.jobs().arrival(job));
+        }
+        if !(changes.servers_up.is_empty() && changes.servers_down.is_empty()) {
+            self.measure(view, free);
+        }
+    }
+
+    /// Sizes of servers and racks have changed, and so may have who sits wider than it must.
+    fn measure(&mut self, view: &ClusterView<'_>, free: &FreeIndex) {
+        let mut changed = false;
+        for class in &mut self.offer.classes {
+            let extent = Extent::of(free, &class.types);
+            changed |= extent != class.extent;
+            class.extent = extent;
+        }
+        if !changed {
+            return;
+        }
+        let running: Vec<JobId> = self.leases().running().collect();
+        for job in running {
+            let tier = view.run(job).expect("a running job").tier;
+            self.note_tier(job, tier);
+        }
+    }
+
+    fn note_tier(&mut self, job: JobId, tier: Tier) {
+        let class = &self.offer.classes[self.class_of(job)];
+        let is_loose = tier > class.extent.narrowest(class.gpus);
+        self.leases().set_loose(job, is_loose);
+    }
+
+    /// The jobs whose leases end now and are not renewed silently.
+    fn raise(&mut self, view: &ClusterView<'_>) {
+        let now = view.now();
+        let everyone = self.waiting > 0;
+        if !everyone && !self.may_upgrade() {
+            self.offer.raise(Vec::new());
+            return;
+        }
+        let jobs: Vec<JobId> = self.leases().ending(now, everyone).collect();
+        let mut ups = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            self.score[job.index()] = self.score_now(view, job);
+            self.since[job.index()] = now.0;
+            let run = view.run(job).expect("a running job");
+            let up = Up {
+                job,
+                class: self.class_of(job),
+                tier: run.tier,
+                gpus: run.gpus.clone(),
+                verdict: Verdict::Nothing,
+            };
+            ups.push((self.rank(job), up));
+        }
+        self.offer.raise(ups);
+    }
+
+    fn may_upgrade(&self) -> bool {
+        self.params.upgrades || self.params.redecides
+    }
+
+    /// Writes the plan, and the policy's own books.
+    fn settle(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
+        let now = view.now();
+        let starts = std::mem::take(&mut self.offer.starts);
+        for start in &starts {
+            let job = start.rank.job();
+            self.waiting -= 1;
+            let tier = plan.free().tier(&start.gpus);
+            let is_aligned = self.params.is_aligned;
+            self.leases().start(job, now, is_aligned);
+            self.note_tier(job, tier);
+            let gpus = start.gpus.clone();
+            plan.push(Action::Start {
+                job,
+                gpus,
+                sub_batch: None,
+            });
+        }
+        let ups = std::mem::take(&mut self.offer.ups);
+        for Up {
+            job, gpus, verdict, ..
+        } in ups
+        {
+            match verdict {
+                Verdict::Kept => debug_assert!(!gpus.is_empty(), "it has what it had"),
+                Verdict::Moved(gpus) => {
+                    let tier = plan.free().tier(&gpus);
+                    self.note_tier(job, tier);
+                    plan.push(Action::Move { job, gpus });
+                }
+                Verdict::Nothing => {
+                    self.leases().end(job);
+                    self.wait(job, now);
+                    plan.push(Action::Preempt { job });
+                }
+            }
+        }
+        self.arm(view, plan);
+        for start in &starts {
+            self.record(start, now);
+        }
+        self.offer.starts = starts;
+    }
+
+    /// Keeps the wait of a job that took one server or one rack, for later decisions.
+    fn record(&mut self, start: &Start, now: SimTime) {
+        if start.level == Level::Network {
+            return;
+        }
+        let tuner = self.offer.classes[start.class].tuner;
+        let wait = now.0 - start.rank.since;
+        let on_server = start.level == Level::Server;
+        self.offer.tuners[tuner].record(on_server, now, wait, self.params.lease.0);
+    }
+
+    /// One timer for whatever ends first.
+    fn arm(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
+        let now = view.now();
+        let everyone = self.waiting > 0;
+        let mut next = SimTime::NEVER;
+        if everyone || self.may_upgrade() {
+            next = self.leases().next(now, everyone).unwrap_or(next);
+        }
+        let mut class = self.offer.busy.next_from(0);
+        while let Some(at) = class {
+            class = self.offer.busy.next_from(at + 1);
+            let end = self.offer.next_delay(plan.free(), at, &self.params, now);
+            next = next.min(end.unwrap_or(SimTime::NEVER));
+        }
+        if self.armed <= now {
+            self.armed = SimTime::NEVER;
+        }
+        if next == self.armed {
+            return;
+        }
+        self.armed = next;
+        if next == SimTime::NEVER {
+            plan.cancel(TAG);
+        } else {
+            plan.wake_at(next, TAG);
+        }
+    }
+
+    /// A job whose restart takes a whole lease would never get anywhere.
+    fn check_overheads(&self, view: &ClusterView<'_>) -> Result<(), PolicyError> {
+        let longest = view
+            .jobs()
+            .ids()
+            .map(|job| view.restart_overhead(job))
+            .max()
+            .unwrap_or(SimSpan::ZERO);
+        if longest < self.params.lease {
+            return Ok(());
+        }
+        Err(PolicyError::Parameter {
+            policy: "dally".to_owned(),
+            field: "lease_s".to_owned(),
+            value: self.params.lease.seconds().to_string(),
+            expected: format!(
+                "more than the longest restart overhead, {} s",
+                longest.seconds()
+            ),
+        })
+    }
+}
+
+impl Policy for Dally {
+    fn wake_on(&self) -> WakeOn {
+        WakeOn::QUEUE | WakeOn::TIMER
+    }
+
+    fn knowledge(&self) -> Knowledge {
+        Knowledge::Online
+    }
+
+    fn restart_per_gpu(&self) -> SimSpan {
+        self.params.overhead_per_gpu
+    }
+
+    fn watches_locality(&self) -> bool {
+        true
+    }
+
+    fn start(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        self.check_overheads(view)?;
+        let unplaceable = self.places.start(view, plan)?;
+        let jobs = view.jobs();
+        let mut sizes: Vec<u32> = Vec::new();
+        for class in self.places.classes().iter() {
+            let known = sizes.iter().position(|&gpus| gpus == class.gpus);
+            let tuner = known.unwrap_or_else(|| {
+                sizes.push(class.gpus);
+                self.offer.tuners.push(Tuner::new(&self.params));
+                sizes.len() - 1
+            });
+            self.offer.classes.push(Class {
+                gpus: class.gpus,
+                types: class.types.clone(),
+                extent: Extent::of(plan.free(), &class.types),
+                tuner,
+                waiting: Waiting::default(),
+            });
+        }
+        self.offer.busy = BitSet::new(self.offer.classes.len().max(1));
+        self.leases = Some(Leases::new(self.params.lease.0, jobs.len()));
+        let classes = self.places.classes();
+        self.class = jobs.ids().map(|job| classes.of(job) as u16).collect();
+        self.score = vec![0; jobs.len()];
+        self.since = vec![0; jobs.len()];
+        Ok(unplaceable)
+    }
+
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        self.update(view, changes, plan.free());
+        self.raise(view);
+        if self.waiting > 0 || !self.offer.ups.is_empty() {
+            let (now, is_plain) = (view.now(), self.is_plain);
+            self.offer.walk(plan.free(), &self.params, now, is_plain);
+        }
+        self.settle(view, plan);
+        Ok(Next::Ask)
+    }
+}
