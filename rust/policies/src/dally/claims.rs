@@ -28,6 +28,8 @@ pub(super) struct Claims {
     pub(super) asked: usize,
     /// Union of those that have not.
     open: Masks,
+    /// The same by GPU type; emptied whenever it changes.
+    by_type: Vec<Option<Claimed>>,
 }
 
 impl Claims {
@@ -37,6 +39,7 @@ impl Claims {
         self.list = list;
         self.asked = 0;
         self.open.clear();
+        self.by_type.clear();
         for claim in &self.list {
             for part in claim.gpus.parts() {
                 *self.open.entry(part.server).or_default() |= part.mask;
@@ -47,6 +50,15 @@ impl Claims {
     /// Claims that anybody may displace who is asked before them.
     pub(super) fn open(&self) -> &Masks {
         &self.open
+    }
+
+    /// Open claims on one GPU type.
+    pub(super) fn open_on(&mut self, free: &FreeIndex, gpu_type: GpuTypeId) -> &Claimed {
+        if self.by_type.is_empty() {
+            self.by_type.resize_with(free.types(), || None);
+        }
+        let open = &self.open;
+        self.by_type[gpu_type.index()].get_or_insert_with(|| Claimed::of(open, free, gpu_type))
     }
 
     /// Open claims of a strictly higher score.
@@ -66,6 +78,7 @@ impl Claims {
     pub(super) fn ask(&mut self) -> usize {
         let at = self.asked;
         self.asked += 1;
+        self.by_type.clear();
         for part in self.list[at].gpus.parts() {
             clear(&mut self.open, part.server, part.mask);
         }
@@ -87,6 +100,7 @@ impl Claims {
                 continue;
             }
             clear(&mut self.open, part.server, claimed);
+            self.by_type.clear();
             for claim in &mut self.list[self.asked..] {
                 if claim.gpus.mask_on(part.server) & claimed != 0 {
                     claim.gpus = claim
@@ -118,6 +132,7 @@ fn clear(masks: &mut Masks, server: ServerId, mask: u64) {
 }
 
 /// Claimed GPUs of one type, by server and by rack of its pool.
+#[derive(Clone, Debug)]
 pub(super) struct Claimed {
     /// Server, its position in the pool, claimed GPUs.
     pub(super) servers: Vec<(ServerId, usize, u32)>,

@@ -131,9 +131,9 @@ impl Offer {
         self.tuners[self.classes[class].tuner].delays(params, now)
     }
 
-    fn can(&self, free: &mut FreeIndex, class: usize, level: Level) -> bool {
+    fn can(&mut self, free: &mut FreeIndex, class: usize, level: Level) -> bool {
         let class = &self.classes[class];
-        rooms::can(free, self.claims.open(), (class.gpus, &class.types), level)
+        rooms::can(free, &mut self.claims, (class.gpus, &class.types), level)
     }
 
     /// The first job of a class that may use a level with room.
@@ -361,9 +361,8 @@ impl Offer {
         let delays = self.delays(class, params, now);
         let class = &self.classes[class];
         let asked = (class.gpus, &class.types);
-        let none = Masks::new();
         let mut end = |level: Level, delay: i64| {
-            if delay == Delays::NEVER || !rooms::can(free, &none, asked, level) {
+            if delay == Delays::NEVER || !rooms::can_unclaimed(free, asked, level) {
                 return None;
             }
             let since = class.waiting.next_since(now.0.saturating_sub(delay))?;

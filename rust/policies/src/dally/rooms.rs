@@ -22,29 +22,44 @@ pub(super) struct Seeker<'a> {
 /// Whether a gang has room at a level among unclaimed and claimed GPUs; O(types x claims).
 pub(super) fn can(
     free: &mut FreeIndex,
-    claims: &Masks,
+    claims: &mut Claims,
+    (gpus, types): (u32, &TypeList),
+    level: Level,
+) -> bool {
+    if can_unclaimed(free, (gpus, types), level) {
+        return true;
+    }
+    !claims.open().is_empty()
+        && types.iter().any(|&gpu_type| {
+            let claimed = claims.open_on(free, gpu_type);
+            can_with(free, claimed, gpu_type, gpus, level)
+        })
+}
+
+/// Whether a gang has room at a level among unclaimed GPUs; O(types).
+pub(super) fn can_unclaimed(
+    free: &mut FreeIndex,
     (gpus, types): (u32, &TypeList),
     level: Level,
 ) -> bool {
     types.iter().any(|&gpu_type| {
         let pool = free.pool_mut(gpu_type);
-        let unclaimed = match level {
+        let most = match level {
             Level::Server => pool.server_free_max(),
             Level::Rack => pool.rack_most_free().map_or(0, |(_, most)| most),
             Level::Network => pool.free_total(),
         };
-        unclaimed >= gpus || (!claims.is_empty() && can_with(free, claims, gpu_type, gpus, level))
+        most >= gpus
     })
 }
 
 fn can_with(
     free: &mut FreeIndex,
-    claims: &Masks,
+    claimed: &Claimed,
     gpu_type: GpuTypeId,
     gpus: u32,
     level: Level,
 ) -> bool {
-    let claimed = Claimed::of(claims, free, gpu_type);
     let pool = free.pool_mut(gpu_type);
     match level {
         Level::Server => claimed
