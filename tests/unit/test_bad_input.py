@@ -56,7 +56,7 @@ CLUSTERS = {
     "no TOML": ("name = [", "toml"),
     "empty": ("", "gpu_types"),
     "unknown key": (LAB + "colour = 1\n", "colour"),
-    "unknown table": (LAB + "[netwrok]\n", "netwrok"),
+    "unknown table": (LAB + "[networkk]\n", "networkk"),
     "wrong type": (LAB.replace("count = 2", 'count = "two"'), "servers[0].count"),
     "a list for a table": (LAB + "[failures]\ntable = 3\n", "failures.table"),
     "unknown GPU type": (LAB.replace('gpu = "A"', 'gpu = "B"'), "servers[0].gpu"),

@@ -30,6 +30,7 @@ NAMES = [
     "gavel-max-sum",
     "gavel-water-filling",
     "gavel-isolated",
+    "dally",
 ]
 
 

@@ -189,7 +189,7 @@ def test_metadata_travels_in_parquet(tmp_path: Path) -> None:
 
 
 def test_other_suffixes_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"ends in .parquet, .arrow or .csv"):
+    with pytest.raises(TraceError, match=r"ends in .swf, .csv, .parquet, .arrow"):
         write_trace(Trace.from_arrow(jobs()), tmp_path / "t.json")
 
 

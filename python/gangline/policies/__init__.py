@@ -6,7 +6,7 @@ Examples
 >>> policies.Las(limits=(200.0, 1000.0)).name
 'las'
 >>> sorted(policies.registry)[:3]
-['easy', 'fifo', 'fifo-skip']
+['dally', 'easy', 'fifo']
 """
 
 from gangline.policies.classic import Easy, Fifo, FifoSkip, Sjf, SjfStrict, Ssf
