@@ -171,6 +171,13 @@ impl Places {
         self.placer.as_ref().is_some_and(Placer::is_strict)
     }
 
+    /// See [`Placer::is_fickle`].
+    pub fn is_fickle(&self, free: &FreeIndex, class: usize, gpu_type: GpuTypeId) -> bool {
+        let demand = &self.classes.list[class].demand;
+        let placer = self.placer.as_ref();
+        placer.is_some_and(|placer| placer.is_fickle(free, gpu_type, demand))
+    }
+
     /// Whether the rule takes the first server that has room.
     pub fn is_first_fit(&self) -> bool {
         self.params.fit == Fit::First

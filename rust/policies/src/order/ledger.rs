@@ -130,6 +130,11 @@ impl Ledger {
         None
     }
 
+    /// Notes that a waiting job which need not be the head has left its line.
+    pub fn leave_line(&mut self, class: usize) {
+        self.heads[class] = None;
+    }
+
     /// Takes the head of a class out of its line; the caller says where it stands now.
     #[inline]
     pub fn pop(&mut self, class: usize) -> Option<Key> {

@@ -215,6 +215,14 @@ impl Placer {
         }
     }
 
+    /// Whether less room may suit a gang where more did not: under `skew` one wider than every rack takes
+    /// wholly free racks, largest first, and the rest of it may then find no place.
+    pub fn is_fickle(&self, free: &FreeIndex, gpu_type: GpuTypeId, demand: &Demand) -> bool {
+        self.params.rule == Rule::Skew
+            && demand.skew.on(gpu_type) != Waits::Nowhere
+            && demand.gpus > free.pool(gpu_type).rack_up_max()
+    }
+
     /// A quick look: `false` means that [`Self::place`] would find nothing. O(1), or O(log racks)
     /// where the widest tier is a rack.
     #[inline]

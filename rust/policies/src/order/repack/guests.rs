@@ -18,6 +18,7 @@ use crate::order::{Key, Stand};
 use gangline_engine::{ClusterView, FreeIndex, Plan};
 use gangline_model::{Action, ClusterSpec, GpuSet, GpuTypeId, JobId, ServerId};
 use std::collections::BTreeSet;
+use std::ops::Bound::{Excluded, Unbounded};
 
 const TYPE: GpuTypeId = GpuTypeId(0);
 /// Before every job.
@@ -60,6 +61,8 @@ struct Hold {
 #[derive(Debug)]
 struct Class {
     gpus: u32,
+    /// A refusal says nothing of the others of the class, nor of later: each is asked at each decision.
+    is_fickle: bool,
     /// Admitted by the count, without a place.
     promised: BTreeSet<Key>,
     /// `rises` when a promised job was last refused.
@@ -139,6 +142,7 @@ impl Guests {
     pub(super) fn new(view: &ClusterView<'_>, places: &Places) -> Self {
         let class = |gpus| Class {
             gpus,
+            is_fickle: false,
             promised: BTreeSet::new(),
             refused_at: 0,
             guests: BTreeSet::new(),
@@ -363,12 +367,18 @@ impl Guests {
         }
     }
 
-    /// The first promised job, by key, of a class that may have room now.
-    fn next_promised(&self) -> Option<(Key, usize)> {
-        let classes = self.classes.iter().enumerate();
-        let open = classes.filter(|(_, class)| class.refused_at != self.rises);
-        open.filter_map(|(at, class)| Some((*class.promised.first()?, at)))
-            .min()
+    /// The first promised job, by key, that may have room now; of fickle classes the first behind `turn`.
+    fn next_promised(&self, turn: Key) -> Option<(Key, usize)> {
+        let firsts = self.classes.iter().enumerate().filter_map(|(at, class)| {
+            let first = if class.is_fickle {
+                class.promised.range((Excluded(turn), Unbounded)).next()
+            } else {
+                let is_open = class.refused_at != self.rises;
+                class.promised.first().filter(|_| is_open)
+            };
+            Some((*first?, at))
+        });
+        firsts.min()
     }
 
     /// GPUs for a waiting job, by all that nobody before it holds.
@@ -449,7 +459,12 @@ impl Repack {
         places: &mut Places,
     ) {
         let mut guests = self.guests.take().expect("this mode has guests");
-        while let Some((key, class)) = guests.next_promised() {
+        for (class, of) in guests.classes.iter_mut().enumerate() {
+            of.is_fickle = places.is_fickle(plan.free(), class, TYPE);
+        }
+        let mut turn = LEAST;
+        while let Some((key, class)) = guests.next_promised(turn) {
+            turn = key;
             let free = if guests.is_calm {
                 plan.free()
             } else {
@@ -492,11 +507,16 @@ impl Repack {
         open.clear();
         open.extend_from_slice(self.ledger.classes());
         open.retain(|&class| self.ledger.head(class).is_some());
-        if !open.is_empty() {
+        let is_any_fickle = |class: &Class| class.is_fickle && !class.promised.is_empty();
+        if !open.is_empty() || guests.classes.iter().any(is_any_fickle) {
             guests.wake(view);
         }
         // behind a promised job without a place nobody of its class has one
-        open.retain(|&class| guests.classes[class].promised.is_empty());
+        open.retain(|&class| {
+            let of = &guests.classes[class];
+            !of.is_fickle && of.promised.is_empty()
+        });
+        let mut fickle = self.fickle_jobs(view, places, guests);
         loop {
             let heads = open.iter().filter_map(|&class| {
                 let key = self.ledger.head(class)?;
@@ -505,21 +525,57 @@ impl Repack {
                     .is_none_or(|from| key < from)
                     .then_some((key, class))
             });
-            let Some((key, class)) = heads.min() else {
+            let Some((key, class)) = heads.chain(fickle.last().copied()).min() else {
                 break;
             };
+            let is_fickle = fickle.pop_if(|next| next.0 == key).is_some();
             let Some(gpus) = guests.place_waiting(view, places, class, key) else {
-                guests.classes[class].refused_from = Some(key);
+                if !is_fickle {
+                    guests.classes[class].refused_from = Some(key);
+                }
                 continue;
             };
-            self.ledger.pop(class);
-            self.ledger.set(key, Stand::Guest);
             self.stop_met(view, plan, guests, &gpus);
+            if self.ledger.stand(key.job()) == Stand::Promised {
+                guests.withdraw(class, key);
+                self.ledger.set(key, Stand::Running);
+                guests.change(&gpus, false, Reach::All);
+                self.start_home(plan, places, guests, (key, class), gpus);
+                continue;
+            }
+            if is_fickle {
+                self.ledger.leave_line(class);
+            } else {
+                self.ledger.pop(class);
+            }
+            self.ledger.set(key, Stand::Guest);
             guests.change(&gpus, false, Reach::Behind(key));
             self.start_home(plan, places, guests, (key, class), gpus);
             guests.seat(class, key);
         }
         self.candidates = open;
+    }
+
+    /// All jobs without GPUs of fickle classes, last first. Nearly always nobody: such a gang is wider than
+    /// every rack.
+    fn fickle_jobs(
+        &self,
+        view: &ClusterView<'_>,
+        places: &Places,
+        guests: &Guests,
+    ) -> Vec<(Key, usize)> {
+        if !guests.classes.iter().any(|class| class.is_fickle) {
+            return Vec::new();
+        }
+        let waiting = view.waiting().filter_map(|job| {
+            let class = places.classes().of(job);
+            let stand = self.ledger.stand(job);
+            let is_asked = matches!(stand, Stand::Waiting | Stand::Promised);
+            (guests.classes[class].is_fickle && is_asked).then(|| (self.ledger.key(job), class))
+        });
+        let mut found: Vec<(Key, usize)> = waiting.collect();
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        found
     }
 
     /// Stops the guests that hold some of these GPUs.
