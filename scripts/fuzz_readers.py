@@ -1,71 +1,46 @@
-"""Damage small traces of every format and read them: a trace or a TraceError, nothing else.
+"""Damage small inputs of every kind and read them: a value or a typed error, nothing else.
 
-One target per format. A find is kept in target/fuzz-readers with the command that repeats it.
+One target per format: traces, node lists, cluster files, tables. A find is kept in
+target/fuzz-readers with the command that repeats it.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
-import lzma
 import random
 import sys
 import tempfile
 import time
 import traceback
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from gangline.errors import TraceError  # noqa: E402
+from fuzz_damage import damaged, packed  # noqa: E402
+from gangline import Cluster, read_cluster  # noqa: E402
+from gangline.errors import ClusterError, TraceError  # noqa: E402
+from gangline.tables import read_interference, read_pollux, read_throughput  # noqa: E402
 from gangline.trace import Trace, read_trace  # noqa: E402
+from samples import tables  # noqa: E402
 from samples.traces import OPTIONS, SAMPLES  # noqa: E402
 
 FINDS = ROOT / "target" / "fuzz-readers"
 MAX_BYTES = 1 << 20
 SECONDS_MAX = 5.0  # ours: a sample has less than 2 kB
-PIECES = (
-    *(b"", b",", b"\n", b"\r", b"\t", b";", b'"', b"'", b"-", b"+", b".", b"|", b"#", b" "),
-    *(b"0", b"-1", b"1e9", b"1e308", b"1e400", b"9" * 30, b"nan", b"inf", b"-inf", b"None"),
-    *(b"\0", b"\xff", b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"[", b"]", b"{", b"}", b"[" * 2000),
-    *(b"null", b"true", b'""', b"2017-02-30 00:00:00", b"+25:00", b"\x85", b"x" * 300),
-)
 
 
-def damaged(content: bytes, random_: random.Random) -> bytes:
-    """Return the content with a few random edits."""
-    for _ in range(random_.randint(1, 5)):
-        at = random_.randrange(len(content) + 1)
-        what = random_.random()
-        if what < 0.45:
-            content = content[:at] + random_.choice(PIECES) + content[at + random_.randint(0, 3) :]
-        elif what < 0.6:
-            content = content[:at] + random_.randbytes(random_.randint(1, 4)) + content[at + 1 :]
-        elif what < 0.7:
-            content = content[:at]
-        elif what < 0.85:
-            lines = content.splitlines(keepends=True) or [b""]
-            i, j = random_.randrange(len(lines)), random_.randrange(len(lines))
-            lines[i], lines[j] = lines[j], lines[i] * random_.randint(0, 2)
-            content = b"".join(lines)
-        else:
-            end = at + random_.randint(0, 40)
-            content = content[:end] + content[at:]
-    return content
+class Target(NamedTuple):
+    """A good file, and how it is read: the reader gets its path and the draws of this input."""
 
-
-def packed(name: str, content: bytes, random_: random.Random) -> tuple[str, bytes]:
-    """Pack one input in eight, and damage what was packed as often."""
-    if random_.random() > 0.125:
-        return name, content
-    suffix = random_.choice((".gz", ".xz"))
-    content = gzip.compress(content, 1, mtime=0) if suffix == ".gz" else lzma.compress(content)
-    return name + suffix, damaged(content, random_) if random_.random() < 0.5 else content
+    content: bytes
+    read: Callable[[Path, random.Random], object]
+    may_be_packed: bool = True
 
 
 def check(trace: Trace) -> None:
@@ -82,22 +57,99 @@ def check(trace: Trace) -> None:
     trace.info()
 
 
+def trace_of(kind: str, path: Path, random_: random.Random) -> None:
+    """Read a trace, with its format named or found."""
+    policy = random_.choice(("error", "drop"))
+    forced = kind if random_.random() < 0.5 else None
+    options = OPTIONS.get(kind, {}) if forced else {}
+    check(read_trace(path, format=forced, max_bytes=MAX_BYTES, on_bad_row=policy, **options))
+
+
+def nodes_of(kind: str, path: Path, random_: random.Random) -> None:
+    """Read a node list, with its format named or found; what it gives must be a whole cluster."""
+    check_cluster(read_cluster(path, format=kind if random_.random() < 0.5 else None))
+
+
+def check_cluster(cluster: Cluster) -> None:
+    """Check what every cluster promises."""
+    assert cluster.gpus_total >= 1, "a cluster without GPUs"
+    assert Cluster.from_dict(cluster.to_dict()) == cluster, "not the same after a round trip"
+
+
+def cluster_file(path: Path, _: random.Random) -> None:
+    """Read a cluster file."""
+    check_cluster(Cluster.from_toml(path))
+
+
+def throughput(path: Path, _: random.Random) -> None:
+    """Read a throughput table; what it gives must hold its own rows."""
+    table = read_throughput(path)
+    assert (table.rates["iters_per_s"].to_numpy() >= 0).all(), "a negative rate"
+    for row in table.rates.slice(0, 5).to_pylist():
+        sizes = table.gang_sizes(row["model"])
+        alone = row["iters_per_s"] > 0 and row["placement"] == "server"
+        assert not alone or row["gpus"] in sizes, "a row that is not found"
+
+
+def profiles(name: str) -> Callable[[Path, random.Random], None]:
+    """Return a reader of profiles of which one file is damaged."""
+    files = {
+        "placements.csv": tables.PLACEMENTS,
+        "scalability.csv": tables.SCALABILITY,
+        "validation-8.csv": tables.VALIDATION,
+    }
+
+    def read(path: Path, _: random.Random) -> None:
+        folder = path.parent / "profiles" / "app"
+        folder.mkdir(parents=True, exist_ok=True)
+        for other, text in files.items():
+            (folder / other).write_text(text, encoding="utf-8")
+        (folder / name).write_bytes(path.read_bytes())
+        found = read_pollux(folder.parent)
+        for application in found:
+            assert found[application].local_range[0] >= 1, "a batch of nothing"
+
+    return read
+
+
+def targets() -> dict[str, Target]:
+    """Return all targets by the name of their good file."""
+    found = {
+        name: Target(content, partial(trace_of, kind)) for name, (kind, content) in SAMPLES.items()
+    }
+    found |= {
+        f"nodes-{kind}.csv": Target(text.encode(), partial(nodes_of, kind))
+        for kind, text in tables.NODE_LISTS.items()
+    }
+    for name in ("placements.csv", "scalability.csv", "validation-8.csv"):
+        text = {"p": tables.PLACEMENTS, "s": tables.SCALABILITY, "v": tables.VALIDATION}[name[0]]
+        found[name] = Target(text.encode(), profiles(name), may_be_packed=False)
+    found["cluster.toml"] = Target(tables.CLUSTER.encode(), cluster_file, may_be_packed=False)
+    found["rates.json"] = Target(tables.gavel(), throughput)
+    found["rates.csv"] = Target(tables.RATES.encode(), throughput)
+    found["rates.parquet"] = Target(tables.parquet(tables.RATES), throughput)
+    found["xi.csv"] = Target(tables.INTERFERENCE.encode(), lambda path, _: read_interference(path))
+    xi = tables.parquet(tables.INTERFERENCE)
+    found["xi.parquet"] = Target(xi, lambda path, _: read_interference(path))
+    return found
+
+
+TARGETS = targets()
+
+
 def one(folder: Path, name: str, seed: int) -> str | None:
     """Read one damaged input; return what went wrong."""
     random_ = random.Random(seed)
-    kind, content = SAMPLES[name]
-    stored, content = packed(name, damaged(content, random_), random_)
+    target = TARGETS[name]
+    stored, content = name, damaged(target.content, random_)
+    if target.may_be_packed:
+        stored, content = packed(name, content, random_)
     path = folder / stored
     path.write_bytes(content)
-    options = {"max_bytes": MAX_BYTES, "on_bad_row": random_.choice(("error", "drop"))}
-    forced = kind if random_.random() < 0.5 else None
     begun = time.monotonic()
     try:
-        trace = read_trace(
-            path, format=forced, **options, **(OPTIONS.get(kind, {}) if forced else {})
-        )
-        check(trace)
-    except TraceError as error:
+        target.read(path, random_)
+    except (TraceError, ClusterError) as error:
         if not str(error) or "Traceback" in str(error):
             return f"an empty message: {error!r}"
     except Exception:  # noqa: BLE001 - this is what we look for
@@ -121,19 +173,19 @@ def run(name: str, seconds: float, seed: int) -> Iterator[str]:
                 yield f"{name} --seed {seed + number} --count 1\n{found}"
                 return
             number += 1
-    print(f"fuzz reader {SAMPLES[name][0]} ({name}): ok, {number} inputs", flush=True)
+    print(f"fuzz reader {name}: ok, {number} inputs", flush=True)
 
 
 def main() -> int:
     """Fuzz all formats, or those named."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help=f"samples: {', '.join(SAMPLES)}")
+    parser.add_argument("names", nargs="*", help=f"good files: {', '.join(TARGETS)}")
     parser.add_argument("--seconds", type=float, default=20, help="for each format")
     parser.add_argument("--total-seconds", type=float, help="for all of them together")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=0, help="so many inputs instead of seconds")
     options = parser.parse_args()
-    names = options.names or list(SAMPLES)
+    names = options.names or list(TARGETS)
     seconds = options.seconds
     if options.total_seconds is not None:
         seconds = options.total_seconds / len(names)

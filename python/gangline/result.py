@@ -268,11 +268,13 @@ def _read_table(path: Path) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_table(path, partitioning=None)
+        table = pq.read_table(path, partitioning=None)
+        table.validate(full=True)  # text in a damaged page need not be UTF-8
+        return table
     except FileNotFoundError:
         message = f"{path.parent}: not a whole result: it holds no {path.name}; run it again"
         raise ResultError(message, path=str(path)) from None
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names that are no text
         if isinstance(error, PermissionError):
             raise
         reason = str(error).splitlines()[0]

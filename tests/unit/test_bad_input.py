@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import gangline as gl
+from samples import tables
 from unit.refusals import GOOD, Refuse, check_refusal, refuse, run_on
 
 if TYPE_CHECKING:
@@ -124,6 +125,44 @@ def test_bad_rate_table(case: str, suffix: str, tmp_path: Path, refuse: Refuse) 
     (tmp_path / f"rates.{suffix}").write_bytes(RATES[case])
     (tmp_path / "lab.toml").write_text(LAB + f'[throughput]\ntable = "rates.{suffix}"\n')
     refuse("cluster", "show", "lab.toml", words=("rates.",))
+
+
+GAVEL_TABLES = {
+    "truncated": tables.gavel()[:150],
+    "bad UTF-8": tables.gavel().replace(b"net", b"n\xb8t"),
+    "too deep": b"{" + b'"a":[' * 100_000,
+    "a list": b"[1, 2]",
+    "a key that is no pair": tables.gavel().replace(b", 2)", b")"),
+    "a negative rate": tables.gavel().replace(b"6.0", b"-6.0"),
+    "an infinite rate": tables.gavel().replace(b"6.0", b"1e999"),
+    "a rate of words": tables.gavel().replace(b"6.0", b'"fast"'),
+    "a pair of three": tables.gavel().replace(b"2.0,", b"2.0, 1.0,"),
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("case", GAVEL_TABLES)
+def test_bad_gavel_table(case: str, tmp_path: Path, refuse: Refuse) -> None:
+    (tmp_path / "rates.json").write_bytes(GAVEL_TABLES[case])
+    (tmp_path / "lab.toml").write_text(
+        LAB + '[throughput]\ntable = "rates.json"\nformat = "gavel"\n'
+    )
+    refuse("cluster", "show", "lab.toml", words=("rates.json",))
+
+
+PLAIN = tables.parquet(tables.RATES)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [PLAIN.replace(b"V100", b"V\xff00"), PLAIN.replace(b"placement", b"pl\xffcement")],
+    ids=["a cell", "a name"],
+)
+def test_parquet_that_is_no_text(data: bytes, tmp_path: Path, refuse: Refuse) -> None:
+    assert data != PLAIN
+    (tmp_path / "rates.parquet").write_bytes(data)
+    (tmp_path / "lab.toml").write_text(LAB + '[throughput]\ntable = "rates.parquet"\n')
+    refuse("cluster", "show", "lab.toml", words=("rates.parquet",))
 
 
 # Policies and options.

@@ -15,34 +15,10 @@ from hypothesis import strategies as st
 
 import gangline as gl
 from gangline.cli.app import main
+from samples.tables import HELIOS, LINGJUN, NODE_LISTS, OPENB, PAI, PHILLY, SPOT, TIRESIAS
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-LINGJUN = "ip,DSW,PSW,ASW\na,G,P10,S1\nb,G,P2,S1\nc,G,P10,S1\nd,G,P2,S2\n"
-OPENB = (
-    "sn,cpu_milli,memory_mib,gpu,model\n"
-    "n0,64000,262144,2,P100\nn1,32000,131072,0,\nn2,96000,524288,8,G2\nn3,64000,262144,2,P100\n"
-)
-PAI = "m0,CPU,96,512,0\nm1,T4,96,512,2\nm2,MISC,96,512,8\nm3,T4,96,512,2\n"
-TIRESIAS = "num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n2,3,4,64,256\n"
-PHILLY = "machineId, number of GPUs, single GPU mem\nm1, 2, 12GB\nm2, 8, 24GB\nm3, 8, 24 GB\n"
-HELIOS = (
-    "date,vcA,vcB,total\n2020-04-01,16,8,24\n2020-04-02,16,8,24\n2020-04-04,0,8,8\n"
-    "2020-04-05,16,19,36\n"
-)
-SPOT = (
-    "gpu_model,gpu_capacity_num,cpu_num,node_name\nA100-80GB,8,96,x\nA10,1,32,y\nA100-80GB,8,96,z\n"
-)
-ALL = {
-    "lingjun": LINGJUN,
-    "openb": OPENB,
-    "pai": PAI,
-    "tiresias": TIRESIAS,
-    "philly": PHILLY,
-    "helios-daily": HELIOS,
-    "spot": SPOT,
-}
 
 
 def read(tmp_path: Path, text: str, **options: Any) -> gl.Cluster:
@@ -215,14 +191,14 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
         gl.read_cluster(path)
 
 
-@given(st.binary(max_size=120), st.sampled_from([*ALL, ""]))
+@given(st.binary(max_size=120), st.sampled_from([*NODE_LISTS, ""]))
 def test_any_bytes_are_read_or_refused(content: bytes, kind: str) -> None:
     import tempfile
     from pathlib import Path
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "nodes.csv"
-        path.write_bytes(ALL.get(kind, "").encode() + content)
+        path.write_bytes(NODE_LISTS.get(kind, "").encode() + content)
         try:
             cluster = gl.read_cluster(path)
         except gl.ClusterError:
@@ -247,12 +223,12 @@ def test_bad_options_are_named(tmp_path: Path, options: dict[str, Any], words: s
         read(tmp_path, HELIOS, vc="vcC")
 
 
-@pytest.mark.parametrize("kind", list(ALL))
+@pytest.mark.parametrize("kind", list(NODE_LISTS))
 def test_every_kind_is_shown_validated_converted_and_run(
     tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "nodes.csv"
-    path.write_text(ALL[kind])
+    path.write_text(NODE_LISTS[kind])
     assert main(["cluster", "show", str(path)]) == 0
     assert main(["cluster", "show", str(path), "--format", kind, "--json"]) == 0
     assert main(["cluster", "validate", str(path)]) == 0

@@ -10,27 +10,10 @@ import pytest
 
 import gangline as gl
 from gangline.tables import PolluxProfiles, read_pollux
+from samples.tables import PLACEMENTS, SCALABILITY, VALIDATION
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-PLACEMENTS = """placement,local_bsz,step_time,sync_time
-1,4,1.0,0.0
-1,8,2.0,0.0
-4,4,1.5,0.5
-4,8,2.5,0.5
-31,4,9.0,1.0
-22,4,3.0,1.0
-44,4,5.0,1.0
-44,8,7.0,3.0
-"""
-SCALABILITY = """num_nodes,num_replicas,local_bsz,step_time,sync_time
-4,4,4,4.0,2.0
-4,4,8,8.0,2.0
-4,16,4,16.0,4.0
-4,16,8,32.0,4.0
-"""
-VALIDATION = "progress,iteration,metric,grad_sqr,grad_var\n10,100,0.1,1,2\n20,300,0.2,1,2\n"
 
 
 @pytest.fixture
@@ -109,6 +92,8 @@ def test_an_unknown_application_is_named(folder: Path) -> None:
         ("placements.csv", "placement,local_bsz\n1,2\n", "missing column step_time"),
         ("placements.csv", PLACEMENTS + "1,x,1,1\n", r"placements.csv:10: local_bsz: expected"),
         ("scalability.csv", SCALABILITY + "1,1,1,,1\n", r"scalability.csv:6: step_time: expected"),
+        ("placements.csv", PLACEMENTS + "1,0,1,1\n", r"csv:10: local_bsz: expected at least 1"),
+        ("scalability.csv", SCALABILITY + "1,1,1,-1,1\n", r"csv:6: step_time: .*at least 0"),
         ("validation-8.csv", VALIDATION.splitlines()[0] + "\n", "at least one row"),
     ],
 )

@@ -15,26 +15,11 @@ from hypothesis import strategies as st
 import gangline as gl
 from gangline.tables import ThroughputTable, read_throughput
 from gangline.tables.keys import batch_size_of, parse_key
+from samples.tables import GAVEL, INTERFERENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-GAVEL = {
-    "v100": {
-        "('net (batch size 8)', 1)": {
-            "null": 4.0,
-            "('net (batch size 8)', 1)": [3.0, 3.0],
-            "('it\\'s', 1)": [2.0, 1.0],
-        },
-        "('net (batch size 8)', 2)": {"null": 6.0},
-        '("it\'s", 1)': {"null": 5.0},
-    },
-    "v100_unconsolidated": {
-        "('net (batch size 8)', 1)": {"null": 4.5},
-        "('net (batch size 8)', 2)": {"null": 1.5},
-    },
-    "k80": {"('net (batch size 8)', 2)": {"null": 0.0}},
-}
 TOML = """
 name = "lab"
 [[gpu_types]]
@@ -350,9 +335,6 @@ class TestPublicTable:
     def test_the_physical_table_reads_too(self, shared: Path) -> None:
         path = shared / "traces/tables/gavel/physical_cluster_throughputs.json.gz"
         assert len(read_throughput(path)) == 492
-
-
-INTERFERENCE = "model,co_model,xi\na,b,1.5\nb,a,0.9\na,a,0\nb,b,\n"
 
 
 def test_interference_tables_are_read(tmp_path: Path) -> None:

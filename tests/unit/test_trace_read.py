@@ -9,7 +9,9 @@ import lzma
 import tarfile
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from gangline.errors import TraceError
@@ -236,3 +238,17 @@ def test_absent_file_is_an_os_error(tmp_path: Path) -> None:
         TraceError, match=r"a folder; expected a trace file, or a folder with pai_task"
     ):
         read_trace(tmp_path)
+
+
+def test_narrow_columns_are_checked_against_wide_bounds(tmp_path: Path) -> None:
+    """The bounds of a duration do not fit a half; numpy warned on stderr, and tests fail on it."""
+    table = pa.table(
+        {
+            "job_id": ["a"],
+            "arrival_s": pa.array(np.array([0.0], dtype=np.float16)),
+            "gpus": pa.array([1], pa.int8()),
+            "duration_s": pa.array(np.array([5.0], dtype=np.float16)),
+        }
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    assert read_trace(tmp_path / "t.parquet").numbers("duration_s").tolist() == [5.0]

@@ -203,7 +203,7 @@ def _read_file(path: Path) -> pa.Table:
         if head[:6] == b"ARROW1" or head[:4] == b"\xff\xff\xff\xff":
             return _read_arrow(head, source.data)
         return _read_csv(source.data)
-    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names that are no text
         if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError):
             raise
         words = str(error).strip().split("\n")[0]

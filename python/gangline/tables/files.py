@@ -60,13 +60,19 @@ def _read_gavel(source: Source) -> ThroughputTable:
 
 
 def _read_parquet(source: Source) -> ThroughputTable:
+    return ThroughputTable.from_arrow(parquet(source, "throughput.table"), path=source.name)
+
+
+def parquet(source: Source, key: str) -> pa.Table:
+    """Return a Parquet file of which every cell can be read; `key` names it in errors."""
     import pyarrow.parquet as pq
 
     try:
         table = pq.read_table(pa.BufferReader(source.data))
-    except (pa.ArrowException, OSError) as error:
-        fail(source.name, "throughput.table", "a Parquet file", str(error))
-    return ThroughputTable.from_arrow(table, path=source.name)
+        table.validate(full=True)  # text in a damaged page need not be UTF-8
+    except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names that are no text
+        fail(source.name, key, "a Parquet file", str(error))
+    return table
 
 
 def _read_csv(source: Source) -> ThroughputTable:

@@ -82,8 +82,8 @@ def _pairs(
 def _decode(data: bytes, path: str) -> Any:
     try:
         return msgspec.json.decode(data)
-    except msgspec.DecodeError:
-        pass
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass  # its words are not ours, and it knows no line
     try:
         json.loads(data.decode("utf-8"))
         why, line = "JSON", 1

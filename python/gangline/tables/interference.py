@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from gangline._decode import fail
 from gangline.errors import ClusterError, TraceError
-from gangline.tables.files import MAX_BYTES
+from gangline.tables.files import MAX_BYTES, parquet
 from gangline.tables.throughput import ThroughputTable, read_throughput
 from gangline.trace.source import Source
 from gangline.trace.text import TextFile, simple
@@ -56,7 +56,7 @@ def read_interference(path: str | PathLike[str]) -> pa.Table:
         source = Source(place, MAX_BYTES)
         if source.head.lstrip()[:1] == b"{":
             return interference_of(read_throughput(place, format="gavel"))
-        table = _parquet(source) if source.head[:4] == b"PAR1" else _csv(source)
+        table = parquet(source, "sharing.table") if source.head[:4] == b"PAR1" else _csv(source)
     except TraceError as error:
         raise ClusterError(str(error), path=place, line=error.line, key=error.column) from None
     return _checked(table, place)
@@ -84,15 +84,6 @@ def interference_of(table: ThroughputTable) -> pa.Table:
             }
         )
     return pa.Table.from_pylist(rows, schema=INTERFERENCE)
-
-
-def _parquet(source: Source) -> pa.Table:
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.read_table(pa.BufferReader(source.data))
-    except (pa.ArrowException, OSError) as error:
-        fail(source.name, "sharing.table", "a Parquet file", str(error))
 
 
 def _csv(source: Source) -> pa.Table:

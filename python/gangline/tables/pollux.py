@@ -42,6 +42,7 @@ _VALIDATION = {
     "grad_sqr": pa.float64(),
     "grad_var": pa.float64(),
 }
+_LEAST = {"num_nodes": 1, "num_replicas": 1, "local_bsz": 1, "step_time": 0, "sync_time": 0}
 _VALIDATION_NAME = re.compile(r"validation-(\d{1,9})\.csv")
 
 
@@ -334,9 +335,11 @@ def _read_csv(source: Source, wanted: dict[str, Any]) -> pa.Table:
                 line=1,
                 column=name,
             )
+        least = _LEAST.get(name)
+        words = "a value" if least is None else f"at least {least}"
         for row, value in enumerate(table.column(name).to_pylist()):
-            if value is None:
-                raise file.locate([Fault(row, name, "a value")])[0]
+            if value is None or (least is not None and value < least):
+                raise file.locate([Fault(row, name, words)])[0]
     if not table.num_rows:
         raise TraceError(f"{source.name}: expected at least one row, got none", path=source.name)
     return table

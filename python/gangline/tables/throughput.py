@@ -98,6 +98,10 @@ class ThroughputTable:
         missing = [name for name in REQUIRED if name not in table.column_names]
         if missing:
             fail(path, ", ".join(missing), "a column", f"only {', '.join(table.column_names)}")
+        try:
+            table.validate(full=True)
+        except pa.ArrowInvalid as error:
+            fail(path, "table", "cells that can be read", str(error))
         return cls(_native(table, path), provenance={"path": path, "format": "native"})
 
     @classmethod

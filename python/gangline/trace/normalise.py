@@ -227,6 +227,8 @@ def _outside(
     values: npt.NDArray[Any], least: float, greatest: float, *, whole: bool
 ) -> npt.NDArray[np.bool_] | None:
     """Return which values are outside the bounds, NaN included; None if there is none."""
+    if values.dtype.kind == "f":
+        values = values.astype(np.float64, copy=False)  # bounds beyond a narrow type overflow there
     if len(values) and least <= values.min() and values.max() <= greatest and not whole:
         return None
     wrong = ~((values >= least) & (values <= greatest))
