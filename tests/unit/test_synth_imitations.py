@@ -208,7 +208,7 @@ def test_every_shape_takes_the_extras(shape: str) -> None:
 @pytest.mark.parametrize("shape", gl.synth.SHAPES)
 def test_addresses_and_functions_agree(shape: str) -> None:
     by_address = gl.read_trace(f"synth:{shape}?jobs=50&seed=3&users=2")
-    by_name = getattr(gl.synth, shape)(jobs=50, seed=3, users=2)
+    by_name = getattr(gl.synth, shape.replace("-", "_"))(jobs=50, seed=3, users=2)
     assert by_address.table.equals(by_name.table)
     assert by_name.metadata["origin"].startswith(f"synth:{shape} ")
 
@@ -262,5 +262,5 @@ def test_refusals_say_what_to_do(shape: str, parameters: dict[str, Any], said: s
 def test_draws_of_the_core_are_keyed() -> None:
     drawn = _core.synth_uniforms(7, "models", 5, 1)
     assert drawn.tolist() == [philox.uniform(7, Purpose.MODELS, job, 0, 1) for job in range(5)]
-    with pytest.raises(gl.TraceError, match="arrivals, models, extra"):
+    with pytest.raises(gl.TraceError, match="arrivals, durations, models, gangs, extra"):
         _core.synth_uniforms(7, "failures", 5, 0)

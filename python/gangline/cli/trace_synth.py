@@ -25,7 +25,8 @@ def synth(
     Parameters
     ----------
     shape
-        philly, helios, pai, uniform, gavel or bsbf; or an address such as synth:philly?jobs=1000.
+        philly, helios, pai, uniform, gavel, bsbf, dally-batch, dally-poisson or dally-week; or an
+        address such as synth:philly?jobs=1000.
     out
         File to write: .parquet, .arrow or .csv.
     jobs

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 __all__ = [
     "SHAPES",
     "bsbf",
+    "dally_batch",
+    "dally_poisson",
+    "dally_week",
     "from_uri",
     "gavel",
     "generate",
@@ -43,7 +46,7 @@ __all__ = [
 ]
 
 _IN_CORE = ("philly", "helios", "pai", "uniform")
-SHAPES = (*_IN_CORE, "gavel", "bsbf")
+SHAPES = (*_IN_CORE, "gavel", "bsbf", "dally-batch", "dally-poisson", "dally-week")
 """Every generator, as `generate` and addresses name it."""
 
 
@@ -140,6 +143,69 @@ def bsbf(*, jobs: int | None = None, seed: int = 0, **parameters: Any) -> Trace:
     return generate("bsbf", jobs=jobs, seed=seed, **parameters)
 
 
+def dally_batch(*, jobs: int = 500, seed: int = 0, **parameters: Any) -> Trace:
+    """Jobs of the evaluation of Dally, all at once.
+
+    Parameters
+    ----------
+    jobs : int
+        How many. 500 are the published counts: 270 single GPUs, 230 gangs of up to 56; 125
+        MobileNetV3, 125 BERT-large, 125 ResNet50, 53 AlexNet, 38 ResNet18, 34 VGG11. Another number
+        keeps the shares, rounded; its jobs are others than those of a smaller number.
+    seed : int
+        Same seed, same jobs.
+    **parameters
+        `median_s` (55,800: 15.5 h), `sigma` (1; standard deviation of the logarithm of durations),
+        `max_duration_s` (1,166,400: 13.5 days; longer ones are cut and counted), `max_gpus` (leaves
+        larger sizes out), `users`, `vcs`, `noise`.
+
+    Notes
+    -----
+    Source: counts, median and maximum of the workloads of arXiv 2401.16492 as its public simulator
+    has them; the log-normal law and its sigma are ours. Models and sizes are drawn independently.
+
+    Examples
+    --------
+    >>> from collections import Counter
+    >>> Counter(dally_batch(seed=3).column("model").to_pylist())["VGG11"]
+    34
+    """
+    return generate("dally-batch", jobs=jobs, seed=seed, **parameters)
+
+
+def dally_poisson(*, jobs: int = 500, seed: int = 0, **parameters: Any) -> Trace:
+    """Jobs of the evaluation of Dally with exponential gaps.
+
+    Parameters
+    ----------
+    jobs, seed : int
+        As for `dally_batch`.
+    **parameters
+        Those of `dally_batch`; also `mean_gap_s`: 1872, 4354 (the default) and 11526 s were
+        published.
+    """
+    return generate("dally-poisson", jobs=jobs, seed=seed, **parameters)
+
+
+def dally_week(*, jobs: int = 411, seed: int = 0, **parameters: Any) -> Trace:
+    """Gangs of the evaluation of Dally over one to two weeks; no single GPUs.
+
+    Parameters
+    ----------
+    jobs, seed : int
+        As for `dally_batch`; the published number is 411.
+    **parameters
+        Those of `dally_batch`; also `days` (10): in how many days the jobs are expected.
+
+    Notes
+    -----
+    Three Poisson processes, with rates in the ratio of the published gaps of 1872, 4354 and
+    11526 s, take turns by the day; of three days each has one. How the public file was mixed is not
+    known: this is ours.
+    """
+    return generate("dally-week", jobs=jobs, seed=seed, **parameters)
+
+
 def generate(shape: str, **parameters: Any) -> Trace:
     """Draw a trace of one of `SHAPES`.
 
@@ -201,14 +267,17 @@ def _build(shape: str, parameters: dict[str, Any], options: trace_options.Option
 
 def _in_python(shape: str, name: str, parameters: dict[str, Any]) -> Raw:
     """Draw a shape that imitates one public program or one set of experiments."""
-    if shape == "gavel":
-        from gangline.trace import synth_gavel
+    from gangline.trace import synth_bsbf, synth_dally, synth_gavel
 
-        raw = synth_gavel.generate(decode(synth_gavel.GavelParameters, name, parameters))
-    else:
-        from gangline.trace import synth_bsbf
-
-        raw = synth_bsbf.generate(decode(synth_bsbf.BsbfParameters, name, parameters))
+    kinds: dict[str, tuple[type[Any], Any]] = {
+        "gavel": (synth_gavel.GavelParameters, synth_gavel.generate),
+        "bsbf": (synth_bsbf.BsbfParameters, synth_bsbf.generate),
+        "dally-batch": (synth_dally.BatchParameters, synth_dally.batch),
+        "dally-poisson": (synth_dally.PoissonParameters, synth_dally.poisson),
+        "dally-week": (synth_dally.WeekParameters, synth_dally.week),
+    }
+    kind, draw = kinds[shape]
+    raw: Raw = draw(decode(kind, name, parameters))
     raw.metadata = {"origin": _origin(name, parameters), "licence": "Apache-2.0"}
     return raw
 

@@ -2,8 +2,8 @@
 
 use crate::error::raise;
 use gangline_engine::synth::{
-    Parameter, ParameterKind, Shape, SynthCodes, SynthError, SynthSpec, SynthValue, extras,
-    generate, parameters, uniforms,
+    Law, Parameter, ParameterKind, Shape, SynthCodes, SynthError, SynthSpec, SynthValue, draws,
+    extras, generate, parameters,
 };
 use gangline_engine::{Knowledge, rng};
 use gangline_policies::{ParamDefault, ParamKind};
@@ -17,6 +17,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(synth_parameters, module)?)?;
     module.add_function(wrap_pyfunction!(synth_extras, module)?)?;
     module.add_function(wrap_pyfunction!(synth_uniforms, module)?)?;
+    module.add_function(wrap_pyfunction!(synth_exponentials, module)?)?;
+    module.add_function(wrap_pyfunction!(synth_log_normals, module)?)?;
     module.add_function(wrap_pyfunction!(philox4x32, module)?)?;
     module.add_function(wrap_pyfunction!(pow, module)?)?;
     module.add_function(wrap_pyfunction!(exp, module)?)?;
@@ -192,7 +194,37 @@ fn synth_uniforms<'py>(
     jobs: u32,
     counter: u8,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-    let drawn = uniforms(seed, purpose, jobs, counter).map_err(|error| refuse(py, &error))?;
+    let drawn = draws(seed, purpose, jobs, counter, Law::Uniform);
+    let drawn = drawn.map_err(|error| refuse(py, &error))?;
+    Ok(drawn.into_pyarray(py))
+}
+
+/// Exponential numbers with mean 1, one per job, of one purpose.
+#[pyfunction]
+fn synth_exponentials<'py>(
+    py: Python<'py>,
+    seed: u64,
+    purpose: &str,
+    jobs: u32,
+    counter: u8,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let drawn = draws(seed, purpose, jobs, counter, Law::Exponential);
+    let drawn = drawn.map_err(|error| refuse(py, &error))?;
+    Ok(drawn.into_pyarray(py))
+}
+
+/// Log-normal numbers with median 1, one per job, of one purpose.
+#[pyfunction]
+fn synth_log_normals<'py>(
+    py: Python<'py>,
+    seed: u64,
+    purpose: &str,
+    jobs: u32,
+    counter: u8,
+    sigma: f64,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let drawn = draws(seed, purpose, jobs, counter, Law::LogNormal { sigma });
+    let drawn = drawn.map_err(|error| refuse(py, &error))?;
     Ok(drawn.into_pyarray(py))
 }
 

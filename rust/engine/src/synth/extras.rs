@@ -36,20 +36,42 @@ pub fn extras(spec: &SynthSpec) -> Result<SynthExtras, SynthError> {
     })
 }
 
-/// Uniform numbers on `[0, 1)` of jobs `0..jobs`: draw `(job, 0, counter)` of one purpose.
+/// The law of plain draws.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Law {
+    /// On `[0, 1)`.
+    Uniform,
+    /// With mean 1.
+    Exponential,
+    /// Median 1; `sigma` is the standard deviation of the logarithm, at least 0.
+    LogNormal {
+        /// Standard deviation of the logarithm.
+        sigma: f64,
+    },
+}
+
+/// Numbers of jobs `0..jobs`: draw `(job, 0, counter)` of one purpose.
 ///
 /// # Errors
 /// An unknown purpose, or too many jobs.
-pub fn uniforms(seed: u64, purpose: &str, jobs: u32, counter: u8) -> Result<Vec<f64>, SynthError> {
+pub fn draws(
+    seed: u64,
+    purpose: &str,
+    jobs: u32,
+    counter: u8,
+    law: Law,
+) -> Result<Vec<f64>, SynthError> {
     let purpose = match purpose {
         "arrivals" => Purpose::Arrivals,
+        "durations" => Purpose::Durations,
         "models" => Purpose::Models,
+        "gangs" => Purpose::Gangs,
         "extra" => Purpose::Extra,
         other => {
             return Err(SynthError::OutOfRange {
                 key: "purpose",
                 value: other.to_owned(),
-                allowed: "arrivals, models, extra".to_owned(),
+                allowed: "arrivals, durations, models, gangs, extra".to_owned(),
             });
         }
     };
@@ -59,6 +81,11 @@ pub fn uniforms(seed: u64, purpose: &str, jobs: u32, counter: u8) -> Result<Vec<
     }
     .check_ranges()?;
     let stream = Stream::new(seed, purpose);
-    let draw = |job| stream.draw(job, 0, u32::from(counter)).uniform();
-    Ok((0..u64::from(jobs)).map(draw).collect())
+    let at = |job| stream.draw(job, 0, u32::from(counter));
+    let jobs = 0..u64::from(jobs);
+    Ok(match law {
+        Law::Uniform => jobs.map(|job| at(job).uniform()).collect(),
+        Law::Exponential => jobs.map(|job| at(job).exponential(1.0)).collect(),
+        Law::LogNormal { sigma } => jobs.map(|job| at(job).log_normal(sigma)).collect(),
+    })
 }

@@ -21,7 +21,7 @@ use self::tables::Measured;
 use crate::rng::{Purpose, Stream, WeightTable};
 
 pub use self::error::SynthError;
-pub use self::extras::{SynthExtras, extras, uniforms};
+pub use self::extras::{Law, SynthExtras, draws, extras};
 pub use self::parameters::{Parameter, ParameterKind, parameters};
 pub use self::spec::{Arrivals, Shape, SynthModel, SynthSpec};
 pub use self::value::SynthValue;
