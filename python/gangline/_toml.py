@@ -19,7 +19,14 @@ def _text(value: str) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _value(value: object) -> str:
+def inline(value: object) -> str:
+    """Write one value on one line.
+
+    Examples
+    --------
+    >>> inline({"a b": [0.5, True]})
+    '{"a b" = [0.5, true]}'
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -31,10 +38,10 @@ def _value(value: object) -> str:
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, Mapping):
-        inner = ", ".join(f"{_key(str(k))} = {_value(v)}" for k, v in value.items())
+        inner = ", ".join(f"{_key(str(k))} = {inline(v)}" for k, v in value.items())
         return "{" + inner + "}"
     if isinstance(value, Sequence):
-        return "[" + ", ".join(_value(item) for item in value) + "]"
+        return "[" + ", ".join(inline(item) for item in value) + "]"
     raise TypeError(f"TOML cannot hold a {type(value).__name__}")
 
 
@@ -58,9 +65,9 @@ def dumps(data: Mapping[str, object]) -> str:
         elif isinstance(value, Sequence) and value and isinstance(value[0], Mapping):
             blocks.extend(f"\n[[{_key(name)}]]\n" + _body(item) for item in value)
         else:
-            plain.append(f"{_key(name)} = {_value(value)}\n")
+            plain.append(f"{_key(name)} = {inline(value)}\n")
     return "".join(plain + blocks)
 
 
 def _body(table: Mapping[str, object]) -> str:
-    return "".join(f"{_key(str(name))} = {_value(value)}\n" for name, value in table.items())
+    return "".join(f"{_key(str(name))} = {inline(value)}\n" for name, value in table.items())

@@ -26,6 +26,10 @@ def compare(world: dict[str, Any], policy: str, params: dict[str, Any]) -> None:
         with pytest.raises(gl.StalledError):
             run_engine(world, policy, params)
         return
+    except reference.PolicyError:
+        with pytest.raises(gl.PolicyError):
+            run_engine(world, policy, params)
+        return
     result = run_engine(world, policy, params)
     assert_same(result, outcome)
     if policy in ("toy-round", *ROUNDS):

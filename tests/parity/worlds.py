@@ -21,7 +21,7 @@ RULES = [
 ]
 PREEMPTIVE = ("srtf", "srsf", "las", "gittins", "tiresias", "tiresias-gittins", "dally")
 QUEUES = ("fifo", "fifo-skip", "easy", "sjf", "sjf-strict", "ssf")
-FAIR = ("themis",)
+FAIR = ("themis", "yarn-cs")
 TOYS = ("toy-round", "toy-timer", "toy-share")
 ROUNDS = (
     "gavel-las",
@@ -95,6 +95,9 @@ def jobs(draw: st.DrawFn, index: int, types: int) -> dict[str, Any]:
         row["model"] = draw(st.sampled_from(LABELS))
     if draw(st.integers(0, 3)) == 0:
         row["weight"] = draw(st.sampled_from([0.5, 2.0, 5.0]))
+    for name in ("user", "vc"):
+        if draw(st.integers(0, 2)) == 0:
+            row[name] = draw(st.sampled_from(["a", "b", "B"]))
     if draw(st.integers(0, 3)) == 0:
         row["batch_size"] = draw(st.sampled_from([8, 32, 5]))
     if draw(st.integers(0, 3)) == 0:
@@ -213,6 +216,8 @@ def settings_of(draw: st.DrawFn, policy: str) -> dict[str, Any]:
         chosen["lease_s"] = draw(st.sampled_from([5.0, 7.5, 12.0]))
         chosen["fairness"] = draw(st.sampled_from([0.0, 0.3, 0.8]))
         chosen["leftover"] = draw(st.sampled_from(["rho", "random"]))
+    if policy == "yarn-cs":
+        chosen |= draw(yarn_settings())
     if policy in ROUNDS:
         chosen["round_s"] = draw(st.sampled_from([1.0, 3.0, 10.0]))
         chosen["min_solve_interval_s"] = draw(st.sampled_from([0.0, 0.0, 7.0]))
@@ -230,6 +235,21 @@ def settings_of(draw: st.DrawFn, policy: str) -> dict[str, Any]:
     elif policy in ("las", "tiresias") and draw(st.integers(0, 2)) == 0:
         chosen["discretised"] = False
         chosen["las_quantum"] = draw(st.sampled_from([0.5, 2.0, 5.0]))
+    return chosen
+
+
+@st.composite
+def yarn_settings(draw: st.DrawFn) -> dict[str, Any]:
+    """Queues by any name, with shares for every name of the drawn worlds or with equal ones."""
+    picks = ["most_free", "first_fit", "fastest", "slowest", "random"]
+    chosen: dict[str, Any] = {
+        "queue_by": draw(st.sampled_from(["none", "user", "vc"])),
+        "gpu_pick": draw(st.sampled_from(picks)),
+    }
+    if draw(st.booleans()):
+        names = ("a", "b", "B", "default")
+        shares = st.sampled_from([0.125, 0.2, 0.25])
+        chosen["queue_shares"] = {name: draw(shares) for name in names}
     return chosen
 
 

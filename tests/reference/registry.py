@@ -9,6 +9,7 @@ from .policies import Easy, Las, Policy, Queue, Repack, ToyRound, ToyShare, ToyT
 from .rounds import Rounds
 from .themis import Themis
 from .world import PolicyError
+from .yarn import Yarn
 
 if TYPE_CHECKING:
     from .engine import Reference
@@ -27,6 +28,7 @@ REGISTRY: dict[str, type[Policy]] = {
     "tiresias": Las,
     "tiresias-gittins": Las,
     "themis": Themis,
+    "yarn-cs": Yarn,
     "gavel-las": Rounds,
     "gavel-ftf": Rounds,
     "gavel-makespan": Rounds,

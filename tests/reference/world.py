@@ -97,6 +97,8 @@ class Job:
     base: dict[int, float]  # GPU type -> iterations/s of the whole gang, allowed types only
     duration_known: bool
     weight: float = 1.0
+    user: str | None = None
+    vc: str | None = None
     types: list[int] = field(default_factory=list)  # usable types, in the order they are tried
 
     status: str = "future"  # future, waiting, running, finished, dropped
@@ -226,6 +228,8 @@ def read_jobs(world: World, types: list[GpuType], servers: list[Server]) -> list
             batch=row.get("batch_size"),
             memory=size,
             weight=float(row.get("weight") or 1.0),
+            user=row.get("user"),
+            vc=row.get("vc"),
             **base_rates(row, world, types, allowed),
         )
         job.remaining = job.work

@@ -38,6 +38,8 @@ fn draw_params(name: &str, numbers: &mut Numbers, is_loose: bool) -> Params {
             // longer than every restart of the drawn worlds, or nobody would ever make progress
             "round_s" => ParamValue::Float(numbers.pick(&[11.0, 17.5, 30.0])),
             "lease_s" => ParamValue::Float(numbers.pick(&[15.0, 22.5, 60.0])),
+            "queue_by" => word(numbers.pick(&["none", "user", "vc"])),
+            "gpu_pick" => word(numbers.pick(&["most_free", "first_fit", "fastest", "random"])),
             "mode" => word(numbers.pick(&["auto", "manual", "no_wait", "fully_consolidated"])),
             "rack_delay" => ParamValue::Float(numbers.pick(&[0.0, 0.3, 1.0])),
             "network_delay" => ParamValue::Float(numbers.pick(&[1.0, 1.7])),
@@ -76,6 +78,7 @@ fn is_conserving(name: &str) -> bool {
             | "toy-round"
             | "toy-timer"
             | "toy-share"
+            | "yarn-cs"
     )
 }
 

@@ -1,7 +1,7 @@
 //! Every hand-derived world of `tests/scenarios`, run by the engine with the registry's policies.
 
 use gangline_engine::{Control, Engine, EngineError, FailureRow, Failures, OnInfeasible, Output};
-use gangline_engine::{PolicyTraits, RunConfig, Silent, World};
+use gangline_engine::{PolicyError, PolicyTraits, RunConfig, Silent, World};
 use gangline_model::{ClusterSpec, GpuType, GpuTypeId, Interference, JobColumns, JobId, JobTable};
 use gangline_model::{RackId, RateTable, Server, SimSpan, SimTime, TierTable};
 use gangline_policies::{ParamValue, Params, PolicyInfo, build};
@@ -121,9 +121,22 @@ fn table_rates(job: &Table, throughput: &[Table], cluster: &ClusterSpec) -> Opti
         .then(|| found.iter().copied().map(value).collect())
 }
 
+/// Code of a label of a row, which joins the labels if it is new.
+fn code(job: &Table, key: &str, labels: &mut Vec<String>) -> u32 {
+    let Some(label) = word(job, key) else {
+        return u32::MAX;
+    };
+    let known = labels.iter().position(|known| known == label);
+    known.unwrap_or_else(|| {
+        labels.push(label.to_owned());
+        labels.len() - 1
+    }) as u32
+}
+
 fn read_jobs(jobs: &[Table], throughput: &[Table], cluster: &ClusterSpec) -> (JobTable, RateTable) {
     let mut columns = JobColumns::default();
-    let (mut models, mut batches, mut memory) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut models, mut users, mut vcs) = (vec![], vec![], vec![]);
+    let (mut batches, mut memory) = (Vec::new(), Vec::new());
     let (mut allowed, mut reference, mut class, mut classes) = (vec![], vec![], vec![], vec![]);
     for job in jobs {
         columns
@@ -137,16 +150,9 @@ fn read_jobs(jobs: &[Table], throughput: &[Table], cluster: &ClusterSpec) -> (Jo
                 .zip(duration)
                 .map_or(1.0, |(work, seconds)| work / seconds),
         );
-        models.push(word(job, "model").map_or(u32::MAX, |label| {
-            let labels = &mut columns.model_labels;
-            labels
-                .iter()
-                .position(|known| known == label)
-                .unwrap_or_else(|| {
-                    labels.push(label.to_owned());
-                    labels.len() - 1
-                }) as u32
-        }));
+        models.push(code(job, "model", &mut columns.model_labels));
+        users.push(code(job, "user", &mut columns.user_labels));
+        vcs.push(code(job, "vc", &mut columns.vc_labels));
         batches.push(whole(job, "batch_size").unwrap_or(0));
         memory.push(bytes(job, 0));
         allowed.push(job.get("gpu_types").map_or(u64::MAX, |names| {
@@ -167,6 +173,8 @@ fn read_jobs(jobs: &[Table], throughput: &[Table], cluster: &ClusterSpec) -> (Jo
         classes.extend(rates.unwrap_or_default());
     }
     columns.model = Some(models);
+    columns.user = Some(users);
+    columns.vc = Some(vcs);
     columns.batch_size = Some(batches);
     columns.memory_bytes = Some(memory);
     columns.allowed_types = Some(allowed);
@@ -287,6 +295,9 @@ fn read_params(expect: &Table) -> Params {
         Value::Boolean(flag) => ParamValue::Bool(*flag),
         Value::String(word) => ParamValue::Str(word.clone()),
         Value::Array(list) => ParamValue::List(list.iter().map(float).collect()),
+        Value::Table(table) => {
+            ParamValue::Table(table.iter().map(|(k, v)| (k.clone(), float(v))).collect())
+        }
         number => ParamValue::Float(float(number)),
     };
     section(expect, "params")
@@ -320,6 +331,9 @@ fn run(scene: &Scene, expect: &Table, skip: bool) -> Result<(Output, Counters), 
             vec!["InfeasibleJobError"],
             jobs.iter().map(|entry| entry.job).collect(),
         )),
+        Err(EngineError::Policy(PolicyError::Parameter { .. })) => {
+            Err((vec!["PolicyError"], Vec::new()))
+        }
         Err(EngineError::MissingPairs { .. }) => Err((vec!["ClusterError"], Vec::new())),
         Err(EngineError::Stalled { jobs, .. }) => Err((vec!["StalledError", "PolicyError"], jobs)),
         Err(error) => panic!("{name}: {error}"),

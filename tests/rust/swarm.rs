@@ -5,7 +5,7 @@
 
 use gangline_engine::Outcome;
 use gangline_model::{ClusterSpec, GpuType, GpuTypeId, RackId, RateTable, Server};
-use gangline_policies::conformance::{self, Case, Numbers, Scope};
+use gangline_policies::conformance::{self, Case, Numbers, QUEUES, Scope};
 use gangline_policies::{POLICIES, ParamDefault, ParamKind, ParamValue, Params, build};
 use std::sync::Arc;
 
@@ -35,7 +35,16 @@ fn draw_value(kind: ParamKind, default: ParamDefault, numbers: &mut Numbers) -> 
                     .collect(),
             )
         }
+        ParamKind::NamedShares => draw_shares(numbers),
     }
+}
+
+/// Shares for every user and virtual cluster of the drawn worlds.
+fn draw_shares(numbers: &mut Numbers) -> ParamValue {
+    let whole: Vec<f64> = QUEUES.map(|_| (1 + numbers.below(9)) as f64).into();
+    let total: f64 = whole.iter().sum();
+    let names = QUEUES.iter().map(ToString::to_string);
+    ParamValue::Table(names.zip(whole.iter().map(|share| share / total)).collect())
 }
 
 fn draw_params(name: &str, numbers: &mut Numbers) -> Params {

@@ -24,6 +24,7 @@ NAMES = [
     "tiresias",
     "tiresias-gittins",
     "themis",
+    "yarn-cs",
     "gavel-las",
     "gavel-ftf",
     "gavel-makespan",
@@ -44,7 +45,8 @@ def test_configurations_are_frozen_and_plain(name: str) -> None:
     assert config.name == name
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.fit = "first"  # type: ignore[misc]
-    assert config.label() == name
+    shown = ", ".join(f"{key}={config.params()[key]}" for key in config.always_shown)
+    assert config.label() == (f"{name}({shown})" if shown else name)
     assert policies.make(name, config.params()) == config
 
 
@@ -68,6 +70,8 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("las", {"limits": 3}, "limits: expected a list of numbers"),
     ("las", {"limits": ["a"]}, "limits: expected a list of numbers"),
     ("fifo", {"fit": 3}, "fit: expected text"),
+    ("yarn-cs", {"queue_shares": [0.5]}, "queue_shares: expected shares by name"),
+    ("yarn-cs", {"queue_shares": {"a": True}}, "queue_shares: expected shares by name"),
     ("srtf", {"preempt_min_run_s": True}, "expected a number"),
 ]
 

@@ -24,6 +24,7 @@ from gangline.policies.rounds import (
     GavelMaxSum,
     GavelWaterFilling,
 )
+from gangline.policies.yarn import YarnCs
 
 __all__ = [
     "STEADY",
@@ -53,6 +54,7 @@ __all__ = [
     "Tiresias",
     "TiresiasGittins",
     "View",
+    "YarnCs",
     "find",
     "make",
     "parse_setting",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,6 +15,8 @@ class PolicyBase:
     """A policy's name and its parameters; plain values, checked when a run starts."""
 
     name: ClassVar[str] = ""
+    always_shown: ClassVar[tuple[str, ...]] = ()
+    """Parameters that every table names, even where they have their default."""
 
     def params(self) -> dict[str, Any]:
         """Return every parameter by name, as plain values.
@@ -36,7 +39,7 @@ class PolicyBase:
         }
 
     def label(self) -> str:
-        """Return a short name for tables: the policy and what was changed.
+        """Return a short name for tables: the policy, what was changed, what is always shown.
 
         Examples
         --------
@@ -44,8 +47,10 @@ class PolicyBase:
         >>> Las(promote_knob=2.0).label()
         'las(promote_knob=2.0)'
         """
-        changed = ", ".join(f"{key}={value}" for key, value in self.changed().items())
-        return f"{self.name}({changed})" if changed else self.name
+        params = self.params()
+        named = {key: params[key] for key in self.always_shown} | self.changed()
+        shown = ", ".join(f"{key}={value}" for key, value in named.items())
+        return f"{self.name}({shown})" if shown else self.name
 
     def _repr_html_(self) -> str:
         from gangline._html import table
@@ -92,4 +97,6 @@ class PolicyConfig(PolicyBase):
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
     return list(value) if isinstance(value, tuple) else value

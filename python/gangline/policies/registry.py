@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import tomllib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gangline.errors import PolicyError
@@ -20,10 +21,9 @@ from gangline.policies.rounds import (
     GavelMaxSum,
     GavelWaterFilling,
 )
+from gangline.policies.yarn import YarnCs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from gangline.policies.parameters import PolicyBase
 
 __all__ = ["find", "make", "parse_setting", "presets", "registry"]
@@ -44,6 +44,7 @@ registry: Mapping[str, type[PolicyBase]] = {
         Tiresias,
         TiresiasGittins,
         Themis,
+        YarnCs,
         GavelLas,
         GavelFtf,
         GavelMakespan,
@@ -103,7 +104,8 @@ def make(name: str, settings: Mapping[str, Any] | None = None) -> PolicyBase:
                 field=key,
                 value=value,
             )
-        values[key] = _fit(name, key, fields[key].default, value)
+        fit = _fit_shares if fields[key].metadata.get("kind") == "shares" else _fit
+        values[key] = fit(name, key, fields[key].default, value)
     return kind(**values)
 
 
@@ -150,6 +152,24 @@ def _fit(policy: str, key: str, default: object, value: Any) -> object:
             value=value,
         )
     return value
+
+
+def _fit_shares(policy: str, key: str, default: object, value: Any) -> object:
+    """Numbers by name, or the default."""
+    if value is None or value == default:
+        return default
+    good = isinstance(value, Mapping) and all(
+        isinstance(name, str) and isinstance(share, (int, float)) and not isinstance(share, bool)
+        for name, share in value.items()
+    )
+    if not good:
+        raise PolicyError(
+            f"{policy}: {key}: expected shares by name, like {{a = 0.5, b = 0.5}}, got {value!r}",
+            policy=policy,
+            field=key,
+            value=value,
+        )
+    return {name: float(share) for name, share in value.items()}
 
 
 _WORDS = {

@@ -6,7 +6,6 @@ import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from gangline.errors import GanglineError
 from gangline.result import finite
 
 if TYPE_CHECKING:
@@ -102,6 +101,6 @@ def _toml(value: object) -> str:
     from gangline import _toml
 
     try:
-        return _toml.dumps({"v": value}).partition("=")[2].strip()
-    except (GanglineError, TypeError, ValueError):
+        return _toml.inline(value)
+    except TypeError:
         return str(value)

@@ -26,7 +26,8 @@ def to_core(trace: Trace, cluster: Cluster) -> _core.Jobs:
 
     work, ref_rate, known = work_of(trace)
     model, labels = codes(trace, "model")
-    user, _ = codes(trace, "user")
+    user, users = codes(trace, "user")
+    vc, vcs = codes(trace, "vc")
     gpus = trace.numbers("gpus").astype(np.uint32)
     batch = _optional(trace, "batch_size", 0.0)
     keys = job_keys(trace)
@@ -41,6 +42,9 @@ def to_core(trace: Trace, cluster: Cluster) -> _core.Jobs:
         model=model,
         model_labels=labels,
         user=user,
+        user_labels=users,
+        vc=vc,
+        vc_labels=vcs,
         batch_size=None if batch is None else keys.batch_size,
         weight=_optional(trace, "weight", 1.0),
         deadline_s=_optional(trace, "deadline_s", np.inf),

@@ -142,7 +142,10 @@ impl Jobs {
         let deadline = given
             .vector("deadline_s")?
             .map(|s: Vec<f64>| s.iter().map(to_time).collect());
-        let labels = given.column("model_labels")?;
+        let labels = |name: &str| match given.column(name)? {
+            None => Ok(Vec::new()),
+            Some(labels) => labels.extract(),
+        };
         let known: Option<Vec<bool>> = given.vector("duration_known")?;
         let (rate_table, rate_types) = match given.column("rate_table")? {
             None => (None, 0),
@@ -161,9 +164,12 @@ impl Jobs {
             allowed_types: given.vector("allowed_types")?,
             memory_bytes: given.vector("memory_bytes")?,
             model: given.vector("model")?,
-            model_labels: labels.map_or(Ok(Vec::new()), |labels| labels.extract())?,
+            model_labels: labels("model_labels")?,
             batch_size: given.vector("batch_size")?,
             user: given.vector("user")?,
+            user_labels: labels("user_labels")?,
+            vc: given.vector("vc")?,
+            vc_labels: labels("vc_labels")?,
             weight: given.vector("weight")?,
             deadline,
         };

@@ -239,5 +239,11 @@ fn param(value: &Bound<'_, PyAny>) -> PyResult<ParamValue> {
             Err(_) => Ok(ParamValue::Str(value.to_string())),
         };
     }
+    if let Ok(table) = value.cast::<PyDict>() {
+        return match table.extract() {
+            Ok(table) => Ok(ParamValue::Table(table)),
+            Err(_) => Ok(ParamValue::Str(value.to_string())),
+        };
+    }
     Ok(ParamValue::Str(value.to_string()))
 }

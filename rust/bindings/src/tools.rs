@@ -73,6 +73,7 @@ fn kind_name(kind: ParamKind) -> &'static str {
         ParamKind::AtLeast(_) | ParamKind::Above(_) | ParamKind::Share => "number",
         ParamKind::Choice(_) => "choice",
         ParamKind::Increasing | ParamKind::Positives => "numbers",
+        ParamKind::NamedShares => "shares",
     }
 }
 

@@ -67,6 +67,9 @@ fn table(u: &mut Unstructured) -> Result<JobColumns> {
         weight: column(u, rows, number)?,
         deadline: column(u, rows, time)?,
         user: None,
+        user_labels: Vec::new(),
+        vc: column(u, rows, |u| whole(u, 2))?,
+        vc_labels: vec!["a".to_owned(), "b".to_owned()],
     })
 }
 

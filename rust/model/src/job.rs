@@ -25,8 +25,14 @@ pub struct JobColumns {
     pub model_labels: Vec<String>,
     /// Samples per GPU; 0 = unknown.
     pub batch_size: Option<Vec<u32>>,
-    /// User; any dense code.
+    /// User label; `u32::MAX` = none.
     pub user: Option<Vec<u32>>,
+    /// Names of the user labels.
+    pub user_labels: Vec<String>,
+    /// Label of the virtual cluster; `u32::MAX` = none.
+    pub vc: Option<Vec<u32>>,
+    /// Names of the virtual clusters.
+    pub vc_labels: Vec<String>,
     /// Weight; default 1.
     pub weight: Option<Vec<f64>>,
     /// Deadline on the arrival clock; `SimTime::NEVER` = none.
@@ -325,6 +331,7 @@ fn check_lengths(columns: &JobColumns) -> Result<(), ModelError> {
         ("model", columns.model.as_ref().map(Vec::len)),
         ("batch_size", columns.batch_size.as_ref().map(Vec::len)),
         ("user", columns.user.as_ref().map(Vec::len)),
+        ("vc", columns.vc.as_ref().map(Vec::len)),
         ("weight", columns.weight.as_ref().map(Vec::len)),
         ("deadline_s", columns.deadline.as_ref().map(Vec::len)),
     ];
@@ -337,20 +344,27 @@ fn check_lengths(columns: &JobColumns) -> Result<(), ModelError> {
             });
         }
     }
-    if let Some(model) = &columns.model {
-        let labels = columns.model_labels.len() as u32;
-        for (row, &label) in model.iter().enumerate() {
-            if label != u32::MAX && label >= labels {
-                return Err(ModelError::Job {
-                    job: row as u32,
-                    field: "model",
-                    value: f64::from(label),
-                    expected: "a code of the label table",
-                });
-            }
-        }
+    for (field, codes, labels) in [
+        ("model", &columns.model, &columns.model_labels),
+        ("user", &columns.user, &columns.user_labels),
+        ("vc", &columns.vc, &columns.vc_labels),
+    ] {
+        check_labels(field, codes.as_deref().unwrap_or_default(), labels.len())?;
     }
     Ok(())
+}
+
+fn check_labels(field: &'static str, codes: &[u32], labels: usize) -> Result<(), ModelError> {
+    let is_wrong = |code: u32| code != u32::MAX && code as usize >= labels;
+    match codes.iter().position(|&code| is_wrong(code)) {
+        None => Ok(()),
+        Some(row) => Err(ModelError::Job {
+            job: row as u32,
+            field,
+            value: f64::from(codes[row]),
+            expected: "a code of the label table",
+        }),
+    }
 }
 
 #[cfg(test)]

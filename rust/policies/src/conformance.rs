@@ -86,6 +86,9 @@ impl Numbers {
 
 const MODELS: [&str; 3] = ["vgg16", "resnet50", "bert"];
 
+/// Every user and virtual cluster of drawn worlds, and the queue of jobs without one.
+pub const QUEUES: [&str; 5] = ["default", "ann", "bob", "lab", "shop"];
+
 /// The world of a seed.
 ///
 /// # Panics
@@ -180,6 +183,12 @@ fn draw_jobs(numbers: &mut Numbers, cluster: &ClusterSpec, scope: Scope) -> JobT
         });
     }
     columns.model = Some(models);
+    // of the row alone: worlds of old seeds stay as they were
+    let label = |row: u64| if row % 5 < 2 { row % 5 } else { u64::from(u32::MAX) } as u32;
+    columns.user = Some((0..count).map(|row| label(row * 7)).collect());
+    columns.vc = Some((0..count).map(|row| label(row / 3)).collect());
+    columns.user_labels = QUEUES[1..3].iter().map(ToString::to_string).collect();
+    columns.vc_labels = QUEUES[3..].iter().map(ToString::to_string).collect();
     if mixes_allowed {
         columns.allowed_types = Some(allowed);
     }

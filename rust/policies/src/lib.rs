@@ -18,6 +18,7 @@ pub mod round;
 pub mod themis;
 pub mod tiresias;
 pub mod toy;
+pub mod yarn;
 
 pub use params::{ParamDefault, ParamKind, ParamSpec, ParamValue, Params};
 pub use registry::{POLICIES, PolicyInfo, build, build_plain, build_with_allocator, find};

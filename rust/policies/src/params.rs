@@ -22,6 +22,8 @@ pub enum ParamValue {
     Str(String),
     /// Numbers.
     List(Vec<f64>),
+    /// Numbers by name.
+    Table(BTreeMap<String, f64>),
 }
 
 /// Values by parameter name.
@@ -72,6 +74,8 @@ pub enum ParamKind {
     Increasing,
     /// Positive numbers in any order, at least one; or none.
     Positives,
+    /// A positive share by name, at least one, together at most 1; or none.
+    NamedShares,
 }
 
 /// One parameter of a policy.
@@ -130,9 +134,8 @@ impl ParamReader {
 
     fn check(&self, spec: &ParamSpec, value: ParamValue) -> Result<ParamValue, PolicyError> {
         let fine = match (spec.kind, &value) {
-            (ParamKind::Bool, ParamValue::Bool(_)) | (ParamKind::Positives, ParamValue::None) => {
-                true
-            }
+            (ParamKind::Bool, ParamValue::Bool(_))
+            | (ParamKind::Positives | ParamKind::NamedShares, ParamValue::None) => true,
             (
                 ParamKind::AtLeast(_) | ParamKind::Above(_) | ParamKind::Share,
                 ParamValue::Int(number),
@@ -148,6 +151,11 @@ impl ParamReader {
             }
             (ParamKind::Positives, ParamValue::List(list)) => {
                 !list.is_empty() && all_positive(list)
+            }
+            (ParamKind::NamedShares, ParamValue::Table(table)) => {
+                let shares: Vec<f64> = table.values().copied().collect();
+                // thirds written in decimals may add up to a little more than 1
+                all_positive(&shares) && (1e-300..=1.0 + 1e-9).contains(&shares.iter().sum())
             }
             _ => false,
         };
@@ -205,6 +213,14 @@ impl ParamReader {
         }
     }
 
+    /// Numbers by name, if given.
+    pub fn table(&self, name: &str) -> Option<&BTreeMap<String, f64>> {
+        match self.get(name) {
+            Some(ParamValue::Table(values)) => Some(values),
+            _ => None,
+        }
+    }
+
     /// Seconds as nanoseconds.
     ///
     /// # Errors
@@ -245,6 +261,9 @@ fn expected(kind: ParamKind) -> String {
         ParamKind::Choice(words) => format!("one of {}", words.join(", ")),
         ParamKind::Increasing => "positive numbers, strictly increasing".to_owned(),
         ParamKind::Positives => "positive numbers".to_owned(),
+        ParamKind::NamedShares => {
+            "a table of positive shares by name that add up to at most 1".to_owned()
+        }
     }
 }
 
@@ -257,6 +276,10 @@ impl std::fmt::Display for ParamValue {
             Self::Float(value) => value.fmt(f),
             Self::Str(value) => value.fmt(f),
             Self::List(values) => write!(f, "{values:?}"),
+            Self::Table(values) => {
+                let pairs: Vec<String> = values.iter().map(|(k, v)| format!("{k} = {v}")).collect();
+                write!(f, "{{{}}}", pairs.join(", "))
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ mod preemptive;
 mod queues;
 mod themis;
 mod toys;
+mod yarn;
 
 use crate::baselines::Seen;
 use crate::lp::Allocator;
@@ -83,6 +84,7 @@ pub static POLICIES: LazyLock<Vec<PolicyInfo>> = LazyLock::new(|| {
         queues::POLICIES,
         preemptive::POLICIES,
         themis::POLICIES,
+        yarn::POLICIES,
         gavel::POLICIES,
         dally::POLICIES,
         toys::POLICIES,

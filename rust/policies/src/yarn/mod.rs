@@ -1,0 +1,115 @@
+//! `yarn-cs`: capacity queues, first come first served inside each, nothing is ever moved.
+//!
+//! | symbol | here | meaning |
+//! |---|---|---|
+//! | share | `Queue::share` | part of the cluster that a queue is promised |
+//! | used | `Queue::used` | GPUs that its jobs hold |
+//!
+//! The queue with the smallest used / share goes next; the GPUs of the cluster are common to all and left
+//! out. A head without a place blocks its own queue only. Cost per start: O(types + gang), and
+//! O(log queues); per release each blocked head is asked once. The waiting jobs are never walked.
+
+mod pick;
+mod queues;
+
+pub use pick::GpuPick;
+pub use queues::{QueueBy, QueueParams};
+
+use crate::class::Places;
+use crate::place::PlacementParams;
+use gangline_engine::{Changes, ClusterView, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_model::{GpuSet, JobId};
+use queues::Queues;
+
+/// Capacity queues without preemption.
+#[derive(Debug)]
+pub struct Yarn {
+    params: QueueParams,
+    pick: GpuPick,
+    places: Places,
+    queues: Queues,
+    /// Starts so far by job; only random picks count them.
+    starts: Vec<u32>,
+}
+
+impl Yarn {
+    /// Queues, a rule for the GPU type and one for the place inside it.
+    pub fn new(params: QueueParams, pick: GpuPick, placement: PlacementParams) -> Self {
+        Self {
+            params,
+            pick,
+            places: Places::new(placement),
+            queues: Queues::default(),
+            starts: Vec::new(),
+        }
+    }
+
+    fn find(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, job: JobId) -> Option<GpuSet> {
+        let class = self.places.classes().of(job);
+        let starts = self.starts.get(job.index()).copied().unwrap_or(0);
+        self.pick
+            .place(view, plan.free(), &mut self.places, class, (job, starts))
+    }
+
+    fn note(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, changes: &Changes) {
+        for &job in changes.finished.iter().chain(&changes.thrown_back) {
+            self.queues.give_back(job, view.jobs().gpus(job));
+        }
+        for &job in changes.thrown_back.iter().chain(&changes.arrived) {
+            self.queues.join(job);
+        }
+        let has_room = changes.finished.len()
+            + changes.thrown_back.len()
+            + changes.servers_up.len()
+            + changes.servers_down.len()
+            > 0;
+        // a rule to whom less room may suit is asked at every decision
+        let places = &self.places;
+        let free = plan.free();
+        self.queues.retry(|head| {
+            let class = places.classes().of(head);
+            let types = &places.classes().get(class).types;
+            has_room || types.iter().any(|&t| places.is_fickle(free, class, t))
+        });
+    }
+}
+
+impl Policy for Yarn {
+    fn wake_on(&self) -> WakeOn {
+        WakeOn::QUEUE
+    }
+
+    fn start(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        self.queues = Queues::new(&self.params, view.jobs())?;
+        if self.pick == GpuPick::Random {
+            self.starts = vec![0; view.jobs().len()];
+        }
+        self.places.start(view, plan)
+    }
+
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        self.note(view, plan, changes);
+        while let Some((queue, job)) = self.queues.next() {
+            let Some(gpus) = self.find(view, plan, job) else {
+                self.queues.block(queue);
+                continue;
+            };
+            self.queues.start(queue, view.jobs().gpus(job));
+            self.places.note_start(job);
+            if let Some(starts) = self.starts.get_mut(job.index()) {
+                *starts += 1;
+            }
+            plan.start(job, gpus);
+        }
+        Ok(Next::Ask)
+    }
+}

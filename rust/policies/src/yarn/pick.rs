@@ -1,0 +1,100 @@
+//! Which GPU type a gang gets, of those where the placement rule finds a place.
+
+use crate::class::Places;
+use gangline_engine::rng::{Purpose, Stream};
+use gangline_engine::{ClusterView, FreeIndex};
+use gangline_model::{GpuSet, GpuTypeId, JobId};
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+
+type Order = SmallVec<[GpuTypeId; 8]>;
+
+/// Rule for the GPU type; the last tie-break is the lowest index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GpuPick {
+    /// The type with most free GPUs.
+    MostFree,
+    /// The type of the lowest-index server with a free GPU.
+    FirstFit,
+    /// The type on which the gang is fastest.
+    Fastest,
+    /// The type on which the gang is slowest.
+    Slowest,
+    /// Any, drawn anew for each start.
+    Random,
+}
+
+impl GpuPick {
+    /// Names, as parameters spell them.
+    pub const NAMES: &[&str] = &["most_free", "first_fit", "fastest", "slowest", "random"];
+
+    /// The rule of a name of [`Self::NAMES`].
+    pub fn named(name: &str) -> Option<Self> {
+        const ALL: [GpuPick; 5] = [
+            GpuPick::MostFree,
+            GpuPick::FirstFit,
+            GpuPick::Fastest,
+            GpuPick::Slowest,
+            GpuPick::Random,
+        ];
+        let at = Self::NAMES.iter().position(|&known| known == name)?;
+        Some(ALL[at])
+    }
+
+    /// GPUs for a job that was started so many times, or none if no type has a place.
+    pub(super) fn place(
+        self,
+        view: &ClusterView<'_>,
+        free: &mut FreeIndex,
+        places: &mut Places,
+        class: usize,
+        (job, starts): (JobId, u32),
+    ) -> Option<GpuSet> {
+        let types = self.order(view, free, places, class, job);
+        if self != Self::Random || types.len() == 1 {
+            return types
+                .iter()
+                .find_map(|&gpu_type| places.place_on(free, class, job, gpu_type));
+        }
+        let mut found: SmallVec<[GpuSet; 4]> = types
+            .iter()
+            .filter_map(|&gpu_type| places.place_on(free, class, job, gpu_type))
+            .collect();
+        if found.is_empty() {
+            return None;
+        }
+        let draw = Stream::new(view.seed(), Purpose::Policy).draw(u64::from(job.0), starts, 0);
+        Some(found.swap_remove(draw.below(found.len() as u64) as usize))
+    }
+
+    /// The types of the class in the order they are tried; of those without a free GPU some may be left
+    /// out.
+    fn order(
+        self,
+        view: &ClusterView<'_>,
+        free: &mut FreeIndex,
+        places: &Places,
+        class: usize,
+        job: JobId,
+    ) -> Order {
+        // fastest first, then index
+        let mut types: Order = places.classes().get(class).types.iter().copied().collect();
+        match self {
+            Self::Fastest => {}
+            Self::MostFree => types.sort_by_key(|&t| (Reverse(free.pool(t).free_total()), t)),
+            Self::FirstFit => {
+                types.retain(|&mut t| free.pool(t).free_total() > 0);
+                types.sort_by_cached_key(|&t| {
+                    let pool = free.pool_mut(t);
+                    pool.next_free(0).map(|at| pool.server(at))
+                });
+            }
+            Self::Slowest => types.sort_by(|&a, &b| {
+                let rate = |t| view.base_rate(job, t);
+                rate(a).total_cmp(&rate(b)).then(a.cmp(&b))
+            }),
+            Self::Random => types.sort_unstable(),
+        }
+        types
+    }
+}

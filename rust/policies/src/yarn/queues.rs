@@ -1,0 +1,200 @@
+//! Queues with shares: who is in which, and which goes next.
+
+use gangline_engine::PolicyError;
+use gangline_model::{JobId, JobTable};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+/// Queue of the jobs without a user or virtual cluster, and of all jobs if queues are by nothing.
+const DEFAULT: &str = "default";
+
+/// What makes a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueBy {
+    /// Nothing: one queue.
+    None,
+    /// The user.
+    User,
+    /// The virtual cluster.
+    Vc,
+}
+
+impl QueueBy {
+    /// Names, as parameters spell them.
+    pub const NAMES: &[&str] = &["none", "user", "vc"];
+
+    /// What a name of [`Self::NAMES`] stands for.
+    pub fn named(name: &str) -> Option<Self> {
+        let at = Self::NAMES.iter().position(|&known| known == name)?;
+        Some([Self::None, Self::User, Self::Vc][at])
+    }
+
+    fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+/// Parameters of the queues.
+#[derive(Clone, Debug)]
+pub struct QueueParams {
+    /// What makes a queue.
+    pub by: QueueBy,
+    /// Shares by name; `None` = equal shares over the queues of the trace.
+    pub shares: Option<BTreeMap<String, f64>>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    share: f64,
+    used: u32,
+    waiting: BinaryHeap<Reverse<JobId>>,
+}
+
+/// Place of a queue among those that may go next: used / share, which is >= 0, so its bits are in order;
+/// then its number, which is in order of names.
+type Place = (u64, u32);
+
+/// The queues of a trace, numbered in order of their names.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    list: Vec<Queue>,
+    /// Queue of each job.
+    of: Vec<u32>,
+    /// Queues with a waiting job whose head may have a place.
+    ready: BTreeSet<Place>,
+    /// Queues whose head has none.
+    blocked: BTreeSet<u32>,
+}
+
+impl Queues {
+    /// Learns the queues of the trace.
+    ///
+    /// # Errors
+    /// [`PolicyError::Parameter`] if the trace names nobody, or a queue has no share.
+    pub(super) fn new(params: &QueueParams, jobs: &JobTable) -> Result<Self, PolicyError> {
+        let columns = jobs.columns();
+        let (codes, labels): (_, &[String]) = match params.by {
+            QueueBy::None => (None, &[]),
+            QueueBy::User => (columns.user.as_ref(), &columns.user_labels),
+            QueueBy::Vc => (columns.vc.as_ref(), &columns.vc_labels),
+        };
+        if params.by != QueueBy::None && codes.is_none_or(|all| all.iter().all(|&c| c == u32::MAX))
+        {
+            let name = params.by.name();
+            let expected = format!("a trace that names a {name} for its jobs, or queue_by = none");
+            return Err(bad("queue_by", name, expected));
+        }
+        let name_of = |job: JobId| {
+            let code = codes.map_or(u32::MAX, |all| all[job.index()]);
+            labels.get(code as usize).map_or(DEFAULT, String::as_str)
+        };
+        let names: BTreeSet<&str> = jobs.ids().map(name_of).collect();
+        let names: Vec<&str> = names.into_iter().collect();
+        let list: Result<Vec<Queue>, PolicyError> = names
+            .iter()
+            .map(|&name| {
+                Ok(Queue {
+                    share: share_of(name, params, names.len())?,
+                    used: 0,
+                    waiting: BinaryHeap::new(),
+                })
+            })
+            .collect();
+        let number = |job| names.binary_search(&name_of(job)).expect("one of all") as u32;
+        Ok(Self {
+            list: list?,
+            of: jobs.ids().map(number).collect(),
+            ready: BTreeSet::new(),
+            blocked: BTreeSet::new(),
+        })
+    }
+
+    fn place(&self, queue: u32) -> Place {
+        let entry = &self.list[queue as usize];
+        ((f64::from(entry.used) / entry.share).to_bits(), queue)
+    }
+
+    fn head(&self, queue: u32) -> Option<JobId> {
+        self.list[queue as usize].waiting.peek().map(|job| job.0)
+    }
+
+    /// Changes what a queue holds or who waits there, and its place with it.
+    fn change(&mut self, queue: u32, change: impl FnOnce(&mut Queue)) {
+        self.ready.remove(&self.place(queue));
+        let head = self.head(queue);
+        change(&mut self.list[queue as usize]);
+        if self.head(queue) != head {
+            self.blocked.remove(&queue);
+        }
+        if self.head(queue).is_some() && !self.blocked.contains(&queue) {
+            self.ready.insert(self.place(queue));
+        }
+    }
+
+    /// A job waits.
+    pub(super) fn join(&mut self, job: JobId) {
+        self.change(self.of[job.index()], |queue| {
+            queue.waiting.push(Reverse(job));
+        });
+    }
+
+    /// A job holds its GPUs no longer.
+    pub(super) fn give_back(&mut self, job: JobId, gpus: u32) {
+        self.change(self.of[job.index()], |queue| queue.used -= gpus);
+    }
+
+    /// Blocked queues may go again if what the caller says of their heads is true.
+    pub(super) fn retry(&mut self, mut may: impl FnMut(JobId) -> bool) {
+        let heads: Vec<(u32, JobId)> = self
+            .blocked
+            .iter()
+            .filter_map(|&queue| Some((queue, self.head(queue)?)))
+            .collect();
+        for (queue, head) in heads {
+            if may(head) {
+                self.blocked.remove(&queue);
+                self.ready.insert(self.place(queue));
+            }
+        }
+    }
+
+    /// The queue that goes next, and its head.
+    pub(super) fn next(&self) -> Option<(u32, JobId)> {
+        let &(_, queue) = self.ready.first()?;
+        Some((queue, self.head(queue)?))
+    }
+
+    /// The head of the queue has no place.
+    pub(super) fn block(&mut self, queue: u32) {
+        self.ready.remove(&self.place(queue));
+        self.blocked.insert(queue);
+    }
+
+    /// The head of the queue gets its GPUs.
+    pub(super) fn start(&mut self, queue: u32, gpus: u32) {
+        self.change(queue, |queue| {
+            queue.waiting.pop();
+            queue.used += gpus;
+        });
+    }
+}
+
+fn bad(field: &str, value: &str, expected: String) -> PolicyError {
+    PolicyError::Parameter {
+        policy: "yarn-cs".to_owned(),
+        field: field.to_owned(),
+        value: value.to_owned(),
+        expected,
+    }
+}
+
+fn share_of(name: &str, params: &QueueParams, queues: usize) -> Result<f64, PolicyError> {
+    let Some(shares) = &params.shares else {
+        return Ok(1.0 / queues as f64);
+    };
+    shares.get(name).copied().ok_or_else(|| {
+        let known: Vec<&str> = shares.keys().map(String::as_str).collect();
+        let expected = format!("a share for queue `{name}` too: the trace has jobs of it");
+        bad("queue_shares", &known.join(", "), expected)
+    })
+}
