@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -186,6 +187,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=0, help="so many inputs instead of seconds")
     options = parser.parse_args()
     names = options.names or list(TARGETS)
+    warnings.simplefilter("error")  # a user would see them on stderr
     seconds = options.seconds
     if options.total_seconds is not None:
         seconds = options.total_seconds / len(names)

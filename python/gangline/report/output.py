@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gangline._files import whole
 from gangline.errors import ResultError
 from gangline.report.digest import Digest, digest
 from gangline.report.page import render
@@ -103,11 +104,6 @@ def check_target(path: Path, mark: bytes = PAGE_MARK, kind: str = "a report") ->
 
 
 def put(path: Path, content: bytes) -> None:
-    """Write a file under a temporary name, then rename it: it is whole or absent."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    try:
+    """Write a file that is whole or absent."""
+    with whole(path) as part:
         part.write_bytes(content)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

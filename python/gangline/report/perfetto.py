@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from gangline._files import whole
 from gangline.errors import MissingExtraError
 from gangline.report.gantt import gantt
 from gangline.report.output import check_target
@@ -73,17 +74,11 @@ def write_gantt(
     path = Path(path)
     drawn = gantt(result, from_s=from_s, to_s=to_s)
     check_target(path, _MARK, "a Gantt chart")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            writer = _Writer(file)
-            _tracks(writer, result, drawn)
-            _slices(writer, result, drawn)
-            _counters(writer, result, from_s, to_s)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with whole(path) as part, part.open("wb") as file:
+        writer = _Writer(file)
+        _tracks(writer, result, drawn)
+        _slices(writer, result, drawn)
+        _counters(writer, result, from_s, to_s)
     return drawn
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gangline.errors import TraceError
 from gangline.trace import options as trace_options
 from gangline.trace.detect import detect
@@ -70,8 +72,10 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
     chosen = trace_options.make(options, special_of(reader))
     source.start_hash()
     try:
-        raw = reader.read(source, chosen)
-        return build(raw, chosen, lambda: _provenance(source, raw.metadata))
+        # What overflows becomes infinite, and no bound of a column lets that through.
+        with np.errstate(over="ignore", invalid="ignore"):
+            raw = reader.read(source, chosen)
+            return build(raw, chosen, lambda: _provenance(source, raw.metadata))
     finally:
         source.release()
 
