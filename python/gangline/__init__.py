@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     import gangline.network as network
     import gangline.policies as policies
     import gangline.report as report
+    import gangline.reproduce as reproduce
     import gangline.tables as tables
     import gangline.testing as testing
     from gangline.cluster import Cluster, Sharing
@@ -89,6 +90,7 @@ __all__ = [
     "read_cluster",
     "read_trace",
     "report",
+    "reproduce",
     "simulate",
     "synth",
     "tables",
@@ -119,6 +121,7 @@ _MODULES = {
     "network": "gangline.network",
     "policies": "gangline.policies",
     "report": "gangline.report",
+    "reproduce": "gangline.reproduce",
     "synth": "gangline.trace.synth",
     "tables": "gangline.tables",
     "testing": "gangline.testing",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gangline.cli import _console
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gangline.report import Digest
     from gangline.result import Result
 
-__all__ = ["check", "write"]
+__all__ = ["check", "write", "write_tables"]
 
 
 def check(path: Path) -> None:
@@ -23,6 +23,22 @@ def check(path: Path) -> None:
     from gangline.report import check_target
 
     check_target(path)
+
+
+def write_tables(
+    title: str,
+    sentences: Sequence[str],
+    tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[Any]]]],
+    path: Path,
+) -> None:
+    """Write a page of tables, with the command as it was typed."""
+    from gangline import report
+
+    report.write_tables(title, sentences, tables, path, command=_typed())
+
+
+def _typed() -> str:
+    return f"gangline {shlex.join(sys.argv[1:])}"
 
 
 def write(runs: Sequence[Result] | Sequence[Digest] | Path, path: Path) -> None:
@@ -33,6 +49,6 @@ def write(runs: Sequence[Result] | Sequence[Digest] | Path, path: Path) -> None:
     from gangline import report
 
     live = isinstance(runs, list)
-    report.write(runs, path, command=f"gangline {shlex.join(sys.argv[1:])}" if live else "")
+    report.write(runs, path, command=_typed() if live else "")
     if not report.can_draw():
         _console.say(f"note: the charts are pictures; for charts that zoom: {report.INSTALL}")

@@ -16,6 +16,7 @@ from gangline.cli.doctor import doctor
 from gangline.cli.gantt import gantt
 from gangline.cli.policies import policies
 from gangline.cli.report import report
+from gangline.cli.reproduce import reproduce
 from gangline.cli.run import run
 from gangline.cli.trace import app as trace_app
 from gangline.errors import GanglineError
@@ -43,6 +44,7 @@ app.command(run)
 app.command(compare)
 app.command(report)
 app.command(gantt)
+app.command(reproduce)
 app.command(policies)
 app.command(audit)
 app.command(doctor)

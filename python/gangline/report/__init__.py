@@ -15,6 +15,7 @@ from gangline.report.digest import Digest, digest
 from gangline.report.output import check_target, write
 from gangline.report.page import INSTALL, can_draw, render
 from gangline.report.perfetto import write_gantt
+from gangline.report.plain import write_tables
 from gangline.report.saved import choose, load_runs
 
 __all__ = [
@@ -28,4 +29,5 @@ __all__ = [
     "render",
     "write",
     "write_gantt",
+    "write_tables",
 ]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gangline.report.charts import Chart
     from gangline.report.digest import Digest
 
-__all__ = ["INSTALL", "can_draw", "render"]
+__all__ = ["INSTALL", "can_draw", "document", "footer", "page_script", "render", "section"]
 
 INSTALL = "pip install 'gangline[report]'"
 _SHOWN_CHARS = 2000  # of a text from outside, such as a label: a page is for reading
@@ -77,30 +77,30 @@ def render(runs: Sequence[Digest], *, command: str = "", zooming: bool | None = 
         f"<main>{_warnings(runs, zooming=zooming)}",
         findings.in_short(means, drawn),
         _nav(),
-        _section("compared", _asked(drawn), _compared(runs, drawn)),
-        _section("verdict", "Verdict", _verdict(means, drawn)),
+        section("compared", _asked(drawn), _compared(runs, drawn)),
+        section("verdict", "Verdict", _verdict(means, drawn)),
         _key(drawn),
-        _section("times", "How long jobs took", _grid(blocks["jct_s"], blocks["queue_s"])),
-        _section("cluster", "The cluster over time", blocks["time"]),
-        _section("groups", "Who fared how", _groups(drawn, blocks["gangs"])),
-        _section("fairness", "Fairness", _fairness(drawn, means, blocks["ftf"])),
-        _section("cost", "What the GPU time went into", _cost(drawn, means)),
-        _section("repeat", "To repeat it", _repeat(runs, command)),
+        section("times", "How long jobs took", _grid(blocks["jct_s"], blocks["queue_s"])),
+        section("cluster", "The cluster over time", blocks["time"]),
+        section("groups", "Who fared how", _groups(drawn, blocks["gangs"])),
+        section("fairness", "Fairness", _fairness(drawn, means, blocks["ftf"])),
+        section("cost", "What the GPU time went into", _cost(drawn, means)),
+        section("repeat", "To repeat it", _repeat(runs, command)),
         "</main>",
-        _footer(drawn[0]),
+        footer(drawn[0].spec["gangline"]),
     ]
-    return _document(title, "".join(body), scripts)
+    return document(title, "".join(body), scripts)
 
 
-def _footer(run: Digest) -> str:
-    version = text(run.spec["gangline"])
+def footer(version: str) -> str:
+    """Return the last line of a page."""
     return (
-        f"<footer class=soft><p>Made by gangline {version}. This file holds everything; it loads "
-        "nothing.</p></footer>"
+        f"<footer class=soft><p>Made by gangline {text(version)}. This file holds everything; it "
+        "loads nothing.</p></footer>"
     )
 
 
-def _document(title: str, body: str, scripts: Sequence[str]) -> str:
+def document(title: str, body: str, scripts: Sequence[str]) -> str:
     """Put the page together; only the scripts given here may run, and nothing may be loaded."""
     hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts)
     policy = (
@@ -119,6 +119,11 @@ def _document(title: str, body: str, scripts: Sequence[str]) -> str:
     )
 
 
+def page_script() -> str:
+    """Return the script of every page: tables that sort, policies to switch off."""
+    return _file("page.js")
+
+
 def _file(name: str) -> str:
     return resources.files("gangline.report").joinpath(name).read_text(encoding="utf-8")
 
@@ -129,7 +134,7 @@ def _sha256(script: str) -> str:
 
 def _drawings(all_charts: dict[str, Chart], *, zooming: bool) -> tuple[dict[str, str], list[str]]:
     """Return one block of HTML per chart or linked set, and the scripts that draw them."""
-    page_script = _file("page.js")
+    own = page_script()
     sets: dict[str, list[Chart]] = {}
     for chart in all_charts.values():
         sets.setdefault(chart.linked or chart.key, []).append(chart)
@@ -138,7 +143,7 @@ def _drawings(all_charts: dict[str, Chart], *, zooming: bool) -> tuple[dict[str,
         for key, members in sets.items():
             figures = [_figure(chart, _svg.draw(chart)) for chart in members]
             pictures[key] = figures[0] if len(figures) == 1 else _grid(*figures)
-        return pictures, [page_script]
+        return pictures, [own]
     from gangline.report import _bokeh
 
     blocks = {}
@@ -153,7 +158,7 @@ def _drawings(all_charts: dict[str, Chart], *, zooming: bool) -> tuple[dict[str,
             blocks[key] = f'{notes}<p class=about>{hint}</p><div class="chart">{place}</div>'
         else:
             blocks[key] = _figure(about, place)
-    return blocks, [_bokeh.library(), page_script]
+    return blocks, [_bokeh.library(), own]
 
 
 def _figure(chart: Chart, drawing: str) -> str:
@@ -167,7 +172,8 @@ def _about(chart: Chart) -> str:
     return f"<p class=about><strong>{text(chart.title)}.</strong> {text(chart.about)}</p>"
 
 
-def _section(name: str, title: str, content: str) -> str:
+def section(name: str, title: str, content: str) -> str:
+    """Return a section; the title is safe already."""
     return f'<section aria-labelledby="{name}"><h2 id="{name}">{title}</h2>{content}</section>'
 
 

@@ -1,0 +1,96 @@
+"""`gangline reproduce`: a paper's evaluation, and what of its claims holds."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
+
+from gangline.cli import _console, _inputs
+from gangline.cli._inputs import Flag, Json  # noqa: TC001 - cyclopts reads the annotations
+
+
+def reproduce(
+    paper: str,
+    /,
+    *,
+    quick: Flag = False,
+    clusters: str | None = None,
+    networks: str | None = None,
+    workloads: str | None = None,
+    policies: str | None = None,
+    seeds: str | None = None,
+    restart_s: float | None = None,
+    out: Path | None = None,
+    html: Path | None = None,
+    json: Json = False,
+) -> int:
+    """Run a paper's evaluation again: its worlds, its baselines, its claims beside our numbers.
+
+    Parameters
+    ----------
+    paper
+        dally.
+    quick
+        A small part of it, in less than a minute.
+    clusters
+        Sizes separated by commas, RACKSxSERVERS, such as 4x4,8x8.
+    networks
+        Link presets separated by commas.
+    workloads
+        Names separated by commas; an unknown one lists them.
+    policies
+        Contenders of the study, or any policies, separated by commas.
+    seeds
+        Seeds of the workloads separated by commas; tables show means.
+    restart_s
+        Seconds without progress after a restart or move, for every policy alike.
+    out
+        Folder: reproduction.json, and the runs of each world as `compare --out` writes them.
+    html
+        File for a page with all tables; it loads nothing.
+    json
+        Print one JSON document instead of tables.
+    """
+    from gangline.reproduce import run
+
+    if html is not None:
+        from gangline.cli import _page
+
+        _page.check(html)
+    axes = {
+        "clusters": clusters,
+        "networks": networks,
+        "workloads": workloads,
+        "policies": policies,
+    }
+    made = run(
+        paper,
+        quick=quick,
+        seeds=() if seeds is None else _inputs.seeds(seeds),
+        out=out,
+        progress=True,
+        restart_s=restart_s,
+        **{axis: _names(axis, text) for axis, text in axes.items() if text is not None},
+    )
+    if html is not None:
+        _page.write_tables(made.study.title, made.sentences(), made.tables(), html)
+    if json:
+        _console.document(made.to_dict())
+        return 0
+    for title, titles, cells in made.tables():
+        _console.table(titles, cells, title=title)
+    for line in made.sentences():
+        _console.write(line)
+    for path in (out, html):
+        if path is not None:
+            _console.say(f"saved {path}")
+    return 0
+
+
+def _names(axis: str, text: str) -> list[str]:
+    """Read `a,b`."""
+    from gangline.errors import GanglineError
+
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise GanglineError(f"--{axis}: expected names separated by commas, got {text!r}")
+    return names

@@ -1,0 +1,73 @@
+"""A page of tables and sentences, without runs behind it: the reproduction of a paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gangline._html import show, text
+from gangline.report import tables
+from gangline.report.output import check_target, put
+from gangline.report.page import document, footer, page_script, section
+from gangline.report.tables import Cell
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+
+__all__ = ["write_tables"]
+
+Table = tuple[str, "Sequence[str]", "Sequence[Sequence[Any]]"]
+
+
+def write_tables(
+    title: str,
+    sentences: Sequence[str],
+    found: Sequence[Table],
+    path: str | PathLike[str],
+    *,
+    command: str = "",
+) -> Path:
+    """Write titled tables, what they say in words, and the command that repeats them.
+
+    Parameters
+    ----------
+    title : str
+        Of the page.
+    sentences : sequence of str
+        Shown first, one paragraph each.
+    found : sequence of (title, titles of columns, rows)
+        Cells are text or numbers; the first column names the rows.
+    path : path
+        An earlier report there is replaced; any other file is an error.
+    command : str
+        How to repeat it; nothing if not given.
+
+    Raises
+    ------
+    ResultError
+        If the file there is not a report.
+    OSError
+        If it cannot be written.
+    """
+    from gangline import _core
+
+    path = Path(path)
+    check_target(path)
+    said = "".join(f"<p>{text(line)}</p>" for line in sentences)
+    body = [f"<header><h1>{text(title)}</h1></header><main>"]
+    body.append(section("reading", "What the numbers say", said))
+    for number, (name, titles, rows) in enumerate(found):
+        cells = [[_cell(value, column) for column, value in enumerate(row)] for row in rows]
+        drawn = tables.table([(column, "") for column in titles], cells, caption=name)
+        body.append(section(f"table{number}", text(name), drawn))
+    if command:
+        body.append(section("repeat", "To repeat it", f"<pre>{text(command)}</pre>"))
+    body.append(f"</main>{footer(_core.__version__)}")
+    put(path, document(title, "".join(body), [page_script()]).encode("utf-8"))
+    return path
+
+
+def _cell(value: Any, column: int) -> Cell:
+    shown = f"<bdi>{text(show(value))}</bdi>"
+    return Cell(shown, value, kind="name" if column == 0 else "")

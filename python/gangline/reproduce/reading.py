@@ -1,0 +1,195 @@
+"""What the numbers of a study say about its claims: savings, counts, and one verdict each.
+
+Nothing here is written in advance: every figure and every verdict is worked out from the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gangline.reproduce.study import Claim, Study
+
+__all__ = ["Saving", "judge", "readings", "savings"]
+
+# A mean below this is called no difference: the seeds move it by as much.
+NEGLIGIBLE = 0.01
+# Claims are whole per cent.
+ROUNDING = 0.005
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What the hero saves against one contender on one network, over the worlds run there.
+
+    Parameters
+    ----------
+    network, against, measure : str
+        Which comparison.
+    shares : tuple of float
+        1 - hero / contender, one per world; negative where the hero needs more.
+    """
+
+    network: str
+    against: str
+    measure: str
+    shares: tuple[float, ...]
+
+    @property
+    def best(self) -> float:
+        """The largest share saved."""
+        return max(self.shares)
+
+    @property
+    def mean(self) -> float:
+        """The mean over the worlds, geometric in hero / contender.
+
+        So that twice as long here and half as long there cancel out.
+        """
+        from gangline import _core
+
+        ratios = [1.0 - share for share in self.shares]
+        if min(ratios) <= 0.0:
+            return 1.0
+        return 1.0 - _core.exp(sum(_core.log(ratio) for ratio in ratios) / len(ratios))
+
+    @property
+    def better(self) -> int:
+        """In how many worlds the hero needs less."""
+        return sum(share > 0.0 for share in self.shares)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "network": self.network,
+            "against": self.against,
+            "measure": self.measure,
+            "best": self.best,
+            "mean": self.mean,
+            "worst": min(self.shares),
+            "better_in": self.better,
+            "worlds": len(self.shares),
+        }
+
+
+def savings(study: Study, rows: Sequence[dict[str, Any]]) -> list[Saving]:
+    """Return what the hero saves against each other contender, by network and measure.
+
+    A world in which the other needs nothing (no time lost on a network without distance) has no
+    share and is left out.
+    """
+    found = []
+    networks = list(dict.fromkeys(row["network"] for row in rows))
+    others = [name for name in dict.fromkeys(row["policy"] for row in rows) if name != study.hero]
+    value = {(_world(row), row["policy"]): row for row in rows}
+    for network in networks:
+        worlds = list(dict.fromkeys(_world(row) for row in rows if row["network"] == network))
+        for other in others:
+            for claim in study.claims:
+                shares = tuple(
+                    1.0 - value[world, study.hero][claim.measure] / needed
+                    for world in worlds
+                    if (world, study.hero) in value
+                    and (needed := value[world, other][claim.measure]) > 0.0
+                )
+                if shares:
+                    found.append(Saving(network, other, claim.measure, shares))
+    return found
+
+
+def judge(claim: Claim, fair: Saving) -> str:
+    """Return "holds", "holds in part" or "does not hold", against the fair contender.
+
+    It holds if the largest saving reaches the published number and the mean is a saving; in part if
+    the mean is a saving of at least 1 %.
+    """
+    if fair.mean < NEGLIGIBLE:
+        return "does not hold"
+    return "holds" if fair.best >= claim.share - ROUNDING else "holds in part"
+
+
+def readings(study: Study, found: Sequence[Saving]) -> list[dict[str, Any]]:
+    """Return one row per claim: the published number, what we measured, and the verdict.
+
+    Empty if the fair contender or the hero was not run on the network of the paper.
+    """
+    home = {(s.against, s.measure): s for s in found if s.network == study.home}
+    rows = []
+    for claim in study.claims:
+        fair = home.get((study.fair, claim.measure))
+        if fair is None:
+            continue
+        own = {study.hero, *study.variants}
+        all_of = [s for s in home.values() if s.measure == claim.measure and s.against not in own]
+        rivals = [s for s in all_of if s.against in study.rivals]
+        widest = max(all_of, key=lambda s: s.best)
+        rows.append(
+            {
+                "measure": claim.measure,
+                "words": claim.words,
+                "claimed": claim.share,
+                "rivals_best": max((s.best for s in rivals), default=None),
+                "widest": widest.best,
+                "widest_against": widest.against,
+                "fair": study.fair,
+                "fair_best": fair.best,
+                "fair_mean": fair.mean,
+                "fair_better_in": fair.better,
+                "worlds": len(fair.shares),
+                "verdict": judge(claim, fair),
+            }
+        )
+    return rows
+
+
+def sentences(study: Study, found: Sequence[Saving]) -> list[str]:
+    """Return what the numbers say, for people."""
+    lines = []
+    judged = readings(study, found)
+    if not judged:
+        lines.append(
+            f"No verdict: it takes {study.hero} and {study.fair}"
+            f"{' on ' + study.home if study.home else ''}."
+        )
+    for row in judged:
+        rivals = row["rivals_best"]
+        published = "" if rivals is None else f", {_up_to(rivals)} against rivals as published"
+        lines.append(
+            f"{row['words']}: published up to {_percent(row['claimed'])} lower. Measured "
+            f"{_up_to(row['widest'])} (against {row['widest_against']}){published}. Against "
+            f"{study.fair}: {_up_to(row['fair_best'])}, {_on_average(row['fair_mean'])}, lower in "
+            f"{row['fair_better_in']} of {row['worlds']} worlds. Verdict: {row['verdict']}."
+        )
+    for network in dict.fromkeys(s.network for s in found):
+        for other, words in (
+            (study.fair, "Against"),
+            (study.ablation, "Its main idea, against"),
+        ):
+            own = [s for s in found if s.network == network and s.against == other]
+            if not own or (network == study.home and other == study.fair):
+                continue
+            named = {claim.measure: claim.words for claim in study.claims}
+            parts = [f"{named[s.measure]} {_on_average(s.mean)}" for s in own]
+            lines.append(f"{words} {other} on {network or 'these worlds'}: {', '.join(parts)}.")
+    return lines
+
+
+def _world(row: dict[str, Any]) -> tuple[str, str, str]:
+    return row["cluster"], row["network"], row["workload"]
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.0f} %"
+
+
+def _up_to(share: float) -> str:
+    return f"up to {_percent(share)}" if share > 0.0 else "never lower"
+
+
+def _on_average(share: float) -> str:
+    if abs(share) < ROUNDING:
+        return "equal on average"
+    return f"{_percent(abs(share))} {'lower' if share > 0.0 else 'higher'} on average"

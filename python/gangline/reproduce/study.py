@@ -1,0 +1,218 @@
+"""What a paper's evaluation is made of: set-ups, contenders, and what the paper claims of them.
+
+A study is data. `gangline.reproduce.runs` carries it out, `gangline.reproduce.reading` compares its
+numbers with its claims. A new paper is a new module with a `STUDY`, listed in `PAPERS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gangline.errors import GanglineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from gangline.cluster import Cluster
+
+__all__ = ["Choice", "Claim", "Contender", "Setting", "Study"]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A policy under the name that tables show.
+
+    Parameters
+    ----------
+    name : str
+        In tables and in `--policies`.
+    policy : str
+        In the registry, or a preset.
+    params : mapping
+        Parameters that differ from the policy's defaults.
+    """
+
+    name: str
+    policy: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a paper says its policy saves, as a share of what others need.
+
+    Parameters
+    ----------
+    measure : str
+        Key of the rows; less is better.
+    words : str
+        As in "makespan".
+    share : float
+        The published number, such as 0.69 for "up to 69 % lower".
+    """
+
+    measure: str
+    words: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One world of a study: a cluster, a network, a workload."""
+
+    cluster: str
+    network: str
+    workload: str
+
+    @property
+    def folder(self) -> str:
+        """Name of its folder on disk, without a seed."""
+        return "-".join(part for part in (self.cluster, self.network, self.workload) if part)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What of a study is run; an empty axis stands for all of it.
+
+    Parameters
+    ----------
+    clusters, networks, workloads, policies : sequence of str
+        Names of the study's axes; networks are empty for a paper without any.
+    seeds : sequence of int
+        Each draws its own workload; tables show means.
+    """
+
+    clusters: Sequence[str] = ()
+    networks: Sequence[str] = ()
+    workloads: Sequence[str] = ()
+    policies: Sequence[str] = ()
+    seeds: Sequence[int] = ()
+
+    def settings(self) -> list[Setting]:
+        """Return every world, workloads innermost."""
+        return [
+            Setting(cluster, network, workload)
+            for network in self.networks or ("",)
+            for cluster in self.clusters
+            for workload in self.workloads
+        ]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A paper's evaluation.
+
+    Parameters
+    ----------
+    name, title, source : str
+        As in `gangline reproduce NAME`; what it is; the paper.
+    hero : str
+        The contender that the paper proposes.
+    contenders : tuple of Contender
+        In the order of the tables.
+    claims : tuple of Claim
+        What the paper says of the hero.
+    rivals : tuple of str
+        Contenders such as the paper compares with.
+    fair : str
+        The contender that a claim has to hold against: a rival without a handicap that the paper's
+        rivals had.
+    ablation : str
+        The hero without its main idea; empty if there is none.
+    home : str
+        The network of the paper; claims are judged there.
+    networks : tuple of str
+        Networks to choose from.
+    workloads : mapping of str to str
+        Addresses of generators, `{seed}` for the seed.
+    cluster : callable
+        From the names of a cluster and of a network to the cluster; raises ClusterError.
+    quick, full : Choice
+        What `--quick` runs, and what is run without it.
+    options : mapping
+        Run options that all contenders share.
+    variants : tuple of str
+        Contenders that are the hero with other parameters: no rivals of it.
+    remarks : tuple of str
+        What a reader of the numbers has to know.
+    """
+
+    name: str
+    title: str
+    source: str
+    hero: str
+    contenders: tuple[Contender, ...]
+    claims: tuple[Claim, ...]
+    rivals: tuple[str, ...]
+    fair: str
+    ablation: str
+    home: str
+    networks: tuple[str, ...]
+    workloads: Mapping[str, str]
+    cluster: Callable[[str, str], Cluster]
+    quick: Choice
+    full: Choice
+    options: Mapping[str, Any] = field(default_factory=dict)
+    variants: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    def available(self) -> tuple[list[Contender], list[str]]:
+        """Return the contenders whose policies are registered, and the names of the others."""
+        from gangline.policies.registry import presets, registry
+
+        there = [c for c in self.contenders if c.policy in registry or c.policy in presets]
+        return there, [c.name for c in self.contenders if c not in there]
+
+    def contender(self, name: str) -> Contender:
+        """Return a contender, or any policy of the registry by its own name.
+
+        Raises
+        ------
+        PolicyError
+            If there is neither.
+        """
+        from gangline.policies.registry import find
+
+        there, _ = self.available()
+        for one in there:
+            if one.name == name:
+                return one
+        find(name)
+        return Contender(name, name)
+
+    def choose(self, given: Choice, *, quick: bool) -> Choice:
+        """Fill what was not chosen from the quick or the full set, and check the names.
+
+        Raises
+        ------
+        GanglineError
+            If an axis has no such member; names the axis and what there is.
+        """
+        base = self.quick if quick else self.full
+        there, _ = self.available()
+        chosen = Choice(
+            clusters=given.clusters or base.clusters,
+            networks=given.networks or base.networks,
+            workloads=given.workloads or base.workloads,
+            policies=given.policies or [c.name for c in there],
+            seeds=given.seeds or base.seeds,
+        )
+        _check("networks", chosen.networks, self.networks)
+        _check("workloads", chosen.workloads, list(self.workloads))
+        for policy in chosen.policies:
+            self.contender(policy)
+        for name in ("clusters", "networks", "workloads", "policies", "seeds"):
+            values = getattr(chosen, name)
+            if len(set(values)) < len(values):
+                raise GanglineError(
+                    f"--{name}: one is named twice in {', '.join(map(str, values))}"
+                )
+        return chosen
+
+
+def _check(axis: str, names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            there = ", ".join(known) or "none in this study"
+            raise GanglineError(f"--{axis}: no `{name}`; known: {there}")
