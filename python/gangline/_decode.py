@@ -11,7 +11,7 @@ import msgspec
 from gangline.errors import ClusterError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
 _FIELD = re.compile(
@@ -121,3 +121,13 @@ def _look(data: Any, key: str) -> object:
         except (KeyError, IndexError, TypeError, ValueError):
             return "something else"
     return value if isinstance(value, (str, int, float, bool)) else type(value).__name__
+
+
+def repeated(names: Iterable[str]) -> str | None:
+    """Return the first name that is there a second time."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None

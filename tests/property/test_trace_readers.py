@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripts import fuzz_readers
+from scripts import fuzz_damage, fuzz_readers
 
 from gangline.errors import TraceError
 from gangline.trace import read_trace
@@ -27,7 +27,7 @@ HEADED = {
     for name, (kind, content) in SAMPLES.items()
     if name.endswith(".csv") and kind != "pai"
 }
-PIECES = st.sampled_from(fuzz_readers.PIECES)
+PIECES = st.sampled_from(fuzz_damage.PIECES)
 EDITS = st.lists(
     st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 3), PIECES | st.binary(max_size=3)),
     min_size=1,

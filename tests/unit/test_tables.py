@@ -456,3 +456,16 @@ def test_the_physical_gavel_traces_run(shared: Path, tmp_path: Path) -> None:
     assert result.summary["finished"] == len(trace)
     with pytest.raises(gl.ClusterError, match=r"give the cluster a \[throughput\] table"):
         gl.simulate("pollux-64", trace, "fifo")
+
+
+def test_a_column_that_is_there_twice_is_named(tmp_path: Path) -> None:
+    names = ["gpu_type", "model", "gpus", "iters_per_s", "gpus"]
+    table = pa.table([pa.array([x]) for x in ("A", "m", 1, 5.0, 2)], names=names)
+    with pytest.raises(gl.ClusterError, match=r"each column once, got .*gpus"):
+        ThroughputTable.from_arrow(table)
+    jobs = pa.table([pa.array([x]) for x in ("a", 0.0, 1, 5.0, 2.0)])
+    jobs = jobs.rename_columns(["job_id", "arrival_s", "gpus", "duration_s", "arrival_s"])
+    with pytest.raises(gl.TraceError, match="two columns are called arrival_s"):
+        gl.Trace.from_arrow(jobs)
+    with pytest.raises(gl.TraceError, match="two columns are called arrival_s"):
+        gl.audit(jobs, "pollux-64")

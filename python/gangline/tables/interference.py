@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from gangline._decode import fail
+from gangline._decode import fail, repeated
 from gangline.errors import ClusterError, TraceError
 from gangline.tables.files import MAX_BYTES, parquet
 from gangline.tables.throughput import ThroughputTable, read_throughput
@@ -103,6 +103,9 @@ def _checked(table: pa.Table, path: str) -> pa.Table:
     missing = [name for name in _REQUIRED if name not in table.column_names]
     if missing:
         fail(path, ", ".join(missing), "a column", f"only {', '.join(table.column_names)}")
+    twice = repeated(table.column_names)
+    if twice is not None:
+        fail(path, "sharing.table", "each column once", twice)
     rows = []
     seen: set[tuple[Any, ...]] = set()
     kept = [name for name in INTERFERENCE.names if name in table.column_names]

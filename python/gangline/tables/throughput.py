@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from gangline._decode import fail
+from gangline._decode import fail, repeated
 from gangline.cluster_schema import ThroughputRow
 from gangline.errors import ClusterError
 from gangline.tables.keys import batch_size_of
@@ -98,6 +98,9 @@ class ThroughputTable:
         missing = [name for name in REQUIRED if name not in table.column_names]
         if missing:
             fail(path, ", ".join(missing), "a column", f"only {', '.join(table.column_names)}")
+        twice = repeated(table.column_names)
+        if twice is not None:
+            fail(path, "table", "each column once", twice)
         try:
             table.validate(full=True)
         except pa.ArrowInvalid as error:

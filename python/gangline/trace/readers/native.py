@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gangline._decode import repeated
 from gangline.errors import TraceError
 from gangline.trace.faults import short
 from gangline.trace.normalise import Raw, numbers, valid
@@ -37,6 +38,10 @@ def from_table(table: pa.Table, path: str) -> Raw:
     """Take the columns that are known; count the others."""
     notes = {}
     known = [name for name in table.column_names if name in COLUMNS]
+    twice = repeated(known)
+    if twice is not None:
+        message = f"{path}: two columns are called {twice}; expected one"
+        raise TraceError(message, path=path, column=twice)
     if len(known) < table.num_columns:
         notes["ignored_columns"] = table.num_columns - len(known)
     stored = table.schema.metadata or {}
