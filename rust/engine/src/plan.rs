@@ -80,6 +80,16 @@ impl Plan<'_> {
         self.buffer.push_shown(Action::Preempt { job });
     }
 
+    /// Brings the preemptions into the order of a key, before all other actions.
+    pub fn sort_preemptions<K: Ord>(&mut self, mut key: impl FnMut(JobId) -> K) {
+        self.buffer
+            .actions
+            .sort_by_cached_key(|action| match action {
+                Action::Preempt { job } => (false, Some(key(*job))),
+                _ => (true, None),
+            });
+    }
+
     /// Moves a running job; the GPUs it holds are released in the scratch first.
     pub fn move_to(&mut self, job: JobId, gpus: GpuSet) {
         self.plan_release(job);

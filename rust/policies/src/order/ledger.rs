@@ -36,6 +36,8 @@ pub struct Ledger {
     lines: Vec<Line>,
     /// First job of each line as last looked up; [`None`] = look it up.
     heads: Vec<Option<Key>>,
+    /// Stale entries of each line; while there are none, its first entry is its head.
+    stale: Vec<u32>,
     /// Classes whose line is not empty (stale entries count), ascending.
     busy: Vec<usize>,
     is_busy: Vec<bool>,
@@ -48,6 +50,7 @@ impl Ledger {
             jobs: vec![Entry::default(); jobs],
             lines: (0..classes).map(|_| Line::default()).collect(),
             heads: vec![None; classes],
+            stale: vec![0; classes],
             busy: Vec::with_capacity(classes),
             is_busy: vec![false; classes],
         }
@@ -86,11 +89,12 @@ impl Ledger {
         };
     }
 
-    /// Puts a job into its line, or gives a waiting one another key (its old entry becomes stale).
+    /// Puts a job into its line, or gives a waiting one another key (its old entry becomes stale). Whether
+    /// the line may have another head now.
     #[inline]
-    pub fn push(&mut self, class: usize, key: Key) {
+    pub fn push(&mut self, class: usize, key: Key) -> bool {
         if self.stand(key.job()) == Stand::Waiting {
-            self.heads[class] = None;
+            self.leave_line(class);
         }
         self.set(key, Stand::Waiting);
         self.lines[class].push(key);
@@ -99,10 +103,15 @@ impl Ledger {
             let at = self.busy.partition_point(|other| *other < class);
             self.busy.insert(at, class);
             self.heads[class] = Some(key);
-        } else if let Some(head) = &mut self.heads[class]
-            && key < *head
-        {
-            *head = key;
+            return true;
+        }
+        match &mut self.heads[class] {
+            Some(head) if *head < key => false,
+            Some(head) => {
+                *head = key;
+                true
+            }
+            None => true,
         }
     }
 
@@ -117,10 +126,13 @@ impl Ledger {
 
     fn find_head(&mut self, class: usize) -> Option<Key> {
         while let Some(key) = self.lines[class].first() {
-            if self.stand(key.job()) == Stand::Waiting && self.key(key.job()) == key {
+            let is_stale = self.stale[class] > 0
+                && !(self.stand(key.job()) == Stand::Waiting && self.key(key.job()) == key);
+            if !is_stale {
                 self.heads[class] = Some(key);
                 return Some(key);
             }
+            self.stale[class] -= 1;
             self.lines[class].pop();
         }
         if self.is_busy[class] {
@@ -130,8 +142,9 @@ impl Ledger {
         None
     }
 
-    /// Notes that a waiting job which need not be the head has left its line.
+    /// Notes that a waiting job which need not be the head has left its line: its entry is stale.
     pub fn leave_line(&mut self, class: usize) {
+        self.stale[class] += 1;
         self.heads[class] = None;
     }
 

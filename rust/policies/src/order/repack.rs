@@ -178,8 +178,10 @@ impl Repack {
             self.running.remove(old, guests.gpus(class));
             self.is_stirred = true;
         }
-        self.ledger.push(class, key);
-        self.woken.push(class);
+        // behind a head that does not fit nobody of its class does
+        if self.ledger.push(class, key) {
+            self.woken.push(class);
+        }
     }
 
     /// Gives a running job another key. To come forward changes nothing for others.
@@ -257,7 +259,7 @@ impl Repack {
                 let gpus = places.classes().get(class).gpus;
                 self.admit(rank, class, GpuTypeId(0), gpus, now);
             } else if free < 0 {
-                let (key, gpus) = self
+                let (key, gpus, slack) = self
                     .running
                     .first_over(free.unsigned_abs(), now)
                     .expect("jobs hold GPUs");
@@ -267,8 +269,13 @@ impl Repack {
                     guests.wake(view);
                 }
                 self.drop_job(key, class, gpus, now);
+                // `slack` is what is free now together with all that runs behind the floor
                 candidates.clear();
-                self.all_classes(&mut candidates);
+                if slack > 0 {
+                    self.all_classes(&mut candidates);
+                    let gpus = |class| u64::from(places.classes().get(class).gpus);
+                    candidates.retain(|&class| gpus(class) <= slack);
+                }
             } else {
                 break;
             }
@@ -306,7 +313,7 @@ impl Repack {
         room: &Room,
     ) -> Option<(Rank, usize)> {
         let &Room { free, floor, now } = room;
-        let last = self.running.last_rank(now);
+        let mut last = None;
         let mut best: Option<(Rank, usize)> = None;
         let mut at = 0;
         while let Some(&class) = candidates.get(at) {
@@ -321,10 +328,13 @@ impl Repack {
                 continue;
             }
             let gpus = i64::from(gpus);
-            let is_last = last.is_none_or(|last| last < rank);
-            if free < gpus && (is_last || rank < floor) {
-                candidates.swap_remove(at);
-            } else if free >= gpus || free + self.running.sum_after(&rank, now) as i64 >= gpus {
+            let fits = free >= gpus || {
+                let last = last.get_or_insert_with(|| self.running.last_rank(now));
+                floor < rank
+                    && last.is_some_and(|last| rank < last)
+                    && free + self.running.sum_after(&rank, now) as i64 >= gpus
+            };
+            if fits {
                 best = Some((rank, class));
                 at += 1;
             } else {

@@ -134,15 +134,16 @@ impl Running {
         }
     }
 
-    /// The first job, in rank order at `now`, up to which the jobs hold more than `sum() - over` GPUs.
-    pub fn first_over(&self, over: u64, now: i64) -> Option<(Key, u32)> {
+    /// The first job, in rank order at `now`, up to which the jobs hold more than `sum() - over` GPUs, and
+    /// how many GPUs it and those behind it hold beyond `over`.
+    pub fn first_over(&self, over: u64, now: i64) -> Option<(Key, u32, u64)> {
         if let [tree] = self.trees.as_slice() {
             return tree.first_over(over);
         }
         let lasts = self.trees.iter().filter_map(SumTree::last_entry);
         let last = lasts.max_by_key(|&(key, gpus)| self.measure.running(key, gpus, now))?;
         if u64::from(last.1) >= over {
-            return Some(last);
+            return Some((last.0, last.1, u64::from(last.1) - over));
         }
         // merge the trees from their ends; at most `over` steps, as every job has a GPU
         let mut ends: Vec<_> = self
@@ -160,7 +161,7 @@ impl Running {
             let (key, gpus) = ends[at].next().expect("just seen");
             behind += u64::from(gpus);
             if behind >= over {
-                return Some((key, gpus));
+                return Some((key, gpus, behind - over));
             }
         }
     }

@@ -237,8 +237,9 @@ impl SumTree {
     }
 
     /// The first job up to which, itself included, the jobs hold more than `sum() - over` GPUs: seen from
-    /// the end, the one that brings those dropped to at least `over`.
-    pub fn first_over(&self, over: u64) -> Option<(Key, u32)> {
+    /// the end, the one that brings those dropped to at least `over`. With it, how many GPUs it and those
+    /// behind it hold beyond `over`.
+    pub fn first_over(&self, over: u64) -> Option<(Key, u32, u64)> {
         let mut behind = 0;
         for group in self.groups.iter().rev() {
             if behind + group.sum < over {
@@ -253,7 +254,7 @@ impl SumTree {
                 for entry in leaf.entries.iter().rev() {
                     behind += u64::from(entry.gpus);
                     if behind >= over {
-                        return Some((entry.key, entry.gpus));
+                        return Some((entry.key, entry.gpus, behind - over));
                     }
                 }
             }
@@ -343,7 +344,9 @@ mod tests {
                 let mut prefix = 0;
                 let over = oracle.iter()
                     .find(|(_, g)| { prefix += u64::from(**g); prefix > total - amount });
-                prop_assert_eq!(tree.first_over(amount), over.map(|(k, &g)| (*k, g)));
+                let slack = over.map(|(_, &g)| total - (prefix - u64::from(g)) - amount);
+                let over = over.zip(slack).map(|((k, &g), slack)| (*k, g, slack));
+                prop_assert_eq!(tree.first_over(amount), over);
             }
             let back: Vec<Key> = tree.iter_back().map(|(k, _)| k).collect();
             prop_assert!(back.into_iter().eq(oracle.keys().rev().copied()));

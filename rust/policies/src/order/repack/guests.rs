@@ -16,7 +16,7 @@ use super::seats::Seats;
 use crate::class::Places;
 use crate::order::{Key, Stand};
 use gangline_engine::{ClusterView, FreeIndex, Plan};
-use gangline_model::{Action, ClusterSpec, GpuSet, GpuTypeId, JobId, ServerId};
+use gangline_model::{ClusterSpec, GpuSet, GpuTypeId, JobId, ServerId};
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
@@ -484,11 +484,11 @@ impl Repack {
             self.start_home(plan, places, &mut guests, (key, class), gpus);
         }
         self.place_waiting(view, plan, places, &mut guests);
-        guests.stopped.sort_unstable();
-        for key in guests.stopped.drain(..) {
-            plan.push(Action::Preempt { job: key.job() });
-            self.stopped.push(key.job());
+        if guests.stopped.len() > 1 {
+            guests.stopped.sort_unstable();
+            plan.sort_preemptions(|job| self.ledger.key(job));
         }
+        self.stopped.extend(guests.stopped.drain(..).map(Key::job));
         if !guests.is_calm {
             guests.calm_down(!self.ledger.classes().is_empty());
         }
@@ -599,7 +599,7 @@ impl Repack {
                     let key = self.ledger.key(job);
                     guests.stop_guest(key, gpus);
                     self.ledger.set(key, Stand::Nowhere);
-                    plan.release(job);
+                    plan.preempt(job);
                     guests.stopped.push(key);
                 }
             }

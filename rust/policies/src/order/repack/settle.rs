@@ -15,6 +15,10 @@ impl Repack {
         plan: &mut Plan<'_>,
         places: &mut Places,
     ) -> bool {
+        if !places.is_strict() && !self.admitted.iter().any(|admission| admission.is_running) {
+            self.settle_all(plan, places);
+            return true;
+        }
         let admitted = std::mem::take(&mut self.admitted);
         for job in self.dropped.iter().map(|dropped| dropped.key.job()) {
             plan.release(job);
@@ -60,6 +64,28 @@ impl Repack {
             self.rehome(view, plan, places);
         }
         is_settled
+    }
+
+    /// The same where the rule refuses nobody and nobody moves: whoever is dropped stops, whoever is admitted
+    /// starts.
+    fn settle_all(&mut self, plan: &mut Plan<'_>, places: &mut Places) {
+        for dropped in &self.dropped {
+            plan.preempt(dropped.key.job());
+            self.stopped.push(dropped.key.job());
+        }
+        for &Admission {
+            class,
+            gpu_type,
+            key,
+            ..
+        } in &self.admitted
+        {
+            let found = places.place_on(plan.free(), class, key.job(), gpu_type);
+            let gpus = found.expect("enough GPUs are free, and the rule asks for no more");
+            places.note_start(key.job());
+            plan.start(key.job(), gpus);
+            self.started.push(key.job());
+        }
     }
 
     /// The placement rule has no place for an admitted job: it is without GPUs, as before or from now on.
