@@ -144,7 +144,8 @@ impl Engine {
     }
 
     fn stop(&mut self, job: JobId, reason: EndReason) {
-        let gpus = self.state.end_run(job, &mut self.recorder, reason);
+        let slot = self.state.slot_of(job);
+        let gpus = self.state.end_run(slot, &mut self.recorder, reason);
         self.queue.note_stale();
         let count = self.state.jobs.len();
         let column = if reason == EndReason::Preempted {

@@ -43,12 +43,29 @@ impl Engine {
         self.state.now = time;
         self.newest = self.state.job.len();
         let kinds = self.apply_events(time);
+        self.look_ahead();
         if kinds.intersects(self.traits.wake_on) {
             self.awaiting = true;
             return Ok(true);
         }
         self.end_instant();
         Ok(false)
+    }
+
+    /// Has the memory of the next completions on its way while there is other work to do: long runs are in
+    /// no cache any more when they end.
+    #[inline]
+    fn look_ahead(&self) {
+        let Some((next, others)) = self.queue.soonest().split_first() else {
+            return;
+        };
+        if next.class() == EventClass::Completion {
+            self.state.expect_end(next.subject);
+        }
+        // whatever the subject is, to ask for a record too many does no harm
+        for event in others {
+            self.state.expect(event.subject);
+        }
     }
 
     #[inline]
@@ -79,12 +96,7 @@ impl Engine {
             .arrival
             .get(self.state.job.len())
             .copied();
-        let event = self.head().map(|event| {
-            if event.class() == EventClass::Completion {
-                self.state.expect(event.subject);
-            }
-            event.time
-        });
+        let event = self.head().map(|event| event.time);
         let next = match (arrival, event) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -211,7 +223,7 @@ impl Engine {
         let job = self.state.runs[slot as usize].job;
         let gpus = self
             .state
-            .end_run(job, &mut self.recorder, EndReason::Finished);
+            .end_run(slot as usize, &mut self.recorder, EndReason::Finished);
         self.recorder.hash.event(2, self.state.now, job, &gpus);
         self.sync_index(&gpus);
         self.state.finish(job, self.recorder.totals.active_ns);
@@ -255,9 +267,10 @@ impl Engine {
         residents.sort_unstable();
         residents.dedup();
         for job in residents {
+            let slot = self.state.slot_of(job);
             let gpus = self
                 .state
-                .end_run(job, &mut self.recorder, EndReason::Failed);
+                .end_run(slot, &mut self.recorder, EndReason::Failed);
             self.queue.note_stale();
             self.recorder.hash.event(4, self.state.now, job, &gpus);
             self.state.wait_again(job);

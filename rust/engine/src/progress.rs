@@ -93,18 +93,24 @@ impl State {
     }
 
     /// Closes the present segment at `now`: time columns, work, checkpoints.
-    pub(crate) fn close_segment(&mut self, job: JobId, recorder: &mut Recorder, reason: EndReason) {
+    pub(crate) fn close_segment(
+        &mut self,
+        slot: usize,
+        recorder: &mut Recorder,
+        reason: EndReason,
+    ) {
         let now = self.now;
+        let run = &mut self.runs[slot];
+        let job = run.job;
         let at = job.index();
-        let slot = self.slot_of(job);
-        let run = &self.runs[slot];
         let length = now - run.segment_start;
         if length.0 == 0 {
             return;
         }
         let (start, overhead_end) = (run.segment_start, now.min(run.progress_start));
         let progress = run.progress_in_segment(now).seconds();
-        self.job[at].run_ns += length.0;
+        run.held_ns += length.0;
+        self.job[at].run_ns = run.held_ns;
         if overhead_end > start {
             self.out.overhead_ns[at] += (overhead_end - start).0;
         }
@@ -116,8 +122,8 @@ impl State {
         if let Some(kept) = self.out.kept_ns.get_mut(at) {
             *kept += run.kept() * i128::from(run.progress_in_segment(now).0);
         }
-        let before = self.job[at].remaining;
-        self.job[at].remaining = (before - run.rate * progress).max(0.0);
+        let before = run.left;
+        run.left = (before - run.rate * progress).max(0.0);
         if let Some(interval) = self.config.checkpoint_interval {
             let from = run.segment_start.max(run.progress_start);
             let origin = run.progress_start;
@@ -125,7 +131,7 @@ impl State {
             let last = SimTime(origin.0 + passed * interval.0);
             if last > from {
                 let kept = before - run.rate * (last - from).seconds();
-                self.runs[slot].checkpoint_remaining = kept.max(0.0);
+                self.job[at].remaining = kept.max(0.0);
             }
         }
         recorder.segment(self, job, reason);
@@ -268,7 +274,7 @@ impl State {
         if state.first_start == NOT_YET {
             state.first_start = self.now;
         }
-        let remaining = state.remaining;
+        let (remaining, run_ns) = (state.remaining, state.run_ns);
         self.occupy(job, &gpus);
         let tier = self.cluster.tier(&gpus);
         let gpu_type = self.servers[gpus.parts()[0].server.index()].gpu_type;
@@ -290,17 +296,17 @@ impl State {
         run.gpu_type = gpu_type;
         run.sub_batch = sub_batch;
         run.rate = 0.0;
-        run.base = base;
+        run.left = remaining;
+        run.held_ns = run_ns;
         run.locality = locality;
         run.touched = false;
-        run.checkpoint_remaining = remaining;
         if self.max_share > 1 || self.config.segments {
             self.open_details(slot, sub_batch);
         }
         self.set_running(job, slot);
         if self.max_share == 1 {
             let inflation = self.inflation(job, sub_batch);
-            self.schedule(slot, remaining, (base * locality) / inflation, queue);
+            self.schedule(slot, (base * locality) / inflation, queue);
         } else {
             self.touch(job);
         }
@@ -318,12 +324,12 @@ impl State {
         }
     }
 
-    /// Sets the rate of a record from now on and pushes the completion, with so much work left.
+    /// Sets the rate of a record from now on and pushes the completion.
     #[inline]
-    fn schedule(&mut self, slot: u32, left: f64, rate: f64, queue: &mut EventQueue) {
+    fn schedule(&mut self, slot: u32, rate: f64, queue: &mut EventQueue) {
         let run = &mut self.runs[slot as usize];
         run.rate = rate;
-        run.finish = self.now.max(run.progress_start) + span_of_work(left, rate);
+        run.finish = self.now.max(run.progress_start) + span_of_work(run.left, rate);
         queue.push(run.finish, EventClass::Completion, slot, run.generation);
     }
 
@@ -331,21 +337,21 @@ impl State {
     /// completion event, if still in the queue, dies by generation. The caller says what becomes of it.
     pub(crate) fn end_run(
         &mut self,
-        job: JobId,
+        slot: usize,
         recorder: &mut Recorder,
         reason: EndReason,
     ) -> GpuSet {
-        self.close_segment(job, recorder, reason);
+        self.close_segment(slot, recorder, reason);
         if self.max_share > 1 {
-            self.note_sharing(job, false);
+            self.note_sharing(slot, false);
         }
+        let job = self.runs[slot].job;
         let at = job.index();
-        let slot = self.slot_of(job);
-        if matches!(reason, EndReason::Failed)
+        let falls_back = matches!(reason, EndReason::Failed)
             || (self.config.checkpoint_interval.is_some()
-                && matches!(reason, EndReason::Preempted | EndReason::Moved))
-        {
-            self.job[at].remaining = self.runs[slot].checkpoint_remaining;
+                && matches!(reason, EndReason::Preempted | EndReason::Moved));
+        if !falls_back {
+            self.job[at].remaining = self.runs[slot].left;
         }
         let gpus = std::mem::take(&mut self.runs[slot].gpus);
         self.vacate(job, &gpus);
@@ -392,14 +398,14 @@ impl State {
     fn retime(&mut self, job: JobId, queue: &mut EventQueue, recorder: &mut Recorder) {
         let slot = self.slot_of(job);
         let (xi, is_shared) = self.xi_on(job, &self.runs[slot].gpus);
-        self.note_sharing(job, is_shared);
+        self.note_sharing(slot, is_shared);
         let run = &self.runs[slot];
         let inflation = self.inflation(job, run.sub_batch);
-        let rate = (run.base * run.locality) / (inflation * xi);
+        let rate = (self.base_on(job, &run.gpus) * run.locality) / (inflation * xi);
         if rate.to_bits() == run.rate.to_bits() {
             return;
         }
-        self.close_segment(job, recorder, EndReason::Retimed);
+        self.close_segment(slot, recorder, EndReason::Retimed);
         let now = self.now;
         if self.config.segments {
             let others = self.co_runners(job, &self.runs[slot].gpus);
@@ -413,14 +419,13 @@ impl State {
             run.generation = run.generation.wrapping_add(1);
             queue.note_stale();
         }
-        let left = self.job[job.index()].remaining;
-        self.schedule(slot as u32, left, rate, queue);
+        self.schedule(slot as u32, rate, queue);
     }
 
     /// Keeps the time that a job spends next to a co-runner.
-    fn note_sharing(&mut self, job: JobId, is_shared: bool) {
+    fn note_sharing(&mut self, slot: usize, is_shared: bool) {
         let now = self.now;
-        let slot = self.slot_of(job);
+        let job = self.runs[slot].job;
         let Some(details) = self.details.get_mut(slot) else {
             return;
         };

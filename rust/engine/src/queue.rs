@@ -112,6 +112,12 @@ impl EventQueue {
         self.heap.first()
     }
 
+    /// The earliest event, then some among which the second one is.
+    #[inline]
+    pub fn soonest(&self) -> &[Event] {
+        &self.heap[..self.heap.len().min(WIDTH + 1)]
+    }
+
     /// Takes the earliest event.
     #[inline]
     pub fn pop(&mut self) -> Option<Event> {

@@ -401,10 +401,10 @@ impl Engine {
         }
         let open: Vec<usize> = self.state.running.iter().collect();
         for at in open {
-            let job = JobId::new(at);
+            let slot = self.state.slot_of(JobId::new(at));
             self.state
-                .close_segment(job, &mut self.recorder, EndReason::Stopped);
-            self.state.run_mut(job).segment_start = self.state.now;
+                .close_segment(slot, &mut self.recorder, EndReason::Stopped);
+            self.state.runs[slot].segment_start = self.state.now;
         }
         self.recorder.finish(&self.state);
         self.outcome = Some(outcome);

@@ -7,6 +7,7 @@ use gangline_model::{
     ClusterSpec, GpuSet, GpuTypeId, Infeasible, InfeasibleReason, JobId, JobTable, RateTable,
     ServerId, SimSpan, SimTime, Tier, span_of_work,
 };
+use prefetch_index::prefetch_index;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -26,15 +27,16 @@ pub enum Phase {
     Dropped,
 }
 
-/// A running job. `State::remaining` holds its work at the later of `segment_start` and
-/// `progress_start`. Two cache lines: what only some runs need is in [`RunDetails`].
+/// A running job. Two cache lines: what only some runs need is in [`RunDetails`]. It holds all that the end of a
+/// run reads, so that the job's own record, long out of the cache by then, is only written.
 #[derive(Clone, Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub struct Run {
-    /// The job.
-    pub job: JobId,
     /// Its GPUs.
     pub gpus: GpuSet,
+    /// The job.
+    pub job: JobId,
+    pub(crate) generation: u32,
     /// Present rate, iterations per second.
     pub rate: f64,
     /// Start of the present segment (rate, place and partners stand since then).
@@ -45,38 +47,39 @@ pub struct Run {
     pub finish: SimTime,
     /// Its last start or move.
     pub started: SimTime,
-    /// Tier of its placement.
-    pub tier: Tier,
+    /// Work left at the later of `segment_start` and `progress_start`.
+    pub(crate) left: f64,
+    /// Time holding GPUs, in all runs of the job up to the present segment.
+    pub(crate) held_ns: i64,
+    pub(crate) locality: f64,
     /// GPU type of its first server.
     pub gpu_type: GpuTypeId,
     /// Samples per GPU and pass; 0 = the job's own batch size.
     pub sub_batch: u32,
-    pub(crate) base: f64,
-    pub(crate) locality: f64,
-    pub(crate) generation: u32,
+    /// Tier of its placement.
+    pub tier: Tier,
     pub(crate) touched: bool,
-    pub(crate) checkpoint_remaining: f64,
 }
 
 impl Default for Run {
     /// A record that nobody holds yet.
     fn default() -> Self {
         Self {
-            job: JobId(NO_JOB),
             gpus: GpuSet::new(),
+            job: JobId(NO_JOB),
+            generation: 0,
             rate: 0.0,
             segment_start: SimTime::ZERO,
             progress_start: SimTime::ZERO,
             finish: SimTime::NEVER,
             started: SimTime::ZERO,
-            tier: Tier::Server,
+            left: 0.0,
+            held_ns: 0,
+            locality: 1.0,
             gpu_type: GpuTypeId(0),
             sub_batch: 0,
-            base: 0.0,
-            locality: 1.0,
-            generation: 0,
+            tier: Tier::Server,
             touched: false,
-            checkpoint_remaining: 0.0,
         }
     }
 }
@@ -104,22 +107,39 @@ enum Usable {
     PerJob(Vec<u64>),
 }
 
-/// What every event of a job needs, side by side: one cache line instead of one per column. Made when
-/// the job arrives, so that a run touches the memory of a job as it comes to it.
+/// What every event of a job needs, in one cache line instead of one per column. Made when the job arrives,
+/// so that a run touches the memory of a job as it comes to it.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(crate) struct JobState {
-    /// Work left at the last change of rate.
+    /// Work left when it waits; while it runs, what it would have left if its server failed.
     pub(crate) remaining: f64,
     pub(crate) first_start: SimTime,
     pub(crate) finish: SimTime,
     /// Time holding GPUs, up to the present segment.
     pub(crate) run_ns: i64,
-    /// Integral of the number of active jobs at arrival; after the finish, over its life. Below 2^95: less
-    /// than 2^32 jobs for less than 2^63 ns. Two parts, or the record would be a third longer.
-    active_low: u64,
-    active_high: u32,
+    active_at_arrival: ActiveTime,
+    active_at_finish: ActiveTime,
     /// Record of the running job, or its phase.
     place: u32,
+}
+
+/// Integral of the number of active jobs, ns. Below 2^95: less than 2^32 jobs for less than 2^63 ns. In
+/// parts, or it would take 16 bytes.
+#[derive(Clone, Copy, Debug)]
+struct ActiveTime([u32; 3]);
+
+impl ActiveTime {
+    #[inline]
+    fn new(ns: i128) -> Self {
+        Self([ns as u32, (ns >> 32) as u32, (ns >> 64) as u32])
+    }
+
+    #[inline]
+    fn ns(self) -> i128 {
+        let [low, middle, high] = self.0.map(i128::from);
+        high << 64 | middle << 32 | low
+    }
 }
 
 /// Values of [`JobState::place`] that are no record: there are fewer GPUs than that.
@@ -131,17 +151,15 @@ impl JobState {
     /// A job that has come and waits; `active_ns` is the integral of active jobs so far.
     #[inline]
     pub(crate) fn arrived(work: f64, active_ns: i128) -> Self {
-        let mut job = Self {
+        Self {
             remaining: work,
             first_start: NOT_YET,
             finish: SimTime::NEVER,
             run_ns: 0,
-            active_low: 0,
-            active_high: 0,
+            active_at_arrival: ActiveTime::new(active_ns),
+            active_at_finish: ActiveTime::new(active_ns),
             place: WAITING,
-        };
-        job.set_active_ns(active_ns);
-        job
+        }
     }
 
     /// A job that is left out of the run.
@@ -168,15 +186,10 @@ impl JobState {
         (self.place < DROPPED).then_some(self.place)
     }
 
+    /// Integral of the number of active jobs over the life of a finished job.
     #[inline]
     pub(crate) fn active_ns(&self) -> i128 {
-        i128::from(self.active_high) << 64 | i128::from(self.active_low)
-    }
-
-    #[inline]
-    fn set_active_ns(&mut self, ns: i128) {
-        self.active_low = ns as u64;
-        self.active_high = (ns >> 64) as u32;
+        self.active_at_finish.ns() - self.active_at_arrival.ns()
     }
 }
 
@@ -427,13 +440,16 @@ impl State {
         self.runs[slot as usize].generation == generation
     }
 
-    /// Reads what the completion of a run will need, so that it is on its way from memory while there is
-    /// other work to do.
+    /// Asks the memory for the record of a run that may end soon.
     #[inline]
     pub(crate) fn expect(&self, slot: u32) {
-        let run = &self.runs[slot as usize];
-        std::hint::black_box(run.finish);
-        std::hint::black_box(self.job[run.job.index()].run_ns);
+        prefetch_index(&self.runs, slot as usize);
+    }
+
+    /// The same for the record of its job, when the run is the next to end.
+    #[inline]
+    pub(crate) fn expect_end(&self, slot: u32) {
+        prefetch_index(&self.job, self.runs[slot as usize].job.index());
     }
 
     /// First start ever, if it has started.
@@ -470,7 +486,7 @@ impl State {
         state.place = FINISHED;
         state.remaining = 0.0;
         state.finish = now;
-        state.set_active_ns(active_ns - state.active_ns());
+        state.active_at_finish = ActiveTime::new(active_ns);
     }
 
     /// Takes a server out; its residents have left before.
@@ -531,10 +547,9 @@ impl State {
         let Some(state) = self.job.get(job.index()) else {
             return self.jobs.work(job);
         };
-        let left = state.remaining;
         match state.slot().map(|slot| &self.runs[slot as usize]) {
-            None => left,
-            Some(run) => left - run.rate * run.progress_in_segment(self.now).seconds(),
+            None => state.remaining,
+            Some(run) => run.left - run.rate * run.progress_in_segment(self.now).seconds(),
         }
     }
 

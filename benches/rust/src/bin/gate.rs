@@ -1,7 +1,8 @@
 //! One case of the instruction gate: runs it once, prints how much there was to do.
 //!
-//! `gate NAME LOAD JOBS`, for instance `gate bare-fifo light 10000`. Under callgrind only
+//! `gate NAME LOAD JOBS [SERVERS]`, for instance `gate bare-fifo light 10000`. Under callgrind only
 //! the functions `measured_*` are counted, so making the workload costs nothing (`benches/instructions.py`).
+//! With 2,000 servers it is one run of the published table, for a profiler; prints its CPU time.
 #![allow(clippy::print_stdout, reason = "a benchmark talks on stdout")]
 
 use std::process::ExitCode;
@@ -11,20 +12,18 @@ use gangline_benches::contender::{options, policy, run, summary};
 use gangline_benches::workload::{Cluster, Jobs, Load, philly_like};
 use gangline_benches::worlds::world;
 use gangline_engine::{Engine, Policy, World};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Small enough for callgrind, large enough to be in its steady state after 2,000 jobs.
-const CLUSTER: Cluster = Cluster {
-    servers: 125,
-    gpus_per_server: 8,
-};
+const SERVERS: u32 = 125;
 
 /// What is counted, named so that callgrind's filter finds it.
 #[inline(never)]
-fn measured_bare(name: &str, jobs: &Jobs) -> i64 {
+fn measured_bare(name: &str, jobs: &Jobs, cluster: Cluster) -> i64 {
     let times = if name == "bare-fifo" {
-        bare::fifo(jobs, CLUSTER)
+        bare::fifo(jobs, cluster)
     } else {
-        bare::sjf(jobs, CLUSTER)
+        bare::sjf(jobs, cluster)
     };
     times.finish_ns.last().copied().unwrap_or(0)
 }
@@ -36,23 +35,37 @@ fn measured_run(world: &World, policy: &mut dyn Policy) -> Engine {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [name, load, count] = arguments.as_slice() else {
-        eprintln!("usage: gate NAME light|saturated JOBS");
+    let [name, load, count, rest @ ..] = arguments.as_slice() else {
+        eprintln!("usage: gate NAME light|saturated JOBS [SERVERS]");
         return ExitCode::from(2);
     };
-    let (Some(load), Ok(count)) = (
+    let (Some(load), Ok(count), Ok(servers)) = (
         Load::ALL.into_iter().find(|known| known.name() == load),
         count.parse::<usize>(),
+        rest.first().map_or(Ok(SERVERS), |text| text.parse()),
     ) else {
-        eprintln!("unknown load {load} or bad number of jobs {count}");
+        eprintln!("unknown load {load} or bad number of jobs {count} or servers");
         return ExitCode::from(2);
     };
-    let jobs = philly_like(count, CLUSTER, load.offered(), 1);
+    let cluster = Cluster {
+        servers,
+        gpus_per_server: 8,
+    };
+    let jobs = philly_like(count, cluster, load.offered(), 1);
     let (last_s, operations) = if name.starts_with("bare-") {
-        (measured_bare(name, &jobs) as f64 / 1e9, 3.0 * count as f64)
+        (
+            measured_bare(name, &jobs, cluster) as f64 / 1e9,
+            3.0 * count as f64,
+        )
     } else if let Some(mut policy) = policy(name) {
-        let world = world(&jobs, CLUSTER);
-        let output = measured_run(&world, policy.as_mut()).output();
+        let world = world(&jobs, cluster);
+        let begin = clock_gettime(ClockId::ThreadCPUTime);
+        let engine = measured_run(&world, policy.as_mut());
+        let cpu = clock_gettime(ClockId::ThreadCPUTime) - begin;
+        let cpu_ns = cpu.tv_sec as f64 * 1e9 + cpu.tv_nsec as f64;
+        println!("CPU time per job: {:.1} ns", cpu_ns / count as f64);
+        let output = engine.output();
+        println!("log hash: {:016x}", output.log_hash);
         // every event, one start per job, a stop and another start per preemption
         let preemptions = summary(&output, "preemptions");
         let operations = summary(&output, "events") + count as f64 + 2.0 * preemptions;
