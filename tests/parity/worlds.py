@@ -22,6 +22,7 @@ RULES = [
 PREEMPTIVE = ("srtf", "srsf", "las", "gittins", "tiresias", "tiresias-gittins", "dally")
 QUEUES = ("fifo", "fifo-skip", "easy", "sjf", "sjf-strict", "ssf")
 FAIR = ("themis", "yarn-cs")
+SLICES = ("gandiva",)
 TOYS = ("toy-round", "toy-timer", "toy-share")
 ROUNDS = (
     "gavel-las",
@@ -31,7 +32,7 @@ ROUNDS = (
     "gavel-water-filling",
     "gavel-isolated",
 )
-POLICIES = (*QUEUES, *PREEMPTIVE, *FAIR, *ROUNDS, *TOYS)
+POLICIES = (*QUEUES, *PREEMPTIVE, *SLICES, *FAIR, *ROUNDS, *TOYS)
 
 _ARRIVALS = st.one_of(
     st.sampled_from([0.0, 0.0, 1.0, 2.0, 5.0, 5.0, 7.0, 10.0]),
@@ -218,6 +219,8 @@ def settings_of(draw: st.DrawFn, policy: str) -> dict[str, Any]:
         chosen["leftover"] = draw(st.sampled_from(["rho", "random"]))
     if policy == "yarn-cs":
         chosen |= draw(yarn_settings())
+    if policy in SLICES:
+        chosen |= draw(slice_settings())
     if policy in ROUNDS:
         chosen["round_s"] = draw(st.sampled_from([1.0, 3.0, 10.0]))
         chosen["min_solve_interval_s"] = draw(st.sampled_from([0.0, 0.0, 7.0]))
@@ -251,6 +254,20 @@ def yarn_settings(draw: st.DrawFn) -> dict[str, Any]:
         shares = st.sampled_from([0.125, 0.2, 0.25])
         chosen["queue_shares"] = {name: draw(shares) for name in names}
     return chosen
+
+
+@st.composite
+def slice_settings(draw: st.DrawFn) -> dict[str, Any]:
+    """Short turns, with and without a cost, migration and packing."""
+    return {
+        "max_residents": draw(st.sampled_from([1, 2, 3, 4, 4, 9])),
+        "quantum_s": draw(st.sampled_from([3.0, 2.5, 4.0])),
+        "switch_s": draw(st.sampled_from([None, None, 0.0, 0.5, 5.0])),
+        "moves_per_event": draw(st.sampled_from([0, 1, 1, 2, 5])),
+        "pack": draw(st.booleans()),
+        "pack_gain": draw(st.sampled_from([1.0, 1.0, 0.0, 1.4])),
+        "trial_s": draw(st.sampled_from([1.0, 2.5, 6.0])),
+    }
 
 
 @st.composite

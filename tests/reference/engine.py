@@ -35,6 +35,7 @@ class Start:
     job: int
     gpus: tuple[Gpu, ...]
     sub_batch: int | None = None
+    overhead_ns: int | None = None  # instead of the run's
 
 
 @dataclass(frozen=True)
@@ -405,8 +406,14 @@ class Reference:
         self._count_run(job)
         job.status, job.gpu_set, job.last_stop = "waiting", (), self.now
 
-    def _hold(self, job: Job, gpus: tuple[Gpu, ...], sub_batch: int | None) -> None:
-        overhead = self.overhead(job)
+    def _hold(
+        self,
+        job: Job,
+        gpus: tuple[Gpu, ...],
+        sub_batch: int | None,
+        overhead: int | None = None,
+    ) -> None:
+        overhead = self.overhead(job) if overhead is None else overhead
         if job.first_start is None:
             job.first_start = self.now
         job.status, job.gpu_set, job.sub_batch = "running", tuple(sorted(gpus)), sub_batch
@@ -507,7 +514,7 @@ class Reference:
                 self._hold(job, action.gpus, job.sub_batch)
                 self.events.append((self.now, "move", job.job_id, job.gpu_set))
             elif isinstance(action, Start):
-                self._hold(job, action.gpus, action.sub_batch or job.batch)
+                self._hold(job, action.gpus, action.sub_batch or job.batch, action.overhead_ns)
                 job.starts += 1
                 self.events.append((self.now, "start", job.job_id, job.gpu_set))
             else:

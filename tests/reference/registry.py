@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .dally import Dally
+from .gandiva import Gandiva
 from .policies import Easy, Las, Policy, Queue, Repack, ToyRound, ToyShare, ToyTimer
 from .rounds import Rounds
 from .themis import Themis
@@ -27,6 +28,7 @@ REGISTRY: dict[str, type[Policy]] = {
     "gittins": Las,
     "tiresias": Las,
     "tiresias-gittins": Las,
+    "gandiva": Gandiva,
     "themis": Themis,
     "yarn-cs": Yarn,
     "gavel-las": Rounds,

@@ -18,7 +18,8 @@ fn draw_value(kind: ParamKind, default: ParamDefault, numbers: &mut Numbers) -> 
     };
     match kind {
         ParamKind::Bool => ParamValue::Bool(numbers.once_in(2)),
-        ParamKind::AtLeast(least) => ParamValue::Float(around.max(least)),
+        ParamKind::AtLeast(least) | ParamKind::Maybe(least) => ParamValue::Float(around.max(least)),
+        ParamKind::Whole(least) => ParamValue::Float(around.round().max(least)),
         ParamKind::Share => ParamValue::Float((around / 7.0).fract()),
         ParamKind::Above(bound) => ParamValue::Float(around + bound),
         ParamKind::Choice(words) => ParamValue::Str(numbers.pick(words).to_owned()),

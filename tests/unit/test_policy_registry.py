@@ -23,6 +23,7 @@ NAMES = [
     "gittins",
     "tiresias",
     "tiresias-gittins",
+    "gandiva",
     "themis",
     "yarn-cs",
     "gavel-las",

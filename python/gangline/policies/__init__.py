@@ -12,6 +12,7 @@ Examples
 from gangline.policies.classic import Easy, Fifo, FifoSkip, Sjf, SjfStrict, Ssf
 from gangline.policies.dally import Dally
 from gangline.policies.fairness import Themis
+from gangline.policies.gandiva import Gandiva
 from gangline.policies.parameters import PolicyBase, PolicyConfig
 from gangline.policies.preemptive import Gittins, Las, Srsf, Srtf, Tiresias, TiresiasGittins
 from gangline.policies.protocol import STEADY, Changes, Plan, Policy, View
@@ -33,6 +34,7 @@ __all__ = [
     "Easy",
     "Fifo",
     "FifoSkip",
+    "Gandiva",
     "GavelFtf",
     "GavelIsolated",
     "GavelLas",

@@ -12,6 +12,7 @@ from gangline.errors import PolicyError
 from gangline.policies.classic import Easy, Fifo, FifoSkip, Sjf, SjfStrict, Ssf
 from gangline.policies.dally import PRESETS, Dally
 from gangline.policies.fairness import Themis
+from gangline.policies.gandiva import Gandiva
 from gangline.policies.preemptive import Gittins, Las, Srsf, Srtf, Tiresias, TiresiasGittins
 from gangline.policies.rounds import (
     GavelFtf,
@@ -43,6 +44,7 @@ registry: Mapping[str, type[PolicyBase]] = {
         Gittins,
         Tiresias,
         TiresiasGittins,
+        Gandiva,
         Themis,
         YarnCs,
         GavelLas,
@@ -104,7 +106,7 @@ def make(name: str, settings: Mapping[str, Any] | None = None) -> PolicyBase:
                 field=key,
                 value=value,
             )
-        fit = _fit_shares if fields[key].metadata.get("kind") == "shares" else _fit
+        fit = _FITS.get(fields[key].metadata.get("kind", ""), _fit)
         values[key] = fit(name, key, fields[key].default, value)
     return kind(**values)
 
@@ -171,6 +173,14 @@ def _fit_shares(policy: str, key: str, default: object, value: Any) -> object:
         )
     return {name: float(share) for name, share in value.items()}
 
+
+def _fit_maybe(policy: str, key: str, default: object, value: Any) -> object:
+    """A number, or the default."""
+    return default if value is None else _fit(policy, key, 0.0, value)
+
+
+_FITS = {"shares": _fit_shares, "maybe": _fit_maybe}
+"""How values become settings, for fields whose default does not say it."""
 
 _WORDS = {
     "bool": "true or false",

@@ -70,6 +70,7 @@ impl Simulation {
         let traits = policy.as_ref().map_or(
             PolicyTraits {
                 restart_per_gpu: SimSpan::ZERO,
+                sets_overheads: false,
                 watches_locality: false,
                 wake_on: if round.is_some() {
                     WakeOn::ROUND

@@ -70,7 +70,11 @@ pub(crate) fn registry_list(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
 fn kind_name(kind: ParamKind) -> &'static str {
     match kind {
         ParamKind::Bool => "bool",
-        ParamKind::AtLeast(_) | ParamKind::Above(_) | ParamKind::Share => "number",
+        ParamKind::AtLeast(_)
+        | ParamKind::Above(_)
+        | ParamKind::Whole(_)
+        | ParamKind::Maybe(_)
+        | ParamKind::Share => "number",
         ParamKind::Choice(_) => "choice",
         ParamKind::Increasing | ParamKind::Positives => "numbers",
         ParamKind::NamedShares => "shares",

@@ -84,6 +84,7 @@ impl Engine {
     fn carry_out(&mut self) {
         let is_adopted = self.state.max_share == 1 && self.buffer.is_shown_by(&self.index);
         let mut actions = std::mem::take(&mut self.buffer.actions);
+        self.buffer.overheads.sort_unstable();
         if is_adopted {
             self.index.forget_changes();
         } else {
@@ -105,6 +106,7 @@ impl Engine {
                 TimerOrder::Cancel(tag) => self.timers.cancel(tag, &mut self.queue),
             }
         }
+        self.buffer.overheads.clear();
         self.buffer.shown = 0;
     }
 
@@ -166,6 +168,7 @@ impl Engine {
 
     #[inline]
     fn commit_take(&mut self, action: Action) {
+        let is_start = matches!(action, Action::Start { .. });
         let (job, gpus, sub_batch) = match action {
             Action::Start {
                 job,
@@ -189,7 +192,13 @@ impl Engine {
         if job.index() < self.newest {
             self.demand.remove(&self.state, job);
         }
-        self.state.begin(job, gpus, sub_batch, &mut self.queue);
+        let own = &self.buffer.overheads;
+        let overhead = match own.binary_search_by_key(&job, |entry| entry.0) {
+            Ok(at) if is_start => own[at].1,
+            _ => self.state.overhead(job),
+        };
+        self.state
+            .begin(job, gpus, (sub_batch, overhead), &mut self.queue);
     }
 
     /// Puts the index right for every server that the scratch or the plan touched.

@@ -3,7 +3,7 @@
 use crate::FreeIndex;
 use crate::index::Mark;
 use crate::state::State;
-use gangline_model::{Action, GpuSet, GpuTypeId, JobId, SimTime, TimerTag};
+use gangline_model::{Action, GpuSet, GpuTypeId, JobId, SimSpan, SimTime, TimerTag};
 
 /// A timer order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub(crate) enum TimerOrder {
 pub(crate) struct PlanBuffer {
     pub(crate) actions: Vec<Action>,
     pub(crate) timers: Vec<TimerOrder>,
+    /// Starts with an overhead of the policy's own.
+    pub(crate) overheads: Vec<(JobId, SimSpan)>,
     /// How many of the actions the scratch shows.
     pub(crate) shown: usize,
 }
@@ -25,6 +27,7 @@ impl PlanBuffer {
     pub(crate) fn clear(&mut self) {
         self.actions.clear();
         self.timers.clear();
+        self.overheads.clear();
         self.shown = 0;
     }
 
@@ -119,6 +122,12 @@ impl Plan<'_> {
     #[inline]
     pub fn push(&mut self, action: Action) {
         self.buffer.actions.push(action);
+    }
+
+    /// The start of the job in this plan costs `overhead` instead of the run's overhead. Needs
+    /// [`crate::Policy::sets_overheads`].
+    pub fn set_overhead(&mut self, job: JobId, overhead: SimSpan) {
+        self.buffer.overheads.push((job, overhead));
     }
 
     /// Number of actions so far.

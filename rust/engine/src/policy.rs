@@ -84,6 +84,11 @@ pub trait Policy: Send {
         SimSpan::ZERO
     }
 
+    /// Whether some of its starts cost another time than the run's: [`Plan::set_overhead`].
+    fn sets_overheads(&self) -> bool {
+        false
+    }
+
     /// Whether it asks how much of their speed jobs kept so far: [`ClusterView::kept_ns`].
     fn watches_locality(&self) -> bool {
         false

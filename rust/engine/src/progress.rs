@@ -266,10 +266,9 @@ impl State {
         &mut self,
         job: JobId,
         gpus: GpuSet,
-        sub_batch: u32,
+        (sub_batch, overhead): (u32, SimSpan),
         queue: &mut EventQueue,
     ) {
-        let overhead = self.overhead(job);
         let state = &mut self.job[job.index()];
         if state.first_start == NOT_YET {
             state.first_start = self.now;

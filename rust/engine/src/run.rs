@@ -85,6 +85,8 @@ pub struct PolicyTraits {
     pub mixes_types: bool,
     /// Overhead of a restart beyond the run's, per GPU.
     pub restart_per_gpu: SimSpan,
+    /// Whether some of its starts cost another time than the run's.
+    pub sets_overheads: bool,
     /// Whether it asks how much of their speed jobs kept.
     pub watches_locality: bool,
 }
@@ -99,6 +101,7 @@ impl PolicyTraits {
             max_share: policy.max_share(),
             mixes_types: policy.mixes_types(),
             restart_per_gpu: policy.restart_per_gpu(),
+            sets_overheads: policy.sets_overheads(),
             watches_locality: policy.watches_locality(),
         }
     }

@@ -341,7 +341,7 @@ impl State {
     pub(crate) fn serve(&mut self, traits: &PolicyTraits) {
         let count = self.jobs.len();
         self.restart_per_gpu = traits.restart_per_gpu;
-        if self.restart_per_gpu != SimSpan::ZERO {
+        if self.restart_per_gpu != SimSpan::ZERO || traits.sets_overheads {
             self.out.overhead_ns.resize(count, 0);
         }
         if traits.watches_locality {

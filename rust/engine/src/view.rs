@@ -75,6 +75,11 @@ impl<'a> ClusterView<'a> {
         self.state.max_share
     }
 
+    /// Progress between two checkpoints; without one a preempted job keeps all its progress.
+    pub fn checkpoint_interval(&self) -> Option<SimSpan> {
+        self.state.config.checkpoint_interval
+    }
+
     /// Free GPUs of a type.
     #[inline]
     pub fn gpus_free(&self, gpu_type: GpuTypeId) -> u32 {

@@ -58,6 +58,7 @@ fn steps(u: &mut Unstructured) -> Result<()> {
     let case = conformance::draw(u64::from(u.arbitrary::<u16>()?), scope);
     let traits = PolicyTraits {
         restart_per_gpu: SimSpan::ZERO,
+        sets_overheads: false,
         watches_locality: false,
         wake_on: WakeOn::QUEUE | WakeOn::TIMER | WakeOn::ROUND,
         round: if u.ratio(1, 3)? {

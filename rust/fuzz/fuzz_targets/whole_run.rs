@@ -13,6 +13,8 @@ fn value(u: &mut Unstructured, kind: ParamKind) -> Result<ParamValue> {
     Ok(match kind {
         ParamKind::Bool => ParamValue::Bool(u.arbitrary()?),
         ParamKind::AtLeast(least) => ParamValue::Float(least + number),
+        ParamKind::Whole(least) => ParamValue::Float(least + number.floor()),
+        ParamKind::Maybe(least) => ParamValue::Float(least + number),
         ParamKind::Above(bound) => ParamValue::Float(bound + number),
         ParamKind::Share => ParamValue::Float(number.fract()),
         ParamKind::Choice(words) => ParamValue::Str((*u.choose(words)?).to_owned()),

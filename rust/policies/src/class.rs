@@ -4,7 +4,7 @@
 //! Classes are found once, before the first event; there are tens of them in a trace.
 
 use crate::place::{Demand, Fit, PlacementParams, Placer, Rule, Skew};
-use gangline_engine::{ClusterView, FreeIndex, Plan, PolicyError};
+use gangline_engine::{ClusterView, FreeIndex, Plan, PolicyError, TypePool};
 use gangline_model::{GpuSet, GpuTypeId, JobId};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -169,6 +169,22 @@ impl Places {
     /// Whether the rule may refuse a gang although enough GPUs are free.
     pub fn is_strict(&self) -> bool {
         self.placer.as_ref().is_some_and(Placer::is_strict)
+    }
+
+    /// See [`Placer::is_narrow`].
+    pub fn is_narrow(&self) -> bool {
+        self.placer.as_ref().is_some_and(Placer::is_narrow)
+    }
+
+    /// See [`Placer::place_at`].
+    ///
+    /// # Panics
+    /// Before [`Self::start`].
+    pub fn place_at(&self, pool: &TypePool, at: usize, gpus: u32) -> GpuSet {
+        let placer = self.placer.as_ref();
+        placer
+            .expect("start comes before every decision")
+            .place_at(pool, at, gpus)
     }
 
     /// See [`Placer::is_fickle`].

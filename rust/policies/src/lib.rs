@@ -9,6 +9,7 @@ pub mod baselines;
 pub mod class;
 pub mod conformance;
 pub mod dally;
+pub mod gandiva;
 pub mod lp;
 pub mod order;
 pub mod params;

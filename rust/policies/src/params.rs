@@ -66,6 +66,10 @@ pub enum ParamKind {
     AtLeast(f64),
     /// A finite number above this.
     Above(f64),
+    /// A whole number of at least this.
+    Whole(f64),
+    /// A finite number of at least this, or none.
+    Maybe(f64),
     /// A number of at least 0 and less than 1.
     Share,
     /// One of these words.
@@ -135,14 +139,26 @@ impl ParamReader {
     fn check(&self, spec: &ParamSpec, value: ParamValue) -> Result<ParamValue, PolicyError> {
         let fine = match (spec.kind, &value) {
             (ParamKind::Bool, ParamValue::Bool(_))
-            | (ParamKind::Positives | ParamKind::NamedShares, ParamValue::None) => true,
+            | (
+                ParamKind::Positives | ParamKind::NamedShares | ParamKind::Maybe(_),
+                ParamValue::None,
+            ) => true,
             (
-                ParamKind::AtLeast(_) | ParamKind::Above(_) | ParamKind::Share,
+                ParamKind::AtLeast(_)
+                | ParamKind::Above(_)
+                | ParamKind::Whole(_)
+                | ParamKind::Maybe(_)
+                | ParamKind::Share,
                 ParamValue::Int(number),
             ) => {
                 return self.check(spec, ParamValue::Float(*number as f64));
             }
-            (ParamKind::AtLeast(least), ParamValue::Float(x)) => x.is_finite() && *x >= least,
+            (ParamKind::AtLeast(least) | ParamKind::Maybe(least), ParamValue::Float(x)) => {
+                x.is_finite() && *x >= least
+            }
+            (ParamKind::Whole(least), ParamValue::Float(x)) => {
+                x.is_finite() && *x >= least && x.fract() == 0.0
+            }
             (ParamKind::Above(bound), ParamValue::Float(x)) => x.is_finite() && *x > bound,
             (ParamKind::Share, ParamValue::Float(x)) => (0.0..1.0).contains(x),
             (ParamKind::Choice(words), ParamValue::Str(word)) => words.contains(&word.as_str()),
@@ -231,6 +247,17 @@ impl ParamReader {
             .map_err(|_| self.bad(name, &ParamValue::Float(seconds), "at most 4e9 seconds"))
     }
 
+    /// Seconds as nanoseconds, if given.
+    ///
+    /// # Errors
+    /// As [`Self::span`].
+    pub fn maybe_span(&self, name: &str) -> Result<Option<SimSpan>, PolicyError> {
+        match self.get(name) {
+            Some(ParamValue::Float(_)) => self.span(name).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// GPU-seconds as GPU-nanoseconds.
     ///
     /// # Errors
@@ -256,6 +283,8 @@ fn expected(kind: ParamKind) -> String {
     match kind {
         ParamKind::Bool => "true or false".to_owned(),
         ParamKind::AtLeast(least) => format!("a number >= {least}"),
+        ParamKind::Whole(least) => format!("a whole number >= {least}"),
+        ParamKind::Maybe(least) => format!("a number >= {least} or none"),
         ParamKind::Above(bound) => format!("a number > {bound}"),
         ParamKind::Share => "a number >= 0 and < 1".to_owned(),
         ParamKind::Choice(words) => format!("one of {}", words.join(", ")),

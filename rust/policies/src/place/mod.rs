@@ -66,6 +66,11 @@ impl Skew {
         rack: 0,
     };
 
+    /// What the gang waits for on a type, as a number: equal numbers ask the same of the rule.
+    pub fn kind_on(self, gpu_type: GpuTypeId) -> u8 {
+        self.on(gpu_type) as u8
+    }
+
     fn on(self, gpu_type: GpuTypeId) -> Waits {
         if self.server >> gpu_type.index() & 1 == 1 {
             Waits::Server
@@ -213,6 +218,19 @@ impl Placer {
                 false
             }
         }
+    }
+
+    /// Whether the rule looks for the narrowest place, one server before all others.
+    pub fn is_narrow(&self) -> bool {
+        matches!(
+            self.params.rule,
+            Rule::Consolidate | Rule::Yarn | Rule::WholeServers | Rule::Skew
+        )
+    }
+
+    /// GPUs on a server that has enough of them free, whatever the rule.
+    pub fn place_at(&self, pool: &TypePool, at: usize, gpus: u32) -> GpuSet {
+        GpuSet::single(pool.server(at), self.slots(pool, at, gpus))
     }
 
     /// Whether less room may suit a gang where more did not: under `skew` one wider than every rack takes

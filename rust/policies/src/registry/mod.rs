@@ -1,6 +1,7 @@
 //! The only list of policies: names, parameters as data, constructors.
 
 mod dally;
+mod gandiva;
 mod gavel;
 mod parameters;
 mod preemptive;
@@ -83,6 +84,7 @@ pub static POLICIES: LazyLock<Vec<PolicyInfo>> = LazyLock::new(|| {
     [
         queues::POLICIES,
         preemptive::POLICIES,
+        gandiva::POLICIES,
         themis::POLICIES,
         yarn::POLICIES,
         gavel::POLICIES,

@@ -1,0 +1,126 @@
+//! Migration: residents of crowded groups to GPUs that are free, gangs on many servers to fewer.
+
+use super::turns::Turn;
+use super::walk::{Gandiva, Kind};
+use crate::place::Level;
+use gangline_engine::{ClusterView, FreeIndex, Plan};
+use gangline_model::JobId;
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+
+impl Gandiva {
+    /// Up to `moves_per_event` migrations, crowded groups first; whether there was one.
+    pub(super) fn migrate(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
+        let most = self.params.moves_per_event;
+        let mut moves = 0;
+        while moves < most && self.spread(view, plan) {
+            moves += 1;
+        }
+        while moves < most && self.narrow(view, plan) {
+            moves += 1;
+        }
+        moves > 0
+    }
+
+    /// Makes a group for the resident of least service of the most crowded group, of those for which a group
+    /// can be made.
+    fn spread(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
+        let mut placeable: SmallVec<[usize; 8]> = SmallVec::new();
+        let mut most = None;
+        let mut from = 0;
+        while let Some(class) = self.crowd.next_movable(from) {
+            from = class + 1;
+            if !self.places.can(plan.free(), class) {
+                continue;
+            }
+            let entry = self.crowd.most_crowded(class).expect("it has one");
+            let job = self.movable_of(entry.2, class);
+            if self.find_place(plan.free(), class, job).is_some() {
+                placeable.push(class);
+                most = Some(most.map_or(entry, |best| entry.min(best)));
+            }
+        }
+        let Some((Reverse(_), _, slot)) = most else {
+            return false;
+        };
+        let movable = self.crowd.get(slot).movable();
+        let least = movable
+            .filter(|one| placeable.contains(&one.class))
+            .min_by_key(|one| (view.executed(one.job), one.joined))
+            .copied()
+            .expect("one of its residents made the group a candidate");
+        let place = self.find_place(plan.free(), least.class, least.job);
+        self.crowd.leave(slot, least.job);
+        let place = place.expect("asked before");
+        self.found(view, plan, place, (least.class, least.job));
+        self.counts.spreads += 1;
+        true
+    }
+
+    /// A resident of a class that may leave the group.
+    fn movable_of(&self, slot: u32, class: usize) -> JobId {
+        let mut movable = self.crowd.get(slot).movable();
+        let found = movable.find(|one| one.class == class);
+        found.expect("listed under the class").job
+    }
+
+    /// Moves the group that reaches farthest, of those for which free GPUs are nearer together.
+    fn narrow(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
+        if !self.may_narrow || !self.places.is_narrow() {
+            return false;
+        }
+        let mut best = None;
+        for kind in 0..self.kinds.len() {
+            let Some(entry) = self.crowd.widest(kind) else {
+                continue;
+            };
+            let (Reverse(span), _, slot) = entry;
+            let is_least = span <= narrowest(plan.free(), self.kinds[kind]);
+            if is_least || best.as_ref().is_some_and(|(other, _)| *other < entry) {
+                continue;
+            }
+            let group = self.crowd.get(slot);
+            let job = group.running[0];
+            let class = self.places.classes().of(job);
+            if !self
+                .places
+                .can_on(plan.free(), class, self.kinds[kind].gpu_type)
+            {
+                continue;
+            }
+            let place = self.find_place_of(plan.free(), kind, class, job);
+            let place = place.filter(|gpus| (plan.free().tier(gpus), gpus.parts().len()) < span);
+            best = place.map(|gpus| (entry, gpus)).or(best);
+        }
+        let Some(((.., slot), gpus)) = best else {
+            self.may_narrow = false;
+            return false;
+        };
+        let group = self.crowd.get(slot);
+        let (kind, old) = (group.kind, group.gpus.clone());
+        plan.give_back(&old);
+        plan.take(&gpus);
+        self.homes.leave(plan.free(), &old);
+        self.homes.host(plan.free(), kind, &gpus);
+        let group = self.crowd.touch(slot);
+        group.span = (plan.free().tier(&gpus), gpus.parts().len());
+        group.gpus = gpus;
+        self.put_right(view, slot, Turn::Elsewhere);
+        self.counts.narrowings += 1;
+        true
+    }
+}
+
+/// The least span that a gang of a kind can have on the servers that are up.
+fn narrowest(free: &FreeIndex, kind: Kind) -> (Level, usize) {
+    let pool = free.pool(kind.gpu_type);
+    let servers = kind.gpus.div_ceil(pool.server_gpus_max().max(1)) as usize;
+    let level = if servers <= 1 {
+        Level::Server
+    } else if kind.gpus <= pool.rack_up_max() {
+        Level::Rack
+    } else {
+        Level::Network
+    };
+    (level, servers)
+}

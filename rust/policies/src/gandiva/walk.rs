@@ -1,0 +1,468 @@
+//! One decision: who has left, who finds a group, who migrates, whose turn it is.
+
+use super::crowd::Crowd;
+use super::group::Resident;
+use super::homes::Homes;
+use super::pairs::Pairs;
+use super::params::GandivaParams;
+use super::turns::{Turn, Turns};
+use crate::class::Places;
+use crate::order::{ClassQueues, JobTimers, Key};
+use gangline_engine::{Changes, ClusterView, FreeIndex, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_model::{Action, GpuSet, GpuTypeId, JobId, SimTime};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Jobs that may share a group: a GPU type and a gang size, asked for in the same way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kind {
+    pub(super) gpu_type: GpuTypeId,
+    pub(super) gpus: u32,
+}
+
+/// Time slices on shared GPUs, migration, packing.
+#[derive(Debug)]
+pub struct Gandiva {
+    pub(super) params: GandivaParams,
+    pub(super) places: Places,
+    pub(super) kinds: Vec<Kind>,
+    /// Kinds of a class, in the order of its types.
+    pub(super) kinds_of: Vec<SmallVec<[usize; 4]>>,
+    pub(super) crowd: Crowd,
+    pub(super) homes: Homes,
+    pairs: Pairs,
+    queue: ClassQueues,
+    heads: BinaryHeap<Reverse<(JobId, usize)>>,
+    /// Ends of turns and trials; a timer is named by the slot of its group.
+    timers: JobTimers,
+    /// Groups without anybody running, between a departure and the next turn.
+    headless: Vec<u32>,
+    /// Whether groups on several servers may have a narrower place since it was last looked for.
+    pub(super) may_narrow: bool,
+    pub(super) counts: Counts,
+}
+
+/// What happened, for the notes of the result.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    joins: u64,
+    switches: u64,
+    pub(super) spreads: u64,
+    pub(super) narrowings: u64,
+}
+
+impl Gandiva {
+    /// Time slicing with these parameters.
+    pub fn new(params: GandivaParams) -> Self {
+        Self {
+            places: Places::new(params.placement.clone()),
+            kinds: Vec::new(),
+            kinds_of: Vec::new(),
+            crowd: Crowd::default(),
+            homes: Homes::default(),
+            pairs: Pairs::new(params.pack_gain),
+            queue: ClassQueues::default(),
+            heads: BinaryHeap::new(),
+            timers: JobTimers::new(0),
+            headless: Vec::new(),
+            may_narrow: false,
+            counts: Counts::default(),
+            params,
+        }
+    }
+
+    fn learn_kinds(&mut self) {
+        let mut known: FxHashMap<(GpuTypeId, u32, u8), usize> = FxHashMap::default();
+        for class in self.places.classes().iter() {
+            let mut kinds = SmallVec::new();
+            for &gpu_type in &class.types {
+                let key = (gpu_type, class.gpus, class.demand.skew.kind_on(gpu_type));
+                let next = self.kinds.len();
+                let kind = *known.entry(key).or_insert(next);
+                if kind == next {
+                    self.kinds.push(Kind {
+                        gpu_type,
+                        gpus: class.gpus,
+                    });
+                }
+                kinds.push(kind);
+            }
+            self.kinds_of.push(kinds);
+        }
+    }
+
+    fn check(&self, view: &ClusterView<'_>) -> Result<(), PolicyError> {
+        let bad = |field: &str, value: String, expected: &str| {
+            Err(PolicyError::Parameter {
+                policy: "gandiva".to_owned(),
+                field: field.to_owned(),
+                value,
+                expected: expected.to_owned(),
+            })
+        };
+        if self.params.pack && view.max_share() < 2 {
+            let expected =
+                "false where a GPU holds one job at most: [sharing] max_share = 2 allows it";
+            return bad("pack", "true".to_owned(), expected);
+        }
+        let interval = view.checkpoint_interval();
+        if self.params.max_residents > 1
+            && interval.is_some_and(|interval| interval > self.params.quantum)
+        {
+            let value = self.params.quantum.seconds().to_string();
+            let expected = "at least checkpoint_interval_s, or turns would keep no progress";
+            return bad("quantum_s", value, expected);
+        }
+        Ok(())
+    }
+
+    /// Takes in who has left and which servers have come and gone. Whether GPUs or turns came free.
+    fn update(&mut self, view: &ClusterView<'_>, changes: &Changes, plan: &mut Plan<'_>) -> bool {
+        let mut emptied: SmallVec<[u32; 8]> = SmallVec::new();
+        for &job in &changes.finished {
+            let slot = self.crowd.of(job).expect("who runs has a group");
+            self.crowd.leave(slot, job);
+            let group = self.crowd.get(slot);
+            if group.residents.is_empty() {
+                emptied.push(slot);
+            } else if group.running.is_empty() {
+                self.headless.push(slot);
+            }
+        }
+        let mut broken: SmallVec<[u32; 8]> = SmallVec::new();
+        let crowd = &self.crowd;
+        self.headless.retain(|&slot| {
+            let gpus = &crowd.get(slot).gpus;
+            let is_up = gpus.parts().iter().all(|part| view.is_up(part.server));
+            if is_up {
+                // the engine takes them for free
+                plan.take(gpus);
+            } else {
+                broken.push(slot);
+            }
+            is_up
+        });
+        for slot in emptied.into_iter().chain(broken) {
+            self.dissolve(plan.free(), slot);
+        }
+        for &job in &changes.thrown_back {
+            if let Some(slot) = self.crowd.of(job) {
+                self.dissolve(plan.free(), slot);
+            }
+        }
+        for &server in changes.servers_down.iter().chain(&changes.servers_up) {
+            self.homes.refresh(plan.free(), server);
+            self.may_narrow = true;
+        }
+        for &job in &changes.arrived {
+            self.wait(job);
+        }
+        !(changes.finished.is_empty()
+            && changes.thrown_back.is_empty()
+            && changes.servers_up.is_empty()
+            && changes.servers_down.is_empty())
+    }
+
+    fn wait(&mut self, job: JobId) {
+        let class = self.places.classes().of(job);
+        // ids ascend with arrival
+        self.queue.push(
+            class,
+            Key {
+                lead: 0,
+                main: 0,
+                job: job.0,
+            },
+        );
+    }
+
+    /// A group is no more; who is left of it waits like a newcomer.
+    fn dissolve(&mut self, free: &FreeIndex, slot: u32) {
+        let group = self.crowd.dissolve(slot);
+        self.homes.leave(free, &group.gpus);
+        self.timers.clear(JobId(slot));
+        self.may_narrow = true;
+        for resident in &group.residents {
+            self.wait(resident.job);
+        }
+    }
+
+    /// Groups whose turn or trial ends now, by index; trials are measured.
+    fn end_trials(&mut self, view: &ClusterView<'_>) -> Vec<u32> {
+        let mut due = Vec::new();
+        while let Some(slot) = self.timers.due(view.now()) {
+            due.push(slot.0);
+        }
+        due.sort_unstable_by_key(|&slot| self.crowd.get(slot).born);
+        for &slot in &due {
+            let gpu_type = self.kinds[self.crowd.get(slot).kind].gpu_type;
+            let group = self.crowd.touch(slot);
+            if group.trial_end > view.now() {
+                continue;
+            }
+            let [lead, partner] = group.running[..] else {
+                unreachable!("a trial is of two");
+            };
+            group.trial_end = SimTime::NEVER;
+            if !self.pairs.measure(view, lead, partner, gpu_type) {
+                group.running.truncate(1);
+            }
+            self.crowd.relist(slot);
+        }
+        due
+    }
+
+    /// Where a new group for a job could be: the servers its size class has claimed, then those without a
+    /// group, then wherever the rule finds room; type by type.
+    pub(super) fn find_place(
+        &mut self,
+        free: &mut FreeIndex,
+        class: usize,
+        job: JobId,
+    ) -> Option<(usize, GpuSet)> {
+        (0..self.kinds_of[class].len()).find_map(|order| {
+            let kind = self.kinds_of[class][order];
+            let gpus = self.find_place_of(free, kind, class, job)?;
+            Some((kind, gpus))
+        })
+    }
+
+    /// As [`Self::find_place`], on one type.
+    pub(super) fn find_place_of(
+        &mut self,
+        free: &mut FreeIndex,
+        kind: usize,
+        class: usize,
+        job: JobId,
+    ) -> Option<GpuSet> {
+        let Kind { gpu_type, gpus } = self.kinds[kind];
+        let fit = self.params.placement.fit;
+        match self.homes.find(fit, kind, gpu_type, gpus) {
+            Some(at) => Some(self.places.place_at(free.pool(gpu_type), at, gpus)),
+            None => self.places.place_on(free, class, job, gpu_type),
+        }
+    }
+
+    /// A new group with its first resident.
+    pub(super) fn found(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        (kind, gpus): (usize, GpuSet),
+        (class, job): (usize, JobId),
+    ) {
+        plan.take(&gpus);
+        self.homes.host(plan.free(), kind, &gpus);
+        let span = (plan.free().tier(&gpus), gpus.parts().len());
+        let first = Resident {
+            job,
+            class,
+            joined: 0,
+            offset: -view.executed(job).0,
+            has_run: false,
+        };
+        self.crowd.found(kind, gpus, span, first);
+        self.may_narrow = true;
+    }
+
+    /// A job joins the group of its size with the fewest residents; whether there is one with room.
+    fn join(&mut self, view: &ClusterView<'_>, class: usize, job: JobId) -> bool {
+        let kinds = self.kinds_of[class].iter().enumerate();
+        let open = kinds.filter_map(|(order, &kind)| {
+            let (residents, born, slot) = self.crowd.most_open(kind)?;
+            Some((residents, order, born, slot))
+        });
+        let Some((.., slot)) = open.min() else {
+            return false;
+        };
+        let residents = &self.crowd.get(slot).residents;
+        let least = residents.iter().map(|one| one.run_time(view)).min();
+        let resident = Resident {
+            job,
+            class,
+            joined: 0,
+            offset: least.unwrap_or(0) - view.executed(job).0,
+            has_run: false,
+        };
+        self.crowd.join(slot, resident);
+        self.counts.joins += 1;
+        true
+    }
+
+    /// Whether the first of a class may find a new group or one to join.
+    fn can(&self, free: &mut FreeIndex, class: usize) -> bool {
+        let mut kinds = self.kinds_of[class].iter();
+        kinds.any(|&kind| self.crowd.most_open(kind).is_some()) || self.places.can(free, class)
+    }
+
+    /// In order of arrival, whoever finds a group; the others are skipped. A class whose first does not find
+    /// one is done: groups that others make meanwhile are of no use to it.
+    fn serve(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, arrived: Option<&[JobId]>) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let mut classes: SmallVec<[usize; 16]> = SmallVec::new();
+        if let Some(arrived) = arrived {
+            classes.extend(arrived.iter().map(|&job| self.places.classes().of(job)));
+            classes.sort_unstable();
+            classes.dedup();
+        } else {
+            let mut from = 0;
+            while let Some(class) = self.queue.next_class(from) {
+                classes.push(class);
+                from = class + 1;
+            }
+        }
+        for class in classes {
+            self.push_head(plan.free(), class);
+        }
+        while let Some(Reverse((job, class))) = self.heads.pop() {
+            if let Some(place) = self.find_place(plan.free(), class, job) {
+                self.found(view, plan, place, (class, job));
+            } else if !self.join(view, class, job) {
+                continue;
+            }
+            self.queue.pop(class);
+            self.push_head(plan.free(), class);
+        }
+    }
+
+    fn push_head(&mut self, free: &mut FreeIndex, class: usize) {
+        if let Some(head) = self.queue.head(class)
+            && self.can(free, class)
+        {
+            self.heads.push(Reverse((head.job(), class)));
+        }
+    }
+
+    /// Settles whose turn it is in a group, and its lists.
+    pub(super) fn put_right(&mut self, view: &ClusterView<'_>, slot: u32, turn: Turn) {
+        let turns = Turns {
+            view,
+            params: &self.params,
+            pairs: &self.pairs,
+            gpu_type: self.kinds[self.crowd.get(slot).kind].gpu_type,
+        };
+        turns.settle(self.crowd.touch(slot), turn);
+        self.crowd.relist(slot);
+    }
+
+    /// Puts the touched groups right and writes down what that means for the cluster.
+    fn carry_out(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, due: &[u32]) {
+        for &slot in due {
+            let group = self.crowd.get(slot);
+            if group.turn_end <= view.now() {
+                self.put_right(view, slot, Turn::Next);
+            }
+        }
+        for slot in self.crowd.take_touched() {
+            self.put_right(view, slot, Turn::Same);
+            self.timers.set(JobId(slot), self.crowd.get(slot).due());
+            self.write(view, plan, slot);
+        }
+        // what was settled is no longer touched
+        self.crowd.take_touched();
+    }
+
+    /// The actions that make the cluster what a group says.
+    fn write(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, slot: u32) {
+        let group = self.crowd.touch(slot);
+        let switch = self.params.switch;
+        for resident in &mut group.residents {
+            let job = resident.job;
+            let runs = group.running.contains(&job);
+            match view.run(job) {
+                None if runs => {
+                    let gpus = group.gpus.clone();
+                    plan.push(Action::Start {
+                        job,
+                        gpus,
+                        sub_batch: None,
+                    });
+                    if let Some(overhead) = switch.filter(|_| resident.has_run) {
+                        plan.set_overhead(job, overhead);
+                    }
+                    self.places.note_start(job);
+                }
+                Some(run) if runs && run.gpus != group.gpus => {
+                    let gpus = group.gpus.clone();
+                    plan.push(Action::Move { job, gpus });
+                }
+                Some(_) if !runs => {
+                    plan.push(Action::Preempt { job });
+                    self.counts.switches += 1;
+                }
+                _ => {}
+            }
+            resident.has_run |= runs;
+        }
+    }
+}
+
+impl Policy for Gandiva {
+    fn wake_on(&self) -> WakeOn {
+        WakeOn::QUEUE | WakeOn::TIMER
+    }
+
+    fn max_share(&self) -> u32 {
+        1 + u32::from(self.params.pack)
+    }
+
+    fn sets_overheads(&self) -> bool {
+        self.params.switch.is_some()
+    }
+
+    fn start(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        self.check(view)?;
+        let unplaceable = self.places.start(view, plan)?;
+        self.learn_kinds();
+        let (jobs, classes) = (view.jobs().len(), self.places.classes().len());
+        let kinds = self.kinds.len();
+        self.crowd = Crowd::new(jobs, classes, kinds, self.params.max_residents);
+        self.queue = ClassQueues::new(classes, jobs, false);
+        self.timers = JobTimers::new(view.cluster().gpus_total() as usize);
+        // where nobody can join a group there is nothing to keep sizes together for
+        if self.params.max_residents > 1 && self.places.is_narrow() {
+            self.homes = Homes::new(plan.free(), view.cluster().servers().len(), kinds);
+        }
+        Ok(unplaceable)
+    }
+
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        let has_grown = self.update(view, changes, plan);
+        let due = self.end_trials(view);
+        for slot in std::mem::take(&mut self.headless) {
+            self.put_right(view, slot, Turn::Next);
+        }
+        self.serve(view, plan, (!has_grown).then_some(&changes.arrived));
+        let is_asked = !(changes.finished.is_empty() && due.is_empty());
+        if is_asked && self.migrate(view, plan) {
+            self.serve(view, plan, None);
+        }
+        self.carry_out(view, plan, &due);
+        self.timers.flush(view.now(), plan);
+        Ok(Next::Ask)
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("joins", self.counts.joins),
+            ("switches", self.counts.switches),
+            ("spreads", self.counts.spreads),
+            ("narrowings", self.counts.narrowings),
+            ("pairs_kept", self.pairs.kept),
+            ("pairs_undone", self.pairs.undone),
+        ]
+    }
+}

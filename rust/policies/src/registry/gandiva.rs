@@ -1,0 +1,85 @@
+//! Time slicing.
+
+use super::parameters::spec;
+use super::{PolicyInfo, placement};
+use crate::gandiva::{Gandiva, GandivaParams};
+use crate::params::{ParamDefault, ParamKind, ParamSpec};
+use gangline_engine::Knowledge;
+use gangline_model::SimSpan;
+
+const GANDIVA: &[ParamSpec] = &[
+    spec(
+        "max_residents",
+        ParamKind::Whole(1.0),
+        ParamDefault::Float(4.0),
+        "",
+        "most jobs that take turns on the same GPUs",
+    ),
+    spec(
+        "quantum_s",
+        ParamKind::Above(0.0),
+        ParamDefault::Float(60.0),
+        "s",
+        "length of a turn, counted in progress",
+    ),
+    spec(
+        "switch_s",
+        ParamKind::Maybe(0.0),
+        ParamDefault::None,
+        "s",
+        "time without progress when a job resumes where it ran before; none = that of a restart",
+    ),
+    spec(
+        "moves_per_event",
+        ParamKind::Whole(0.0),
+        ParamDefault::Float(1.0),
+        "",
+        "most migrations at one completion or end of a turn",
+    ),
+    spec(
+        "pack",
+        ParamKind::Bool,
+        ParamDefault::Bool(false),
+        "",
+        "whether two residents run together where that is faster than turns",
+    ),
+    spec(
+        "pack_gain",
+        ParamKind::AtLeast(0.0),
+        ParamDefault::Float(1.0),
+        "",
+        "a pair stays together if its relative speeds add up to more than this",
+    ),
+    spec(
+        "trial_s",
+        ParamKind::Above(0.0),
+        ParamDefault::Float(60.0),
+        "s",
+        "how long a pair of unknown speeds is tried, counted in progress",
+    ),
+];
+
+pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
+    name: "gandiva",
+    summary: "jobs of one size take turns on shared GPUs; migration, and packing if asked for",
+    family: "time slicing",
+    source: "Gandiva (OSDI 2018)",
+    knowledge: Knowledge::Online,
+    reads_durations: false,
+    is_hidden: false,
+    placement: "consolidate",
+    own: GANDIVA,
+    make: |params, _| {
+        let positive = |name| Ok(params.span(name)?.max(SimSpan(1)));
+        Ok(Box::new(Gandiva::new(GandivaParams {
+            max_residents: params.number("max_residents") as usize,
+            quantum: positive("quantum_s")?,
+            switch: params.maybe_span("switch_s")?,
+            moves_per_event: params.number("moves_per_event") as usize,
+            pack: params.flag("pack"),
+            pack_gain: params.number("pack_gain"),
+            trial: positive("trial_s")?,
+            placement: placement(params)?,
+        })))
+    },
+}];
