@@ -46,10 +46,17 @@ fn draw_params(name: &str, numbers: &mut Numbers, is_loose: bool) -> Params {
             "history_leases" => ParamValue::Float(numbers.pick(&[1.5, 3.0, 8.0])),
             "rack_floor" | "network_floor" => ParamValue::Float(numbers.pick(&[0.0, 0.5, 1.0])),
             "renewal" => word(numbers.pick(&["keep", "redecide"])),
-            "upgrade_on_renewal" | "align_leases" | "score_includes_overhead" => {
+            "upgrade_on_renewal" | "align_leases" | "score_includes_overhead" | "pack" => {
                 ParamValue::Bool(numbers.once_in(2))
             }
             "overhead_per_gpu_s" => ParamValue::Float(numbers.pick(&[0.0, 0.25])),
+            "max_residents" => ParamValue::Int(numbers.pick(&[1, 2, 3, 4, 4, 20])),
+            // at least every checkpoint interval of the drawn worlds
+            "quantum_s" => ParamValue::Float(numbers.pick(&[10.0, 12.5, 30.0])),
+            "switch_s" => ParamValue::Float(numbers.pick(&[0.0, 0.5, 20.0])),
+            "moves_per_event" => ParamValue::Int(numbers.pick(&[0, 1, 2, 9])),
+            "pack_gain" => ParamValue::Float(numbers.pick(&[0.5, 1.0, 1.7])),
+            "trial_s" => ParamValue::Float(numbers.pick(&[1.0, 10.0, 25.0])),
             "delay_s" => ParamValue::Float(numbers.pick(&[0.0, 4.0, 60.0])),
             _ => continue,
         };
@@ -74,6 +81,7 @@ fn is_conserving(name: &str) -> bool {
             | "fifo"
             | "sjf-strict"
             | "easy"
+            | "gandiva"
             | "gavel-isolated"
             | "toy-round"
             | "toy-timer"
@@ -227,6 +235,33 @@ fn las_with_one_huge_limit_is_fifo_skip() {
             finishes(&case, "las", &las),
             finishes(&case, "fifo-skip", &Params::from([count])),
             "seed {seed}"
+        );
+    }
+}
+
+/// Without company and without migration nothing is left of it but a queue that skips: event by event, with
+/// failures, overheads and every placement rule.
+#[test]
+fn gandiva_without_company_is_fifo_skip() {
+    for seed in 0..300 {
+        let scope = Scope {
+            jobs: if seed % 5 == 0 { 120 } else { 40 },
+            ..Scope::default()
+        };
+        let case = conformance::draw(seed, scope);
+        let mut numbers = Numbers::new(seed + 4_000_000);
+        let queue = draw_params("fifo-skip", &mut numbers, false);
+        let mut alone = queue.clone();
+        for (field, value) in [("max_residents", 1), ("moves_per_event", 0)] {
+            alone.insert(field.to_owned(), ParamValue::Int(value));
+        }
+        let run = |name: &str, params: &Params| {
+            let mut policy = build(name, params).expect("valid parameters");
+            conformance::run(&case, policy.as_mut()).expect("the run ends")
+        };
+        assert!(
+            conformance::are_equal(&run("gandiva", &alone), &run("fifo-skip", &queue)),
+            "seed {seed}, {queue:?}"
         );
     }
 }

@@ -65,11 +65,12 @@ impl Crowd {
         group
     }
 
-    /// The groups that were changed, in order of change; they are forgotten as such.
+    /// The groups that were changed, by index; they are forgotten as such.
     pub(super) fn take_touched(&mut self) -> Vec<u32> {
         let mut touched = std::mem::take(&mut self.touched);
         let groups = &mut self.groups;
         touched.retain(|&slot| std::mem::take(&mut groups[slot as usize].is_touched));
+        touched.sort_unstable_by_key(|&slot| groups[slot as usize].born);
         touched
     }
 

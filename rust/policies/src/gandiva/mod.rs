@@ -19,6 +19,8 @@ mod homes;
 mod moves;
 mod pairs;
 mod params;
+#[cfg(test)]
+mod tests;
 mod turns;
 mod walk;
 
