@@ -175,7 +175,7 @@ def _fit_shares(policy: str, key: str, default: object, value: Any) -> object:
 
 
 def _fit_maybe(policy: str, key: str, default: object, value: Any) -> object:
-    """A number, or the default."""
+    """Turn a number into float; None is the default."""
     return default if value is None else _fit(policy, key, 0.0, value)
 
 
