@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gangline._decode import repeated
 from gangline.errors import PolicyError, TraceError
 
 if TYPE_CHECKING:
@@ -146,10 +145,6 @@ def _columns(value: TableLike, mapping: Mapping[str, str] | None) -> Columns:
         kind = type(value).__name__
         raise TraceError(f"expected a path or an Arrow table, got {kind}", value=kind)
     table = _rename(table, mapping or {}, path)
-    twice = repeated(name for name in table.column_names if name in NATIVE)
-    if twice is not None:
-        message = f"{path}: two columns are called {twice}; expected one"
-        raise TraceError(message, path=path, column=twice)
     if "job_id" not in table.column_names:
         shown = ", ".join(table.column_names[:20])
         raise TraceError(

@@ -40,7 +40,7 @@ def from_table(table: pa.Table, path: str) -> Raw:
     known = [name for name in table.column_names if name in COLUMNS]
     twice = repeated(known)
     if twice is not None:
-        message = f"{path}: two columns are called {twice}; expected one"
+        message = f"{path}: two columns are named {twice}; expected one"
         raise TraceError(message, path=path, column=twice)
     if len(known) < table.num_columns:
         notes["ignored_columns"] = table.num_columns - len(known)
