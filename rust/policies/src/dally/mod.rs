@@ -13,7 +13,7 @@
 //! | G, Gr | [`offer::Extent`] | largest up server, most up GPUs of one rack |
 //!
 //! The rules: [`offer`] (one decision), [`rooms`] and [`claims`] (where there is room), [`tuner`]
-//! (timers), [`leases`] (boundaries), [`queue`] (who waits).
+//! (timers), [`leases`] (boundaries), [`queue`] (who waits), [`score`] (who goes first).
 
 mod claims;
 mod leases;
@@ -21,6 +21,7 @@ mod offer;
 mod params;
 mod queue;
 mod rooms;
+mod score;
 mod tuner;
 mod walk;
 mod wide;

@@ -4,6 +4,7 @@ use super::leases::Leases;
 use super::offer::{Class, Extent, Offer, Start, Up, Verdict};
 use super::params::DallyParams;
 use super::queue::{Rank, Waiting};
+use super::score::mean_share;
 use super::tuner::Tuner;
 use crate::class::Places;
 use crate::place::{Level, PlacementParams};
@@ -33,7 +34,7 @@ pub struct Dally {
 }
 
 impl Dally {
-    /// The policy; `is_plain` walks over all jobs at every decision.
+    /// The policy; `is_plain` walks over all jobs at every decision, and looks at every end of a lease.
     pub fn new(params: DallyParams, is_plain: bool) -> Self {
         let placement = PlacementParams {
             fit: params.fit,
@@ -70,10 +71,7 @@ impl Dally {
         } else {
             view.executed(job)
         };
-        if time.0 == 0 {
-            return 0;
-        }
-        (view.kept_ns(job) / i128::from(time.0)) as u64
+        mean_share(view.kept_ns(job), time)
     }
 
     fn rank(&self, job: JobId) -> Rank {
@@ -222,7 +220,8 @@ impl Dally {
     /// One timer for whatever ends first.
     fn arm(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         let now = view.now();
-        let everyone = self.waiting > 0;
+        // while nobody waits, leases end in silence: only tests look at all of them
+        let everyone = self.waiting > 0 || self.is_plain;
         let mut next = SimTime::NEVER;
         if everyone || self.may_upgrade() {
             next = self.leases().next(now, everyone).unwrap_or(next);
