@@ -6,6 +6,8 @@ from typing import Any, TypeAlias, final
 import numpy as np
 import numpy.typing as npt
 
+from gangline.lp.rounds import Report
+
 _F64: TypeAlias = npt.NDArray[np.float64]
 _I32: TypeAlias = npt.NDArray[np.int32]
 _I64: TypeAlias = npt.NDArray[np.int64]
@@ -69,6 +71,7 @@ class RunOutput:
     def summary(self) -> dict[str, float | int]: ...
     def log_hash(self) -> str: ...
     def counters(self) -> dict[str, int]: ...
+    def solver(self) -> Report | None: ...
     def outcome(self) -> str: ...
 
 @final

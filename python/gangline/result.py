@@ -78,15 +78,18 @@ class Result:
         wall_s: float,
     ) -> Result:
         """Wrap the columns of a run; tables are built when asked for, without copies."""
-        summary = {**output.summary(), "wall_s": wall_s}
+        report = output.solver()
+        summary = {**output.summary(), **(report.summary if report else {}), "wall_s": wall_s}
         spec = _spec(cluster, trace, policy, params, options)
         spec["policy"]["knowledge"] = knowledge
         spec["log_hash"] = output.log_hash()
         spec["outcome"] = output.outcome()
         spec["counters"] = dict(output.counters())
+        if report is not None:
+            spec["solver"] = report.solver
         spec["measured"] = {
             key: summary[key]
-            for key in ("wall_s", "decision_p50_us", "decision_p99_us")
+            for key in ("wall_s", "solver_s", "decision_p50_us", "decision_p99_us")
             if key in summary
         }
         types = [gpu.name for gpu in cluster.gpu_types]

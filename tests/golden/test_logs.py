@@ -31,7 +31,10 @@ def small_world() -> dict[str, Any]:
     return {
         "cluster": {
             "name": "golden",
-            "gpu_types": [{"name": "A", "memory_gb": 16}, {"name": "B", "memory_gb": 16}],
+            "gpu_types": [
+                {"name": "A", "memory_gb": 16, "price_per_hour": 1.0},
+                {"name": "B", "memory_gb": 16, "price_per_hour": 2.5},
+            ],
             "servers": [
                 {"count": 3, "gpu": "A", "gpus": 4, "rack": "fill:2"},
                 {"count": 1, "gpu": "B", "gpus": 8, "rack": "fill:1"},

@@ -37,12 +37,17 @@ SCHEMA = pa.schema(
 class _Solver:
     """The engine's own allocator: what is compared is what rounds make of its shares."""
 
-    def __init__(self, policy: str, params: dict[str, Any]) -> None:
+    def __init__(
+        self, policy: str, params: dict[str, Any], names: list[str], prices: list[float]
+    ) -> None:
         self.shares = Shares(policy, params)
+        self.shares.begin(names, prices)
 
     def __call__(self, ask: dict[str, Any]) -> list[list[float]]:
         names = {"gangs": "scale", "weights": "weight", "remaining": "steps_remaining"}
-        arrays = {names.get(key, key): np.array(value) for key, value in ask.items()}
+        given = {key: value for key, value in ask.items() if key not in ("names", "running")}
+        given["running_type"] = [-1.0 if t is None else float(t) for t in ask["running"]]
+        arrays = {names.get(key, key): np.array(value) for key, value in given.items()}
         rows: list[list[float]] = self.shares(**arrays).tolist()
         return rows
 

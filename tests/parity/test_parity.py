@@ -45,7 +45,8 @@ def compare(world: dict[str, Any], policy: str, params: dict[str, Any]) -> None:
 def test_every_policy_agrees_with_the_slow_simulator(policy: str, data: st.DataObject) -> None:
     # with checkpoints a preemption loses work: some preemptive runs would never end
     world = data.draw(worlds(checkpoints=policy not in (*PREEMPTIVE, *ROUNDS)), label="world")
-    params = data.draw(settings_of(policy), label="params")
+    types = tuple(row["name"] for row in world["cluster"]["gpu_types"])
+    params = data.draw(settings_of(policy, types), label="params")
     compare(world, policy, params)
 
 

@@ -26,11 +26,19 @@ SLICES = ("gandiva",)
 TOYS = ("toy-round", "toy-timer", "toy-share")
 ROUNDS = (
     "gavel-las",
+    "gavel-las-agnostic",
     "gavel-ftf",
+    "gavel-ftf-agnostic",
     "gavel-makespan",
+    "gavel-makespan-agnostic",
     "gavel-max-sum",
+    "gavel-cost",
     "gavel-water-filling",
+    "gavel-water-filling-agnostic",
     "gavel-isolated",
+    "gavel-allox",
+    "gavel-fifo",
+    "gavel-fifo-perf",
 )
 POLICIES = (*QUEUES, *PREEMPTIVE, *SLICES, *FAIR, *ROUNDS, *TOYS)
 
@@ -51,6 +59,7 @@ def clusters(draw: st.DrawFn) -> dict[str, Any]:
             "name": f"t{i}",
             "memory_gb": draw(st.sampled_from([8, 16])),
             "speed": draw(st.sampled_from([1.0, 0.5, 1.5, 2.0])),
+            "price_per_hour": draw(st.sampled_from([1.0, 0.5, 3.0])),
         }
         for i in range(draw(st.sampled_from([1, 1, 2, 3])))
     ]
@@ -103,6 +112,8 @@ def jobs(draw: st.DrawFn, index: int, types: int) -> dict[str, Any]:
         row["batch_size"] = draw(st.sampled_from([8, 32, 5]))
     if draw(st.integers(0, 3)) == 0:
         row["memory_gb"] = draw(st.sampled_from([2.0, 5.0, 9.0, 12.0]))
+    if draw(st.integers(0, 3)) == 0:
+        row["deadline_s"] = row["arrival_s"] + draw(st.sampled_from([0.5, 5.0, 20.0, 60.0]))
     if draw(st.integers(0, 4)) == 0:
         row["iterations"] = float(draw(st.integers(1, 1000)))
     if draw(st.integers(0, 4)) == 0:
@@ -184,8 +195,8 @@ def sharings(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
-def settings_of(draw: st.DrawFn, policy: str) -> dict[str, Any]:
-    """Parameters of a policy."""
+def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Parameters of a policy; `types` are the names of the cluster's GPU types, if known."""
     if policy in TOYS:
         return {
             "toy-round": {"round_s": draw(st.sampled_from([1.0, 3.0, 10.0]))},
@@ -224,9 +235,17 @@ def settings_of(draw: st.DrawFn, policy: str) -> dict[str, Any]:
     if policy in ROUNDS:
         chosen["round_s"] = draw(st.sampled_from([1.0, 3.0, 10.0]))
         chosen["min_solve_interval_s"] = draw(st.sampled_from([0.0, 0.0, 7.0]))
-        chosen["backfill_mid_round"] = draw(st.booleans())
-        if policy != "gavel-isolated" and draw(st.booleans()):
-            chosen["tie_break"] = "none"
+        if draw(st.integers(0, 2)) == 0 and types:
+            chosen["type_order"] = ",".join(draw(st.permutations(types)))
+        if not policy.startswith("gavel-fifo"):
+            chosen["backfill_mid_round"] = draw(st.booleans())
+            chosen["zero_priority_pass"] = draw(st.sampled_from(["after", "after", "inline"]))
+            if policy not in ("gavel-isolated", "gavel-allox") and draw(st.booleans()):
+                chosen["tie_break"] = "none"
+        if policy == "gavel-allox":
+            chosen["alpha"] = draw(st.sampled_from([1.0, 0.3]))
+        if policy == "gavel-cost":
+            chosen["drop_all_infeasible"] = draw(st.booleans())
     if policy in PREEMPTIVE:
         chosen["preempt_min_run_s"] = draw(st.sampled_from([0.0, 0.0, 2.0]))
     if policy in ("las", "gittins", "tiresias", "tiresias-gittins"):

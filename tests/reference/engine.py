@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from .policies import Policy
 
+IDLE_ROUNDS_MAX = 1000  # rounds in which nothing starts and nothing else can happen
+
 
 @dataclass(frozen=True)
 class Start:
@@ -137,7 +139,7 @@ class Reference:
         self.pending = False
         self.is_round = False
         self.steady = False
-        self.idle_round = False
+        self.idle_rounds = 0
         self.next_round = 0
         self.before_first = True
         self.policy: Policy | None = None
@@ -295,7 +297,9 @@ class Reference:
         times += [j.arrival for j in self.jobs if j.status == "future"]
         times += self.timers.values()
         others = min(times, default=None)
-        if self.round_ns is None or (others is None and (self.steady or self.idle_round)):
+        if self.round_ns is None or (
+            others is None and (self.steady or self.idle_rounds > IDLE_ROUNDS_MAX)
+        ):
             if others is None:
                 raise StalledError("stalled", jobs=[j.job_id for j in self.waiting()][:10])
             return others
@@ -332,7 +336,7 @@ class Reference:
             del self.timers[tag]
             kinds.add("timer")
         if kinds:
-            self.steady = self.idle_round = False
+            self.steady, self.idle_rounds = False, 0
         self.is_round = self.round_ns is not None and at == self.next_round
         if self.is_round and self.round_ns is not None:
             self.next_round += self.round_ns
@@ -523,7 +527,7 @@ class Reference:
             self.timers.pop(tag, None)
         self.timers.update(plan.wake)
         self.steady = plan.steady
-        self.idle_round = self.is_round and not acted
+        self.idle_rounds = self.idle_rounds + 1 if self.is_round and not acted else 0
         if self.policy is not None:
             timers = self.policy.timers()
             if timers is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from . import placement
 from .engine import Move, Plan, Preempt, Reference, Start
 from .policies import Policy
-from .world import to_ns
+from .world import PolicyError, to_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +33,25 @@ def equal_split(ask: dict[str, Any]) -> list[Row]:
     return rows
 
 
+def fastest_first(ask: dict[str, Any]) -> list[Row]:
+    """Return all of the fastest type with room for each job in turn, until one fits nowhere."""
+    free, rows = list(ask["capacity"]), [[0.0] * len(ask["capacity"]) for _ in ask["jobs"]]
+    by_name = sorted(range(len(free)), key=lambda t: ask["names"][t])
+    for row, gang, rates in zip(rows, ask["gangs"], ask["rates"], strict=True):
+        room = [t for t in by_name if free[t] >= gang]
+        if not room:
+            break
+        pick = max(room, key=lambda t, r=rates: r[t])  # type: ignore[misc]
+        if rates[pick] > 0:
+            row[pick] = 1.0
+            free[pick] -= gang
+    return rows
+
+
+CLOSED = ("gavel-isolated", "gavel-fifo", "gavel-fifo-perf")
+FIFO = ("gavel-fifo", "gavel-fifo-perf")
+
+
 class Rounds(Policy):
     """Priorities X / t per type; everybody is looked at in every round."""
 
@@ -40,19 +59,36 @@ class Rounds(Policy):
     defaults: ClassVar[dict[str, Any]] = placement.DEFAULTS | {
         "round_s": 360.0,
         "min_solve_interval_s": 0.0,
-        "backfill_mid_round": False,
+        "type_order": "auto",
     }
-    program: ClassVar[dict[str, Any]] = {
-        "solver": "auto",
-        "tie_break": "max_sum",
+    others: ClassVar[dict[str, Any]] = {
+        "backfill_mid_round": False,
+        "zero_priority_pass": "after",
+    }
+    solved: ClassVar[dict[str, Any]] = {
         "time_limit_s": 60.0,
+        "on_solver_error": "raise",
+        "write_failed_to": "",
+    }
+    program: ClassVar[dict[str, Any]] = solved | {"solver": "auto", "tie_break": "max_sum"}
+    own: ClassVar[dict[str, dict[str, Any]]] = {
+        "gavel-max-sum": {"normalise": "none"},
+        "gavel-cost": {"drop_all_infeasible": False},
+        "gavel-ftf-agnostic": {"agnostic_rate": "mean", "reference_type": "v100"},
+        "gavel-makespan-agnostic": {"agnostic_rate": "mean", "reference_type": "v100"},
+        "gavel-allox": {"alpha": 1.0},
     }
 
     def __init__(self, ref: Reference, name: str, params: dict[str, Any]) -> None:
         super().__init__(ref, name, params)
-        self.needs_duration = name in ("gavel-ftf", "gavel-makespan")
+        self.needs_duration = name.removesuffix("-agnostic") in (
+            "gavel-ftf",
+            "gavel-makespan",
+            "gavel-cost",
+            "gavel-allox",
+        )
         self.round_ns = max(1, to_ns(self.p["round_s"]))
-        if self.p["backfill_mid_round"]:
+        if self.p.get("backfill_mid_round"):
             self.wake_on = frozenset({"round", "completion"})
         self.share: dict[tuple[int, int], float] = {}
         self.held: dict[tuple[int, int], int] = {}
@@ -61,19 +97,42 @@ class Rounds(Policy):
         self.solved_for: tuple[list[int], list[int]] = ([], [])
         self.solved_at: int | None = None
         self.reset_at = 0
-        self.order = list(range(len(ref.types)))
-        self.allocate: Callable[[dict[str, Any]], list[Row]] = equal_split
+        self.order = self.order_given() or list(range(len(ref.types)))
+        self.allocate: Callable[[dict[str, Any]], list[Row]] = (
+            fastest_first if name == "gavel-fifo-perf" else equal_split
+        )
 
     def defaults_of(self, name: str) -> dict[str, Any]:
         found = self.defaults
-        if name != "gavel-isolated":
+        if name not in FIFO:
+            found = found | self.others
+        if name == "gavel-allox":
+            found = found | self.solved
+        elif name not in CLOSED:
             found = found | self.program
-        return found | {"normalise": "none"} if name == "gavel-max-sum" else found
+        return found | self.own.get(name, {})
 
     def begin(self) -> None:
         super().begin()
-        if self.name != "gavel-isolated":
-            self.allocate = SOLVERS[0](self.name, self.p)
+        if self.name not in CLOSED:
+            types = self.ref.types
+            names, prices = [t.name for t in types], [t.price for t in types]
+            self.allocate = SOLVERS[0](self.name, self.p, names, prices)
+
+    def order_given(self) -> list[int] | None:
+        """Types in the order of the parameter, None if it names none."""
+        if self.p["type_order"] == "auto":
+            return None
+        names = [name.strip() for name in self.p["type_order"].split(",")]
+        known = [t.name for t in self.ref.types]
+        if sorted(names) != sorted(known):
+            raise PolicyError("bad type_order", field="type_order", value=names)
+        return [known.index(name) for name in names]
+
+    def place(self, job: Job, free: set[Gpu]) -> tuple[Gpu, ...] | None:
+        if self.name == "gavel-allox" and job.gpus > 1:
+            return None
+        return super().place(job, free)
 
     def rate(self, job: Job, t: int) -> float:
         return job.base[t] if t in job.types else 0.0
@@ -110,10 +169,17 @@ class Rounds(Policy):
             "weights": [job.weight for job in jobs],
             "age_s": [(ref.now - job.arrival) / 1e9 for job in jobs],
             "capacity": [float(gpus) for gpus in capacity],
+            "running": [self.type_by_share(job) for job in jobs],
+            "names": [t.name for t in ref.types],
         }
+        if any(job.deadline is not None for job in ref.jobs):
+            ask["time_left_s"] = [
+                float("inf") if job.deadline is None else (job.deadline - ref.now) / 1e9
+                for job in jobs
+            ]
         if self.needs_duration:
             ask["remaining"] = [ref.left_now(job) for job in jobs]
-        shares = self.allocate(ask)
+        shares = self.keep_types(jobs) if self.name == "gavel-fifo" else self.allocate(ask)
         elapsed = (ref.now - self.reset_at) / 1e9
         for job, row in zip(jobs, shares, strict=True):
             for t in types:
@@ -125,7 +191,41 @@ class Rounds(Policy):
                 self.share[at] = row[t]
         self.reset_at = self.solved_at = ref.now
         self.solved_for = ([job.index for job in jobs], capacity)
-        self.order = self.type_order(ask)
+        self.order = self.order_given() or self.type_order(ask)
+
+    def type_by_share(self, job: Job) -> int | None:
+        """Type on which a job runs, if it has a share there."""
+        if job.status != "running":
+            return None
+        t = self.ref.servers[job.gpu_set[0][0]].type
+        return t if self.share.get((job.index, t), 0.0) > 0 else None
+
+    def keep_types(self, jobs: list[Job]) -> list[Row]:
+        """All of its type to who runs, then to the first who wait, until one has no place."""
+        ref, rows, blocked = self.ref, [], False
+        free = ref.free()
+        for job in jobs:
+            row = [0.0] * len(ref.types)
+            rows.append(row)
+            if job.status == "running":
+                row[ref.servers[job.gpu_set[0][0]].type] = 1.0
+            elif not blocked:
+                found = self.on_most_free(job, free)
+                blocked = found is None
+                if found is not None:
+                    row[found[0]] = 1.0
+                    free -= set(found[1])
+        return rows
+
+    def on_most_free(self, job: Job, free: set[Gpu]) -> tuple[int, tuple[Gpu, ...]] | None:
+        """Of the types with a place that with most free GPUs."""
+        servers = self.ref.servers
+        count = {t: sum(servers[s].type == t for s, _ in free) for t in job.types}
+        for t in sorted(job.types, key=lambda t: (-count[t], t)):
+            gpus = self.place_on(job, free, t)
+            if gpus is not None:
+                return t, gpus
+        return None
 
     def type_order(self, ask: dict[str, Any]) -> list[int]:
         """Types by the sum over jobs of rate / average rate, largest first."""
@@ -155,14 +255,20 @@ class Rounds(Policy):
     ) -> dict[int, int]:
         """Return job -> type: two passes over the types, one job after the other."""
         left, chosen = list(left), dict[int, int]()
-        for first in (True, False):
+        passes: tuple[bool | None, ...] = (True, False)
+        if self.name in FIFO:
+            passes = (True,)
+        elif self.p["zero_priority_pass"] == "inline":
+            passes = (None,)
+        for first in passes:
             for t in self.order:
                 claims = [
                     (self.claim(job, t), job)
                     for job in jobs
                     if job.index not in chosen and self.rate(job, t) > 0
                 ]
-                claims = [entry for entry in claims if (entry[0][0] > 0) == first]
+                if first is not None:
+                    claims = [entry for entry in claims if (entry[0][0] > 0) == first]
                 claims.sort(key=lambda e: (-e[0][0], -e[0][1], -e[0][2], e[1].index))
                 for _, job in claims:
                     if job.gpus <= left[t] and (job.index, t) not in banned:

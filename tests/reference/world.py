@@ -70,6 +70,7 @@ class GpuType:
     name: str
     memory: int
     speed: float
+    price: float = 0.0
 
 
 @dataclass
@@ -99,6 +100,7 @@ class Job:
     weight: float = 1.0
     user: str | None = None
     vc: str | None = None
+    deadline: int | None = None
     types: list[int] = field(default_factory=list)  # usable types, in the order they are tried
 
     status: str = "future"  # future, waiting, running, finished, dropped
@@ -152,7 +154,10 @@ def read_types(world: World) -> list[GpuType]:
     """Return the GPU types of the cluster."""
     return [
         GpuType(
-            row["name"], nearest(float(row.get("memory_gb", 0)) * GIB), float(row.get("speed", 1.0))
+            row["name"],
+            nearest(float(row.get("memory_gb", 0)) * GIB),
+            float(row.get("speed", 1.0)),
+            float(row.get("price_per_hour", 0.0)),
         )
         for row in world["cluster"]["gpu_types"]
     ]
@@ -230,6 +235,7 @@ def read_jobs(world: World, types: list[GpuType], servers: list[Server]) -> list
             weight=float(row.get("weight") or 1.0),
             user=row.get("user"),
             vc=row.get("vc"),
+            deadline=None if row.get("deadline_s") is None else to_ns(row["deadline_s"]),
             **base_rates(row, world, types, allowed),
         )
         job.remaining = job.work

@@ -22,6 +22,8 @@ fn draw_value(kind: ParamKind, default: ParamDefault, numbers: &mut Numbers) -> 
         ParamKind::Whole(least) => ParamValue::Float(around.round().max(least)),
         ParamKind::Share => ParamValue::Float((around / 7.0).fract()),
         ParamKind::Above(bound) => ParamValue::Float(around + bound),
+        // the default: other texts name parts of one cluster
+        ParamKind::Text => default.value(),
         ParamKind::Choice(words) => ParamValue::Str(numbers.pick(words).to_owned()),
         ParamKind::Increasing => {
             let first = 1.0 + numbers.below(30) as f64;

@@ -20,10 +20,12 @@ _SHOWN = (
     "makespan_s",
     "gpu_utilization",
     "ftf_mean",
+    "deadlines_dropped",
     "preemptions",
     "migrations",
     "decisions",
     "events",
+    "solver_s",
     "wall_s",
 )
 

@@ -63,7 +63,15 @@ def allox(instance: Instance, solver: Solver) -> Allocation:
     for index in range(len(free)):
         for job in _heads(np.flatnonzero(kind == index), place):
             shares[waiting[job], index] = 1.0
-    return Allocation(shares, total, "optimal", solver.used, solver.iterations, solver.wall_s)
+    return Allocation(
+        shares,
+        total,
+        "optimal",
+        solver.used,
+        solver.iterations,
+        solver.wall_s,
+        solver.solves,
+    )
 
 
 def _assign(span: F64, free: F64, solver: Solver) -> tuple[float, I64, I64]:

@@ -42,6 +42,8 @@ class Allocation:
         Of all solves together.
     wall_s : float
         Seconds in the solver.
+    solves : int
+        Programs that were solved.
     levels : float64 array, shape (jobs,), optional
         Water filling: normalised rate of each job.
     pairs : int64 array, shape (pairs, 2), optional
@@ -61,6 +63,7 @@ class Allocation:
     solver: str = "none"
     iterations: int = 0
     wall_s: float = 0.0
+    solves: int = 0
     levels: F64 | None = None
     pairs: I64 | None = None
     pair_shares: F64 | None = None

@@ -127,6 +127,7 @@ def finish(problem: Problem, plan: kernel.Plan, objective: float, solver: Solver
         solver=solver.used,
         iterations=solver.iterations,
         wall_s=solver.wall_s,
+        solves=solver.solves,
         **extra,
     )
 

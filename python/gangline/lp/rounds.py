@@ -2,23 +2,57 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gangline.errors import PolicyError
+from gangline.lp.highs import TOLERANCE, Solver, version
 from gangline.lp.kernel import isolated_shares
+from gangline.lp.price import EVALUATIONS, GAP
 from gangline.lp.solve import solve
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from gangline.lp.arrays import F64, I64
+    from gangline.lp.instance import Allocation
 
-__all__ = ["Shares"]
+__all__ = ["Report", "Shares"]
 
 GRID = 1e-9  # shares are rounded to it, so that a last bit cannot reorder jobs
 LEAST_STEPS = 1e-9  # a job whose end is a rounding error away still counts as work
-PASSED_ON = ("solver", "tie_break", "time_limit_s", "normalise")
+PASSED_ON = (
+    "solver",
+    "tie_break",
+    "time_limit_s",
+    "normalise",
+    "on_solver_error",
+    "agnostic_rate",
+    "drop_all_infeasible",
+    "alpha",
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the solves of a run were like.
+
+    Parameters
+    ----------
+    solver : dict
+        Name, version, options, tolerance, counts; the same for equal runs.
+    summary : dict
+        Keys that the run's summary gains.
+    solver_s : float
+        Wall time in the solver, seconds.
+    """
+
+    solver: dict[str, Any]
+    summary: dict[str, float | int]
+    solver_s: float
 
 
 class Shares:
@@ -40,17 +74,65 @@ class Shares:
     def __init__(self, policy: str, params: Mapping[str, Any]) -> None:
         self.policy = policy
         self.settings = {name: params[name] for name in PASSED_ON if name in params}
+        if params.get("write_failed_to"):
+            self.settings["write_failed_to"] = params["write_failed_to"]
+        self.reference = str(params.get("reference_type", ""))
         self.remembers = policy.startswith("gavel-ftf")
         self._lost: dict[int, float] = {}
         self._before: dict[int, tuple[float, float]] = {}  # job -> (steps left, rate) at last ask
+        self._passed: set[int] = set()
+        self._methods: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
+        self._wall_s = 0.0
 
-    def __call__(self, *, jobs: I64, **arrays: F64) -> F64:
+    def begin(self, names: Sequence[str], prices: Sequence[float]) -> None:
+        """Meet the GPU types of the cluster: their names, and prices per GPU-hour (0 = unknown).
+
+        Raises
+        ------
+        PolicyError
+            If the policy needs a price that is not known, or refers to a type that is not there.
+        """
+        if self.policy == "gavel-cost":
+            absent = [name for name, price in zip(names, prices, strict=True) if not price > 0]
+            if absent:
+                raise PolicyError(
+                    f"{self.policy}: price_per_hour: expected a price > 0 for every GPU type of "
+                    f"the cluster, got none for {', '.join(absent)}; set it in [[gpu_types]]",
+                    policy=self.policy,
+                    field="price_per_hour",
+                    value=absent,
+                )
+            self.settings["prices"] = list(prices)
+        if self.settings.get("agnostic_rate") == "reference":
+            if self.reference not in names:
+                raise PolicyError(
+                    f"{self.policy}: reference_type: expected a GPU type of the cluster "
+                    f"({', '.join(names)}), got `{self.reference}`",
+                    policy=self.policy,
+                    field="reference_type",
+                    value=self.reference,
+                )
+            self.settings["reference_type"] = list(names).index(self.reference)
+
+    def __call__(
+        self,
+        *,
+        jobs: I64,
+        running_type: F64 | None = None,
+        time_left_s: F64 | None = None,
+        **arrays: F64,
+    ) -> F64:
         """Return shares of shape (jobs, types), rounded to 1e-9.
 
         Parameters
         ----------
         jobs : int64 array, shape (jobs,)
             Numbers of the active jobs, ascending.
+        running_type : float64 array, shape (jobs,), optional
+            Type on which a job runs by its share, -1 for none.
+        time_left_s : float64 array, shape (jobs,), optional
+            Seconds to the deadline, inf for none.
         **arrays
             Those of `gangline.lp.solve`.
 
@@ -64,8 +146,60 @@ class Shares:
             arrays["steps_remaining"] = np.maximum(arrays["steps_remaining"], LEAST_STEPS)
         if self.remembers:
             settings["service_lost_s"] = self._service(jobs, arrays)
+        if self.policy == "gavel-allox" and running_type is not None:
+            settings["running_type"] = running_type
+        if self.policy == "gavel-cost" and time_left_s is not None:
+            ahead = self._deadlines(jobs, time_left_s)
+            if np.isfinite(ahead).any():
+                settings["time_left_s"] = ahead
         allocation = solve(self.policy, **arrays, **settings)
+        self._count(allocation)
         return np.asarray(np.rint(allocation.shares / GRID) * GRID)
+
+    def report(self) -> Report:
+        """Return what the solves so far were like."""
+        chosen = Solver(
+            self.policy,
+            self.settings.get("solver", "auto"),
+            self.settings.get("time_limit_s", 60.0),
+        )
+        options = {
+            method: {"gap": GAP, "evaluations": EVALUATIONS}
+            if method == "dual"
+            else chosen.options(method)
+            for method in sorted(self._methods)
+            if method != "none"
+        }
+        solver = {
+            "name": "HiGHS",
+            "version": version(),
+            "setting": chosen.solver,
+            "tolerance": TOLERANCE,
+            "options": options,
+            "allocations": dict(sorted(self._methods.items())),
+            "programs": self._counts["programs"],
+            "iterations": self._counts["iterations"],
+            "fallbacks": self._counts["solver_failed"],
+        }
+        summary: dict[str, float | int] = {"solver_s": self._wall_s}
+        if self.policy == "gavel-cost":
+            summary = {"deadlines_dropped": len(self._passed), **summary}
+            solver["allocations_missing_deadlines"] = self._counts["deadlines_missed"]
+        return Report(solver, summary, self._wall_s)
+
+    def _count(self, allocation: Allocation) -> None:
+        self._methods[allocation.solver] += 1
+        self._counts["programs"] += allocation.solves
+        self._counts["iterations"] += allocation.iterations
+        self._wall_s += allocation.wall_s
+        for name, least in (("solver_failed", 0.0), ("deadlines_missed", 1e-9)):
+            self._counts[name] += allocation.notes.get(name, 0.0) > least
+
+    def _deadlines(self, jobs: I64, left_s: F64) -> F64:
+        """Return the seconds to deadlines that can still be met; others are counted once a job."""
+        passed = left_s <= 0
+        self._passed.update(jobs[passed].tolist())
+        return np.where(passed, np.inf, left_s)
 
     def _service(self, jobs: I64, arrays: Mapping[str, F64]) -> F64:
         alone = isolated_shares(arrays["scale"], arrays["capacity"], len(jobs))

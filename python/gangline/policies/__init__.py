@@ -18,12 +18,20 @@ from gangline.policies.preemptive import Gittins, Las, Srsf, Srtf, Tiresias, Tir
 from gangline.policies.protocol import STEADY, Changes, Plan, Policy, View
 from gangline.policies.registry import find, make, parse_setting, presets, registry
 from gangline.policies.rounds import (
+    GavelAllox,
+    GavelCost,
+    GavelFifo,
+    GavelFifoPerf,
     GavelFtf,
+    GavelFtfAgnostic,
     GavelIsolated,
     GavelLas,
+    GavelLasAgnostic,
     GavelMakespan,
+    GavelMakespanAgnostic,
     GavelMaxSum,
     GavelWaterFilling,
+    GavelWaterFillingAgnostic,
 )
 from gangline.policies.yarn import YarnCs
 
@@ -35,12 +43,20 @@ __all__ = [
     "Fifo",
     "FifoSkip",
     "Gandiva",
+    "GavelAllox",
+    "GavelCost",
+    "GavelFifo",
+    "GavelFifoPerf",
     "GavelFtf",
+    "GavelFtfAgnostic",
     "GavelIsolated",
     "GavelLas",
+    "GavelLasAgnostic",
     "GavelMakespan",
+    "GavelMakespanAgnostic",
     "GavelMaxSum",
     "GavelWaterFilling",
+    "GavelWaterFillingAgnostic",
     "Gittins",
     "Las",
     "Plan",

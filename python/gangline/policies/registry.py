@@ -15,12 +15,20 @@ from gangline.policies.fairness import Themis
 from gangline.policies.gandiva import Gandiva
 from gangline.policies.preemptive import Gittins, Las, Srsf, Srtf, Tiresias, TiresiasGittins
 from gangline.policies.rounds import (
+    GavelAllox,
+    GavelCost,
+    GavelFifo,
+    GavelFifoPerf,
     GavelFtf,
+    GavelFtfAgnostic,
     GavelIsolated,
     GavelLas,
+    GavelLasAgnostic,
     GavelMakespan,
+    GavelMakespanAgnostic,
     GavelMaxSum,
     GavelWaterFilling,
+    GavelWaterFillingAgnostic,
 )
 from gangline.policies.yarn import YarnCs
 
@@ -48,11 +56,19 @@ registry: Mapping[str, type[PolicyBase]] = {
         Themis,
         YarnCs,
         GavelLas,
+        GavelLasAgnostic,
         GavelFtf,
+        GavelFtfAgnostic,
         GavelMakespan,
+        GavelMakespanAgnostic,
         GavelMaxSum,
+        GavelCost,
         GavelWaterFilling,
+        GavelWaterFillingAgnostic,
         GavelIsolated,
+        GavelFifo,
+        GavelFifoPerf,
+        GavelAllox,
         Dally,
     )
 }

@@ -8,18 +8,60 @@ from typing import ClassVar
 from gangline.policies.parameters import PolicyConfig
 
 __all__ = [
+    "GavelAllox",
+    "GavelCost",
+    "GavelFifo",
+    "GavelFifoPerf",
     "GavelFtf",
+    "GavelFtfAgnostic",
     "GavelIsolated",
     "GavelLas",
+    "GavelLasAgnostic",
     "GavelMakespan",
+    "GavelMakespanAgnostic",
     "GavelMaxSum",
     "GavelWaterFilling",
+    "GavelWaterFillingAgnostic",
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class GavelIsolated(PolicyConfig):
-    """An equal split of every GPU type, in rounds.
+class _Fifo(PolicyConfig):
+    """What policies in rounds share.
+
+    Parameters
+    ----------
+    round_s : float
+        Length of a round.
+    min_solve_interval_s : float
+        Least time between two allocations.
+    type_order : str
+        GPU types in the order they are served, by name, with commas; auto = by how well the jobs
+        run there.
+    """
+
+    round_s: float = 360.0
+    min_solve_interval_s: float = 0.0
+    type_order: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelFifo(_Fifo):
+    """Arrival order, each job to its end on the GPU type with most free GPUs."""
+
+    name: ClassVar[str] = "gavel-fifo"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelFifoPerf(_Fifo):
+    """Arrival order, each job on the fastest GPU type with room, placed anew at each allocation."""
+
+    name: ClassVar[str] = "gavel-fifo-perf"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Closed(PolicyConfig):
+    """What policies in rounds share that leave no GPU idle at a boundary.
 
     Parameters
     ----------
@@ -29,41 +71,90 @@ class GavelIsolated(PolicyConfig):
         Least time between two allocations.
     backfill_mid_round : bool
         Whether GPUs freed inside a round go to waiting jobs at once.
+    type_order : str
+        GPU types in the order they are served, by name, with commas; auto = by how well the jobs
+        run there.
+    zero_priority_pass : str
+        When jobs without a share use what is left: after (all others) or inline (type by type).
     """
-
-    name: ClassVar[str] = "gavel-isolated"
 
     round_s: float = 360.0
     min_solve_interval_s: float = 0.0
     backfill_mid_round: bool = False
+    type_order: str = "auto"
+    zero_priority_pass: str = "after"  # noqa: S105 - a pass over the queue
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Program(PolicyConfig):
+class GavelIsolated(_Closed):
+    """An equal split of every GPU type, in rounds."""
+
+    name: ClassVar[str] = "gavel-isolated"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelAllox(_Closed):
+    """Smallest mean completion time of jobs with one GPU; larger ones can never run.
+
+    Parameters
+    ----------
+    time_limit_s : float
+        Of each solve, wall time.
+    on_solver_error : str
+        What a solve that fails does: raise (end the run) or isolated (an equal split instead).
+    write_failed_to : str
+        File that receives the program of a solve that fails; none if empty.
+    alpha : float
+        Share of the active jobs, oldest first, that an assignment looks at.
+    """
+
+    name: ClassVar[str] = "gavel-allox"
+
+    time_limit_s: float = 60.0
+    on_solver_error: str = "raise"
+    write_failed_to: str = ""
+    alpha: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Program(_Closed):
     """What policies that solve programs share.
 
     Parameters
     ----------
-    round_s : float
-        Length of a round.
-    min_solve_interval_s : float
-        Least time between two allocations.
-    backfill_mid_round : bool
-        Whether GPUs freed inside a round go to waiting jobs at once.
     solver : str
         auto (by the size of the program), simplex, ipx or dual.
     tie_break : str
         Which of several optima: max_sum (most normalised throughput) or none (whichever comes).
     time_limit_s : float
         Of each solve, wall time.
+    on_solver_error : str
+        What a solve that fails does: raise (end the run) or isolated (an equal split instead).
+    write_failed_to : str
+        File that receives the program of a solve that fails; none if empty.
     """
 
-    round_s: float = 360.0
-    min_solve_interval_s: float = 0.0
-    backfill_mid_round: bool = False
     solver: str = "auto"
     tie_break: str = "max_sum"
     time_limit_s: float = 60.0
+    on_solver_error: str = "raise"
+    write_failed_to: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Agnostic(_Program):
+    """What twins share that see one rate per job.
+
+    Parameters
+    ----------
+    agnostic_rate : str
+        The one rate: mean (the average over all GPUs) or reference (that on `reference_type`).
+    reference_type : str
+        Name of a GPU type.
+    """
+
+    agnostic_rate: str = "mean"
+    reference_type: str = "v100"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +165,13 @@ class GavelLas(_Program):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GavelLasAgnostic(_Program):
+    """gavel-las without knowing how fast jobs run."""
+
+    name: ClassVar[str] = "gavel-las-agnostic"
+
+
+@dataclass(frozen=True, kw_only=True)
 class GavelFtf(_Program):
     """Smallest largest finish time over that of an equal split."""
 
@@ -81,10 +179,24 @@ class GavelFtf(_Program):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GavelFtfAgnostic(_Agnostic):
+    """gavel-ftf with one rate per job on all types."""
+
+    name: ClassVar[str] = "gavel-ftf-agnostic"
+
+
+@dataclass(frozen=True, kw_only=True)
 class GavelMakespan(_Program):
     """Earliest last finish."""
 
     name: ClassVar[str] = "gavel-makespan"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelMakespanAgnostic(_Agnostic):
+    """gavel-makespan with one rate per job on all types."""
+
+    name: ClassVar[str] = "gavel-makespan-agnostic"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +216,29 @@ class GavelMaxSum(_Program):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GavelCost(_Program):
+    """Most throughput per price, deadlines first; needs `price_per_hour` of every GPU type.
+
+    Parameters
+    ----------
+    drop_all_infeasible : bool
+        Forget all deadlines in an allocation that cannot meet each of them.
+    """
+
+    name: ClassVar[str] = "gavel-cost"
+
+    drop_all_infeasible: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class GavelWaterFilling(_Program):
     """Max-min again and again for those who can still rise."""
 
     name: ClassVar[str] = "gavel-water-filling"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelWaterFillingAgnostic(_Program):
+    """gavel-water-filling without knowing how fast jobs run."""
+
+    name: ClassVar[str] = "gavel-water-filling-agnostic"

@@ -5,7 +5,7 @@ use gangline_engine::{EngineError, Output, Segments, Timeline};
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a run left behind. Each table can be taken once; it moves to the caller.
 #[pyclass(frozen, module = "gangline._core")]
@@ -14,6 +14,7 @@ pub(crate) struct RunOutput {
     output: Mutex<Output>,
     summary: Vec<(&'static str, f64)>,
     counters: Vec<(&'static str, u64)>,
+    solver: Option<Arc<Py<PyAny>>>,
     log_hash: u64,
     outcome: &'static str,
 }
@@ -37,6 +38,7 @@ impl RunOutput {
             rows: output.status.len(),
             summary: std::mem::take(&mut output.summary),
             counters,
+            solver: None,
             log_hash: output.log_hash,
             outcome: match output.outcome {
                 Some(Outcome::Finished) => "finished",
@@ -46,6 +48,11 @@ impl RunOutput {
             },
             output: Mutex::new(output),
         }
+    }
+
+    /// The same with the object that solved the policy's programs.
+    pub(crate) fn with_solver(self, solver: Option<Arc<Py<PyAny>>>) -> Self {
+        Self { solver, ..self }
     }
 
     fn take<T>(&self, part: impl FnOnce(&mut Output) -> T) -> T {
@@ -192,6 +199,12 @@ impl RunOutput {
             table.set_item(key, value)?;
         }
         Ok(table)
+    }
+
+    /// What the solves of the policy were like: `gangline.lp.rounds.Report`; None if it solves nothing.
+    fn solver(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let report = |solver: &Arc<Py<PyAny>>| solver.call_method0(py, "report");
+        self.solver.as_ref().map(report).transpose()
     }
 
     /// Hash of the event log.

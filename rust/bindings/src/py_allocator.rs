@@ -2,6 +2,7 @@
 
 use crate::py_policy::Raised;
 use gangline_engine::PolicyError;
+use gangline_model::{GpuType, GpuTypeId};
 use gangline_policies::lp::{Allocator, Ask};
 use numpy::{IntoPyArray, PyArrayMethods, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -10,7 +11,7 @@ use std::sync::{Arc, PoisonError};
 
 /// Shares computed in Python.
 pub(crate) struct PyAllocator {
-    object: Py<PyAny>,
+    object: Arc<Py<PyAny>>,
     raised: Raised,
 }
 
@@ -24,9 +25,14 @@ impl PyAllocator {
     ) -> PyResult<Self> {
         let shares = py.import("gangline.lp.rounds")?.getattr("Shares")?;
         Ok(Self {
-            object: shares.call1((policy, params))?.unbind(),
+            object: Arc::new(shares.call1((policy, params))?.unbind()),
             raised: Arc::clone(raised),
         })
+    }
+
+    /// The object in Python, which knows what its solves were like.
+    pub(crate) fn object(&self) -> Arc<Py<PyAny>> {
+        Arc::clone(&self.object)
     }
 
     fn call(&self, py: Python<'_>, ask: &Ask) -> PyResult<Vec<f64>> {
@@ -44,13 +50,36 @@ impl PyAllocator {
         if !ask.remaining.is_empty() {
             given.set_item("steps_remaining", column(&ask.remaining))?;
         }
+        if !ask.time_left_s.is_empty() {
+            given.set_item("time_left_s", column(&ask.time_left_s))?;
+        }
+        let own = |gpu_type: &Option<GpuTypeId>| gpu_type.map_or(-1.0, |own| own.index() as f64);
+        let running: Vec<f64> = ask.running.iter().map(own).collect();
+        given.set_item("running_type", running.into_pyarray(py))?;
         let answer = self.object.bind(py).call((), Some(&given))?;
         let shares: PyReadonlyArray2<'_, f64> = answer.extract()?;
         Ok(shares.as_array().iter().copied().collect())
     }
+
+    /// Keeps what Python raised, so that it passes untouched.
+    fn keep(&self, error: PyErr) -> PolicyError {
+        let message = error.to_string();
+        *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        PolicyError::Failed { message }
+    }
 }
 
 impl Allocator for PyAllocator {
+    fn start(&mut self, types: &[GpuType]) -> Result<(), PolicyError> {
+        let names: Vec<&str> = types.iter().map(|own| own.name.as_str()).collect();
+        let prices: Vec<f64> = types.iter().map(|own| own.price_per_hour).collect();
+        Python::attach(|py| {
+            let object = self.object.bind(py);
+            object.call_method1("begin", (names, prices)).map(|_| ())
+        })
+        .map_err(|error| self.keep(error))
+    }
+
     fn allocate(&mut self, ask: &Ask) -> Result<Vec<f64>, PolicyError> {
         let answer = Python::attach(|py| {
             self.call(py, ask).inspect_err(|error| {
@@ -61,10 +90,6 @@ impl Allocator for PyAllocator {
                 }
             })
         });
-        answer.map_err(|error| {
-            let message = error.to_string();
-            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-            PolicyError::Failed { message }
-        })
+        answer.map_err(|error| self.keep(error))
     }
 }

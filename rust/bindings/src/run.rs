@@ -69,9 +69,10 @@ pub(crate) fn simulate(
         return simulate_object(py, &world, config, policy, progress.as_ref());
     };
     let raised = Raised::default();
-    let chosen = build(py, &name, params, &raised)?;
+    let (chosen, solver) = build(py, &name, params, &raised)?;
     require_durations(&name, params, jobs.missing_durations)?;
     let result = simulate_registered(py, world, config, chosen, progress);
+    let result = result.map(|output| output.with_solver(solver));
     // what a solver raised passes as it is
     let own = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
     match own {
@@ -214,21 +215,26 @@ fn run_in_slices(
     }
 }
 
+/// A policy, and the object in Python that solves its programs.
+type Built = (Box<dyn Policy>, Option<Arc<Py<PyAny>>>);
+
 /// A policy of the registry with its parameters.
 pub(crate) fn build(
     py: Python<'_>,
     name: &str,
     given: &Bound<'_, PyDict>,
     raised: &Raised,
-) -> PyResult<Box<dyn Policy>> {
+) -> PyResult<Built> {
     let values = params(given)?;
     let info = gangline_policies::find(name).map_err(CoreError::from)?;
     if !info.needs_allocator() {
-        return Ok(gangline_policies::build(name, &values).map_err(CoreError::from)?);
+        let policy = gangline_policies::build(name, &values).map_err(CoreError::from)?;
+        return Ok((policy, None));
     }
-    let allocator = Box::new(PyAllocator::new(py, name, given, raised)?);
-    let policy = gangline_policies::build_with_allocator(name, &values, allocator);
-    Ok(policy.map_err(CoreError::from)?)
+    let allocator = PyAllocator::new(py, name, given, raised)?;
+    let object = allocator.object();
+    let policy = gangline_policies::build_with_allocator(name, &values, Box::new(allocator));
+    Ok((policy.map_err(CoreError::from)?, Some(object)))
 }
 
 /// Refuses a policy that needs durations on a trace that lacks some.

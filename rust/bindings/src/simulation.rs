@@ -61,7 +61,7 @@ impl Simulation {
         let py = options.py();
         let params = params.unwrap_or_else(|| PyDict::new(py));
         let mut policy = policy
-            .map(|name| build(py, name, &params, &Raised::default()))
+            .map(|name| Ok::<_, PyErr>(build(py, name, &params, &Raised::default())?.0))
             .transpose()?;
         let round = round_s
             .map(SimSpan::from_seconds)

@@ -76,6 +76,7 @@ fn kind_name(kind: ParamKind) -> &'static str {
         | ParamKind::Maybe(_)
         | ParamKind::Share => "number",
         ParamKind::Choice(_) => "choice",
+        ParamKind::Text => "text",
         ParamKind::Increasing | ParamKind::Positives => "numbers",
         ParamKind::NamedShares => "shares",
     }

@@ -79,6 +79,11 @@ pub trait Policy: Send {
         false
     }
 
+    /// Largest gang it serves; jobs with a larger one can never run.
+    fn gang_max(&self) -> Option<u32> {
+        None
+    }
+
     /// Overhead of every restart and move beyond the run's, per GPU of the gang.
     fn restart_per_gpu(&self) -> SimSpan {
         SimSpan::ZERO

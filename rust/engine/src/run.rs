@@ -244,6 +244,15 @@ impl Engine {
                 reason: InfeasibleReason::Placement,
             })
             .collect();
+        if let Some(most) = policy.gang_max() {
+            let jobs = &self.state.jobs;
+            unplaceable.retain(|entry| jobs.gpus(entry.job) <= most);
+            let wide = jobs.ids().filter(|&job| jobs.gpus(job) > most);
+            unplaceable.extend(wide.map(|job| Infeasible {
+                job,
+                reason: InfeasibleReason::Gang,
+            }));
+        }
         unplaceable.retain(|entry| !self.state.is_dropped(entry.job));
         unplaceable.sort_by_key(|entry| entry.job);
         self.drop_or_refuse(unplaceable)

@@ -17,6 +17,7 @@ fn value(u: &mut Unstructured, kind: ParamKind) -> Result<ParamValue> {
         ParamKind::Maybe(least) => ParamValue::Float(least + number),
         ParamKind::Above(bound) => ParamValue::Float(bound + number),
         ParamKind::Share => ParamValue::Float(number.fract()),
+        ParamKind::Text => ParamValue::Str("auto".to_owned()),
         ParamKind::Choice(words) => ParamValue::Str((*u.choose(words)?).to_owned()),
         ParamKind::Increasing => ParamValue::List(vec![number, number * 2.0, number * 7.0]),
         ParamKind::Positives => ParamValue::List(vec![number, 3.0, number]),

@@ -53,6 +53,8 @@ pub enum InfeasibleReason {
     NoType = 4,
     /// The policy's placement rule has no place for it on the empty cluster.
     Placement = 5,
+    /// A larger gang than the policy serves.
+    Gang = 6,
 }
 
 impl InfeasibleReason {
@@ -64,6 +66,7 @@ impl InfeasibleReason {
             Self::Memory => "needs more memory per GPU than any GPU type it may use has",
             Self::NoType => "allows no GPU type of this cluster",
             Self::Placement => "has no place on the empty cluster under this placement rule",
+            Self::Gang => "asks for more GPUs than the policy gives to one job",
         }
     }
 }

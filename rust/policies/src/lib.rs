@@ -22,4 +22,7 @@ pub mod toy;
 pub mod yarn;
 
 pub use params::{ParamDefault, ParamKind, ParamSpec, ParamValue, Params};
-pub use registry::{POLICIES, PolicyInfo, build, build_plain, build_with_allocator, find};
+pub use registry::{
+    POLICIES, PolicyInfo, build, build_plain, build_plain_with_allocator, build_with_allocator,
+    find,
+};

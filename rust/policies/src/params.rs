@@ -72,6 +72,8 @@ pub enum ParamKind {
     Maybe(f64),
     /// A number of at least 0 and less than 1.
     Share,
+    /// Any text; what it may say depends on the cluster.
+    Text,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// Positive numbers, strictly increasing; at least one.
@@ -139,6 +141,7 @@ impl ParamReader {
     fn check(&self, spec: &ParamSpec, value: ParamValue) -> Result<ParamValue, PolicyError> {
         let fine = match (spec.kind, &value) {
             (ParamKind::Bool, ParamValue::Bool(_))
+            | (ParamKind::Text, ParamValue::Str(_))
             | (
                 ParamKind::Positives | ParamKind::NamedShares | ParamKind::Maybe(_),
                 ParamValue::None,
@@ -287,6 +290,7 @@ fn expected(kind: ParamKind) -> String {
         ParamKind::Maybe(least) => format!("a number >= {least} or none"),
         ParamKind::Above(bound) => format!("a number > {bound}"),
         ParamKind::Share => "a number >= 0 and < 1".to_owned(),
+        ParamKind::Text => "text".to_owned(),
         ParamKind::Choice(words) => format!("one of {}", words.join(", ")),
         ParamKind::Increasing => "positive numbers, strictly increasing".to_owned(),
         ParamKind::Positives => "positive numbers".to_owned(),

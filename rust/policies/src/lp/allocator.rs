@@ -4,7 +4,7 @@
 //! the binding. An allocator may keep memory of earlier asks; jobs are named by their ids.
 
 use gangline_engine::PolicyError;
-use gangline_model::{JobId, SimTime};
+use gangline_model::{GpuType, GpuTypeId, JobId, SimTime};
 
 /// The active jobs, in order of their ids; tables are row by row, `jobs x types`.
 #[derive(Clone, Debug, Default)]
@@ -23,12 +23,25 @@ pub struct Ask {
     pub remaining: Vec<f64>,
     /// Seconds since arrival.
     pub age_s: Vec<f64>,
+    /// Seconds to the deadline, infinite for none; empty if no job of the trace has one.
+    pub time_left_s: Vec<f64>,
+    /// The type on which a job runs by its share; a job that only fills a gap has none.
+    pub running: Vec<Option<GpuTypeId>>,
     /// GPUs of each type on servers that are up.
     pub capacity: Vec<f64>,
 }
 
 /// Gives each job a share of its time on each type.
 pub trait Allocator: Send {
+    /// Meets the GPU types of the cluster, once, before the first ask.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if it cannot serve this cluster.
+    fn start(&mut self, types: &[GpuType]) -> Result<(), PolicyError> {
+        let _ = types;
+        Ok(())
+    }
+
     /// Shares of the active jobs, `jobs x types`, each in 0..=1.
     ///
     /// # Errors
@@ -69,6 +82,59 @@ impl Allocator for EqualSplit {
     }
 }
 
+/// All of its fastest type with room for each job, in order of arrival; the first job that fits nowhere
+/// ends the walk, a job that cannot run on its pick is passed over. Everybody is placed anew each time.
+///
+/// # Examples
+/// ```
+/// use gangline_policies::lp::{Allocator, Ask, FastestFirst};
+/// use gangline_model::JobId;
+/// let ask = Ask {
+///     jobs: vec![JobId(0), JobId(1)], gangs: vec![2.0, 1.0], capacity: vec![1.0, 2.0],
+///     rates: vec![9.0, 3.0, 1.0, 8.0], ..Ask::default()
+/// };
+/// assert_eq!(FastestFirst::default().allocate(&ask).unwrap(), [0.0, 1.0, 1.0, 0.0]);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct FastestFirst {
+    /// Types by name: of equally fast ones the first is taken.
+    by_name: Vec<usize>,
+}
+
+impl Allocator for FastestFirst {
+    fn start(&mut self, types: &[GpuType]) -> Result<(), PolicyError> {
+        self.by_name = (0..types.len()).collect();
+        self.by_name.sort_by_key(|&at| &types[at].name);
+        Ok(())
+    }
+
+    fn allocate(&mut self, ask: &Ask) -> Result<Vec<f64>, PolicyError> {
+        let mut free = ask.capacity.clone();
+        if self.by_name.len() != free.len() {
+            self.by_name = (0..free.len()).collect();
+        }
+        let mut shares = vec![0.0; ask.rates.len()];
+        let rows = ask.rates.chunks_exact(free.len());
+        for ((&gang, rates), own) in ask
+            .gangs
+            .iter()
+            .zip(rows)
+            .zip(shares.chunks_exact_mut(free.len()))
+        {
+            let room = self.by_name.iter().copied().filter(|&at| free[at] >= gang);
+            let better = |a: usize, b: usize| if rates[b] > rates[a] { b } else { a };
+            let Some(pick) = room.reduce(better) else {
+                break;
+            };
+            if rates[pick] > 0.0 {
+                own[pick] = 1.0;
+                free[pick] -= gang;
+            }
+        }
+        Ok(shares)
+    }
+}
+
 /// Stands where no solver was given; says so when it is asked.
 #[derive(Clone, Copy, Debug)]
 pub struct NoSolver;
@@ -78,5 +144,35 @@ impl Allocator for NoSolver {
         Err(PolicyError::Failed {
             message: "this policy needs a solver: run it through the Python package".to_owned(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(name: &str) -> GpuType {
+        GpuType {
+            name: name.to_owned(),
+            memory_bytes: u64::MAX,
+            price_per_hour: 0.0,
+            speed: 1.0,
+        }
+    }
+
+    #[test]
+    fn fastest_first_breaks_ties_by_name_stops_at_no_room_and_passes_over_rate_zero() {
+        let mut allocator = FastestFirst::default();
+        allocator.start(&[typed("b"), typed("a")]).expect("fine");
+        let ask = Ask {
+            jobs: (0..5).map(JobId).collect(),
+            gangs: vec![1.0, 1.0, 1.0, 2.0, 1.0],
+            capacity: vec![2.0, 1.0],
+            // a tie; the slower type is left; it cannot run on what is left; no room; never reached
+            rates: vec![3.0, 3.0, 2.0, 9.0, 0.0, 5.0, 4.0, 4.0, 4.0, 4.0],
+            ..Ask::default()
+        };
+        let shares = allocator.allocate(&ask).expect("a closed form");
+        assert_eq!(shares, [0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
     }
 }

@@ -9,6 +9,6 @@ mod dual;
 mod frontier;
 mod master;
 
-pub use allocator::{Allocator, Ask, EqualSplit, NoSolver};
+pub use allocator::{Allocator, Ask, EqualSplit, FastestFirst, NoSolver};
 pub use class::{RowClasses, RowPart, group_rows};
 pub use dual::{MaxMin, PriceSolution, SolverError};

@@ -2,9 +2,9 @@
 
 use super::parameters::spec;
 use super::{PolicyInfo, placement};
-use crate::lp::{Allocator, EqualSplit, NoSolver};
+use crate::lp::{Allocator, EqualSplit, FastestFirst, NoSolver};
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
-use crate::round::{RoundParams, Rounds};
+use crate::round::{RoundParams, Rounds, ZeroPass};
 use gangline_engine::{Knowledge, Policy, PolicyError};
 use gangline_model::SimSpan;
 
@@ -58,12 +58,112 @@ const NORMALISE: ParamSpec = spec(
     "sum of raw rates, or of rates over their average on the cluster",
 );
 
-const CLOSED: &[ParamSpec] = &[ROUND, INTERVAL, BACKFILL];
-const PROGRAM: &[ParamSpec] = &[ROUND, INTERVAL, BACKFILL, SOLVER, TIE_BREAK, TIME_LIMIT];
-const SUM: &[ParamSpec] = &[
-    ROUND, INTERVAL, BACKFILL, SOLVER, TIE_BREAK, TIME_LIMIT, NORMALISE,
+const TYPE_ORDER: ParamSpec = spec(
+    "type_order",
+    ParamKind::Text,
+    ParamDefault::Str("auto"),
+    "",
+    "GPU types in the order they are served, by name, with commas; auto = by how well the jobs run there",
+);
+const ZERO_PASS: ParamSpec = spec(
+    "zero_priority_pass",
+    ParamKind::Choice(&["after", "inline"]),
+    ParamDefault::Str("after"),
+    "",
+    "when jobs without a share use what is left: after all others, or type by type",
+);
+const ON_ERROR: ParamSpec = spec(
+    "on_solver_error",
+    ParamKind::Choice(&["raise", "isolated"]),
+    ParamDefault::Str("raise"),
+    "",
+    "what a solve that fails does: end the run, or be replaced by an equal split",
+);
+const WRITE_FAILED: ParamSpec = spec(
+    "write_failed_to",
+    ParamKind::Text,
+    ParamDefault::Str(""),
+    "",
+    "file that receives the program of a solve that fails",
+);
+const AGNOSTIC_RATE: ParamSpec = spec(
+    "agnostic_rate",
+    ParamKind::Choice(&["mean", "reference"]),
+    ParamDefault::Str("mean"),
+    "",
+    "the one rate it sees of a job: the average over all GPUs, or that on reference_type",
+);
+const REFERENCE_TYPE: ParamSpec = spec(
+    "reference_type",
+    ParamKind::Text,
+    ParamDefault::Str("v100"),
+    "",
+    "name of a GPU type, for agnostic_rate = reference",
+);
+const DROP_ALL: ParamSpec = spec(
+    "drop_all_infeasible",
+    ParamKind::Bool,
+    ParamDefault::Bool(false),
+    "",
+    "forget all deadlines in an allocation that cannot meet each of them",
+);
+const ALPHA: ParamSpec = spec(
+    "alpha",
+    ParamKind::Above(0.0),
+    ParamDefault::Float(1.0),
+    "",
+    "share of the active jobs, oldest first, that an assignment looks at",
+);
+
+/// Parameters of every program.
+const COMMON: [ParamSpec; 10] = [
+    ROUND,
+    INTERVAL,
+    BACKFILL,
+    TYPE_ORDER,
+    ZERO_PASS,
+    SOLVER,
+    TIE_BREAK,
+    TIME_LIMIT,
+    ON_ERROR,
+    WRITE_FAILED,
 ];
+const FIFO: &[ParamSpec] = &[ROUND, INTERVAL, TYPE_ORDER];
+const CLOSED: &[ParamSpec] = &[ROUND, INTERVAL, BACKFILL, TYPE_ORDER, ZERO_PASS];
+const PROGRAM: &[ParamSpec] = &COMMON;
+const SUM: &[ParamSpec] = &with::<1, { COMMON.len() + 1 }>([NORMALISE]);
+const COST: &[ParamSpec] = &with::<1, { COMMON.len() + 1 }>([DROP_ALL]);
+const AGNOSTIC: &[ParamSpec] = &with::<2, { COMMON.len() + 2 }>([AGNOSTIC_RATE, REFERENCE_TYPE]);
+const ALLOX: &[ParamSpec] = &[
+    ROUND,
+    INTERVAL,
+    BACKFILL,
+    TYPE_ORDER,
+    ZERO_PASS,
+    TIME_LIMIT,
+    ON_ERROR,
+    WRITE_FAILED,
+    ALPHA,
+];
+
+/// Those, and some of its own.
+const fn with<const OWN: usize, const ALL: usize>(own: [ParamSpec; OWN]) -> [ParamSpec; ALL] {
+    let mut all = [ROUND; ALL];
+    let mut at = 0;
+    while at < ALL {
+        all[at] = if at < COMMON.len() {
+            COMMON[at]
+        } else {
+            own[at - COMMON.len()]
+        };
+        at += 1;
+    }
+    all
+}
+
 const GAVEL: &str = "Gavel (OSDI 2020)";
+/// Closed forms: they need no allocator from outside.
+const CLOSED_FORMS: &[&str] = &["gavel-isolated", "gavel-fifo", "gavel-fifo-perf"];
 
 const fn info(
     name: &'static str,
@@ -96,10 +196,22 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         PROGRAM,
     ),
     info(
+        "gavel-las-agnostic",
+        "gavel-las without knowing how fast jobs run",
+        Knowledge::Online,
+        PROGRAM,
+    ),
+    info(
         "gavel-ftf",
         "smallest largest finish time over that of an equal split",
         Knowledge::Remaining,
         PROGRAM,
+    ),
+    info(
+        "gavel-ftf-agnostic",
+        "gavel-ftf with one rate per job on all types",
+        Knowledge::Remaining,
+        AGNOSTIC,
     ),
     info(
         "gavel-makespan",
@@ -108,14 +220,32 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         PROGRAM,
     ),
     info(
+        "gavel-makespan-agnostic",
+        "gavel-makespan with one rate per job on all types",
+        Knowledge::Remaining,
+        AGNOSTIC,
+    ),
+    info(
         "gavel-max-sum",
         "most total throughput",
         Knowledge::Online,
         SUM,
     ),
     info(
+        "gavel-cost",
+        "most throughput per price, deadlines first",
+        Knowledge::Remaining,
+        COST,
+    ),
+    info(
         "gavel-water-filling",
         "max-min again and again for those who can still rise",
+        Knowledge::Online,
+        PROGRAM,
+    ),
+    info(
+        "gavel-water-filling-agnostic",
+        "gavel-water-filling without knowing how fast jobs run",
         Knowledge::Online,
         PROGRAM,
     ),
@@ -125,33 +255,67 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         Knowledge::Online,
         CLOSED,
     ),
+    info(
+        "gavel-fifo",
+        "arrival order, each job to its end on the type with most free GPUs",
+        Knowledge::Online,
+        FIFO,
+    ),
+    info(
+        "gavel-fifo-perf",
+        "arrival order, each job on the fastest type with room",
+        Knowledge::Online,
+        FIFO,
+    ),
+    info(
+        "gavel-allox",
+        "smallest mean completion time of single-GPU jobs",
+        Knowledge::Remaining,
+        ALLOX,
+    ),
 ];
 
-fn make(params: &ParamReader, _plain: bool) -> Result<Box<dyn Policy>, PolicyError> {
-    let allocator: Box<dyn Allocator> = if params.policy() == "gavel-isolated" {
-        Box::new(EqualSplit)
-    } else {
-        Box::new(NoSolver)
+/// Whether the shares of a policy of this family come from outside.
+pub(super) fn needs_allocator(name: &str) -> bool {
+    !CLOSED_FORMS.contains(&name)
+}
+
+fn make(params: &ParamReader, plain: bool) -> Result<Box<dyn Policy>, PolicyError> {
+    let allocator: Box<dyn Allocator> = match params.policy() {
+        "gavel-isolated" => Box::new(EqualSplit),
+        "gavel-fifo-perf" => Box::new(FastestFirst::default()),
+        _ => Box::new(NoSolver),
     };
-    rounds(params, allocator)
+    rounds(params, allocator, plain)
 }
 
 /// The policy with an allocator from outside.
 pub(super) fn rounds(
     params: &ParamReader,
     allocator: Box<dyn Allocator>,
+    plain: bool,
 ) -> Result<Box<dyn Policy>, PolicyError> {
-    let knowledge = super::find(params.policy())?.knowledge;
+    let policy = params.policy();
+    let order = params.word("type_order");
     let mechanism = RoundParams {
+        policy: policy.to_owned(),
         round: params.span("round_s")?.max(SimSpan(1)),
         min_solve_interval: params.span("min_solve_interval_s")?,
-        serves_all: true,
+        zero_pass: match params.word("zero_priority_pass") {
+            "after" => ZeroPass::After,
+            "inline" => ZeroPass::Inline,
+            _ => ZeroPass::Never, // the fifo forms have no such parameter
+        },
         backfills: params.flag("backfill_mid_round"),
-        knowledge,
+        type_order: (order != "auto").then(|| order.to_owned()),
+        keeps: policy == "gavel-fifo",
+        gang_max: (policy == "gavel-allox").then_some(1),
+        knowledge: super::find(policy)?.knowledge,
     };
     Ok(Box::new(Rounds::new(
         mechanism,
         placement(params)?,
         allocator,
+        plain,
     )))
 }

@@ -69,7 +69,7 @@ impl PolicyInfo {
 
     /// Whether its shares come from an allocator that the caller must bring.
     pub fn needs_allocator(&self) -> bool {
-        self.family == gavel::FAMILY && self.name != "gavel-isolated"
+        self.family == gavel::FAMILY && gavel::needs_allocator(self.name)
     }
 
     /// Whether a run with these parameters needs durations in the trace.
@@ -152,12 +152,32 @@ pub fn build_with_allocator(
     params: &Params,
     allocator: Box<dyn Allocator>,
 ) -> Result<Box<dyn Policy>, PolicyError> {
+    allocate_with(name, params, allocator, false)
+}
+
+/// As [`build_with_allocator`], with the oracle inside. For tests.
+///
+/// # Errors
+/// Those of [`build`].
+#[doc(hidden)]
+pub fn build_plain_with_allocator(
+    name: &str,
+    params: &Params,
+    allocator: Box<dyn Allocator>,
+) -> Result<Box<dyn Policy>, PolicyError> {
+    allocate_with(name, params, allocator, true)
+}
+
+fn allocate_with(
+    name: &str,
+    params: &Params,
+    allocator: Box<dyn Allocator>,
+    plain: bool,
+) -> Result<Box<dyn Policy>, PolicyError> {
     let info = find(name)?;
     assert!(info.needs_allocator(), "{name} takes no allocator");
-    gavel::rounds(
-        &ParamReader::new(name, info.parameters(), params)?,
-        allocator,
-    )
+    let reader = ParamReader::new(name, info.parameters(), params)?;
+    gavel::rounds(&reader, allocator, plain)
 }
 
 fn build_with(name: &str, params: &Params, plain: bool) -> Result<Box<dyn Policy>, PolicyError> {

@@ -108,7 +108,7 @@ impl Accounts {
                     self.deficit_s[at] += self.share[at] * elapsed_s - received_s;
                 }
                 self.held_ns[at] = 0;
-                self.share[at] = share;
+                self.share[at] = share + 0.0; // -0 would order jobs
             }
             self.has_shares[job.index()] = true;
         }

@@ -3,30 +3,68 @@
 //! At each boundary every job has, per GPU type, a priority: its target share over the time it has held
 //! GPUs there. Types are served in order, jobs by priority; a job uses one type per round. What has no
 //! share is served last. Whoever can keeps its GPUs. A new allocation is asked for when the set of jobs or
-//! the capacity changed. Must not know who allocates. Costs O(active x types) per round: one heap per
-//! type, of which only what is looked at is sorted.
+//! the capacity changed. Must not know who allocates.
+//!
+//! A round costs O((running + passed over) log n): claims are kept in order between rounds. The plain form,
+//! which looks at all active jobs, is its oracle.
 
 mod accounts;
+mod arrange;
+mod ask;
+mod choose;
+mod queues;
 
 use crate::class::Places;
-use crate::lp::{Allocator, Ask};
+use crate::lp::Allocator;
 use crate::place::PlacementParams;
-use accounts::{Accounts, Claim};
+use accounts::Accounts;
+use ask::{can, order_of_types, types};
+use choose::Who;
 use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
-use gangline_model::{Action, GpuSet, GpuTypeId, JobId, SimSpan, SimTime};
-use std::collections::{BTreeSet, BinaryHeap};
+use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
+use queues::{Pass, Queues};
+use std::collections::BTreeSet;
+
+/// When jobs without a share are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZeroPass {
+    /// After all jobs with a share, on all types.
+    After,
+    /// On each type after the jobs with a share there.
+    Inline,
+    /// Never.
+    Never,
+}
+
+impl ZeroPass {
+    fn passes(self) -> &'static [Pass] {
+        match self {
+            Self::After => &[Pass::Shared, Pass::Rest],
+            Self::Inline => &[Pass::All],
+            Self::Never => &[Pass::Shared],
+        }
+    }
+}
 
 /// Parameters of the mechanism.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoundParams {
+    /// Name of the policy, for messages.
+    pub policy: String,
     /// Length of a round.
     pub round: SimSpan,
     /// Least time between two allocations.
     pub min_solve_interval: SimSpan,
-    /// Whether jobs without a share may use what is left.
-    pub serves_all: bool,
+    /// When jobs without a share may use what is left.
+    pub zero_pass: ZeroPass,
     /// Whether GPUs freed inside a round are given away at once.
     pub backfills: bool,
+    /// Names of the types in the order they are served; by speed if there is none.
+    pub type_order: Option<String>,
+    /// Whether a job keeps its type to the end; then the allocator is not asked.
+    pub keeps: bool,
+    /// Largest gang that is served.
+    pub gang_max: Option<u32>,
     /// What the allocator may know.
     pub knowledge: Knowledge,
 }
@@ -42,9 +80,11 @@ struct Holder {
 /// A policy in rounds.
 pub struct Rounds {
     params: RoundParams,
+    is_plain: bool,
     places: Places,
     allocator: Box<dyn Allocator>,
     accounts: Accounts,
+    queues: Queues,
     active: BTreeSet<JobId>,
     holders: Vec<Holder>,
     is_stale: bool,
@@ -53,6 +93,9 @@ pub struct Rounds {
     solved_for: (Vec<JobId>, Vec<u32>),
     type_order: Vec<GpuTypeId>,
     solves: u64,
+    /// Number of walks over the queues, and the last one that chose each job.
+    walks: u64,
+    chosen_in: Vec<u64>,
 }
 
 impl std::fmt::Debug for Rounds {
@@ -67,17 +110,20 @@ impl std::fmt::Debug for Rounds {
 type Choice = (JobId, GpuTypeId);
 
 impl Rounds {
-    /// A policy with a placement rule and an allocator.
+    /// A policy with a placement rule and an allocator; `is_plain` = the oracle, which keeps no order.
     pub fn new(
         params: RoundParams,
         placement: PlacementParams,
         allocator: Box<dyn Allocator>,
+        is_plain: bool,
     ) -> Self {
         Self {
             params,
+            is_plain,
             places: Places::new(placement),
             allocator,
             accounts: Accounts::default(),
+            queues: Queues::default(),
             active: BTreeSet::new(),
             holders: Vec::new(),
             is_stale: false,
@@ -85,20 +131,22 @@ impl Rounds {
             solved_for: (Vec::new(), Vec::new()),
             type_order: Vec::new(),
             solves: 0,
+            walks: 0,
+            chosen_in: Vec::new(),
         }
     }
 
     fn note(&mut self, view: &ClusterView<'_>, changes: &Changes) {
-        let now = view.now();
-        for holder in &mut self.holders {
-            let span = now.0 - holder.since.0;
-            let gpu_type = holder.gpu_type.index();
-            self.accounts.credit(holder.job, gpu_type, span);
-            holder.since = now;
+        self.count(view.now());
+        for &job in &changes.arrived {
+            self.active.insert(job);
+            self.each_claim(view, job, Queues::insert);
         }
-        self.active.extend(&changes.arrived);
-        for job in &changes.finished {
-            self.active.remove(job);
+        for &job in &changes.finished {
+            self.active.remove(&job);
+            self.each_claim(view, job, |queues, gpu_type, claim| {
+                queues.remove(gpu_type, &claim);
+            });
         }
         let active = &self.active;
         self.holders
@@ -111,185 +159,83 @@ impl Rounds {
         }
     }
 
+    /// Counts the time that jobs have held GPUs, and puts their claims where they belong now.
+    fn count(&mut self, now: SimTime) {
+        for holder in &mut self.holders {
+            let (job, gpu_type) = (holder.job, holder.gpu_type.index());
+            let span = now.0 - holder.since.0;
+            holder.since = now;
+            if span == 0 {
+                continue;
+            }
+            let before = self.accounts.claim(job, gpu_type);
+            self.accounts.credit(job, gpu_type, span);
+            let after = self.accounts.claim(job, gpu_type);
+            if !self.is_plain && before != after {
+                self.queues.remove(gpu_type, &before);
+                self.queues.insert(gpu_type, after);
+            }
+        }
+    }
+
+    fn each_claim(
+        &mut self,
+        view: &ClusterView<'_>,
+        job: JobId,
+        mut change: impl FnMut(&mut Queues, usize, accounts::Claim),
+    ) {
+        if self.is_plain {
+            return;
+        }
+        for gpu_type in types(view).map(GpuTypeId::index) {
+            if can(view, job, gpu_type) {
+                let claim = self.accounts.claim(job, gpu_type);
+                change(&mut self.queues, gpu_type, claim);
+            }
+        }
+    }
+
     fn is_due(&self, now: SimTime) -> bool {
         let is_late = |solved: SimTime| now.0 - solved.0 >= self.params.min_solve_interval.0;
         self.is_stale && !self.active.is_empty() && self.solved_at.is_none_or(is_late)
     }
 
-    fn ask(&self, view: &ClusterView<'_>) -> Result<Ask, PolicyError> {
-        let columns = view.jobs().columns();
-        let mut ask = Ask {
-            now: view.now(),
-            capacity: types(view).map(|t| f64::from(view.gpus_up(t))).collect(),
-            ..Ask::default()
+    fn solve(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> Result<(), PolicyError> {
+        let knows_work = self.params.knowledge == Knowledge::Remaining;
+        let ask = ask::ask(view, self.active.iter().copied(), knows_work, |job| {
+            let run = view.run(job)?;
+            let gpu_type = view.cluster().server(run.gpus.parts()[0].server).gpu_type;
+            let claim = self.accounts.claim(job, gpu_type.index());
+            (claim.share > 0.0).then_some(gpu_type)
+        })?;
+        let shares = if self.params.keeps {
+            self.first_come(view, plan)
+        } else {
+            self.allocator.allocate(&ask)?
         };
-        for &job in &self.active {
-            ask.jobs.push(job);
-            ask.rates.extend(types(view).map(|t| rate(view, job, t)));
-            ask.gangs.push(f64::from(view.jobs().gpus(job)));
-            let weight = columns.weight.as_ref().map_or(1.0, |all| all[job.index()]);
-            ask.weights.push(weight);
-            let age = view.now().0 - view.jobs().arrival(job).0;
-            ask.age_s.push(age as f64 / 1e9);
-            if self.params.knowledge == Knowledge::Remaining {
-                ask.remaining.push(view.remaining_work(job)?);
-            }
-        }
-        Ok(ask)
-    }
-
-    fn solve(&mut self, view: &ClusterView<'_>) -> Result<(), PolicyError> {
-        let ask = self.ask(view)?;
-        let shares = self.allocator.allocate(&ask)?;
         if shares.len() != ask.rates.len() || !shares.iter().all(|share| share.is_finite()) {
             let message = "the allocator gave no finite share for each job and type".to_owned();
             return Err(PolicyError::Failed { message });
         }
         self.accounts.reset(view.now(), &ask.jobs, &shares);
-        self.type_order = order_of_types(&ask);
+        if !self.is_plain {
+            let accounts = &self.accounts;
+            let claims = ask.jobs.iter().flat_map(|&job| {
+                let types = types(view).map(GpuTypeId::index);
+                types
+                    .filter(move |&gpu_type| can(view, job, gpu_type))
+                    .map(move |gpu_type| (gpu_type, accounts.claim(job, gpu_type)))
+            });
+            self.queues.refill(claims);
+        }
+        if self.params.type_order.is_none() {
+            self.type_order = order_of_types(&ask);
+        }
         self.solved_at = Some(view.now());
         self.is_stale = false;
         self.solved_for = (ask.jobs, types(view).map(|t| view.gpus_up(t)).collect());
         self.solves += 1;
         Ok(())
-    }
-
-    /// Who of the candidates (ascending) runs where: first by priority, then whoever is left.
-    /// `banned` choices are left out.
-    fn choose(
-        &self,
-        view: &ClusterView<'_>,
-        candidates: &[JobId],
-        left: &mut [u32],
-        banned: &[Choice],
-    ) -> Vec<Choice> {
-        let mut chosen: Vec<Choice> = Vec::new();
-        let mut taken = vec![false; candidates.len()];
-        let place = |job: JobId| candidates.binary_search(&job).expect("a candidate");
-        for is_first in [true, false] {
-            if !is_first && !self.params.serves_all {
-                break;
-            }
-            for &gpu_type in &self.type_order {
-                let wanted = |claim: &Claim| (claim.priority > 0.0) == is_first;
-                let can = |job: JobId| rate(view, job, gpu_type) > 0.0;
-                let claims = candidates
-                    .iter()
-                    .zip(&taken)
-                    .filter(|&(&job, &is_taken)| !is_taken && can(job))
-                    .map(|(&job, _)| self.accounts.claim(job, gpu_type.index()))
-                    .filter(wanted);
-                let mut queue: BinaryHeap<Claim> = claims.collect();
-                let free = &mut left[gpu_type.index()];
-                while *free > 0
-                    && let Some(Claim { job, .. }) = queue.pop()
-                {
-                    let gpus = view.jobs().gpus(job);
-                    if gpus <= *free && !banned.contains(&(job, gpu_type)) {
-                        *free -= gpus;
-                        taken[place(job)] = true;
-                        chosen.push((job, gpu_type));
-                    }
-                }
-            }
-        }
-        chosen
-    }
-
-    /// Places choices by type, largest gang first; who can keeps its GPUs. The choice without a place,
-    /// if there is one.
-    fn place(
-        &mut self,
-        view: &ClusterView<'_>,
-        plan: &mut Plan<'_>,
-        chosen: &mut [Choice],
-    ) -> Result<Vec<(Choice, GpuSet)>, Choice> {
-        chosen.sort_by_key(|&(job, gpu_type)| {
-            (gpu_type, std::cmp::Reverse(view.jobs().gpus(job)), job)
-        });
-        let mut placed = Vec::with_capacity(chosen.len());
-        for &(job, gpu_type) in chosen.iter() {
-            let kept = view.run(job).map(|run| &run.gpus).filter(|gpus| {
-                let server = gpus.parts()[0].server;
-                view.cluster().server(server).gpu_type == gpu_type && plan.free().is_free(gpus)
-            });
-            let gpus = if let Some(gpus) = kept {
-                gpus.clone()
-            } else {
-                let class = self.places.classes().of(job);
-                let found = self.places.place_on(plan.free(), class, job, gpu_type);
-                found.ok_or((job, gpu_type))?
-            };
-            plan.take(&gpus);
-            placed.push(((job, gpu_type), gpus));
-        }
-        Ok(placed)
-    }
-
-    /// Chooses and places until every choice has a place.
-    fn fill(
-        &mut self,
-        view: &ClusterView<'_>,
-        plan: &mut Plan<'_>,
-        candidates: &[JobId],
-        left: &[u32],
-    ) -> Vec<(Choice, GpuSet)> {
-        let mut banned = Vec::new();
-        let mark = plan.mark();
-        loop {
-            let mut chosen = self.choose(view, candidates, &mut left.to_vec(), &banned);
-            match self.place(view, plan, &mut chosen) {
-                Ok(placed) => return placed,
-                Err(choice) => {
-                    plan.rollback(mark);
-                    banned.push(choice);
-                }
-            }
-        }
-    }
-
-    /// Writes the plan of a whole round; whether everybody runs where it ran before.
-    fn write(
-        &mut self,
-        view: &ClusterView<'_>,
-        plan: &mut Plan<'_>,
-        placed: Vec<(Choice, GpuSet)>,
-    ) -> bool {
-        let now = view.now();
-        let mut is_same = true;
-        let mut stays: Vec<JobId> = placed.iter().map(|((job, _), _)| *job).collect();
-        stays.sort_unstable();
-        for job in view.running() {
-            if stays.binary_search(&job).is_err() {
-                is_same = false;
-                plan.push(Action::Preempt { job });
-            }
-        }
-        self.holders.clear();
-        for ((job, gpu_type), gpus) in placed {
-            match view.run(job) {
-                Some(run) if run.gpus == gpus => {}
-                Some(_) => {
-                    is_same = false;
-                    plan.push(Action::Move { job, gpus });
-                }
-                None => {
-                    is_same = false;
-                    self.places.note_start(job);
-                    plan.push(Action::Start {
-                        job,
-                        gpus,
-                        sub_batch: None,
-                    });
-                }
-            }
-            self.holders.push(Holder {
-                job,
-                gpu_type,
-                since: now,
-            });
-        }
-        is_same
     }
 
     fn whole_round(
@@ -298,43 +244,51 @@ impl Rounds {
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
         if self.is_due(view.now()) {
-            self.solve(view)?;
+            self.solve(view, plan)?;
         }
         for job in view.running() {
             plan.release(job);
         }
-        let candidates: Vec<JobId> = self.active.iter().copied().collect();
         let left: Vec<u32> = types(view).map(|t| view.gpus_up(t)).collect();
-        let placed = self.fill(view, plan, &candidates, &left);
-        let everyone = placed.len() == candidates.len();
+        let placed = self.fill(view, plan, Who::Everyone, &left);
+        let everyone = placed.len() == self.active.len();
         let at_home = placed.iter().all(|&((job, gpu_type), _)| {
-            let can = |t: usize| rate(view, job, GpuTypeId::new(t)) > 0.0;
+            let can = |gpu_type: usize| can(view, job, gpu_type);
             self.accounts.shared_types(job, can) == (1, gpu_type.index())
         });
         let is_same = self.write(view, plan, placed);
-        if is_same && everyone && at_home && (candidates.is_empty() || !self.is_stale) {
+        if is_same && everyone && at_home && (self.active.is_empty() || !self.is_stale) {
             return Ok(Next::Steady);
         }
         Ok(Next::Ask)
     }
 
-    /// Gives GPUs that became free inside a round to jobs that wait.
-    fn backfill(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
-        let candidates: Vec<JobId> = view.waiting().collect();
-        let left: Vec<u32> = types(view).map(|t| view.gpus_free(t)).collect();
-        for ((job, gpu_type), gpus) in self.fill(view, plan, &candidates, &left) {
-            self.places.note_start(job);
-            self.holders.push(Holder {
-                job,
-                gpu_type,
-                since: view.now(),
-            });
-            plan.push(Action::Start {
-                job,
-                gpus,
-                sub_batch: None,
-            });
+    /// The types in the order that the parameters give.
+    fn order_given(
+        &self,
+        view: &ClusterView<'_>,
+        text: &str,
+    ) -> Result<Vec<GpuTypeId>, PolicyError> {
+        let names: Vec<&str> = text.split(',').map(str::trim).collect();
+        let known = view.cluster().gpu_types();
+        let find = |name: &&str| known.iter().position(|own| own.name == *name);
+        let order: Vec<usize> = names.iter().filter_map(find).collect();
+        let mut each = order.clone();
+        each.sort_unstable();
+        each.dedup();
+        if each.len() == known.len() && names.len() == known.len() {
+            return Ok(order.into_iter().map(GpuTypeId::new).collect());
         }
+        let all: Vec<&str> = known.iter().map(|own| own.name.as_str()).collect();
+        Err(PolicyError::Parameter {
+            policy: self.params.policy.clone(),
+            field: "type_order".to_owned(),
+            value: text.to_owned(),
+            expected: format!(
+                "auto, or each GPU type of the cluster once: {}",
+                all.join(",")
+            ),
+        })
     }
 }
 
@@ -355,14 +309,27 @@ impl Policy for Rounds {
         self.params.knowledge
     }
 
+    fn gang_max(&self) -> Option<u32> {
+        self.params.gang_max
+    }
+
     fn start(
         &mut self,
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
-        let types = view.cluster().gpu_types().len();
-        self.accounts = Accounts::new(view.jobs().len(), types, self.params.round);
-        self.type_order = (0..types).map(GpuTypeId::new).collect();
+        let gpu_types = view.cluster().gpu_types();
+        self.accounts = Accounts::new(view.jobs().len(), gpu_types.len(), self.params.round);
+        self.type_order = match &self.params.type_order {
+            Some(text) => self.order_given(view, text)?,
+            None => types(view).collect(),
+        };
+        if !self.is_plain {
+            let sizes = &view.jobs().columns().gpus;
+            self.queues = Queues::new(sizes, gpu_types.len());
+            self.chosen_in = vec![0; sizes.len()];
+        }
+        self.allocator.start(gpu_types)?;
         self.places.start(view, plan)
     }
 
@@ -383,39 +350,4 @@ impl Policy for Rounds {
     fn counters(&self) -> Vec<(&'static str, u64)> {
         vec![("solves", self.solves)]
     }
-}
-
-fn types(view: &ClusterView<'_>) -> impl Iterator<Item = GpuTypeId> + use<> {
-    (0..view.cluster().gpu_types().len()).map(GpuTypeId::new)
-}
-
-/// Base rate of the gang on a type, 0 where it may not run.
-fn rate(view: &ClusterView<'_>, job: JobId, gpu_type: GpuTypeId) -> f64 {
-    if view.usable_types(job) >> gpu_type.index() & 1 == 1 {
-        view.base_rate(job, gpu_type)
-    } else {
-        0.0
-    }
-}
-
-/// Types by how much better than their average the jobs run there, best first; ties by index.
-fn order_of_types(ask: &Ask) -> Vec<GpuTypeId> {
-    let types = ask.capacity.len();
-    let gpus: f64 = ask.capacity.iter().sum();
-    let mut better = vec![0.0; types];
-    for row in ask.rates.chunks_exact(types) {
-        let mut average = 0.0;
-        for (rate, own) in row.iter().zip(&ask.capacity) {
-            average += rate * own;
-        }
-        average = if gpus > 0.0 { average / gpus } else { 0.0 }; // every server may be down
-        if average > 0.0 {
-            for (sum, rate) in better.iter_mut().zip(row) {
-                *sum += rate / average;
-            }
-        }
-    }
-    let mut order: Vec<usize> = (0..types).collect();
-    order.sort_by(|&a, &b| better[b].total_cmp(&better[a]).then(a.cmp(&b)));
-    order.into_iter().map(GpuTypeId::new).collect()
 }

@@ -1,0 +1,166 @@
+//! Choices become places, and places a plan.
+
+use super::choose::Who;
+use super::{Choice, Holder, Rounds};
+use gangline_engine::{ClusterView, Plan};
+use gangline_model::{Action, GpuSet, GpuTypeId, JobId};
+
+impl Rounds {
+    /// Chooses and places until every choice has a place.
+    pub(super) fn fill(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        who: Who,
+        left: &[u32],
+    ) -> Vec<(Choice, GpuSet)> {
+        let mut banned = Vec::new();
+        let mark = plan.mark();
+        loop {
+            let mut chosen = self.choose(view, who, left.to_vec(), &banned);
+            match self.place(view, plan, &mut chosen) {
+                Ok(placed) => return placed,
+                Err(choice) => {
+                    plan.rollback(mark);
+                    banned.push(choice);
+                }
+            }
+        }
+    }
+
+    /// Places choices by type, largest gang first; who can keeps its GPUs. The choice without a place,
+    /// if there is one.
+    fn place(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        chosen: &mut [Choice],
+    ) -> Result<Vec<(Choice, GpuSet)>, Choice> {
+        chosen.sort_by_key(|&(job, gpu_type)| {
+            (gpu_type, std::cmp::Reverse(view.jobs().gpus(job)), job)
+        });
+        let mut placed = Vec::with_capacity(chosen.len());
+        for &(job, gpu_type) in chosen.iter() {
+            let kept = view.run(job).map(|run| &run.gpus).filter(|gpus| {
+                let server = gpus.parts()[0].server;
+                view.cluster().server(server).gpu_type == gpu_type && plan.free().is_free(gpus)
+            });
+            let gpus = if let Some(gpus) = kept {
+                gpus.clone()
+            } else {
+                let class = self.places.classes().of(job);
+                let found = self.places.place_on(plan.free(), class, job, gpu_type);
+                found.ok_or((job, gpu_type))?
+            };
+            plan.take(&gpus);
+            placed.push(((job, gpu_type), gpus));
+        }
+        Ok(placed)
+    }
+
+    /// Writes the plan of a whole round; whether everybody runs where it ran before.
+    pub(super) fn write(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        placed: Vec<(Choice, GpuSet)>,
+    ) -> bool {
+        let now = view.now();
+        let mut is_same = true;
+        let mut stays: Vec<JobId> = placed.iter().map(|((job, _), _)| *job).collect();
+        stays.sort_unstable();
+        for job in view.running() {
+            if stays.binary_search(&job).is_err() {
+                is_same = false;
+                plan.push(Action::Preempt { job });
+            }
+        }
+        self.holders.clear();
+        for ((job, gpu_type), gpus) in placed {
+            match view.run(job) {
+                Some(run) if run.gpus == gpus => {}
+                Some(_) => {
+                    is_same = false;
+                    plan.push(Action::Move { job, gpus });
+                }
+                None => {
+                    is_same = false;
+                    self.start_on(plan, job, gpus);
+                }
+            }
+            self.holders.push(Holder {
+                job,
+                gpu_type,
+                since: now,
+            });
+        }
+        is_same
+    }
+
+    /// Gives GPUs that became free inside a round to jobs that wait.
+    pub(super) fn backfill(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
+        let left: Vec<u32> = super::ask::types(view).map(|t| view.gpus_free(t)).collect();
+        for ((job, gpu_type), gpus) in self.fill(view, plan, Who::Waiting, &left) {
+            self.start_on(plan, job, gpus);
+            self.holders.push(Holder {
+                job,
+                gpu_type,
+                since: view.now(),
+            });
+        }
+    }
+
+    fn start_on(&mut self, plan: &mut Plan<'_>, job: JobId, gpus: GpuSet) {
+        self.places.note_start(job);
+        plan.push(Action::Start {
+            job,
+            gpus,
+            sub_batch: None,
+        });
+    }
+
+    /// Shares of a policy that never stops a job: all of its type to who runs, then to waiting jobs in
+    /// order of arrival all of the type with most free GPUs, up to the first job without a place.
+    pub(super) fn first_come(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> Vec<f64> {
+        let types = view.cluster().gpu_types().len();
+        let mut shares = vec![0.0; self.active.len() * types];
+        let mark = plan.mark();
+        let mut is_blocked = false;
+        let active: Vec<JobId> = self.active.iter().copied().collect();
+        for (job, row) in active.into_iter().zip(shares.chunks_exact_mut(types)) {
+            let own = if let Some(run) = view.run(job) {
+                Some(view.cluster().server(run.gpus.parts()[0].server).gpu_type)
+            } else if is_blocked {
+                None
+            } else {
+                let found = self.most_free(view, plan, job);
+                is_blocked = found.is_none();
+                found
+            };
+            if let Some(gpu_type) = own {
+                row[gpu_type.index()] = 1.0;
+            }
+        }
+        plan.rollback(mark);
+        shares
+    }
+
+    /// Of the types with a place for the job that with most free GPUs, ties by index; the place is taken.
+    fn most_free(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        job: JobId,
+    ) -> Option<GpuTypeId> {
+        let class = self.places.classes().of(job);
+        let mut types: Vec<GpuTypeId> = view.types_of(job).collect();
+        types.sort_by_key(|&t| (std::cmp::Reverse(plan.gpus_free(t)), t));
+        types.into_iter().find(|&gpu_type| {
+            let found = self.places.place_on(plan.free(), class, job, gpu_type);
+            if let Some(gpus) = &found {
+                plan.take(gpus);
+            }
+            found.is_some()
+        })
+    }
+}

@@ -1,0 +1,82 @@
+//! What an allocator is told, and what follows from it for the order of the types.
+
+use crate::lp::Ask;
+use gangline_engine::{ClusterView, PolicyError};
+use gangline_model::{GpuTypeId, JobId, SimTime};
+
+pub(super) fn types(view: &ClusterView<'_>) -> impl Iterator<Item = GpuTypeId> + use<> {
+    (0..view.cluster().gpu_types().len()).map(GpuTypeId::new)
+}
+
+pub(super) fn can(view: &ClusterView<'_>, job: JobId, gpu_type: usize) -> bool {
+    view.usable_types(job) >> gpu_type & 1 == 1
+}
+
+/// Base rate of the gang on a type, 0 where it may not run.
+fn rate(view: &ClusterView<'_>, job: JobId, gpu_type: GpuTypeId) -> f64 {
+    if can(view, job, gpu_type.index()) {
+        view.base_rate(job, gpu_type)
+    } else {
+        0.0
+    }
+}
+
+/// Describes the active jobs; `running` is the type that a job uses by its share.
+pub(super) fn ask(
+    view: &ClusterView<'_>,
+    active: impl Iterator<Item = JobId>,
+    knows_work: bool,
+    running: impl Fn(JobId) -> Option<GpuTypeId>,
+) -> Result<Ask, PolicyError> {
+    let columns = view.jobs().columns();
+    let now = view.now();
+    let mut ask = Ask {
+        now,
+        capacity: types(view).map(|t| f64::from(view.gpus_up(t))).collect(),
+        ..Ask::default()
+    };
+    for job in active {
+        ask.jobs.push(job);
+        ask.rates.extend(types(view).map(|t| rate(view, job, t)));
+        ask.gangs.push(f64::from(view.jobs().gpus(job)));
+        let weight = columns.weight.as_ref().map_or(1.0, |all| all[job.index()]);
+        ask.weights.push(weight);
+        let age = now.0 - view.jobs().arrival(job).0;
+        ask.age_s.push(age as f64 / 1e9);
+        if knows_work {
+            ask.remaining.push(view.remaining_work(job)?);
+        }
+        if let Some(deadlines) = &columns.deadline {
+            let deadline = deadlines[job.index()];
+            ask.time_left_s.push(if deadline == SimTime::NEVER {
+                f64::INFINITY
+            } else {
+                (deadline.0 - now.0) as f64 / 1e9
+            });
+        }
+        ask.running.push(running(job));
+    }
+    Ok(ask)
+}
+
+/// Types by how much better than their average the jobs run there, best first; ties by index.
+pub(super) fn order_of_types(ask: &Ask) -> Vec<GpuTypeId> {
+    let types = ask.capacity.len();
+    let gpus: f64 = ask.capacity.iter().sum();
+    let mut better = vec![0.0; types];
+    for row in ask.rates.chunks_exact(types) {
+        let mut average = 0.0;
+        for (rate, own) in row.iter().zip(&ask.capacity) {
+            average += rate * own;
+        }
+        average = if gpus > 0.0 { average / gpus } else { 0.0 }; // every server may be down
+        if average > 0.0 {
+            for (sum, rate) in better.iter_mut().zip(row) {
+                *sum += rate / average;
+            }
+        }
+    }
+    let mut order: Vec<usize> = (0..types).collect();
+    order.sort_by(|&a, &b| better[b].total_cmp(&better[a]).then(a.cmp(&b)));
+    order.into_iter().map(GpuTypeId::new).collect()
+}
