@@ -186,13 +186,19 @@ def small_worlds() -> list[World]:
     from gangline.cluster import Cluster
     from gangline.trace.table import Trace
 
-    tight = Cluster.homogeneous(servers=2, gpus=4, gpu="A")
+    tight = Cluster.from_dict(
+        {
+            "name": "tight",
+            "gpu_types": [{"name": "A", "memory_gb": 16, "price_per_hour": 1.0}],
+            "servers": [{"count": 2, "gpu": "A", "gpus": 4, "rack": 0}],
+        }
+    )
     mixed = Cluster.from_dict(
         {
             "name": "mixed",
             "gpu_types": [
-                {"name": "A", "memory_gb": 16},
-                {"name": "B", "memory_gb": 32, "speed": 2.0},
+                {"name": "A", "memory_gb": 16, "price_per_hour": 1.0},
+                {"name": "B", "memory_gb": 32, "speed": 2.0, "price_per_hour": 2.5},
             ],
             "servers": [
                 {"count": 3, "gpu": "A", "gpus": 4, "rack": "fill:2"},
@@ -212,12 +218,13 @@ def small_worlds() -> list[World]:
         }
     )
     jobs = [Trace.from_arrow(_jobs(count, most)) for count, most in ((40, 4), (60, 8))]
+    drop = {"on_infeasible": "drop"}  # for policies that do not serve every gang
     return [
-        (tight, jobs[0], {}),
-        (tight, jobs[0], {"restart_s": 7.0, "first_start_s": 2.0}),
-        (mixed, jobs[1], {"restart_s": 3.0}),
-        (broken, jobs[1], {"restart_s": 3.0}),
-        (broken, jobs[1], {"checkpoint_interval_s": 25.0}),
+        (tight, jobs[0], {**drop}),
+        (tight, jobs[0], {**drop, "restart_s": 7.0, "first_start_s": 2.0}),
+        (mixed, jobs[1], {**drop, "restart_s": 3.0}),
+        (broken, jobs[1], {**drop, "restart_s": 3.0}),
+        (broken, jobs[1], {**drop, "checkpoint_interval_s": 25.0}),
     ]
 
 

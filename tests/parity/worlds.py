@@ -242,6 +242,9 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
             chosen["zero_priority_pass"] = draw(st.sampled_from(["after", "after", "inline"]))
             if policy not in ("gavel-isolated", "gavel-allox") and draw(st.booleans()):
                 chosen["tie_break"] = "none"
+        if policy == "gavel-fifo":
+            picks = ["most_free", "first_fit", "fastest", "slowest", "random"]
+            chosen["gpu_pick"] = draw(st.sampled_from(picks))
         if policy == "gavel-allox":
             chosen["alpha"] = draw(st.sampled_from([1.0, 0.3]))
         if policy == "gavel-cost":

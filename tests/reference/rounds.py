@@ -8,6 +8,7 @@ from . import placement
 from .engine import Move, Plan, Preempt, Reference, Start
 from .policies import Policy
 from .world import PolicyError, to_ns
+from .yarn import pick
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +78,7 @@ class Rounds(Policy):
         "gavel-ftf-agnostic": {"agnostic_rate": "mean", "reference_type": "v100"},
         "gavel-makespan-agnostic": {"agnostic_rate": "mean", "reference_type": "v100"},
         "gavel-allox": {"alpha": 1.0},
+        "gavel-fifo": {"gpu_pick": "most_free"},
     }
 
     def __init__(self, ref: Reference, name: str, params: dict[str, Any]) -> None:
@@ -114,6 +116,14 @@ class Rounds(Policy):
 
     def begin(self) -> None:
         super().begin()
+        every = self.ref.every_gpu(down=True)
+        # types on which the placement rule has a place for a job on the empty, whole cluster
+        self.homes = {
+            (job.index, t)
+            for job in self.trace()
+            for t in job.types
+            if self.place_on(job, every, t) is not None
+        }
         if self.name not in CLOSED:
             types = self.ref.types
             names, prices = [t.name for t in types], [t.price for t in types]
@@ -135,7 +145,7 @@ class Rounds(Policy):
         return super().place(job, free)
 
     def rate(self, job: Job, t: int) -> float:
-        return job.base[t] if t in job.types else 0.0
+        return job.base[t] if (job.index, t) in self.homes else 0.0
 
     def active(self) -> list[Job]:
         return [job for job in self.ref.jobs if job.active]
@@ -210,22 +220,12 @@ class Rounds(Policy):
             if job.status == "running":
                 row[ref.servers[job.gpu_set[0][0]].type] = 1.0
             elif not blocked:
-                found = self.on_most_free(job, free)
+                found = pick(self, self.p["gpu_pick"], job, free)
                 blocked = found is None
                 if found is not None:
-                    row[found[0]] = 1.0
-                    free -= set(found[1])
+                    row[ref.servers[found[0][0]].type] = 1.0
+                    free -= set(found)
         return rows
-
-    def on_most_free(self, job: Job, free: set[Gpu]) -> tuple[int, tuple[Gpu, ...]] | None:
-        """Of the types with a place that with most free GPUs."""
-        servers = self.ref.servers
-        count = {t: sum(servers[s].type == t for s, _ in free) for t in job.types}
-        for t in sorted(job.types, key=lambda t: (-count[t], t)):
-            gpus = self.place_on(job, free, t)
-            if gpus is not None:
-                return t, gpus
-        return None
 
     def type_order(self, ask: dict[str, Any]) -> list[int]:
         """Types by the sum over jobs of rate / average rate, largest first."""

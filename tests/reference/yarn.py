@@ -15,6 +15,32 @@ if TYPE_CHECKING:
 Found = dict[int, tuple["Gpu", ...]]
 
 
+def pick(policy: Policy, rule: str, job: Job, free: set[Gpu]) -> tuple[Gpu, ...] | None:
+    """GPUs on the type that the rule prefers, of those with a place."""
+    servers = policy.ref.servers
+    found: Found = {}
+    for t in sorted(job.types):
+        gpus = policy.place_on(job, free, t)
+        if gpus is not None:
+            found[t] = gpus
+    if not found:
+        return None
+    if rule == "random":
+        address = (policy.ref.seed, philox.Purpose.POLICY, job.index, job.starts)
+        return found[sorted(found)[philox.below(len(found), *address)]]
+
+    def mine(t: int) -> list[Gpu]:
+        return [gpu for gpu in free if servers[gpu[0]].type == t]
+
+    order = {
+        "most_free": lambda t: (-len(mine(t)), t),
+        "first_fit": lambda t: min(mine(t)),
+        "fastest": lambda t: (-job.base[t], t),
+        "slowest": lambda t: (job.base[t], t),
+    }[rule]
+    return found[min(found, key=order)]
+
+
 class Yarn(Policy):
     """The least served queue goes next; a head without a place waits for the next decision."""
 
@@ -40,31 +66,6 @@ class Yarn(Policy):
         by = self.p["queue_by"]
         return (getattr(job, by) if by != "none" else None) or "default"
 
-    def pick(self, job: Job, free: set[Gpu]) -> tuple[Gpu, ...] | None:
-        """GPUs on the type that the rule prefers, of those with a place."""
-        servers, rule = self.ref.servers, self.p["gpu_pick"]
-        found: Found = {}
-        for t in sorted(job.types):
-            gpus = self.place_on(job, free, t)
-            if gpus is not None:
-                found[t] = gpus
-        if not found:
-            return None
-        if rule == "random":
-            address = (self.ref.seed, philox.Purpose.POLICY, job.index, job.starts)
-            return found[sorted(found)[philox.below(len(found), *address)]]
-
-        def mine(t: int) -> list[Gpu]:
-            return [gpu for gpu in free if servers[gpu[0]].type == t]
-
-        order = {
-            "most_free": lambda t: (-len(mine(t)), t),
-            "first_fit": lambda t: min(mine(t)),
-            "fastest": lambda t: (-job.base[t], t),
-            "slowest": lambda t: (job.base[t], t),
-        }[rule]
-        return found[min(found, key=order)]
-
     def decide(self) -> Plan:
         ref, plan = self.ref, Plan()
         free, waiting = ref.free(), ref.waiting()
@@ -81,7 +82,7 @@ class Yarn(Policy):
                 return plan
             name = min(open_, key=lambda name: (used[name] / self.shares[name], name))
             job = heads[name]
-            gpus = self.pick(job, free)
+            gpus = pick(self, self.p["gpu_pick"], job, free)
             if gpus is None:
                 blocked.add(name)
                 continue

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 import pytest
 
 import gangline as gl
+from gangline import lp
+from gangline.lp.instance import load_instance
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MIXED = {
     "name": "mixed",
@@ -34,8 +43,6 @@ def test_time_received_approaches_the_share() -> None:
         {"job_id": str(i), "arrival_s": 0.0, "gpus": 1, "duration_s": 36000.0} for i in range(3)
     ]
     cluster = gl.Cluster.homogeneous(servers=1, gpus=1, gpu="G")
-    import pyarrow as pa
-
     trace = gl.Trace.from_arrow(pa.Table.from_pylist(rows))
     result = gl.simulate(cluster, trace, "gavel-las", segments=True, until_s=36000.0)
     held = [0.0, 0.0, 0.0]
@@ -43,3 +50,140 @@ def test_time_received_approaches_the_share() -> None:
         held[int(row["job_id"])] += row["end_s"] - row["start_s"]
     assert sum(held) == pytest.approx(36000.0)
     assert all(abs(one - 12000.0) <= 360.0 for one in held)
+
+
+PRICED = {
+    **MIXED,
+    "gpu_types": [
+        {"name": "slow", "memory_gb": 16, "speed": 0.4, "price_per_hour": 1.0},
+        {"name": "fast", "memory_gb": 16, "price_per_hour": 4.0},
+    ],
+}
+
+
+def jobs(*rows: dict[str, Any]) -> gl.Trace:
+    """A trace of jobs with one GPU at 0, unless they say otherwise."""
+    plain = {"arrival_s": 0.0, "gpus": 1, "duration_s": 3600.0, "deadline_s": None}
+    named = [{"job_id": f"j{i}", **plain, **row} for i, row in enumerate(rows)]
+    return gl.Trace.from_arrow(pa.Table.from_pylist(named))
+
+
+def test_a_failed_solve_is_written_for_another_try(tmp_path: Path) -> None:
+    path = tmp_path / "failed.json"
+    policy = gl.policies.GavelLas(solver="simplex", time_limit_s=1e-9, write_failed_to=str(path))
+    with pytest.raises(gl.SolverError) as caught:
+        gl.simulate(MIXED, gl.synth.philly(jobs=40, seed=1, max_gpus=4), policy)
+    assert any(str(path) in note for note in caught.value.__notes__)
+    name, arguments = load_instance(path)
+    again = lp.solve(name, **{**arguments, "time_limit_s": 60.0, "write_failed_to": None})
+    assert again.status == "optimal"
+
+
+def test_a_fallback_is_taken_on_request_and_counted() -> None:
+    trace = gl.synth.philly(jobs=40, seed=1, max_gpus=4)
+    policy = gl.policies.GavelLas(
+        solver="simplex", time_limit_s=1e-9, on_solver_error="isolated", round_s=600.0
+    )
+    result = gl.simulate(MIXED, trace, policy, segments=True)
+    plain = gl.simulate(MIXED, trace, gl.policies.GavelIsolated(round_s=600.0), segments=True)
+    # shares are rounded to 1e-9 here, so not each segment is the same, but what was solved for is
+    assert result.spec["solver"]["fallbacks"] == result.spec["counters"]["solves"] > 0
+    assert result.summary["finished"] == plain.summary["finished"] == 40
+
+
+def test_the_spec_names_solver_and_options_and_repeats(tmp_path: Path) -> None:
+    trace = gl.synth.philly(jobs=30, seed=3, max_gpus=4)
+    one, two = (gl.simulate(MIXED, trace, "gavel-ftf") for _ in range(2))
+    solver = one.spec["solver"]
+    assert (solver["name"], solver["setting"], solver["tolerance"]) == ("HiGHS", "auto", 1e-9)
+    assert solver["version"].count(".") == 2
+    assert solver["options"]["simplex"]["threads"] == 1
+    assert sum(solver["allocations"].values()) == one.spec["counters"]["solves"]
+    assert solver["programs"] > one.spec["counters"]["solves"]  # a search over rho
+    assert 0.0 < one.summary["solver_s"] <= one.summary["wall_s"]
+    assert one.spec["measured"]["solver_s"] == one.summary["solver_s"]
+    one.save(tmp_path / "one")
+    two.save(tmp_path / "two")
+    specs = [json.loads((tmp_path / name / "spec.json").read_text()) for name in ("one", "two")]
+    for spec in specs:
+        spec.pop("measured")
+    assert specs[0] == specs[1]
+    assert "solver" not in gl.simulate(MIXED, trace, "gavel-isolated").spec
+    assert "solver_s" not in gl.simulate(MIXED, trace, "fifo").summary
+
+
+def test_the_price_method_names_itself() -> None:
+    trace = gl.synth.philly(jobs=20, seed=3, max_gpus=4)
+    solver = gl.simulate(MIXED, trace, "gavel-las", params={"solver": "dual"}).spec["solver"]
+    assert solver["options"] == {"dual": {"gap": 1e-9, "evaluations": 1000}}
+
+
+def test_deadlines_that_pass_are_counted_once() -> None:
+    """One is met, one passes while its job waits for two allocations, one is infinite."""
+    trace = jobs(
+        {"deadline_s": 1e6},
+        {"deadline_s": 400.0, "duration_s": 20000.0},
+        {"arrival_s": 500.0},
+        {"arrival_s": 5000.0},
+    )
+    result = gl.simulate(PRICED, trace, "gavel-cost")
+    assert result.summary["deadlines_dropped"] == 1
+    assert result.spec["solver"]["allocations_missing_deadlines"] == 1  # the first one
+    assert gl.simulate(PRICED, jobs({}), "gavel-cost").summary["deadlines_dropped"] == 0
+
+
+def test_cost_needs_every_price() -> None:
+    cluster = {**PRICED, "gpu_types": [PRICED["gpu_types"][0], MIXED["gpu_types"][1]]}
+    with pytest.raises(gl.PolicyError, match=r"price_per_hour: .*got none for fast") as caught:
+        gl.simulate(cluster, jobs({}), "gavel-cost")
+    assert caught.value.field == "price_per_hour"
+
+
+def test_a_reference_type_must_exist() -> None:
+    policy = gl.policies.GavelFtfAgnostic(agnostic_rate="reference")
+    with pytest.raises(gl.PolicyError, match=r"cluster \(slow, fast\), got `v100`"):
+        gl.simulate(MIXED, jobs({}), policy)
+    policy = gl.policies.GavelFtfAgnostic(agnostic_rate="reference", reference_type="fast")
+    assert gl.simulate(MIXED, jobs({}), policy).summary["finished"] == 1
+
+
+@pytest.mark.parametrize("order", ["slow", "slow,slow", "slow,fast,fast", "fast,slo", ""])
+def test_an_order_names_each_type_once(order: str) -> None:
+    with pytest.raises(gl.PolicyError, match="each GPU type of the cluster once: slow,fast"):
+        gl.simulate(MIXED, jobs({}), "gavel-isolated", params={"type_order": order})
+
+
+def test_allox_refuses_gangs() -> None:
+    with pytest.raises(gl.InfeasibleJobError, match="more GPUs than the policy gives") as caught:
+        gl.simulate(MIXED, jobs({}, {"gpus": 2}), "gavel-allox")
+    assert caught.value.job_id == "j1"
+    result = gl.simulate(MIXED, jobs({}, {"gpus": 2}), "gavel-allox", on_infeasible="drop")
+    assert result.jobs.column("status").to_pylist() == ["finished", "dropped"]
+
+
+def test_a_twin_that_sees_no_rates_splits_alike() -> None:
+    """Two jobs, each fast on another type: who knows gives each its own, who does not halves."""
+    cluster = {
+        **MIXED,
+        "servers": [
+            {"count": 1, "gpu": "slow", "gpus": 1, "rack": 0},
+            {"count": 1, "gpu": "fast", "gpus": 1, "rack": 0},
+        ],
+        "throughput": {
+            "rows": [
+                {"gpu_type": gpu, "model": model, "gpus": 1, "iters_per_s": rate}
+                for gpu, model, rate in (
+                    ("slow", "a", 4.0), ("fast", "a", 1.0), ("slow", "b", 1.0), ("fast", "b", 4.0)
+                )
+            ]
+        },
+    }  # fmt: skip
+    rows = [
+        {"job_id": name, "arrival_s": 0.0, "gpus": 1, "iterations": 144000.0, "model": name}
+        for name in ("a", "b")
+    ]
+    trace = gl.Trace.from_arrow(pa.Table.from_pylist(rows))
+    knows = gl.simulate(cluster, trace, "gavel-las")
+    blind = gl.simulate(cluster, trace, "gavel-las-agnostic", params={"tie_break": "none"})
+    assert knows.summary["makespan_s"] == 36000.0
+    assert blind.summary["makespan_s"] > 36000.0

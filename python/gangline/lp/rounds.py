@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["Report", "Shares"]
 
 GRID = 1e-9  # shares are rounded to it, so that a last bit cannot reorder jobs
+# The second stage may give up 1e-9 of the first, and buys slivers of dear types with it. A sliver
+# is a claim all the same, the first one on a type that is served first: smaller shares are none.
+LEAST_SHARE = 1e-6
 LEAST_STEPS = 1e-9  # a job whose end is a rounding error away still counts as work
 PASSED_ON = (
     "solver",
@@ -123,7 +126,7 @@ class Shares:
         time_left_s: F64 | None = None,
         **arrays: F64,
     ) -> F64:
-        """Return shares of shape (jobs, types), rounded to 1e-9.
+        """Return shares of shape (jobs, types), rounded to 1e-9; none is below 1e-6 but 0.
 
         Parameters
         ----------
@@ -154,7 +157,8 @@ class Shares:
                 settings["time_left_s"] = ahead
         allocation = solve(self.policy, **arrays, **settings)
         self._count(allocation)
-        return np.asarray(np.rint(allocation.shares / GRID) * GRID)
+        shares = np.where(allocation.shares < LEAST_SHARE, 0.0, allocation.shares)
+        return np.asarray(np.rint(shares / GRID) * GRID)
 
     def report(self) -> Report:
         """Return what the solves so far were like."""

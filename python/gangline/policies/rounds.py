@@ -47,9 +47,18 @@ class _Fifo(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GavelFifo(_Fifo):
-    """Arrival order, each job to its end on the GPU type with most free GPUs."""
+    """Arrival order, without a look at rates, each job to its end where it started.
+
+    Parameters
+    ----------
+    gpu_pick : str
+        Which GPU type, of those with a place: most_free, first_fit (that of the first server with
+        a free GPU), fastest, slowest or random.
+    """
 
     name: ClassVar[str] = "gavel-fifo"
+
+    gpu_pick: str = "most_free"
 
 
 @dataclass(frozen=True, kw_only=True)

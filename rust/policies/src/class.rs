@@ -109,6 +109,8 @@ pub struct Places {
     params: PlacementParams,
     classes: Classes,
     placer: Option<Placer>,
+    /// Types on which a class has a place on the empty cluster, as bits.
+    homes: Vec<u64>,
     /// Starts so far by job; only random rules count them.
     starts: Vec<u32>,
 }
@@ -120,6 +122,7 @@ impl Places {
             params,
             classes: Classes::default(),
             placer: None,
+            homes: Vec::new(),
             starts: Vec::new(),
         }
     }
@@ -139,25 +142,27 @@ impl Places {
             self.starts = vec![0; view.jobs().len()];
         }
         let free = plan.free();
-        let has_place: Vec<bool> = self
-            .classes
-            .iter()
-            .map(|class| {
-                class
-                    .types
-                    .iter()
-                    .any(|&t| placer.place(free, t, &class.demand).is_some())
-            })
-            .collect();
+        let homes = self.classes.iter().map(|class| {
+            let has_place = |t: &&GpuTypeId| placer.place(free, **t, &class.demand).is_some();
+            let types = class.types.iter().filter(has_place);
+            types.fold(0, |homes, t| homes | 1 << t.index())
+        });
+        self.homes = homes.collect();
         self.placer = Some(placer);
-        if has_place.iter().all(|&has| has) {
+        if self.homes.iter().all(|&homes| homes != 0) {
             return Ok(Vec::new());
         }
         Ok(view
             .jobs()
             .ids()
-            .filter(|&job| !has_place[self.classes.of(job)])
+            .filter(|&job| self.homes[self.classes.of(job)] == 0)
             .collect())
+    }
+
+    /// Types on which a job would have a place on the empty cluster, as bits.
+    #[inline]
+    pub fn homes(&self, job: JobId) -> u64 {
+        self.homes[self.classes.of(job)]
     }
 
     /// The classes.

@@ -5,6 +5,7 @@ use super::{PolicyInfo, placement};
 use crate::lp::{Allocator, EqualSplit, FastestFirst, NoSolver};
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
 use crate::round::{RoundParams, Rounds, ZeroPass};
+use crate::yarn::GpuPick;
 use gangline_engine::{Knowledge, Policy, PolicyError};
 use gangline_model::SimSpan;
 
@@ -63,7 +64,7 @@ const TYPE_ORDER: ParamSpec = spec(
     ParamKind::Text,
     ParamDefault::Str("auto"),
     "",
-    "GPU types in the order they are served, by name, with commas; auto = by how well the jobs run there",
+    "names of GPU types with commas, in the order they are served; auto = best first",
 );
 const ZERO_PASS: ParamSpec = spec(
     "zero_priority_pass",
@@ -115,6 +116,14 @@ const ALPHA: ParamSpec = spec(
     "share of the active jobs, oldest first, that an assignment looks at",
 );
 
+const GPU_PICK: ParamSpec = spec(
+    "gpu_pick",
+    ParamKind::Choice(GpuPick::NAMES),
+    ParamDefault::Str("most_free"),
+    "",
+    "which GPU type, of those with a place",
+);
+
 /// Parameters of every program.
 const COMMON: [ParamSpec; 10] = [
     ROUND,
@@ -128,7 +137,8 @@ const COMMON: [ParamSpec; 10] = [
     ON_ERROR,
     WRITE_FAILED,
 ];
-const FIFO: &[ParamSpec] = &[ROUND, INTERVAL, TYPE_ORDER];
+const FIFO: &[ParamSpec] = &[ROUND, INTERVAL, TYPE_ORDER, GPU_PICK];
+const FIFO_PERF: &[ParamSpec] = &[ROUND, INTERVAL, TYPE_ORDER];
 const CLOSED: &[ParamSpec] = &[ROUND, INTERVAL, BACKFILL, TYPE_ORDER, ZERO_PASS];
 const PROGRAM: &[ParamSpec] = &COMMON;
 const SUM: &[ParamSpec] = &with::<1, { COMMON.len() + 1 }>([NORMALISE]);
@@ -257,7 +267,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     ),
     info(
         "gavel-fifo",
-        "arrival order, each job to its end on the type with most free GPUs",
+        "arrival order, without a look at rates, each job to its end where it started",
         Knowledge::Online,
         FIFO,
     ),
@@ -265,7 +275,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         "gavel-fifo-perf",
         "arrival order, each job on the fastest type with room",
         Knowledge::Online,
-        FIFO,
+        FIFO_PERF,
     ),
     info(
         "gavel-allox",
@@ -308,7 +318,7 @@ pub(super) fn rounds(
         },
         backfills: params.flag("backfill_mid_round"),
         type_order: (order != "auto").then(|| order.to_owned()),
-        keeps: policy == "gavel-fifo",
+        keeps: GpuPick::named(params.word("gpu_pick")),
         gang_max: (policy == "gavel-allox").then_some(1),
         knowledge: super::find(policy)?.knowledge,
     };

@@ -2,8 +2,9 @@
 
 use super::choose::Who;
 use super::{Choice, Holder, Rounds};
+use crate::yarn::GpuPick;
 use gangline_engine::{ClusterView, Plan};
-use gangline_model::{Action, GpuSet, GpuTypeId, JobId};
+use gangline_model::{Action, GpuSet, JobId};
 
 impl Rounds {
     /// Chooses and places until every choice has a place.
@@ -112,6 +113,9 @@ impl Rounds {
 
     fn start_on(&mut self, plan: &mut Plan<'_>, job: JobId, gpus: GpuSet) {
         self.places.note_start(job);
+        if let Some(starts) = self.starts.get_mut(job.index()) {
+            *starts += 1;
+        }
         plan.push(Action::Start {
             job,
             gpus,
@@ -120,8 +124,13 @@ impl Rounds {
     }
 
     /// Shares of a policy that never stops a job: all of its type to who runs, then to waiting jobs in
-    /// order of arrival all of the type with most free GPUs, up to the first job without a place.
-    pub(super) fn first_come(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> Vec<f64> {
+    /// order of arrival all of the type that is picked for them, up to the first job without a place.
+    pub(super) fn first_come(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        pick: GpuPick,
+    ) -> Vec<f64> {
         let types = view.cluster().gpu_types().len();
         let mut shares = vec![0.0; self.active.len() * types];
         let mark = plan.mark();
@@ -129,38 +138,25 @@ impl Rounds {
         let active: Vec<JobId> = self.active.iter().copied().collect();
         for (job, row) in active.into_iter().zip(shares.chunks_exact_mut(types)) {
             let own = if let Some(run) = view.run(job) {
-                Some(view.cluster().server(run.gpus.parts()[0].server).gpu_type)
+                Some(run.gpus.clone())
             } else if is_blocked {
                 None
             } else {
-                let found = self.most_free(view, plan, job);
+                let class = self.places.classes().of(job);
+                let who = (job, self.starts[job.index()]);
+                let found = pick.place(view, plan.free(), &mut self.places, class, who);
                 is_blocked = found.is_none();
+                if let Some(gpus) = &found {
+                    plan.take(gpus);
+                }
                 found
             };
-            if let Some(gpu_type) = own {
+            if let Some(gpus) = own {
+                let gpu_type = view.cluster().server(gpus.parts()[0].server).gpu_type;
                 row[gpu_type.index()] = 1.0;
             }
         }
         plan.rollback(mark);
         shares
-    }
-
-    /// Of the types with a place for the job that with most free GPUs, ties by index; the place is taken.
-    fn most_free(
-        &mut self,
-        view: &ClusterView<'_>,
-        plan: &mut Plan<'_>,
-        job: JobId,
-    ) -> Option<GpuTypeId> {
-        let class = self.places.classes().of(job);
-        let mut types: Vec<GpuTypeId> = view.types_of(job).collect();
-        types.sort_by_key(|&t| (std::cmp::Reverse(plan.gpus_free(t)), t));
-        types.into_iter().find(|&gpu_type| {
-            let found = self.places.place_on(plan.free(), class, job, gpu_type);
-            if let Some(gpus) = &found {
-                plan.take(gpus);
-            }
-            found.is_some()
-        })
     }
 }

@@ -1,5 +1,6 @@
 //! What an allocator is told, and what follows from it for the order of the types.
 
+use crate::class::Places;
 use crate::lp::Ask;
 use gangline_engine::{ClusterView, PolicyError};
 use gangline_model::{GpuTypeId, JobId, SimTime};
@@ -8,22 +9,16 @@ pub(super) fn types(view: &ClusterView<'_>) -> impl Iterator<Item = GpuTypeId> +
     (0..view.cluster().gpu_types().len()).map(GpuTypeId::new)
 }
 
-pub(super) fn can(view: &ClusterView<'_>, job: JobId, gpu_type: usize) -> bool {
-    view.usable_types(job) >> gpu_type & 1 == 1
-}
-
-/// Base rate of the gang on a type, 0 where it may not run.
-fn rate(view: &ClusterView<'_>, job: JobId, gpu_type: GpuTypeId) -> f64 {
-    if can(view, job, gpu_type.index()) {
-        view.base_rate(job, gpu_type)
-    } else {
-        0.0
-    }
+/// Whether a job may use a type and the placement rule has a place for it there.
+#[inline]
+pub(super) fn can(places: &Places, job: JobId, gpu_type: usize) -> bool {
+    places.homes(job) >> gpu_type & 1 == 1
 }
 
 /// Describes the active jobs; `running` is the type that a job uses by its share.
 pub(super) fn ask(
     view: &ClusterView<'_>,
+    places: &Places,
     active: impl Iterator<Item = JobId>,
     knows_work: bool,
     running: impl Fn(JobId) -> Option<GpuTypeId>,
@@ -37,7 +32,13 @@ pub(super) fn ask(
     };
     for job in active {
         ask.jobs.push(job);
-        ask.rates.extend(types(view).map(|t| rate(view, job, t)));
+        ask.rates.extend(types(view).map(|t| {
+            if can(places, job, t.index()) {
+                view.base_rate(job, t)
+            } else {
+                0.0
+            }
+        }));
         ask.gangs.push(f64::from(view.jobs().gpus(job)));
         let weight = columns.weight.as_ref().map_or(1.0, |all| all[job.index()]);
         ask.weights.push(weight);

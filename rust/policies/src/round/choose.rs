@@ -73,7 +73,9 @@ impl Rounds {
                 let claims = candidates
                     .iter()
                     .zip(&taken)
-                    .filter(|&(&job, &is_taken)| !is_taken && can(view, job, gpu_type.index()))
+                    .filter(|&(&job, &is_taken)| {
+                        !is_taken && can(&self.places, job, gpu_type.index())
+                    })
                     .map(|(&job, _)| self.accounts.claim(job, gpu_type.index()))
                     .filter(|claim| pass.sees(claim));
                 let mut queue: BinaryHeap<Claim> = claims.collect();

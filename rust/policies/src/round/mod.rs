@@ -17,6 +17,7 @@ mod queues;
 use crate::class::Places;
 use crate::lp::Allocator;
 use crate::place::PlacementParams;
+use crate::yarn::GpuPick;
 use accounts::Accounts;
 use ask::{can, order_of_types, types};
 use choose::Who;
@@ -61,8 +62,8 @@ pub struct RoundParams {
     pub backfills: bool,
     /// Names of the types in the order they are served; by speed if there is none.
     pub type_order: Option<String>,
-    /// Whether a job keeps its type to the end; then the allocator is not asked.
-    pub keeps: bool,
+    /// If jobs keep their GPUs to the end: which type they get. Then the allocator is not asked.
+    pub keeps: Option<GpuPick>,
     /// Largest gang that is served.
     pub gang_max: Option<u32>,
     /// What the allocator may know.
@@ -96,6 +97,8 @@ pub struct Rounds {
     /// Number of walks over the queues, and the last one that chose each job.
     walks: u64,
     chosen_in: Vec<u64>,
+    /// Starts so far by job; only policies that keep count them.
+    starts: Vec<u32>,
 }
 
 impl std::fmt::Debug for Rounds {
@@ -133,6 +136,7 @@ impl Rounds {
             solves: 0,
             walks: 0,
             chosen_in: Vec::new(),
+            starts: Vec::new(),
         }
     }
 
@@ -188,7 +192,7 @@ impl Rounds {
             return;
         }
         for gpu_type in types(view).map(GpuTypeId::index) {
-            if can(view, job, gpu_type) {
+            if can(&self.places, job, gpu_type) {
                 let claim = self.accounts.claim(job, gpu_type);
                 change(&mut self.queues, gpu_type, claim);
             }
@@ -202,16 +206,21 @@ impl Rounds {
 
     fn solve(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> Result<(), PolicyError> {
         let knows_work = self.params.knowledge == Knowledge::Remaining;
-        let ask = ask::ask(view, self.active.iter().copied(), knows_work, |job| {
-            let run = view.run(job)?;
-            let gpu_type = view.cluster().server(run.gpus.parts()[0].server).gpu_type;
-            let claim = self.accounts.claim(job, gpu_type.index());
-            (claim.share > 0.0).then_some(gpu_type)
-        })?;
-        let shares = if self.params.keeps {
-            self.first_come(view, plan)
-        } else {
-            self.allocator.allocate(&ask)?
+        let ask = ask::ask(
+            view,
+            &self.places,
+            self.active.iter().copied(),
+            knows_work,
+            |job| {
+                let run = view.run(job)?;
+                let gpu_type = view.cluster().server(run.gpus.parts()[0].server).gpu_type;
+                let claim = self.accounts.claim(job, gpu_type.index());
+                (claim.share > 0.0).then_some(gpu_type)
+            },
+        )?;
+        let shares = match self.params.keeps {
+            Some(pick) => self.first_come(view, plan, pick),
+            None => self.allocator.allocate(&ask)?,
         };
         if shares.len() != ask.rates.len() || !shares.iter().all(|share| share.is_finite()) {
             let message = "the allocator gave no finite share for each job and type".to_owned();
@@ -219,11 +228,11 @@ impl Rounds {
         }
         self.accounts.reset(view.now(), &ask.jobs, &shares);
         if !self.is_plain {
-            let accounts = &self.accounts;
+            let (accounts, places) = (&self.accounts, &self.places);
             let claims = ask.jobs.iter().flat_map(|&job| {
                 let types = types(view).map(GpuTypeId::index);
                 types
-                    .filter(move |&gpu_type| can(view, job, gpu_type))
+                    .filter(move |&gpu_type| can(places, job, gpu_type))
                     .map(move |gpu_type| (gpu_type, accounts.claim(job, gpu_type)))
             });
             self.queues.refill(claims);
@@ -253,7 +262,7 @@ impl Rounds {
         let placed = self.fill(view, plan, Who::Everyone, &left);
         let everyone = placed.len() == self.active.len();
         let at_home = placed.iter().all(|&((job, gpu_type), _)| {
-            let can = |gpu_type: usize| can(view, job, gpu_type);
+            let can = |gpu_type: usize| can(&self.places, job, gpu_type);
             self.accounts.shared_types(job, can) == (1, gpu_type.index())
         });
         let is_same = self.write(view, plan, placed);
@@ -328,6 +337,9 @@ impl Policy for Rounds {
             let sizes = &view.jobs().columns().gpus;
             self.queues = Queues::new(sizes, gpu_types.len());
             self.chosen_in = vec![0; sizes.len()];
+        }
+        if self.params.keeps.is_some() {
+            self.starts = vec![0; view.jobs().len()];
         }
         self.allocator.start(gpu_types)?;
         self.places.start(view, plan)

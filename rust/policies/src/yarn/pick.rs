@@ -42,7 +42,7 @@ impl GpuPick {
     }
 
     /// GPUs for a job that was started so many times, or none if no type has a place.
-    pub(super) fn place(
+    pub(crate) fn place(
         self,
         view: &ClusterView<'_>,
         free: &mut FreeIndex,
