@@ -30,10 +30,11 @@ POLICIES: dict[str, dict[str, Any]] = {
     "las": {"limits": [20.0]},
     "tiresias": {"limits": [20.0]},
     "gittins": {"limits": [20.0]},
+    "gandiva": {"quantum_s": 5.0, "switch_s": 1.0},
     "toy-share": {},
     "toy-round": {"round_s": 10.0},
 }
-PREEMPTIVE = ("srtf", "srsf", "las", "tiresias", "gittins", "toy-round")
+PREEMPTIVE = ("srtf", "srsf", "las", "tiresias", "gittins", "gandiva", "toy-round")
 
 
 def world(*, share: bool) -> dict[str, Any]:
@@ -134,6 +135,37 @@ SRTF_BY_HAND = [
     "26.000000000 move j04 0:0",  # 12 s left, j03 has 11 and takes type B
     "26.000000000 move j08 0:1",
     "26.000000000 start j03 2:0 2:1 3:0 3:1",
+]
+
+
+def test_the_head_of_gandiva_by_hand() -> None:
+    """What a person finds: sizes keep to their servers, j08 shares for half a second."""
+    head = (FOLDER / "gandiva.txt").read_text(encoding="utf-8").splitlines()[1:]
+    assert head[: len(GANDIVA_BY_HAND)] == GANDIVA_BY_HAND
+
+
+GANDIVA_BY_HAND = [
+    "0.000000000 start j00 2:0",
+    "3.000000000 start j01 3:0 3:1",  # a server without groups
+    "3.500000000 finish j00",
+    "6.000000000 start j02 2:0",
+    "7.500000000 finish j02",
+    "9.000000000 start j03 0:0 0:1 1:0 1:1",
+    "12.000000000 start j04 2:0",
+    "13.000000000 finish j01",
+    "15.000000000 start j05 3:0 3:1",
+    "17.500000000 finish j05",
+    "18.000000000 start j06 2:1",  # the server that j04's size has claimed
+    "21.000000000 start j07 3:0 3:1",
+    "24.500000000 finish j07",  # at 24 j08 joined j04, whose turn would end at 29
+    "24.500000000 start j08 3:0",  # and now it has GPUs of its own
+    "25.000000000 stop j03",  # server 1 fails; four GPUs of a type are nowhere free
+    "26.000000000 finish j06",
+    "30.000000000 start j10 2:1",  # j09 asks for four, too
+    "32.000000000 finish j04",
+    "33.000000000 stop j10",  # server 2 fails
+    "33.000000000 start j10 3:1",  # beside j08, of its size
+    "33.000000000 start j11 0:0 0:1",
 ]
 
 

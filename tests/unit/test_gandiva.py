@@ -88,6 +88,7 @@ def test_turns_that_keep_no_progress_are_refused() -> None:
 def test_nothing_given_is_the_cost_of_a_restart() -> None:
     given_10 = run(params={"switch_s": 10.0}, restart_s=10.0)
     assert run(params={"switch_s": None}, restart_s=10.0).log_hash == given_10.log_hash
+    assert gl.policies.make("gandiva", {"switch_s": "none"}) == gl.policies.make("gandiva")
     cheap = run(params={"switch_s": 0.5}, restart_s=10.0)
     assert cheap.summary["preemptions"] > 10
     assert sum(cheap.jobs["overhead_s"].to_pylist()) < sum(given_10.jobs["overhead_s"].to_pylist())

@@ -191,8 +191,8 @@ def _fit_shares(policy: str, key: str, default: object, value: Any) -> object:
 
 
 def _fit_maybe(policy: str, key: str, default: object, value: Any) -> object:
-    """Turn a number into float; None is the default."""
-    return default if value is None else _fit(policy, key, 0.0, value)
+    """Turn a number into float; None, or the word in a setting, is the default."""
+    return default if value in (None, "none") else _fit(policy, key, 0.0, value)
 
 
 _FITS = {"shares": _fit_shares, "maybe": _fit_maybe}
