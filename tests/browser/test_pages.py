@@ -126,6 +126,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "one": gl.report.render(runs[:1], zooming=True),
         "several": gl.report.render(runs, zooming=True),
         "still": gl.report.render(runs, zooming=False),
+        "mixed": gl.report.render(mixed_runs(), zooming=True),
         "nothing": gl.report.render(nothing_runs(), zooming=True),
         "evil": gl.report.render(evil_runs(), command=EVIL, zooming=True),
         "evil-still": gl.report.render(evil_runs(), command=EVIL, zooming=False),
@@ -133,6 +134,27 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, text in texts.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
     return {name: folder / f"{name}.html" for name in texts}
+
+
+def mixed_runs() -> list[gl.report.Digest]:
+    """Return runs on two GPU types that use them differently."""
+    lab = gl.Cluster.from_dict(
+        {
+            "name": "mixed",
+            "gpu_types": [
+                {"name": "fast", "memory_gb": 16},
+                {"name": "slow", "memory_gb": 16, "speed": 0.5},
+            ],
+            "servers": [
+                {"count": 2, "gpu": "fast", "gpus": 4, "rack": 0},
+                {"count": 3, "gpu": "slow", "gpus": 4, "rack": 0},
+            ],
+        }
+    )
+    trace = gl.synth.philly(jobs=200, seed=1, max_gpus=4, cluster_gpus=20, load=0.5)
+    names = ("fastest", "slowest")
+    policies = [gl.policies.YarnCs(gpu_pick=name) for name in names]
+    return [gl.report.digest(gl.simulate(lab, trace, policy)) for policy in policies]
 
 
 def nothing_runs() -> list[gl.report.Digest]:
@@ -165,7 +187,9 @@ def evil_runs() -> list[gl.report.Digest]:
     return runs
 
 
-@pytest.mark.parametrize("name", ["one", "several", "still", "nothing", "evil", "evil-still"])
+@pytest.mark.parametrize(
+    "name", ["one", "several", "mixed", "still", "nothing", "evil", "evil-still"]
+)
 @pytest.mark.parametrize(("scheme", "size"), [("light", WIDE), ("dark", WIDE), ("light", PHONE)])
 def test_nothing_fails_and_nothing_is_fetched(
     visit: Any, pages: dict[str, Path], name: str, scheme: str, size: dict[str, int]
@@ -218,6 +242,22 @@ def test_every_chart_is_drawn_with_every_policy(
                 break
             page.wait_for_timeout(100)
         assert missing == [], name
+
+
+def test_time_by_gpu_type_is_drawn(visit: Any, pages: dict[str, Path]) -> None:
+    page = visit(pages["mixed"]).page
+    place = page.query_selector("#chart-gpu_types")
+    wanted = [style_of(i)[0] for i in range(2)]
+    for _ in range(50):  # the library paints when it has time
+        drawn = [canvas for canvas in place.evaluate(CANVASES) if canvas["colours"]]
+        colours = [colour for canvas in drawn for colour in canvas["colours"]]
+        missing = [one for one in wanted if not any(near(colour, one) for colour in colours)]
+        if not missing:
+            break
+        page.wait_for_timeout(100)
+    assert missing == []
+    heads = page.locator("table", has_text="Time on fast").locator("thead th")
+    assert "Time on slow" in " ".join(heads.all_text_contents())
 
 
 def test_still_pictures_have_a_size(visit: Any, pages: dict[str, Path]) -> None:

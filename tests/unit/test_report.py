@@ -237,6 +237,34 @@ def test_priced_types_are_priced() -> None:
     assert rows[0][1].value == pytest.approx(1.0)
 
 
+def test_time_by_gpu_type() -> None:
+    lab = gl.Cluster.from_dict(
+        {
+            "name": "mixed",
+            "gpu_types": [
+                {"name": "A", "memory_gb": 16},
+                {"name": "B", "memory_gb": 16, "speed": 0.5},
+            ],
+            "servers": [{"count": 1, "gpu": name, "gpus": 1, "rack": 0} for name in "AB"],
+        }
+    )
+    rows = {"job_id": ["0", "1"], "arrival_s": [0.0, 0.0], "gpus": [1, 1], "duration_s": [9.0, 9.0]}
+    # fifo takes A, then B, where 9 s take 18: a third and two thirds of 27 GPU-seconds
+    run = gl.report.digest(gl.simulate(lab, gl.Trace.from_arrow(pa.table(rows)), "fifo"))
+    assert run.time_share == pytest.approx({"A": 1 / 3, "B": 2 / 3})
+    titles, cells = tables.usage([run])
+    assert [title for title, _ in titles] == ["Policy", "A (1)", "B (1)", "Time on A", "Time on B"]
+    assert [cell.value for cell in cells[0][1:]] == pytest.approx([0.5, 1.0, 1 / 3, 2 / 3])
+    chart = charts([run])["gpu_types"]
+    assert chart.names == ("A", "B")
+    assert chart.lines[0].y.tolist() == pytest.approx([1 / 3, 2 / 3])
+    for zooming in (True, False):
+        page = Page(gl.report.render([run], zooming=zooming))
+        assert "Time by GPU type" in page.words
+        assert "33.3 %" in page.cells or "33 %" in page.cells
+    assert "gpu_types" not in charts(digests("fifo"))
+
+
 def test_styles_of_the_first_eight_differ() -> None:
     assert len({style_of(i) for i in range(8)}) == 8
     assert len({style_of(i)[0] for i in range(8)}) == 8

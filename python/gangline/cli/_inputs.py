@@ -41,6 +41,12 @@ class TraceChoice:
         Lift shorter durations to this; 0 drops jobs without a duration instead.
     max_gpus
         Drop larger gangs.
+    models
+        A throughput table; each job without a model gets one measured at its gang size.
+    models_seed
+        Seed of that draw.
+    models_reference
+        GPU type of the table on which durations stay as they are.
     status
         Keep only these trace statuses, separated by commas.
     on_bad_row
@@ -62,6 +68,9 @@ class TraceChoice:
     rescale: float = 1.0
     min_duration_s: float = 0.0
     max_gpus: int | None = None
+    models: str | None = None
+    models_seed: int = 0
+    models_reference: str = "v100"
     status: str | None = None
     on_bad_row: Literal["error", "drop"] = "error"
     cpu_jobs: Literal["drop", "error"] = "drop"
@@ -78,6 +87,9 @@ class TraceChoice:
             "rescale": self.rescale,
             "min_duration_s": self.min_duration_s,
             "max_gpus": self.max_gpus,
+            "models": self.models,
+            "models_seed": self.models_seed,
+            "models_reference": self.models_reference,
             "on_bad_row": self.on_bad_row,
             "cpu_jobs": self.cpu_jobs,
             "zone": self.zone,

@@ -142,6 +142,7 @@ def charts(runs: Sequence[Digest]) -> dict[str, Chart]:
         ),
         *_over_time(runs),
         _gangs(runs),
+        *_gpu_types(runs),
         _fairness(runs),
     ]  # fmt: skip
     return {chart.key: chart for chart in drawn}
@@ -227,6 +228,27 @@ def _gangs(runs: Sequence[Digest]) -> Chart:
         "gangs", "By GPUs per job", about, "GPUs per job", "mean time to finish", lines, "names",
         "seconds", names,
     )  # fmt: skip
+
+
+def _gpu_types(runs: Sequence[Digest]) -> list[Chart]:
+    """Return the chart of time by GPU type; none where there is one type only."""
+    names = tuple(str(kind["name"]) for kind in runs[0].spec["cluster"]["gpu_types"])
+    if len(names) < 2:
+        return []
+    lines = []
+    for number, run in enumerate(runs):
+        share = np.array([run.time_share.get(name, np.nan) for name in names])
+        known = np.isfinite(share)
+        lines.append(Line(number, run.label, np.flatnonzero(known).astype(float), share[known]))
+    about = (
+        "Of all the GPU time that jobs held, the share on each GPU type. Policies that know how "
+        "fast each job runs where use the types otherwise than those that do not."
+    )
+    chart = Chart(
+        "gpu_types", "Time by GPU type", about, "GPU type", "share of GPU time", lines, "names",
+        "share", names,
+    )  # fmt: skip
+    return [chart]
 
 
 def _fairness(runs: Sequence[Digest]) -> Chart:

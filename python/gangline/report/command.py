@@ -17,7 +17,16 @@ __all__ = ["CLUSTER_FILE", "cluster_argument", "repeat"]
 
 CLUSTER_FILE = "cluster.toml"
 _FLAGS = {"restart_s": "--restart-s", "first_start_s": "--first-start-s"}
-_TRACE_FLAGS = ("limit", "rescale", "min_duration_s", "max_gpus", "on_bad_row")
+_TRACE_FLAGS = (
+    "limit",
+    "rescale",
+    "min_duration_s",
+    "max_gpus",
+    "on_bad_row",
+    "models",
+    "models_seed",
+    "models_reference",
+)
 
 
 def repeat(runs: Sequence[Digest]) -> str | None:

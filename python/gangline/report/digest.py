@@ -94,6 +94,22 @@ class Digest:
         return int(self.spec["seed"])
 
     @property
+    def time_share(self) -> dict[str, float]:
+        """Of all GPU time held, the share on each GPU type; empty if nobody knows.
+
+        Examples
+        --------
+        >>> import gangline as gl
+        >>> lab = gl.Cluster.homogeneous(servers=1, gpus=2, gpu="V100")
+        >>> digest(gl.simulate(lab, "synth:philly?jobs=5&seed=1&max_gpus=2")).time_share
+        {'V100': 1.0}
+        """
+        total = sum(self.busy_gpu_s.values())
+        if not total:
+            return {}
+        return {name: held / total for name, held in self.busy_gpu_s.items()}
+
+    @property
     def changed(self) -> dict[str, Any]:
         """Parameters that differ from the policy's defaults; all of a policy of one's own."""
         from gangline.policies.registry import registry

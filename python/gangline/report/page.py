@@ -82,7 +82,7 @@ def render(runs: Sequence[Digest], *, command: str = "", zooming: bool | None = 
         _key(drawn),
         section("times", "How long jobs took", _grid(blocks["jct_s"], blocks["queue_s"])),
         section("cluster", "The cluster over time", blocks["time"]),
-        section("groups", "Who fared how", _groups(drawn, blocks["gangs"])),
+        section("groups", "Who fared how", _groups(drawn, blocks)),
         section("fairness", "Fairness", _fairness(drawn, means, blocks["ftf"])),
         section("cost", "What the GPU time went into", _cost(drawn, means)),
         section("repeat", "To repeat it", _repeat(runs, command)),
@@ -318,8 +318,8 @@ def _verdict(means: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:
     )
 
 
-def _groups(drawn: Sequence[Digest], chart: str) -> str:
-    parts = [_grid(chart)]
+def _groups(drawn: Sequence[Digest], blocks: dict[str, str]) -> str:
+    parts = [_grid(blocks["gangs"])]
     titles, rows, hidden = tables.users(drawn)
     if rows:
         parts.append("<h3>By user</h3><p class=about>Mean time from arrival to finish.</p>")
@@ -330,7 +330,12 @@ def _groups(drawn: Sequence[Digest], chart: str) -> str:
     else:
         parts.append("<p class=soft>The trace names no users.</p>")
     titles, rows = tables.usage(drawn)
-    parts.append("<h3>By GPU type</h3><p class=about>Share of the GPUs that held a job.</p>")
+    several = len(drawn[0].spec["cluster"]["gpu_types"]) > 1
+    about = "Share of the GPUs that held a job"
+    about += ", and where the time that jobs held GPUs went." if several else "."
+    parts.append(f"<h3>By GPU type</h3><p class=about>{about}</p>")
+    if "gpu_types" in blocks:
+        parts.append(_grid(blocks["gpu_types"]))
     parts.append(tables.table(titles, rows, caption="Use of each GPU type"))
     return "".join(parts)
 

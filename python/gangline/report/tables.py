@@ -150,7 +150,11 @@ def users(runs: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell
 
 
 def usage(runs: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
-    """Return a table of the share of each GPU type that was busy, and what it cost if priced."""
+    """Return a table of how much each GPU type was used, and what it cost if priced.
+
+    Two columns per type: the share of its GPUs that held a job, and its share of all GPU time held,
+    which is left out where there is only one type.
+    """
     cluster = runs[0].spec["cluster"]
     kinds = [(str(kind["name"]), kind.get("price_per_hour")) for kind in cluster["gpu_types"]]
     there: dict[str, int] = {}
@@ -161,6 +165,11 @@ def usage(runs: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell
     titles += [
         (f"{name} ({there.get(name, 0):,})", "Share of these GPUs that held a job, over time")
         for name, _ in kinds
+    ]
+    shared = kinds if len(kinds) > 1 else []
+    titles += [
+        (f"Time on {name}", "Share of all GPU time held that was on this type")
+        for name, _ in shared
     ]
     if priced:
         titles.append(("Price", "GPU-hours held times the price per hour of their type"))
@@ -173,6 +182,9 @@ def usage(runs: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell
             part = busy / all_s if all_s and busy is not None else None
             row.append(Cell(bar(part), part))
             price += (busy or 0.0) / 3600.0 * (per_hour or 0.0)
+        for name, _ in shared:
+            part = run.time_share.get(name)
+            row.append(Cell(bar(part), part))
         if priced:
             known = price if run.busy_gpu_s else None
             row.append(Cell(words.count(known), known))

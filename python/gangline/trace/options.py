@@ -36,6 +36,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Drop larger gangs.
     status : tuple of str, optional
         Keep only these trace statuses.
+    models : str, optional
+        A throughput table; each job without a model gets one that is measured at its gang size,
+        and iterations that take its duration on the reference type.
+    models_seed : int
+        Seed of that draw.
+    models_reference : str
+        GPU type of the table on which durations stay as they are.
     cpu_jobs : "drop" or "error"
         What a job without GPUs does where the format has such jobs; dropped ones are counted.
     zone : str, optional
@@ -57,6 +64,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     min_duration_s: float = 0.0
     max_gpus: int | None = None
     status: tuple[str, ...] | None = None
+    models: str | None = None
+    models_seed: int = 0
+    models_reference: str = "v100"
     cpu_jobs: Literal["drop", "error"] = "drop"
     zone: str | None = None
     on_bad_row: Literal["error", "drop"] = "error"
@@ -76,6 +86,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             _bad("min_duration_s", self.min_duration_s, "seconds >= 0")
         if self.max_gpus is not None and self.max_gpus < 1:
             _bad("max_gpus", self.max_gpus, "an integer >= 1")
+        if not 0 <= self.models_seed < 2**63:
+            _bad("models_seed", self.models_seed, "an integer from 0 to 2^63 - 1")
         for status in self.status or ():
             if status not in STATUSES:
                 _bad("status", status, f"one of {', '.join(STATUSES)}")

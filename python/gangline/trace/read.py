@@ -36,9 +36,10 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
     format : str, optional
         Forces a format; the default looks at the first 64 KiB.
     **options
-        limit, window, rescale, min_duration_s, max_gpus, status, cpu_jobs, zone, on_bad_row,
-        max_bytes, max_errors: see `gangline.trace.options.Options`. And those of one format:
-        run_time ("sum" or "span") of `philly-json`, unit ("task" or "job") of `pai`, procs_per_gpu
+        limit, window, rescale, min_duration_s, max_gpus, status, models, models_seed,
+        models_reference, cpu_jobs, zone, on_bad_row, max_bytes, max_errors: see
+        `gangline.trace.options.Options`. And those of one format: run_time ("sum" or "span") of
+        `philly-json`, unit ("task" or "job") of `pai`, procs_per_gpu
         of `swf`, flops of `batsim`, throughput and reference of `gavel`, durations and profiles of
         `pollux`.
 

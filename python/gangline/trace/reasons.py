@@ -41,6 +41,8 @@ COUNTED: Mapping[str, str] = {
     "ignored_fields": "fields beyond those of the format",
     "lifted_duration": "durations lifted to `min_duration_s`",
     "mixed_gpu_types": "jobs whose tasks ask for different GPU types may use any",
+    "models_absent": "jobs of a gang size that the table of models does not know; they keep none",
+    "models_given": "jobs that got a drawn model (`models`)",
     "repeated_hour": "local times in the hour that occurs twice at the end of summer time",
     "slo_without_duration": "objectives without a known time alone; no deadline",
 }

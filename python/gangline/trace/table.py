@@ -191,6 +191,10 @@ def build(
         Tells more metadata, asked last because it may have to wait for a hash.
     """
     table = normalise(raw, options)
+    if options.models is not None:
+        from gangline.trace.models import give_models
+
+        table = give_models(table, options, raw.notes, raw.path)
     metadata = {"reader": raw.reader, **raw.metadata}
     if known is not None:
         metadata.update(known())
