@@ -201,8 +201,7 @@ impl Repack {
             return;
         }
         self.is_stirred |= key > old;
-        self.running.remove(old, gpus);
-        self.running.insert(key, gpus);
+        self.running.rekey(old, key, gpus);
         self.ledger.set(key, Stand::Running);
     }
 
@@ -266,7 +265,7 @@ impl Repack {
                 let class = places.classes().of(key.job());
                 floor = self.measure.running(key, gpus, now);
                 if let Some(guests) = &mut self.guests {
-                    guests.wake(view);
+                    guests.wake(view, places);
                 }
                 self.drop_job(key, class, gpus, now);
                 // `slack` is what is free now together with all that runs behind the floor

@@ -66,6 +66,13 @@ impl Running {
         self.sum -= u64::from(gpus);
     }
 
+    /// Gives a job another key.
+    #[inline]
+    pub fn rekey(&mut self, old: Key, key: Key, gpus: u32) {
+        let tree = self.tree(gpus);
+        self.trees[tree].rekey(old, key, gpus);
+    }
+
     /// Rank of the last job at `now`.
     #[inline]
     pub fn last_rank(&self, now: i64) -> Option<Rank> {

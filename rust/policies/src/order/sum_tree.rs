@@ -204,6 +204,25 @@ impl SumTree {
         entry.gpus
     }
 
+    /// Gives a job another key; mostly it keeps its place in the order, and only the key is replaced.
+    ///
+    /// # Panics
+    /// If the old key is not there.
+    pub fn rekey(&mut self, old: Key, key: Key, gpus: u32) {
+        assert!(!self.groups.is_empty(), "the key is in the tree");
+        let (g, l) = self.find(&old);
+        let leaf = &mut self.groups[g].leaves[l];
+        let at = leaf.entries.partition_point(|entry| entry.key < old);
+        let is_inside = at > 0 && at + 1 < leaf.entries.len();
+        if is_inside && leaf.entries[at - 1].key < key && key < leaf.entries[at + 1].key {
+            debug_assert!(leaf.entries[at].key == old, "the key is in the tree");
+            leaf.entries[at].key = key;
+            return;
+        }
+        self.remove(old);
+        self.insert(key, gpus);
+    }
+
     /// GPUs of the jobs behind `bound`.
     #[inline]
     pub fn sum_after(&self, bound: Key) -> u64 {
@@ -318,7 +337,15 @@ mod tests {
             let mut oracle = BTreeMap::new();
             for (main, job, gpus) in steps {
                 let key = key(main, job);
-                if let Some(gpus) = oracle.remove(&key) {
+                let near = Key { main: main + i64::from(gpus) - 4, ..key };
+                if let Some(&gpus) = oracle.get(&key)
+                    && gpus > 4
+                    && !oracle.contains_key(&near)
+                {
+                    oracle.remove(&key);
+                    oracle.insert(near, gpus);
+                    tree.rekey(key, near, gpus);
+                } else if let Some(gpus) = oracle.remove(&key) {
                     prop_assert_eq!(tree.remove(key), gpus);
                 } else {
                     tree.insert(key, gpus);

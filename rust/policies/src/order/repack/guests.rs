@@ -34,6 +34,10 @@ pub(super) struct Guests {
     classes: Vec<Class>,
     /// Nobody is refused and nobody runs as a guest: there is one picture, that of the plan.
     is_calm: bool,
+    /// Number of promised jobs.
+    promises: usize,
+    /// Whether the classes know if they are fickle.
+    is_fickle_known: bool,
     /// Decisions since somebody was refused, waited or was a guest.
     quiet: usize,
     /// GPUs that no admitted job holds. Not kept while all is calm.
@@ -47,6 +51,8 @@ pub(super) struct Guests {
     held: Vec<Hold>,
     slot_of: Vec<u32>,
     unused_slots: Vec<u32>,
+    /// While all is calm: what the present decision started. Of the others the view knows what they hold.
+    fresh: Vec<(JobId, Hold)>,
     /// Guests stopped by the present decision.
     stopped: Vec<Key>,
 }
@@ -150,17 +156,23 @@ impl Guests {
             pictures: Vec::new(),
         };
         let classes = places.classes().iter();
+        let servers = view.cluster().servers().len();
+        let sizes = view.cluster().servers().iter().map(|server| server.gpus);
+        let most = sizes.max().unwrap_or(0);
         Self {
             classes: classes.map(|of| class(of.gpus)).collect(),
             is_calm: true,
+            promises: 0,
+            is_fickle_known: false,
             quiet: 0,
             firm: FreeIndex::default(),
             rises: 1,
-            seats: Seats::new(view.cluster().servers().len()),
+            seats: Seats::new(servers, most),
             single: nothing_free(view.cluster()),
             held: Vec::new(),
             slot_of: vec![u32::MAX; view.jobs().len()],
             unused_slots: Vec::new(),
+            fresh: Vec::new(),
             stopped: Vec::new(),
         }
     }
@@ -198,9 +210,17 @@ impl Guests {
     }
 
     /// The first one is refused or becomes a guest: from now on the pictures are kept.
-    pub(super) fn wake(&mut self, view: &ClusterView<'_>) {
+    pub(super) fn wake(&mut self, view: &ClusterView<'_>, places: &Places) {
         if !std::mem::replace(&mut self.is_calm, false) {
             return;
+        }
+        for job in view.running() {
+            let class = places.classes().of(job);
+            let gpus = view.run(job).expect("a running job").gpus.clone();
+            self.hold(job, Hold { class, gpus });
+        }
+        for (job, hold) in std::mem::take(&mut self.fresh) {
+            self.hold(job, hold);
         }
         let cluster = view.cluster();
         self.firm = FreeIndex::new(cluster);
@@ -225,6 +245,8 @@ impl Guests {
         self.quiet = if is_needed { 0 } else { self.quiet + 1 };
         if self.quiet > self.held.len() {
             self.is_calm = true;
+            self.held.clear();
+            self.unused_slots.clear();
             for class in &mut self.classes {
                 class.pictures.clear();
                 class.refused_from = None;
@@ -246,6 +268,7 @@ impl Guests {
         let apply = if is_gain { give } else { take };
         if reach.has_firm() {
             apply(&mut self.firm, gpus);
+            self.seats.firm_changed(gpus);
             self.rises += u64::from(is_gain);
         }
         for class in &mut self.classes {
@@ -285,6 +308,9 @@ impl Guests {
 
     /// An admitted job has left its GPUs.
     pub(super) fn leave_admitted(&mut self, job: JobId) {
+        if self.is_calm {
+            return;
+        }
         let gpus = self.let_go(job);
         self.change(&gpus, true, Reach::All);
     }
@@ -333,11 +359,13 @@ impl Guests {
     /// The count admits a waiting job.
     pub(super) fn promise(&mut self, class: usize, key: Key) {
         self.classes[class].promised.insert(key);
+        self.promises += 1;
     }
 
     /// The count no longer admits a promised job, or it has another key.
     pub(super) fn withdraw(&mut self, class: usize, key: Key) {
         self.classes[class].promised.remove(&key);
+        self.promises -= 1;
     }
 
     /// Servers have failed or come back; their jobs have left.
@@ -346,9 +374,11 @@ impl Guests {
             for &server in servers {
                 self.firm.set_up(server, false);
                 self.firm.set_up(server, view.is_up(server));
+                self.seats.note(server.index());
             }
         }
         self.rises += 1;
+        self.is_fickle_known = false;
         for picture in self.classes.iter_mut().flat_map(|c| &mut c.pictures) {
             for &server in servers {
                 picture.free.set_up(server, false);
@@ -369,6 +399,9 @@ impl Guests {
 
     /// The first promised job, by key, that may have room now; of fickle classes the first behind `turn`.
     fn next_promised(&self, turn: Key) -> Option<(Key, usize)> {
+        if self.promises == 0 {
+            return None;
+        }
         let firsts = self.classes.iter().enumerate().filter_map(|(at, class)| {
             let first = if class.is_fickle {
                 class.promised.range((Excluded(turn), Unbounded)).next()
@@ -459,8 +492,11 @@ impl Repack {
         places: &mut Places,
     ) {
         let mut guests = self.guests.take().expect("this mode has guests");
-        for (class, of) in guests.classes.iter_mut().enumerate() {
-            of.is_fickle = places.is_fickle(plan.free(), class, TYPE);
+        if !guests.is_fickle_known {
+            for (class, of) in guests.classes.iter_mut().enumerate() {
+                of.is_fickle = places.is_fickle(plan.free(), class, TYPE);
+            }
+            guests.is_fickle_known = true;
         }
         let mut turn = LEAST;
         while let Some((key, class)) = guests.next_promised(turn) {
@@ -471,7 +507,7 @@ impl Repack {
                 &mut guests.firm
             };
             let Some(gpus) = places.place_on(free, class, key.job(), TYPE) else {
-                guests.wake(view);
+                guests.wake(view, places);
                 guests.classes[class].refused_at = guests.rises;
                 continue;
             };
@@ -483,12 +519,15 @@ impl Repack {
             }
             self.start_home(plan, places, &mut guests, (key, class), gpus);
         }
-        self.place_waiting(view, plan, places, &mut guests);
+        if guests.promises > 0 || !self.ledger.classes().is_empty() {
+            self.place_waiting(view, plan, places, &mut guests);
+        }
         if guests.stopped.len() > 1 {
             guests.stopped.sort_unstable();
             plan.sort_preemptions(|job| self.ledger.key(job));
         }
         self.stopped.extend(guests.stopped.drain(..).map(Key::job));
+        guests.fresh.clear();
         if !guests.is_calm {
             guests.calm_down(!self.ledger.classes().is_empty());
         }
@@ -509,7 +548,7 @@ impl Repack {
         open.retain(|&class| self.ledger.head(class).is_some());
         let is_any_fickle = |class: &Class| class.is_fickle && !class.promised.is_empty();
         if !open.is_empty() || guests.classes.iter().any(is_any_fickle) {
-            guests.wake(view);
+            guests.wake(view, places);
         }
         // behind a promised job without a place nobody of its class has one
         open.retain(|&class| {
@@ -619,7 +658,11 @@ impl Repack {
             class,
             gpus: gpus.clone(),
         };
-        guests.hold(job, hold);
+        if guests.is_calm {
+            guests.fresh.push((job, hold));
+        } else {
+            guests.hold(job, hold);
+        }
         places.note_start(job);
         plan.start(job, gpus);
         self.started.push(job);
