@@ -55,6 +55,14 @@ class Network:
     @staticmethod
     def models() -> list[str]: ...
     def is_free(self) -> bool: ...
+    @staticmethod
+    def fair_rates(
+        capacity: float, links: int, flows: Sequence[tuple[float, Sequence[int]]]
+    ) -> list[float]: ...
+    def shared_bw(self) -> float | None: ...
+    def load(
+        self, gpu_type: int, model: int | None, gpus: int, shape: _Shape
+    ) -> tuple[float, float] | None: ...
     def check_jobs(self, cluster: Cluster, jobs: Jobs) -> None: ...
     def at_tier(
         self, gpu_type: int, model: int | None, gpus: int, tier: int, batch_size: int = 0
@@ -79,9 +87,9 @@ class PolicyView:
     """What a policy in Python sees through `gangline.policies.protocol.View`.
 
     Tables of `column`: "waiting", "running" (job, gpus, arrival_s, attained_gpu_s, batch_size,
-    weight, model, user; running also start_s, rate, sub_batch; remaining_s, work_remaining if the
-    policy's knowledge is "remaining") and "servers" (gpus, gpus_free, free_mask, rack, gpu_type,
-    up).
+    weight, model, user; running also start_s, rate, locality, sub_batch; remaining_s,
+    work_remaining if the policy's knowledge is "remaining") and "servers" (gpus, gpus_free,
+    free_mask, rack, gpu_type, up).
     """
 
     now_s: float

@@ -57,6 +57,9 @@ def jobs(columns: dict[str, npt.NDArray[Any]], trace: Trace) -> pa.Table:
         "status": _words(status, STATUS),
         "trace_status": _label(trace, "trace_status"),
     }
+    by_tier = [f"comm_{tier}_s" for tier in TIER]
+    if by_tier[0] in columns:  # the cluster has a network
+        table |= {name: pa.array(columns[name]) for name in by_tier}
     return pa.table(table)
 
 

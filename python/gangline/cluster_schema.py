@@ -154,6 +154,11 @@ class Network(_Table, frozen=True):
         Compute times of the built-in models: `"scaled"` (default) or `"unscaled"`.
     oversubscription : float
         Divisor >= 1 of a preset's up-links.
+    contention : str
+        Whether gangs over racks share the up-links of their racks: `"off"` (default), `"maxmin"`
+        (fair shares of what each sends on average) or `"peak"` (of what each sends while it sends).
+    background : float
+        Part in (0, 1] of every up-link that other traffic leaves free; default 1.
     default_model : str
         Model of jobs whose label is unknown or absent.
     network_extra : float
@@ -177,6 +182,8 @@ class Network(_Table, frozen=True):
     pipeline: bool = True
     compute: Literal["scaled", "unscaled"] = "scaled"
     oversubscription: float | None = None
+    contention: Literal["off", "maxmin", "peak"] = "off"
+    background: float | None = None
     default_model: str | None = None
     network_extra: float | None = None
     on_missing: str = "error"

@@ -29,7 +29,16 @@ if TYPE_CHECKING:
     from gangline.cluster import Cluster
     from gangline.cluster_schema import ThroughputRow
 
-__all__ = ["TIERS", "clamps", "known_models", "presets", "slow_downs", "to_core"]
+__all__ = [
+    "TIERS",
+    "clamps",
+    "fair_rates",
+    "known_models",
+    "presets",
+    "shared_bw",
+    "slow_downs",
+    "to_core",
+]
 
 TIERS = ("server", "rack", "network")
 ANY = "*"
@@ -180,6 +189,48 @@ def clamps(cluster: Cluster, gpus: Sequence[int]) -> list[dict[str, Any]]:
         }
         for model, kind, size, tier, raw, factor in core.check(list(gpus))
     ]
+
+
+def shared_bw(cluster: Cluster) -> float | None:
+    """Return the bytes/s of each rack's up-link that jobs share; None where none is shared."""
+    core = to_core(cluster, [])
+    return None if core is None else core.shared_bw()
+
+
+def fair_rates(
+    capacity: float, links: int, flows: Sequence[tuple[float, Sequence[int]]]
+) -> list[float]:
+    """Return max-min fair rates of flows over links of one capacity, as shared up-links give them.
+
+    All rates rise together; a flow stops at its demand, or when one of its links is full.
+
+    Parameters
+    ----------
+    capacity : float
+        Bytes/s of each link, > 0.
+    links : int
+        Number of links.
+    flows : sequence of (float, sequence of int)
+        Demand > 0 in bytes/s, and the links it uses, each once.
+
+    Returns
+    -------
+    list of float
+        Bytes/s of each flow, at most its demand.
+
+    Raises
+    ------
+    ClusterError
+        If a demand or the capacity is not above 0, or a link is named twice or does not exist.
+
+    Examples
+    --------
+    >>> fair_rates(10.0, 3, [(8.0, [0, 1]), (6.0, [1, 2]), (3.0, [0, 2])])
+    [5.0, 5.0, 3.0]
+    """
+    from gangline import _core
+
+    return _core.Network.fair_rates(capacity, links, flows)
 
 
 def _room(cluster: Cluster, gpu: str) -> tuple[int, int, int]:

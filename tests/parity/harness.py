@@ -153,6 +153,10 @@ def assert_job(row: dict[str, Any], wanted: dict[str, Any]) -> None:
         row["comm_s"], wanted["comm_s"], rel_tol=1e-9, abs_tol=1e-9
     ), label
 
+    for tier in ("server", "rack", "network"):
+        lost = row.get(f"comm_{tier}_s", 0.0)
+        assert math.isclose(lost, wanted["comm_tier_s"].get(tier, 0.0), abs_tol=1e-9), label
+
 
 def assert_segments(result: gl.Result, outcome: reference.Outcome) -> None:
     ours = [

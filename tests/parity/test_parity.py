@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 import gangline as gl
 import reference
 from parity.harness import EndlessError, assert_same, run_engine, run_reference
-from parity.worlds import POLICIES, PREEMPTIVE, ROUNDS, settings_of, worlds
+from parity.worlds import POLICIES, PREEMPTIVE, ROUNDS, crowded, settings_of, worlds
 
+SENDERS = ("fifo", "easy", "srtf", "tiresias", "dally", "themis", "gavel-las", "toy-share")
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
@@ -47,6 +48,15 @@ def test_every_policy_agrees_with_the_slow_simulator(policy: str, data: st.DataO
     world = data.draw(worlds(checkpoints=policy not in (*PREEMPTIVE, *ROUNDS)), label="world")
     types = tuple(row["name"] for row in world["cluster"]["gpu_types"])
     params = data.draw(settings_of(policy, types), label="params")
+    compare(world, policy, params)
+
+
+@pytest.mark.parametrize("policy", SENDERS)
+@settings(suppress_health_check=QUIET)
+@given(data=st.data())
+def test_shared_uplinks_agree_with_the_slow_simulator(policy: str, data: st.DataObject) -> None:
+    world = data.draw(crowded(), label="world")
+    params = data.draw(settings_of(policy), label="params")
     compare(world, policy, params)
 
 

@@ -181,7 +181,47 @@ def networks(draw: st.DrawFn) -> dict[str, Any]:
         network["order"] = draw(st.sampled_from(["lifo", "fifo"]))
     if draw(st.booleans()):
         network["pipeline"] = False
+    has_uplink = network.get("preset") in ("hgx-h100", "pcie-25g") or "uplink_bw" in network.get(
+        "network", {}
+    )
+    if has_uplink and draw(st.booleans()):
+        network["contention"] = draw(st.sampled_from(["maxmin", "peak"]))
+        network["background"] = draw(st.sampled_from([1.0, 0.5, 0.1]))
     return network
+
+
+@st.composite
+def crowded(draw: st.DrawFn) -> dict[str, Any]:
+    """Many narrow racks, gangs that must cross them, up-links too thin for all of them."""
+    world = draw(worlds(checkpoints=False))
+    cluster = world["cluster"]
+    cluster["servers"] = [
+        {
+            "count": draw(st.integers(2, 5)),
+            "gpu": block["gpu"],
+            "gpus": draw(st.integers(1, 3)),
+            "rack": draw(st.sampled_from(["fill:1", "fill:1", "fill:2"])),
+        }
+        for block in cluster["servers"][:2]
+    ]
+    total = sum(block["count"] for block in cluster["servers"])
+    failures = cluster.get("failures", {})
+    if "table" in failures:
+        rows = [row for row in failures["table"] if row["server"] < total]
+        cluster["failures"] = {"table": rows}
+    for row in world["jobs"]:
+        row["gpus"] = draw(st.sampled_from([2, 2, 3, 4]))
+        row["model"] = draw(st.sampled_from(LABELS))
+    world.pop("locality", None)
+    network = draw(networks())
+    network |= {"preset": draw(st.sampled_from(["pcie-25g", "hgx-h100"]))}
+    network |= {"network": {"uplink_bw": draw(st.sampled_from([1e9, 2e9, 1e10]))}}
+    network |= {"contention": draw(st.sampled_from(["maxmin", "maxmin", "peak"]))}
+    network |= {"background": draw(st.sampled_from([1.0, 1.0, 0.5]))}
+    for key in ("server", "rack", "oversubscription"):
+        network.pop(key, None)
+    world["network"] = network
+    return world
 
 
 @st.composite

@@ -77,8 +77,7 @@ class Dally(Policy):
         """Mean locality over the time with GPUs, in 2^-40."""
         parts = list(job.localities)
         if job.status == "running":
-            here = self.ref.rates.locality(job, job.gpu_set)
-            parts.append((here, max(0, self.ref.now - job.segment_from)))
+            parts.append((job.kept, max(0, self.ref.now - job.segment_from)))
         time = sum(ns for _, ns in parts)
         if self.p["score_includes_overhead"]:
             time = job.run_ns + (self.ref.now - job.held_from if job.status == "running" else 0)

@@ -388,9 +388,11 @@ class Reference:
         job.chain.append((job.segment_from, job.remaining, job.rate))
         if self.now > job.segment_from:
             seconds = (self.now - job.segment_from) / 1e9
-            kept = self.rates.locality(job, job.gpu_set)
-            job.comm_s += seconds * (1.0 - kept)
-            job.localities.append((kept, self.now - job.segment_from))
+            job.comm_s += seconds * (1.0 - job.kept)
+            tier = tier_of(self.servers, job.gpu_set)
+            lost = job.comm_tier_s.get(tier, 0.0) + seconds * (1.0 - job.kept)
+            job.comm_tier_s[tier] = lost
+            job.localities.append((job.kept, self.now - job.segment_from))
             job.remaining = max(0.0, job.remaining - job.rate * seconds)
 
     def _count_run(self, job: Job) -> None:
@@ -538,13 +540,15 @@ class Reference:
     def _settle(self) -> None:
         """Re-time whoever runs at another rate than before, write the time line, check."""
         residents = self.residents()
+        kept = self.rates.kept(self.running())
         for job in self.running():
-            rate = self.rates.rate(job, residents)
-            if job.rate is not None and struct.pack("d", rate) == struct.pack("d", job.rate):
+            rate = self.rates.rate(job, kept[job.index], residents)
+            new, old = (rate, kept[job.index]), (job.rate, job.kept)
+            if job.rate is not None and struct.pack("2d", *new) == struct.pack("2d", *old):
                 continue
             if job.rate is not None:
                 self._close_segment(job, "retimed")
-            job.rate = rate
+            job.rate, job.kept = rate, kept[job.index]
             job.segment_start, job.segment_batch = self.now, job.sub_batch
             job.segment_from = max(self.now, job.progress_from)
             near = nearest(job.remaining / rate * 1e9)
@@ -625,6 +629,7 @@ class Reference:
             "overhead_ns": job.overhead_ns,
             "share_ns": job.share_ns,
             "comm_s": job.comm_s,
+            "comm_tier_s": job.comm_tier_s,
             "slowdown": jct / job.duration_ns() if done and jct and job.duration_ns() else None,
             "gpu_seconds": job.gpus * (job.run_ns / 1e9),
             "preemptions": job.preemptions,

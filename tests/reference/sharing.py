@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from .network import Network, shape_of
+from .uplinks import contended
 from .world import ClusterError, Gpu, GpuType, Job, Server, World, nearest
 
 DEFAULTS: dict[str, Any] = {
@@ -128,7 +129,14 @@ class Rates:
         row = self.localities.get("*", {}) if row is None else row
         return 1.0 if job.gpus == 1 else float(row.get(TIERS[tier], 1.0))
 
-    def rate(self, job: Job, residents: dict[Gpu, list[Job]]) -> float:
+    def kept(self, running: list[Job]) -> dict[int, float]:
+        """Locality factor of every running job, beside those who share its up-links."""
+        alone = {job.index: self.locality(job, job.gpu_set) for job in running}
+        if self.network is None:
+            return alone
+        return alone | contended(self.network, self.servers, running)
+
+    def rate(self, job: Job, kept: float, residents: dict[Gpu, list[Job]]) -> float:
         """Rate where the job is now, beside those who are there now."""
-        alone = self.base(job, job.gpu_set) * self.locality(job, job.gpu_set)
+        alone = self.base(job, job.gpu_set) * kept
         return alone / (self.inflation(job) * self.xi_gang(job, residents))

@@ -112,6 +112,7 @@ class Job:
     segment_start: int = 0
     segment_from: int = 0  # where progress of this segment begins
     segment_batch: int | None = None
+    kept: float = 1.0  # locality factor of this segment
     rate: float | None = None  # None: a new segment must be opened in this instant
     finish_at: int = 0
     chain: list[tuple[int, float, float]] = field(default_factory=list)
@@ -124,6 +125,7 @@ class Job:
     overhead_ns: int = 0
     share_ns: int = 0
     comm_s: float = 0.0
+    comm_tier_s: dict[str, float] = field(default_factory=dict)
     localities: list[tuple[float, int]] = field(default_factory=list)  # factor, ns with progress
     preemptions: int = 0
     migrations: int = 0

@@ -2,6 +2,7 @@
 
 use gangline_engine::{Control, Engine, EngineError, FailureRow, Failures, OnInfeasible, Output};
 use gangline_engine::{PolicyError, PolicyTraits, RunConfig, Silent, World};
+use gangline_model::{Algorithms, Contention, LinkChange, ModelGiven, Network, NetworkConfig};
 use gangline_model::{ClusterSpec, GpuType, GpuTypeId, Interference, JobColumns, JobId, JobTable};
 use gangline_model::{RackId, RateTable, Server, SimSpan, SimTime, TierTable};
 use gangline_policies::{ParamValue, Params, PolicyInfo, build};
@@ -213,7 +214,43 @@ fn read_sharing(table: &Table, labels: &[String], types: usize) -> Interference 
     }
 }
 
-fn read_config(file: &Table, jobs: &JobTable, types: usize) -> RunConfig {
+/// The keys of `[network]` that scenarios use: links and models in full, no preset.
+fn read_network(keys: &Table) -> NetworkConfig {
+    let link = |tier: &str| {
+        let keys = section(keys, tier);
+        LinkChange {
+            algorithms: word(&keys, "algo").and_then(Algorithms::parse),
+            alpha_s: number(&keys, "alpha_s"),
+            port_bw: number(&keys, "port_bw"),
+            server_bw: number(&keys, "server_bw"),
+            uplink_bw: number(&keys, "uplink_bw"),
+        }
+    };
+    let models = section(keys, "models");
+    let model = |(label, row): (&String, &Value)| {
+        let row = row.as_table().expect("a model");
+        let given = ModelGiven {
+            compute_s: number(row, "compute_s").expect("a time"),
+            grad_bytes: number(row, "grad_bytes").expect("bytes"),
+            buckets: whole(row, "buckets").expect("a count"),
+            overlap: number(row, "overlap"),
+            last_bytes: number(row, "last_bytes"),
+            ..ModelGiven::default()
+        };
+        (label.clone(), given)
+    };
+    let contention = word(keys, "contention").unwrap_or("off");
+    NetworkConfig {
+        contention: Contention::parse(contention).expect("a kind"),
+        background: number(keys, "background"),
+        tiers: TIERS.map(link),
+        models: models.iter().map(model).collect(),
+        ..NetworkConfig::default()
+    }
+}
+
+fn read_config(file: &Table, jobs: &JobTable, cluster: &ClusterSpec) -> RunConfig {
+    let types = cluster.gpu_types().len();
     let (run, sharing) = (section(file, "run"), section(file, "sharing"));
     let labels = &jobs.columns().model_labels;
     let span = |key| SimSpan(ns(number(&run, key).unwrap_or(0.0)));
@@ -257,6 +294,10 @@ fn read_config(file: &Table, jobs: &JobTable, types: usize) -> RunConfig {
             .collect();
         config.locality = Some(Arc::new(TierTable::new(rows).expect("valid factors")));
     }
+    if let Some(keys) = file.get("network").and_then(Value::as_table) {
+        let network = Network::new(&read_network(keys), cluster, labels).expect("a network");
+        config.locality = Some(Arc::new(network));
+    }
     let failures = rows(&section(&section(file, "cluster"), "failures"), "table");
     config.failures = Failures::Table(failures.iter().map(failure).collect());
     config
@@ -277,7 +318,7 @@ fn read(file: &Table) -> Scene {
     given.sort_by(|a, b| arrival(a).total_cmp(&arrival(b)));
     let throughput = rows(&section(file, "throughput"), "rows");
     let (jobs, rates) = read_jobs(&given, &throughput, &cluster);
-    let config = read_config(file, &jobs, cluster.gpu_types().len());
+    let config = read_config(file, &jobs, &cluster);
     let ids = given
         .iter()
         .map(|job| word(job, "job_id").expect("an id").to_owned())

@@ -35,6 +35,7 @@ def trace(*rows: dict[str, Any]) -> gl.Trace:
     return gl.Trace.from_arrow(pa.Table.from_pylist(full))
 
 
+SHARED = {"preset": "pcie-25g", "contention": "maxmin"}
 BAD = [
     ({"preset": "dgx"}, "network.preset", "one of dally-2024, hgx-h100, pcie-25g, ideal"),
     ({"server": LINK, "rack": LINK}, "network.network.algo", "this key, or a `preset`"),
@@ -55,6 +56,15 @@ BAD = [
     ({"levels": {"a": [1.0, 0.0, 0.0]}}, "network.levels.a[1]", "(0, 1]"),
     ({"levels": {"a": [1, 1, 1]}, "default_model": "b"}, "network.default_model", "a label"),
     ({"preset": "dally-2024", "default_model": "b"}, "network.default_model", "AlexNet"),
+    ({"preset": "dally-2024", "contention": "maxmin"}, "network.contention", "uplink_bw"),
+    ({"preset": "ideal", "contention": "maxmin"}, "network.contention", "no links to share"),
+    ({"levels": {"*": [1, 1, 1]}, "contention": "peak"}, "network.contention", "kind = levels"),
+    ({"kind": "table", "contention": "peak"}, "network.contention", "kind = table"),
+    ({"contention": "maxmin"}, "network.contention", "kind = none"),
+    ({"preset": "pcie-25g", "background": 0.5}, "network.background", "contention"),
+    ({**SHARED, "background": 0.0}, "network.background", "1e-6 to 1"),
+    ({**SHARED, "background": 1.5}, "network.background", "got 1.5"),
+    ({**SHARED, "background": NAN}, "network.background", "got NaN"),
     ({"kind": "table", "network_extra": 0.0}, "network.network_extra", "(0, 1]"),
     ({"kind": "table", "on_missing": "zero"}, "network.on_missing", "error, one, or a preset"),
     ({"kind": "table", "on_missing": "ideal"}, "network.on_missing", "error, one, or a preset"),
@@ -83,6 +93,8 @@ def test_bad_values_name_their_key(keys: dict[str, Any], key: str, words: str) -
         ({"speed": 1}, "network.speed"),
         ({"rack": {"alpha": 1.0}}, "network.rack.alpha"),
         ({"kind": "packets"}, "network.kind"),
+        ({"preset": "pcie-25g", "contention": "fair"}, "network.contention"),
+        ({"preset": "pcie-25g", "background": "half"}, "network.background"),
         ({"models": {"m": {"compute_s": 1.0}}}, "network.models[...].grad_bytes"),
         ({"levels": {"m": [1.0, 1.0]}}, "network.levels[...]"),
     ],
@@ -269,3 +281,111 @@ def test_best_speed_leaves_an_uneven_place() -> None:
 
     assert servers("consolidate") == [2, 3]
     assert servers("best_speed") == [0, 1]
+
+
+def racks(**keys: Any) -> dict[str, Any]:
+    """Four racks of one server with one GPU: every gang crosses racks."""
+    link = {"algo": "ring", "alpha_s": 0.0, "port_bw": 1e9}
+    model = {"compute_s": 1.0, "grad_bytes": 1e9, "buckets": 1, "overlap": 0.0, "last_bytes": 0.0}
+    tiers = {"server": link, "rack": link, "network": {**link, "uplink_bw": 2e9}}
+    return {
+        "gpu_types": [{"name": "g", "memory_gb": 16}],
+        "servers": [{"count": 4, "gpu": "g", "gpus": 1, "rack": "fill:1"}],
+        "network": {**tiers, "models": {"m": model}, **keys},
+    }
+
+
+def test_demands_of_gangs_over_racks() -> None:
+    """Alone an iteration takes 1 s + 1 s; the up-link is used for 1 s of them at most."""
+
+    def load(racks_used: int, **keys: Any) -> tuple[float, float] | None:
+        core = network.to_core(gl.Cluster.from_dict(racks(**keys)), ["m"])
+        assert core is not None
+        return core.load(0, 0, 3, (1, 1, 1, 1, racks_used))
+
+    assert load(2) is None  # nothing is shared
+    assert load(2, contention="maxmin") == (1e9, 0.5e9)
+    assert load(2, contention="peak") == (1e9, 1e9)
+    assert load(4, contention="maxmin") == (1.5e9, 1.5e9 / 2.5)
+    assert load(4, contention="peak") == (1.5e9, 1e9)
+    assert load(1, contention="maxmin") is None
+    # canonical for three GPUs on servers and racks of one: three racks
+    third = load(4, contention="maxmin", detail="tier")
+    assert third is not None
+    assert third[0] == 2e9 * 2 / 3
+
+
+def test_background_alone_slows_a_gang() -> None:
+    """Of 2e9 a tenth is left: 1e9 bytes take 5 s, so S = 1/5 instead of 1/2."""
+    jobs = trace({"gpus": 2, "model": "m"})
+
+    def end(**keys: Any) -> float:
+        result = gl.simulate(racks(**keys), jobs, "fifo")
+        row = result.jobs.to_pylist()[0]
+        assert row["comm_network_s"] == row["comm_s"] == row["finish_s"] - 10.0
+        assert row["comm_server_s"] == row["comm_rack_s"] == 0.0
+        return float(row["finish_s"])
+
+    assert end() == 20.0
+    assert end(contention="maxmin") == 20.0
+    assert end(contention="maxmin", background=0.1) == 50.0
+    assert end(contention="peak", background=0.1) == 50.0
+
+
+class Across(gl.Policy):
+    """Jobs 0 and 1 each on a server of both racks as they come, others when these are done."""
+
+    wake_on = ("arrival", "completion")
+
+    def __init__(self) -> None:
+        self.seen: list[list[float]] = []
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        self.seen.append(view.running("locality").tolist())
+        plan = gl.Plan()
+        for job in view.waiting("job").tolist():
+            if job < 2:
+                plan.start(job, {job: 1, job + 2: 1})
+            elif not len(view.running("job")):
+                plan.start(job, {0: 1})
+        return plan
+
+
+def two_racks(**keys: Any) -> dict[str, Any]:
+    """Two racks of two servers with one GPU; beside m a model that computes for 9 s."""
+    world = racks(**keys)
+    world["servers"] = [{"count": 4, "gpu": "g", "gpus": 1, "rack": "fill:2"}]
+    models = world["network"]["models"]
+    models["light"] = {**models["m"], "compute_s": 9.0}
+    return world
+
+
+def test_peak_counts_the_pauses_too() -> None:
+    """Of 0.6e9, m asks for 0.5e9 and light for 0.1e9 on average, for 1e9 each while they send: then
+    both get 0.3e9, m needs 1e9 / 0.3e9 s for an iteration, and light no more than its 10 s.
+    """
+    jobs = trace({"gpus": 2, "model": "m"}, {"gpus": 2, "model": "light", "duration_s": 9.0})
+
+    def ends(kind: str) -> list[float]:
+        result = gl.simulate(two_racks(contention=kind, background=0.3), jobs, Across())
+        return [round(end, 6) for end in result.jobs["finish_s"].to_pylist()]
+
+    assert ends("maxmin") == [20.0, 10.0]
+    # 10 s at S = 0.3, then alone: 0.6e9 of 1e9 are enough for an iteration in its 2 s
+    assert ends("peak") == [24.0, 10.0]
+
+
+def test_a_policy_sees_the_shared_locality() -> None:
+    policy = Across()
+    late = {"gpus": 2, "model": "m", "arrival_s": 1.0}
+    jobs = trace({"gpus": 2, "model": "m"}, late, {"gpus": 1, "arrival_s": 2.0})
+    gl.simulate(two_racks(contention="maxmin", background=0.25), jobs, policy)
+    assert policy.seen == [[], [0.5], [0.25, 0.25], [0.25], [], []]
+
+
+def test_flows_that_cannot_be_are_refused() -> None:
+    for capacity, flows in [(0.0, []), (1.0, [(0.0, [0])]), (1.0, [(1.0, [2])])]:
+        with pytest.raises(gl.ClusterError, match="flows"):
+            network.fair_rates(capacity, 2, flows)
+    with pytest.raises(gl.ClusterError, match="twice"):
+        network.fair_rates(1.0, 2, [(1.0, [0, 0])])

@@ -59,7 +59,7 @@ def show(
 
 def _show_network(cluster: Cluster) -> None:
     """Draw what a gang keeps of its speed: one line per model and tier, one column per size."""
-    from gangline.network import slow_downs
+    from gangline.network import shared_bw, slow_downs
 
     kept = slow_downs(cluster)
     if not kept:
@@ -78,6 +78,11 @@ def _show_network(cluster: Cluster) -> None:
         cells,
         title="Share of its speed that a gang keeps, by model, tier and size",
     )
+    shared = shared_bw(cluster)
+    if shared is not None:
+        _console.write(
+            f"gangs over racks share up-links of {shared:,.0f} bytes/s; the table is for one alone"
+        )
 
 
 @app.command

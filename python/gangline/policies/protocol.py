@@ -56,8 +56,9 @@ class View:
 
     Columns of `waiting` and `running` (arrival order and job order):
     job, gpus, arrival_s, attained_gpu_s, batch_size, weight, model, user; of `running` also
-    start_s, rate, sub_batch; and remaining_s, work_remaining where the policy's `knowledge` is
-    "remaining". Columns of `servers`: gpus, gpus_free, free_mask, rack, gpu_type, up.
+    start_s, rate, locality, sub_batch; and remaining_s, work_remaining where the policy's
+    `knowledge` is "remaining". Columns of `servers`: gpus, gpus_free, free_mask, rack, gpu_type,
+    up.
     """
 
     __slots__ = ("_alive", "_core")

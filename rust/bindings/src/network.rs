@@ -3,9 +3,9 @@
 use crate::convert::{Cluster, Jobs};
 use crate::error::CoreError;
 use gangline_model::{
-    Algorithms, Detail, Gang, GpuTypeId, LinkChange, LocalityModel, Measured, ModelError,
-    ModelGiven, Network as Model, NetworkConfig, NetworkKind, OnMissing, Order, PRESETS, Shape,
-    Tier,
+    Algorithms, Contention, Detail, Flows, Gang, GpuTypeId, LinkChange, LocalityModel, MaxMin,
+    Measured, ModelError, ModelGiven, Network as Model, NetworkConfig, NetworkKind, OnMissing,
+    Order, PRESETS, Shape, Tier,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -67,6 +67,11 @@ fn set(config: &mut NetworkConfig, key: &str, value: &Bound<'_, PyAny>) -> PyRes
             config.is_unscaled = word(key, value, parse, "scaled or unscaled")?;
         }
         "oversubscription" => config.oversubscription = Some(number(key, value)?),
+        "contention" => {
+            let words = "off, maxmin or peak";
+            config.contention = word(key, value, Contention::parse, words)?;
+        }
+        "background" => config.background = Some(number(key, value)?),
         "default_model" => config.default_model = Some(value.extract()?),
         "network_extra" => config.network_extra = Some(number(key, value)?),
         "on_missing" => config.on_missing = OnMissing::parse(&value.extract::<String>()?),
@@ -234,6 +239,41 @@ impl Network {
             .check_jobs(&world.cluster, &world.jobs, &world.rates)
             .map_err(CoreError::from)?;
         Ok(())
+    }
+
+    /// Max-min fair rates of flows, each given by its demand and its links, over links of one capacity.
+    #[staticmethod]
+    #[allow(clippy::needless_pass_by_value)]
+    fn fair_rates(capacity: f64, links: usize, flows: Vec<(f64, Vec<u32>)>) -> PyResult<Vec<f64>> {
+        if !(capacity.is_finite() && capacity > 0.0) {
+            let what = format!("capacity {capacity} is not above 0");
+            let table = "flows";
+            return Err(CoreError::from(ModelError::Table { table, what }).into());
+        }
+        let mut all = Flows::default();
+        for (demand, named) in flows {
+            all.push(demand, named);
+        }
+        all.validate(links).map_err(CoreError::from)?;
+        Ok(MaxMin::default().solve(capacity, links, &all).to_vec())
+    }
+
+    /// Bytes/s that jobs share of every up-link; none where each goes as if alone.
+    fn shared_bw(&self) -> Option<f64> {
+        self.model.shared_bw()
+    }
+
+    /// What a gang of a shape asks of the up-link of each of its racks: bytes per iteration, bytes/s alone.
+    fn load(
+        &self,
+        gpu_type: u32,
+        model: Option<u32>,
+        gpus: u32,
+        shape: (u32, u32, u32, u32, u32),
+    ) -> Option<(f64, f64)> {
+        let gang = Self::gang(gpu_type, model, 0, gpus);
+        let load = self.model.load(&gang, to_shape(shape))?;
+        Some((load.bytes, load.demand))
     }
 
     /// Factor of a gang in a tier (0 server, 1 rack, 2 network).

@@ -112,6 +112,12 @@ impl RunOutput {
         )?;
         table.set_item("run_s", std::mem::take(&mut out.run_s).into_pyarray(py))?;
         table.set_item("overhead_s", filled(py, out.overhead_s, 0.0, rows))?;
+        if !out.comm_s.is_empty() {
+            let names = ["comm_server_s", "comm_rack_s", "comm_network_s"];
+            for (name, column) in names.into_iter().zip(std::mem::take(&mut out.comm_tier_s)) {
+                table.set_item(name, column.into_pyarray(py))?;
+            }
+        }
         table.set_item("comm_s", filled(py, out.comm_s, 0.0, rows))?;
         table.set_item("share_s", filled(py, out.share_s, 0.0, rows))?;
         table.set_item("slowdown", out.slowdown.into_pyarray(py))?;

@@ -152,6 +152,7 @@ impl PolicyView {
                     .map_or(1.0, |weight| weight[job.index()])
             }),
             "start_s" => floats(&|job| view.run(job).map_or(f64::NAN, |run| run.started.seconds())),
+            "locality" => floats(&|job| view.locality(job).unwrap_or(f64::NAN)),
             "rate" => floats(&|job| view.run(job).map_or(0.0, |run| run.rate)),
             "remaining_s" | "work_remaining" if !self.knows_work => {
                 let message = "this policy declares knowledge \"online\": it may not read how much \

@@ -289,6 +289,11 @@ impl Engine {
                 self.demand.add(&self.state, JobId::new(at));
             }
         }
+        if let Some(uplinks) = &self.state.uplinks
+            && uplinks.is_unsettled()
+        {
+            self.state.share_uplinks(&mut self.changes.contended);
+        }
         if !self.state.touched.is_empty() {
             self.state
                 .retime_touched(&mut self.queue, &mut self.recorder);

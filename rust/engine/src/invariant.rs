@@ -13,6 +13,7 @@ impl Engine {
     pub fn assert_invariants(&mut self) {
         self.assert_jobs();
         self.assert_gpus();
+        self.assert_uplinks();
         let totals = &self.recorder.totals;
         assert!(
             totals.busy_gpu_ns <= totals.up_gpu_ns,
@@ -67,6 +68,21 @@ impl Engine {
                     "a segment starts in the future"
                 );
             }
+        }
+    }
+
+    /// Up-links shared step by step are as if shared at once.
+    fn assert_uplinks(&self) {
+        let Some(uplinks) = &self.state.uplinks else {
+            return;
+        };
+        assert!(!uplinks.is_unsettled(), "up-links wait to be shared");
+        let fresh = uplinks.afresh();
+        for (slot, job) in uplinks.senders() {
+            let run = self.state.run(job).expect("only running jobs send");
+            let kept = run.locality.to_bits();
+            let at_once = fresh.locality(slot).map(f64::to_bits);
+            assert_eq!(at_once, Some(kept), "share of job {job} in up-links");
         }
     }
 

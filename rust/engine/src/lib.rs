@@ -31,6 +31,7 @@ mod state;
 pub mod synth;
 mod timers;
 mod trees;
+mod uplinks;
 mod view;
 
 pub use bits::BitSet;

@@ -19,6 +19,8 @@ pub struct Output {
     pub overhead_s: Vec<f64>,
     /// Run time lost to locality, s; empty = 0 for all.
     pub comm_s: Vec<f64>,
+    /// The same by tier: server, rack, network.
+    pub comm_tier_s: [Vec<f64>; 3],
     /// Run time next to a co-runner, s; empty = 0 for all.
     pub share_s: Vec<f64>,
     /// Completion time over isolated run time; NaN if the job did not finish.
@@ -79,6 +81,7 @@ impl Engine {
             run_s: state.iter().map(|job| seconds(job.run_ns)).collect(),
             overhead_s: column(&out.overhead_ns),
             comm_s: out.comm_s,
+            comm_tier_s: out.comm_tier_s,
             share_s: column(&out.share_ns),
             preemptions: out.preemptions,
             migrations: out.migrations,

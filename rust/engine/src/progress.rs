@@ -5,8 +5,9 @@ use crate::queue::{EventClass, EventQueue};
 use crate::record::{EndReason, Recorder};
 use crate::state::{NO_JOB, NOT_YET, Run, RunDetails, State, slots};
 use gangline_model::{
-    GpuSet, GpuTypeId, JobId, LocalityModel, Shape, SimSpan, SimTime, span_of_work,
+    GpuSet, GpuTypeId, JobId, LocalityModel, Shape, SimSpan, SimTime, Tier, span_of_work,
 };
+use smallvec::SmallVec;
 
 impl State {
     /// Base rate of the gang on a set: the type's, or gpus x the slowest per-GPU rate over mixed types.
@@ -117,7 +118,9 @@ impl State {
         // exact: a factor of 1 means no loss, whatever the placement
         #[allow(clippy::float_cmp)]
         if run.locality != 1.0 {
-            self.out.comm_s[at] += progress * (1.0 - run.locality);
+            let lost_s = progress * (1.0 - run.locality);
+            self.out.comm_s[at] += lost_s;
+            self.out.comm_tier_s[run.tier as usize][at] += lost_s;
         }
         if let Some(kept) = self.out.kept_ns.get_mut(at) {
             *kept += run.kept() * i128::from(run.progress_in_segment(now).0);
@@ -231,6 +234,16 @@ impl State {
         }
     }
 
+    /// As [`Self::note_useful`], for every GPU of a record.
+    fn note_useful_gang(&mut self, slot: usize) {
+        let gpus = self.runs[slot].gpus.clone();
+        for part in gpus.parts() {
+            for at in slots(part.mask) {
+                self.note_useful(self.gpu(part.server, at));
+            }
+        }
+    }
+
     /// Removes a resident; whether the GPU is empty now.
     fn leave(&mut self, gpu: usize, job: JobId) -> bool {
         self.note_useful(gpu);
@@ -303,11 +316,56 @@ impl State {
             self.open_details(slot, sub_batch);
         }
         self.set_running(job, slot);
-        if self.max_share == 1 {
+        let is_sending = self.uplinks.is_some() && tier == Tier::Network && self.send(slot);
+        if self.max_share == 1 && !is_sending {
             let inflation = self.inflation(job, sub_batch);
             self.schedule(slot, (base * locality) / inflation, queue);
         } else {
             self.touch(job);
+        }
+    }
+
+    /// Puts a gang over racks on their up-links; whether it sends anything through them.
+    fn send(&mut self, slot: u32) -> bool {
+        let run = &self.runs[slot as usize];
+        let (Some(uplinks), Some(model)) = (&mut self.uplinks, &self.config.locality) else {
+            return false;
+        };
+        let gang = self.jobs.gang(run.job, run.gpu_type);
+        let Some(load) = model.load(&gang, Shape::of(&self.cluster, &run.gpus)) else {
+            return false;
+        };
+        let parts = run.gpus.parts().iter();
+        let racks = parts.map(|part| self.cluster.server(part.server).rack.0);
+        let mut racks: SmallVec<[u32; 4]> = racks.collect();
+        racks.sort_unstable();
+        racks.dedup();
+        uplinks.join(slot, run.job, racks, load, run.locality);
+        true
+    }
+
+    /// Shares the up-links anew after jobs came or went; the jobs whose locality is another now, in job
+    /// order, are to be re-timed.
+    pub(crate) fn share_uplinks(&mut self, moved: &mut Vec<JobId>) {
+        let Some(uplinks) = &mut self.uplinks else {
+            return;
+        };
+        let first = moved.len();
+        uplinks.settle(moved);
+        for &job in &moved[first..] {
+            self.touch(job);
+        }
+    }
+
+    /// Locality of a record as the up-links leave it now.
+    #[inline]
+    fn locality_now(&self, slot: usize) -> f64 {
+        let run = &self.runs[slot];
+        match &self.uplinks {
+            Some(uplinks) if run.tier == Tier::Network => {
+                uplinks.locality(slot as u32).unwrap_or(run.locality)
+            }
+            _ => run.locality,
         }
     }
 
@@ -353,6 +411,9 @@ impl State {
             self.job[at].remaining = self.runs[slot].left;
         }
         let gpus = std::mem::take(&mut self.runs[slot].gpus);
+        if let Some(uplinks) = &mut self.uplinks {
+            uplinks.leave(slot as u32);
+        }
         self.vacate(job, &gpus);
         let run = &mut self.runs[slot];
         run.generation = run.generation.wrapping_add(1);
@@ -400,11 +461,17 @@ impl State {
         self.note_sharing(slot, is_shared);
         let run = &self.runs[slot];
         let inflation = self.inflation(job, run.sub_batch);
-        let rate = (self.base_on(job, &run.gpus) * run.locality) / (inflation * xi);
-        if rate.to_bits() == run.rate.to_bits() {
+        let (before, locality) = (run.locality, self.locality_now(slot));
+        let rate = (self.base_on(job, &run.gpus) * locality) / (inflation * xi);
+        let is_moved = locality.to_bits() != before.to_bits();
+        if rate.to_bits() == run.rate.to_bits() && !is_moved {
             return;
         }
+        if is_moved && self.max_share > 1 {
+            self.note_useful_gang(slot);
+        }
         self.close_segment(slot, recorder, EndReason::Retimed);
+        self.runs[slot].locality = locality;
         let now = self.now;
         if self.config.segments {
             let others = self.co_runners(job, &self.runs[slot].gpus);

@@ -3,6 +3,7 @@
 use crate::bits::BitSet;
 use crate::config::{RunConfig, World};
 use crate::run::PolicyTraits;
+use crate::uplinks::UpLinks;
 use gangline_model::{
     ClusterSpec, GpuSet, GpuTypeId, Infeasible, InfeasibleReason, JobId, JobTable, RateTable,
     ServerId, SimSpan, SimTime, Tier, span_of_work,
@@ -211,6 +212,8 @@ pub(crate) struct ServerState {
 pub(crate) struct JobColumnsOut {
     pub(crate) overhead_ns: Vec<i64>,
     pub(crate) comm_s: Vec<f64>,
+    /// The same by tier.
+    pub(crate) comm_tier_s: [Vec<f64>; 3],
     pub(crate) share_ns: Vec<i64>,
     /// Sum over closed segments of locality, in 2^-40, times ns with progress.
     pub(crate) kept_ns: Vec<i128>,
@@ -259,6 +262,8 @@ pub struct State {
     pub(crate) gpus_up: u32,
     pub(crate) busy_servers: u32,
     pub(crate) touched: Vec<JobId>,
+    /// Up-links that jobs share; `None` = each goes as if alone.
+    pub(crate) uplinks: Option<Box<UpLinks>>,
 }
 
 impl State {
@@ -295,6 +300,11 @@ impl State {
                 } else {
                     Vec::new()
                 },
+                comm_tier_s: if config.locality.is_some() {
+                    [(); 3].map(|()| vec![0.0; count])
+                } else {
+                    Default::default()
+                },
                 share_ns: if max_share > 1 {
                     vec![0; count]
                 } else {
@@ -330,6 +340,11 @@ impl State {
             gpus_up: cluster.gpus_total(),
             busy_servers: 0,
             touched: Vec::new(),
+            uplinks: config
+                .locality
+                .as_ref()
+                .and_then(|model| model.shared_bw())
+                .map(|capacity| Box::new(UpLinks::new(cluster.racks(), capacity))),
             cluster: Arc::clone(cluster),
             jobs: Arc::clone(jobs),
             rates: Arc::clone(rates),

@@ -21,6 +21,8 @@ pub struct Changes {
     pub servers_up: Vec<ServerId>,
     /// Servers that failed.
     pub servers_down: Vec<ServerId>,
+    /// Gangs whose share of an up-link changed; some may have ended since.
+    pub contended: Vec<JobId>,
     /// Timers that fired.
     pub timers: Vec<TimerTag>,
     /// Whether this instant is a round boundary.
@@ -34,6 +36,7 @@ impl Changes {
         self.thrown_back.clear();
         self.servers_up.clear();
         self.servers_down.clear();
+        self.contended.clear();
         self.timers.clear();
         self.is_round = false;
     }
@@ -239,7 +242,21 @@ impl<'a> ClusterView<'a> {
         self.state.rate_alone(job, gpus)
     }
 
-    /// Share of its base rate that the gang would keep on these GPUs; 1 without a network.
+    /// Share of its base rate that a running gang keeps where it is, beside those who send through the same
+    /// up-links; 1 without a network.
+    #[inline]
+    pub fn locality(&self, job: JobId) -> Option<f64> {
+        self.run(job).map(|run| run.locality)
+    }
+
+    /// Whether gangs over racks slow each other down.
+    #[inline]
+    pub fn shares_uplinks(&self) -> bool {
+        self.state.uplinks.is_some()
+    }
+
+    /// Share of its base rate that the gang would keep on these GPUs, alone on the up-links; 1 without a
+    /// network.
     pub fn locality_if(&self, job: JobId, gpus: &GpuSet) -> f64 {
         self.state.locality_on(job, gpus)
     }

@@ -92,6 +92,28 @@ pub struct Gang {
     pub gpus: u32,
 }
 
+/// What a gang over several racks asks of the up-link of each of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// Bytes that it sends through each per iteration, > 0.
+    pub bytes: f64,
+    /// Seconds of compute per iteration.
+    pub compute_s: f64,
+    /// Bytes/s that it would send alone, > 0.
+    pub demand: f64,
+}
+
+impl Load {
+    /// Locality of the gang at a rate of so many bytes/s, given its locality alone.
+    #[inline]
+    pub fn locality(&self, alone: f64, rate: f64) -> f64 {
+        if rate >= self.demand {
+            return alone;
+        }
+        (self.compute_s / (self.bytes / rate)).min(alone)
+    }
+}
+
 /// Locality factor of a placement, in (0, 1]; pure and deterministic.
 pub trait LocalityModel: Send + Sync + std::fmt::Debug {
     /// Factor that multiplies the base rate of a gang on GPUs of a shape.
@@ -107,6 +129,18 @@ pub trait LocalityModel: Send + Sync + std::fmt::Debug {
     /// Factor in a tier where no placement is given.
     fn at_tier(&self, gang: &Gang, tier: Tier) -> f64 {
         self.locality(gang, self.canonical(gang.gpu_type, gang.gpus, tier))
+    }
+
+    /// Bytes/s that the jobs of the run may send through the up-link of a rack; `None` = each job goes as
+    /// if alone.
+    fn shared_bw(&self) -> Option<f64> {
+        None
+    }
+
+    /// What a gang on GPUs of a shape asks of up-links; `None` = nothing.
+    fn load(&self, gang: &Gang, shape: Shape) -> Option<Load> {
+        let _ = (gang, shape);
+        None
     }
 
     /// Bytes of the largest gradient tensor of a model over all its bytes, if known.

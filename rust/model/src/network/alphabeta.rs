@@ -158,6 +158,18 @@ impl Links {
         l.max(all - model.overlap * compute_s)
     }
 
+    /// Seconds of an iteration in which a gang over racks sends through up-links; layer by layer, the
+    /// sum over layers.
+    pub fn sending(&self, shape: Shape, model: &Traffic, is_by_layer: bool) -> f64 {
+        let network = |bytes: f64| self.bucket(shape, bytes)[Tier::Network as usize];
+        if is_by_layer && !model.layers.is_empty() {
+            let layers = model.layers.iter();
+            return layers.fold(0.0, |sum, layer| sum + network(layer.1));
+        }
+        let buckets = f64::from(model.buckets);
+        buckets * network(model.grad_bytes / buckets)
+    }
+
     /// As [`Self::exposed`], layer by layer. A model without layers has one of equal size per bucket.
     pub fn exposed_by_layer(
         &self,

@@ -31,6 +31,39 @@ pub enum Detail {
     Layers,
 }
 
+/// Whether jobs share the up-links of racks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Contention {
+    /// Each goes as if alone.
+    #[default]
+    Off,
+    /// Max-min fair shares of what they send on average.
+    MaxMin,
+    /// Max-min fair shares of what they send while they send.
+    Peak,
+}
+
+impl Contention {
+    /// The kind of a name.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "off" => Some(Self::Off),
+            "maxmin" => Some(Self::MaxMin),
+            "peak" => Some(Self::Peak),
+            _ => None,
+        }
+    }
+
+    /// Its name in a cluster file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::MaxMin => "maxmin",
+            Self::Peak => "peak",
+        }
+    }
+}
+
 /// Links of a tier as given: what is absent is the preset's.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct LinkChange {
@@ -128,6 +161,10 @@ pub struct NetworkConfig {
     pub is_unscaled: bool,
     /// Divisor of the up-links.
     pub oversubscription: Option<f64>,
+    /// Whether jobs share up-links.
+    pub contention: Contention,
+    /// Part of an up-link that other traffic leaves free; absent = 1.
+    pub background: Option<f64>,
     /// Model of jobs whose label is unknown.
     pub default_model: Option<String>,
     /// Changes to the links of server, rack and network.
@@ -191,8 +228,10 @@ impl NetworkConfig {
             if self.tiers.iter().any(|tier| !tier.is_empty()) || self.oversubscription.is_some() {
                 return Err(bad("preset", &"ideal", "no links beside it: it has none"));
             }
+            self.check_contention(NetworkKind::Free)?;
             return Ok(NetworkKind::Free);
         }
+        self.check_contention(kind)?;
         Ok(kind)
     }
 
@@ -240,6 +279,44 @@ impl NetworkConfig {
         Ok(preset.map_or(f64::INFINITY, |(per_server, divisor)| {
             f64::from(servers_per_rack) * per_server / self.oversubscription.unwrap_or(divisor)
         }))
+    }
+
+    /// Bytes/s of every up-link that jobs share, if they do.
+    ///
+    /// # Errors
+    /// [`ModelError::Network`] for up-links without a limit, or a part outside (0, 1].
+    pub(super) fn shared_bw(&self, links: &Links) -> Result<Option<f64>, ModelError> {
+        if self.contention == Contention::Off {
+            return Ok(None);
+        }
+        if links.uplink_bw.is_infinite() {
+            let expected =
+                "off, or up-links with a limit: `network.uplink_bw`, or a preset that has one";
+            return Err(bad("contention", &self.contention.name(), expected));
+        }
+        let part = self.background.unwrap_or(1.0);
+        within(
+            "background",
+            part,
+            (1e-6, 1.0),
+            "a part from 1e-6 to 1 of an up-link",
+        )?;
+        Ok(Some(links.uplink_bw * part))
+    }
+
+    /// Refuses shared up-links where there are none.
+    fn check_contention(&self, kind: NetworkKind) -> Result<(), ModelError> {
+        if self.contention == Contention::Off {
+            return match self.background {
+                None => Ok(()),
+                Some(part) => Err(bad("background", &part, "`contention` beside it")),
+            };
+        }
+        if kind == NetworkKind::AlphaBeta {
+            return Ok(());
+        }
+        let expected = format!("off, as kind = {} has no links to share", kind.name());
+        Err(bad("contention", &self.contention.name(), &expected))
     }
 
     /// The table of models: the built-in ones, then those given.

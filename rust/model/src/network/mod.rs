@@ -6,6 +6,7 @@
 
 mod alphabeta;
 mod config;
+mod fair;
 mod layers;
 mod presets;
 mod shape;
@@ -15,14 +16,17 @@ mod table;
 mod tests;
 
 pub use alphabeta::{Algorithms, BucketTimes, Link, Links, Traffic};
-pub use config::{Detail, LinkChange, Measured, ModelGiven, NetworkConfig, NetworkKind, OnMissing};
+pub use config::{
+    Contention, Detail, LinkChange, Measured, ModelGiven, NetworkConfig, NetworkKind, OnMissing,
+};
+pub use fair::{Flows, MaxMin};
 pub use layers::Order;
 pub use presets::{PRESETS, network_models};
 pub use shape::{Extent, Shape};
 
 use crate::{
-    ClusterSpec, Gang, GpuTypeId, JobId, JobTable, LocalityModel, ModelError, RateTable, Tier,
-    TierTable,
+    ClusterSpec, Gang, GpuTypeId, JobId, JobTable, Load, LocalityModel, ModelError, RateTable,
+    Tier, TierTable,
 };
 use config::bad;
 use rustc_hash::FxHashMap;
@@ -86,6 +90,9 @@ struct Key {
 #[derive(Debug)]
 struct AlphaBeta {
     links: Links,
+    contention: Contention,
+    /// Bytes/s of every up-link, where jobs share them.
+    shared_bw: Option<f64>,
     detail: Detail,
     order: Order,
     models: Vec<(String, Traffic)>,
@@ -115,8 +122,11 @@ impl AlphaBeta {
         };
         let mut of_label: Vec<_> = labels.iter().map(|label| find(label).or(rest)).collect();
         of_label.push(rest);
+        let links = config.links(Extent::servers_per_rack(cluster))?;
         Ok(Self {
-            links: config.links(Extent::servers_per_rack(cluster))?,
+            shared_bw: config.shared_bw(&links)?,
+            links,
+            contention: config.contention,
             detail: config.detail,
             order: config.order,
             models,
@@ -178,6 +188,40 @@ impl AlphaBeta {
         *cache
             .entry(key)
             .or_insert_with(|| self.factor(key, extent_of(extents, gang.gpu_type)))
+    }
+
+    /// What a gang over racks asks of the up-link of each. An iteration takes C / S alone, whatever form or
+    /// clamp S comes from.
+    fn load(&self, gang: &Gang, shape: Shape, extents: &[Extent]) -> Option<Load> {
+        let (model, _) = (self.model_of(gang.model)?, self.shared_bw?);
+        if shape.tier() < Tier::Network {
+            return None;
+        }
+        let traffic = &self.models[model as usize].1;
+        let compute_s = traffic.compute_s?;
+        let counted = if self.detail == Detail::Tier {
+            extent_of(extents, gang.gpu_type).canonical(gang.gpus, Tier::Network)
+        } else {
+            shape
+        };
+        let racks = f64::from(counted.racks);
+        let bytes = 2.0 * traffic.grad_bytes * (racks - 1.0) / racks;
+        if bytes <= 0.0 {
+            return None;
+        }
+        let seconds = if self.contention == Contention::Peak {
+            let is_by_layer = self.detail == Detail::Layers;
+            self.links.sending(counted, traffic, is_by_layer)
+        } else {
+            compute_s / self.locality(gang, shape, extents)
+        };
+        // alone it cannot send more than a whole up-link; rounding must not say so
+        let demand = (bytes / seconds).min(self.links.uplink_bw);
+        (demand > 0.0).then_some(Load {
+            bytes,
+            compute_s,
+            demand,
+        })
     }
 
     /// Whether a job of this label can be answered.
@@ -467,6 +511,20 @@ impl LocalityModel for Network {
 
     fn canonical(&self, gpu_type: GpuTypeId, gpus: u32, tier: Tier) -> Shape {
         extent_of(&self.extents, gpu_type).canonical(gpus, tier)
+    }
+
+    fn shared_bw(&self) -> Option<f64> {
+        match &self.answer {
+            Answer::AlphaBeta(model) => model.shared_bw,
+            Answer::Free | Answer::Table { .. } | Answer::Levels { .. } => None,
+        }
+    }
+
+    fn load(&self, gang: &Gang, shape: Shape) -> Option<Load> {
+        match &self.answer {
+            Answer::AlphaBeta(model) => model.load(gang, shape, &self.extents),
+            Answer::Free | Answer::Table { .. } | Answer::Levels { .. } => None,
+        }
     }
 
     fn skew(&self, model: Option<u32>) -> Option<f64> {

@@ -312,12 +312,12 @@ impl Easy {
         Ok(())
     }
 
-    /// Takes in who left.
-    fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) {
+    /// Takes in who left, and who ends at another time than it seemed.
+    fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
         for &job in &changes.finished {
             let end = self.end_of[job.index()];
             debug_assert!(
-                !self.seen.is_exact() || end == view.now(),
+                !self.seen.is_exact() || end == view.now() || changes.contended.contains(&job),
                 "exact estimate of {job}"
             );
             self.remove_end(job);
@@ -325,7 +325,28 @@ impl Easy {
         for &job in &changes.thrown_back {
             self.remove_end(job);
         }
+        if self.seen.is_exact() {
+            self.move_ends(view, changes)?;
+        }
         self.extend_estimates(view);
+        Ok(())
+    }
+
+    /// Exact estimates follow the rates of gangs that share up-links.
+    fn move_ends(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
+        for &job in &changes.contended {
+            if let (Some(run), Some(end)) = (view.run(job), view.finish(job)?) {
+                self.remove_end(job);
+                self.end_of[job.index()] = end;
+                let key = Key {
+                    lead: 0,
+                    main: end.0,
+                    job: job.0,
+                };
+                self.ends[run.gpu_type.index()].insert(key, view.jobs().gpus(job));
+            }
+        }
+        Ok(())
     }
 
     /// Notes a job that came and did not start at once.
@@ -400,7 +421,7 @@ impl Policy for Easy {
         changes: &Changes,
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
-        self.update(view, changes);
+        self.update(view, changes)?;
         let only_arrivals = changes.finished.is_empty()
             && changes.thrown_back.is_empty()
             && changes.servers_up.is_empty()

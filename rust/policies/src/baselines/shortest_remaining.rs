@@ -8,7 +8,7 @@ use crate::class::Places;
 use crate::order::{JobTimers, Key, Measure, Repack};
 use crate::place::PlacementParams;
 use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
-use gangline_model::{JobId, SimSpan};
+use gangline_model::{JobId, SimSpan, Tier};
 
 /// Leading part of the key of a job that may not be preempted yet, and of every other.
 const PROTECTED: u64 = 0;
@@ -89,7 +89,10 @@ impl ShortestRemaining {
             },
             view.jobs().gpus(job),
         );
-        Ok(now < run.progress_start || !view.is_at_best_rate(job) || !self.seen.is_exact())
+        // others on its up-links may slow a gang over racks at any time
+        let is_exposed = run.tier == Tier::Network && view.shares_uplinks();
+        let is_steady = view.is_at_best_rate(job) && !is_exposed;
+        Ok(now < run.progress_start || !is_steady || !self.seen.is_exact())
     }
 
     /// Takes in what happened since the last decision.

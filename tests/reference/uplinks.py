@@ -1,0 +1,109 @@
+"""Up-links that gangs over racks share, from the text alone: from scratch, by plain walks.
+
+The arithmetic is the engine's: an up-link is full when the demands on it, each in units of 2^-40 of
+the up-link and rounded down, add up to more than one whole.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from .network import Network, canonical, shape_of, tau
+
+if TYPE_CHECKING:
+    from .network import Shape
+    from .world import Job, Server
+
+
+def sending_s(network: Network, label: str | None, shape: Shape) -> float:
+    """Seconds of an iteration in which a gang sends through up-links."""
+    model = network.model(label)
+    link = network.links["network"]
+    nics = network.links["rack"].get("server_bw", math.inf)
+
+    def bucket(w: float) -> float:
+        part = max(
+            w / (shape[1] * shape[3]) / link["port_bw"], w / shape[3] / nics, w / link["uplink_bw"]
+        )
+        return tau(link, shape[4], part)
+
+    if network.o.get("detail") == "layers" and model.layers:
+        total = 0.0
+        for _, size in model.layers:
+            total += bucket(size)
+        return total
+    return model.buckets * bucket(model.volume / model.buckets)
+
+
+def load(network: Network, job: Job, t: int, shape: Shape) -> tuple[float, float]:
+    """Bytes through each up-link per iteration, and bytes/s of a gang that is alone."""
+    model = network.model(job.model)
+    counted = shape
+    if network.o.get("detail") == "tier":
+        counted = canonical(job.gpus, 2, *network.extent(t))
+    racks = counted[4]
+    size = 2 * model.volume * (racks - 1) / racks
+    if network.o["contention"] == "peak":
+        seconds = sending_s(network, job.model, counted)
+    else:
+        seconds = model.compute / network.locality(job, t, shape)
+    limit: float = network.links["network"]["uplink_bw"]
+    return size, min(size / seconds if size > 0 else 0.0, limit)
+
+
+def max_min(capacity: float, flows: dict[int, tuple[float, set[int]]]) -> dict[int, float]:
+    """Rates of flows (demand, links) by progressive filling."""
+    left = {link: capacity for _, links in flows.values() for link in links}
+    rates: dict[int, float] = {}
+    while True:
+        still = [f for f in flows if f not in rates]
+        shares = {}
+        for link, rest in left.items():
+            here = sum(link in flows[f][1] for f in still)
+            if here:
+                shares[link] = rest / here
+        if not shares:
+            return rates | {f: flows[f][0] for f in still}
+        tight = min(shares, key=lambda link: (shares[link], link))
+        on_links = [f for f in still if flows[f][1]]
+        modest = min(on_links, key=lambda f: (flows[f][0], f))
+        if flows[modest][0] <= shares[tight]:
+            chosen, rate = [modest], flows[modest][0]
+        else:
+            chosen, rate = [f for f in still if tight in flows[f][1]], shares[tight]
+        for f in chosen:
+            rates[f] = rate
+            for link in flows[f][1]:
+                left[link] -= rate
+
+
+def contended(network: Network, servers: list[Server], running: list[Job]) -> dict[int, float]:
+    """Locality of every running gang that sends through up-links, by job index."""
+    if network.o.get("contention", "off") == "off":
+        return {}
+    part = network.o.get("background")
+    limit: float = network.links["network"]["uplink_bw"]
+    capacity = limit * (1.0 if part is None else part)
+    asked: dict[int, tuple[float, float, float, set[int]]] = {}
+    units: dict[int, int] = {}
+    for job in running:
+        shape = shape_of(servers, job.gpu_set)
+        t = servers[sorted(job.gpu_set)[0][0]].type
+        if shape[4] < 2:
+            continue
+        size, demand = load(network, job, t, shape)
+        if demand <= 0:
+            continue
+        racks = {servers[s].rack for s, _ in job.gpu_set}
+        asked[job.index] = (size, demand, network.locality(job, t, shape), racks)
+        for rack in racks:
+            units[rack] = units.get(rack, 0) + int(demand / capacity * 2**40)
+    full = {rack for rack, total in units.items() if total > 2**40}
+    rates = max_min(capacity, {i: (a[1], a[3] & full) for i, a in asked.items()})
+    kept = {}
+    for index, (size, demand, alone, _) in asked.items():
+        compute = network.model(next(j for j in running if j.index == index).model).compute
+        rate = rates[index]
+        kept[index] = alone if rate >= demand else min(compute / (size / rate), alone)
+    return kept
