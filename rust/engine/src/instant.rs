@@ -289,14 +289,8 @@ impl Engine {
                 self.demand.add(&self.state, JobId::new(at));
             }
         }
-        if let Some(uplinks) = &self.state.uplinks
-            && uplinks.is_unsettled()
-        {
-            self.state.share_uplinks(&mut self.changes.contended);
-        }
-        if !self.state.touched.is_empty() {
-            self.state
-                .retime_touched(&mut self.queue, &mut self.recorder);
+        if self.state.is_unsettled {
+            self.settle();
         }
         if self.queue.wants_compaction() {
             let (state, timers) = (&self.state, &self.timers);
@@ -310,6 +304,15 @@ impl Engine {
         if self.state.config.check_invariants {
             self.assert_invariants();
         }
+    }
+
+    /// Gives their new rates to the jobs that others made slower or faster.
+    #[inline(never)]
+    fn settle(&mut self) {
+        self.state.is_unsettled = false;
+        self.state.share_uplinks(&mut self.changes.contended);
+        self.state
+            .retime_touched(&mut self.queue, &mut self.recorder);
     }
 
     /// Whether all jobs have arrived.

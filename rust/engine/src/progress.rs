@@ -272,6 +272,7 @@ impl State {
         }
         self.runs[slot as usize].touched = true;
         self.touched.push(job);
+        self.is_unsettled = true;
     }
 
     /// Makes a waiting job run: its record, rate and completion.
@@ -326,6 +327,8 @@ impl State {
     }
 
     /// Puts a gang over racks on their up-links; whether it sends anything through them.
+    #[cold]
+    #[inline(never)]
     fn send(&mut self, slot: u32) -> bool {
         let run = &self.runs[slot as usize];
         let (Some(uplinks), Some(model)) = (&mut self.uplinks, &self.config.locality) else {
@@ -346,6 +349,8 @@ impl State {
 
     /// Shares the up-links anew after jobs came or went; the jobs whose locality is another now, in job
     /// order, are to be re-timed.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn share_uplinks(&mut self, moved: &mut Vec<JobId>) {
         let Some(uplinks) = &mut self.uplinks else {
             return;
@@ -412,7 +417,7 @@ impl State {
         }
         let gpus = std::mem::take(&mut self.runs[slot].gpus);
         if let Some(uplinks) = &mut self.uplinks {
-            uplinks.leave(slot as u32);
+            self.is_unsettled |= uplinks.leave(slot as u32);
         }
         self.vacate(job, &gpus);
         let run = &mut self.runs[slot];
@@ -440,9 +445,6 @@ impl State {
 
     /// Re-times all touched jobs, in job-index order; once per instant.
     pub(crate) fn retime_touched(&mut self, queue: &mut EventQueue, recorder: &mut Recorder) {
-        if self.touched.is_empty() {
-            return;
-        }
         let mut touched = std::mem::take(&mut self.touched);
         touched.sort_unstable();
         for &job in &touched {

@@ -221,6 +221,36 @@ pub(crate) struct JobColumnsOut {
     pub(crate) migrations: Vec<i32>,
 }
 
+impl JobColumnsOut {
+    /// The columns that a run is known to need.
+    fn new(config: &RunConfig, count: usize, max_share: u32) -> Self {
+        let has_distance = config.locality.is_some();
+        let losses = || {
+            if has_distance {
+                vec![0.0; count]
+            } else {
+                Vec::new()
+            }
+        };
+        let spans = |is_needed: bool| {
+            if is_needed {
+                vec![0; count]
+            } else {
+                Vec::new()
+            }
+        };
+        Self {
+            overhead_ns: spans(has_overhead(config)),
+            comm_s: losses(),
+            comm_tier_s: [losses(), losses(), losses()],
+            share_ns: spans(max_share > 1),
+            kept_ns: Vec::new(),
+            preemptions: Vec::new(),
+            migrations: Vec::new(),
+        }
+    }
+}
+
 /// The state of a run. Policies see it through [`crate::ClusterView`].
 #[derive(Debug)]
 pub struct State {
@@ -262,6 +292,8 @@ pub struct State {
     pub(crate) gpus_up: u32,
     pub(crate) busy_servers: u32,
     pub(crate) touched: Vec<JobId>,
+    /// Whether a job was touched or came to or left shared up-links in this instant.
+    pub(crate) is_unsettled: bool,
     /// Up-links that jobs share; `None` = each goes as if alone.
     pub(crate) uplinks: Option<Box<UpLinks>>,
 }
@@ -289,31 +321,7 @@ impl State {
             now: SimTime::ZERO,
             job: Vec::with_capacity(count),
             dropped: Vec::new(),
-            out: JobColumnsOut {
-                overhead_ns: if has_overhead(&config) {
-                    vec![0; count]
-                } else {
-                    Vec::new()
-                },
-                comm_s: if config.locality.is_some() {
-                    vec![0.0; count]
-                } else {
-                    Vec::new()
-                },
-                comm_tier_s: if config.locality.is_some() {
-                    [(); 3].map(|()| vec![0.0; count])
-                } else {
-                    Default::default()
-                },
-                share_ns: if max_share > 1 {
-                    vec![0; count]
-                } else {
-                    Vec::new()
-                },
-                kept_ns: Vec::new(),
-                preemptions: Vec::new(),
-                migrations: Vec::new(),
-            },
+            out: JobColumnsOut::new(&config, count, max_share),
             usable,
             type_orders: type_orders(cluster, jobs, rates),
             runs: Vec::new(),
@@ -340,6 +348,7 @@ impl State {
             gpus_up: cluster.gpus_total(),
             busy_servers: 0,
             touched: Vec::new(),
+            is_unsettled: false,
             uplinks: config
                 .locality
                 .as_ref()

@@ -137,10 +137,12 @@ impl UpLinks {
         });
     }
 
-    /// The job of a record sends no more, if it did.
-    pub(crate) fn leave(&mut self, slot: u32) {
+    /// The job of a record sends no more; whether it did.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn leave(&mut self, slot: u32) -> bool {
         let Some(sender) = self.senders.get_mut(slot as usize).and_then(Option::take) else {
-            return;
+            return false;
         };
         for &rack in &sender.racks {
             let link = &mut self.links[rack as usize];
@@ -149,6 +151,7 @@ impl UpLinks {
             link.sum -= sender.units;
             self.note(rack);
         }
+        true
     }
 
     fn note(&mut self, rack: u32) {
@@ -347,8 +350,8 @@ mod tests {
             "6 of 9; the other asks for less than half"
         );
         moved.clear();
-        uplinks.leave(3);
-        uplinks.leave(3);
+        assert!(uplinks.leave(3));
+        assert!(!uplinks.leave(3));
         assert!(uplinks.is_unsettled());
         uplinks.settle(&mut moved);
         assert_eq!(moved, [JobId(1)]);
