@@ -128,6 +128,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "still": gl.report.render(runs, zooming=False),
         "mixed": gl.report.render(mixed_runs(), zooming=True),
         "nothing": gl.report.render(nothing_runs(), zooming=True),
+        "distant": gl.report.render(distant_runs(), zooming=True),
+        "distant-still": gl.report.render(distant_runs()[:1], zooming=False),
         "evil": gl.report.render(evil_runs(), command=EVIL, zooming=True),
         "evil-still": gl.report.render(evil_runs(), command=EVIL, zooming=False),
     }
@@ -155,6 +157,24 @@ def mixed_runs() -> list[gl.report.Digest]:
     names = ("fastest", "slowest")
     policies = [gl.policies.YarnCs(gpu_pick=name) for name in names]
     return [gl.report.digest(gl.simulate(lab, trace, policy)) for policy in policies]
+
+
+def distant_runs() -> list[gl.report.Digest]:
+    """Return runs on a cluster whose network costs something, with a model of any name."""
+    cluster = {
+        "gpu_types": [{"name": "g", "memory_gb": 16}],
+        "servers": [{"count": 6, "gpu": "g", "gpus": 2, "rack": "fill:2"}],
+        "network": {"levels": {EVIL: [0.9, 0.5, 0.25], "*": [1.0, 0.75, 0.5]}},
+    }
+    rows = {
+        "job_id": [str(i) for i in range(40)],
+        "arrival_s": [float(i) for i in range(40)],
+        "gpus": [2, 4, 6, 1] * 10,
+        "duration_s": [30.0] * 40,
+        "model": [EVIL, "vgg", "bert", EVIL] * 10,
+    }
+    trace = gl.Trace.from_arrow(pa.table(rows))
+    return [gl.report.digest(gl.simulate(cluster, trace, name)) for name in ("fifo", "srtf")]
 
 
 def nothing_runs() -> list[gl.report.Digest]:
@@ -188,8 +208,12 @@ def evil_runs() -> list[gl.report.Digest]:
 
 
 @pytest.mark.parametrize(
-    "name", ["one", "several", "mixed", "still", "nothing", "evil", "evil-still"]
-)
+    "name",
+    [
+        "one", "several", "mixed", "still", "nothing", "distant", "distant-still",
+        "evil", "evil-still",
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize(("scheme", "size"), [("light", WIDE), ("dark", WIDE), ("light", PHONE)])
 def test_nothing_fails_and_nothing_is_fetched(
     visit: Any, pages: dict[str, Path], name: str, scheme: str, size: dict[str, int]
@@ -267,6 +291,40 @@ def test_still_pictures_have_a_size(visit: Any, pages: dict[str, Path]) -> None:
     assert all(box is not None and box["width"] > 300 and box["height"] > 150 for box in boxes)
 
 
+@pytest.mark.parametrize("name", ["distant", "distant-still"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_distance_cost_is_drawn(
+    visit: Any, pages: dict[str, Path], name: str, scheme: str
+) -> None:
+    """Bars and matrix have a size, numbers of the matrix stand out from their cells."""
+    page = visit(pages[name], scheme=scheme).page
+    section = page.query_selector("section[aria-labelledby=network]")
+    pictures = section.query_selector_all(".chart.still svg")
+    assert len(pictures) == 2
+    boxes = [picture.bounding_box() for picture in pictures]
+    assert all(box["width"] > 300 and box["height"] > 40 for box in boxes)
+    bars, matrix = pictures
+    parts = [rect.bounding_box()["width"] for rect in bars.query_selector_all("rect")]
+    assert len(parts) > 2
+    assert max(parts) > 100
+    # a cell where three quarters are lost is painted more than one where a tenth is
+    cells = matrix.query_selector_all("rect")
+    depths = [float(cell.get_attribute("fill-opacity")) for cell in cells]
+    assert min(depths) < 0.1 < 0.5 < max(depths)
+    assert page.evaluate("typeof owned") == "undefined"
+
+
+def test_a_policy_is_switched_off_in_the_bars(visit: Any, pages: dict[str, Path]) -> None:
+    page = visit(pages["distant"]).page
+    page.click(".key button >> nth=0")
+    shown = page.eval_on_selector_all(
+        ".chart.still g",
+        "(parts) => parts.map((part) => [part.className.baseVal, part.style.display])",
+    )
+    assert {display for name, display in shown if name == "p0"} == {"none"}
+    assert {display for name, display in shown if name == "p1"} == {""}
+
+
 def test_a_heading_sorts_up_then_down(visit: Any, pages: dict[str, Path]) -> None:
     page = visit(pages["several"]).page
     section = page.locator("section[aria-labelledby='verdict']")
@@ -336,7 +394,10 @@ def test_charts_follow_a_change_of_scheme(visit: Any, pages: dict[str, Path]) ->
         .find((model) => model.type === "LogAxis").major_label_text_color"""
     light = page.evaluate(colour)
     page.emulate_media(color_scheme="dark")
-    page.wait_for_timeout(100)
+    for _ in range(50):  # the page hears of it when it has time
+        if page.evaluate(colour) != light:
+            break
+        page.wait_for_timeout(100)
     assert page.evaluate(colour) != light
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert paper == "rgb(20, 23, 27)"

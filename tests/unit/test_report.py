@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import gangline as gl
 from gangline.cli.app import main
-from gangline.report import _svg, findings, tables
+from gangline.report import _svg, distance, findings, tables
 from gangline.report.charts import charts, style_of
 from gangline.report.command import repeat
 from gangline.report.digest import jain, steps
@@ -507,3 +507,96 @@ def test_a_run_without_a_time_line_still_makes_a_page() -> None:
     assert tables.usage([run])[1][0][1].html == "–"  # unknown, which is not zero
     for zooming in (False, True):
         assert Page(gl.report.render([run], zooming=zooming)).count("figure") >= 4
+
+
+# Servers hold one GPU; a rack keeps a half, racks a quarter. A: 4 GPUs over racks; B and D: 2 GPUs
+# in a rack; C: one GPU, which loses nothing.
+FAR = {
+    "gpu_types": [{"name": "g", "memory_gb": 16}],
+    "servers": [{"count": 4, "gpu": "g", "gpus": 1, "rack": "fill:2"}],
+    "network": {"levels": {"a": [0.8, 0.5, 0.25], "*": [1.0, 0.5, 0.25]}},
+}
+FAR_JOBS = pa.table(
+    {
+        "job_id": ["A", "B", "C", "D"],
+        "arrival_s": [0.0, 10000.0, 20000.0, 20000.0],
+        "gpus": [4, 2, 1, 2],
+        "duration_s": [900.0, 1800.0, 3600.0, 1800.0],
+        "model": ["a", "b", "c", "a"],
+    }
+)
+
+
+def far(policy: str = "fifo", jobs: pa.Table = FAR_JOBS, **keys: Any) -> gl.report.Digest:
+    return gl.report.digest(gl.simulate({**FAR, **keys}, gl.Trace.from_arrow(jobs), policy))
+
+
+def test_losses_by_hand() -> None:
+    """A holds 4 GPUs for 1 h and loses three quarters; B and D 2 GPUs for 1 h and lose a half."""
+    found = {loss.model: loss for loss in far().losses}
+    assert list(found) == ["a", "b", "c"]
+    assert found["a"].lost_gpu_h == (0.0, 1.0, 3.0)
+    assert found["b"].lost_gpu_h == (0.0, 1.0, 0.0)
+    assert found["c"].lost_gpu_h == (0.0, 0.0, 0.0)
+    assert [found[name].gpu_h for name in "abc"] == [6.0, 2.0, 1.0]
+    assert [found[name].gpus_max for name in "abc"] == [4, 2, 1]
+
+
+def test_the_page_shows_what_distance_cost() -> None:
+    runs = [far(), far("srtf")]
+    page = Page(gl.report.render(runs, zooming=False))
+    titles, rows = distance.losses(runs)
+    assert [title for title, _ in titles][-3:] == ["Server", "Rack", "Network"]
+    assert [cell.value for cell in rows[0]] == ["fifo", "a", 6.0, 4.0, 4.0 / 6.0, 0.0, 1.0, 3.0]
+    assert {"66.7 %", "50.0 %"} <= set(page.cells)
+    assert "What distance cost" in "".join(page.words)
+    # bars: a has two parts, b one, c none, for either policy; the widest is that of a
+    widths = [float(w) for w in re.findall(r'width="([0-9.]+)" height="10"', distance.bars(runs))]
+    assert len(widths) == 6
+    assert widths[1] == pytest.approx(3 * widths[0], abs=0.02)
+    (one,), why = distance.heats(runs[0])
+    assert why == ""
+    assert one.sizes == (2, 4)
+    # servers of one GPU hold no gang, a rack holds two GPUs
+    assert one.rows == [("a", "rack", (0.5, None)), ("a", "network", (0.25, 0.25))]
+    drawn = distance.heat(one)
+    assert drawn.count("<rect") == 3
+    assert drawn.count(">0.250<") == 2
+    assert 'fill-opacity="0.600"' in drawn
+
+
+def test_without_a_network_nothing_is_said_of_it() -> None:
+    assert distance.content(digests("fifo", "sjf")) == ""
+    assert "What distance cost" not in gl.report.render(digests("fifo"), zooming=False)
+    ideal = far(network={"preset": "ideal"})
+    assert ideal.losses == []
+    assert distance.content([ideal]) == ""
+
+
+def test_a_matrix_that_cannot_be_drawn_says_why() -> None:
+    run = far()
+    run.spec["cluster"]["network"] = {"preset": "of another version"}
+    assert "cannot be drawn" in distance.content([run])
+
+
+def test_equal_types_share_a_matrix() -> None:
+    two = [{"name": "g", "memory_gb": 16}, {"name": "h", "memory_gb": 32}]
+    servers = [{"count": 4, "gpu": name, "gpus": 1, "rack": "fill:2"} for name in "gh"]
+    (one,), _ = distance.heats(far(gpu_types=two, servers=servers))
+    assert one.gpu_type == ""
+    servers[1]["rack"] = "fill:4"
+    both, _ = distance.heats(far(gpu_types=two, servers=servers))
+    assert [one.gpu_type for one in both] == ["g", "h"]
+
+
+@settings(max_examples=20)
+@given(HOSTILE, HOSTILE)
+def test_no_model_or_type_breaks_the_page(model: str, gpu: str) -> None:
+    jobs = FAR_JOBS.set_column(4, "model", pa.array(["a", model or "m", "c", "a"]))
+    plain = Page(gl.report.render([far()], zooming=False))
+    page = Page(gl.report.render([far(jobs=jobs)], zooming=False))
+    for tag in ("script", "style", "table", "section", "svg", "figure", "iframe", "img", "b"):
+        assert page.count(tag) == plain.count(tag), tag
+    assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on")]
+    named = distance.Heat(gpu, (2,), [(model, "rack", (0.5,))])
+    assert Page(distance.heat(named)).count("svg") == 1

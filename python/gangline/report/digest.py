@@ -6,7 +6,7 @@ memory of one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["POINTS", "Digest", "Group", "Steps", "digest", "jain", "steps"]
+__all__ = ["POINTS", "Digest", "Group", "Loss", "Steps", "digest", "jain", "steps"]
 
 POINTS = 2000  # most points of a line: more than a wide screen has columns
 _CURVE_POINTS = 600  # of a cumulative curve, which is smooth
 # Ours: as many as fit on a wide screen without becoming a blur; three values are kept of each.
 _BUCKETS = 400
+_HOUR_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,28 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Loss:
+    """What the jobs of one model lost to communication.
+
+    Attributes
+    ----------
+    model : str
+        Label.
+    gpus_max : int
+        Largest gang.
+    gpu_h : float
+        GPU-hours held.
+    lost_gpu_h : (float, float, float)
+        GPU-hours lost in one server, in one rack, over racks.
+    """
+
+    model: str
+    gpus_max: int
+    gpu_h: float
+    lost_gpu_h: tuple[float, float, float]
+
+
+@dataclass(frozen=True)
 class Digest:
     """One run in small: its recipe, its summary, its curves.
 
@@ -72,6 +95,8 @@ class Digest:
         GPU-seconds held, by GPU type; empty if the run kept no time line.
     jain : float
         Jain's index over the users' mean finish-time fairness; over jobs where no user is named.
+    losses : list of Loss
+        By model, in the order of the trace, finished or not; empty without a network.
     """
 
     spec: dict[str, Any]
@@ -82,6 +107,7 @@ class Digest:
     users: list[Group]
     busy_gpu_s: dict[str, float]
     jain: float
+    losses: list[Loss] = field(default_factory=list)
 
     @property
     def label(self) -> str:
@@ -134,8 +160,9 @@ def digest(result: Result) -> Digest:
 
     try:
         jobs = result.jobs
+        lost = _losses(jobs)
         jobs = jobs.filter(jobs["jct_s"].is_valid()) if jobs["jct_s"].null_count else jobs
-        users = _users(jobs)
+        users = _named(jobs, "user")
         return Digest(
             spec=result.spec,
             summary=result.summary,
@@ -145,6 +172,7 @@ def digest(result: Result) -> Digest:
             users=_groups(jobs, *users) if users is not None else [],
             busy_gpu_s=_busy_by_type(result.timeline),
             jain=_evenness(jobs, users),
+            losses=lost,
         )
     except KeyError as error:
         message = f"{result.policy}: the tables of this result lack {error}; run it again"
@@ -228,11 +256,30 @@ def _busy_by_type(timeline: pa.Table) -> dict[str, float]:
     }
 
 
-def _users(jobs: pa.Table) -> tuple[npt.NDArray[np.int64], list[str]] | None:
-    """Return the user's number of each job and the names; None where no user is named."""
+def _losses(jobs: pa.Table) -> list[Loss]:
+    tiers = ("comm_server_s", "comm_rack_s", "comm_network_s")
+    if any(name not in jobs.column_names for name in tiers):
+        return []  # no network, or a result of an earlier version
+    codes, names = _named(jobs, "model") or (np.zeros(jobs.num_rows, np.int64), ["(not named)"])
+    gpus = _floats(jobs, "gpus")
+    held = np.bincount(codes, _floats(jobs, "gpu_seconds"), len(names)) / _HOUR_S
+    lost = [np.bincount(codes, gpus * _floats(jobs, name), len(names)) / _HOUR_S for name in tiers]
+    return [
+        Loss(
+            names[i],
+            int(gpus[codes == i].max()),
+            float(held[i]),
+            (float(lost[0][i]), float(lost[1][i]), float(lost[2][i])),
+        )
+        for i in np.unique(codes).tolist()
+    ]
+
+
+def _named(jobs: pa.Table, name: str) -> tuple[npt.NDArray[np.int64], list[str]] | None:
+    """Return each job's number by a column of names, and the names; None where all are absent."""
     import pyarrow as pa
 
-    column = jobs["user"].combine_chunks()
+    column = jobs[name].combine_chunks()
     if column.null_count == len(column):
         return None
     if not pa.types.is_dictionary(column.type):

@@ -9,7 +9,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from gangline import _words as words
-from gangline.report import _svg, findings, tables
+from gangline.report import _svg, distance, findings, tables
 from gangline.report.charts import charts
 from gangline.report.command import CLUSTER_FILE, cluster_argument, repeat
 from gangline.report.tables import Cell, text
@@ -72,11 +72,12 @@ def render(runs: Sequence[Digest], *, command: str = "", zooming: bool | None = 
     all_charts = charts(drawn)
     blocks, scripts = _drawings(all_charts, zooming=zooming)
     title = _title(drawn)
+    lost = distance.content(drawn)
     body = [
         f"<header><h1>{title}</h1>{_lede(drawn)}</header>",
         f"<main>{_warnings(runs, zooming=zooming)}",
         findings.in_short(means, drawn),
-        _nav(),
+        _nav(has_network=bool(lost)),
         section("compared", _asked(drawn), _compared(runs, drawn)),
         section("verdict", "Verdict", _verdict(means, drawn)),
         _key(drawn),
@@ -85,6 +86,7 @@ def render(runs: Sequence[Digest], *, command: str = "", zooming: bool | None = 
         section("groups", "Who fared how", _groups(drawn, blocks)),
         section("fairness", "Fairness", _fairness(drawn, means, blocks["ftf"])),
         section("cost", "What the GPU time went into", _cost(drawn, means)),
+        section("network", "What distance cost", lost) if lost else "",
         section("repeat", "To repeat it", _repeat(runs, command)),
         "</main>",
         footer(drawn[0].spec["gangline"]),
@@ -181,13 +183,17 @@ def _grid(*figures: str) -> str:
     return f'<div class="charts">{"".join(figures)}</div>'
 
 
-def _nav() -> str:
+def _nav(*, has_network: bool) -> str:
     places = (
         ("compared", "Compared"), ("verdict", "Verdict"), ("times", "Times"),
         ("cluster", "Over time"), ("groups", "Groups"), ("fairness", "Fairness"),
-        ("cost", "GPU time"), ("repeat", "Repeat"),
+        ("cost", "GPU time"), ("network", "Distance"), ("repeat", "Repeat"),
     )  # fmt: skip
-    links = "".join(f'<a href="#{name}">{title}</a>' for name, title in places)
+    links = "".join(
+        f'<a href="#{name}">{title}</a>'
+        for name, title in places
+        if name != "network" or has_network
+    )
     return f'<nav aria-label="On this page">{links}</nav>'
 
 
