@@ -304,6 +304,16 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
 
 
 @st.composite
+def accepted_settings(draw: st.DrawFn, policy: str, world: dict[str, Any]) -> dict[str, Any]:
+    """Parameters that this world does not refuse: queues by a name need jobs that bear it."""
+    chosen = draw(settings_of(policy))
+    by = chosen.get("queue_by", "none")
+    if by != "none" and not any(row.get(by) for row in world["jobs"]):
+        chosen["queue_by"] = "none"
+    return chosen
+
+
+@st.composite
 def yarn_settings(draw: st.DrawFn) -> dict[str, Any]:
     """Queues by any name, with shares for every name of the drawn worlds or with equal ones."""
     picks = ["most_free", "first_fit", "fastest", "slowest", "random"]

@@ -14,7 +14,7 @@ import gangline as gl
 from gangline import _core
 from gangline.simulate import make_options
 from parity.harness import cluster_of, nanos, run_engine, trace_of
-from parity.worlds import POLICIES, settings_of, worlds
+from parity.worlds import POLICIES, accepted_settings, worlds
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 QUICK = settings(suppress_health_check=QUIET, max_examples=15)
@@ -32,7 +32,7 @@ def times(result: gl.Result) -> list[tuple[Any, ...]]:
 @given(data=st.data())
 def test_names_of_jobs_do_not_matter(policy: str, data: st.DataObject) -> None:
     world = data.draw(worlds(checkpoints=False))
-    params = data.draw(settings_of(policy))
+    params = data.draw(accepted_settings(policy, world))
     renamed = dict(world)
     count = len(world["jobs"])
     renamed["jobs"] = [{**row, "job_id": f"z{count - i}"} for i, row in enumerate(world["jobs"])]
@@ -57,7 +57,7 @@ def same_columns(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
 @given(data=st.data())
 def test_step_by_step_equals_one_go(policy: str, data: st.DataObject) -> None:
     world = data.draw(worlds(checkpoints=False))
-    params = data.draw(settings_of(policy))
+    params = data.draw(accepted_settings(policy, world))
     cluster, trace = cluster_of(world), trace_of(world)
     labels = sorted({row["model"] for row in world["jobs"] if "model" in row})
     run = make_options({**world["run"], "segments": True, "timeline": "change", **LIMIT})
@@ -149,7 +149,7 @@ def test_rate_times_time_is_the_work(policy: str, data: st.DataObject) -> None:
     world["cluster"].pop("failures", None)
     for name in ("restart_s", "first_start_s", "restart_by_model"):
         world["run"].pop(name, None)
-    params = data.draw(settings_of(policy))
+    params = data.draw(accepted_settings(policy, world))
     params.pop("overhead_per_gpu_s", None)  # time without progress is another test's matter
     result = run_engine(world, policy, params)
     done: dict[str, float] = {}
