@@ -1,10 +1,15 @@
-//! Rounds with shares that no policy would give: the walks over kept claims against a look at everybody.
+//! Rounds with shares that no policy would give: the walks over kept claims against a look at everybody, and
+//! the laws of rounds.
 
 use gangline_engine::rng::{Purpose, Stream};
-use gangline_engine::{Outcome, PolicyError};
-use gangline_policies::conformance::{self, Numbers, Scope};
+use gangline_engine::{Outcome, PolicyError, RunConfig};
+use gangline_model::{
+    ClusterSpec, GpuType, GpuTypeId, JobColumns, JobTable, RackId, RateTable, Server, SimTime,
+};
+use gangline_policies::conformance::{self, Case, Numbers, Scope};
 use gangline_policies::lp::{Allocator, Ask};
 use gangline_policies::{ParamValue, Params, build_plain_with_allocator, build_with_allocator};
+use std::sync::Arc;
 
 /// Shares from a seed: zeros, ties and numbers of every size.
 struct Dice {
@@ -90,4 +95,171 @@ fn walks_over_kept_claims_equal_a_look_at_everybody() {
         preemptions += count.expect("a counter").1;
     }
     assert!(preemptions > 2_000.0, "these worlds preempt: {preemptions}");
+}
+
+/// Shares that stay, for jobs that outlast the look at them.
+struct Fixed(Vec<f64>);
+
+impl Allocator for Fixed {
+    fn allocate(&mut self, ask: &Ask) -> Result<Vec<f64>, PolicyError> {
+        let types = ask.capacity.len();
+        let rows = ask.jobs.iter();
+        Ok(rows
+            .flat_map(|job| self.0[job.index() * types..][..types].iter().copied())
+            .collect())
+    }
+}
+
+const ROUND_S: f64 = 10.0;
+const ROUNDS: usize = 400;
+
+/// Single-GPU jobs that run for ever on servers of one GPU.
+fn endless(jobs: usize, servers: &[u32]) -> Case {
+    let mut case = conformance::draw(0, Scope::default());
+    let gpu_types = (0..servers.len()).map(|at| GpuType {
+        name: format!("type{at}"),
+        memory_bytes: u64::MAX,
+        price_per_hour: 0.0,
+        speed: 1.0,
+    });
+    let own = servers.iter().enumerate().flat_map(|(at, &count)| {
+        let server = Server {
+            gpu_type: GpuTypeId(at as u32),
+            gpus: 1,
+            rack: RackId(0),
+        };
+        std::iter::repeat_n(server, count as usize)
+    });
+    let cluster = ClusterSpec::new(gpu_types.collect(), own.collect()).expect("valid");
+    let columns = JobColumns {
+        arrival: vec![SimTime(0); jobs],
+        gpus: vec![1; jobs],
+        work: vec![1e8; jobs],
+        ..JobColumns::default()
+    };
+    case.world.rates = Arc::new(RateTable::from_speeds(&cluster));
+    case.world.cluster = Arc::new(cluster);
+    case.world.jobs = Arc::new(JobTable::new(columns).expect("valid"));
+    case.config = RunConfig {
+        check_invariants: true,
+        until: Some(SimTime::from_seconds(ROUND_S * ROUNDS as f64 - 1.0).expect("in range")),
+        ..RunConfig::default()
+    };
+    case
+}
+
+/// Rounds in which each job ran on each type, and the first round in which it ran at all.
+fn follow(case: &Case, shares: &[f64]) -> (Vec<u32>, Vec<usize>) {
+    let (jobs, types) = (case.world.jobs.len(), case.world.cluster.gpu_types().len());
+    let params = Params::from([("round_s".to_owned(), ParamValue::Float(ROUND_S))]);
+    let fixed = Box::new(Fixed(shares.to_vec()));
+    let mut policy = build_with_allocator("gavel-las", &params, fixed).expect("valid");
+    let (mut ran, mut first) = (vec![0; jobs * types], vec![usize::MAX; jobs]);
+    let mut round = 0;
+    // every round is looked at
+    let mut case = case.clone();
+    case.config.skip_rounds = false;
+    conformance::run_stepwise(&case, policy.as_mut(), |view| {
+        for job in view.running() {
+            let server = view.run(job).expect("it runs").gpus.parts()[0].server;
+            let gpu_type = view.cluster().server(server).gpu_type;
+            ran[job.index() * types + gpu_type.index()] += 1;
+            first[job.index()] = first[job.index()].min(round);
+        }
+        round += 1;
+        Ok(())
+    })
+    .expect("the run goes to its limit");
+    assert_eq!(round, ROUNDS);
+    (ran, first)
+}
+
+/// On one type: everybody with a share runs before its claim could be passed over so often, and gets what
+/// it was promised, to within a few rounds.
+#[test]
+fn shares_are_served_soon_and_in_full() {
+    for seed in 0..30 {
+        let mut numbers = Numbers::new(seed + 70_000);
+        let (jobs, gpus) = (3 + numbers.below(20) as usize, 1 + numbers.below(3) as u32);
+        let weights: Vec<f64> = (0..jobs).map(|_| 1.0 + numbers.below(12) as f64).collect();
+        let total: f64 = weights.iter().sum();
+        let mut shares: Vec<f64> = weights
+            .iter()
+            .map(|weight| (weight / total * f64::from(gpus)).min(1.0))
+            .collect();
+        shares[0] = 0.0;
+        let (ran, first) = follow(&endless(jobs, &[gpus]), &shares);
+        for job in 1..jobs {
+            let before = shares
+                .iter()
+                .map(|other| (other / (2.0 * shares[job])).floor() + 1.0);
+            let bound = before.sum::<f64>() / f64::from(gpus) + 1.0;
+            let soon = first[job] as f64;
+            assert!(
+                soon <= bound,
+                "seed {seed}: job {job} runs in round {soon}, not {bound}"
+            );
+            let (got, wanted) = (f64::from(ran[job]), shares[job] * ROUNDS as f64);
+            // GPUs that nobody has a share of go to whoever comes next, so only less is wrong
+            assert!(
+                got >= wanted - 3.0,
+                "seed {seed}: job {job} ran {got} of {wanted} rounds"
+            );
+        }
+    }
+}
+
+/// Two types, each job with a share of both: time on each comes near to its share of the time.
+#[test]
+fn time_received_comes_near_the_shares_of_two_types() {
+    let jobs = 6;
+    let shares: Vec<f64> = (0..jobs)
+        .flat_map(|job| if job % 2 == 0 { [0.4, 0.1] } else { [0.2, 0.3] })
+        .collect();
+    // 1.8 and 1.2 GPUs are promised of the two types
+    let (ran, _) = follow(&endless(jobs, &[2, 2]), &shares);
+    for (at, (&got, share)) in ran.iter().zip(&shares).enumerate() {
+        let got = f64::from(got) / ROUNDS as f64;
+        assert!(got >= share - 0.02, "entry {at}: {got} of {share}");
+    }
+}
+
+/// At a boundary no job waits that would fit on a type with GPUs left; the fifo forms do not promise that.
+#[test]
+fn no_gpu_is_left_at_a_boundary_to_a_job_that_fits() {
+    let mut looks = 0;
+    for seed in 0..150 {
+        let mut numbers = Numbers::new(seed + 80_000);
+        let scope = Scope {
+            types: 1 + seed % 3,
+            has_trouble: seed % 2 == 0,
+            has_checkpoints: false,
+            ..Scope::default()
+        };
+        let case = conformance::draw(seed + 60_000, scope);
+        let mut params = params(&mut numbers);
+        params.insert(
+            "placement".to_owned(),
+            ParamValue::Str("consolidate".to_owned()),
+        );
+        params.insert("backfill_mid_round".to_owned(), ParamValue::Bool(false));
+        let stream = Stream::new(seed, Purpose::Extra);
+        let dice = Box::new(Dice { stream, asks: 0 });
+        let mut policy = build_with_allocator("gavel-las", &params, dice).expect("valid");
+        let done = conformance::run_stepwise(&case, policy.as_mut(), |view| {
+            looks += 1;
+            for job in view.waiting() {
+                let gang = view.jobs().gpus(job);
+                if let Some(own) = view.types_of(job).find(|&own| view.gpus_free(own) >= gang) {
+                    return Err(format!(
+                        "{job:?} waits at {:?} and fits on {own:?}",
+                        view.now()
+                    ));
+                }
+            }
+            Ok(())
+        });
+        done.unwrap_or_else(|error| panic!("seed {seed}, {params:?}: {error}"));
+    }
+    assert!(looks > 1_000, "these worlds have boundaries: {looks}");
 }

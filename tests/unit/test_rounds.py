@@ -10,6 +10,7 @@ import pytest
 
 import gangline as gl
 from gangline import lp
+from gangline.cli.app import main
 from gangline.lp.instance import load_instance
 
 if TYPE_CHECKING:
@@ -77,6 +78,20 @@ def test_a_failed_solve_is_written_for_another_try(tmp_path: Path) -> None:
     name, arguments = load_instance(path)
     again = lp.solve(name, **{**arguments, "time_limit_s": 60.0, "write_failed_to": None})
     assert again.status == "optimal"
+
+
+def test_the_command_line_says_where_and_what(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = tmp_path / "lab.toml"
+    lab.write_text(gl.Cluster.from_dict(MIXED).to_toml(), encoding="utf-8")
+    command = ["run", "--trace", "synth:philly?jobs=40&seed=1&max_gpus=4", "--cluster", str(lab)]
+    command += ["--policy", "gavel-las", "--set", "solver=simplex", "--set", "time_limit_s=1e-9"]
+    assert main([*command, "--set", f"write_failed_to={tmp_path / 'no' / 'f.json'}"]) == 3
+    said = " ".join(capsys.readouterr().err.split())
+    assert "ended with status `Time limit reached`" in said
+    assert "could not be written" in said
+    assert "in the round at 0 s" in said
 
 
 def test_a_fallback_is_taken_on_request_and_counted() -> None:
@@ -187,3 +202,39 @@ def test_a_twin_that_sees_no_rates_splits_alike() -> None:
     blind = gl.simulate(cluster, trace, "gavel-las-agnostic", params={"tie_break": "none"})
     assert knows.summary["makespan_s"] == 36000.0
     assert blind.summary["makespan_s"] > 36000.0
+
+
+def test_time_received_comes_near_the_allocation() -> None:
+    """Jobs of three models on two types, 400 rounds: each gets what the program promises."""
+    rates = {"a": (1.0, 4.0), "b": (2.0, 3.0), "c": (3.0, 2.5)}
+    cluster = {
+        **MIXED,
+        "servers": [
+            {"count": 2, "gpu": "slow", "gpus": 1, "rack": 0},
+            {"count": 2, "gpu": "fast", "gpus": 1, "rack": 0},
+        ],
+        "throughput": {
+            "rows": [
+                {"gpu_type": gpu, "model": model, "gpus": 1, "iters_per_s": rate}
+                for model, own in rates.items()
+                for gpu, rate in zip(("slow", "fast"), own, strict=True)
+            ]
+        },
+    }
+    models = [*"abcabca"]
+    rows = [
+        {"job_id": str(i), "arrival_s": 0.0, "gpus": 1, "iterations": 1e9, "model": model}
+        for i, model in enumerate(models)
+    ]
+    horizon = 400 * 360.0
+    trace = gl.Trace.from_arrow(pa.Table.from_pylist(rows))
+    result = gl.simulate(cluster, trace, "gavel-las", segments=True, until_s=horizon)
+    held = [[0.0, 0.0] for _ in models]
+    for row in result.segments.to_pylist():
+        held[int(row["job_id"])][row["server"] // 2] += row["end_s"] - row["start_s"]
+    wanted = lp.solve(
+        "gavel-las", rates=[rates[m] for m in models], scale=[1] * 7, capacity=[2, 2]
+    ).shares
+    assert wanted.sum() == pytest.approx(4.0, abs=1e-6)  # all GPUs are promised
+    for got, share in zip(held, wanted.tolist(), strict=True):
+        assert [x / horizon for x in got] == pytest.approx(share, abs=0.02)

@@ -68,7 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _console.say(f"gangline: {_one_line(str(error))} (gangline --help shows what there is)")
         return _exit.USAGE
     except GanglineError as error:
-        _console.say(f"gangline: {error}")
+        notes = getattr(error, "__notes__", ())  # such as the round of a solve that failed
+        _console.say("; ".join([f"gangline: {error}", *notes]))
         return _exit.code_of(error)
     except KeyboardInterrupt:
         _console.say("gangline: interrupted; what was finished is on disk")

@@ -155,13 +155,22 @@ def run(instance: Instance) -> Allocation:
         allocation = POLICIES[instance.policy](inner, solver)
     except SolverError as error:
         if settings.write_failed_to is not None:
-            instance.write(settings.write_failed_to)
-            error.add_note(f"the problem was written to {settings.write_failed_to}")
+            _keep(instance, settings.write_failed_to, error)
         if settings.on_solver_error != "isolated":
             raise
         notes["solver_failed"] = 1.0
         allocation = closed.isolated(inner, solver)
     return _of_jobs(allocation, kept, groups, notes)
+
+
+def _keep(instance: Instance, path: str, error: SolverError) -> None:
+    """Write a problem that was not solved; the error says whether that worked."""
+    try:
+        instance.write(path)
+    except OSError as problem:
+        error.add_note(f"the problem could not be written to {path}: {problem.strerror}")
+    else:
+        error.add_note(f"the problem was written to {path}")
 
 
 def _in_turn(instance: Instance) -> Instance:
