@@ -1,0 +1,96 @@
+"""The Venus trace on a network: what delay scheduling costs beside Tiresias.
+
+    python benches/python/venus_network.py [REPEATS]
+
+133 servers of 8 GPUs in racks of 8, all 125,303 jobs, models in the shares of `synth:dally-batch`.
+Links `pcie-25g` and unscaled compute times (BERT-large 0.5 s, ours), at the trace's own load and at
+twice that load, where jobs queue. Prints, per load and policy, the least CPU seconds of the runs,
+interleaved in one process, and counts that depend on no machine.
+
+Why not the links and compute times `dally-2024`: gangs of MobileNetV3 and ResNet18 keep 0.5 and
+3.5 % of their speed across racks there, so two days become a year and a month. The cluster is then
+overloaded many times: under tiresias the 194 days of the trace end after 1,869, under dally later
+still, and most events are leases that end while nobody arrives. Such a run says how long the tail
+is, not what an event costs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import gangline as gl
+
+ROOT = Path(__file__).resolve().parents[2]
+POLICIES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("tiresias", {}),
+    ("tiresias", {"skew": "oracle"}),
+    ("dally", {}),
+)
+LIMIT = 4.0
+
+
+def shared() -> Path | None:
+    """Where the public traces are."""
+    places = [Path(os.environ.get("GANGLINE_SHARED", "")), ROOT.parent / "shared", ROOT / "shared"]
+    return next((place for place in places if (place / "traces").is_dir()), None)
+
+
+def cluster() -> gl.Cluster:
+    """Racks of eight servers behind 25 Gb/s Ethernet."""
+    bert = {"compute_s": 0.5, "grad_bytes": 562e6, "buckets": 66, "overlap": 0.693}
+    return gl.Cluster.from_dict(
+        {
+            "name": "venus in racks of 8",
+            "gpu_types": [{"name": "V100", "memory_gb": 32}],
+            "servers": [{"count": 133, "gpu": "V100", "gpus": 8, "rack": "fill:8"}],
+            "network": {
+                "preset": "pcie-25g",
+                "compute": "unscaled",
+                "models": {"BERT-large": bert},
+            },
+        }
+    )
+
+
+def trace(folder: Path, rescale: float) -> gl.Trace:
+    """The jobs of Venus, each with a model."""
+    path = folder / "traces" / "helios-venus-gpu" / "helios_trace.csv.gz"
+    table = gl.read_trace(path, rescale=rescale).table
+    models = gl.synth.dally_batch(jobs=len(table), seed=0).table["model"]
+    if "model" in table.column_names:
+        table = table.drop_columns(["model"])
+    return gl.Trace.from_arrow(table.append_column("model", models))
+
+
+def main(repeats: int) -> None:
+    folder = shared()
+    if folder is None:
+        print("skipped: the public traces (shared/) are not here")
+        return
+    for rescale in (1.0, 0.5):
+        jobs, lab = trace(folder, rescale), cluster()
+        taken: list[list[float]] = [[] for _ in POLICIES]
+        summaries: list[dict[str, Any]] = [{} for _ in POLICIES]
+        for _ in range(repeats):
+            for at, (name, params) in enumerate(POLICIES):
+                began = time.process_time()
+                done = gl.simulate(lab, jobs, name, params=params, timeline="off")
+                taken[at].append(time.process_time() - began)
+                summaries[at] = done.summary
+        base_s = min(taken[0])
+        for (name, params), times, summary in zip(POLICIES, taken, summaries, strict=True):
+            label = " ".join([name, *params.values()])
+            print(
+                f"load x {1 / rescale:.0f}, {label}: {min(times):.2f} CPU s, "
+                f"{min(times) / base_s:.2f} of tiresias (limit {LIMIT:g} for dally), "
+                f"{summary['events']:,} events, {summary['preemptions']:,} preemptions, "
+                f"last finish after {summary['makespan_s'] / 86400:.1f} days"
+            )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
