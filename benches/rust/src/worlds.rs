@@ -14,6 +14,11 @@ pub const SERVERS_PER_RACK: u32 = 50;
 
 /// One GPU type of speed 1; work is the duration in seconds.
 pub fn world(jobs: &Jobs, cluster: Cluster) -> World {
+    world_of_racks(jobs, cluster, SERVERS_PER_RACK)
+}
+
+/// The same with so many servers per rack.
+pub fn world_of_racks(jobs: &Jobs, cluster: Cluster, servers_per_rack: u32) -> World {
     let gpu_type = GpuType {
         name: "GPU".to_owned(),
         memory_bytes: u64::MAX,
@@ -23,7 +28,7 @@ pub fn world(jobs: &Jobs, cluster: Cluster) -> World {
     let server = |index| Server {
         gpu_type: GpuTypeId(0),
         gpus: cluster.gpus_per_server,
-        rack: RackId(index / SERVERS_PER_RACK),
+        rack: RackId(index / servers_per_rack),
     };
     let spec = ClusterSpec::new(vec![gpu_type], (0..cluster.servers).map(server).collect())
         .expect("a cluster of equal servers is valid");

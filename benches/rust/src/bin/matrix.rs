@@ -1,10 +1,13 @@
 //! The matrix of the published table: jobs x load x policy, engine and bare loop in turns.
 //!
-//! `matrix speed JOBS REPEATS POLICIES`, `matrix waiting POLICIES`, `matrix servers POLICIES`; one
-//! JSON object per line on stdout, made into a table by `benches/run.py`. Times are the least CPU time of
+//! `matrix speed JOBS REPEATS POLICIES`, `matrix waiting REPEATS POLICIES`, `matrix servers REPEATS
+//! POLICIES`, `matrix contention REPEATS POLICIES`; one JSON object per line on stdout, made into a table by `benches/run.py`. Times are the least CPU time of
 //! several interleaved runs in one process: neighbours on the machine only ever add to it, and their
 //! mood meets all of the runs alike.
 #![allow(clippy::print_stdout, reason = "a benchmark talks on stdout")]
+
+#[path = "matrix/contention.rs"]
+mod contention;
 
 use std::process::ExitCode;
 
@@ -33,6 +36,10 @@ fn main() -> ExitCode {
             Ok(repeats) => servers(repeats, &names(policies)),
             Err(_) => return usage(),
         },
+        ["contention", repeats, policies] => match repeats.parse() {
+            Ok(repeats) => contention::measure(repeats, &names(policies)),
+            Err(_) => return usage(),
+        },
         _ => return usage(),
     }
     ExitCode::SUCCESS
@@ -40,7 +47,7 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: matrix speed JOBS REPEATS A,B,.. | waiting REPEATS A,.. | servers REPEATS A,.."
+        "usage: matrix speed JOBS REPEATS A,B,.. | waiting|servers|contention REPEATS A,B,.."
     );
     ExitCode::from(2)
 }
