@@ -199,6 +199,15 @@ impl Places {
         placer.is_some_and(|placer| placer.is_fickle(free, gpu_type, demand))
     }
 
+    /// Whether there is a class for which less room may suit: see [`Placer::is_fickle`].
+    pub fn has_fickle(&self, free: &FreeIndex) -> bool {
+        self.is_strict()
+            && (0..self.classes.len()).any(|class| {
+                let types = &self.classes.list[class].types;
+                types.iter().any(|&t| self.is_fickle(free, class, t))
+            })
+    }
+
     /// Whether the rule takes the first server that has room.
     pub fn is_first_fit(&self) -> bool {
         self.params.fit == Fit::First

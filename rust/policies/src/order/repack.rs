@@ -59,6 +59,8 @@ pub struct Repack {
     guests: Option<Guests>,
     /// Any class may have a head that fits now.
     is_stirred: bool,
+    /// Whether the classes were asked, since a server failed or came back, if less room may suit one.
+    is_checked: bool,
     /// Classes that got a waiting job since the last pass.
     woken: Vec<usize>,
     candidates: Vec<usize>,
@@ -80,7 +82,7 @@ enum Mode {
     Guests,
     /// Several GPU types, or keys that move: walk the running jobs and the heads of the classes.
     Heads,
-    /// The oracle: walk everything.
+    /// Walk everything: the oracle, and where a class may fit after all behind a job that took some of its room.
     Plain,
 }
 
@@ -99,6 +101,7 @@ impl Repack {
             running: Running::new(measure, std::iter::empty()),
             guests: None,
             is_stirred: false,
+            is_checked: false,
             woken: Vec::new(),
             candidates: Vec::new(),
             admitted: Vec::new(),
@@ -143,6 +146,7 @@ impl Repack {
             return;
         }
         self.is_stirred = true;
+        self.is_checked = false;
         if let Some(guests) = &mut self.guests {
             guests.servers_changed(view, &changes.servers_down);
             guests.servers_changed(view, &changes.servers_up);
@@ -212,6 +216,10 @@ impl Repack {
         self.stopped.clear();
         self.admitted.clear();
         self.dropped.clear();
+        let is_checked = std::mem::replace(&mut self.is_checked, true);
+        if !is_checked && self.mode != Mode::Guests && places.has_fickle(plan.free()) {
+            self.mode = Mode::Plain;
+        }
         let is_settled = match self.mode {
             Mode::Plain => {
                 self.walk_all(view, plan, places);

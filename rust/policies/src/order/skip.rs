@@ -17,8 +17,11 @@ pub struct SkipPass {
     measure: Measure,
     queues: ClassQueues,
     heads: BinaryHeap<Reverse<(Rank, usize)>>,
-    /// The oracle: walk the whole queue at every decision.
+    /// Walk the whole queue at every decision: the oracle, and where a class may fit after all behind a job
+    /// that took some of its room.
     is_plain: bool,
+    /// Whether the classes were asked for that since a server failed or came back.
+    is_checked: bool,
 }
 
 impl SkipPass {
@@ -29,6 +32,7 @@ impl SkipPass {
             queues: ClassQueues::default(),
             heads: BinaryHeap::new(),
             is_plain,
+            is_checked: false,
         }
     }
 
@@ -55,6 +59,10 @@ impl SkipPass {
             && changes.thrown_back.is_empty()
             && changes.servers_up.is_empty()
             && changes.servers_down.is_empty());
+        self.is_checked &= changes.servers_up.is_empty() && changes.servers_down.is_empty();
+        if !std::mem::replace(&mut self.is_checked, true) {
+            self.is_plain |= places.has_fickle(plan.free());
+        }
         if !has_grown && changes.arrived.len() == 1 && !self.is_plain {
             let job = changes.arrived[0];
             let key = Key {
