@@ -280,8 +280,19 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
         if not policy.startswith("gavel-fifo"):
             chosen["backfill_mid_round"] = draw(st.booleans())
             chosen["zero_priority_pass"] = draw(st.sampled_from(["after", "after", "inline"]))
-            if policy not in ("gavel-isolated", "gavel-allox") and draw(st.booleans()):
-                chosen["tie_break"] = "none"
+            if policy not in ("gavel-isolated", "gavel-allox"):
+                if draw(st.booleans()):
+                    chosen["tie_break"] = "none"
+                chosen["partitions"] = draw(st.sampled_from([1, 1, 2, 3]))
+        if policy.startswith("gavel-water-filling") and draw(st.booleans()):
+            chosen["hierarchical"] = True
+            chosen["entity_by"] = draw(st.sampled_from(["user", "vc"]))
+            chosen["entity_policy"] = draw(st.sampled_from(["fairness", "fifo"]))
+            if draw(st.booleans()):
+                weights = st.sampled_from([0.5, 1.0, 3.0])
+                chosen["entity_weight"] = {
+                    name: draw(weights) for name in ("a", "b", "B", "default")
+                }
         if policy == "gavel-fifo":
             picks = ["most_free", "first_fit", "fastest", "slowest", "random"]
             chosen["gpu_pick"] = draw(st.sampled_from(picks))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from . import placement
+from . import philox, placement
 from .engine import Move, Plan, Preempt, Reference, Start
 from .policies import Policy
 from .world import PolicyError, to_ns
@@ -71,12 +71,24 @@ class Rounds(Policy):
         "on_solver_error": "raise",
         "write_failed_to": "",
     }
-    program: ClassVar[dict[str, Any]] = solved | {"solver": "auto", "tie_break": "max_sum"}
+    program: ClassVar[dict[str, Any]] = solved | {
+        "solver": "auto",
+        "tie_break": "max_sum",
+        "partitions": 1,
+    }
+    filling: ClassVar[dict[str, Any]] = {
+        "hierarchical": False,
+        "entity_by": "user",
+        "entity_weight": None,
+        "entity_policy": "fairness",
+    }
     own: ClassVar[dict[str, dict[str, Any]]] = {
         "gavel-max-sum": {"normalise": "none"},
         "gavel-cost": {"drop_all_infeasible": False},
         "gavel-ftf-agnostic": {"agnostic_rate": "mean", "reference_type": "v100"},
         "gavel-makespan-agnostic": {"agnostic_rate": "mean", "reference_type": "v100"},
+        "gavel-water-filling": filling,
+        "gavel-water-filling-agnostic": filling,
         "gavel-allox": {"alpha": 1.0},
         "gavel-fifo": {"gpu_pick": "most_free"},
     }
@@ -128,6 +140,22 @@ class Rounds(Policy):
             types = self.ref.types
             names, prices = [t.name for t in types], [t.price for t in types]
             self.allocate = SOLVERS[0](self.name, self.p, names, prices)
+        if self.p.get("hierarchical"):
+            self.meet_entities()
+
+    def entity_of(self, job: Job) -> str:
+        return getattr(job, self.p["entity_by"]) or "default"
+
+    def meet_entities(self) -> None:
+        """Learn the names of the trace and their weights."""
+        jobs, by, given = self.ref.jobs, self.p["entity_by"], self.p["entity_weight"]
+        if all(getattr(job, by) is None for job in jobs):
+            raise PolicyError(f"nobody has a {by}", field="entity_by", value=by)
+        names = {self.entity_of(job) for job in jobs}
+        lacking = [name for name in names if given is not None and name not in given]
+        if lacking:
+            raise PolicyError("no weight", field="entity_weight", value=lacking)
+        self.entities = {name: given[name] if given else 1.0 for name in names}
 
     def order_given(self) -> list[int] | None:
         """Types in the order of the parameter, None if it names none."""
@@ -182,6 +210,10 @@ class Rounds(Policy):
             "running": [self.type_by_share(job) for job in jobs],
             "names": [t.name for t in ref.types],
         }
+        if self.p.get("hierarchical"):
+            names = sorted(self.entities)
+            ask["entity"] = [names.index(self.entity_of(job)) for job in jobs]
+            ask["entity_weight"] = [self.entities[name] for name in names]
         if any(job.deadline is not None for job in ref.jobs):
             ask["time_left_s"] = [
                 float("inf") if job.deadline is None else (job.deadline - ref.now) / 1e9
@@ -189,7 +221,7 @@ class Rounds(Policy):
             ]
         if self.needs_duration:
             ask["remaining"] = [ref.left_now(job) for job in jobs]
-        shares = self.keep_types(jobs) if self.name == "gavel-fifo" else self.allocate(ask)
+        shares = self.keep_types(jobs) if self.name == "gavel-fifo" else self.in_parts(ask)
         elapsed = (ref.now - self.reset_at) / 1e9
         for job, row in zip(jobs, shares, strict=True):
             for t in types:
@@ -202,6 +234,29 @@ class Rounds(Policy):
         self.reset_at = self.solved_at = ref.now
         self.solved_for = ([job.index for job in jobs], capacity)
         self.order = self.order_given() or self.type_order(ask)
+
+    def in_parts(self, ask: dict[str, Any]) -> list[Row]:
+        """Shares of all jobs; where there are parts, each is an ask of its own."""
+        jobs = ask["jobs"]
+        parts = min(self.p.get("partitions", 1), len(jobs))
+        if parts <= 1:
+            return self.allocate(ask)
+        seed = self.ref.seed
+        drawn = sorted((philox.uniform_u64(seed, philox.Purpose.POLICY, job), job) for job in jobs)
+        rows: dict[int, Row] = {}
+        for part in range(parts):
+            mine = {job for _, job in drawn[part::parts]}
+            own = {
+                key: [x for x, job in zip(column, jobs, strict=True) if job in mine]
+                for key, column in ask.items()
+                if key not in ("capacity", "names", "entity_weight")
+            }
+            fixed: dict[str, Any] = {
+                key: ask[key] for key in ("names", "entity_weight") if key in ask
+            }
+            fixed["capacity"] = [gpus / parts for gpus in ask["capacity"]]
+            rows |= zip(own["jobs"], self.allocate(own | fixed), strict=True)
+        return [rows[job] for job in jobs]
 
     def type_by_share(self, job: Job) -> int | None:
         """Type on which a job runs, if it has a share there."""

@@ -38,7 +38,8 @@ fn draw_value(kind: ParamKind, default: ParamDefault, numbers: &mut Numbers) -> 
                     .collect(),
             )
         }
-        ParamKind::NamedShares => draw_shares(numbers),
+        // a share is a weight
+        ParamKind::NamedShares | ParamKind::NamedWeights => draw_shares(numbers),
     }
 }
 

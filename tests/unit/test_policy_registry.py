@@ -81,6 +81,9 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("fifo", {"fit": 3}, "fit: expected text"),
     ("yarn-cs", {"queue_shares": [0.5]}, "queue_shares: expected shares by name"),
     ("yarn-cs", {"queue_shares": {"a": True}}, "queue_shares: expected shares by name"),
+    ("gavel-water-filling", {"entity_weight": [2.0]}, "entity_weight: expected weights by name"),
+    ("gavel-las", {"partitions": 2.5}, "partitions: expected a whole number"),
+    ("gavel-las", {"partitions": True}, "partitions: expected a whole number"),
     ("srtf", {"preempt_min_run_s": True}, "expected a number"),
 ]
 

@@ -238,3 +238,87 @@ def test_time_received_comes_near_the_allocation() -> None:
     assert wanted.sum() == pytest.approx(4.0, abs=1e-6)  # all GPUs are promised
     for got, share in zip(held, wanted.tolist(), strict=True):
         assert [x / horizon for x in got] == pytest.approx(share, abs=0.02)
+
+
+ONE_GPU = gl.Cluster.homogeneous(servers=1, gpus=1, gpu="G")
+
+
+def held_by_user(result: gl.Result, users: dict[str, str]) -> dict[str, float]:
+    """Seconds with GPUs by user."""
+    held = dict.fromkeys(users.values(), 0.0)
+    for row in result.segments.to_pylist():
+        held[users[row["job_id"]]] += row["end_s"] - row["start_s"]
+    return held
+
+
+@pytest.mark.parametrize("inside", ["fairness", "fifo"])
+def test_time_received_by_entities_approaches_their_weights(inside: str) -> None:
+    """Three to one, however many jobs an entity has and whoever of them runs."""
+    users = {"j0": "ann", "j1": "bob", "j2": "bob", "j3": "bob"}
+    trace = jobs(*({"duration_s": 1e6, "user": user} for user in users.values()))
+    policy = gl.policies.GavelWaterFilling(
+        hierarchical=True, entity_weight={"ann": 3.0, "bob": 1.0}, entity_policy=inside
+    )
+    result = gl.simulate(ONE_GPU, trace, policy, segments=True, until_s=72_000.0)
+    held = held_by_user(result, users)
+    assert sum(held.values()) == pytest.approx(72_000.0)
+    assert abs(held["ann"] - 54_000.0) <= 3 * 360.0
+    ran = set(result.segments.column("job_id").to_pylist())
+    assert ran == ({"j0", "j1"} if inside == "fifo" else set(users))
+
+
+def test_without_entities_every_job_weighs_the_same() -> None:
+    users = {"j0": "ann", "j1": "bob", "j2": "bob", "j3": "bob"}
+    trace = jobs(*({"duration_s": 1e6, "user": user} for user in users.values()))
+    result = gl.simulate(
+        ONE_GPU, trace, gl.policies.GavelWaterFilling(), segments=True, until_s=72_000.0
+    )
+    assert abs(held_by_user(result, users)["ann"] - 18_000.0) <= 360.0
+
+
+def test_entities_must_be_in_the_trace_and_all_have_a_weight() -> None:
+    policy = gl.policies.GavelWaterFilling(hierarchical=True)
+    with pytest.raises(gl.PolicyError, match="a trace that names a user for its jobs") as caught:
+        gl.simulate(ONE_GPU, jobs({}), policy)
+    assert caught.value.field == "entity_by"
+    policy = gl.policies.GavelWaterFilling(hierarchical=True, entity_by="vc")
+    with pytest.raises(gl.PolicyError, match="names a vc"):
+        gl.simulate(ONE_GPU, jobs({"user": "ann"}), policy)
+    policy = gl.policies.GavelWaterFilling(hierarchical=True, entity_weight={"ann": 1.0})
+    with pytest.raises(gl.PolicyError, match="a weight for entity `default` too") as caught:
+        gl.simulate(ONE_GPU, jobs({"user": "ann"}, {}), policy)
+    assert caught.value.field == "entity_weight"
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0, float("inf")])
+def test_entities_have_positive_weights(weight: float) -> None:
+    policy = gl.policies.GavelWaterFilling(hierarchical=True, entity_weight={"ann": weight})
+    with pytest.raises(gl.PolicyError, match="positive weights by name"):
+        gl.simulate(ONE_GPU, jobs({"user": "ann"}), policy)
+
+
+def test_parts_are_solved_one_by_one_and_repeat() -> None:
+    trace = gl.synth.philly(jobs=40, seed=2, max_gpus=4)
+    split = {"partitions": 3, "round_s": 1800.0}
+    one, two = (gl.simulate(MIXED, trace, "gavel-ftf", params=split) for _ in range(2))
+    assert one.jobs.equals(two.jobs)
+    assert one.summary["finished"] == 40
+    other = gl.simulate(MIXED, trace, "gavel-ftf", params=split, seed=1)
+    assert not other.jobs.equals(one.jobs), "another seed deals otherwise"
+    solves = one.spec["counters"]["solves"]
+    assert solves < sum(one.spec["solver"]["allocations"].values()) <= 3 * solves
+
+
+def test_parts_of_equal_jobs_get_what_the_whole_gets() -> None:
+    """Six equal jobs on three GPUs have a half each, together or in three parts."""
+    trace = jobs(*({"duration_s": 36_000.0} for _ in range(6)))
+    cluster = gl.Cluster.homogeneous(servers=1, gpus=3, gpu="G")
+    whole = gl.simulate(cluster, trace, "gavel-las")
+    split = gl.simulate(cluster, trace, "gavel-las", params={"partitions": 3})
+    assert split.jobs.equals(whole.jobs)
+
+
+@pytest.mark.parametrize("parts", [0, -2])
+def test_there_is_at_least_one_part(parts: int) -> None:
+    with pytest.raises(gl.PolicyError, match=r"partitions = .*whole number >= 1"):
+        gl.simulate(ONE_GPU, jobs({}), gl.policies.GavelLas(partitions=parts))

@@ -36,6 +36,7 @@ PASSED_ON = (
     "agnostic_rate",
     "drop_all_infeasible",
     "alpha",
+    "entity_policy",
 )
 
 
@@ -71,7 +72,8 @@ class Shares:
     Notes
     -----
     Finish-time fairness needs a memory: the seconds an equal split would have taken for the steps
-    done so far, at the rates of each earlier allocation.
+    done so far, at the rates of each earlier allocation. It outlasts the jobs, because an ask
+    may be about some of the active jobs only.
     """
 
     def __init__(self, policy: str, params: Mapping[str, Any]) -> None:
@@ -137,7 +139,7 @@ class Shares:
         time_left_s : float64 array, shape (jobs,), optional
             Seconds to the deadline, inf for none.
         **arrays
-            Those of `gangline.lp.solve`.
+            Those of `gangline.lp.solve`; with entities also `entity` and `entity_weight`.
 
         Raises
         ------
@@ -209,12 +211,9 @@ class Shares:
         alone = isolated_shares(arrays["scale"], arrays["capacity"], len(jobs))
         rates = (arrays["rates"] * alone).sum(axis=1)
         left = arrays["steps_remaining"]
-        now: dict[int, tuple[float, float]] = {}
-        lost: dict[int, float] = {}
         for job, steps, rate in zip(jobs.tolist(), left.tolist(), rates.tolist(), strict=True):
             before = self._before.get(job)
             gained = (before[0] - steps) / before[1] if before and before[1] > 0 else 0.0
-            lost[job] = self._lost.get(job, 0.0) + max(gained, 0.0)
-            now[job] = (steps, rate)
-        self._before, self._lost = now, lost
-        return np.array([lost[job] for job in jobs.tolist()])
+            self._lost[job] = self._lost.get(job, 0.0) + max(gained, 0.0)
+            self._before[job] = (steps, rate)
+        return np.array([self._lost[job] for job in jobs.tolist()])

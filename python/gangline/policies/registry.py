@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import tomllib
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gangline.errors import PolicyError
@@ -33,6 +34,8 @@ from gangline.policies.rounds import (
 from gangline.policies.yarn import YarnCs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gangline.policies.parameters import PolicyBase
 
 __all__ = ["find", "make", "parse_setting", "presets", "registry"]
@@ -149,6 +152,8 @@ def _fit(policy: str, key: str, default: object, value: Any) -> object:
     """Turn a value into the kind of its default: int to float, list to tuple."""
     if isinstance(default, bool):
         good = isinstance(value, bool)
+    elif isinstance(default, int):
+        good = isinstance(value, int) and not isinstance(value, bool)
     elif isinstance(default, float):
         good = isinstance(value, (int, float)) and not isinstance(value, bool)
         value = float(value) if good else value
@@ -172,8 +177,8 @@ def _fit(policy: str, key: str, default: object, value: Any) -> object:
     return value
 
 
-def _fit_shares(policy: str, key: str, default: object, value: Any) -> object:
-    """Numbers by name, or the default."""
+def _fit_named(what: str, policy: str, key: str, default: object, value: Any) -> object:
+    """Numbers by name, or the default; `what` is their word."""
     if value is None or value == default:
         return default
     good = isinstance(value, Mapping) and all(
@@ -182,7 +187,7 @@ def _fit_shares(policy: str, key: str, default: object, value: Any) -> object:
     )
     if not good:
         raise PolicyError(
-            f"{policy}: {key}: expected shares by name, like {{a = 0.5, b = 0.5}}, got {value!r}",
+            f"{policy}: {key}: expected {what} by name, like {{a = 0.5, b = 0.5}}, got {value!r}",
             policy=policy,
             field=key,
             value=value,
@@ -195,12 +200,17 @@ def _fit_maybe(policy: str, key: str, default: object, value: Any) -> object:
     return default if value in (None, "none") else _fit(policy, key, 0.0, value)
 
 
-_FITS = {"shares": _fit_shares, "maybe": _fit_maybe}
+_FITS: dict[str, Callable[[str, str, object, Any], object]] = {
+    "shares": partial(_fit_named, "shares"),
+    "weights": partial(_fit_named, "weights"),
+    "maybe": _fit_maybe,
+}
 """How values become settings, for fields whose default does not say it."""
 
 _WORDS = {
     "bool": "true or false",
     "float": "a number",
+    "int": "a whole number",
     "str": "text",
     "list of numbers": "a list of numbers",
 }

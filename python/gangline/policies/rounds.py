@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
 
 from gangline.policies.parameters import PolicyConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = [
     "GavelAllox",
@@ -141,6 +144,8 @@ class _Program(_Closed):
         What a solve that fails does: raise (end the run) or isolated (an equal split instead).
     write_failed_to : str
         File that receives the program of a solve that fails; none if empty.
+    partitions : int
+        Parts into which the jobs and GPUs of an allocation are split at random, each solved alone.
     """
 
     solver: str = "auto"
@@ -148,6 +153,7 @@ class _Program(_Closed):
     time_limit_s: float = 60.0
     on_solver_error: str = "raise"
     write_failed_to: str = ""
+    partitions: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,6 +170,31 @@ class _Agnostic(_Program):
 
     agnostic_rate: str = "mean"
     reference_type: str = "v100"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Filling(_Program):
+    """What policies share that fill levels, of jobs or of groups of jobs.
+
+    Parameters
+    ----------
+    hierarchical : bool
+        Whether weights belong to entities and are split among the jobs of each.
+    entity_by : str
+        What makes an entity: user or vc. Jobs that name none are those of the entity `default`.
+    entity_weight : mapping of str to float, optional
+        Weight by entity; None = all alike.
+    entity_policy : str
+        Who gets an entity's weight: all its jobs, by theirs (fairness), or the first that can
+        still rise (fifo).
+    """
+
+    hierarchical: bool = False
+    entity_by: str = "user"
+    entity_weight: Mapping[str, float] | None = field(
+        default=None, hash=False, metadata={"kind": "weights"}
+    )
+    entity_policy: str = "fairness"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,14 +271,14 @@ class GavelCost(_Program):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GavelWaterFilling(_Program):
+class GavelWaterFilling(_Filling):
     """Max-min again and again for those who can still rise."""
 
     name: ClassVar[str] = "gavel-water-filling"
 
 
 @dataclass(frozen=True, kw_only=True)
-class GavelWaterFillingAgnostic(_Program):
+class GavelWaterFillingAgnostic(_Filling):
     """gavel-water-filling without knowing how fast jobs run."""
 
     name: ClassVar[str] = "gavel-water-filling-agnostic"

@@ -56,6 +56,11 @@ impl PyAllocator {
         let own = |gpu_type: &Option<GpuTypeId>| gpu_type.map_or(-1.0, |own| own.index() as f64);
         let running: Vec<f64> = ask.running.iter().map(own).collect();
         given.set_item("running_type", running.into_pyarray(py))?;
+        if !ask.entities.is_empty() {
+            let entities = ask.entities.iter().copied().map(f64::from);
+            given.set_item("entity", entities.collect::<Vec<f64>>().into_pyarray(py))?;
+            given.set_item("entity_weight", column(&ask.entity_weights))?;
+        }
         let answer = self.object.bind(py).call((), Some(&given))?;
         let shares: PyReadonlyArray2<'_, f64> = answer.extract()?;
         Ok(shares.as_array().iter().copied().collect())

@@ -79,6 +79,7 @@ fn kind_name(kind: ParamKind) -> &'static str {
         ParamKind::Text => "text",
         ParamKind::Increasing | ParamKind::Positives => "numbers",
         ParamKind::NamedShares => "shares",
+        ParamKind::NamedWeights => "weights",
     }
 }
 

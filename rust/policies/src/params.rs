@@ -82,6 +82,8 @@ pub enum ParamKind {
     Positives,
     /// A positive share by name, at least one, together at most 1; or none.
     NamedShares,
+    /// A positive weight by name, at least one; or none.
+    NamedWeights,
 }
 
 /// One parameter of a policy.
@@ -143,9 +145,16 @@ impl ParamReader {
             (ParamKind::Bool, ParamValue::Bool(_))
             | (ParamKind::Text, ParamValue::Str(_))
             | (
-                ParamKind::Positives | ParamKind::NamedShares | ParamKind::Maybe(_),
+                ParamKind::Positives
+                | ParamKind::NamedShares
+                | ParamKind::NamedWeights
+                | ParamKind::Maybe(_),
                 ParamValue::None,
             ) => true,
+            (ParamKind::NamedWeights, ParamValue::Table(table)) => {
+                let weights: Vec<f64> = table.values().copied().collect();
+                !weights.is_empty() && all_positive(&weights)
+            }
             (
                 ParamKind::AtLeast(_)
                 | ParamKind::Above(_)
@@ -294,6 +303,7 @@ fn expected(kind: ParamKind) -> String {
         ParamKind::Choice(words) => format!("one of {}", words.join(", ")),
         ParamKind::Increasing => "positive numbers, strictly increasing".to_owned(),
         ParamKind::Positives => "positive numbers".to_owned(),
+        ParamKind::NamedWeights => "a table of positive weights by name".to_owned(),
         ParamKind::NamedShares => {
             "a table of positive shares by name that add up to at most 1".to_owned()
         }

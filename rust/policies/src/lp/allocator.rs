@@ -29,6 +29,10 @@ pub struct Ask {
     pub running: Vec<Option<GpuTypeId>>,
     /// GPUs of each type on servers that are up.
     pub capacity: Vec<f64>,
+    /// Entity of each job; empty if there are none.
+    pub entities: Vec<u32>,
+    /// Weight of each entity of the trace.
+    pub entity_weights: Vec<f64>,
 }
 
 /// Gives each job a share of its time on each type.

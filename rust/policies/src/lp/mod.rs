@@ -8,7 +8,9 @@ mod class;
 mod dual;
 mod frontier;
 mod master;
+mod parts;
 
 pub use allocator::{Allocator, Ask, EqualSplit, FastestFirst, NoSolver};
 pub use class::{RowClasses, RowPart, group_rows};
 pub use dual::{MaxMin, PriceSolution, SolverError};
+pub use parts::in_parts;

@@ -4,8 +4,8 @@ use super::parameters::spec;
 use super::{PolicyInfo, placement};
 use crate::lp::{Allocator, EqualSplit, FastestFirst, NoSolver};
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
-use crate::round::{RoundParams, Rounds, ZeroPass};
-use crate::yarn::GpuPick;
+use crate::round::{EntityParams, RoundParams, Rounds, ZeroPass};
+use crate::yarn::{GpuPick, QueueBy};
 use gangline_engine::{Knowledge, Policy, PolicyError};
 use gangline_model::SimSpan;
 
@@ -124,8 +124,44 @@ const GPU_PICK: ParamSpec = spec(
     "which GPU type, of those with a place",
 );
 
+const PARTITIONS: ParamSpec = spec(
+    "partitions",
+    ParamKind::Whole(1.0),
+    ParamDefault::Float(1.0),
+    "",
+    "parts into which the jobs and GPUs of an allocation are split at random, each solved alone",
+);
+const HIERARCHICAL: ParamSpec = spec(
+    "hierarchical",
+    ParamKind::Bool,
+    ParamDefault::Bool(false),
+    "",
+    "weights belong to entities and are split among the jobs of each",
+);
+const ENTITY_BY: ParamSpec = spec(
+    "entity_by",
+    ParamKind::Choice(&["user", "vc"]),
+    ParamDefault::Str("user"),
+    "",
+    "what makes an entity: the user or the virtual cluster",
+);
+const ENTITY_WEIGHT: ParamSpec = spec(
+    "entity_weight",
+    ParamKind::NamedWeights,
+    ParamDefault::None,
+    "",
+    "weight by entity, {name = weight}; none = all alike",
+);
+const ENTITY_POLICY: ParamSpec = spec(
+    "entity_policy",
+    ParamKind::Choice(&["fairness", "fifo"]),
+    ParamDefault::Str("fairness"),
+    "",
+    "who gets an entity's weight: all its jobs by theirs, or the first that can still rise",
+);
+
 /// Parameters of every program.
-const COMMON: [ParamSpec; 10] = [
+const COMMON: [ParamSpec; 11] = [
     ROUND,
     INTERVAL,
     BACKFILL,
@@ -136,6 +172,7 @@ const COMMON: [ParamSpec; 10] = [
     TIME_LIMIT,
     ON_ERROR,
     WRITE_FAILED,
+    PARTITIONS,
 ];
 const FIFO: &[ParamSpec] = &[ROUND, INTERVAL, TYPE_ORDER, GPU_PICK];
 const FIFO_PERF: &[ParamSpec] = &[ROUND, INTERVAL, TYPE_ORDER];
@@ -143,6 +180,8 @@ const CLOSED: &[ParamSpec] = &[ROUND, INTERVAL, BACKFILL, TYPE_ORDER, ZERO_PASS]
 const PROGRAM: &[ParamSpec] = &COMMON;
 const SUM: &[ParamSpec] = &with::<1, { COMMON.len() + 1 }>([NORMALISE]);
 const COST: &[ParamSpec] = &with::<1, { COMMON.len() + 1 }>([DROP_ALL]);
+const FILLING: &[ParamSpec] =
+    &with::<4, { COMMON.len() + 4 }>([HIERARCHICAL, ENTITY_BY, ENTITY_WEIGHT, ENTITY_POLICY]);
 const AGNOSTIC: &[ParamSpec] = &with::<2, { COMMON.len() + 2 }>([AGNOSTIC_RATE, REFERENCE_TYPE]);
 const ALLOX: &[ParamSpec] = &[
     ROUND,
@@ -251,13 +290,13 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         "gavel-water-filling",
         "max-min again and again for those who can still rise",
         Knowledge::Online,
-        PROGRAM,
+        FILLING,
     ),
     info(
         "gavel-water-filling-agnostic",
         "gavel-water-filling without knowing how fast jobs run",
         Knowledge::Online,
-        PROGRAM,
+        FILLING,
     ),
     info(
         "gavel-isolated",
@@ -321,6 +360,11 @@ pub(super) fn rounds(
         keeps: GpuPick::named(params.word("gpu_pick")),
         gang_max: (policy == "gavel-allox").then_some(1),
         knowledge: super::find(policy)?.knowledge,
+        partitions: params.number("partitions").max(1.0) as usize,
+        entities: params.flag("hierarchical").then(|| EntityParams {
+            by: QueueBy::named(params.word("entity_by")).expect("one of the choices"),
+            weights: params.table("entity_weight").cloned(),
+        }),
     };
     Ok(Box::new(Rounds::new(
         mechanism,

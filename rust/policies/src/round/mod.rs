@@ -12,15 +12,18 @@ mod accounts;
 mod arrange;
 mod ask;
 mod choose;
+mod entities;
 mod queues;
 
 use crate::class::Places;
-use crate::lp::Allocator;
+use crate::lp::{Allocator, in_parts};
 use crate::place::PlacementParams;
 use crate::yarn::GpuPick;
 use accounts::Accounts;
 use ask::{can, order_of_types, types};
 use choose::Who;
+use entities::Entities;
+pub use entities::EntityParams;
 use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
 use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
 use queues::{Pass, Queues};
@@ -48,7 +51,7 @@ impl ZeroPass {
 }
 
 /// Parameters of the mechanism.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RoundParams {
     /// Name of the policy, for messages.
     pub policy: String,
@@ -68,6 +71,10 @@ pub struct RoundParams {
     pub gang_max: Option<u32>,
     /// What the allocator may know.
     pub knowledge: Knowledge,
+    /// Parts into which each allocation is split.
+    pub partitions: usize,
+    /// Groups of jobs that share a weight, if the policy fills by group.
+    pub entities: Option<EntityParams>,
 }
 
 /// A job with GPUs, since the last time its use was counted.
@@ -86,6 +93,7 @@ pub struct Rounds {
     allocator: Box<dyn Allocator>,
     accounts: Accounts,
     queues: Queues,
+    entities: Entities,
     active: BTreeSet<JobId>,
     holders: Vec<Holder>,
     is_stale: bool,
@@ -127,6 +135,7 @@ impl Rounds {
             allocator,
             accounts: Accounts::default(),
             queues: Queues::default(),
+            entities: Entities::default(),
             active: BTreeSet::new(),
             holders: Vec::new(),
             is_stale: false,
@@ -206,7 +215,7 @@ impl Rounds {
 
     fn solve(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> Result<(), PolicyError> {
         let knows_work = self.params.knowledge == Knowledge::Remaining;
-        let ask = ask::ask(
+        let mut ask = ask::ask(
             view,
             &self.places,
             self.active.iter().copied(),
@@ -218,9 +227,12 @@ impl Rounds {
                 (claim.share > 0.0).then_some(gpu_type)
             },
         )?;
-        let shares = match self.params.keeps {
-            Some(pick) => self.first_come(view, plan, pick),
-            None => self.allocator.allocate(&ask)?,
+        self.entities.tell(&mut ask);
+        let shares = if let Some(pick) = self.params.keeps {
+            self.first_come(view, plan, pick)
+        } else {
+            let parts = self.params.partitions;
+            in_parts(self.allocator.as_mut(), &ask, parts, view.seed())?
         };
         if shares.len() != ask.rates.len() || !shares.iter().all(|share| share.is_finite()) {
             let message = "the allocator gave no finite share for each job and type".to_owned();
@@ -340,6 +352,9 @@ impl Policy for Rounds {
         }
         if self.params.keeps.is_some() {
             self.starts = vec![0; view.jobs().len()];
+        }
+        if let Some(params) = &self.params.entities {
+            self.entities = Entities::new(params, &self.params.policy, view.jobs())?;
         }
         self.allocator.start(gpu_types)?;
         self.places.start(view, plan)

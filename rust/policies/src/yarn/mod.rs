@@ -9,9 +9,11 @@
 //! out. A head without a place blocks its own queue only. Cost per start: O(types + gang), and
 //! O(log queues); per release each blocked head is asked once. The waiting jobs are never walked.
 
+mod owners;
 mod pick;
 mod queues;
 
+pub(crate) use owners::Owners;
 pub use pick::GpuPick;
 pub use queues::{QueueBy, QueueParams};
 

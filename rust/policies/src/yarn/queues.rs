@@ -1,12 +1,10 @@
 //! Queues with shares: who is in which, and which goes next.
 
+use super::owners::Owners;
 use gangline_engine::PolicyError;
 use gangline_model::{JobId, JobTable};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
-
-/// Queue of the jobs without a user or virtual cluster, and of all jobs if queues are by nothing.
-const DEFAULT: &str = "default";
 
 /// What makes a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +27,7 @@ impl QueueBy {
         Some([Self::None, Self::User, Self::Vc][at])
     }
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
 }
@@ -72,27 +70,15 @@ impl Queues {
     /// # Errors
     /// [`PolicyError::Parameter`] if the trace names nobody, or a queue has no share.
     pub(super) fn new(params: &QueueParams, jobs: &JobTable) -> Result<Self, PolicyError> {
-        let columns = jobs.columns();
-        let (codes, labels): (_, &[String]) = match params.by {
-            QueueBy::None => (None, &[]),
-            QueueBy::User => (columns.user.as_ref(), &columns.user_labels),
-            QueueBy::Vc => (columns.vc.as_ref(), &columns.vc_labels),
-        };
-        if params.by != QueueBy::None && codes.is_none_or(|all| all.iter().all(|&c| c == u32::MAX))
-        {
+        let Some(owners) = Owners::of(jobs, params.by) else {
             let name = params.by.name();
             let expected = format!("a trace that names a {name} for its jobs, or queue_by = none");
             return Err(bad("queue_by", name, expected));
-        }
-        let name_of = |job: JobId| {
-            let code = codes.map_or(u32::MAX, |all| all[job.index()]);
-            labels.get(code as usize).map_or(DEFAULT, String::as_str)
         };
-        let names: BTreeSet<&str> = jobs.ids().map(name_of).collect();
-        let names: Vec<&str> = names.into_iter().collect();
+        let names = &owners.names;
         let list: Result<Vec<Queue>, PolicyError> = names
             .iter()
-            .map(|&name| {
+            .map(|name| {
                 Ok(Queue {
                     share: share_of(name, params, names.len())?,
                     used: 0,
@@ -100,10 +86,9 @@ impl Queues {
                 })
             })
             .collect();
-        let number = |job| names.binary_search(&name_of(job)).expect("one of all") as u32;
         Ok(Self {
             list: list?,
-            of: jobs.ids().map(number).collect(),
+            of: owners.number,
             ready: BTreeSet::new(),
             blocked: BTreeSet::new(),
         })

@@ -1,0 +1,44 @@
+//! Whose jobs are whose: users or virtual clusters of a trace, by number.
+
+use super::QueueBy;
+use gangline_model::{JobId, JobTable};
+use std::collections::BTreeSet;
+
+/// Name of the owner of jobs that name none, and of all jobs if nobody is asked for.
+const DEFAULT: &str = "default";
+
+/// The owners of a trace, in order of their names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Owners {
+    /// Their names.
+    pub names: Vec<String>,
+    /// Owner of each job.
+    pub number: Vec<u32>,
+}
+
+impl Owners {
+    /// The owners of the jobs; none if they are asked for and no job names one.
+    pub(crate) fn of(jobs: &JobTable, by: QueueBy) -> Option<Self> {
+        let columns = jobs.columns();
+        let (codes, labels): (_, &[String]) = match by {
+            QueueBy::None => (None, &[]),
+            QueueBy::User => (columns.user.as_ref(), &columns.user_labels),
+            QueueBy::Vc => (columns.vc.as_ref(), &columns.vc_labels),
+        };
+        let is_named = codes.is_some_and(|all| all.iter().any(|&code| code != u32::MAX));
+        if by != QueueBy::None && !is_named {
+            return None;
+        }
+        let name_of = |job: JobId| {
+            let code = codes.map_or(u32::MAX, |all| all[job.index()]);
+            labels.get(code as usize).map_or(DEFAULT, String::as_str)
+        };
+        let names: BTreeSet<&str> = jobs.ids().map(name_of).collect();
+        let names: Vec<&str> = names.into_iter().collect();
+        let number = |job| names.binary_search(&name_of(job)).expect("one of all") as u32;
+        Some(Self {
+            number: jobs.ids().map(number).collect(),
+            names: names.iter().map(ToString::to_string).collect(),
+        })
+    }
+}
