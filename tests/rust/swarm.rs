@@ -61,6 +61,8 @@ fn draw_params(name: &str, numbers: &mut Numbers) -> Params {
             continue;
         }
         let value = match spec.name {
+            // the public timing knows neither overheads nor failures
+            "compat" => ParamValue::Bool(false),
             // the other sources need sizes or a network model
             "skew" => ParamValue::Str("flags".to_owned()),
             "skew_threshold" | "skew_eps" => ParamValue::Float(0.2),

@@ -15,6 +15,7 @@ from gangline.policies.dally import PRESETS, Dally
 from gangline.policies.fairness import Themis
 from gangline.policies.gandiva import Gandiva
 from gangline.policies.preemptive import Gittins, Las, Srsf, Srtf, Tiresias, TiresiasGittins
+from gangline.policies.rounds import PRESETS as COMPAT
 from gangline.policies.rounds import (
     GavelAllox,
     GavelCost,
@@ -77,7 +78,7 @@ registry: Mapping[str, type[PolicyBase]] = {
 }
 """Every policy by its name."""
 
-presets: Mapping[str, PolicyBase] = dict(PRESETS)
+presets: Mapping[str, PolicyBase] = {**PRESETS, **COMPAT}
 """Names that stand for a policy with some of its parameters set."""
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "PRESETS",
     "GavelAllox",
     "GavelCost",
     "GavelFifo",
@@ -66,9 +67,17 @@ class GavelFifo(_Fifo):
 
 @dataclass(frozen=True, kw_only=True)
 class GavelFifoPerf(_Fifo):
-    """Arrival order, each job on the fastest GPU type with room, placed anew at each allocation."""
+    """Arrival order, each job on the fastest GPU type with room, placed anew at each allocation.
+
+    Parameters
+    ----------
+    compat : bool
+        The timing of the public simulator with all its quirks, for comparisons with it.
+    """
 
     name: ClassVar[str] = "gavel-fifo-perf"
+
+    compat: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,9 +108,17 @@ class _Closed(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GavelIsolated(_Closed):
-    """An equal split of every GPU type, in rounds."""
+    """An equal split of every GPU type, in rounds.
+
+    Parameters
+    ----------
+    compat : bool
+        The timing of the public simulator with all its quirks, for comparisons with it.
+    """
 
     name: ClassVar[str] = "gavel-isolated"
+
+    compat: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +163,8 @@ class _Program(_Closed):
         File that receives the program of a solve that fails; none if empty.
     partitions : int
         Parts into which the jobs and GPUs of an allocation are split at random, each solved alone.
+    compat : bool
+        The timing of the public simulator with all its quirks, for comparisons with it.
     """
 
     solver: str = "auto"
@@ -154,6 +173,7 @@ class _Program(_Closed):
     on_solver_error: str = "raise"
     write_failed_to: str = ""
     partitions: int = 1
+    compat: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,3 +302,10 @@ class GavelWaterFillingAgnostic(_Filling):
     """gavel-water-filling without knowing how fast jobs run."""
 
     name: ClassVar[str] = "gavel-water-filling-agnostic"
+
+
+PRESETS: Mapping[str, PolicyConfig] = {
+    "gavel-compat-las": GavelLas(compat=True, tie_break="none"),
+    "gavel-compat-fifo-perf": GavelFifoPerf(compat=True),
+}
+"""What the public simulator's own results are compared with."""

@@ -94,6 +94,7 @@ impl Overlay {
         };
         checked
             .and_then(|()| check_timers(state, plan))
+            .and_then(|()| self.check_limits(state, plan))
             .map_err(|broken| PlanError {
                 job: broken.job,
                 kind: broken.kind,
@@ -167,6 +168,33 @@ impl Overlay {
                 Err(broken(pair[0], kind, None, Rule::TwoActions))
             }
         }
+    }
+
+    /// Each limit is above 0 and its job runs after the plan.
+    fn check_limits(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
+        if plan.limits.is_empty() {
+            return Ok(());
+        }
+        self.actions.clear();
+        let numbered = plan.actions.iter().zip(0..);
+        self.actions
+            .extend(numbered.map(|(action, number)| (action.job(), number)));
+        self.actions.sort_unstable();
+        let by_job = ByJob {
+            plan,
+            sorted: &self.actions,
+        };
+        for &(job, work) in &plan.limits {
+            let runs = match by_job.get(job) {
+                Some(Action::Preempt { .. }) => false,
+                Some(Action::Start { .. } | Action::Move { .. }) => true,
+                Some(Action::SetSubBatch { .. }) | None => state.run(job).is_some(),
+            };
+            if !runs || work.is_nan() || work <= 0.0 {
+                return Err(broken(job, ActionKind::Limit, None, Rule::WorkLimit));
+            }
+        }
+        Ok(())
     }
 
     #[inline]

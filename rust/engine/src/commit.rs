@@ -58,7 +58,7 @@ impl Engine {
     #[inline]
     pub(crate) fn commit(&mut self, next: Next) -> Result<(), PlanError> {
         let acted = !self.buffer.actions.is_empty();
-        if acted || !self.buffer.timers.is_empty() {
+        if acted || !self.buffer.timers.is_empty() || !self.buffer.limits.is_empty() {
             if let Err(error) =
                 self.overlay
                     .check(&self.state, &self.buffer, &self.index, self.decisions)
@@ -107,6 +107,10 @@ impl Engine {
             }
         }
         self.buffer.overheads.clear();
+        for (job, work) in self.buffer.limits.drain(..) {
+            self.state
+                .limit(job, work, &mut self.queue, &mut self.recorder);
+        }
         self.buffer.shown = 0;
     }
 

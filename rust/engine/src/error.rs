@@ -40,6 +40,8 @@ pub enum Rule {
     SubBatch,
     /// A timer that does not lie after now.
     TimerNotAfterNow,
+    /// A limit of work that is no positive number, or for a job that does not run then.
+    WorkLimit,
 }
 
 impl Rule {
@@ -63,6 +65,7 @@ impl Rule {
             Self::InfeasiblePair => "infeasible_pair",
             Self::SubBatch => "sub_batch",
             Self::TimerNotAfterNow => "timer_not_after_now",
+            Self::WorkLimit => "work_limit",
         }
     }
 
@@ -86,6 +89,7 @@ impl Rule {
             Self::InfeasiblePair => "two jobs on a GPU may not share",
             Self::SubBatch => "the sub-batch is below 1 or above the job's batch size",
             Self::TimerNotAfterNow => "the timer does not lie after now",
+            Self::WorkLimit => "the limit of work is not above 0, or the job will not run",
         }
     }
 }

@@ -220,6 +220,10 @@ impl Engine {
 
     #[inline]
     fn complete(&mut self, slot: u32) -> WakeOn {
+        if self.state.ends_by_limit(slot as usize) {
+            self.state.pause(slot, &mut self.recorder);
+            return WakeOn::default();
+        }
         let job = self.state.runs[slot as usize].job;
         let gpus = self
             .state

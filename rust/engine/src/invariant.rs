@@ -62,7 +62,8 @@ impl Engine {
                     "gang of job {job} is not whole"
                 );
                 assert!(run.finish > state.now, "job {job} should have finished");
-                assert!(run.rate > 0.0, "job {job} runs at rate 0");
+                let is_paused = state.is_paused(state.slot_of(job));
+                assert!(run.rate > 0.0 || is_paused, "job {job} runs at rate 0");
                 assert!(
                     run.segment_start <= state.now,
                     "a segment starts in the future"

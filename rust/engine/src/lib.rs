@@ -18,6 +18,7 @@ mod error;
 mod index;
 mod instant;
 mod invariant;
+mod limits;
 mod metrics;
 mod plan;
 mod policy;

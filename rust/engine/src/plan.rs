@@ -17,6 +17,8 @@ pub(crate) enum TimerOrder {
 pub(crate) struct PlanBuffer {
     pub(crate) actions: Vec<Action>,
     pub(crate) timers: Vec<TimerOrder>,
+    /// Limits of work for jobs that run after the plan.
+    pub(crate) limits: Vec<(JobId, f64)>,
     /// Starts with an overhead of the policy's own.
     pub(crate) overheads: Vec<(JobId, SimSpan)>,
     /// How many of the actions the scratch shows.
@@ -27,6 +29,7 @@ impl PlanBuffer {
     pub(crate) fn clear(&mut self) {
         self.actions.clear();
         self.timers.clear();
+        self.limits.clear();
         self.overheads.clear();
         self.shown = 0;
     }
@@ -185,6 +188,13 @@ impl Plan<'_> {
     /// Undoes scratch changes since `mark` (actions stay).
     pub fn rollback(&mut self, mark: Mark) {
         self.free.rollback(mark);
+    }
+
+    /// Lets a job that runs after the plan do at most `work` more iterations; then it keeps its GPUs
+    /// without progress until it gets another limit, moves or stops. Infinite takes a limit away.
+    #[inline]
+    pub fn limit(&mut self, job: JobId, work: f64) {
+        self.buffer.limits.push((job, work));
     }
 
     /// Wakes the policy at `time`; replaces the timer of the same tag.

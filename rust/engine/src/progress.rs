@@ -117,7 +117,7 @@ impl State {
         }
         // exact: a factor of 1 means no loss, whatever the placement
         #[allow(clippy::float_cmp)]
-        if run.locality != 1.0 {
+        if run.locality != 1.0 && run.rate > 0.0 {
             let lost_s = progress * (1.0 - run.locality);
             self.out.comm_s[at] += lost_s;
             self.out.comm_tier_s[run.tier as usize][at] += lost_s;
@@ -127,6 +127,9 @@ impl State {
         }
         let before = run.left;
         run.left = (before - run.rate * progress).max(0.0);
+        if let Some(limit) = self.limits.get_mut(slot) {
+            *limit = (*limit - run.rate * progress).max(0.0);
+        }
         if let Some(interval) = self.config.checkpoint_interval {
             let from = run.segment_start.max(run.progress_start);
             let origin = run.progress_start;
@@ -389,9 +392,10 @@ impl State {
     /// Sets the rate of a record from now on and pushes the completion.
     #[inline]
     fn schedule(&mut self, slot: u32, rate: f64, queue: &mut EventQueue) {
+        let limit = self.limit_of(slot as usize);
         let run = &mut self.runs[slot as usize];
         run.rate = rate;
-        run.finish = self.now.max(run.progress_start) + span_of_work(run.left, rate);
+        run.finish = self.now.max(run.progress_start) + span_of_work(run.left.min(limit), rate);
         queue.push(run.finish, EventClass::Completion, slot, run.generation);
     }
 
@@ -414,6 +418,9 @@ impl State {
                 && matches!(reason, EndReason::Preempted | EndReason::Moved));
         if !falls_back {
             self.job[at].remaining = self.runs[slot].left;
+        }
+        if let Some(limit) = self.limits.get_mut(slot) {
+            *limit = f64::INFINITY;
         }
         let gpus = std::mem::take(&mut self.runs[slot].gpus);
         if let Some(uplinks) = &mut self.uplinks {
@@ -466,7 +473,8 @@ impl State {
         let (before, locality) = (run.locality, self.locality_now(slot));
         let rate = (self.base_on(job, &run.gpus) * locality) / (inflation * xi);
         let is_moved = locality.to_bits() != before.to_bits();
-        if rate.to_bits() == run.rate.to_bits() && !is_moved {
+        let is_same = rate.to_bits() == run.rate.to_bits() && !is_moved;
+        if is_same || self.is_paused(slot) {
             return;
         }
         if is_moved && self.max_share > 1 {
@@ -474,7 +482,25 @@ impl State {
         }
         self.close_segment(slot, recorder, EndReason::Retimed);
         self.runs[slot].locality = locality;
-        let now = self.now;
+        self.open_segment(slot, rate, queue);
+    }
+
+    /// Lets a job with a new limit go on from now, at the rate that its GPUs, partners and links give it.
+    pub(crate) fn resume(&mut self, slot: usize, queue: &mut EventQueue) {
+        let run = &self.runs[slot];
+        let (xi, _) = self.xi_on(run.job, &run.gpus);
+        let (locality, inflation) = (
+            self.locality_now(slot),
+            self.inflation(run.job, run.sub_batch),
+        );
+        let rate = (self.base_on(run.job, &run.gpus) * locality) / (inflation * xi);
+        self.runs[slot].locality = locality;
+        self.open_segment(slot, rate, queue);
+    }
+
+    /// Opens a segment at a rate; the one before is closed.
+    fn open_segment(&mut self, slot: usize, rate: f64, queue: &mut EventQueue) {
+        let (job, now) = (self.runs[slot].job, self.now);
         if self.config.segments {
             let others = self.co_runners(job, &self.runs[slot].gpus);
             let details = &mut self.details[slot];

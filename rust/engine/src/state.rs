@@ -273,6 +273,8 @@ pub struct State {
     type_orders: Vec<SmallVec<[GpuTypeId; 4]>>,
     // running jobs
     pub(crate) runs: Vec<Run>,
+    /// By record: see [`crate::limits`]; empty where there are none.
+    pub(crate) limits: Vec<f64>,
     /// By record, like `runs`; empty where nobody needs them.
     pub(crate) details: Vec<RunDetails>,
     pub(crate) free_slots: Vec<u32>,
@@ -325,6 +327,7 @@ impl State {
             usable,
             type_orders: type_orders(cluster, jobs, rates),
             runs: Vec::new(),
+            limits: Vec::new(),
             details: Vec::new(),
             free_slots: Vec::new(),
             waiting: BitSet::new(count),

@@ -48,6 +48,8 @@ pub enum ActionKind {
     SetSubBatch,
     /// A timer order, named by the id of its tag.
     Timer,
+    /// A limit of work.
+    Limit,
 }
 
 impl Action {
@@ -80,6 +82,7 @@ impl std::fmt::Display for ActionKind {
             Self::Move => "move",
             Self::SetSubBatch => "set-sub-batch",
             Self::Timer => "timer",
+            Self::Limit => "limit",
         })
     }
 }

@@ -7,6 +7,7 @@
 
 pub mod baselines;
 pub mod class;
+pub mod compat;
 pub mod conformance;
 pub mod dally;
 pub mod gandiva;

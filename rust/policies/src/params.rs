@@ -203,6 +203,20 @@ impl ParamReader {
         }
     }
 
+    /// Refuses another value than the default, which a policy may have no use for beside another.
+    ///
+    /// # Errors
+    /// [`PolicyError::Parameter`]; `when` says why.
+    pub fn expect_default(&self, spec: &ParamSpec, when: &str) -> Result<(), PolicyError> {
+        let default = spec.default.value();
+        match self.get(spec.name) {
+            Some(value) if *value != default => {
+                Err(self.bad(spec.name, value, &format!("{default} {when}")))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// Name of the policy.
     pub fn policy(&self) -> &str {
         &self.policy

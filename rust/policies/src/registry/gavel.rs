@@ -2,6 +2,7 @@
 
 use super::parameters::spec;
 use super::{PolicyInfo, placement};
+use crate::compat::{Compat, CompatParams};
 use crate::lp::{Allocator, EqualSplit, FastestFirst, NoSolver};
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
 use crate::round::{EntityParams, RoundParams, Rounds, ZeroPass};
@@ -123,6 +124,13 @@ const GPU_PICK: ParamSpec = spec(
     "",
     "which GPU type, of those with a place",
 );
+const COMPAT: ParamSpec = spec(
+    "compat",
+    ParamKind::Bool,
+    ParamDefault::Bool(false),
+    "",
+    "the timing of the public simulator with all its quirks, for comparisons with it",
+);
 
 const PARTITIONS: ParamSpec = spec(
     "partitions",
@@ -161,9 +169,10 @@ const ENTITY_POLICY: ParamSpec = spec(
 );
 
 /// Parameters of every program.
-const COMMON: [ParamSpec; 11] = [
+const COMMON: [ParamSpec; 12] = [
     ROUND,
     INTERVAL,
+    COMPAT,
     BACKFILL,
     TYPE_ORDER,
     ZERO_PASS,
@@ -175,8 +184,8 @@ const COMMON: [ParamSpec; 11] = [
     PARTITIONS,
 ];
 const FIFO: &[ParamSpec] = &[ROUND, INTERVAL, TYPE_ORDER, GPU_PICK];
-const FIFO_PERF: &[ParamSpec] = &[ROUND, INTERVAL, TYPE_ORDER];
-const CLOSED: &[ParamSpec] = &[ROUND, INTERVAL, BACKFILL, TYPE_ORDER, ZERO_PASS];
+const FIFO_PERF: &[ParamSpec] = &[ROUND, INTERVAL, COMPAT, TYPE_ORDER];
+const CLOSED: &[ParamSpec] = &[ROUND, INTERVAL, COMPAT, BACKFILL, TYPE_ORDER, ZERO_PASS];
 const PROGRAM: &[ParamSpec] = &COMMON;
 const SUM: &[ParamSpec] = &with::<1, { COMMON.len() + 1 }>([NORMALISE]);
 const COST: &[ParamSpec] = &with::<1, { COMMON.len() + 1 }>([DROP_ALL]);
@@ -344,6 +353,9 @@ pub(super) fn rounds(
     allocator: Box<dyn Allocator>,
     plain: bool,
 ) -> Result<Box<dyn Policy>, PolicyError> {
+    if params.flag("compat") {
+        return compat(params, allocator);
+    }
     let policy = params.policy();
     let order = params.word("type_order");
     let mechanism = RoundParams {
@@ -371,5 +383,36 @@ pub(super) fn rounds(
         placement(params)?,
         allocator,
         plain,
+    )))
+}
+
+/// The policy with the timing of the public simulator, which has no place for some parameters.
+fn compat(
+    params: &ParamReader,
+    allocator: Box<dyn Allocator>,
+) -> Result<Box<dyn Policy>, PolicyError> {
+    let policy = params.policy();
+    let own = [
+        INTERVAL,
+        BACKFILL,
+        TYPE_ORDER,
+        ZERO_PASS,
+        PARTITIONS,
+        HIERARCHICAL,
+    ];
+    for fixed in own {
+        params.expect_default(&fixed, "with compat = true")?;
+    }
+    let mechanism = CompatParams {
+        policy: policy.to_owned(),
+        round_s: params.number("round_s"),
+        shuffles: policy == "gavel-isolated" || policy.ends_with("-agnostic"),
+        skips_zero: policy == "gavel-fifo-perf",
+        knowledge: super::find(policy)?.knowledge,
+    };
+    Ok(Box::new(Compat::new(
+        mechanism,
+        placement(params)?,
+        allocator,
     )))
 }

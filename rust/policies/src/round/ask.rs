@@ -5,7 +5,7 @@ use crate::lp::Ask;
 use gangline_engine::{ClusterView, PolicyError};
 use gangline_model::{GpuTypeId, JobId, SimTime};
 
-pub(super) fn types(view: &ClusterView<'_>) -> impl Iterator<Item = GpuTypeId> + use<> {
+pub(crate) fn types(view: &ClusterView<'_>) -> impl Iterator<Item = GpuTypeId> + use<> {
     (0..view.cluster().gpu_types().len()).map(GpuTypeId::new)
 }
 
@@ -15,8 +15,23 @@ pub(super) fn can(places: &Places, job: JobId, gpu_type: usize) -> bool {
     places.homes(job) >> gpu_type & 1 == 1
 }
 
+/// Rate of the gang on a type, 0 where it cannot run.
+#[inline]
+pub(crate) fn rate(
+    view: &ClusterView<'_>,
+    places: &Places,
+    job: JobId,
+    gpu_type: GpuTypeId,
+) -> f64 {
+    if can(places, job, gpu_type.index()) {
+        view.base_rate(job, gpu_type)
+    } else {
+        0.0
+    }
+}
+
 /// Describes the active jobs; `running` is the type that a job uses by its share.
-pub(super) fn ask(
+pub(crate) fn ask(
     view: &ClusterView<'_>,
     places: &Places,
     active: impl Iterator<Item = JobId>,
@@ -32,13 +47,8 @@ pub(super) fn ask(
     };
     for job in active {
         ask.jobs.push(job);
-        ask.rates.extend(types(view).map(|t| {
-            if can(places, job, t.index()) {
-                view.base_rate(job, t)
-            } else {
-                0.0
-            }
-        }));
+        let rates = types(view).map(|t| rate(view, places, job, t));
+        ask.rates.extend(rates);
         ask.gangs.push(f64::from(view.jobs().gpus(job)));
         let weight = columns.weight.as_ref().map_or(1.0, |all| all[job.index()]);
         ask.weights.push(weight);

@@ -20,7 +20,8 @@ use crate::lp::{Allocator, in_parts};
 use crate::place::PlacementParams;
 use crate::yarn::GpuPick;
 use accounts::Accounts;
-use ask::{can, order_of_types, types};
+pub(crate) use ask::{ask, rate, types};
+use ask::{can, order_of_types};
 use choose::Who;
 use entities::Entities;
 pub use entities::EntityParams;
@@ -215,7 +216,7 @@ impl Rounds {
 
     fn solve(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> Result<(), PolicyError> {
         let knows_work = self.params.knowledge == Knowledge::Remaining;
-        let mut ask = ask::ask(
+        let mut ask = ask(
             view,
             &self.places,
             self.active.iter().copied(),

@@ -1,0 +1,381 @@
+//! The timing of the public Gavel simulator, for comparisons with it: rounds without a grid.
+//!
+//! A round gives each chosen job a micro-task of whole steps and ends where the last of them ends; the next
+//! one starts there. Quirks are kept on purpose: shares are renewed at most every 1,920 s and a reset at
+//! instant 0 leaves that gate open once more; a gap without work counts as run time of the next round; a
+//! job newer than the shares may use up GPUs without running. Sources: the public code, facts only.
+//!
+//! | symbol | here | meaning |
+//! |---|---|---|
+//! | t | `held_ns` | time booked on a type since the reset, from half a round on |
+//! | S | `booked_ns` | sum of t over a type; finished jobs stay in it until the reset |
+//! | `last_reset` | `last_reset` | when shares were renewed; 0 opens the gate |
+
+mod books;
+mod order;
+
+use crate::class::Places;
+use crate::lp::Allocator;
+use crate::place::PlacementParams;
+use crate::round::{ask, rate, types};
+use books::Books;
+use gangline_engine::{
+    Changes, ClusterView, Knowledge, Next, Phase, Plan, Policy, PolicyError, WakeOn,
+};
+use gangline_model::{Action, GpuSet, GpuTypeId, JobId, SimTime, TimerTag, span_of_work};
+use order::TypeOrder;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+/// Least time between two allocations, whatever the round [code].
+const SOLVE_INTERVAL_S: f64 = 1920.0;
+const END_OF_ROUND: TimerTag = TimerTag { kind: 0, id: 0 };
+
+/// Parameters of the mechanism.
+#[derive(Clone, Debug)]
+pub struct CompatParams {
+    /// Name of the policy, for messages.
+    pub policy: String,
+    /// Seconds that a micro-task may take.
+    pub round_s: f64,
+    /// Whether GPU types are shuffled at each choice: policies that do not know rates.
+    pub shuffles: bool,
+    /// Whether jobs without a share are passed over: first come first served.
+    pub skips_zero: bool,
+    /// What the allocator may know.
+    pub knowledge: Knowledge,
+}
+
+/// Steps of a job in the present round.
+#[derive(Clone, Copy, Debug)]
+struct Task {
+    job: JobId,
+    gpu_type: GpuTypeId,
+    steps: f64,
+    finish: SimTime,
+}
+
+/// A policy with the public simulator's timing.
+pub struct Compat {
+    params: CompatParams,
+    places: Places,
+    allocator: Box<dyn Allocator>,
+    order: TypeOrder,
+    books: Books,
+    /// Whole steps left, by job: the simulator's own book, of which the allocator hears only if it may.
+    left: Vec<f64>,
+    arrived: Vec<JobId>,
+    active: BTreeSet<JobId>,
+    tasks: Vec<Task>,
+    previous_end: SimTime,
+    last_reset: SimTime,
+    is_stale: bool,
+    expected: usize,
+    rounds: u64,
+    solves: u64,
+}
+
+impl std::fmt::Debug for Compat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Compat")
+            .field("params", &self.params)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Compat {
+    /// A policy with a placement rule and an allocator.
+    pub fn new(
+        params: CompatParams,
+        placement: PlacementParams,
+        allocator: Box<dyn Allocator>,
+    ) -> Self {
+        Self {
+            params,
+            places: Places::new(placement),
+            allocator,
+            order: TypeOrder::default(),
+            books: Books::default(),
+            left: Vec::new(),
+            arrived: Vec::new(),
+            active: BTreeSet::new(),
+            tasks: Vec::new(),
+            previous_end: SimTime(0),
+            last_reset: SimTime(0),
+            is_stale: false,
+            expected: 0,
+            rounds: 0,
+            solves: 0,
+        }
+    }
+
+    fn refuse(&self, why: &str) -> PolicyError {
+        let policy = &self.params.policy;
+        let message = format!("{policy} with compat = true: {why}");
+        PolicyError::Failed { message }
+    }
+
+    /// The public simulator knows whole steps, no overhead and no distance.
+    fn check(&self, view: &ClusterView<'_>) -> Result<(), PolicyError> {
+        if view.network().is_some() {
+            return Err(self.refuse("the public simulator knows no network; leave [network] out"));
+        }
+        if self.places.is_strict() {
+            return Err(self.refuse("placement must be a rule that never refuses: consolidate"));
+        }
+        for job in view.jobs().ids() {
+            let work = view.jobs().work(job);
+            if work.fract() != 0.0 {
+                let why = format!("job {job} has {work} iterations; only whole ones are counted");
+                return Err(self.refuse(&why));
+            }
+            if view.overhead(job).0 > 0 || view.restart_overhead(job).0 > 0 {
+                return Err(self.refuse("restarts are free there; set restart_s to 0"));
+            }
+            let slow = types(view).find(|&t| {
+                let rate = rate(view, &self.places, job, t);
+                rate > 0.0 && (rate * self.params.round_s).floor() < 1.0
+            });
+            if let Some(slow) = slow {
+                let name = &view.cluster().gpu_types()[slow.index()].name;
+                let why = format!("job {job} does less than one iteration per round on {name}");
+                return Err(self.refuse(&why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Books the micro-tasks in flight. Their time runs from the end of the round before.
+    fn land(&mut self, view: &ClusterView<'_>) {
+        let tasks = std::mem::take(&mut self.tasks);
+        for task in &tasks {
+            let spent = task.finish - self.previous_end;
+            self.books.credit(task.job, task.gpu_type, spent);
+            let left = &mut self.left[task.job.index()];
+            *left -= task.steps;
+            let is_done = view.phase(task.job) == Phase::Finished;
+            debug_assert_eq!(is_done, *left <= 0.0, "the engine counts the same steps");
+            if is_done {
+                self.active.remove(&task.job);
+                self.is_stale = true;
+            }
+        }
+        if !tasks.is_empty() {
+            self.previous_end = view.now();
+        }
+    }
+
+    fn admit(&mut self) {
+        for job in self.arrived.drain(..) {
+            self.books.admit(job);
+            self.active.insert(job);
+            self.expected -= 1;
+            self.is_stale = true;
+        }
+    }
+
+    fn renew(&mut self, view: &ClusterView<'_>) -> Result<(), PolicyError> {
+        let now = view.now();
+        let is_open =
+            self.last_reset == SimTime(0) || (now - self.last_reset).seconds() >= SOLVE_INTERVAL_S;
+        if !self.is_stale || !is_open {
+            return Ok(());
+        }
+        let knows_work = self.params.knowledge == Knowledge::Remaining;
+        let ask = ask(
+            view,
+            &self.places,
+            self.active.iter().copied(),
+            knows_work,
+            |_| None,
+        )?;
+        let elapsed_s = (now - self.last_reset).seconds();
+        self.books.reset(&ask.jobs, elapsed_s);
+        self.last_reset = now;
+        self.is_stale = false;
+        if ask.jobs.is_empty() {
+            return Ok(());
+        }
+        let shares = self.allocator.allocate(&ask)?;
+        if shares.len() != ask.rates.len() || !shares.iter().all(|share| share.is_finite()) {
+            return Err(self.refuse("the allocator gave no finite share for each job and type"));
+        }
+        self.books.promise(&ask.jobs, &shares);
+        self.solves += 1;
+        Ok(())
+    }
+
+    /// Jobs and types of the next round, and whether each of them runs: one without shares uses up GPUs.
+    fn choose(&mut self, view: &ClusterView<'_>) -> Vec<(JobId, GpuTypeId)> {
+        let mut taken: BTreeSet<JobId> = BTreeSet::new();
+        let mut chosen = Vec::new();
+        for gpu_type in self.order.next() {
+            let mut left = view.gpus_up(gpu_type);
+            let claims = self.active.iter().filter(|job| !taken.contains(job));
+            let mut claims: Vec<_> = claims
+                .filter(|&&job| rate(view, &self.places, job, gpu_type) > 0.0)
+                .map(|&job| self.books.claim(job, gpu_type))
+                .filter(|claim| claim.priority > 0.0 || !self.params.skips_zero)
+                .collect();
+            // stable: ties in order of admission
+            claims.sort_by(|a, b| b.cmp(a));
+            for claim in claims {
+                let gpus = view.jobs().gpus(claim.job);
+                if gpus <= left {
+                    left -= gpus;
+                    taken.insert(claim.job);
+                    if self.books.has_shares(claim.job) {
+                        chosen.push((claim.job, gpu_type));
+                    }
+                }
+                if left == 0 {
+                    break;
+                }
+            }
+        }
+        chosen
+    }
+
+    /// GPUs of everybody chosen: first those who keep theirs, then the largest gangs.
+    fn place(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        chosen: &[(JobId, GpuTypeId)],
+    ) -> Result<Vec<GpuSet>, PolicyError> {
+        for job in view.running() {
+            plan.release(job);
+        }
+        let mut found: Vec<Option<GpuSet>> = vec![None; chosen.len()];
+        for (&(job, gpu_type), gpus) in chosen.iter().zip(&mut found) {
+            if let Some(run) = view.run(job).filter(|run| run.gpu_type == gpu_type) {
+                plan.take(&run.gpus);
+                *gpus = Some(run.gpus.clone());
+            }
+        }
+        let mut rest: Vec<usize> = (0..chosen.len())
+            .filter(|&at| found[at].is_none())
+            .collect();
+        rest.sort_by_key(|&at| (Reverse(view.jobs().gpus(chosen[at].0)), chosen[at].0));
+        for at in rest {
+            let (job, gpu_type) = chosen[at];
+            let class = self.places.classes().of(job);
+            let gpus = self.places.place_on(plan.free(), class, job, gpu_type);
+            let gpus = gpus.ok_or_else(|| self.refuse("the placement rule found no GPUs"))?;
+            plan.take(&gpus);
+            found[at] = Some(gpus);
+        }
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    fn launch(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        chosen: &[(JobId, GpuTypeId)],
+    ) -> Result<(), PolicyError> {
+        let sets = self.place(view, plan, chosen)?;
+        for job in view.running() {
+            if !chosen.iter().any(|&(stays, _)| stays == job) {
+                plan.push(Action::Preempt { job });
+            }
+        }
+        let mut end = view.now();
+        for (&(job, gpu_type), gpus) in chosen.iter().zip(sets) {
+            match view.run(job) {
+                Some(run) if run.gpus == gpus => {}
+                Some(_) => plan.push(Action::Move { job, gpus }),
+                None => {
+                    self.places.note_start(job);
+                    plan.push(Action::Start {
+                        job,
+                        gpus,
+                        sub_batch: None,
+                    });
+                }
+            }
+            let (rate, left) = (
+                rate(view, &self.places, job, gpu_type),
+                self.left[job.index()],
+            );
+            let steps = (rate * self.params.round_s).floor().min(left);
+            plan.limit(job, if steps < left { steps } else { f64::INFINITY });
+            let finish = view.now() + span_of_work(steps, rate);
+            end = end.max(finish);
+            self.tasks.push(Task {
+                job,
+                gpu_type,
+                steps,
+                finish,
+            });
+        }
+        plan.wake_at(end, END_OF_ROUND);
+        self.rounds += 1;
+        Ok(())
+    }
+}
+
+impl Policy for Compat {
+    fn wake_on(&self) -> WakeOn {
+        WakeOn::QUEUE | WakeOn::TIMER
+    }
+
+    fn knowledge(&self) -> Knowledge {
+        self.params.knowledge
+    }
+
+    fn start(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        let dropped = self.places.start(view, plan)?;
+        self.check(view)?;
+        let jobs = view.jobs();
+        let gpu_types = view.cluster().gpu_types();
+        self.allocator.start(gpu_types)?;
+        self.order = TypeOrder::new(gpu_types, self.params.shuffles.then(|| view.seed()));
+        self.books = Books::new(jobs.len(), gpu_types.len(), self.params.round_s);
+        self.left = jobs.ids().map(|job| jobs.work(job)).collect();
+        let comes = |job: &JobId| view.phase(*job) != Phase::Dropped && !dropped.contains(job);
+        self.expected = jobs.ids().filter(comes).count();
+        Ok(dropped)
+    }
+
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        if changes.servers_down.len() + changes.servers_up.len() > 0 {
+            return Err(self.refuse("the public simulator knows no failures; leave them out"));
+        }
+        self.arrived.extend(&changes.arrived);
+        if changes.timers.is_empty() && !self.tasks.is_empty() {
+            return Ok(Next::Ask);
+        }
+        self.land(view);
+        self.admit();
+        self.renew(view)?;
+        let mut chosen = self.choose(view);
+        if chosen.is_empty() && self.expected == 0 && !self.active.is_empty() {
+            // nothing is in flight and nobody will come: the gate is opened
+            self.last_reset = SimTime(0);
+            self.renew(view)?;
+            chosen = self.choose(view);
+        }
+        if chosen.is_empty() {
+            for job in view.running() {
+                plan.push(Action::Preempt { job });
+            }
+        } else {
+            self.launch(view, plan, &chosen)?;
+        }
+        Ok(Next::Ask)
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![("rounds", self.rounds), ("solves", self.solves)]
+    }
+}

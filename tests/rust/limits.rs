@@ -1,0 +1,235 @@
+//! Limits of work: what a running job may do until it holds its GPUs without progress. By hand.
+
+use gangline_engine::{
+    Changes, ClusterView, Control, Engine, EngineError, Next, Output, Plan, Policy, PolicyError,
+    PolicyTraits, Rule, RunConfig, Silent, WakeOn, World,
+};
+use gangline_model::{
+    Action, ClusterSpec, GpuSet, GpuType, GpuTypeId, Interference, JobColumns, JobId, JobTable,
+    RackId, RateTable, Server, ServerId, SimTime, TimerTag,
+};
+use std::sync::Arc;
+
+/// What is ordered at a whole second.
+#[derive(Clone, Copy)]
+enum Order {
+    /// The job gets the only GPU.
+    Start(u32),
+    Preempt(u32),
+    Limit(u32, f64),
+}
+
+use Order::{Limit, Preempt, Start};
+
+/// Orders by the second; a timer wakes it for each.
+struct Script {
+    orders: Vec<(i64, Vec<Order>)>,
+    next: usize,
+    shares: u32,
+}
+
+fn gpu() -> GpuSet {
+    GpuSet::single(ServerId(0), 1)
+}
+
+impl Policy for Script {
+    fn wake_on(&self) -> WakeOn {
+        WakeOn::ARRIVAL | WakeOn::TIMER
+    }
+
+    fn max_share(&self) -> u32 {
+        self.shares
+    }
+
+    fn start(
+        &mut self,
+        _view: &ClusterView<'_>,
+        _plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        Ok(Vec::new())
+    }
+
+    fn decide(
+        &mut self,
+        _view: &ClusterView<'_>,
+        _changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        for order in &self.orders[self.next].1 {
+            match *order {
+                Start(job) => plan.push(Action::Start {
+                    job: JobId(job),
+                    gpus: gpu(),
+                    sub_batch: None,
+                }),
+                Preempt(job) => plan.push(Action::Preempt { job: JobId(job) }),
+                Limit(job, work) => plan.limit(JobId(job), work),
+            }
+        }
+        self.next += 1;
+        if let Some((second, _)) = self.orders.get(self.next) {
+            let tag = TimerTag { kind: 0, id: 0 };
+            plan.wake_at(SimTime(second * 1_000_000_000), tag);
+        }
+        Ok(Next::Ask)
+    }
+}
+
+/// Runs jobs of these iterations, one per second alone, on one GPU.
+fn run(works: &[f64], shares: u32, orders: &[(i64, &[Order])]) -> Result<Output, EngineError> {
+    let gpu_type = GpuType {
+        name: "A".to_owned(),
+        memory_bytes: u64::MAX,
+        price_per_hour: 0.0,
+        speed: 1.0,
+    };
+    let server = Server {
+        gpu_type: GpuTypeId(0),
+        gpus: 1,
+        rack: RackId(0),
+    };
+    let cluster = ClusterSpec::new(vec![gpu_type], vec![server]).expect("valid");
+    let columns = JobColumns {
+        arrival: vec![SimTime(0); works.len()],
+        gpus: vec![1; works.len()],
+        work: works.to_vec(),
+        ..JobColumns::default()
+    };
+    let world = World {
+        rates: Arc::new(RateTable::from_speeds(&cluster)),
+        cluster: Arc::new(cluster),
+        jobs: Arc::new(JobTable::new(columns).expect("valid")),
+    };
+    let config = RunConfig {
+        check_invariants: true,
+        segments: true,
+        interference: Some(Interference::constant(1.25, 1).expect(">= 1")),
+        ..RunConfig::default()
+    };
+    let orders = orders.iter().map(|(s, all)| (*s, all.to_vec())).collect();
+    let mut script = Script {
+        orders,
+        next: 0,
+        shares,
+    };
+    let mut engine = Engine::new(&world, config, PolicyTraits::of(&script))?;
+    engine.start(&mut script)?;
+    engine.run(&mut script, &Control::default(), &mut Silent)?;
+    Ok(engine.output())
+}
+
+/// Start and end in seconds, and rate, of each segment of a job.
+fn segments(output: &Output, job: u32) -> Vec<(f64, f64, f64)> {
+    let table = output.segments.as_ref().expect("asked for");
+    let seconds = |ns: i64| ns as f64 / 1e9;
+    (0..table.job.len())
+        .filter(|&row| table.job[row] == job)
+        .map(|row| {
+            (
+                seconds(table.start_ns[row]),
+                seconds(table.end_ns[row]),
+                table.rate[row],
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn a_job_holds_its_gpus_at_its_limit_and_goes_on_with_the_next() {
+    let orders: &[(i64, &[Order])] = &[
+        (0, &[Start(0), Limit(0, 4.0)]),
+        (6, &[Limit(0, 3.0)]),
+        (20, &[Limit(0, f64::INFINITY)]),
+    ];
+    let output = run(&[10.0], 1, orders).expect("sound");
+    let wanted = [
+        (0.0, 4.0, 1.0),
+        (4.0, 6.0, 0.0),
+        (6.0, 9.0, 1.0),
+        (9.0, 20.0, 0.0),
+        (20.0, 23.0, 1.0),
+    ];
+    assert_eq!(segments(&output, 0), wanted);
+    assert_eq!(output.run_s, [23.0]);
+    assert!(output.preemptions.is_empty());
+}
+
+#[test]
+fn a_limit_of_all_that_is_left_is_none() {
+    for limit in [10.0, 11.0] {
+        let orders: &[(i64, &[Order])] = &[(0, &[Start(0), Limit(0, limit)])];
+        let output = run(&[10.0], 1, orders).expect("sound");
+        assert_eq!(output.finish_s, [10.0]);
+    }
+}
+
+#[test]
+fn a_new_limit_before_the_old_one_counts_from_now() {
+    // 2 of 4 are done at 2; 5 more end at 7
+    let orders: &[(i64, &[Order])] = &[
+        (0, &[Start(0), Limit(0, 4.0)]),
+        (2, &[Limit(0, 5.0)]),
+        (9, &[Limit(0, 100.0)]),
+    ];
+    let output = run(&[10.0], 1, orders).expect("sound");
+    assert_eq!(segments(&output, 0)[2], (7.0, 9.0, 0.0));
+    assert_eq!(output.finish_s, [12.0]);
+}
+
+#[test]
+fn a_stop_forgets_the_limit() {
+    let orders: &[(i64, &[Order])] = &[
+        (0, &[Start(0), Limit(0, 4.0)]),
+        (2, &[Preempt(0)]),
+        (3, &[Start(0)]),
+    ];
+    let output = run(&[10.0], 1, orders).expect("sound");
+    assert_eq!(output.finish_s, [11.0]);
+}
+
+#[test]
+fn a_paused_job_stays_paused_when_its_neighbour_leaves() {
+    // side by side both do 0.8 per second: 4 take 5 s, 8 take 10 s; then six are left
+    let orders: &[(i64, &[Order])] = &[
+        (0, &[Start(0), Start(1), Limit(0, 4.0)]),
+        (12, &[Limit(0, f64::INFINITY)]),
+    ];
+    let output = run(&[10.0, 8.0], 2, orders).expect("sound");
+    assert_eq!(output.finish_s, [18.0, 10.0]);
+    let wanted = [(0.0, 5.0, 0.8), (5.0, 12.0, 0.0), (12.0, 18.0, 1.0)];
+    assert_eq!(segments(&output, 0), wanted);
+}
+
+#[test]
+fn a_neighbour_that_leaves_speeds_up_what_is_left_of_a_limit() {
+    // 0.8 per second until 5; one of the limit of 5 is left, done at 6
+    let orders: &[(i64, &[Order])] = &[
+        (0, &[Start(0), Start(1), Limit(0, 5.0)]),
+        (9, &[Limit(0, f64::INFINITY)]),
+    ];
+    let output = run(&[10.0, 4.0], 2, orders).expect("sound");
+    assert_eq!(segments(&output, 0)[1], (5.0, 6.0, 1.0));
+    assert_eq!(output.finish_s, [14.0, 5.0]);
+}
+
+#[test]
+fn bad_limits_are_refused() {
+    let bad: [&[Order]; 5] = [
+        &[Start(0), Limit(0, 0.0)],
+        &[Start(0), Limit(0, -1.0)],
+        &[Start(0), Limit(0, f64::NAN)],
+        &[Start(0), Limit(1, 3.0)],
+        &[Limit(0, 3.0)],
+    ];
+    for orders in bad {
+        let Err(EngineError::Plan(error)) = run(&[10.0, 1.0], 1, &[(0, orders)]) else {
+            panic!("accepted");
+        };
+        assert_eq!(error.rule, Rule::WorkLimit);
+    }
+    let stopped: &[(i64, &[Order])] = &[(0, &[Start(0)]), (2, &[Preempt(0), Limit(0, 3.0)])];
+    assert!(matches!(
+        run(&[10.0], 1, stopped),
+        Err(EngineError::Plan(_))
+    ));
+}
