@@ -150,7 +150,8 @@ def test_rate_times_time_is_the_work(policy: str, data: st.DataObject) -> None:
     for name in ("restart_s", "first_start_s", "restart_by_model"):
         world["run"].pop(name, None)
     params = data.draw(accepted_settings(policy, world))
-    params.pop("overhead_per_gpu_s", None)  # time without progress is another test's matter
+    for name in ("overhead_per_gpu_s", "switch_s"):
+        params.pop(name, None)  # time without progress is another test's matter
     result = run_engine(world, policy, params)
     done: dict[str, float] = {}
     rounding: dict[str, float] = {}
