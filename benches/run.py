@@ -33,6 +33,8 @@ SPEED_LIMIT = {"fifo": 4.0, "sjf": 4.0}
 OTHER_SPEED_LIMIT = 15.0
 SIZES = (10_000, 100_000, 1_000_000)
 SERVERS, GPUS_PER_SERVER = 2_000, 8
+RESULTS = HERE / "RESULTS.md"
+BEGIN, END = "<!-- make bench: begin -->", "<!-- make bench: end -->"
 
 
 @dataclass(frozen=True)
@@ -240,11 +242,9 @@ def commit() -> str:
 
 
 def document(lines: list[Line], command: str) -> str:
-    """RESULTS.md."""
+    """One table of all that was measured, and on what."""
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
     head = [
-        "# Results of the benchmarks",
-        "",
         f"{today}, commit {commit()}, {machine()}, Python {platform.python_version()}.",
         f"Command: `{command}`. Lines explained: [docs/performance.md](../docs/performance.md).",
         "",
@@ -252,6 +252,13 @@ def document(lines: list[Line], command: str) -> str:
         "|---|---|---|---|---|",
     ]
     return "\n".join([*head, *(line.row() for line in lines), ""])
+
+
+def publish(text: str) -> None:
+    """Replace the table in RESULTS.md; what other commands measured stays."""
+    before, rest = RESULTS.read_text(encoding="utf-8").split(BEGIN)
+    after = rest.split(END)[1]
+    RESULTS.write_text(f"{before}{BEGIN}\n{text}{END}{after}", encoding="utf-8")
 
 
 def main() -> int:
@@ -277,7 +284,7 @@ def main() -> int:
     text = document(lines, "python " + " ".join(["benches/run.py", *sys.argv[1:]]))
     print(text)
     if arguments.write:
-        (HERE / "RESULTS.md").write_text(text)
+        publish(text)
     verdicts = [line.verdict for line in lines]
     passed, failed = verdicts.count("pass"), verdicts.count("FAIL")
     print(f"{passed} passed, {failed} failed")

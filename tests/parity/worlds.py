@@ -318,9 +318,14 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
 def accepted_settings(draw: st.DrawFn, policy: str, world: dict[str, Any]) -> dict[str, Any]:
     """Parameters that this world does not refuse: queues by a name need jobs that bear it."""
     chosen = draw(settings_of(policy))
-    by = chosen.get("queue_by", "none")
-    if by != "none" and not any(row.get(by) for row in world["jobs"]):
+
+    def nobody_has(label: str) -> bool:
+        return not any(row.get(label) for row in world["jobs"])
+
+    if chosen.get("queue_by", "none") != "none" and nobody_has(chosen["queue_by"]):
         chosen["queue_by"] = "none"
+    if chosen.get("hierarchical") and nobody_has(chosen["entity_by"]):
+        chosen["hierarchical"] = False
     return chosen
 
 
