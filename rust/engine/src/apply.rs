@@ -94,7 +94,12 @@ impl Overlay {
         };
         checked
             .and_then(|()| check_timers(state, plan))
-            .and_then(|()| self.check_limits(state, plan))
+            .and_then(|()| {
+                if plan.limits.is_empty() {
+                    return Ok(());
+                }
+                self.check_limits(state, plan)
+            })
             .map_err(|broken| PlanError {
                 job: broken.job,
                 kind: broken.kind,
@@ -171,10 +176,8 @@ impl Overlay {
     }
 
     /// Each limit is above 0 and its job runs after the plan.
+    #[cold]
     fn check_limits(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
-        if plan.limits.is_empty() {
-            return Ok(());
-        }
         self.actions.clear();
         let numbered = plan.actions.iter().zip(0..);
         self.actions

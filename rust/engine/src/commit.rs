@@ -107,11 +107,18 @@ impl Engine {
             }
         }
         self.buffer.overheads.clear();
+        if !self.buffer.limits.is_empty() {
+            self.set_limits();
+        }
+        self.buffer.shown = 0;
+    }
+
+    #[cold]
+    fn set_limits(&mut self) {
         for (job, work) in self.buffer.limits.drain(..) {
             self.state
                 .limit(job, work, &mut self.queue, &mut self.recorder);
         }
-        self.buffer.shown = 0;
     }
 
     /// Notes the servers that a plan changes, so that the index is put right for them.

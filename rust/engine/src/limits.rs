@@ -27,6 +27,7 @@ impl State {
     }
 
     /// From now on the job does at most `work` more; infinite = as much as there is.
+    #[cold]
     pub(crate) fn limit(
         &mut self,
         job: JobId,
@@ -44,6 +45,7 @@ impl State {
     }
 
     /// The limit of a record is used up: its GPUs are held at rate 0.
+    #[cold]
     pub(crate) fn pause(&mut self, slot: u32, recorder: &mut Recorder) {
         let (now, at) = (self.now, slot as usize);
         let left = self.runs[at].left - self.limits[at];

@@ -392,10 +392,15 @@ impl State {
     /// Sets the rate of a record from now on and pushes the completion.
     #[inline]
     fn schedule(&mut self, slot: u32, rate: f64, queue: &mut EventQueue) {
-        let limit = self.limit_of(slot as usize);
+        let limit = if self.limits.is_empty() {
+            f64::INFINITY
+        } else {
+            self.limit_of(slot as usize)
+        };
         let run = &mut self.runs[slot as usize];
         run.rate = rate;
-        run.finish = self.now.max(run.progress_start) + span_of_work(run.left.min(limit), rate);
+        let work = if limit < run.left { limit } else { run.left };
+        run.finish = self.now.max(run.progress_start) + span_of_work(work, rate);
         queue.push(run.finish, EventClass::Completion, slot, run.generation);
     }
 
@@ -499,6 +504,7 @@ impl State {
     }
 
     /// Opens a segment at a rate; the one before is closed.
+    #[inline]
     fn open_segment(&mut self, slot: usize, rate: f64, queue: &mut EventQueue) {
         let (job, now) = (self.runs[slot].job, self.now);
         if self.config.segments {

@@ -21,6 +21,7 @@ fn value(u: &mut Unstructured, kind: ParamKind) -> Result<ParamValue> {
         ParamKind::Choice(words) => ParamValue::Str((*u.choose(words)?).to_owned()),
         ParamKind::Increasing => ParamValue::List(vec![number, number * 2.0, number * 7.0]),
         ParamKind::Positives => ParamValue::List(vec![number, 3.0, number]),
+        ParamKind::NamedWeights => ParamValue::Table([("default".to_owned(), 0.5 + number)].into()),
         ParamKind::NamedShares => ParamValue::Table([("default".to_owned(), 0.5)].into()),
     })
 }
