@@ -292,3 +292,20 @@ def test_classes_are_bit_equal_rows() -> None:
 def test_an_allocation_is_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         gl.lp.solve("gavel-isolated", **TWO).objective = 1.0  # type: ignore[misc]
+
+
+def test_twins_see_pairs_in_the_unit_of_their_own_rates() -> None:
+    # One GPU, two jobs that keep 0.8 of their speed side by side: always paired, each does 0.8.
+    world: dict[str, Any] = {"capacity": [1], "rates": [[100.0]] * 2, "scale": [1, 1]}
+    world |= {"weight": [1, 1], "steps_remaining": [160.0, 160.0], "age_s": [0.0, 0.0]}
+    packing: dict[str, Any] = {"packed": True, "kind": [0, 0], "pair_rates": [[[80.0]]]}
+    las = gl.lp.solve("gavel-las-agnostic", **world, **packing)
+    assert las.objective == pytest.approx(0.8)  # alone by turns it would be 0.5
+    assert gl.lp.solve("gavel-las", **world, **packing).objective == pytest.approx(0.8)
+    makespan = gl.lp.solve("gavel-makespan-agnostic", **world, **packing)
+    assert makespan.objective == pytest.approx(2.0)
+    # A second type on which they are four times slower: the twin takes the mean of both, 62.5.
+    world |= {"capacity": [1, 1], "rates": [[100.0, 25.0]] * 2}
+    packing |= {"pair_rates": [[[80.0, 0.0]]]}
+    blind = gl.lp.solve("gavel-makespan-agnostic", **world, **packing)
+    assert blind.objective == pytest.approx(160.0 / 62.5)  # a GPU each is as good as it gets

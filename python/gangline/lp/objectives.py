@@ -84,8 +84,21 @@ def pack(instance: Instance, rates: F64, measure: F64, worth: F64) -> Problem:
     space = activities.singles(instance.classes, rates, instance.scale, instance.capacity)
     if instance.settings.packed:
         kind = per_job(instance, "kind", "the row of pair_rates of each job").astype(np.int64)
-        space = activities.with_pairs(space, rates, instance.scale, _pair_table(instance, kind))
+        beside = _as_seen(instance, rates, _pair_table(instance, kind))
+        space = activities.with_pairs(space, rates, instance.scale, beside)
     return Problem(space, measure, worth)
+
+
+def _as_seen(instance: Instance, rates: F64, beside: F64) -> F64:
+    """Return pair rates in the unit of `rates`, of shape (classes, classes, types).
+
+    A twin that is not told the rates still knows by how much jobs slow each other down.
+    """
+    if rates is instance.rates:
+        return beside
+    alone = instance.rates[:, None, :]
+    kept = np.divide(beside, alone, out=np.zeros_like(beside), where=alone > 0)
+    return kept * rates[:, None, :]
 
 
 def _pair_table(instance: Instance, rows: np.ndarray) -> F64:

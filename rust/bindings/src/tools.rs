@@ -192,6 +192,17 @@ fn synth_extras<'py>(py: Python<'py>, params: &Bound<'py, PyDict>) -> PyResult<B
     Ok(table)
 }
 
+fn drawn<'py>(
+    py: Python<'py>,
+    (seed, purpose, jobs, counter): (u64, &str, u32, u8),
+    law: Law,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let numbers = draws(seed, purpose, jobs, counter, law);
+    Ok(numbers
+        .map_err(|error| refuse(py, &error))?
+        .into_pyarray(py))
+}
+
 /// Uniform numbers on [0, 1), one per job, of one purpose.
 #[pyfunction]
 fn synth_uniforms<'py>(
@@ -201,9 +212,7 @@ fn synth_uniforms<'py>(
     jobs: u32,
     counter: u8,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-    let drawn = draws(seed, purpose, jobs, counter, Law::Uniform);
-    let drawn = drawn.map_err(|error| refuse(py, &error))?;
-    Ok(drawn.into_pyarray(py))
+    drawn(py, (seed, purpose, jobs, counter), Law::Uniform)
 }
 
 /// Exponential numbers with mean 1, one per job, of one purpose.
@@ -215,9 +224,7 @@ fn synth_exponentials<'py>(
     jobs: u32,
     counter: u8,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-    let drawn = draws(seed, purpose, jobs, counter, Law::Exponential);
-    let drawn = drawn.map_err(|error| refuse(py, &error))?;
-    Ok(drawn.into_pyarray(py))
+    drawn(py, (seed, purpose, jobs, counter), Law::Exponential)
 }
 
 /// Log-normal numbers with median 1, one per job, of one purpose.
@@ -230,9 +237,7 @@ fn synth_log_normals<'py>(
     counter: u8,
     sigma: f64,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-    let drawn = draws(seed, purpose, jobs, counter, Law::LogNormal { sigma });
-    let drawn = drawn.map_err(|error| refuse(py, &error))?;
-    Ok(drawn.into_pyarray(py))
+    drawn(py, (seed, purpose, jobs, counter), Law::LogNormal { sigma })
 }
 
 /// The parameters of a shape as data.

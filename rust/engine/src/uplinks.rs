@@ -212,10 +212,8 @@ impl UpLinks {
         let mut next = 0;
         while let Some(&slot) = part.get(next) {
             next += 1;
+            let racks = self.sender(slot).racks.clone();
             let Self { links, senders, .. } = self;
-            let sender = senders[slot as usize].as_ref();
-            let racks = sender.map_or([].as_slice(), |sender| &sender.racks);
-            let racks: SmallVec<[u32; 4]> = racks.iter().copied().collect();
             for rack in racks {
                 let link = &mut links[rack as usize];
                 if !link.is_full() || link.place != NO_PLACE {
