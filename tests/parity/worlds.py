@@ -326,6 +326,9 @@ def accepted_settings(draw: st.DrawFn, policy: str, world: dict[str, Any]) -> di
         chosen["queue_by"] = "none"
     if chosen.get("hierarchical") and nobody_has(chosen["entity_by"]):
         chosen["hierarchical"] = False
+    if chosen.get("preempt_min_run_s"):
+        # Longer than every drawn restart, or a rule that refuses gangs makes the run endless.
+        chosen["preempt_min_run_s"] = 5.0
     return chosen
 
 

@@ -219,6 +219,17 @@ class Repack(Policy):
         "preempt_min_run_s": 0.0,
     }
 
+    def begin(self) -> None:
+        super().begin()
+        rule, level = self.p["placement"], self.p["max_level"]
+        may_refuse = rule in ("yarn", "whole_servers", "skew")
+        may_refuse |= rule == "consolidate" and level != "network"
+        shield = to_ns(self.p["preempt_min_run_s"])
+        for job in self.ref.jobs if may_refuse and shield > 0 else ():
+            restart = self.ref.restart_by_model.get(job.model or "", self.ref.restart_ns)
+            if 0 < restart >= shield:
+                raise PolicyError("too short", field="preempt_min_run_s", value=shield)
+
     def key(self, job: Job) -> Key:
         r = self.remaining_ns(job)
         if self.name == "srsf":

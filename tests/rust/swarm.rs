@@ -67,7 +67,9 @@ fn draw_params(name: &str, numbers: &mut Numbers) -> Params {
             "skew" => ParamValue::Str("flags".to_owned()),
             "skew_threshold" | "skew_eps" => ParamValue::Float(0.2),
             // longer than every restart of the drawn worlds, or nobody would make progress
-            "round_s" | "lease_s" => ParamValue::Float(11.0 + numbers.below(30) as f64),
+            "round_s" | "lease_s" | "preempt_min_run_s" => {
+                ParamValue::Float(11.0 + numbers.below(30) as f64)
+            }
             // a rack may not be refused for longer than the network
             "rack_delay" => ParamValue::Float(numbers.below(7) as f64),
             "network_delay" => ParamValue::Float(12.0 + numbers.below(9) as f64),

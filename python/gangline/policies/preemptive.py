@@ -19,7 +19,8 @@ class Srtf(PolicyConfig):
     estimate_error : float
         Sigma of the log-normal error of durations as the policy sees them; 0 = exact.
     preempt_min_run_s : float
-        A job is not preempted before it has run so long since its last start.
+        A job is not preempted before it has run so long since its last start; under a
+        placement rule that may refuse a gang, 0 or longer than every restart.
     """
 
     name: ClassVar[str] = "srtf"
@@ -52,7 +53,8 @@ class Las(PolicyConfig):
     las_quantum : float
         Lead in GPU-seconds per GPU that a waiting job needs to preempt, if not discretised.
     preempt_min_run_s : float
-        A job is not preempted before it has run so long since its last start.
+        A job is not preempted before it has run so long since its last start; under a
+        placement rule that may refuse a gang, 0 or longer than every restart.
     """
 
     name: ClassVar[str] = "las"

@@ -5,7 +5,7 @@
 
 use super::Seen;
 use crate::class::Places;
-use crate::order::{JobTimers, Key, Measure, Repack};
+use crate::order::{JobTimers, Key, Measure, Protection, Repack};
 use crate::place::PlacementParams;
 use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
 use gangline_model::{JobId, SimSpan, Tier};
@@ -19,7 +19,7 @@ const OPEN: u64 = 1;
 pub struct ShortestRemaining {
     seen: Seen,
     /// A job is not preempted before it has run so long.
-    min_run: SimSpan,
+    protection: Protection,
     is_plain: bool,
     places: Places,
     pass: Repack,
@@ -36,7 +36,7 @@ impl ShortestRemaining {
         by_service: bool,
         placement: PlacementParams,
         seen: Seen,
-        min_run: SimSpan,
+        protection: Protection,
         is_plain: bool,
     ) -> Self {
         let measure = if by_service {
@@ -46,7 +46,7 @@ impl ShortestRemaining {
         };
         Self {
             seen,
-            min_run,
+            protection,
             is_plain,
             places: Places::new(placement),
             pass: Repack::new(measure, false, is_plain),
@@ -80,7 +80,7 @@ impl ShortestRemaining {
         let now = view.now();
         let run = view.run(job).expect("a running job");
         let main = self.seen.remaining(view, job)?.0.saturating_add(now.0);
-        let lead = self.lead(run.started + self.min_run > now);
+        let lead = self.lead(run.started + self.protection.span > now);
         self.pass.rekey(
             Key {
                 lead,
@@ -162,7 +162,7 @@ impl ShortestRemaining {
 
 impl Policy for ShortestRemaining {
     fn wake_on(&self) -> WakeOn {
-        if self.min_run == SimSpan::ZERO {
+        if self.protection.span == SimSpan::ZERO {
             WakeOn::QUEUE
         } else {
             WakeOn::QUEUE | WakeOn::TIMER
@@ -179,7 +179,8 @@ impl Policy for ShortestRemaining {
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
         let unplaceable = self.places.start(view, plan)?;
-        let is_protecting = self.min_run != SimSpan::ZERO;
+        self.protection.check(view, &self.places)?;
+        let is_protecting = self.protection.span != SimSpan::ZERO;
         self.pass.start(view, &self.places);
         self.timers = is_protecting.then(|| JobTimers::new(view.jobs().len()));
         Ok(unplaceable)
@@ -207,7 +208,7 @@ impl Policy for ShortestRemaining {
                 timers.clear(job);
             }
             for &job in self.pass.started.iter().chain(&self.pass.moved) {
-                timers.set(job, now + self.min_run);
+                timers.set(job, now + self.protection.span);
             }
             timers.flush(now, plan);
         }

@@ -3,6 +3,7 @@
 use super::parameters::{ESTIMATE_ERROR, MIN_RUN, spec};
 use super::{PolicyInfo, placement, seen};
 use crate::baselines::ShortestRemaining;
+use crate::order::Protection;
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
 use crate::tiresias::{ContinuousLas, QueuedParams, QueuedService};
 use gangline_engine::{Knowledge, Policy, PolicyError};
@@ -154,13 +155,13 @@ fn shortest_remaining(
     params: &ParamReader,
     plain: bool,
 ) -> Result<Box<dyn Policy>, PolicyError> {
-    let min_run = params.span("preempt_min_run_s")?;
+    let protection = Protection::read(params)?;
     let placement = placement(params)?;
     Ok(Box::new(ShortestRemaining::new(
         by_service,
         placement,
         seen(params),
-        min_run,
+        protection,
         plain,
     )))
 }
@@ -173,10 +174,12 @@ fn las(params: &ParamReader, plain: bool) -> Result<Box<dyn Policy>, PolicyError
     }
     let quantum = params.gpu_ns("las_quantum", params.number("las_quantum"))?;
     let QueuedParams {
-        is_time, min_run, ..
+        is_time,
+        protection,
+        ..
     } = queued;
     Ok(Box::new(ContinuousLas::new(
-        quantum, is_time, min_run, placement, plain,
+        quantum, is_time, protection, placement, plain,
     )))
 }
 

@@ -5,7 +5,7 @@
 //! job whose key passes a waiting one.
 
 use crate::class::Places;
-use crate::order::{JobTimers, Key, Measure, Repack};
+use crate::order::{JobTimers, Key, Measure, Protection, Repack};
 use crate::place::PlacementParams;
 use gangline_engine::{Changes, ClusterView, Next, Plan, Policy, PolicyError, WakeOn};
 use gangline_model::{JobId, SimSpan, SimTime};
@@ -23,7 +23,7 @@ pub struct ContinuousLas {
     /// Head start of a running job per GPU, GPU-ns.
     quantum: i128,
     is_time: bool,
-    min_run: SimSpan,
+    protection: Protection,
     places: Places,
     pass: Repack,
     timers: Option<JobTimers>,
@@ -37,14 +37,14 @@ impl ContinuousLas {
     pub fn new(
         quantum: i128,
         is_time: bool,
-        min_run: SimSpan,
+        protection: Protection,
         placement: PlacementParams,
         is_plain: bool,
     ) -> Self {
         Self {
             quantum,
             is_time,
-            min_run,
+            protection,
             places: Places::new(placement),
             pass: Repack::new(Measure::Fixed, true, is_plain),
             timers: None,
@@ -102,7 +102,7 @@ impl ContinuousLas {
         let running = std::mem::take(&mut self.running);
         for &job in &running {
             let run = view.run(job).expect("a running job");
-            let is_open = run.started + self.min_run <= view.now();
+            let is_open = run.started + self.protection.span <= view.now();
             let key = Self::key(job, self.value(view, job), is_open);
             self.pass.rekey(key, view.jobs().gpus(job));
         }
@@ -140,7 +140,7 @@ impl ContinuousLas {
             while timers.due(SimTime::NEVER).is_some() {}
         }
         let protected = |started: SimTime| {
-            let until = started + self.min_run;
+            let until = started + self.protection.span;
             if until > now { until } else { SimTime::NEVER }
         };
         let begun: Vec<JobId> = self
@@ -157,8 +157,8 @@ impl ContinuousLas {
                 continue;
             }
             let run = view.run(job).expect("a running job");
-            let open_at = if run.started + self.min_run > now {
-                run.started + self.min_run
+            let open_at = if run.started + self.protection.span > now {
+                run.started + self.protection.span
             } else {
                 SimTime::NEVER
             };
@@ -184,6 +184,7 @@ impl Policy for ContinuousLas {
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
         let unplaceable = self.places.start(view, plan)?;
+        self.protection.check(view, &self.places)?;
         self.pass.start(view, &self.places);
         self.timers = Some(JobTimers::new(view.jobs().len()));
         Ok(unplaceable)

@@ -6,7 +6,7 @@
 
 use super::GittinsIndex;
 use crate::class::Places;
-use crate::order::{JobTimers, Key, Measure, Repack};
+use crate::order::{JobTimers, Key, Measure, Protection, Repack};
 use crate::params::ParamReader;
 use crate::place::PlacementParams;
 use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
@@ -27,7 +27,7 @@ pub struct QueuedParams {
     /// Whether service is time, whatever the gang size.
     pub is_time: bool,
     /// A job is not preempted before it has run so long.
-    pub min_run: SimSpan,
+    pub protection: Protection,
     /// Quantum of the Gittins index; `None` = no index (LAS).
     pub delta: Option<i128>,
     /// Services that the index is made from; `None` = those of the trace.
@@ -60,7 +60,7 @@ impl QueuedParams {
             limits: services("limits")?.unwrap_or_default(),
             promote_knob: params.number("promote_knob"),
             is_time: params.flag("las_time"),
-            min_run: params.span("preempt_min_run_s")?,
+            protection: Protection::read(params)?,
             delta: delta.transpose()?.map(|delta| delta.max(1)),
             distribution,
         })
@@ -192,7 +192,7 @@ impl QueuedService {
         if service != i128::MAX {
             at = since + SimSpan(time_to(service, self.scale(view, job)));
         }
-        let protected_until = started + self.params.min_run;
+        let protected_until = started + self.params.protection.span;
         if protected_until > view.now() {
             at = at.min(protected_until);
         }
@@ -204,7 +204,7 @@ impl QueuedService {
         let run = view.run(job).expect("a running job");
         let attained = self.attained(view, job);
         self.demote(job, attained);
-        let is_open = run.started + self.params.min_run <= view.now();
+        let is_open = run.started + self.params.protection.span <= view.now();
         let key = self.key(job, attained, Self::first_start(view, job), is_open);
         self.pass.rekey(key, view.jobs().gpus(job));
         let since = view.now().max(run.progress_start);
@@ -254,7 +254,7 @@ impl QueuedService {
     /// Keys and timers of the jobs that the plan starts, moves and stops.
     fn follow_up(&mut self, view: &ClusterView<'_>) {
         let now = view.now();
-        let is_open = self.params.min_run == SimSpan::ZERO;
+        let is_open = self.params.protection.span == SimSpan::ZERO;
         let started = std::mem::take(&mut self.pass.started);
         let moved = std::mem::take(&mut self.pass.moved);
         for &job in started.iter().chain(&moved) {
@@ -297,6 +297,7 @@ impl Policy for QueuedService {
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
         let unplaceable = self.places.start(view, plan)?;
+        self.params.protection.check(view, &self.places)?;
         let jobs = view.jobs().len();
         self.pass.start(view, &self.places);
         self.timers = JobTimers::new(jobs);
