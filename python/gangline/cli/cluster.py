@@ -120,7 +120,7 @@ def convert(
     file
         A node list of a public trace, or the name of a preset.
     out
-        File to write.
+        File to write. An earlier cluster TOML there is replaced.
     format
         Forces a kind of node list; the default looks at its first line.
     settings
@@ -128,6 +128,7 @@ def convert(
     """
     from gangline._files import whole
 
+    _check_target(out)
     found = _read(file, format, settings)
     with whole(out) as part:
         part.write_text(found.to_toml(), encoding="utf-8")
@@ -135,6 +136,21 @@ def convert(
     for name, count in found.notes.items():
         _console.say(f"note: {name} {count:,}")
     return 0
+
+
+def _check_target(out: Path) -> None:
+    """Raise a ClusterError if a file is there that is no cluster TOML."""
+    from gangline.cluster import Cluster
+    from gangline.errors import ClusterError
+
+    if not out.is_file() or not out.stat().st_size:
+        return
+    try:
+        Cluster.from_toml(out)
+    except (ClusterError, OSError):
+        raise ClusterError(
+            f"{out}: exists and is not a cluster TOML; choose another name", path=str(out)
+        ) from None
 
 
 @app.command

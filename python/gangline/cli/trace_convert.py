@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from gangline.cli import _console
 from gangline.cli._inputs import Flag, Settings, TraceChoice
+from gangline.errors import TraceError
 
 
 def convert(
@@ -28,7 +29,7 @@ def convert(
     trace
         A file or a generator.
     out
-        File to write; a last suffix .gz compresses.
+        File to write; a last suffix .gz compresses. An earlier trace there is replaced.
     to
         Format; the default goes by the suffix: .parquet, .arrow and .csv are native, .swf is SWF.
     strict
@@ -42,6 +43,8 @@ def convert(
 
     options = {key: value for key, _, value in (text.partition("=") for text in settings or [])}
     found = (choice or TraceChoice()).read(trace)
+    if out.exists() and Path(trace).exists() and out.samefile(trace):
+        raise TraceError(f"{out}: is the trace that is read; choose another name", path=str(out))
     lost = write_trace(found, out, format=to, strict=strict, **_typed(options))
     _console.say(f"{found!r} written to {out}")
     for loss in lost:

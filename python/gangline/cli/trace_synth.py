@@ -28,7 +28,7 @@ def synth(
         philly, helios, pai, uniform, gavel, bsbf, dally-batch, dally-poisson or dally-week; or an
         address such as synth:philly?jobs=1000.
     out
-        File to write: .parquet, .arrow or .csv.
+        File to write: .parquet, .arrow or .csv. An earlier trace there is replaced.
     jobs
         How many jobs.
     seed

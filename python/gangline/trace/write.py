@@ -9,6 +9,8 @@ import msgspec
 
 from gangline._files import whole
 from gangline.errors import TraceError
+from gangline.trace.detect import detect
+from gangline.trace.source import Source
 from gangline.trace.writers import native, partial_losses, writer_of
 from gangline.trace.writers._common import Loss, WriteOptions, has
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Loss", "losses", "write_trace"]
 
+_HEAD_BYTES = 2**26  # ours: what may be unpacked to tell what a file is
 _NATIVE = {".parquet": native.parquet, ".arrow": native.arrow}
 _SUFFIXES = {".swf": "swf", ".csv": "native", ".parquet": "native", ".arrow": "native"}
 
@@ -58,9 +61,14 @@ def write_trace(
     Raises
     ------
     TraceError
-        If the format needs a column that the trace lacks, or `strict` and something is left out.
+        If the format needs a column that the trace lacks, or `strict` and something is left out,
+        or the file is there and no trace.
     OSError
         If the file cannot be written.
+
+    Notes
+    -----
+    An earlier trace of that name is replaced; any other file is left alone.
 
     Examples
     --------
@@ -85,8 +93,21 @@ def write_trace(
             path=str(path),
             column=lost[0].column,
         )
+    _check_target(path)
     _write(path, _content(trace, path, name, chosen))
     return lost
+
+
+def _check_target(path: Path) -> None:
+    """Raise a TraceError if a file is there that is no trace."""
+    if not path.is_file() or not path.stat().st_size:
+        return
+    try:
+        detect(Source(path, _HEAD_BYTES))
+    except (TraceError, OSError):
+        raise TraceError(
+            f"{path}: exists and is not a trace; choose another name", path=str(path)
+        ) from None
 
 
 def losses(trace: Trace, format: str) -> tuple[Loss, ...]:  # noqa: A002
