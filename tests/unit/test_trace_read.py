@@ -252,3 +252,67 @@ def test_narrow_columns_are_checked_against_wide_bounds(tmp_path: Path) -> None:
     )
     pq.write_table(table, tmp_path / "t.parquet")
     assert read_trace(tmp_path / "t.parquet").numbers("duration_s").tolist() == [5.0]
+
+
+def test_blanks_beside_cells_do_not_belong_to_them(tmp_path: Path) -> None:
+    text = (
+        "job_id, user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time, end_time, "
+        "duration, queue\n"
+        "7, u1, v 1, 4, 8, 1, COMPLETED, 2020-06-09 18:41:01, , , 60, 0 \n"
+        "8, , v 1, 1, , 1, FAILED, 2020-06-09 18:41:03, , , 30, 0\n"
+    )
+    trace = read_trace(write(tmp_path, "h.csv", text))
+    assert trace.metadata["reader"] == "helios"
+    assert trace.column("job_id").to_pylist() == ["7", "8"]
+    assert trace.column("user").to_pylist() == ["u1", None]
+    assert trace.column("vc").to_pylist() == ["v 1", "v 1"]
+    assert trace.column("trace_status").to_pylist() == ["finished", "failed"]
+    assert trace.column("cpus").to_pylist() == [8.0, None]
+    assert trace.notes == {}
+
+
+def test_status_words_of_another_kind_are_counted(tmp_path: Path) -> None:
+    header = "u_id,user,gpu_num,cpu_num,node_num,interval,run_time,wall_time,new_status\n"
+    rows = (
+        "1,1,1,2,1,0,10,0,Done\n2,1,1,2,1,5,10,0,pass \n3,1,1,2,1,5,10,0,\n4,1,1,2,1,5,10,0,Done\n"
+    )
+    trace = read_trace(write(tmp_path, "w.csv", header + rows))
+    found = trace.column("trace_status").to_pylist()
+    assert found == ["unknown", "finished", "unknown", "unknown"]
+    assert trace.notes == {"unknown_status": 2}
+
+
+STRANGERS = {
+    "utf-16": (NATIVE.encode("utf-16"), "UTF-16"),
+    "page": (b"<!DOCTYPE html>\n<html></html>\n", "a web page"),
+    "pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "Git LFS"),
+    "pickle": (b"\x80\x04\x95\x0f\x00", "a pickle"),
+    "zip": (b"PK\x03\x04\x14\x00", "a zip archive"),
+    "bzip2": (b"BZh91AY", "bzip2"),
+    "json": (b'{"name": "x"}', "JSON without `jobs`"),
+    "semicolons": (
+        NATIVE.replace(",", ";").encode(),
+        "those of native, are separated by semicolons",
+    ),
+    "tabs": (MURI.replace(",", "\t").encode(), "those of muri, are separated by tabs"),
+}
+
+
+@pytest.mark.parametrize("kind", STRANGERS)
+def test_files_that_are_taken_for_traces_are_told_what_they_are(tmp_path: Path, kind: str) -> None:
+    data, words = STRANGERS[kind]
+    with pytest.raises(TraceError) as error:
+        read_trace(write(tmp_path, "x.csv", data))
+    assert words in str(error.value)
+    assert "force" not in str(error.value)  # no format would help
+
+
+def test_an_empty_name_is_no_folder() -> None:
+    with pytest.raises(TraceError, match="expected the name of a trace"):
+        read_trace("")
+
+
+def test_a_line_beyond_all_measure_is_told(tmp_path: Path) -> None:
+    text = NATIVE.partition("\n")[0] + "\n" + "a" * 3_000_000
+    with pytest.raises(TraceError, match="longer than 1 MiB; expected one job a line"):
+        read_trace(write(tmp_path, "n.csv", text))

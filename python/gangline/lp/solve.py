@@ -116,7 +116,7 @@ def solve(
         near = difflib.get_close_matches(policy, POLICIES, n=1)
         hint = f"; did you mean `{near[0]}`?" if near else ""
         raise PolicyError(
-            f"unknown LP policy `{policy}`{hint} Known: {', '.join(POLICIES)}",
+            f"unknown LP policy `{policy}`{hint}; known: {', '.join(POLICIES)}",
             policy=policy,
             value=policy,
         )

@@ -97,7 +97,7 @@ def find(name: str) -> type[PolicyBase]:
     near = difflib.get_close_matches(name, registry, n=1)
     hint = f"; did you mean `{near[0]}`?" if near else ""
     known = ", ".join(registry)
-    raise PolicyError(f"unknown policy `{name}`{hint} Known: {known}", policy=name, value=name)
+    raise PolicyError(f"unknown policy `{name}`{hint}; known: {known}", policy=name, value=name)
 
 
 def make(name: str, settings: Mapping[str, Any] | None = None) -> PolicyBase:
@@ -121,7 +121,7 @@ def make(name: str, settings: Mapping[str, Any] | None = None) -> PolicyBase:
             near = difflib.get_close_matches(key, fields, n=1)
             hint = f"; did you mean `{near[0]}`?" if near else ""
             raise PolicyError(
-                f"{name}: unknown parameter `{key}`{hint} Known: {', '.join(fields)}",
+                f"{name}: unknown parameter `{key}`{hint}; known: {', '.join(fields)}",
                 policy=name,
                 field=key,
                 value=value,

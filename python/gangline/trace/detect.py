@@ -18,6 +18,23 @@ GAVEL_NUMBERS = {7: (4, 5, 6), 10: (5, 6, 7, 8, 9), 12: (5, 6, 8, 9, 10, 11)}
 
 _ARROW = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
 _WORK = frozenset({"duration_s", "iterations"})
+# Files that people take for a trace, by how they begin.
+_STRANGERS = (
+    (b"\xff\xfe", "this is UTF-16 text; save it as UTF-8"),
+    (b"\xfe\xff", "this is UTF-16 text; save it as UTF-8"),
+    (b"<", "this is a web page or XML; fetch the file itself"),
+    (
+        b"version https://git-lfs",
+        "this is a pointer of Git LFS; fetch the file with `git lfs pull`",
+    ),
+    (b"\x80\x02", "this is a pickle, and those are never opened"),
+    (b"\x80\x03", "this is a pickle, and those are never opened"),
+    (b"\x80\x04", "this is a pickle, and those are never opened"),
+    (b"\x80\x05", "this is a pickle, and those are never opened"),
+    (b"PK\x03\x04", "this is a zip archive; unpack it, or pack it with gzip, xz or zstd"),
+    (b"BZh", "this is packed with bzip2; unpack it, or pack it with gzip, xz or zstd"),
+)
+_DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _OLD_TIRESIAS = {"start_time", "model_size", "aggr_interval"}
 _PAI_TABLE = "pai_"
 _NEAREST = 2
@@ -38,7 +55,8 @@ def detect(source: Source) -> str:
         return "native"
     if is_tar(head):
         raise TraceError(
-            f"{source.name}: this is an archive; name what to read: {source.name}::MEMBER",
+            f"{source.name}: this is an archive; name what to read: {source.name}::MEMBER; "
+            f"it holds {source.members()}",
             path=source.name,
             expected="a member",
         )
@@ -87,6 +105,7 @@ def _by_header(source: Source, names: list[str]) -> str:
     have = {simple(name) for name in names}
     matches = [item for item in FORMATS if item.columns and not _missing(item, have)]
     matches.sort(key=lambda item: len(_needs(item, have)), reverse=True)
+    force = "; force one with `--format` (or format=)"
     if matches:
         best = len(_needs(matches[0], have))
         equal = [item.name for item in matches if len(_needs(item, have)) == best]
@@ -96,13 +115,32 @@ def _by_header(source: Source, names: list[str]) -> str:
     elif have >= _OLD_TIRESIAS:
         words = "this is the older demo format of the Tiresias simulator, which has no iterations"
     else:
-        words = f"not a trace format that is known: {_nearness(have)}"
+        stranger = _stranger(source.head)
+        words = f"not a trace format that is known: {stranger or _nearness(have)}"
+        force = "" if stranger else force
     raise TraceError(
-        f"{source.name}: {words}; force one with `--format` (or format=)",
+        f"{source.name}: {words}{force}",
         path=source.name,
         line=1,
         expected="a known header",
     )
+
+
+def _stranger(head: bytes) -> str | None:
+    """Say what a file is that has no header of ours, if its first bytes tell."""
+    text = head.removeprefix(BOM).lstrip()
+    for start, words in _STRANGERS:
+        if text.startswith(start):
+            return words
+    if text.startswith((b"{", b"[")):
+        return "JSON without `jobs` and `profiles` (batsim), or `attempts` (philly-json)"
+    for delimiter, name in _DELIMITERS.items():
+        have = {simple(column) for column in header(head, delimiter)}
+        found = [item for item in FORMATS if item.columns and not _missing(item, have)]
+        if found:
+            nearest = max(found, key=lambda item: len(item.columns)).name
+            return f"its columns, those of {nearest}, are separated by {name}; expected commas"
+    return None
 
 
 def _needs(item: Format, have: set[str]) -> frozenset[str]:

@@ -358,12 +358,17 @@ def _clock(raw: Raw, columns: dict[str, Any], options: Options) -> None:
     columns["arrival_s"] = pa.array(moved)
 
 
-def statuses(array: Any, mapping: dict[str, str]) -> Any:
-    """Map a status column to the internal words; unknown words become `unknown`."""
+def statuses(array: Any, mapping: dict[str, str], notes: dict[str, int]) -> Any:
+    """Map a status column to the internal words; others become `unknown` and are counted."""
     array = array.dictionary_encode() if not pa.types.is_dictionary(array.type) else array
-    words = [mapping.get(str(name).lower(), "unknown") for name in array.dictionary.to_pylist()]
+    names = [str(name).strip().lower() for name in array.dictionary.to_pylist()]
+    words = [mapping.get(name, "unknown") for name in names]
     codes = np.asarray([*(STATUSES.index(word) for word in words), STATUSES.index("unknown")])
     indices = numbers(array.indices.fill_null(len(words)))
+    strange = [name not in mapping and name not in ("", "unknown") for name in names]
+    if any(strange):
+        count = int(np.asarray([*strange, False])[indices].sum())
+        notes["unknown_status"] = notes.get("unknown_status", 0) + count
     return pa.DictionaryArray.from_arrays(
         pa.array(codes[indices].astype(np.int32)), pa.array(STATUSES)
     )

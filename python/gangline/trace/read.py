@@ -65,6 +65,8 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
         from gangline.trace.synth import from_uri
 
         return from_uri(str(path), **options)
+    if not str(path):
+        raise TraceError("expected the name of a trace, got an empty text", value="")
     size = trace_options.make({"max_bytes": options.get("max_bytes")})
     source = Source(str(path), size.max_bytes)
     if not source.is_folder and not source.head.removeprefix(BOM).strip():

@@ -7,6 +7,7 @@ import io
 import lzma
 import threading
 import zlib
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -14,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from gangline.errors import TraceError
 
 if TYPE_CHECKING:
+    import tarfile
     from collections.abc import Callable, Iterator
 
 HEAD_BYTES = 64 * 1024
@@ -169,31 +171,49 @@ class Source:
             return cast("IO[bytes]", pa.CompressedInputStream(str(self.path), "zstd"))
         return self.path.open("rb")
 
-    def _read_member(self) -> bytes:
-        import tarfile
+    def members(self) -> str:
+        """Name the first files of an archive, and how many more it holds."""
 
+        def listed() -> bytes:
+            with self._archive() as archive:
+                return _listed([info.name for info in archive if info.isfile()]).encode()
+
+        return self._guarded(listed).decode()
+
+    def _read_member(self) -> bytes:
         if self.is_folder:
             raise IsADirectoryError(21, "expected an archive, got a folder", str(self.path))
         names: list[str] = []
-        with self._open() as file:
-            # Reading as a stream never goes back, so an archive is unpacked once and bounded.
-            stream = _Bounded(file, self.max_bytes, self._too_large)
-            with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|") as archive:
-                for info in archive:
-                    if not info.isfile():
-                        continue
-                    names.append(info.name)
-                    if info.name.removeprefix("./") == (self.member or "").removeprefix("./"):
-                        member = archive.extractfile(info)
-                        assert member is not None, "a regular file can be read"
-                        return b"".join(self._chunks(member))
-        shown = ", ".join(names[:_MEMBERS_SHOWN])
-        shown += f", and {len(names) - _MEMBERS_SHOWN} more" if len(names) > _MEMBERS_SHOWN else ""
+        with self._archive() as archive:
+            for info in archive:
+                if not info.isfile():
+                    continue
+                names.append(info.name)
+                if info.name.removeprefix("./") == (self.member or "").removeprefix("./"):
+                    member = archive.extractfile(info)
+                    assert member is not None, "a regular file can be read"
+                    return b"".join(self._chunks(member))
         raise TraceError(
-            f"{self.path}: no member `{self.member}`; it holds {shown or 'no files'}",
+            f"{self.path}: no member `{self.member}`; it holds {_listed(names)}",
             path=self.name,
             value=self.member,
         )
+
+    @contextmanager
+    def _archive(self) -> Iterator[tarfile.TarFile]:
+        """Open as a stream, which never goes back: unpacked once, and bounded."""
+        import tarfile
+
+        with self._open() as file:
+            stream = _Bounded(file, self.max_bytes, self._too_large)
+            with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|") as archive:
+                yield archive
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:_MEMBERS_SHOWN])
+    more = len(names) - _MEMBERS_SHOWN
+    return (shown or "no files") + (f", and {more} more" if more > 0 else "")
 
 
 class _XzFile(io.RawIOBase):

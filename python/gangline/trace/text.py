@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 ERRORS_SHOWN = 20
 BOM = b"\xef\xbb\xbf"
 _SOMETHING = re.compile(rb"\S")
+_LONG_LINE = "straddl"  # how Arrow names a record that its block of 1 MiB does not hold
 TIME = pa.timestamp("us")
 LABEL = pa.dictionary(pa.int32(), pa.string())
 ZONED_TIME = pa.timestamp("us", "UTC")
@@ -123,11 +124,13 @@ class TextFile:
         self._delimiter = delimiter
         self._refuse_nul()
         if names is None:
-            _, self._body_at = _header_span(self._data)
+            start, self._body_at = _header_span(self._data)
             self.names = header(self._data[: self._body_at], delimiter)
+            self._is_padded = _is_padded(self._data[start : self._body_at], delimiter)
         else:
             self._body_at = len(BOM) if self._data.startswith(BOM) else 0
             self.names = names
+            self._is_padded = False
         self._quoted = quoted and self._data.find(b'"', self._body_at) >= 0
         self.faults = Faults()
         self.bad: npt.NDArray[np.bool_] | None = None
@@ -173,6 +176,8 @@ class TextFile:
             columns = self._salvage({key: (str(places[key]), wanted[key]) for key in places})
         else:
             columns = {key: _one_chunk(table.column(str(places[key]))) for key in places}
+        if self._is_padded:
+            columns = {key: _trimmed(array) for key, array in columns.items()}
         return {key: self._finite(key, array) for key, array in columns.items()}
 
     def table(self, wanted: Mapping[str, pa.DataType]) -> pa.Table:
@@ -260,8 +265,10 @@ class TextFile:
                 {place: pa.string() for place, _ in wanted.values()}, skipped=skipped
             )
         except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+            long = _LONG_LINE in str(error)
+            words = "a line is longer than 1 MiB; expected one job a line" if long else short(error)
             raise TraceError(
-                f"{self.path}: cannot be read as delimited text: {short(error)}", path=self.path
+                f"{self.path}: cannot be read as delimited text: {words}", path=self.path
             ) from None
         fields = f"{len(self.names)} fields"
         self.dropped = len(skipped)
@@ -271,7 +278,7 @@ class TextFile:
             self._records = np.delete(np.arange(table.num_rows + len(skipped)), places)
         columns = {}
         for key, (place, kind) in wanted.items():
-            columns[key], wrong = convert(_one_chunk(table.column(place)), kind)
+            columns[key], wrong = convert(_without_blanks(_one_chunk(table.column(place))), kind)
             self._mark(key, wrong, self._words.get(key, WORDS[kind]))
         return columns
 
@@ -316,6 +323,26 @@ class TextFile:
                     record += 1
         except csv.Error:  # a cell beyond the module's limit: messages go without lines from here
             return
+
+
+def _is_padded(line: bytes, delimiter: str) -> bool:
+    """Whether a header has blanks beside its names; then the cells below it have them too."""
+    cells = line.removesuffix(b"\n").removesuffix(b"\r").split(delimiter.encode())
+    return any(cell != cell.strip(b" ") for cell in cells)
+
+
+def _trimmed(array: Any) -> Any:
+    """Return texts without the blanks around them; other columns as they are."""
+    if array.type not in (pa.string(), LABEL):
+        return array
+    texts = _without_blanks(pc.ascii_trim(array.cast(pa.string()), characters=" "))
+    return texts.dictionary_encode() if array.type == LABEL else texts
+
+
+def _without_blanks(strings: Any) -> Any:
+    """Make cells of nothing but blanks null."""
+    blank = pc.equal(pc.ascii_trim(strings, characters=" \t"), "")
+    return pc.if_else(blank, pa.scalar(None, strings.type), strings)
 
 
 def convert(strings: Any, kind: pa.DataType) -> tuple[Any, npt.NDArray[np.bool_]]:

@@ -41,7 +41,7 @@ def read(source: Source, options: Options) -> Raw:
     raw = read_columns(source, NAME, _WANTED, _OPTIONAL)
     raw.cpu_jobs = True
     to_seconds(raw, ("arrival_s", "start_s", "end_s"), None, place="UTC")
-    raw.columns["trace_status"] = statuses(raw.columns["trace_status"], helios.STATES)
+    raw.columns["trace_status"] = statuses(raw.columns["trace_status"], helios.STATES, raw.notes)
     running = numbers(raw.columns["trace_status"].indices) == STATUSES.index("running")
     start, end = numbers(raw.columns["start_s"]), numbers(raw.columns.pop("end_s"))
     stated = numbers(raw.columns["duration_s"])

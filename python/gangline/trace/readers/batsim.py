@@ -230,7 +230,8 @@ class _Lengths:
         if self._flops is None:
             raise _Wrong(
                 f"profiles.{name}.cpu", f"{cpu:g}",
-                f"flops= (operations per second) to turn profile {name} into seconds",
+                f"flops= (operations per second; --option flops=1e9) to turn profile {name} into "
+                "seconds",
             )  # fmt: skip
         if cpu == 0.0:
             expected = f"profile {name} to compute: transfers need a network model"

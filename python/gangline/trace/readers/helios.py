@@ -47,5 +47,5 @@ def read(source: Source, options: Options) -> Raw:
     raw = read_columns(source, NAME, _WANTED, _OPTIONAL)
     raw.cpu_jobs = True
     to_seconds(raw, ("arrival_s", "start_s"), options.zone, place="UTC+8")
-    raw.columns["trace_status"] = statuses(raw.columns["trace_status"], STATES)
+    raw.columns["trace_status"] = statuses(raw.columns["trace_status"], STATES, raw.notes)
     return raw

@@ -38,6 +38,7 @@ _STATES = {
     "failed": "failed",
     "running": "running",
     "interrupted": "killed",
+    "waiting": "unknown",
 }
 _SEVERITY = ("finished", "unknown", "running", "killed", "failed")  # of a job: its worst task
 _SUMS = ("gpus", "servers", "cpus", "host_memory_gb", "gpu_fraction")
@@ -97,7 +98,7 @@ def read(source: Source, options: Options) -> Raw:
     else:
         names = (raw.columns[name] for name in ("job_name", "task_name"))
         raw.columns["job_id"] = pc.binary_join_element_wise(*names, "-")
-        raw.columns["trace_status"] = statuses(raw.columns["trace_status"], _STATES)
+        raw.columns["trace_status"] = statuses(raw.columns["trace_status"], _STATES, raw.notes)
     return _finish(raw, jobs)
 
 

@@ -103,7 +103,9 @@ def read(source: Source, options: Options) -> Raw:
         "arrival_s": submitted,
         "user": pa.array([job.user for job in jobs], type=pa.string()).cast(LABEL),
         "vc": pa.array([job.vc for job in jobs], type=pa.string()).cast(LABEL),
-        "trace_status": statuses(pa.array([job.status for job in jobs], type=pa.string()), _STATES),
+        "trace_status": statuses(
+            pa.array([job.status for job in jobs], type=pa.string()), _STATES, raw.notes
+        ),
     }
     raw.names = {"arrival_s": "submitted_time", "gpus": "attempts", "duration_s": "attempts"}
     raw.names |= {"job_id": "jobid", "servers": "attempts"}

@@ -45,6 +45,6 @@ def read(source: Source, options: Options) -> Raw:
     raw.columns["arrival_s"] = times.column(np.where(np.isnan(gaps), np.nan, sums))
     limit = numbers(raw.columns["wait_limit_s"])
     raw.columns["wait_limit_s"] = times.column(np.where(limit == 0.0, np.nan, limit))
-    raw.columns["trace_status"] = statuses(raw.columns["trace_status"], _STATES)
+    raw.columns["trace_status"] = statuses(raw.columns["trace_status"], _STATES, raw.notes)
     raw.cpu_jobs = True
     return raw
