@@ -59,7 +59,60 @@ struct Rows {
     busy_by_type: Vec<u32>,
 }
 
+impl Counts {
+    fn of(state: &State) -> Self {
+        Self {
+            total: state.gpus_up,
+            busy: state.gpus_busy,
+            running: state.running.len() as u32,
+            waiting: state.waiting.len() as u32,
+        }
+    }
+}
+
 impl Rows {
+    /// Keeps at most one row per `gap`. What was put off is written `gap` after the row before it, so that at
+    /// any time the last row is out of date by less than `gap`. Whether the last row is put off still.
+    fn thin(&mut self, gap: SimSpan, types: usize) -> bool {
+        let mut kept = 0;
+        let mut put_off = None;
+        for row in 0..self.rows.len() {
+            let time = self.rows[row].0;
+            let mut due = self.due(kept, gap);
+            if let Some(held) = put_off.filter(|_| due < time) {
+                // a row was put off, so there is room for one
+                self.put(held, due, kept, types);
+                kept += 1;
+                due = self.due(kept, gap);
+            }
+            if time < due {
+                put_off = Some(row);
+            } else {
+                put_off = None;
+                self.put(row, time, kept, types);
+                kept += 1;
+            }
+        }
+        self.rows.truncate(kept);
+        self.busy_by_type.truncate(kept * types);
+        put_off.is_some()
+    }
+
+    /// When the next row may come, after so many.
+    fn due(&self, kept: usize, gap: SimSpan) -> SimTime {
+        match kept {
+            0 => SimTime(i64::MIN),
+            _ => self.rows[kept - 1].0 + gap,
+        }
+    }
+
+    /// Puts the counts of a row at an instant to an earlier position.
+    fn put(&mut self, row: usize, time: SimTime, to: usize, types: usize) {
+        self.rows[to] = (time, self.rows[row].1);
+        self.busy_by_type
+            .copy_within(row * types..(row + 1) * types, to * types);
+    }
+
     fn into_timeline(self) -> Timeline {
         let column = |of: fn(&Counts) -> u32| -> Vec<i32> {
             self.rows.iter().map(|row| of(&row.1) as i32).collect()
@@ -174,6 +227,9 @@ impl Recorder {
         if length == 0 {
             return;
         }
+        if self.pending {
+            self.write_due_row(state, now);
+        }
         let totals = &mut self.totals;
         totals.last = now;
         totals.busy_gpu_ns += i128::from(state.gpus_busy) * length;
@@ -195,36 +251,50 @@ impl Recorder {
         if self.pending && state.now - self.last_row < self.gap {
             return;
         }
-        let counts = Counts {
-            total: state.gpus_up,
-            busy: state.gpus_busy,
-            running: state.running.len() as u32,
-            waiting: state.waiting.len() as u32,
-        };
-        let is_same =
-            self.last.as_ref() == Some(&counts) && self.last_by_type == state.busy_by_type;
-        if is_same && !self.pending {
+        let counts = Counts::of(state);
+        if self.is_last(&counts, state) {
             return;
         }
         if self.last_row.0 != i64::MIN && state.now - self.last_row < self.gap {
             self.pending = true;
             return;
         }
-        self.push_row(state, counts);
-        if matches!(self.mode, TimelineMode::Auto) && self.rows.rows.len() >= TIMELINE_ROWS {
-            self.thin(state.busy_by_type.len());
+        self.push_row(state, state.now, counts);
+    }
+
+    /// Writes the row that the sampling has put off, if its time lies before `now`: what changed soon after
+    /// the last row has stood since.
+    #[cold]
+    fn write_due_row(&mut self, state: &State, now: SimTime) {
+        let due = self.last_row + self.gap;
+        if due >= now {
+            return;
+        }
+        let counts = Counts::of(state);
+        if self.is_last(&counts, state) {
+            self.pending = false;
+        } else {
+            self.push_row(state, due, counts);
         }
     }
 
-    fn push_row(&mut self, state: &State, counts: Counts) {
+    /// Whether the last row says the same.
+    fn is_last(&self, counts: &Counts, state: &State) -> bool {
+        self.last.as_ref() == Some(counts) && self.last_by_type == state.busy_by_type
+    }
+
+    fn push_row(&mut self, state: &State, time: SimTime, counts: Counts) {
         self.pending = false;
-        self.last_row = state.now;
-        self.rows.rows.push((state.now, counts));
+        self.last_row = time;
+        self.rows.rows.push((time, counts));
         self.rows
             .busy_by_type
             .extend_from_slice(&state.busy_by_type);
         self.last = Some(counts);
         self.last_by_type.clone_from(&state.busy_by_type);
+        if matches!(self.mode, TimelineMode::Auto) && self.rows.rows.len() >= TIMELINE_ROWS {
+            self.thin(state.busy_by_type.len());
+        }
     }
 
     /// Takes the timeline out.
@@ -246,25 +316,16 @@ impl Recorder {
 
     /// Doubles the sampling time and keeps the rows that it would have given.
     fn thin(&mut self, types: usize) {
-        let Rows { rows, busy_by_type } = &mut self.rows;
-        let span = (rows[rows.len() - 1].0 - rows[0].0).0;
-        self.gap = SimSpan((self.gap.0 * 2).max(span * 2 / rows.len() as i64).max(1));
-        let mut kept = 0;
-        let mut last = i64::MIN;
-        for row in 0..rows.len() {
-            let t = rows[row].0.0;
-            if last != i64::MIN && t - last < self.gap.0 {
-                continue;
-            }
-            last = t;
-            rows[kept] = rows[row];
-            busy_by_type.copy_within(row * types..(row + 1) * types, kept * types);
-            kept += 1;
-        }
-        rows.truncate(kept);
-        busy_by_type.truncate(kept * types);
-        self.last_row = SimTime(last);
-        self.pending = true;
+        let count = self.rows.rows.len() as i64;
+        let span = (self.rows.rows[self.rows.rows.len() - 1].0 - self.rows.rows[0].0).0;
+        self.gap = SimSpan(self.gap.0.saturating_mul(2).max(span / (count / 2)).max(1));
+        self.pending = self.rows.thin(self.gap, types);
+        let last = self.rows.rows[self.rows.rows.len() - 1];
+        self.last_row = last.0;
+        self.last = Some(last.1);
+        let first_type = self.rows.busy_by_type.len() - types;
+        self.last_by_type
+            .copy_from_slice(&self.rows.busy_by_type[first_type..]);
     }
 }
 
@@ -382,5 +443,65 @@ impl State {
         others.sort_unstable();
         others.dedup();
         others
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn rows_of(steps: &[(i64, u32)]) -> Rows {
+        let mut rows = Rows::default();
+        let mut now = 0;
+        for &(after, busy) in steps {
+            now += after;
+            let counts = Counts {
+                total: 9,
+                busy,
+                running: 0,
+                waiting: 0,
+            };
+            rows.rows.push((SimTime(now), counts));
+            rows.busy_by_type.push(busy);
+        }
+        rows
+    }
+
+    /// What a reader of the table takes to be true at an instant.
+    fn busy_at(rows: &Rows, time: i64) -> u32 {
+        let after = rows.rows.partition_point(|row| row.0.0 <= time);
+        rows.rows[after - 1].1.busy
+    }
+
+    #[test]
+    fn a_change_soon_after_a_row_is_not_lost_for_long() {
+        let mut rows = rows_of(&[(0, 1), (1, 6), (999, 7), (500, 2)]);
+        assert!(!rows.thin(SimSpan(10), 1));
+        let found: Vec<_> = rows.rows.iter().map(|row| (row.0.0, row.1.busy)).collect();
+        assert_eq!(found, [(0, 1), (10, 6), (1000, 7), (1500, 2)]);
+        assert_eq!(rows.busy_by_type, [1, 6, 7, 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn thinned_rows_are_out_of_date_by_less_than_the_gap(
+            steps in prop::collection::vec((1_i64..30, 0_u32..5), 1..60),
+            gap in 1_i64..40,
+        ) {
+            let whole = rows_of(&steps);
+            let mut thin = whole.clone();
+            let is_put_off = thin.thin(SimSpan(gap), 1);
+            let end = whole.rows[whole.rows.len() - 1].0.0;
+            let last = thin.rows[thin.rows.len() - 1].0.0;
+            prop_assert!(thin.rows.windows(2).all(|pair| (pair[1].0 - pair[0].0).0 >= gap));
+            prop_assert_eq!(is_put_off, last < end);
+            prop_assert!(end - last < gap);
+            for time in whole.rows[0].0.0..=end {
+                let shown = busy_at(&thin, time);
+                let mut recent = (time - gap + 1).max(whole.rows[0].0.0)..=time;
+                prop_assert!(recent.any(|then| busy_at(&whole, then) == shown), "{time}");
+            }
+        }
     }
 }
