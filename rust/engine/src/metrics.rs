@@ -141,7 +141,9 @@ impl Engine {
             .into_iter()
             .fold(f64::NAN, f64::max);
         let makespan = first.map_or(f64::NAN, |first| last - first);
-        let shares = self.shares(output, makespan);
+        // a run that was stopped has busy GPUs beyond its last finish
+        let until = self.state.now.seconds();
+        let shares = self.shares(output, first.map_or(f64::NAN, |first| until - first));
         let nanos = &mut self.decision_nanos;
         nanos.sort_unstable();
         let decision = |share: f64| {
@@ -183,8 +185,9 @@ impl Engine {
         ]
     }
 
-    /// Time-weighted shares of the cluster's GPU time between first arrival and last finish.
-    fn shares(&self, output: &Output, makespan_s: f64) -> Shares {
+    /// Time-weighted shares of the cluster's GPU time between the first arrival and the end of the run: the
+    /// last finish, unless the run was stopped.
+    fn shares(&self, output: &Output, length_s: f64) -> Shares {
         let totals = &self.recorder.totals;
         let seconds = |ns: i128| ns as f64 / NANOS_PER_SECOND;
         let (mut held, mut overhead, mut comm) = (0.0, 0.0, 0.0);
@@ -199,8 +202,9 @@ impl Engine {
         } else {
             held - overhead - comm
         };
-        let gpu_seconds = f64::from(self.state.cluster.gpus_total()) * makespan_s;
-        let server_seconds = self.state.cluster.servers().len() as f64 * makespan_s;
+        let length_s = if length_s > 0.0 { length_s } else { f64::NAN };
+        let gpu_seconds = f64::from(self.state.cluster.gpus_total()) * length_s;
+        let server_seconds = self.state.cluster.servers().len() as f64 * length_s;
         let of_held = |value: f64| if held > 0.0 { value / held } else { 0.0 };
         Shares {
             busy: seconds(totals.busy_gpu_ns) / gpu_seconds,
