@@ -23,6 +23,17 @@ _SERVERS_MAX = 1_000_000  # ours: a slip of the keyboard must not fill the memor
 _MEMORY_GB_MAX = 1e6  # ours: far beyond any GPU; its bytes fit 64 bits
 _ONE_PAIR = "a pair for one GPU type, gang size, batch size or mode"
 _SHARE_MAX = 2  # what the engine can hold today
+_PAIRS = 'pairs of models with `interference = "table"`'
+_NOT_YET = {  # keys of `[sharing]` that would change nothing today, and what to use
+    "models": _PAIRS,
+    "matrix": _PAIRS,
+    "util": _PAIRS,
+    "kappa": _PAIRS,
+    "symmetric": _PAIRS,
+    "gang_fallback": '"single"',
+    "combine": '"sum": no more than two jobs share a GPU',
+    "overhead_interferes": "true",
+}
 
 
 def check(cluster: Cluster, path: str | None) -> None:
@@ -104,6 +115,10 @@ def _check_sharing(sharing: Sharing | None, path: str | None) -> None:
         later(path, "sharing.interference", sharing.interference, "`constant` or `table`")
     if sharing.table is not None:
         fail(path, "sharing.table", 'interference = "table" with it', sharing.interference)
+    for key, instead in _NOT_YET.items():
+        value = getattr(sharing, key)
+        if value != getattr(Sharing(), key):
+            later(path, f"sharing.{key}", str(value), instead)
     if (sharing.max_share or 1) > _SHARE_MAX:
         later(path, "sharing.max_share", str(sharing.max_share), "1 or 2")
     if sharing.interference == "table" and not sharing.rows:

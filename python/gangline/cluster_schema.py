@@ -277,6 +277,9 @@ class Sharing(_Table, frozen=True):
         Pairs of the table kind: model, co_model, xi.
     missing : str
         What an absent pair means: `"error"` (default), `"constant"` or `"infeasible"`.
+    gang_xi : str
+        What slows a gang whose GPUs are not all shared alike: the largest slow-down among its GPUs
+        (`"max"`, default), or their mean (`"mean"`), to see how much the choice matters.
     memory_fixed_fraction : float
         Part of a job's memory that does not shrink with its batch, 0 to 1.
     acc_cost : float

@@ -74,6 +74,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             "on_infeasible": self.on_infeasible,
             "max_share": sharing.max_share,
             "interference": _interference(sharing, labels),
+            "gang_xi": sharing.gang_xi,
             "memory_fixed_fraction": sharing.memory_fixed_fraction,
             "acc_cost": sharing.acc_cost,
             "network": network.to_core(cluster, labels),

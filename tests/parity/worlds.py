@@ -226,12 +226,13 @@ def crowded(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def sharings(draw: st.DrawFn) -> dict[str, Any]:
-    """A constant or a table of slow-downs."""
+    """A constant or a table of slow-downs; of a gang the largest or the mean."""
+    gang = {"gang_xi": draw(st.sampled_from(["max", "mean"]))}
     if draw(st.booleans()):
-        return {"xi": draw(st.sampled_from([1.5, 1.0]))}
+        return gang | {"xi": draw(st.sampled_from([1.5, 1.0]))}
     values = st.sampled_from([0.9, 1.3, 2.0, 0.0])
     rows = [{"model": a, "co_model": b, "xi": draw(values)} for a in LABELS for b in LABELS]
-    return {"interference": "table", "missing": "infeasible", "rows": rows}
+    return gang | {"interference": "table", "missing": "infeasible", "rows": rows}
 
 
 @st.composite

@@ -101,7 +101,10 @@ class Rates:
             self.xi_gpu(job, [o for o in residents[g] if o is not job]) for g in sorted(job.gpu_set)
         ]
         if self.options["gang_xi"] == "mean":
-            return sum(per_gpu) / len(per_gpu)
+            total = 0.0
+            for xi in per_gpu:  # not sum(), which newer Pythons compensate
+                total += xi
+            return total / len(per_gpu)
         return max(per_gpu)
 
     def base(self, job: Job, gpus: tuple[Gpu, ...]) -> float:

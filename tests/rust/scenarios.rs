@@ -1,6 +1,8 @@
 //! Every hand-derived world of `tests/scenarios`, run by the engine with the registry's policies.
 
-use gangline_engine::{Control, Engine, EngineError, FailureRow, Failures, OnInfeasible, Output};
+use gangline_engine::{
+    Control, Engine, EngineError, FailureRow, Failures, GangXi, OnInfeasible, Output,
+};
 use gangline_engine::{PolicyError, PolicyTraits, RunConfig, Silent, World};
 use gangline_model::{Algorithms, Contention, LinkChange, ModelGiven, Network, NetworkConfig};
 use gangline_model::{ClusterSpec, GpuType, GpuTypeId, Interference, JobColumns, JobId, JobTable};
@@ -275,6 +277,9 @@ fn read_config(file: &Table, jobs: &JobTable, cluster: &ClusterSpec) -> RunConfi
         let of =
             |label: &String| number(by_model, label).map_or(config.restart, |s| SimSpan(ns(s)));
         config.restart_by_model = Some(labels.iter().map(of).collect());
+    }
+    if word(&sharing, "gang_xi") == Some("mean") {
+        config.gang_xi = GangXi::Mean;
     }
     config.acc_cost = number(&sharing, "acc_cost").unwrap_or(0.05);
     config.memory_fixed_fraction = number(&sharing, "memory_fixed_fraction").unwrap_or(0.5);

@@ -165,6 +165,11 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"sharing": {"missing": "nothing"}}, "sharing.missing", "error, constant, infeasible"),
     ({"sharing": {"interference": "gavel"}}, "sharing.interference", "not available yet"),
+    ({"sharing": {"overhead_interferes": False}}, "sharing.overhead_interferes", "use true"),
+    ({"sharing": {"gang_fallback": "infeasible"}}, "sharing.gang_fallback", 'use "single"'),
+    ({"sharing": {"combine": "max"}}, "sharing.combine", "no more than two jobs"),
+    ({"sharing": {"util": {"x": 0.5}}}, "sharing.util", "pairs of models"),
+    ({"sharing": {"models": ["x"], "matrix": [[1.5]]}}, "sharing.models", "pairs of models"),
     ({"sharing": {"xi": 0.5}}, "sharing.xi", "a number >= 1"),
     ({"sharing": {"interference": "table"}}, "sharing.rows", "at least one pair"),
     (

@@ -2,7 +2,9 @@
 
 use crate::error::CoreError;
 use crate::network::Network;
-use gangline_engine::{EngineError, FailureRow, Failures, OnInfeasible, RunConfig, TimelineMode};
+use gangline_engine::{
+    EngineError, FailureRow, Failures, GangXi, OnInfeasible, RunConfig, TimelineMode,
+};
 use gangline_model::{Interference, SimSpan, SimTime};
 use gangline_policies::{ParamValue, Params};
 use numpy::{PyReadonlyArray1, PyReadonlyArrayDyn};
@@ -46,6 +48,7 @@ const OPTIONS: &[&str] = &[
     "on_infeasible",
     "max_share",
     "interference",
+    "gang_xi",
     "memory_fixed_fraction",
     "acc_cost",
     "network",
@@ -92,6 +95,13 @@ fn set(config: &mut RunConfig, key: &str, value: &Bound<'_, PyAny>, types: usize
         }
         "max_share" => config.max_share = value.extract()?,
         "interference" => config.interference = Some(interference(value, types)?),
+        "gang_xi" => {
+            config.gang_xi = match value.extract::<String>()?.as_str() {
+                "max" => GangXi::Max,
+                "mean" => GangXi::Mean,
+                other => return Err(bad("gang_xi", format!("{other}: max or mean"))),
+            }
+        }
         "memory_fixed_fraction" => config.memory_fixed_fraction = value.extract()?,
         "acc_cost" => config.acc_cost = value.extract()?,
         "network" => {

@@ -44,6 +44,16 @@ pub enum OnInfeasible {
     Drop,
 }
 
+/// What a gang with co-runners on some of its GPUs is slowed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum GangXi {
+    /// By the largest slow-down among its GPUs: it is synchronous.
+    #[default]
+    Max,
+    /// By their mean, to see how much the choice matters.
+    Mean,
+}
+
 /// Which rows the timeline gets.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub enum TimelineMode {
@@ -73,6 +83,8 @@ pub struct RunConfig {
     pub max_share: u32,
     /// Slow-downs by co-runners; needed when GPUs are shared.
     pub interference: Option<Interference>,
+    /// What a gang is slowed by whose GPUs are not all shared alike.
+    pub gang_xi: GangXi,
     /// Share of a job's memory that does not shrink with the sub-batch.
     pub memory_fixed_fraction: f64,
     /// Cost of a gradient accumulation step: iteration time grows by 1 + cost x (steps - 1).
@@ -108,6 +120,7 @@ impl Default for RunConfig {
             checkpoint_interval: None,
             max_share: 2,
             interference: None,
+            gang_xi: GangXi::Max,
             memory_fixed_fraction: 0.5,
             acc_cost: 0.05,
             locality: None,

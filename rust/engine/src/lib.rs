@@ -36,7 +36,7 @@ mod uplinks;
 mod view;
 
 pub use bits::BitSet;
-pub use config::{FailureRow, Failures, OnInfeasible, RunConfig, TimelineMode, World};
+pub use config::{FailureRow, Failures, GangXi, OnInfeasible, RunConfig, TimelineMode, World};
 pub use error::{EngineError, PlanError, PolicyError, Rule};
 pub use index::{FreeIndex, Mark, TypePool};
 pub use metrics::{Output, quantile};

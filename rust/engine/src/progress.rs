@@ -1,6 +1,7 @@
 //! Piecewise linear work: rates, segments, overheads, re-timing of the jobs that a change touches
 //! (semantics sections 4 and 5, spec sharing section 5). Cost: O(touched jobs x their GPUs).
 
+use crate::config::GangXi;
 use crate::queue::{EventClass, EventQueue};
 use crate::record::{EndReason, Recorder};
 use crate::state::{NO_JOB, NOT_YET, Run, RunDetails, State, slots};
@@ -48,30 +49,39 @@ impl State {
         }
     }
 
-    /// Slow-down of the whole gang: the largest over its GPUs. The second value tells whether it has a
-    /// co-runner at all.
+    /// Slow-down of the whole gang: the largest over its GPUs, or their mean. The second value tells whether
+    /// it has a co-runner at all.
     fn xi_on(&self, job: JobId, gpus: &GpuSet) -> (f64, bool) {
-        let mut most = 1.0_f64;
-        let mut is_shared = false;
         if self.max_share == 1 {
-            return (most, is_shared);
+            return (1.0, false);
         }
+        let (mut most, mut sum) = (1.0_f64, 0.0);
+        let mut is_shared = false;
         for part in gpus.parts() {
             let gpu_type = self.cluster.server(part.server).gpu_type;
-            let mut last = None;
+            let mut last = (job, 1.0);
             for slot in slots(part.mask) {
+                let mut xi = 1.0_f64;
                 for other in self.residents_of(part.server, slot) {
-                    if other == job || last == Some(other) {
+                    if other == job {
                         continue;
                     }
-                    last = Some(other);
                     is_shared = true;
-                    // a pair that may not share was refused with the plan
-                    most = most.max(self.pair_xi(job, other, gpu_type).unwrap_or(f64::INFINITY));
+                    if last.0 != other {
+                        // a pair that may not share was refused with the plan
+                        let pair = self.pair_xi(job, other, gpu_type).unwrap_or(f64::INFINITY);
+                        last = (other, pair);
+                    }
+                    xi = xi.max(last.1);
                 }
+                most = most.max(xi);
+                sum += xi;
             }
         }
-        (most, is_shared)
+        match self.config.gang_xi {
+            GangXi::Max => (most, is_shared),
+            GangXi::Mean => (sum / f64::from(gpus.gpus()), is_shared),
+        }
     }
 
     /// Rate the job would have on these GPUs next to who is there now; 0 if it cannot run there.
