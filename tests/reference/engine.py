@@ -191,7 +191,7 @@ class Reference:
         self.capacity: list[tuple[int, int, int, bool]] = []  # (instant, sequence, server, up)
         self.sequence = 0
         self.mtbf: tuple[float, float] | None = None
-        for row in spec.get("table", []):
+        for row in sorted(spec.get("table", []), key=lambda row: to_ns(row["down_s"])):
             self._push_capacity(to_ns(row["down_s"]), row["server"], up=False)
             if row.get("up_s") is not None:
                 self._push_capacity(to_ns(row["up_s"]), row["server"], up=True)

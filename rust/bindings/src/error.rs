@@ -74,6 +74,12 @@ fn map(py: Python<'_>, error: &EngineError) -> PyResult<PyErr> {
             facts.set_item("jobs", jobs.iter().map(|job| job.0).collect::<Vec<_>>())?;
             raise(py, "StalledError", &message, &facts)
         }
+        EngineError::Endless { time, open, jobs } => {
+            facts.set_item("time_s", time.seconds())?;
+            facts.set_item("open", open)?;
+            facts.set_item("jobs", jobs.iter().map(|job| job.0).collect::<Vec<_>>())?;
+            raise(py, "StalledError", &message, &facts)
+        }
         EngineError::MissingPairs { pairs } => {
             facts.set_item("key", "sharing.rows")?;
             facts.set_item("value", pairs)?;

@@ -1,20 +1,19 @@
 //! Failures and repairs: from a table, from mean times, or injected step by step.
 
-use crate::config::{Failures, RunConfig};
+use crate::config::{FailureRow, Failures, RunConfig};
 use crate::queue::{EventClass, EventQueue};
 use crate::rng::{Purpose, Stream};
 use gangline_model::{ServerId, SimSpan, SimTime};
 
-/// No server changes later than this: a job thrown back by then still ends before time overflows.
-const END: SimTime = SimTime(8_000_000_000_000_000_000);
+/// No server changes later than this, about 250 years: a job thrown back by then still ends before time
+/// overflows.
+pub(crate) const END: SimTime = SimTime(8_000_000_000_000_000_000);
 
 /// The failures and repairs that are still to come, as events of the queue.
 #[derive(Debug)]
 pub(crate) struct CapacityEvents {
     events: Vec<(ServerId, bool, SimTime)>,
     random: Option<Random>,
-    down: usize,
-    is_endless: bool,
 }
 
 #[derive(Debug)]
@@ -33,6 +32,9 @@ impl CapacityEvents {
         match &config.failures {
             Failures::None => {}
             Failures::Table(rows) => {
+                // where one outage of a server ends as the next begins, it has to end first
+                let mut rows: Vec<&FailureRow> = rows.iter().collect();
+                rows.sort_by_key(|row| row.down);
                 for row in rows {
                     events.push((ServerId(row.server), false, row.down));
                     if row.up != SimTime::NEVER {
@@ -49,13 +51,7 @@ impl CapacityEvents {
                 });
             }
         }
-        let is_endless = random.is_some();
-        Self {
-            events,
-            random,
-            down: 0,
-            is_endless,
-        }
+        Self { events, random }
     }
 
     /// Puts what is known at the start into the queue.
@@ -104,22 +100,12 @@ impl CapacityEvents {
                 queue.push(at, EventClass::Capacity, subject, 0);
             }
         }
-        if up {
-            self.down = self.down.saturating_sub(1);
-        } else {
-            self.down += 1;
-        }
         (server, up)
-    }
-
-    /// Servers that are down.
-    pub(crate) fn down(&self) -> usize {
-        self.down
     }
 
     /// Whether failures go on for ever.
     pub(crate) fn is_endless(&self) -> bool {
-        self.is_endless
+        self.random.is_some()
     }
 }
 

@@ -72,6 +72,9 @@ impl Engine {
             self.settle_index();
         }
         self.decisions += 1;
+        if acted {
+            self.idle_changes = 0;
+        }
         if self.traits.round.is_some() {
             self.note_rounds(next, acted);
         }
@@ -223,7 +226,7 @@ impl Engine {
         let is_dead = !acted
             && self.state.running.is_empty()
             && self.is_all_here()
-            && (self.queue.is_empty() || (self.capacity.is_endless() && self.capacity.down() == 0));
+            && (self.queue.is_empty() || self.are_changes_futile());
         self.idle_rounds = if is_dead { self.idle_rounds + 1 } else { 0 };
     }
 }

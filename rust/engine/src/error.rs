@@ -200,6 +200,21 @@ pub enum EngineError {
         /// The first ten of them.
         jobs: Vec<JobId>,
     },
+    /// Jobs are not done at the end of simulated time.
+    #[error(
+        "{open} jobs are not done at {} s, the end of simulated time; first: {}; failures or \
+         preemptions may keep taking their work: set a checkpoint interval, or stop the run at a \
+         time or after so many events",
+        time.seconds(), list(jobs)
+    )]
+    Endless {
+        /// When the run stopped.
+        time: SimTime,
+        /// How many jobs are not done.
+        open: usize,
+        /// The first ten of them.
+        jobs: Vec<JobId>,
+    },
     /// A table of slow-downs that must name every pair of models does not.
     #[error(
         "sharing.rows: no slow-down for {}; \

@@ -2,19 +2,23 @@
 //!
 //! Knows nothing of policies but what wakes them. Cost: O(log running) per event.
 
+use crate::capacity;
 use crate::error::EngineError;
 use crate::policy::WakeOn;
 use crate::queue::{Event, EventClass};
 use crate::record::EndReason;
 use crate::run::{Engine, Outcome};
 use crate::state::{JobState, Phase};
-use gangline_model::{GpuSet, JobId, ModelError, ServerId, SimTime};
+use gangline_model::{GpuSet, JobId, ServerId, SimTime};
 
 /// No run goes on beyond this: about 285 years, just before nanoseconds would overflow.
 const HORIZON: SimTime = SimTime(9_000_000_000_000_000_000);
 /// So many rounds without any action, on a cluster where nothing else can happen, are a stall: a round
-/// policy may wait for time to pass, but not for ever.
+/// policy may wait for time to pass, but not for ever. Ours.
 const IDLE_ROUNDS_MAX: u32 = 1000;
+/// So many failures and repairs per server without any action, where nothing else can happen, are one, too:
+/// the servers that the waiting gangs need may never be up together. Ours.
+const IDLE_CHANGES_MAX: usize = 1000;
 
 impl Engine {
     /// Applies the events of the next instant. Returns whether the policy is due; otherwise the instant
@@ -28,9 +32,8 @@ impl Engine {
         let Some(time) = self.next_instant() else {
             return Err(self.stalled());
         };
-        if time > HORIZON {
-            let seconds = time.seconds();
-            return Err(EngineError::Model(ModelError::Time { seconds }));
+        if time > HORIZON || (time > capacity::END && self.capacity.is_endless()) {
+            return Err(self.endless());
         }
         if self.is_hopeless() {
             return Err(self.stalled());
@@ -250,6 +253,7 @@ impl Engine {
         if self.state.is_up(server) == up {
             return WakeOn::default();
         }
+        self.idle_changes += 1;
         if up {
             self.state.repair(server);
             self.index.set_up(server, true);
@@ -334,9 +338,34 @@ impl Engine {
             && self.decisions > 0
             && self.state.running.is_empty()
             && self.is_all_here()
-            && self.capacity.down() == 0
             && self.timers.live() == 0
             && (self.next_round.is_none() || self.is_steady)
+            && self.are_changes_futile()
+    }
+
+    /// Whether failures and repairs without end will not get anybody started: all servers are up, or they
+    /// came and went long enough.
+    pub(crate) fn are_changes_futile(&self) -> bool {
+        let servers = self.state.servers.len();
+        self.capacity.is_endless()
+            && (self.state.gpus_up == self.state.cluster.gpus_total()
+                || self.idle_changes > IDLE_CHANGES_MAX * servers)
+    }
+
+    /// The run has reached the end of time with jobs that are not done.
+    fn endless(&self) -> EngineError {
+        let state = &self.state;
+        let is_open = |job: &JobId| {
+            !matches!(
+                state.phase(*job),
+                Some(Phase::Finished | Phase::Dropped) | None
+            )
+        };
+        EngineError::Endless {
+            time: state.now,
+            open: state.jobs.len() - self.done,
+            jobs: state.jobs.ids().filter(is_open).take(10).collect(),
+        }
     }
 
     fn stalled(&self) -> EngineError {

@@ -131,6 +131,8 @@ pub struct Engine {
     pub(crate) next_round: Option<SimTime>,
     pub(crate) is_steady: bool,
     pub(crate) idle_rounds: u32,
+    /// Failures and repairs since the last action.
+    pub(crate) idle_changes: usize,
     pub(crate) awaiting: bool,
     pub(crate) outcome: Option<Outcome>,
     pub(crate) events: u64,
@@ -184,6 +186,7 @@ impl Engine {
             next_round: traits.round.map(|_| SimTime::ZERO),
             is_steady: false,
             idle_rounds: 0,
+            idle_changes: 0,
             awaiting: false,
             outcome: None,
             events: 0,

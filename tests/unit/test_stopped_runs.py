@@ -1,0 +1,77 @@
+"""Runs that are stopped, that would never end, and what their timelines and shares say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import gangline as gl
+
+
+def jobs(**columns: Any) -> gl.Trace:
+    return gl.Trace.from_arrow(pa.table(columns))
+
+
+def failing(servers: int, *, mtbf_hours: float, mttr_hours: float) -> gl.Cluster:
+    return gl.Cluster.from_dict(
+        {
+            "gpu_types": [{"name": "g", "memory_gb": 16}],
+            "servers": [{"count": servers, "gpu": "g", "gpus": 1}],
+            "failures": {"mtbf_hours": mtbf_hours, "mttr_hours": mttr_hours},
+        }
+    )
+
+
+def test_shares_of_a_stopped_run_are_those_of_its_length() -> None:
+    # one of two servers is busy with a until 10, then both with b and c until the stop at 40
+    lab = gl.Cluster.homogeneous(servers=2, gpus=1)
+    trace = jobs(arrival_s=[0.0, 10.0, 10.0], gpus=[1, 1, 1], duration_s=[10.0, 500.0, 500.0])
+    summary = gl.simulate(lab, trace, "fifo", until_s=40.0).summary
+    assert summary["makespan_s"] == 10.0
+    assert summary["gpu_utilization"] == 70.0 / 80.0
+    assert summary["useful_utilization"] == 70.0 / 80.0
+    assert summary["node_utilization"] == 70.0 / 80.0
+
+
+def test_a_run_stopped_before_its_first_job_has_no_shares() -> None:
+    lab = gl.Cluster.homogeneous(servers=1, gpus=1)
+    trace = jobs(arrival_s=[10.0], gpus=[1], duration_s=[1.0])
+    summary = gl.simulate(lab, trace, "fifo", until_s=5.0).summary
+    assert summary["finished"] == 0
+    assert summary["gpu_utilization"] != summary["gpu_utilization"]
+
+
+def test_a_sampled_timeline_is_never_out_of_date_for_long() -> None:
+    lab = gl.Cluster.homogeneous(servers=1, gpus=8)
+    trace = jobs(arrival_s=[0.0, 1.0, 1000.0], gpus=[1, 5, 1], duration_s=[2000.0, 1500.0, 1.0])
+    rows = gl.simulate(lab, trace, "fifo", timeline=10.0).timeline.to_pylist()
+    # the start at 1 shows at 10, though nothing happens then; the end at 1001 shows at 1010
+    assert [(row["t_s"], row["gpus_busy"]) for row in rows] == [
+        (0.0, 1),
+        (10.0, 6),
+        (1000.0, 7),
+        (1010.0, 6),
+        (1501.0, 1),
+        (2000.0, 0),
+    ]
+
+
+def test_a_run_that_never_ends_is_refused_at_the_end_of_time() -> None:
+    # every failure takes all the work of a job that is much longer than the time between two
+    lab = failing(1, mtbf_hours=12.0, mttr_hours=12.0)
+    trace = jobs(job_id=["endless"], arrival_s=[0.0], gpus=[1], duration_s=[1e9])
+    with pytest.raises(gl.StalledError, match=r"end of simulated time.*checkpoint") as caught:
+        gl.simulate(lab, trace, "fifo")
+    assert vars(caught.value)["job_ids"] == ["endless"]
+    done = gl.simulate(lab, trace, "fifo", checkpoint_interval_s=60.0)
+    assert done.summary["finished"] == 1
+
+
+def test_servers_that_are_never_up_together_stall_a_gang() -> None:
+    lab = failing(3, mtbf_hours=0.01, mttr_hours=10.0)
+    trace = jobs(job_id=["wide"], arrival_s=[1e6], gpus=[3], duration_s=[1.0])
+    with pytest.raises(gl.StalledError, match="nothing will start them") as caught:
+        gl.simulate(lab, trace, "fifo")
+    assert vars(caught.value)["job_ids"] == ["wide"]
