@@ -30,6 +30,19 @@ pub struct Changes {
 }
 
 impl Changes {
+    /// Whether servers failed or came back.
+    #[inline]
+    pub fn has_servers(&self) -> bool {
+        !(self.servers_up.is_empty() && self.servers_down.is_empty())
+    }
+
+    /// Whether a gang that did not fit may fit now: GPUs came free (a job ended or lost one of its servers, a
+    /// server came back), or a server failed, by the largest of which some rules cut gangs.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        !(self.finished.is_empty() && self.thrown_back.is_empty()) || self.has_servers()
+    }
+
     pub(crate) fn clear(&mut self) {
         self.arrived.clear();
         self.finished.clear();

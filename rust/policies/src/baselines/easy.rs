@@ -422,10 +422,7 @@ impl Policy for Easy {
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
         self.update(view, changes)?;
-        let only_arrivals = changes.finished.is_empty()
-            && changes.thrown_back.is_empty()
-            && changes.servers_up.is_empty()
-            && changes.servers_down.is_empty();
+        let only_arrivals = !changes.has_room();
         let before = self.blocked.filter(|_| only_arrivals && !self.is_plain);
         let mut next = before.map_or_else(|| view.first_waiting(), |shadow| Some(shadow.head));
         self.blocked = None;

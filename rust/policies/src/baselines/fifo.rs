@@ -42,11 +42,7 @@ impl Policy for Fifo {
         changes: &Changes,
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
-        let only_arrivals = changes.finished.is_empty()
-            && changes.thrown_back.is_empty()
-            && changes.servers_up.is_empty()
-            && changes.servers_down.is_empty();
-        if self.is_blocked && only_arrivals {
+        if self.is_blocked && !changes.has_room() {
             return Ok(Next::Ask);
         }
         self.is_blocked = false;

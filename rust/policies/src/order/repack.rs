@@ -142,7 +142,7 @@ impl Repack {
 
     /// Takes in failures and repairs. Call after the jobs that they threw back have left.
     pub fn servers_changed(&mut self, view: &ClusterView<'_>, changes: &Changes) {
-        if changes.servers_up.is_empty() && changes.servers_down.is_empty() {
+        if !changes.has_servers() {
             return;
         }
         self.is_stirred = true;

@@ -53,13 +53,8 @@ impl SkipPass {
         places: &mut Places,
         mut main: impl FnMut(JobId) -> Result<i64, E>,
     ) -> Result<(), E> {
-        // GPUs came free: jobs ended or were thrown back (their other servers), servers came back; or the
-        // largest server failed, by whose size some rules cut gangs
-        let has_grown = !(changes.finished.is_empty()
-            && changes.thrown_back.is_empty()
-            && changes.servers_up.is_empty()
-            && changes.servers_down.is_empty());
-        self.is_checked &= changes.servers_up.is_empty() && changes.servers_down.is_empty();
+        let has_grown = changes.has_room();
+        self.is_checked &= !changes.has_servers();
         if !std::mem::replace(&mut self.is_checked, true) {
             self.is_plain |= places.has_fickle(plan.free());
         }

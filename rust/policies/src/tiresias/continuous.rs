@@ -94,6 +94,7 @@ impl ContinuousLas {
         for &job in changes.finished.iter().chain(&changes.thrown_back) {
             self.pass.leave(job, view.jobs().gpus(job));
         }
+        self.pass.servers_changed(view, changes);
         for &job in changes.thrown_back.iter().chain(&changes.arrived) {
             self.wait(view, job);
         }
