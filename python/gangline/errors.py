@@ -162,10 +162,23 @@ class StalledError(PolicyError):
 
 
 class PlanError(GanglineError):
-    """A plan broke a rule of the engine; nothing of it was applied."""
+    """A plan broke a rule of the engine; nothing of it was applied.
+
+    Attributes
+    ----------
+    job, job_id : int, str
+        Whom the action is about; of a timer `tag` instead.
+    server : int, optional
+        The server to blame, where there is one.
+    rule : str
+        Stable name of the rule.
+    time_s, decision : float, int
+        When the plan was made: simulated time, and the number of the decision from 0.
+    """
 
     job: int | None = None
     job_id: str | None = None
+    tag: int | None = None
     server: int | None = None
     rule: str | None = None
     time_s: float | None = None

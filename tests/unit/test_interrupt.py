@@ -9,6 +9,7 @@ import sys
 import time
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import gangline as gl
@@ -116,6 +117,23 @@ def test_progress_ends_with_all_jobs_done() -> None:
     result = gl.simulate(lab, trace, Counting(), progress=lambda *row: seen.append(row))
     assert seen[-1][1:] == (200, 200)
     assert seen[-1][0] == pytest.approx(max(result.jobs.column("finish_s").to_pylist()))
+
+
+class Thoughtful(Counting):
+    """Takes longer for a decision than progress takes to be drawn again."""
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        time.sleep(0.11)
+        return super().decide(view, changes)
+
+
+def test_slow_decisions_show_progress_one_by_one() -> None:
+    seen: list[float] = []
+    rows = {"arrival_s": [0.0, 10.0, 20.0, 30.0], "gpus": [1] * 4, "duration_s": [100.0] * 4}
+    lab = gl.Cluster.homogeneous(servers=1, gpus=4)
+    trace = gl.Trace.from_arrow(pa.table(rows))
+    gl.simulate(lab, trace, Thoughtful(), progress=lambda now_s, *_: seen.append(now_s))
+    assert seen == [0.0, 10.0, 20.0, 30.0, 100.0, 110.0, 120.0, 130.0, 130.0]  # and at the end
 
 
 def test_an_error_of_the_progress_callback_passes_through() -> None:

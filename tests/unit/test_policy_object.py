@@ -149,6 +149,119 @@ def test_bad_plans_are_refused_whole(act: Any) -> None:
     assert caught.value.time_s == 0.0
 
 
+def start_all(plan: gl.Plan, view: gl.View) -> None:
+    for job, gpus in zip(view.waiting("job"), view.waiting("gpus"), strict=True):
+        plan.start(job, {0: gpus})
+
+
+def test_counts_beyond_what_is_free_are_refused_by_the_rule_that_is_broken() -> None:
+    with pytest.raises(gl.PlanError) as taken:
+        gl.simulate(LAB, table(gpus=[3, 3, 3]), Bad(start_all))
+    assert (taken.value.rule, taken.value.server, taken.value.job_id) == ("capacity", 0, "1")
+    down = {**LAB.to_dict(), "failures": {"table": [{"server": 0, "down_s": 0.0}]}}
+    with pytest.raises(gl.PlanError) as lost:
+        gl.simulate(down, table(), Bad(start_all))
+    assert lost.value.rule == "server_down"
+    with pytest.raises(gl.PlanError) as small:
+        gl.simulate(LAB, table(gpus=[6, 4, 2]), Bad(start_all), on_infeasible="drop")
+    assert small.value.rule == "no_such_gpu"
+
+
+class Pairs(gl.Policy):
+    """Jobs 0 and 1 on one GPU; at 1 s job 0 makes room for job 2."""
+
+    max_share = 2
+
+    def __init__(self, *leaving: int) -> None:
+        self.leaving = leaving
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan()
+        if view.now_s == 0.0:
+            plan.start(0, masks={0: 1})
+            plan.start(1, masks={0: 1})
+        elif view.now_s == 1.0:
+            for job in self.leaving:
+                plan.preempt(job)
+            plan.start(2, {0: 1})
+        else:
+            for job in view.waiting("job"):
+                plan.start(job, {0: 1})
+        return plan
+
+
+@pytest.mark.parametrize(("leaving", "mask"), [((0,), 2), ((0, 1), 1)])
+def test_a_shared_gpu_is_free_when_the_last_has_left(leaving: tuple[int, ...], mask: int) -> None:
+    lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    jobs = table(arrival_s=[0.0, 0.0, 1.0], gpus=[1] * 3, duration_s=[10.0] * 3)
+    result = gl.simulate(lab, jobs, Pairs(*leaving), segments=True)
+    row = next(row for row in result.segments.to_pylist() if row["job_id"] == "2")
+    assert (row["start_s"], row["gpu_mask"], row["co_runner"]) == (1.0, mask, "")
+
+
+class Answer(gl.Policy):
+    """Answers with anything."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> Any:
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    "answer", [None, [], "fifo", (gl.Plan(), "x"), (gl.Plan(), gl.STEADY, 1), gl.STEADY]
+)
+def test_an_answer_that_is_no_plan_is_named(answer: Any) -> None:
+    with pytest.raises(gl.PolicyError, match=r"`decide` returned .*expected a gangline.Plan"):
+        gl.simulate(LAB, table(), Answer(answer))
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (lambda plan: plan.start(-1, {0: 1}), "job: expected 0 to"),
+        (lambda plan: plan.start(0, {-1: 1}), "server: expected 0 to"),
+        (lambda plan: plan.start(0, {0: -3}), "a number of GPUs: expected 0 to"),
+        (lambda plan: plan.move(0, masks={0: 1 << 70}), "a slot mask: expected 0 to"),
+        (lambda plan: plan.set_sub_batch(0, -1), "sub_batch: expected 0 to"),
+        (lambda plan: plan.wake_at(1.0, tag=-1), "tag: expected 0 to"),
+    ],
+)
+def test_numbers_out_of_range_are_refused_where_they_are_written(act: Any, words: str) -> None:
+    with pytest.raises(gl.PolicyError, match=words):
+        act(gl.Plan())
+
+
+def test_a_fraction_is_no_job() -> None:
+    with pytest.raises(TypeError):
+        gl.Plan().start(0.5, {0: 1})  # type: ignore[arg-type]
+
+
+class Late(gl.Policy):
+    """Sets a timer that it may not set."""
+
+    def __init__(self, wake_on: tuple[str, ...], after_s: float) -> None:
+        self.wake_on = wake_on
+        self.after_s = after_s
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan()
+        plan.wake_at(view.now_s + self.after_s, tag=7)
+        return plan
+
+
+def test_a_timer_that_would_wake_nobody_is_refused() -> None:
+    with pytest.raises(gl.PolicyError, match='`wake_on` lacks "timer"'):
+        gl.simulate(LAB, table(), Late(("arrival",), 5.0))
+
+
+def test_a_timer_that_is_not_later_is_named_by_its_tag() -> None:
+    with pytest.raises(gl.PlanError, match="timer 7: the timer does not lie after now") as caught:
+        gl.simulate(LAB, table(), Late(("arrival", "timer"), 0.0))
+    assert (caught.value.tag, caught.value.job) == (7, None)
+
+
 def test_the_users_own_exception_passes_with_a_note() -> None:
     def act(plan: gl.Plan, view: gl.View) -> None:
         raise ZeroDivisionError("mine")

@@ -26,6 +26,7 @@ Examples
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -149,7 +150,8 @@ class Plan:
     """Actions of one decision; checked as a whole, applied as a whole.
 
     GPUs are given as a mapping from server to a number of GPUs, which takes its lowest free slots,
-    or to slots through `masks`.
+    or to slots through `masks`. A job, server, count, mask or tag that is no whole number raises a
+    TypeError, a negative or too large one a PolicyError, at once.
     """
 
     __slots__ = ("actions",)
@@ -166,11 +168,12 @@ class Plan:
         sub_batch: int | None = None,
     ) -> None:
         """Start a waiting job on GPUs: counts per server (`gpus`) or slot masks (`masks`)."""
-        self.actions.append(("start", int(job), *_places(gpus, masks), sub_batch))
+        batch = None if sub_batch is None else _number(sub_batch, "sub_batch")
+        self.actions.append(("start", _number(job, "job"), *_places(gpus, masks), batch))
 
     def preempt(self, job: int) -> None:
         """Stop a running job; it waits with all the work done so far."""
-        self.actions.append(("preempt", int(job)))
+        self.actions.append(("preempt", _number(job, "job")))
 
     def move(
         self,
@@ -180,19 +183,20 @@ class Plan:
         masks: Mapping[int, int] | None = None,
     ) -> None:
         """Move a running job to other GPUs; to those it holds is free."""
-        self.actions.append(("move", int(job), *_places(gpus, masks)))
+        self.actions.append(("move", _number(job, "job"), *_places(gpus, masks)))
 
     def set_sub_batch(self, job: int, sub_batch: int) -> None:
         """Change the batch per pass of a running job."""
-        self.actions.append(("set_sub_batch", int(job), int(sub_batch)))
+        batch = _number(sub_batch, "sub_batch")
+        self.actions.append(("set_sub_batch", _number(job, "job"), batch))
 
     def wake_at(self, time_s: float, tag: int = 0) -> None:
         """Ask to be woken at a later instant; the policy must wake on "timer"."""
-        self.actions.append(("wake_at", float(time_s), int(tag)))
+        self.actions.append(("wake_at", float(time_s), _number(tag, "tag")))
 
     def cancel(self, tag: int) -> None:
         """Cancel the timers of a tag."""
-        self.actions.append(("cancel", int(tag)))
+        self.actions.append(("cancel", _number(tag, "tag")))
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -206,7 +210,32 @@ def _places(
         raise PolicyError("give GPUs either as counts (`gpus`) or as slot masks (`masks`)")
     chosen = gpus if gpus is not None else masks
     assert chosen is not None, "one of the two is there"
-    return [(int(server), int(value)) for server, value in chosen.items()], masks is not None
+    most = 2**64 if masks is not None else 2**32
+    what = "a slot mask" if masks is not None else "a number of GPUs"
+    places = [
+        (_number(server, "server"), _number(value, what, most)) for server, value in chosen.items()
+    ]
+    return places, masks is not None
+
+
+def _number(value: object, what: str, most: int = 2**32) -> int:
+    """Return a whole number from 0 on; numpy's count, floats do not."""
+    number = operator.index(value)  # type: ignore[arg-type]
+    if not 0 <= number < most:
+        raise PolicyError(f"{what}: expected 0 to {most - 1}, got {number}", value=number)
+    return number
+
+
+def read_answer(answer: object) -> tuple[list[tuple[Any, ...]], bool]:
+    """Return the actions of what `decide` returned, and whether it said STEADY."""
+    is_pair = isinstance(answer, tuple) and len(answer) == 2
+    plan, word = answer if isinstance(answer, tuple) and is_pair else (answer, None)
+    if not isinstance(plan, Plan) or not (word is None or isinstance(word, Steady)):
+        raise PolicyError(
+            f"`decide` returned {answer!r}; expected a gangline.Plan, or (plan, gangline.STEADY)",
+            value=type(answer).__name__,
+        )
+    return plan.actions, word is not None
 
 
 class Policy(ABC):

@@ -164,7 +164,12 @@ fn map_model(py: Python<'_>, error: &ModelError, facts: &Bound<'_, PyDict>) -> P
 }
 
 fn map_plan(py: Python<'_>, error: &PlanError, facts: &Bound<'_, PyDict>) -> PyResult<PyErr> {
-    facts.set_item("job", error.job.0)?;
+    let name = if error.kind == ActionKind::Timer {
+        "tag"
+    } else {
+        "job"
+    };
+    facts.set_item(name, error.job.0)?;
     facts.set_item("action", action_name(error.kind))?;
     facts.set_item("server", error.server.map(|server| server.0))?;
     facts.set_item("rule", error.rule.name())?;

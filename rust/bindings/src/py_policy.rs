@@ -6,7 +6,7 @@ use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, Polic
 use gangline_model::{JobId, SimSpan};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::PyDict;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where the user's own exception waits while the engine unwinds with a typed error.
@@ -94,7 +94,7 @@ impl PyPolicy {
         py.check_signals()?;
         let protocol = py.import("gangline.policies.protocol")?;
         let knows = self.knowledge == Knowledge::Remaining;
-        let orders_and_next = PolicyView::lend(py, view, knows, |core| {
+        let answer = PolicyView::lend(py, view, knows, |core| {
             let python_view = protocol.getattr("View")?.call1((core,))?;
             let core_changes = Bound::new(py, PolicyChanges::new(py, changes))?;
             let python_changes = protocol.getattr("Changes")?.call1((core_changes,))?;
@@ -103,16 +103,17 @@ impl PyPolicy {
                 .bind(py)
                 .call_method1("decide", (&python_view, python_changes));
             python_view.call_method0("_kill")?;
-            let answer = answer?;
-            let (plan, next) = match answer.cast::<PyTuple>() {
-                Ok(pair) if pair.len() == 2 => (pair.get_item(0)?, Next::Steady),
-                _ => (answer, Next::Ask),
-            };
-            let actions = plan.getattr("actions")?;
-            let list: Vec<Bound<'_, PyAny>> = actions.cast::<PyList>()?.iter().collect();
-            Ok((parse(view, &list)?, next))
+            let read = protocol.getattr("read_answer")?.call1((answer?,))?;
+            let (list, is_steady): (Vec<Bound<'_, PyAny>>, bool) = read.extract()?;
+            Ok((parse(view, &list)?, is_steady))
         })?;
-        let (orders, next) = orders_and_next;
+        let (orders, is_steady) = answer;
+        if !orders.arm.is_empty() && !self.wake_on.intersects(WakeOn::TIMER) {
+            let message = "`wake_at` wakes nobody: this policy's `wake_on` lacks \"timer\"";
+            let facts = PyDict::new(py);
+            facts.set_item("field", "wake_on")?;
+            return Err(crate::error::raise(py, "PolicyError", message, &facts)?);
+        }
         for action in orders.actions {
             plan.push(action);
         }
@@ -122,7 +123,7 @@ impl PyPolicy {
         for (tag, time) in orders.arm {
             plan.wake_at(time, tag);
         }
-        Ok(next)
+        Ok(if is_steady { Next::Steady } else { Next::Ask })
     }
 }
 

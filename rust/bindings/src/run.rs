@@ -150,8 +150,9 @@ fn look(
     Ok(())
 }
 
-/// Events between two looks at the wall clock in a run of a policy object; a look costs some 30 ns.
-const EVENTS_PER_SLICE: u64 = 64;
+/// Events between two looks at the wall clock in a run of a policy object: one, for a decision in Python may
+/// take long. A look costs some 30 ns.
+const EVENTS_PER_SLICE: u64 = 1;
 
 /// Runs a policy written in Python on the calling thread: its code expects to be there, and an
 /// interrupt reaches it there. The run goes in slices, so that long stretches without a decision show

@@ -97,11 +97,11 @@ impl Rule {
 /// A plan that was refused. The state is as it was before the decision.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "decision {decision} at {} s: {kind} of job {job}{}: {}",
-    time.seconds(), on_server(*server), rule.text()
+    "decision {decision} at {} s: {}{}: {}",
+    time.seconds(), subject(*kind, *job), on_server(*server), rule.text()
 )]
 pub struct PlanError {
-    /// The job.
+    /// The job; of a timer the id of its tag.
     pub job: JobId,
     /// The action.
     pub kind: ActionKind,
@@ -113,6 +113,17 @@ pub struct PlanError {
     pub time: SimTime,
     /// Number of the decision, from 0.
     pub decision: u64,
+}
+
+fn subject(kind: ActionKind, job: JobId) -> String {
+    match kind {
+        ActionKind::Timer => format!("timer {job}"),
+        ActionKind::Start
+        | ActionKind::Preempt
+        | ActionKind::Move
+        | ActionKind::SetSubBatch
+        | ActionKind::Limit => format!("{kind} of job {job}"),
+    }
 }
 
 fn on_server(server: Option<ServerId>) -> String {
