@@ -66,6 +66,7 @@ def columns(jobs: int) -> dict[str, pa.Array]:
         "unknown": np.full(jobs, -1),
         "thousand": np.full(jobs, 1000),
         "milliseconds": duration * 1000,
+        "arrival_ms": arrival * 1000,
     }
     return {**{name: pa.array(values) for name, values in numbers.items()}, **words, **stamps}
 
@@ -102,7 +103,7 @@ _LAYOUTS: dict[str, str] = {
     "9=unknown 10=one 11=one 12=unknown 13=unknown 14=unknown 15=unknown 16=unknown 17=unknown",
     "tiresias": "job_id=id num_gpu=gpus submit_time=arrival iterations=iterations "
     "model_name=model duration=duration interval=interval",
-    "muri": "job_id=id num_gpu=gpus submit_time=milliseconds iterations=iterations "
+    "muri": "job_id=id num_gpu=gpus submit_time=arrival_ms iterations=iterations "
     "model_name=model batch_size=gpus duration=milliseconds interval=interval "
     "iteration_time=one resource_time_0=one resource_time_1=gpus resource_time_2=one priority=zero",
     "chronus": "job_id=id user=user num_gpu=gpus submit_time=arrival iterations=iterations "

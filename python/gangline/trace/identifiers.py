@@ -28,18 +28,13 @@ def identifiers(raw: Raw, columns: dict[str, Any], rows: int) -> Any:
 
 
 def _are_unique(ids: Any) -> bool:
-    """Whether all are different; decimal numbers, the common case, are compared as numbers."""
-    # A cast that fails costs more than the whole comparison of texts: look at the ends first.
-    if all(str(ids[row]).isdecimal() for row in (0, len(ids) - 1)):
-        try:
-            values = ids.cast(pa.int64()).to_numpy()
-        except pa.ArrowInvalid:
-            return len(ids.unique()) == len(ids)
-        if bool((values[1:] > values[:-1]).all()):
-            return True
-        ordered = np.sort(values)
-        if bool((ordered[1:] > ordered[:-1]).all()):
-            return True
+    """Whether all are different; the exact comparison runs only where the cheap one cannot tell."""
+    from gangline import _core
+
+    _, offsets, data = ids.buffers()
+    places = np.frombuffer(offsets, np.int32)[ids.offset : ids.offset + len(ids) + 1]
+    if _core.surely_distinct(places, np.frombuffer(data or b"", np.uint8)):
+        return True
     return len(ids.unique()) == len(ids)
 
 

@@ -73,11 +73,11 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
         raise TraceError(f"{path}: expected a trace, got an empty file", path=str(path))
     reader = reader_of(format or detect(source))
     chosen = trace_options.make(options, special_of(reader))
-    source.start_hash()
     try:
         # What overflows becomes infinite, and no bound of a column lets that through.
         with np.errstate(over="ignore", invalid="ignore"):
             raw = reader.read(source, chosen)
+            source.start_hash()
             return build(raw, chosen, lambda: _provenance(source, raw.metadata))
     finally:
         source.release()

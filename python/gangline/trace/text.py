@@ -350,6 +350,8 @@ def convert(strings: Any, kind: pa.DataType) -> tuple[Any, npt.NDArray[np.bool_]
     wrong = np.zeros(len(strings), dtype=np.bool_)
     if kind in (pa.string(), LABEL):
         return strings.cast(kind), wrong
+    if kind == pa.float64() and (plain := _plain_numbers(strings)) is not None:
+        return plain, wrong
     trimmed = pc.ascii_trim(strings, characters=" \t")
     if kind == pa.int64():
         trimmed = pc.replace_substring_regex(trimmed, pattern=_WHOLE, replacement=r"\1")
@@ -362,6 +364,15 @@ def convert(strings: Any, kind: pa.DataType) -> tuple[Any, npt.NDArray[np.bool_]
         return kept.cast(kind), wrong
     whole = pc.if_else(pa.array(wrong), pa.scalar(None, pa.string()), trimmed)
     return whole.cast(kind), wrong
+
+
+def _plain_numbers(strings: Any) -> Any:
+    """Return the cells as finite numbers, or None if some cell is not plainly one."""
+    try:
+        values = strings.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return None
+    return values if pc.all(pc.is_finite(values)).as_py() in (True, None) else None
 
 
 def _find_failures(

@@ -12,6 +12,7 @@ mod py_allocator;
 mod py_policy;
 mod run;
 mod simulation;
+mod texts;
 mod tools;
 mod view;
 
@@ -37,5 +38,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(run::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(run::registry, module)?)?;
     lp::register(module)?;
+    texts::register(module)?;
     tools::register(module)
 }

@@ -40,7 +40,7 @@ def read(source: Source, options: Options) -> Raw:
     raw = read_columns(source, NAME, _WANTED)
     raw.cpu_jobs = True
     texts = raw.columns["deadline_s"]
-    first = pc.replace_substring_regex(texts, pattern=r"^([^-]*)-.*$", replacement=r"\1")
+    first = pc.list_element(pc.split_pattern(texts, "-", max_splits=1), 0)
     relative, wrong = convert(first, pa.float64())
     values = numbers(relative)
     wrong = (wrong | ~np.isfinite(values)) & valid(texts)

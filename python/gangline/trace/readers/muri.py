@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gangline.trace.normalise import numbers
 from gangline.trace.readers import tiresias
@@ -39,23 +40,19 @@ def read(source: Source, options: Options) -> Raw:
     raw = read_columns(source, NAME, _WANTED, _OPTIONAL)
     del raw.columns["iteration_time"]
     for name in ("arrival_s", "duration_s"):
-        raw.columns[name] = _seconds(raw.columns[name])
+        raw.columns[name] = pc.divide(raw.columns[name], _MS)
     stages = [raw.columns.pop(name) for name in _STAGES if name in raw.columns]
     if stages:
-        raw.columns["stage_times"] = _lists([_seconds(stage) for stage in stages])
+        raw.columns["stage_times"] = _seconds(stages)
         raw.names["stage_times"] = _STAGES[0]
     return raw
 
 
-def _seconds(array: Any) -> Any:
-    return pa.array(numbers(array) / _MS, from_pandas=array.null_count > 0)
-
-
-def _lists(stages: list[Any]) -> Any:
+def _seconds(stages: list[Any]) -> Any:
     """Return one list per row; a row with an unknown stage has none."""
     values = np.empty((len(stages[0]), len(stages)))
     for i, stage in enumerate(stages):
-        values[:, i] = numbers(stage)
+        np.divide(numbers(stage), _MS, out=values[:, i])
     offsets = pa.array(np.arange(0, values.size + 1, len(stages), dtype=np.int32))
     known = all(stage.null_count == 0 for stage in stages)
     unknown = None if known else pa.array(np.isnan(values).any(axis=1))

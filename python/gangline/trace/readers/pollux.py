@@ -74,19 +74,17 @@ def _durations(raw: Raw, special: Special) -> Any:
     """Look up each different (application, GPUs, batch) once."""
     given = special.durations
     profiles = _profiles(special.profiles)
-    parts = [raw.columns[name].cast(pa.string()) for name in ("model", "gpus", "batch_size")]
-    jobs = pc.binary_join_element_wise(*parts, "/").dictionary_encode()
+    kinds, jobs = _kinds([raw.columns[name] for name in ("model", "gpus", "batch_size")])
     seconds: list[float | None] = []
     missing: set[str] = set()
-    for key in jobs.dictionary.to_pylist():
-        model, gpus, batch = key.rsplit("/", 2)
-        names = (key, f"{model}/{gpus}", model)
+    for model, gpus, batch in kinds:
+        names = (f"{model}/{gpus}/{batch}", f"{model}/{gpus}", model)
         found = next((given[name] for name in names if name in given), None)
-        if found is None and (int(gpus) < 1 or int(batch) < 1):
+        if found is None and (gpus < 1 or batch < 1):
             seconds.append(None)  # an error of its own, told with its line
             continue
         if found is None and model in profiles:
-            found = profiles[model].alone_s(int(gpus), int(batch))
+            found = profiles[model].alone_s(gpus, batch)
         seconds.append(found)
         if found is None:
             missing.add(model)
@@ -100,7 +98,24 @@ def _durations(raw: Raw, special: Special) -> Any:
             column="application",
             value=shown,
         )
-    return pa.array(seconds, type=pa.float64()).take(jobs.indices)
+    return pa.array(seconds, type=pa.float64()).take(jobs)
+
+
+def _kinds(columns: list[Any]) -> tuple[list[Any], Any]:
+    """Return the different rows in the order they appear, and for each row which one it is.
+
+    A row with an unknown value is none of them: null.
+    """
+    kinds: list[Any] = [()]
+    which = pa.array(np.zeros(len(columns[0]), dtype=np.int64))
+    for column in columns:
+        own = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        values = own.dictionary.to_pylist()
+        pairs = pc.add(pc.multiply(which, len(values)), own.indices).dictionary_encode()
+        found = [divmod(pair, len(values)) for pair in pairs.dictionary.to_pylist()]
+        kinds = [(*kinds[kind], values[value]) for kind, value in found]
+        which = pairs.indices.cast(pa.int64())
+    return kinds, which
 
 
 def _profiles(path: str) -> Mapping[str, PolluxProfile]:

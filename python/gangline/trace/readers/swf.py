@@ -46,8 +46,8 @@ _WANTED = {
 _START = re.compile(rb"(?im)^;\s*UnixStartTime:\s*(\d{1,12})")
 _COMMENT_MARK = b";"
 _LINE = re.compile(rb"\S[^\r\n]*")
-_SPARE = (b"  ", b" \n", b" \r", b"\n ", b"\r ")
-_PIECE = 1 << 20
+_SPACE = ord(" ")
+_PIECE = 1 << 18
 _COMMENT = re.compile(rb"(?m)^[ \t]*;[^\r\n]*")
 
 
@@ -136,6 +136,8 @@ def _without_comments(data: bytes) -> bytes:
 
 def _single_spaces(text: bytes) -> bytes:
     """Leave one space between fields and none at the ends of lines; line breaks stay."""
+    if b"\t" not in text and not _has_spare(text):
+        return text
     parts = []
     at = 0
     while at < len(text):
@@ -146,16 +148,27 @@ def _single_spaces(text: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _squeezed(text: bytes) -> bytes:
-    text = text.replace(b"\t", b" ")
-    if not any(pair in text for pair in _SPARE) and not text.startswith(b" "):
-        return text.removesuffix(b" ")
+def _has_spare(text: bytes) -> bool:
+    """Whether a space stands beside another, beside a line break, or at an end of the text."""
+    if text.startswith(b" ") or text.endswith(b" "):
+        return True
     data = np.frombuffer(text, dtype=np.uint8)
-    blank = data == ord(" ")
+    for at in range(0, len(data), _PIECE):
+        piece = data[at : at + _PIECE + 1]  # and the first byte of the next
+        low = piece <= _SPACE  # a line break is one too
+        pairs = np.flatnonzero(low[1:] & low[:-1])
+        if len(pairs) and ((piece[pairs] == _SPACE) | (piece[pairs + 1] == _SPACE)).any():
+            return True
+    return False
+
+
+def _squeezed(text: bytes) -> bytes:
+    data = np.frombuffer(text.replace(b"\t", b" "), dtype=np.uint8)
+    blank = data == _SPACE
     edge = (data == ord("\n")) | (data == ord("\r"))
     spare = blank.copy()
     spare[1:] &= (blank | edge)[:-1]  # a blank after a blank, or at the start of a line
     data, edge = data[~spare], edge[~spare]
-    spare = data == ord(" ")
+    spare = data == _SPACE
     spare[:-1] &= edge[1:]  # the one that is left at the end of a line
     return bytes(data[~spare])

@@ -1,0 +1,70 @@
+//! Columns of text as Arrow lays them out: one run of bytes, and where each text begins in it.
+
+use numpy::PyReadonlyArray1;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use rustc_hash::FxHasher;
+use std::hash::Hasher;
+
+/// Adds the functions of this file.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(surely_distinct, module)?)
+}
+
+/// Whether all texts are seen to be different; false leaves it open.
+///
+/// Text `i` is `bytes[offsets[i]..offsets[i + 1]]`. Texts in order, numbers such as "9" and "10"
+/// included, are told by their neighbours; others by hashes, which differ only where texts do.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+fn surely_distinct(
+    py: Python<'_>,
+    offsets: PyReadonlyArray1<'_, i32>,
+    bytes: PyReadonlyArray1<'_, u8>,
+) -> PyResult<bool> {
+    let texts = Texts {
+        offsets: offsets.as_slice()?,
+        bytes: bytes.as_slice()?,
+    };
+    texts.check()?;
+    Ok(py.detach(|| texts.ascend() || texts.hashes_differ()))
+}
+
+struct Texts<'a> {
+    offsets: &'a [i32],
+    bytes: &'a [u8],
+}
+
+impl Texts<'_> {
+    /// Refuses offsets that are no ascending places in the bytes.
+    fn check(&self) -> PyResult<()> {
+        let ascend = self.offsets.is_sorted() && self.offsets.first().is_none_or(|&at| at >= 0);
+        let last = self.offsets.last().map_or(0, |&at| at as usize);
+        if ascend && last <= self.bytes.len() {
+            return Ok(());
+        }
+        Err(PyValueError::new_err("offsets: expected ascending places"))
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let spans = self.offsets.windows(2);
+        spans.map(|span| &self.bytes[span[0] as usize..span[1] as usize])
+    }
+
+    /// Shorter before longer, equal lengths by their bytes.
+    fn ascend(&self) -> bool {
+        self.iter()
+            .is_sorted_by(|one, next| (one.len(), *one) < (next.len(), *next))
+    }
+
+    fn hashes_differ(&self) -> bool {
+        let hash = |text: &[u8]| {
+            let mut hasher = FxHasher::default();
+            hasher.write(text);
+            hasher.finish()
+        };
+        let mut hashes: Vec<u64> = self.iter().map(hash).collect();
+        hashes.sort_unstable();
+        hashes.is_sorted_by(|one, next| one < next)
+    }
+}
