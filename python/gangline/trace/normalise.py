@@ -34,7 +34,7 @@ class Raw(msgspec.Struct, kw_only=True):
     Attributes
     ----------
     columns : dict
-        Arrow arrays by internal name; all of one length.
+        Arrow arrays by internal name; all of one length. Lists may come as a dictionary of lists.
     path : str
         For messages.
     reader : str
@@ -92,7 +92,7 @@ def normalise(raw: Raw, options: Options) -> pa.Table:
     columns = _select(raw, columns, keep.rows, options)
     _clock(raw, columns, options)
     columns["job_id"] = identifiers(raw, columns, len(columns["arrival_s"]))
-    ordered = {name: columns[name] for name in COLUMNS if name in columns}
+    ordered = {name: _decoded(name, columns[name]) for name in COLUMNS if name in columns}
     return pa.table(ordered)
 
 
@@ -158,6 +158,8 @@ def _cast(raw: Raw, name: str, array: Any) -> Any:
                 return array.cast(kind)
             return array.cast(pa.string()).dictionary_encode()
         if pa.types.is_dictionary(array.type):
+            if pa.types.is_list(kind) and array.type.value_type == kind:
+                return array  # becomes lists when the rows are chosen
             array = array.dictionary_decode()
         # Numbers were checked against their bounds; those that failed are dropped rows.
         return array.cast(kind, safe=not (_is_numeric(kind) and _is_numeric(array.type)))
@@ -169,6 +171,11 @@ def _cast(raw: Raw, name: str, array: Any) -> Any:
             column=column,
             expected=str(kind),
         ) from None
+
+
+def _decoded(name: str, array: Any) -> Any:
+    """Return a column without the dictionary that `_cast` left to it."""
+    return array if array.type == COLUMNS[name] else array.dictionary.take(array.indices)
 
 
 def _drop_by_format(raw: Raw, columns: dict[str, Any], keep: _Keep, options: Options) -> None:

@@ -14,7 +14,7 @@ from gangline.trace.schema import BOUNDS
 from gangline.trace.text import TextFile, simple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from gangline.trace.source import Source
 
@@ -87,6 +87,14 @@ def require(file: TextFile, reader: str, wanted: Mapping[str, object]) -> None:
         column=missing[0],
         expected=f"a column {missing[0]}",
     )
+
+
+def lists_of(labels: Any, split: Callable[[str], list[str]]) -> Any:
+    """Turn labels into lists, each different label once; null where the list is empty."""
+    lists = [split(label) for label in labels.dictionary.to_pylist()]
+    codes = pa.array([i if found else None for i, found in enumerate(lists)], type=pa.int32())
+    kinds = pa.array(lists, type=pa.list_(pa.string()))
+    return pa.DictionaryArray.from_arrays(codes.take(labels.indices), kinds)
 
 
 def refuse(raw: Raw, name: str, rows: Any, expected: str) -> None:

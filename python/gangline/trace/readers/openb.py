@@ -6,14 +6,14 @@ has no scheduled time; one that survived ends at the snapshot.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from gangline.trace import times
 from gangline.trace.normalise import numbers, statuses, valid
-from gangline.trace.readers._columns import read_columns
+from gangline.trace.readers._columns import lists_of, read_columns
 from gangline.trace.text import LABEL
 
 if TYPE_CHECKING:
@@ -55,21 +55,16 @@ def read(source: Source, options: Options) -> Raw:
     lives = numbers(columns.pop("end_s")) - numbers(columns["start_s"])
     columns["duration_s"] = times.column(lives)
     columns["trace_status"] = statuses(columns["trace_status"], _PHASES, raw.notes)
-    columns["gpu_types"] = alternatives(columns["gpu_types"])
+    columns["gpu_types"] = lists_of(columns["gpu_types"], _alternatives)
     _fractions(raw)
     raw.cpu_jobs = True
     raw.drops = [("never_ran", ~valid(columns["start_s"]))]
     return raw
 
 
-def alternatives(specs: Any) -> Any:
-    """Split texts such as "A|B|A" into lists without repeats; null where empty."""
-    lists = [
-        list(dict.fromkeys(part for part in text.split("|") if part))
-        for text in specs.dictionary.to_pylist()
-    ]
-    kinds = pa.array([found or None for found in lists], type=pa.list_(pa.string()))
-    return kinds.take(specs.indices)
+def _alternatives(spec: str) -> list[str]:
+    """Split a text such as "A|B|A", without repeats."""
+    return list(dict.fromkeys(part for part in spec.split("|") if part))
 
 
 def _fractions(raw: Raw) -> None:

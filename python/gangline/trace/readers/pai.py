@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from gangline.errors import TraceError
 from gangline.trace import times
 from gangline.trace.normalise import Raw, numbers, statuses, valid
-from gangline.trace.readers._columns import take_columns
+from gangline.trace.readers._columns import lists_of, take_columns
 from gangline.trace.source import Source
 from gangline.trace.text import LABEL, TextFile, header, simple
 
@@ -149,10 +149,12 @@ def _gangs(raw: Raw) -> None:
     columns = raw.columns
     plan = numbers(columns.pop("plan_gpu").fill_null(0.0))
     instances = numbers(columns["servers"])
-    columns["gpus"] = times.column(instances * np.ceil(plan / _PERCENT))
+    asked = plan / _PERCENT
+    whole = np.ceil(asked)
+    columns["gpus"] = times.column(instances * whole)
     shared = (plan > 0.0) & (plan < _PERCENT) & (instances == 1)
-    columns["gpu_fraction"] = times.column(np.where(shared, plan / _PERCENT, np.nan))
-    rounded = (plan % _PERCENT > 0.0) & ~shared
+    columns["gpu_fraction"] = times.column(np.where(shared, asked, np.nan))
+    rounded = (whole != asked) & ~shared
     if rounded.any():
         raw.notes["gpus_rounded_up"] = int(rounded.sum())
     columns["cpus"] = times.column(numbers(columns["cpus"]) / _PERCENT * instances)
@@ -240,9 +242,9 @@ def _finish(raw: Raw, jobs: dict[str, Any] | None) -> Raw:
     columns = raw.columns
     lives = numbers(columns.pop("end_s")) - numbers(columns["start_s"])
     columns["duration_s"] = times.column(lives.astype(np.float64))
-    kinds = columns["gpu_types"]
-    lists = [None if name in _MASKED else [name] for name in kinds.dictionary.to_pylist()]
-    columns["gpu_types"] = pa.array(lists, type=pa.list_(pa.string())).take(kinds.indices)
+    columns["gpu_types"] = lists_of(
+        columns["gpu_types"], lambda name: [] if name in _MASKED else [name]
+    )
     for name in ("gpu_types", "gpu_fraction"):
         if columns[name].null_count == len(columns[name]):
             del columns[name]
