@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gangline import _core
 from gangline.cluster import Cluster
 from gangline.errors import TraceError
 from gangline.rates import JobKeys, classify
@@ -95,6 +96,26 @@ def test_duplicate_ids_get_a_suffix_and_are_counted() -> None:
 def test_leading_zeros_make_different_ids() -> None:
     trace = Trace.from_arrow(jobs(job_id=["1", "01", "2", "3"], duration_s=[1.0] * 4))
     assert ids(trace) == ["1", "01", "2", "3"]
+
+
+@given(names=st.lists(st.text("01a#", max_size=3), min_size=2, max_size=12), ordered=st.booleans())
+def test_ids_are_renamed_just_where_they_are_equal(names: list[str], ordered: bool) -> None:
+    if ordered:
+        names = sorted(names, key=lambda name: (len(name), name))
+    columns = {"job_id": names, "arrival_s": [0.0] * len(names), "gpus": [1] * len(names)}
+    table = pa.table({**columns, "duration_s": [1.0] * len(names)})
+    for part in (table, table.slice(1)):  # a slice shares the bytes of the whole
+        trace, own = Trace.from_arrow(part), part["job_id"].to_pylist()
+        equal = len(own) - len(set(own))
+        assert len(set(ids(trace))) == len(own)
+        assert trace.notes == ({"duplicate_id": equal} if equal else {})
+        assert sum(a != b for a, b in zip(ids(trace), own, strict=True)) == equal
+
+
+@pytest.mark.parametrize("offsets", [[0, 3], [2, 1], [-1, 0]])
+def test_texts_outside_their_bytes_are_refused(offsets: list[int]) -> None:
+    with pytest.raises(ValueError, match="ascending places"):
+        _core.surely_distinct(np.array(offsets, np.int32), np.zeros(2, np.uint8))
 
 
 def test_absent_ids_are_numbered_in_order() -> None:
