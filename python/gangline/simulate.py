@@ -123,6 +123,14 @@ class Prepared:
 
         chosen, label, values = resolve_policy(policy, params)
         own = chosen if isinstance(chosen, Policy) else None
+        if own is None and values.get("packed") and self.cluster.sharing is None:
+            raise PolicyError(
+                f"{label}: packed: expected a cluster that says how jobs slow each other down; "
+                "add a [sharing] table, or set sharing.xi",
+                policy=label,
+                field="packed",
+                value=True,
+            )
         _, labels = codes(self.trace, "model")
         core_options = options.to_core(self.cluster, labels)
         if core_options["network"] is not None:

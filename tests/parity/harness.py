@@ -43,13 +43,15 @@ class _Solver:
         self.shares = Shares(policy, params)
         self.shares.begin(names, prices)
 
-    def __call__(self, ask: dict[str, Any]) -> list[list[float]]:
+    def __call__(self, ask: dict[str, Any]) -> Any:
         names = {"gangs": "scale", "weights": "weight", "remaining": "steps_remaining"}
         given = {key: value for key, value in ask.items() if key not in ("names", "running")}
         given["running_type"] = [-1.0 if t is None else float(t) for t in ask["running"]]
         arrays = {names.get(key, key): np.array(value) for key, value in given.items()}
-        rows: list[list[float]] = self.shares(**arrays).tolist()
-        return rows
+        if "kind" not in ask:
+            return self.shares(**arrays).tolist()
+        alone, company = self.shares.packed(**arrays)
+        return alone.tolist(), company
 
 
 rounds.SOLVERS[:] = [_Solver]

@@ -40,6 +40,7 @@ ROUNDS = (
     "gavel-fifo",
     "gavel-fifo-perf",
 )
+MAX_MIN = ("gavel-las", "gavel-ftf", "gavel-makespan", "gavel-water-filling")
 POLICIES = (*QUEUES, *PREEMPTIVE, *SLICES, *FAIR, *ROUNDS, *TOYS)
 
 _ARRIVALS = st.one_of(
@@ -285,6 +286,8 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
                 if draw(st.booleans()):
                     chosen["tie_break"] = "none"
                 chosen["partitions"] = draw(st.sampled_from([1, 1, 2, 3]))
+        if policy.startswith(MAX_MIN):
+            chosen["packed"] = draw(st.booleans())
         if policy.startswith("gavel-water-filling") and draw(st.booleans()):
             chosen["hierarchical"] = True
             chosen["entity_by"] = draw(st.sampled_from(["user", "vc"]))

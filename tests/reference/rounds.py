@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from .world import Gpu, Job
 
 Row = list[float]
+Claim = tuple[float, float, float]  # priority, deficit, share
+Kind = tuple[Any, ...]
+Place = tuple[int, Kind, int]  # job, kind of the one beside it, type
+Choice = tuple[int, int | None, int]  # job, the one beside it, type
 
 # Where programs are solved: policy and parameters -> allocator. Set by whoever compares, so that
 # the two simulators are given the same shares.
@@ -50,7 +54,13 @@ def fastest_first(ask: dict[str, Any]) -> list[Row]:
 
 
 CLOSED = ("gavel-isolated", "gavel-fifo", "gavel-fifo-perf")
+FIXED = ("capacity", "names", "entity_weight", "pair_rates", "kinds")  # of no single job
 FIFO = ("gavel-fifo", "gavel-fifo-perf")
+
+
+def members(choice: Choice) -> list[int]:
+    """Jobs of a choice."""
+    return [index for index in choice[:2] if index is not None]
 
 
 class Rounds(Policy):
@@ -76,7 +86,9 @@ class Rounds(Policy):
         "tie_break": "max_sum",
         "partitions": 1,
     }
+    packing: ClassVar[dict[str, Any]] = {"packed": False}
     filling: ClassVar[dict[str, Any]] = {
+        "packed": False,
         "hierarchical": False,
         "entity_by": "user",
         "entity_weight": None,
@@ -85,8 +97,12 @@ class Rounds(Policy):
     own: ClassVar[dict[str, dict[str, Any]]] = {
         "gavel-max-sum": {"normalise": "none"},
         "gavel-cost": {"drop_all_infeasible": False},
-        "gavel-ftf-agnostic": {"agnostic_rate": "mean", "reference_type": "v100"},
-        "gavel-makespan-agnostic": {"agnostic_rate": "mean", "reference_type": "v100"},
+        "gavel-las": packing,
+        "gavel-las-agnostic": packing,
+        "gavel-ftf": packing,
+        "gavel-makespan": packing,
+        "gavel-ftf-agnostic": packing | {"agnostic_rate": "mean", "reference_type": "v100"},
+        "gavel-makespan-agnostic": packing | {"agnostic_rate": "mean", "reference_type": "v100"},
         "gavel-water-filling": filling,
         "gavel-water-filling-agnostic": filling,
         "gavel-allox": {"alpha": 1.0},
@@ -107,7 +123,14 @@ class Rounds(Policy):
         self.share: dict[tuple[int, int], float] = {}
         self.held: dict[tuple[int, int], int] = {}
         self.deficit: dict[tuple[int, int], float] = {}
-        self.holders: dict[int, tuple[int, int]] = {}  # job -> (type, counted up to)
+        # job -> (type, kind of the one beside it, counted up to)
+        self.holders: dict[int, tuple[int, Kind | None, int]] = {}
+        self.company: dict[Place, float] = {}
+        self.company_held: dict[Place, int] = {}
+        self.company_deficit: dict[Place, float] = {}
+        self.packed = bool(self.p.get("packed"))
+        if self.packed:
+            self.max_share = 2
         self.solved_for: tuple[list[int], list[int]] = ([], [])
         self.solved_at: int | None = None
         self.reset_at = 0
@@ -187,10 +210,14 @@ class Rounds(Policy):
     def count(self) -> None:
         """Book the time since the last decision to who held GPUs."""
         ref = self.ref
-        for index, (t, since) in list(self.holders.items()):
-            self.held[index, t] = self.held.get((index, t), 0) + ref.now - since
+        for index, (t, beside, since) in list(self.holders.items()):
+            if beside is None:
+                self.held[index, t] = self.held.get((index, t), 0) + ref.now - since
+            else:
+                place = (index, beside, t)
+                self.company_held[place] = self.company_held.get(place, 0) + ref.now - since
             if ref.jobs[index].status == "running":
-                self.holders[index] = (t, ref.now)
+                self.holders[index] = (t, beside, ref.now)
             else:
                 del self.holders[index]
 
@@ -221,7 +248,11 @@ class Rounds(Policy):
             ]
         if self.needs_duration:
             ask["remaining"] = [ref.left_now(job) for job in jobs]
+        if self.packed:
+            ask |= self.kinds_of(jobs)
         shares = self.keep_types(jobs) if self.name == "gavel-fifo" else self.in_parts(ask)
+        if self.packed:
+            self.meet(jobs)
         elapsed = (ref.now - self.reset_at) / 1e9
         for job, row in zip(jobs, shares, strict=True):
             for t in types:
@@ -235,12 +266,57 @@ class Rounds(Policy):
         self.solved_for = ([job.index for job in jobs], capacity)
         self.order = self.order_given() or self.type_order(ask)
 
+    def kind(self, job: Job) -> Kind:
+        """All that matters of a job to one beside it."""
+        rates = tuple(self.rate(job, t) for t in range(len(self.ref.types)))
+        return (job.gpus, job.model, job.memory, rates)
+
+    def kinds_of(self, jobs: list[Job]) -> dict[str, Any]:
+        """Return the number of each job's kind, and the rates of kinds beside kinds."""
+        rates, types = self.ref.rates, self.ref.types
+        order = list(dict.fromkeys(self.kind(job) for job in self.ref.jobs))
+        present = {self.kind(job): job for job in jobs}
+        kinds = [kind for kind in order if kind in present]
+
+        def beside(a: Job, b: Job, t: int) -> float:
+            one = rates.one_way(a.model, b.model)
+            fits = a.gpus == b.gpus and a.memory + b.memory <= types[t].memory
+            may = one is not None and rates.one_way(b.model, a.model) is not None
+            if not fits or not may or self.rate(b, t) <= 0:
+                return 0.0
+            assert one is not None
+            return self.rate(a, t) / one
+
+        some = [present[kind] for kind in kinds]
+        every = range(len(types))
+        return {
+            "kind": [kinds.index(self.kind(job)) for job in jobs],
+            "pair_rates": [[[beside(a, b, t) for t in every] for b in some] for a in some],
+            "kinds": kinds,
+        }
+
+    def meet(self, jobs: list[Job]) -> None:
+        """Close the books of time beside others and open those of the new allocation."""
+        elapsed = (self.ref.now - self.reset_at) / 1e9
+        mine = {job.index for job in jobs}
+        for place in [place for place in self.company if place[0] in mine]:
+            got = self.company_held.get(place, 0) / 1e9
+            before = self.company_deficit.get(place, 0.0)
+            self.company_deficit[place] = before + (self.company[place] * elapsed - got)
+            self.company[place] = 0.0
+        for place in self.company_held:
+            if place[0] in mine:
+                self.company_held[place] = 0
+        for place, share in self.found.items():
+            self.company[place] = share
+
     def in_parts(self, ask: dict[str, Any]) -> list[Row]:
         """Shares of all jobs; where there are parts, each is an ask of its own."""
         jobs = ask["jobs"]
+        self.found: dict[Place, float] = {}
         parts = min(self.p.get("partitions", 1), len(jobs))
         if parts <= 1:
-            return self.allocate(ask)
+            return self.whole(ask)
         seed = self.ref.seed
         drawn = sorted((philox.uniform_u64(seed, philox.Purpose.POLICY, job), job) for job in jobs)
         rows: dict[int, Row] = {}
@@ -249,14 +325,24 @@ class Rounds(Policy):
             own = {
                 key: [x for x, job in zip(column, jobs, strict=True) if job in mine]
                 for key, column in ask.items()
-                if key not in ("capacity", "names", "entity_weight")
+                if key not in FIXED
             }
-            fixed: dict[str, Any] = {
-                key: ask[key] for key in ("names", "entity_weight") if key in ask
-            }
+            fixed: dict[str, Any] = {key: ask[key] for key in FIXED if key in ask}
             fixed["capacity"] = [gpus / parts for gpus in ask["capacity"]]
-            rows |= zip(own["jobs"], self.allocate(own | fixed), strict=True)
+            rows |= zip(own["jobs"], self.whole(own | fixed), strict=True)
         return [rows[job] for job in jobs]
+
+    def whole(self, ask: dict[str, Any]) -> list[Row]:
+        """Shares of time alone; those beside others are kept aside."""
+        if not self.packed:
+            return self.allocate(ask)
+        kinds = ask.pop("kinds")
+        answer: Any = self.allocate(ask)
+        rows: list[Row] = answer[0]
+        company: list[tuple[int, int, int, float]] = answer[1]
+        for row, kind, t, share in company:
+            self.found[ask["jobs"][row], kinds[kind], t] = share
+        return rows
 
     def type_by_share(self, job: Job) -> int | None:
         """Type on which a job runs, if it has a share there."""
@@ -305,11 +391,53 @@ class Rounds(Policy):
         held = (self.round_ns // 2 + self.held.get(at, 0)) / 1e9
         return share / held, self.deficit.get(at, 0.0), share
 
-    def choose(
-        self, jobs: list[Job], left: list[int], banned: set[tuple[int, int]]
-    ) -> dict[int, int]:
-        """Return job -> type: two passes over the types, one job after the other."""
-        left, chosen = list(left), dict[int, int]()
+    def claim_beside(self, job: Job, kind: Kind, t: int) -> tuple[float, float, float]:
+        """Priority, deficit and share of a job beside one of a kind."""
+        assert self.round_ns is not None
+        place = (job.index, kind, t)
+        share = self.company.get(place, 0.0)
+        held = (self.round_ns // 2 + self.company_held.get(place, 0)) / 1e9
+        return share / held, self.company_deficit.get(place, 0.0), share
+
+    def pairs(self, jobs: list[Job], t: int) -> list[tuple[Claim, Job, Job, Any]]:
+        """Return the two that go next of each two kinds, with the lesser of their claims."""
+        sides: dict[tuple[Kind, Kind], list[tuple[Claim, Job]]] = {}
+        for job in jobs:
+            for index, kind, where in self.company:
+                claim = self.claim_beside(job, kind, t)
+                if index == job.index and where == t and claim[2] > 0:
+                    sides.setdefault((self.kind(job), kind), []).append((claim, job))
+        found = []
+        for (own, other), side in sides.items():
+            order = sorted(side, key=lambda e: (*(-x for x in e[0]), e[1].index))
+            if own == other:
+                if len(order) > 1:
+                    found.append((order[1][0], order[0][1], order[1][1], frozenset((own,))))
+            elif (other, own) in sides:
+                theirs = min(sides[other, own], key=lambda e: (*(-x for x in e[0]), e[1].index))
+                least = min(order[0][0], theirs[0])
+                found.append((least, order[0][1], theirs[1], frozenset((own, other))))
+        return found
+
+    def entries(
+        self, jobs: list[Job], t: int, first: bool | None
+    ) -> list[tuple[tuple[Any, ...], Choice, Any]]:
+        """Return who could go next on a type: order, choice and what is left out if it cannot."""
+        found: list[tuple[tuple[Any, ...], Choice, Any]] = []
+        for job in jobs:
+            claim = self.claim(job, t)
+            if self.rate(job, t) > 0 and (first is None or (claim[0] > 0) == first):
+                key = (*(-x for x in claim), 0, job.index)
+                found.append((key, (job.index, None, t), job.index))
+        if self.packed and first is not False:
+            for claim, one, other, line in self.pairs(jobs, t):
+                a, b = sorted((one.index, other.index))
+                found.append(((*(-x for x in claim), 1, a, b), (a, b, t), line))
+        return found
+
+    def choose(self, jobs: list[Job], left: list[int], banned: set[Choice]) -> list[Choice]:
+        """Return who runs where: two passes over the types, one choice after the other."""
+        left, chosen, taken = list(left), list[Choice](), set[int]()
         passes: tuple[bool | None, ...] = (True, False)
         if self.name in FIFO:
             passes = (True,)
@@ -317,53 +445,69 @@ class Rounds(Policy):
             passes = (None,)
         for first in passes:
             for t in self.order:
-                claims = [
-                    (self.claim(job, t), job)
-                    for job in jobs
-                    if job.index not in chosen and self.rate(job, t) > 0
-                ]
-                if first is not None:
-                    claims = [entry for entry in claims if (entry[0][0] > 0) == first]
-                claims.sort(key=lambda e: (-e[0][0], -e[0][1], -e[0][2], e[1].index))
-                for _, job in claims:
-                    if job.gpus <= left[t] and (job.index, t) not in banned:
-                        left[t] -= job.gpus
-                        chosen[job.index] = t
+                out: set[Any] = set()
+                while left[t] > 0:
+                    open_ = [job for job in jobs if job.index not in taken]
+                    entries = [e for e in self.entries(open_, t, first) if e[2] not in out]
+                    if not entries:
+                        break
+                    _, choice, line = min(entries, key=lambda e: e[0])
+                    gang = self.ref.jobs[choice[0]].gpus
+                    if gang > left[t] or choice in banned:
+                        out.add(line)
+                        continue
+                    left[t] -= gang
+                    chosen.append(choice)
+                    taken |= set(members(choice))
         return chosen
 
-    def fill(self, jobs: list[Job], free: set[Gpu]) -> dict[int, tuple[int, tuple[Gpu, ...]]]:
-        """Return job -> (type, GPUs); without a choice that has no place, from the start again."""
+    def fill(self, jobs: list[Job], free: set[Gpu]) -> list[tuple[Choice, tuple[Gpu, ...]]]:
+        """Return choices with GPUs; without a choice that has no place, from the start again."""
         ref = self.ref
         left = [sum(ref.servers[s].type == t for s, _ in free) for t in range(len(ref.types))]
-        banned: set[tuple[int, int]] = set()
+        banned: set[Choice] = set()
         while True:
-            chosen, rest = self.choose(jobs, left, banned), set(free)
-            placed: dict[int, tuple[int, tuple[Gpu, ...]]] = {}
-            for index, t in sorted(
-                chosen.items(), key=lambda e: (e[1], -ref.jobs[e[0]].gpus, e[0])
+            rest = set(free)
+            placed: list[tuple[Choice, tuple[Gpu, ...]]] = []
+            for choice in sorted(
+                self.choose(jobs, left, banned),
+                key=lambda c: (c[2], -ref.jobs[c[0]].gpus, c[0]),
             ):
-                job = ref.jobs[index]
-                keeps = (
-                    job.status == "running"
-                    and ref.servers[job.gpu_set[0][0]].type == t
-                    and set(job.gpu_set) <= rest
-                )
-                gpus = job.gpu_set if keeps else self.place_on(job, rest, t)
+                gpus = None
+                for index in members(choice):
+                    job = ref.jobs[index]
+                    if (
+                        gpus is None
+                        and job.status == "running"
+                        and ref.servers[job.gpu_set[0][0]].type == choice[2]
+                        and set(job.gpu_set) <= rest
+                    ):
+                        gpus = job.gpu_set
                 if gpus is None:
-                    banned.add((index, t))
+                    gpus = self.place_on(ref.jobs[choice[0]], rest, choice[2])
+                if gpus is None:
+                    banned.add(choice)
                     break
                 rest -= set(gpus)
-                placed[index] = (t, gpus)
+                placed.append((choice, gpus))
             else:
                 return placed
+
+    def hold(self, choice: Choice) -> None:
+        """Count time for the jobs of a choice from now on."""
+        a, b, t = choice
+        for index, other in ((a, b), (b, a)):
+            if index is not None:
+                kind = None if other is None else self.kind(self.ref.jobs[other])
+                self.holders[index] = (t, kind, self.ref.now)
 
     def decide(self) -> Plan:
         ref, plan = self.ref, Plan()
         self.count()
         if not ref.is_round:
-            for index, (t, gpus) in self.fill(ref.waiting(), ref.free()).items():
-                plan.actions.append(Start(index, gpus))
-                self.holders[index] = (t, ref.now)
+            for choice, gpus in self.fill(ref.waiting(), ref.free()):
+                plan.actions += [Start(index, gpus) for index in members(choice)]
+                self.hold(choice)
             return plan
         jobs = self.active()
         interval = to_ns(self.p["min_solve_interval_s"])
@@ -374,27 +518,50 @@ class Rounds(Policy):
         ):
             self.solve()
         placed = self.fill(jobs, ref.every_gpu())
-        for job in ref.running():
-            if job.index not in placed:
-                plan.actions.append(Preempt(job.index))
+        stay = {index for choice, _ in placed for index in members(choice)}
+        plan.actions += [Preempt(job.index) for job in ref.running() if job.index not in stay]
         self.holders = {}
-        for index, (t, gpus) in placed.items():
-            job = ref.jobs[index]
-            self.holders[index] = (t, ref.now)
-            if job.status == "waiting":
-                plan.actions.append(Start(index, gpus))
-            elif set(gpus) != set(job.gpu_set):
-                plan.actions.append(Move(index, gpus))
+        for choice, gpus in placed:
+            self.hold(choice)
+            for index in members(choice):
+                job = ref.jobs[index]
+                if job.status == "waiting":
+                    plan.actions.append(Start(index, gpus))
+                elif set(gpus) != set(job.gpu_set):
+                    plan.actions.append(Move(index, gpus))
         plan.steady = (
             not plan.actions
-            and len(placed) == len(jobs)
-            and all(self.only_type(job) == placed[job.index][0] for job in jobs)
+            and len(stay) == len(jobs)
+            and self.is_settled([choice for choice, _ in placed])
             and (not jobs or not self.is_stale())
         )
         return plan
 
+    def is_settled(self, choices: list[Choice]) -> bool:
+        """Whether all run in the one way they have a share of, and no two pairs could mix."""
+        lines = []
+        for a, b, t in choices:
+            for index in (a, b):
+                if index is None:
+                    continue
+                job = self.ref.jobs[index]
+                pairs = sum(p[0] == index and x > 0 for p, x in self.company.items())
+                alone = self.only_type(job)
+                if b is None and (alone != t or pairs):
+                    return False
+                if b is not None and (alone is not None or self.types_alone(job) or pairs != 1):
+                    return False
+            if b is not None:
+                both = {self.kind(self.ref.jobs[a]), self.kind(self.ref.jobs[b])}
+                lines.append((frozenset(both), t))
+        return len(set(lines)) == len(lines)
+
+    def types_alone(self, job: Job) -> list[int]:
+        """Types on which the job has a share of running alone."""
+        types = range(len(self.ref.types))
+        return [t for t in types if self.claim(job, t)[2] > 0 and self.rate(job, t) > 0]
+
     def only_type(self, job: Job) -> int | None:
         """Return the one type on which the job has a share, if there is just one."""
-        types = range(len(self.ref.types))
-        found = [t for t in types if self.claim(job, t)[2] > 0 and self.rate(job, t) > 0]
+        found = self.types_alone(job)
         return found[0] if len(found) == 1 else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from gangline.lp.arrays import F64, I64
     from gangline.lp.instance import Allocation
 
-__all__ = ["Report", "Shares"]
+__all__ = ["Report", "Shares", "company"]
+
+Company: TypeAlias = tuple[int, int, int, float]
+"""Row of a job, kind of the other, type, share of the job's time."""
 
 GRID = 1e-9  # shares are rounded to it, so that a last bit cannot reorder jobs
 # The second stage may give up 1e-9 of the first, and buys slivers of dear types with it. A sliver
@@ -37,6 +40,7 @@ PASSED_ON = (
     "drop_all_infeasible",
     "alpha",
     "entity_policy",
+    "packed",
 )
 
 
@@ -146,6 +150,40 @@ class Shares:
         SolverError
             If a program does not end at an optimum.
         """
+        return _rounded(self._solve(jobs, running_type, time_left_s, arrays).shares)
+
+    def packed(
+        self,
+        *,
+        jobs: I64,
+        running_type: F64 | None = None,
+        time_left_s: F64 | None = None,
+        **arrays: F64,
+    ) -> tuple[F64, list[Company]]:
+        """Return the shares of running alone, and those of running beside others.
+
+        Parameters
+        ----------
+        jobs, running_type, time_left_s
+            As above.
+        **arrays
+            As above, with `kind` and `pair_rates`.
+
+        Raises
+        ------
+        SolverError
+            If a program does not end at an optimum.
+        """
+        allocation = self._solve(jobs, running_type, time_left_s, arrays)
+        return _rounded(allocation.shares), company(allocation, arrays["kind"])
+
+    def _solve(
+        self,
+        jobs: I64,
+        running_type: F64 | None,
+        time_left_s: F64 | None,
+        arrays: dict[str, F64],
+    ) -> Allocation:
         settings = dict(self.settings)
         if "steps_remaining" in arrays:
             arrays["steps_remaining"] = np.maximum(arrays["steps_remaining"], LEAST_STEPS)
@@ -159,8 +197,7 @@ class Shares:
                 settings["time_left_s"] = ahead
         allocation = solve(self.policy, **arrays, **settings)
         self._count(allocation)
-        shares = np.where(allocation.shares < LEAST_SHARE, 0.0, allocation.shares)
-        return np.asarray(np.rint(shares / GRID) * GRID)
+        return allocation
 
     def report(self) -> Report:
         """Return what the solves so far were like."""
@@ -217,3 +254,47 @@ class Shares:
             self._lost[job] = self._lost.get(job, 0.0) + max(gained, 0.0)
             self._before[job] = (steps, rate)
         return np.array([self._lost[job] for job in jobs.tolist()])
+
+
+def _rounded(shares: F64) -> F64:
+    kept = np.where(shares < LEAST_SHARE, 0.0, shares)
+    return np.asarray(np.rint(kept / GRID) * GRID)
+
+
+def company(allocation: Allocation, kind: I64 | F64) -> list[Company]:
+    """Return the share of each job beside each kind of job, rounded; none is 0.
+
+    Parameters
+    ----------
+    allocation : Allocation
+        Of a packed program.
+    kind : array of whole numbers, shape (jobs,)
+        Kind of each job.
+
+    Notes
+    -----
+    The time of a pair of classes is split evenly over the jobs of each; a pair inside one class
+    takes two of its jobs at a time.
+    """
+    if allocation.pairs is None or allocation.pair_shares is None or allocation.classes is None:
+        return []
+    members: dict[int, list[int]] = {}
+    for row, own in enumerate(allocation.classes.tolist()):
+        members.setdefault(own, []).append(row)
+    kinds = kind.tolist()
+    total: dict[tuple[int, int, int], float] = {}
+    for (a, b), times in zip(
+        allocation.pairs.tolist(), allocation.pair_shares.tolist(), strict=True
+    ):
+        sides = [(a, b), (b, a)]  # both are the same where a class meets itself
+        for own, other in sides:
+            with_kind = kinds[members[other][0]]
+            for gpu_type, time in enumerate(times):
+                key = (own, with_kind, gpu_type)
+                total[key] = total.get(key, 0.0) + time / len(members[own])
+    found = []
+    for (own, with_kind, gpu_type), share in sorted(total.items()):
+        if share >= LEAST_SHARE:
+            even = min(round(share / GRID) * GRID, 1.0)
+            found += [(row, with_kind, gpu_type, even) for row in members[own]]
+    return found

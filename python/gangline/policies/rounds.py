@@ -177,7 +177,21 @@ class _Program(_Closed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Agnostic(_Program):
+class _MaxMin(_Program):
+    """What policies share that look at those who have least.
+
+    Parameters
+    ----------
+    packed : bool
+        Whether two jobs of one gang size may share GPUs where both together gain; the cluster
+        must say by how much they slow each other down.
+    """
+
+    packed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Agnostic(_MaxMin):
     """What twins share that see one rate per job.
 
     Parameters
@@ -193,7 +207,7 @@ class _Agnostic(_Program):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Filling(_Program):
+class _Filling(_MaxMin):
     """What policies share that fill levels, of jobs or of groups of jobs.
 
     Parameters
@@ -218,21 +232,21 @@ class _Filling(_Program):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GavelLas(_Program):
+class GavelLas(_MaxMin):
     """Largest smallest rate per fair share and weight."""
 
     name: ClassVar[str] = "gavel-las"
 
 
 @dataclass(frozen=True, kw_only=True)
-class GavelLasAgnostic(_Program):
+class GavelLasAgnostic(_MaxMin):
     """gavel-las without knowing how fast jobs run."""
 
     name: ClassVar[str] = "gavel-las-agnostic"
 
 
 @dataclass(frozen=True, kw_only=True)
-class GavelFtf(_Program):
+class GavelFtf(_MaxMin):
     """Smallest largest finish time over that of an equal split."""
 
     name: ClassVar[str] = "gavel-ftf"
@@ -246,7 +260,7 @@ class GavelFtfAgnostic(_Agnostic):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GavelMakespan(_Program):
+class GavelMakespan(_MaxMin):
     """Earliest last finish."""
 
     name: ClassVar[str] = "gavel-makespan"

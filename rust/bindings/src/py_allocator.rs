@@ -3,7 +3,7 @@
 use crate::py_policy::Raised;
 use gangline_engine::PolicyError;
 use gangline_model::{GpuType, GpuTypeId};
-use gangline_policies::lp::{Allocator, Ask};
+use gangline_policies::lp::{Allocator, Ask, Company, Shares};
 use numpy::{IntoPyArray, PyArrayMethods, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -35,7 +35,8 @@ impl PyAllocator {
         Arc::clone(&self.object)
     }
 
-    fn call(&self, py: Python<'_>, ask: &Ask) -> PyResult<Vec<f64>> {
+    /// The arrays of an ask, by name.
+    fn given<'py>(py: Python<'py>, ask: &Ask) -> PyResult<Bound<'py, PyDict>> {
         let types = ask.capacity.len();
         let column = |values: &[f64]| values.to_vec().into_pyarray(py);
         let given = PyDict::new(py);
@@ -61,9 +62,58 @@ impl PyAllocator {
             given.set_item("entity", entities.collect::<Vec<f64>>().into_pyarray(py))?;
             given.set_item("entity_weight", column(&ask.entity_weights))?;
         }
+        if !ask.kinds.is_empty() {
+            let kinds: Vec<i64> = ask.kinds.iter().copied().map(i64::from).collect();
+            given.set_item("kind", kinds.into_pyarray(py))?;
+            let shape = [ask.kind_count, ask.kind_count, types];
+            given.set_item("pair_rates", column(&ask.pair_rates).reshape(shape)?)?;
+        }
+        Ok(given)
+    }
+
+    fn call(&self, py: Python<'_>, ask: &Ask) -> PyResult<Vec<f64>> {
+        let given = Self::given(py, ask)?;
         let answer = self.object.bind(py).call((), Some(&given))?;
         let shares: PyReadonlyArray2<'_, f64> = answer.extract()?;
         Ok(shares.as_array().iter().copied().collect())
+    }
+
+    fn call_packed(&self, py: Python<'_>, ask: &Ask) -> PyResult<Shares> {
+        let given = Self::given(py, ask)?;
+        let object = self.object.bind(py);
+        let answer = object.call_method("packed", (), Some(&given))?;
+        let (alone, company): (PyReadonlyArray2<'_, f64>, Vec<(usize, u32, usize, f64)>) =
+            answer.extract()?;
+        let company = company
+            .into_iter()
+            .map(|(row, kind, gpu_type, share)| Company {
+                row,
+                kind,
+                gpu_type: GpuTypeId::new(gpu_type),
+                share,
+            });
+        Ok(Shares {
+            alone: alone.as_array().iter().copied().collect(),
+            company: company.collect(),
+        })
+    }
+
+    /// An ask whose error says which round it was.
+    fn ask<T>(
+        &self,
+        ask: &Ask,
+        call: impl FnOnce(&Self, Python<'_>, &Ask) -> PyResult<T>,
+    ) -> Result<T, PolicyError> {
+        let answer = Python::attach(|py| {
+            call(self, py, ask).inspect_err(|error| {
+                let note = format!("in the round at {} s", ask.now.0 as f64 / 1e9);
+                // a note on the solver's own error; the error itself passes untouched
+                if let Err(failed) = error.value(py).call_method1("add_note", (note,)) {
+                    failed.write_unraisable(py, None);
+                }
+            })
+        });
+        answer.map_err(|error| self.keep(error))
     }
 
     /// Keeps what Python raised, so that it passes untouched.
@@ -86,15 +136,10 @@ impl Allocator for PyAllocator {
     }
 
     fn allocate(&mut self, ask: &Ask) -> Result<Vec<f64>, PolicyError> {
-        let answer = Python::attach(|py| {
-            self.call(py, ask).inspect_err(|error| {
-                let note = format!("in the round at {} s", ask.now.0 as f64 / 1e9);
-                // a note on the solver's own error; the error itself passes untouched
-                if let Err(failed) = error.value(py).call_method1("add_note", (note,)) {
-                    failed.write_unraisable(py, None);
-                }
-            })
-        });
-        answer.map_err(|error| self.keep(error))
+        self.ask(ask, Self::call)
+    }
+
+    fn allocate_packed(&mut self, ask: &Ask) -> Result<Shares, PolicyError> {
+        self.ask(ask, Self::call_packed)
     }
 }

@@ -33,6 +33,34 @@ pub struct Ask {
     pub entities: Vec<u32>,
     /// Weight of each entity of the trace.
     pub entity_weights: Vec<f64>,
+    /// Kind of each job, from 0; empty unless jobs may share GPUs.
+    pub kinds: Vec<u32>,
+    /// Number of kinds.
+    pub kind_count: usize,
+    /// Rate of a job of one kind beside one of another, `kinds x kinds x types`; 0 if they may not share.
+    pub pair_rates: Vec<f64>,
+}
+
+/// Share of a job's time beside any job of a kind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Company {
+    /// Place of the job in the ask.
+    pub row: usize,
+    /// Kind of the other, as in the ask.
+    pub kind: u32,
+    /// Where.
+    pub gpu_type: GpuTypeId,
+    /// Fraction of time.
+    pub share: f64,
+}
+
+/// What each job gets.
+#[derive(Clone, Debug, Default)]
+pub struct Shares {
+    /// Time alone, `jobs x types`.
+    pub alone: Vec<f64>,
+    /// Time beside others.
+    pub company: Vec<Company>,
 }
 
 /// Gives each job a share of its time on each type.
@@ -51,6 +79,17 @@ pub trait Allocator: Send {
     /// # Errors
     /// [`PolicyError`] if there are none; the run ends.
     fn allocate(&mut self, ask: &Ask) -> Result<Vec<f64>, PolicyError>;
+
+    /// The same where jobs may share GPUs; nobody does unless the allocator knows how.
+    ///
+    /// # Errors
+    /// Those of [`Self::allocate`].
+    fn allocate_packed(&mut self, ask: &Ask) -> Result<Shares, PolicyError> {
+        Ok(Shares {
+            alone: self.allocate(ask)?,
+            company: Vec::new(),
+        })
+    }
 }
 
 /// An equal split: (GPUs of the type / jobs) / gang, a row at most 1.

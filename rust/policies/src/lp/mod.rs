@@ -10,7 +10,7 @@ mod frontier;
 mod master;
 mod parts;
 
-pub use allocator::{Allocator, Ask, EqualSplit, FastestFirst, NoSolver};
+pub use allocator::{Allocator, Ask, Company, EqualSplit, FastestFirst, NoSolver, Shares};
 pub use class::{RowClasses, RowPart, group_rows};
 pub use dual::{MaxMin, PriceSolution, SolverError};
 pub use parts::in_parts;

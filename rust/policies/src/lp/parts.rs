@@ -1,6 +1,6 @@
 //! One allocation as several small ones: jobs and GPUs are dealt into equal parts, each is solved alone.
 
-use super::allocator::{Allocator, Ask};
+use super::allocator::{Allocator, Ask, Company, Shares};
 use gangline_engine::PolicyError;
 use gangline_engine::rng::{Purpose, Stream};
 
@@ -18,21 +18,39 @@ pub fn in_parts(
     ask: &Ask,
     parts: usize,
     seed: u64,
-) -> Result<Vec<f64>, PolicyError> {
+) -> Result<Shares, PolicyError> {
     let parts = parts.min(ask.jobs.len());
     if parts <= 1 {
-        return allocator.allocate(ask);
+        return whole(allocator, ask);
     }
     let types = ask.capacity.len();
-    let mut shares = vec![0.0; ask.rates.len()];
+    let mut shares = Shares {
+        alone: vec![0.0; ask.rates.len()],
+        company: Vec::new(),
+    };
     for mut part in deal(ask, parts, seed) {
         part.sort_unstable();
-        let own = allocator.allocate(&part_of(ask, &part, parts))?;
-        for (&at, row) in part.iter().zip(own.chunks_exact(types)) {
-            shares[at * types..(at + 1) * types].copy_from_slice(row);
+        let own = whole(allocator, &part_of(ask, &part, parts))?;
+        for (&at, row) in part.iter().zip(own.alone.chunks_exact(types)) {
+            shares.alone[at * types..(at + 1) * types].copy_from_slice(row);
         }
+        let company = own.company.iter().map(|entry| Company {
+            row: part[entry.row],
+            ..*entry
+        });
+        shares.company.extend(company);
     }
     Ok(shares)
+}
+
+fn whole(allocator: &mut dyn Allocator, ask: &Ask) -> Result<Shares, PolicyError> {
+    if !ask.kinds.is_empty() {
+        return allocator.allocate_packed(ask);
+    }
+    Ok(Shares {
+        alone: allocator.allocate(ask)?,
+        company: Vec::new(),
+    })
 }
 
 /// Places of the jobs of each part.
@@ -75,6 +93,9 @@ fn part_of(ask: &Ask, part: &[usize], parts: usize) -> Ask {
         capacity: ask.capacity.iter().map(|all| all / parts as f64).collect(),
         entities: some(&ask.entities, part),
         entity_weights: ask.entity_weights.clone(),
+        kinds: some(&ask.kinds, part),
+        kind_count: ask.kind_count,
+        pair_rates: ask.pair_rates.clone(),
     }
 }
 
@@ -115,7 +136,7 @@ mod tests {
         let mut witness = Witness::default();
         let shares = in_parts(&mut witness, &ask(8), 3, 7).expect("no error");
         let expected: Vec<f64> = (0..8).flat_map(|job| [f64::from(job), 0.5]).collect();
-        assert_eq!(shares, expected, "answers come back in order of jobs");
+        assert_eq!(shares.alone, expected, "answers come back in order of jobs");
         let sizes: Vec<usize> = witness.0.iter().map(|(jobs, _)| jobs.len()).collect();
         assert_eq!(sizes, [3, 3, 2]);
         let mut all: Vec<u32> = witness
@@ -140,9 +161,7 @@ mod tests {
     #[test]
     fn one_part_is_the_whole() {
         let whole = EqualSplit.allocate(&ask(4)).expect("no error");
-        assert_eq!(
-            in_parts(&mut EqualSplit, &ask(4), 1, 7).expect("no error"),
-            whole
-        );
+        let part = in_parts(&mut EqualSplit, &ask(4), 1, 7).expect("no error");
+        assert_eq!(part.alone, whole);
     }
 }

@@ -139,6 +139,13 @@ const PARTITIONS: ParamSpec = spec(
     "",
     "parts into which the jobs and GPUs of an allocation are split at random, each solved alone",
 );
+const PACKED: ParamSpec = spec(
+    "packed",
+    ParamKind::Bool,
+    ParamDefault::Bool(false),
+    "",
+    "two jobs of one gang size may share GPUs where both together gain",
+);
 const HIERARCHICAL: ParamSpec = spec(
     "hierarchical",
     ParamKind::Bool,
@@ -186,12 +193,18 @@ const COMMON: [ParamSpec; 12] = [
 const FIFO: &[ParamSpec] = &[ROUND, INTERVAL, TYPE_ORDER, GPU_PICK];
 const FIFO_PERF: &[ParamSpec] = &[ROUND, INTERVAL, COMPAT, TYPE_ORDER];
 const CLOSED: &[ParamSpec] = &[ROUND, INTERVAL, COMPAT, BACKFILL, TYPE_ORDER, ZERO_PASS];
-const PROGRAM: &[ParamSpec] = &COMMON;
+const MAX_MIN: &[ParamSpec] = &with::<1, { COMMON.len() + 1 }>([PACKED]);
 const SUM: &[ParamSpec] = &with::<1, { COMMON.len() + 1 }>([NORMALISE]);
 const COST: &[ParamSpec] = &with::<1, { COMMON.len() + 1 }>([DROP_ALL]);
-const FILLING: &[ParamSpec] =
-    &with::<4, { COMMON.len() + 4 }>([HIERARCHICAL, ENTITY_BY, ENTITY_WEIGHT, ENTITY_POLICY]);
-const AGNOSTIC: &[ParamSpec] = &with::<2, { COMMON.len() + 2 }>([AGNOSTIC_RATE, REFERENCE_TYPE]);
+const FILLING: &[ParamSpec] = &with::<5, { COMMON.len() + 5 }>([
+    PACKED,
+    HIERARCHICAL,
+    ENTITY_BY,
+    ENTITY_WEIGHT,
+    ENTITY_POLICY,
+]);
+const AGNOSTIC: &[ParamSpec] =
+    &with::<3, { COMMON.len() + 3 }>([PACKED, AGNOSTIC_RATE, REFERENCE_TYPE]);
 const ALLOX: &[ParamSpec] = &[
     ROUND,
     INTERVAL,
@@ -251,19 +264,19 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         "gavel-las",
         "largest smallest rate per fair share and weight",
         Knowledge::Online,
-        PROGRAM,
+        MAX_MIN,
     ),
     info(
         "gavel-las-agnostic",
         "gavel-las without knowing how fast jobs run",
         Knowledge::Online,
-        PROGRAM,
+        MAX_MIN,
     ),
     info(
         "gavel-ftf",
         "smallest largest finish time over that of an equal split",
         Knowledge::Remaining,
-        PROGRAM,
+        MAX_MIN,
     ),
     info(
         "gavel-ftf-agnostic",
@@ -275,7 +288,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         "gavel-makespan",
         "earliest last finish",
         Knowledge::Remaining,
-        PROGRAM,
+        MAX_MIN,
     ),
     info(
         "gavel-makespan-agnostic",
@@ -372,6 +385,7 @@ pub(super) fn rounds(
         keeps: GpuPick::named(params.word("gpu_pick")),
         gang_max: (policy == "gavel-allox").then_some(1),
         knowledge: super::find(policy)?.knowledge,
+        packed: params.flag("packed"),
         partitions: params.number("partitions").max(1.0) as usize,
         entities: params.flag("hierarchical").then(|| EntityParams {
             by: QueueBy::named(params.word("entity_by")).expect("one of the choices"),

@@ -4,7 +4,7 @@ use super::choose::Who;
 use super::{Choice, Holder, Rounds};
 use crate::yarn::GpuPick;
 use gangline_engine::{ClusterView, Plan};
-use gangline_model::{Action, GpuSet, JobId};
+use gangline_model::{Action, GpuSet, JobId, SimTime};
 
 impl Rounds {
     /// Chooses and places until every choice has a place.
@@ -37,12 +37,15 @@ impl Rounds {
         plan: &mut Plan<'_>,
         chosen: &mut [Choice],
     ) -> Result<Vec<(Choice, GpuSet)>, Choice> {
-        chosen.sort_by_key(|&(job, gpu_type)| {
-            (gpu_type, std::cmp::Reverse(view.jobs().gpus(job)), job)
+        chosen.sort_by_key(|choice| {
+            let gpus = view.jobs().gpus(choice.job);
+            (choice.gpu_type, std::cmp::Reverse(gpus), choice.job)
         });
         let mut placed = Vec::with_capacity(chosen.len());
-        for &(job, gpu_type) in chosen.iter() {
-            let kept = view.run(job).map(|run| &run.gpus).filter(|gpus| {
+        for &choice in chosen.iter() {
+            let Choice { job, gpu_type, .. } = choice;
+            let own = choice.jobs().filter_map(|job| Some(&view.run(job)?.gpus));
+            let kept = own.into_iter().find(|gpus| {
                 let server = gpus.parts()[0].server;
                 view.cluster().server(server).gpu_type == gpu_type && plan.free().is_free(gpus)
             });
@@ -51,10 +54,10 @@ impl Rounds {
             } else {
                 let class = self.places.classes().of(job);
                 let found = self.places.place_on(plan.free(), class, job, gpu_type);
-                found.ok_or((job, gpu_type))?
+                found.ok_or(choice)?
             };
             plan.take(&gpus);
-            placed.push(((job, gpu_type), gpus));
+            placed.push((choice, gpus));
         }
         Ok(placed)
     }
@@ -68,7 +71,10 @@ impl Rounds {
     ) -> bool {
         let now = view.now();
         let mut is_same = true;
-        let mut stays: Vec<JobId> = placed.iter().map(|((job, _), _)| *job).collect();
+        let mut stays: Vec<JobId> = placed
+            .iter()
+            .flat_map(|(choice, _)| choice.jobs())
+            .collect();
         stays.sort_unstable();
         for job in view.running() {
             if stays.binary_search(&job).is_err() {
@@ -77,23 +83,22 @@ impl Rounds {
             }
         }
         self.holders.clear();
-        for ((job, gpu_type), gpus) in placed {
-            match view.run(job) {
-                Some(run) if run.gpus == gpus => {}
-                Some(_) => {
-                    is_same = false;
-                    plan.push(Action::Move { job, gpus });
-                }
-                None => {
-                    is_same = false;
-                    self.start_on(plan, job, gpus);
+        for (choice, gpus) in placed {
+            for job in choice.jobs() {
+                match view.run(job) {
+                    Some(run) if run.gpus == gpus => {}
+                    Some(_) => {
+                        is_same = false;
+                        let gpus = gpus.clone();
+                        plan.push(Action::Move { job, gpus });
+                    }
+                    None => {
+                        is_same = false;
+                        self.start_on(plan, job, gpus.clone());
+                    }
                 }
             }
-            self.holders.push(Holder {
-                job,
-                gpu_type,
-                since: now,
-            });
+            self.hold(choice, now);
         }
         is_same
     }
@@ -101,14 +106,27 @@ impl Rounds {
     /// Gives GPUs that became free inside a round to jobs that wait.
     pub(super) fn backfill(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         let left: Vec<u32> = super::ask::types(view).map(|t| view.gpus_free(t)).collect();
-        for ((job, gpu_type), gpus) in self.fill(view, plan, Who::Waiting, &left) {
-            self.start_on(plan, job, gpus);
-            self.holders.push(Holder {
-                job,
-                gpu_type,
-                since: view.now(),
-            });
+        for (choice, gpus) in self.fill(view, plan, Who::Waiting, &left) {
+            for job in choice.jobs() {
+                self.start_on(plan, job, gpus.clone());
+            }
+            self.hold(choice, view.now());
         }
+    }
+
+    /// From now on time is counted for the jobs of a choice.
+    fn hold(&mut self, choice: Choice, now: SimTime) {
+        let kind = |job| self.pairs.as_ref().map(|pairs| pairs.kind(job));
+        let beside = choice.partner.and_then(kind);
+        let partner = choice.partner.map(|job| (job, kind(choice.job)));
+        let both = [Some((choice.job, beside)), partner];
+        let holders = both.into_iter().flatten().map(|(job, beside)| Holder {
+            job,
+            gpu_type: choice.gpu_type,
+            beside,
+            since: now,
+        });
+        self.holders.extend(holders.collect::<Vec<_>>());
     }
 
     fn start_on(&mut self, plan: &mut Plan<'_>, job: JobId, gpus: GpuSet) {

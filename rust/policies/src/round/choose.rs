@@ -27,6 +27,9 @@ impl Rounds {
         mut left: Vec<u32>,
         banned: &[Choice],
     ) -> Vec<Choice> {
+        if let Some(pairs) = &self.pairs {
+            return self.choose_packed(view, pairs, who, left, banned);
+        }
         let passes = self.params.zero_pass.passes();
         if self.is_plain {
             return self.choose_plain(view, who, left, banned, passes);
@@ -38,18 +41,27 @@ impl Rounds {
             for &gpu_type in &self.type_order {
                 let free = &mut left[gpu_type.index()];
                 self.queues.walk(gpu_type.index(), pass, free, |job| {
+                    let choice = Choice::alone(job, gpu_type);
                     let is_out = chosen_in[job.index()] == walk
                         || (who == Who::Waiting && view.run(job).is_some())
-                        || banned.contains(&(job, gpu_type));
+                        || banned.contains(&choice);
                     if !is_out {
                         chosen_in[job.index()] = walk;
-                        chosen.push((job, gpu_type));
+                        chosen.push(choice);
                     }
                     !is_out
                 });
             }
         }
         chosen
+    }
+
+    /// The jobs that are asked, in order.
+    pub(super) fn candidates(&self, view: &ClusterView<'_>, who: Who) -> Vec<JobId> {
+        match who {
+            Who::Everyone => self.active.iter().copied().collect(),
+            Who::Waiting => view.waiting().collect(),
+        }
     }
 
     /// The oracle of [`Self::choose`]: every candidate is looked at for every type.
@@ -61,10 +73,7 @@ impl Rounds {
         banned: &[Choice],
         passes: &[Pass],
     ) -> Vec<Choice> {
-        let candidates: Vec<JobId> = match who {
-            Who::Everyone => self.active.iter().copied().collect(),
-            Who::Waiting => view.waiting().collect(),
-        };
+        let candidates = self.candidates(view, who);
         let mut chosen: Vec<Choice> = Vec::new();
         let mut taken = vec![false; candidates.len()];
         let place = |job: JobId| candidates.binary_search(&job).expect("a candidate");
@@ -84,10 +93,11 @@ impl Rounds {
                     && let Some(Claim { job, .. }) = queue.pop()
                 {
                     let gpus = view.jobs().gpus(job);
-                    if gpus <= *free && !banned.contains(&(job, gpu_type)) {
+                    let choice = Choice::alone(job, gpu_type);
+                    if gpus <= *free && !banned.contains(&choice) {
                         *free -= gpus;
                         taken[place(job)] = true;
-                        chosen.push((job, gpu_type));
+                        chosen.push(choice);
                     }
                 }
             }

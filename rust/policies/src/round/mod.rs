@@ -13,10 +13,12 @@ mod arrange;
 mod ask;
 mod choose;
 mod entities;
+mod packed;
+mod pairs;
 mod queues;
 
 use crate::class::Places;
-use crate::lp::{Allocator, in_parts};
+use crate::lp::{Allocator, Shares, in_parts};
 use crate::place::PlacementParams;
 use crate::yarn::GpuPick;
 use accounts::Accounts;
@@ -27,6 +29,7 @@ use entities::Entities;
 pub use entities::EntityParams;
 use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
 use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
+use pairs::Pairs;
 use queues::{Pass, Queues};
 use std::collections::BTreeSet;
 
@@ -76,6 +79,8 @@ pub struct RoundParams {
     pub partitions: usize,
     /// Groups of jobs that share a weight, if the policy fills by group.
     pub entities: Option<EntityParams>,
+    /// Whether two jobs may share GPUs.
+    pub packed: bool,
 }
 
 /// A job with GPUs, since the last time its use was counted.
@@ -83,6 +88,8 @@ pub struct RoundParams {
 struct Holder {
     job: JobId,
     gpu_type: GpuTypeId,
+    /// Kind of the job beside it, if it was given one.
+    beside: Option<u32>,
     since: SimTime,
 }
 
@@ -95,6 +102,8 @@ pub struct Rounds {
     accounts: Accounts,
     queues: Queues,
     entities: Entities,
+    /// Books of time beside others; only policies that pack have them.
+    pairs: Option<Pairs>,
     active: BTreeSet<JobId>,
     holders: Vec<Holder>,
     is_stale: bool,
@@ -118,8 +127,28 @@ impl std::fmt::Debug for Rounds {
     }
 }
 
-/// A job and the type it shall use.
-type Choice = (JobId, GpuTypeId);
+/// A job, or two that share GPUs, and the type they shall use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Choice {
+    job: JobId,
+    /// The second job; its index is the greater one.
+    partner: Option<JobId>,
+    gpu_type: GpuTypeId,
+}
+
+impl Choice {
+    fn alone(job: JobId, gpu_type: GpuTypeId) -> Self {
+        Self {
+            job,
+            partner: None,
+            gpu_type,
+        }
+    }
+
+    fn jobs(self) -> impl Iterator<Item = JobId> {
+        [Some(self.job), self.partner].into_iter().flatten()
+    }
+}
 
 impl Rounds {
     /// A policy with a placement rule and an allocator; `is_plain` = the oracle, which keeps no order.
@@ -130,13 +159,14 @@ impl Rounds {
         is_plain: bool,
     ) -> Self {
         Self {
+            is_plain: is_plain || params.packed, // pairs are looked at one by one
             params,
-            is_plain,
             places: Places::new(placement),
             allocator,
             accounts: Accounts::default(),
             queues: Queues::default(),
             entities: Entities::default(),
+            pairs: None,
             active: BTreeSet::new(),
             holders: Vec::new(),
             is_stale: false,
@@ -180,6 +210,10 @@ impl Rounds {
             let span = now.0 - holder.since.0;
             holder.since = now;
             if span == 0 {
+                continue;
+            }
+            if let (Some(kind), Some(pairs)) = (holder.beside, &mut self.pairs) {
+                pairs.credit(job, kind, holder.gpu_type, span);
                 continue;
             }
             let before = self.accounts.claim(job, gpu_type);
@@ -229,17 +263,27 @@ impl Rounds {
             },
         )?;
         self.entities.tell(&mut ask);
+        let tell = |pairs: &Pairs| pairs.tell(view, &self.places, &mut ask);
+        let kinds = self.pairs.as_ref().map(tell).unwrap_or_default();
         let shares = if let Some(pick) = self.params.keeps {
-            self.first_come(view, plan, pick)
+            Shares {
+                alone: self.first_come(view, plan, pick),
+                company: Vec::new(),
+            }
         } else {
             let parts = self.params.partitions;
             in_parts(self.allocator.as_mut(), &ask, parts, view.seed())?
         };
-        if shares.len() != ask.rates.len() || !shares.iter().all(|share| share.is_finite()) {
+        let finite = shares.alone.iter().all(|share| share.is_finite())
+            && shares.company.iter().all(|entry| entry.share.is_finite());
+        if shares.alone.len() != ask.rates.len() || !finite {
             let message = "the allocator gave no finite share for each job and type".to_owned();
             return Err(PolicyError::Failed { message });
         }
-        self.accounts.reset(view.now(), &ask.jobs, &shares);
+        self.accounts.reset(view.now(), &ask.jobs, &shares.alone);
+        if let Some(pairs) = &mut self.pairs {
+            pairs.reset(view.now(), &ask.jobs, &kinds, &shares.company);
+        }
         if !self.is_plain {
             let (accounts, places) = (&self.accounts, &self.places);
             let claims = ask.jobs.iter().flat_map(|&job| {
@@ -268,16 +312,15 @@ impl Rounds {
         if self.is_due(view.now()) {
             self.solve(view, plan)?;
         }
-        for job in view.running() {
-            plan.release(job);
+        // all of them, so that no GPU stays with the other of two
+        for run in view.running().filter_map(|job| view.run(job)) {
+            plan.give_back(&run.gpus);
         }
         let left: Vec<u32> = types(view).map(|t| view.gpus_up(t)).collect();
         let placed = self.fill(view, plan, Who::Everyone, &left);
-        let everyone = placed.len() == self.active.len();
-        let at_home = placed.iter().all(|&((job, gpu_type), _)| {
-            let can = |gpu_type: usize| can(&self.places, job, gpu_type);
-            self.accounts.shared_types(job, can) == (1, gpu_type.index())
-        });
+        let jobs = placed.iter().map(|(choice, _)| choice.jobs().count());
+        let everyone = jobs.sum::<usize>() == self.active.len();
+        let at_home = self.is_settled(&placed);
         let is_same = self.write(view, plan, placed);
         if is_same && everyone && at_home && (self.active.is_empty() || !self.is_stale) {
             return Ok(Next::Steady);
@@ -331,6 +374,10 @@ impl Policy for Rounds {
         self.params.knowledge
     }
 
+    fn max_share(&self) -> u32 {
+        if self.params.packed { 2 } else { 1 }
+    }
+
     fn gang_max(&self) -> Option<u32> {
         self.params.gang_max
     }
@@ -357,8 +404,21 @@ impl Policy for Rounds {
         if let Some(params) = &self.params.entities {
             self.entities = Entities::new(params, &self.params.policy, view.jobs())?;
         }
+        if self.params.packed && view.max_share() < 2 {
+            return Err(PolicyError::Parameter {
+                policy: self.params.policy.clone(),
+                field: "packed".to_owned(),
+                value: "true".to_owned(),
+                expected: "a run that allows two jobs on a GPU ([sharing] max_share = 2), or false"
+                    .to_owned(),
+            });
+        }
         self.allocator.start(gpu_types)?;
-        self.places.start(view, plan)
+        let unplaceable = self.places.start(view, plan)?;
+        if self.params.packed {
+            self.pairs = Some(Pairs::new(view, &self.places, self.params.round));
+        }
+        Ok(unplaceable)
     }
 
     fn decide(

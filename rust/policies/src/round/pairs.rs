@@ -1,0 +1,228 @@
+//! Two jobs on the same GPUs: who may, how fast, and what each was promised in which company.
+//!
+//! | symbol | here | meaning |
+//! |---|---|---|
+//! | kind | `of` | jobs that are alike beside any other: gang, rates, model label, memory |
+//! | `X[m,d,k]` | `Book::share` | target share of job m's time beside a job of kind d on type k |
+//! | `t[m,d,k]` | `Book::held` | time it held GPUs in that company since the reset, started at R/2 |
+//!
+//! Books are kept per job and kind of partner, not per pair of jobs: whom of a kind it meets changes
+//! nothing for a job. So there are as many books as a program has shares, and not jobs squared.
+
+use super::accounts::Claim;
+use super::ask::{rate, types};
+use crate::class::Places;
+use crate::lp::{Ask, Company};
+use gangline_engine::ClusterView;
+use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Book {
+    share: f64,
+    held_ns: i64,
+    deficit_s: f64,
+}
+
+/// Kinds of the trace, and the books of each job by kind of the partner and type.
+#[derive(Debug, Default)]
+pub(super) struct Pairs {
+    half_round_ns: i64,
+    of: Vec<u32>,
+    /// First job of each kind.
+    first: Vec<JobId>,
+    books: Vec<BTreeMap<(u32, GpuTypeId), Book>>,
+    has_shares: Vec<bool>,
+    reset_at: SimTime,
+}
+
+impl Pairs {
+    /// Learns the kinds of the trace.
+    pub(super) fn new(view: &ClusterView<'_>, places: &Places, round: SimSpan) -> Self {
+        let jobs = view.jobs();
+        let mut pairs = Self {
+            half_round_ns: round.0 / 2,
+            books: vec![BTreeMap::new(); jobs.len()],
+            has_shares: vec![false; jobs.len()],
+            ..Self::default()
+        };
+        let mut known = FxHashMap::default();
+        for job in jobs.ids() {
+            let rates: Vec<u64> = types(view)
+                .map(|t| rate(view, places, job, t).to_bits())
+                .collect();
+            let memory = view.memory_bytes(job, 0);
+            let key = (jobs.gpus(job), jobs.model(job), memory, rates);
+            let next = pairs.first.len() as u32;
+            let kind = *known.entry(key).or_insert(next);
+            if kind == next {
+                pairs.first.push(job);
+            }
+            pairs.of.push(kind);
+        }
+        pairs
+    }
+
+    pub(super) fn kind(&self, job: JobId) -> u32 {
+        self.of[job.index()]
+    }
+
+    /// Completes what an allocator is told; the kinds behind its numbers.
+    pub(super) fn tell(&self, view: &ClusterView<'_>, places: &Places, ask: &mut Ask) -> Vec<u32> {
+        let kinds: BTreeSet<u32> = ask.jobs.iter().map(|&job| self.kind(job)).collect();
+        let kinds: Vec<u32> = kinds.into_iter().collect();
+        let number = |job: &JobId| {
+            let found = kinds.binary_search(&self.kind(*job));
+            found.expect("a kind of the ask") as u32
+        };
+        ask.kinds = ask.jobs.iter().map(number).collect();
+        ask.kind_count = kinds.len();
+        let first = |kind: &u32| self.first[*kind as usize];
+        for one in kinds.iter().map(first) {
+            for other in kinds.iter().map(first) {
+                let beside = types(view).map(|t| rate_beside(view, places, one, other, t));
+                ask.pair_rates.extend(beside);
+            }
+        }
+        kinds
+    }
+
+    /// Closes the books of the active jobs and opens new ones with these shares.
+    pub(super) fn reset(
+        &mut self,
+        now: SimTime,
+        jobs: &[JobId],
+        kinds: &[u32],
+        company: &[Company],
+    ) {
+        let elapsed_s = (now.0 - self.reset_at.0) as f64 / 1e9;
+        for job in jobs.iter().map(|job| job.index()) {
+            for book in self.books[job].values_mut() {
+                if self.has_shares[job] {
+                    let received_s = book.held_ns as f64 / 1e9;
+                    book.deficit_s += book.share * elapsed_s - received_s;
+                }
+                book.held_ns = 0;
+                book.share = 0.0;
+            }
+            self.has_shares[job] = true;
+        }
+        for entry in company {
+            let books = &mut self.books[jobs[entry.row].index()];
+            let key = (kinds[entry.kind as usize], entry.gpu_type);
+            books.entry(key).or_default().share = entry.share;
+        }
+        self.reset_at = now;
+    }
+
+    /// Counts time that a job held GPUs beside one of a kind.
+    pub(super) fn credit(&mut self, job: JobId, kind: u32, gpu_type: GpuTypeId, span_ns: i64) {
+        let books = &mut self.books[job.index()];
+        books.entry((kind, gpu_type)).or_default().held_ns += span_ns;
+    }
+
+    /// In how many companies a job has a share.
+    pub(super) fn companies(&self, job: JobId) -> usize {
+        let books = self.books[job.index()].values();
+        books.filter(|book| book.share > 0.0).count()
+    }
+
+    /// Two kinds with candidates for each other on a type, all such twos in order.
+    pub(super) fn lines(
+        &self,
+        candidates: impl Iterator<Item = JobId>,
+        gpu_type: GpuTypeId,
+    ) -> Vec<Line> {
+        let mut sides: BTreeMap<(u32, u32), Vec<Claim>> = BTreeMap::new();
+        for job in candidates {
+            for (&(kind, own), book) in &self.books[job.index()] {
+                if own == gpu_type && book.share > 0.0 {
+                    let claim = self.claim(job, book);
+                    sides.entry((self.kind(job), kind)).or_default().push(claim);
+                }
+            }
+        }
+        for side in sides.values_mut() {
+            side.sort_unstable();
+        }
+        let both = sides.iter().filter(|((own, other), _)| own <= other);
+        both.filter_map(|(&(own, other), side)| {
+            let others = match own == other {
+                true => None,
+                false => Some(sides.get(&(other, own))?.clone()),
+            };
+            Some(Line {
+                side: side.clone(),
+                others,
+            })
+        })
+        .collect()
+    }
+
+    fn claim(&self, job: JobId, book: &Book) -> Claim {
+        let held_s = (self.half_round_ns + book.held_ns) as f64 / 1e9;
+        Claim {
+            priority: book.share / held_s,
+            deficit_s: book.deficit_s,
+            share: book.share,
+            job,
+        }
+    }
+}
+
+/// Claims of two kinds on each other's company, ascending.
+#[derive(Debug)]
+pub(super) struct Line {
+    side: Vec<Claim>,
+    /// Of the other kind; none if they are of one kind.
+    others: Option<Vec<Claim>>,
+}
+
+impl Line {
+    /// The greatest claim of each side whose job is not taken: the lesser of both first.
+    pub(super) fn head(&mut self, taken: &BTreeSet<JobId>) -> Option<(Claim, JobId)> {
+        drop_taken(&mut self.side, taken, 0);
+        let first = *self.side.last()?;
+        let second = if let Some(others) = &mut self.others {
+            drop_taken(others, taken, 0);
+            *others.last()?
+        } else {
+            drop_taken(&mut self.side, taken, 1);
+            *self.side.iter().rev().nth(1)?
+        };
+        let (least, most) = if first < second {
+            (first, second)
+        } else {
+            (second, first)
+        };
+        Some((least, most.job))
+    }
+}
+
+/// Drops jobs that are taken from the end of a list, the last `kept` claims aside.
+fn drop_taken(side: &mut Vec<Claim>, taken: &BTreeSet<JobId>, kept: usize) {
+    while side.len() > kept && taken.contains(&side[side.len() - 1 - kept].job) {
+        side.remove(side.len() - 1 - kept);
+    }
+}
+
+/// Rate of a job beside another; 0 if the two may not share a GPU of the type.
+fn rate_beside(
+    view: &ClusterView<'_>,
+    places: &Places,
+    job: JobId,
+    other: JobId,
+    gpu_type: GpuTypeId,
+) -> f64 {
+    let memory = view.memory_bytes(job, 0);
+    let both = memory.saturating_add(view.memory_bytes(other, 0));
+    let room = view.cluster().gpu_types()[gpu_type.index()].memory_bytes;
+    let fits = view.jobs().gpus(job) == view.jobs().gpus(other) && both <= room;
+    let theirs = rate(view, places, other, gpu_type);
+    if !fits || theirs <= 0.0 || view.xi(other, job, gpu_type).is_none() {
+        return 0.0;
+    }
+    let slowed = |xi| rate(view, places, job, gpu_type) / xi;
+    view.xi(job, other, gpu_type).map_or(0.0, slowed)
+}
