@@ -123,14 +123,8 @@ class Prepared:
 
         chosen, label, values = resolve_policy(policy, params)
         own = chosen if isinstance(chosen, Policy) else None
-        if own is None and values.get("packed") and self.cluster.sharing is None:
-            raise PolicyError(
-                f"{label}: packed: expected a cluster that says how jobs slow each other down; "
-                "add a [sharing] table, or set sharing.xi",
-                policy=label,
-                field="packed",
-                value=True,
-            )
+        if own is None:
+            need_sharing(str(chosen), values, self.cluster)
         _, labels = codes(self.trace, "model")
         core_options = options.to_core(self.cluster, labels)
         if core_options["network"] is not None:
@@ -223,6 +217,18 @@ def override(cluster: Cluster, sharing: Mapping[str, Any] | None) -> Cluster:
     data = cluster.to_dict()
     data["sharing"] = {**data.get("sharing", {}), **sharing}
     return Cluster.from_dict(data)
+
+
+def need_sharing(policy: str, params: Mapping[str, Any], cluster: Cluster) -> None:
+    """Refuse a policy that decides by how much jobs slow each other down where nothing says so."""
+    if params.get("packed") and cluster.sharing is None:
+        raise PolicyError(
+            f"{policy}: packed: expected a cluster that says by how much jobs slow each other "
+            "down, got none; add a [sharing] table, or set sharing.xi",
+            policy=policy,
+            field="packed",
+            value=True,
+        )
 
 
 def resolve_policy(

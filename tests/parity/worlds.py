@@ -40,7 +40,8 @@ ROUNDS = (
     "gavel-fifo",
     "gavel-fifo-perf",
 )
-MAX_MIN = ("gavel-las", "gavel-ftf", "gavel-makespan", "gavel-water-filling")
+PACKING = ("gavel-las", "gavel-ftf", "gavel-makespan", "gavel-max-sum", "gavel-water-filling")
+PAIRING = tuple(name for name in ROUNDS if name.startswith(PACKING))
 POLICIES = (*QUEUES, *PREEMPTIVE, *SLICES, *FAIR, *ROUNDS, *TOYS)
 
 _ARRIVALS = st.one_of(
@@ -286,7 +287,7 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
                 if draw(st.booleans()):
                     chosen["tie_break"] = "none"
                 chosen["partitions"] = draw(st.sampled_from([1, 1, 2, 3]))
-        if policy.startswith(MAX_MIN):
+        if policy.startswith(PACKING):
             chosen["packed"] = draw(st.booleans())
         if policy.startswith("gavel-water-filling") and draw(st.booleans()):
             chosen["hierarchical"] = True

@@ -95,7 +95,7 @@ class Rounds(Policy):
         "entity_policy": "fairness",
     }
     own: ClassVar[dict[str, dict[str, Any]]] = {
-        "gavel-max-sum": {"normalise": "none"},
+        "gavel-max-sum": packing | {"normalise": "none"},
         "gavel-cost": {"drop_all_infeasible": False},
         "gavel-las": packing,
         "gavel-las-agnostic": packing,

@@ -309,3 +309,23 @@ def test_twins_see_pairs_in_the_unit_of_their_own_rates() -> None:
     packing |= {"pair_rates": [[[80.0, 0.0]]]}
     blind = gl.lp.solve("gavel-makespan-agnostic", **world, **packing)
     assert blind.objective == pytest.approx(160.0 / 62.5)  # a GPU each is as good as it gets
+
+
+def test_a_job_with_next_to_nothing_left_disturbs_nobody() -> None:
+    """One GPU, slow-down 1.5, work 6, 1, 1, 1, 1, 1e-9, 1.
+
+    With p the time of the long job in pairs and a alone: a + p / 1.5 = 6 and p / 1.5 = 5 for the
+    rest, so a = 1, p = 7.5; a pair without the long job would only add time.
+    """
+    work = [6.0, 1.0, 1.0, 1.0, 1.0, 1e-9, 1.0]
+    found = solve(
+        "gavel-makespan",
+        rates=[[1.0]] * 7,
+        scale=[1] * 7,
+        capacity=[1],
+        steps_remaining=work,
+        packed=True,
+        kind=[0] * 7,
+        pair_rates=[[[1 / 1.5]]],
+    )
+    assert found.objective == pytest.approx(8.5, rel=1e-7)

@@ -22,6 +22,9 @@ __all__ = ["Plan", "best", "floors", "isolated_shares", "maxmin", "per_activity"
 
 # What the second stage may give up of the first: below what any comparison looks at, above noise.
 SLACK = 1e-9
+# A class that meets the objective in less than this part of its time is asked for no more than
+# that: its row would have entries so large that the last bits of a share are seen in them.
+LEAST_TIME = 1e-8
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,28 @@ def maxmin(
     Plan
         Objective z of the first stage and the activities of the last.
     """
-    reference = float(np.min(measure * space.rates_of(spread(space))))
+    reached = float(np.min(measure * space.rates_of(spread(space))))
+    fastest = _fastest(space)
+    while True:
+        reference = reached
+        asked = np.minimum(measure, reference / LEAST_TIME / fastest)
+        first, second = _maxmin(space, asked, reference, solver, worth=worth, most=most)
+        reached = float(np.min(measure * space.rates_of(first)))
+        # else the least time was that of an objective which turned out to be too small
+        if reached <= 2.0 * reference or not (asked < measure).any():
+            return Plan(reached, second)
+
+
+def _maxmin(
+    space: Activities,
+    measure: F64,
+    reference: float,
+    solver: Solver,
+    *,
+    worth: F64 | None,
+    most: float,
+) -> tuple[F64, F64]:
+    """Return the activities of both stages; the objective is measured in units of `reference`."""
     unit = space.scale()
     ratio = space.rate.scaled(measure / space.classes.count / reference, unit)
     classes = len(measure)
@@ -116,8 +140,15 @@ def maxmin(
         return dataclasses.replace(model, cost=cost, lower=least)
 
     first, second = solver.run_then(model, None if worth is None else fixed)
-    reached = space.rates_of(space.within(first.x[:-1] * unit))
-    return Plan(float(np.min(measure * reached)), space.within(second.x[:-1] * unit))
+    return space.within(first.x[:-1] * unit), space.within(second.x[:-1] * unit)
+
+
+def _fastest(space: Activities) -> F64:
+    """Return the largest rate of one job of each class when it runs alone."""
+    fastest = np.zeros(len(space.classes.count))
+    alone = space.pairs[space.rate.col, 1] < 0
+    np.maximum.at(fastest, space.rate.row[alone], space.rate.value[alone])
+    return fastest
 
 
 def per_activity(space: Activities, worth: F64) -> F64:

@@ -177,8 +177,8 @@ class _Program(_Closed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _MaxMin(_Program):
-    """What policies share that look at those who have least.
+class _Packing(_Program):
+    """What programs share that know pairs of jobs.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ class _MaxMin(_Program):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Agnostic(_MaxMin):
+class _Agnostic(_Packing):
     """What twins share that see one rate per job.
 
     Parameters
@@ -207,7 +207,7 @@ class _Agnostic(_MaxMin):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Filling(_MaxMin):
+class _Filling(_Packing):
     """What policies share that fill levels, of jobs or of groups of jobs.
 
     Parameters
@@ -232,21 +232,21 @@ class _Filling(_MaxMin):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GavelLas(_MaxMin):
+class GavelLas(_Packing):
     """Largest smallest rate per fair share and weight."""
 
     name: ClassVar[str] = "gavel-las"
 
 
 @dataclass(frozen=True, kw_only=True)
-class GavelLasAgnostic(_MaxMin):
+class GavelLasAgnostic(_Packing):
     """gavel-las without knowing how fast jobs run."""
 
     name: ClassVar[str] = "gavel-las-agnostic"
 
 
 @dataclass(frozen=True, kw_only=True)
-class GavelFtf(_MaxMin):
+class GavelFtf(_Packing):
     """Smallest largest finish time over that of an equal split."""
 
     name: ClassVar[str] = "gavel-ftf"
@@ -260,7 +260,7 @@ class GavelFtfAgnostic(_Agnostic):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GavelMakespan(_MaxMin):
+class GavelMakespan(_Packing):
     """Earliest last finish."""
 
     name: ClassVar[str] = "gavel-makespan"
@@ -274,7 +274,7 @@ class GavelMakespanAgnostic(_Agnostic):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GavelMaxSum(_Program):
+class GavelMaxSum(_Packing):
     """Most total throughput.
 
     Parameters

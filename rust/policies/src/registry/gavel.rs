@@ -193,8 +193,8 @@ const COMMON: [ParamSpec; 12] = [
 const FIFO: &[ParamSpec] = &[ROUND, INTERVAL, TYPE_ORDER, GPU_PICK];
 const FIFO_PERF: &[ParamSpec] = &[ROUND, INTERVAL, COMPAT, TYPE_ORDER];
 const CLOSED: &[ParamSpec] = &[ROUND, INTERVAL, COMPAT, BACKFILL, TYPE_ORDER, ZERO_PASS];
-const MAX_MIN: &[ParamSpec] = &with::<1, { COMMON.len() + 1 }>([PACKED]);
-const SUM: &[ParamSpec] = &with::<1, { COMMON.len() + 1 }>([NORMALISE]);
+const PACKING: &[ParamSpec] = &with::<1, { COMMON.len() + 1 }>([PACKED]);
+const SUM: &[ParamSpec] = &with::<2, { COMMON.len() + 2 }>([PACKED, NORMALISE]);
 const COST: &[ParamSpec] = &with::<1, { COMMON.len() + 1 }>([DROP_ALL]);
 const FILLING: &[ParamSpec] = &with::<5, { COMMON.len() + 5 }>([
     PACKED,
@@ -264,19 +264,19 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         "gavel-las",
         "largest smallest rate per fair share and weight",
         Knowledge::Online,
-        MAX_MIN,
+        PACKING,
     ),
     info(
         "gavel-las-agnostic",
         "gavel-las without knowing how fast jobs run",
         Knowledge::Online,
-        MAX_MIN,
+        PACKING,
     ),
     info(
         "gavel-ftf",
         "smallest largest finish time over that of an equal split",
         Knowledge::Remaining,
-        MAX_MIN,
+        PACKING,
     ),
     info(
         "gavel-ftf-agnostic",
@@ -288,7 +288,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         "gavel-makespan",
         "earliest last finish",
         Knowledge::Remaining,
-        MAX_MIN,
+        PACKING,
     ),
     info(
         "gavel-makespan-agnostic",
@@ -412,6 +412,7 @@ fn compat(
         TYPE_ORDER,
         ZERO_PASS,
         PARTITIONS,
+        PACKED,
         HIERARCHICAL,
     ];
     for fixed in own {

@@ -1,0 +1,171 @@
+"""Pairs of jobs on the same GPUs (`packed = true`): shares, time received, refusals."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import gangline as gl
+from gangline import lp
+from gangline.cli.app import main
+from gangline.lp.rounds import Shares, company
+
+PROGRAMS = (
+    "gavel-las",
+    "gavel-las-agnostic",
+    "gavel-ftf",
+    "gavel-ftf-agnostic",
+    "gavel-makespan",
+    "gavel-makespan-agnostic",
+    "gavel-max-sum",
+    "gavel-water-filling",
+    "gavel-water-filling-agnostic",
+)
+
+
+def pool(gpus: int = 1, **sharing: Any) -> dict[str, Any]:
+    """One server, and by how much jobs slow each other down."""
+    return {
+        "name": "pool",
+        "gpu_types": [{"name": "g", "memory_gb": 16}],
+        "servers": [{"count": 1, "gpu": "g", "gpus": gpus, "rack": 0}],
+        "sharing": {"xi": 1.25} | sharing,
+    }
+
+
+def alike(count: int, length_s: float = 36000.0) -> gl.Trace:
+    """Equal jobs of one GPU that arrive together."""
+    rows = [
+        {"job_id": str(i), "arrival_s": 0.0, "gpus": 1, "duration_s": length_s}
+        for i in range(count)
+    ]
+    return gl.Trace.from_arrow(pa.Table.from_pylist(rows))
+
+
+def allocation(pairs: list[list[int]], shares: list[list[float]], classes: list[int]) -> Any:
+    """What a packed program answers."""
+    return lp.Allocation(
+        np.zeros((len(classes), len(shares[0]))),
+        1.0,
+        pairs=np.array(pairs),
+        pair_shares=np.array(shares),
+        classes=np.array(classes),
+    )
+
+
+def promised(given: Any, kind: list[int]) -> list[tuple[int, int, int, float]]:
+    """Company, with shares as their nine digits read."""
+    return [(*where, round(share, 9)) for *where, share in company(given, np.array(kind))]
+
+
+def test_the_time_of_a_pair_is_split_over_the_jobs_of_each_class() -> None:
+    """Classes of two jobs and of one: 0.6 together is 0.3 for each of the two, 0.6 for the one."""
+    found = promised(allocation([[0, 1]], [[0.0, 0.6]], [0, 1, 0]), [5, 7, 5])
+    assert found == [(0, 7, 1, 0.3), (2, 7, 1, 0.3), (1, 5, 1, 0.6)]
+
+
+def test_a_pair_inside_a_class_takes_two_of_its_jobs() -> None:
+    """Three jobs, one pair at a time on one GPU: each is in a pair for 2/3 of its time."""
+    found = promised(allocation([[0, 0]], [[1.0]], [0, 0, 0]), [0, 0, 0])
+    assert found == [(row, 0, 0, 0.666666667) for row in range(3)]
+
+
+def test_classes_of_one_kind_are_one_company() -> None:
+    """Jobs that differ in work only: whom of a kind a job meets does not matter to it."""
+    found = promised(allocation([[0, 1], [0, 2]], [[0.25], [0.5]], [0, 1, 2]), [0, 0, 0])
+    assert found == [(0, 0, 0, 0.75), (1, 0, 0, 0.25), (2, 0, 0, 0.5)]
+
+
+def test_slivers_are_no_shares() -> None:
+    given = allocation([[0, 1]], [[5e-7]], [0, 1])
+    assert company(given, np.array([0, 1])) == []
+    assert company(lp.Allocation(np.ones((1, 1)), 1.0), np.array([0])) == []
+
+
+@pytest.mark.parametrize("policy", PROGRAMS)
+def test_what_each_job_is_promised_fits_its_time_and_the_gpus(policy: str) -> None:
+    """BASE by hand: time alone and beside others <= 1 per job; GPUs of pairs count once."""
+    rng = np.random.default_rng(5)
+    jobs, kinds = 9, 3
+    kind = rng.integers(0, kinds, jobs)
+    speed = rng.uniform(1.0, 9.0, (kinds, 2))
+    xi = rng.uniform(1.0, 1.9, (kinds, kinds, 1))
+    arrays = {
+        "rates": speed[kind],
+        "scale": np.ones(jobs),
+        "capacity": np.array([2.0, 1.0]),
+        "weight": np.ones(jobs),
+        "age_s": np.linspace(0.0, 50.0, jobs),
+        "steps_remaining": rng.uniform(10.0, 500.0, jobs),
+    }
+    pair_rates = speed[:, None, :] / xi
+    shares = Shares(policy, {"packed": True})
+    alone, beside = shares.packed(jobs=np.arange(jobs), kind=kind, pair_rates=pair_rates, **arrays)
+    time, gpus = alone.sum(axis=1), alone.sum(axis=0)
+    for row, _, gpu_type, share in beside:
+        time[row] += share
+        gpus[gpu_type] += share / 2
+    assert beside, "sharing pays here"
+    assert (time <= 1.0 + 1e-6).all()
+    assert (gpus <= arrays["capacity"] + 1e-6).all()
+
+
+def test_time_received_by_each_pair_approaches_its_share() -> None:
+    """Three equal jobs on one GPU: the three pairs have a third of the time each."""
+    result = gl.simulate(
+        pool(), alike(3), gl.policies.GavelLas(packed=True), segments=True, until_s=36000.0
+    )
+    together: Counter[tuple[str, ...]] = Counter()
+    for row in result.segments.to_pylist():
+        pair = tuple(sorted((row["job_id"], row["co_runner"])))
+        together[pair] += (row["end_s"] - row["start_s"]) / 2
+    assert sorted(together) == [("0", "1"), ("0", "2"), ("1", "2")]
+    assert all(abs(held - 12000.0) <= 2 * 360.0 for held in together.values())
+
+
+def test_sharing_pays_where_both_gain_and_only_there() -> None:
+    """Two equal jobs of 3600 s on one GPU: side by side 1.25 x 3600, else one after the other."""
+    policy = gl.policies.GavelLas(packed=True)
+    good = gl.simulate(pool(xi=1.25), alike(2, 3600.0), policy)
+    assert good.summary["makespan_s"] == 4500.0
+    bad = gl.simulate(pool(xi=2.5), alike(2, 3600.0), policy)
+    assert bad.summary["makespan_s"] == 7200.0
+    assert sum(bad.jobs["share_s"].to_pylist()) == 0.0
+
+
+def test_jobs_that_need_too_much_memory_together_take_turns() -> None:
+    rows = [
+        {"job_id": i, "arrival_s": 0.0, "gpus": 1, "duration_s": 3600.0, "memory_gb": need}
+        for i, need in (("a", 9.0), ("b", 7.5))
+    ]
+    trace = gl.Trace.from_arrow(pa.Table.from_pylist(rows))
+    result = gl.simulate(pool(), trace, gl.policies.GavelLas(packed=True))
+    assert result.summary["makespan_s"] == 7200.0
+
+
+def test_a_cluster_that_does_not_say_how_jobs_slow_each_other_down_is_refused() -> None:
+    plain = {key: value for key, value in pool().items() if key != "sharing"}
+    with pytest.raises(gl.PolicyError, match=r"gavel-las: packed: .*\[sharing\]") as caught:
+        gl.simulate(plain, alike(2), gl.policies.GavelLas(packed=True))
+    assert caught.value.field == "packed"
+
+
+def test_a_run_that_allows_one_job_per_gpu_is_refused() -> None:
+    with pytest.raises(gl.PolicyError, match="max_share") as caught:
+        gl.simulate(pool(max_share=1), alike(2), gl.policies.GavelFtf(packed=True))
+    assert caught.value.field == "packed"
+
+
+def test_the_public_timing_knows_no_pairs() -> None:
+    with pytest.raises(gl.PolicyError, match="packed"):
+        gl.simulate(pool(), alike(2), gl.policies.GavelLas(packed=True, compat=True))
+
+
+def test_the_command_line_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["run", "--trace", "synth:philly?jobs=5&seed=1&max_gpus=2", "--cluster", "pollux-64"]
+    assert main([*given, "--policy", "gavel-las", "--set", "packed=true"]) == 2
+    assert "[sharing]" in capsys.readouterr().err
