@@ -318,7 +318,7 @@ def test_a_job_with_next_to_nothing_left_disturbs_nobody() -> None:
     rest, so a = 1, p = 7.5; a pair without the long job would only add time.
     """
     work = [6.0, 1.0, 1.0, 1.0, 1.0, 1e-9, 1.0]
-    found = solve(
+    found = gl.lp.solve(
         "gavel-makespan",
         rates=[[1.0]] * 7,
         scale=[1] * 7,

@@ -9,6 +9,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Arc, PoisonError};
 
+/// Time alone, `jobs x types`; then row, kind of the other, type and share.
+type Packed<'py> = (PyReadonlyArray2<'py, f64>, Vec<(usize, u32, usize, f64)>);
+
 /// Shares computed in Python.
 pub(crate) struct PyAllocator {
     object: Arc<Py<PyAny>>,
@@ -82,8 +85,7 @@ impl PyAllocator {
         let given = Self::given(py, ask)?;
         let object = self.object.bind(py);
         let answer = object.call_method("packed", (), Some(&given))?;
-        let (alone, company): (PyReadonlyArray2<'_, f64>, Vec<(usize, u32, usize, f64)>) =
-            answer.extract()?;
+        let (alone, company): Packed<'_> = answer.extract()?;
         let company = company
             .into_iter()
             .map(|(row, kind, gpu_type, share)| Company {

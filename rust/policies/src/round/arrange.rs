@@ -117,16 +117,16 @@ impl Rounds {
     /// From now on time is counted for the jobs of a choice.
     fn hold(&mut self, choice: Choice, now: SimTime) {
         let kind = |job| self.pairs.as_ref().map(|pairs| pairs.kind(job));
-        let beside = choice.partner.and_then(kind);
-        let partner = choice.partner.map(|job| (job, kind(choice.job)));
-        let both = [Some((choice.job, beside)), partner];
-        let holders = both.into_iter().flatten().map(|(job, beside)| Holder {
+        let holder = |job, beside| Holder {
             job,
             gpu_type: choice.gpu_type,
             beside,
             since: now,
-        });
-        self.holders.extend(holders.collect::<Vec<_>>());
+        };
+        let first = holder(choice.job, choice.partner.and_then(kind));
+        let second = choice.partner.map(|job| holder(job, kind(choice.job)));
+        self.holders.push(first);
+        self.holders.extend(second);
     }
 
     fn start_on(&mut self, plan: &mut Plan<'_>, job: JobId, gpus: GpuSet) {

@@ -137,18 +137,15 @@ impl Rounds {
                 self.accounts.shared_types(job, can)
             };
             let companies = |job| self.pairs.as_ref().map_or(0, |pairs| pairs.companies(job));
-            match (choice.partner, &self.pairs) {
-                (Some(partner), Some(pairs)) => {
-                    let both = [choice.job, partner];
-                    let mut kinds = both.map(|job| pairs.kind(job));
-                    kinds.sort_unstable();
-                    let is_only = |job| alone(job).0 == 0 && companies(job) == 1;
-                    both.into_iter().all(is_only) && lines.insert((kinds, choice.gpu_type))
-                }
-                _ => {
-                    let home = (1, choice.gpu_type.index());
-                    alone(choice.job) == home && companies(choice.job) == 0
-                }
+            if let (Some(partner), Some(pairs)) = (choice.partner, &self.pairs) {
+                let both = [choice.job, partner];
+                let mut kinds = both.map(|job| pairs.kind(job));
+                kinds.sort_unstable();
+                let is_only = |job| alone(job).0 == 0 && companies(job) == 1;
+                both.into_iter().all(is_only) && lines.insert((kinds, choice.gpu_type))
+            } else {
+                let home = (1, choice.gpu_type.index());
+                alone(choice.job) == home && companies(choice.job) == 0
             }
         })
     }

@@ -148,9 +148,10 @@ impl Pairs {
         }
         let both = sides.iter().filter(|((own, other), _)| own <= other);
         both.filter_map(|(&(own, other), side)| {
-            let others = match own == other {
-                true => None,
-                false => Some(sides.get(&(other, own))?.clone()),
+            let others = if own == other {
+                None
+            } else {
+                Some(sides.get(&(other, own))?.clone())
             };
             Some(Line {
                 side: side.clone(),
