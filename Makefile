@@ -80,7 +80,7 @@ lint: setup ## formatters, clippy, ruff, mypy, stubs, spelling, docs
 browser: $(VENV)/.develop ## reports in a real Chromium, which must be installed
 	@GANGLINE_REQUIRE_BROWSER=1 $(PY) scripts/browser.py
 
-bench: release ## every benchmark; prints one table of ratios
+bench: release ## every benchmark; prints tables of ratios
 	$(PY) benches/run.py $(ARGS)
 
 docs: $(VENV)/.develop ## the documentation site in target/docs

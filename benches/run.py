@@ -1,4 +1,4 @@
-"""Every benchmark, one table of ratios with its limits: what ``make bench`` runs.
+"""Every benchmark, tables of ratios with their limits: what ``make bench`` runs.
 
     python benches/run.py [--quick] [--skip peers,venus] [--write]
 
@@ -31,6 +31,7 @@ POLICIES = ("fifo", "sjf", "fifo-skip", "srtf", "srsf", "las", "tiresias", "easy
 # At most this many times the bare loop's time per job, at a million jobs.
 SPEED_LIMIT = {"fifo": 4.0, "sjf": 4.0}
 OTHER_SPEED_LIMIT = 15.0
+CONTENDED = ("fifo", "srtf")  # one that stops nobody, one that does
 SIZES = (10_000, 100_000, 1_000_000)
 SERVERS, GPUS_PER_SERVER = 2_000, 8
 RESULTS = HERE / "RESULTS.md"
@@ -132,6 +133,23 @@ def scaling(matrix: Path, repeats: int, policies: tuple[str, ...]) -> list[Line]
         lines.append(
             Line(f"{name}, same load (100 times the running jobs)", grown / few, None, note)
         )
+    return lines
+
+
+def contention(matrix: Path, repeats: int, policies: tuple[str, ...]) -> list[Line]:
+    """Cost per event of up-links that gangs share: never full, and mostly full."""
+    lines = []
+    names = ",".join(policy for policy in CONTENDED if policy in policies)
+    for row in json_lines([str(matrix), "contention", str(repeats), names]) if names else []:
+        alone, calm = row["ns_per_event_off"], row["ns_per_event_never_full"]
+        full, policy = row["ns_per_event_full"], row["policy"]
+        note = f"{calm:.0f} / {alone:.0f} ns per event"
+        name = f"{policy}: event with shared up-links, never full, over each gang as if alone"
+        lines.append(Line(name, calm / alone, 2.0, note))
+        retimed = row["retimed_per_event_full"]
+        note = f"{full:.0f} / {alone:.0f} ns per event, {retimed:.1f} gangs re-timed per event"
+        name = f"{policy}: event with shared up-links, mostly full, over each gang as if alone"
+        lines.append(Line(name, full / alone, None, note))
     return lines
 
 
@@ -241,17 +259,18 @@ def commit() -> str:
     return done.stdout.strip() or "not a commit"
 
 
-def document(lines: list[Line], command: str) -> str:
-    """One table of all that was measured, and on what."""
+def document(parts: dict[str, list[Line]], command: str) -> str:
+    """A table per part of all that was measured, and on what."""
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
     head = [
         f"{today}, commit {commit()}, {machine()}, Python {platform.python_version()}.",
         f"Command: `{command}`. Lines explained: [docs/performance.md](../docs/performance.md).",
-        "",
-        "| what | value | limit | | raw |",
-        "|---|---|---|---|---|",
     ]
-    return "\n".join([*head, *(line.row() for line in lines), ""])
+    for part, lines in parts.items():
+        if lines:
+            head += ["", f"| {part} | value | limit | | raw |", "|---|---|---|---|---|"]
+            head += [line.row() for line in lines]
+    return "\n".join([*head, ""])
 
 
 def publish(text: str) -> None:
@@ -275,17 +294,17 @@ def main() -> int:
     skipped = set(filter(None, arguments.skip.split(",")))
     if unknown := skipped - set(PARTS):
         parser.error(f"unknown parts: {', '.join(sorted(unknown))}")
-    lines: list[Line] = []
+    parts: dict[str, list[Line]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for part, measure in PARTS.items():
             if part not in skipped:
                 print(f"measuring: {part}", file=sys.stderr, flush=True)
-                lines += measure(arguments, Path(folder))
-    text = document(lines, "python " + " ".join(["benches/run.py", *sys.argv[1:]]))
+                parts[part] = measure(arguments, Path(folder))
+    text = document(parts, "python " + " ".join(["benches/run.py", *sys.argv[1:]]))
     print(text)
     if arguments.write:
         publish(text)
-    verdicts = [line.verdict for line in lines]
+    verdicts = [line.verdict for lines in parts.values() for line in lines]
     passed, failed = verdicts.count("pass"), verdicts.count("FAIL")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
@@ -314,6 +333,9 @@ PARTS = {
         arguments.policies,
     ),
     "scaling": lambda arguments, _: scaling(build(), min(3, arguments.repeats), arguments.policies),
+    "contention": lambda arguments, _: contention(
+        build(), min(3, arguments.repeats), arguments.policies
+    ),
     "end-to-end": lambda arguments, folder: end_to_end(
         folder, 100_000 if arguments.quick else 1_000_000, arguments.repeats
     ),

@@ -104,6 +104,7 @@ class PolicyChanges:
     thrown_back: npt.NDArray[Any]
     servers_up: npt.NDArray[Any]
     servers_down: npt.NDArray[Any]
+    contended: npt.NDArray[Any]
     timers: list[tuple[int | None, int]]
     is_round: bool
 

@@ -339,9 +339,11 @@ class Across(gl.Policy):
 
     def __init__(self) -> None:
         self.seen: list[list[float]] = []
+        self.told: list[tuple[float, list[int]]] = []
 
     def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
         self.seen.append(view.running("locality").tolist())
+        self.told.append((view.now_s, changes.contended.tolist()))
         plan = gl.Plan()
         for job in view.waiting("job").tolist():
             if job < 2:
@@ -381,6 +383,15 @@ def test_a_policy_sees_the_shared_locality() -> None:
     jobs = trace({"gpus": 2, "model": "m"}, late, {"gpus": 1, "arrival_s": 2.0})
     gl.simulate(two_racks(contention="maxmin", background=0.25), jobs, policy)
     assert policy.seen == [[], [0.5], [0.25, 0.25], [0.25], [], []]
+    # both are halved at 1 s; job 0 ends at 1 + 9.5 / 0.25 = 39 s, and job 1 is whole again
+    assert policy.told == [
+        (0.0, []),
+        (1.0, []),
+        (2.0, [0, 1]),
+        (39.0, []),
+        (40.0, [1]),
+        (50.0, []),
+    ]
 
 
 def test_flows_that_cannot_be_are_refused() -> None:

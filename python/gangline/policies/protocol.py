@@ -120,6 +120,9 @@ class Changes:
     arrived, finished, thrown_back : arrays of job indices
         Jobs that arrived, ended, or lost their server.
     servers_up, servers_down : arrays of server indices
+    contended : array of job indices
+        Gangs over racks whose share of an up-link changed, so that they run faster or slower from
+        then on; some may have ended since. Empty without ``contention`` in the network.
     timers : list of (job index or None, tag)
         Timers that fired.
     is_round : bool
@@ -128,6 +131,7 @@ class Changes:
 
     __slots__ = (
         "arrived",
+        "contended",
         "finished",
         "is_round",
         "servers_down",
@@ -142,6 +146,7 @@ class Changes:
         self.thrown_back = core.thrown_back
         self.servers_up = core.servers_up
         self.servers_down = core.servers_down
+        self.contended = core.contended
         self.timers = core.timers
         self.is_round = bool(core.is_round)
 

@@ -207,6 +207,7 @@ pub(crate) struct PolicyChanges {
     thrown_back: Py<PyAny>,
     servers_up: Py<PyAny>,
     servers_down: Py<PyAny>,
+    contended: Py<PyAny>,
     timers: Vec<(Option<u32>, u32)>,
     is_round: bool,
 }
@@ -227,6 +228,7 @@ impl PolicyChanges {
             thrown_back: jobs(&changes.thrown_back),
             servers_up: servers(&changes.servers_up),
             servers_down: servers(&changes.servers_down),
+            contended: jobs(&changes.contended),
             timers: changes.timers.iter().map(|tag| (None, tag.id)).collect(),
             is_round: changes.is_round,
         }

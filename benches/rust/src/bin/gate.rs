@@ -1,6 +1,7 @@
 //! One case of the instruction gate: runs it once, prints how much there was to do.
 //!
-//! `gate NAME LOAD JOBS [SERVERS]`, for instance `gate bare-fifo light 10000`. Under callgrind only
+//! `gate NAME LOAD JOBS [SERVERS]`, for instance `gate bare-fifo light 10000`, or `gate NAME SHAPE SIZE`: a
+//! stretch of a run with SIZE jobs waiting or on SIZE servers, per decision. Under callgrind only
 //! the functions `measured_*` are counted, so making the workload costs nothing (`benches/instructions.py`).
 //! With 2,000 servers it is one run of the published table, for a profiler, and prints its CPU time.
 #![allow(clippy::print_stdout, reason = "a benchmark talks on stdout")]
@@ -9,9 +10,10 @@ use std::process::ExitCode;
 
 use gangline_benches::bare;
 use gangline_benches::contender::{options, policy, run, summary};
-use gangline_benches::workload::{Cluster, Jobs, Load, philly_like};
+use gangline_benches::workload::{Cluster, Jobs, Load, MEAN_DURATION_S, philly_like, with_backlog};
 use gangline_benches::worlds::world;
-use gangline_engine::{Engine, Policy, World};
+use gangline_engine::{Advance, Engine, Policy, PolicyTraits, World};
+use gangline_model::SimTime;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Small enough for callgrind, large enough to be in its steady state after 2,000 jobs.
@@ -33,10 +35,90 @@ fn measured_run(world: &World, policy: &mut dyn Policy) -> Engine {
     run(world, policy, options(None))
 }
 
+/// Runs on to the end; how many decisions that took.
+#[inline(never)]
+fn measured_stretch(engine: &mut Engine, policy: &mut dyn Policy) -> u64 {
+    decisions_until(engine, policy, SimTime::NEVER)
+}
+
+/// Decisions before an instant; the first one at or after it is left to be made.
+fn decisions_until(engine: &mut Engine, policy: &mut dyn Policy, end: SimTime) -> u64 {
+    let mut decisions = 0;
+    loop {
+        if engine.advance().expect("asked in turn") == Advance::Done {
+            return decisions;
+        }
+        engine.decide(policy).expect("the policy keeps the rules");
+        decisions += 1;
+        if engine.now() >= end {
+            return decisions;
+        }
+    }
+}
+
+fn seconds(seconds: f64) -> SimTime {
+    SimTime((seconds * 1e9) as i64)
+}
+
+/// Jobs, cluster, and the stretch that is measured.
+fn stretch(shape: &str, size: usize) -> Option<(Jobs, Cluster, SimTime, SimTime)> {
+    let cluster = |servers| Cluster {
+        servers,
+        gpus_per_server: 8,
+    };
+    let last = |jobs: &Jobs| SimTime(*jobs.arrival_ns.last().expect("not empty"));
+    match shape {
+        // so many wait, as many end as arrive
+        "waiting" => {
+            let jobs = with_backlog(size, 2_000, cluster(SERVERS), 1.0);
+            let end = last(&jobs);
+            Some((jobs, cluster(SERVERS), SimTime(end.0 / 10), end))
+        }
+        // so many wait; others arrive inside one lease, nobody ends and nobody fits
+        "arrivals" => {
+            let mut jobs = with_backlog(size, 1_000, cluster(SERVERS), 1.0);
+            for (at, arrival) in jobs.arrival_ns.iter_mut().skip(size).enumerate() {
+                *arrival = seconds(10.0 + at as f64).0;
+            }
+            jobs.duration_ns.fill(seconds(1e7).0);
+            Some((jobs, cluster(SERVERS), seconds(9.0), seconds(1_100.0)))
+        }
+        // the same jobs on so many servers
+        "servers" => {
+            let jobs = philly_like(8_000, cluster(SERVERS), 0.9, 3);
+            let (from, end) = (seconds(4.0 * MEAN_DURATION_S), last(&jobs));
+            Some((jobs, cluster(u32::try_from(size).ok()?), from, end))
+        }
+        _ => None,
+    }
+}
+
+/// Prints how many decisions a stretch of a run takes.
+fn growth(name: &str, shape: &str, size: usize) -> Option<()> {
+    let (jobs, cluster, from, end) = stretch(shape, size)?;
+    let mut policy = policy(name)?;
+    let world = world(&jobs, cluster);
+    let mut engine = Engine::new(&world, options(Some(end)), PolicyTraits::of(policy.as_ref()))
+        .expect("every job of the workload fits the cluster");
+    engine
+        .start(policy.as_mut())
+        .expect("every job has a place on the empty cluster");
+    decisions_until(&mut engine, policy.as_mut(), from);
+    let decisions = measured_stretch(&mut engine, policy.as_mut());
+    println!("operations: {decisions}");
+    Some(())
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [name, shape, size] = arguments.as_slice()
+        && let Ok(size) = size.parse()
+        && growth(name, shape, size).is_some()
+    {
+        return ExitCode::SUCCESS;
+    }
     let [name, load, count, rest @ ..] = arguments.as_slice() else {
-        eprintln!("usage: gate NAME light|saturated JOBS [SERVERS]");
+        eprintln!("usage: gate NAME light|saturated JOBS [SERVERS] | waiting|arrivals|servers SIZE");
         return ExitCode::from(2);
     };
     let (Some(load), Ok(count), Ok(servers)) = (
