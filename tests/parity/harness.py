@@ -11,8 +11,10 @@ import pyarrow as pa
 import gangline as gl
 import reference
 from gangline import _core
+from gangline.lp.auction import Ask, award
+from gangline.lp.highs import Solver
 from gangline.lp.rounds import Shares
-from reference import rounds
+from reference import exact_auction, rounds
 
 DECISIONS_MAX = 3000
 SCHEMA = pa.schema(
@@ -55,6 +57,42 @@ class _Solver:
 
 
 rounds.SOLVERS[:] = [_Solver]
+
+
+def _auctioneer(
+    gangs: list[int],
+    bids: list[dict[str, Any]],
+    rooms: list[dict[str, int]],
+    room_of: dict[int, int],
+) -> list[list[int]]:
+    """Ask the engine's own program: what is compared is who bids what, and the places."""
+
+    def column(values: Any) -> Any:
+        return np.array(list(values), dtype=np.int64)
+
+    own = [
+        (at, room_of[server], sum(gpu[0] == server for gpu in bid["own"]))
+        for at, bid in enumerate(bids)
+        for server in sorted({gpu[0] for gpu in bid["own"]})
+    ]
+    ask = Ask(
+        gangs=column(gangs),
+        bid_bidder=column(bid["bidder"] for bid in bids),
+        bid_type=column(bid["type"] for bid in bids),
+        bid_tier=column(bid["tier"] for bid in bids),
+        bid_value=np.array([bid["value"] for bid in bids]),
+        room_type=column(room["type"] for room in rooms),
+        room_rack=column(room["rack"] for room in rooms),
+        room_free=column(room["free"] for room in rooms),
+        own_bid=column(part[0] for part in own),
+        own_room=column(part[1] for part in own),
+        own_gpus=column(part[2] for part in own),
+    )
+    awards: list[list[int]] = award(ask, Solver("themis")).tolist()
+    return awards
+
+
+exact_auction.AUCTIONEERS[:] = [_auctioneer]
 
 
 class EndlessError(Exception):

@@ -271,6 +271,10 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
         chosen["lease_s"] = draw(st.sampled_from([5.0, 7.5, 12.0]))
         chosen["fairness"] = draw(st.sampled_from([0.0, 0.3, 0.8]))
         chosen["leftover"] = draw(st.sampled_from(["rho", "random"]))
+        if draw(st.integers(0, 2)) == 0:
+            chosen["auction"] = "milp"
+            if draw(st.integers(0, 7)):
+                chosen.pop("placement", None)  # another rule is refused
     if policy == "yarn-cs":
         chosen |= draw(yarn_settings())
     if policy in SLICES:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import philox, placement
 from .engine import Move, Plan, Preempt, Start, Tag
+from .exact_auction import Exact
 from .policies import EVENTS, Policy
 from .world import PolicyError, to_ns
 
@@ -27,6 +28,8 @@ class Themis(Policy):
         "lease_s": 1200.0,
         "fairness": 0.8,
         "leftover": "rho",
+        "auction": "greedy",
+        "time_limit_s": 60.0,
     }
 
     def __init__(self, ref: Reference, name: str, params: dict[str, Any]) -> None:
@@ -35,6 +38,9 @@ class Themis(Policy):
             raise PolicyError("lease_s must be > 0", field="lease_s", value=self.p["lease_s"])
         if not 0 <= self.p["fairness"] < 1:
             raise PolicyError("fairness", field="fairness", value=self.p["fairness"])
+        self.exact = Exact(self) if self.p["auction"] == "milp" else None
+        if self.exact is not None and self.p["placement"] != "consolidate":
+            raise PolicyError("placement", field="placement", value=self.p["placement"])
 
     def begin(self) -> None:
         super().begin()
@@ -69,7 +75,11 @@ class Themis(Policy):
 
     def gain(self, job: Job, gpus: Gpus) -> float:
         """How much less unfair a lease on these GPUs is than another one of waiting."""
-        rate = self.ref.rates.base(job, gpus) * self.ref.rates.locality(job, gpus)
+        return self.gain_at(
+            job, self.ref.rates.base(job, gpus) * self.ref.rates.locality(job, gpus)
+        )
+
+    def gain_at(self, job: Job, rate: float) -> float:
         age, left = self.ref.now - job.arrival, self.remaining_ns(job)
         waits = float(age + (self.boundary - self.ref.now) + left)
         return waits / (float(age) + float(left) * (job.best_rate / rate))
@@ -126,6 +136,10 @@ class Themis(Policy):
             given[job.index] = gpus
 
         standing = {}
+        if self.exact is not None:
+            for job, gpus in self.exact.winners(worst_first[:invited], sorted(free)):
+                give(job, gpus)
+            invited = 0
         for job in worst_first[:invited]:
             offer = self.bid(job, free)
             if offer is not None:

@@ -89,6 +89,8 @@ class Model:
         Constraints.
     maximise : bool
         Direction; otherwise the objective is minimised.
+    is_integer : bool
+        Whether every variable is a whole number.
     """
 
     cost: F64
@@ -96,6 +98,7 @@ class Model:
     upper: F64
     rows: Rows
     maximise: bool = True
+    is_integer: bool = False
 
     @property
     def size(self) -> tuple[int, int]:

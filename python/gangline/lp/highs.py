@@ -99,7 +99,7 @@ class Solver:
         SolverError
             As `run`.
         """
-        chosen = solver_name(solver or self.solver, model.size[0])
+        chosen = "mip" if model.is_integer else solver_name(solver or self.solver, model.size[0])
         began = time.perf_counter()
         highs = _pass(model, self.options(chosen), self)
         highs.run()
@@ -129,9 +129,13 @@ class Solver:
             "time_limit": self.time_limit_s,
             "primal_feasibility_tolerance": TOLERANCE,
             "dual_feasibility_tolerance": TOLERANCE,
-            "solver": chosen,
+            "solver": "simplex" if chosen == "mip" else chosen,
         }
-        if chosen == "ipx":
+        if chosen == "mip":
+            # whole numbers to the last digit, an optimum and not one within 0.01 %
+            options["mip_feasibility_tolerance"] = TOLERANCE
+            options["mip_rel_gap"] = options["mip_abs_gap"] = TOLERANCE
+        elif chosen == "ipx":
             options["run_crossover"] = "on"
         else:
             options["simplex_strategy"] = 1
@@ -167,9 +171,10 @@ class Solver:
 
     def failed(self, status: str, size: tuple[int, int], chosen: str) -> SolverError:
         """Build the error of a solve that did not end at an optimum."""
+        other = "auction = greedy" if chosen == "mip" else "another `solver`"
         return SolverError(
             f"{self.policy}: {chosen} ended with status `{status}` on {size[0]} rows x {size[1]} "
-            f"columns; try another `solver` or a longer `time_limit_s`",
+            f"columns; try {other} or a longer `time_limit_s`",
             policy=self.policy,
             status=status,
             size=size,
@@ -254,7 +259,7 @@ def _pass(model: Model, options: dict[str, object], owner: Solver) -> Any:
         start,
         index,
         value,
-        np.zeros(columns, dtype=np.int32),
+        np.full(columns, int(model.is_integer), dtype=np.int32),
     )
     if status == highspy.HighsStatus.kError:
         raise owner.failed("Model refused", model.size, str(options["solver"]))

@@ -22,6 +22,11 @@ class Themis(PolicyConfig):
         Share of the bidders that an auction leaves out, the best off; in [0, 1).
     leftover : str
         Who gets what an auction leaves: ``"rho"`` (the worst off) or ``"random"`` (a keyed draw).
+    auction : str
+        Who wins: ``"greedy"`` (the highest bid per GPU, one after the other) or ``"milp"`` (the
+        largest product of all v, by an integer program; 64 bidders at most).
+    time_limit_s : float
+        Wall seconds that the solver of ``"milp"`` may take for an auction.
     estimate_error : float
         Sigma of the log-normal error of durations as the policy sees them; 0 = exact.
     """
@@ -31,4 +36,6 @@ class Themis(PolicyConfig):
     lease_s: float = 1200.0
     fairness: float = 0.8
     leftover: str = "rho"
+    auction: str = "greedy"
+    time_limit_s: float = 60.0
     estimate_error: float = 0.0

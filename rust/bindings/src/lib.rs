@@ -9,6 +9,7 @@ mod network;
 mod options;
 mod output;
 mod py_allocator;
+mod py_auctioneer;
 mod py_policy;
 mod run;
 mod simulation;

@@ -6,6 +6,7 @@ use crate::error::CoreError;
 use crate::options::{params, run_config};
 use crate::output::RunOutput;
 use crate::py_allocator::PyAllocator;
+use crate::py_auctioneer::PyAuctioneer;
 use crate::py_policy::{PyPolicy, Raised};
 use gangline_engine::{
     Control, Engine, EngineError, Output, Policy, PolicyError, PolicyTraits, RunConfig, Stopwatch,
@@ -228,6 +229,12 @@ pub(crate) fn build(
 ) -> PyResult<Built> {
     let values = params(given)?;
     let info = gangline_policies::find(name).map_err(CoreError::from)?;
+    if info.needs_auctioneer(&values) {
+        let auctioneer = PyAuctioneer::new(py, given, raised)?;
+        let object = auctioneer.object();
+        let policy = gangline_policies::build_with_auctioneer(name, &values, Box::new(auctioneer));
+        return Ok((policy.map_err(CoreError::from)?, Some(object)));
+    }
     if !info.needs_allocator() {
         let policy = gangline_policies::build(name, &values).map_err(CoreError::from)?;
         return Ok((policy, None));

@@ -25,5 +25,5 @@ pub mod yarn;
 pub use params::{ParamDefault, ParamKind, ParamSpec, ParamValue, Params};
 pub use registry::{
     POLICIES, PolicyInfo, build, build_plain, build_plain_with_allocator, build_with_allocator,
-    find,
+    build_with_auctioneer, find,
 };

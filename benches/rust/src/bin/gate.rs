@@ -98,8 +98,12 @@ fn growth(name: &str, shape: &str, size: usize) -> Option<()> {
     let (jobs, cluster, from, end) = stretch(shape, size)?;
     let mut policy = policy(name)?;
     let world = world(&jobs, cluster);
-    let mut engine = Engine::new(&world, options(Some(end)), PolicyTraits::of(policy.as_ref()))
-        .expect("every job of the workload fits the cluster");
+    let mut engine = Engine::new(
+        &world,
+        options(Some(end)),
+        PolicyTraits::of(policy.as_ref()),
+    )
+    .expect("every job of the workload fits the cluster");
     engine
         .start(policy.as_mut())
         .expect("every job has a place on the empty cluster");
@@ -118,7 +122,9 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let [name, load, count, rest @ ..] = arguments.as_slice() else {
-        eprintln!("usage: gate NAME light|saturated JOBS [SERVERS] | waiting|arrivals|servers SIZE");
+        eprintln!(
+            "usage: gate NAME light|saturated JOBS [SERVERS] | waiting|arrivals|servers SIZE"
+        );
         return ExitCode::from(2);
     };
     let (Some(load), Ok(count), Ok(servers)) = (

@@ -14,6 +14,7 @@ use crate::baselines::Seen;
 use crate::lp::Allocator;
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec, ParamValue, Params, nearest};
 use crate::place::PlacementParams;
+use crate::themis::Auctioneer;
 use gangline_engine::{Knowledge, Policy, PolicyError};
 use parameters::PLACEMENT;
 use std::sync::LazyLock;
@@ -70,6 +71,11 @@ impl PolicyInfo {
     /// Whether its shares come from an allocator that the caller must bring.
     pub fn needs_allocator(&self) -> bool {
         self.family == gavel::FAMILY && gavel::needs_allocator(self.name)
+    }
+
+    /// Whether the winners of its auctions come from an auctioneer that the caller must bring.
+    pub fn needs_auctioneer(&self, params: &Params) -> bool {
+        self.name == "themis" && themis::needs_auctioneer(params)
     }
 
     /// Whether a run with these parameters needs durations in the trace.
@@ -166,6 +172,24 @@ pub fn build_plain_with_allocator(
     allocator: Box<dyn Allocator>,
 ) -> Result<Box<dyn Policy>, PolicyError> {
     allocate_with(name, params, allocator, true)
+}
+
+/// As [`build`], for a policy that needs an auctioneer.
+///
+/// # Errors
+/// Those of [`build`].
+///
+/// # Panics
+/// If the policy takes no auctioneer.
+pub fn build_with_auctioneer(
+    name: &str,
+    params: &Params,
+    auctioneer: Box<dyn Auctioneer>,
+) -> Result<Box<dyn Policy>, PolicyError> {
+    let info = find(name)?;
+    assert!(info.needs_auctioneer(params), "{name} takes no auctioneer");
+    let reader = ParamReader::new(name, info.parameters(), params)?;
+    themis::make(&reader, auctioneer)
 }
 
 fn allocate_with(

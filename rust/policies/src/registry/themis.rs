@@ -2,9 +2,10 @@
 
 use super::parameters::{ESTIMATE_ERROR, spec};
 use super::{PolicyInfo, placement, seen};
-use crate::params::{ParamDefault, ParamKind, ParamSpec};
-use crate::themis::{Leftover, Themis};
-use gangline_engine::Knowledge;
+use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec, ParamValue, Params};
+use crate::place::Rule;
+use crate::themis::{Auctioneer, Leftover, NoAuctioneer, Themis};
+use gangline_engine::{Knowledge, Policy, PolicyError};
 use gangline_model::SimSpan;
 
 const THEMIS: &[ParamSpec] = &[
@@ -29,6 +30,20 @@ const THEMIS: &[ParamSpec] = &[
         "",
         "who gets what an auction leaves: the worst off, or a draw",
     ),
+    spec(
+        "auction",
+        ParamKind::Choice(&["greedy", "milp"]),
+        ParamDefault::Str("greedy"),
+        "",
+        "who wins: the highest bid per GPU, one after the other, or the largest product of all (64 bidders at most)",
+    ),
+    spec(
+        "time_limit_s",
+        ParamKind::Above(0.0),
+        ParamDefault::Float(60.0),
+        "s",
+        "wall time that the solver of auction = milp may take for an auction",
+    ),
     ESTIMATE_ERROR,
 ];
 
@@ -42,17 +57,39 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     is_hidden: false,
     placement: "consolidate",
     own: THEMIS,
-    make: |params, _| {
-        let leftover = match params.word("leftover") {
-            "random" => Leftover::Random,
-            _ => Leftover::Rho,
-        };
-        Ok(Box::new(Themis::new(
-            params.span("lease_s")?.max(SimSpan(1)),
-            params.number("fairness"),
-            leftover,
-            placement(params)?,
-            seen(params),
-        )))
-    },
+    make: |params, _| make(params, Box::new(NoAuctioneer)),
 }];
+
+/// Whether winners are found by an auctioneer.
+pub(super) fn needs_auctioneer(params: &Params) -> bool {
+    matches!(params.get("auction"), Some(ParamValue::Str(word)) if word == "milp")
+}
+
+/// The policy; the auctioneer is used where the parameters ask for one.
+pub(super) fn make(
+    params: &ParamReader,
+    auctioneer: Box<dyn Auctioneer>,
+) -> Result<Box<dyn Policy>, PolicyError> {
+    let leftover = match params.word("leftover") {
+        "random" => Leftover::Random,
+        _ => Leftover::Rho,
+    };
+    let placement = placement(params)?;
+    let is_exact = params.word("auction") == "milp";
+    if is_exact && placement.rule != Rule::Consolidate {
+        return Err(PolicyError::Parameter {
+            policy: params.policy().to_owned(),
+            field: "placement".to_owned(),
+            value: params.word("placement").to_owned(),
+            expected: "`consolidate` with auction = milp: its bids are for tiers".to_owned(),
+        });
+    }
+    Ok(Box::new(Themis::new(
+        params.span("lease_s")?.max(SimSpan(1)),
+        params.number("fairness"),
+        leftover,
+        is_exact.then_some(auctioneer),
+        placement,
+        seen(params),
+    )))
+}

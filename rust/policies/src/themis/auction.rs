@@ -1,8 +1,9 @@
 //! The auction: whoever gains most per GPU by the place offered gets it; the rest of the room is handed on.
 
+use super::exact::Exact;
 use crate::class::Places;
 use gangline_engine::rng::{Purpose, Stream};
-use gangline_engine::{ClusterView, Plan};
+use gangline_engine::{ClusterView, Plan, PolicyError};
 use gangline_model::{Action, GpuSet, JobId, SimSpan};
 use rustc_hash::FxHashSet;
 use std::cmp::Ordering;
@@ -31,6 +32,14 @@ pub(super) struct Standing {
 }
 
 impl Standing {
+    /// v: how much less unfair it is to get GPUs now, on which the work takes `stretch` times as long, than
+    /// at the next auction.
+    pub(super) fn gain(&self, stretch: f64, lease_left: SimSpan) -> f64 {
+        let age = self.age.0 as f64;
+        let waits = (self.age.0 + lease_left.0 + self.left.0) as f64;
+        waits / (age + self.left.0 as f64 * stretch)
+    }
+
     /// Worst off first, then job index.
     fn order(&self, other: &Self) -> Ordering {
         let by_rho = other.rho.total_cmp(&self.rho);
@@ -71,16 +80,19 @@ impl Eq for Bid {}
 pub(super) struct Auction {
     fairness: f64,
     leftover: Leftover,
+    /// The exact product in place of the greedy choice.
+    exact: Option<Exact>,
     bids: BinaryHeap<Bid>,
     winners: Vec<(JobId, GpuSet)>,
     has_won: FxHashSet<JobId>,
 }
 
 impl Auction {
-    pub(super) fn new(fairness: f64, leftover: Leftover) -> Self {
+    pub(super) fn new(fairness: f64, leftover: Leftover, exact: Option<Exact>) -> Self {
         Self {
             fairness,
             leftover,
+            exact,
             bids: BinaryHeap::new(),
             winners: Vec::new(),
             has_won: FxHashSet::default(),
@@ -95,16 +107,41 @@ impl Auction {
         places: &mut Places,
         standings: &mut [Standing],
         lease_left: SimSpan,
-    ) {
+    ) -> Result<(), PolicyError> {
         self.winners.clear();
         self.has_won.clear();
-        self.bids.clear();
         let left_out = (self.fairness * standings.len() as f64).floor() as usize;
         let invited = (standings.len() - left_out).max(1);
         if invited < standings.len() {
             standings.select_nth_unstable_by(invited, Standing::order);
         }
-        for &standing in &standings[..invited] {
+        match self.exact.take() {
+            None => self.greedy(view, plan, places, &standings[..invited], lease_left),
+            Some(mut exact) => {
+                let found =
+                    exact.winners(view, plan, places, &mut standings[..invited], lease_left);
+                self.exact = Some(exact);
+                for (job, gpus) in found? {
+                    self.has_won.insert(job);
+                    self.winners.push((job, gpus));
+                }
+            }
+        }
+        self.hand_on(view, plan, places, standings, lease_left);
+        Ok(())
+    }
+
+    /// Whoever gains most per GPU, one after the other.
+    fn greedy(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        places: &mut Places,
+        invited: &[Standing],
+        lease_left: SimSpan,
+    ) {
+        self.bids.clear();
+        for &standing in invited {
             if let Some((value, _)) = bid(view, plan, places, &standing, lease_left) {
                 self.bids.push(Bid { value, standing });
             }
@@ -121,7 +158,6 @@ impl Auction {
                 self.win(plan, standing.job, gpus);
             }
         }
-        self.hand_on(view, plan, places, standings, lease_left);
     }
 
     fn win(&mut self, plan: &mut Plan<'_>, job: JobId, gpus: GpuSet) {
@@ -207,12 +243,7 @@ fn bid(
 ) -> Option<(f64, GpuSet)> {
     let job = standing.job;
     let best_rate = view.types_of(job).next().map(|t| view.base_rate(job, t))?;
-    let age = standing.age.0 as f64;
-    let waits = (standing.age.0 + lease_left.0 + standing.left.0) as f64;
-    let value = |gpus: &GpuSet| {
-        let left = standing.left.0 as f64 * (best_rate / view.rate_alone(job, gpus));
-        waits / (age + left)
-    };
+    let value = |gpus: &GpuSet| standing.gain(best_rate / view.rate_alone(job, gpus), lease_left);
     let mut found: Option<(f64, GpuSet)> = None;
     if let Some(run) = view.run(job)
         && plan.free().is_free(&run.gpus)

@@ -10,14 +10,17 @@
 //! | v | `Bid::value` | how much a job gains by the place offered over waiting until the next auction |
 
 mod auction;
+mod exact;
 mod fairness;
 
 pub use auction::Leftover;
+pub use exact::{AuctionAsk, Auctioneer, Award, Bid, NoAuctioneer, Offer, Room};
 
 use crate::baselines::Seen;
 use crate::class::Places;
 use crate::place::PlacementParams;
 use auction::{Auction, Standing};
+use exact::Exact;
 use fairness::Fairness;
 use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
 use gangline_model::{JobId, SimSpan, SimTime, TimerTag};
@@ -38,20 +41,23 @@ pub struct Themis {
 }
 
 impl Themis {
-    /// Auctions every `lease`, to the `1 - fairness` of the jobs that are worst off.
+    /// Auctions every `lease`, to the `1 - fairness` of the jobs that are worst off; with an auctioneer the
+    /// product of their v is the largest there is.
     pub fn new(
         lease: SimSpan,
         fairness: f64,
         leftover: Leftover,
+        auctioneer: Option<Box<dyn Auctioneer>>,
         placement: PlacementParams,
         seen: Seen,
     ) -> Self {
+        let exact = auctioneer.map(|auctioneer| Exact::new(auctioneer, placement.clone()));
         Self {
             lease,
             seen,
             places: Places::new(placement),
             fairness: Fairness::default(),
-            auction: Auction::new(fairness, leftover),
+            auction: Auction::new(fairness, leftover, exact),
             waiting_by_class: Vec::new(),
             standings: Vec::new(),
         }
@@ -165,8 +171,9 @@ impl Policy for Themis {
                 }
             }
             let mut standings = std::mem::take(&mut self.standings);
+            let lease_left = boundary - now;
             self.auction
-                .run(view, plan, &mut self.places, &mut standings, boundary - now);
+                .run(view, plan, &mut self.places, &mut standings, lease_left)?;
             let (started, stopped) = self.auction.carry_out(view, plan, &standings);
             self.standings = standings;
             for &job in &started {

@@ -1,0 +1,281 @@
+"""The auction of `themis` as an integer program: the bids of largest product that fit together.
+
+Gangs of one size are alike to a server, so packing is counted by size and not by gang: how many
+gangs of d GPUs does a server take whole, how many does a rack take over its servers. Only who wins
+which bid is decided gang by gang.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gangline.lp.arrays import Entries, Model, Rows
+from gangline.lp.highs import TOLERANCE, Solver, version
+from gangline.lp.rounds import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gangline.lp.arrays import F64, I64
+    from gangline.lp.highs import Solution
+
+__all__ = ["NETWORK", "OWN", "RACK", "SERVER", "Ask", "Auctions", "award"]
+
+SERVER, RACK, NETWORK, OWN = range(4)  # what a bid is for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """An auction.
+
+    Parameters
+    ----------
+    gangs : int64 array, shape (bidders,)
+        GPUs of each bidder.
+    bid_bidder, bid_type, bid_tier : int64 arrays, shape (bids,)
+        Who bids, for which GPU type, and for what: 0 a server, 1 a rack, 2 the network, 3 the GPUs
+        that the bidder holds.
+    bid_value : float64 array, shape (bids,)
+        ln(v) > 0.
+    room_type, room_rack, room_free : int64 arrays, shape (rooms,)
+        Servers with free GPUs.
+    own_bid, own_room, own_gpus : int64 arrays, shape (parts,)
+        For bids of tier 3: how many GPUs of which room the bidder holds.
+    """
+
+    gangs: I64
+    bid_bidder: I64
+    bid_type: I64
+    bid_tier: I64
+    bid_value: F64
+    room_type: I64
+    room_rack: I64
+    room_free: I64
+    own_bid: I64
+    own_room: I64
+    own_gpus: I64
+
+
+class Auctions:
+    """Decides the auctions of a run and counts what that took.
+
+    Parameters
+    ----------
+    params : mapping
+        Those of the policy; of them `time_limit_s` (wall seconds for each program) is used.
+    """
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        self.solver = Solver("themis", time_limit_s=float(params.get("time_limit_s", 60.0)))
+        self.auctions = 0
+
+    def __call__(self, **arrays: Any) -> I64:
+        """Return the awards: rows of bid and room, see `award`; arrays are those of `Ask`.
+
+        Raises
+        ------
+        SolverError
+            If a program does not end at a proven optimum.
+        """
+        self.auctions += 1
+        return award(Ask(**arrays), self.solver)
+
+    def report(self) -> Report:
+        """Return what the solves so far were like."""
+        solver = {
+            "name": "HiGHS",
+            "version": version(),
+            "setting": "mip",
+            "tolerance": TOLERANCE,
+            "options": {"mip": self.solver.options("mip")},
+            "allocations": {"mip": self.auctions},
+            "programs": self.solver.solves,
+            "iterations": self.solver.iterations,
+            "fallbacks": 0,
+        }
+        return Report(solver, {"solver_s": self.solver.wall_s}, self.solver.wall_s)
+
+
+def award(ask: Ask, solver: Solver) -> I64:
+    """Return the winning bids, in their order, with a room for each.
+
+    The product of v is the largest there is; of several such choices one that leaves the most
+    bidders where they are.
+
+    Returns
+    -------
+    int64 array, shape (winners, 2)
+        Number of the bid, and of a room: the server that takes the gang whole (tier 0), some
+        server of its rack (tier 1), 0 else.
+
+    Raises
+    ------
+    SolverError
+        If a program does not end at a proven optimum.
+    """
+    if not len(ask.bid_bidder):
+        return np.empty((0, 2), dtype=np.int64)
+    program = _Program(ask)
+    solution = solver.run(program.model)
+    stays = ask.bid_tier == OWN
+    if (solution.x[: len(stays)][stays] < 0.5).any():
+        solution = solver.run(program.staying(solution, stays))
+    return program.read(solution)
+
+
+class _Program:
+    """Columns: bids; gangs of a size whole on a room; gangs of a size inside a rack."""
+
+    def __init__(self, ask: Ask) -> None:
+        self.ask = ask
+        self.row: list[int] = []
+        self.col: list[int] = []
+        self.value: list[float] = []
+        self.lower: list[float] = []
+        self.upper: list[float] = []
+        racks = zip(ask.room_type.tolist(), ask.room_rack.tolist(), strict=True)
+        self.rack_of = list(racks)
+        self.bids = len(ask.bid_bidder)
+        self.kinds = self._kinds()
+        self.on_room = self._columns(
+            SERVER, [(kind, int(f)) for kind, f in enumerate(ask.room_free)], self.bids
+        )
+        self.first_room: dict[tuple[int, int], int] = {}
+        free: dict[tuple[int, int], int] = defaultdict(int)
+        for room, rack in enumerate(self.rack_of):
+            self.first_room.setdefault(rack, room)
+            free[rack] += int(ask.room_free[room])
+        self.rack_free = dict(free)
+        self.in_rack = self._columns(
+            RACK,
+            [(room, self.rack_free[rack]) for rack, room in self.first_room.items()],
+            self.bids + len(self.on_room),
+        )
+        self._one_bid_each()
+        self._as_many_as_win()
+        self._fits()
+        columns = self.bids + len(self.on_room) + len(self.in_rack)
+        upper = np.ones(columns)
+        upper[self.bids :] = np.inf
+        rows = Rows(
+            Entries(
+                np.array(self.row, dtype=np.int64),
+                np.array(self.col, dtype=np.int64),
+                np.array(self.value),
+            ),
+            np.array(self.lower),
+            np.array(self.upper),
+        )
+        cost = np.zeros(columns)
+        cost[: self.bids] = ask.bid_value
+        self.model = Model(cost, np.zeros(columns), upper, rows, is_integer=True)
+
+    def _kinds(self) -> dict[tuple[int, int, int], list[int]]:
+        """Bids by type, tier and gang size."""
+        found: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+        ask = self.ask
+        for bid in range(self.bids):
+            gang = int(ask.gangs[ask.bid_bidder[bid]])
+            found[int(ask.bid_type[bid]), int(ask.bid_tier[bid]), gang].append(bid)
+        return dict(found)
+
+    def _columns(
+        self, tier: int, places: list[tuple[int, int]], first: int
+    ) -> dict[tuple[int, int], int]:
+        """Columns by place and gang size, where a gang fits: places are (room, free GPUs)."""
+        found: dict[tuple[int, int], int] = {}
+        for room, free in places:
+            for own_type, own_tier, gang in self.kinds:
+                fits = own_tier == tier and own_type == self.ask.room_type[room] and gang <= free
+                if fits:
+                    found[room, gang] = first + len(found)
+        return found
+
+    def _add(self, terms: list[tuple[int, float]], lower: float, upper: float) -> None:
+        if terms:
+            factors: dict[int, float] = defaultdict(float)
+            for column, factor in terms:  # a gang may hold GPUs of several rooms of a rack
+                factors[column] += factor
+            self.row += [len(self.lower)] * len(factors)
+            self.col += factors.keys()
+            self.value += factors.values()
+            self.lower.append(lower)
+            self.upper.append(upper)
+
+    def _one_bid_each(self) -> None:
+        by_bidder: dict[int, list[int]] = defaultdict(list)
+        for bid, bidder in enumerate(self.ask.bid_bidder.tolist()):
+            by_bidder[bidder].append(bid)
+        for bids in by_bidder.values():
+            self._add([(bid, 1.0) for bid in bids], -np.inf, 1.0)
+
+    def _as_many_as_win(self) -> None:
+        """Gangs of a size that win a tier are as many as its places take."""
+        for (own_type, tier, gang), bids in self.kinds.items():
+            if tier in (SERVER, RACK):
+                columns = self.on_room if tier == SERVER else self.in_rack
+                places = [
+                    (column, -1.0)
+                    for (room, size), column in columns.items()
+                    if size == gang and self.ask.room_type[room] == own_type
+                ]
+                self._add([(bid, 1.0) for bid in bids] + places, 0.0, 0.0)
+
+    def _fits(self) -> None:
+        """No server, no rack and no type gives more than it has."""
+        ask = self.ask
+        rooms: dict[int, list[tuple[int, float]]] = defaultdict(list)
+        racks: dict[tuple[int, int], list[tuple[int, float]]] = defaultdict(list)
+        types: dict[int, list[tuple[int, float]]] = defaultdict(list)
+        for (room, gang), column in self.on_room.items():
+            rooms[room].append((column, gang))
+            racks[self.rack_of[room]].append((column, gang))
+        for (room, gang), column in self.in_rack.items():
+            racks[self.rack_of[room]].append((column, gang))
+        for bid, room, gpus in zip(
+            ask.own_bid.tolist(), ask.own_room.tolist(), ask.own_gpus.tolist(), strict=True
+        ):
+            rooms[room].append((bid, gpus))
+            racks[self.rack_of[room]].append((bid, gpus))
+        for (own_type, _, gang), bids in self.kinds.items():
+            types[own_type] += [(bid, gang) for bid in bids]
+        for room, terms in rooms.items():
+            self._add(terms, -np.inf, float(ask.room_free[room]))
+        for rack, terms in racks.items():
+            self._add(terms, -np.inf, float(self.rack_free[rack]))
+        for own_type, terms in types.items():
+            self._add(terms, -np.inf, float(ask.room_free[ask.room_type == own_type].sum()))
+
+    def staying(self, best: Solution, stays: np.ndarray) -> Model:
+        """Build the program that keeps the product and leaves the most bidders where they are."""
+        wins = best.x[: self.bids] > 0.5
+        worth = float(self.ask.bid_value[wins].sum())
+        bids = np.arange(self.bids, dtype=np.int64)
+        product = Rows(
+            Entries(np.zeros_like(bids), bids, self.ask.bid_value),
+            np.array([worth - TOLERANCE * max(1.0, worth)]),
+            np.array([np.inf]),
+        )
+        cost = np.zeros_like(self.model.cost)
+        cost[: self.bids] = stays
+        return replace(self.model, cost=cost, rows=Rows.stack([self.model.rows, product]))
+
+    def read(self, solution: Solution) -> I64:
+        """Return the awards; places of a size are dealt out in the order of the bids."""
+        takes = np.rint(solution.x).astype(np.int64)
+        left: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+        for tier, columns in ((SERVER, self.on_room), (RACK, self.in_rack)):
+            for (room, gang), column in columns.items():
+                place = int(self.ask.room_type[room]), tier, gang
+                left[place] += [room] * int(takes[column])
+        awards = []
+        for bid in np.flatnonzero(takes[: self.bids]).tolist():
+            tier = int(self.ask.bid_tier[bid])
+            gang = int(self.ask.gangs[self.ask.bid_bidder[bid]])
+            place = int(self.ask.bid_type[bid]), tier, gang
+            awards.append((bid, left[place].pop(0) if tier in (SERVER, RACK) else 0))
+        return np.array(awards, dtype=np.int64).reshape(-1, 2)

@@ -1,0 +1,361 @@
+//! The auction as an integer program: of all ways to give bidders gangs on one type and tier each, the one
+//! with the largest product of v. Built and carried out here; solved on the other side of a port.
+
+use super::auction::Standing;
+use crate::class::Places;
+use crate::place::PlacementParams;
+use crate::place::levels::{self, Pick};
+use gangline_engine::{ClusterView, Plan, PolicyError};
+use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, SimSpan, SimTime, Tier};
+
+/// More bidders than these are refused.
+const BIDDERS_MAX: usize = 64;
+
+/// What a bid is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// A gang in a tier of a type, wherever that is.
+    Anywhere(GpuTypeId, Tier),
+    /// The GPUs that the bidder holds.
+    Own(GpuTypeId, Tier),
+}
+
+/// A bid of positive value.
+#[derive(Clone, Copy, Debug)]
+pub struct Bid {
+    /// Position of the bidder.
+    pub bidder: usize,
+    /// What for.
+    pub offer: Offer,
+    /// ln(v).
+    pub value: f64,
+}
+
+/// A server with free GPUs.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Which one.
+    pub server: ServerId,
+    /// Its type.
+    pub gpu_type: GpuTypeId,
+    /// Its rack.
+    pub rack: u32,
+    /// Free GPUs.
+    pub free: u32,
+}
+
+/// An auction.
+#[derive(Clone, Debug, Default)]
+pub struct AuctionAsk {
+    /// When.
+    pub now: SimTime,
+    /// Gang of each bidder.
+    pub gangs: Vec<u32>,
+    /// Bids; those of a bidder follow each other.
+    pub bids: Vec<Bid>,
+    /// Servers with free GPUs, ascending.
+    pub rooms: Vec<Room>,
+    /// GPUs held: (bid for own GPUs, position of the room, GPUs).
+    pub own: Vec<(usize, usize, u32)>,
+}
+
+/// What a bidder gets: a bid, and the room that holds all of it (tier server) or lies in its rack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Award {
+    /// Position of the bid.
+    pub bid: usize,
+    /// Position of a room; of no meaning for other offers than `Anywhere` on a server or in a rack.
+    pub room: usize,
+}
+
+/// Finds the bids of largest product that can be served together.
+pub trait Auctioneer: Send {
+    /// The awards, at most one per bidder, in order of the bidders.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if there is no proven answer; the run ends.
+    fn award(&mut self, ask: &AuctionAsk) -> Result<Vec<Award>, PolicyError>;
+}
+
+/// Stands where no solver was given; says so when it is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct NoAuctioneer;
+
+impl Auctioneer for NoAuctioneer {
+    fn award(&mut self, _ask: &AuctionAsk) -> Result<Vec<Award>, PolicyError> {
+        Err(PolicyError::Failed {
+            message: "themis: auction = milp needs a solver: run it through the Python package"
+                .to_owned(),
+        })
+    }
+}
+
+/// The auction by an auctioneer.
+pub(super) struct Exact {
+    auctioneer: Box<dyn Auctioneer>,
+    placement: PlacementParams,
+}
+
+impl std::fmt::Debug for Exact {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Exact")
+            .field("placement", &self.placement)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Exact {
+    /// Places are found by `placement`, whose rule is consolidate.
+    pub(super) fn new(auctioneer: Box<dyn Auctioneer>, placement: PlacementParams) -> Self {
+        Self {
+            auctioneer,
+            placement,
+        }
+    }
+
+    /// Who wins what; the scratch has it.
+    pub(super) fn winners(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        places: &Places,
+        invited: &mut [Standing],
+        lease_left: SimSpan,
+    ) -> Result<Vec<(JobId, GpuSet)>, PolicyError> {
+        invited.sort_unstable_by_key(|standing| standing.job);
+        let (asked, bidders) = ask(view, plan, &self.placement, invited, lease_left)?;
+        if bidders.is_empty() {
+            return Ok(Vec::new());
+        }
+        let awards = self.auctioneer.award(&asked)?;
+        let own = |job| {
+            let run = view.run(job);
+            run.expect("bids for own GPUs are of running jobs")
+                .gpus
+                .clone()
+        };
+        place(
+            plan,
+            places,
+            &self.placement,
+            (&asked, &bidders),
+            &awards,
+            own,
+        )
+    }
+}
+
+/// Describes an auction among these jobs; returns the jobs that bid, in order.
+fn ask(
+    view: &ClusterView<'_>,
+    plan: &mut Plan<'_>,
+    placement: &PlacementParams,
+    invited: &[Standing],
+    lease_left: SimSpan,
+) -> Result<(AuctionAsk, Vec<JobId>), PolicyError> {
+    let mut ask = AuctionAsk {
+        now: view.now(),
+        ..AuctionAsk::default()
+    };
+    let servers = view.cluster().servers().iter().enumerate();
+    ask.rooms = servers
+        .map(|(at, server)| Room {
+            server: ServerId::new(at),
+            gpu_type: server.gpu_type,
+            rack: server.rack.0,
+            free: plan.free().free_mask(ServerId::new(at)).count_ones(),
+        })
+        .filter(|room| room.free > 0)
+        .collect();
+    let mut bidders = Vec::new();
+    for standing in invited {
+        let before = ask.bids.len();
+        add_bids(view, plan, placement, standing, lease_left, &mut ask);
+        if ask.bids.len() > before {
+            ask.gangs.push(view.jobs().gpus(standing.job));
+            bidders.push(standing.job);
+        }
+    }
+    if bidders.len() > BIDDERS_MAX {
+        return Err(PolicyError::Parameter {
+            policy: "themis".to_owned(),
+            field: "auction".to_owned(),
+            value: "milp".to_owned(),
+            expected: format!(
+                "at most {BIDDERS_MAX} bidders in an auction, but {} bid at {} s (invite fewer by a \
+                 larger `fairness`, or use \"greedy\")",
+                bidders.len(),
+                ask.now.seconds()
+            ),
+        });
+    }
+    Ok((ask, bidders))
+}
+
+/// The bids of one job that are worth more than waiting.
+fn add_bids(
+    view: &ClusterView<'_>,
+    plan: &mut Plan<'_>,
+    placement: &PlacementParams,
+    standing: &Standing,
+    lease_left: SimSpan,
+    ask: &mut AuctionAsk,
+) {
+    let job = standing.job;
+    let Some(best_rate) = view.types_of(job).next().map(|t| view.base_rate(job, t)) else {
+        return;
+    };
+    let bidder = ask.gangs.len();
+    let value = |gpu_type, tier| {
+        let rate = view.base_rate(job, gpu_type) * view.locality_at(job, gpu_type, tier);
+        libm::log(standing.gain(best_rate / rate, lease_left))
+    };
+    if let Some(run) = view.run(job)
+        && plan.free().is_free(&run.gpus)
+    {
+        let gpu_type = plan.free().type_of(run.gpus.parts()[0].server);
+        let tier = view.cluster().tier(&run.gpus);
+        let worth = value(gpu_type, tier);
+        if worth > 0.0 {
+            for part in run.gpus.parts() {
+                let room = ask.rooms.binary_search_by_key(&part.server, |r| r.server);
+                let room = room.expect("what is free is on a server with room");
+                ask.own.push((ask.bids.len(), room, part.mask.count_ones()));
+            }
+            ask.bids.push(Bid {
+                bidder,
+                offer: Offer::Own(gpu_type, tier),
+                value: worth,
+            });
+        }
+    }
+    for gpu_type in view.types_of(job) {
+        for tier in tiers(plan, placement, gpu_type, view.jobs().gpus(job)) {
+            let worth = value(gpu_type, tier);
+            if worth > 0.0 {
+                ask.bids.push(Bid {
+                    bidder,
+                    offer: Offer::Anywhere(gpu_type, tier),
+                    value: worth,
+                });
+            }
+        }
+    }
+}
+
+/// Tiers in which a gang would have room if nobody else bid.
+fn tiers(
+    plan: &mut Plan<'_>,
+    placement: &PlacementParams,
+    gpu_type: GpuTypeId,
+    gpus: u32,
+) -> Vec<Tier> {
+    let pool = plan.free().pool_mut(gpu_type);
+    let mut tiers = Vec::new();
+    if pool.server_free_max() >= gpus {
+        tiers.push(Tier::Server);
+    }
+    let is_gang = gpus > 1;
+    if is_gang
+        && placement.max_level != Tier::Server
+        && pool.rack_most_free().is_some_and(|(_, free)| free >= gpus)
+    {
+        tiers.push(Tier::Rack);
+    }
+    if is_gang && placement.max_level == Tier::Network && pool.free_total() >= gpus {
+        tiers.push(Tier::Network);
+    }
+    tiers
+}
+
+/// The places of the awards, taken in the scratch: own GPUs, then narrow tiers first and wide gangs first,
+/// each where the rule puts it. Where that leaves somebody without room, where the solver found it.
+fn place(
+    plan: &mut Plan<'_>,
+    places: &Places,
+    placement: &PlacementParams,
+    (ask, bidders): (&AuctionAsk, &[JobId]),
+    awards: &[Award],
+    own: impl Fn(JobId) -> GpuSet,
+) -> Result<Vec<(JobId, GpuSet)>, PolicyError> {
+    let broken = || PolicyError::Failed {
+        message: "themis: the solver of the auction gave away GPUs that are not free".to_owned(),
+    };
+    if awards.iter().any(|award| award.bid >= ask.bids.len()) {
+        return Err(broken());
+    }
+    let mut order: Vec<&Award> = awards.iter().collect();
+    let level = |award: &Award| match ask.bids[award.bid].offer {
+        Offer::Own(..) => 0,
+        Offer::Anywhere(_, tier) => 1 + tier as u8,
+    };
+    order.sort_by_key(|award| {
+        let gang = ask.gangs[ask.bids[award.bid].bidder];
+        (level(award), std::cmp::Reverse(gang), award.bid)
+    });
+    let mark = plan.mark();
+    for by_rule in [true, false] {
+        let mut given = Vec::with_capacity(order.len());
+        for award in &order {
+            let job = bidders[ask.bids[award.bid].bidder];
+            let found = match ask.bids[award.bid].offer {
+                Offer::Own(..) => Some(own(job)).filter(|gpus| plan.free().is_free(gpus)),
+                Offer::Anywhere(..) => find(plan, places, placement, ask, award, by_rule),
+            };
+            let Some(gpus) = found else { break };
+            plan.take(&gpus);
+            given.push((job, gpus));
+        }
+        if given.len() == order.len() {
+            return Ok(given);
+        }
+        plan.rollback(mark);
+    }
+    Err(broken())
+}
+
+fn find(
+    plan: &mut Plan<'_>,
+    places: &Places,
+    placement: &PlacementParams,
+    ask: &AuctionAsk,
+    award: &Award,
+    by_rule: bool,
+) -> Option<GpuSet> {
+    let bid = ask.bids[award.bid];
+    let gang = ask.gangs[bid.bidder];
+    let Offer::Anywhere(gpu_type, tier) = bid.offer else {
+        return None;
+    };
+    let mut picks: Vec<Pick> = Vec::new();
+    if by_rule || tier == Tier::Network {
+        let free = plan.free();
+        if !levels::at_level(placement, free, gpu_type, (gang, tier), &mut picks) {
+            return None;
+        }
+    } else {
+        let room = ask.rooms.get(award.room)?;
+        let pool = plan.free().pool_mut(gpu_type);
+        let at = (0..pool.servers().len()).find(|&at| pool.server(at) == room.server)?;
+        if tier == Tier::Server {
+            picks.push(Pick { at, gpus: gang });
+            if pool.free(at) < gang {
+                return None;
+            }
+        } else {
+            let rack = pool.rack_of(at);
+            if pool.rack_free(rack) < gang {
+                return None;
+            }
+            levels::fill(placement.fit, pool, rack, gang, &mut picks);
+        }
+    }
+    let mut gpus = GpuSet::new();
+    for pick in picks {
+        let part = places.place_at(plan.free().pool(gpu_type), pick.at, pick.gpus);
+        for part in part.parts() {
+            gpus.insert(part.server, part.mask);
+        }
+    }
+    Some(gpus)
+}
