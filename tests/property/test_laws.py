@@ -21,10 +21,11 @@ QUICK = settings(suppress_health_check=QUIET, max_examples=15)
 USUAL = settings(suppress_health_check=QUIET)
 
 
-def limit_of(policy: str) -> dict[str, int]:
+def limit_of(policy: str, params: dict[str, Any]) -> dict[str, int]:
     """Bound a run: one that stops everybody before anything is done never ends."""
-    # A program per round takes milliseconds: 20,000 of them are minutes.
-    return {"max_events": 1_000 if policy.startswith("gavel-") else 20_000}
+    # A program per round or auction takes milliseconds: 20,000 of them are minutes.
+    is_solved = policy.startswith("gavel-") or params.get("auction") == "milp"
+    return {"max_events": 1_000 if is_solved else 20_000}
 
 
 def times(result: gl.Result) -> list[tuple[Any, ...]]:
@@ -44,7 +45,7 @@ def test_names_of_jobs_do_not_matter(policy: str, data: st.DataObject) -> None:
     outcomes = []
     for each in (world, renamed):
         try:
-            result = run_engine(each, policy, params, **limit_of(policy))
+            result = run_engine(each, policy, params, **limit_of(policy, params))
             outcomes.append((times(result), result.log_hash))
         except gl.StalledError as error:
             outcomes.append(([tuple(vars(error)["jobs"])], "stalled"))
@@ -65,7 +66,9 @@ def test_step_by_step_equals_one_go(policy: str, data: st.DataObject) -> None:
     params = data.draw(accepted_settings(policy, world))
     cluster, trace = cluster_of(world), trace_of(world)
     labels = sorted({row["model"] for row in world["jobs"] if "model" in row})
-    run = make_options({**world["run"], "segments": True, "timeline": "change", **limit_of(policy)})
+    run = make_options(
+        {**world["run"], "segments": True, "timeline": "change", **limit_of(policy, params)}
+    )
     from gangline.trace.to_core import codes
 
     options = run.to_core(cluster, codes(trace, "model")[1])

@@ -21,6 +21,7 @@ fn draw_params(name: &str, numbers: &mut Numbers, is_loose: bool) -> Params {
                 let is_strict = !is_loose && numbers.once_in(2);
                 word(numbers.pick(if is_strict { &strict } else { &loose }))
             }
+            "auction" => word("greedy"), // the other one needs a solver
             "fit" => word(numbers.pick(&["best", "first"])),
             "slots" => word(numbers.pick(&["lowest", "aligned"])),
             "rack_choice" => word(numbers.pick(&["best_fit", "fewest_servers"])),

@@ -63,6 +63,8 @@ fn draw_params(name: &str, numbers: &mut Numbers) -> Params {
         let value = match spec.name {
             // the public timing knows neither overheads nor failures
             "compat" => ParamValue::Bool(false),
+            // the other one needs a solver
+            "auction" => ParamValue::Str("greedy".to_owned()),
             // the other sources need sizes or a network model
             "skew" => ParamValue::Str("flags".to_owned()),
             "skew_threshold" | "skew_eps" => ParamValue::Float(0.2),

@@ -35,23 +35,32 @@ fn measured_run(world: &World, policy: &mut dyn Policy) -> Engine {
     run(world, policy, options(None))
 }
 
-/// Runs on to the end; how many decisions that took.
-#[inline(never)]
-fn measured_stretch(engine: &mut Engine, policy: &mut dyn Policy) -> u64 {
-    decisions_until(engine, policy, SimTime::NEVER)
+/// What a stretch of a run had to do.
+#[derive(Clone, Copy, Default)]
+struct Work {
+    decisions: u64,
+    /// Waiting jobs, summed over the decisions.
+    waiting: u64,
 }
 
-/// Decisions before an instant; the first one at or after it is left to be made.
-fn decisions_until(engine: &mut Engine, policy: &mut dyn Policy, end: SimTime) -> u64 {
-    let mut decisions = 0;
+/// Runs on to the end.
+#[inline(never)]
+fn measured_stretch(engine: &mut Engine, policy: &mut dyn Policy) -> Work {
+    run_until(engine, policy, SimTime::NEVER)
+}
+
+/// Decides up to the first instant at or after `end`.
+fn run_until(engine: &mut Engine, policy: &mut dyn Policy, end: SimTime) -> Work {
+    let mut work = Work::default();
     loop {
         if engine.advance().expect("asked in turn") == Advance::Done {
-            return decisions;
+            return work;
         }
+        work.decisions += 1;
+        work.waiting += engine.view().0.waiting_count() as u64;
         engine.decide(policy).expect("the policy keeps the rules");
-        decisions += 1;
         if engine.now() >= end {
-            return decisions;
+            return work;
         }
     }
 }
@@ -68,8 +77,8 @@ fn stretch(shape: &str, size: usize) -> Option<(Jobs, Cluster, SimTime, SimTime)
     };
     let last = |jobs: &Jobs| SimTime(*jobs.arrival_ns.last().expect("not empty"));
     match shape {
-        // so many wait, as many end as arrive
-        "waiting" => {
+        // so many wait at first, as many end as arrive; the second is counted per job that waits
+        "waiting" | "queue" => {
             let jobs = with_backlog(size, 2_000, cluster(SERVERS), 1.0);
             let end = last(&jobs);
             Some((jobs, cluster(SERVERS), SimTime(end.0 / 10), end))
@@ -93,7 +102,7 @@ fn stretch(shape: &str, size: usize) -> Option<(Jobs, Cluster, SimTime, SimTime)
     }
 }
 
-/// Prints how many decisions a stretch of a run takes.
+/// Prints how many decisions a stretch of a run takes, or how many waiting jobs they had before them.
 fn growth(name: &str, shape: &str, size: usize) -> Option<()> {
     let (jobs, cluster, from, end) = stretch(shape, size)?;
     let mut policy = policy(name)?;
@@ -107,9 +116,14 @@ fn growth(name: &str, shape: &str, size: usize) -> Option<()> {
     engine
         .start(policy.as_mut())
         .expect("every job has a place on the empty cluster");
-    decisions_until(&mut engine, policy.as_mut(), from);
-    let decisions = measured_stretch(&mut engine, policy.as_mut());
-    println!("operations: {decisions}");
+    run_until(&mut engine, policy.as_mut(), from);
+    let work = measured_stretch(&mut engine, policy.as_mut());
+    let operations = if shape == "queue" {
+        work.waiting
+    } else {
+        work.decisions
+    };
+    println!("operations: {operations}");
     Some(())
 }
 
@@ -123,7 +137,7 @@ fn main() -> ExitCode {
     }
     let [name, load, count, rest @ ..] = arguments.as_slice() else {
         eprintln!(
-            "usage: gate NAME light|saturated JOBS [SERVERS] | waiting|arrivals|servers SIZE"
+            "usage: gate NAME light|saturated JOBS [SERVERS] | waiting|queue|arrivals|servers SIZE"
         );
         return ExitCode::from(2);
     };

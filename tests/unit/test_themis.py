@@ -1,0 +1,80 @@
+"""The exact auction of themis: what it refuses, what it says, when it gives the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import gangline as gl
+
+LAB = gl.Cluster.homogeneous(servers=8, gpus=8)
+
+
+def crowd(jobs: int) -> pa.Table:
+    return pa.table({"arrival_s": [0.0] * jobs, "gpus": [1] * jobs, "duration_s": [9.0] * jobs})
+
+
+def run(trace: pa.Table, **params: Any) -> gl.Result:
+    return gl.simulate(LAB, trace, gl.policies.Themis(fairness=0.0, auction="milp", **params))
+
+
+def test_sixty_four_bidders_are_enough_and_one_more_is_refused() -> None:
+    assert run(crowd(64)).summary["finished"] == 64
+    with pytest.raises(gl.PolicyError, match=r"at most 64 bidders.*65 bid at 0 s") as caught:
+        run(crowd(65))
+    assert vars(caught.value)["field"] == "auction"
+    assert "fairness" in str(caught.value)
+    # 65 jobs of whom the better-off half is not invited
+    half = gl.policies.Themis(fairness=0.5, auction="milp")
+    assert gl.simulate(LAB, crowd(65), half).summary["finished"] == 65
+
+
+@pytest.mark.parametrize("rule", ["yarn", "skew", "spread", "count", "best_speed"])
+def test_other_rules_have_no_tiers_to_bid_for(rule: str) -> None:
+    with pytest.raises(gl.PolicyError, match="consolidate") as caught:
+        run(crowd(1), placement=rule)
+    assert vars(caught.value)["field"] == "placement"
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        ({"auction": "exact"}, "auction"),
+        ({"auction": "milp", "time_limit_s": 0.0}, "time_limit_s"),
+    ],
+)
+def test_bad_parameters_are_named(params: dict[str, Any], field: str) -> None:
+    with pytest.raises(gl.PolicyError, match=field) as caught:
+        gl.simulate(LAB, crowd(1), "themis", params=params)
+    assert vars(caught.value)["field"] == field
+
+
+def test_no_time_for_a_proof_is_an_error_that_names_the_auction() -> None:
+    trace = pa.table(
+        {
+            "arrival_s": [0.0] * 60,
+            "gpus": [2 + at % 6 for at in range(60)],
+            "duration_s": [7.0 + at * at % 41 for at in range(60)],
+        }
+    )
+    with pytest.raises(gl.SolverError, match="time_limit_s") as caught:
+        run(trace, time_limit_s=1e-9)
+    assert "in the auction at 0 s" in caught.value.__notes__
+    assert vars(caught.value)["policy"] == "themis"
+
+
+def test_the_spec_says_who_solved_and_how_often() -> None:
+    done = run(crowd(70)[:40], lease_s=5.0)
+    solver = done.spec["solver"]
+    assert solver["name"] == "HiGHS"
+    assert solver["options"]["mip"]["mip_rel_gap"] == 1e-9
+    assert solver["allocations"] == {"mip": 1}
+    assert done.summary["solver_s"] > 0.0
+    assert "solver" not in gl.simulate(LAB, crowd(4), "themis").spec
+
+
+def test_where_all_fit_both_auctions_do_the_same() -> None:
+    greedy = gl.simulate(LAB, crowd(40), gl.policies.Themis(fairness=0.0))
+    assert run(crowd(40)).log_hash == greedy.log_hash
