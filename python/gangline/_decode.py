@@ -50,12 +50,13 @@ def from_validation_error(
     match = _AT.match(str(error))
     assert match is not None, "the pattern matches every text"
     what = match["what"]
-    key = (match["path"] or "").removeprefix("$").removeprefix(".")
+    general = (match["path"] or "").removeprefix("$").removeprefix(".")
+    key = _named(general, str(error), data, kind)
     field = _FIELD.match(what)
     value: object
     if field is not None:
-        key = f"{key}.{field['field']}" if key else field["field"]
-        known = list(_annotations(kind, key))
+        inner = f".{field['field']}" if key else field["field"]
+        key, known = key + inner, list(_annotations(kind, general + inner))
         if field["kind"] == "missing required":
             expected, value = "this key", "nothing"
         else:
@@ -63,7 +64,7 @@ def from_validation_error(
             hint = f" (did you mean `{near[0]}`?)" if near else ""
             expected, value = f"one of {', '.join(known)}{hint}", "an unknown key"
     else:
-        expected, value = _expected(what, kind, key), _look(data, key)
+        expected, value = _expected(what, kind, general), _look(data, key)
     try:
         fail(path, key, expected, value)
     except ClusterError as made:
@@ -110,6 +111,38 @@ def _struct_of(annotation: Any) -> Any:
         if found is not None:
             return found
     return None
+
+
+def _named(key: str, message: str, data: Mapping[str, Any], kind: type) -> str:
+    """Put the name of the bad entry where msgspec writes ``[...]`` for any entry of a table.
+
+    The table is decoded with each of its entries alone: the first that gives the message is it.
+    """
+    before, mark, after = key.partition("[...]")
+    if not mark:
+        return key
+    steps = [step[0] or step[1] for step in _STEP.findall(before)]
+    table: Any = data
+    for step in steps:
+        table = table[int(step) if isinstance(table, list) else step]
+    for name, value in table.items():
+        try:
+            msgspec.convert(_with(data, steps, {name: value}), kind)
+        except msgspec.ValidationError as error:
+            if str(error) == message:
+                return f"{before}.{name}{after}"
+    return key
+
+
+def _with(data: Any, steps: list[str], value: Any) -> Any:
+    """Return the data with another value at a path."""
+    if not steps:
+        return value
+    first, *rest = steps
+    if isinstance(data, list):
+        at = int(first)
+        return [*data[:at], _with(data[at], rest, value), *data[at + 1 :]]
+    return {**data, first: _with(data[first], rest, value)}
 
 
 def _look(data: Any, key: str) -> object:

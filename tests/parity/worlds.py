@@ -237,6 +237,18 @@ def sharings(draw: st.DrawFn) -> dict[str, Any]:
     return gang | {"interference": "table", "missing": "infeasible", "rows": rows}
 
 
+def auction_settings() -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries(
+        {
+            # longer than every restart of the drawn worlds
+            "lease_s": st.sampled_from([5.0, 7.5, 12.0]),
+            "fairness": st.sampled_from([0.0, 0.3, 0.8]),
+            "leftover": st.sampled_from(["rho", "random"]),
+            "auction": st.sampled_from(["greedy", "greedy", "milp"]),
+        }
+    )
+
+
 @st.composite
 def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> dict[str, Any]:
     """Parameters of a policy; `types` are the names of the cluster's GPU types, if known."""
@@ -267,14 +279,9 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
     if policy in ("srtf", "srsf", "easy", "sjf", "sjf-strict", "ssf", "themis"):
         chosen["estimate_error"] = draw(st.sampled_from([0.0, 0.0, 0.5]))
     if policy == "themis":
-        # longer than every restart of the drawn worlds
-        chosen["lease_s"] = draw(st.sampled_from([5.0, 7.5, 12.0]))
-        chosen["fairness"] = draw(st.sampled_from([0.0, 0.3, 0.8]))
-        chosen["leftover"] = draw(st.sampled_from(["rho", "random"]))
-        if draw(st.integers(0, 2)) == 0:
-            chosen["auction"] = "milp"
-            if draw(st.integers(0, 7)):
-                chosen.pop("placement", None)  # another rule is refused
+        chosen |= draw(auction_settings())
+        if chosen["auction"] == "milp" and draw(st.integers(0, 7)):
+            chosen.pop("placement", None)  # another rule is refused
     if policy == "yarn-cs":
         chosen |= draw(yarn_settings())
     if policy in SLICES:

@@ -95,8 +95,10 @@ def test_bad_values_name_their_key(keys: dict[str, Any], key: str, words: str) -
         ({"kind": "packets"}, "network.kind"),
         ({"preset": "pcie-25g", "contention": "fair"}, "network.contention"),
         ({"preset": "pcie-25g", "background": "half"}, "network.background"),
-        ({"models": {"m": {"compute_s": 1.0}}}, "network.models[...].grad_bytes"),
-        ({"levels": {"m": [1.0, 1.0]}}, "network.levels[...]"),
+        ({"models": {"a": MODEL, "m": {"compute_s": 1.0}}}, "network.models.m.grad_bytes"),
+        ({"models": {"a": MODEL, "m": {**MODEL, "bucket": 1}}}, "network.models.m.bucket"),
+        ({"models": {"a": MODEL, "m": {**MODEL, "buckets": "x"}}}, "network.models.m.buckets"),
+        ({"levels": {"a": [1.0, 1.0, 1.0], "m": [1.0, 1.0]}}, "network.levels.m"),
     ],
 )
 def test_unknown_keys_are_errors_with_their_path(keys: dict[str, Any], key: str) -> None:

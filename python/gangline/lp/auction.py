@@ -158,6 +158,9 @@ class _Program:
         self._one_bid_each()
         self._as_many_as_win()
         self._fits()
+        self.model = self._model()
+
+    def _model(self) -> Model:
         columns = self.bids + len(self.on_room) + len(self.in_rack)
         upper = np.ones(columns)
         upper[self.bids :] = np.inf
@@ -171,8 +174,8 @@ class _Program:
             np.array(self.upper),
         )
         cost = np.zeros(columns)
-        cost[: self.bids] = ask.bid_value
-        self.model = Model(cost, np.zeros(columns), upper, rows, is_integer=True)
+        cost[: self.bids] = self.ask.bid_value
+        return Model(cost, np.zeros(columns), upper, rows, is_integer=True)
 
     def _kinds(self) -> dict[tuple[int, int, int], list[int]]:
         """Bids by type, tier and gang size."""

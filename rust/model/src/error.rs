@@ -60,9 +60,10 @@ pub enum ModelError {
     },
     /// Jobs of several GPUs whose model the network does not know.
     #[error(
-        "network: no model {} ({count} jobs of several GPUs); add it to `network.models`, or name a \
+        "network: no model {} ({count} {} of several GPUs); add it to `network.models`, or name a \
          `network.default_model`",
-        label.as_ref().map_or("for jobs without a label".to_owned(), |label| format!("`{label}`"))
+        label.as_ref().map_or("for jobs without a label".to_owned(), |label| format!("`{label}`")),
+        if *count == 1 { "job" } else { "jobs" }
     )]
     UnknownModel {
         /// The first ten of them.

@@ -35,7 +35,7 @@ const THEMIS: &[ParamSpec] = &[
         ParamKind::Choice(&["greedy", "milp"]),
         ParamDefault::Str("greedy"),
         "",
-        "who wins: the highest bid per GPU, one after the other, or the largest product of all (64 bidders at most)",
+        "who wins: the highest bid per GPU, one after the other, or the largest product of all",
     ),
     spec(
         "time_limit_s",
