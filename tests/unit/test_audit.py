@@ -17,6 +17,7 @@ import pytest
 
 import gangline as gl
 from gangline.audit.findings import RULES
+from gangline.cli.app import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -340,8 +341,8 @@ def test_columns_of_other_names_and_ids_that_are_numbers() -> None:
     [
         ({"job_id": ["a"]}, {}, "neither segments"),
         ({"start_s": [0.0], "end_s": [1.0]}, {}, "no column job_id among start_s, end_s"),
-        ({"job_id": ["a"], "finish_s": ["soon"]}, {}, "finish_s: expected numbers"),
-        ({"job_id": ["a"], "finish_s": [True]}, {}, "finish_s: expected numbers"),
+        ({"job_id": ["a"], "finish_s": ["soon"]}, {}, "row 0: finish_s: expected seconds"),
+        ({"job_id": ["a"], "finish_s": [True]}, {}, "finish_s: expected seconds"),
         ({"job_id": ["a"], "end": [1.0]}, {"columns": {"finish_s": "stop"}}, "no column `stop`"),
         ({"job_id": ["a"], "end": [1.0]}, {"columns": {"finnish_s": "end"}}, "did you mean"),
         ({"job_id": ["a"], "finish_s": [1.0]}, {"max_share": 0}, "max_share"),
@@ -405,3 +406,65 @@ def test_a_million_segments_take_seconds() -> None:
     begin = time.process_time()
     assert gl.audit(table, lab).ok
     assert time.process_time() - begin < 30.0  # 3 s measured; the machine may be shared
+
+
+def test_what_was_not_seen_is_not_called_checked() -> None:
+    """Without run times two overlapping jobs may have been preempted: capacity is unknown."""
+    rows = {
+        "job_id": ["a", "b", "c"],
+        "arrival_s": [0.0, 0.0, 0.0],
+        "first_start_s": [0.0, 2.0, 3.0],
+        "finish_s": [10.0, 5.0, 20.0],
+        "gpus": [2, 2, 6],
+    }
+    found = gl.audit(pa.table(rows), LAB)
+    assert found.ok
+    assert {"capacity", "utilisation"} <= set(found.skipped)
+    assert {"capacity", "utilisation"}.isdisjoint(found.checked)
+    assert "run_s" in found.skipped["capacity"]
+    found = gl.audit(pa.table({**rows, "run_s": [10.0, 3.0, 17.0]}), LAB)
+    assert found.counts["capacity"] == 1  # from 3 to 5 all three hold 10 of 6
+    assert "utilisation" in found.checked
+    found = gl.audit(pa.table({**rows, "gpus": [7, 2, 6]}), LAB)  # wider than the cluster
+    assert found.counts == {"capacity": 1}
+
+
+def test_a_job_that_ends_before_it_starts_is_told_once() -> None:
+    rows = {"job_id": ["a"], "arrival_s": [0.0], "first_start_s": [11.0], "finish_s": [10.0]}
+    found = gl.audit(pa.table({**rows, "gpus": [2], "run_s": [4.0]}), LAB)
+    assert set(found.counts) == {"order", "sums"}  # and not 8 GPU-s of a room below zero
+
+
+AT = "job_id=Job ID,arrival_s=submitted,first_start_s=began,finish_s=ended,gpus=cards"
+THEIRS = '"Job ID", submitted, began, ended, cards\r\n'
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (
+            "a,0,0,10,2\r\nb,0,soon,10,2\r\n",
+            ':3: began (first_start_s): expected seconds, got "soon"',
+        ),
+        ("a,0,0,10,2\r\n\r\nb,0\r\n", ':4: expected 5 fields, got "2 fields"'),
+        ('"a\nb",0,0,10,2\r\nb,0,0,9,x\r\n', ':4: cards (gpus): expected a number, got "x"'),
+        ("", ": expected at least one row, got none"),
+    ],
+)
+def test_what_is_wrong_in_a_foreign_csv_is_named_by_line(
+    rows: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "theirs.csv").write_bytes(b"\xef\xbb\xbf" + (THEIRS + rows).encode())
+    arguments = ["audit", str(tmp_path / "theirs.csv"), "--cluster", "pollux-64", "--columns", AT]
+    assert main(arguments) == 2
+    assert f"theirs.csv{words}" in capsys.readouterr().err
+
+
+def test_blanks_and_unknown_numbers_of_a_foreign_csv(tmp_path: Path) -> None:
+    text = THEIRS + "007, 0, 0, 10, 2\r\nb, 0, , NaN, 2\r\nc, 0, 1, Infinity, 2\r\n"
+    (tmp_path / "theirs.csv").write_text(text)
+    columns = dict(item.split("=") for item in AT.split(","))
+    found = gl.audit(tmp_path / "theirs.csv", LAB, columns=columns)
+    assert found.rows == {"jobs": 3}
+    assert found.counts == {"times": 3}
+    assert found.findings["job_id"].to_pylist() == ["b", "b", "c"]

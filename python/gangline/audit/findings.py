@@ -90,6 +90,11 @@ class Findings:
         """Note that a rule cannot be looked at."""
         self._skipped.setdefault(rule, missing)
 
+    def withdraw(self, rule: str, missing: str) -> None:
+        """Note that a rule was looked at in a small part only, which is not to have checked it."""
+        self._checked.discard(rule)
+        self.skip(rule, missing)
+
     def add(
         self,
         rule: str,

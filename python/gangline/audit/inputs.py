@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gangline.errors import PolicyError, TraceError
+from gangline.trace.faults import Fault, short
+from gangline.trace.text import ERRORS_SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline.audit.face import TableLike
+    from gangline.trace.text import TextFile
 
 __all__ = ["Columns", "check_options", "read"]
 
@@ -39,6 +42,7 @@ JOB_NUMBERS = (
     "preemptions",
     "migrations",
 )
+_NUMBER = r"^[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|(?i:nan|inf(inity)?))$"
 WORDS = ("job_id", "gpu_type", "status", "end_reason")
 MASK = "gpu_mask"
 NATIVE = tuple(dict.fromkeys((*WORDS, *SEGMENT_NUMBERS, MASK, *JOB_NUMBERS)))
@@ -109,6 +113,8 @@ def read(
         held = _columns(segments, mapping) if segments.is_file() else None
         return held, listed
     main = _columns(table, mapping)
+    if not len(main):
+        raise TraceError(f"{main.path}: expected at least one row, got none", path=main.path)
     is_segments = main.has("start_s") and main.has("end_s")
     if not is_segments and not main.has("finish_s"):
         raise TraceError(
@@ -134,9 +140,10 @@ def _is_path(value: object) -> bool:
 
 
 def _columns(value: TableLike, mapping: Mapping[str, str] | None) -> Columns:
+    text = None
     if _is_path(value):
         path = str(value)
-        table = _read_file(Path(path))
+        table, text = _read_file(Path(path))
     elif isinstance(value, pa.Table):
         path, table = "table", value
     elif hasattr(value, "__arrow_c_stream__"):
@@ -144,7 +151,9 @@ def _columns(value: TableLike, mapping: Mapping[str, str] | None) -> Columns:
     else:
         kind = type(value).__name__
         raise TraceError(f"expected a path or an Arrow table, got {kind}", value=kind)
+    names = table.column_names
     table = _rename(table, mapping or {}, path)
+    source = _Source(path, dict(zip(table.column_names, names, strict=True)), text)
     if "job_id" not in table.column_names:
         shown = ", ".join(table.column_names[:20])
         raise TraceError(
@@ -153,13 +162,41 @@ def _columns(value: TableLike, mapping: Mapping[str, str] | None) -> Columns:
             column="job_id",
         )
     numbers = {
-        name: _numbers(table, name, path)
+        name: _numbers(table, name, source)
         for name in dict.fromkeys((*SEGMENT_NUMBERS, *JOB_NUMBERS))
         if name in table.column_names
     }
     words = {name: _words(table, name) for name in WORDS[1:] if name in table.column_names}
-    mask = _mask(table, path) if MASK in table.column_names else None
+    mask = _mask(table, source) if MASK in table.column_names else None
     return Columns(path, _words(table, "job_id"), numbers, words, mask)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where a table came from, for messages.
+
+    Attributes
+    ----------
+    path : str
+        Name of the file.
+    theirs : dict of str to str
+        Name in the file of each column.
+    text : TextFile, optional
+        The file, if it is delimited text, which has lines.
+    """
+
+    path: str
+    theirs: Mapping[str, str]
+    text: TextFile | None
+
+    def wrong(self, name: str, row: int, value: object, expected: str) -> TraceError:
+        """Return the error of one cell; its line is known in text, elsewhere its row."""
+        theirs = self.theirs[name]
+        column = name if theirs == name else f"{theirs} ({name})"
+        fault = Fault(row, column, expected, short(value))
+        if self.text is None:
+            return TraceError.at(f"{self.path} row {row}", None, column, fault.value, expected)
+        return self.text.locate([fault])[0]
 
 
 def _rename(table: pa.Table, mapping: Mapping[str, str], path: str) -> pa.Table:
@@ -186,8 +223,9 @@ def _rename(table: pa.Table, mapping: Mapping[str, str], path: str) -> pa.Table:
     return table.rename_columns(names)
 
 
-def _read_file(path: Path) -> pa.Table:
+def _read_file(path: Path) -> tuple[pa.Table, TextFile | None]:
     from gangline.trace.source import Source
+    from gangline.trace.text import TextFile
 
     if not path.exists():
         raise FileNotFoundError(2, "no such table", str(path))
@@ -199,10 +237,13 @@ def _read_file(path: Path) -> pa.Table:
 
             table = pq.read_table(pa.BufferReader(source.data))
             table.validate(full=True)
-            return table
+            return table, None
         if head[:6] == b"ARROW1" or head[:4] == b"\xff\xff\xff\xff":
-            return _read_arrow(head, source.data)
-        return _read_csv(source.data)
+            return _read_arrow(head, source.data), None
+        text = TextFile(source)
+        return _read_csv(text), text
+    except TraceError:
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names that are no text
         if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError):
             raise
@@ -221,21 +262,24 @@ def _read_arrow(head: bytes, data: bytes) -> pa.Table:
     return table
 
 
-def _read_csv(data: bytes) -> pa.Table:
-    import pyarrow.csv as pa_csv
+def _read_csv(text: TextFile) -> pa.Table:
+    """Read all columns as text: identifiers such as 007 stay as they are written."""
+    names = text.names
+    if not names:
+        raise TraceError(
+            f"{text.path}:1: expected Parquet, Arrow, or CSV with a header line", path=text.path
+        )
+    text.names = [str(place) for place in range(len(names))]  # two columns may have one name
+    columns = text.read(dict.fromkeys(text.names, pa.string()))
+    if text.faults.count:
+        raise text.faults.error(ERRORS_SHOWN, text.locate)
+    return pa.Table.from_arrays(list(columns.values()), names=names)
 
-    # Identifiers such as 007 stay as they are written; numbers are converted when they are used.
-    header = data[: data.find(b"\n") if b"\n" in data else len(data)].decode("utf-8")
-    names = [name.strip().strip('"') for name in header.split(",")]
-    options = pa_csv.ConvertOptions(
-        column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True
-    )
-    table = pa_csv.read_csv(pa.BufferReader(data), convert_options=options)
-    return table.rename_columns([name.strip() for name in table.column_names])
 
-
-def _numbers(table: pa.Table, name: str, path: str) -> npt.NDArray[np.float64]:
+def _numbers(table: pa.Table, name: str, source: _Source) -> npt.NDArray[np.float64]:
     column = table.column(name)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        column = _parsed(column, name, source)
     try:
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
@@ -246,14 +290,30 @@ def _numbers(table: pa.Table, name: str, path: str) -> npt.NDArray[np.float64]:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         words = str(error).split("\n")[0]
         raise TraceError(
-            f"{path}: {name}: expected numbers, in seconds where it is a time: {words}",
-            path=path,
+            f"{source.path}: {source.theirs[name]}: expected {_expected(name)}: {words}",
+            path=source.path,
             column=name,
         ) from None
     return np.asarray(column.to_numpy(), dtype=np.float64)
 
 
-def _mask(table: pa.Table, path: str) -> npt.NDArray[np.uint64]:
+def _parsed(column: Any, name: str, source: _Source) -> Any:
+    """Turn texts into numbers; the first that is none is an error with its place."""
+    cells = pc.ascii_trim(column, characters=" \t")
+    cells = pc.if_else(pc.equal(cells, ""), pa.scalar(None, cells.type), cells)
+    try:
+        return cells.cast(pa.float64())
+    except pa.ArrowInvalid:
+        fits = pc.match_substring_regex(cells, _NUMBER).fill_null(fill_value=True)
+        row = pc.index(fits, value=False).as_py()
+        raise source.wrong(name, row, cells[row].as_py(), _expected(name)) from None
+
+
+def _expected(name: str) -> str:
+    return "seconds" if name.endswith("_s") else "a number"
+
+
+def _mask(table: pa.Table, source: _Source) -> npt.NDArray[np.uint64]:
     column = table.column(MASK)
     try:
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
@@ -262,7 +322,9 @@ def _mask(table: pa.Table, path: str) -> npt.NDArray[np.uint64]:
             raise pa.ArrowInvalid(f"its type is {column.type}")
     except pa.ArrowInvalid as error:
         raise TraceError(
-            f"{path}: {MASK}: expected integers, bit i = slot i: {error}", path=path, column=MASK
+            f"{source.path}: {source.theirs[MASK]}: expected integers, bit i = slot i: {error}",
+            path=source.path,
+            column=MASK,
         ) from None
     values = column.fill_null(0).to_numpy()
     return np.asarray(values).astype(np.uint64)

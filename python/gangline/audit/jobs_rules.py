@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["check"]
 
 TABLE = "jobs"
+_HELD = "how long jobs held their GPUs: run_s, wait_s, preemptions or duration_s, or a trace"
 SPANS = ("jct_s", "queue_s", "wait_s", "run_s", "overhead_s")
 
 
@@ -215,7 +216,8 @@ def _work(world: World, rows: _Rows, findings: Findings) -> Floats:
             allowed=least,
         )
     # Where the table says how long it ran, that; else what its work takes.
-    return np.where(rows.done, np.fmax(np.where(np.isnan(rows.run), least, rows.run), 0.0), np.nan)
+    held = np.where(np.isnan(rows.run), least, rows.run)
+    return np.where(rows.done, np.maximum(held, 0.0), np.nan)
 
 
 def _sums(world: World, rows: _Rows, findings: Findings) -> None:
@@ -269,7 +271,8 @@ def _capacity(world: World, rows: _Rows, least: Floats, findings: Findings) -> N
     still = rows.done & (least >= rows.span - world.tolerance(rows.span, 2.0))
     kept = np.flatnonzero(still & np.isfinite(rows.span) & (rows.gang >= 1))
     if not len(kept):
-        findings.skip("capacity", "when jobs ran: first_start_s, finish_s and run_s")
+        if world.held is None:  # without segments this is all there is to see of it
+            findings.withdraw("capacity", _HELD)
         return
     gang = rows.gang[kept].astype(np.int64)
     sweep = Sweep(rows.start[kept], rows.finish[kept], world.tolerance_s)
@@ -305,9 +308,10 @@ def _utilisation(world: World, rows: _Rows, least: Floats, findings: Findings) -
     """
     begin = np.where(np.isnan(rows.start), rows.arrival, rows.start)
     used = rows.gang * least
-    kept = np.flatnonzero(np.isfinite(begin) & np.isfinite(rows.finish) & np.isfinite(used))
+    known = np.isfinite(begin) & np.isfinite(rows.finish) & np.isfinite(used)
+    kept = np.flatnonzero(known & (rows.finish >= begin))
     if not len(kept):
-        findings.skip("utilisation", "when jobs ran and for how long: run_s, duration_s or a trace")
+        findings.skip("utilisation", _HELD)
         return
     begin, finish, used, job = begin[kept], rows.finish[kept], used[kept], rows.job[kept]
     gang = rows.gang[kept]
