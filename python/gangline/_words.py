@@ -10,7 +10,12 @@ if TYPE_CHECKING:
 
     Measure = tuple[str, str, str, Callable[[float | None], str], int]
 
-__all__ = ["MEASURES", "count", "duration", "plural", "share", "times"]
+__all__ = ["MEASURES", "NO_WAIT", "count", "duration", "plural", "share", "times"]
+
+NO_WAIT = (
+    "the cluster is larger than this load; take a smaller one, or squeeze the arrivals: "
+    "--rescale 0.5 doubles the load"
+)
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
 

@@ -600,3 +600,29 @@ def test_no_model_or_type_breaks_the_page(model: str, gpu: str) -> None:
     assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on")]
     named = distance.Heat(gpu, (2,), [(model, "rack", (0.5,))])
     assert Page(distance.heat(named)).count("svg") == 1
+
+
+def test_where_nobody_waits_the_page_and_the_command_say_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = "synth:philly?jobs=5&seed=1&max_gpus=2"
+    arguments = ["compare", "--trace", trace, "--cluster", "pollux-64", "--policies", "fifo,las"]
+    assert main([*arguments, "--html", str(tmp_path / "p.html")]) == 0
+    assert "no job waited under any policy: the cluster is larger" in capsys.readouterr().err
+    assert "No job waited (" in (tmp_path / "p.html").read_text("utf-8")
+    assert (
+        main([*arguments[:4], "pollux-64", "--policies", "fifo,las", "--rescale", "0.00001"]) == 0
+    )
+    assert "no job waited" not in capsys.readouterr().err
+
+
+def test_what_was_left_out_is_told_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = "a,0,1,5\nb,1,1,0\nc,2,1,4\n"
+    (tmp_path / "t.csv").write_text("job_id,arrival_s,gpus,duration_s\n" + rows)
+    page = tmp_path / "p.html"
+    command = ["run", "--trace", str(tmp_path / "t.csv"), "--cluster", "pollux-64"]
+    assert main([*command, "--policy", "fifo", "--html", str(page)]) == 0
+    assert "note: zero_duration 1: ran no time" in capsys.readouterr().err
+    assert "1: ran no time (min_duration_s lifts them)" in page.read_text("utf-8")

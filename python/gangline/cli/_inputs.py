@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from gangline.cli import _console
 from gangline.errors import PolicyError, TraceError
 from gangline.policies.registry import find, make, parse_setting
 
@@ -102,6 +103,14 @@ class TraceChoice:
         if self.status is not None:
             options["status"] = tuple(self.status.split(","))
         return read_trace(path, format=self.format, **options)
+
+
+def say_notes(trace: Trace) -> None:
+    """Say what was left out of a trace, or is odd in it, with what that means."""
+    from gangline.trace.reasons import explain
+
+    for name, count in trace.notes.items():
+        _console.say(f"note: {name} {count:,}: {explain(name)}")
 
 
 def _window(text: str) -> tuple[float, float]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from gangline._words import NO_WAIT
 from gangline.cli import _console, _inputs, _page
 from gangline.cli._inputs import Flag, Json, Settings, TraceChoice
 
@@ -108,8 +109,9 @@ def compare(
         return 0
     titles, cells, best = comparison.verdict()
     _console.table(titles, cells, title=f"{jobs!r} on {comparison.cluster.name}", best=best)
-    for name, count in jobs.notes.items():
-        _console.say(f"note: {name} {count:,}")
+    _inputs.say_notes(jobs)
+    if all(row.get("wait_mean_s") == 0.0 for row in comparison.rows):
+        _console.say(f"note: no job waited under any policy: {NO_WAIT}")
     for path in (out, html):
         if path is not None:
             _console.say(f"saved {path}")

@@ -6,7 +6,7 @@ from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
 from typing import Literal
 
 from gangline.cli import _console, _page
-from gangline.cli._inputs import Flag, Json, Settings, TraceChoice, split_sharing
+from gangline.cli._inputs import Flag, Json, Settings, TraceChoice, say_notes, split_sharing
 
 _SHOWN = (
     "jobs",
@@ -106,8 +106,7 @@ def run(
         return 0
     rows = [[key, result.summary[key]] for key in _SHOWN if key in result.summary]
     _console.table(["", "value"], rows, title=f"{result.policy}: {jobs!r}")
-    for name, count in jobs.notes.items():
-        _console.say(f"note: {name} {count:,}")
+    say_notes(jobs)
     if out is not None:
         _console.say(f"saved in {out}")
     if html is not None:

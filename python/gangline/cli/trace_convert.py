@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from gangline.cli import _console
-from gangline.cli._inputs import Flag, Settings, TraceChoice
+from gangline.cli._inputs import Flag, Settings, TraceChoice, say_notes
 from gangline.errors import TraceError
 
 
@@ -49,8 +49,7 @@ def convert(
     _console.say(f"{found!r} written to {out}")
     for loss in lost:
         _console.say(f"not carried: {loss}")
-    for name, count in found.notes.items():
-        _console.say(f"note: {name} {count:,}")
+    say_notes(found)
     return 0
 
 

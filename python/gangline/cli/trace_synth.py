@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from gangline.cli import _console
-from gangline.cli._inputs import Settings  # noqa: TC001 - cyclopts reads the annotations
+from gangline.cli._inputs import Settings, say_notes
 
 
 def synth(
@@ -52,6 +52,5 @@ def synth(
     trace = read_trace(uri)
     write_trace(trace, out)
     _console.say(f"{trace!r} written to {out}")
-    for name, count in trace.notes.items():
-        _console.say(f"note: {name} {count:,}")
+    say_notes(trace)
     return 0

@@ -119,7 +119,14 @@ def _several(means: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> list[s
                 else f"{said}: {_names(means, key, a)} ({form(a)} times); least fair: "
                 f"{_names(means, key, b)} ({form(b)} times)."
             )
-    return lines or ["The policies do not differ: is there any contention?"]
+    return lines or [_alike(means)]
+
+
+def _alike(means: Sequence[dict[str, Any]]) -> str:
+    if any(_known(row, "wait_mean_s") > 0.0 for row in means):
+        return "The policies do not differ in what is measured here."
+    used = words.share(means[0].get("gpu_utilization"))
+    return f"No job waited ({used} of the GPU time was in use): {words.NO_WAIT}."
 
 
 def _ends(

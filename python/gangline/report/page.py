@@ -13,9 +13,10 @@ from gangline.report import _svg, distance, findings, tables
 from gangline.report.charts import charts
 from gangline.report.command import CLUSTER_FILE, cluster_argument, repeat
 from gangline.report.tables import Cell, text
+from gangline.trace.reasons import DROPPED, explain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from gangline.report.charts import Chart
     from gangline.report.digest import Digest
@@ -277,7 +278,8 @@ def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
         ("Origin", trace["metadata"].get("origin", "")),
         ("Licence", trace["metadata"].get("licence", "")),
         ("Checksum", str(trace["sha256"])[:16]),
-        ("Notes", ", ".join(f"{_said(name)} {n:,}" for name, n in trace["notes"].items())),
+        ("Left out", _counted(trace["notes"], dropped=True)),
+        ("Noted", _counted(trace["notes"], dropped=False)),
         ("Cluster", _cluster_name(drawn[0])),
         ("Options", ", ".join(f"{name} = {value}" for name, value in spec["options"].items())),
         ("Seeds", ", ".join(str(seed) for seed in dict.fromkeys(run.seed for run in runs))),
@@ -304,8 +306,10 @@ def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
     return f"<dl>{listed}</dl>" + tables.table(titles, rows, caption="Policies compared")
 
 
-def _said(name: str) -> str:
-    return name.replace("_", " ")
+def _counted(notes: Mapping[str, int], *, dropped: bool) -> str:
+    """Say what the counters of a trace mean: those of jobs left out, or the others."""
+    found = [(name, n) for name, n in notes.items() if (name in DROPPED) == dropped]
+    return "; ".join(f"{n:,}: {explain(name).replace('`', '')}" for name, n in found)
 
 
 def _of_users(run: Digest) -> str:
