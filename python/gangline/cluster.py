@@ -339,7 +339,11 @@ def _is_toml(path: Path) -> bool:
         return path.suffix == ".toml"
     with path.open("rb") as file:
         lines = file.read(4096).strip().splitlines()
-    return bool(lines) and (lines[0][:1] in (b"#", b"[") or b"=" in lines[0])
+    try:
+        first = lines[0].decode("utf-8") if lines else ""
+    except UnicodeDecodeError:  # such as a packed list, which may hold any byte
+        return False
+    return first.startswith(("#", "[")) or "=" in first
 
 
 def _away(rows: Sequence[CapacityRow], servers: int) -> list[tuple[int, float, float]]:

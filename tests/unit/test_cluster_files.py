@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import lzma
 import tarfile
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -324,3 +326,52 @@ def test_a_member_of_an_archive_is_read(tmp_path: Path) -> None:
         archive.add(tmp_path / "spec.csv", "spec.csv")
     assert gl.read_cluster(tmp_path / "a.tar.gz::spec.csv").gpus_total == 12
     assert main(["cluster", "show", f"{tmp_path}/a.tar.gz::spec.csv"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        (kind, change)
+        for kind in NODE_LISTS
+        for change in ("gz", "xz", "zst", "crlf", "cr", "bom", "blank lines", "number")
+        if (kind, change) != ("pai", "number")  # without a header a column has no name
+    ],
+)
+def test_harmless_differences_of_node_lists_are_accepted(
+    kind: str, change: str, tmp_path: Path
+) -> None:
+    text = NODE_LISTS[kind]
+    numbered = "".join(
+        f"{i - 1 if i else ''},{line}\n" for i, line in enumerate(text.strip().split("\n"))
+    )
+    data = {
+        "gz": gzip.compress(text.encode(), mtime=0),
+        "xz": lzma.compress(text.encode()),
+        "zst": pa.compress(text.encode(), codec="zstd", asbytes=True),
+        "crlf": text.replace("\n", "\r\n").encode(),
+        "cr": text.replace("\n", "\r").encode(),
+        "bom": b"\xef\xbb\xbf" + text.encode(),
+        "blank lines": b"\n\r\n" + text.encode() + b"\n\n",
+        "number": numbered.encode(),
+    }[change]
+    (tmp_path / "nodes").write_bytes(data)
+    expected = read(tmp_path, text)
+    found = gl.Cluster.from_file(tmp_path / "nodes")
+    assert (found, found.notes) == (expected, expected.notes)
+
+
+def test_packed_bytes_that_look_like_toml_are_a_list(tmp_path: Path) -> None:
+    """Packed bytes may hold an equals sign in what looks like a first line."""
+    found = next(
+        packed
+        for packed in (gzip.compress(OPENB.encode(), mtime=seconds) for seconds in range(1 << 16))
+        if b"=" in packed.strip().splitlines()[0]
+    )
+    (tmp_path / "nodes").write_bytes(found)
+    assert gl.Cluster.from_file(tmp_path / "nodes") == read(tmp_path, OPENB)
+
+
+def test_a_column_twice_is_an_error(tmp_path: Path) -> None:
+    text = "".join(f"{line},{line.split(',')[0]}\n" for line in SPOT.strip().split("\n"))
+    with pytest.raises(gl.ClusterError, match=r"nodes.csv:1: expected one column gpu_model, got 2"):
+        read(tmp_path, text)

@@ -35,7 +35,10 @@ def helios_daily(rows: Rows, options: FileOptions) -> dict[str, Any]:
         day = _day(rows, line, row[_DAY])
         if days and day <= days[-1][0]:
             raise rows.error(line, _DAY, row[_DAY], "a day after the one before")
-        numbers = {name: rows.number(line, row, name) for name in rows.names if name != _DAY}
+        # A column without a name is the row's number, as tables that are written twice have it.
+        numbers = {
+            name: rows.number(line, row, name) for name in rows.names if name not in (_DAY, "")
+        }
         notes["total_differs"] += numbers.pop(_TOTAL) != sum(numbers.values())
         count = rows.number(line, row, column)
         notes["gpus_left_out"] = max(notes["gpus_left_out"], count % options.gpus)

@@ -179,7 +179,8 @@ def detect(source: Source) -> ClusterFormat:
     ClusterError
         If none matches; it lists those that are known.
     """
-    line = source.head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8", "replace")
+    lines = source.head.removeprefix(b"\xef\xbb\xbf").lstrip(b" \r\n").splitlines()
+    line = lines[0].decode("utf-8", "replace") if lines else ""
     first = [simple(cell) for cell in line.split(",")]
     for item in FORMATS:
         if set(item.columns) <= set(first):

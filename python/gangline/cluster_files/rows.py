@@ -107,6 +107,9 @@ def cells(source: Source, columns: Sequence[str]) -> Rows:
         raise _broken(source.name, line, f"CSV ({error})") from None
     names = [simple(cell) for cell in rows[0][1]] if rows else []
     if set(columns) <= set(names):
+        twice = next((name for name in columns if names.count(name) > 1), None)
+        if twice is not None:
+            raise _broken(source.name, rows[0][0], f"one column {twice}, got {names.count(twice)}")
         rows = rows[1:]
     else:
         names = list(columns)
