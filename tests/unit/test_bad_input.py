@@ -231,6 +231,7 @@ SYNTHS: dict[str, tuple[str, tuple[str, ...]]] = {
     "no rate": ("synth:philly?jobs=3&rate_per_h=0", ("rate_per_h",)),
     "seed of words": ("synth:philly?jobs=3&seed=x", ("seed",)),
     "no value": ("synth:philly?jobs", ("jobs",)),
+    "a key twice": ("synth:philly?jobs=3&jobs=4", ("jobs", "twice")),
 }
 
 

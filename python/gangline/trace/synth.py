@@ -20,6 +20,7 @@ from urllib.parse import parse_qsl
 import numpy as np
 import pyarrow as pa
 
+from gangline._decode import repeated
 from gangline.errors import TraceError
 from gangline.trace import options as trace_options
 from gangline.trace.normalise import Raw
@@ -226,6 +227,9 @@ def from_uri(uri: str, **options: Any) -> Trace:
         message = f"{uri}: expected synth:NAME?key=value&..., got `{query}`"
         raise TraceError(message, path=uri, value=query) from None
     parameters = {key: _value(text) for key, text in pairs}
+    twice = repeated([key for key, _ in pairs])
+    if twice is not None:
+        raise TraceError(f"{uri}: `{twice}` is there twice", path=uri, column=twice)
     return _build(shape, parameters, trace_options.make(options))
 
 
