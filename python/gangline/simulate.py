@@ -221,13 +221,13 @@ def override(cluster: Cluster, sharing: Mapping[str, Any] | None) -> Cluster:
 
 def need_sharing(policy: str, params: Mapping[str, Any], cluster: Cluster) -> None:
     """Refuse a policy that decides by how much jobs slow each other down where nothing says so."""
-    if params.get("packed") and cluster.sharing is None:
+    field = "packed" if params.get("packed") else "sharing"
+    if cluster.sharing is None and (field == "packed" or policy == "gavel-gandiva"):
         raise PolicyError(
-            f"{policy}: packed: expected a cluster that says by how much jobs slow each other "
+            f"{policy}: {field}: expected a cluster that says by how much jobs slow each other "
             "down, got none; add a [sharing] table, or set sharing.xi",
             policy=policy,
-            field="packed",
-            value=True,
+            field=field,
         )
 
 

@@ -191,6 +191,7 @@ def small_worlds() -> list[World]:
             "name": "tight",
             "gpu_types": [{"name": "A", "memory_gb": 16, "price_per_hour": 1.0}],
             "servers": [{"count": 2, "gpu": "A", "gpus": 4, "rack": 0}],
+            "sharing": {"xi": 1.25},
         }
     )
     mixed = Cluster.from_dict(
@@ -204,6 +205,7 @@ def small_worlds() -> list[World]:
                 {"count": 3, "gpu": "A", "gpus": 4, "rack": "fill:2"},
                 {"count": 2, "gpu": "B", "gpus": 8, "rack": "fill:1"},
             ],
+            "sharing": {"xi": 1.25},
         }
     )
     broken = Cluster.from_dict(

@@ -41,6 +41,7 @@ def small_world() -> dict[str, Any]:
             ],
             "failures": {"table": [{"server": 1, "down_s": 900.0, "up_s": 1500.0}]},
         },
+        "sharing": {"xi": 1.25},
         "jobs": rows,
         "run": {"restart_s": 5.0, "first_start_s": 1.0, "on_infeasible": "drop", "seed": 3},
     }

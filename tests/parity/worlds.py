@@ -37,11 +37,12 @@ ROUNDS = (
     "gavel-water-filling-agnostic",
     "gavel-isolated",
     "gavel-allox",
+    "gavel-gandiva",
     "gavel-fifo",
     "gavel-fifo-perf",
 )
 PACKING = ("gavel-las", "gavel-ftf", "gavel-makespan", "gavel-max-sum", "gavel-water-filling")
-PAIRING = tuple(name for name in ROUNDS if name.startswith(PACKING))
+PAIRING = tuple(name for name in ROUNDS if name.startswith((*PACKING, "gavel-gandiva")))
 POLICIES = (*QUEUES, *PREEMPTIVE, *SLICES, *FAIR, *ROUNDS, *TOYS)
 
 _ARRIVALS = st.one_of(
@@ -294,7 +295,7 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
         if not policy.startswith("gavel-fifo"):
             chosen["backfill_mid_round"] = draw(st.booleans())
             chosen["zero_priority_pass"] = draw(st.sampled_from(["after", "after", "inline"]))
-            if policy not in ("gavel-isolated", "gavel-allox"):
+            if policy not in ("gavel-isolated", "gavel-allox", "gavel-gandiva"):
                 if draw(st.booleans()):
                     chosen["tie_break"] = "none"
                 chosen["partitions"] = draw(st.sampled_from([1, 1, 2, 3]))

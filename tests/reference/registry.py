@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .dally import Dally
 from .gandiva import Gandiva
 from .policies import Easy, Las, Policy, Queue, Repack, ToyRound, ToyShare, ToyTimer
+from .random_pairs import RandomPairs
 from .rounds import Rounds
 from .themis import Themis
 from .world import PolicyError
@@ -45,6 +46,7 @@ REGISTRY: dict[str, type[Policy]] = {
     "gavel-fifo": Rounds,
     "gavel-fifo-perf": Rounds,
     "gavel-allox": Rounds,
+    "gavel-gandiva": RandomPairs,
     "dally": Dally,
     "toy-round": ToyRound,
     "toy-timer": ToyTimer,

@@ -53,7 +53,7 @@ def fastest_first(ask: dict[str, Any]) -> list[Row]:
     return rows
 
 
-CLOSED = ("gavel-isolated", "gavel-fifo", "gavel-fifo-perf")
+CLOSED = ("gavel-isolated", "gavel-fifo", "gavel-fifo-perf", "gavel-gandiva")
 FIXED = ("capacity", "names", "entity_weight", "pair_rates", "kinds")  # of no single job
 FIFO = ("gavel-fifo", "gavel-fifo-perf")
 

@@ -100,6 +100,7 @@ fn is_conserving(name: &str) -> bool {
             | "gavel-isolated"
             | "gavel-fifo"
             | "gavel-fifo-perf"
+            | "gavel-gandiva"
             | "toy-round"
             | "toy-timer"
             | "toy-share"

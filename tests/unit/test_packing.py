@@ -157,7 +157,7 @@ def test_a_cluster_that_does_not_say_how_jobs_slow_each_other_down_is_refused() 
 def test_a_run_that_allows_one_job_per_gpu_is_refused() -> None:
     with pytest.raises(gl.PolicyError, match="max_share") as caught:
         gl.simulate(pool(max_share=1), alike(2), gl.policies.GavelFtf(packed=True))
-    assert caught.value.field == "packed"
+    assert caught.value.field == "max_share"
 
 
 def test_the_public_timing_knows_no_pairs() -> None:
@@ -169,3 +169,39 @@ def test_the_command_line_says_what_is_missing(capsys: pytest.CaptureFixture[str
     given = ["run", "--trace", "synth:philly?jobs=5&seed=1&max_gpus=2", "--cluster", "pollux-64"]
     assert main([*given, "--policy", "gavel-las", "--set", "packed=true"]) == 2
     assert "[sharing]" in capsys.readouterr().err
+
+
+def test_random_pairs_take_equal_turns_and_stay_together() -> None:
+    """Four equal jobs on one GPU, side by side at 0.8: two pairs, half of the time each."""
+    result = gl.simulate(
+        pool(), alike(4), gl.policies.GavelGandiva(), segments=True, until_s=36000.0
+    )
+    together: Counter[tuple[str, ...]] = Counter()
+    for row in result.segments.to_pylist():
+        pair = tuple(sorted((row["job_id"], row["co_runner"])))
+        together[pair] += (row["end_s"] - row["start_s"]) / 2
+    assert sorted(job for pair in together for job in pair) == ["0", "1", "2", "3"]
+    assert all(abs(held - 18000.0) <= 360.0 for held in together.values())
+
+
+def test_random_pairs_depend_on_the_seed_alone() -> None:
+    def partners(seed: int) -> tuple[Any, ...]:
+        result = gl.simulate(
+            pool(), alike(6), "gavel-gandiva", segments=True, until_s=3600.0, seed=seed
+        )
+        rows = result.segments.to_pylist()
+        return tuple(sorted({(row["job_id"], row["co_runner"]) for row in rows}))
+
+    found = {partners(seed) for seed in range(8)}
+    assert len(found) > 1
+    assert partners(3) == partners(3)
+
+
+@pytest.mark.parametrize(("sharing", "field"), [(None, "sharing"), (1, "max_share")])
+def test_random_pairs_need_a_run_that_shares(sharing: int | None, field: str) -> None:
+    cluster = pool(max_share=sharing)
+    if sharing is None:
+        del cluster["sharing"]
+    with pytest.raises(gl.PolicyError, match=field) as caught:
+        gl.simulate(cluster, alike(2), "gavel-gandiva")
+    assert caught.value.field == field

@@ -40,6 +40,7 @@ NAMES = [
     "gavel-fifo",
     "gavel-fifo-perf",
     "gavel-allox",
+    "gavel-gandiva",
     "dally",
 ]
 

@@ -23,6 +23,7 @@ from gangline.policies.rounds import (
     GavelFifoPerf,
     GavelFtf,
     GavelFtfAgnostic,
+    GavelGandiva,
     GavelIsolated,
     GavelLas,
     GavelLasAgnostic,
@@ -73,6 +74,7 @@ registry: Mapping[str, type[PolicyBase]] = {
         GavelFifo,
         GavelFifoPerf,
         GavelAllox,
+        GavelGandiva,
         Dally,
     )
 }

@@ -18,6 +18,7 @@ __all__ = [
     "GavelFifoPerf",
     "GavelFtf",
     "GavelFtfAgnostic",
+    "GavelGandiva",
     "GavelIsolated",
     "GavelLas",
     "GavelLasAgnostic",
@@ -143,6 +144,13 @@ class GavelAllox(_Closed):
     on_solver_error: str = "raise"
     write_failed_to: str = ""
     alpha: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelGandiva(_Closed):
+    """An equal split over jobs and random pairs of them, kept while they are good."""
+
+    name: ClassVar[str] = "gavel-gandiva"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -88,9 +88,9 @@ impl PyAllocator {
         let (alone, company): Packed<'_> = answer.extract()?;
         let company = company
             .into_iter()
-            .map(|(row, kind, gpu_type, share)| Company {
+            .map(|(row, beside, gpu_type, share)| Company {
                 row,
-                kind,
+                beside,
                 gpu_type: GpuTypeId::new(gpu_type),
                 share,
             });

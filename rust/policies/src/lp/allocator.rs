@@ -11,6 +11,8 @@ use gangline_model::{GpuType, GpuTypeId, JobId, SimTime};
 pub struct Ask {
     /// The round that asks.
     pub now: SimTime,
+    /// Seed of the run.
+    pub seed: u64,
     /// The jobs.
     pub jobs: Vec<JobId>,
     /// Work per second of the whole gang; 0 where a job cannot run.
@@ -41,13 +43,13 @@ pub struct Ask {
     pub pair_rates: Vec<f64>,
 }
 
-/// Share of a job's time beside any job of a kind.
+/// Share of a job's time beside another, or beside any job of a kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Company {
     /// Place of the job in the ask.
     pub row: usize,
-    /// Kind of the other, as in the ask.
-    pub kind: u32,
+    /// Kind of the other, as in the ask; its row if the policy pairs single jobs.
+    pub beside: u32,
     /// Where.
     pub gpu_type: GpuTypeId,
     /// Fraction of time.

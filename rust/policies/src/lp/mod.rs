@@ -9,8 +9,10 @@ mod dual;
 mod frontier;
 mod master;
 mod parts;
+mod random_pairs;
 
 pub use allocator::{Allocator, Ask, Company, EqualSplit, FastestFirst, NoSolver, Shares};
 pub use class::{RowClasses, RowPart, group_rows};
 pub use dual::{MaxMin, PriceSolution, SolverError};
 pub use parts::in_parts;
+pub use random_pairs::RandomPairs;

@@ -17,7 +17,6 @@ pub fn in_parts(
     allocator: &mut dyn Allocator,
     ask: &Ask,
     parts: usize,
-    seed: u64,
 ) -> Result<Shares, PolicyError> {
     let parts = parts.min(ask.jobs.len());
     if parts <= 1 {
@@ -28,7 +27,7 @@ pub fn in_parts(
         alone: vec![0.0; ask.rates.len()],
         company: Vec::new(),
     };
-    for mut part in deal(ask, parts, seed) {
+    for mut part in deal(ask, parts) {
         part.sort_unstable();
         let own = whole(allocator, &part_of(ask, &part, parts))?;
         for (&at, row) in part.iter().zip(own.alone.chunks_exact(types)) {
@@ -54,8 +53,8 @@ fn whole(allocator: &mut dyn Allocator, ask: &Ask) -> Result<Shares, PolicyError
 }
 
 /// Places of the jobs of each part.
-fn deal(ask: &Ask, parts: usize, seed: u64) -> Vec<Vec<usize>> {
-    let stream = Stream::new(seed, Purpose::Policy);
+fn deal(ask: &Ask, parts: usize) -> Vec<Vec<usize>> {
+    let stream = Stream::new(ask.seed, Purpose::Policy);
     let mut order: Vec<usize> = (0..ask.jobs.len()).collect();
     order.sort_by_cached_key(|&at| {
         let job = ask.jobs[at];
@@ -82,6 +81,7 @@ fn part_of(ask: &Ask, part: &[usize], parts: usize) -> Ask {
         .flat_map(|&at| &ask.rates[at * types..(at + 1) * types]);
     Ask {
         now: ask.now,
+        seed: ask.seed,
         jobs: some(&ask.jobs, part),
         rates: rows.copied().collect(),
         gangs: some(&ask.gangs, part),
@@ -107,6 +107,7 @@ mod tests {
 
     fn ask(jobs: u32) -> Ask {
         Ask {
+            seed: 7,
             jobs: (0..jobs).map(JobId).collect(),
             rates: vec![1.0; jobs as usize * 2],
             gangs: vec![1.0; jobs as usize],
@@ -134,7 +135,7 @@ mod tests {
     #[test]
     fn parts_are_equal_and_each_job_is_in_one() {
         let mut witness = Witness::default();
-        let shares = in_parts(&mut witness, &ask(8), 3, 7).expect("no error");
+        let shares = in_parts(&mut witness, &ask(8), 3).expect("no error");
         let expected: Vec<f64> = (0..8).flat_map(|job| [f64::from(job), 0.5]).collect();
         assert_eq!(shares.alone, expected, "answers come back in order of jobs");
         let sizes: Vec<usize> = witness.0.iter().map(|(jobs, _)| jobs.len()).collect();
@@ -153,7 +154,7 @@ mod tests {
     #[test]
     fn there_are_no_more_parts_than_jobs() {
         let mut witness = Witness::default();
-        in_parts(&mut witness, &ask(2), 9, 7).expect("no error");
+        in_parts(&mut witness, &ask(2), 9).expect("no error");
         assert_eq!(witness.0.len(), 2);
         assert_eq!(witness.0[0].1, [1.5, 2.5]);
     }
@@ -161,7 +162,7 @@ mod tests {
     #[test]
     fn one_part_is_the_whole() {
         let whole = EqualSplit.allocate(&ask(4)).expect("no error");
-        let part = in_parts(&mut EqualSplit, &ask(4), 1, 7).expect("no error");
+        let part = in_parts(&mut EqualSplit, &ask(4), 1).expect("no error");
         assert_eq!(part.alone, whole);
     }
 }

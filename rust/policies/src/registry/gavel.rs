@@ -3,9 +3,9 @@
 use super::parameters::spec;
 use super::{PolicyInfo, placement};
 use crate::compat::{Compat, CompatParams};
-use crate::lp::{Allocator, EqualSplit, FastestFirst, NoSolver};
+use crate::lp::{Allocator, EqualSplit, FastestFirst, NoSolver, RandomPairs};
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
-use crate::round::{EntityParams, RoundParams, Rounds, ZeroPass};
+use crate::round::{EntityParams, Partners, RoundParams, Rounds, ZeroPass};
 use crate::yarn::{GpuPick, QueueBy};
 use gangline_engine::{Knowledge, Policy, PolicyError};
 use gangline_model::SimSpan;
@@ -205,6 +205,7 @@ const FILLING: &[ParamSpec] = &with::<5, { COMMON.len() + 5 }>([
 ]);
 const AGNOSTIC: &[ParamSpec] =
     &with::<3, { COMMON.len() + 3 }>([PACKED, AGNOSTIC_RATE, REFERENCE_TYPE]);
+const GANDIVA: &[ParamSpec] = &[ROUND, INTERVAL, BACKFILL, TYPE_ORDER, ZERO_PASS];
 const ALLOX: &[ParamSpec] = &[
     ROUND,
     INTERVAL,
@@ -234,7 +235,12 @@ const fn with<const OWN: usize, const ALL: usize>(own: [ParamSpec; OWN]) -> [Par
 
 const GAVEL: &str = "Gavel (OSDI 2020)";
 /// Closed forms: they need no allocator from outside.
-const CLOSED_FORMS: &[&str] = &["gavel-isolated", "gavel-fifo", "gavel-fifo-perf"];
+const CLOSED_FORMS: &[&str] = &[
+    "gavel-isolated",
+    "gavel-fifo",
+    "gavel-fifo-perf",
+    "gavel-gandiva",
+];
 
 const fn info(
     name: &'static str,
@@ -344,6 +350,12 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         Knowledge::Remaining,
         ALLOX,
     ),
+    info(
+        "gavel-gandiva",
+        "an equal split over jobs and random pairs of them, kept while they are good",
+        Knowledge::Online,
+        GANDIVA,
+    ),
 ];
 
 /// Whether the shares of a policy of this family come from outside.
@@ -355,6 +367,7 @@ fn make(params: &ParamReader, plain: bool) -> Result<Box<dyn Policy>, PolicyErro
     let allocator: Box<dyn Allocator> = match params.policy() {
         "gavel-isolated" => Box::new(EqualSplit),
         "gavel-fifo-perf" => Box::new(FastestFirst::default()),
+        "gavel-gandiva" => Box::new(RandomPairs::default()),
         _ => Box::new(NoSolver),
     };
     rounds(params, allocator, plain)
@@ -385,7 +398,7 @@ pub(super) fn rounds(
         keeps: GpuPick::named(params.word("gpu_pick")),
         gang_max: (policy == "gavel-allox").then_some(1),
         knowledge: super::find(policy)?.knowledge,
-        packed: params.flag("packed"),
+        packs: partners(params),
         partitions: params.number("partitions").max(1.0) as usize,
         entities: params.flag("hierarchical").then(|| EntityParams {
             by: QueueBy::named(params.word("entity_by")).expect("one of the choices"),
@@ -398,6 +411,14 @@ pub(super) fn rounds(
         allocator,
         plain,
     )))
+}
+
+/// Who meets whom on shared GPUs; nobody unless asked for.
+fn partners(params: &ParamReader) -> Option<Partners> {
+    if params.policy() == "gavel-gandiva" {
+        return Some(Partners::Single);
+    }
+    params.flag("packed").then_some(Partners::OfKind)
 }
 
 /// The policy with the timing of the public simulator, which has no place for some parameters.

@@ -116,15 +116,15 @@ impl Rounds {
 
     /// From now on time is counted for the jobs of a choice.
     fn hold(&mut self, choice: Choice, now: SimTime) {
-        let kind = |job| self.pairs.as_ref().map(|pairs| pairs.kind(job));
+        let group = |job| self.pairs.as_ref().map(|pairs| pairs.group(job));
         let holder = |job, beside| Holder {
             job,
             gpu_type: choice.gpu_type,
             beside,
             since: now,
         };
-        let first = holder(choice.job, choice.partner.and_then(kind));
-        let second = choice.partner.map(|job| holder(job, kind(choice.job)));
+        let first = holder(choice.job, choice.partner.and_then(group));
+        let second = choice.partner.map(|job| holder(job, group(choice.job)));
         self.holders.push(first);
         self.holders.extend(second);
     }

@@ -42,6 +42,7 @@ pub(crate) fn ask(
     let now = view.now();
     let mut ask = Ask {
         now,
+        seed: view.seed(),
         capacity: types(view).map(|t| f64::from(view.gpus_up(t))).collect(),
         ..Ask::default()
     };

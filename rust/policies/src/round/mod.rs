@@ -54,6 +54,16 @@ impl ZeroPass {
     }
 }
 
+/// Whom a share beside others is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Partners {
+    /// Any job of a kind: whom of them a job meets changes nothing for it.
+    #[default]
+    OfKind,
+    /// One job.
+    Single,
+}
+
 /// Parameters of the mechanism.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoundParams {
@@ -79,8 +89,8 @@ pub struct RoundParams {
     pub partitions: usize,
     /// Groups of jobs that share a weight, if the policy fills by group.
     pub entities: Option<EntityParams>,
-    /// Whether two jobs may share GPUs.
-    pub packed: bool,
+    /// Whether two jobs may share GPUs, and who meets whom.
+    pub packs: Option<Partners>,
 }
 
 /// A job with GPUs, since the last time its use was counted.
@@ -88,7 +98,7 @@ pub struct RoundParams {
 struct Holder {
     job: JobId,
     gpu_type: GpuTypeId,
-    /// Kind of the job beside it, if it was given one.
+    /// Group of the job beside it, if it was given one.
     beside: Option<u32>,
     since: SimTime,
 }
@@ -159,7 +169,7 @@ impl Rounds {
         is_plain: bool,
     ) -> Self {
         Self {
-            is_plain: is_plain || params.packed, // pairs are looked at one by one
+            is_plain: is_plain || params.packs.is_some(), // pairs are looked at one by one
             params,
             places: Places::new(placement),
             allocator,
@@ -212,8 +222,8 @@ impl Rounds {
             if span == 0 {
                 continue;
             }
-            if let (Some(kind), Some(pairs)) = (holder.beside, &mut self.pairs) {
-                pairs.credit(job, kind, holder.gpu_type, span);
+            if let (Some(group), Some(pairs)) = (holder.beside, &mut self.pairs) {
+                pairs.credit(job, group, holder.gpu_type, span);
                 continue;
             }
             let before = self.accounts.claim(job, gpu_type);
@@ -264,7 +274,7 @@ impl Rounds {
         )?;
         self.entities.tell(&mut ask);
         let tell = |pairs: &Pairs| pairs.tell(view, &self.places, &mut ask);
-        let kinds = self.pairs.as_ref().map(tell).unwrap_or_default();
+        let groups = self.pairs.as_ref().map(tell).unwrap_or_default();
         let shares = if let Some(pick) = self.params.keeps {
             Shares {
                 alone: self.first_come(view, plan, pick),
@@ -272,7 +282,7 @@ impl Rounds {
             }
         } else {
             let parts = self.params.partitions;
-            in_parts(self.allocator.as_mut(), &ask, parts, view.seed())?
+            in_parts(self.allocator.as_mut(), &ask, parts)?
         };
         let finite = shares.alone.iter().all(|share| share.is_finite())
             && shares.company.iter().all(|entry| entry.share.is_finite());
@@ -282,7 +292,7 @@ impl Rounds {
         }
         self.accounts.reset(view.now(), &ask.jobs, &shares.alone);
         if let Some(pairs) = &mut self.pairs {
-            pairs.reset(view.now(), &ask.jobs, &kinds, &shares.company);
+            pairs.reset(view.now(), &ask.jobs, &groups, &shares.company);
         }
         if !self.is_plain {
             let (accounts, places) = (&self.accounts, &self.places);
@@ -375,7 +385,7 @@ impl Policy for Rounds {
     }
 
     fn max_share(&self) -> u32 {
-        if self.params.packed { 2 } else { 1 }
+        if self.params.packs.is_some() { 2 } else { 1 }
     }
 
     fn gang_max(&self) -> Option<u32> {
@@ -404,19 +414,19 @@ impl Policy for Rounds {
         if let Some(params) = &self.params.entities {
             self.entities = Entities::new(params, &self.params.policy, view.jobs())?;
         }
-        if self.params.packed && view.max_share() < 2 {
+        if self.params.packs.is_some() && view.max_share() < 2 {
             return Err(PolicyError::Parameter {
                 policy: self.params.policy.clone(),
-                field: "packed".to_owned(),
-                value: "true".to_owned(),
-                expected: "a run that allows two jobs on a GPU ([sharing] max_share = 2), or false"
-                    .to_owned(),
+                field: "max_share".to_owned(),
+                value: view.max_share().to_string(),
+                expected: "at least 2 in [sharing], for two jobs on a GPU".to_owned(),
             });
         }
         self.allocator.start(gpu_types)?;
         let unplaceable = self.places.start(view, plan)?;
-        if self.params.packed {
-            self.pairs = Some(Pairs::new(view, &self.places, self.params.round));
+        if let Some(partners) = self.params.packs {
+            let round = self.params.round;
+            self.pairs = Some(Pairs::new(view, &self.places, round, partners));
         }
         Ok(unplaceable)
     }

@@ -139,10 +139,10 @@ impl Rounds {
             let companies = |job| self.pairs.as_ref().map_or(0, |pairs| pairs.companies(job));
             if let (Some(partner), Some(pairs)) = (choice.partner, &self.pairs) {
                 let both = [choice.job, partner];
-                let mut kinds = both.map(|job| pairs.kind(job));
-                kinds.sort_unstable();
+                let mut groups = both.map(|job| pairs.group(job));
+                groups.sort_unstable();
                 let is_only = |job| alone(job).0 == 0 && companies(job) == 1;
-                both.into_iter().all(is_only) && lines.insert((kinds, choice.gpu_type))
+                both.into_iter().all(is_only) && lines.insert((groups, choice.gpu_type))
             } else {
                 let home = (1, choice.gpu_type.index());
                 alone(choice.job) == home && companies(choice.job) == 0

@@ -3,12 +3,14 @@
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | kind | `of` | jobs that are alike beside any other: gang, rates, model label, memory |
-//! | `X[m,d,k]` | `Book::share` | target share of job m's time beside a job of kind d on type k |
+//! | group d | `group` | jobs that are one to a partner: a kind, or a single job |
+//! | `X[m,d,k]` | `Book::share` | target share of job m's time beside a job of group d on type k |
 //! | `t[m,d,k]` | `Book::held` | time it held GPUs in that company since the reset, started at R/2 |
 //!
-//! Books are kept per job and kind of partner, not per pair of jobs: whom of a kind it meets changes
-//! nothing for a job. So there are as many books as a program has shares, and not jobs squared.
+//! Books are kept per job and group of its partner. Programs have a group per kind: whom of a kind it meets
+//! changes nothing for a job, and there are as many books as a program has shares, not jobs squared.
 
+use super::Partners;
 use super::accounts::Claim;
 use super::ask::{rate, types};
 use crate::class::Places;
@@ -25,11 +27,13 @@ struct Book {
     deficit_s: f64,
 }
 
-/// Kinds of the trace, and the books of each job by kind of the partner and type.
+/// Kinds of the trace, and the books of each job by group of the partner and type.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     half_round_ns: i64,
+    /// Kind of each job.
     of: Vec<u32>,
+    partners: Partners,
     /// First job of each kind.
     first: Vec<JobId>,
     books: Vec<BTreeMap<(u32, GpuTypeId), Book>>,
@@ -39,10 +43,16 @@ pub(super) struct Pairs {
 
 impl Pairs {
     /// Learns the kinds of the trace.
-    pub(super) fn new(view: &ClusterView<'_>, places: &Places, round: SimSpan) -> Self {
+    pub(super) fn new(
+        view: &ClusterView<'_>,
+        places: &Places,
+        round: SimSpan,
+        partners: Partners,
+    ) -> Self {
         let jobs = view.jobs();
         let mut pairs = Self {
             half_round_ns: round.0 / 2,
+            partners,
             books: vec![BTreeMap::new(); jobs.len()],
             has_shares: vec![false; jobs.len()],
             ..Self::default()
@@ -64,11 +74,18 @@ impl Pairs {
         pairs
     }
 
-    pub(super) fn kind(&self, job: JobId) -> u32 {
+    fn kind(&self, job: JobId) -> u32 {
         self.of[job.index()]
     }
 
-    /// Completes what an allocator is told; the kinds behind its numbers.
+    pub(super) fn group(&self, job: JobId) -> u32 {
+        match self.partners {
+            Partners::Single => job.0,
+            Partners::OfKind => self.kind(job),
+        }
+    }
+
+    /// Completes what an allocator is told; the groups behind its numbers.
     pub(super) fn tell(&self, view: &ClusterView<'_>, places: &Places, ask: &mut Ask) -> Vec<u32> {
         let kinds: BTreeSet<u32> = ask.jobs.iter().map(|&job| self.kind(job)).collect();
         let kinds: Vec<u32> = kinds.into_iter().collect();
@@ -85,7 +102,10 @@ impl Pairs {
                 ask.pair_rates.extend(beside);
             }
         }
-        kinds
+        match self.partners {
+            Partners::Single => ask.jobs.iter().map(|job| job.0).collect(),
+            Partners::OfKind => kinds,
+        }
     }
 
     /// Closes the books of the active jobs and opens new ones with these shares.
@@ -93,7 +113,7 @@ impl Pairs {
         &mut self,
         now: SimTime,
         jobs: &[JobId],
-        kinds: &[u32],
+        groups: &[u32],
         company: &[Company],
     ) {
         let elapsed_s = (now.0 - self.reset_at.0) as f64 / 1e9;
@@ -110,16 +130,16 @@ impl Pairs {
         }
         for entry in company {
             let books = &mut self.books[jobs[entry.row].index()];
-            let key = (kinds[entry.kind as usize], entry.gpu_type);
+            let key = (groups[entry.beside as usize], entry.gpu_type);
             books.entry(key).or_default().share = entry.share;
         }
         self.reset_at = now;
     }
 
-    /// Counts time that a job held GPUs beside one of a kind.
-    pub(super) fn credit(&mut self, job: JobId, kind: u32, gpu_type: GpuTypeId, span_ns: i64) {
+    /// Counts time that a job held GPUs beside one of a group.
+    pub(super) fn credit(&mut self, job: JobId, group: u32, gpu_type: GpuTypeId, span_ns: i64) {
         let books = &mut self.books[job.index()];
-        books.entry((kind, gpu_type)).or_default().held_ns += span_ns;
+        books.entry((group, gpu_type)).or_default().held_ns += span_ns;
     }
 
     /// In how many companies a job has a share.
@@ -128,7 +148,7 @@ impl Pairs {
         books.filter(|book| book.share > 0.0).count()
     }
 
-    /// Two kinds with candidates for each other on a type, all such twos in order.
+    /// Two groups with candidates for each other on a type, all such twos in order.
     pub(super) fn lines(
         &self,
         candidates: impl Iterator<Item = JobId>,
@@ -136,10 +156,13 @@ impl Pairs {
     ) -> Vec<Line> {
         let mut sides: BTreeMap<(u32, u32), Vec<Claim>> = BTreeMap::new();
         for job in candidates {
-            for (&(kind, own), book) in &self.books[job.index()] {
+            for (&(group, own), book) in &self.books[job.index()] {
                 if own == gpu_type && book.share > 0.0 {
                     let claim = self.claim(job, book);
-                    sides.entry((self.kind(job), kind)).or_default().push(claim);
+                    sides
+                        .entry((self.group(job), group))
+                        .or_default()
+                        .push(claim);
                 }
             }
         }
@@ -172,11 +195,11 @@ impl Pairs {
     }
 }
 
-/// Claims of two kinds on each other's company, ascending.
+/// Claims of two groups on each other's company, ascending.
 #[derive(Debug)]
 pub(super) struct Line {
     side: Vec<Claim>,
-    /// Of the other kind; none if they are of one kind.
+    /// Of the other group; none if they are of one.
     others: Option<Vec<Claim>>,
 }
 

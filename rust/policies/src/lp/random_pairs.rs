@@ -1,0 +1,210 @@
+//! Pairs at random, kept while they are good (the packing of Gandiva as Gavel compares with it).
+//!
+//! While the active jobs want no more GPUs than there are, nobody shares. Else jobs without a partner are
+//! put in a random order, and each takes the first one after it that has its gang size and can share with
+//! it somewhere. Time is split equally over jobs alone and pairs. At each allocation a pair is undone whose
+//! relative speeds add up to less than 1 on every type: nobody knows before it was tried.
+
+use super::allocator::{Allocator, Ask, Company, EqualSplit, Shares};
+use gangline_engine::PolicyError;
+use gangline_engine::rng::{Purpose, Stream};
+use gangline_model::{GpuTypeId, JobId};
+use std::collections::BTreeMap;
+
+/// Pairs of jobs, kept from one allocation to the next.
+#[derive(Clone, Debug, Default)]
+pub struct RandomPairs {
+    /// Both ways.
+    partner: BTreeMap<JobId, JobId>,
+    /// Allocations so far: each has its own draws.
+    asks: u32,
+}
+
+impl Allocator for RandomPairs {
+    fn allocate(&mut self, ask: &Ask) -> Result<Vec<f64>, PolicyError> {
+        EqualSplit.allocate(ask)
+    }
+
+    fn allocate_packed(&mut self, ask: &Ask) -> Result<Shares, PolicyError> {
+        let turn = self.asks;
+        self.asks = turn.wrapping_add(1);
+        self.undo(ask);
+        let wanted: f64 = ask.gangs.iter().sum();
+        if wanted <= ask.capacity.iter().sum() {
+            return Ok(Shares {
+                alone: self.allocate(ask)?,
+                company: Vec::new(),
+            });
+        }
+        self.pair(ask, turn);
+        Ok(self.split(ask))
+    }
+}
+
+impl RandomPairs {
+    /// Undoes pairs of which one has ended, and those that are worse than taking turns everywhere.
+    fn undo(&mut self, ask: &Ask) {
+        let row = |job: &JobId| ask.jobs.binary_search(job).ok();
+        self.partner.retain(|job, other| {
+            let both = row(job).zip(row(other));
+            both.is_some_and(|(a, b)| types(ask).any(|t| gain(ask, a, b, t) >= 1.0))
+        });
+    }
+
+    /// Gives partners to those who have none. A scan goes to the end only for a job that fits nobody.
+    fn pair(&mut self, ask: &Ask, turn: u32) {
+        let draws = Stream::new(ask.seed, Purpose::Policy);
+        let draw = |job: JobId| draws.draw(u64::from(job.0), turn, 0).uniform_u64();
+        let is_single = |row: &usize| !self.partner.contains_key(&ask.jobs[*row]);
+        let mut singles: Vec<usize> = (0..ask.jobs.len()).filter(is_single).collect();
+        singles.sort_by_cached_key(|&row| (draw(ask.jobs[row]), row));
+        let mut is_taken = vec![false; singles.len()];
+        for at in 0..singles.len() {
+            if is_taken[at] {
+                continue;
+            }
+            let may = |next: &usize| !is_taken[*next] && fits(ask, singles[at], singles[*next]);
+            if let Some(next) = (at + 1..singles.len()).find(may) {
+                is_taken[next] = true;
+                let (one, other) = (ask.jobs[singles[at]], ask.jobs[singles[next]]);
+                self.partner.extend([(one, other), (other, one)]);
+            }
+        }
+    }
+
+    /// An equal split over jobs alone and pairs.
+    fn split(&self, ask: &Ask) -> Shares {
+        let count = ask.jobs.len() - self.partner.len() / 2;
+        let mut shares = Shares {
+            alone: vec![0.0; ask.rates.len()],
+            company: Vec::new(),
+        };
+        for (row, job) in ask.jobs.iter().enumerate() {
+            let even: Vec<f64> = ask
+                .capacity
+                .iter()
+                .map(|gpus| gpus / count as f64 / ask.gangs[row])
+                .collect();
+            let total: f64 = even.iter().sum();
+            let even = even.iter().map(|share| share / total.max(1.0));
+            let Some(other) = self.partner.get(job) else {
+                let own = &mut shares.alone[row * ask.capacity.len()..];
+                own.iter_mut().zip(even).for_each(|(own, even)| *own = even);
+                continue;
+            };
+            let other = ask.jobs.binary_search(other).expect("both are active");
+            let company = even.enumerate().map(|(at, share)| Company {
+                row,
+                beside: other as u32,
+                gpu_type: GpuTypeId::new(at),
+                share,
+            });
+            let runs = |one: &Company| gain(ask, row, other, one.gpu_type.index()) > 0.0;
+            shares.company.extend(company.filter(runs));
+        }
+        shares
+    }
+}
+
+fn types(ask: &Ask) -> std::ops::Range<usize> {
+    0..ask.capacity.len()
+}
+
+fn fits(ask: &Ask, a: usize, b: usize) -> bool {
+    types(ask).any(|gpu_type| gain(ask, a, b, gpu_type) > 0.0)
+}
+
+/// Sum of the relative speeds of two jobs side by side; 0 if they cannot share.
+fn gain(ask: &Ask, a: usize, b: usize, gpu_type: usize) -> f64 {
+    let types = ask.capacity.len();
+    let alone = |row: usize| ask.rates[row * types + gpu_type];
+    let beside = |row: usize, other: usize| {
+        let pair = ask.kinds[row] as usize * ask.kind_count + ask.kinds[other] as usize;
+        ask.pair_rates[pair * types + gpu_type]
+    };
+    let (one, other) = (beside(a, b), beside(b, a));
+    if one > 0.0 && other > 0.0 {
+        one / alone(a) + other / alone(b)
+    } else {
+        0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Jobs of two kinds on two GPUs of one type; kind 1 cannot share with its like.
+    fn ask(jobs: &[u32], kinds: &[u32], beside: f64) -> Ask {
+        Ask {
+            seed: 5,
+            jobs: jobs.iter().copied().map(JobId).collect(),
+            rates: vec![2.0; jobs.len()],
+            gangs: vec![1.0; jobs.len()],
+            capacity: vec![2.0],
+            kinds: kinds.to_vec(),
+            kind_count: 2,
+            pair_rates: vec![beside, beside, beside, 0.0],
+            ..Ask::default()
+        }
+    }
+
+    fn pairs(shares: &Shares) -> Vec<(usize, u32)> {
+        let company = shares.company.iter();
+        company.map(|one| (one.row, one.beside)).collect()
+    }
+
+    #[test]
+    fn nobody_shares_while_there_are_gpus_for_all() {
+        let shares = RandomPairs::default().allocate_packed(&ask(&[0, 1], &[0, 0], 1.8));
+        let shares = shares.expect("no error");
+        assert_eq!(shares.alone, [1.0, 1.0]);
+        assert!(shares.company.is_empty());
+    }
+
+    #[test]
+    fn pairs_share_time_equally_with_who_is_left() {
+        let shares = RandomPairs::default().allocate_packed(&ask(&[0, 1, 2], &[0, 1, 1], 1.8));
+        let shares = shares.expect("no error");
+        // 2 GPUs over one pair and one alone: all of its time for each
+        assert_eq!(shares.company.len(), 2, "the two of kind 1 never share");
+        let first = shares.company[0];
+        assert_eq!((first.row, first.share.to_bits()), (0, 1.0_f64.to_bits()));
+        let single = if first.beside == 1 { 2 } else { 1 };
+        assert_eq!(shares.alone[single].to_bits(), 1.0_f64.to_bits());
+        assert_eq!(
+            shares.alone.iter().sum::<f64>().to_bits(),
+            1.0_f64.to_bits()
+        );
+    }
+
+    #[test]
+    fn a_good_pair_is_kept_and_a_bad_one_is_undone() {
+        let mut good = RandomPairs::default();
+        let first = good.allocate_packed(&ask(&[0, 1, 2, 3], &[0; 4], 1.2));
+        let first = pairs(&first.expect("no error"));
+        for _ in 0..5 {
+            let again = good.allocate_packed(&ask(&[0, 1, 2, 3], &[0; 4], 1.2));
+            assert_eq!(pairs(&again.expect("no error")), first);
+        }
+        let mut bad = RandomPairs::default();
+        let found: std::collections::BTreeSet<_> = (0..20)
+            .map(|_| bad.allocate_packed(&ask(&[0, 1, 2, 3], &[0; 4], 0.8)))
+            .map(|shares| pairs(&shares.expect("no error")))
+            .collect();
+        assert_eq!(found.len(), 3, "every way to pair four jobs is tried");
+    }
+
+    #[test]
+    fn who_loses_its_partner_gets_another() {
+        let mut pairing = RandomPairs::default();
+        pairing
+            .allocate_packed(&ask(&[0, 1, 2, 3], &[0; 4], 1.8))
+            .expect("no error");
+        let gone = pairing.partner[&JobId(0)];
+        let left: Vec<u32> = (0..6).filter(|&job| JobId(job) != gone).collect();
+        let shares = pairing.allocate_packed(&ask(&left, &[0; 5], 1.8));
+        assert_eq!(shares.expect("no error").company.len(), 4);
+        assert_ne!(pairing.partner.get(&JobId(0)), Some(&gone));
+    }
+}
