@@ -67,6 +67,9 @@ def timeline(columns: dict[str, npt.NDArray[Any]], types: list[str]) -> pa.Table
     """Return the timeline table, with one busy column per GPU type."""
     names = ("t_s", "gpus_total", "gpus_busy", "jobs_running", "jobs_waiting")
     table = {name: pa.array(columns[name]) for name in names}
+    idle = columns["gpus_total"] - columns["gpus_busy"]
+    idle[columns["jobs_waiting"] == 0] = 0
+    table["gpus_idle_while_waiting"] = pa.array(idle)
     busy = columns["busy_by_type"].reshape(len(columns["t_s"]), len(types))
     for i, name in enumerate(types):
         table[f"gpus_busy_{name}"] = pa.array(np.ascontiguousarray(busy[:, i]))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Result", "load_result"]
 
 _FORMAT = 1  # of the folder
+_MEASURED = ("wall_s", "solver_s", "decision_p50_us", "decision_p99_us", "decision_max_us")
 
 
 class Result:
@@ -87,11 +88,7 @@ class Result:
         spec["counters"] = dict(output.counters())
         if report is not None:
             spec["solver"] = report.solver
-        spec["measured"] = {
-            key: summary[key]
-            for key in ("wall_s", "solver_s", "decision_p50_us", "decision_p99_us")
-            if key in summary
-        }
+        spec["measured"] = {key: summary[key] for key in _MEASURED if key in summary}
         types = [gpu.name for gpu in cluster.gpu_types]
         return cls(
             summary,

@@ -38,7 +38,8 @@ SUMMARY = [
     "jct_p95_s", "jct_p99_s", "jct_max_s", "queue_mean_s", "queue_p99_s", "wait_mean_s",
     "gpu_utilization", "useful_utilization", "node_utilization", "ftf_mean", "ftf_p99", "ftf_max",
     "preemptions", "migrations", "comm_fraction", "overhead_fraction", "fragmentation",
-    "gpu_hours", "decisions", "decision_p50_us", "decision_p99_us", "events", "wall_s",
+    "gpu_hours", "decisions", "decision_p50_us", "decision_p99_us", "decision_max_us", "events",
+    "wall_s",
 ]  # fmt: skip
 
 
@@ -65,10 +66,47 @@ def test_tables_and_summary_have_the_columns_of_the_contract() -> None:
     assert result.jobs.column_names == COLUMNS
     assert result.segments.column_names == SEGMENTS
     assert result.timeline.column_names == [
-        "t_s", "gpus_total", "gpus_busy", "jobs_running", "jobs_waiting", "gpus_busy_A",
+        "t_s", "gpus_total", "gpus_busy", "jobs_running", "jobs_waiting",
+        "gpus_idle_while_waiting", "gpus_busy_A",
     ]  # fmt: skip
     assert set(SUMMARY) <= set(result.summary)
     assert all(isinstance(result.summary[key], (int, float)) for key in SUMMARY)
+
+
+def test_idle_gpus_count_while_somebody_waits() -> None:
+    # until 10 one of two GPUs idles while wide waits for both; then late waits for wide, none idles
+    rows = gl.simulate(LAB, JOBS, "fifo").timeline.to_pylist()
+    assert [(row["t_s"], row["gpus_idle_while_waiting"]) for row in rows] == [
+        (0.0, 1), (1.0, 1), (10.0, 0), (14.0, 0), (17.0, 0),
+    ]  # fmt: skip
+
+
+def test_costs_and_deadlines_by_hand() -> None:
+    lab = gl.Cluster.from_dict(
+        {
+            "gpu_types": [
+                {"name": "A", "memory_gb": 16, "price_per_hour": 2.0},
+                {"name": "B", "memory_gb": 16, "price_per_hour": 0.5},
+            ],
+            "servers": [{"count": 1, "gpu": "A", "gpus": 2}, {"count": 1, "gpu": "B", "gpus": 1}],
+        }
+    )
+    # x holds both A for an hour; y, which wants A too, starts then; z has B for half an hour
+    rows = {
+        "job_id": ["x", "y", "z", "free"],
+        "arrival_s": [0.0] * 4,
+        "gpus": [2, 1, 1, 1],
+        "duration_s": [3600.0, 3600.0, 1800.0, 1.0],
+        "gpu_types": [["A"], ["A"], ["B"], ["A"]],
+        "deadline_s": [3600.0, 7199.0, 9000.0, None],
+    }
+    result = gl.simulate(lab, pa.table(rows), "fifo-skip")
+    assert column(result, "finish_s") == [3600.0, 7200.0, 1800.0, 3601.0]
+    hours_of_a = 2.0 + 1.0 + 1.0 / 3600.0
+    assert result.summary["cost"] == pytest.approx(2.0 * hours_of_a + 0.5 * 0.5, rel=1e-12)
+    assert (result.summary["deadlines"], result.summary["deadlines_met"]) == (3, 2)
+    plain = gl.simulate(LAB, JOBS, "fifo").summary
+    assert not {"cost", "deadlines", "deadlines_met"} & set(plain)
 
 
 def test_configurations_and_names_with_parameters_agree() -> None:

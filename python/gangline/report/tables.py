@@ -175,10 +175,11 @@ def usage(runs: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell
         titles.append(("Price", "GPU-hours held times the price per hour of their type"))
     rows = []
     for i, run in enumerate(runs):
-        row, span, price = [policy_cell(i, run.label)], run.summary.get("makespan_s"), 0.0
+        row, price = [policy_cell(i, run.label)], 0.0
+        length_s = _length_s(run, sum(there.values()))
         for name, per_hour in kinds:
             busy = run.busy_gpu_s.get(name)
-            all_s = (_number(span) or 0.0) * there.get(name, 0)
+            all_s = length_s * there.get(name, 0)
             part = busy / all_s if all_s and busy is not None else None
             row.append(Cell(bar(part), part))
             price += (busy or 0.0) / 3600.0 * (per_hour or 0.0)
@@ -186,10 +187,19 @@ def usage(runs: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell
             part = run.time_share.get(name)
             row.append(Cell(bar(part), part))
         if priced:
-            known = price if run.busy_gpu_s else None
+            exact = run.summary.get("cost")  # the timeline may be thinned
+            known = _number(exact) if exact is not None else price if run.busy_gpu_s else None
             row.append(Cell(words.count(known), known))
         rows.append(row)
     return titles, rows
+
+
+def _length_s(run: Digest, gpus: int) -> float:
+    """Return how long the run was: to its last finish, or to where it was stopped."""
+    used = _number(run.summary.get("gpu_utilization"))
+    if run.spec.get("outcome") == "limit" and used and gpus:
+        return sum(run.busy_gpu_s.values()) / (used * gpus)
+    return _number(run.summary.get("makespan_s")) or 0.0
 
 
 def bar(part: float | None) -> str:

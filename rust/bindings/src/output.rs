@@ -29,6 +29,8 @@ const COUNTS: &[&str] = &[
     "decisions",
     "events",
     "failures",
+    "deadlines",
+    "deadlines_met",
 ];
 
 impl RunOutput {

@@ -150,8 +150,9 @@ impl Engine {
             let at = ((nanos.len() as f64 * share) as usize).min(nanos.len().saturating_sub(1));
             nanos.get(at).map_or(0.0, |&nanos| f64::from(nanos) / 1e3)
         };
+        let longest = nanos.last().map_or(0.0, |&nanos| f64::from(nanos) / 1e3);
         let totals = &self.recorder.totals;
-        vec![
+        let mut summary = vec![
             ("jobs", jobs.len() as f64),
             ("finished", finished as f64),
             ("dropped", output.dropped.len() as f64),
@@ -180,9 +181,40 @@ impl Engine {
             ("decisions", self.decisions as f64),
             ("decision_p50_us", decision(0.5)),
             ("decision_p99_us", decision(0.99)),
+            ("decision_max_us", longest),
             ("events", self.events as f64),
             ("failures", totals.failures as f64),
-        ]
+        ];
+        summary.extend(self.cost().map(|cost| ("cost", cost)));
+        summary.extend(self.deadlines(output).into_iter().flatten());
+        summary
+    }
+
+    /// What the busy GPUs cost by the hour; `None` where none has a price.
+    fn cost(&self) -> Option<f64> {
+        let busy = &self.recorder.totals.busy_by_type_ns;
+        let types = self.state.cluster.gpu_types().iter().zip(busy);
+        (!busy.is_empty()).then(|| {
+            let hours = |ns: i128| ns as f64 / NANOS_PER_SECOND / 3600.0;
+            types.map(|(t, &ns)| t.price_per_hour * hours(ns)).sum()
+        })
+    }
+
+    /// How many jobs have a deadline, and how many of them finished by it; `None` where no job has one.
+    fn deadlines(&self, output: &Output) -> Option<[(&'static str, f64); 2]> {
+        let column = self.state.jobs.columns().deadline.as_ref()?;
+        let (mut all, mut met) = (0_u32, 0_u32);
+        for (deadline, &finish_s) in column.iter().zip(&output.finish_s) {
+            if *deadline != SimTime::NEVER {
+                all += 1;
+                // a job that did not finish has none: NaN
+                met += u32::from(finish_s <= deadline.seconds());
+            }
+        }
+        Some([
+            ("deadlines", f64::from(all)),
+            ("deadlines_met", f64::from(met)),
+        ])
     }
 
     /// Time-weighted shares of the cluster's GPU time between the first arrival and the end of the run: the

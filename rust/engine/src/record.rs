@@ -152,6 +152,8 @@ pub(crate) struct Recorder {
 pub(crate) struct Totals {
     pub(crate) last: SimTime,
     pub(crate) busy_gpu_ns: i128,
+    /// Of that, by GPU type; empty where GPUs have no price.
+    pub(crate) busy_by_type_ns: Vec<i128>,
     pub(crate) busy_server_ns: i128,
     pub(crate) up_gpu_ns: i128,
     pub(crate) active_ns: i128,
@@ -233,6 +235,9 @@ impl Recorder {
         let totals = &mut self.totals;
         totals.last = now;
         totals.busy_gpu_ns += i128::from(state.gpus_busy) * length;
+        for (total, &busy) in totals.busy_by_type_ns.iter_mut().zip(&state.busy_by_type) {
+            *total += i128::from(busy) * length;
+        }
         totals.busy_server_ns += i128::from(state.busy_servers) * length;
         totals.up_gpu_ns += i128::from(state.gpus_up) * length;
         let active = state.waiting.len() + state.running.len();

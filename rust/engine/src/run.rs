@@ -157,8 +157,12 @@ impl Engine {
             config.require_pairs(&world.jobs)?;
         }
         let capacity = CapacityEvents::new(&config, world.cluster.servers().len());
-        let recorder = Recorder::new(config.segments, config.timeline);
+        let mut recorder = Recorder::new(config.segments, config.timeline);
         let types = world.cluster.gpu_types().len();
+        let mut prices = world.cluster.gpu_types().iter().map(|t| t.price_per_hour);
+        if prices.any(|price| price > 0.0) {
+            recorder.totals.busy_by_type_ns = vec![0; types];
+        }
         let gpus_max = world.jobs.columns().gpus.iter().copied().max().unwrap_or(0);
         if traits.round.is_some_and(|round| round.0 <= 0) {
             return Err(EngineError::Option {
