@@ -77,7 +77,12 @@ def clusters(draw: st.DrawFn) -> dict[str, Any]:
     ]
     cluster: dict[str, Any] = {"name": "drawn", "gpu_types": types, "servers": servers}
     total = sum(block["count"] for block in servers)
-    kind = draw(st.sampled_from(["none", "none", "table", "random"]))
+    kind = draw(st.sampled_from(["none", "none", "table", "random", "capacity"]))
+    if kind == "capacity":
+        counts = st.integers(1, total)
+        times = draw(st.sampled_from([[0.0, 6.0], [3.0, 8.0], [2.0, 5.0, 12.0]]))
+        cluster["capacity"] = [{"at_s": at, "servers": draw(counts)} for at in times]
+        cluster["capacity"].append({"at_s": 20.0, "servers": total})
     if kind == "table":
         chosen = draw(st.sets(st.integers(0, total - 1), min_size=1, max_size=3))
         cluster["failures"] = {
@@ -90,6 +95,10 @@ def clusters(draw: st.DrawFn) -> dict[str, Any]:
                 for server in sorted(chosen)
             ]
         }
+        if draw(st.booleans()):  # a second outage as the first ends, listed before it
+            again = {**cluster["failures"]["table"][0]}
+            again |= {"down_s": again["up_s"], "up_s": again["up_s"] + 3.0}
+            cluster["failures"]["table"].insert(0, again)
     elif kind == "random":
         cluster["failures"] = {"mtbf_hours": 0.01, "mttr_hours": 0.002}
     return cluster
@@ -212,6 +221,8 @@ def crowded(draw: st.DrawFn) -> dict[str, Any]:
     if "table" in failures:
         rows = [row for row in failures["table"] if row["server"] < total]
         cluster["failures"] = {"table": rows}
+    for row in cluster.get("capacity", []):
+        row["servers"] = min(row["servers"], total)
     for row in world["jobs"]:
         row["gpus"] = draw(st.sampled_from([2, 2, 3, 4]))
         row["model"] = draw(st.sampled_from(LABELS))

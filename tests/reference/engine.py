@@ -147,6 +147,7 @@ class Reference:
         self.round_ns = None if round_s is None else to_ns(round_s)
         self.max_share = int(self.rates.options.get("max_share", 1))
         self._read_failures(world["cluster"].get("failures", {}))
+        self._read_capacity(world["cluster"].get("capacity", []))
         if policy is not None:
             self._install(policy, params or {})
         self._refuse_infeasible(str(run.get("on_infeasible", "error")))
@@ -200,6 +201,15 @@ class Reference:
             self.draws = [0] * len(self.servers)
             for server in range(len(self.servers)):
                 self._next_failure(server, 0)
+
+    def _read_capacity(self, rows: list[World]) -> None:
+        """From each instant on the first so many servers are there; one that leaves has failed."""
+        there = len(self.servers)
+        for row in rows:
+            at, count = to_ns(row["at_s"]), row["servers"]
+            for server in range(min(there, count), max(there, count)):
+                self._push_capacity(at, server, up=count > there)
+            there = count
 
     def _push_capacity(self, at: int, server: int, *, up: bool) -> None:
         self.capacity.append((at, self.sequence, server, up))
