@@ -191,8 +191,8 @@ pub enum EngineError {
     Policy(#[from] PolicyError),
     /// Jobs that can never run here.
     #[error(
-        "{} jobs can never run here; job {}: {}",
-        jobs.len(), jobs[0].job, jobs[0].reason.text()
+        "{} can never run here; job {}: {}; `on_infeasible` = drop leaves such jobs out",
+        count(jobs.len()), jobs[0].job, jobs[0].reason.text()
     )]
     Infeasible {
         /// The jobs, each with its reason; never empty.
@@ -200,8 +200,8 @@ pub enum EngineError {
     },
     /// Jobs wait and nothing will ever happen again.
     #[error(
-        "{waiting} jobs wait at {} s and nothing will start them; first: {}",
-        time.seconds(), list(jobs)
+        "{} waiting at {} s, and nothing will start them; first: {}",
+        count(*waiting), time.seconds(), list(jobs)
     )]
     Stalled {
         /// When the run stopped.
@@ -213,10 +213,10 @@ pub enum EngineError {
     },
     /// Jobs are not done at the end of simulated time.
     #[error(
-        "{open} jobs are not done at {} s, the end of simulated time; first: {}; failures or \
+        "{} not done at {} s, the end of simulated time; first: {}; failures or \
          preemptions may keep taking their work: set a checkpoint interval, or stop the run at a \
          time or after so many events",
-        time.seconds(), list(jobs)
+        count(*open), time.seconds(), list(jobs)
     )]
     Endless {
         /// When the run stopped.
@@ -250,6 +250,10 @@ pub enum EngineError {
         /// What was wrong, in words.
         what: &'static str,
     },
+}
+
+fn count(jobs: usize) -> String {
+    format!("{jobs} {}", if jobs == 1 { "job" } else { "jobs" })
 }
 
 fn list(jobs: &[JobId]) -> String {

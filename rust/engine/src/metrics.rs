@@ -130,7 +130,12 @@ impl Engine {
         let mut jct = each(&|job| output.finish_s[job.index()] - arrival(job));
         let mut queue = each(&|job| output.first_start_s[job.index()] - arrival(job));
         let mut ftf = each(&|job| output.ftf[job.index()]);
-        let wait_mean = mean(&jct) - mean(&each(&|job| output.run_s[job.index()]));
+        // to the nanosecond, as in the jobs table: the rest is noise of the floats
+        let wait = each(&|job| {
+            let jct = output.finish_s[job.index()] - arrival(job);
+            let wait = jct - output.run_s[job.index()];
+            (wait * NANOS_PER_SECOND).round() / NANOS_PER_SECOND
+        });
         let finished = jct.len();
         let first = jobs
             .ids()
@@ -165,7 +170,7 @@ impl Engine {
             ("jct_max_s", quantile(&mut jct, 1.0)),
             ("queue_mean_s", mean(&queue)),
             ("queue_p99_s", quantile(&mut queue, 0.99)),
-            ("wait_mean_s", wait_mean),
+            ("wait_mean_s", mean(&wait)),
             ("gpu_utilization", shares.busy),
             ("useful_utilization", shares.useful),
             ("node_utilization", shares.servers),
