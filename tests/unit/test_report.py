@@ -605,7 +605,7 @@ def test_no_model_or_type_breaks_the_page(model: str, gpu: str) -> None:
 def test_where_nobody_waits_the_page_and_the_command_say_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trace = "synth:philly?jobs=5&seed=1&max_gpus=2"
+    trace = "synth:philly?jobs=200&seed=1&max_gpus=2"
     arguments = ["compare", "--trace", trace, "--cluster", "pollux-64", "--policies", "fifo,las"]
     assert main([*arguments, "--html", str(tmp_path / "p.html")]) == 0
     assert "no job waited under any policy: the cluster is larger" in capsys.readouterr().err
