@@ -13,6 +13,7 @@ import pytest
 
 from golden.test_baselines_reference import (
     GOLDEN_B,
+    GOLDEN_C,
     PUBLIC,
     Numbers,
     sixty_jobs,
@@ -78,19 +79,7 @@ def test_golden_b_averages_and_counters(
         ) == wanted
 
 
-@pytest.mark.parametrize(
-    ("policy", "servers", "fit", "wanted"),
-    [
-        ("fifo", 4, "first", (219.1833, 3341)),
-        ("fifo", 4, "best", (217.5167, 3341)),
-        ("fifo-skip", 4, "first", (219.1833, 3271)),
-        ("fifo-skip", 4, "best", (211.45, 3271)),
-        ("fifo", 2, "first", (1556.4833, 5747)),
-        ("fifo", 2, "best", (1556.4833, 5747)),
-        ("fifo-skip", 2, "first", (782.55, 4839)),
-        ("fifo-skip", 2, "best", (725.0833, 4806)),
-    ],
-)
+@pytest.mark.parametrize(("policy", "servers", "fit", "wanted"), GOLDEN_C)
 def test_golden_c_yarn_placement(
     policy: str, servers: int, fit: str, wanted: tuple[float, float]
 ) -> None:

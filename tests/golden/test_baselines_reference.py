@@ -148,6 +148,18 @@ GOLDEN_B: list[tuple[str, dict[str, Any], float, Numbers, Numbers]] = [
 ]
 
 
+GOLDEN_C = [  # queue, servers of 4 GPUs, fit of placement yarn; mean JCT and makespan, s
+    ("fifo", 4, "first", (219.1833, 3341)),
+    ("fifo", 4, "best", (217.5167, 3341)),
+    ("fifo-skip", 4, "first", (219.1833, 3271)),
+    ("fifo-skip", 4, "best", (211.45, 3271)),
+    ("fifo", 2, "first", (1556.4833, 5747)),
+    ("fifo", 2, "best", (1556.4833, 5747)),
+    ("fifo-skip", 2, "first", (782.55, 4839)),
+    ("fifo-skip", 2, "best", (725.0833, 4806)),
+]
+
+
 @pytest.mark.parametrize(("policy", "params", "restart_s", "on_16", "on_8"), GOLDEN_B)
 def test_golden_b_averages_and_counters(
     policy: str, params: dict[str, Any], restart_s: float, on_16: Numbers, on_8: Numbers
@@ -158,19 +170,7 @@ def test_golden_b_averages_and_counters(
         assert (*averages(outcome), *counters) == wanted
 
 
-@pytest.mark.parametrize(
-    ("policy", "servers", "fit", "wanted"),
-    [
-        ("fifo", 4, "first", (219.1833, 3341)),
-        ("fifo", 4, "best", (217.5167, 3341)),
-        ("fifo-skip", 4, "first", (219.1833, 3271)),
-        ("fifo-skip", 4, "best", (211.45, 3271)),
-        ("fifo", 2, "first", (1556.4833, 5747)),
-        ("fifo", 2, "best", (1556.4833, 5747)),
-        ("fifo-skip", 2, "first", (782.55, 4839)),
-        ("fifo-skip", 2, "best", (725.0833, 4806)),
-    ],
-)
+@pytest.mark.parametrize(("policy", "servers", "fit", "wanted"), GOLDEN_C)
 def test_golden_c_yarn_placement(
     policy: str, servers: int, fit: str, wanted: tuple[float, float]
 ) -> None:

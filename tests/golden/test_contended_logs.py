@@ -25,16 +25,27 @@ POLICIES: dict[str, dict[str, Any]] = {
     "fifo-skip": {},
     "easy": {},
     "sjf": {},
+    "sjf-strict": {},
     "srtf": {},
     "srsf": {},
     "las": {"limits": [20.0]},
     "tiresias": {"limits": [20.0]},
     "gittins": {"limits": [20.0]},
+    "tiresias-gittins": {"limits": [20.0]},
     "gandiva": {"quantum_s": 5.0, "switch_s": 1.0},
     "toy-share": {},
     "toy-round": {"round_s": 10.0},
 }
-PREEMPTIVE = ("srtf", "srsf", "las", "tiresias", "gittins", "gandiva", "toy-round")
+PREEMPTIVE = (
+    "srtf",
+    "srsf",
+    "las",
+    "tiresias",
+    "gittins",
+    "tiresias-gittins",
+    "gandiva",
+    "toy-round",
+)
 
 
 def world(*, share: bool) -> dict[str, Any]:
