@@ -8,34 +8,36 @@ import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gangline.trace.normalise import Raw
 
 
-def identifiers(raw: Raw, columns: dict[str, Any], rows: int) -> Any:
+def identifiers(
+    raw: Raw, columns: dict[str, Any], rows: int, are_distinct: Callable[[], bool]
+) -> Any:
     """Return the job ids of rows in the order of arrival.
 
     Without a column they are "0", "1", ...; the second, third, ... of equal ids get "#2", "#3", ...
-    and are counted in the notes.
+    and are counted in the notes. `are_distinct` tells what `surely_distinct` found.
     """
     if "job_id" not in columns:
         return pa.array(np.arange(rows)).cast(pa.string())
     ids = columns["job_id"]
-    if _are_unique(ids):
+    if are_distinct() or len(ids.unique()) == len(ids):
         return ids
     unique, renamed = _suffixed(ids)
     raw.notes["duplicate_id"] = renamed
     return unique
 
 
-def _are_unique(ids: Any) -> bool:
-    """Whether all are different; the exact comparison runs only where the cheap one cannot tell."""
+def surely_distinct(ids: Any) -> bool:
+    """Whether all texts are seen to be different; false leaves it open."""
     from gangline import _core
 
     _, offsets, data = ids.buffers()
     places = np.frombuffer(offsets, np.int32)[ids.offset : ids.offset + len(ids) + 1]
-    if _core.surely_distinct(places, np.frombuffer(data or b"", np.uint8)):
-        return True
-    return len(ids.unique()) == len(ids)
+    return _core.surely_distinct(places, np.frombuffer(data or b"", np.uint8))
 
 
 def _suffixed(ids: Any) -> tuple[Any, int]:

@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from gangline.errors import TraceError
+from gangline.trace.columns import begin, each, one_chunk
 from gangline.trace.faults import Fault, Faults, short
-from gangline.trace.identifiers import identifiers
+from gangline.trace.identifiers import identifiers, surely_distinct
 from gangline.trace.schema import BOUNDS, COLUMNS, STATUSES
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _REQUIRED = ("arrival_s", "gpus")
 _ABSOLUTE = ("deadline_s", "start_s")
+_NO_IDS = pa.array([], type=pa.string())
 _WORK = "a duration or a number of iterations"
 
 
@@ -83,15 +85,17 @@ class Raw(msgspec.Struct, kw_only=True):
 def normalise(raw: Raw, options: Options) -> pa.Table:
     """Return the internal table, checked, filtered and sorted; counts go to `raw.notes`."""
     _require(raw)
-    columns = {name: _one_chunk(array) for name, array in raw.columns.items()}
+    columns = each(one_chunk, raw.columns)
     keep = _Keep(raw.notes, len(columns["arrival_s"]))
     _drop_by_format(raw, columns, keep, options)
     _refuse_bad(raw, columns, keep, options)
     columns = {name: _cast(raw, name, array) for name, array in columns.items()}
+    # Begun here, where ids are mostly in order; rows that are dropped can only leave it open.
+    are_distinct = begin(surely_distinct, columns.get("job_id", _NO_IDS))
     _filters(raw, columns, keep, options)
     columns = _select(raw, columns, keep.rows, options)
     _clock(raw, columns, options)
-    columns["job_id"] = identifiers(raw, columns, len(columns["arrival_s"]))
+    columns["job_id"] = identifiers(raw, columns, len(columns["arrival_s"]), are_distinct)
     ordered = {name: _decoded(name, columns[name]) for name in COLUMNS if name in columns}
     return pa.table(ordered)
 
@@ -125,14 +129,6 @@ def _require(raw: Raw) -> None:
         )
 
 
-def _one_chunk(array: Any) -> Any:
-    if isinstance(array, pa.ChunkedArray):
-        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
-        if isinstance(array, pa.ChunkedArray):  # of zero chunks, in older versions
-            array = pa.array([], type=array.type)
-    return array
-
-
 def _is_numeric(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
@@ -144,6 +140,8 @@ def numbers(array: Any) -> npt.NDArray[Any]:
 
 def valid(array: Any) -> npt.NDArray[np.bool_]:
     """Return which rows of a column are not null."""
+    if array.null_count == 0:
+        return np.ones(len(array), dtype=np.bool_)
     return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
@@ -347,7 +345,7 @@ def _select(
     if rows is None:
         return columns
     taken = pa.array(rows)
-    return {name: array.take(taken) for name, array in columns.items()}
+    return each(lambda array: array.take(taken), columns)
 
 
 def _clock(raw: Raw, columns: dict[str, Any], options: Options) -> None:

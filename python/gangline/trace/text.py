@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from gangline.errors import TraceError
+from gangline.trace.columns import each, one_chunk
 from gangline.trace.faults import Faults, short
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class TextFile:
         except (pa.ArrowInvalid, pa.ArrowKeyError):
             columns = self._salvage({key: (str(places[key]), wanted[key]) for key in places})
         else:
-            columns = {key: _one_chunk(table.column(str(places[key]))) for key in places}
+            columns = each(one_chunk, {key: table.column(str(places[key])) for key in places})
         if self._is_padded:
             columns = {key: _trimmed(array) for key, array in columns.items()}
         return {key: self._finite(key, array) for key, array in columns.items()}
@@ -278,7 +279,7 @@ class TextFile:
             self._records = np.delete(np.arange(table.num_rows + len(skipped)), places)
         columns = {}
         for key, (place, kind) in wanted.items():
-            columns[key], wrong = convert(_without_blanks(_one_chunk(table.column(place))), kind)
+            columns[key], wrong = convert(_without_blanks(one_chunk(table.column(place))), kind)
             self._mark(key, wrong, self._words.get(key, WORDS[kind]))
         return columns
 
@@ -390,7 +391,3 @@ def _find_failures(
         middle = len(rows) // 2
         _find_failures(strings, rows[:middle], kind, wrong)
         _find_failures(strings, rows[middle:], kind, wrong)
-
-
-def _one_chunk(column: Any) -> Any:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

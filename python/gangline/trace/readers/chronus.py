@@ -45,8 +45,9 @@ def read(source: Source, options: Options) -> Raw:
     values = numbers(relative)
     wrong = (wrong | ~np.isfinite(values)) & valid(texts)
     refuse(raw, "deadline_s", wrong, "seconds, or several joined by -")
-    best = numbers(pc.equal(raw.columns.pop("job_type"), _BEST_EFFORT).fill_null(fill_value=False))
-    best = best.astype(np.bool_)
+    types = raw.columns.pop("job_type")
+    best = pc.equal(types.dictionary, _BEST_EFFORT).take(types.indices).fill_null(fill_value=False)
+    best = numbers(best).astype(np.bool_)
     if best.any():
         raw.notes["best_effort"] = int(best.sum())
     deadline = numbers(raw.columns["arrival_s"]) + values

@@ -147,18 +147,18 @@ def _read_jobs(source: Source, options: Options) -> dict[str, Any]:
 def _gangs(raw: Raw) -> None:
     """Work out what each task asks for."""
     columns = raw.columns
-    plan = numbers(columns.pop("plan_gpu").fill_null(0.0))
-    instances = numbers(columns["servers"])
-    asked = plan / _PERCENT
-    whole = np.ceil(asked)
-    columns["gpus"] = times.column(instances * whole)
-    shared = (plan > 0.0) & (plan < _PERCENT) & (instances == 1)
-    columns["gpu_fraction"] = times.column(np.where(shared, asked, np.nan))
-    rounded = (whole != asked) & ~shared
+    asked = pc.divide(columns.pop("plan_gpu").fill_null(0.0), _PERCENT)
+    instances = columns["servers"]
+    whole = pc.ceil(asked)
+    columns["gpus"] = pc.multiply(instances, whole)
+    share = numbers(asked)
+    shared = (share > 0.0) & (share < 1.0) & (numbers(instances) == 1)
+    columns["gpu_fraction"] = pc.if_else(pa.array(shared), asked, pa.scalar(None, asked.type))
+    rounded = (numbers(whole) != share) & ~shared
     if rounded.any():
         raw.notes["gpus_rounded_up"] = int(rounded.sum())
-    columns["cpus"] = times.column(numbers(columns["cpus"]) / _PERCENT * instances)
-    columns["host_memory_gb"] = times.column(numbers(columns["host_memory_gb"]) * instances)
+    columns["cpus"] = pc.multiply(pc.divide(columns["cpus"], _PERCENT), instances)
+    columns["host_memory_gb"] = pc.multiply(columns["host_memory_gb"], instances)
     columns["start_s"] = columns["arrival_s"]
     raw.drops = [("no_times", ~valid(columns["start_s"]) | ~valid(columns["end_s"]))]
 
@@ -240,8 +240,7 @@ def _one_type(raw: Raw, merged: dict[str, Any], kinds: Any) -> Any:
 
 def _finish(raw: Raw, jobs: dict[str, Any] | None) -> Raw:
     columns = raw.columns
-    lives = numbers(columns.pop("end_s")) - numbers(columns["start_s"])
-    columns["duration_s"] = times.column(lives.astype(np.float64))
+    columns["duration_s"] = pc.subtract(columns.pop("end_s"), columns["start_s"])
     columns["gpu_types"] = lists_of(
         columns["gpu_types"], lambda name: [] if name in _MASKED else [name]
     )

@@ -1,0 +1,45 @@
+"""Work on whole columns, several at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_LONG = 100_000  # ours: shorter columns are done before a thread has started
+
+
+def each(function: Callable[[Any], Any], columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Apply a function of Arrow to each column; to long ones in as many threads as Arrow uses."""
+    longest = max((len(column) for column in columns.values()), default=0)
+    if longest < _LONG or pa.cpu_count() == 1:
+        return {name: function(column) for name, column in columns.items()}
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(pa.cpu_count()) as pool:
+        return dict(zip(columns, pool.map(function, columns.values()), strict=True))
+
+
+def begin(function: Callable[[Any], bool], column: Any) -> Callable[[], bool]:
+    """Apply a function that needs no interpreter to a column meanwhile; call for what it found."""
+    if len(column) < _LONG:
+        return lambda: function(column)
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(1)
+    found = pool.submit(function, column)
+    pool.shutdown(wait=False)
+    return found.result
+
+
+def one_chunk(column: Any) -> Any:
+    """Return a column as one array."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):  # of zero chunks, in older versions
+        array = pa.array([], type=array.type)
+    return array
