@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from typing import TYPE_CHECKING
+from unittest import mock
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripts import fuzz_damage, fuzz_readers
 
 from gangline.errors import TraceError
-from gangline.trace import read_trace
+from gangline.trace import columns, read_trace
 from gangline.trace.detect import detect
 from gangline.trace.formats import FORMATS
+from gangline.trace.readers import swf
 from gangline.trace.source import Source
 from samples.traces import OPTIONS, SAMPLES
 
@@ -120,3 +124,25 @@ def test_no_reader_takes_the_file_of_another_format(folder: Path, name: str) -> 
             continue
         with pytest.raises(TraceError):
             read_trace(path, format=other, **OPTIONS.get(other, {}))
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_threads_read_the_same(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, content = SAMPLES[name]
+    path = tmp_path / name
+    path.write_bytes(content)
+    options = OPTIONS.get(kind, {})
+    plain = read_trace(path, format=kind, **options)
+    monkeypatch.setattr(columns, "_LONG", 1)  # as if every column were a long one
+    monkeypatch.setattr(pa, "cpu_count", lambda: 3)
+    threaded = read_trace(path, format=kind, **options)
+    assert threaded.table.equals(plain.table)
+    assert (threaded.notes, threaded.metadata) == (plain.notes, plain.metadata)
+
+
+@given(text=st.text("12 \t\r\n\v", max_size=30), piece=st.integers(1, 9))
+def test_swf_lines_keep_single_spaces(text: str, piece: int) -> None:
+    lines = re.split(r"([\r\n])", text)
+    expected = "".join(" ".join(re.findall(r"[^ \t\r\n]+|[\r\n]", line)) for line in lines)
+    with mock.patch.object(swf, "_PIECE", piece):
+        assert swf._single_spaces(text.encode()).decode() == expected
