@@ -29,9 +29,9 @@ POLICIES: dict[str, dict[str, Any]] = {
     "srtf": {},
     "srsf": {},
     "las": {"limits": [20.0]},
-    "tiresias": {"limits": [20.0]},
-    "gittins": {"limits": [20.0]},
-    "tiresias-gittins": {"limits": [20.0]},
+    "tiresias": {"limits": [4.0, 12.0]},
+    "gittins": {"limits": [20.0], "delta": 10.0},
+    "tiresias-gittins": {"limits": [6.0], "delta": 3.0, "promote_knob": 2.0},
     "gandiva": {"quantum_s": 5.0, "switch_s": 1.0},
     "toy-share": {},
     "toy-round": {"round_s": 10.0},
@@ -182,3 +182,8 @@ GANDIVA_BY_HAND = [
 
 def test_no_contended_golden_is_left_over() -> None:
     assert sorted(path.stem for path in FOLDER.glob("*.txt")) == sorted(POLICIES)
+
+
+def test_every_contended_golden_tells_its_policy_from_the_others() -> None:
+    hashes = [path.read_text("utf-8").partition("\n")[0] for path in sorted(FOLDER.glob("*.txt"))]
+    assert len(set(hashes)) == len(POLICIES)
