@@ -52,6 +52,13 @@ def compare(
     Comparison
         Rows in the order of `policies`, then `seeds`.
 
+    Raises
+    ------
+    PolicyError
+        If there is no policy or no seed, or `params` names a policy that is not compared.
+    TraceError, ClusterError, InfeasibleJobError, PlanError
+        As for `gangline.simulate`.
+
     Examples
     --------
     >>> import gangline as gl
@@ -64,6 +71,7 @@ def compare(
     from gangline.comparison import Comparison
     from gangline.simulate import Prepared, make_options
 
+    _check(policies, seeds, params or {})
     prepared = Prepared(cluster, trace, sharing=options.pop("sharing", None))
     checked = [make_options({**options, "seed": int(seed)}) for seed in seeds]
     comparison = Comparison(cluster=prepared.cluster, trace=prepared.trace)
@@ -75,3 +83,23 @@ def compare(
             if each is not None:
                 each(result)
     return comparison
+
+
+def _check(
+    policies: Sequence[PolicyLike], seeds: Sequence[int], params: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Refuse what would compare nothing, or leave parameters unused."""
+    from gangline.errors import PolicyError
+
+    if isinstance(policies, str):
+        message = f'policies: expected a sequence of policies, got "{policies}"; write it as a list'
+        raise PolicyError(message, field="policies", value=policies)
+    for field, given in (("policies", policies), ("seeds", seeds)):
+        if len(given) == 0:
+            raise PolicyError(f"{field}: expected at least one, got none", field=field)
+    names = [policy for policy in policies if isinstance(policy, str)]
+    for name in params:
+        if name not in names:
+            known = ", ".join(names) or "none"
+            message = f"params: `{name}` is not among the policies given by name: {known}"
+            raise PolicyError(message, field="params", value=name)

@@ -304,13 +304,16 @@ def _spec(
 ) -> dict[str, Any]:
     from gangline import _core
     from gangline.run_options import clamped
-    from gangline.trace.to_core import estimated_rates
+    from gangline.trace.to_core import codes, estimated_rates
 
     given = msgspec.to_builtins(options)
     given.pop("seed", None)
     notes = {}
     if clamped(cluster.sharing):
         notes["xi_clamped"] = clamped(cluster.sharing)
+    unused = set(options.restart_by_model or {}) - set(codes(trace, "model")[1])
+    if unused:
+        notes["restart_by_model_without_jobs"] = len(unused)
     if estimated := estimated_rates(trace, cluster):
         notes["rates_from_another_gang_size"] = estimated
     return {

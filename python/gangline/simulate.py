@@ -55,7 +55,8 @@ def simulate(
         done, jobs) at most ten times a second.
     **options
         seed (0), restart_s and first_start_s (seconds; default 0 or what the policy's description
-        says), restart_by_model (label to seconds), checkpoint_interval_s, on_infeasible ("error" or
+        says), restart_by_model (label to seconds; labels that no job has are counted in the notes
+        of the spec), checkpoint_interval_s, on_infeasible ("error" or
         "drop"), segments (False), timeline ("auto", "change", "off" or a sampling time in seconds),
         check_invariants (False), skip_rounds (True), until_s, max_events, sharing (keys that
         override those of the cluster).
@@ -302,7 +303,11 @@ class bar:  # noqa: N801 - used like a function
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+        )
         self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
         self._bar.start()
         task = self._bar.add_task(self._label, total=None)

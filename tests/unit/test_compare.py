@@ -4,6 +4,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 
 import gangline as gl
 
@@ -63,3 +64,28 @@ def test_repr_is_a_table() -> None:
     lines = repr(both()).splitlines()
     assert lines[0].split()[0] == "policy"
     assert [line.split()[0] for line in lines[1:]] == ["fifo", "sjf"]
+
+
+@pytest.mark.parametrize(
+    ("policies", "options", "words"),
+    [
+        ([], {}, "policies: expected at least one"),
+        (["fifo"], {"seeds": []}, "seeds: expected at least one"),
+        ("fifo", {}, "write it as a list"),
+        (["las"], {"params": {"fifo": {"fit": "first"}}}, "`fifo` is not among the policies"),
+        ([gl.policies.Las()], {"params": {"las": {}}}, "given by name: none"),
+    ],
+)
+def test_what_would_compare_nothing_or_use_nothing_is_refused(
+    policies: Any, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(gl.PolicyError, match=words):
+        gl.compare(LAB, JOBS, policies, **options)
+
+
+def test_restart_times_of_models_that_no_job_has_are_noted() -> None:
+    trace = JOBS.append_column("model", pa.array(["ResNet", "BERT"]))
+    given = {"resnet": 4.0, "BERT": 1.0}
+    spec = gl.simulate(LAB, trace, "fifo", restart_by_model=given).spec
+    assert spec["notes"] == {"restart_by_model_without_jobs": 1}
+    assert gl.simulate(LAB, trace, "fifo", restart_by_model={"BERT": 1.0}).spec["notes"] == {}

@@ -267,7 +267,7 @@ class Policy(ABC):
     max_share: int = 1
 
     def start(self, view: View) -> None:  # noqa: B027 - optional for subclasses
-        """Prepare before the first decision."""
+        """Prepare before the first decision; one object may serve several runs, so begin anew."""
 
     @abstractmethod
     def decide(self, view: View, changes: Changes) -> Plan | tuple[Plan, Steady]:
