@@ -79,6 +79,18 @@ def _expected(what: str, kind: type, key: str) -> str:
     wanted = what.removeprefix("Expected ").split(", got ")[0].replace("`", "")
     if "^fill:" in wanted or wanted == "int | str":
         return 'a rack index or "fill:N"'
+    return plain(what)
+
+
+def plain(what: str) -> str:
+    """Say what msgspec expected without its names of types.
+
+    Examples
+    --------
+    >>> plain("Expected `float` > 0.0")
+    'a number > 0'
+    """
+    wanted = what.removeprefix("Expected ").split(", got ")[0].replace("`", "")
     for machine, human in _WORDS:
         wanted = wanted.replace(machine, human)
     return wanted

@@ -250,6 +250,7 @@ def test_an_interrupt_leaves_whole_runs(tmp_path: Path) -> None:
         (["dally", "--workloads", "day"], "--workloads: no `day`; known: batch, poisson-1872"),
         (["dally", "--clusters", "4by4"], "--clusters: expected RACKSxSERVERS such as 4x4"),
         (["dally", "--policies", "dali"], "unknown policy `dali`; did you mean `dally`?"),
+        (["dally", "--policies", "nope"], "of this study: tiresias-oracle, dally-manual"),
         (["dally", "--policies", ","], "--policies: expected names separated by commas"),
         (["dally", "--policies", "fifo,fifo"], "--policies: one is named twice"),
         (["dally", "--seeds", "one"], "--seeds: expected integers"),

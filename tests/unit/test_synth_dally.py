@@ -219,7 +219,7 @@ def test_the_models_are_those_of_the_network() -> None:
 @pytest.mark.parametrize(
     ("name", "parameters", "said"),
     [
-        ("dally-batch", {"jobs": 0}, "jobs: Expected `int` >= 1"),
+        ("dally-batch", {"jobs": 0}, "jobs: expected an integer >= 1, got 0"),
         ("dally-batch", {"sigma": math.nan}, "sigma"),
         ("dally-batch", {"median_s": 0}, "median_s"),
         (

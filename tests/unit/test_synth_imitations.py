@@ -243,7 +243,7 @@ def test_noise_on_exponential_durations_keeps_the_load() -> None:
     ("shape", "parameters", "said"),
     [
         ("gavel", {}, "jobs"),
-        ("gavel", {"jobs": 0}, "jobs: Expected `int` >= 1"),
+        ("gavel", {"jobs": 0}, "jobs: expected an integer >= 1, got 0"),
         ("gavel", {"jobs": 5, "lam": -1}, "lam"),
         ("gavel", {"jobs": 5, "lam": math.inf}, "lam: expected a finite mean gap"),
         ("gavel", {"jobs": 5, "lambda": 1}, "no parameter `lambda`; known: deadlines, jobs, lam"),

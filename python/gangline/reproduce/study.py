@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gangline.errors import GanglineError
+from gangline.errors import GanglineError, PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -178,7 +178,11 @@ class Study:
         for one in there:
             if one.name == name:
                 return one
-        find(name)
+        try:
+            find(name)
+        except PolicyError as error:
+            own = ", ".join(one.name for one in there if one.name != one.policy)
+            raise PolicyError(f"{error}; of this study: {own}", **vars(error)) from None
         return Contender(name, name)
 
     def choose(self, given: Choice, *, quick: bool) -> Choice:

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from gangline._decode import plain
 from gangline.errors import TraceError
 
 if TYPE_CHECKING:
@@ -90,6 +91,9 @@ def decode(kind: type[_T], name: str, parameters: Mapping[str, object]) -> _T:
         return msgspec.convert(dict(parameters), kind)
     except msgspec.ValidationError as error:
         words, _, place = str(error).partition(" - at `$.")
+        key = place.rstrip("`")
         raise TraceError(
-            f"{name}: {place.rstrip('`')}: {words}", path=name, column=place.rstrip("`")
+            f"{name}: {key}: expected {plain(words)}, got {parameters.get(key, 'nothing')!r}",
+            path=name,
+            column=key,
         ) from None
