@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import gangline as gl
+from gangline.cli.app import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -319,4 +320,16 @@ def test_options_of_one_format_on_the_command_line(tmp_path: Path) -> None:
     done = gangline("trace", "info", "p.csv", "--option", "durations", cwd=tmp_path)
     assert (done.returncode, "expected KEY=VALUE" in done.stderr) == (2, True)
     done = gangline("trace", "info", "p.csv", "--option", "unit=job", cwd=tmp_path)
-    assert (done.returncode, "unknown option `unit`" in done.stderr) == (2, True)
+    assert (done.returncode, "option `unit` is one of format pai" in done.stderr) == (2, True)
+
+
+def test_a_library_that_is_gone_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "highspy", None)
+    trace = "synth:philly?jobs=20&seed=1&max_gpus=4"
+    command = ["run", "--trace", trace, "--cluster", "pollux-64", "--policy", "gavel-las"]
+    assert main(command) == 2
+    shown = capsys.readouterr().err
+    assert "gangline: highspy is not installed; `gangline doctor` tells how" in shown
+    assert "Traceback" not in shown

@@ -445,7 +445,9 @@ def test_equally_near_formats_are_refused(tmp_path: Path) -> None:
 
 
 def test_options_of_another_format_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"unknown option `unit`; known: limit, "):
+    with pytest.raises(TraceError, match=r"unknown option `units`; known: limit, "):
+        read(tmp_path, samples.TIRESIAS, units="job")
+    with pytest.raises(TraceError, match=r"option `unit` is one of format pai; this trace is tir"):
         read(tmp_path, samples.TIRESIAS, unit="job")
     with pytest.raises(TraceError, match=r"options: unit: Invalid enum value"):
         read_trace(put(tmp_path, "pai_task_table.csv", samples.PAI), unit="gang")

@@ -301,3 +301,10 @@ def test_any_jobs_are_sorted_stably_and_none_is_lost(rows: list[tuple[float, int
     trace = Trace.from_arrow(table)
     assert ids(trace) == [str(i) for _, i in sorted(kept)]
     assert trace.notes.get("zero_duration", 0) == len(rows) - len(kept)
+
+
+def test_arrivals_that_are_stretched_beyond_the_clock_are_refused() -> None:
+    with pytest.raises(TraceError, match=r"arrival_s: expected the last arrival, times rescale"):
+        Trace.from_arrow(jobs(), rescale=1e300)
+    with pytest.raises(TraceError, match=r"arrival_s"):
+        Trace.from_arrow(jobs(), rescale=1e308)

@@ -78,6 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of stdout is gone, as with `| head`: not an error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _exit.DONE
+    except ModuleNotFoundError as error:
+        _console.say(f"gangline: {error.name} is not installed; `gangline doctor` tells how")
+        return _exit.USAGE
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         _console.say(f"gangline: {place}{error.strerror or error}")

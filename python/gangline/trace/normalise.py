@@ -17,7 +17,7 @@ from gangline.errors import TraceError
 from gangline.trace.columns import begin, each, one_chunk
 from gangline.trace.faults import Fault, Faults, short
 from gangline.trace.identifiers import identifiers, surely_distinct
-from gangline.trace.schema import BOUNDS, COLUMNS, STATUSES
+from gangline.trace.schema import BOUNDS, COLUMNS, SECONDS_MAX, STATUSES
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -355,7 +355,11 @@ def _clock(raw: Raw, columns: dict[str, Any], options: Options) -> None:
     if shift == 0.0 and options.rescale == 1.0:
         return
     raw.shift_s = shift
-    moved = (arrival - shift) * options.rescale
+    with np.errstate(over="ignore"):
+        moved = (arrival - shift) * options.rescale
+    if not moved[-1] <= SECONDS_MAX:
+        expected = f"the last arrival, times rescale, at most {SECONDS_MAX:.0f} s after the first"
+        raise TraceError.at(raw.path, None, "arrival_s", f"{moved[-1]:g}", expected)
     for name in _ABSOLUTE:
         if name in columns:
             times = moved + (numbers(columns[name]) - arrival)

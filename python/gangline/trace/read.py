@@ -10,7 +10,7 @@ import numpy as np
 from gangline.errors import TraceError
 from gangline.trace import options as trace_options
 from gangline.trace.detect import detect
-from gangline.trace.formats import reader_of, special_of
+from gangline.trace.formats import FORMATS, find, reader_of, special_of
 from gangline.trace.origins import lookup
 from gangline.trace.source import Source
 from gangline.trace.table import build
@@ -71,7 +71,9 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
     source = Source(str(path), size.max_bytes)
     if not source.is_folder and not source.head.removeprefix(BOM).strip():
         raise TraceError(f"{path}: expected a trace, got an empty file", path=str(path))
-    reader = reader_of(format or detect(source))
+    name = format or detect(source)
+    reader = reader_of(name)
+    _refuse_options_of_others(options, name)
     chosen = trace_options.make(options, special_of(reader))
     try:
         # What overflows becomes infinite, and no bound of a column lets that through.
@@ -81,6 +83,18 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
             return build(raw, chosen, lambda: _provenance(source, raw.metadata))
     finally:
         source.release()
+
+
+def _refuse_options_of_others(options: Mapping[str, Any], name: str) -> None:
+    own = find(name).options
+    for option, value in options.items():
+        owner = next((item.name for item in FORMATS if option in item.options), name)
+        if option not in own and owner != name and value is not None:
+            raise TraceError(
+                f"option `{option}` is one of format {owner}; this trace is {name}",
+                column=option,
+                expected=", ".join(own) or "no option of a single format",
+            )
 
 
 def _provenance(source: Source, metadata: Mapping[str, str]) -> dict[str, str]:
