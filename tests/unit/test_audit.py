@@ -468,3 +468,21 @@ def test_blanks_and_unknown_numbers_of_a_foreign_csv(tmp_path: Path) -> None:
     assert found.rows == {"jobs": 3}
     assert found.counts == {"times": 3}
     assert found.findings["job_id"].to_pylist() == ["b", "b", "c"]
+
+
+def test_the_trace_of_an_audit_is_read_as_for_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t.csv").write_text(
+        "job_id,arrival_s,gpus,duration_s\na,0,1,5\nb,1,9999,5\nc,2,1,4\nd,3,1,4\n"
+    )
+    given = ["--trace", str(tmp_path / "t.csv"), "--cluster", "pollux-64"]
+    out = str(tmp_path / "out")
+    kept = ["--limit", "3"]
+    run = ["run", *given, *kept, "--policy", "fifo", "--segments", "--out", out]
+    assert main([*run, "--on-infeasible", "drop"]) == 0
+    assert main(["audit", out, *given, *kept]) == 0
+    assert main(["audit", out, *given]) == 3
+    assert "missing-job" in capsys.readouterr().out
+    assert main(["audit", out, "--cluster", "pollux-64", *kept]) == 2
+    assert "options of a trace need one: --trace" in capsys.readouterr().err

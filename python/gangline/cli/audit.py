@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from gangline.cli import _console, _exit
-from gangline.cli._inputs import Json  # noqa: TC001 - cyclopts reads the annotations
+from gangline.cli._inputs import Json, TraceChoice
 from gangline.errors import TraceError
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def audit(
     tolerance_s: Annotated[float, Parameter(name="--tolerance-s")] = 1e-6,
     first: int = 10,
     json: Json = False,
+    choice: TraceChoice | None = None,
 ) -> int:
     """Check a segments or jobs table of any simulator; exit code 3 if a rule is broken.
 
@@ -52,14 +53,19 @@ def audit(
         How many findings of each rule are shown.
     json
         Print one JSON document instead of a table.
+    choice
+        How the trace is read: as for the run that is looked at.
     """
     from gangline.audit import audit as look
 
+    chosen = choice or TraceChoice()
+    if trace is None and chosen != TraceChoice():
+        raise TraceError("options of a trace need one: --trace")
     found = look(
         table,
         cluster,
         jobs=jobs,
-        trace=trace,
+        trace=None if trace is None else chosen.read(trace),
         columns=_mapping(columns),
         max_share=max_share,
         max_parts=max_parts,

@@ -19,10 +19,10 @@ DROPPED: Mapping[str, str] = {
     "partial_execution": "repeats a part of another line (status 2 to 4)",
     "zero_duration": "ran no time (`min_duration_s` lifts them)",
     "zero_iterations": "has no iterations",
-    "other_status": "`status`",
-    "over_max_gpus": "`max_gpus`",
-    "outside_window": "`window`",
-    "over_limit": "`limit`",
+    "other_status": "ended otherwise (`status`)",
+    "over_max_gpus": "asks for more GPUs than `max_gpus`",
+    "outside_window": "arrived outside `window`",
+    "over_limit": "arrived after the first `limit` jobs",
 }
 """Why jobs were left out."""
 
