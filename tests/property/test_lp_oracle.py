@@ -127,6 +127,18 @@ def test_water_filling(jobs: Jobs) -> None:
     assert reached == pytest.approx(found.levels, rel=SAME)
 
 
+@given(worlds(most=10, types=9, gangs=(1, 2, 8, 40)))
+def test_levels_by_prices_are_those_of_programs(jobs: Jobs) -> None:
+    """A named solver fills by programs, which share no code with the prices."""
+    prices = gl.lp.solve("gavel-water-filling", **jobs.arguments())
+    programs = gl.lp.solve("gavel-water-filling", solver="simplex", **jobs.arguments())
+    assert prices.levels == pytest.approx(programs.levels, rel=1e-5)
+    assert prices.solver == programs.solver == "simplex"  # the last program is the solver's
+    rho = gl.lp.solve("gavel-ftf", **jobs.arguments()).objective
+    named = gl.lp.solve("gavel-ftf", solver="simplex", **jobs.arguments()).objective
+    assert rho == pytest.approx(named, rel=SAME)
+
+
 @given(worlds(), st.data())
 def test_cost_with_deadlines(jobs: Jobs, data: st.DataObject) -> None:
     many, types = jobs.rates.shape

@@ -1,6 +1,7 @@
 """Water filling: max-min, then max-min for those who can still rise, and so on.
 
-No integer variables: which jobs are at their bottleneck is asked by linear programs.
+No integer variables: prices find the levels, and where they cannot (pairs, entities) or a solver
+is named, linear programs are asked which jobs are at their bottleneck.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from gangline.lp import kernel
 from gangline.lp.arrays import F64, I64, Entries, Model, Rows, join
 from gangline.lp.instance import per_job
 from gangline.lp.objectives import agnostic, finish, pack
+from gangline.lp.price import price_levels, searches
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from gangline.lp.activities import Activities
     from gangline.lp.highs import Solver
     from gangline.lp.instance import Allocation, Instance
+    from gangline.lp.objectives import Problem
 
 __all__ = ["in_order", "water_filling"]
 
@@ -85,13 +88,40 @@ def water_filling(instance: Instance, solver: Solver) -> Allocation:
     entity = _entities(instance)
     problem = pack(instance, rates, worth, worth)
     space, scale = problem.space, instance.scale
+    settled = instance.settings.tie_break == "none"
+    notes = {}
+    by_prices = entity is None and not settled and searches(space, solver)
+    filled, y = np.zeros(instance.rows), np.zeros(space.count)
+    if by_prices:
+        try:
+            filled, y = price_levels(space, problem.worth, instance.weight / scale, solver)
+        except SolverError:
+            if solver.solver == "dual":
+                raise
+            by_prices, notes = False, {"prices_failed": 1.0}
+    if not by_prices:
+        filled, y = _by_programs(instance, entity, problem, solver)
+    levels = np.minimum(filled, problem.worth * space.rates_of(y))
+    if not settled:
+        price = kernel.per_activity(space, problem.worth)
+        y = kernel.best(space, price, solver, floor=levels / problem.worth).y
+    plan = kernel.Plan(float(np.min(filled * scale / instance.weight)), y)
+    allocation = finish(problem, plan, plan.z, solver)
+    return dataclasses.replace(allocation, levels=filled, notes=notes)
+
+
+def _by_programs(
+    instance: Instance, entity: Entities | None, problem: Problem, solver: Solver
+) -> tuple[F64, F64]:
+    """Return the levels and activities that reach them."""
+    space = problem.space
     water = Water(space, problem.worth, problem.worth * space.rates_of(kernel.spread(space)))
     filled, done = np.zeros(instance.rows), np.zeros(instance.rows, dtype=bool)
     y = np.zeros(space.count)
     while not done.all():
         weight = instance.weight if entity is None else entity.weights(instance, done)
         wanted = np.flatnonzero(~done & (weight > 0))
-        speed = weight[wanted] / scale[wanted]
+        speed = weight[wanted] / instance.scale[wanted]
         rise, duals = _rise(water, filled, wanted, speed, solver)
         filled[wanted] += rise * speed
         stopped = np.zeros(instance.rows, dtype=bool)
@@ -106,13 +136,7 @@ def water_filling(instance: Instance, solver: Solver) -> Allocation:
                 size=(instance.rows, space.count),
             )
         done |= stopped
-    levels = problem.worth * space.rates_of(y)
-    if instance.settings.tie_break != "none":
-        price = kernel.per_activity(space, problem.worth)
-        y = kernel.best(space, price, solver, floor=levels / problem.worth).y
-    plan = kernel.Plan(float(np.min(filled * scale / instance.weight)), y)
-    allocation = finish(problem, plan, plan.z, solver)
-    return dataclasses.replace(allocation, levels=filled)
+    return filled, y
 
 
 def _rise(water: Water, filled: F64, wanted: I64, speed: F64, solver: Solver) -> tuple[float, F64]:

@@ -54,7 +54,8 @@ class Allocation:
         Packing: class of each job.
     notes : mapping
         Counts of what was left out and why: `stranded` (jobs whose types have no GPU now),
-        `deadlines_passed`, `deadlines_missed`.
+        `deadlines_passed`, `deadlines_missed`; `prices_failed` if programs had to do what prices
+        could not.
     """
 
     shares: F64

@@ -6,15 +6,17 @@ thr = sum_k T x, prop = rate averaged over the cluster, iso = rate under an equa
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gangline.errors import PolicyError
+from gangline.errors import PolicyError, SolverError
 from gangline.lp import activities, kernel
 from gangline.lp.instance import Allocation, per_job
-from gangline.lp.price import is_due, price_maxmin
+from gangline.lp.price import is_due, price_maxmin, searches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -213,7 +215,8 @@ def finish_time_fairness(instance: Instance, solver: Solver) -> Allocation:
     -----
     Trial values of rho come from the allocations themselves: an allocation found at rho reaches
     some rho' <= rho, and z at rho proves that no allocation is below rho / z. Both ends meet in a
-    few solves, where halving the interval would take twenty.
+    few solves, where halving the interval would take twenty. Unless a solver is named, prices
+    search and one program, whose least rates are known by then, chooses among the optima.
     """
     rates = rates_seen(instance)
     alone = kernel.isolated_shares(instance.scale, instance.capacity, instance.total)
@@ -224,19 +227,50 @@ def finish_time_fairness(instance: Instance, solver: Solver) -> Allocation:
     problem = pack(instance, rates, left, 1.0 / instance.prop())
     space = problem.space
 
+    notes = {}
+    upper, best = math.inf, kernel.spread(space)
+    by_prices = searches(space, solver)
+    if by_prices:
+        try:
+            upper, best = _least_rho(space, (age, left, fair), price_maxmin, solver)
+        except SolverError:
+            if solver.solver == "dual":
+                raise
+            by_prices, notes = False, {"prices_failed": 1.0}
+    if not by_prices:
+        upper, best = _least_rho(space, (age, left, fair), kernel.maxmin, solver)
+    if is_due(space, solver):
+        return finish(problem, kernel.Plan(upper, best), upper, solver)
+    measure, worth = (upper * fair - age) / left, second_stage(instance, problem)
+    if by_prices and worth is not None:
+        gain = kernel.per_activity(space, worth)
+        plan = kernel.best(space, gain, solver, floor=1.0 / measure)
+    else:
+        plan = kernel.maxmin(space, measure, solver, worth=worth, most=1.0)
+    return dataclasses.replace(finish(problem, plan, upper, solver), notes=notes)
+
+
+def _least_rho(
+    space: Activities,
+    known: tuple[F64, F64, F64],
+    search: Callable[[Activities, F64, Solver], kernel.Plan],
+    solver: Solver,
+) -> tuple[float, F64]:
+    """Return the least rho and activities that reach it; `known` = age, steps left, fair time."""
+    age, left, fair = known
+
     def reached(y: F64) -> float:
         return float(np.max((age + left / space.rates_of(y)) / fair))
 
-    y = kernel.spread(space)
-    upper, lower = reached(y), float(np.max(age / fair))
-    trial, measure = upper, left
-    by_prices = is_due(space, solver)
-    best = y
+    best = kernel.spread(space)
+    fastest = np.zeros(len(left))
+    np.maximum.at(fastest, space.rate.row, space.rate.value)
+    # Nobody ends earlier than alone on its fastest type; if all can come that close, that is it.
+    upper, lower = reached(best), float(np.max((age + left / fastest) / fair))
+    trial = min(upper, lower * (1.0 + 0.5 * FTF_GAP))
     for _ in range(FTF_STEPS):
         before = upper - lower
-        measure = (trial * fair - age) / left
-        search = price_maxmin if by_prices else kernel.maxmin
-        plan = search(space, measure, solver)
+        plan = search(space, (trial * fair - age) / left, solver)
         now = reached(plan.y)
         if now < upper:
             upper, best = now, plan.y
@@ -246,8 +280,4 @@ def finish_time_fairness(instance: Instance, solver: Solver) -> Allocation:
             break
         # The end of the interval that allocations reach moves fast, most of the time.
         trial = upper if upper - lower <= 0.25 * before else 0.5 * (lower + upper)
-    if by_prices:
-        return finish(problem, kernel.Plan(upper, best), upper, solver)
-    measure, worth = (upper * fair - age) / left, second_stage(instance, problem)
-    plan = kernel.maxmin(space, measure, solver, worth=worth, most=1.0)
-    return finish(problem, plan, upper, solver)
+    return upper, best

@@ -1,4 +1,8 @@
-"""The price method: max-min with as many unknowns as GPU types, in the compiled core."""
+"""The price method: max-min with as many unknowns as GPU types, in the compiled core.
+
+Three uses: max-min itself, where programs are large; the search of finish-time fairness; and the
+levels of water filling. The last two leave the choice among optima to one program at the end.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ if TYPE_CHECKING:
     from gangline.lp.arrays import F64
     from gangline.lp.highs import Solver
 
-__all__ = ["PRICE_ROWS", "is_due", "price_maxmin"]
+__all__ = ["PRICE_ROWS", "is_due", "price_levels", "price_maxmin", "searches"]
 
 PRICE_ROWS = 10_000  # above this HiGHS takes seconds; the rule looks at the size alone
 GAP = 1e-9  # relative; comparisons are to 1e-6
@@ -25,10 +29,13 @@ EVALUATIONS = 1_000  # 10 to 40 are usual
 
 def is_due(space: Activities, solver: Solver) -> bool:
     """Whether max-min is solved by prices: if asked for, or large; never with pairs."""
-    if (space.pairs[:, 1] >= 0).any():
-        return False
     rows = 2 * len(space.classes.count) + len(space.capacity)
-    return solver.solver == "dual" or (solver.solver == "auto" and rows > PRICE_ROWS)
+    return searches(space, solver) and (solver.solver == "dual" or rows > PRICE_ROWS)
+
+
+def searches(space: Activities, solver: Solver) -> bool:
+    """Whether optima are searched for by prices: unless a solver is named; never with pairs."""
+    return solver.solver in ("auto", "dual") and not (space.pairs[:, 1] >= 0).any()
 
 
 def price_maxmin(space: Activities, measure: F64, solver: Solver) -> Plan:
@@ -40,12 +47,10 @@ def price_maxmin(space: Activities, measure: F64, solver: Solver) -> Plan:
         If lower and upper bound do not meet.
     """
     classes, types = len(measure), len(space.capacity)
-    rates = np.zeros((classes, types))
-    rates[space.rate.row, space.gpu_type[space.rate.col]] = space.rate.value
     began = time.perf_counter()
     try:
         _, _, shares, evaluations = _core.lp_prices(
-            (rates * measure[:, None]).ravel(),
+            _table(space, measure),
             space.gang_of_class(),
             space.classes.count,
             space.capacity,
@@ -53,17 +58,80 @@ def price_maxmin(space: Activities, measure: F64, solver: Solver) -> Plan:
             evaluations=EVALUATIONS,
         )
     except SolverError as error:
-        raise SolverError(
-            f"{solver.policy}: dual: {error} on {classes} classes x {types} types; try solver=ipx",
-            policy=solver.policy,
-            status=error.status,
-            size=(classes, types),
-            options={"gap": GAP, "evaluations": EVALUATIONS},
-        ) from None
+        raise _failed(error, (classes, types), solver) from None
+    _count(solver, began, 1, evaluations)
+    y = _activities(space, shares)
+    return Plan(float(np.min(measure * space.rates_of(y))), y)
+
+
+def price_levels(space: Activities, level: F64, speed: F64, solver: Solver) -> tuple[F64, F64]:
+    """Fill levels by prices: nobody rises who would take from someone lower.
+
+    Parameters
+    ----------
+    space : Activities
+        Polytope, without pairs.
+    level : float64 array, shape (classes,)
+        Level per step per second of one job.
+    speed : float64 array, shape (classes,)
+        How fast levels rise, > 0.
+    solver : Solver
+        Counts what it took.
+
+    Returns
+    -------
+    levels : float64 array, shape (classes,)
+        What each class reaches.
+    y : float64 array, shape (activities,)
+        Activities that reach it.
+
+    Raises
+    ------
+    SolverError
+        If lower and upper bound do not meet.
+    """
+    size = len(level), len(space.capacity)
+    began = time.perf_counter()
+    try:
+        levels, shares, programs, evaluations = _core.lp_levels(
+            _table(space, level),
+            space.gang_of_class(),
+            space.classes.count,
+            space.capacity,
+            speed,
+            evaluations=EVALUATIONS,
+        )
+    except SolverError as error:
+        raise _failed(error, size, solver) from None
+    _count(solver, began, programs, evaluations)
+    return levels, _activities(space, shares)
+
+
+def _table(space: Activities, worth: F64) -> F64:
+    """Return rate times worth, classes x types, row by row."""
+    table = np.zeros((len(worth), len(space.capacity)))
+    kind = space.gpu_type[space.rate.col]
+    table[space.rate.row, kind] = space.rate.value * worth[space.rate.row]
+    return table.ravel()
+
+
+def _activities(space: Activities, shares: F64) -> F64:
+    table = shares.reshape(-1, len(space.capacity)) * space.classes.count[:, None]
+    return space.within(table[space.pairs[:, 0], space.gpu_type])
+
+
+def _count(solver: Solver, began: float, programs: int, evaluations: int) -> None:
     solver.wall_s += time.perf_counter() - began
     solver.iterations += evaluations
-    solver.solves += 1
+    solver.solves += programs
     solver.used = "dual"
-    table = shares.reshape(classes, types) * space.classes.count[:, None]
-    y = space.within(table[space.pairs[:, 0], space.gpu_type])
-    return Plan(float(np.min(measure * space.rates_of(y))), y)
+
+
+def _failed(error: SolverError, size: tuple[int, int], solver: Solver) -> SolverError:
+    return SolverError(
+        f"{solver.policy}: dual: {error} on {size[0]} classes x {size[1]} types; try solver=ipx",
+        policy=solver.policy,
+        status=error.status,
+        size=size,
+        options={"gap": GAP, "evaluations": EVALUATIONS},
+    )

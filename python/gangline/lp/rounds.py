@@ -223,6 +223,7 @@ class Shares:
             "programs": self._counts["programs"],
             "iterations": self._counts["iterations"],
             "fallbacks": self._counts["solver_failed"],
+            "prices_failed": self._counts["prices_failed"],
         }
         summary: dict[str, float | int] = {"solver_s": self._wall_s}
         if self.policy == "gavel-cost":
@@ -235,7 +236,8 @@ class Shares:
         self._counts["programs"] += allocation.solves
         self._counts["iterations"] += allocation.iterations
         self._wall_s += allocation.wall_s
-        for name, least in (("solver_failed", 0.0), ("deadlines_missed", 1e-9)):
+        counted = {"solver_failed": 0.0, "prices_failed": 0.0, "deadlines_missed": 1e-9}
+        for name, least in counted.items():
             self._counts[name] += allocation.notes.get(name, 0.0) > least
 
     def _deadlines(self, jobs: I64, left_s: F64) -> F64:

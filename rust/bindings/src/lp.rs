@@ -1,7 +1,7 @@
-//! Arrays of an allocation to the core and back: classes of equal jobs, max-min by prices.
+//! Arrays of an allocation to the core and back: classes of equal jobs, max-min and water filling by prices.
 
 use crate::error::raise;
-use gangline_policies::lp::{MaxMin, RowPart, SolverError, group_rows};
+use gangline_policies::lp::{Filling, MaxMin, RowPart, SolverError, group_rows};
 use numpy::{IntoPyArray, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -10,7 +10,8 @@ use pyo3::types::{PyDict, PyTuple};
 /// Adds the functions of this file.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(lp_classes, module)?)?;
-    module.add_function(wrap_pyfunction!(lp_prices, module)?)
+    module.add_function(wrap_pyfunction!(lp_prices, module)?)?;
+    module.add_function(wrap_pyfunction!(lp_levels, module)?)
 }
 
 /// Class of each row, first row and size of each class; rows are compared bit by bit, over all parts.
@@ -68,11 +69,40 @@ fn lp_prices<'py>(
     (found.z, found.bound, shares, found.evaluations).into_pyobject(py)
 }
 
+/// Water filling by prices: (levels, shares row by row, programs, evaluations).
+#[pyfunction]
+#[pyo3(signature = (rates, gangs, members, capacity, speed, *, evaluations))]
+#[allow(clippy::needless_pass_by_value)]
+fn lp_levels<'py>(
+    py: Python<'py>,
+    rates: PyReadonlyArray1<'py, f64>,
+    gangs: PyReadonlyArray1<'py, f64>,
+    members: PyReadonlyArray1<'py, f64>,
+    capacity: PyReadonlyArray1<'py, f64>,
+    speed: PyReadonlyArray1<'py, f64>,
+    evaluations: u32,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let problem = Filling {
+        rates: rates.as_slice()?,
+        gangs: gangs.as_slice()?,
+        members: members.as_slice()?,
+        capacity: capacity.as_slice()?,
+        speed: speed.as_slice()?,
+    };
+    let found = py
+        .detach(|| problem.solve(evaluations))
+        .map_err(|error| refused(py, &error))?;
+    let levels = found.levels.into_pyarray(py);
+    let shares = found.shares.into_pyarray(py);
+    (levels, shares, found.programs, found.evaluations).into_pyobject(py)
+}
+
 fn refused(py: Python<'_>, error: &SolverError) -> PyErr {
     let facts = PyDict::new(py);
     let status = match error {
         SolverError::Input { .. } => "Input",
         SolverError::Gap { .. } => "Gap",
+        SolverError::Stuck { .. } => "Stuck",
     };
     let raised = facts
         .set_item("status", status)

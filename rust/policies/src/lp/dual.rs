@@ -44,6 +44,8 @@ pub struct PriceSolution {
     pub bound: f64,
     /// Shares of one job of each class, `classes x types`.
     pub shares: Vec<f64>,
+    /// Prices that prove the bound, each of all GPUs of a type.
+    pub prices: Vec<f64>,
     /// Plans that were looked at.
     pub evaluations: u32,
 }
@@ -66,6 +68,12 @@ pub enum SolverError {
         gap: f64,
         /// Plans that were looked at.
         evaluations: u32,
+    },
+    /// Water filling found nobody at a bottleneck.
+    #[error("no class at its bottleneck with {left} left")]
+    Stuck {
+        /// Classes that were not done.
+        left: usize,
     },
 }
 
@@ -127,15 +135,22 @@ impl MaxMin<'_> {
                     z: reached * prepared.reference,
                     bound: bound * prepared.reference,
                     shares: prepared.shares(&mix, &plans),
+                    prices: best_prices,
                     evaluations: evaluation,
                 });
             }
             // A damped trial that brought nothing is followed by an undamped one, which must.
             let step = if lower || rose { STEP } else { 1.0 };
-            prices = best_prices
-                .iter()
-                .zip(&mix.prices)
-                .map(|(best, new)| best + step * (new - best))
+            let trials = best_prices.iter().zip(&mix.prices).zip(self.capacity);
+            prices = trials
+                .map(|((best, new), gpus)| {
+                    // nothing is sold where there are no GPUs
+                    if *gpus > 0.0 {
+                        best + step * (new - best)
+                    } else {
+                        0.0
+                    }
+                })
                 .collect();
         }
         Err(SolverError::Gap {
@@ -226,11 +241,14 @@ impl<'a> Prepared<'a> {
             .map(|class| self.isolated(class) * problem.gangs[class] * problem.members[class])
             .sum();
         // Types without GPUs have nothing to leave; classes do not use types they cannot run on.
-        problem
-            .capacity
-            .iter()
-            .map(|_| (1.0 - held).max(0.0))
-            .collect()
+        let left = |gpus: &f64| {
+            if *gpus > 0.0 {
+                (1.0 - held).max(0.0)
+            } else {
+                0.0
+            }
+        };
+        problem.capacity.iter().map(left).collect()
     }
 
     /// All GPUs are worth what an equal split reaches, each type in proportion to its GPUs.
@@ -438,7 +456,18 @@ mod tests {
             }
             let gangs: Vec<f64> = (0..classes).map(|_| f64::from(1 << draw(4))).collect();
             let members: Vec<f64> = (0..classes).map(|_| 1.0 + draw(5) as f64).collect();
-            let capacity: Vec<f64> = (0..types).map(|_| 1.0 + draw(20) as f64).collect();
+            let mut capacity: Vec<f64> = (0..types).map(|_| 1.0 + draw(20) as f64).collect();
+            for kind in 0..types {
+                // some types without GPUs, but none on which a class depends
+                let row = |class: usize| &rates[class * types..(class + 1) * types];
+                let others = |class: usize| {
+                    let usable = row(class).iter().zip(&capacity).enumerate();
+                    usable.filter(|(at, (rate, gpus))| *at != kind && **rate > 0.0 && **gpus > 0.0)
+                };
+                if draw(4) == 0 && (0..classes).all(|class| others(class).count() > 0) {
+                    capacity[kind] = 0.0;
+                }
+            }
             let problem = MaxMin {
                 rates: &rates,
                 gangs: &gangs,

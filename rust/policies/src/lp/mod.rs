@@ -1,12 +1,13 @@
 //! Allocations: who gets which share of which GPU type.
 //!
 //! Linear programs are solved by `HiGHS` from Python. What lives here is what needs no LP library: the
-//! grouping of equal jobs, and max-min by prices.
+//! grouping of equal jobs, max-min and water filling by prices.
 
 mod allocator;
 mod class;
 mod dual;
 mod frontier;
+mod levels;
 mod master;
 mod parts;
 mod random_pairs;
@@ -14,5 +15,6 @@ mod random_pairs;
 pub use allocator::{Allocator, Ask, Company, EqualSplit, FastestFirst, NoSolver, Shares};
 pub use class::{RowClasses, RowPart, group_rows};
 pub use dual::{MaxMin, PriceSolution, SolverError};
+pub use levels::{Filling, Levels};
 pub use parts::in_parts;
 pub use random_pairs::RandomPairs;
