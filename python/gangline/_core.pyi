@@ -110,7 +110,8 @@ class PolicyChanges:
 
 # Actions, of plans and of `Simulation.apply`: ("start", job, [(server, count or mask), ...],
 # are_masks, sub_batch or None), ("preempt", job), ("move", job, [(server, count or mask), ...],
-# are_masks), ("set_sub_batch", job, n), ("wake_at", time_s, tag), ("cancel", tag).
+# are_masks), ("set_sub_batch", job, n), ("limit", job, iterations), ("wake_at", time_s, tag),
+# ("cancel", tag).
 def simulate(
     cluster: Cluster,
     jobs: Jobs,
@@ -156,6 +157,15 @@ def lp_prices(
     gap: float,
     evaluations: int,
 ) -> tuple[float, float, _F64, int]: ...
+def lp_levels(
+    rates: _F64,
+    gangs: _F64,
+    members: _F64,
+    capacity: _F64,
+    speed: _F64,
+    *,
+    evaluations: int,
+) -> tuple[_F64, _F64, int, int]: ...
 def synth_extras(params: Mapping[str, object]) -> dict[str, Any]: ...
 def synth_uniforms(seed: int, purpose: str, jobs: int, counter: int) -> _F64: ...
 def synth_exponentials(seed: int, purpose: str, jobs: int, counter: int) -> _F64: ...

@@ -28,6 +28,7 @@ RULES = {  # what the slow simulator calls a rule, and what the engine may
     "memory": {"memory"},
     "type": {"type_not_allowed", "server_down"},
     "sub_batch": {"sub_batch"},
+    "work_limit": {"work_limit"},
 }
 SIZES = [3, 3, 3, 2, 2]  # GPUs of each server: the first three are of type g, the others of h
 BLOCKS = [
@@ -205,6 +206,14 @@ class Sides(RuleBasedStateMachine):
     def set_sub_batch(self, data: st.DataObject, sub_batch: int) -> None:
         job = self.a_job(data, "running")
         self.add(reference.SetSubBatch(job, sub_batch), ("set_sub_batch", job, sub_batch))
+
+    @precondition(lambda self: not self.over)
+    @rule(data=st.data(), job=st.integers(0, 12), work=st.sampled_from([-1.0, 0.25, 1.0, 3.0, 1e9]))
+    def limit(self, data: st.DataObject, job: int, work: float) -> None:
+        """Mostly of a job that runs; also of one that waits, or is not in the trace."""
+        if self.slow.running() and data.draw(st.booleans()):
+            job = self.a_job(data, "running")
+        self.add(reference.Limit(job, work), ("limit", job, work))
 
     def capacity(self, server: int, after_ns: int, *, up: bool) -> None:
         at = self.slow.now + after_ns

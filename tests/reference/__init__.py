@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .engine import Action, Move, Outcome, Plan, Preempt, Reference, SetSubBatch, Start
+from .engine import Action, Limit, Move, Outcome, Plan, Preempt, Reference, SetSubBatch, Start
 from .world import (
     ClusterError,
     InfeasibleJobError,
@@ -27,6 +27,7 @@ __all__ = [
     "Action",
     "ClusterError",
     "InfeasibleJobError",
+    "Limit",
     "MissingDurationError",
     "Move",
     "Outcome",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -63,7 +64,15 @@ class SetSubBatch:
     sub_batch: int
 
 
-Action = Start | Preempt | Move | SetSubBatch
+@dataclass(frozen=True)
+class Limit:
+    """Let a job that runs after the plan do at most so much more work, then hold its GPUs idle."""
+
+    job: int
+    work: float
+
+
+Action = Start | Preempt | Move | SetSubBatch | Limit
 Tag = tuple[Any, ...]
 
 
@@ -92,6 +101,7 @@ class Outcome:
     promotions: int
 
 
+NEVER = 2**63 - 1
 EVENT_ORDER = {"finish": 0, "stop": 1, "move": 2, "start": 3}
 WAKES = frozenset({"arrival", "completion", "capacity", "timer", "round"})
 
@@ -302,7 +312,7 @@ class Reference:
         self._carry_out(actions if isinstance(actions, Plan) else Plan(list(actions)))
 
     def _next_instant(self) -> int:
-        times = [j.finish_at for j in self.running()]
+        times = [j.finish_at for j in self.running() if not j.paused]
         times += [at for at, _, server, up in self.capacity]
         times += [j.arrival for j in self.jobs if j.status == "future"]
         times += self.timers.values()
@@ -328,7 +338,9 @@ class Reference:
         self.now, self.before_first = at, False
         kinds: set[str] = set()
         for job in self.running():
-            if job.finish_at == at:
+            if job.finish_at == at and job.limit < job.remaining:
+                self._pause(job)  # wakes nobody
+            elif job.finish_at == at:
                 self._finish(job)
                 kinds.add("completion")
         for event in sorted(e for e in self.capacity if e[0] == at):
@@ -374,6 +386,14 @@ class Reference:
         job.gpu_set = ()
         self.events.append((self.now, "finish", job.job_id, ()))
 
+    def _pause(self, job: Job) -> None:
+        """The limit is used up: what is left is exact, the GPUs are held at rate 0."""
+        left = job.remaining - job.limit
+        self._close_segment(job, "retimed")
+        job.remaining, job.limit, job.paused = left, 0.0, True
+        job.segment_start = job.segment_from = self.now
+        job.rate, job.finish_at = 0.0, NEVER
+
     # Starting, stopping, segments
 
     def _close_segment(self, job: Job, reason: str) -> None:
@@ -404,6 +424,7 @@ class Reference:
             job.comm_tier_s[tier] = lost
             job.localities.append((job.kept, self.now - job.segment_from))
             job.remaining = max(0.0, job.remaining - job.rate * seconds)
+            job.limit = max(0.0, job.limit - job.rate * seconds)
 
     def _count_run(self, job: Job) -> None:
         job.run_ns += self.now - job.held_from
@@ -421,6 +442,7 @@ class Reference:
             job.remaining = job.chain[0][1]
         self._count_run(job)
         job.status, job.gpu_set, job.last_stop = "waiting", (), self.now
+        job.limit, job.paused = math.inf, False
 
     def _hold(
         self,
@@ -447,6 +469,8 @@ class Reference:
             if not 0 <= action.job < len(self.jobs):
                 raise PlanError("unknown_job", action.job)
             job = self.jobs[action.job]
+            if isinstance(action, Limit):
+                continue
             if action.job in seen:
                 raise PlanError("two_actions", action.job)
             seen.add(action.job)
@@ -469,6 +493,9 @@ class Reference:
                     if action.sub_batch is not None:
                         self._check_batch(job, action.sub_batch)
                     batches[job.index] = action.sub_batch or job.batch
+        for action in plan.actions:
+            if isinstance(action, Limit) and not (action.job in places and action.work > 0):
+                raise PlanError("work_limit", action.job)
         self._check_state(places, batches)
         for at in plan.wake.values():
             if at <= self.now:
@@ -515,8 +542,11 @@ class Reference:
         self.pending = False
         self.decisions += 1
         acted = False
+        limits = {a.job: a.work for a in plan.actions if isinstance(a, Limit)}
         for action in plan.actions:
             job = self.jobs[action.job]
+            if isinstance(action, Limit):
+                continue
             if isinstance(action, Move) and set(action.gpus) == set(job.gpu_set):
                 continue
             acted = True
@@ -545,6 +575,11 @@ class Reference:
             if timers is not None:
                 assert all(at > self.now for at in timers.values())
                 self.timers = timers
+        for index, work in limits.items():
+            job = self.jobs[index]
+            if job.rate is not None and self.now > job.segment_start:
+                self._close_segment(job, "retimed")
+            job.limit, job.paused, job.rate = work, False, None
         self._settle()
 
     def _settle(self) -> None:
@@ -554,6 +589,8 @@ class Reference:
         for job in self.running():
             rate = self.rates.rate(job, kept[job.index], residents)
             new, old = (rate, kept[job.index]), (job.rate, job.kept)
+            if job.paused:
+                continue
             if job.rate is not None and struct.pack("2d", *new) == struct.pack("2d", *old):
                 continue
             if job.rate is not None:
@@ -561,7 +598,7 @@ class Reference:
             job.rate, job.kept = rate, kept[job.index]
             job.segment_start, job.segment_batch = self.now, job.sub_batch
             job.segment_from = max(self.now, job.progress_from)
-            near = nearest(job.remaining / rate * 1e9)
+            near = nearest(min(job.limit, job.remaining) / rate * 1e9)
             job.finish_at = job.segment_from + max(1, near)
             others = {o.index for g in job.gpu_set for o in residents[g]} - {job.index}
             job.co_runners = tuple(sorted(others))

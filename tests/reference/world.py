@@ -115,6 +115,8 @@ class Job:
     kept: float = 1.0  # locality factor of this segment
     rate: float | None = None  # None: a new segment must be opened in this instant
     finish_at: int = 0
+    limit: float = math.inf  # work that it may do from the start of its segment on
+    paused: bool = False  # the limit is used up
     chain: list[tuple[int, float, float]] = field(default_factory=list)
     co_runners: tuple[int, ...] = ()
     first_start: int | None = None

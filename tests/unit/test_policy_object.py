@@ -294,3 +294,39 @@ def test_an_idle_policy_stalls_with_names() -> None:
     with pytest.raises(gl.StalledError) as caught:
         gl.simulate(LAB, table(), Bad(lambda plan, view: None))
     assert vars(caught.value)["job_ids"] == ["0", "1", "2"]
+
+
+class _Halves(gl.Policy):
+    """Every job does half of its work, rests until the next round, and does the other half."""
+
+    wake_on = ("arrival", "completion")
+    round_s = 100.0
+
+    def __init__(self, work: float = 30.0) -> None:
+        self.work = work
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan()
+        for job in view.waiting("job").tolist():
+            plan.start(job, {0: 1})
+            plan.limit(job, self.work)
+        if changes.is_round:
+            for job in view.running("job").tolist():
+                plan.limit(job, float("inf"))
+        return plan
+
+
+def test_a_job_rests_when_its_limit_is_used_up() -> None:
+    """60 s of work: 30 s from 0, at rest from 30 s to 100 s, done at 130 s."""
+    cluster = gl.Cluster.homogeneous(servers=1, gpus=1)
+    table = {"job_id": ["a"], "arrival_s": [0.0], "gpus": [1], "duration_s": [60.0]}
+    trace = gl.Trace.from_arrow(pa.table(table))
+    done = gl.simulate(cluster, trace, _Halves(), segments=True)
+    assert done.jobs["finish_s"].to_pylist() == [130.0]
+    rates = done.segments["rate"].to_pylist()
+    assert done.segments["start_s"].to_pylist() == [0.0, 30.0, 100.0]
+    assert rates == [1.0, 0.0, 1.0]
+    for wrong in (0.0, -1.0, float("nan")):
+        with pytest.raises(gl.PlanError) as refused:
+            gl.simulate(cluster, trace, _Halves(wrong))
+        assert refused.value.rule == "work_limit"

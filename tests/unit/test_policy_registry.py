@@ -149,6 +149,7 @@ def test_plan_collects_actions() -> None:
     plan.move(4, masks={0: 0b110})
     plan.preempt(5)
     plan.set_sub_batch(6, 4)
+    plan.limit(6, 2.5)
     plan.wake_at(10.5, tag=2)
     plan.cancel(2)
     assert plan.actions == [
@@ -156,6 +157,7 @@ def test_plan_collects_actions() -> None:
         ("move", 4, [(0, 6)], True),
         ("preempt", 5),
         ("set_sub_batch", 6, 4),
+        ("limit", 6, 2.5),
         ("wake_at", 10.5, 2),
         ("cancel", 2),
     ]

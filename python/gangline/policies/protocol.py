@@ -195,6 +195,15 @@ class Plan:
         batch = _number(sub_batch, "sub_batch")
         self.actions.append(("set_sub_batch", _number(job, "job"), batch))
 
+    def limit(self, job: int, iterations: float) -> None:
+        """Let a job that runs after this plan do at most so many more iterations.
+
+        Then it keeps its GPUs without progress until it gets another limit, moves or stops. Nobody
+        is woken by that: `wake_at` the instant, or be asked in rounds. `math.inf` takes a limit
+        away.
+        """
+        self.actions.append(("limit", int(job), float(iterations)))
+
     def wake_at(self, time_s: float, tag: int = 0) -> None:
         """Ask to be woken at a later instant; the policy must wake on "timer"."""
         self.actions.append(("wake_at", float(time_s), _number(tag, "tag")))

@@ -17,6 +17,7 @@ pub(crate) struct Orders {
     pub(crate) actions: Vec<Action>,
     pub(crate) arm: Vec<(TimerTag, SimTime)>,
     pub(crate) cancel: Vec<TimerTag>,
+    pub(crate) limits: Vec<(JobId, f64)>,
 }
 
 /// Parses the tuples of a plan. Counts become the lowest slots that are free after the actions before.
@@ -56,6 +57,10 @@ pub(crate) fn parse(view: &ClusterView<'_>, list: &[Bound<'_, PyAny>]) -> PyResu
                 job: JobId(tuple.get_item(1)?.extract()?),
                 sub_batch: tuple.get_item(2)?.extract()?,
             }),
+            "limit" => {
+                let job = JobId(tuple.get_item(1)?.extract()?);
+                orders.limits.push((job, tuple.get_item(2)?.extract()?));
+            }
             "wake_at" => {
                 let time = SimTime::from_seconds(tuple.get_item(1)?.extract()?)
                     .map_err(|error| PyValueError::new_err(error.to_string()))?;
@@ -65,7 +70,7 @@ pub(crate) fn parse(view: &ClusterView<'_>, list: &[Bound<'_, PyAny>]) -> PyResu
             other => {
                 let message = format!(
                     "unknown action {other}: expected start, preempt, move, \
-                     set_sub_batch, wake_at or cancel"
+                     set_sub_batch, limit, wake_at or cancel"
                 );
                 return Err(PyValueError::new_err(message));
             }

@@ -117,6 +117,9 @@ impl PyPolicy {
         for action in orders.actions {
             plan.push(action);
         }
+        for (job, work) in orders.limits {
+            plan.limit(job, work);
+        }
         for tag in orders.cancel {
             plan.cancel(tag);
         }

@@ -188,6 +188,9 @@ impl Overlay {
             sorted: &self.actions,
         };
         for &(job, work) in &plan.limits {
+            if job.index() >= state.jobs.len() {
+                return Err(broken(job, ActionKind::Limit, None, Rule::UnknownJob));
+            }
             let runs = match by_job.get(job) {
                 Some(Action::Preempt { .. }) => false,
                 Some(Action::Start { .. } | Action::Move { .. }) => true,

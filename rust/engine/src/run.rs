@@ -363,6 +363,20 @@ impl Engine {
         timers: &[(TimerTag, SimTime)],
         next: Next,
     ) -> Result<(), EngineError> {
+        self.apply_with_limits(actions, timers, &[], next)
+    }
+
+    /// The same, with limits of work for jobs that run afterwards.
+    ///
+    /// # Errors
+    /// As [`Self::apply`].
+    pub fn apply_with_limits(
+        &mut self,
+        actions: Vec<Action>,
+        timers: &[(TimerTag, SimTime)],
+        limits: &[(JobId, f64)],
+        next: Next,
+    ) -> Result<(), EngineError> {
         if !self.awaiting {
             return Err(EngineError::Step {
                 what: "no decision is due: advance first",
@@ -370,6 +384,7 @@ impl Engine {
         }
         self.buffer.clear();
         self.buffer.actions = actions;
+        self.buffer.limits.extend_from_slice(limits);
         self.buffer.timers = timers
             .iter()
             .map(|&(tag, time)| TimerOrder::Arm(tag, time))
