@@ -1,5 +1,7 @@
 //! A set of small integers as a pyramid of words: insert, remove and successor in O(log64 n).
 
+use crate::work::looked;
+
 /// An ordered set of integers in `0..capacity`.
 #[derive(Clone, Debug, Default)]
 pub struct BitSet {
@@ -77,6 +79,7 @@ impl BitSet {
 
     fn raise(&mut self, mut at: usize) {
         for level in &mut self.upper {
+            looked(1);
             let word = &mut level[at / 64];
             let was_empty = *word == 0;
             *word |= 1 << (at % 64);
@@ -105,6 +108,7 @@ impl BitSet {
 
     fn lower(&mut self, mut at: usize) {
         for level in &mut self.upper {
+            looked(1);
             let word = &mut level[at / 64];
             *word &= !(1 << (at % 64));
             if *word != 0 {
@@ -123,6 +127,7 @@ impl BitSet {
     /// The smallest member below bit `at` of a level; `depth` counts from the words.
     #[inline]
     fn lowest(&self, depth: usize, mut at: usize) -> usize {
+        looked(depth + 1);
         for level in self.upper[..depth].iter().rev() {
             at = at * 64 + level[at].trailing_zeros() as usize;
         }
@@ -132,12 +137,14 @@ impl BitSet {
     /// The smallest member that is at least `from`.
     #[inline]
     pub fn next_from(&self, from: usize) -> Option<usize> {
+        looked(1);
         let word = *self.words.get(from / 64)? & (u64::MAX << (from % 64));
         if word != 0 {
             return Some(from / 64 * 64 + word.trailing_zeros() as usize);
         }
         let mut at = from / 64 + 1;
         for (depth, level) in self.upper.iter().enumerate() {
+            looked(1);
             let word = *level.get(at / 64)? & (u64::MAX << (at % 64));
             if word != 0 {
                 let found = at / 64 * 64 + word.trailing_zeros() as usize;
@@ -157,6 +164,7 @@ impl BitSet {
     pub fn last_before(&self, end: usize) -> Option<usize> {
         let mut end = end.min(self.words.len() * 64);
         for depth in 0..=self.upper.len() {
+            looked(depth + 1);
             let top = end.checked_sub(1)?;
             let word = self.level(depth)[top / 64] & (u64::MAX >> (63 - top % 64));
             if word != 0 {

@@ -34,6 +34,8 @@ mod timers;
 mod trees;
 mod uplinks;
 mod view;
+#[doc(hidden)]
+pub mod work;
 
 pub use bits::BitSet;
 pub use config::{FailureRow, Failures, GangXi, OnInfeasible, RunConfig, TimelineMode, World};

@@ -1,5 +1,7 @@
 //! Two small trees over an array of counts: leftmost at least `x`, and the `i`-th unit.
 
+use crate::work::looked;
+
 /// Maximum over ranges; finds the leftmost entry that is at least a value in O(log n).
 #[derive(Clone, Debug)]
 pub struct MaxTree {
@@ -35,6 +37,7 @@ impl MaxTree {
         let mut node = self.leaves + at;
         self.nodes[node] = value;
         while node > 1 {
+            looked(1);
             node /= 2;
             let most = self.nodes[2 * node].max(self.nodes[2 * node + 1]);
             if self.nodes[node] == most {
@@ -76,7 +79,9 @@ impl MaxTree {
         let mut node = self.leaves + from;
         while self.nodes[node] < value {
             // up while this is a right child, then over to the sibling on the right
+            looked(1);
             while node % 2 == 1 {
+                looked(1);
                 if (node + 1).is_power_of_two() {
                     return None;
                 }
@@ -89,6 +94,7 @@ impl MaxTree {
 
     fn descend(&self, mut node: usize, value: u32) -> Option<usize> {
         while node < self.leaves {
+            looked(1);
             node *= 2;
             if self.nodes[node] < value {
                 node += 1;
@@ -136,6 +142,7 @@ impl Fenwick {
     pub fn add(&mut self, at: usize, by: i64) {
         let mut at = at + 1;
         while at < self.sums.len() {
+            looked(1);
             self.sums[at] = (i64::from(self.sums[at]) + by) as u32;
             at += at & at.wrapping_neg();
         }
@@ -155,6 +162,7 @@ impl Fenwick {
         let mut at = 0;
         let mut step = self.sums.len().next_power_of_two();
         while step > 0 {
+            looked(1);
             if at + step < self.sums.len() && self.sums[at + step] <= rest {
                 at += step;
                 rest -= self.sums[at];

@@ -7,6 +7,7 @@
 use super::servers::Servers;
 use crate::bits::BitSet;
 use crate::trees::MaxTree;
+use crate::work::looked;
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
@@ -417,6 +418,7 @@ impl FreeOrder {
     fn next_from(&self, free: u32, rack: usize) -> Option<(u32, usize)> {
         match self {
             Self::Few(keys) => {
+                looked(keys.len());
                 let from = few(free, rack);
                 // no branch inside, so that the compiler looks at several at a time
                 let later = |&key: &u32| if key >= from { key } else { u32::MAX };
@@ -438,7 +440,10 @@ impl FreeOrder {
 
     fn last(&self) -> Option<(u32, usize)> {
         match self {
-            Self::Few(keys) => keys.iter().max().map(|&key| of_few(key)),
+            Self::Few(keys) => {
+                looked(keys.len());
+                keys.iter().max().map(|&key| of_few(key))
+            }
             Self::Dense { keys, racks } => {
                 keys.last().map(|key| ((key / racks) as u32, key % racks))
             }
@@ -450,6 +455,7 @@ impl FreeOrder {
     fn last_below(&self, free: u32) -> Option<(u32, usize)> {
         match self {
             Self::Few(keys) => {
+                looked(keys.len());
                 let end = few(free, 0);
                 let earlier = keys.iter().filter(|&&key| key < end);
                 earlier.max().map(|&key| of_few(key))
