@@ -5,7 +5,7 @@
 
 use crate::place::{Demand, Fit, PlacementParams, Placer, Rule, Skew};
 use gangline_engine::{ClusterView, FreeIndex, Plan, PolicyError, TypePool};
-use gangline_model::{GpuSet, GpuTypeId, JobId};
+use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -190,6 +190,25 @@ impl Places {
         placer
             .expect("start comes before every decision")
             .place_at(pool, at, gpus)
+    }
+
+    /// See [`Placer::place_in_mask`].
+    ///
+    /// # Panics
+    /// Before [`Self::start`].
+    #[inline]
+    pub fn place_in_mask(&self, server: ServerId, mask: u64, gpus: u32) -> GpuSet {
+        let placer = self.placer.as_ref();
+        placer
+            .expect("start comes before every decision")
+            .place_in_mask(server, mask, gpus)
+    }
+
+    /// See [`Placer::is_on_one_server`].
+    pub fn is_on_one_server(&self, free: &FreeIndex, class: usize, gpu_type: GpuTypeId) -> bool {
+        let demand = &self.classes.list[class].demand;
+        let placer = self.placer.as_ref();
+        placer.is_some_and(|placer| placer.is_on_one_server(free, gpu_type, demand))
     }
 
     /// See [`Placer::is_fickle`].

@@ -29,7 +29,7 @@ pub use params::{Fit, PlacementParams, RackChoice, Rule, SkewSource, Slots};
 
 use gangline_engine::rng::{Purpose, Stream};
 use gangline_engine::{ClusterView, FreeIndex, PolicyError, TypePool};
-use gangline_model::{GpuSet, GpuTypeId, JobId, JobTable, mask_of_lowest};
+use gangline_model::{GpuSet, GpuTypeId, JobId, JobTable, ServerId, mask_of_lowest};
 use slots::aligned_mask;
 use speeds::Speeds;
 
@@ -226,6 +226,24 @@ impl Placer {
             self.params.rule,
             Rule::Consolidate | Rule::Yarn | Rule::WholeServers | Rule::Skew
         )
+    }
+
+    /// Whether the gang gets one server or none, as long as no larger server fails.
+    pub fn is_on_one_server(&self, free: &FreeIndex, gpu_type: GpuTypeId, demand: &Demand) -> bool {
+        let is_narrow = demand.gpus <= free.pool(gpu_type).server_gpus_max();
+        match self.params.rule {
+            Rule::Consolidate => self.level(demand) == Level::Server,
+            Rule::Yarn | Rule::WholeServers => is_narrow,
+            Rule::Skew => is_narrow && demand.skew.on(gpu_type) == Waits::Server,
+            Rule::Spread | Rule::Random | Rule::RandomServer | Rule::Count | Rule::BestSpeed => {
+                false
+            }
+        }
+    }
+
+    /// GPUs on a server of which these are free, enough of them, whatever the rule.
+    pub fn place_in_mask(&self, server: ServerId, mask: u64, gpus: u32) -> GpuSet {
+        GpuSet::single(server, self.slots_in(mask, gpus))
     }
 
     /// GPUs on a server that has enough of them free, whatever the rule.
@@ -443,7 +461,11 @@ impl Placer {
 
     #[inline]
     fn slots(&self, pool: &TypePool, at: usize, gpus: u32) -> u64 {
-        let mask = pool.mask(at);
+        self.slots_in(pool.mask(at), gpus)
+    }
+
+    #[inline]
+    fn slots_in(&self, mask: u64, gpus: u32) -> u64 {
         match self.params.slots {
             Slots::Lowest => mask_of_lowest(mask, gpus),
             Slots::Aligned => aligned_mask(mask, gpus),

@@ -5,8 +5,9 @@
 //! guests at each decision, tries the promised, then walks guests and waiting jobs in key order, where a
 //! guest keeps its GPUs if they are still free. What a waiting job may take at its turn is therefore all
 //! that neither the admitted nor the guests before it hold. Such *pictures* of the free GPUs are kept: one
-//! without any guest for the promised, one for each class at its first waiting job, and a scout for jobs
-//! that were stopped a moment ago and stand before that one. Free capacity only shrinks along the order, so
+//! without any guest for the promised and, for each class that may get several servers, one at its first
+//! waiting job and a scout for jobs that were stopped a moment ago and stand before that one. Which one server
+//! has room at any place in the order is read off [`Seats`] without a picture. Free capacity only shrinks along the order, so
 //! if a job is refused all others of its class behind it are, until a GPU comes free before them. A new
 //! placement stops exactly the guests it meets. Cost: O((changes x classes) log n) and, where a picture
 //! goes to another place in the order, one step for each guest on the way.
@@ -36,17 +37,17 @@ pub(super) struct Guests {
     is_calm: bool,
     /// Number of promised jobs.
     promises: usize,
-    /// Whether the classes know if they are fickle.
-    is_fickle_known: bool,
+    /// Whether the classes know what the rule makes of them.
+    are_classes_known: bool,
     /// Decisions since somebody was refused, waited or was a guest.
     quiet: usize,
     /// GPUs that no admitted job holds. Not kept while all is calm.
     firm: FreeIndex,
     /// How often `firm` has gained GPUs.
     rises: u64,
+    /// The same where no guest sits, and nothing elsewhere; as of the last question.
+    bare: FreeIndex,
     seats: Seats,
-    /// No GPU is free but those of one server, for a moment.
-    single: FreeIndex,
     /// Running jobs by slot.
     held: Vec<Hold>,
     slot_of: Vec<u32>,
@@ -69,6 +70,8 @@ struct Class {
     gpus: u32,
     /// A refusal says nothing of the others of the class, nor of later: each is asked at each decision.
     is_fickle: bool,
+    /// It gets one server or none: it needs no picture.
+    is_on_one_server: bool,
     /// Admitted by the count, without a place.
     promised: BTreeSet<Key>,
     /// `rises` when a promised job was last refused.
@@ -127,14 +130,6 @@ fn give(free: &mut FreeIndex, gpus: &GpuSet) {
     }
 }
 
-fn nothing_free(cluster: &ClusterSpec) -> FreeIndex {
-    let mut free = FreeIndex::new(cluster);
-    for at in 0..cluster.servers().len() {
-        free.sync(ServerId::new(at), 0);
-    }
-    free
-}
-
 /// Those of the GPUs that are not taken.
 fn without(gpus: &GpuSet, taken: &GpuSet) -> GpuSet {
     let mut left = GpuSet::new();
@@ -149,6 +144,7 @@ impl Guests {
         let class = |gpus| Class {
             gpus,
             is_fickle: false,
+            is_on_one_server: false,
             promised: BTreeSet::new(),
             refused_at: 0,
             guests: BTreeSet::new(),
@@ -163,12 +159,12 @@ impl Guests {
             classes: classes.map(|of| class(of.gpus)).collect(),
             is_calm: true,
             promises: 0,
-            is_fickle_known: false,
+            are_classes_known: false,
             quiet: 0,
             firm: FreeIndex::default(),
             rises: 1,
+            bare: FreeIndex::default(),
             seats: Seats::new(servers, most),
-            single: nothing_free(view.cluster()),
             held: Vec::new(),
             slot_of: vec![u32::MAX; view.jobs().len()],
             unused_slots: Vec::new(),
@@ -232,6 +228,8 @@ impl Guests {
         for hold in &self.held {
             take(&mut self.firm, &hold.gpus);
         }
+        // no guest sits anywhere yet
+        self.bare = self.copy_firm(cluster);
         self.rises += 1;
         self.quiet = 0;
     }
@@ -372,24 +370,19 @@ impl Guests {
     pub(super) fn servers_changed(&mut self, view: &ClusterView<'_>, servers: &[ServerId]) {
         if !self.is_calm {
             for &server in servers {
-                self.firm.set_up(server, false);
-                self.firm.set_up(server, view.is_up(server));
+                for free in [&mut self.firm, &mut self.bare] {
+                    free.set_up(server, false);
+                    free.set_up(server, view.is_up(server));
+                }
                 self.seats.note(server.index());
             }
         }
         self.rises += 1;
-        self.is_fickle_known = false;
+        self.are_classes_known = false;
         for picture in self.classes.iter_mut().flat_map(|c| &mut c.pictures) {
             for &server in servers {
                 picture.free.set_up(server, false);
                 picture.free.set_up(server, view.is_up(server));
-            }
-        }
-        for &server in servers {
-            self.single.set_up(server, false);
-            self.single.set_up(server, view.is_up(server));
-            if view.is_up(server) {
-                self.single.sync(server, 0);
             }
         }
         for class in &mut self.classes {
@@ -422,6 +415,9 @@ impl Guests {
         class: usize,
         key: Key,
     ) -> Option<GpuSet> {
+        if self.classes[class].is_on_one_server {
+            return self.place_on_one(places, class, key);
+        }
         if self.classes[class].pictures.is_empty() {
             let picture = |_| Picture {
                 free: self.copy_firm(view.cluster()),
@@ -432,14 +428,10 @@ impl Guests {
         let mut pictures = std::mem::take(&mut self.classes[class].pictures);
         let is_before = key < pictures[0].cursor;
         if is_before {
-            let gpus = self.classes[class].gpus;
-            let free = (&self.firm, pictures[0].free.pool(TYPE));
             // every rule takes one server where one has room
-            if let Some((server, mask)) = self.seats.find(free, key, gpus, places.is_first_fit()) {
+            let found = self.place_on_one(places, class, key);
+            if found.is_some() {
                 self.classes[class].pictures = pictures;
-                self.single.sync(server, mask);
-                let found = places.place_on(&mut self.single, class, key.job(), TYPE);
-                self.single.sync(server, 0);
                 return found;
             }
         }
@@ -451,6 +443,14 @@ impl Guests {
         }
         self.classes[class].pictures = pictures;
         found
+    }
+
+    /// The same on one server.
+    fn place_on_one(&mut self, places: &Places, class: usize, key: Key) -> Option<GpuSet> {
+        let gpus = self.classes[class].gpus;
+        let free = (&self.firm, &mut self.bare);
+        let (server, mask) = self.seats.find(free, key, gpus, places.is_first_fit())?;
+        Some(places.place_in_mask(server, mask, gpus))
     }
 
     /// Brings a picture to another place in the order.
@@ -492,11 +492,15 @@ impl Repack {
         places: &mut Places,
     ) {
         let mut guests = self.guests.take().expect("this mode has guests");
-        if !guests.is_fickle_known {
+        if !guests.are_classes_known {
             for (class, of) in guests.classes.iter_mut().enumerate() {
                 of.is_fickle = places.is_fickle(plan.free(), class, TYPE);
+                of.is_on_one_server = places.is_on_one_server(plan.free(), class, TYPE);
+                if of.is_on_one_server {
+                    of.pictures.clear();
+                }
             }
-            guests.is_fickle_known = true;
+            guests.are_classes_known = true;
         }
         let mut turn = LEAST;
         while let Some((key, class)) = guests.next_promised(turn) {

@@ -9,8 +9,8 @@ use gangline_engine::{BitSet, FreeIndex, TypePool};
 use gangline_model::{GpuSet, GpuTypeId, ServerId};
 use smallvec::SmallVec;
 
-/// Servers of a block, which a question passes over at once.
-const BLOCK: usize = 32;
+/// Servers of a block, which a question passes over at once: a word of a set.
+const BLOCK: usize = 64;
 const TYPE: GpuTypeId = GpuTypeId(0);
 /// Before every job: so many GPUs are never free.
 const NEVER: Key = Key {
@@ -36,7 +36,9 @@ pub(super) struct Seats {
     free_up_to: Vec<Vec<Key>>,
     /// GPUs -> none of the keys of a block of servers lies behind this one.
     block_up_to: Vec<Vec<Key>>,
-    /// Servers whose keys are not right.
+    /// GPUs -> none of the keys of any block lies behind this one.
+    all_up_to: Vec<Key>,
+    /// Servers whose keys are not right, or what is free there.
     changed: Vec<usize>,
     is_changed: BitSet,
 }
@@ -48,6 +50,7 @@ impl Seats {
             taken: BitSet::new(servers.max(1)),
             free_up_to: vec![vec![NEVER; servers]; gpus_max as usize + 1],
             block_up_to: vec![vec![NEVER; servers.div_ceil(BLOCK)]; gpus_max as usize + 1],
+            all_up_to: vec![NEVER; gpus_max as usize + 1],
             changed: Vec::new(),
             is_changed: BitSet::new(servers.max(1)),
         }
@@ -86,15 +89,22 @@ impl Seats {
 
     /// The same for a server that has failed or come back.
     pub(super) fn note(&mut self, at: usize) {
-        if self.taken.contains(at) && self.is_changed.insert(at) {
+        if self.is_changed.insert(at) {
             self.changed.push(at);
         }
     }
 
-    /// Brings the keys up to date.
-    fn refresh(&mut self, firm: &TypePool) {
+    /// Brings the keys up to date, and what is free where no guest sits.
+    fn refresh(&mut self, firm: &TypePool, bare: &mut FreeIndex) {
         for at in self.changed.drain(..) {
             self.is_changed.remove(at);
+            let is_taken = self.taken.contains(at);
+            if firm.is_up(at) {
+                bare.sync(ServerId::new(at), if is_taken { 0 } else { firm.mask(at) });
+            }
+            if !is_taken {
+                continue;
+            }
             let mut left = firm.free(at) as usize;
             for keys in &mut self.free_up_to[left + 1..] {
                 keys[at] = NEVER;
@@ -105,33 +115,41 @@ impl Seats {
                     self.free_up_to[gpus][at] = key;
                     let block = &mut self.block_up_to[gpus][at / BLOCK];
                     *block = key.max(*block);
+                    self.all_up_to[gpus] = key.max(self.all_up_to[gpus]);
                 }
                 left = rest;
             }
             for gpus in 0..=left {
                 self.free_up_to[gpus][at] = ALWAYS;
                 self.block_up_to[gpus][at / BLOCK] = ALWAYS;
+                self.all_up_to[gpus] = ALWAYS;
             }
         }
     }
 
     /// The one server where a gang fits best for a job at `key`, or the first in index order if `is_first`, and
-    /// what is free there. `firm` is free of guests, `later` is what is free for a job behind `key`.
+    /// what is free there. `firm` is free of guests, `bare` the same on servers without guests as of the last
+    /// question.
     pub(super) fn find(
         &mut self,
-        (firm, later): (&FreeIndex, &TypePool),
+        (firm, bare): (&FreeIndex, &mut FreeIndex),
         key: Key,
         gpus: u32,
         is_first: bool,
     ) -> Option<(ServerId, u64)> {
         let firm = firm.pool(TYPE);
-        self.refresh(firm);
-        // a server without a guest is as it is later
-        let empty = self.without_guest(later, gpus, is_first);
+        self.refresh(firm, bare);
+        let servers = bare.pool(TYPE).all_servers();
+        let empty = if is_first {
+            servers.first_fit(gpus)
+        } else {
+            servers.best_fit(gpus)
+        };
+        let empty = empty.map(|(at, free)| (free, at));
         let best = self.with_guest(empty, key, gpus, is_first);
         let (_, at) = best?;
         let mask = if best == empty {
-            later.mask(at)
+            firm.mask(at)
         } else {
             let before = self.by_server[at].iter().filter(|(guest, _)| *guest < key);
             before.fold(firm.mask(at), |mask, (_, held)| mask & !held)
@@ -148,6 +166,13 @@ impl Seats {
         is_first: bool,
     ) -> Option<(u32, usize)> {
         let mut best = empty;
+        if self
+            .all_up_to
+            .get(gpus as usize)
+            .is_none_or(|up_to| *up_to < key)
+        {
+            return best;
+        }
         let Some((is_free, is_more_free)) = self
             .free_up_to
             .get(gpus as usize..)
@@ -155,17 +180,20 @@ impl Seats {
         else {
             return best; // wider than every server
         };
+        let mut most = NEVER;
         for (block, up_to) in self.block_up_to[gpus as usize].iter_mut().enumerate() {
             if *up_to < key {
+                most = most.max(*up_to);
                 continue;
             }
             let mut last = NEVER;
-            let mut next = self.taken.next_from(block * BLOCK);
-            while let Some(at) = next.filter(|at| at / BLOCK == block) {
+            let mut rest = self.taken.word(block);
+            while rest != 0 {
+                let at = block * BLOCK + rest.trailing_zeros() as usize;
+                rest &= rest - 1;
                 if best.is_some_and(|(free, first)| first < at && (is_first || free == gpus)) {
                     return best;
                 }
-                next = self.taken.next_from(at + 1);
                 last = last.max(is_free[at]);
                 if is_free[at] < key {
                     continue;
@@ -184,21 +212,9 @@ impl Seats {
                 }
             }
             *up_to = last;
+            most = most.max(last);
         }
+        self.all_up_to[gpus as usize] = most;
         best
-    }
-
-    /// The best of the servers without a guest: how many GPUs are free there, and where.
-    fn without_guest(&self, later: &TypePool, gpus: u32, is_first: bool) -> Option<(u32, usize)> {
-        let servers = later.all_servers();
-        let is_empty = |at: &usize| !self.taken.contains(*at);
-        if is_first {
-            let mut fitting = servers.at_least(gpus);
-            return fitting
-                .find(|(at, _)| is_empty(at))
-                .map(|(at, free)| (free, at));
-        }
-        (gpus..=servers.free_max())
-            .find_map(|free| servers.with_free(free).find(is_empty).map(|at| (free, at)))
     }
 }
