@@ -154,7 +154,8 @@ def test_more_gpus_never_hurt_small_jobs_in_order_of_arrival(
 @given(data=st.data())
 def test_rate_times_time_is_the_work(policy: str, data: st.DataObject) -> None:
     world = data.draw(worlds(checkpoints=False))
-    world["cluster"].pop("failures", None)
+    for lost_work in ("failures", "capacity"):
+        world["cluster"].pop(lost_work, None)
     for name in ("restart_s", "first_start_s", "restart_by_model"):
         world["run"].pop(name, None)
     params = data.draw(accepted_settings(policy, world))

@@ -177,6 +177,8 @@ def test_sharing_overrides_reach_the_run() -> None:
     assert column(slow, "finish_s") == [15.0, 15.0]
     assert set(slow.segments.column("co_runner").to_pylist()) == {"0", "1"}
     gl.testing.check_result(slow, LAB, gl.Trace.from_arrow(twins), max_share=2)
+    cut = gl.simulate(LAB, twins, "toy-share", sharing={"xi": 1.5}, until_s=6.0)
+    assert column(cut, "share_s") == column(cut, "run_s") == [6.0, 6.0]
 
 
 def test_seeds_matter_only_where_something_is_drawn() -> None:

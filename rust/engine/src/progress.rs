@@ -533,7 +533,7 @@ impl State {
     }
 
     /// Keeps the time that a job spends next to a co-runner.
-    fn note_sharing(&mut self, slot: usize, is_shared: bool) {
+    pub(crate) fn note_sharing(&mut self, slot: usize, is_shared: bool) {
         let now = self.now;
         let job = self.runs[slot].job;
         let Some(details) = self.details.get_mut(slot) else {

@@ -439,6 +439,7 @@ impl Engine {
             self.state
                 .close_segment(slot, &mut self.recorder, EndReason::Stopped);
             self.state.runs[slot].segment_start = self.state.now;
+            self.state.note_sharing(slot, false);
         }
         self.recorder.finish(&self.state);
         self.outcome = Some(outcome);
