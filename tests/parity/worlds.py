@@ -357,6 +357,8 @@ def accepted_settings(draw: st.DrawFn, policy: str, world: dict[str, Any]) -> di
     if chosen.get("preempt_min_run_s"):
         # Longer than every drawn restart, or a rule that refuses gangs makes the run endless.
         chosen["preempt_min_run_s"] = 5.0
+    if chosen.get("auction") == "milp":
+        chosen.pop("placement", None)  # its bids are for tiers: another rule is refused
     return chosen
 
 
