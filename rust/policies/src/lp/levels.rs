@@ -251,7 +251,7 @@ impl<'a> Water<'a> {
             } else {
                 f64::midpoint(low, high)
             };
-            if next == trial {
+            if next.to_bits() == trial.to_bits() {
                 break;
             }
             trial = next;
