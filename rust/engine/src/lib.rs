@@ -10,7 +10,6 @@
 #![forbid(unsafe_code)]
 
 mod apply;
-mod bits;
 mod capacity;
 mod commit;
 mod config;
@@ -29,15 +28,12 @@ pub mod rng;
 mod run;
 mod segments;
 mod state;
+mod structures;
 pub mod synth;
 mod timers;
-mod trees;
 mod uplinks;
 mod view;
-#[doc(hidden)]
-pub mod work;
 
-pub use bits::BitSet;
 pub use config::{FailureRow, Failures, GangXi, OnInfeasible, RunConfig, TimelineMode, World};
 pub use error::{EngineError, PlanError, PolicyError, Rule};
 pub use index::{FreeIndex, Mark, TypePool};
@@ -49,5 +45,8 @@ pub use record::{EndReason, LogHash, Timeline};
 pub use run::{Advance, Control, Engine, Outcome, PolicyTraits, Silent, Stopwatch};
 pub use segments::Segments;
 pub use state::{Phase, Run, State};
-pub use trees::{Fenwick, MaxTree};
+pub use structures::bits::BitSet;
+pub use structures::trees::{Fenwick, MaxTree};
+#[doc(hidden)]
+pub use structures::work;
 pub use view::{Changes, ClusterView};

@@ -1,10 +1,10 @@
 //! What a run leaves behind: segments, timeline, totals, and a hash of the event log. Segments are columns
 //! from the first push and are moved out; the timeline is short and becomes columns at the end.
 
-use crate::bits::BitSet;
 use crate::config::TimelineMode;
 use crate::segments::Segments;
 use crate::state::{NO_JOB, State, slots};
+use crate::structures::bits::BitSet;
 use gangline_model::{GpuSet, JobId, SimSpan, SimTime};
 
 /// Why a segment ended.

@@ -1,8 +1,8 @@
 //! The state of a run: per-job and per-server columns. Only the engine writes them.
 
-use crate::bits::BitSet;
 use crate::config::{RunConfig, World};
 use crate::run::PolicyTraits;
+use crate::structures::bits::BitSet;
 use crate::uplinks::UpLinks;
 use gangline_model::{
     ClusterSpec, GpuSet, GpuTypeId, Infeasible, InfeasibleReason, JobId, JobTable, RateTable,

@@ -2,8 +2,8 @@
 
 use super::racks::Racks;
 use super::servers::{Servers, largest, smallest};
-use crate::bits::BitSet;
-use crate::trees::{Fenwick, MaxTree};
+use crate::structures::bits::BitSet;
+use crate::structures::trees::{Fenwick, MaxTree};
 use gangline_model::{ClusterSpec, RackId, ServerId};
 
 /// Free GPUs of the servers of one type. Positions are local: ascending with the server's id. Racks

@@ -5,9 +5,9 @@
 //! sets are those of the pool itself and cost nothing.
 
 use super::servers::Servers;
-use crate::bits::BitSet;
-use crate::trees::MaxTree;
-use crate::work::looked;
+use crate::structures::bits::BitSet;
+use crate::structures::trees::MaxTree;
+use crate::structures::work::looked;
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 

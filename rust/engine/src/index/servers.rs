@@ -1,6 +1,6 @@
 //! The up servers of one rack, or of a whole type, by number of free GPUs.
 
-use crate::bits::BitSet;
+use crate::structures::bits::BitSet;
 
 /// Servers of a rack or of a type as the index has them now; positions are those of the pool.
 ///

@@ -1,6 +1,6 @@
 //! Two small trees over an array of counts: leftmost at least `x`, and the `i`-th unit.
 
-use crate::work::looked;
+use crate::structures::work::looked;
 
 /// Maximum over ranges; finds the leftmost entry that is at least a value in O(log n).
 #[derive(Clone, Debug)]

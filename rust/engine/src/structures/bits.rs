@@ -1,6 +1,6 @@
 //! A set of small integers as a pyramid of words: insert, remove and successor in O(log64 n).
 
-use crate::work::looked;
+use crate::structures::work::looked;
 
 /// An ordered set of integers in `0..capacity`.
 #[derive(Clone, Debug, Default)]
