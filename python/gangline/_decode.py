@@ -91,6 +91,7 @@ def plain(what: str) -> str:
     'a number > 0'
     """
     wanted = what.removeprefix("Expected ").split(", got ")[0].replace("`", "")
+    wanted = wanted.replace(" | null", "")  # a key that may be absent cannot be null in TOML
     for machine, human in _WORDS:
         wanted = wanted.replace(machine, human)
     return wanted

@@ -327,10 +327,10 @@ class Cluster(
         from gangline._html import table
 
         shown = self.servers[:_BLOCKS_SHOWN]
-        rows: list[list[object]] = [[b.count, b.gpu, b.gpus, str(b.rack)] for b in shown]
+        rows: list[list[object]] = [[b.count, b.gpu, b.gpus, b.place()] for b in shown]
         if len(self.servers) > len(shown):
             rows.append([f"and {len(self.servers) - len(shown):,} more blocks", "", "", ""])
-        return table(["servers", "GPU type", "GPUs each", "rack"], rows, caption=repr(self))
+        return table(["servers", "GPU type", "GPUs each", "racks"], rows, caption=repr(self))
 
 
 def _is_toml(path: Path) -> bool:

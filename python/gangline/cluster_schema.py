@@ -79,6 +79,18 @@ class ServerBlock(_Table, frozen=True):
     cpus: Count | None = None
     memory_gb: Positive | None = None
 
+    def place(self) -> str:
+        """Return in words which racks the block is in.
+
+        Examples
+        --------
+        >>> ServerBlock(count=9, gpu="V100", gpus=8, rack="fill:4").place()
+        'up to 4 per rack'
+        """
+        if isinstance(self.rack, int):
+            return f"rack {self.rack}"
+        return f"up to {int(self.rack.removeprefix('fill:')):,} per rack"
+
 
 class TierLinks(_Table, frozen=True):
     """Links of one tier; a key that is absent is the preset's.

@@ -408,6 +408,12 @@ def test_a_million_segments_take_seconds() -> None:
     assert time.process_time() - begin < 30.0  # 3 s measured; the machine may be shared
 
 
+def test_a_trace_of_other_jobs_is_told() -> None:
+    jobs = pa.table({"job_id": ["x"], "arrival_s": [0.0], "gpus": [1], "duration_s": [5.0]})
+    found = gl.audit(pa.table(good()["segments"]), LAB, trace=gl.Trace.from_arrow(jobs))
+    assert found.counts == {"unknown-job": 4, "missing-job": 1}
+
+
 def test_what_was_not_seen_is_not_called_checked() -> None:
     """Without run times two overlapping jobs may have been preempted: capacity is unknown."""
     rows = {

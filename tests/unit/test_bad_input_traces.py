@@ -184,6 +184,13 @@ def test_bad_bytes_as_a_forced_format(case: str, tmp_path: Path, refuse: Refuse)
     refuse(*run_on("bad.csv", "pollux-64", "--format", "native"), words=("bad.csv",))
 
 
+def test_a_first_line_that_is_no_text_is_named(tmp_path: Path, refuse: Refuse) -> None:
+    (tmp_path / "bad.csv").write_bytes(BYTES["bad UTF-8 in the header"])
+    refuse(*run_on("bad.csv"), words=("bad.csv", "not UTF-8 text", "\\xff at byte 3"))
+    (tmp_path / "bad.csv").write_bytes(BYTES["only NUL bytes"])
+    refuse(*run_on("bad.csv"), words=("bad.csv", "NUL bytes"))
+
+
 def test_every_job_dropped_as_bad(tmp_path: Path, refuse: Refuse) -> None:
     (tmp_path / "bad.csv").write_text(HEADER + "a,x,1,1\nb,0,-1,1\n")
     refuse(*run_on("bad.csv", "pollux-64", "--on-bad-row", "drop"), words=("bad.csv",))

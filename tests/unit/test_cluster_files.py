@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import gangline as gl
 from gangline.cli.app import main
+from gangline.cluster_files.notes import NOTES
 from samples.tables import HELIOS, LINGJUN, NODE_LISTS, OPENB, PAI, PHILLY, SPOT, TIRESIAS
 
 if TYPE_CHECKING:
@@ -164,7 +165,10 @@ def test_outages_leave_as_many_servers_as_the_step_says(
         (OPENB + "n4,64000,1,x,T4\n", r'nodes.csv:6: gpu: expected an integer >= 0, got "x"'),
         (OPENB + "n4,64000,1,-1,T4\n", r"nodes.csv:6: gpu"),
         (OPENB + "n4,64000,1,2,\n", r"nodes.csv:6: model: expected a GPU model"),
-        (OPENB + "n4,64000,1,65,T4\n", r"servers\[2\].gpus: expected"),
+        (
+            OPENB + "n4,64000,1,65,T4\n",
+            r"nodes.csv:6: gpu: expected an integer from 0 to 64, got .65",
+        ),
         ("sn,cpu_milli,memory_mib,gpu,model\n", "expected at least one row"),
         ("sn,cpu_milli,memory_mib,gpu,model\nn,1,1,0,\n", "at least one server with GPUs"),
         (TIRESIAS.replace("2,3", "0,3"), r"nodes.csv:2: num_switch: expected an integer >= 1"),
@@ -240,6 +244,20 @@ def test_every_kind_is_shown_validated_converted_and_run(
     trace = "synth:philly?jobs=5&max_gpus=1"
     assert gl.simulate(str(path), trace, "fifo").summary["finished"] == 5
     assert "note: " in capsys.readouterr().out or kind == "tiresias"
+
+
+def test_every_note_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "nodes.csv"
+    seen = set()
+    for text in [*NODE_LISTS.values(), "date,vcA,total\n2020-04-01,17,16\n"]:
+        path.write_text(text)
+        seen |= set(gl.read_cluster(path).notes)
+        assert main(["cluster", "show", str(path)]) == 0
+        for line in capsys.readouterr().out.splitlines():
+            if line.startswith("note: "):
+                name, words = line.removeprefix("note: ").split(": ")
+                assert words == NOTES[name.split()[0]]
+    assert seen == set(NOTES)
 
 
 def test_toml_needs_no_suffix(tmp_path: Path) -> None:

@@ -188,7 +188,9 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"n.csv:3: expected text without NUL bytes"):
         read_trace(write(tmp_path, "n.csv", NATIVE.replace("b,2", "b\0,2")))
     bad = NATIVE.encode().replace(b"b,2", b"\xff,2")
-    with pytest.raises(TraceError, match=r"n.csv:3: expected UTF-8 text, got .byte 50") as caught:
+    with pytest.raises(
+        TraceError, match=r"n.csv:3: expected UTF-8 text, got .\\xff at byte 50"
+    ) as caught:
         read_trace(write(tmp_path, "n.csv", bad))
     assert caught.value.line == 3
 

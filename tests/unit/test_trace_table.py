@@ -220,7 +220,9 @@ def test_info_and_repr_say_what_there_is() -> None:
     assert (facts["jobs"], facts["span_s"], facts["users"]) == (3, 10.0, 2)
     assert facts["gpu_hours"] == pytest.approx((5 + 100 + 4000) / 3600)
     assert facts["duration_s"]["p50"] == 50.0
-    assert repr(trace).startswith("Trace(3 jobs, 1 GPU-h")
+    assert repr(trace) == "Trace(3 jobs, 1.14 GPU-h, 10 s, native)"
+    one = Trace.from_arrow(pa.table({"arrival_s": [0.0], "gpus": [8], "duration_s": [86400]}))
+    assert repr(one) == "Trace(1 job, 192 GPU-h, 0 s, native)"
     assert "<bdi>jobs</bdi>" in trace._repr_html_()
 
 

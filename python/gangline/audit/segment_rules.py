@@ -428,6 +428,7 @@ def _work(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
         findings.skip("rate", "the column rate")
     part = width[kept] / np.maximum(world.gang[job], 1)
     done = np.bincount(job, weights=length * speed * part, minlength=world.jobs)
+    done = done.astype(np.float64)  # without rows they are counted, not summed
     fastest, slowest = np.zeros(world.jobs), np.full(world.jobs, np.inf)
     np.maximum.at(fastest, job, speed)
     np.minimum.at(slowest, job, speed)

@@ -44,17 +44,24 @@ def show(
     if json:
         _console.document(found.to_dict())
         return 0
-    rows = [[block.count, block.gpu, block.gpus, str(block.rack)] for block in found.servers]
-    _console.table(["servers", "GPU type", "GPUs each", "rack"], rows, title=repr(found))
+    rows = [[block.count, block.gpu, block.gpus, block.place()] for block in found.servers]
+    _console.table(["servers", "GPU type", "GPUs each", "racks"], rows, title=repr(found))
     steps = [[row.at_s, row.servers] for row in found.capacity or ()]
     if steps:
         _console.table(["from, s", "servers there"], steps[:_STEPS_SHOWN])
         if len(steps) > _STEPS_SHOWN:
             _console.write(f"and {len(steps) - _STEPS_SHOWN} more steps")
-    for name, count in found.notes.items():
-        _console.write(f"note: {name} {count:,}")
+    for line in _notes(found):
+        _console.write(line)
     _show_network(found)
     return 0
+
+
+def _notes(cluster: Cluster) -> list[str]:
+    """Say what was assumed or left out, and what each count is one of."""
+    from gangline.cluster_files.notes import explain
+
+    return [f"note: {name} {count:,}: {explain(name)}" for name, count in cluster.notes.items()]
 
 
 def _show_network(cluster: Cluster) -> None:
@@ -133,8 +140,8 @@ def convert(
     with whole(out) as part:
         part.write_text(found.to_toml(), encoding="utf-8")
     _console.say(f"{found!r} written to {out}")
-    for name, count in found.notes.items():
-        _console.say(f"note: {name} {count:,}")
+    for line in _notes(found):
+        _console.say(line)
     return 0
 
 

@@ -57,7 +57,7 @@ def openb(rows: Rows, options: FileOptions) -> dict[str, Any]:
     """Nodes of the openb trace: thousandths of cores, MiB, GPUs, model."""
     servers: list[Server] = []
     for line, row in rows:
-        gpus = rows.number(line, row, "gpu")
+        gpus = rows.gpus(line, row, "gpu")
         cpus = rows.number(line, row, "cpu_milli") / _MILLI
         memory_gb = rows.number(line, row, "memory_mib") / _MIB_PER_GIB
         if gpus:
@@ -71,7 +71,7 @@ def pai(rows: Rows, options: FileOptions) -> dict[str, Any]:
     """Machines of the PAI trace: GPU type, cores, GB, GPUs; the file has no header."""
     servers: list[Server] = []
     for line, row in rows:
-        gpus = rows.number(line, row, "cap_gpu")
+        gpus = rows.gpus(line, row, "cap_gpu")
         cpus, memory_gb = rows.number(line, row, "cap_cpu"), rows.number(line, row, "cap_mem")
         if gpus:
             if not row["gpu_type"]:
@@ -84,7 +84,7 @@ def philly(rows: Rows, options: FileOptions) -> dict[str, Any]:
     """Machines of the Philly trace: id, GPUs, memory of a GPU, which also names the type."""
     servers: list[Server] = []
     for line, row in rows:
-        gpus = rows.number(line, row, "number of gpus")
+        gpus = rows.gpus(line, row, "number of gpus")
         memory = _MEMORY.fullmatch(row["single gpu mem"])
         if memory is None or not int(memory[1]):
             raise rows.error(line, "single gpu mem", row["single gpu mem"], 'memory such as "24GB"')
@@ -97,7 +97,7 @@ def spot(rows: Rows, options: FileOptions) -> dict[str, Any]:
     """Nodes of the spot trace: GPU model, GPUs, cores."""
     servers: list[Server] = []
     for line, row in rows:
-        gpus = rows.number(line, row, "gpu_capacity_num")
+        gpus = rows.gpus(line, row, "gpu_capacity_num")
         cpus = rows.number(line, row, "cpu_num")
         if gpus:
             if not row["gpu_model"]:
@@ -116,7 +116,7 @@ def tiresias(rows: Rows, options: FileOptions) -> dict[str, Any]:
         block = {
             "count": switches * nodes,
             "gpu": gpu,
-            "gpus": rows.number(line, row, "num_gpu_p_node", 1),
+            "gpus": rows.gpus(line, row, "num_gpu_p_node", 1),
             "rack": f"fill:{nodes}",
         }
         for name, key in (("num_cpu_p_node", "cpus"), ("mem_p_node", "memory_gb")):

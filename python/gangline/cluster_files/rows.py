@@ -35,6 +35,7 @@ MEMORY_GB = {
     "MISC": 11.0,
 }
 _UNKNOWN_GB = 16.0
+GPUS_MAX = 64  # of one server: as many as the engine has bits for
 _IN_NAME = re.compile(r"(\d{1,4})\s*GI?B?$", re.IGNORECASE)
 Server = tuple[str, int, float | None, float | None]  # type, GPUs, cores, GiB of the host
 
@@ -58,6 +59,14 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def gpus(self, line: int, row: Mapping[str, str], name: str, least: int = 0) -> int:
+        """Return the GPUs of one server."""
+        count = self.number(line, row, name, least)
+        if count > GPUS_MAX:
+            words = f"an integer from {least} to {GPUS_MAX}"
+            raise self.error(line, name, row[name], words)
+        return count
 
     def number(self, line: int, row: Mapping[str, str], name: str, least: int = 0) -> int:
         """Return an integer cell; `96.0` counts as one."""

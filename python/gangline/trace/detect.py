@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gangline.errors import TraceError
 from gangline.trace.formats import FORMATS, Format
 from gangline.trace.source import is_tar
-from gangline.trace.text import BOM, header, simple
+from gangline.trace.text import BOM, header, not_text, simple
 
 if TYPE_CHECKING:
     from gangline.trace.source import Source
@@ -134,12 +134,26 @@ def _stranger(head: bytes) -> str | None:
             return words
     if text.startswith((b"{", b"[")):
         return "JSON without `jobs` and `profiles` (batsim), or `attempts` (philly-json)"
+    if unreadable := _not_text(head):
+        return unreadable
     for delimiter, name in _DELIMITERS.items():
         have = {simple(column) for column in header(head, delimiter)}
         found = [item for item in FORMATS if item.columns and not _missing(item, have)]
         if found:
             nearest = max(found, key=lambda item: len(item.columns)).name
             return f"its columns, those of {nearest}, are separated by {name}; expected commas"
+    return None
+
+
+def _not_text(head: bytes) -> str | None:
+    """Say what in the first line is no text."""
+    line = head.split(b"\n", 1)[0]
+    if b"\0" in line:
+        return "its first line holds NUL bytes; expected text, Parquet or Arrow"
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return f"its first line is not UTF-8 text ({not_text(error)})"
     return None
 
 

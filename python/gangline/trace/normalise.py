@@ -61,6 +61,8 @@ class Raw(msgspec.Struct, kw_only=True):
         From faults to errors with line and value.
     notes, metadata : dicts
         Counters; texts for the file's metadata.
+    moments : dict of str to str
+        Internal names of times of day, to what a message expects where one is missing.
     shift_s : float
         Set at the end: what was taken from all arrivals.
     """
@@ -79,6 +81,7 @@ class Raw(msgspec.Struct, kw_only=True):
     locate: Callable[[Sequence[Fault]], list[TraceError]] | None = None
     notes: dict[str, int] = {}
     metadata: dict[str, str] = {}
+    moments: dict[str, str] = {}
     shift_s: float = 0.0
 
 
@@ -218,6 +221,10 @@ def _wrong(raw: Raw, columns: dict[str, Any]) -> list[tuple[str, npt.NDArray[np.
                 wrong &= valid(array)
         else:  # the cast will say what is wrong with the type
             wrong = None
+        if wrong is not None and name in raw.moments:
+            absent = ~valid(array)
+            found.append((name, wrong & absent, raw.moments[name]))
+            wrong &= ~absent
         if wrong is not None:
             found.append((name, wrong, words))
     unknown = _no_work(columns)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from gangline._words import duration, plural
 from gangline.errors import TraceError
 from gangline.trace import options as trace_options
 from gangline.trace.normalise import Raw, normalise, numbers
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ArrowStream", "Trace"]
 
+_WHOLE = 10.0  # numbers below are shown with three digits
 _QUANTILES = {"min": 0.0, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}
 
 
@@ -155,9 +157,10 @@ class Trace:
         return facts
 
     def __repr__(self) -> str:
-        days = self.span_s / 86400.0
         reader = self.metadata.get("reader", "native")
-        return f"Trace({len(self):,} jobs, {self.gpu_hours:,.0f} GPU-h, {days:.1f} days, {reader})"
+        jobs = plural(len(self), "job")
+        hours = f"{self.gpu_hours:,.0f}" if self.gpu_hours >= _WHOLE else f"{self.gpu_hours:.3g}"
+        return f"Trace({jobs}, {hours} GPU-h, {duration(self.span_s)}, {reader})"
 
     def _repr_html_(self) -> str:
         from gangline._html import more, table

@@ -257,9 +257,7 @@ class TextFile:
             self._data.decode("utf-8")
         except UnicodeDecodeError as error:
             line = self._line_at(error.start)
-            raise TraceError.at(
-                self.path, line, None, f"byte {error.start}", "UTF-8 text"
-            ) from None
+            raise TraceError.at(self.path, line, None, not_text(error), "UTF-8 text") from None
         skipped: list[tuple[int, int]] = []
         try:
             table = self._parse(
@@ -271,11 +269,11 @@ class TextFile:
             raise TraceError(
                 f"{self.path}: cannot be read as delimited text: {words}", path=self.path
             ) from None
-        fields = f"{len(self.names)} fields"
+        fields = _fields(len(self.names))
         self.dropped = len(skipped)
         if skipped:
             places = np.asarray([at for at, _ in skipped])
-            self.faults.add(places, None, fields, [f"{count} fields" for _, count in skipped])
+            self.faults.add(places, None, fields, [_fields(count) for _, count in skipped])
             self._records = np.delete(np.arange(table.num_rows + len(skipped)), places)
         columns = {}
         for key, (place, kind) in wanted.items():
@@ -324,6 +322,15 @@ class TextFile:
                     record += 1
         except csv.Error:  # a cell beyond the module's limit: messages go without lines from here
             return
+
+
+def not_text(error: UnicodeDecodeError) -> str:
+    """Say which byte is no text, and where in the input."""
+    return f"\\x{error.object[error.start]:02x} at byte {error.start}"
+
+
+def _fields(count: int) -> str:
+    return "1 field" if count == 1 else f"{count} fields"
 
 
 def _is_padded(line: bytes, delimiter: str) -> bool:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from gangline.trace import times
 from gangline.trace.normalise import numbers, valid
 from gangline.trace.readers._columns import refuse
+from gangline.trace.text import WORDS
 
 if TYPE_CHECKING:
     from gangline.trace.normalise import Raw
@@ -41,6 +42,7 @@ def to_seconds(
     stamps: dict[str, Any] = {}
     for name in names:
         if name in raw.columns:
+            raw.moments[name] = WORDS[raw.columns[name].type]
             stamps[name] = _moments(raw, name, zone, repeated if name == names[0] else None)
     epoch_us = times.earliest(stamps[names[0]])
     for name, array in stamps.items():

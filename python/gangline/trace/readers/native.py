@@ -67,7 +67,8 @@ def _read_parquet(source: Source) -> Raw:
             table = file.read(columns=wanted)
     except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names that are no text
         raise TraceError(
-            f"{source.name}: damaged Parquet file: {short(error)}", path=source.name
+            f"{source.name}: damaged Parquet file, fetch or write it again: {short(error)}",
+            path=source.name,
         ) from None
     raw = from_table(table, source.name)
     if ignored:
@@ -87,7 +88,8 @@ def _read_arrow(source: Source) -> pa.Table:
         return table
     except (pa.ArrowException, OSError, ValueError) as error:
         raise TraceError(
-            f"{source.name}: damaged Arrow file: {short(error)}", path=source.name
+            f"{source.name}: damaged Arrow file, fetch or write it again: {short(error)}",
+            path=source.name,
         ) from None
 
 
