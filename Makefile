@@ -41,17 +41,20 @@ $(VENV)/.tools: pyproject.toml scripts/requirements.py
 	@command -v cargo >/dev/null || { echo "gangline needs Rust: cargo is not on PATH" >&2; exit 1; }
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { \
 		echo "could not make a virtual environment (on Debian: install python3-venv)" >&2; exit 1; }
+	@echo "Installing tools and libraries into $(VENV): a minute or more, and quiet"
 	$(PY) scripts/requirements.py dev report > $(VENV)/requirements.txt
 	$(PY) -m pip install --quiet --requirement $(VENV)/requirements.txt
 	@touch $@
 
 # Both builds land in the same place, so each forgets the other's stamp.
 $(VENV)/.develop: $(VENV)/.tools $(RUST_SOURCES)
+	@echo "Compiling gangline: some minutes the first time"
 	PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --quiet
 	@rm -f $(VENV)/.release
 	@touch $@
 
 $(VENV)/.release: $(VENV)/.tools $(RUST_SOURCES)
+	@echo "Compiling gangline: some minutes the first time"
 	PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --quiet --release
 	@rm -f $(VENV)/.develop
 	@touch $@

@@ -28,6 +28,8 @@ __all__ = ["Check", "Library", "Report", "examine"]
 
 PACKAGE = "gangline"
 DEVELOPMENT = ("dev",)  # extras of people who change gangline itself
+# What an extra is good for; nothing in this version uses the others.
+GIVES = {"report": "charts that zoom, Gantt charts", "browser": "development: pages in a browser"}
 # Three jobs on one server of two GPUs, worked out by hand: (arrival, GPUs, duration).
 WORLD = {"a": (0.0, 2, 10.0), "b": (1.0, 1, 4.0), "c": (2.0, 2, 1.0)}
 EXPECTED = {
@@ -52,6 +54,8 @@ class Library:
         None = not installed.
     extra : str
         The extra that brings it; empty = gangline needs it.
+    gives : str
+        What people have of the extra; empty = nothing yet.
     problem : str
         Why it cannot be used; empty = it can.
     install : str
@@ -61,6 +65,7 @@ class Library:
     name: str
     version: str | None
     extra: str
+    gives: str
     problem: str
     install: str
 
@@ -68,6 +73,11 @@ class Library:
     def ok(self) -> bool:
         """Whether it can be used."""
         return not self.problem
+
+    @property
+    def is_of_use(self) -> bool:
+        """Whether anything in this version uses it."""
+        return not self.extra or bool(self.gives)
 
 
 @dataclass(frozen=True)
@@ -197,7 +207,8 @@ def _library(requirement: str, extra: str) -> Library:
         if problem:
             problem = f"does not load: {problem}"
     again = " --force-reinstall" if version is not None and problem else ""
-    return Library(name, version, extra, problem, f'pip install{again} "{wanted}"')
+    gives = GIVES.get(extra, "")
+    return Library(name, version, extra, gives, problem, f'pip install{again} "{wanted}"')
 
 
 def _policy(name: str) -> Callable[[], str]:

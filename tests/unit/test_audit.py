@@ -408,6 +408,19 @@ def test_a_million_segments_take_seconds() -> None:
     assert time.process_time() - begin < 30.0  # 3 s measured; the machine may be shared
 
 
+def test_a_folder_of_several_runs_asks_for_one(tmp_path: Path) -> None:
+    pq.write_table(pa.table(good()["jobs"]), _made(tmp_path / "cmp" / "las-s0") / "jobs.parquet")
+    with pytest.raises(gl.errors.ResultError, match=r"choose one: .*las-s0"):
+        gl.audit(tmp_path / "cmp", LAB)
+    with pytest.raises(gl.errors.ResultError, match=r"expected what `run --out` wrote"):
+        gl.audit(_made(tmp_path / "empty"), LAB)
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
 def test_a_trace_of_other_jobs_is_told() -> None:
     jobs = pa.table({"job_id": ["x"], "arrival_s": [0.0], "gpus": [1], "duration_s": [5.0]})
     found = gl.audit(pa.table(good()["segments"]), LAB, trace=gl.Trace.from_arrow(jobs))

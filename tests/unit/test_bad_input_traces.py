@@ -206,7 +206,7 @@ def test_every_job_filtered_out(flags: list[str], tmp_path: Path, refuse: Refuse
 
 def test_every_job_infeasible(tmp_path: Path, refuse: Refuse) -> None:
     (tmp_path / "wide.csv").write_text(HEADER + "wide-one,0,1000,10\n")
-    refuse(*run_on("wide.csv"), code=3, words=("wide-one",))
+    refuse(*run_on("wide.csv"), code=3, words=("wide-one", "`--on-infeasible drop`"))
 
 
 FILTERS = [

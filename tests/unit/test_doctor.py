@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gangline import doctor
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EXTRAS = {"bokeh": "report", "perfetto": "report", "distributed": "dask", "gymnasium": "rl"}
 
@@ -62,7 +60,22 @@ def test_tables_for_people_with_the_line_that_installs() -> None:
     for library in report.libraries:
         if not library.ok:
             assert library.install == f'pip install "gangline[{library.extra}]"'
-            assert library.install in done.stdout
+            assert (library.install in done.stdout) == library.is_of_use
+
+
+def test_only_what_something_uses_is_advised(tmp_path: Path) -> None:
+    (tmp_path / "bokeh.py").write_text("raise ImportError('gone')\n")
+    done = run(folder=tmp_path)
+    assert done.returncode == 0, done.stderr  # an extra may lack
+    assert "charts that zoom" in done.stdout
+    assert 'pip install --force-reinstall "gangline[report]"' in done.stdout
+    assert "gangline[rl]" not in done.stdout
+    package = Path(doctor.__file__).parent
+    text = "".join(path.read_text("utf-8") for path in package.rglob("*.py"))
+    for library in doctor.examine().libraries:  # who begins to use one says what it gives
+        module = library.name.replace("-", "_")
+        assert library.is_of_use or f"import {module}" not in text
+        assert library.is_of_use or f'"{module}"' not in text
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,13 @@ def test_four_column_says_that_it_is_clamped(tmp_path: Path) -> None:
     assert (free.notes, "clamp_s" in free.metadata) == ({}, False)
 
 
+def test_only_rows_that_stay_are_counted(tmp_path: Path) -> None:
+    text = samples.FOUR_COLUMN + "3#2,500.0,172800.0,1\n"
+    assert read(tmp_path, text).notes == {"clamped": 2}
+    assert read(tmp_path, text, limit=1).notes == {"over_limit": 2}
+    assert read(tmp_path, text, window=(0.0, 200.0)).notes == {"clamped": 1, "outside_window": 1}
+
+
 def test_windows_add_up_intervals_before_anything_is_dropped(tmp_path: Path) -> None:
     trace = read(tmp_path, samples.WINDOWS)
     assert rows(trace, "job_id", "arrival_s", "gpus", "wait_limit_s", "trace_status") == {

@@ -128,6 +128,8 @@ def audit(
     ------
     TraceError
         If a table cannot be read or lacks the columns that tell what it is.
+    ResultError
+        If a folder is not the result of one run; it names those inside.
     ClusterError
         If the cluster is wrong.
 

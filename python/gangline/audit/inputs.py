@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gangline.errors import PolicyError, TraceError
+from gangline.errors import PolicyError, ResultError, TraceError
 from gangline.trace.faults import Fault, short
 from gangline.trace.text import ERRORS_SHOWN
 
@@ -43,6 +43,7 @@ JOB_NUMBERS = (
     "migrations",
 )
 _NUMBER = r"^[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|(?i:nan|inf(inity)?))$"
+_SHOWN = 5  # folders that a message names
 WORDS = ("job_id", "gpu_type", "status", "end_reason")
 MASK = "gpu_mask"
 NATIVE = tuple(dict.fromkeys((*WORDS, *SEGMENT_NUMBERS, MASK, *JOB_NUMBERS)))
@@ -102,12 +103,28 @@ def check_options(max_share: int, max_parts: int, tolerance_s: float, first: int
         raise PolicyError(message, field="tolerance_s", value=tolerance_s)
 
 
+def _require_one(folder: Path) -> None:
+    """Refuse a folder that is not the result of one run; say which results it holds."""
+    if (folder / "jobs.parquet").is_file():
+        return
+    found = sorted(str(path.parent) for path in folder.glob("*/jobs.parquet"))
+    words = (
+        f"it holds several, choose one: {', '.join(found[:_SHOWN])}"
+        if found
+        else ("expected what `run --out` wrote, or a table")
+    )
+    if len(found) > _SHOWN:
+        words += f" and {len(found) - _SHOWN} more"
+    raise ResultError(f"{folder}: is not the result of one run; {words}", path=str(folder))
+
+
 def read(
     table: TableLike, jobs: TableLike | None, mapping: Mapping[str, str] | None
 ) -> tuple[Columns | None, Columns | None]:
     """Return the segments and the jobs, each if it is there."""
     if _is_path(table) and Path(str(table)).is_dir():
         folder = Path(str(table))
+        _require_one(folder)
         listed = _columns(folder / "jobs.parquet", mapping)
         segments = folder / "segments.parquet"
         held = _columns(segments, mapping) if segments.is_file() else None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["document", "say", "table", "write"]
+
+_NAME_LEAST = 12  # characters that a column of words keeps in a narrow terminal
 
 
 def say(message: str) -> None:
@@ -49,14 +51,39 @@ def table(
         console.width = 200  # a pipe has no width; do not fold what will be searched
     if title:
         console.print(Text(title, "bold"), soft_wrap=True)
-    drawn = Table(box=box.SIMPLE_HEAD)
+    marks = best or [[False] * len(titles)] * len(rows)
+    cells = [
+        [show(cell) + "*" * bool(mark) for cell, mark in zip(row, marked, strict=True)]
+        for row, marked in zip(rows, marks, strict=True)
+    ]
     numeric = [any(isinstance(row[i], (int, float)) for row in rows) for i in range(len(titles))]
-    for name, right in zip(titles, numeric, strict=True):
-        drawn.add_column(name, justify="right" if right else "left")
-    for i, row in enumerate(rows):
-        cells = []
-        for j, cell in enumerate(row):
-            marked = best is not None and best[i][j]
-            cells.append(Text(show(cell) + ("*" if marked else ""), "bold" if marked else ""))
-        drawn.add_row(*cells)
+    widths, is_wide = _widths(titles, cells, numeric, console.width)
+    least = sum(_NAME_LEAST if width is None else width for width in widths) + len(titles) + 1
+    console.width = console.width if is_wide else max(console.width, least)
+    drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1) if is_wide else (0, 0))
+    for name, right, width in zip(titles, numeric, widths, strict=True):
+        justify: Literal["left", "right"] = "right" if right else "left"
+        drawn.add_column(name, justify=justify, width=width, overflow="fold")
+    for row, marked in zip(cells, marks, strict=True):
+        pairs = zip(row, marked, strict=True)
+        drawn.add_row(*(Text(cell, "bold" if mark else "") for cell, mark in pairs))
     console.print(drawn)
+
+
+def _widths(
+    titles: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool], room: int
+) -> tuple[list[int | None], bool]:
+    """Return the widths of columns and whether there is room for all as they are.
+
+    Where there is not, titles of numbers are folded, and numbers are never cut; words may be folded
+    too, so that their columns have no width of their own.
+    """
+    longest = [max((len(row[i]) for row in cells), default=0) for i in range(len(titles))]
+    natural = [max(len(name), size) for name, size in zip(titles, longest, strict=True)]
+    if sum(natural) + 3 * len(titles) + 1 <= room:
+        return [None] * len(titles), True
+    words = [max(map(len, name.split()), default=0) for name in titles]
+    return [
+        max(size, word) if right else None
+        for size, word, right in zip(longest, words, numeric, strict=True)
+    ], False

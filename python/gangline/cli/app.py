@@ -69,7 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _exit.USAGE
     except GanglineError as error:
         notes = getattr(error, "__notes__", ())  # such as the round of a solve that failed
-        _console.say("; ".join([f"gangline: {error}", *notes]))
+        # The core speaks Python; here the flag of that name does it.
+        words = str(error).replace("`on_infeasible` = drop", "`--on-infeasible drop`")
+        _console.say("; ".join([f"gangline: {words}", *notes]))
         return _exit.code_of(error)
     except KeyboardInterrupt:
         _console.say("gangline: interrupted; what was finished is on disk")

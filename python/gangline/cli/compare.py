@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from gangline.report import Digest
     from gangline.result import Result
 
+LEGEND = (
+    "* best; JCT: from arrival to finish; queue: from arrival to first start; FTF: time taken over "
+    "that on an equal share of the cluster; preempt.: running jobs stopped"
+)
+
 
 def compare(
     *,
@@ -109,6 +114,7 @@ def compare(
         return 0
     titles, cells, best = comparison.verdict()
     _console.table(titles, cells, title=f"{jobs!r} on {comparison.cluster.name}", best=best)
+    _console.say(LEGEND)
     _inputs.say_notes(jobs)
     if all(row.get("wait_mean_s") == 0.0 for row in comparison.rows):
         _console.say(f"note: no job waited under any policy: {NO_WAIT}")

@@ -22,13 +22,20 @@ def doctor(*, json: Json = False) -> int:
     else:
         _console.table(["", ""], [[name, text] for name, text in report.versions.items()])
         rows = [
-            [item.name, item.version or "-", item.extra or "needed", item.problem or "fine"]
+            [
+                item.name,
+                item.version or "-",
+                item.extra or "needed",
+                item.gives or ("nothing yet" if item.extra else "everything"),
+                item.problem or "fine",
+            ]
             for item in report.libraries
         ]
-        _console.table(["library", "version", "for", "state"], rows)
+        _console.table(["library", "version", "extra", "for", "state"], rows)
         checks = [[check.name, check.problem or "fine"] for check in report.checks]
         _console.table(["self-check", "state"], checks)
-        for line in dict.fromkeys(item.install for item in report.libraries if not item.ok):
+        missing = [item for item in report.libraries if not item.ok and item.is_of_use]
+        for line in dict.fromkeys(item.install for item in missing):
             _console.write(f"to install what is missing: {line}")
     if report.ok:
         return _exit.DONE

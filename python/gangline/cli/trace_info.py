@@ -134,7 +134,7 @@ def _summary(facts: dict[str, Any]) -> list[list[object]]:
         ["span, days", facts["span_s"] / 86400.0],
         ["GPU-hours", facts["gpu_hours"]],
     ]
-    rows += [[name, facts[name]] for name in ("users", "vcs", "models") if name in facts]
+    rows += [[name, facts[name]] for name in ("users", "vcs", "models") if facts.get(name)]
     for name in ("duration_s", "gpus"):
         if name in facts:
             rows += [[f"{name} {point}", value] for point, value in facts[name].items()]

@@ -61,6 +61,8 @@ class Raw(msgspec.Struct, kw_only=True):
         From faults to errors with line and value.
     notes, metadata : dicts
         Counters; texts for the file's metadata.
+    marks : dict of str to bool array
+        Counters of which only the rows that stay count.
     moments : dict of str to str
         Internal names of times of day, to what a message expects where one is missing.
     shift_s : float
@@ -81,6 +83,7 @@ class Raw(msgspec.Struct, kw_only=True):
     locate: Callable[[Sequence[Fault]], list[TraceError]] | None = None
     notes: dict[str, int] = {}
     metadata: dict[str, str] = {}
+    marks: dict[str, Any] = {}
     moments: dict[str, str] = {}
     shift_s: float = 0.0
 
@@ -96,7 +99,13 @@ def normalise(raw: Raw, options: Options) -> pa.Table:
     # Begun here, where ids are mostly in order; rows that are dropped can only leave it open.
     are_distinct = begin(surely_distinct, columns.get("job_id", _NO_IDS))
     _filters(raw, columns, keep, options)
-    columns = _select(raw, columns, keep.rows, options)
+    rows = _chosen(raw, columns, keep.rows, options)
+    for reason, marked in raw.marks.items():
+        if count := int((marked if rows is None else marked[rows]).sum()):
+            raw.notes[reason] = count
+    if rows is not None:
+        taken = pa.array(rows)
+        columns = each(lambda array: array.take(taken), columns)
     _clock(raw, columns, options)
     columns["job_id"] = identifiers(raw, columns, len(columns["arrival_s"]), are_distinct)
     ordered = {name: _decoded(name, columns[name]) for name in COLUMNS if name in columns}
@@ -328,10 +337,10 @@ def _has_status(
     return np.asarray(accepted[codes.astype(np.int64)])
 
 
-def _select(
+def _chosen(
     raw: Raw, columns: dict[str, Any], keep: npt.NDArray[np.bool_], options: Options
-) -> dict[str, Any]:
-    """Keep, sort by arrival (stable), cut to the limit; untouched columns are not copied."""
+) -> npt.NDArray[np.int64] | None:
+    """Return the rows that stay, by arrival (stable), up to the limit; None if all as they are."""
     arrival = numbers(columns["arrival_s"])
     rows: npt.NDArray[np.int64] | None = None
     if not keep.all():
@@ -349,10 +358,7 @@ def _select(
     if options.limit is not None and options.limit < total:
         raw.notes["over_limit"] = total - options.limit
         rows = np.arange(options.limit) if rows is None else rows[: options.limit]
-    if rows is None:
-        return columns
-    taken = pa.array(rows)
-    return each(lambda array: array.take(taken), columns)
+    return rows
 
 
 def _clock(raw: Raw, columns: dict[str, Any], options: Options) -> None:

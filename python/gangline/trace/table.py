@@ -167,7 +167,7 @@ class Trace:
 
         facts = self.info()
         counts = [
-            [name, facts[name]] for name in ("jobs", "users", "vcs", "models") if name in facts
+            [name, facts[name]] for name in ("jobs", "users", "vcs", "models") if facts.get(name)
         ]
         spread = [[name, *facts[name].values()] for name in ("duration_s", "gpus") if name in facts]
         about = [

@@ -54,16 +54,15 @@ def to_seconds(
 
 def _moments(raw: Raw, name: str, zone: str | None, repeated: tuple[int, int] | None) -> Any:
     stamps = raw.columns[name]
-    count = 0
     if zone is not None:
         converter = times.Local(zone, raw.path)
         converted, never = converter.convert(stamps)
-        count = converter.repeated
+        if converter.repeated:
+            before = raw.notes.get("repeated_hour", 0)
+            raw.notes["repeated_hour"] = before + converter.repeated
         refuse(raw, name, never & valid(stamps), f"a local time that exists in {zone}")
         stamps = converted
     elif repeated is not None:
         moments = numbers(stamps.cast(pa.int64()).fill_null(0))
-        count = int(((moments >= repeated[0]) & (moments < repeated[1])).sum())
-    if count:
-        raw.notes["repeated_hour"] = raw.notes.get("repeated_hour", 0) + count
+        raw.marks["repeated_hour"] = (moments >= repeated[0]) & (moments < repeated[1])
     return stamps

@@ -48,8 +48,7 @@ def read(source: Source, options: Options) -> Raw:
     measured = (end - start).astype(np.float64)
     known = ~np.isnan(measured)
     differs = known & (np.abs(measured - stated) > _SAME_S) & ~running
-    if differs.any():
-        raw.notes["duration_differs"] = int(differs.sum())
+    raw.marks["duration_differs"] = differs
     raw.columns["duration_s"] = times.column(np.where(known, measured, stated))
     never = ~valid(raw.columns["start_s"]) & ~(stated > 0.0)
     raw.drops = [("still_running", running), ("never_ran", never)]

@@ -48,8 +48,7 @@ def read(source: Source, options: Options) -> Raw:
     types = raw.columns.pop("job_type")
     best = pc.equal(types.dictionary, _BEST_EFFORT).take(types.indices).fill_null(fill_value=False)
     best = numbers(best).astype(np.bool_)
-    if best.any():
-        raw.notes["best_effort"] = int(best.sum())
+    raw.marks["best_effort"] = best
     deadline = numbers(raw.columns["arrival_s"]) + values
     raw.columns["deadline_s"] = times.column(np.where(best, np.nan, deadline))
     return raw

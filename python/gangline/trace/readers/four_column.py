@@ -34,6 +34,6 @@ def read(source: Source, options: Options) -> Raw:
     raw = read_columns(source, NAME, _WANTED)
     durations = numbers(raw.columns["duration_s"])
     if len(durations) and durations.max() == CLAMP_S:
-        raw.notes["clamped"] = int((durations == CLAMP_S).sum())
+        raw.marks["clamped"] = durations == CLAMP_S
         raw.metadata["clamp_s"] = str(CLAMP_S)
     return raw

@@ -129,7 +129,7 @@ def _deadlines(raw: Raw) -> None:
     if not asked.any():
         return
     if "duration_s" not in raw.columns:
-        raw.notes["slo_without_duration"] = int(asked.sum())
+        raw.marks["slo_without_duration"] = asked
         return
     alone = numbers(raw.columns["duration_s"])
     deadline = numbers(raw.columns["arrival_s"]) + slo * alone

@@ -72,8 +72,7 @@ def _fractions(raw: Raw) -> None:
     milli, gpus = numbers(raw.columns["gpu_fraction"]), numbers(raw.columns["gpus"])
     below = (milli < _WHOLE_GPU) & (milli > 0)
     odd = below & (gpus > 1)
-    if odd.any():
-        raw.notes["fraction_of_gang_ignored"] = int(odd.sum())
+    raw.marks["fraction_of_gang_ignored"] = odd
     shared = np.where(below & (gpus == 1), milli / _WHOLE_GPU, np.nan)
     if np.isnan(shared).all():
         del raw.columns["gpu_fraction"]

@@ -64,8 +64,7 @@ def read(source: Source, options: Options) -> Raw:
     gpus, total = numbers(raw.columns["gpus"]), numbers(raw.columns["batch_size"])
     usable = (gpus > 0) & (total > 0)
     share = np.ceil(np.divide(total, gpus, where=usable, out=np.ones(len(gpus))))
-    if (share * gpus != total)[usable].any():
-        raw.notes["batch_rounded_up"] = int((share * gpus != total)[usable].sum())
+    raw.marks["batch_rounded_up"] = (share * gpus != total) & usable
     raw.columns["batch_size"] = pa.array(np.where(usable, share, total), from_pandas=True)
     return raw
 
