@@ -52,30 +52,34 @@ def load(network: Network, job: Job, t: int, shape: Shape) -> tuple[float, float
     return size, min(size / seconds if size > 0 else 0.0, limit)
 
 
+Stop = tuple[float, int]  # rate at which somebody stops, and by what: 0 a demand, else 1 + link
+
+
 def max_min(capacity: float, flows: dict[int, tuple[float, set[int]]]) -> dict[int, float]:
-    """Rates of flows (demand, links) by progressive filling."""
+    """Rates of flows (demand, links) by progressive filling, one stop after the other."""
     left = {link: capacity for _, links in flows.values() for link in links}
-    rates: dict[int, float] = {}
+    last: dict[int, Stop] = dict.fromkeys(left, (0.0, 0))
+    stops: dict[int, Stop] = {}
     while True:
-        still = [f for f in flows if f not in rates]
-        shares = {}
+        still = [f for f in flows if f not in stops]
+        offers = []
         for link, rest in left.items():
-            here = sum(link in flows[f][1] for f in still)
-            if here:
-                shares[link] = rest / here
-        if not shares:
-            return rates | {f: flows[f][0] for f in still}
-        tight = min(shares, key=lambda link: (shares[link], link))
-        on_links = [f for f in still if flows[f][1]]
-        modest = min(on_links, key=lambda f: (flows[f][0], f))
-        if flows[modest][0] <= shares[tight]:
-            chosen, rate = [modest], flows[modest][0]
-        else:
-            chosen, rate = [f for f in still if tight in flows[f][1]], shares[tight]
-        for f in chosen:
-            rates[f] = rate
-            for link in flows[f][1]:
-                left[link] -= rate
+            if here := sum(link in flows[f][1] for f in still):
+                # what was taken before is never more than what is offered next
+                offer = (max(rest / here, last[link][0]), 1 + link)
+                if offer <= last[link]:
+                    offer = (math.nextafter(last[link][0], math.inf), 1 + link)
+                offers.append(offer)
+        if not offers:
+            return {f: stops[f][0] if f in stops else flows[f][0] for f in flows}
+        stop = min([*offers, *((flows[f][0], 0) for f in still if flows[f][1])])
+        for f in still:
+            demand, links = flows[f]
+            if links and (stop == (demand, 0) or stop[1] - 1 in links):
+                stops[f] = stop
+                for link in links:
+                    left[link] -= stop[0]
+                    last[link] = stop
 
 
 def contended(network: Network, servers: list[Server], running: list[Job]) -> dict[int, float]:

@@ -5,7 +5,7 @@ use crate::error::CoreError;
 use gangline_model::{
     Algorithms, Contention, Detail, Flows, Gang, GpuTypeId, LinkChange, LocalityModel, MaxMin,
     Measured, ModelError, ModelGiven, Network as Model, NetworkConfig, NetworkKind, OnMissing,
-    Order, PRESETS, Shape, Tier,
+    Order, PRESETS, Shape, Stop, Tier,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -252,10 +252,13 @@ impl Network {
         }
         let mut all = Flows::default();
         for (demand, named) in flows {
-            all.push(demand, named);
+            all.push(Stop::demand(demand), named);
         }
         all.validate(links).map_err(CoreError::from)?;
-        Ok(MaxMin::default().solve(capacity, links, &all).to_vec())
+        let names: Vec<u32> = (0..links as u32).collect();
+        let mut solver = MaxMin::default();
+        let stops = solver.solve(capacity, &names, &all);
+        Ok(stops.iter().map(|stop| stop.rate()).collect())
     }
 
     /// Bytes/s that jobs share of every up-link; none where each goes as if alone.

@@ -1,12 +1,17 @@
 //! Up-links of racks that jobs share (spec network section 6): who sends through which, and what
 //! locality that leaves. Knows nothing of time: the caller re-times the jobs whose locality changed.
 //!
-//! An up-link is *full* when its jobs would alone send more than it can carry. Jobs on no full up-link
-//! go as if alone. Jobs and full up-links form a graph; what changes at an instant concerns the parts
-//! that hold a changed up-link and no other. Cost of a start or stop: O(racks of the job), plus, where
-//! an up-link is full before or after, O(n log n) in the up-links of the jobs of its part.
+//! An up-link is *crowded* when its jobs would alone send more than it can carry. Jobs on no crowded
+//! up-link go as if alone. Each job's rate follows from where its up-links stop it, and where an up-link
+//! stops its jobs from their other stops; a solution is what fits so at every up-link, and there is only
+//! one ([`Stop`]). So what changes at an instant is worked out for the changed up-links alone, the stops
+//! of all others taken as they are. An up-link at which these do not fit any more joins, and so on.
+//! Cost of a start or stop: O(racks of the job), plus, where an up-link is crowded before or after,
+//! O(n log n) in the up-links of the jobs that it slows or frees; at worst [`TURNS`] times that of all
+//! jobs that crowded up-links tie together.
 
-use gangline_model::{Flows, JobId, Load, MaxMin};
+use crate::work::looked;
+use gangline_model::{Filling, Flows, JobId, Load, MaxMin, Stop};
 use smallvec::SmallVec;
 
 /// Demands are summed in this part of an up-link, rounded down, so that sums are exact and do not
@@ -26,22 +31,27 @@ pub(crate) struct UpLinks {
     scratch: Scratch,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct UpLink {
     /// Its jobs with their records, in job order.
     jobs: Vec<(JobId, u32)>,
     /// Sum of their demands.
     sum: u128,
-    was_full: bool,
+    was_crowded: bool,
     is_changed: bool,
+    /// Where it stops its jobs, by the last settlement.
+    fill: Stop,
     /// Place in the part that is being solved; [`NO_PLACE`] outside.
     place: u32,
 }
 
 const NO_PLACE: u32 = u32::MAX;
 
+/// So often the part being solved grows by the up-links that do not fit only, then by all there are.
+const TURNS: u32 = 8;
+
 impl UpLink {
-    fn is_full(&self) -> bool {
+    fn is_crowded(&self) -> bool {
         self.sum > 1 << 40
     }
 }
@@ -56,15 +66,21 @@ struct Sender {
     /// Locality if nobody else were there.
     alone: f64,
     locality: f64,
+    /// Where its rate ceased to rise.
+    stop: Stop,
     is_seen: bool,
 }
 
 /// Buffers of a settlement, reused.
 #[derive(Debug, Default)]
 struct Scratch {
-    seeds: Vec<u32>,
-    part: Vec<u32>,
-    full: Vec<u32>,
+    /// Jobs being solved, by record, with their stops before.
+    part: Vec<(u32, Stop)>,
+    /// Crowded up-links being solved, ascending.
+    links: Vec<u32>,
+    /// Others through which a job of the part sends whose stop is another now.
+    doubtful: Vec<u32>,
+    below: Vec<Stop>,
     flows: Flows,
     solver: MaxMin,
 }
@@ -80,8 +96,12 @@ impl UpLinks {
     /// Up-links of so many racks with a capacity in bytes/s.
     pub(crate) fn new(racks: u32, capacity: f64) -> Self {
         let link = UpLink {
+            jobs: Vec::new(),
+            sum: 0,
+            was_crowded: false,
+            is_changed: false,
+            fill: Stop::NEVER,
             place: NO_PLACE,
-            ..UpLink::default()
         };
         Self {
             capacity,
@@ -133,6 +153,7 @@ impl UpLinks {
             units,
             alone,
             locality: alone,
+            stop: Stop::demand(load.demand),
             is_seen: false,
         });
     }
@@ -166,29 +187,31 @@ impl UpLinks {
     /// in job order.
     pub(crate) fn settle(&mut self, moved: &mut Vec<JobId>) {
         let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.seeds.clear();
-        for rack in self.changed.drain(..) {
+        scratch.part.clear();
+        scratch.links.clear();
+        for at in 0..self.changed.len() {
+            let rack = self.changed[at];
             let link = &mut self.links[rack as usize];
-            let is_full = link.is_full();
-            if is_full || link.was_full {
-                let slots = link.jobs.iter().map(|entry| entry.1);
-                scratch.seeds.extend(slots);
-            }
-            link.was_full = is_full;
             link.is_changed = false;
-        }
-        let first = moved.len();
-        for at in 0..scratch.seeds.len() {
-            let seed = scratch.seeds[at];
-            if !self.sender(seed).is_seen {
-                self.gather(seed, &mut scratch);
-                self.solve(&mut scratch, moved);
+            let is_crowded = link.is_crowded();
+            let was_crowded = std::mem::replace(&mut link.was_crowded, is_crowded);
+            if is_crowded {
+                self.admit(rack, &mut scratch);
+            } else if was_crowded {
+                link.fill = Stop::NEVER;
+                self.enlist(rack, &mut scratch);
             }
         }
-        for &slot in &scratch.seeds {
-            self.sender_mut(slot).is_seen = false;
+        self.changed.clear();
+        if !scratch.part.is_empty() {
+            for turn in 0.. {
+                self.solve(&mut scratch);
+                if !self.widen(turn, &mut scratch) {
+                    break;
+                }
+            }
+            self.close(&scratch, moved);
         }
-        moved[first..].sort_unstable();
         self.scratch = scratch;
     }
 
@@ -202,71 +225,140 @@ impl UpLinks {
         sender.expect("up-links list senders only")
     }
 
-    /// The part of the graph around a job: jobs in job order, full up-links ascending.
-    fn gather(&mut self, seed: u32, scratch: &mut Scratch) {
-        let Scratch { part, full, .. } = scratch;
-        part.clear();
-        full.clear();
-        part.push(seed);
-        self.sender_mut(seed).is_seen = true;
-        let mut next = 0;
-        while let Some(&slot) = part.get(next) {
-            next += 1;
-            let racks = self.sender(slot).racks.clone();
-            let Self { links, senders, .. } = self;
-            for rack in racks {
-                let link = &mut links[rack as usize];
-                if !link.is_full() || link.place != NO_PLACE {
-                    continue;
-                }
-                link.place = 0;
-                full.push(rack);
-                for &(_, other) in &link.jobs {
-                    let other_sender = senders[other as usize].as_mut();
-                    let is_seen = &mut other_sender.expect("up-links list senders only").is_seen;
-                    if !std::mem::replace(is_seen, true) {
-                        part.push(other);
-                    }
+    /// An up-link becomes one of those being solved.
+    fn admit(&mut self, rack: u32, scratch: &mut Scratch) {
+        self.links[rack as usize].place = 0;
+        scratch.links.push(rack);
+        self.enlist(rack, scratch);
+    }
+
+    /// The jobs of an up-link become some of those being solved.
+    fn enlist(&mut self, rack: u32, scratch: &mut Scratch) {
+        let Self { links, senders, .. } = self;
+        for &(_, slot) in &links[rack as usize].jobs {
+            let sender = senders[slot as usize].as_mut();
+            let sender = sender.expect("up-links list senders only");
+            if !std::mem::replace(&mut sender.is_seen, true) {
+                scratch.part.push((slot, sender.stop));
+            }
+        }
+    }
+
+    /// Stops of the jobs and up-links of the part, with those of all other up-links as they are.
+    fn solve(&mut self, scratch: &mut Scratch) {
+        let Scratch {
+            part,
+            links,
+            flows,
+            solver,
+            ..
+        } = scratch;
+        links.sort_unstable();
+        for (place, &rack) in links.iter().enumerate() {
+            self.links[rack as usize].place = place as u32;
+        }
+        flows.clear();
+        for &(slot, _) in part.iter() {
+            let sender = self.sender(slot);
+            let through = sender.racks.iter().map(|&rack| &self.links[rack as usize]);
+            let outside = through.clone().filter(|link| link.place == NO_PLACE);
+            let demand = Stop::demand(sender.load.demand);
+            let limit = outside.map(|link| link.fill).fold(demand, Stop::min);
+            let places = through.map(|link| link.place).filter(|&at| at != NO_PLACE);
+            flows.push(limit, places);
+        }
+        looked(part.len());
+        let stops = solver.solve(self.capacity, links, flows);
+        for (&(slot, _), &stop) in part.iter().zip(stops) {
+            self.sender_mut(slot).stop = stop;
+        }
+        for (&rack, &fill) in links.iter().zip(solver.fills()) {
+            self.links[rack as usize].fill = fill;
+        }
+    }
+
+    /// Adds the up-links at which the new stops do not fit; whether there are any.
+    fn widen(&mut self, turn: u32, scratch: &mut Scratch) -> bool {
+        let before = scratch.links.len();
+        scratch.doubtful.clear();
+        for &(slot, stop) in &scratch.part {
+            let sender = self.sender(slot);
+            if sender.stop == stop {
+                continue;
+            }
+            for &rack in &sender.racks {
+                let link = &self.links[rack as usize];
+                if link.place == NO_PLACE && link.is_crowded() {
+                    scratch.doubtful.push(rack);
                 }
             }
         }
-        full.sort_unstable();
-        for (place, &rack) in full.iter().enumerate() {
-            self.links[rack as usize].place = place as u32;
+        scratch.doubtful.sort_unstable();
+        scratch.doubtful.dedup();
+        for at in 0..scratch.doubtful.len() {
+            let rack = scratch.doubtful[at];
+            if !self.fits(rack, &mut scratch.below) {
+                self.admit(rack, scratch);
+            }
         }
-        part.sort_unstable_by_key(|&slot| self.sender(slot).job);
+        let is_wider = scratch.links.len() > before;
+        if is_wider && turn >= TURNS {
+            self.admit_all(scratch);
+        }
+        is_wider
     }
 
-    /// Solves the part that was gathered.
-    fn solve(&mut self, scratch: &mut Scratch, moved: &mut Vec<JobId>) {
-        let Scratch {
-            part,
-            full,
-            flows,
-            solver,
-            seeds,
-        } = scratch;
-        flows.clear();
-        for &slot in part.iter() {
-            let sender = self.sender(slot);
-            let places = sender.racks.iter().map(|&rack| &self.links[rack as usize]);
-            let places = places.map(|link| link.place).filter(|&at| at != NO_PLACE);
-            flows.push(sender.load.demand, places);
+    /// Whether an up-link stops its jobs where it did, given where others stop them.
+    fn fits(&self, rack: u32, below: &mut Vec<Stop>) -> bool {
+        let link = &self.links[rack as usize];
+        let stops = link.jobs.iter().map(|&(_, slot)| self.sender(slot).stop);
+        below.clear();
+        below.extend(stops.filter(|&stop| stop < link.fill));
+        below.sort_unstable();
+        looked(link.jobs.len());
+        let mut filling = Filling::new(self.capacity, link.jobs.len() as u32);
+        for &stop in below.iter() {
+            if filling.next(rack) < stop {
+                return false;
+            }
+            filling.give(stop);
         }
-        let rates = solver.solve(self.capacity, full.len(), flows);
-        for (&slot, &rate) in part.iter().zip(rates) {
-            let sender = self.senders[slot as usize].as_mut();
-            let sender = sender.expect("up-links list senders only");
-            let locality = sender.load.locality(sender.alone, rate);
+        filling.next(rack) == link.fill
+    }
+
+    /// Adds every crowded up-link that those of the part are tied to.
+    fn admit_all(&mut self, scratch: &mut Scratch) {
+        let mut next = 0;
+        while let Some(&(slot, _)) = scratch.part.get(next) {
+            next += 1;
+            for rack in self.sender(slot).racks.clone() {
+                let link = &self.links[rack as usize];
+                if link.place == NO_PLACE && link.is_crowded() {
+                    self.admit(rack, scratch);
+                }
+            }
+        }
+    }
+
+    /// The part that was solved becomes what is; names the jobs whose locality is another.
+    fn close(&mut self, scratch: &Scratch, moved: &mut Vec<JobId>) {
+        let first = moved.len();
+        for &(slot, before) in &scratch.part {
+            let sender = self.sender_mut(slot);
+            sender.is_seen = false;
+            if sender.stop == before {
+                continue;
+            }
+            let locality = sender.load.locality(sender.alone, sender.stop.rate());
             if locality.to_bits() != sender.locality.to_bits() {
                 sender.locality = locality;
                 moved.push(sender.job);
             }
         }
-        for &rack in full.iter() {
+        for &rack in &scratch.links {
             self.links[rack as usize].place = NO_PLACE;
         }
-        seeds.extend_from_slice(part);
+        moved[first..].sort_unstable();
     }
 
     /// The same jobs on empty up-links, settled at once: what step by step must agree with.
@@ -399,5 +491,83 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Gangs over each rack and the next of a ring, and as many over racks 7 apart; demands of all sizes.
+    fn ring(racks: u32, demand: impl Fn(u32) -> f64) -> UpLinks {
+        let mut uplinks = UpLinks::new(racks, 10.0);
+        for slot in 0..2 * racks {
+            let rack = slot / 2;
+            let other = (rack + if slot % 2 == 0 { 1 } else { 7 }) % racks;
+            let ends: SmallVec<[u32; 4]> = [rack, other].as_slice().into();
+            uplinks.join(slot, JobId(slot), ends, load(demand(slot)), 0.5);
+        }
+        uplinks.settle(&mut Vec::new());
+        uplinks
+    }
+
+    fn scattered(slot: u32) -> f64 {
+        1.0 + f64::from(slot.wrapping_mul(2_654_435_761) >> 20) / 512.0
+    }
+
+    /// Jobs looked at when, one after the other, every 13th of the first 600 leaves and comes back.
+    fn looks_for_changes(uplinks: &mut UpLinks) -> u64 {
+        let before = crate::work::looks();
+        for slot in (0..600).step_by(13) {
+            let Sender { racks, load, .. } = uplinks.sender(slot).clone();
+            uplinks.leave(slot);
+            uplinks.settle(&mut Vec::new());
+            uplinks.join(slot, JobId(slot), racks, load, 0.5);
+            uplinks.settle(&mut Vec::new());
+        }
+        crate::work::looks() - before
+    }
+
+    #[test]
+    fn a_change_costs_what_it_touches_not_all_that_hangs_together() {
+        let crowded = |uplinks: &UpLinks| {
+            let count = uplinks.links.iter().filter(|link| link.is_crowded());
+            count.count()
+        };
+        let (mut few, mut many) = (ring(400, scattered), ring(20_000, scattered));
+        assert!(crowded(&many) > 15_000, "nearly all hang together");
+        let looks = [&mut few, &mut many].map(looks_for_changes);
+        assert!(looks[1] <= looks[0] * 2, "{looks:?}");
+        assert_eq!(kept(&few), kept(&few.afresh()));
+        assert_eq!(kept(&many), kept(&many.afresh()));
+    }
+
+    /// Gangs over each rack and the next: each gets what the one before it and ten small ones leave,
+    /// which is a little more than that one has.
+    fn chain(racks: u32) -> UpLinks {
+        let mut uplinks = UpLinks::new(racks + 1, 10.0);
+        let mut join = |slot, racks: &[u32], demand| {
+            uplinks.join(slot, JobId(slot), racks.into(), load(demand), 0.5);
+        };
+        join(0, &[0, 1], 1.0);
+        for rack in 1..racks {
+            join(rack, &[rack, rack + 1], 9.0);
+            let before = 1.0 + 0.01 * f64::from(rack - 1);
+            for small in 1..=10 {
+                join(racks * small + rack, &[rack], (9.99 - 2.0 * before) / 10.0);
+            }
+        }
+        uplinks.settle(&mut Vec::new());
+        uplinks
+    }
+
+    #[test]
+    fn a_change_that_reaches_all_is_as_at_once() {
+        let mut uplinks = chain(200);
+        let all = uplinks.senders().count() as u64;
+        let before = crate::work::looks();
+        assert!(uplinks.leave(0));
+        let racks = [0, 1].as_slice().into();
+        uplinks.join(0, JobId(0), racks, load(1.004), 0.5);
+        let mut moved = Vec::new();
+        uplinks.settle(&mut moved);
+        assert_eq!(moved.len(), 199, "all but the one that everyone yields to");
+        assert!(crate::work::looks() - before < 3 * all);
+        assert_eq!(kept(&uplinks), kept(&uplinks.afresh()));
     }
 }

@@ -21,9 +21,9 @@ pub use gpu_set::{GpuSet, Part, mask_of_lowest};
 pub use id::{GpuTypeId, JobId, RackId, ServerId};
 pub use job::{Infeasible, InfeasibleReason, JobColumns, JobTable};
 pub use network::{
-    Algorithms, BucketTimes, Clamp, Contention, Detail, Extent, Flows, Link, LinkChange, Links,
-    MaxMin, Measured, ModelGiven, Network, NetworkConfig, NetworkKind, OnMissing, Order, PRESETS,
-    Shape, Traffic, network_models,
+    Algorithms, BucketTimes, Clamp, Contention, Detail, Extent, Filling, Flows, Link, LinkChange,
+    Links, MaxMin, Measured, ModelGiven, Network, NetworkConfig, NetworkKind, OnMissing, Order,
+    PRESETS, Shape, Stop, Traffic, network_models,
 };
 pub use rate::{Gang, Interference, Load, LocalityModel, RateTable, TierTable};
 pub use time::{MAX_SECONDS, NANOS_PER_SECOND, SimSpan, SimTime, span_of_work};

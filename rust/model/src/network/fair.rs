@@ -1,26 +1,107 @@
 //! Max-min fair shares of links of one capacity, by progressive filling (spec network section 6).
 //!
-//! All rates rise together; a flow stops at its demand, or when one of its links is full. Instead of
-//! raising a level step by step, each turn takes the link whose equal share of what is left is least:
-//! no flow that asks for less than that share is held back by any link, and the flows of that link get
-//! exactly that share. Every number of a link comes from the flows on it alone, in the order of their
-//! rates, so a part of the graph solved by itself gives the same bits as the whole.
+//! All rates rise together; a flow stops at its limit, or when one of its links is full. Instead of
+//! raising a level step by step, each turn takes the stop that comes next: that of the flow with the
+//! least limit, or that of the link whose equal share of what is left is least.
+//!
+//! Stops are in a strict order: by rate, then demands before links, then by the name of the link; and
+//! what a link offers next comes after what was last taken from it, whatever rounding says. So the stops
+//! of all flows and links are the only ones that fit each other link by link, to the last bit: in
+//! whatever order or part they are worked out, they come out the same.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | d | `demands` | rate that a flow would have alone |
-//! | b | result | its max-min fair rate, at most d |
-//! | level | [`MaxMin::level`] | what each flow still open on a link would get of what is left |
+//! | d | [`Flows::limits`] | rate that a flow would have alone |
+//! | b | [`Stop::rate`] | its max-min fair rate, at most d |
+//! | level | [`Filling::next`] | what each flow still open on a link would get of what is left |
 
 use crate::ModelError;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// Where rates cease to rise: at which rate, and by what. Ordered as the stops follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stop {
+    /// Bits of numbers >= 0 are ordered as the numbers.
+    bits: u64,
+    /// 0 = a demand, else 1 + name of the link.
+    by: u32,
+}
+
+impl Stop {
+    /// After all others: that of a link which never is full.
+    pub const NEVER: Self = Self {
+        bits: f64::INFINITY.to_bits(),
+        by: u32::MAX,
+    };
+
+    /// The flow has what it asks for, >= 0.
+    pub fn demand(rate: f64) -> Self {
+        let bits = rate.to_bits();
+        Self { bits, by: 0 }
+    }
+
+    /// A link is full.
+    fn link(rate: f64, name: u32) -> Self {
+        Self {
+            bits: rate.to_bits(),
+            by: name + 1,
+        }
+    }
+
+    /// The rate.
+    pub fn rate(self) -> f64 {
+        f64::from_bits(self.bits)
+    }
+}
+
+/// A link while rates rise.
+#[derive(Clone, Copy, Debug)]
+pub struct Filling {
+    /// What is not given away yet.
+    left: f64,
+    /// Flows without a rate.
+    open: u32,
+    /// The stop of the flow that last got a rate.
+    last: Stop,
+}
+
+impl Filling {
+    /// A link that nothing has been taken from, with so many flows.
+    pub fn new(capacity: f64, flows: u32) -> Self {
+        Self {
+            left: capacity,
+            open: flows,
+            last: Stop::demand(0.0),
+        }
+    }
+
+    /// The stop at which the link gives what is left to its open flows; [`Stop::NEVER`] without any.
+    pub fn next(&self, name: u32) -> Stop {
+        if self.open == 0 {
+            return Stop::NEVER;
+        }
+        let level = (self.left / f64::from(self.open)).max(self.last.rate());
+        let next = Stop::link(level, name);
+        if next > self.last {
+            return next;
+        }
+        Stop::link(self.last.rate().next_up(), name)
+    }
+
+    /// An open flow stops.
+    pub fn give(&mut self, stop: Stop) {
+        self.left -= stop.rate();
+        self.open -= 1;
+        self.last = stop;
+    }
+}
+
 /// Flows over links: flow `i` uses `links[ends[i - 1]..ends[i]]`, each link once.
 #[derive(Clone, Debug, Default)]
 pub struct Flows {
-    /// Rate that each flow would have alone, > 0.
-    pub demands: Vec<f64>,
+    /// Where each flow stops at the latest, at a rate > 0: its demand, or a link that is not named here.
+    pub limits: Vec<Stop>,
     /// Where the links of a flow end.
     pub ends: Vec<u32>,
     /// Links of all flows, one flow after the other.
@@ -29,15 +110,15 @@ pub struct Flows {
 
 impl Flows {
     /// Adds a flow.
-    pub fn push(&mut self, demand: f64, links: impl IntoIterator<Item = u32>) {
-        self.demands.push(demand);
+    pub fn push(&mut self, limit: Stop, links: impl IntoIterator<Item = u32>) {
+        self.limits.push(limit);
         self.links.extend(links);
         self.ends.push(self.links.len() as u32);
     }
 
     /// Forgets all flows.
     pub fn clear(&mut self) {
-        self.demands.clear();
+        self.limits.clear();
         self.ends.clear();
         self.links.clear();
     }
@@ -59,7 +140,8 @@ impl Flows {
                 what,
             })
         };
-        for (flow, &demand) in self.demands.iter().enumerate() {
+        for (flow, limit) in self.limits.iter().enumerate() {
+            let demand = limit.rate();
             if !(demand.is_finite() && demand > 0.0) {
                 return fail(format!("demand {demand} of flow {flow} is not above 0"));
             }
@@ -79,141 +161,153 @@ impl Flows {
 /// Solver with its scratch, reused.
 #[derive(Debug, Default)]
 pub struct MaxMin {
-    /// Flows by (demand, index).
-    by_demand: Vec<u32>,
-    /// By link: what is not given away yet, and the flows without a rate.
-    left: Vec<f64>,
-    open: Vec<u32>,
-    /// Flows by link: those of `l` are `members[starts[l]..starts[l + 1]]`, ascending.
+    /// Flows by limit.
+    by_limit: Vec<u32>,
+    /// By link.
+    links: Vec<Filling>,
+    fills: Vec<Stop>,
+    /// Flows by link: those of `l` are `members[starts[l]..starts[l + 1]]`.
     starts: Vec<u32>,
     members: Vec<u32>,
-    /// (bits of the level, link, open flows when it was pushed): out of date if these have changed since.
-    heap: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    rates: Vec<f64>,
+    /// Next stop of a link with the open flows when it was pushed: out of date if these have changed since.
+    heap: BinaryHeap<Reverse<(Stop, u32, u32)>>,
+    stops: Vec<Stop>,
 }
 
-/// No rate yet.
-const OPEN: f64 = -1.0;
-
 impl MaxMin {
-    /// Rates of the flows over `links` links of a capacity > 0. O(n log n) in the flows' links.
+    /// Stops of the flows over links of a capacity > 0, given by their names in ascending order.
+    /// O(n log n) in the flows' links.
     ///
     /// # Examples
     /// Three racks of capacity 10; flows over the first two, the last two and the outer two:
     /// ```
-    /// use gangline_model::{Flows, MaxMin};
+    /// use gangline_model::{Flows, MaxMin, Stop};
     /// let mut flows = Flows::default();
-    /// flows.push(8.0, [0, 1]);
-    /// flows.push(6.0, [1, 2]);
-    /// flows.push(3.0, [0, 2]);
-    /// assert_eq!(MaxMin::default().solve(10.0, 3, &flows), [5.0, 5.0, 3.0]);
+    /// flows.push(Stop::demand(8.0), [0, 1]);
+    /// flows.push(Stop::demand(6.0), [1, 2]);
+    /// flows.push(Stop::demand(3.0), [0, 2]);
+    /// let mut solver = MaxMin::default();
+    /// let stops = solver.solve(10.0, &[0, 1, 2], &flows);
+    /// let rates: Vec<f64> = stops.iter().map(|stop| stop.rate()).collect();
+    /// assert_eq!(rates, [5.0, 5.0, 3.0]);
+    /// assert_eq!(solver.fills()[2], Stop::NEVER);
     /// ```
-    pub fn solve(&mut self, capacity: f64, links: usize, flows: &Flows) -> &[f64] {
-        self.prepare(capacity, links, flows);
+    pub fn solve(&mut self, capacity: f64, names: &[u32], flows: &Flows) -> &[Stop] {
+        self.prepare(capacity, names, flows);
         let mut next = 0;
-        while let Some(level) = self.least() {
-            let (bits, link) = level;
-            let share = f64::from_bits(bits);
-            while next < self.by_demand.len() && self.rates[self.by_demand[next] as usize] >= 0.0 {
+        while let Some((fill, link)) = self.least() {
+            while next < self.by_limit.len() && self.is_stopped(self.by_limit[next]) {
                 next += 1;
             }
-            let modest = self.by_demand.get(next).copied();
-            match modest.filter(|&flow| flows.demands[flow as usize] <= share) {
-                Some(flow) => self.fix(flow, flows.demands[flow as usize], flows),
-                None => self.fill(link, share, flows),
+            let modest = self.by_limit.get(next).copied();
+            match modest.filter(|&flow| flows.limits[flow as usize] < fill) {
+                Some(flow) => self.stop(flow, flows.limits[flow as usize], names, flows),
+                None => self.fill(link, fill, names, flows),
             }
         }
         // flows on no link, or on none that is still open
-        for (rate, &demand) in self.rates.iter_mut().zip(&flows.demands) {
-            if *rate < 0.0 {
-                *rate = demand;
+        for (stop, &limit) in self.stops.iter_mut().zip(&flows.limits) {
+            if *stop == Stop::NEVER {
+                *stop = limit;
             }
         }
-        &self.rates
+        &self.stops
     }
 
-    fn prepare(&mut self, capacity: f64, links: usize, flows: &Flows) {
-        let count = flows.demands.len();
-        self.rates.clear();
-        self.rates.resize(count, OPEN);
-        self.by_demand.clear();
-        self.by_demand.extend(0..count as u32);
-        let demand = |flow: &u32| flows.demands[*flow as usize];
-        self.by_demand
-            .sort_unstable_by(|a, b| demand(a).total_cmp(&demand(b)).then(a.cmp(b)));
-        self.left.clear();
-        self.left.resize(links, capacity);
-        self.open.clear();
-        self.open.resize(links, 0);
-        for &link in &flows.links {
-            self.open[link as usize] += 1;
+    /// Stops of the links of the last solution; [`Stop::NEVER`] where others stopped every flow.
+    pub fn fills(&self) -> &[Stop] {
+        &self.fills
+    }
+
+    fn is_stopped(&self, flow: u32) -> bool {
+        self.stops[flow as usize] != Stop::NEVER
+    }
+
+    fn prepare(&mut self, capacity: f64, names: &[u32], flows: &Flows) {
+        let count = flows.limits.len();
+        self.stops.clear();
+        self.stops.resize(count, Stop::NEVER);
+        self.by_limit.clear();
+        self.by_limit.extend(0..count as u32);
+        self.by_limit
+            .sort_unstable_by_key(|&flow| flows.limits[flow as usize]);
+        self.fills.clear();
+        self.fills.resize(names.len(), Stop::NEVER);
+        self.gather(names.len(), flows);
+        self.links.clear();
+        self.heap.clear();
+        for (link, &name) in names.iter().enumerate() {
+            let open = self.starts[link + 1] - self.starts[link];
+            self.links.push(Filling::new(capacity, open));
+            self.push(link as u32, name);
         }
+    }
+
+    /// The flows of each link.
+    fn gather(&mut self, links: usize, flows: &Flows) {
         self.starts.clear();
-        self.starts.push(0);
+        self.starts.resize(links + 1, 0);
+        for &link in &flows.links {
+            self.starts[link as usize] += 1;
+        }
         let mut end = 0;
-        for &open in &self.open {
-            end += open;
-            self.starts.push(end);
+        for start in &mut self.starts {
+            end += *start;
+            *start = end;
         }
         self.members.clear();
         self.members.resize(flows.links.len(), 0);
-        let mut free: Vec<u32> = self.starts[..links].to_vec();
-        for flow in 0..count {
+        for flow in 0..flows.limits.len() {
             for &link in flows.links_of(flow) {
-                let at = &mut free[link as usize];
+                // the end of each link's flows goes down to their start
+                let at = &mut self.starts[link as usize];
+                *at -= 1;
                 self.members[*at as usize] = flow as u32;
-                *at += 1;
             }
         }
-        self.heap.clear();
-        for link in 0..links as u32 {
-            self.push(link);
+    }
+
+    fn push(&mut self, link: u32, name: u32) {
+        let filling = &self.links[link as usize];
+        if filling.open > 0 {
+            let entry = (filling.next(name), link, filling.open);
+            self.heap.push(Reverse(entry));
         }
     }
 
-    /// What each open flow of a link would get of what is left.
-    fn level(&self, link: u32) -> f64 {
-        let at = link as usize;
-        (self.left[at] / f64::from(self.open[at])).max(0.0)
-    }
-
-    fn push(&mut self, link: u32) {
-        let open = self.open[link as usize];
-        if open > 0 {
-            // bits of numbers >= 0 are ordered as the numbers
-            let bits = self.level(link).to_bits();
-            self.heap.push(Reverse((bits, link, open)));
-        }
-    }
-
-    /// The link of the least level, the first of equal ones.
-    fn least(&mut self) -> Option<(u64, u32)> {
-        while let Some(&Reverse((bits, link, open))) = self.heap.peek() {
-            if self.open[link as usize] == open {
-                return Some((bits, link));
+    /// The link that is full next.
+    fn least(&mut self) -> Option<(Stop, u32)> {
+        while let Some(&Reverse((stop, link, open))) = self.heap.peek() {
+            if self.links[link as usize].open == open {
+                return Some((stop, link));
             }
             self.heap.pop();
         }
         None
     }
 
-    /// Gives a flow its rate.
-    fn fix(&mut self, flow: u32, rate: f64, flows: &Flows) {
-        self.rates[flow as usize] = rate;
+    /// A flow gets its rate.
+    fn stop(&mut self, flow: u32, stop: Stop, names: &[u32], flows: &Flows) {
+        self.stops[flow as usize] = stop;
         for &link in flows.links_of(flow as usize) {
-            self.left[link as usize] -= rate;
-            self.open[link as usize] -= 1;
-            self.push(link);
+            let filling = &mut self.links[link as usize];
+            // a link that fills up stops all of its flows at once
+            if filling.open > 0 {
+                filling.give(stop);
+                self.push(link, names[link as usize]);
+            }
         }
     }
 
     /// A link is full: its open flows get equal shares.
-    fn fill(&mut self, link: u32, share: f64, flows: &Flows) {
+    fn fill(&mut self, link: u32, stop: Stop, names: &[u32], flows: &Flows) {
         let at = link as usize;
+        self.fills[at] = stop;
+        self.links[at].open = 0;
         for member in self.starts[at]..self.starts[at + 1] {
             let flow = self.members[member as usize];
-            if self.rates[flow as usize] < 0.0 {
-                self.fix(flow, share, flows);
+            if !self.is_stopped(flow) {
+                self.stop(flow, stop, names, flows);
             }
         }
     }
@@ -226,10 +320,13 @@ mod tests {
     fn solve(capacity: f64, links: usize, flows: &[(f64, &[u32])]) -> Vec<f64> {
         let mut all = Flows::default();
         for (demand, links) in flows {
-            all.push(*demand, links.iter().copied());
+            all.push(Stop::demand(*demand), links.iter().copied());
         }
         all.validate(links).expect("sound flows");
-        MaxMin::default().solve(capacity, links, &all).to_vec()
+        let names: Vec<u32> = (0..links as u32).collect();
+        let mut solver = MaxMin::default();
+        let stops = solver.solve(capacity, &names, &all);
+        stops.iter().map(|stop| stop.rate()).collect()
     }
 
     #[test]
@@ -257,7 +354,7 @@ mod tests {
     fn bad_flows_are_refused() {
         let check = |demand: f64, links: &[u32]| {
             let mut flows = Flows::default();
-            flows.push(demand, links.iter().copied());
+            flows.push(Stop::demand(demand), links.iter().copied());
             flows.validate(2).is_err()
         };
         assert!(!check(1.0, &[0, 1]));
@@ -265,5 +362,41 @@ mod tests {
         assert!(check(f64::NAN, &[0]));
         assert!(check(1.0, &[2]));
         assert!(check(1.0, &[1, 0, 1]));
+    }
+
+    #[test]
+    fn what_a_link_offers_comes_after_what_was_taken() {
+        // a third of 1 is rounded: what is left for the last two is less than it
+        let third = 1.0 / 3.0;
+        let mut link = Filling::new(1.0, 3);
+        link.give(Stop::link(third, 7));
+        assert!(link.next(9) >= Stop::link(third, 9));
+        // a name below comes after as well, by the next number
+        let mut link = Filling::new(2.0 * third, 2);
+        link.give(Stop::link(third, 7));
+        assert_eq!(link.next(9).rate(), third);
+        assert_eq!(link.next(3), Stop::link(third.next_up(), 3));
+        // and rounding that leaves less than nothing takes nothing back
+        let mut link = Filling::new(third, 2);
+        link.give(Stop::demand(third.next_up()));
+        assert_eq!(link.next(0), Stop::link(third.next_up(), 0));
+        link.give(link.next(0));
+        assert_eq!(link.next(0), Stop::NEVER);
+    }
+
+    #[test]
+    fn a_limit_from_a_link_elsewhere_is_its_turn() {
+        // both stop at 5: the link elsewhere comes before link 4, and after link 2
+        let solve = |name: u32| {
+            let mut flows = Flows::default();
+            flows.push(Stop::link(5.0, 3), [0]);
+            flows.push(Stop::demand(9.0), [0]);
+            let mut solver = MaxMin::default();
+            let stops = solver.solve(10.0, &[name], &flows).to_vec();
+            (stops, solver.fills()[0])
+        };
+        let full = |name| Stop::link(5.0, name);
+        assert_eq!(solve(4), (vec![full(3), full(4)], full(4)));
+        assert_eq!(solve(2), (vec![full(2), full(2)], full(2)));
     }
 }

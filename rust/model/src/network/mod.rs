@@ -19,7 +19,7 @@ pub use alphabeta::{Algorithms, BucketTimes, Link, Links, Traffic};
 pub use config::{
     Contention, Detail, LinkChange, Measured, ModelGiven, NetworkConfig, NetworkKind, OnMissing,
 };
-pub use fair::{Flows, MaxMin};
+pub use fair::{Filling, Flows, MaxMin, Stop};
 pub use layers::Order;
 pub use presets::{PRESETS, network_models};
 pub use shape::{Extent, Shape};
