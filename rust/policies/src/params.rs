@@ -190,7 +190,11 @@ impl ParamReader {
         if fine {
             Ok(value)
         } else {
-            Err(self.bad(spec.name, &value, &expected(spec.kind)))
+            let mut expected = expected(spec.kind);
+            if matches!(value, ParamValue::Float(x) if !x.is_finite()) {
+                expected = expected.replacen("number", "finite number", 1);
+            }
+            Err(self.bad(spec.name, &value, &expected))
         }
     }
 
@@ -330,6 +334,9 @@ impl std::fmt::Display for ParamValue {
             Self::None => f.write_str("none"),
             Self::Bool(value) => value.fmt(f),
             Self::Int(value) => value.fmt(f),
+            Self::Float(value) if value.is_finite() && value.abs() >= 1e16 => {
+                write!(f, "{value:e}")
+            }
             Self::Float(value) => value.fmt(f),
             Self::Str(value) => value.fmt(f),
             Self::List(values) => write!(f, "{values:?}"),
@@ -403,6 +410,20 @@ mod tests {
         assert_eq!(reader.number("knob").to_bits(), 2.0_f64.to_bits());
         assert_eq!(reader.list("limits"), Some(&[1.0, 2.0][..]));
         assert_eq!(reader.word("fit"), "best");
+    }
+
+    #[test]
+    fn what_is_no_finite_number_is_told_so_and_large_ones_stay_short() {
+        let told = |value: f64| match read("knob", ParamValue::Float(value)) {
+            Err(PolicyError::Parameter {
+                value, expected, ..
+            }) => (value, expected),
+            other => panic!("{other:?}"),
+        };
+        let of = |value: &str, expected: &str| (value.to_owned(), expected.to_owned());
+        assert_eq!(told(f64::INFINITY), of("inf", "a finite number >= 0"));
+        assert_eq!(told(-1e300), of("-1e300", "a number >= 0"));
+        assert_eq!(told(-12.5), of("-12.5", "a number >= 0"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Parameters of `dally`.
 
-use crate::params::ParamReader;
+use crate::params::{ParamReader, ParamValue};
 use crate::place::Fit;
 use gangline_engine::PolicyError;
 use gangline_model::SimSpan;
@@ -130,7 +130,7 @@ impl DallyParams {
         PolicyError::Parameter {
             policy: params.policy().to_owned(),
             field: field.to_owned(),
-            value: params.number(field).to_string(),
+            value: ParamValue::Float(params.number(field)).to_string(),
             expected: expected.to_owned(),
         }
     }
