@@ -374,7 +374,7 @@ mod tests {
         // a name below comes after as well, by the next number
         let mut link = Filling::new(2.0 * third, 2);
         link.give(Stop::link(third, 7));
-        assert_eq!(link.next(9).rate(), third);
+        assert_eq!(link.next(9), Stop::link(third, 9));
         assert_eq!(link.next(3), Stop::link(third.next_up(), 3));
         // and rounding that leaves less than nothing takes nothing back
         let mut link = Filling::new(third, 2);
