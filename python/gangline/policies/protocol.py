@@ -59,7 +59,7 @@ class View:
     job, gpus, arrival_s, attained_gpu_s, batch_size, weight, model, user; of `running` also
     start_s, rate, locality, sub_batch; and remaining_s, work_remaining where the policy's
     `knowledge` is "remaining". Columns of `servers`: gpus, gpus_free, free_mask, rack, gpu_type,
-    up.
+    up. Labels (model, user, gpu_type) are numbers, -1 is none; a batch size of 0 is an unknown one.
     """
 
     __slots__ = ("_alive", "_core")

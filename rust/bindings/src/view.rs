@@ -1,6 +1,7 @@
 //! What a policy written in Python sees. Columns are copied when asked for; a column nobody reads is never
 //! filled. The view is dead once `decide` has returned.
 
+use crate::error::raise;
 use gangline_engine::{Changes, ClusterView};
 use gangline_model::{JobId, ServerId, SimSpan};
 use numpy::IntoPyArray;
@@ -137,10 +138,8 @@ impl PolicyView {
             "batch_size" => ints(&|job| i64::from(view.jobs().batch_size(job))),
             "model" => ints(&|job| view.jobs().model(job).map_or(-1, i64::from)),
             "user" => ints(&|job| {
-                columns
-                    .user
-                    .as_ref()
-                    .map_or(-1, |user| i64::from(user[job.index()]))
+                let user = columns.user.as_ref().map(|user| user[job.index()]);
+                user.filter(|&code| code != u32::MAX).map_or(-1, i64::from)
             }),
             "sub_batch" => ints(&|job| i64::from(view.sub_batch(job))),
             "arrival_s" => floats(&|job| view.jobs().arrival(job).seconds()),
@@ -158,13 +157,23 @@ impl PolicyView {
                 let message = "this policy declares knowledge \"online\": it may not read how much \
                      work is left; set knowledge = \"remaining\"";
                 let facts = pyo3::types::PyDict::new(py);
-                return Err(crate::error::raise(py, "PolicyError", message, &facts)?);
+                return Err(raise(py, "PolicyError", message, &facts)?);
             }
             "remaining_s" => floats(&|job| view.remaining(job).map_or(f64::NAN, SimSpan::seconds)),
             "work_remaining" => floats(&|job| view.remaining_work(job).unwrap_or(f64::NAN)),
-            other => return Err(PyKeyError::new_err(format!("no column {other} of jobs"))),
+            other => return Err(no_column(py, "jobs", other, JOB_COLUMNS)),
         })
     }
+}
+
+const JOB_COLUMNS: &str = "job, gpus, arrival_s, attained_gpu_s, batch_size, weight, model, user, start_s, \
+     rate, locality, sub_batch, remaining_s, work_remaining";
+const SERVER_COLUMNS: &str = "gpus, gpus_free, free_mask, rack, gpu_type, up";
+
+fn no_column(py: Python<'_>, table: &str, name: &str, known: &str) -> PyErr {
+    let message = format!("no column `{name}` of {table}; known: {known}");
+    let facts = pyo3::types::PyDict::new(py);
+    raise(py, "PolicyError", &message, &facts).unwrap_or_else(|error| error)
 }
 
 fn server_column<'py>(
@@ -195,7 +204,7 @@ fn server_column<'py>(
             .collect::<Vec<u64>>()
             .into_pyarray(py)
             .into_any(),
-        other => return Err(PyKeyError::new_err(format!("no column {other} of servers"))),
+        other => return Err(no_column(py, "servers", other, SERVER_COLUMNS)),
     })
 }
 
