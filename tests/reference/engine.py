@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .policies import Policy
 
 IDLE_ROUNDS_MAX = 1000  # rounds in which nothing starts and nothing else can happen
+IDLE_TIMERS_MAX = 100_000  # the same for policies that wake themselves
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ class Reference:
         self.pending = False
         self.is_round = False
         self.steady = False
-        self.idle_rounds = 0
+        self.idle_wakes = 0
         self.next_round = 0
         self.before_first = True
         self.policy: Policy | None = None
@@ -311,17 +312,21 @@ class Reference:
         """Carry out a plan given from outside; a bad one changes nothing."""
         self._carry_out(actions if isinstance(actions, Plan) else Plan(list(actions)))
 
-    def _next_instant(self) -> int:
+    def _events_to_come(self) -> list[int]:
+        """Times of all that will happen without the policy."""
         times = [j.finish_at for j in self.running() if not j.paused]
         times += [at for at, _, server, up in self.capacity]
-        times += [j.arrival for j in self.jobs if j.status == "future"]
-        times += self.timers.values()
-        others = min(times, default=None)
-        if self.round_ns is None or (
-            others is None and (self.steady or self.idle_rounds > IDLE_ROUNDS_MAX)
-        ):
-            if others is None:
-                raise StalledError("stalled", jobs=[j.job_id for j in self.waiting()][:10])
+        return times + [j.arrival for j in self.jobs if j.status == "future"]
+
+    def _next_instant(self) -> int:
+        others = min([*self._events_to_come(), *self.timers.values()], default=None)
+        most = IDLE_TIMERS_MAX if self.timers else IDLE_ROUNDS_MAX
+        is_over = others is None and (self.round_ns is None or self.steady)
+        if is_over or self.idle_wakes > most:
+            left = [*self.waiting(), *self.running()]
+            raise StalledError("stalled", jobs=[j.job_id for j in left][:10])
+        if self.round_ns is None:
+            assert others is not None
             return others
         if self.steady and not self.walk_rounds:
             assert others is not None
@@ -358,7 +363,7 @@ class Reference:
             del self.timers[tag]
             kinds.add("timer")
         if kinds:
-            self.steady, self.idle_rounds = False, 0
+            self.steady = False
         self.is_round = self.round_ns is not None and at == self.next_round
         if self.is_round and self.round_ns is not None:
             self.next_round += self.round_ns
@@ -541,7 +546,6 @@ class Reference:
         self._check(plan)
         self.pending = False
         self.decisions += 1
-        acted = False
         limits = {a.job: a.work for a in plan.actions if isinstance(a, Limit)}
         for action in plan.actions:
             job = self.jobs[action.job]
@@ -549,7 +553,6 @@ class Reference:
                 continue
             if isinstance(action, Move) and set(action.gpus) == set(job.gpu_set):
                 continue
-            acted = True
             if isinstance(action, Preempt):
                 self._release(job, "preempted")
                 job.preemptions += 1
@@ -569,7 +572,6 @@ class Reference:
             self.timers.pop(tag, None)
         self.timers.update(plan.wake)
         self.steady = plan.steady
-        self.idle_rounds = self.idle_rounds + 1 if self.is_round and not acted else 0
         if self.policy is not None:
             timers = self.policy.timers()
             if timers is not None:
@@ -581,6 +583,9 @@ class Reference:
                 self._close_segment(job, "retimed")
             job.limit, job.paused, job.rate = work, False, None
         self._settle()
+        acted = len(limits) < len(plan.actions)
+        is_idle = not acted and not self._events_to_come()
+        self.idle_wakes = self.idle_wakes + 1 if is_idle else 0
 
     def _settle(self) -> None:
         """Re-time whoever runs at another rate than before, write the time line, check."""

@@ -330,3 +330,69 @@ def test_a_job_rests_when_its_limit_is_used_up() -> None:
         with pytest.raises(gl.PlanError) as refused:
             gl.simulate(cluster, trace, _Halves(wrong))
         assert refused.value.rule == "work_limit"
+
+
+def test_a_run_whose_jobs_rest_for_ever_is_stalled() -> None:
+    """Nobody lets the job go on at its limit, nobody is asked any more: both are named."""
+    cluster = gl.Cluster.homogeneous(servers=1, gpus=1)
+    table = {
+        "job_id": ["a", "b"],
+        "arrival_s": [0.0, 1.0],
+        "gpus": [1, 1],
+        "duration_s": [60.0, 1.0],
+    }
+    trace = gl.Trace.from_arrow(pa.table(table))
+
+    class Rests(gl.Policy):
+        def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+            plan = gl.Plan()
+            if not len(view.running("job")):
+                plan.start(0, {0: 1})
+                plan.limit(0, 30.0)
+            return plan
+
+    with pytest.raises(gl.StalledError, match="1 waiting and 1 on GPUs at their limit") as caught:
+        gl.simulate(cluster, trace, Rests())
+    assert vars(caught.value)["job_ids"] == ["b", "a"]
+    assert vars(caught.value)["time_s"] == 30.0
+
+
+@pytest.mark.parametrize("rests", [False, True])
+def test_waking_for_ever_is_a_stall(*, rests: bool) -> None:
+    """Timers without end, at which nothing is done while nothing else can happen."""
+
+    class Sleepy(gl.Policy):
+        wake_on = ("arrival", "timer")
+
+        def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+            plan = gl.Plan()
+            plan.wake_at(view.now_s + 1.0)
+            if rests and view.now_s == 0.0:
+                plan.start(0, {0: 4})
+                plan.limit(0, 1.0)
+            return plan
+
+    with pytest.raises(gl.StalledError) as caught:
+        gl.simulate(LAB, table(), Sleepy())
+    assert sorted(vars(caught.value)["job_ids"]) == ["0", "1", "2"]
+    assert vars(caught.value)["time_s"] > 100_000.0  # it may well wait for time to pass
+
+
+def test_a_column_that_is_not_there() -> None:
+    for name, rows in (("queue", "waiting"), ("queue", "servers")):
+        with pytest.raises(gl.PolicyError, match=f"no column `{name}` of .*; known: .*gpus"):
+            gl.simulate(LAB, table(), Bad(lambda plan, view, r=rows: getattr(view, r)("queue")))
+
+
+def test_labels_that_a_job_lacks_are_minus_one() -> None:
+    seen: list[list[int]] = []
+    rows = (
+        table().append_column("user", [["u", None, "v"]]).append_column("model", [[None, "m", "m"]])
+    )
+
+    def look(plan: gl.Plan, view: gl.View) -> None:
+        seen.extend(view.waiting(name).tolist() for name in ("user", "model"))
+
+    with pytest.raises(gl.StalledError):
+        gl.simulate(LAB, rows, Bad(look))
+    assert seen[-2:] == [[0, -1, 1], [-1, 0, 0]]

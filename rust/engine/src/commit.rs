@@ -76,8 +76,10 @@ impl Engine {
             self.idle_changes = 0;
         }
         if self.traits.round.is_some() {
-            self.note_rounds(next, acted);
+            self.is_steady = next == Next::Steady && self.state.config.skip_rounds;
         }
+        let is_idle = !acted && self.is_all_here() && self.is_left_to_the_policy();
+        self.idle_wakes = if is_idle { self.idle_wakes + 1 } else { 0 };
         self.changes.clear();
         self.awaiting = false;
         self.end_instant();
@@ -161,8 +163,10 @@ impl Engine {
 
     fn stop(&mut self, job: JobId, reason: EndReason) {
         let slot = self.state.slot_of(job);
+        if self.state.has_event(slot) {
+            self.queue.note_stale();
+        }
         let gpus = self.state.end_run(slot, &mut self.recorder, reason);
-        self.queue.note_stale();
         let count = self.state.jobs.len();
         let column = if reason == EndReason::Preempted {
             self.recorder.totals.preemptions += 1;
@@ -221,12 +225,10 @@ impl Engine {
         index.settle(|server| state.servers[server.index()].free);
     }
 
-    fn note_rounds(&mut self, next: Next, acted: bool) {
-        self.is_steady = next == Next::Steady && self.state.config.skip_rounds;
-        let is_dead = !acted
-            && self.state.running.is_empty()
-            && self.is_all_here()
-            && (self.queue.is_empty() || self.are_changes_futile());
-        self.idle_rounds = if is_dead { self.idle_rounds + 1 } else { 0 };
+    /// Whether nothing will happen any more but what the policy brings about: no job makes progress, and
+    /// failures and repairs are over or lead nowhere.
+    fn is_left_to_the_policy(&self) -> bool {
+        self.queue.live() == self.timers.live()
+            || (self.state.running.is_empty() && self.are_changes_futile())
     }
 }

@@ -199,16 +199,15 @@ pub enum EngineError {
         jobs: Vec<Infeasible>,
     },
     /// Jobs wait and nothing will ever happen again.
-    #[error(
-        "{} waiting at {} s, and nothing will start them; first: {}",
-        count(*waiting), time.seconds(), list(jobs)
-    )]
+    #[error("{}", stall(*time, *waiting, *resting, jobs))]
     Stalled {
         /// When the run stopped.
         time: SimTime,
         /// How many jobs wait.
         waiting: usize,
-        /// The first ten of them.
+        /// How many hold GPUs without progress, at their limits of work.
+        resting: usize,
+        /// The first ten of them, those that wait first.
         jobs: Vec<JobId>,
     },
     /// Jobs are not done at the end of simulated time.
@@ -254,6 +253,19 @@ pub enum EngineError {
 
 fn count(jobs: usize) -> String {
     format!("{jobs} {}", if jobs == 1 { "job" } else { "jobs" })
+}
+
+fn stall(time: SimTime, waiting: usize, resting: usize, jobs: &[JobId]) -> String {
+    let (at, first) = (time.seconds(), list(jobs));
+    if resting == 0 {
+        let all = count(waiting);
+        return format!("{all} waiting at {at} s, and nothing will start them; first: {first}");
+    }
+    let all = count(waiting + resting);
+    format!(
+        "{all} not done at {at} s, {waiting} waiting and {resting} on GPUs at their limit of work, and \
+         nothing will let them go on; first: {first}"
+    )
 }
 
 fn list(jobs: &[JobId]) -> String {

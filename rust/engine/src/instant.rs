@@ -16,6 +16,8 @@ const HORIZON: SimTime = SimTime(9_000_000_000_000_000_000);
 /// So many rounds without any action, on a cluster where nothing else can happen, are a stall: a round
 /// policy may wait for time to pass, but not for ever. Ours.
 const IDLE_ROUNDS_MAX: u32 = 1000;
+/// The same for a policy with timers, which may be as fine as it likes. Ours.
+const IDLE_TIMERS_MAX: u32 = 100_000;
 /// So many failures and repairs per server without any action, where nothing else can happen, are one, too:
 /// the servers that the waiting gangs need may never be up together. Ours.
 const IDLE_CHANGES_MAX: usize = 1000;
@@ -137,14 +139,18 @@ impl Engine {
         self.queue.peek().copied()
     }
 
+    /// Whether an event of the queue is not cancelled.
+    pub(crate) fn is_live(&self, event: &Event) -> bool {
+        match event.class() {
+            EventClass::Completion => self.state.is_live(event.subject, event.generation),
+            EventClass::Capacity => true,
+            EventClass::Timer => self.timers.is_live(event.subject, event.generation),
+        }
+    }
+
     fn drop_stale(&mut self) {
         while let Some(event) = self.queue.peek() {
-            let is_live = match event.class() {
-                EventClass::Completion => self.state.is_live(event.subject, event.generation),
-                EventClass::Capacity => true,
-                EventClass::Timer => self.timers.is_live(event.subject, event.generation),
-            };
-            if is_live {
+            if self.is_live(event) {
                 return;
             }
             self.queue.pop();
@@ -276,10 +282,12 @@ impl Engine {
         residents.dedup();
         for job in residents {
             let slot = self.state.slot_of(job);
+            if self.state.has_event(slot) {
+                self.queue.note_stale();
+            }
             let gpus = self
                 .state
                 .end_run(slot, &mut self.recorder, EndReason::Failed);
-            self.queue.note_stale();
             self.recorder.hash.event(4, self.state.now, job, &gpus);
             self.state.wait_again(job);
             self.demand.add(&self.state, job);
@@ -328,10 +336,12 @@ impl Engine {
         self.state.job.len() == self.state.jobs.len()
     }
 
-    /// Whether only failures without end, or rounds in which nothing happens, are still to come.
+    /// Whether only failures without end, or rounds and timers at which nothing happens, are still to come.
     #[inline]
     fn is_hopeless(&self) -> bool {
-        if self.idle_rounds > IDLE_ROUNDS_MAX {
+        if self.idle_wakes > IDLE_ROUNDS_MAX
+            && (self.timers.live() == 0 || self.idle_wakes > IDLE_TIMERS_MAX)
+        {
             return true;
         }
         self.capacity.is_endless()
@@ -369,10 +379,16 @@ impl Engine {
     }
 
     fn stalled(&self) -> EngineError {
+        // whoever runs without an event to come has reached its limit of work
+        let (waiting, resting) = (&self.state.waiting, &self.state.running);
         EngineError::Stalled {
             time: self.state.now,
-            waiting: self.state.waiting.len(),
-            jobs: self.state.waiting.iter().take(10).map(JobId::new).collect(),
+            waiting: waiting.len(),
+            resting: resting.len(),
+            jobs: (waiting.iter().chain(resting.iter()))
+                .take(10)
+                .map(JobId::new)
+                .collect(),
         }
     }
 }

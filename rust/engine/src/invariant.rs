@@ -14,6 +14,7 @@ impl Engine {
         self.assert_jobs();
         self.assert_gpus();
         self.assert_uplinks();
+        self.assert_queue();
         let totals = &self.recorder.totals;
         assert!(
             totals.busy_gpu_ns <= totals.up_gpu_ns,
@@ -70,6 +71,12 @@ impl Engine {
                 );
             }
         }
+    }
+
+    /// The queue knows how many of its events are stale.
+    fn assert_queue(&self) {
+        let live = self.queue.events().iter().filter(|&e| self.is_live(e));
+        assert_eq!(live.count(), self.queue.live(), "stale events");
     }
 
     /// Up-links shared step by step are as if shared at once.

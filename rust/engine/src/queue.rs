@@ -180,6 +180,17 @@ impl EventQueue {
         self.heap.is_empty()
     }
 
+    /// Number of events that are not stale.
+    #[inline]
+    pub fn live(&self) -> usize {
+        self.heap.len().saturating_sub(self.stale)
+    }
+
+    /// All events in no order, stale ones included.
+    pub(crate) fn events(&self) -> &[Event] {
+        &self.heap
+    }
+
     /// Says that one event in the queue has become stale.
     #[inline]
     pub fn note_stale(&mut self) {

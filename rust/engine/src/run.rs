@@ -130,7 +130,8 @@ pub struct Engine {
     pub(crate) done: usize,
     pub(crate) next_round: Option<SimTime>,
     pub(crate) is_steady: bool,
-    pub(crate) idle_rounds: u32,
+    /// Decisions without any action in a row, where nothing but rounds and timers was to come.
+    pub(crate) idle_wakes: u32,
     /// Failures and repairs since the last action.
     pub(crate) idle_changes: usize,
     pub(crate) awaiting: bool,
@@ -189,7 +190,7 @@ impl Engine {
             done: 0,
             next_round: traits.round.map(|_| SimTime::ZERO),
             is_steady: false,
-            idle_rounds: 0,
+            idle_wakes: 0,
             idle_changes: 0,
             awaiting: false,
             outcome: None,

@@ -467,6 +467,12 @@ impl State {
         self.runs[slot as usize].generation == generation
     }
 
+    /// Whether the end of a run is in the queue: not while it rests at its limit of work.
+    #[inline]
+    pub(crate) fn has_event(&self, slot: usize) -> bool {
+        self.runs[slot].finish != SimTime::NEVER
+    }
+
     /// Asks the memory for the record of a run that may end soon.
     #[inline]
     pub(crate) fn expect(&self, slot: u32) {
