@@ -37,8 +37,12 @@ __all__ = [
     "small_worlds",
 ]
 
-LAW_NAMES: tuple[str, ...] = (*LAWS, "repeats")
+LAW_NAMES: tuple[str, ...] = (*LAWS, "ends", "repeats")
 """Names of the laws, as `LawBroken.law` gives them."""
+
+EVENTS_MAX = 100_000
+"""After so many events a run of `check_policy` counts as endless. Ours: our own policies need less
+than a hundredth of it on `small_worlds`."""
 
 World: TypeAlias = "tuple[ClusterLike, TraceLike, Mapping[str, Any]]"
 
@@ -143,8 +147,11 @@ def check_policy(
     *,
     params: Mapping[str, Any] | None = None,
     max_share: int | None = None,
+    max_events: int | None = None,
 ) -> None:
     """Run a policy on small worlds and check each run; run it twice to see that it repeats.
+
+    An answer that breaks a rule of the engine, and a run that stalls, raise what `simulate` raises.
 
     Parameters
     ----------
@@ -156,23 +163,64 @@ def check_policy(
         Parameters of a policy given by name.
     max_share : int, optional
         Most jobs on one GPU; default what the policy object says, else 1.
+    max_events : int, optional
+        A run with jobs left after so many events counts as endless, unless its options set a limit
+        of their own; default `EVENTS_MAX` on `small_worlds()`, none on worlds of yours.
 
     Raises
     ------
     LawBroken
         With the names of the broken laws.
+    PlanError
+        If a plan breaks a rule of the engine.
+    StalledError
+        If jobs wait and nothing will start them.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> class Sleepy(gl.Policy):
+    ...     '''Starts nobody, but asks to be woken a second later, again and again.'''
+    ...     wake_on = ("arrival", "timer")
+    ...     def decide(self, view, changes):
+    ...         plan = gl.Plan()
+    ...         plan.wake_at(view.now_s + 1.0)
+    ...         return plan
+    >>> gl.testing.check_policy(Sleepy(), max_events=1000)
+    Traceback (most recent call last):
+    gangline.testing.LawBroken: ends: after 1000 events 40 of 40 jobs are not done: job-0, ...
     """
+    import msgspec
+
     from gangline.simulate import Prepared, make_options
 
     share = max_share or int(getattr(policy, "max_share", 1))
-    for cluster, trace, options in worlds if worlds is not None else small_worlds():
+    if worlds is None:
+        worlds, max_events = small_worlds(), max_events or EVENTS_MAX
+    for cluster, trace, options in worlds:
         prepared = Prepared(cluster, trace)
         run = make_options({**options, "segments": True, "check_invariants": True})
-        results = [prepared.run(policy, run, params=params) for _ in range(2)]
+        is_ours = run.until_s is None and run.max_events is None
+        if is_ours:
+            run = msgspec.structs.replace(run, max_events=max_events)
+        results: list[Result] = []
+        for _ in range(2):
+            results.append(prepared.run(policy, run, params=params))
+            if is_ours and results[-1].spec["outcome"] == "limit":
+                raise LawBroken([("ends", _unfinished(results[-1]))])
         check_result(results[0], prepared.cluster, prepared.trace, max_share=share)
         same = results[0].log_hash == results[1].log_hash
         if not same or not results[0].jobs.equals(results[1].jobs):
             raise LawBroken([("repeats", "two runs with one seed differ")])
+
+
+def _unfinished(result: Result) -> str:
+    """Say which jobs a run that was stopped had not done."""
+    jobs, status = result.jobs["job_id"].to_pylist(), result.jobs["status"].to_pylist()
+    left = [job for job, how in zip(jobs, status, strict=True) if how == "unfinished"]
+    names = ", ".join(left[:5]) + (", ..." if len(left) > 5 else "")
+    many = f"{len(left)} of {len(jobs)} jobs are not done"
+    return f"after {result.summary['events']} events {many}: {names}"
 
 
 def small_worlds() -> list[World]:

@@ -146,3 +146,24 @@ def test_a_policy_that_does_not_repeat_is_caught() -> None:
     with pytest.raises(gl.testing.LawBroken) as caught:
         gl.testing.check_policy(Moody(), [(LAB, JOBS, {})])
     assert caught.value.law == "repeats"
+
+
+class Restless(Sound):
+    """Moves every job before its restart is over: nobody gets anywhere, for ever."""
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan()
+        if changes.timers:
+            for job in view.running("job").tolist():
+                plan.preempt(job)
+        else:
+            self.fill(plan, view)
+        plan.wake_at(view.now_s + 0.5)
+        return plan
+
+
+def test_a_policy_that_gets_nowhere_is_caught() -> None:
+    world = (LAB, JOBS, {"restart_s": 1.0, "first_start_s": 1.0})
+    with pytest.raises(gl.testing.LawBroken, match="4 of 4 jobs are not done: a, b, c") as caught:
+        gl.testing.check_policy(Restless(), [world], max_events=1000)
+    assert caught.value.law == "ends"
