@@ -70,8 +70,9 @@ class Sides(RuleBasedStateMachine):
         restart_s=st.sampled_from([0.0, 1.0]),
         checkpoint_interval_s=st.sampled_from([None, 1.5]),
         first_start_s=st.sampled_from([0.0, 0.5]),
+        round_s=st.sampled_from([None, None, 2.0]),
     )
-    def begin(self, jobs: list[Any], max_share: int, **run: Any) -> None:
+    def begin(self, jobs: list[Any], max_share: int, round_s: float | None, **run: Any) -> None:
         rows = [
             {
                 "job_id": f"j{i}",
@@ -113,9 +114,11 @@ class Sides(RuleBasedStateMachine):
         given = make_options({**world["run"], "check_invariants": True, "segments": True})
         options = given.to_core(cluster, codes(trace, "model")[1])
         self.engine = _core.Simulation(
-            cluster.to_core(), trace.to_core(cluster), options, mixes_types=True
+            cluster.to_core(), trace.to_core(cluster), options, round_s=round_s, mixes_types=True
         )
-        self.slow = Twin(world)
+        wakes = {} if round_s is None else {"wake_on": ("round",)}
+        self.slow = Twin(world, round_s=round_s, **wakes)
+        self.in_rounds = round_s is not None
         self.gangs = [row["gpus"] for row in rows]
         self.plan: list[reference.Action] = []
         self.orders: list[tuple[object, ...]] = []
@@ -231,12 +234,17 @@ class Sides(RuleBasedStateMachine):
         self.capacity(server, round(after_s * 1e9), up=True)
 
     @precondition(lambda self: not self.over)
-    @rule(sleep_s=st.sampled_from([0.5, 1.0, 1.0, 2.0, 3.0, None]))
-    def advance(self, sleep_s: float | None) -> None:
+    @rule(
+        sleep_s=st.sampled_from([0.5, 1.0, 1.0, 2.0, 3.0, None]),
+        steady=st.sampled_from([False, False, True]),
+    )
+    def advance(self, sleep_s: float | None, *, steady: bool) -> None:
         actions, orders = self.plan, self.orders
         self.plan, self.orders = [], []
-        plan = reference.Plan(actions)
-        if sleep_s is not None:  # without a timer, a run with waiting jobs often stalls
+        steady = steady and self.in_rounds
+        plan = reference.Plan(actions, steady=steady)
+        # without a timer, a run with waiting jobs often stalls; rounds come by themselves
+        if sleep_s is not None and not self.in_rounds:
             at = self.slow.now + round(sleep_s * 1e9)
             self.alarms += 1
             plan.wake[("alarm", self.alarms)] = at
@@ -246,14 +254,14 @@ class Sides(RuleBasedStateMachine):
             self.slow.apply(plan)
         except reference.PlanError as theirs:
             try:
-                self.engine.apply(orders)
+                self.engine.apply(orders, steady)
             except gl.PlanError as ours:
                 if len(actions) == 1:
                     assert ours.rule in RULES[theirs.rule]
                 assert self.engine.snapshot() == before
                 return
             raise AssertionError(f"the engine took a bad plan: {theirs}") from theirs
-        self.engine.apply(orders)
+        self.engine.apply(orders, steady)
         ours = self.engine.snapshot()["running"]
         for job in self.slow.running():
             assert ours[job.index][1:3] == (job.rate, job.finish_at)

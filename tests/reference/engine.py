@@ -340,6 +340,8 @@ class Reference:
         for job in self.running():
             if any(len(residents[g]) > 1 for g in job.gpu_set):
                 job.share_ns += at - self.now
+        if at in (*self._events_to_come(), *self.timers.values()):
+            self.steady = False  # whatever happens, a policy in rounds may want to see
         self.now, self.before_first = at, False
         kinds: set[str] = set()
         for job in self.running():
@@ -362,8 +364,6 @@ class Reference:
         for tag in self.fired:
             del self.timers[tag]
             kinds.add("timer")
-        if kinds:
-            self.steady = False
         self.is_round = self.round_ns is not None and at == self.next_round
         if self.is_round and self.round_ns is not None:
             self.next_round += self.round_ns
