@@ -166,8 +166,8 @@ impl PolicyView {
     }
 }
 
-const JOB_COLUMNS: &str = "job, gpus, arrival_s, attained_gpu_s, batch_size, weight, model, user, start_s, \
-     rate, locality, sub_batch, remaining_s, work_remaining";
+const JOB_COLUMNS: &str = "job, gpus, arrival_s, attained_gpu_s, batch_size, weight, model, user, \
+     start_s, rate, locality, sub_batch, remaining_s, work_remaining";
 const SERVER_COLUMNS: &str = "gpus, gpus_free, free_mask, rack, gpu_type, up";
 
 fn no_column(py: Python<'_>, table: &str, name: &str, known: &str) -> PyErr {
