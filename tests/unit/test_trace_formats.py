@@ -11,6 +11,7 @@ from gangline.trace import Trace, read_trace
 from gangline.trace.detect import detect
 from gangline.trace.formats import FORMATS
 from gangline.trace.source import Source
+from meta.house import ROOT
 from samples import traces as samples
 
 if TYPE_CHECKING:
@@ -47,6 +48,14 @@ def test_every_format_that_can_be_read_has_a_sample() -> None:
     assert {name for name, _ in samples.SAMPLES.values()} == {
         item.name for item in FORMATS if item.reader
     }
+
+
+def test_every_format_has_a_row_in_the_documentation() -> None:
+    shelf = ROOT / "docs" / "reference"
+    for kind, page in (("reader", "trace-formats.md"), ("writer", "trace-writers.md")):
+        text = (shelf / page).read_text("utf-8")
+        names = [item.name for item in FORMATS if getattr(item, kind)]
+        assert [name for name in names if f"| `{name}`" not in text] == []
 
 
 def test_native_lists_and_gaps(tmp_path: Path) -> None:

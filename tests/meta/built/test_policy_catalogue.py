@@ -166,6 +166,10 @@ def test_every_policy_runs_through_conformance() -> None:
     assert without_a_test(list(catalogue()), collected(*files)) == []
 
 
+def test_every_policy_is_compared_with_the_slow_simulator() -> None:
+    assert without_a_test(list(catalogue()), collected("tests/parity/test_parity.py")) == []
+
+
 def test_a_gap_is_named() -> None:
     rust: dict[str, object] = {"limits": [1.0], "knob": 0, "only": 1}
     python: dict[str, object] = {"limits": (2.0,), "knob": 0.0, "extra": 1}
