@@ -45,13 +45,13 @@ class TraceChoice:
     models
         A throughput table; each job without a model gets one measured at its gang size.
     models_seed
-        Seed of that draw.
+        Seed by which `--models` draws.
     models_reference
         GPU type of the table on which durations stay as they are.
     status
         Keep only these trace statuses, separated by commas.
     on_bad_row
-        What a row that cannot be read does.
+        Whether a row that cannot be read ends the reading, or is left out and counted.
     cpu_jobs
         What a job without GPUs does, where the format has such jobs.
     zone

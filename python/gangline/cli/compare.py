@@ -54,7 +54,7 @@ def compare(
     out
         Folder: comparison.json and one result folder per run.
     html
-        File for a report with tables and charts; it loads nothing.
+        File for a report with tables and charts; it needs no network.
     json
         Print one JSON document instead of a table.
     segments
@@ -64,7 +64,7 @@ def compare(
     first_start_s
         Seconds without progress after the first start.
     on_infeasible
-        What a job that can never run does.
+        Whether a job that can never run ends the run, or is left out and listed.
     choice
         How the trace is read.
     """

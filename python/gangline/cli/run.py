@@ -66,7 +66,7 @@ def run(
     out
         Folder for spec.json, summary.json and the tables.
     html
-        File for a report with tables and charts; it loads nothing.
+        File for a report with tables and charts; it needs no network.
     json
         Print one JSON document instead of a table.
     segments
@@ -76,7 +76,7 @@ def run(
     first_start_s
         Seconds without progress after the first start.
     on_infeasible
-        What a job that can never run does.
+        Whether a job that can never run ends the run, or is left out and listed.
     choice
         How the trace is read.
     """
