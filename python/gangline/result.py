@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from functools import cached_property
 from pathlib import Path
@@ -92,7 +93,7 @@ class Result:
         types = [gpu.name for gpu in cluster.gpu_types]
         return cls(
             summary,
-            spec,
+            finite(spec),  # as a saved one is read back
             jobs=lambda: _tables.jobs(output.jobs(), trace),
             timeline=lambda: _tables.timeline(output.timeline(), types),
             segments=(lambda: _tables.segments(output.segments(), trace))
@@ -213,8 +214,10 @@ def load_result(folder: str | PathLike[str]) -> Result:
     def reader(name: str) -> Callable[[], pa.Table]:
         return lambda: _read_table(folder / name)
 
+    # JSON has no number for the mean of nothing; of the keys only these have none
+    known = {key: math.nan if value is None else value for key, value in summary.items()}
     return Result(
-        summary,
+        known,
         spec,
         jobs=reader("jobs.parquet"),
         timeline=reader("timeline.parquet"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -202,9 +203,24 @@ def test_save_and_load_give_the_same_result(tmp_path: Path) -> None:
     assert again.jobs.to_pylist() == result.jobs.to_pylist()
     assert again.segments.to_pylist() == result.segments.to_pylist()
     assert again.timeline.to_pylist() == result.timeline.to_pylist()
+    assert again.summary == result.summary
     assert again.summary == json.loads((folder / "summary.json").read_text())
+    assert again.spec == result.spec
     assert (again.policy, again.log_hash) == (result.policy, result.log_hash)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_run_that_was_stopped_before_a_job_was_done_is_saved_and_loaded(tmp_path: Path) -> None:
+    result = gl.simulate(LAB, JOBS, "fifo", until_s=0.5)
+    again = gl.load_result(result.save(tmp_path / "out"))
+    assert result.summary["finished"] == 0
+    assert math.isnan(again.summary["jct_mean_s"])  # null in the file: JSON has no NaN
+    assert [repr(value) for value in again.summary.values()] == [
+        repr(value) for value in result.summary.values()
+    ]
+    assert (repr(again), again._repr_html_()) == (repr(result), result._repr_html_())
+    gl.report.write([again], tmp_path / "page.html")
+    assert "fifo" in (tmp_path / "page.html").read_text("utf-8")
 
 
 def test_saving_replaces_a_result_and_nothing_else(tmp_path: Path) -> None:
