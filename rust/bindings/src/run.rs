@@ -96,7 +96,10 @@ fn simulate_registered(
     let receiver = Mutex::new(receiver);
     let shared = Arc::clone(&control);
     let thread = std::thread::spawn(move || {
-        let result = run_to_end(&world, config, chosen.as_mut(), &shared);
+        let run = || run_to_end(&world, config, chosen.as_mut(), &shared);
+        // Attached once and let go at once: the interpreter then knows the thread, and a solve that
+        // attaches again makes and frees no thread state of its own.
+        let result = Python::attach(|py| py.detach(run));
         // the receiver is gone only if the waiting thread died
         let _woken: Result<(), _> = sender.send(());
         result

@@ -34,15 +34,21 @@ pub(crate) fn rate(
 pub(crate) fn ask(
     view: &ClusterView<'_>,
     places: &Places,
-    active: impl Iterator<Item = JobId>,
+    active: impl ExactSizeIterator<Item = JobId>,
     knows_work: bool,
     running: impl Fn(JobId) -> Option<GpuTypeId>,
 ) -> Result<Ask, PolicyError> {
     let columns = view.jobs().columns();
-    let now = view.now();
+    let (now, jobs) = (view.now(), active.len());
     let mut ask = Ask {
         now,
         seed: view.seed(),
+        jobs: Vec::with_capacity(jobs),
+        rates: Vec::with_capacity(jobs * view.cluster().gpu_types().len()),
+        gangs: Vec::with_capacity(jobs),
+        weights: Vec::with_capacity(jobs),
+        age_s: Vec::with_capacity(jobs),
+        running: Vec::with_capacity(jobs),
         capacity: types(view).map(|t| f64::from(view.gpus_up(t))).collect(),
         ..Ask::default()
     };

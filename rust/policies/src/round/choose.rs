@@ -37,20 +37,26 @@ impl Rounds {
         let mut chosen: Vec<Choice> = Vec::new();
         self.walks += 1;
         let (walk, chosen_in) = (self.walks, &mut self.chosen_in);
+        let (accounts, is_active) = (&self.accounts, &self.is_active);
         for &pass in passes {
             for &gpu_type in &self.type_order {
                 let free = &mut left[gpu_type.index()];
-                self.queues.walk(gpu_type.index(), pass, free, |job| {
-                    let choice = Choice::alone(job, gpu_type);
-                    let is_out = chosen_in[job.index()] == walk
-                        || (who == Who::Waiting && view.run(job).is_some())
-                        || banned.contains(&choice);
-                    if !is_out {
-                        chosen_in[job.index()] = walk;
-                        chosen.push(choice);
-                    }
-                    !is_out
-                });
+                let is_old = |claim: &Claim| {
+                    !is_active[claim.job.index()]
+                        || *claim != accounts.claim(claim.job, gpu_type.index())
+                };
+                self.queues
+                    .walk(gpu_type.index(), pass, free, is_old, |job| {
+                        let choice = Choice::alone(job, gpu_type);
+                        let is_out = chosen_in[job.index()] == walk
+                            || (who == Who::Waiting && view.run(job).is_some())
+                            || banned.contains(&choice);
+                        if !is_out {
+                            chosen_in[job.index()] = walk;
+                            chosen.push(choice);
+                        }
+                        !is_out
+                    });
             }
         }
         chosen

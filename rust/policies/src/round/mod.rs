@@ -115,6 +115,8 @@ pub struct Rounds {
     /// Books of time beside others; only policies that pack have them.
     pairs: Option<Pairs>,
     active: BTreeSet<JobId>,
+    /// The same by job; only policies that keep queues look at it.
+    is_active: Vec<bool>,
     holders: Vec<Holder>,
     is_stale: bool,
     solved_at: Option<SimTime>,
@@ -178,6 +180,7 @@ impl Rounds {
             entities: Entities::default(),
             pairs: None,
             active: BTreeSet::new(),
+            is_active: Vec::new(),
             holders: Vec::new(),
             is_stale: false,
             solved_at: None,
@@ -194,13 +197,13 @@ impl Rounds {
         self.count(view.now());
         for &job in &changes.arrived {
             self.active.insert(job);
-            self.each_claim(view, job, Queues::insert);
+            self.claim_all(view, job);
         }
         for &job in &changes.finished {
             self.active.remove(&job);
-            self.each_claim(view, job, |queues, gpu_type, claim| {
-                queues.remove(gpu_type, &claim);
-            });
+            if let Some(is_active) = self.is_active.get_mut(job.index()) {
+                *is_active = false;
+            }
         }
         let active = &self.active;
         self.holders
@@ -230,25 +233,21 @@ impl Rounds {
             self.accounts.credit(job, gpu_type, span);
             let after = self.accounts.claim(job, gpu_type);
             if !self.is_plain && before != after {
-                self.queues.remove(gpu_type, &before);
                 self.queues.insert(gpu_type, after);
             }
         }
     }
 
-    fn each_claim(
-        &mut self,
-        view: &ClusterView<'_>,
-        job: JobId,
-        mut change: impl FnMut(&mut Queues, usize, accounts::Claim),
-    ) {
+    /// Puts the claims of a job that arrived into the queues.
+    fn claim_all(&mut self, view: &ClusterView<'_>, job: JobId) {
         if self.is_plain {
             return;
         }
+        self.is_active[job.index()] = true;
         for gpu_type in types(view).map(GpuTypeId::index) {
             if can(&self.places, job, gpu_type) {
                 let claim = self.accounts.claim(job, gpu_type);
-                change(&mut self.queues, gpu_type, claim);
+                self.queues.insert(gpu_type, claim);
             }
         }
     }
@@ -407,6 +406,7 @@ impl Policy for Rounds {
             let sizes = &view.jobs().columns().gpus;
             self.queues = Queues::new(sizes, gpu_types.len());
             self.chosen_in = vec![0; sizes.len()];
+            self.is_active = vec![false; sizes.len()];
         }
         if self.params.keeps.is_some() {
             self.starts = vec![0; view.jobs().len()];

@@ -1,13 +1,14 @@
-//! Claims of all active jobs in order, kept between rounds.
+//! Claims of all active jobs, kept between rounds.
 //!
-//! One ordered set per GPU type and gang size. A round walks them from the greatest claim down; a size that
-//! no longer fits is dropped as a whole, and only a job that held GPUs is put elsewhere. So a round costs
-//! O((chosen + passed over) log n) and never looks at the rest of the queue. Only a new allocation, which
-//! costs far more, orders everybody again.
+//! One heap per GPU type and gang size. A round takes claims from the greatest down and puts them back; a
+//! size that does not fit is never looked at, and a job that held GPUs gets a new claim. Old claims, of
+//! jobs that got a new one or ended, are dropped when they come up. So a round costs O((chosen + passed
+//! over) log n) and never looks at the rest of the queue, and a new allocation, which changes every claim,
+//! costs O(n): nobody is put in order who is not asked.
 
 use super::accounts::Claim;
 use gangline_model::JobId;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BinaryHeap;
 
 /// Which claims a walk sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,10 +34,10 @@ pub(super) struct Queues {
     gangs: Vec<u32>,
     /// Size of each job, as a place in `gangs`.
     of_job: Vec<u16>,
-    /// `types x gangs`, claims with a priority above 0.
-    shared: Vec<BTreeSet<Claim>>,
-    /// The same, claims without one.
-    rest: Vec<BTreeSet<Claim>>,
+    /// `2 x types x gangs`: claims with a priority above 0, then those without one.
+    lines: Vec<BinaryHeap<Claim>>,
+    /// Claims that a walk has taken out, with their lines.
+    out: Vec<(Claim, usize)>,
 }
 
 impl Queues {
@@ -45,87 +46,92 @@ impl Queues {
         gangs.sort_unstable();
         gangs.dedup();
         let at = |size| gangs.binary_search(size).expect("a size of the trace") as u16;
-        let of_job = sizes.iter().map(at).collect();
-        let sets = vec![BTreeSet::new(); types * gangs.len()];
         Self {
-            of_job,
-            shared: sets.clone(),
-            rest: sets,
+            of_job: sizes.iter().map(at).collect(),
+            lines: vec![BinaryHeap::new(); 2 * types * gangs.len()],
+            out: Vec::new(),
             gangs,
         }
     }
 
-    fn set(&mut self, gpu_type: usize, claim: &Claim) -> &mut BTreeSet<Claim> {
-        let at = gpu_type * self.gangs.len() + usize::from(self.of_job[claim.job.index()]);
+    fn line(&self, gpu_type: usize, claim: &Claim) -> usize {
+        let own = gpu_type * self.gangs.len() + usize::from(self.of_job[claim.job.index()]);
         if claim.priority > 0.0 {
-            &mut self.shared[at]
+            own
         } else {
-            &mut self.rest[at]
+            own + self.lines.len() / 2
         }
     }
 
+    /// Adds a claim; an earlier one of the job on the type is an old one from now on.
     pub(super) fn insert(&mut self, gpu_type: usize, claim: Claim) {
-        self.set(gpu_type, &claim).insert(claim);
-    }
-
-    pub(super) fn remove(&mut self, gpu_type: usize, claim: &Claim) {
-        let was_there = self.set(gpu_type, claim).remove(claim);
-        debug_assert!(was_there, "every claim is kept as it is: {claim:?}");
+        let line = self.line(gpu_type, &claim);
+        self.lines[line].push(claim);
     }
 
     /// Starts again from nothing with these claims by type.
     pub(super) fn refill(&mut self, claims: impl Iterator<Item = (usize, Claim)>) {
-        let mut lists = [
-            vec![Vec::new(); self.shared.len()],
-            vec![Vec::new(); self.rest.len()],
-        ];
+        // a heap made of a whole list is built in one go
+        let emptied = self.lines.iter_mut().map(std::mem::take);
+        let mut lists: Vec<Vec<Claim>> = emptied.map(BinaryHeap::into_vec).collect();
+        lists.iter_mut().for_each(Vec::clear);
         for (gpu_type, claim) in claims {
-            let at = gpu_type * self.gangs.len() + usize::from(self.of_job[claim.job.index()]);
-            lists[usize::from(claim.priority <= 0.0)][at].push(claim);
+            lists[self.line(gpu_type, &claim)].push(claim);
         }
-        // a set made of a whole list is built in one go
-        let [shared, rest] = lists.map(|sets| sets.into_iter().map(BTreeSet::from_iter).collect());
-        (self.shared, self.rest) = (shared, rest);
+        for (line, list) in self.lines.iter_mut().zip(lists) {
+            *line = BinaryHeap::from(list);
+        }
     }
 
-    /// Offers the claims on a type in order, as long as their gangs fit; `take` says whether one is taken.
+    /// Offers the claims on a type in order, as long as their gangs fit; `take` says whether one is taken,
+    /// `is_old` which claims are none any more.
     pub(super) fn walk(
-        &self,
+        &mut self,
         gpu_type: usize,
         pass: Pass,
         free: &mut u32,
+        is_old: impl Fn(&Claim) -> bool,
         mut take: impl FnMut(JobId) -> bool,
     ) {
-        let own = gpu_type * self.gangs.len();
-        let sets = [
-            (pass != Pass::Rest).then_some(&self.shared),
-            (pass != Pass::Shared).then_some(&self.rest),
-        ];
-        let mut lines = Vec::new();
         let mut heads = BinaryHeap::new();
-        for sets in sets.into_iter().flatten() {
-            for (at, &gang) in self.gangs.iter().enumerate() {
-                let mut line = sets[own + at].iter().rev();
-                if let Some(&head) = line.next() {
-                    heads.push((head, lines.len()));
-                    lines.push((gang, line));
-                }
+        let (sizes, rest) = (self.gangs.len(), self.lines.len() / 2);
+        let parts = [(pass != Pass::Rest, 0), (pass != Pass::Shared, rest)];
+        for (_, side) in parts.into_iter().filter(|(is_seen, _)| *is_seen) {
+            let own = side + gpu_type * sizes;
+            let fits = self.gangs.iter().take_while(|&gang| gang <= free).count();
+            for line in own..own + fits {
+                heads.extend(self.head(line, &is_old).map(|claim| (claim, line)));
             }
         }
         while *free > 0
-            && let Some((claim, at)) = heads.pop()
+            && let Some((claim, line)) = heads.pop()
         {
-            let (gang, line) = &mut lines[at];
-            if *gang > *free {
+            let gang = self.gangs[line % sizes];
+            if gang > *free {
                 continue; // and so are all behind it
             }
             if take(claim.job) {
-                *free -= *gang;
+                *free -= gang;
             }
-            if let Some(&next) = line.next() {
-                heads.push((next, at));
-            }
+            self.out
+                .extend(self.lines[line].pop().map(|claim| (claim, line)));
+            heads.extend(self.head(line, &is_old).map(|claim| (claim, line)));
         }
+        for (claim, line) in self.out.drain(..) {
+            self.lines[line].push(claim);
+        }
+    }
+
+    /// The greatest claim of a line; old ones above it are dropped.
+    fn head(&mut self, line: usize, is_old: &impl Fn(&Claim) -> bool) -> Option<Claim> {
+        let line = &mut self.lines[line];
+        while let Some(claim) = line.peek() {
+            if !is_old(claim) {
+                return Some(*claim);
+            }
+            line.pop();
+        }
+        None
     }
 }
 
@@ -145,22 +151,26 @@ mod tests {
     #[test]
     fn a_walk_goes_by_claim_and_passes_over_what_does_not_fit() {
         let mut queues = Queues::new(&[1, 4, 1, 1], 1);
-        let claims = [0.1, 0.9, 0.5, 0.0];
-        queues.refill((0..4).map(|job| (0, claim(job, claims[job as usize]))));
-        let walked = |queues: &Queues, pass, mut free| {
+        let mut now = [0.1, 0.9, 0.5, 0.0];
+        queues.refill((0..4).map(|job| (0, claim(job, now[job as usize]))));
+        let walked = |queues: &mut Queues, now: [f64; 4], pass, mut free| {
             let mut seen = Vec::new();
-            queues.walk(0, pass, &mut free, |job| {
+            let is_old = |known: &Claim| *known != claim(known.job.0, now[known.job.index()]);
+            queues.walk(0, pass, &mut free, is_old, |job| {
                 seen.push(job.0);
                 true
             });
             seen
         };
-        assert_eq!(walked(&queues, Pass::Shared, 9), [1, 2, 0]);
-        assert_eq!(walked(&queues, Pass::Shared, 3), [2, 0]);
-        assert_eq!(walked(&queues, Pass::All, 4), [1]);
-        assert_eq!(walked(&queues, Pass::Rest, 1), [3]);
-        queues.remove(0, &claim(2, 0.5));
-        queues.insert(0, claim(2, 0.05));
-        assert_eq!(walked(&queues, Pass::All, 3), [0, 2, 3]);
+        // twice: what a walk takes out it puts back
+        for _ in 0..2 {
+            assert_eq!(walked(&mut queues, now, Pass::Shared, 9), [1, 2, 0]);
+        }
+        assert_eq!(walked(&mut queues, now, Pass::Shared, 3), [2, 0]);
+        assert_eq!(walked(&mut queues, now, Pass::All, 4), [1]);
+        assert_eq!(walked(&mut queues, now, Pass::Rest, 1), [3]);
+        now[2] = 0.05;
+        queues.insert(0, claim(2, now[2]));
+        assert_eq!(walked(&mut queues, now, Pass::All, 3), [0, 2, 3]);
     }
 }
