@@ -259,8 +259,11 @@ class Shares:
 
 
 def _rounded(shares: F64) -> F64:
-    kept = np.where(shares < LEAST_SHARE, 0.0, shares)
-    return np.asarray(np.rint(kept / GRID) * GRID)
+    shares = shares / GRID
+    shares[shares < LEAST_SHARE / GRID] = 0.0
+    np.rint(shares, out=shares)
+    shares *= GRID
+    return shares
 
 
 def company(allocation: Allocation, kind: I64 | F64) -> list[Company]:
