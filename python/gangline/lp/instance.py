@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from gangline.lp.arrays import F64, I64
 
 __all__ = ["Allocation", "Instance", "Settings", "check", "load_instance", "per_job", "read"]
+
+_SEED_MAX = 2**31 - 1  # HiGHS's own
 
 # Settings with one number per job.
 PER_JOB = ("kind", "entity", "time_left_s", "running_type", "service_lost_s", "turn")
@@ -81,7 +84,7 @@ class Settings:
     time_limit_s: float = 60.0
     seed: int = 0
     on_solver_error: str = "raise"
-    write_failed_to: str | None = None
+    write_failed_to: str | Path | None = None
     normalise: str = "none"
     agnostic_rate: str = "mean"
     reference_type: int = -1
@@ -181,7 +184,7 @@ class Instance:
         settings = {
             key: value.tolist() if isinstance(value, np.ndarray) else value
             for key, value in dataclasses.asdict(self.settings).items()
-            if key != "turn"
+            if key not in ("turn", "write_failed_to")  # a repetition must not write itself
         }
         arrays = {
             "rates": self.rates,
@@ -231,6 +234,15 @@ def read(policy: str, arrays: Mapping[str, Any], settings: Settings) -> Instance
     for name, array in per_job.items():
         if len(array) != jobs:
             raise _wrong(policy, name, len(array), f"{jobs} values, one per job")
+    _check_settings(policy, settings, types)
+    for name, (expected, good) in _PER_JOB_NUMBERS.items():
+        if name in per_job:
+            for job in np.flatnonzero(~good(per_job[name]))[:1]:
+                raise _wrong(policy, f"{name}[{job}]", float(per_job[name][job]), expected)
+    own = per_job.get("running_type")
+    if own is not None and len(own) and own.max() >= types:
+        job = int(np.argmax(own))
+        raise _wrong(policy, f"running_type[{job}]", float(own[job]), f"a type below {types}")
     return Instance(
         policy,
         rates,
@@ -243,6 +255,41 @@ def read(policy: str, arrays: Mapping[str, Any], settings: Settings) -> Instance
         NOT_GROUPED,
         jobs,
     )
+
+
+def _whole(array: F64) -> Any:
+    return np.isfinite(array) & (array == np.floor(array))
+
+
+# What each number of a setting with one per job must be.
+_PER_JOB_NUMBERS: dict[str, tuple[str, Callable[[F64], Any]]] = {
+    "kind": ("a whole number >= 0", lambda x: _whole(x) & (x >= 0)),
+    "entity": ("a whole number >= 0", lambda x: _whole(x) & (x >= 0)),
+    "running_type": ("the index of a type, or -1", lambda x: _whole(x) & (x >= -1)),
+    "time_left_s": ("seconds, inf for none", lambda x: ~np.isnan(x)),
+    "service_lost_s": ("finite seconds >= 0", lambda x: np.isfinite(x) & (x >= 0)),
+}
+
+
+def _check_settings(policy: str, settings: Settings, types: int) -> None:
+    """Check the settings that are one number or one name."""
+
+    def is_number(value: object) -> bool:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+    given: dict[str, Any] = vars(settings)  # whatever a caller wrote
+    limit, seed, alpha = given["time_limit_s"], given["seed"], given["alpha"]
+    if not (is_number(limit) and limit > 0):
+        raise _wrong(policy, "time_limit_s", limit, "seconds > 0")
+    if not (isinstance(seed, int) and 0 <= seed <= _SEED_MAX):
+        raise _wrong(policy, "seed", seed, f"a whole number from 0 to {_SEED_MAX}")
+    if not (is_number(alpha) and 0 < alpha < math.inf):
+        raise _wrong(policy, "alpha", alpha, "a finite number > 0")
+    names, path = settings.type_names, settings.write_failed_to
+    if names is not None and len(names) != types:
+        raise _wrong(policy, "type_names", names, f"{types} names, one per type")
+    if path is not None and not isinstance(path, (str, Path)):
+        raise _wrong(policy, "write_failed_to", path, "the path of a file")
 
 
 def check(instance: Instance) -> None:
@@ -260,6 +307,12 @@ def check(instance: Instance) -> None:
     _each(instance, "steps_remaining", instance.remaining, "steps > 0", lambda x: x > 0)
     _each(instance, "age_s", instance.age_s, "seconds >= 0", lambda x: x >= 0)
     _each(instance, "capacity", instance.capacity, "GPUs >= 0", lambda x: x >= 0)
+    with np.errstate(over="ignore"):
+        adds_up = np.isfinite(instance.prop() if float(np.sum(instance.capacity)) else 0.0)
+    for row in np.flatnonzero(~adds_up)[:1]:
+        name = f"rates[{job[row]}]"
+        expected = "rates whose sum over all GPUs is finite"
+        raise _wrong(instance.policy, name, rates[row].tolist(), expected)
     for row in np.flatnonzero(~(rates > 0).any(axis=1))[:1]:
         name = f"rates[{job[row]}]"
         raise _wrong(instance.policy, name, rates[row].tolist(), "a rate > 0 on some type")

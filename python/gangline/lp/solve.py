@@ -16,6 +16,7 @@ from gangline.lp.instance import Allocation, Instance, Settings, check, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -163,7 +164,7 @@ def run(instance: Instance) -> Allocation:
     return _of_jobs(allocation, kept, groups, notes)
 
 
-def _keep(instance: Instance, path: str, error: SolverError) -> None:
+def _keep(instance: Instance, path: str | Path, error: SolverError) -> None:
     """Write a problem that was not solved; the error says whether that worked."""
     try:
         instance.write(path)
