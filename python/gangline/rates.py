@@ -103,7 +103,7 @@ def refuse_unknown(
     jobs: JobKeys,
     identifiers: Sequence[str],
     types: Sequence[str],
-    has_table: bool,
+    throughput: Throughput | None,
 ) -> None:
     """Raise a ClusterError that names the first jobs whose rate nobody knows.
 
@@ -120,11 +120,12 @@ def refuse_unknown(
         label = jobs.labels[code] if code < len(jobs.labels) else "(no model)"
         parts.append(f"job {identifiers[row]}: {label} on {int(jobs.gpus[row])} GPUs")
     more = f"; and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
-    advice = (
-        'add rows, or set `missing = "nearest"`'
-        if has_table
-        else "give the cluster a [throughput] table"
-    )
+    if throughput is None or not throughput.rows:
+        advice = "give the cluster a [throughput] table"
+    elif throughput.missing == "nearest":
+        advice = "the table knows their models on no gang size; add rows"
+    else:
+        advice = 'add rows, or set `missing = "nearest"`'
     raise ClusterError(
         f"throughput: no rate on {', '.join(types)} for {'; '.join(parts)}{more}: these jobs know "
         f"iterations and no duration; {advice}",

@@ -248,6 +248,13 @@ def test_a_combination_without_a_rate_names_the_job(lab: Path) -> None:
     assert "j0" not in words
 
 
+def test_what_even_the_nearest_size_does_not_know_needs_rows(lab: Path) -> None:
+    lab.write_text(TOML + 'missing = "nearest"\n')
+    table = jobs(gpus=[1], iterations=[5.0], model=["net of nobody"])
+    with pytest.raises(gl.ClusterError, match=r"on no gang size; add rows$"):
+        gl.simulate(gl.Cluster.from_toml(lab), table, "fifo")
+
+
 def test_nearest_takes_the_rate_per_gpu_and_is_recorded(lab: Path) -> None:
     lab.write_text(TOML + 'missing = "nearest"\n')
     table = jobs(gpus=[4, 1], iterations=[24.0, 8.0], model=["net (batch size 8)"] * 2)

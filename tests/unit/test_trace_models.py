@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as csv
@@ -11,9 +12,6 @@ import pytest
 
 import gangline as gl
 from gangline.errors import TraceError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TABLE = """gpu_type,model,batch_size,gpus,iters_per_s
 A,one,,1,2.0
@@ -57,6 +55,12 @@ def test_iterations_take_the_duration_on_the_reference_type(tmp_path: Path, tabl
         assert job["duration_s"] == 10.0
         assert job["iterations"] == (None if rate is None else 10.0 * rate)
         assert job["batch_size"] == (32 if job["model"] == "gang" else None)
+
+
+def test_a_table_may_be_a_path(tmp_path: Path, table: str) -> None:
+    path = trace_file(tmp_path, [row(i) for i in range(5)])
+    found = gl.read_trace(path, models=Path(table), models_reference="A")
+    assert found.table.to_pylist() == read(path, table)
 
 
 def test_models_are_equally_likely_and_follow_the_seed(tmp_path: Path, table: str) -> None:

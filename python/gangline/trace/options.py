@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
@@ -149,6 +150,8 @@ def given(options: Options) -> dict[str, Any]:
 def _plain(name: str, value: object) -> object:
     if name == "status" and isinstance(value, str):
         return (value,)
+    if isinstance(value, PathLike):
+        return fspath(value)
     return tuple(value) if name in ("status", "window") and isinstance(value, list) else value
 
 

@@ -102,7 +102,7 @@ def _rates(
         if unknown.any():
             types = [gpu.name for gpu in cluster.gpu_types]
             identifiers = trace.column("job_id").to_pylist()
-            refuse_unknown(unknown, keys, identifiers, types, has_table)
+            refuse_unknown(unknown, keys, identifiers, types, cluster.throughput)
     if classes is None or not len(classes.table):
         return None, None, known
     return classes.of_job, classes.table, known
