@@ -616,6 +616,21 @@ def test_where_nobody_waits_the_page_and_the_command_say_so(
     assert "no job waited" not in capsys.readouterr().err
 
 
+def test_how_the_trace_was_read_and_what_it_ran_on_is_told(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("job_id,arrival_s,gpus,duration_s\na,0,1,5\nb,1,1,3\n")
+    page = tmp_path / "p.html"
+    command = ["run", "--trace", str(tmp_path / "t.csv"), "--policy", "fifo", "--html", str(page)]
+    read = ["--rescale", "0.5", "--limit", "2"]
+    assert main([*command, *read, "--cluster", "pollux-64"]) == 0
+    shown = "".join(Page(page.read_text("utf-8")).words)
+    assert "limit = 2, rescale = 0.5" in shown
+    assert "16 servers with 64 GPUs (T4)" in shown
+    assert main([*command, "--cluster", "philly"]) == 0
+    shown = "".join(Page(page.read_text("utf-8")).words)
+    assert "552 servers with 2,490 GPUs." in shown
+    assert "Read with" not in shown
+
+
 def test_what_was_left_out_is_told_in_words(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

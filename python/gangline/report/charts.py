@@ -37,8 +37,8 @@ _TICKS_S = (
     (300.0, "5 min", False), (600.0, "10 min", True), (1800.0, "30 min", False),
     (3600.0, "1 h", True), (7200.0, "2 h", False), (10800.0, "3 h", False),
     (21600.0, "6 h", True), (43200.0, "12 h", False), (86400.0, "1 d", True),
-    (172800.0, "2 d", False), (345600.0, "4 d", False), (604800.0, "1 wk", True),
-    (1209600.0, "2 wk", False), (2592000.0, "30 d", True), (7776000.0, "90 d", False),
+    (172800.0, "2 d", False), (345600.0, "4 d", False), (604800.0, "7 d", True),
+    (1209600.0, "14 d", False), (2592000.0, "30 d", True), (7776000.0, "90 d", False),
     (31536000.0, "1 yr", True),
 )  # fmt: skip
 _LEAST_S = 1.0  # a logarithmic axis has no zero: shorter times are drawn here

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.util
+import json
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -221,6 +222,15 @@ def _cut(value: object) -> str:
     return shown if len(shown) <= _SHOWN_CHARS else shown[:_SHOWN_CHARS] + "…"
 
 
+def _read_with(metadata: dict[str, str]) -> str:
+    """Return the options with which a trace was read, as they are given on the command line."""
+    try:
+        given = json.loads(metadata.get("options", "{}"))
+    except ValueError:  # the metadata of a native file are what its writer put there
+        return ""
+    return ", ".join(f"{name} = {value}" for name, value in given.items()) if given else ""
+
+
 def _cluster_name(run: Digest) -> str:
     return str(run.spec["cluster"].get("name", "cluster"))
 
@@ -230,7 +240,11 @@ def _gpus(cluster: dict[str, Any]) -> str:
     for block in cluster["servers"]:
         counts[block["gpu"]] = counts.get(block["gpu"], 0) + block["count"] * block["gpus"]
     servers = sum(block["count"] for block in cluster["servers"])
-    kinds = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    if len(counts) == 1:
+        ((name, count),) = counts.items()
+        kinds = words.plural(count, "GPU") + ("" if name.upper() == "GPU" else f" ({name})")
+    else:
+        kinds = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     return text(f"{words.plural(servers, 'server')} with {kinds}")
 
 
@@ -277,6 +291,8 @@ def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
         ("Jobs", words.count(trace["jobs"]) + _of_users(drawn[0])),
         ("Origin", trace["metadata"].get("origin", "")),
         ("Licence", trace["metadata"].get("licence", "")),
+        ("To cite", trace["metadata"].get("citation", "")),
+        ("Read with", _read_with(trace["metadata"])),
         ("Checksum", str(trace["sha256"])[:16]),
         ("Left out", _counted(trace["notes"], dropped=True)),
         ("Noted", _counted(trace["notes"], dropped=False)),
