@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,12 +12,10 @@ from gangline.errors import TraceError
 from gangline.trace import Trace, read_trace
 from gangline.trace.detect import detect
 from gangline.trace.formats import FORMATS
+from gangline.trace.reasons import COUNTED, DROPPED
 from gangline.trace.source import Source
 from meta.house import ROOT
 from samples import traces as samples
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def put(folder: Path, name: str, content: str | bytes) -> Path:
@@ -181,6 +181,25 @@ def test_only_rows_that_stay_are_counted(tmp_path: Path) -> None:
     assert read(tmp_path, text).notes == {"clamped": 2}
     assert read(tmp_path, text, limit=1).notes == {"over_limit": 2}
     assert read(tmp_path, text, window=(0.0, 200.0)).notes == {"clamped": 1, "outside_window": 1}
+
+
+def test_every_counter_is_said_in_words() -> None:
+    root = Path(__file__).resolve().parents[2]
+    places = [
+        *(root / "python/gangline/trace").rglob("*.py"),
+        root / "rust/engine/src/synth/mod.rs",
+    ]
+    text = "\n".join(place.read_text("utf-8") for place in places)
+    patterns = (
+        r'(?:notes|marks)\["([a-z_]+)"\] =',
+        r'notes = \{"([a-z_]+)"',
+        r'notes\.insert\("([a-z_]+)"',
+        r'\.drop\("([a-z_]+)"',
+        r'\("([a-z_]+)", (?:running|never|~some)',
+    )
+    found = {name for pattern in patterns for name in re.findall(pattern, text)}
+    assert len(found) > 20
+    assert sorted(name for name in found if name not in {**DROPPED, **COUNTED}) == []
 
 
 def test_windows_add_up_intervals_before_anything_is_dropped(tmp_path: Path) -> None:
