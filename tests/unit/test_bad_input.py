@@ -297,6 +297,21 @@ def test_out_where_nothing_can_be_written(place: str, tmp_path: Path, refuse: Re
     refuse(*arguments, words=(place.split("/")[-2],))
 
 
+@pytest.mark.parametrize("command", ["run", "compare", "page", "trace", "cluster"])
+def test_no_permission_to_write(command: str, tmp_path: Path, refuse: Refuse) -> None:
+    # Nobody may make anything in /sys, not even who may write everywhere else.
+    (tmp_path / "t.csv").write_text(GOOD)
+    common = ["--trace", "t.csv", "--cluster", "pollux-64"]
+    commands = {
+        "run": [*run_on("t.csv")[:-1], "/sys/out"],
+        "compare": ["compare", *common, "--policies", "fifo,las", "--out", "/sys/out"],
+        "page": ["compare", *common, "--policies", "fifo", "--html", "/sys/page.html"],
+        "trace": ["trace", "convert", "t.csv", "/sys/t.swf"],
+        "cluster": ["cluster", "convert", "pollux-64", "--out", "/sys/lab.toml"],
+    }
+    refuse(*commands[command], words=("/sys/", "choose another place"))
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
 @pytest.mark.parametrize("place", ["t.csv/t", "/proc/t"])
 def test_a_trace_where_nothing_can_be_written(
@@ -345,6 +360,7 @@ def test_a_full_disk_leaves_nothing(command: str, tmp_path: Path) -> None:
     done = limited(tmp_path, commands[command], 6000)
     check_refusal(done.returncode, 2, done.stdout, done.stderr)
     assert "too large" in done.stderr.lower() or "no space" in done.stderr.lower(), done.stderr
+    assert "free some space" in done.stderr
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == []
 
 

@@ -251,7 +251,7 @@ def test_a_gzip_bomb_is_refused_in_bounded_memory(tmp_path: Path) -> None:
 
 
 def test_absent_file(refuse: Refuse) -> None:
-    refuse(*run_on("nowhere/none.csv"), words=("nowhere/none.csv",))
+    refuse(*run_on("nowhere/none.csv"), words=("nowhere/none.csv", "check the name"))
 
 
 def test_a_folder_instead_of_a_file(tmp_path: Path, refuse: Refuse) -> None:

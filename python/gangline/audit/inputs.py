@@ -174,7 +174,8 @@ def _columns(value: TableLike, mapping: Mapping[str, str] | None) -> Columns:
     if "job_id" not in table.column_names:
         shown = ", ".join(table.column_names[:20])
         raise TraceError(
-            f"{path}: no column job_id among {shown}; name it with `columns`, job_id=...",
+            f"{path}: no column job_id among {shown}; name it with `columns` "
+            "(`--columns job_id=...`)",
             path=path,
             column="job_id",
         )

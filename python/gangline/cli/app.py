@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -51,6 +52,19 @@ app.command(doctor)
 app.command(cluster_app)
 app.command(trace_app)
 
+_ELSEWHERE = "choose another place"
+_NO_ROOM = f"; free some space, or {_ELSEWHERE}"
+_NO_RIGHT = f"; {_ELSEWHERE}, or change who may use this one"
+_HINTS = {
+    errno.ENOENT: "; check the name",
+    errno.EACCES: _NO_RIGHT,
+    errno.EPERM: _NO_RIGHT,
+    errno.EROFS: f"; {_ELSEWHERE}",
+    errno.ENOSPC: _NO_ROOM,
+    errno.EDQUOT: _NO_ROOM,
+    errno.EFBIG: _NO_ROOM,
+}
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code.
@@ -85,7 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _exit.USAGE
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        _console.say(f"gangline: {place}{error.strerror or error}")
+        hint = _HINTS.get(error.errno or 0, "")
+        _console.say(f"gangline: {place}{error.strerror or error}{hint}")
         return _exit.USAGE
     return code if isinstance(code, int) else _exit.DONE
 
