@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from gangline._decode import from_validation_error
 from gangline.errors import GanglineError, PolicyError
 
 if TYPE_CHECKING:
@@ -184,10 +185,8 @@ def make_options(values: Mapping[str, Any]) -> RunOptions:
     try:
         options = msgspec.convert(dict(values), RunOptions)
     except msgspec.ValidationError as error:
-        words, _, place = str(error).partition(" - at `$.")
-        field = place.rstrip("`")
-        message = f"run option {field}: {words}"
-        raise PolicyError(message, field=field, value=values.get(field)) from None
+        made = from_validation_error(error, values, RunOptions, None)
+        raise PolicyError(f"run option {made}", field=made.key, value=made.value) from None
     options.check()
     return options
 

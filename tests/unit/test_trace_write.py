@@ -13,6 +13,7 @@ import pytest
 
 import gangline as gl
 from gangline.cli.app import main
+from gangline.errors import TraceError
 from gangline.tables import ThroughputTable
 from gangline.trace.write import losses
 from gangline.trace.writers import WRITERS, writer_of
@@ -270,7 +271,7 @@ def test_what_a_format_needs_is_named(
 
 
 def test_bad_options_and_names_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(gl.TraceError, match="unknown field `zone`"):
+    with pytest.raises(gl.TraceError, match="zone: expected one of epoch"):
         gl.write_trace(trace(), tmp_path / "out", format="swf", zone="UTC")
     with pytest.raises(gl.TraceError, match="epoch: expected a time"):
         gl.write_trace(trace(), tmp_path / "out", format="helios", epoch="soon")
@@ -309,3 +310,12 @@ def test_the_command_line_prints_what_is_lost(
     assert main(["trace", "convert", str(source), target, "--set", "spelling=odd"]) == 2
     assert main(["trace", "convert", str(source), target, "--to", "four-column"]) == 2
     assert main(["trace", "convert", str(source), str(source / "x.csv")]) == 2
+
+
+def test_options_of_a_writer_say_what_there_is(tmp_path: Path) -> None:
+    trace = gl.synth.philly(jobs=3)
+    with pytest.raises(TraceError, match=r"spelling: expected one of new, old, got .older"):
+        gl.write_trace(trace, tmp_path / "t", format="batsim", spelling="older")
+    with pytest.raises(TraceError, match=r"speling: .*did you mean .spelling"):
+        gl.write_trace(trace, tmp_path / "t", format="batsim", speling="old")
+    assert list(tmp_path.iterdir()) == []

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gangline._decode import from_validation_error
 from gangline.cluster_files import capacity, nodes
 from gangline.cluster_files.rows import cells, simple
 from gangline.errors import ClusterError, TraceError
@@ -210,8 +211,13 @@ def _options(values: dict[str, Any]) -> FileOptions:
     try:
         options = msgspec.convert(values, FileOptions)
     except msgspec.ValidationError as error:
-        known = ", ".join(FileOptions.__struct_fields__)
-        raise ClusterError(f"options of a cluster file: {error}; known: {known}") from None
+        made = from_validation_error(error, values, FileOptions, None)
+        raise ClusterError(
+            f"options of a cluster file: {made}",
+            key=made.key,
+            value=made.value,
+            expected=made.expected,
+        ) from None
     for name, least in (("gpus", 1), ("servers_per_rack", 1)):
         if getattr(options, name) < least:
             raise ClusterError(f"{name}: expected an integer >= 1, got {getattr(options, name)}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
+from gangline._decode import from_validation_error
 from gangline.errors import TraceError
 from gangline.trace.schema import STATUSES
 from gangline.trace.text import ERRORS_SHOWN
@@ -159,9 +160,10 @@ def _convert(values: dict[str, object], kind: type[_T]) -> _T:
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
-        words, _, place = str(error).partition(" - at `$.")
-        place = place.rstrip("`")
-        raise TraceError(f"options: {place}: {words}", column=place, expected=words) from None
+        made = from_validation_error(error, values, kind, None)
+        raise TraceError(
+            f"options: {made}", column=made.key, value=made.value, expected=made.expected
+        ) from None
 
 
 def _bad(name: str, value: object, expected: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gangline._decode import from_validation_error
 from gangline._files import whole
 from gangline.errors import TraceError
 from gangline.trace.detect import detect
@@ -155,5 +156,10 @@ def _options(values: dict[str, Any]) -> WriteOptions:
     try:
         return msgspec.convert(values, WriteOptions)
     except msgspec.ValidationError as error:
-        known = ", ".join(WriteOptions.__struct_fields__)
-        raise TraceError(f"options of a writer: {error}; known: {known}") from None
+        made = from_validation_error(error, values, WriteOptions, None)
+        raise TraceError(
+            f"options of a writer: {made}",
+            column=made.key,
+            value=made.value,
+            expected=made.expected,
+        ) from None
