@@ -479,6 +479,23 @@ def test_equally_near_formats_are_refused(tmp_path: Path) -> None:
         read(tmp_path, ",".join(sorted(both)) + "\n")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "name,submitted,cards\na,1,2\n",
+            "its columns are name, submitted, cards; a trace of your",
+        ),
+        ("a,0,1,10\nb,2,2,20\n", r"its first line names no columns .a, 0, 1, 10."),
+        ("sn,cpu_milli,memory_mib,gpu,model\nn,1,1,8,T4\n", "this is a node list .openb."),
+        ('name = "lab"\n[[servers]]\ncount = 1\n', "this is a cluster file"),
+    ],
+)
+def test_what_is_no_trace_is_told_what_it_is(text: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=f"not a trace format that is known: {words}"):
+        read(tmp_path, text)
+
+
 def test_options_of_another_format_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"unknown option `units`; known: limit, "):
         read(tmp_path, samples.TIRESIAS, units="job")

@@ -316,6 +316,6 @@ def test_options_of_a_writer_say_what_there_is(tmp_path: Path) -> None:
     trace = gl.synth.philly(jobs=3)
     with pytest.raises(TraceError, match=r"spelling: expected one of new, old, got .older"):
         gl.write_trace(trace, tmp_path / "t", format="batsim", spelling="older")
-    with pytest.raises(TraceError, match=r"speling: .*did you mean .spelling"):
-        gl.write_trace(trace, tmp_path / "t", format="batsim", speling="old")
+    with pytest.raises(TraceError, match=r"spellings: .*did you mean .spelling"):
+        gl.write_trace(trace, tmp_path / "t", format="batsim", spellings="old")
     assert list(tmp_path.iterdir()) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangline.errors import TraceError
+from gangline.trace.faults import short
 from gangline.trace.formats import FORMATS, Format
 from gangline.trace.source import is_tar
 from gangline.trace.text import BOM, header, not_text, simple
@@ -38,6 +39,8 @@ _DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _OLD_TIRESIAS = {"start_time", "model_size", "aggr_interval"}
 _PAI_TABLE = "pai_"
 _NEAREST = 2
+_NEAR_ENOUGH = 0.5  # ours: who lacks more than half of the columns has another file
+_NAMES_SHOWN = 8
 
 
 def detect(source: Source) -> str:
@@ -116,7 +119,7 @@ def _by_header(source: Source, names: list[str]) -> str:
         words = "this is the older demo format of the Tiresias simulator, which has no iterations"
     else:
         stranger = _stranger(source.head)
-        words = f"not a trace format that is known: {stranger or _nearness(have)}"
+        words = f"not a trace format that is known: {stranger or _nearness(names)}"
         force = "" if stranger else force
     raise TraceError(
         f"{source.name}: {words}{force}",
@@ -136,12 +139,27 @@ def _stranger(head: bytes) -> str | None:
         return "JSON without `jobs` and `profiles` (batsim), or `attempts` (philly-json)"
     if unreadable := _not_text(head):
         return unreadable
+    if cluster := _cluster(head):
+        return cluster
     for delimiter, name in _DELIMITERS.items():
         have = {simple(column) for column in header(head, delimiter)}
         found = [item for item in FORMATS if item.columns and not _missing(item, have)]
         if found:
             nearest = max(found, key=lambda item: len(item.columns)).name
             return f"its columns, those of {nearest}, are separated by {name}; expected commas"
+    return None
+
+
+def _cluster(head: bytes) -> str | None:
+    """Say so if this describes a cluster: a TOML file, or the node list of a public trace."""
+    from gangline.cluster_files import FORMATS as NODE_LISTS
+
+    have = {simple(name) for name in header(head)}
+    for item in NODE_LISTS:
+        if set(item.columns) <= have:
+            return f"this is a node list ({item.name}); it describes a cluster: `--cluster`"
+    if b"[[servers]]" in head or b"[[gpu_types]]" in head:
+        return "this is a cluster file; it describes a cluster: `--cluster`"
     return None
 
 
@@ -169,8 +187,9 @@ def _missing(item: Format, have: set[str]) -> list[str]:
     return missing
 
 
-def _nearness(have: set[str]) -> str:
+def _nearness(names: list[str]) -> str:
     """Say how near each format is: the nearest by what they lack, the others by their share."""
+    have = {simple(name) for name in names}
     near = []
     for item in FORMATS:
         missing = _missing(item, have)
@@ -179,11 +198,25 @@ def _nearness(have: set[str]) -> str:
             near.append((len(missing) / total, item.name, missing, total))
     near.sort(key=lambda entry: entry[0])
     near = [entry for entry in near if entry[0] < 1.0]
-    known = ", ".join(item.name for item in FORMATS)
-    if not near:
-        return f"its first line has no column of one; known: {known}"
-    parts = [f"{name} lacks {', '.join(missing)}" for _, name, missing, _ in near[:_NEAREST]]
+    known = f"known: {', '.join(item.name for item in FORMATS)}"
+    named = 0 if not near or near[0][0] > _NEAR_ENOUGH else _NEAREST
+    parts = [f"{name} lacks {', '.join(missing)}" for _, name, missing, _ in near[:named]]
     rest = ", ".join(
-        f"{name} {total - len(missing)} of {total}" for _, name, missing, total in near[_NEAREST:]
+        f"{name} {total - len(missing)} of {total}" for _, name, missing, total in near[named:]
     )
-    return "; ".join([*parts, f"columns found of others: {rest}" if rest else f"known: {known}"])
+    found = f"columns found of {'others' if named else 'formats'}: {rest}" if rest else ""
+    if named:
+        return "; ".join([*parts, found or known])
+    return "; ".join(part for part in (_own(names), found, known) if part)
+
+
+def _own(names: list[str]) -> str:
+    """Say what a trace of one's own needs, where a file is near to no format."""
+    shown = ", ".join(short(name) for name in names[:_NAMES_SHOWN])
+    shown += f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    if any(_is_number(name.encode()) for name in names):
+        return f"its first line names no columns ({shown})"
+    return (
+        f"its columns are {shown}; a trace of your own needs arrival_s, gpus and duration_s, "
+        "in seconds: rename what stands for them"
+    )
