@@ -270,8 +270,12 @@ def test_bad_input_is_one_line_and_no_run(
 
 
 def test_a_cluster_too_small_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["reproduce", "dally", "--quick", "--clusters", "1x1"]) == 3
-    assert "can never run here" in capsys.readouterr().err
+    """Before the first run, and without an option that this command does not have."""
+    assert main(["reproduce", "dally", "--quick", "--clusters", "4x4,1x1"]) == 3
+    printed = capsys.readouterr()
+    assert "up to 56 GPUs can never run here: 1x1 has 8" in printed.err
+    assert "infeasible" not in printed.err
+    assert printed.out == ""
 
 
 def test_an_unknown_option_of_the_function_is_named() -> None:

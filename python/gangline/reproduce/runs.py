@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from gangline.errors import InfeasibleJobError
 from gangline.reproduce.reading import Saving, readings, savings, sentences
 from gangline.reproduce.study import Setting
 
@@ -220,6 +221,9 @@ def carry_out(
     drawn = _drawn(study, choice)
     # All clusters before the first run: a mistake in the last one costs nothing.
     clusters = {s: study.cluster(s.cluster, s.network) for s in choice.settings()}
+    if options.get("on_infeasible", "error") == "error":
+        for setting, cluster in clusters.items():
+            _check_room(setting, cluster, [drawn[setting.workload, seed] for seed in choice.seeds])
     jobs = sum(len(drawn[s.workload, seed]) for s in clusters for seed in choice.seeds)
     progress = _Total(report, jobs * len(choice.policies))
     for setting, cluster in clusters.items():
@@ -227,6 +231,18 @@ def carry_out(
             trace = drawn[setting.workload, seed]
             _one_world(made, setting, (cluster, trace, seed), folder=folder, progress=progress)
     return made
+
+
+def _check_room(setting: Setting, cluster: Cluster, traces: Sequence[Trace]) -> None:
+    """Refuse a cluster that is smaller than a gang of its workload."""
+    most = max(int(trace.numbers("gpus").max()) for trace in traces)
+    room = max(cluster.gpus_by_type().values())
+    if most > room:
+        message = (
+            f"jobs of {setting.workload} that ask for up to {most} GPUs can never run here: "
+            f"{setting.cluster} has {room} of one type; choose larger `clusters`"
+        )
+        raise InfeasibleJobError(message, reason="too many GPUs")
 
 
 def _one_world(

@@ -172,7 +172,7 @@ class Study:
         PolicyError
             If there is neither.
         """
-        from gangline.policies.registry import find
+        from gangline.policies.registry import find, registry
 
         there, _ = self.available()
         for one in there:
@@ -181,7 +181,7 @@ class Study:
         try:
             find(name)
         except PolicyError as error:
-            own = ", ".join(one.name for one in there if one.name != one.policy)
+            own = ", ".join(one.name for one in there if one.name not in registry)
             raise PolicyError(f"{error}; of this study: {own}", **vars(error)) from None
         return Contender(name, name)
 
