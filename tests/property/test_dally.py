@@ -281,6 +281,40 @@ def test_leases_end_on_their_grid_and_are_not_overrun(
                 event(reason)
 
 
+def ended_leases(world: World, params: dict[str, Any]) -> dict[int, list[dict[int, int]]]:
+    """GPUs by server of those whose lease ends at an instant and who keep them all the same."""
+    lease = ns(params["lease_s"])
+    found: dict[int, list[dict[int, int]]] = defaultdict(list)
+    for stays in world.stays.values():
+        for start, end, *_, masks in stays:
+            first = start + lease - (start % lease if params["align_leases"] else 0)
+            for boundary in range(first, end, lease):
+                found[boundary].append(masks)
+    return found
+
+
+@settings(suppress_health_check=QUIET)
+@given(cluster=clusters(), jobs=crowds(), params=KNOWN_DELAYS.flatmap(parameters))
+def test_nobody_outstays_a_lease_before_one_that_never_ran(
+    cluster: dict[str, Any], jobs: pa.Table, params: dict[str, Any]
+) -> None:
+    """At the end of a lease its GPUs are there for jobs without a score, as if they were free."""
+    assume(params["lease_s"] < FOR_EVER)
+    world = play(cluster, jobs, params)
+    for instant, kept in ended_leases(world, params).items():
+        free = world.free(instant)
+        for masks in kept:
+            for server, mask in masks.items():
+                free[server] += mask.bit_count()
+        for job, since in world.waiting(instant):
+            if any(start < instant for start, *_ in world.stays[job]):
+                continue
+            gang = world.gangs[job]
+            for level in allowed(world, gang, instant - since, delays(params)):
+                assert not world.has_room(gang, level, free), (job, level, instant)
+                event("a newcomer waits though leases end")
+
+
 @settings(suppress_health_check=QUIET)
 @given(cluster=clusters(), jobs=crowds(), params=parameters("manual"))
 def test_equal_delays_of_nothing_are_no_wait_and_of_ages_are_consolidated(

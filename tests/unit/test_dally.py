@@ -105,6 +105,23 @@ def test_nobody_crosses_before_the_delay() -> None:
     assert crossed > 0
 
 
+@pytest.mark.parametrize("delay_s", [200.0, 2000.0, 9000.0])
+def test_a_delay_is_one_event_however_long(delay_s: float) -> None:
+    """Four arrive at once and stay; a fifth waits for its delay and for nothing else."""
+    lab = gl.Cluster.homogeneous(servers=4, gpus=4, servers_per_rack=2)
+    rows = [{"arrival_s": 0.0, "gpus": 3, "duration_s": 1e4} for _ in range(4)]
+    rows.append({"arrival_s": 10.0, "gpus": 2, "duration_s": 50.0})
+    trace = gl.Trace.from_arrow(
+        pa.Table.from_pylist([{"job_id": f"j{i}", **row} for i, row in enumerate(rows)])
+    )
+    params = {"mode": "manual", "lease_s": 1e5, "rack_delay": delay_s / 1e5, "network_delay": 1.0}
+    result = gl.simulate(lab, trace, "dally", params=params, segments=True)
+    late = result.jobs.to_pylist()[-1]
+    assert late["first_start_s"] == 10.0 + delay_s
+    # two arrivals, the delay, the end of the fifth, the end of the others
+    assert result.summary["decisions"] <= 5
+
+
 def test_a_lease_is_never_overrun_by_a_stop() -> None:
     """A preempted job held its GPUs for a whole number of leases."""
     result = run(mode="no_wait", lease_s=7.0, upgrade_on_renewal=False)
