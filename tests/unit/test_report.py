@@ -237,6 +237,41 @@ def test_priced_types_are_priced() -> None:
     assert rows[0][1].value == pytest.approx(1.0)
 
 
+def test_time_by_model_and_gpu_type() -> None:
+    kinds = [{"name": "A", "memory_gb": 16}, {"name": "B", "memory_gb": 16, "speed": 0.5}]
+    servers = [{"count": 1, "gpu": name, "gpus": 2, "rack": 0} for name in "AB"]
+    lab = gl.Cluster.from_dict({"name": "mixed", "gpu_types": kinds, "servers": servers})
+    rows = {
+        "job_id": ["0", "1", "2"],
+        "arrival_s": [0.0] * 3,
+        "gpus": [2, 1, 1],
+        "duration_s": [9.0] * 3,
+        "model": ["<m>", "n", "<m>"],
+    }
+    trace = gl.Trace.from_arrow(pa.table(rows))
+    # fifo fills A with job 0 for 9 s; the others take 18 s on one GPU of B each
+    result = gl.simulate(lab, trace, "fifo", segments=True)
+    run = gl.report.digest(result)
+    hour = pytest.approx(18 / 3600)
+    found = [(one.model, one.gpu_h) for one in run.model_times]
+    assert found == [("<m>", {"A": hour, "B": hour}), ("n", {"A": 0.0, "B": hour})]
+    ftf = result.jobs["ftf"].to_pylist()
+    means = [one.ftf_mean for one in run.model_times]
+    assert means == pytest.approx([(ftf[0] + ftf[2]) / 2, ftf[1]])
+    titles, cells, hidden = tables.model_times(run)
+    names = ["Model", "GPU-hours", "Time on A", "Time on B", "FTF"]
+    assert [title for title, _ in titles] == names
+    assert [cell.value for cell in cells[0][2:4]] == pytest.approx([0.5, 0.5])
+    assert hidden == 0
+    page = gl.report.render([run], zooming=False)
+    assert "By model and GPU type" in page
+    assert "<m>" not in page
+    # without segments nobody knows, and the page says what to do
+    unknown = gl.report.digest(gl.simulate(lab, trace, "fifo"))
+    assert unknown.model_times == []
+    assert "--segments" in gl.report.render([unknown], zooming=False)
+
+
 def test_time_by_gpu_type() -> None:
     lab = gl.Cluster.from_dict(
         {

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["POINTS", "Digest", "Group", "Loss", "Steps", "digest", "jain", "steps"]
+__all__ = ["POINTS", "Digest", "Group", "Loss", "ModelTime", "Steps", "digest", "jain", "steps"]
 
 POINTS = 2000  # most points of a line: more than a wide screen has columns
 _CURVE_POINTS = 600  # of a cumulative curve, which is smooth
 # Ours: as many as fit on a wide screen without becoming a blur; three values are kept of each.
 _BUCKETS = 400
 _HOUR_S = 3600.0
+_BITS = np.array([byte.bit_count() for byte in range(256)])  # GPUs in each byte of a mask
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,25 @@ class Loss:
 
 
 @dataclass(frozen=True)
+class ModelTime:
+    """Where the jobs of one model ran, and how fairly.
+
+    Attributes
+    ----------
+    model : str
+        Label.
+    gpu_h : dict of str to float
+        GPU-hours held, by GPU type of the cluster.
+    ftf_mean : float
+        Mean finish-time fairness of its finished jobs; nan if none finished.
+    """
+
+    model: str
+    gpu_h: dict[str, float]
+    ftf_mean: float
+
+
+@dataclass(frozen=True)
 class Digest:
     """One run in small: its recipe, its summary, its curves.
 
@@ -97,6 +117,9 @@ class Digest:
         Jain's index over the users' mean finish-time fairness; over jobs where no user is named.
     losses : list of Loss
         By model, in the order of the trace, finished or not; empty without a network.
+    model_times : list of ModelTime
+        By model, most GPU time first, finished or not; empty if the run kept no segments or the
+        trace names no models.
     """
 
     spec: dict[str, Any]
@@ -108,6 +131,7 @@ class Digest:
     busy_gpu_s: dict[str, float]
     jain: float
     losses: list[Loss] = field(default_factory=list)
+    model_times: list[ModelTime] = field(default_factory=list)
 
     @property
     def label(self) -> str:
@@ -160,7 +184,7 @@ def digest(result: Result) -> Digest:
 
     try:
         jobs = result.jobs
-        lost = _losses(jobs)
+        lost, spread = _losses(jobs), _model_times(result)
         jobs = jobs.filter(jobs["jct_s"].is_valid()) if jobs["jct_s"].null_count else jobs
         users = _named(jobs, "user")
         return Digest(
@@ -173,6 +197,7 @@ def digest(result: Result) -> Digest:
             busy_gpu_s=_busy_by_type(result.timeline),
             jain=_evenness(jobs, users),
             losses=lost,
+            model_times=spread,
         )
     except KeyError as error:
         message = f"{result.policy}: the tables of this result lack {error}; run it again"
@@ -273,6 +298,39 @@ def _losses(jobs: pa.Table) -> list[Loss]:
         )
         for i in np.unique(codes).tolist()
     ]
+
+
+def _model_times(result: Result) -> list[ModelTime]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from gangline.cluster import Cluster
+
+    named = _named(result.jobs, "model") if result.has_segments else None
+    if named is None:
+        return []
+    codes, names = named
+    jobs, segments = result.jobs, result.segments
+    cluster = Cluster.from_dict({k: result.spec["cluster"][k] for k in ("gpu_types", "servers")})
+    types = [kind.name for kind in cluster.gpu_types]
+    of_server = cluster.server_arrays()["type"].astype(np.int64)
+    row = pc.index_in(
+        segments["job_id"].cast(pa.string()), value_set=jobs["job_id"].cast(pa.string())
+    )
+    seconds = _floats(segments, "end_s") - _floats(segments, "start_s")
+    mask = np.ascontiguousarray(segments["gpu_mask"].to_numpy(), np.uint64)
+    gpus = _BITS[mask.view(np.uint8)].reshape(-1, 8).sum(axis=1)
+    place = codes[row.to_numpy()] * len(types) + of_server[segments["server"].to_numpy()]
+    held = np.bincount(place, seconds * gpus, len(names) * len(types)) / _HOUR_S
+    held = held.reshape(len(names), len(types))
+    rho = _floats(jobs, "ftf")
+    found = []
+    for i in np.argsort(-held.sum(axis=1), kind="stable").tolist():
+        own = rho[(codes == i) & np.isfinite(rho)]
+        if held[i].sum() > 0.0:
+            mean = float(own.mean()) if len(own) else float("nan")
+            found.append(ModelTime(names[i], dict(zip(types, held[i].tolist(), strict=True)), mean))
+    return found
 
 
 def _named(jobs: pa.Table, name: str) -> tuple[npt.NDArray[np.int64], list[str]] | None:

@@ -363,6 +363,25 @@ def _groups(drawn: Sequence[Digest], blocks: dict[str, str]) -> str:
     if "gpu_types" in blocks:
         parts.append(_grid(blocks["gpu_types"]))
     parts.append(tables.table(titles, rows, caption="Use of each GPU type"))
+    if several:
+        parts.append(_models(drawn))
+    return "".join(parts)
+
+
+def _models(drawn: Sequence[Digest]) -> str:
+    """Say where each model ran, one table per run; or how to learn it."""
+    known = [run for run in drawn if run.model_times]
+    if not known:
+        lacks = "Which model ran on which type is known of runs with <code>--segments</code> only"
+        return f"<p class=soft>{lacks}, of traces that name models.</p>"
+    about = "Where the GPU time of each model went, and how fair its jobs found it."
+    parts = [f"<h3>By model and GPU type</h3><p class=about>{about}</p>"]
+    for run in known:
+        titles, rows, hidden = tables.model_times(run)
+        parts.append(tables.table(titles, rows, caption=run.label))
+        if hidden:
+            more = words.plural(hidden, "model")
+            parts.append(f"<p class=soft>{more} with less GPU time are not shown.</p>")
     return "".join(parts)
 
 

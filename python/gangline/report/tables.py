@@ -15,9 +15,20 @@ if TYPE_CHECKING:
 
     from gangline.report.digest import Digest
 
-__all__ = ["Cell", "policy_cell", "policy_mark", "ranked", "table", "text", "usage", "users"]
+__all__ = [
+    "Cell",
+    "model_times",
+    "policy_cell",
+    "policy_mark",
+    "ranked",
+    "table",
+    "text",
+    "usage",
+    "users",
+]
 
 _USERS_SHOWN = 12
+_MODELS_SHOWN = 12
 
 
 @dataclass(frozen=True)
@@ -192,6 +203,26 @@ def usage(runs: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell
             row.append(Cell(words.count(known), known))
         rows.append(row)
     return titles, rows
+
+
+def model_times(run: Digest) -> tuple[list[tuple[str, str]], list[list[Cell]], int]:
+    """Return a table of where each model of a run spent its GPU time, and how many are not shown.
+
+    One column per GPU type: its share of the GPU time that the model's jobs held.
+    """
+    kinds = [str(kind["name"]) for kind in run.spec["cluster"]["gpu_types"]]
+    titles = [("Model", ""), ("GPU-hours", "GPU-hours that its jobs held")]
+    titles += [(f"Time on {name}", "Share of them that was on this type") for name in kinds]
+    titles.append(("FTF", "Mean finish-time fairness of its jobs"))
+    rows = []
+    for one in run.model_times[:_MODELS_SHOWN]:
+        total = sum(one.gpu_h.values())
+        row = [Cell(text(one.model), one.model), Cell(words.count(total), total)]
+        row += [Cell(bar(one.gpu_h[name] / total), one.gpu_h[name] / total) for name in kinds]
+        rho = one.ftf_mean if math.isfinite(one.ftf_mean) else None
+        row.append(Cell("–" if rho is None else f"{rho:,.2f}", rho))
+        rows.append(row)
+    return titles, rows, max(len(run.model_times) - _MODELS_SHOWN, 0)
 
 
 def _length_s(run: Digest, gpus: int) -> float:
