@@ -70,6 +70,21 @@ def test_bad_input_is_named(changed: dict[str, Any], field: str, said: str) -> N
     assert said in str(caught.value)
 
 
+def test_finish_time_fairness_counts_what_an_equal_split_took_so_far() -> None:
+    """Alone on one GPU: (5 s of age + 10 s left) / (service so far + 10 s left)."""
+    job = {"rates": [[1.0]], "scale": [1], "capacity": [1], "steps_remaining": [10], "age_s": [5]}
+    assert gl.lp.solve("gavel-ftf", **job).objective == pytest.approx(1.5)
+    later = gl.lp.solve("gavel-ftf", **job, service_lost_s=[20])
+    assert later.objective == pytest.approx(0.5)
+
+
+def test_the_weight_of_an_entity_is_split_by_the_weights_of_its_jobs() -> None:
+    """One GPU, halves for two entities; one and three quarters of its half for the first's jobs."""
+    world = {"rates": [[1.0]] * 3, "scale": [1] * 3, "capacity": [1], "weight": [1, 3, 1]}
+    found = gl.lp.solve("gavel-water-filling", **world, entity=[0, 0, 1])
+    assert found.levels == pytest.approx([0.125, 0.375, 0.5])
+
+
 def test_an_unknown_policy_is_named() -> None:
     with pytest.raises(gl.PolicyError, match="did you mean `gavel-las`"):
         gl.lp.solve("gavel-lass", **TWO)
