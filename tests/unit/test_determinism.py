@@ -15,6 +15,7 @@ import pytest
 import gangline as gl
 
 POLICIES = ("fifo", "srtf", "tiresias-gittins")
+SOLVING = ("gavel-las", "gavel-ftf")  # by programs, and by prices
 SCRIPT = """
 import json, sys
 from unit.test_determinism import digests
@@ -60,7 +61,7 @@ def digests(policy: str, folder: str) -> dict[str, str]:
 def in_a_process(folder: Path, hash_seed: str) -> dict[str, dict[str, str]]:
     tests = str(Path(__file__).parents[1])
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(folder), *POLICIES],
+        [sys.executable, "-c", SCRIPT, str(folder), *POLICIES, *SOLVING],
         env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": tests},
         capture_output=True,
         text=True,
@@ -75,13 +76,13 @@ def test_processes_and_hash_seeds_give_the_same_bytes(tmp_path: Path) -> None:
     first = in_a_process(tmp_path / "first", "1")
     second = in_a_process(tmp_path / "second", "4242")
     assert first == second
-    here = {policy: digests(policy, str(tmp_path / "here")) for policy in POLICIES}
+    here = {policy: digests(policy, str(tmp_path / "here")) for policy in (*POLICIES, *SOLVING)}
     assert here == first
     assert {"jobs.parquet", "segments.parquet", "log_hash"} <= set(first["fifo"])
-    assert len({found["log_hash"] for found in first.values()}) == len(POLICIES)
+    assert len({found["log_hash"] for found in first.values()}) == len(POLICIES) + len(SOLVING)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", [*POLICIES, *SOLVING])
 def test_runs_at_the_same_time_give_the_same_bytes(policy: str, tmp_path: Path) -> None:
     alone = digests(policy, str(tmp_path / "alone"))
     with ThreadPoolExecutor(2) as pool:
