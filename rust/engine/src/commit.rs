@@ -141,10 +141,17 @@ impl Engine {
     /// Preempts, and takes moving jobs off their GPUs. A move to the GPUs already held is dropped: it is
     /// free and changes nothing.
     fn commit_releases(&mut self, actions: &mut Vec<Action>) {
-        actions.retain(|action| match action {
-            Action::Move { job, gpus } => self.state.run(*job).is_some_and(|run| run.gpus != *gpus),
-            _ => true,
-        });
+        if actions
+            .iter()
+            .any(|action| matches!(action, Action::Move { .. }))
+        {
+            actions.retain(|action| match action {
+                Action::Move { job, gpus } => {
+                    self.state.run(*job).is_some_and(|run| run.gpus != *gpus)
+                }
+                _ => true,
+            });
+        }
         for action in actions.iter() {
             match action {
                 Action::Preempt { job } => self.stop(*job, EndReason::Preempted),
@@ -167,21 +174,24 @@ impl Engine {
             self.queue.note_stale();
         }
         let gpus = self.state.end_run(slot, &mut self.recorder, reason);
-        let count = self.state.jobs.len();
-        let column = if reason == EndReason::Preempted {
+        if reason == EndReason::Preempted {
             self.recorder.totals.preemptions += 1;
-            &mut self.state.out.preemptions
+            self.state.job[job.index()].preemptions += 1;
         } else {
-            self.recorder.totals.migrations += 1;
-            &mut self.state.out.migrations
-        };
-        if column.is_empty() {
-            column.resize(count, 0);
+            self.note_migration(job);
         }
-        column[job.index()] += 1;
         self.state.wait_again(job);
         self.demand.add(&self.state, job);
         self.recorder.hash.event(3, self.state.now, job, &gpus);
+    }
+
+    fn note_migration(&mut self, job: JobId) {
+        self.recorder.totals.migrations += 1;
+        let column = &mut self.state.out.migrations;
+        if column.is_empty() {
+            column.resize(self.state.jobs.len(), 0);
+        }
+        column[job.index()] += 1;
     }
 
     #[inline]

@@ -83,7 +83,7 @@ impl Engine {
             comm_s: out.comm_s,
             comm_tier_s: out.comm_tier_s,
             share_s: column(&out.share_ns),
-            preemptions: out.preemptions,
+            preemptions: self.preemptions(&state),
             migrations: out.migrations,
             ftf: state.iter().map(|job| job.active_ns() as f64).collect(),
             slowdown: Vec::with_capacity(rows),
@@ -97,6 +97,14 @@ impl Engine {
         self.fairness(&mut output);
         output.summary = self.summary(&output);
         output
+    }
+
+    /// Preemptions by job; empty if there was none.
+    fn preemptions(&self, state: &[JobState]) -> Vec<i32> {
+        if self.recorder.totals.preemptions == 0 {
+            return Vec::new();
+        }
+        state.iter().map(|job| job.preemptions as i32).collect()
     }
 
     /// Slow-down against the isolated run, and rho = jct / time alone on a 1/n share.

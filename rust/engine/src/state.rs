@@ -123,6 +123,8 @@ pub(crate) struct JobState {
     active_at_finish: ActiveTime,
     /// Record of the running job, or its phase.
     place: u32,
+    /// How often its GPUs were taken from it.
+    pub(crate) preemptions: u32,
 }
 
 /// Integral of the number of active jobs, ns. Below 2^95: less than 2^32 jobs for less than 2^63 ns. In
@@ -160,6 +162,7 @@ impl JobState {
             active_at_arrival: ActiveTime::new(active_ns),
             active_at_finish: ActiveTime::new(active_ns),
             place: WAITING,
+            preemptions: 0,
         }
     }
 
@@ -217,7 +220,6 @@ pub(crate) struct JobColumnsOut {
     pub(crate) share_ns: Vec<i64>,
     /// Sum over closed segments of locality, in 2^-40, times ns with progress.
     pub(crate) kept_ns: Vec<i128>,
-    pub(crate) preemptions: Vec<i32>,
     pub(crate) migrations: Vec<i32>,
 }
 
@@ -245,7 +247,6 @@ impl JobColumnsOut {
             comm_tier_s: [losses(), losses(), losses()],
             share_ns: spans(max_share > 1),
             kept_ns: Vec::new(),
-            preemptions: Vec::new(),
             migrations: Vec::new(),
         }
     }
@@ -412,11 +413,23 @@ impl State {
     /// The usable type of highest base rate.
     #[inline]
     pub(crate) fn best_type(&self, job: JobId) -> Option<GpuTypeId> {
-        let usable = self.usable(job);
+        let usable = match &self.usable {
+            Usable::Uniform(_) => return Some(GpuTypeId(0)), // there is no other
+            Usable::PerJob(masks) => masks[job.index()],
+        };
         self.type_order(job)
             .iter()
             .copied()
             .find(|id| usable >> id.index() & 1 == 1)
+    }
+
+    /// Whether each job goes at its best rate from the instant of its start to its end: nothing slows a job,
+    /// no start costs time.
+    pub(crate) fn is_undisturbed(&self) -> bool {
+        self.cluster.gpu_types().len() == 1
+            && self.max_share == 1
+            && self.config.locality.is_none()
+            && self.out.overhead_ns.is_empty()
     }
 
     /// Base rate on the best usable type: the isolated, consolidated rate.
@@ -477,6 +490,12 @@ impl State {
     #[inline]
     pub(crate) fn expect(&self, slot: u32) {
         prefetch_index(&self.runs, slot as usize);
+    }
+
+    /// The same for the record of a job.
+    #[inline]
+    pub(crate) fn expect_job(&self, job: JobId) {
+        prefetch_index(&self.job, job.index());
     }
 
     /// The same for the record of its job, when the run is the next to end.

@@ -157,6 +157,13 @@ impl<'a> ClusterView<'a> {
         self.state.phase(job).expect("a job of the trace")
     }
 
+    /// Has the memory of a job on its way that may be started or stopped soon: of the many that wait, few are in
+    /// a cache. A hint, no more.
+    #[inline]
+    pub fn expect(&self, job: JobId) {
+        self.state.expect_job(job);
+    }
+
     /// The record of a running job: GPUs, rate, times.
     #[inline]
     pub fn run(&self, job: JobId) -> Option<&'a Run> {
@@ -338,6 +345,12 @@ impl<'a> ClusterView<'a> {
     pub fn remaining_work(&self, job: JobId) -> Result<f64, PolicyError> {
         self.check_knowledge(job)?;
         Ok(self.state.remaining_work(job))
+    }
+
+    /// Whether every job of this run goes at its best rate from the instant of its start to its end: one GPU
+    /// type, nothing that distance or a co-runner costs, no overhead. (Sub-batches and limits are the policy's.)
+    pub fn is_undisturbed(&self) -> bool {
+        self.state.is_undisturbed()
     }
 
     /// Whether a running job goes at its isolated, consolidated best rate.

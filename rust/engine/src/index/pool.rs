@@ -12,7 +12,7 @@ use gangline_model::{ClusterSpec, RackId, ServerId};
 pub struct TypePool {
     servers: Vec<ServerId>,
     slots: Vec<Slots>,
-    /// Free GPUs -> the servers that have as many.
+    /// Free GPUs -> the servers that have as many. Nobody asks for those without any: 0 stays empty.
     pub(super) buckets: Vec<BitSet>,
     /// Bit `f` is set when a server has `f` free GPUs, `f` = 1..=63; bit 0 stands for 64.
     bucket_mask: u64,
@@ -247,7 +247,7 @@ impl TypePool {
         Some(tree.find(index))
     }
 
-    /// Number of servers with at least `gpus` free.
+    /// Number of servers with at least `gpus` free, `gpus` > 0.
     pub fn count_at_least(&self, gpus: u32) -> u32 {
         let buckets = self.buckets.get(gpus as usize..).unwrap_or_default();
         buckets.iter().map(|set| set.len() as u32).sum()
@@ -395,13 +395,15 @@ impl TypePool {
     #[inline]
     fn set_free(&mut self, (at, rack): (usize, usize), (old, new): (u32, u32)) {
         self.free_total = self.free_total + new - old;
-        let left = &mut self.buckets[old as usize];
-        left.remove(at);
-        if old > 0 && left.is_empty() {
-            self.bucket_mask &= !(1 << (old % 64));
+        if old > 0 {
+            let left = &mut self.buckets[old as usize];
+            left.remove(at);
+            if left.is_empty() {
+                self.bucket_mask &= !(1 << (old % 64));
+            }
         }
-        self.buckets[new as usize].insert(at);
         if new > 0 {
+            self.buckets[new as usize].insert(at);
             self.bucket_mask |= 1 << (new % 64);
         }
         if let Some(racks) = &mut self.extras.racks {

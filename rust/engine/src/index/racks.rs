@@ -93,6 +93,7 @@ impl Racks {
 
     /// Notes that a server of the rack went from `old` to `new` free GPUs; `buckets` are the
     /// pool's, already up to date.
+    #[inline]
     pub(super) fn change(
         &mut self,
         buckets: &[BitSet],
@@ -103,20 +104,43 @@ impl Racks {
         let after = before + new - old;
         self.free[rack] = after;
         self.by_free.change(rack, (before, after));
+        if self.has_others() {
+            self.change_others(buckets, (at, rack), (old, new));
+        }
+    }
+
+    /// Whether one of the structures exists that most runs do without.
+    #[inline]
+    fn has_others(&self) -> bool {
+        self.numbering.is_some() || self.by_rack.is_some() || self.whole.is_some()
+    }
+
+    #[inline(never)]
+    fn change_others(
+        &mut self,
+        buckets: &[BitSet],
+        (at, rack): (usize, usize),
+        (old, new): (u32, u32),
+    ) {
         if let Some(numbering) = &mut self.numbering {
             let position = numbering.position[at] as usize;
-            numbering.buckets[new as usize].insert(position);
-            numbering.buckets[old as usize].remove(position);
+            if new > 0 {
+                numbering.buckets[new as usize].insert(position);
+            }
+            if old > 0 {
+                numbering.buckets[old as usize].remove(position);
+            }
         }
+        let free = self.free[rack];
         if let Some(tree) = &mut self.by_rack {
-            tree.set(rack, after);
+            tree.set(rack, free);
         }
         if let Some(whole) = &self.whole {
             let key = &whole.keys[rack];
             let key = WholeKey {
                 whole: key.whole + u32::from(new == whole.size) - u32::from(old == whole.size),
                 other: self.other(rack, whole.size, buckets),
-                free: after,
+                free,
                 rack: rack as u32,
             };
             self.whole.as_mut().expect("just looked at").set(key);

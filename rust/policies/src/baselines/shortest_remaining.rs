@@ -24,6 +24,8 @@ pub struct ShortestRemaining {
     places: Places,
     pass: Repack,
     timers: Option<JobTimers>,
+    /// Whether the key of every running job stands still from its start on.
+    is_steady: bool,
     /// Running jobs whose key does not stand still, or is not known yet.
     drifting: Vec<JobId>,
     /// Jobs of the last plan that wait again; their keys are known only after it was carried out.
@@ -51,6 +53,7 @@ impl ShortestRemaining {
             places: Places::new(placement),
             pass: Repack::new(measure, false, is_plain),
             timers: None,
+            is_steady: false,
             drifting: Vec::new(),
             stopped: Vec::new(),
         }
@@ -81,14 +84,11 @@ impl ShortestRemaining {
         let run = view.run(job).expect("a running job");
         let main = self.seen.remaining(view, job)?.0.saturating_add(now.0);
         let lead = self.lead(run.started + self.protection.span > now);
-        self.pass.rekey(
-            Key {
-                lead,
-                main,
-                job: job.0,
-            },
-            view.jobs().gpus(job),
-        );
+        self.pass.rekey(Key {
+            lead,
+            main,
+            job: job.0,
+        });
         // others on its up-links may slow a gang over racks at any time
         let is_exposed = run.tier == Tier::Network && view.shares_uplinks();
         let is_steady = view.is_at_best_rate(job) && !is_exposed;
@@ -98,13 +98,13 @@ impl ShortestRemaining {
     /// Takes in what happened since the last decision.
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
         for &job in &changes.finished {
-            self.pass.leave(job, view.jobs().gpus(job));
+            self.pass.leave(job);
             if let Some(timers) = &mut self.timers {
                 timers.clear(job);
             }
         }
         for &job in &changes.thrown_back {
-            self.pass.leave(job, view.jobs().gpus(job));
+            self.pass.leave(job);
             if let Some(timers) = &mut self.timers {
                 timers.clear(job);
             }
@@ -183,6 +183,7 @@ impl Policy for ShortestRemaining {
         let is_protecting = self.protection.span != SimSpan::ZERO;
         self.pass.start(view, &self.places);
         self.timers = is_protecting.then(|| JobTimers::new(view.jobs().len()));
+        self.is_steady = !is_protecting && self.seen.is_exact() && view.is_undisturbed();
         Ok(unplaceable)
     }
 
@@ -195,6 +196,9 @@ impl Policy for ShortestRemaining {
         self.update(view, changes)?;
         self.pass.decide(view, plan, &mut self.places);
         self.stopped.extend_from_slice(&self.pass.stopped);
+        if self.is_steady {
+            return Ok(Next::Ask);
+        }
         // a moved job that was drifting is in the list already
         self.drifting.extend_from_slice(&self.pass.started);
         for job in &self.pass.moved {

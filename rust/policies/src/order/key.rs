@@ -34,6 +34,11 @@ impl PartialOrd for Key {
         let (a, b) = (self.order(), other.order());
         a < b || a == b && self.job < other.job
     }
+
+    #[inline]
+    fn ge(&self, other: &Self) -> bool {
+        !self.lt(other)
+    }
 }
 
 impl Key {
@@ -51,7 +56,7 @@ impl Key {
 }
 
 /// The same across gang sizes and structures: what a decision compares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
     /// As in [`Key`].
     pub lead: u64,
@@ -63,7 +68,39 @@ pub struct Rank {
     pub job: u32,
 }
 
+impl Ord for Rank {
+    #[inline]
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.lead
+            .cmp(&other.lead)
+            .then_with(|| self.value.cmp(&other.value))
+            .then_with(|| self.tie().cmp(&other.tie()))
+    }
+}
+
+impl PartialOrd for Rank {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+
+    #[inline]
+    fn lt(&self, other: &Self) -> bool {
+        // nearly all are told apart by the value, without a three-way answer on the way
+        self.lead < other.lead
+            || self.lead == other.lead
+                && (self.value < other.value
+                    || self.value == other.value && self.tie() < other.tie())
+    }
+}
+
 impl Rank {
+    /// Gang size and job as one number.
+    #[inline]
+    fn tie(&self) -> u64 {
+        u64::from(self.gpus) << 32 | u64::from(self.job)
+    }
+
     /// Before every job.
     pub const LEAST: Self = Self {
         lead: 0,

@@ -4,6 +4,7 @@
 use crate::order::Key;
 use crate::order::line::Line;
 use gangline_model::JobId;
+use prefetch_index::prefetch_index;
 
 /// Where a job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -26,6 +27,7 @@ pub enum Stand {
 struct Entry {
     key_lead: u64,
     key_main: i64,
+    class: u16,
     stand: Stand,
 }
 
@@ -62,6 +64,18 @@ impl Ledger {
         self.jobs[job.index()].stand
     }
 
+    /// Asks the memory for the entry of a job that will be looked at soon.
+    #[inline]
+    pub fn expect(&self, job: JobId) {
+        prefetch_index(&self.jobs, job.index());
+    }
+
+    /// The class in whose line a job was last.
+    #[inline]
+    pub fn class(&self, job: JobId) -> usize {
+        usize::from(self.jobs[job.index()].class)
+    }
+
     /// Whether a job holds GPUs, after all plans so far.
     #[inline]
     pub fn is_running(&self, job: JobId) -> bool {
@@ -82,11 +96,10 @@ impl Ledger {
     /// Notes where a job stands, under which key. Jobs get into a line by [`Self::push`] only.
     #[inline]
     pub fn set(&mut self, key: Key, stand: Stand) {
-        self.jobs[key.job as usize] = Entry {
-            key_lead: key.lead,
-            key_main: key.main,
-            stand,
-        };
+        let entry = &mut self.jobs[key.job as usize];
+        entry.key_lead = key.lead;
+        entry.key_main = key.main;
+        entry.stand = stand;
     }
 
     /// Puts a job into its line, or gives a waiting one another key (its old entry becomes stale). Whether
@@ -96,7 +109,12 @@ impl Ledger {
         if self.stand(key.job()) == Stand::Waiting {
             self.leave_line(class);
         }
-        self.set(key, Stand::Waiting);
+        self.jobs[key.job as usize] = Entry {
+            key_lead: key.lead,
+            key_main: key.main,
+            class: class as u16,
+            stand: Stand::Waiting,
+        };
         self.lines[class].push(key);
         if !self.is_busy[class] {
             self.is_busy[class] = true;

@@ -37,6 +37,14 @@ struct Dropped {
     is_counted: bool,
 }
 
+/// The first job of a class that the count does not admit.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    rank: Rank,
+    class: usize,
+    gpus: u32,
+}
+
 /// What the count has left in a pass.
 #[derive(Clone, Copy, Debug)]
 struct Room {
@@ -53,6 +61,8 @@ pub struct Repack {
     measure: Measure,
     mode: Mode,
     ledger: Ledger,
+    /// Gang size by class.
+    sizes: Vec<u32>,
     /// The jobs that the count admits: those that run, where no rule refuses any.
     running: Running,
     /// Under rules that refuse.
@@ -64,6 +74,8 @@ pub struct Repack {
     /// Classes that got a waiting job since the last pass.
     woken: Vec<usize>,
     candidates: Vec<usize>,
+    /// Heads that may fit.
+    hopeful: Vec<Head>,
     admitted: Vec<Admission>,
     dropped: Vec<Dropped>,
     heads: BinaryHeap<Reverse<(Rank, usize)>>,
@@ -98,12 +110,14 @@ impl Repack {
             measure,
             mode,
             ledger: Ledger::default(),
+            sizes: Vec::new(),
             running: Running::new(measure, std::iter::empty()),
             guests: None,
             is_stirred: false,
             is_checked: false,
             woken: Vec::new(),
             candidates: Vec::new(),
+            hopeful: Vec::new(),
             admitted: Vec::new(),
             dropped: Vec::new(),
             heads: BinaryHeap::new(),
@@ -117,7 +131,8 @@ impl Repack {
     pub fn start(&mut self, view: &ClusterView<'_>, places: &Places) {
         let classes = places.classes();
         self.ledger = Ledger::new(classes.len(), view.jobs().len());
-        self.running = Running::new(self.measure, classes.iter().map(|class| class.gpus));
+        self.sizes = classes.iter().map(|class| class.gpus).collect();
+        self.running = Running::new(self.measure, self.sizes.iter().copied());
         if view.cluster().gpu_types().len() > 1 && self.mode == Mode::Incremental {
             self.mode = Mode::Heads;
         }
@@ -140,6 +155,12 @@ impl Repack {
         self.ledger.key(job)
     }
 
+    /// Gang size of a job that has waited here.
+    #[inline]
+    fn gpus(&self, job: JobId) -> u32 {
+        self.sizes[self.ledger.class(job)]
+    }
+
     /// Takes in failures and repairs. Call after the jobs that they threw back have left.
     pub fn servers_changed(&mut self, view: &ClusterView<'_>, changes: &Changes) {
         if !changes.has_servers() {
@@ -155,8 +176,9 @@ impl Repack {
 
     /// Takes out a running job that has finished or was thrown back.
     #[inline]
-    pub fn leave(&mut self, job: JobId, gpus: u32) {
+    pub fn leave(&mut self, job: JobId) {
         let key = self.ledger.key(job);
+        let gpus = self.gpus(job);
         match (self.ledger.stand(job), &mut self.guests) {
             (Stand::Running, guests) => {
                 self.running.remove(key, gpus);
@@ -190,7 +212,7 @@ impl Repack {
 
     /// Gives a running job another key. To come forward changes nothing for others.
     #[inline]
-    pub fn rekey(&mut self, key: Key, gpus: u32) {
+    pub fn rekey(&mut self, key: Key) {
         let job = key.job();
         let old = self.ledger.key(job);
         if old == key {
@@ -205,7 +227,7 @@ impl Repack {
             return;
         }
         self.is_stirred |= key > old;
-        self.running.rekey(old, key, gpus);
+        self.running.rekey(old, key, self.gpus(job));
         self.ledger.set(key, Stand::Running);
     }
 
@@ -216,6 +238,9 @@ impl Repack {
         self.stopped.clear();
         self.admitted.clear();
         self.dropped.clear();
+        if self.mode == Mode::Incremental && !self.is_stirred && self.woken.is_empty() {
+            return; // nobody left, and who came stands behind a head that does not fit
+        }
         let is_checked = std::mem::replace(&mut self.is_checked, true);
         if !is_checked && self.mode != Mode::Guests && places.has_fickle(plan.free()) {
             self.mode = Mode::Plain;
@@ -240,54 +265,81 @@ impl Repack {
             }
         };
         self.woken.clear();
+        self.look_ahead(view);
         // after a refusal by the placement rule the running jobs are not those of the greedy walk
         self.is_stirred = !is_settled;
+    }
+
+    /// Has the memory on its way of the jobs at the two ends of the order: the first is often the next to
+    /// finish, the last the next to be stopped.
+    #[inline]
+    fn look_ahead(&self, view: &ClusterView<'_>) {
+        for job in self.running.ends() {
+            self.ledger.expect(job);
+            view.expect(job);
+        }
     }
 
     /// The greedy admission by count, from what was admitted before.
     fn mend(&mut self, view: &ClusterView<'_>, places: &Places) {
         let capacity = i64::from(view.gpus_up(GpuTypeId(0)));
         let now = view.now().0;
-        let mut candidates = std::mem::take(&mut self.candidates);
-        candidates.clear();
+        let mut classes = std::mem::take(&mut self.candidates);
+        let mut hopeful = std::mem::take(&mut self.hopeful);
+        classes.clear();
+        hopeful.clear();
         if self.is_stirred {
-            self.all_classes(&mut candidates);
+            self.all_classes(&mut classes);
         } else {
-            candidates.append(&mut self.woken);
-            candidates.sort_unstable();
-            candidates.dedup();
+            classes.append(&mut self.woken);
+            classes.sort_unstable();
+            classes.dedup();
         }
-        // a job that is dropped makes room behind it only
-        let mut floor = Rank::LEAST;
+        let mut room = Room {
+            free: capacity - self.running.sum() as i64,
+            floor: Rank::LEAST,
+            now,
+        };
+        self.collect_hopeful(&classes, &room, &mut hopeful);
+        for head in &hopeful {
+            view.expect(JobId(head.rank.job));
+        }
         loop {
-            let free = capacity - self.running.sum() as i64;
-            let room = Room { free, floor, now };
-            if let Some((rank, class)) = self.first_fitting(&mut candidates, places, &room) {
-                let gpus = places.classes().get(class).gpus;
+            if let Some(at) = self.first_fitting(&mut hopeful, &room) {
+                let Head { rank, class, gpus } = hopeful[at];
                 self.admit(rank, class, GpuTypeId(0), gpus, now);
-            } else if free < 0 {
+                match self.first_left_out(class) {
+                    Some(next) => hopeful[at].rank = self.measure.waiting(next, gpus),
+                    None => _ = hopeful.swap_remove(at),
+                }
+                room.free = capacity - self.running.sum() as i64;
+            } else if room.free < 0 {
                 let (key, gpus, slack) = self
                     .running
-                    .first_over(free.unsigned_abs(), now)
+                    .first_over(room.free.unsigned_abs(), now)
                     .expect("jobs hold GPUs");
-                let class = places.classes().of(key.job());
-                floor = self.measure.running(key, gpus, now);
+                let class = self.ledger.class(key.job());
+                // a job that is dropped makes room behind it only
+                room.floor = self.measure.running(key, gpus, now);
                 if let Some(guests) = &mut self.guests {
                     guests.wake(view, places);
                 }
                 self.drop_job(key, class, gpus, now);
+                room.free = capacity - self.running.sum() as i64;
                 // `slack` is what is free now together with all that runs behind the floor
-                candidates.clear();
+                hopeful.clear();
                 if slack > 0 {
-                    self.all_classes(&mut candidates);
-                    let gpus = |class| u64::from(places.classes().get(class).gpus);
-                    candidates.retain(|&class| gpus(class) <= slack);
+                    classes.clear();
+                    self.all_classes(&mut classes);
+                    classes.retain(|&class| u64::from(self.sizes[class]) <= slack);
+                    self.collect_hopeful(&classes, &room, &mut hopeful);
                 }
             } else {
                 break;
             }
         }
-        self.candidates = candidates;
+        self.candidates = classes;
+        self.hopeful = hopeful;
     }
 
     /// Classes that may have a job which the count does not admit.
@@ -310,45 +362,48 @@ impl Repack {
         }
     }
 
-    /// The first head in rank order that fits before its place. Classes whose head does not fit leave the
-    /// candidates: until a job is dropped there is only ever less room.
-    #[inline]
-    fn first_fitting(
-        &mut self,
-        candidates: &mut Vec<usize>,
-        places: &Places,
-        room: &Room,
-    ) -> Option<(Rank, usize)> {
-        let &Room { free, floor, now } = room;
+    /// The heads of the classes that may fit: enough GPUs are free, or a job runs behind them.
+    fn collect_hopeful(&mut self, classes: &[usize], room: &Room, into: &mut Vec<Head>) {
         let mut last = None;
-        let mut best: Option<(Rank, usize)> = None;
-        let mut at = 0;
-        while let Some(&class) = candidates.get(at) {
-            let Some(head) = self.first_left_out(class) else {
-                candidates.swap_remove(at);
+        for &class in classes {
+            let Some(key) = self.first_left_out(class) else {
                 continue;
             };
-            let gpus = places.classes().get(class).gpus;
-            let rank = self.measure.waiting(head, gpus);
-            if best.is_some_and(|(best, _)| best < rank) {
-                at += 1;
-                continue;
-            }
-            let gpus = i64::from(gpus);
-            let fits = free >= gpus || {
-                let last = last.get_or_insert_with(|| self.running.last_rank(now));
-                floor < rank
-                    && last.is_some_and(|last| rank < last)
-                    && free + self.running.sum_after(&rank, now) as i64 >= gpus
-            };
-            if fits {
-                best = Some((rank, class));
-                at += 1;
-            } else {
-                candidates.swap_remove(at);
+            let gpus = self.sizes[class];
+            let rank = self.measure.waiting(key, gpus);
+            let is_hopeful = i64::from(gpus) <= room.free
+                || *last.get_or_insert_with(|| self.running.last_rank(room.now)) > Some(rank);
+            if is_hopeful {
+                into.push(Head { rank, class, gpus });
             }
         }
-        best
+    }
+
+    /// The first head in rank order that fits before its place. Heads that do not fit leave the list: until a
+    /// job is dropped there is only ever less room.
+    #[inline]
+    fn first_fitting(&self, hopeful: &mut Vec<Head>, room: &Room) -> Option<usize> {
+        loop {
+            let mut heads = hopeful.iter().enumerate();
+            let first = heads.next()?;
+            let (at, head) = heads.fold(first, |first, next| {
+                if next.1.rank < first.1.rank {
+                    next
+                } else {
+                    first
+                }
+            });
+            let missing = i64::from(head.gpus) - room.free;
+            let fits = missing <= 0
+                || (room.floor < head.rank
+                    && self
+                        .running
+                        .hold_behind(&head.rank, missing.unsigned_abs(), room.now));
+            if fits {
+                return Some(at);
+            }
+            hopeful.swap_remove(at);
+        }
     }
 
     #[inline]

@@ -5,6 +5,7 @@
 //! tree per gang size and questions look at each of them.
 
 use crate::order::{Key, Measure, Rank, SumTree};
+use gangline_model::JobId;
 
 /// The running jobs of a preemptive policy.
 #[derive(Debug)]
@@ -82,63 +83,35 @@ impl Running {
             .max()
     }
 
-    /// GPUs of the running jobs that come after a rank at `now`.
+    /// First and last job of the smallest gangs; of all, where one tree holds them.
     #[inline]
-    pub fn sum_after(&self, rank: &Rank, now: i64) -> u64 {
-        let sums = self.trees.iter().zip(&self.sizes);
-        sums.map(|(tree, &size)| match tree.last_entry() {
-            // mostly the question concerns the end of the order: a look at the last jobs settles it
-            // without a division
-            Some((last, gpus)) if self.measure.running(last, gpus, now) > *rank => {
-                tree.sum_after(self.bound(rank, size, now))
-            }
-            _ => 0,
-        })
-        .sum()
+    pub fn ends(&self) -> impl Iterator<Item = JobId> {
+        let tree = self.trees.first();
+        let ends = tree.map(|tree| [tree.first(), tree.last()]);
+        ends.into_iter().flatten().flatten().map(Key::job)
     }
 
-    /// The key in the tree of a size behind which exactly the jobs of larger rank lie.
+    /// Whether the running jobs that come after a rank at `now` hold at least so many GPUs.
     #[inline]
-    fn bound(&self, rank: &Rank, size: u32, now: i64) -> Key {
-        match self.measure {
-            Measure::Fixed => Key {
+    pub fn hold_behind(&self, rank: &Rank, gpus: u64, now: i64) -> bool {
+        if let (false, [tree]) = (self.measure.is_by_size(), self.trees.as_slice()) {
+            // one order for all: behind the key that the rank would have in it
+            let bound = Key {
                 lead: rank.lead,
-                main: rank.value as i64,
+                main: self.measure.to_running(rank.value as i64, now),
                 job: rank.job,
-            },
-            Measure::Span => Key {
-                lead: rank.lead,
-                main: instant(rank.value, now),
-                job: rank.job,
-            },
-            Measure::Area | Measure::ShrinkingArea => {
-                let (span, is_exact) = divide(rank.value, size);
-                let by_size = if self.measure == Measure::Area {
-                    std::cmp::Ordering::Equal
-                } else {
-                    size.cmp(&rank.gpus)
-                };
-                let main = instant(span, now);
-                match (is_exact, by_size) {
-                    // a tree of larger gangs: those of equal measure come after
-                    (true, std::cmp::Ordering::Greater) => Key {
-                        lead: rank.lead,
-                        main: main - 1,
-                        job: u32::MAX,
-                    },
-                    (true, std::cmp::Ordering::Equal) => Key {
-                        lead: rank.lead,
-                        main,
-                        job: rank.job,
-                    },
-                    (true, std::cmp::Ordering::Less) | (false, _) => Key {
-                        lead: rank.lead,
-                        main,
-                        job: u32::MAX,
-                    },
-                }
+            };
+            return tree.sum_behind(gpus, |key, _| bound < key) >= gpus;
+        }
+        let is_behind = |key, gpus| *rank < self.measure.running(key, gpus, now);
+        let mut sum = 0;
+        for tree in &self.trees {
+            sum += tree.sum_behind(gpus - sum, is_behind);
+            if sum >= gpus {
+                return true;
             }
         }
+        false
     }
 
     /// The first job, in rank order at `now`, up to which the jobs hold more than `sum() - over` GPUs, and
@@ -178,22 +151,4 @@ impl Running {
         let jobs = self.trees.iter().flat_map(SumTree::iter_back);
         jobs.map(move |(key, gpus)| self.measure.running(key, gpus, now))
     }
-}
-
-/// Quotient rounded down, and whether nothing is left. Measures are rarely too large for the machine's own
-/// division, which is several times as fast.
-#[inline]
-fn divide(value: i128, by: u32) -> (i128, bool) {
-    if let Ok(value) = i64::try_from(value) {
-        let by = i64::from(by);
-        return (i128::from(value.div_euclid(by)), value.rem_euclid(by) == 0);
-    }
-    let by = i128::from(by);
-    (value.div_euclid(by), value.rem_euclid(by) == 0)
-}
-
-/// A span from now, as the standing key of a running job.
-#[inline]
-fn instant(span: i128, now: i64) -> i64 {
-    i64::try_from(span + i128::from(now)).unwrap_or(i64::MAX)
 }

@@ -89,18 +89,24 @@ impl SumTree {
         leaf.entries.last().map(|entry| (entry.key, entry.gpus))
     }
 
-    /// Group and leaf whose range takes `key`: the first that ends at or after it, else the last.
+    /// Group and leaf whose range takes `key`: the first that ends at or after it, else the last. Jobs finish
+    /// at the one end of the order and are dropped at the other, so these leaves are looked at first.
     #[inline]
     fn find(&self, key: &Key) -> (usize, usize) {
-        let group = self
-            .groups
-            .partition_point(|g| g.last < *key)
-            .min(self.groups.len() - 1);
-        let leaves = &self.groups[group].leaves;
-        let leaf = leaves
-            .partition_point(|l| l.last < *key)
-            .min(leaves.len() - 1);
-        (group, leaf)
+        let groups = self.groups.as_slice();
+        if groups[0].leaves[0].last >= *key {
+            return (0, 0);
+        }
+        let last = groups.len() - 1;
+        if let [.., before, _] = groups[last].leaves.as_slice()
+            && before.last < *key
+        {
+            return (last, groups[last].leaves.len() - 1);
+        }
+        let group = groups.partition_point(|g| g.last < *key).min(last);
+        let leaves = &groups[group].leaves;
+        let leaf = leaves.partition_point(|l| l.last < *key);
+        (group, leaf.min(leaves.len() - 1))
     }
 
     /// Whether a key is there.
@@ -137,16 +143,17 @@ impl SumTree {
         let (g, l) = self.find(&key);
         let group = &mut self.groups[g];
         let leaf = &mut group.leaves[l];
-        let at = leaf.entries.partition_point(|entry| entry.key < key);
-        debug_assert!(
-            leaf.entries.get(at).is_none_or(|entry| entry.key != key),
-            "key is there"
-        );
-        leaf.entries.insert(at, Entry { key, gpus });
         leaf.sum += u64::from(gpus);
-        leaf.last = leaf.last.max(key);
         group.sum += u64::from(gpus);
-        group.last = group.last.max(key);
+        if leaf.last < key {
+            leaf.entries.push(Entry { key, gpus });
+            leaf.last = key;
+            group.last = group.last.max(key);
+        } else {
+            let at = leaf.entries.partition_point(|entry| entry.key < key);
+            debug_assert!(leaf.entries[at].key != key, "key is there");
+            leaf.entries.insert(at, Entry { key, gpus });
+        }
         if leaf.entries.len() == LEAF {
             self.split(g, l);
         }
@@ -183,15 +190,29 @@ impl SumTree {
         let (g, l) = self.find(&key);
         let group = &mut self.groups[g];
         let leaf = &mut group.leaves[l];
-        let at = leaf.entries.partition_point(|entry| entry.key < key);
+        let is_last = leaf.last == key;
+        let at = if is_last {
+            leaf.entries.len() - 1
+        } else {
+            leaf.entries.partition_point(|entry| entry.key < key)
+        };
         let entry = leaf.entries.remove(at);
         assert!(entry.key == key, "the key is in the tree");
         self.sum -= u64::from(entry.gpus);
         self.len -= 1;
         leaf.sum -= u64::from(entry.gpus);
         group.sum -= u64::from(entry.gpus);
-        if let Some(last) = leaf.entries.last() {
-            leaf.last = last.key;
+        if is_last {
+            self.shorten(g, l);
+        }
+        entry.gpus
+    }
+
+    /// Notes that a leaf has lost its last entry.
+    fn shorten(&mut self, g: usize, l: usize) {
+        let group = &mut self.groups[g];
+        if let Some(last) = group.leaves[l].entries.last() {
+            group.leaves[l].last = last.key;
         } else {
             let leaf = group.leaves.remove(l);
             self.spare.push(leaf.entries);
@@ -201,7 +222,6 @@ impl SumTree {
         } else {
             self.groups.remove(g);
         }
-        entry.gpus
     }
 
     /// Gives a job another key; mostly it keeps its place in the order, and only the key is replaced.
@@ -251,6 +271,38 @@ impl SumTree {
                 return sum + inside.map(|entry| u64::from(entry.gpus)).sum::<u64>();
             }
             break;
+        }
+        sum
+    }
+
+    /// GPUs of the jobs at the end of the order for which `is_behind` holds, counted no further than `enough`.
+    #[inline]
+    pub fn sum_behind(&self, enough: u64, is_behind: impl Fn(Key, u32) -> bool) -> u64 {
+        let is_whole = |leaf: &Leaf| is_behind(leaf.entries[0].key, leaf.entries[0].gpus);
+        let mut sum = 0;
+        for group in self.groups.iter().rev() {
+            if is_whole(&group.leaves[0]) {
+                sum += group.sum;
+                if sum >= enough {
+                    return sum;
+                }
+                continue;
+            }
+            for leaf in group.leaves.iter().rev() {
+                if is_whole(leaf) {
+                    sum += leaf.sum;
+                    if sum >= enough {
+                        return sum;
+                    }
+                    continue;
+                }
+                for entry in leaf.entries.iter().rev() {
+                    if sum >= enough || !is_behind(entry.key, entry.gpus) {
+                        return sum;
+                    }
+                    sum += u64::from(entry.gpus);
+                }
+            }
         }
         sum
     }
@@ -360,6 +412,9 @@ mod tests {
             let behind: u64 =
                 oracle.iter().filter(|(k, _)| **k > bound).map(|(_, &g)| u64::from(g)).sum();
             prop_assert_eq!(tree.sum_after(bound), behind);
+            prop_assert_eq!(tree.sum_behind(u64::MAX, |key, _| key > bound), behind);
+            let counted = tree.sum_behind(amount, |key, _| key > bound);
+            prop_assert!(counted <= behind && (counted == behind || counted >= amount));
             let mut prefix = 0;
             let mut reaches = |gpus: u32| {
                 prefix += u64::from(gpus);

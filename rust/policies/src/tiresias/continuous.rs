@@ -92,7 +92,7 @@ impl ContinuousLas {
 
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) {
         for &job in changes.finished.iter().chain(&changes.thrown_back) {
-            self.pass.leave(job, view.jobs().gpus(job));
+            self.pass.leave(job);
         }
         self.pass.servers_changed(view, changes);
         for &job in changes.thrown_back.iter().chain(&changes.arrived) {
@@ -105,7 +105,7 @@ impl ContinuousLas {
             let run = view.run(job).expect("a running job");
             let is_open = run.started + self.protection.span <= view.now();
             let key = Self::key(job, self.value(view, job), is_open);
-            self.pass.rekey(key, view.jobs().gpus(job));
+            self.pass.rekey(key);
         }
         self.running = running;
     }

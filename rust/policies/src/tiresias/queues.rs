@@ -206,7 +206,7 @@ impl QueuedService {
         self.demote(job, attained);
         let is_open = run.started + self.params.protection.span <= view.now();
         let key = self.key(job, attained, Self::first_start(view, job), is_open);
-        self.pass.rekey(key, view.jobs().gpus(job));
+        self.pass.rekey(key);
         let since = view.now().max(run.progress_start);
         self.arm(view, job, attained, run.started, since);
     }
@@ -221,11 +221,11 @@ impl QueuedService {
 
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) {
         for &job in &changes.finished {
-            self.pass.leave(job, view.jobs().gpus(job));
+            self.pass.leave(job);
             self.timers.clear(job);
         }
         for &job in &changes.thrown_back {
-            self.pass.leave(job, view.jobs().gpus(job));
+            self.pass.leave(job);
             self.timers.clear(job);
             self.demote(job, self.attained(view, job));
             self.note_stop(view, job);
@@ -261,7 +261,7 @@ impl QueuedService {
             let attained = self.attained(view, job);
             let first_start = view.first_start(job).unwrap_or(now).0;
             let key = self.key(job, attained, first_start, is_open);
-            self.pass.rekey(key, view.jobs().gpus(job));
+            self.pass.rekey(key);
             self.arm(view, job, attained, now, now + view.overhead(job));
         }
         self.pass.started = started;

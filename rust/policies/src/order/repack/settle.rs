@@ -48,7 +48,7 @@ impl Repack {
                 }
                 None => {
                     is_settled = false;
-                    self.refuse(admission, view);
+                    self.refuse(admission);
                 }
             }
         }
@@ -89,7 +89,7 @@ impl Repack {
     }
 
     /// The placement rule has no place for an admitted job: it is without GPUs, as before or from now on.
-    fn refuse(&mut self, admission: &Admission, view: &ClusterView<'_>) {
+    fn refuse(&mut self, admission: &Admission) {
         let &Admission {
             rank,
             class,
@@ -105,7 +105,7 @@ impl Repack {
             });
             return;
         }
-        let gpus = view.jobs().gpus(key.job());
+        let gpus = self.gpus(key.job());
         self.running.remove(self.ledger.key(key.job()), gpus);
         self.ledger.push(class, key);
     }
