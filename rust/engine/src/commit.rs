@@ -16,7 +16,11 @@ use gangline_model::{Action, JobId};
 const DECISIONS_PER_SAMPLE: u64 = 16;
 
 impl Engine {
-    #[inline]
+    #[allow(
+        clippy::inline_always,
+        reason = "a part of the loop, once per instant; steps from outside come here as well"
+    )]
+    #[inline(always)]
     pub(crate) fn ask(
         &mut self,
         policy: &mut dyn Policy,

@@ -25,7 +25,11 @@ const IDLE_CHANGES_MAX: usize = 1000;
 impl Engine {
     /// Applies the events of the next instant. Returns whether the policy is due; otherwise the instant
     /// is complete, or the run is over.
-    #[inline]
+    #[allow(
+        clippy::inline_always,
+        reason = "a part of the loop, once per instant; steps from outside come here as well"
+    )]
+    #[inline(always)]
     pub(crate) fn gather(&mut self) -> Result<bool, EngineError> {
         if self.done == self.state.jobs.len() {
             self.close(Outcome::Finished);

@@ -71,6 +71,13 @@ impl Counts {
 }
 
 impl Rows {
+    /// Whether the last row says the same.
+    #[inline]
+    fn ends_with(&self, counts: &Counts, busy_by_type: &[u32]) -> bool {
+        let last = self.rows.last();
+        last.is_some_and(|last| last.1 == *counts) && self.busy_by_type.ends_with(busy_by_type)
+    }
+
     /// Keeps at most one row per `gap`. What was put off is written `gap` after the row before it, so that at
     /// any time the last row is out of date by less than `gap`. Whether the last row is put off still.
     fn thin(&mut self, gap: SimSpan, types: usize) -> bool {
@@ -139,9 +146,6 @@ pub(crate) struct Recorder {
     mode: TimelineMode,
     gap: SimSpan,
     last_row: SimTime,
-    /// Counts of the last row that was written; `None` before the first.
-    last: Option<Counts>,
-    last_by_type: Vec<u32>,
     pending: bool,
     pub(crate) hash: LogHash,
     pub(crate) totals: Totals,
@@ -174,8 +178,6 @@ impl Recorder {
             },
             mode,
             last_row: SimTime(i64::MIN),
-            last: None,
-            last_by_type: Vec::new(),
             pending: false,
             hash: LogHash::default(),
             totals: Totals::default(),
@@ -257,7 +259,7 @@ impl Recorder {
             return;
         }
         let counts = Counts::of(state);
-        if self.is_last(&counts, state) {
+        if self.rows.ends_with(&counts, &state.busy_by_type) {
             return;
         }
         if self.last_row.0 != i64::MIN && state.now - self.last_row < self.gap {
@@ -276,16 +278,11 @@ impl Recorder {
             return;
         }
         let counts = Counts::of(state);
-        if self.is_last(&counts, state) {
+        if self.rows.ends_with(&counts, &state.busy_by_type) {
             self.pending = false;
         } else {
             self.push_row(state, due, counts);
         }
-    }
-
-    /// Whether the last row says the same.
-    fn is_last(&self, counts: &Counts, state: &State) -> bool {
-        self.last.as_ref() == Some(counts) && self.last_by_type == state.busy_by_type
     }
 
     fn push_row(&mut self, state: &State, time: SimTime, counts: Counts) {
@@ -295,8 +292,6 @@ impl Recorder {
         self.rows
             .busy_by_type
             .extend_from_slice(&state.busy_by_type);
-        self.last = Some(counts);
-        self.last_by_type.clone_from(&state.busy_by_type);
         if matches!(self.mode, TimelineMode::Auto) && self.rows.rows.len() >= TIMELINE_ROWS {
             self.thin(state.busy_by_type.len());
         }
@@ -327,10 +322,6 @@ impl Recorder {
         self.pending = self.rows.thin(self.gap, types);
         let last = self.rows.rows[self.rows.rows.len() - 1];
         self.last_row = last.0;
-        self.last = Some(last.1);
-        let first_type = self.rows.busy_by_type.len() - types;
-        self.last_by_type
-            .copy_from_slice(&self.rows.busy_by_type[first_type..]);
     }
 }
 

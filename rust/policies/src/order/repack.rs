@@ -265,13 +265,15 @@ impl Repack {
             }
         };
         self.woken.clear();
-        self.look_ahead(view);
+        if self.measure != Measure::Fixed {
+            self.look_ahead(view);
+        }
         // after a refusal by the placement rule the running jobs are not those of the greedy walk
         self.is_stirred = !is_settled;
     }
 
-    /// Has the memory on its way of the jobs at the two ends of the order: the first is often the next to
-    /// finish, the last the next to be stopped.
+    /// Has the memory on its way of the jobs at the two ends of an order by time left: the first is often the next
+    /// to finish, the last the next to be stopped.
     #[inline]
     fn look_ahead(&self, view: &ClusterView<'_>) {
         for job in self.running.ends() {
