@@ -32,6 +32,7 @@ POLICIES = ("fifo", "sjf", "fifo-skip", "srtf", "srsf", "las", "tiresias", "easy
 SPEED_LIMIT = {"fifo": 4.0, "sjf": 4.0}
 OTHER_SPEED_LIMIT = 15.0
 CONTENDED = ("fifo", "srtf")  # one that stops nobody, one that does
+PREEMPTIVE = ("srtf", "srsf", "las", "tiresias")
 SIZES = (10_000, 100_000, 1_000_000)
 SERVERS, GPUS_PER_SERVER = 2_000, 8
 RESULTS = HERE / "RESULTS.md"
@@ -134,6 +135,22 @@ def scaling(matrix: Path, repeats: int, policies: tuple[str, ...]) -> list[Line]
             Line(f"{name}, same load (100 times the running jobs)", grown / few, None, note)
         )
     return lines
+
+
+def load(matrix: Path, jobs: int, repeats: int, policies: tuple[str, ...]) -> list[Line]:
+    """Time per job against the bare loop from a cluster with room to a saturated one."""
+    names = ",".join(policy for policy in ("fifo", *PREEMPTIVE) if policy in policies)
+    rows = json_lines([str(matrix), "load", str(jobs), str(repeats), names]) if names else []
+    return [
+        Line(
+            f"{row['policy']}, offered load {row['offered']:g}: time over bare loop",
+            row["ns_per_job"] / row["bare_fifo_ns_per_job"],
+            None,
+            f"{row['ns_per_job']:.0f} / {row['bare_fifo_ns_per_job']:.0f} ns per job, "
+            f"{1.0 + row['preemptions'] / jobs:.2f} starts per job",
+        )
+        for row in sorted(rows, key=lambda row: names.index(row["policy"]))
+    ]
 
 
 def contention(matrix: Path, repeats: int, policies: tuple[str, ...]) -> list[Line]:
@@ -333,6 +350,12 @@ PARTS = {
         arguments.policies,
     ),
     "scaling": lambda arguments, _: scaling(build(), min(3, arguments.repeats), arguments.policies),
+    "load": lambda arguments, _: load(
+        build(),
+        100_000 if arguments.quick else 300_000,
+        min(3, arguments.repeats),
+        arguments.policies,
+    ),
     "contention": lambda arguments, _: contention(
         build(), min(3, arguments.repeats), arguments.policies
     ),

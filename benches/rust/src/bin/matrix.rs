@@ -1,13 +1,15 @@
 //! The matrix of the published table: jobs x load x policy, engine and bare loop in turns.
 //!
 //! `matrix speed JOBS REPEATS POLICIES`, `matrix waiting REPEATS POLICIES`, `matrix servers REPEATS
-//! POLICIES`, `matrix contention REPEATS POLICIES`; one JSON object per line on stdout, made into a table by `benches/run.py`. Times are the least CPU time of
-//! several interleaved runs in one process: neighbours on the machine only ever add to it, and their
-//! mood meets all of the runs alike.
+//! POLICIES`, `matrix load JOBS REPEATS POLICIES`, `matrix contention REPEATS POLICIES`; one JSON object per line
+//! on stdout, made into a table by `benches/run.py`. Times are the least CPU time of several interleaved runs
+//! in one process: neighbours on the machine only ever add to it, and their mood meets all of the runs alike.
 #![allow(clippy::print_stdout, reason = "a benchmark talks on stdout")]
 
 #[path = "matrix/contention.rs"]
 mod contention;
+#[path = "matrix/load.rs"]
+mod load;
 
 use std::process::ExitCode;
 
@@ -26,6 +28,10 @@ fn main() -> ExitCode {
     match arguments.as_slice() {
         ["speed", jobs, repeats, policies] => match (jobs.parse(), repeats.parse()) {
             (Ok(jobs), Ok(repeats)) => speed(jobs, repeats, &names(policies)),
+            _ => return usage(),
+        },
+        ["load", jobs, repeats, policies] => match (jobs.parse(), repeats.parse()) {
+            (Ok(jobs), Ok(repeats)) => load::measure(jobs, repeats, &names(policies)),
             _ => return usage(),
         },
         ["waiting", repeats, policies] => match repeats.parse() {
@@ -47,7 +53,7 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: matrix speed JOBS REPEATS A,B,.. | waiting|servers|contention REPEATS A,B,.."
+        "usage: matrix speed|load JOBS REPEATS A,B,.. | waiting|servers|contention REPEATS A,B,.."
     );
     ExitCode::from(2)
 }

@@ -36,6 +36,11 @@ impl PartialOrd for Key {
     }
 
     #[inline]
+    fn le(&self, other: &Self) -> bool {
+        !other.lt(self)
+    }
+
+    #[inline]
     fn ge(&self, other: &Self) -> bool {
         !self.lt(other)
     }

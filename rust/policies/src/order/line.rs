@@ -1,8 +1,8 @@
 //! Waiting jobs of one demand class, in key order, for traffic at the front.
 //!
 //! A preempted job comes back to the front of its class and is often the next to start, so the first jobs
-//! lie in a short sorted list and only the others in a heap. Entries are dropped lazily: the owner knows
-//! which are stale.
+//! lie in a short sorted list. The next ones are in a heap that a cache holds, and the many behind them, whose
+//! turn is far off, in no order. Entries are dropped lazily: the owner knows which are stale.
 
 use crate::order::Key;
 use std::cmp::Reverse;
@@ -12,14 +12,20 @@ use std::collections::BinaryHeap;
 const FRONT: usize = 64;
 /// So many come out of the heap when the list is empty.
 const REFILL: usize = 16;
+/// When the heap is empty, one in so many of the far jobs get into it, but at least [`LEAST`] of them.
+const SHARE: usize = 8;
+const LEAST: usize = 256;
 
 /// Waiting jobs in key order.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     /// The first jobs, last first.
     front: Vec<Key>,
-    /// The others: none comes before one of `front`.
-    rest: BinaryHeap<Reverse<Key>>,
+    /// The next ones, up to the horizon: none comes before one of `front`.
+    near: BinaryHeap<Reverse<Key>>,
+    /// Those behind the horizon.
+    far: Vec<Key>,
+    horizon: Key,
 }
 
 impl Line {
@@ -30,15 +36,20 @@ impl Line {
             Some(last) => key < *last,
             None => false,
         };
-        let is_short = self.rest.is_empty() && self.front.len() < REFILL;
+        let is_short = self.near.is_empty() && self.far.is_empty() && self.front.len() < REFILL;
         if !is_front && !is_short {
-            self.rest.push(Reverse(key));
+            if key <= self.horizon {
+                self.near.push(Reverse(key));
+            } else {
+                self.far.push(key);
+            }
             return;
         }
         let at = self.front.partition_point(|other| *other > key);
         self.front.insert(at, key);
         if self.front.len() > FRONT {
-            self.rest.extend(self.front.drain(..FRONT / 2).map(Reverse));
+            self.horizon = self.horizon.max(self.front[0]);
+            self.near.extend(self.front.drain(..FRONT / 2).map(Reverse));
         }
     }
 
@@ -52,12 +63,30 @@ impl Line {
     }
 
     fn refill(&mut self) {
+        if self.near.is_empty() {
+            self.advance();
+        }
         while self.front.len() < REFILL
-            && let Some(Reverse(key)) = self.rest.pop()
+            && let Some(Reverse(key)) = self.near.pop()
         {
             self.front.push(key);
         }
         self.front.reverse();
+    }
+
+    /// Moves the horizon on when nobody is near. O(far jobs), once per a fixed share of them.
+    fn advance(&mut self) {
+        let count = self.far.len();
+        let taken = (count / SHARE).max(count.min(LEAST));
+        if taken < count {
+            self.far
+                .select_nth_unstable_by(count - taken, |a, b| b.cmp(a));
+        }
+        let next = self.far.drain(count - taken..);
+        self.near = next.map(Reverse).collect();
+        if let Some(Reverse(horizon)) = self.near.iter().min() {
+            self.horizon = *horizon;
+        }
     }
 
     /// Drops the first entry.

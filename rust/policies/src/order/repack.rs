@@ -276,7 +276,7 @@ impl Repack {
     /// to finish, the last the next to be stopped.
     #[inline]
     fn look_ahead(&self, view: &ClusterView<'_>) {
-        for job in self.running.ends() {
+        for job in self.running.ends().into_iter().flatten() {
             self.ledger.expect(job);
             view.expect(job);
         }

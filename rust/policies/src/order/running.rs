@@ -6,6 +6,7 @@
 
 use crate::order::{Key, Measure, Rank, SumTree};
 use gangline_model::JobId;
+use smallvec::SmallVec;
 
 /// The running jobs of a preemptive policy.
 #[derive(Debug)]
@@ -77,18 +78,27 @@ impl Running {
     /// Rank of the last job at `now`.
     #[inline]
     pub fn last_rank(&self, now: i64) -> Option<Rank> {
-        let lasts = self.trees.iter().filter_map(SumTree::last_entry);
-        lasts
-            .map(|(key, gpus)| self.measure.running(key, gpus, now))
-            .max()
+        self.last(now).map(|(rank, ..)| rank)
+    }
+
+    /// The last job at `now`.
+    #[inline]
+    fn last(&self, now: i64) -> Option<(Rank, Key, u32)> {
+        let mut last: Option<(Rank, Key, u32)> = None;
+        for (key, gpus) in self.trees.iter().filter_map(SumTree::last_entry) {
+            let rank = self.measure.running(key, gpus, now);
+            if last.is_none_or(|last| last.0 < rank) {
+                last = Some((rank, key, gpus));
+            }
+        }
+        last
     }
 
     /// First and last job of the smallest gangs; of all, where one tree holds them.
     #[inline]
-    pub fn ends(&self) -> impl Iterator<Item = JobId> {
-        let tree = self.trees.first();
-        let ends = tree.map(|tree| [tree.first(), tree.last()]);
-        ends.into_iter().flatten().flatten().map(Key::job)
+    pub fn ends(&self) -> Option<[JobId; 2]> {
+        let tree = self.trees.first()?;
+        Some([tree.first()?.job(), tree.last()?.job()])
     }
 
     /// Whether the running jobs that come after a rank at `now` hold at least so many GPUs.
@@ -106,6 +116,13 @@ impl Running {
         let is_behind = |key, gpus| *rank < self.measure.running(key, gpus, now);
         let mut sum = 0;
         for tree in &self.trees {
+            // mostly the last job of a tree settles it
+            if !tree
+                .last_entry()
+                .is_some_and(|(key, gpus)| is_behind(key, gpus))
+            {
+                continue;
+            }
             sum += tree.sum_behind(gpus - sum, is_behind);
             if sum >= gpus {
                 return true;
@@ -120,29 +137,34 @@ impl Running {
         if let [tree] = self.trees.as_slice() {
             return tree.first_over(over);
         }
-        let lasts = self.trees.iter().filter_map(SumTree::last_entry);
-        let last = lasts.max_by_key(|&(key, gpus)| self.measure.running(key, gpus, now))?;
-        if u64::from(last.1) >= over {
-            return Some((last.0, last.1, u64::from(last.1) - over));
+        let (_, key, gpus) = self.last(now)?;
+        if u64::from(gpus) >= over {
+            return Some((key, gpus, u64::from(gpus) - over));
         }
         // merge the trees from their ends; at most `over` steps, as every job has a GPU
-        let mut ends: Vec<_> = self
-            .trees
-            .iter()
-            .map(|tree| tree.iter_back().peekable())
+        let ranked = |(key, gpus)| (self.measure.running(key, gpus, now), key, gpus);
+        let mut rest: SmallVec<[_; 8]> = self.trees.iter().map(SumTree::iter_back).collect();
+        let mut ends: SmallVec<[Option<(Rank, Key, u32)>; 8]> = rest
+            .iter_mut()
+            .map(|rest| rest.next().map(ranked))
             .collect();
         let mut behind = 0;
         loop {
-            let last = ends.iter_mut().enumerate().filter_map(|(at, end)| {
-                let &(key, gpus) = end.peek()?;
-                Some((self.measure.running(key, gpus, now), at))
-            });
-            let (_, at) = last.max()?;
-            let (key, gpus) = ends[at].next().expect("just seen");
+            let mut last: Option<(Rank, usize)> = None;
+            for (at, end) in ends.iter().enumerate() {
+                if let Some((rank, ..)) = *end
+                    && last.is_none_or(|last| last.0 < rank)
+                {
+                    last = Some((rank, at));
+                }
+            }
+            let at = last?.1;
+            let (_, key, gpus) = ends[at].expect("just seen");
             behind += u64::from(gpus);
             if behind >= over {
                 return Some((key, gpus, behind - over));
             }
+            ends[at] = rest[at].next().map(ranked);
         }
     }
 

@@ -34,6 +34,8 @@ struct Group {
 #[derive(Debug, Default)]
 pub struct SumTree {
     groups: Vec<Group>,
+    /// The last job.
+    last: Option<Entry>,
     sum: u64,
     len: usize,
     spare: Vec<Vec<Entry>>,
@@ -79,14 +81,13 @@ impl SumTree {
     /// The last key.
     #[inline]
     pub fn last(&self) -> Option<Key> {
-        Some(self.groups.last()?.last)
+        self.last.map(|last| last.key)
     }
 
     /// The last job.
     #[inline]
     pub fn last_entry(&self) -> Option<(Key, u32)> {
-        let leaf = self.groups.last()?.leaves.last()?;
-        leaf.entries.last().map(|entry| (entry.key, entry.gpus))
+        self.last.map(|last| (last.key, last.gpus))
     }
 
     /// Group and leaf whose range takes `key`: the first that ends at or after it, else the last. Jobs finish
@@ -125,6 +126,9 @@ impl SumTree {
     pub fn insert(&mut self, key: Key, gpus: u32) {
         self.sum += u64::from(gpus);
         self.len += 1;
+        if self.last.is_none_or(|last| last.key < key) {
+            self.last = Some(Entry { key, gpus });
+        }
         if self.groups.is_empty() {
             let mut entries = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(LEAF));
             entries.push(Entry { key, gpus });
@@ -222,6 +226,8 @@ impl SumTree {
         } else {
             self.groups.remove(g);
         }
+        let leaf = self.groups.last().and_then(|group| group.leaves.last());
+        self.last = leaf.and_then(|leaf| leaf.entries.last()).copied();
     }
 
     /// Gives a job another key; mostly it keeps its place in the order, and only the key is replaced.

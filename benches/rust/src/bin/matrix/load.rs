@@ -1,0 +1,46 @@
+//! At which load preemption begins to cost: time per job from a cluster with room to a saturated one.
+
+use gangline_benches::bare;
+use gangline_benches::contender::summary;
+use gangline_benches::workload::{Cluster, philly_like};
+use gangline_benches::worlds::world;
+
+use crate::{least, one_run, timed};
+
+/// GPU-seconds that arrive per second, over the GPUs of the cluster.
+const OFFERED: [f64; 7] = [0.8, 0.95, 1.05, 1.25, 1.5, 2.0, 2.5];
+
+/// Prints time and preemptions per job of each policy at each load, beside the bare FIFO loop on the same jobs.
+pub(crate) fn measure(count: usize, repeats: usize, policies: &[&str]) {
+    for offered in OFFERED {
+        let jobs = philly_like(count, Cluster::PUBLISHED, offered, 1);
+        let world = world(&jobs, Cluster::PUBLISHED);
+        let mut bare_s = Vec::new();
+        let mut engine_s = vec![Vec::new(); policies.len()];
+        let mut preemptions = vec![0.0; policies.len()];
+        for _ in 0..repeats {
+            bare_s.push(timed(|| bare::fifo(&jobs, Cluster::PUBLISHED)).0);
+            for (at, name) in policies.iter().enumerate() {
+                let (inside, _, output) = one_run(&world, name);
+                engine_s[at].push(inside);
+                preemptions[at] = summary(&output, "preemptions");
+            }
+        }
+        let per_job = |seconds: Vec<f64>| least(seconds) * 1e9 / count as f64;
+        let bare_ns = per_job(bare_s);
+        for ((name, seconds), preemptions) in policies.iter().zip(engine_s).zip(preemptions) {
+            println!(
+                concat!(
+                    r#"{{"kind":"load","jobs":{},"offered":{},"policy":"{}""#,
+                    r#","ns_per_job":{:.1},"bare_fifo_ns_per_job":{:.1},"preemptions":{}}}"#,
+                ),
+                count,
+                offered,
+                name,
+                per_job(seconds),
+                bare_ns,
+                preemptions,
+            );
+        }
+    }
+}
