@@ -64,6 +64,9 @@ impl Line {
 
     fn refill(&mut self) {
         if self.near.is_empty() {
+            if self.far.is_empty() {
+                return;
+            }
             self.advance();
         }
         while self.front.len() < REFILL
