@@ -15,11 +15,11 @@ pub(crate) fn measure(count: usize, repeats: usize, policies: &[&str]) {
     for offered in OFFERED {
         let jobs = philly_like(count, Cluster::PUBLISHED, offered, 1);
         let world = world(&jobs, Cluster::PUBLISHED);
-        let mut limit_s = Vec::new();
+        let mut fifo_s = Vec::new();
         let mut engine_s = vec![Vec::new(); policies.len()];
         let mut preemptions = vec![0.0; policies.len()];
         for _ in 0..repeats {
-            limit_s.push(timed(|| bare::fifo(&jobs, Cluster::PUBLISHED)).0);
+            fifo_s.push(timed(|| bare::fifo(&jobs, Cluster::PUBLISHED)).0);
             for (at, name) in policies.iter().enumerate() {
                 let (inside, _, output) = one_run(&world, name);
                 engine_s[at].push(inside);
@@ -27,7 +27,7 @@ pub(crate) fn measure(count: usize, repeats: usize, policies: &[&str]) {
             }
         }
         let per_job = |seconds: Vec<f64>| least(seconds) * 1e9 / count as f64;
-        let limit_ns = per_job(limit_s);
+        let bare_ns = per_job(fifo_s);
         for ((name, seconds), preemptions) in policies.iter().zip(engine_s).zip(preemptions) {
             println!(
                 concat!(
@@ -38,7 +38,7 @@ pub(crate) fn measure(count: usize, repeats: usize, policies: &[&str]) {
                 offered,
                 name,
                 per_job(seconds),
-                limit_ns,
+                bare_ns,
                 preemptions,
             );
         }
