@@ -85,6 +85,14 @@ def test_the_weight_of_an_entity_is_split_by_the_weights_of_its_jobs() -> None:
     assert found.levels == pytest.approx([0.125, 0.375, 0.5])
 
 
+def test_first_come_passes_over_who_cannot_run_on_what_is_left() -> None:
+    """The first takes the fast type; the second cannot run on the other one, the third can."""
+    rates = [[5.0, 1.0], [4.0, 0.0], [1.0, 2.0], [1.0, 1.0]]
+    found = gl.lp.solve("gavel-fifo-perf", rates=rates, scale=[1] * 4, capacity=[1, 1])
+    assert found.shares.tolist() == [[1, 0], [0, 0], [0, 1], [0, 0]]
+    assert found.objective == 7.0
+
+
 def test_an_unknown_policy_is_named() -> None:
     with pytest.raises(gl.PolicyError, match="did you mean `gavel-las`"):
         gl.lp.solve("gavel-lass", **TWO)
