@@ -127,6 +127,23 @@ def test_cluster_show_draws_what_distance_costs(tmp_path: Path) -> None:
     assert ["g", "vgg", "network", "0.5000", "0.5000", "0.5000", "0.5000"] in lines
 
 
+@pytest.mark.parametrize(
+    ("line", "help_of"),
+    [
+        ("cluster show", "gangline cluster show"),
+        ("run --trace a", "gangline run"),
+        ("trace infoo x", "gangline trace"),
+        ("nonsense", "gangline"),
+        ("compare --trace x --cluster y --policies z --limit abc", "gangline compare"),
+    ],
+)
+def test_wrong_usage_points_to_the_help_of_the_command(line: str, help_of: str) -> None:
+    done = gangline(*line.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.endswith(f"({help_of} --help shows what there is)\n")
+
+
 def test_cluster_commands(tmp_path: Path) -> None:
     assert document("cluster", "show", "venus", "--json")["servers"][0]["count"] == 133
     assert "1,064" in gangline("cluster", "presets").stdout

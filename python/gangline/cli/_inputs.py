@@ -53,7 +53,7 @@ class TraceChoice:
     on_bad_row
         Whether a row that cannot be read ends the reading, or is left out and counted.
     cpu_jobs
-        What a job without GPUs does, where the format has such jobs.
+        Whether jobs without GPUs are left out or end the reading, where a format has such jobs.
     zone
         Zone of local times, such as America/Los_Angeles; the default takes differences of what
         the clock on the wall showed.

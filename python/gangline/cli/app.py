@@ -79,7 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = app(tokens, exit_on_error=False, print_error=False)
         sys.stdout.flush()
     except CycloptsError as error:
-        _console.say(f"gangline: {_one_line(str(error))} (gangline --help shows what there is)")
+        command = " ".join(["gangline", *(error.command_chain or ())])
+        _console.say(f"gangline: {_one_line(str(error))} ({command} --help shows what there is)")
         return _exit.USAGE
     except GanglineError as error:
         notes = getattr(error, "__notes__", ())  # such as the round of a solve that failed
