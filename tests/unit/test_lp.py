@@ -70,6 +70,33 @@ def test_bad_input_is_named(changed: dict[str, Any], field: str, said: str) -> N
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize("policy", ["gavel-ftf", "gavel-ftf-agnostic"])
+def test_finish_time_fairness_of_old_jobs_that_are_nearly_done(policy: str) -> None:
+    """A nanosecond is left after days: sums and differences of such times keep few digits."""
+    drawn = np.random.default_rng(0)
+    for _ in range(60):
+        jobs, types = int(drawn.integers(2, 6)), int(drawn.integers(1, 3))
+        left = np.where(drawn.random(jobs) < 0.5, 1e-9, 10.0 ** drawn.uniform(-9, 2, jobs))
+        age = drawn.choice([0.0, 1.0, 5.0, 600.0, 1e6], jobs)
+        rates = drawn.uniform(0.2, 2.0, (jobs, types))
+        scale, capacity = drawn.integers(1, 3, jobs), drawn.integers(1, 7, types)
+        found = gl.lp.solve(
+            policy,
+            rates=rates,
+            scale=scale,
+            capacity=capacity,
+            steps_remaining=left,
+            age_s=age,
+        )
+        assert (found.shares.sum(axis=1) <= 1.0 + 1e-9).all()
+        assert (found.shares.T @ scale <= capacity * (1.0 + 1e-9)).all()
+        if policy == "gavel-ftf":
+            # An equal split is one allocation, so the best is no worse than everybody's 1/n of it.
+            alone = gl.lp.solve("gavel-isolated", rates=rates, scale=scale, capacity=capacity)
+            equal = left / (rates * alone.shares).sum(axis=1)
+            assert found.objective <= ((age + equal) / equal).max() * (1.0 + 1e-6)
+
+
 def test_finish_time_fairness_counts_what_an_equal_split_took_so_far() -> None:
     """Alone on one GPU: (5 s of age + 10 s left) / (service so far + 10 s left)."""
     job = {"rates": [[1.0]], "scale": [1], "capacity": [1], "steps_remaining": [10], "age_s": [5]}

@@ -248,7 +248,7 @@ def test_noise_on_exponential_durations_keeps_the_load() -> None:
         ("gavel", {"jobs": 5, "lam": math.inf}, "lam: expected a finite mean gap"),
         ("gavel", {"jobs": 5, "lambda": 1}, "no parameter `lambda`; known: deadlines, jobs, lam"),
         ("gavel", {"jobs": 5, "noise": 9}, "noise"),
-        ("bsbf", {"jobs": "many"}, "jobs: Expected"),
+        ("bsbf", {"jobs": "many"}, "jobs: expected an integer, got 'many'"),
         ("bsbf", {"load": 0}, "load"),
         ("bsbf", {"max_gpus": 0}, "max_gpus"),
         ("gravel", {"jobs": 5}, "unknown generator; known: philly"),

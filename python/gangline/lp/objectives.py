@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["agnostic", "finish_time_fairness", "las", "makespan", "max_sum", "pack", "rates_seen"]
 
 FTF_GAP = 1e-8  # relative; the policy asks for 1e-6
+FTF_FAR = 1e8  # ours: that part of the fastest rate is as good as none
 FTF_STEPS = 200  # every second step halves the gap, so this is never reached
 SAFE = 1e-9  # a solver's noise in z, kept out of the proof of a lower bound
 
@@ -241,13 +242,35 @@ def finish_time_fairness(instance: Instance, solver: Solver) -> Allocation:
         upper, best = _least_rho(space, (age, left, fair), kernel.maxmin, solver)
     if is_due(space, solver):
         return finish(problem, kernel.Plan(upper, best), upper, solver)
-    measure, worth = (upper * fair - age) / left, second_stage(instance, problem)
+    measure = _wanted(upper, (age, left, fair), _fastest(space))
+    worth = second_stage(instance, problem)
     if by_prices and worth is not None:
         gain = kernel.per_activity(space, worth)
-        plan = kernel.best(space, gain, solver, floor=1.0 / measure)
+        # What is left of a job may drown in its age: what `best` gives it counts.
+        reached = space.rates_of(best)
+        least = np.divide(1.0, measure, out=reached.copy(), where=measure > 0)
+        plan = kernel.best(space, gain, solver, floor=np.minimum(least, reached))
     else:
         plan = kernel.maxmin(space, measure, solver, worth=worth, most=1.0)
     return dataclasses.replace(finish(problem, plan, upper, solver), notes=notes)
+
+
+def _fastest(space: Activities) -> F64:
+    fastest = np.zeros(len(space.classes.count))
+    np.maximum.at(fastest, space.rate.row, space.rate.value)
+    return fastest
+
+
+def _wanted(rho: float, known: tuple[F64, F64, F64], fastest: F64) -> F64:
+    """Return the seconds per step that each job may take; `known` = age, steps left, fair time.
+
+    What is left of a job may drown in its age: nobody is asked to be faster than alone on its
+    fastest type. Who has nearly all the time of the world asks for next to nothing, not for less
+    than a program can tell from zero.
+    """
+    age, left, fair = known
+    allowed = np.maximum(rho * fair - age, left / fastest)
+    return np.minimum(allowed / left, FTF_FAR / fastest)
 
 
 def _least_rho(
@@ -262,15 +285,13 @@ def _least_rho(
     def reached(y: F64) -> float:
         return float(np.max((age + left / space.rates_of(y)) / fair))
 
-    best = kernel.spread(space)
-    fastest = np.zeros(len(left))
-    np.maximum.at(fastest, space.rate.row, space.rate.value)
+    best, fastest = kernel.spread(space), _fastest(space)
     # Nobody ends earlier than alone on its fastest type; if all can come that close, that is it.
     upper, lower = reached(best), float(np.max((age + left / fastest) / fair))
     trial = min(upper, lower * (1.0 + 0.5 * FTF_GAP))
     for _ in range(FTF_STEPS):
         before = upper - lower
-        plan = search(space, (trial * fair - age) / left, solver)
+        plan = search(space, _wanted(trial, known, fastest), solver)
         now = reached(plan.y)
         if now < upper:
             upper, best = now, plan.y

@@ -38,6 +38,8 @@ _STRANGERS = (
 _DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _OLD_TIRESIAS = {"start_time", "model_size", "aggr_interval"}
 _PAI_TABLE = "pai_"
+_CUT_DOWN = 3
+"""So many columns, all of one format, tell a file that was cut down from it."""
 _NEAREST = 2
 _NEAR_ENOUGH = 0.5  # ours: who lacks more than half of the columns has another file
 _NAMES_SHOWN = 8
@@ -197,9 +199,13 @@ def _nearness(names: list[str]) -> str:
         if item.columns:
             near.append((len(missing) / total, item.name, missing, total))
     near.sort(key=lambda entry: entry[0])
+    owner = _owner(have)
     near = [entry for entry in near if entry[0] < 1.0]
     known = f"known: {', '.join(item.name for item in FORMATS)}"
     named = 0 if not near or near[0][0] > _NEAR_ENOUGH else _NEAREST
+    if owner is not None and not named:
+        near.sort(key=lambda entry: entry[1] != owner)
+        named = 1
     parts = [f"{name} lacks {', '.join(missing)}" for _, name, missing, _ in near[:named]]
     rest = ", ".join(
         f"{name} {total - len(missing)} of {total}" for _, name, missing, total in near[named:]
@@ -208,6 +214,12 @@ def _nearness(names: list[str]) -> str:
     if named:
         return "; ".join([*parts, found or known])
     return "; ".join(part for part in (_own(names), found, known) if part)
+
+
+def _owner(have: set[str]) -> str | None:
+    """Name the one format to which three or more columns all belong: a file cut down from it."""
+    owners = [item.name for item in FORMATS if len(have) >= _CUT_DOWN and have <= item.columns]
+    return owners[0] if len(owners) == 1 else None
 
 
 def _own(names: list[str]) -> str:
