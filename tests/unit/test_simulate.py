@@ -182,6 +182,20 @@ def test_sharing_overrides_reach_the_run() -> None:
     assert column(cut, "share_s") == column(cut, "run_s") == [6.0, 6.0]
 
 
+def test_a_job_that_outlasts_all_time_is_stopped_like_any_other() -> None:
+    slow = gl.Cluster.from_dict(
+        {
+            "name": "slow",
+            "gpu_types": [{"name": "A", "memory_gb": 8, "speed": 0.25}],
+            "servers": [{"count": 1, "gpu": "A", "gpus": 1}],
+        }
+    )
+    jobs = pa.table({"arrival_s": [0.0, 10.0], "gpus": [1, 1], "duration_s": [4.6e9, 5.0]})
+    run = gl.simulate(slow, jobs, "srtf", until_s=100.0, check_invariants=True)
+    assert column(run, "preemptions") == [1, 0]
+    assert column(run, "finish_s") == [None, 30.0]
+
+
 def test_seeds_matter_only_where_something_is_drawn() -> None:
     def run(seed: int, rule: str) -> str:
         trace = gl.synth.philly(jobs=60, seed=5, max_gpus=2)

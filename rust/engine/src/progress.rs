@@ -525,7 +525,8 @@ impl State {
         }
         let run = &mut self.runs[slot];
         run.segment_start = now;
-        if run.finish != SimTime::NEVER {
+        if run.rate > 0.0 {
+            // its end is in the queue, if only beyond all time
             run.generation = run.generation.wrapping_add(1);
             queue.note_stale();
         }

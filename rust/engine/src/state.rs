@@ -480,10 +480,11 @@ impl State {
         self.runs[slot as usize].generation == generation
     }
 
-    /// Whether the end of a run is in the queue: not while it rests at its limit of work.
+    /// Whether the end of a run is in the queue, if only beyond all time: not before it has a rate, nor while
+    /// it rests at its limit of work.
     #[inline]
     pub(crate) fn has_event(&self, slot: usize) -> bool {
-        self.runs[slot].finish != SimTime::NEVER
+        self.runs[slot].rate > 0.0
     }
 
     /// Asks the memory for the record of a run that may end soon.
