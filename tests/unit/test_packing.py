@@ -13,18 +13,9 @@ import gangline as gl
 from gangline import lp
 from gangline.cli.app import main
 from gangline.lp.rounds import Shares, company
+from parity.worlds import PAIRING
 
-PROGRAMS = (
-    "gavel-las",
-    "gavel-las-agnostic",
-    "gavel-ftf",
-    "gavel-ftf-agnostic",
-    "gavel-makespan",
-    "gavel-makespan-agnostic",
-    "gavel-max-sum",
-    "gavel-water-filling",
-    "gavel-water-filling-agnostic",
-)
+PROGRAMS = tuple(name for name in PAIRING if name != "gavel-gandiva")
 
 
 def pool(gpus: int = 1, **sharing: Any) -> dict[str, Any]:

@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from gangline.lp.activities import Activities
     from gangline.lp.highs import Solution, Solver
 
-__all__ = ["Plan", "best", "floors", "isolated_shares", "maxmin", "per_activity", "spread"]
+__all__ = [
+    "LEAST_TIME",
+    "Plan",
+    "best",
+    "fastest",
+    "floors",
+    "isolated_shares",
+    "maxmin",
+    "per_activity",
+    "spread",
+]
 
 # What the second stage may give up of the first: below what any comparison looks at, above noise.
 SLACK = 1e-9
@@ -98,10 +108,10 @@ def maxmin(
         Objective z of the first stage and the activities of the last.
     """
     reached = float(np.min(measure * space.rates_of(spread(space))))
-    fastest = _fastest(space)
+    quickest = fastest(space, alone=True)
     while True:
         reference = reached
-        asked = np.minimum(measure, reference / LEAST_TIME / fastest)
+        asked = np.minimum(measure, reference / LEAST_TIME / quickest)
         first, second = _maxmin(space, asked, reference, solver, worth=worth, most=most)
         reached = float(np.min(measure * space.rates_of(first)))
         # else the least time was that of an objective which turned out to be too small
@@ -143,12 +153,12 @@ def _maxmin(
     return space.within(first.x[:-1] * unit), space.within(second.x[:-1] * unit)
 
 
-def _fastest(space: Activities) -> F64:
-    """Return the largest rate of one job of each class when it runs alone."""
-    fastest = np.zeros(len(space.classes.count))
-    alone = space.pairs[space.rate.col, 1] < 0
-    np.maximum.at(fastest, space.rate.row[alone], space.rate.value[alone])
-    return fastest
+def fastest(space: Activities, *, alone: bool) -> F64:
+    """Return the largest rate of one job of each class: when it runs alone, or in pairs as well."""
+    largest = np.zeros(len(space.classes.count))
+    meant = (space.pairs[space.rate.col, 1] < 0) | (not alone)
+    np.maximum.at(largest, space.rate.row[meant], space.rate.value[meant])
+    return largest
 
 
 def per_activity(space: Activities, worth: F64) -> F64:

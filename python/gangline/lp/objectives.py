@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["agnostic", "finish_time_fairness", "las", "makespan", "max_sum", "pack", "rates_seen"]
 
 FTF_GAP = 1e-8  # relative; the policy asks for 1e-6
-FTF_FAR = 1e8  # ours: that part of the fastest rate is as good as none
 FTF_STEPS = 200  # every second step halves the gap, so this is never reached
 SAFE = 1e-9  # a solver's noise in z, kept out of the proof of a lower bound
 
@@ -242,7 +241,7 @@ def finish_time_fairness(instance: Instance, solver: Solver) -> Allocation:
         upper, best = _least_rho(space, (age, left, fair), kernel.maxmin, solver)
     if is_due(space, solver):
         return finish(problem, kernel.Plan(upper, best), upper, solver)
-    measure = _wanted(upper, (age, left, fair), _fastest(space))
+    measure = _wanted(upper, (age, left, fair), kernel.fastest(space, alone=False))
     worth = second_stage(instance, problem)
     if by_prices and worth is not None:
         gain = kernel.per_activity(space, worth)
@@ -255,12 +254,6 @@ def finish_time_fairness(instance: Instance, solver: Solver) -> Allocation:
     return dataclasses.replace(finish(problem, plan, upper, solver), notes=notes)
 
 
-def _fastest(space: Activities) -> F64:
-    fastest = np.zeros(len(space.classes.count))
-    np.maximum.at(fastest, space.rate.row, space.rate.value)
-    return fastest
-
-
 def _wanted(rho: float, known: tuple[F64, F64, F64], fastest: F64) -> F64:
     """Return the seconds per step that each job may take; `known` = age, steps left, fair time.
 
@@ -270,7 +263,7 @@ def _wanted(rho: float, known: tuple[F64, F64, F64], fastest: F64) -> F64:
     """
     age, left, fair = known
     allowed = np.maximum(rho * fair - age, left / fastest)
-    return np.minimum(allowed / left, FTF_FAR / fastest)
+    return np.minimum(allowed / left, 1.0 / kernel.LEAST_TIME / fastest)
 
 
 def _least_rho(
@@ -285,7 +278,7 @@ def _least_rho(
     def reached(y: F64) -> float:
         return float(np.max((age + left / space.rates_of(y)) / fair))
 
-    best, fastest = kernel.spread(space), _fastest(space)
+    best, fastest = kernel.spread(space), kernel.fastest(space, alone=False)
     # Nobody ends earlier than alone on its fastest type; if all can come that close, that is it.
     upper, lower = reached(best), float(np.max((age + left / fastest) / fair))
     trial = min(upper, lower * (1.0 + 0.5 * FTF_GAP))
