@@ -3,8 +3,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+import gangline as gl
 from gangline import policies
 from gangline.errors import PolicyError
 from gangline.policies.protocol import Changes, Plan, Policy, View, check_declaration
@@ -94,6 +96,29 @@ def test_mistakes_are_named(name: str, settings: dict[str, Any], words: str) -> 
     with pytest.raises(PolicyError) as caught:
         policies.make(name, settings)
     assert words in str(caught.value)
+
+
+PERIODS = [
+    ("themis", "lease_s"),
+    ("dally", "lease_s"),
+    ("gandiva", "quantum_s"),
+    ("gandiva", "trial_s"),
+    ("gavel-las", "round_s"),
+]
+
+
+@pytest.mark.parametrize(("name", "field"), PERIODS)
+def test_what_repeats_takes_a_step_of_the_clock_or_is_refused(name: str, field: str) -> None:
+    """Two jobs of a few nanoseconds on the same GPUs; both end."""
+    lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    jobs = {"arrival_s": [0.0, 0.0], "gpus": [2, 2], "duration_s": [5e-9, 4e-9]}
+    run = gl.simulate(lab, pa.table(jobs), name, params={field: 1e-9})
+    assert run.summary["finished"] == 2
+    with pytest.raises(
+        PolicyError, match=f"{field} = 0.0000000001: expected at least 1e-9"
+    ) as caught:
+        gl.simulate(lab, pa.table(jobs), name, params={field: 1e-10})
+    assert vars(caught.value)["field"] == field
 
 
 SETTINGS: list[tuple[str, tuple[str, Any]]] = [

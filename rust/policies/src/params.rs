@@ -277,6 +277,19 @@ impl ParamReader {
             .map_err(|_| self.bad(name, &ParamValue::Float(seconds), "at most 4e9 seconds"))
     }
 
+    /// Seconds as nanoseconds, for what repeats: the next time must lie later.
+    ///
+    /// # Errors
+    /// [`PolicyError::Parameter`] beyond the range of simulated time, and below its step.
+    pub fn period(&self, name: &str) -> Result<SimSpan, PolicyError> {
+        let span = self.span(name)?;
+        if span > SimSpan::ZERO {
+            return Ok(span);
+        }
+        let given = ParamValue::Float(self.number(name));
+        Err(self.bad(name, &given, "at least 1e-9 seconds, a step of the clock"))
+    }
+
     /// Seconds as nanoseconds, if given.
     ///
     /// # Errors

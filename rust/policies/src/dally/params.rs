@@ -92,12 +92,8 @@ impl DallyParams {
             "fully_consolidated" => Mode::FullyConsolidated,
             _ => Mode::Auto,
         };
-        let lease = params.span("lease_s")?;
-        if lease.0 < 1 {
-            return Err(Self::bad(params, "lease_s", "at least 1 ns"));
-        }
         let mut read = Self {
-            lease,
+            lease: params.period("lease_s")?,
             mode,
             rack_delay: params.number("rack_delay"),
             network_delay: params.number("network_delay"),

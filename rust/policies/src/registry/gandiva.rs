@@ -5,7 +5,6 @@ use super::{PolicyInfo, placement};
 use crate::gandiva::{Gandiva, GandivaParams};
 use crate::params::{ParamDefault, ParamKind, ParamSpec};
 use gangline_engine::Knowledge;
-use gangline_model::SimSpan;
 
 const GANDIVA: &[ParamSpec] = &[
     spec(
@@ -70,15 +69,14 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     placement: "consolidate",
     own: GANDIVA,
     make: |params, _| {
-        let positive = |name| Ok(params.span(name)?.max(SimSpan(1)));
         Ok(Box::new(Gandiva::new(GandivaParams {
             max_residents: params.number("max_residents") as usize,
-            quantum: positive("quantum_s")?,
+            quantum: params.period("quantum_s")?,
             switch: params.maybe_span("switch_s")?,
             moves_per_event: params.number("moves_per_event") as usize,
             pack: params.flag("pack"),
             pack_gain: params.number("pack_gain"),
-            trial: positive("trial_s")?,
+            trial: params.period("trial_s")?,
             placement: placement(params)?,
         })))
     },

@@ -8,7 +8,6 @@ use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
 use crate::round::{EntityParams, Partners, RoundParams, Rounds, ZeroPass};
 use crate::yarn::{GpuPick, QueueBy};
 use gangline_engine::{Knowledge, Policy, PolicyError};
-use gangline_model::SimSpan;
 
 const ROUND: ParamSpec = spec(
     "round_s",
@@ -386,7 +385,7 @@ pub(super) fn rounds(
     let order = params.word("type_order");
     let mechanism = RoundParams {
         policy: policy.to_owned(),
-        round: params.span("round_s")?.max(SimSpan(1)),
+        round: params.period("round_s")?,
         min_solve_interval: params.span("min_solve_interval_s")?,
         zero_pass: match params.word("zero_priority_pass") {
             "after" => ZeroPass::After,

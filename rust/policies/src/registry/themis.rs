@@ -6,7 +6,6 @@ use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec, ParamValue,
 use crate::place::Rule;
 use crate::themis::{Auctioneer, Leftover, NoAuctioneer, Themis};
 use gangline_engine::{Knowledge, Policy, PolicyError};
-use gangline_model::SimSpan;
 
 const THEMIS: &[ParamSpec] = &[
     spec(
@@ -85,7 +84,7 @@ pub(super) fn make(
         });
     }
     Ok(Box::new(Themis::new(
-        params.span("lease_s")?.max(SimSpan(1)),
+        params.period("lease_s")?,
         params.number("fairness"),
         leftover,
         is_exact.then_some(auctioneer),

@@ -40,7 +40,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         placement: "",
         own: TOY_ROUND,
         make: |params, _| {
-            let round = params.span("round_s")?.max(gangline_model::SimSpan(1));
+            let round = params.period("round_s")?;
             Ok(Box::new(ToyRound::new(round)))
         },
     },
