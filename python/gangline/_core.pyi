@@ -120,6 +120,13 @@ def simulate(
     options: Mapping[str, object],
     progress: _Progress | None = None,
 ) -> RunOutput: ...
+def check_start(
+    cluster: Cluster,
+    jobs: Jobs,
+    policy: object,
+    params: Mapping[str, object],
+    options: Mapping[str, object],
+) -> None: ...
 def registry() -> list[dict[str, Any]]: ...
 def synth(shape: str, params: Mapping[str, object]) -> dict[str, Any]: ...
 

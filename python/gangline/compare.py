@@ -57,7 +57,7 @@ def compare(
     PolicyError
         If there is no policy or no seed, or `params` names a policy that is not compared.
     TraceError, ClusterError, InfeasibleJobError, PlanError
-        As for `gangline.simulate`.
+        As for `gangline.simulate`; what can be known before the first run is raised before it.
 
     Examples
     --------
@@ -75,8 +75,15 @@ def compare(
     prepared = Prepared(cluster, trace, sharing=options.pop("sharing", None))
     checked = [make_options({**options, "seed": int(seed)}) for seed in seeds]
     comparison = Comparison(cluster=prepared.cluster, trace=prepared.trace)
-    for policy in policies:
-        given = (params or {}).get(policy) if isinstance(policy, str) else None
+    contenders = [
+        (policy, (params or {}).get(policy) if isinstance(policy, str) else None)
+        for policy in policies
+    ]
+    if len(contenders) > 1:
+        # all policies before the first run: a mistake in the last one costs nothing
+        for policy, given in contenders:
+            prepared.check(policy, checked[0], params=given)
+    for policy, given in contenders:
         for run in checked:
             result = prepared.run(policy, run, params=given, progress=progress)
             comparison.add(result, keep=keep)

@@ -6,15 +6,17 @@ Heavy modules are imported when a run starts, so that the command line stays lig
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, TypeAlias
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from gangline._decode import from_validation_error
 from gangline.errors import GanglineError, PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from os import PathLike
 
+    from gangline import _core
     from gangline.cluster import Cluster
     from gangline.policies.parameters import PolicyBase
     from gangline.policies.protocol import Policy
@@ -119,8 +121,42 @@ class Prepared:
     ) -> Result:
         """Run one policy."""
         from gangline import _core
-        from gangline.policies.protocol import Policy
         from gangline.result import Result
+
+        start = self._start(policy, options, params)
+        begin = time.perf_counter()
+        with bar(progress, start.label) as report, self._naming_jobs():
+            output = _core.simulate(*start.arguments, progress=report)
+        return Result.from_run(
+            output,
+            wall_s=time.perf_counter() - begin,
+            cluster=self.cluster,
+            trace=self.trace,
+            policy=start.label,
+            params=start.params,
+            knowledge=_knowledge(start.policy),
+            options=options,
+        )
+
+    def check(
+        self,
+        policy: PolicyLike,
+        options: RunOptions,
+        *,
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Refuse what `run` would refuse before its first event; costs no more than a start."""
+        from gangline import _core
+
+        start = self._start(policy, options, params)
+        with self._naming_jobs():
+            _core.check_start(*start.arguments)
+
+    def _start(
+        self, policy: PolicyLike, options: RunOptions, params: Mapping[str, Any] | None
+    ) -> _Start:
+        """Return what the core is given."""
+        from gangline.policies.protocol import Policy
         from gangline.trace.to_core import codes
 
         chosen, label, values = resolve_policy(policy, params)
@@ -130,35 +166,33 @@ class Prepared:
         _, labels = codes(self.trace, "model")
         core_options = options.to_core(self.cluster, labels)
         if core_options["network"] is not None:
-            try:
+            with self._naming_jobs():
                 core_options["network"].check_jobs(self._core_cluster, self._core_jobs)
-            except GanglineError as error:
-                name_job(error, self.trace)
-                raise
-        begin = time.perf_counter()
-        with bar(progress, label) as report:
-            try:
-                output = _core.simulate(
-                    self._core_cluster,
-                    self._core_jobs,
-                    chosen,
-                    values if own is None else {},
-                    core_options,
-                    progress=report,
-                )
-            except GanglineError as error:
-                name_job(error, self.trace)
-                raise
-        return Result.from_run(
-            output,
-            wall_s=time.perf_counter() - begin,
-            cluster=self.cluster,
-            trace=self.trace,
-            policy=label,
-            params=values,
-            knowledge=_knowledge(chosen),
-            options=options,
+        arguments = (
+            self._core_cluster,
+            self._core_jobs,
+            chosen,
+            values if own is None else {},
+            core_options,
         )
+        return _Start(chosen, label, values, arguments)
+
+    @contextmanager
+    def _naming_jobs(self) -> Iterator[None]:
+        try:
+            yield
+        except GanglineError as error:
+            name_job(error, self.trace)
+            raise
+
+
+class _Start(NamedTuple):
+    """A policy, its label and parameters, and what the core is given to run it."""
+
+    policy: str | Policy
+    label: str
+    params: dict[str, Any]
+    arguments: tuple[_core.Cluster, _core.Jobs, str | Policy, dict[str, Any], dict[str, Any]]
 
 
 def _knowledge(chosen: str | Policy) -> str:

@@ -83,6 +83,54 @@ def test_what_would_compare_nothing_or_use_nothing_is_refused(
         gl.compare(LAB, JOBS, policies, **options)
 
 
+def test_a_policy_that_would_not_start_is_refused_before_the_first_run() -> None:
+    """A lease of 1,200 s against restarts of 3,600 s; the seeds and the other policies are fine."""
+    seen: list[str] = []
+    with pytest.raises(gl.PolicyError, match=r"lease_s = 1200.*restart overhead, 3600 s"):
+        gl.compare(
+            LAB,
+            JOBS,
+            ["fifo", "sjf", "themis"],
+            seeds=[0, 1],
+            restart_s=3600.0,
+            each=lambda result: seen.append(result.policy),
+        )
+    assert seen == []
+
+
+def test_jobs_that_a_later_policy_cannot_place_are_named_before_the_first_run() -> None:
+    """Only the last one's gangs may not be spread over servers."""
+    pair = gl.Cluster.homogeneous(servers=2, gpus=1)
+    trace = JOBS.append_column("job_id", pa.array(["alpha", "beta"]))
+    policies = [gl.policies.Fifo(), gl.policies.Fifo(max_level="server")]
+    seen: list[str] = []
+    with pytest.raises(gl.InfeasibleJobError, match="alpha"):
+        gl.compare(pair, trace, policies, each=lambda result: seen.append(result.policy))
+    assert seen == []
+
+
+class CountsStarts(gl.Policy):
+    """One job after the other."""
+
+    def __init__(self) -> None:
+        self.starts = 0
+
+    def start(self, view: gl.View) -> None:
+        self.starts += 1
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan()
+        if not len(view.running("job")) and len(view.waiting("job")):
+            plan.start(view.waiting("job")[0], {0: 2})
+        return plan
+
+
+def test_a_policy_object_is_started_once_per_run() -> None:
+    own = CountsStarts()
+    gl.compare(LAB, JOBS, ["fifo", own], seeds=[0, 1])
+    assert own.starts == 2
+
+
 def test_restart_times_of_models_that_no_job_has_are_noted() -> None:
     trace = JOBS.append_column("model", pa.array(["ResNet", "BERT"]))
     given = {"resnet": 4.0, "BERT": 1.0}

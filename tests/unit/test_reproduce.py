@@ -278,6 +278,23 @@ def test_a_cluster_too_small_is_refused(capsys: pytest.CaptureFixture[str]) -> N
     assert printed.out == ""
 
 
+def test_a_contender_that_would_not_start_is_refused_before_the_first_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Restarts of an hour do not fit into leases of twenty minutes; fifo knows no leases."""
+    place = ["--clusters", "2x4", "--networks", "dally-2024", "--workloads", "batch"]
+    contenders = ["--policies", "fifo,themis", "--seeds", "0,1", "--restart-s", "3600"]
+    out = tmp_path / "out"
+    assert main(["reproduce", "dally", *place, *contenders, "--out", str(out)]) == 2
+    printed = capsys.readouterr()
+    assert "themis: lease_s = 1200: expected more than the longest restart overhead, 3600 s" in (
+        printed.err
+    )
+    assert "contender themis in 2x4, dally-2024, batch; nothing was run" in printed.err
+    assert printed.err.count("\n") == 1
+    assert not out.exists()
+
+
 def test_an_unknown_option_of_the_function_is_named() -> None:
     with pytest.raises(gl.PolicyError, match="unknown option `cluster`"):
         reproduce.run("dally", cluster=["4x4"])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gangline.errors import InfeasibleJobError
+from gangline.errors import GanglineError, InfeasibleJobError
 from gangline.reproduce.reading import Saving, readings, savings, sentences
 from gangline.reproduce.study import Setting
 
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gangline.cluster import Cluster
+    from gangline.policies.parameters import PolicyBase
     from gangline.reproduce.study import Choice, Study
     from gangline.result import Result
-    from gangline.simulate import Progress
+    from gangline.run_options import RunOptions
+    from gangline.simulate import Prepared, Progress
     from gangline.trace.table import Trace
 
 __all__ = ["MEASURES", "Reproduction", "carry_out"]
@@ -192,8 +194,7 @@ class Reproduction:
     def _title(self, setting: Setting) -> str:
         seeds = len(self.choice.seeds)
         averaged = f", mean of {seeds} seeds" if seeds > 1 else ""
-        places = [setting.cluster, setting.network, setting.workload]
-        return ", ".join(place for place in places if place) + averaged
+        return setting.title + averaged
 
 
 def carry_out(
@@ -217,20 +218,42 @@ def carry_out(
     report : callable, optional
         Gets (simulated seconds, jobs done, jobs of all runs).
     """
+    from gangline.policies.registry import make
+    from gangline.simulate import Prepared, make_options
+
     made = Reproduction(study, choice, options)
     drawn = _drawn(study, choice)
-    # All clusters before the first run: a mistake in the last one costs nothing.
+    # All worlds and contenders before the first run: a mistake in the last one costs nothing.
     clusters = {s: study.cluster(s.cluster, s.network) for s in choice.settings()}
     if options.get("on_infeasible", "error") == "error":
         for setting, cluster in clusters.items():
             _check_room(setting, cluster, [drawn[setting.workload, seed] for seed in choice.seeds])
-    jobs = sum(len(drawn[s.workload, seed]) for s in clusters for seed in choice.seeds)
-    progress = _Total(report, jobs * len(choice.policies))
-    for setting, cluster in clusters.items():
-        for seed in choice.seeds:
-            trace = drawn[setting.workload, seed]
-            _one_world(made, setting, (cluster, trace, seed), folder=folder, progress=progress)
+    contenders = [study.contender(name) for name in choice.policies]
+    policies = {one.name: make(one.policy, one.params) for one in contenders}
+    worlds = [
+        _World(
+            setting,
+            Prepared(cluster, drawn[setting.workload, seed]),
+            make_options({**options, "seed": seed}),
+        )
+        for setting, cluster in clusters.items()
+        for seed in choice.seeds
+    ]
+    for world in worlds:
+        _check_contenders(world, policies)
+    jobs = sum(len(world.prepared.trace) for world in worlds)
+    progress = _Total(report, jobs * len(policies))
+    for world in worlds:
+        _one_world(made, world, policies, folder=folder, progress=progress)
     return made
+
+
+class _World(NamedTuple):
+    """A setting with a workload drawn, in the form of the core; the seed is in the options."""
+
+    setting: Setting
+    prepared: Prepared
+    options: RunOptions
 
 
 def _check_room(setting: Setting, cluster: Cluster, traces: Sequence[Trace]) -> None:
@@ -245,33 +268,37 @@ def _check_room(setting: Setting, cluster: Cluster, traces: Sequence[Trace]) -> 
         raise InfeasibleJobError(message, reason="too many GPUs")
 
 
+def _check_contenders(world: _World, policies: Mapping[str, PolicyBase]) -> None:
+    """Refuse a contender that would not start in a world."""
+    for name, policy in policies.items():
+        try:
+            world.prepared.check(policy, world.options)
+        except GanglineError as error:
+            error.add_note(f"contender {name} in {world.setting.title}; nothing was run")
+            raise
+
+
 def _one_world(
     made: Reproduction,
-    setting: Setting,
-    drawn: tuple[Cluster, Trace, int],
+    world: _World,
+    policies: Mapping[str, PolicyBase],
     *,
     folder: Path | None,
     progress: _Total,
 ) -> None:
     """Run every contender on one workload, as a comparison of its own."""
     from gangline.comparison import Comparison, run_name
-    from gangline.policies.registry import make
-    from gangline.simulate import Prepared, make_options
 
-    cluster, trace, seed = drawn
-    prepared = Prepared(cluster, trace)
-    options = make_options({**made.options, "seed": seed})
+    setting, prepared, options = world
     comparison = Comparison(cluster=prepared.cluster, trace=prepared.trace)
-    place = None if folder is None else folder / f"{setting.folder}-s{seed}"
-    for name in made.choice.policies:
-        contender = made.study.contender(name)
-        policy = make(contender.policy, contender.params)
+    place = None if folder is None else folder / f"{setting.folder}-s{options.seed}"
+    for name, policy in policies.items():
         result = prepared.run(policy, options, progress=progress.of_run())
-        made.runs.append(_row(setting, name, seed, result))
+        made.runs.append(_row(setting, name, options.seed, result))
         comparison.add(result, keep=False)
         if place is not None:
             result.save(place / run_name(result))
-        progress.end_run(len(trace))
+        progress.end_run(len(prepared.trace))
     if place is not None:
         comparison.save(place)
 

@@ -68,7 +68,15 @@ class Setting:
     @property
     def folder(self) -> str:
         """Name of its folder on disk, without a seed."""
-        return "-".join(part for part in (self.cluster, self.network, self.workload) if part)
+        return "-".join(self._parts())
+
+    @property
+    def title(self) -> str:
+        """Name of it in tables and messages."""
+        return ", ".join(self._parts())
+
+    def _parts(self) -> list[str]:
+        return [part for part in (self.cluster, self.network, self.workload) if part]
 
 
 @dataclass(frozen=True)

@@ -45,10 +45,20 @@ fn run_to_end(
     policy: &mut dyn Policy,
     control: &Control,
 ) -> Result<Finished, EngineError> {
-    let mut engine = Engine::new(world, config, PolicyTraits::of(policy))?;
-    engine.start(policy)?;
+    let mut engine = started(world, config, policy)?;
     engine.run(policy, control, &mut Clock::new())?;
     Ok((engine.output(), policy.counters()))
+}
+
+/// A run before its first event.
+fn started(
+    world: &World,
+    config: RunConfig,
+    policy: &mut dyn Policy,
+) -> Result<Engine, EngineError> {
+    let mut engine = Engine::new(world, config, PolicyTraits::of(policy))?;
+    engine.start(policy)?;
+    Ok(engine)
 }
 
 /// Simulates `jobs` on `cluster` under a policy: a name of the registry, or a policy object.
@@ -73,8 +83,37 @@ pub(crate) fn simulate(
     let (chosen, solver) = build(py, &name, params, &raised)?;
     require_durations(&name, params, jobs.missing_durations)?;
     let result = simulate_registered(py, world, config, chosen, progress);
-    let result = result.map(|output| output.with_solver(solver));
-    // what a solver raised passes as it is
+    with_own_error(&raised, result.map(|output| output.with_solver(solver)))
+}
+
+/// Refuses what [`simulate`] would refuse before its first event. A policy object is not started: its code
+/// may count on one start per run.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+pub(crate) fn check_start(
+    py: Python<'_>,
+    cluster: PyRef<'_, Cluster>,
+    jobs: PyRef<'_, Jobs>,
+    policy: &Bound<'_, PyAny>,
+    params: &Bound<'_, PyDict>,
+    options: &Bound<'_, PyDict>,
+) -> PyResult<()> {
+    let world = jobs.world(&cluster)?;
+    let config = run_config(options, world.cluster.gpu_types().len())?;
+    let raised = Raised::default();
+    let Ok(name) = policy.extract::<String>() else {
+        let traits = PolicyTraits::of(&PyPolicy::new(policy, raised)?);
+        let result = py.detach(|| Engine::new(&world, config, traits).map(drop));
+        return result.map_err(|error| CoreError(error).into());
+    };
+    let (mut chosen, _) = build(py, &name, params, &raised)?;
+    require_durations(&name, params, jobs.missing_durations)?;
+    let result = py.detach(|| started(&world, config, chosen.as_mut()).map(drop));
+    with_own_error(&raised, result.map_err(|error| CoreError(error).into()))
+}
+
+/// What a solver raised passes as it is.
+fn with_own_error<T>(raised: &Raised, result: PyResult<T>) -> PyResult<T> {
     let own = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
     match own {
         Some(error) if result.is_err() => Err(error),
@@ -204,8 +243,7 @@ fn run_in_slices(
     total: u64,
     progress: Option<&Py<PyAny>>,
 ) -> Result<Finished, Stopped> {
-    let mut engine = Engine::new(world, config, PolicyTraits::of(policy))?;
-    engine.start(policy)?;
+    let mut engine = started(world, config, policy)?;
     let control = Control::default();
     let (mut clock, mut last) = (Clock::new(), Clock::new());
     loop {

@@ -141,12 +141,15 @@ impl Policy for Themis {
             .ids()
             .map(|job| view.restart_overhead(job))
             .max();
-        if longest.is_some_and(|restart| restart >= self.lease) {
+        if let Some(restart) = longest.filter(|&restart| restart >= self.lease) {
             return Err(PolicyError::Parameter {
                 policy: "themis".to_owned(),
                 field: "lease_s".to_owned(),
                 value: self.lease.seconds().to_string(),
-                expected: "more than the restart overhead of every job".to_owned(),
+                expected: format!(
+                    "more than the longest restart overhead, {} s",
+                    restart.seconds()
+                ),
             });
         }
         Ok(unplaceable)
