@@ -38,6 +38,20 @@ def document(*arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
+def test_a_run_starts_without_pandas_and_leaves_it_usable() -> None:
+    code = (
+        "import sys; from gangline.cli.app import main\n"
+        f"assert main(['run', *{SMALL!r}, '--policy', 'fifo', '--json']) == 0\n"
+        "assert 'pandas' not in sys.modules, 'loaded pandas'\n"
+        "import pyarrow as pa\n"
+        "assert pa.table({'a': [1, 2]}).to_pandas()['a'].sum() == 3\n"
+        "import pandas as pd\n"
+        "assert pa.Table.from_pandas(pd.DataFrame({'a': [1, None]}))['a'].null_count == 1\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_help_loads_nothing_heavy() -> None:
     code = (
         "import sys; from gangline.cli.app import main; main(['--help']); main(['run', '--help']);"

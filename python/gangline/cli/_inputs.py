@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from gangline.cli import _console
+from gangline.cli import _console, _pandas
 from gangline.errors import PolicyError, TraceError
 from gangline.policies.registry import find, make, parse_setting
 
@@ -81,6 +81,7 @@ class TraceChoice:
 
     def read(self, path: str, *, max_errors: int | None = None) -> Trace:
         """Read the trace; `max_errors` says how many errors are told in full."""
+        _pandas.leave_out()
         from gangline.trace import read_trace
 
         options: dict[str, Any] = {

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from gangline.cli import _console
+from gangline.cli import _console, _pandas
 from gangline.cli._inputs import Settings, say_notes
 
 
@@ -38,6 +38,7 @@ def synth(
     """
     from urllib.parse import urlencode
 
+    _pandas.leave_out()
     from gangline.policies.registry import parse_setting
     from gangline.trace import read_trace, write_trace
 

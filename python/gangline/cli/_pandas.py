@@ -1,0 +1,35 @@
+"""Commands start without pandas, which none of them uses."""
+
+from __future__ import annotations
+
+import sys
+from importlib.abc import MetaPathFinder
+
+__all__ = ["leave_out"]
+
+
+class _Hidden(MetaPathFinder):
+    """Knows that pandas is not there."""
+
+    def find_spec(self, fullname: str, *_: object) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("pandas is hidden for a moment", name=fullname)
+
+
+def leave_out() -> None:
+    """Keep pyarrow from loading pandas, where that is installed: it takes longer than most runs.
+
+    pyarrow looks for pandas when it first makes an array and when it first makes one of numpy's,
+    to know the objects of pandas by sight. A look while pandas is hidden settles that. Its
+    conversions to pandas still load it when they are called, and so does whoever imports it.
+    """
+    if "pandas" in sys.modules:
+        return
+    import pyarrow as pa
+
+    hidden = _Hidden()
+    sys.meta_path.insert(0, hidden)
+    try:
+        pa.array([None], type=pa.int8()).to_numpy(zero_copy_only=False)
+    finally:
+        sys.meta_path.remove(hidden)
