@@ -8,8 +8,16 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+from gangline import _core
 
 LAB = gl.Cluster.homogeneous(servers=8, gpus=8)
+RULES = next(
+    parameter["choices"]
+    for entry in _core.registry()
+    if entry["name"] == "themis"
+    for parameter in entry["parameters"]
+    if parameter["name"] == "placement"
+)
 
 
 def crowd(jobs: int) -> pa.Table:
@@ -31,11 +39,21 @@ def test_sixty_four_bidders_are_enough_and_one_more_is_refused() -> None:
     assert gl.simulate(LAB, crowd(65), half).summary["finished"] == 65
 
 
-@pytest.mark.parametrize("rule", ["yarn", "skew", "spread", "count", "best_speed"])
+@pytest.mark.parametrize("rule", sorted(RULES))
 def test_other_rules_have_no_tiers_to_bid_for(rule: str) -> None:
-    with pytest.raises(gl.PolicyError, match="consolidate") as caught:
+    """With auction = milp; the greedy auction takes any rule."""
+    assert gl.simulate(LAB, crowd(1), "themis", params={"placement": rule}).summary["finished"] == 1
+    if rule == "consolidate":
+        assert run(crowd(1), placement=rule).summary["finished"] == 1
+        return
+    with pytest.raises(gl.PolicyError) as caught:
         run(crowd(1), placement=rule)
-    assert vars(caught.value)["field"] == "placement"
+    assert str(caught.value) == (
+        f"themis: placement = {rule}: expected `consolidate` with auction = milp: "
+        "its bids are for tiers"
+    )
+    facts = vars(caught.value)
+    assert (facts["policy"], facts["field"], facts["value"]) == ("themis", "placement", rule)
 
 
 @pytest.mark.parametrize(
