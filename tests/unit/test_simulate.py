@@ -42,6 +42,10 @@ SUMMARY = [
     "gpu_hours", "decisions", "decision_p50_us", "decision_p99_us", "decision_max_us", "events",
     "wall_s",
 ]  # fmt: skip
+COUNTS = [
+    "jobs", "finished", "dropped", "preemptions", "migrations", "decisions", "events", "failures",
+    "deadlines", "deadlines_met",
+]  # fmt: skip
 
 
 def column(result: gl.Result, name: str) -> list[Any]:
@@ -71,7 +75,15 @@ def test_tables_and_summary_have_the_columns_of_the_contract() -> None:
         "gpus_idle_while_waiting", "gpus_busy_A",
     ]  # fmt: skip
     assert set(SUMMARY) <= set(result.summary)
-    assert all(isinstance(result.summary[key], (int, float)) for key in SUMMARY)
+
+
+def test_counts_of_the_summary_are_integers_and_all_else_is_not() -> None:
+    priced = {"gpu_types": [{"name": "A", "memory_gb": 16, "price_per_hour": 2.0}]}
+    lab = {**priced, "servers": [{"count": 1, "gpu": "A", "gpus": 2, "rack": 0}]}
+    trace = JOBS.append_column("deadline_s", pa.array([20.0, None, 20.0]))
+    summary = gl.simulate(lab, trace, "srtf").summary
+    assert [key for key, value in summary.items() if type(value) is int] == COUNTS
+    assert all(type(value) is float for key, value in summary.items() if key not in COUNTS)
 
 
 def test_idle_gpus_count_while_somebody_waits() -> None:
