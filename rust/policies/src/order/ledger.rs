@@ -43,6 +43,9 @@ pub struct Ledger {
     /// Classes whose line is not empty (stale entries count), ascending.
     busy: Vec<usize>,
     is_busy: Vec<bool>,
+    /// Classes that may have got another head other than by [`Self::pop`], once each.
+    changed: Vec<usize>,
+    is_changed: Vec<bool>,
 }
 
 impl Ledger {
@@ -55,6 +58,8 @@ impl Ledger {
             stale: vec![0; classes],
             busy: Vec::with_capacity(classes),
             is_busy: vec![false; classes],
+            changed: Vec::with_capacity(classes),
+            is_changed: vec![false; classes],
         }
     }
 
@@ -116,21 +121,20 @@ impl Ledger {
             stand: Stand::Waiting,
         };
         self.lines[class].push(key);
+        let is_behind = self.heads[class].is_some_and(|head| head < key);
+        if is_behind {
+            return false;
+        }
+        self.note_change(class);
         if !self.is_busy[class] {
             self.is_busy[class] = true;
             let at = self.busy.partition_point(|other| *other < class);
             self.busy.insert(at, class);
             self.heads[class] = Some(key);
-            return true;
+        } else if let Some(head) = &mut self.heads[class] {
+            *head = key;
         }
-        match &mut self.heads[class] {
-            Some(head) if *head < key => false,
-            Some(head) => {
-                *head = key;
-                true
-            }
-            None => true,
-        }
+        true
     }
 
     /// The first waiting job of a class.
@@ -160,10 +164,27 @@ impl Ledger {
         None
     }
 
+    /// Notes that a class may have got another head.
+    #[inline]
+    pub fn note_change(&mut self, class: usize) {
+        if !std::mem::replace(&mut self.is_changed[class], true) {
+            self.changed.push(class);
+        }
+    }
+
+    /// Takes out a class that may have got another head other than by [`Self::pop`].
+    #[inline]
+    pub fn next_changed(&mut self) -> Option<usize> {
+        let class = self.changed.pop()?;
+        self.is_changed[class] = false;
+        Some(class)
+    }
+
     /// Notes that a waiting job which need not be the head has left its line: its entry is stale.
     pub fn leave_line(&mut self, class: usize) {
         self.stale[class] += 1;
         self.heads[class] = None;
+        self.note_change(class);
     }
 
     /// Takes the head of a class out of its line; the caller says where it stands now.

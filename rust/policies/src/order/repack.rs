@@ -11,6 +11,7 @@ use crate::class::Places;
 use crate::order::{Key, Ledger, Measure, Rank, Running, Stand};
 use gangline_engine::{Changes, ClusterView, Plan};
 use gangline_model::{GpuTypeId, JobId};
+use front::{Front, Head};
 use guests::Guests;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,7 +19,6 @@ use std::collections::BinaryHeap;
 /// A job that the count admits and that has no GPUs yet.
 #[derive(Clone, Copy, Debug)]
 struct Admission {
-    rank: Rank,
     class: usize,
     /// The type that admitted it.
     gpu_type: GpuTypeId,
@@ -31,18 +31,9 @@ struct Admission {
 /// A running job that gave up its GPUs in the scratch.
 #[derive(Clone, Copy, Debug)]
 struct Dropped {
-    rank: Rank,
     key: Key,
     /// Whether it still counts among the running.
     is_counted: bool,
-}
-
-/// The first job of a class that the count does not admit.
-#[derive(Clone, Copy, Debug)]
-struct Head {
-    rank: Rank,
-    class: usize,
-    gpus: u32,
 }
 
 /// What the count has left in a pass.
@@ -50,8 +41,12 @@ struct Head {
 struct Room {
     /// GPUs; below 0 while too many are promised.
     free: i64,
-    /// Heads before this rank do not fit.
-    floor: Rank,
+    /// Most GPUs that a head may ask for.
+    slack: u64,
+    /// Whether any class may have a head that fits, or only those that got a job.
+    is_open: bool,
+    /// Heads before this place in their order do not fit.
+    at: usize,
     now: i64,
 }
 
@@ -74,8 +69,10 @@ pub struct Repack {
     /// Classes that got a waiting job since the last pass.
     woken: Vec<usize>,
     candidates: Vec<usize>,
-    /// Heads that may fit.
-    hopeful: Vec<Head>,
+    /// First jobs that the count does not admit.
+    front: Front,
+    /// Whether the front has to be made anew: jobs left their lines without a word to it.
+    is_front_unknown: bool,
     admitted: Vec<Admission>,
     dropped: Vec<Dropped>,
     heads: BinaryHeap<Reverse<(Rank, usize)>>,
@@ -117,7 +114,8 @@ impl Repack {
             is_checked: false,
             woken: Vec::new(),
             candidates: Vec::new(),
-            hopeful: Vec::new(),
+            front: Front::default(),
+            is_front_unknown: false,
             admitted: Vec::new(),
             dropped: Vec::new(),
             heads: BinaryHeap::new(),
@@ -270,6 +268,7 @@ impl Repack {
         }
         // after a refusal by the placement rule the running jobs are not those of the greedy walk
         self.is_stirred = !is_settled;
+        self.is_front_unknown |= !is_settled;
     }
 
     /// Has the memory on its way of the jobs at the two ends of an order by time left: the first is often the next
@@ -284,73 +283,94 @@ impl Repack {
 
     /// The greedy admission by count, from what was admitted before.
     fn mend(&mut self, view: &ClusterView<'_>, places: &Places) {
+        self.renew_front();
         let capacity = i64::from(view.gpus_up(GpuTypeId(0)));
-        let now = view.now().0;
-        let mut classes = std::mem::take(&mut self.candidates);
-        let mut hopeful = std::mem::take(&mut self.hopeful);
-        classes.clear();
-        hopeful.clear();
-        if self.is_stirred {
-            self.all_classes(&mut classes);
-        } else {
-            classes.append(&mut self.woken);
-            classes.sort_unstable();
-            classes.dedup();
-        }
         let mut room = Room {
             free: capacity - self.running.sum() as i64,
-            floor: Rank::LEAST,
-            now,
+            slack: u64::MAX,
+            is_open: self.is_stirred,
+            at: 0,
+            now: view.now().0,
         };
-        self.collect_hopeful(&classes, &room, &mut hopeful);
-        for head in &hopeful {
+        if let Some(head) = self.front.get(0) {
             view.expect(JobId(head.rank.job));
         }
         loop {
-            if let Some(at) = self.first_fitting(&mut hopeful, &room) {
-                let Head { rank, class, gpus } = hopeful[at];
-                self.admit(rank, class, GpuTypeId(0), gpus, now);
-                match self.first_left_out(class) {
-                    Some(next) => hopeful[at].rank = self.measure.waiting(next, gpus),
-                    None => _ = hopeful.swap_remove(at),
-                }
-                room.free = capacity - self.running.sum() as i64;
-            } else if room.free < 0 {
-                let (key, gpus, slack) = self
-                    .running
-                    .first_over(room.free.unsigned_abs(), now)
-                    .expect("jobs hold GPUs");
-                let class = self.ledger.class(key.job());
-                // a job that is dropped makes room behind it only
-                room.floor = self.measure.running(key, gpus, now);
-                if let Some(guests) = &mut self.guests {
-                    guests.wake(view, places);
-                }
-                self.drop_job(key, class, gpus, now);
-                room.free = capacity - self.running.sum() as i64;
-                // `slack` is what is free now together with all that runs behind the floor
-                hopeful.clear();
-                if slack > 0 {
-                    classes.clear();
-                    self.all_classes(&mut classes);
-                    classes.retain(|&class| u64::from(self.sizes[class]) <= slack);
-                    self.collect_hopeful(&classes, &room, &mut hopeful);
-                }
-            } else {
-                break;
+            self.admit_fitting(&mut room);
+            if room.free >= 0 {
+                return;
+            }
+            let (key, gpus, slack) = self
+                .running
+                .first_over(room.free.unsigned_abs(), room.now)
+                .expect("jobs hold GPUs");
+            let class = self.ledger.class(key.job());
+            if let Some(guests) = &mut self.guests {
+                guests.wake(view, places);
+            }
+            self.drop_job(key, class, gpus);
+            room.free += i64::from(gpus);
+            // it makes room behind it only: what is free now together with all that runs there
+            room.slack = slack;
+            room.is_open = true;
+            if slack > 0 {
+                self.renew_front();
+                let floor = self.measure.running(key, gpus, room.now);
+                room.at = self.front.behind(&floor);
             }
         }
-        self.candidates = classes;
-        self.hopeful = hopeful;
     }
 
-    /// Classes that may have a job which the count does not admit.
-    fn all_classes(&self, into: &mut Vec<usize>) {
-        if let Some(guests) = &self.guests {
-            into.extend(0..guests.classes());
+    /// Admits, in rank order, the heads that fit before their place. Until a job is dropped there is only ever less
+    /// room, so none is asked twice.
+    fn admit_fitting(&mut self, room: &mut Room) {
+        if room.slack == 0 {
             return;
         }
-        into.extend_from_slice(self.ledger.classes());
+        let last = self.running.last_rank(room.now);
+        while let Some(Head { rank, class, gpus }) = self.front.get(room.at) {
+            let is_before_some = last.is_some_and(|last| rank < last);
+            if room.free <= 0 && !is_before_some {
+                return; // nor does anybody behind it
+            }
+            let is_asked =
+                u64::from(gpus) <= room.slack && (room.is_open || self.woken.contains(&class));
+            let missing = i64::from(gpus) - room.free;
+            let fits = is_asked
+                && (missing <= 0
+                    || (is_before_some
+                        && self
+                            .running
+                            .hold_behind(&rank, missing.unsigned_abs(), room.now)));
+            if !fits {
+                room.at += 1;
+                continue;
+            }
+            self.admit(rank.job, class, gpus, room.now);
+            room.free -= i64::from(gpus);
+            let next = self.first_left_out(class);
+            let next = next.map(|key| self.measure.waiting(key, gpus));
+            self.front.set_at(room.at, next);
+        }
+    }
+
+    /// Takes in which classes have another first job that the count does not admit.
+    #[inline]
+    fn renew_front(&mut self) {
+        if std::mem::take(&mut self.is_front_unknown) {
+            self.front.clear();
+            (0..self.sizes.len()).for_each(|class| self.ledger.note_change(class));
+        }
+        if let Some(guests) = &mut self.guests {
+            let changed = guests.changed.drain(..);
+            changed.for_each(|class| self.ledger.note_change(class));
+        }
+        while let Some(class) = self.ledger.next_changed() {
+            let gpus = self.sizes[class];
+            let first = self.first_left_out(class);
+            let rank = first.map(|key| self.measure.waiting(key, gpus));
+            self.front.set(class, gpus, rank);
+        }
     }
 
     /// The first job of a class that the count does not admit.
@@ -364,54 +384,10 @@ impl Repack {
         }
     }
 
-    /// The heads of the classes that may fit: enough GPUs are free, or a job runs behind them.
-    fn collect_hopeful(&mut self, classes: &[usize], room: &Room, into: &mut Vec<Head>) {
-        let mut last = None;
-        for &class in classes {
-            let Some(key) = self.first_left_out(class) else {
-                continue;
-            };
-            let gpus = self.sizes[class];
-            let rank = self.measure.waiting(key, gpus);
-            let is_hopeful = i64::from(gpus) <= room.free
-                || *last.get_or_insert_with(|| self.running.last_rank(room.now)) > Some(rank);
-            if is_hopeful {
-                into.push(Head { rank, class, gpus });
-            }
-        }
-    }
-
-    /// The first head in rank order that fits before its place. Heads that do not fit leave the list: until a
-    /// job is dropped there is only ever less room.
     #[inline]
-    fn first_fitting(&self, hopeful: &mut Vec<Head>, room: &Room) -> Option<usize> {
-        loop {
-            let mut heads = hopeful.iter().enumerate();
-            let first = heads.next()?;
-            let (at, head) = heads.fold(first, |first, next| {
-                if next.1.rank < first.1.rank {
-                    next
-                } else {
-                    first
-                }
-            });
-            let missing = i64::from(head.gpus) - room.free;
-            let fits = missing <= 0
-                || (room.floor < head.rank
-                    && self
-                        .running
-                        .hold_behind(&head.rank, missing.unsigned_abs(), room.now));
-            if fits {
-                return Some(at);
-            }
-            hopeful.swap_remove(at);
-        }
-    }
-
-    #[inline]
-    fn admit(&mut self, rank: Rank, class: usize, gpu_type: GpuTypeId, gpus: u32, now: i64) {
+    fn admit(&mut self, job: u32, class: usize, gpus: u32, now: i64) {
         if let Some(guests) = &mut self.guests {
-            if let Some(key) = guests.first(class).filter(|key| key.job == rank.job) {
+            if let Some(key) = guests.first(class).filter(|key| key.job == job) {
                 guests.admit_guest(key);
                 self.ledger.set(key, Stand::Running);
                 self.running.insert(key, gpus);
@@ -423,10 +399,15 @@ impl Repack {
             }
             return;
         }
+        self.admit_on(class, GpuTypeId(0), gpus, now);
+    }
+
+    /// Admits the head of a class on a type.
+    #[inline]
+    fn admit_on(&mut self, class: usize, gpu_type: GpuTypeId, gpus: u32, now: i64) {
         let key = self.ledger.pop(class).expect("the class has a head");
         self.count_in(key, gpus, now);
         self.admitted.push(Admission {
-            rank,
             class,
             gpu_type,
             key,
@@ -445,7 +426,7 @@ impl Repack {
         self.running.insert(key, gpus);
     }
 
-    fn drop_job(&mut self, key: Key, class: usize, gpus: u32, now: i64) {
+    fn drop_job(&mut self, key: Key, class: usize, gpus: u32) {
         self.running.remove(key, gpus);
         if let Some(guests) = &mut self.guests {
             if self.ledger.stand(key.job()) == Stand::Running {
@@ -458,15 +439,14 @@ impl Repack {
             return;
         }
         self.ledger.set(key, Stand::Nowhere);
-        let rank = self.measure.running(key, gpus, now);
         self.dropped.push(Dropped {
-            rank,
             key,
             is_counted: false,
         });
     }
 }
 
+mod front;
 mod guests;
 mod heads;
 mod plain;

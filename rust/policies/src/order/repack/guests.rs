@@ -56,6 +56,8 @@ pub(super) struct Guests {
     fresh: Vec<(JobId, Hold)>,
     /// Guests stopped by the present decision.
     stopped: Vec<Key>,
+    /// Classes that may have got another first guest, for the pass to take out.
+    pub(super) changed: Vec<usize>,
 }
 
 /// A running job: its class and GPUs.
@@ -170,6 +172,7 @@ impl Guests {
             unused_slots: Vec::new(),
             fresh: Vec::new(),
             stopped: Vec::new(),
+            changed: Vec::new(),
         }
     }
 
@@ -292,6 +295,7 @@ impl Guests {
     /// A running job becomes a guest.
     fn seat(&mut self, class: usize, key: Key) {
         self.classes[class].guests.insert(key);
+        self.changed.push(class);
         let slot = self.slot_of[key.job as usize] as usize;
         self.seats.add(key, &self.held[slot].gpus);
     }
@@ -301,6 +305,7 @@ impl Guests {
         let hold = &self.held[self.slot_of[key.job as usize] as usize];
         self.seats.remove(key, &hold.gpus);
         self.classes[hold.class].guests.remove(&key);
+        self.changed.push(hold.class);
         hold.class
     }
 

@@ -28,13 +28,13 @@ impl Repack {
                     running.next();
                     self.pass_running(view, places, rank, &mut left);
                 }
-                (_, Some((rank, class))) => {
+                (_, Some((_, class))) => {
                     self.heads.pop();
                     let of = places.classes().get(class);
                     let fits = |t: &&GpuTypeId| left[t.index()] >= of.gpus;
                     if let Some(&gpu_type) = of.types.iter().find(fits) {
                         left[gpu_type.index()] -= of.gpus;
-                        self.admit(rank, class, gpu_type, of.gpus, now);
+                        self.admit_on(class, gpu_type, of.gpus, now);
                         self.push_head(class, places);
                     }
                 }
@@ -64,7 +64,6 @@ impl Repack {
                 left[gpu_type.index()] -= of.gpus;
                 if gpu_type != own {
                     self.admitted.push(Admission {
-                        rank,
                         class,
                         gpu_type,
                         key,
@@ -72,7 +71,7 @@ impl Repack {
                     });
                 }
             }
-            None => self.drop_job(key, class, of.gpus, view.now().0),
+            None => self.drop_job(key, class, of.gpus),
         }
     }
 

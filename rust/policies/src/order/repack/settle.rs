@@ -2,7 +2,7 @@
 
 use super::{Admission, Dropped, Repack};
 use crate::class::Places;
-use crate::order::Stand;
+use crate::order::{Rank, Stand};
 use gangline_engine::{ClusterView, Plan};
 use gangline_model::{Action, JobId};
 use std::cmp::Reverse;
@@ -91,7 +91,6 @@ impl Repack {
     /// The placement rule has no place for an admitted job: it is without GPUs, as before or from now on.
     fn refuse(&mut self, admission: &Admission) {
         let &Admission {
-            rank,
             class,
             key,
             is_running,
@@ -99,7 +98,6 @@ impl Repack {
         } = admission;
         if is_running {
             self.dropped.push(Dropped {
-                rank,
                 key,
                 is_counted: true,
             });
@@ -113,17 +111,21 @@ impl Repack {
     /// Step 4: all without GPUs once more in rank order. Who ran may keep its old GPUs, who waits takes any
     /// place the rule finds.
     fn rehome(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, places: &mut Places) {
-        let mut dropped = std::mem::take(&mut self.dropped);
-        dropped.sort_unstable_by_key(|dropped| dropped.rank);
+        let now = view.now().0;
+        let ranked = self.dropped.drain(..).map(|dropped| {
+            let gpus = view.jobs().gpus(dropped.key.job());
+            (self.measure.running(dropped.key, gpus, now), dropped)
+        });
+        let mut dropped: Vec<(Rank, Dropped)> = ranked.collect();
+        dropped.sort_unstable_by_key(|(rank, _)| *rank);
         let free = plan.free();
         self.collect_heads(places, |class| places.can(free, class));
-        let now = view.now().0;
-        let mut homeless = dropped.iter().peekable();
+        let mut homeless = dropped.into_iter().peekable();
         loop {
             let head = self.heads.peek().map(|&Reverse(head)| head);
             match (homeless.peek().copied(), head) {
                 (None, None) => break,
-                (Some(&next), head) if head.is_none_or(|(head, _)| next.rank < head) => {
+                (Some((own, next)), head) if head.is_none_or(|(head, _)| own < head) => {
                     homeless.next();
                     self.keep_or_stop(view, plan, next);
                 }
@@ -140,7 +142,6 @@ impl Repack {
                 (Some(_), None) => unreachable!("without a head the dropped job comes first"),
             }
         }
-        self.dropped = dropped;
     }
 
     fn keep_or_stop(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, dropped: Dropped) {
