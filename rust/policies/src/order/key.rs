@@ -120,6 +120,8 @@ impl Rank {
 pub enum Measure {
     /// `main` as it stands, waiting or running.
     Fixed,
+    /// The same for an instant, but of a job that starts no later than now: its first start.
+    FirstStart,
     /// A span: of a waiting job `main` itself, of a running one `main - now` (it shrinks as time goes).
     Span,
     /// A span times the gang size, ties by arrival.
@@ -133,7 +135,7 @@ impl Measure {
     #[inline]
     pub fn waiting(self, key: Key, gpus: u32) -> Rank {
         let (value, gpus) = match self {
-            Self::Fixed | Self::Span => (i128::from(key.main), 0),
+            Self::Fixed | Self::FirstStart | Self::Span => (i128::from(key.main), 0),
             Self::Area => (i128::from(key.main) * i128::from(gpus), 0),
             Self::ShrinkingArea => (i128::from(key.main) * i128::from(gpus), gpus),
         };
@@ -149,7 +151,7 @@ impl Measure {
     #[inline]
     pub fn running(self, key: Key, gpus: u32, now: i64) -> Rank {
         match self {
-            Self::Fixed => self.waiting(key, gpus),
+            Self::Fixed | Self::FirstStart => self.waiting(key, gpus),
             Self::Span | Self::Area | Self::ShrinkingArea => self.waiting(
                 Key {
                     main: key.main - now,
@@ -165,8 +167,15 @@ impl Measure {
     pub fn to_running(self, main: i64, now: i64) -> i64 {
         match self {
             Self::Fixed => main,
+            Self::FirstStart => main.min(now),
             Self::Span | Self::Area | Self::ShrinkingArea => main.saturating_add(now),
         }
+    }
+
+    /// Whether keys stand still, so that time alone changes no order.
+    #[inline]
+    pub fn is_fixed(self) -> bool {
+        matches!(self, Self::Fixed | Self::FirstStart)
     }
 
     /// Whether running jobs of different gang sizes change places as time goes.

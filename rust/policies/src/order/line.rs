@@ -12,6 +12,8 @@ use std::collections::BinaryHeap;
 const FRONT: usize = 64;
 /// So many come out of the heap when the list is empty.
 const REFILL: usize = 16;
+/// So many at the very front are looked at one by one before the list is searched.
+const NEAR: usize = 6;
 /// When the heap is empty, one in so many of the far jobs get into it, but at least [`LEAST`] of them.
 const SHARE: usize = 8;
 const LEAST: usize = 256;
@@ -45,12 +47,22 @@ impl Line {
             }
             return;
         }
-        let at = self.front.partition_point(|other| *other > key);
+        let at = self.front.len() - self.count_before(&key);
         self.front.insert(at, key);
         if self.front.len() > FRONT {
             self.horizon = self.horizon.max(self.front[0]);
             self.near.extend(self.front.drain(..FRONT / 2).map(Reverse));
         }
+    }
+
+    /// How many of the front come before a key: the first of all are looked at one by one.
+    #[inline]
+    fn count_before(&self, key: &Key) -> usize {
+        let mut first = self.front.iter().rev().take(NEAR);
+        first.position(|other| *key < *other).unwrap_or_else(|| {
+            let at = self.front.partition_point(|other| *other > *key);
+            self.front.len() - at
+        })
     }
 
     /// The first entry, stale or not.

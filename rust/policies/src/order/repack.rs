@@ -9,9 +9,9 @@
 
 use crate::class::Places;
 use crate::order::{Key, Ledger, Measure, Rank, Running, Stand};
+use front::{Front, Head};
 use gangline_engine::{Changes, ClusterView, Plan};
 use gangline_model::{GpuTypeId, JobId};
-use front::{Front, Head};
 use guests::Guests;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -134,9 +134,9 @@ impl Repack {
         if view.cluster().gpu_types().len() > 1 && self.mode == Mode::Incremental {
             self.mode = Mode::Heads;
         }
-        let is_fixed = self.measure == Measure::Fixed;
-        if self.mode == Mode::Incremental && is_fixed && places.is_strict() {
+        if self.mode == Mode::Incremental && self.measure.is_fixed() && places.is_strict() {
             self.mode = Mode::Guests;
+            self.measure = Measure::Fixed; // who is promised GPUs has not started
             self.guests = Some(Guests::new(view, places));
         }
     }
@@ -263,7 +263,7 @@ impl Repack {
             }
         };
         self.woken.clear();
-        if self.measure != Measure::Fixed {
+        if !self.measure.is_fixed() {
             self.look_ahead(view);
         }
         // after a refusal by the placement rule the running jobs are not those of the greedy walk

@@ -1,13 +1,16 @@
 //! An ordered list with sums of GPUs: the running jobs of a policy.
 //!
 //! Three levels of arrays: leaves of up to 64 entries, groups of up to 64 leaves, a list of groups. Keys lie
-//! inline and most questions concern the end of the order, so answers start from there: a question costs
-//! the few groups behind its answer plus two short scans. Emptied leaves are kept for reuse.
+//! inline. Most questions and changes concern the end of the order, so the last leaf is kept apart and all starts
+//! from there: a question costs the few groups behind its answer plus two short scans. Emptied leaves are
+//! kept for reuse.
 
 use crate::order::Key;
 
 const LEAF: usize = 64;
 const GROUP: usize = 64;
+/// So many entries at the end of a list are looked at one by one before it is searched.
+const NEAR: usize = 6;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -33,12 +36,26 @@ struct Group {
 /// Jobs by key, each with its GPUs.
 #[derive(Debug, Default)]
 pub struct SumTree {
+    /// All but the last jobs.
     groups: Vec<Group>,
-    /// The last job.
-    last: Option<Entry>,
+    /// The last ones; empty only if there is no job.
+    tail: Vec<Entry>,
     sum: u64,
     len: usize,
     spare: Vec<Vec<Entry>>,
+}
+
+/// How many entries come before a key.
+#[inline]
+fn count_before(entries: &[Entry], key: &Key) -> usize {
+    let mut at = entries.len();
+    for _ in 0..NEAR {
+        if at == 0 || entries[at - 1].key < *key {
+            return at;
+        }
+        at -= 1;
+    }
+    entries[..at].partition_point(|entry| entry.key < *key)
 }
 
 impl Leaf {
@@ -75,23 +92,31 @@ impl SumTree {
     /// The first key.
     #[inline]
     pub fn first(&self) -> Option<Key> {
-        Some(self.groups.first()?.leaves[0].entries[0].key)
+        let leaf = self.groups.first().map(|group| &group.leaves[0].entries);
+        Some(leaf.unwrap_or(&self.tail).first()?.key)
     }
 
     /// The last key.
     #[inline]
     pub fn last(&self) -> Option<Key> {
-        self.last.map(|last| last.key)
+        Some(self.tail.last()?.key)
     }
 
     /// The last job.
     #[inline]
     pub fn last_entry(&self) -> Option<(Key, u32)> {
-        self.last.map(|last| (last.key, last.gpus))
+        let last = self.tail.last()?;
+        Some((last.key, last.gpus))
     }
 
-    /// Group and leaf whose range takes `key`: the first that ends at or after it, else the last. Jobs finish
-    /// at the one end of the order and are dropped at the other, so these leaves are looked at first.
+    /// Whether a key belongs to the last leaf.
+    #[inline]
+    fn is_in_tail(&self, key: &Key) -> bool {
+        self.groups.is_empty() || self.tail.first().is_none_or(|first| first.key <= *key)
+    }
+
+    /// Group and leaf, but for the last, whose range takes `key`: the first that ends at or after it, else the
+    /// last. Jobs finish at the front of some orders, so this leaf is looked at first.
     #[inline]
     fn find(&self, key: &Key) -> (usize, usize) {
         let groups = self.groups.as_slice();
@@ -99,11 +124,6 @@ impl SumTree {
             return (0, 0);
         }
         let last = groups.len() - 1;
-        if let [.., before, _] = groups[last].leaves.as_slice()
-            && before.last < *key
-        {
-            return (last, groups[last].leaves.len() - 1);
-        }
         let group = groups.partition_point(|g| g.last < *key).min(last);
         let leaves = &groups[group].leaves;
         let leaf = leaves.partition_point(|l| l.last < *key);
@@ -112,38 +132,34 @@ impl SumTree {
 
     /// Whether a key is there.
     pub fn contains(&self, key: Key) -> bool {
-        if self.groups.is_empty() {
-            return false;
-        }
-        let (group, leaf) = self.find(&key);
-        let entries = &self.groups[group].leaves[leaf].entries;
+        let entries = if self.is_in_tail(&key) {
+            &self.tail
+        } else {
+            let (group, leaf) = self.find(&key);
+            &self.groups[group].leaves[leaf].entries
+        };
         entries
             .binary_search_by(|entry| entry.key.cmp(&key))
             .is_ok()
     }
 
     /// Adds a job; its key must be new.
+    #[inline]
     pub fn insert(&mut self, key: Key, gpus: u32) {
         self.sum += u64::from(gpus);
         self.len += 1;
-        if self.last.is_none_or(|last| last.key < key) {
-            self.last = Some(Entry { key, gpus });
-        }
-        if self.groups.is_empty() {
-            let mut entries = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(LEAF));
-            entries.push(Entry { key, gpus });
-            let leaf = Leaf {
-                last: key,
-                sum: u64::from(gpus),
-                entries,
-            };
-            self.groups.push(Group {
-                last: key,
-                sum: leaf.sum,
-                leaves: vec![leaf],
-            });
+        if !self.is_in_tail(&key) {
+            self.insert_inside(key, gpus);
             return;
         }
+        let at = count_before(&self.tail, &key);
+        self.tail.insert(at, Entry { key, gpus });
+        if self.tail.len() == LEAF {
+            self.cut_tail();
+        }
+    }
+
+    fn insert_inside(&mut self, key: Key, gpus: u32) {
         let (g, l) = self.find(&key);
         let group = &mut self.groups[g];
         let leaf = &mut group.leaves[l];
@@ -161,6 +177,43 @@ impl SumTree {
         if leaf.entries.len() == LEAF {
             self.split(g, l);
         }
+    }
+
+    /// Makes a leaf of the first half of the tail.
+    fn cut_tail(&mut self) {
+        let mut entries = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(LEAF));
+        entries.extend(self.tail.drain(..LEAF / 2));
+        let mut leaf = Leaf {
+            entries,
+            ..Leaf::default()
+        };
+        leaf.refresh();
+        if self
+            .groups
+            .last()
+            .is_none_or(|group| group.leaves.len() >= GROUP / 2)
+        {
+            self.groups.push(Group::default());
+        }
+        let group = self.groups.last_mut().expect("just seen");
+        group.last = leaf.last;
+        group.sum += leaf.sum;
+        group.leaves.push(leaf);
+    }
+
+    /// Takes the last leaf for the tail, which is empty.
+    fn refill_tail(&mut self) {
+        let Some(group) = self.groups.last_mut() else {
+            return;
+        };
+        let leaf = group.leaves.pop().expect("a group has leaves");
+        group.sum -= leaf.sum;
+        match group.leaves.last() {
+            Some(last) => group.last = last.last,
+            None => _ = self.groups.pop(),
+        }
+        self.spare
+            .push(std::mem::replace(&mut self.tail, leaf.entries));
     }
 
     fn split(&mut self, g: usize, l: usize) {
@@ -189,27 +242,41 @@ impl SumTree {
     ///
     /// # Panics
     /// If the key is not there.
+    #[inline]
     pub fn remove(&mut self, key: Key) -> u32 {
-        assert!(!self.groups.is_empty(), "the key is in the tree");
-        let (g, l) = self.find(&key);
-        let group = &mut self.groups[g];
-        let leaf = &mut group.leaves[l];
-        let is_last = leaf.last == key;
-        let at = if is_last {
-            leaf.entries.len() - 1
+        let entry = if self.is_in_tail(&key) {
+            let at = count_before(&self.tail, &key);
+            let entry = self.tail.remove(at);
+            if self.tail.is_empty() {
+                self.refill_tail();
+            }
+            entry
         } else {
-            leaf.entries.partition_point(|entry| entry.key < key)
+            self.remove_inside(&key)
         };
-        let entry = leaf.entries.remove(at);
         assert!(entry.key == key, "the key is in the tree");
         self.sum -= u64::from(entry.gpus);
         self.len -= 1;
+        entry.gpus
+    }
+
+    fn remove_inside(&mut self, key: &Key) -> Entry {
+        let (g, l) = self.find(key);
+        let group = &mut self.groups[g];
+        let leaf = &mut group.leaves[l];
+        let is_last = leaf.last == *key;
+        let at = if is_last {
+            leaf.entries.len() - 1
+        } else {
+            leaf.entries.partition_point(|entry| entry.key < *key)
+        };
+        let entry = leaf.entries.remove(at);
         leaf.sum -= u64::from(entry.gpus);
         group.sum -= u64::from(entry.gpus);
         if is_last {
             self.shorten(g, l);
         }
-        entry.gpus
+        entry
     }
 
     /// Notes that a leaf has lost its last entry.
@@ -226,8 +293,6 @@ impl SumTree {
         } else {
             self.groups.remove(g);
         }
-        let leaf = self.groups.last().and_then(|group| group.leaves.last());
-        self.last = leaf.and_then(|leaf| leaf.entries.last()).copied();
     }
 
     /// Gives a job another key; mostly it keeps its place in the order, and only the key is replaced.
@@ -235,14 +300,17 @@ impl SumTree {
     /// # Panics
     /// If the old key is not there.
     pub fn rekey(&mut self, old: Key, key: Key, gpus: u32) {
-        assert!(!self.groups.is_empty(), "the key is in the tree");
-        let (g, l) = self.find(&old);
-        let leaf = &mut self.groups[g].leaves[l];
-        let at = leaf.entries.partition_point(|entry| entry.key < old);
-        let is_inside = at > 0 && at + 1 < leaf.entries.len();
-        if is_inside && leaf.entries[at - 1].key < key && key < leaf.entries[at + 1].key {
-            debug_assert!(leaf.entries[at].key == old, "the key is in the tree");
-            leaf.entries[at].key = key;
+        let entries = if self.is_in_tail(&old) {
+            &mut self.tail
+        } else {
+            let (g, l) = self.find(&old);
+            &mut self.groups[g].leaves[l].entries
+        };
+        let at = count_before(entries, &old);
+        let is_inside = at > 0 && at + 1 < entries.len();
+        if is_inside && entries[at - 1].key < key && key < entries[at + 1].key {
+            debug_assert!(entries[at].key == old, "the key is in the tree");
+            entries[at].key = key;
             return;
         }
         self.remove(old);
@@ -252,7 +320,14 @@ impl SumTree {
     /// GPUs of the jobs behind `bound`.
     #[inline]
     pub fn sum_after(&self, bound: Key) -> u64 {
-        let mut sum = 0;
+        let at = self.tail.partition_point(|entry| entry.key <= bound);
+        let mut sum: u64 = self.tail[at..]
+            .iter()
+            .map(|entry| u64::from(entry.gpus))
+            .sum();
+        if at > 0 {
+            return sum;
+        }
         for group in self.groups.iter().rev() {
             if group.last <= bound {
                 break;
@@ -284,8 +359,27 @@ impl SumTree {
     /// GPUs of the jobs at the end of the order for which `is_behind` holds, counted no further than `enough`.
     #[inline]
     pub fn sum_behind(&self, enough: u64, is_behind: impl Fn(Key, u32) -> bool) -> u64 {
-        let is_whole = |leaf: &Leaf| is_behind(leaf.entries[0].key, leaf.entries[0].gpus);
         let mut sum = 0;
+        for entry in self.tail.iter().rev() {
+            if sum >= enough || !is_behind(entry.key, entry.gpus) {
+                return sum;
+            }
+            sum += u64::from(entry.gpus);
+        }
+        if sum >= enough {
+            return sum;
+        }
+        self.sum_behind_inside(sum, enough, is_behind)
+    }
+
+    /// Goes on before the tail.
+    fn sum_behind_inside(
+        &self,
+        mut sum: u64,
+        enough: u64,
+        is_behind: impl Fn(Key, u32) -> bool,
+    ) -> u64 {
+        let is_whole = |leaf: &Leaf| is_behind(leaf.entries[0].key, leaf.entries[0].gpus);
         for group in self.groups.iter().rev() {
             if is_whole(&group.leaves[0]) {
                 sum += group.sum;
@@ -318,6 +412,12 @@ impl SumTree {
     /// behind it hold beyond `over`.
     pub fn first_over(&self, over: u64) -> Option<(Key, u32, u64)> {
         let mut behind = 0;
+        for entry in self.tail.iter().rev() {
+            behind += u64::from(entry.gpus);
+            if behind >= over {
+                return Some((entry.key, entry.gpus, behind - over));
+            }
+        }
         for group in self.groups.iter().rev() {
             if behind + group.sum < over {
                 behind += group.sum;
@@ -360,16 +460,25 @@ impl SumTree {
                 }
             }
         }
+        for entry in &self.tail {
+            before += u64::from(entry.gpus);
+            if before >= need {
+                return Some(entry.key);
+            }
+        }
         None
     }
 
     /// Jobs from the end of the order.
     pub fn iter_back(&self) -> impl Iterator<Item = (Key, u32)> + '_ {
-        self.groups
+        let leaves = self.groups.iter().rev();
+        let inside = leaves
+            .flat_map(|group| group.leaves.iter().rev())
+            .flat_map(|leaf| leaf.entries.iter().rev());
+        self.tail
             .iter()
             .rev()
-            .flat_map(|group| group.leaves.iter().rev())
-            .flat_map(|leaf| leaf.entries.iter().rev())
+            .chain(inside)
             .map(|entry| (entry.key, entry.gpus))
     }
 }

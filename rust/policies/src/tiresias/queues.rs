@@ -91,7 +91,7 @@ impl QueuedService {
             params,
             index: None,
             places: Places::new(placement),
-            pass: Repack::new(Measure::Fixed, false, is_plain),
+            pass: Repack::new(Measure::FirstStart, false, is_plain),
             timers: JobTimers::new(0),
             queue: Vec::new(),
             promoted_at: Vec::new(),

@@ -176,11 +176,6 @@ impl Guests {
         }
     }
 
-    /// Number of classes.
-    pub(super) fn classes(&self) -> usize {
-        self.classes.len()
-    }
-
     /// Gang size of a class.
     pub(super) fn gpus(&self, class: usize) -> u32 {
         self.classes[class].gpus
