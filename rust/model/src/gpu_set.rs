@@ -45,6 +45,7 @@ impl GpuSet {
     /// assert_eq!(set.gpus(), 3);
     /// assert_eq!(set.parts()[0].server, ServerId(1));
     /// ```
+    #[inline]
     pub fn insert(&mut self, server: ServerId, mask: u64) {
         if mask == 0 {
             return;
@@ -53,6 +54,10 @@ impl GpuSet {
             self.parts.push(Part { server, mask });
             return;
         }
+        self.insert_inside(server, mask);
+    }
+
+    fn insert_inside(&mut self, server: ServerId, mask: u64) {
         match self.parts.binary_search_by_key(&server, |part| part.server) {
             Ok(at) => self.parts[at].mask |= mask,
             Err(at) => self.parts.insert(at, Part { server, mask }),
@@ -106,11 +111,11 @@ impl FromIterator<(ServerId, u64)> for GpuSet {
 /// ```
 #[inline]
 pub fn mask_of_lowest(mask: u64, count: u32) -> u64 {
-    if count >= mask.count_ones() {
-        return mask;
-    }
     let mut rest = mask;
     for _ in 0..count {
+        if rest == 0 {
+            break;
+        }
         rest &= rest - 1;
     }
     mask & !rest

@@ -165,7 +165,7 @@ impl Easy {
                 main: time.0,
                 job: u32::MAX,
             };
-            let freed = tree.sum() - tree.sum_after(bound);
+            let freed = tree.sum_up_to(bound);
             best.reserved = Some((gpu_type, time));
             best.extra = (free + freed - need) as u32;
         }

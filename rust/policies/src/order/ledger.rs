@@ -35,7 +35,7 @@ struct Entry {
 #[derive(Debug, Default)]
 pub struct Ledger {
     jobs: Vec<Entry>,
-    lines: Vec<Line>,
+    lines: Vec<Line<Key>>,
     /// First job of each line as last looked up; [`None`] = look it up.
     heads: Vec<Option<Key>>,
     /// Stale entries of each line; while there are none, its first entry is its head.
@@ -147,7 +147,7 @@ impl Ledger {
     }
 
     fn find_head(&mut self, class: usize) -> Option<Key> {
-        while let Some(key) = self.lines[class].first() {
+        while let Some(key) = self.lines[class].first(|_| true) {
             let is_stale = self.stale[class] > 0
                 && !(self.stand(key.job()) == Stand::Waiting && self.key(key.job()) == key);
             if !is_stale {

@@ -1,10 +1,9 @@
-//! Waiting jobs of one demand class, in key order, for traffic at the front.
+//! A queue for traffic at the front: waiting jobs of one demand class in key order, timers by time.
 //!
-//! A preempted job comes back to the front of its class and is often the next to start, so the first jobs
+//! A preempted job comes back to the front of its class and is often the next to start, so the first entries
 //! lie in a short sorted list. The next ones are in a heap that a cache holds, and the many behind them, whose
 //! turn is far off, in no order. Entries are dropped lazily: the owner knows which are stale.
 
-use crate::order::Key;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -18,22 +17,28 @@ const NEAR: usize = 6;
 const SHARE: usize = 8;
 const LEAST: usize = 256;
 
-/// Waiting jobs in key order.
+/// Entries in order.
 #[derive(Debug, Default)]
-pub(super) struct Line {
-    /// The first jobs, last first.
-    front: Vec<Key>,
+pub(super) struct Line<K> {
+    /// The first ones, last first.
+    front: Vec<K>,
     /// The next ones, up to the horizon: none comes before one of `front`.
-    near: BinaryHeap<Reverse<Key>>,
+    near: BinaryHeap<Reverse<K>>,
     /// Those behind the horizon.
-    far: Vec<Key>,
-    horizon: Key,
+    far: Vec<K>,
+    horizon: K,
 }
 
-impl Line {
-    /// Adds a job.
+impl<K: Copy + Default + Ord> Line<K> {
+    /// Number of entries, stale or not.
     #[inline]
-    pub(super) fn push(&mut self, key: Key) {
+    pub(super) fn len(&self) -> usize {
+        self.front.len() + self.near.len() + self.far.len()
+    }
+
+    /// Adds an entry.
+    #[inline]
+    pub(super) fn push(&mut self, key: K) {
         let is_front = match self.front.first() {
             Some(last) => key < *last,
             None => false,
@@ -57,7 +62,7 @@ impl Line {
 
     /// How many of the front come before a key: the first of all are looked at one by one.
     #[inline]
-    fn count_before(&self, key: &Key) -> usize {
+    fn count_before(&self, key: &K) -> usize {
         let mut first = self.front.iter().rev().take(NEAR);
         first.position(|other| *key < *other).unwrap_or_else(|| {
             let at = self.front.partition_point(|other| *other > *key);
@@ -65,32 +70,36 @@ impl Line {
         })
     }
 
-    /// The first entry, stale or not.
+    /// The first live entry; stale ones before it are dropped.
     #[inline]
-    pub(super) fn first(&mut self) -> Option<Key> {
-        if self.front.is_empty() {
-            self.refill();
+    pub(super) fn first(&mut self, is_live: impl Fn(K) -> bool) -> Option<K> {
+        loop {
+            match self.front.last() {
+                Some(&first) if is_live(first) => return Some(first),
+                Some(_) => _ = self.front.pop(),
+                None if self.near.is_empty() && self.far.is_empty() => return None,
+                None => self.refill(&is_live),
+            }
         }
-        self.front.last().copied()
     }
 
-    fn refill(&mut self) {
+    fn refill(&mut self, is_live: impl Fn(K) -> bool) {
         if self.near.is_empty() {
-            if self.far.is_empty() {
-                return;
-            }
-            self.advance();
+            self.advance(&is_live);
         }
         while self.front.len() < REFILL
             && let Some(Reverse(key)) = self.near.pop()
         {
-            self.front.push(key);
+            if is_live(key) {
+                self.front.push(key);
+            }
         }
         self.front.reverse();
     }
 
-    /// Moves the horizon on when nobody is near. O(far jobs), once per a fixed share of them.
-    fn advance(&mut self) {
+    /// Moves the horizon on when nobody is near. O(far entries), once per a fixed share of them.
+    fn advance(&mut self, is_live: impl Fn(K) -> bool) {
+        self.far.retain(|&key| is_live(key));
         let count = self.far.len();
         let taken = (count / SHARE).max(count.min(LEAST));
         if taken < count {
@@ -104,6 +113,13 @@ impl Line {
         }
     }
 
+    /// Drops all stale entries.
+    pub(super) fn retain(&mut self, is_live: impl Fn(K) -> bool) {
+        self.front.retain(|&key| is_live(key));
+        self.near.retain(|&Reverse(key)| is_live(key));
+        self.far.retain(|&key| is_live(key));
+    }
+
     /// Drops the first entry.
     #[inline]
     pub(super) fn pop(&mut self) {
@@ -114,16 +130,19 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::order::Key;
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     proptest! {
         #[test]
         fn equals_a_heap(steps in prop::collection::vec(prop::option::of(0_i64..300), 1..2000)) {
             let (mut line, mut oracle) = (Line::default(), BinaryHeap::new());
+            let all = |_| true;
             for (job, step) in steps.into_iter().enumerate() {
                 // smaller numbers more often at the front: as preempted jobs come
                 if let Some(main) = step {
-                    let main = main - line.first().map_or(0, |key| 150 - key.main).max(0);
+                    let main = main - line.first(all).map_or(0, |key: Key| 150 - key.main).max(0);
                     let key = Key { lead: 0, main, job: job as u32 };
                     line.push(key);
                     oracle.push(Reverse(key));
@@ -131,8 +150,31 @@ mod tests {
                     line.pop();
                     oracle.pop();
                 }
-                prop_assert_eq!(line.first(), oracle.peek().map(|key| key.0));
+                prop_assert_eq!(line.first(all), oracle.peek().map(|key| key.0));
+                prop_assert_eq!(line.len(), oracle.len());
             }
+        }
+
+        #[test]
+        fn stale_entries_are_passed_over(
+            steps in prop::collection::vec((0_i64..5000, any::<bool>(), 0_usize..40), 1..1500),
+        ) {
+            let (mut line, mut live) = (Line::default(), BTreeSet::new());
+            for (at, (main, is_new, step)) in steps.into_iter().enumerate() {
+                if is_new || live.is_empty() {
+                    line.push((main, at));
+                    live.insert((main, at));
+                } else {
+                    let stale = *live.iter().nth(step % live.len()).expect("not empty");
+                    live.remove(&stale);
+                }
+                if step == 0 {
+                    line.retain(|key| live.contains(&key));
+                    prop_assert_eq!(line.len(), live.len());
+                }
+                prop_assert_eq!(line.first(|key| live.contains(&key)), live.first().copied());
+            }
+            prop_assert!(line.len() >= live.len());
         }
     }
 }

@@ -245,7 +245,10 @@ impl SumTree {
     #[inline]
     pub fn remove(&mut self, key: Key) -> u32 {
         let entry = if self.is_in_tail(&key) {
-            let at = count_before(&self.tail, &key);
+            let at = match self.tail.last() {
+                Some(last) if last.key == key => self.tail.len() - 1,
+                _ => count_before(&self.tail, &key),
+            };
             let entry = self.tail.remove(at);
             if self.tail.is_empty() {
                 self.refill_tail();
@@ -317,41 +320,31 @@ impl SumTree {
         self.insert(key, gpus);
     }
 
-    /// GPUs of the jobs behind `bound`.
+    /// GPUs of the jobs up to `bound`, counted from the front.
     #[inline]
-    pub fn sum_after(&self, bound: Key) -> u64 {
-        let at = self.tail.partition_point(|entry| entry.key <= bound);
-        let mut sum: u64 = self.tail[at..]
-            .iter()
-            .map(|entry| u64::from(entry.gpus))
-            .sum();
-        if at > 0 {
-            return sum;
-        }
-        for group in self.groups.iter().rev() {
+    pub fn sum_up_to(&self, bound: Key) -> u64 {
+        let mut sum = 0;
+        let mut last = self.tail.as_slice();
+        for group in &self.groups {
             if group.last <= bound {
-                break;
-            }
-            if group.leaves[0].entries[0].key > bound {
                 sum += group.sum;
                 continue;
             }
-            for leaf in group.leaves.iter().rev() {
+            for leaf in &group.leaves {
                 if leaf.last <= bound {
-                    break;
-                }
-                if leaf.entries[0].key > bound {
                     sum += leaf.sum;
                     continue;
                 }
-                let inside = leaf
-                    .entries
-                    .iter()
-                    .rev()
-                    .take_while(|entry| entry.key > bound);
-                return sum + inside.map(|entry| u64::from(entry.gpus)).sum::<u64>();
+                last = &leaf.entries;
+                break;
             }
             break;
+        }
+        for entry in last {
+            if entry.key > bound {
+                break;
+            }
+            sum += u64::from(entry.gpus);
         }
         sum
     }
@@ -526,7 +519,7 @@ mod tests {
             let bound = key(bound, 3);
             let behind: u64 =
                 oracle.iter().filter(|(k, _)| **k > bound).map(|(_, &g)| u64::from(g)).sum();
-            prop_assert_eq!(tree.sum_after(bound), behind);
+            prop_assert_eq!(tree.sum_up_to(bound), total - behind);
             prop_assert_eq!(tree.sum_behind(u64::MAX, |key, _| key > bound), behind);
             let counted = tree.sum_behind(amount, |key, _| key > bound);
             prop_assert!(counted <= behind && (counted == behind || counted >= amount));

@@ -1,19 +1,18 @@
 //! One timer per job behind a single timer of the engine.
 //!
-//! Most timers of a queue policy are cancelled before they are due. Kept here they cost a push into a heap;
-//! the engine hears only of the earliest one.
+//! Most timers of a queue policy are cancelled before they are due. Kept here they cost a push into a list, in
+//! no order while they are far off; the engine hears only of the earliest one.
 
+use crate::order::line::Line;
 use gangline_engine::Plan;
 use gangline_model::{JobId, SimTime, TimerTag};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 const TAG: TimerTag = TimerTag { kind: 0, id: 0 };
 
 /// Timers by job; a job has at most one.
 #[derive(Debug)]
 pub struct JobTimers {
-    heap: BinaryHeap<Reverse<(SimTime, u32)>>,
+    line: Line<(SimTime, u32)>,
     at: Vec<SimTime>,
     live: usize,
     armed: SimTime,
@@ -23,7 +22,7 @@ impl JobTimers {
     /// No timers for so many jobs.
     pub fn new(jobs: usize) -> Self {
         Self {
-            heap: BinaryHeap::new(),
+            line: Line::default(),
             at: vec![SimTime::NEVER; jobs],
             live: 0,
             armed: SimTime::NEVER,
@@ -43,7 +42,7 @@ impl JobTimers {
         *at = time;
         if time != SimTime::NEVER {
             self.live += 1;
-            self.heap.push(Reverse((time, job.0)));
+            self.line.push((time, job.0));
         }
     }
 
@@ -56,18 +55,21 @@ impl JobTimers {
     /// Takes the next timer that is due, by time, then job.
     #[inline]
     pub fn due(&mut self, now: SimTime) -> Option<JobId> {
-        while let Some(&Reverse((time, job))) = self.heap.peek() {
-            if time > now {
-                return None;
-            }
-            self.heap.pop();
-            if self.at[job as usize] == time {
-                self.at[job as usize] = SimTime::NEVER;
-                self.live -= 1;
-                return Some(JobId(job));
-            }
+        let (time, job) = self.first()?;
+        if time > now {
+            return None;
         }
-        None
+        self.line.pop();
+        self.at[job as usize] = SimTime::NEVER;
+        self.live -= 1;
+        Some(JobId(job))
+    }
+
+    /// The earliest timer.
+    #[inline]
+    fn first(&mut self) -> Option<(SimTime, u32)> {
+        let at = &self.at;
+        self.line.first(|(time, job)| at[job as usize] == time)
     }
 
     /// Tells the engine the earliest timer, if it has changed. Call at the end of a decision.
@@ -76,21 +78,11 @@ impl JobTimers {
         if self.armed <= now {
             self.armed = SimTime::NEVER;
         }
-        if self.heap.len() > 4 * self.live + 1024 {
+        if self.line.len() > 4 * self.live + 1024 {
             let at = &self.at;
-            self.heap
-                .retain(|Reverse((time, job))| at[*job as usize] == *time);
+            self.line.retain(|(time, job)| at[job as usize] == time);
         }
-        while let Some(&Reverse((time, job))) = self.heap.peek() {
-            if self.at[job as usize] == time {
-                break;
-            }
-            self.heap.pop();
-        }
-        let next = self
-            .heap
-            .peek()
-            .map_or(SimTime::NEVER, |&Reverse((time, _))| time);
+        let next = self.first().map_or(SimTime::NEVER, |(time, _)| time);
         if next == self.armed {
             return;
         }

@@ -3,6 +3,7 @@
 use super::{Fit, Level, Pick, PlacementParams, RackChoice};
 use gangline_engine::{FreeIndex, TypePool};
 use gangline_model::GpuTypeId;
+use smallvec::SmallVec;
 
 /// The steps of the rule in order; a wider tier only where no narrower one has room.
 pub(super) fn place(
@@ -187,7 +188,7 @@ pub(crate) fn fill(fit: Fit, pool: &mut TypePool, rack: usize, gpus: u32, picks:
 /// a cluster without them.
 fn network(params: &PlacementParams, pool: &mut TypePool, gpus: u32, picks: &mut Vec<Pick>) {
     let mut rest = gpus;
-    let mut taken = Vec::new();
+    let mut taken: SmallVec<[usize; 16]> = SmallVec::new();
     let mut next = match params.fit {
         Fit::Best => pool.rack_most_free().map(|(rack, _)| rack),
         Fit::First => pool.rack_first_fit(1, 0),
