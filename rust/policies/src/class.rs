@@ -211,6 +211,13 @@ impl Places {
         placer.is_some_and(|placer| placer.is_on_one_server(free, gpu_type, demand))
     }
 
+    /// See [`Placer::needs`].
+    pub fn needs(&self, free: &FreeIndex, class: usize, gpu_type: GpuTypeId) -> Option<(u32, u32)> {
+        let demand = &self.classes.list[class].demand;
+        let placer = self.placer.as_ref();
+        placer.and_then(|placer| placer.needs(free, gpu_type, demand))
+    }
+
     /// See [`Placer::is_fickle`].
     pub fn is_fickle(&self, free: &FreeIndex, class: usize, gpu_type: GpuTypeId) -> bool {
         let demand = &self.classes.list[class].demand;

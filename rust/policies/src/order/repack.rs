@@ -449,6 +449,7 @@ impl Repack {
 mod front;
 mod guests;
 mod heads;
+mod pictures;
 mod plain;
 mod seats;
 mod settle;

@@ -114,11 +114,16 @@ pub struct Placer {
 /// Whether enough servers have enough free GPUs for a gang on the fewest servers of the largest size,
 /// wherever they are: a necessary condition, O(1). `gpus` is more than one server has.
 fn has_fewest_servers(pool: &TypePool, gpus: u32) -> bool {
-    let size = pool.server_gpus_max();
-    let servers = gpus.div_ceil(size);
+    let (servers, least) = fewest_servers(gpus, pool.server_gpus_max());
     // each server that is not wholly free costs at least one of the spare GPUs
-    let spare = servers * size - gpus;
-    pool.whole_total() + spare >= servers && pool.count_at_least(size - spare) >= servers
+    let spare = pool.server_gpus_max() - least;
+    pool.whole_total() + spare >= servers && pool.count_at_least(least) >= servers
+}
+
+/// How many servers a gang on the fewest of a size takes, and how many GPUs each must have free at least.
+fn fewest_servers(gpus: u32, size: u32) -> (u32, u32) {
+    let servers = gpus.div_ceil(size);
+    (servers, size - (servers * size - gpus))
 }
 
 impl Placer {
@@ -238,6 +243,31 @@ impl Placer {
             Rule::Spread | Rule::Random | Rule::RandomServer | Rule::Count | Rule::BestSpeed => {
                 false
             }
+        }
+    }
+
+    /// So many servers with at least so many free GPUs the gang needs, as long as no larger server fails.
+    /// `None`: not known. There may be no place all the same.
+    pub fn needs(
+        &self,
+        free: &FreeIndex,
+        gpu_type: GpuTypeId,
+        demand: &Demand,
+    ) -> Option<(u32, u32)> {
+        let pool = free.pool(gpu_type);
+        let (gpus, size) = (demand.gpus, pool.server_gpus_max());
+        if self.is_on_one_server(free, gpu_type, demand) {
+            return Some((1, gpus));
+        }
+        match self.params.rule {
+            _ if gpus <= size || size == 0 => None,
+            Rule::Yarn => Some((gpus / size, size)),
+            Rule::WholeServers => Some((gpus.div_ceil(size), size)),
+            Rule::Skew => {
+                let is_gathered = demand.skew.on(gpu_type) == Waits::Server;
+                (is_gathered && gpus <= pool.rack_up_max()).then(|| fewest_servers(gpus, size))
+            }
+            _ => None,
         }
     }
 

@@ -7,17 +7,19 @@
 //! that neither the admitted nor the guests before it hold. Such *pictures* of the free GPUs are kept: one
 //! without any guest for the promised and, for each class that may get several servers, one at its first
 //! waiting job and a scout for jobs that were stopped a moment ago and stand before that one. Which one server
-//! has room at any place in the order is read off [`Seats`] without a picture. Free capacity only shrinks along the order, so
-//! if a job is refused all others of its class behind it are, until a GPU comes free before them. A new
-//! placement stops exactly the guests it meets. Cost: O((changes x classes) log n) and, where a picture
+//! has room at any place in the order is read off [`Seats`] without a picture, and so is whether enough servers
+//! have enough room for a gang on several; only then its picture is drawn. Free capacity only shrinks along the
+//! order, so if a job is refused all others of its class behind it are, until a GPU comes free before them. A
+//! new placement stops exactly the guests it meets. Cost: O((changes x classes) log n) and, where a picture
 //! goes to another place in the order, one step for each guest on the way.
 
 use super::Repack;
+use super::pictures::Picture;
 use super::seats::Seats;
 use crate::class::Places;
 use crate::order::{Key, Stand};
 use gangline_engine::{ClusterView, FreeIndex, Plan};
-use gangline_model::{ClusterSpec, GpuSet, GpuTypeId, JobId, ServerId};
+use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId};
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
@@ -45,9 +47,12 @@ pub(super) struct Guests {
     firm: FreeIndex,
     /// How often `firm` has gained GPUs.
     rises: u64,
-    /// The same where no guest sits, and nothing elsewhere; as of the last question.
-    bare: FreeIndex,
     seats: Seats,
+    /// Classes whose waiting jobs from this key on are refused; not those that get one server, of which
+    /// [`Seats`] knows.
+    refused: Vec<(usize, Key)>,
+    /// First jobs of classes that may have room now. Reused.
+    heads: Vec<(Key, usize)>,
     /// Running jobs by slot.
     held: Vec<Hold>,
     slot_of: Vec<u32>,
@@ -74,23 +79,16 @@ struct Class {
     is_fickle: bool,
     /// It gets one server or none: it needs no picture.
     is_on_one_server: bool,
+    /// It has no place without so many servers with at least so many free GPUs.
+    needs: Option<(u32, u32)>,
     /// Admitted by the count, without a place.
     promised: BTreeSet<Key>,
     /// `rises` when a promised job was last refused.
     refused_at: u64,
     /// Running without admission.
     guests: BTreeSet<Key>,
-    /// Waiting jobs from this key on are refused; `None` = not known.
-    refused_from: Option<Key>,
     /// Where a job was refused last, and where others were placed; made when first needed.
     pictures: Vec<Picture>,
-}
-
-/// GPUs that neither the admitted hold nor the guests before `cursor`.
-#[derive(Debug)]
-struct Picture {
-    free: FreeIndex,
-    cursor: Key,
 }
 
 /// Whom a change concerns: `firm` has its cursor before every key.
@@ -120,6 +118,12 @@ impl Reach {
     }
 }
 
+/// Where the first of some jobs is.
+fn first_of(heads: &[(Key, usize)]) -> Option<usize> {
+    let heads = heads.iter().enumerate();
+    heads.min_by_key(|(_, head)| **head).map(|(at, _)| at)
+}
+
 fn take(free: &mut FreeIndex, gpus: &GpuSet) {
     for part in gpus.parts() {
         free.sync(part.server, free.free_mask(part.server) & !part.mask);
@@ -132,25 +136,16 @@ fn give(free: &mut FreeIndex, gpus: &GpuSet) {
     }
 }
 
-/// Those of the GPUs that are not taken.
-fn without(gpus: &GpuSet, taken: &GpuSet) -> GpuSet {
-    let mut left = GpuSet::new();
-    for part in gpus.parts() {
-        left.insert(part.server, part.mask & !taken.mask_on(part.server));
-    }
-    left
-}
-
 impl Guests {
     pub(super) fn new(view: &ClusterView<'_>, places: &Places) -> Self {
         let class = |gpus| Class {
             gpus,
             is_fickle: false,
             is_on_one_server: false,
+            needs: None,
             promised: BTreeSet::new(),
             refused_at: 0,
             guests: BTreeSet::new(),
-            refused_from: None,
             pictures: Vec::new(),
         };
         let classes = places.classes().iter();
@@ -165,8 +160,9 @@ impl Guests {
             quiet: 0,
             firm: FreeIndex::default(),
             rises: 1,
-            bare: FreeIndex::default(),
             seats: Seats::new(servers, most),
+            refused: Vec::new(),
+            heads: Vec::new(),
             held: Vec::new(),
             slot_of: vec![u32::MAX; view.jobs().len()],
             unused_slots: Vec::new(),
@@ -226,8 +222,7 @@ impl Guests {
         for hold in &self.held {
             take(&mut self.firm, &hold.gpus);
         }
-        // no guest sits anywhere yet
-        self.bare = self.copy_firm(cluster);
+        self.seats.note_all();
         self.rises += 1;
         self.quiet = 0;
     }
@@ -243,9 +238,9 @@ impl Guests {
             self.is_calm = true;
             self.held.clear();
             self.unused_slots.clear();
+            self.refused.clear();
             for class in &mut self.classes {
                 class.pictures.clear();
-                class.refused_from = None;
             }
         }
     }
@@ -261,21 +256,14 @@ impl Guests {
         if self.is_calm {
             return;
         }
-        let apply = if is_gain { give } else { take };
         if reach.has_firm() {
+            let apply = if is_gain { give } else { take };
             apply(&mut self.firm, gpus);
             self.seats.firm_changed(gpus);
             self.rises += u64::from(is_gain);
         }
-        for class in &mut self.classes {
-            for picture in &mut class.pictures {
-                if reach.has(picture.cursor) {
-                    apply(&mut picture.free, gpus);
-                }
-            }
-            if is_gain && class.refused_from.is_some_and(|from| reach.has(from)) {
-                class.refused_from = None;
-            }
+        if is_gain {
+            self.refused.retain(|&(_, from)| !reach.has(from));
         }
     }
 
@@ -320,14 +308,16 @@ impl Guests {
         self.change(&gpus, true, Reach::Behind(key));
     }
 
-    /// A guest is stopped by one who takes `taken`: a gain is only what that one leaves.
-    fn stop_guest(&mut self, key: Key, taken: &GpuSet) {
+    /// A guest is stopped by one who takes `taken`: a gain is only what that one leaves. Whether there is one.
+    fn stop_guest(&mut self, key: Key, taken: &GpuSet) -> bool {
         self.unseat(key);
         let gpus = self.let_go(key.job());
-        let left = without(&gpus, taken);
-        if !left.is_empty() {
-            self.change(&left, true, Reach::Behind(key));
+        let mut parts = gpus.parts().iter();
+        let is_gain = parts.any(|part| part.mask & !taken.mask_on(part.server) != 0);
+        if is_gain {
+            self.change(&gpus, true, Reach::Behind(key));
         }
+        is_gain
     }
 
     /// A guest has another key; its class.
@@ -370,10 +360,8 @@ impl Guests {
     pub(super) fn servers_changed(&mut self, view: &ClusterView<'_>, servers: &[ServerId]) {
         if !self.is_calm {
             for &server in servers {
-                for free in [&mut self.firm, &mut self.bare] {
-                    free.set_up(server, false);
-                    free.set_up(server, view.is_up(server));
-                }
+                self.firm.set_up(server, false);
+                self.firm.set_up(server, view.is_up(server));
                 self.seats.note(server.index());
             }
         }
@@ -385,26 +373,55 @@ impl Guests {
                 picture.free.set_up(server, view.is_up(server));
             }
         }
-        for class in &mut self.classes {
-            class.refused_from = None;
-        }
+        self.refused.clear();
     }
 
-    /// The first promised job, by key, that may have room now; of fickle classes the first behind `turn`.
-    fn next_promised(&self, turn: Key) -> Option<(Key, usize)> {
-        if self.promises == 0 {
-            return None;
+    /// Learns what the rule makes of the classes.
+    fn know_classes(&mut self, free: &FreeIndex, places: &Places) {
+        for (class, of) in self.classes.iter_mut().enumerate() {
+            of.is_fickle = places.is_fickle(free, class, TYPE);
+            of.is_on_one_server = places.is_on_one_server(free, class, TYPE);
+            of.needs = places.needs(free, class, TYPE);
+            if of.is_on_one_server {
+                of.pictures.clear();
+            }
         }
-        let firsts = self.classes.iter().enumerate().filter_map(|(at, class)| {
-            let first = if class.is_fickle {
-                class.promised.range((Excluded(turn), Unbounded)).next()
-            } else {
-                let is_open = class.refused_at != self.rises;
-                class.promised.first().filter(|_| is_open)
-            };
-            Some((*first?, at))
-        });
-        firsts.min()
+        let needed = self.classes.iter().filter_map(|of| Some(of.needs?.1));
+        let sizes = self.classes.iter().map(|of| of.gpus).chain(needed);
+        self.seats.expect(sizes.collect());
+        self.are_classes_known = true;
+    }
+
+    /// The first promised job of each class that may have room now.
+    fn list_promised(&self, into: &mut Vec<(Key, usize)>) {
+        into.clear();
+        if self.promises == 0 {
+            return;
+        }
+        let classes = self.classes.iter().enumerate();
+        into.extend(classes.filter_map(|(at, class)| {
+            let is_open = class.is_fickle || class.refused_at != self.rises;
+            let first = class.promised.first().filter(|_| is_open)?;
+            Some((*first, at))
+        }));
+    }
+
+    /// Whether a waiting job may have room. `false` is certain.
+    fn may_fit(&mut self, class: usize, key: Key) -> bool {
+        let is_refused = |&(refused, from): &(usize, Key)| refused == class && key >= from;
+        if self.refused.iter().any(is_refused) {
+            return false;
+        }
+        let needs = self.classes[class].needs;
+        needs.is_none_or(|needs| self.seats.may_have(self.firm.pool(TYPE), key, needs))
+    }
+
+    /// A waiting job has no place, nor has any of its class behind it.
+    fn refuse(&mut self, class: usize, key: Key) {
+        if !self.classes[class].is_on_one_server {
+            self.refused.retain(|&(refused, _)| refused != class);
+            self.refused.push((class, key));
+        }
     }
 
     /// GPUs for a waiting job, by all that nobody before it holds.
@@ -419,10 +436,7 @@ impl Guests {
             return self.place_on_one(places, class, key);
         }
         if self.classes[class].pictures.is_empty() {
-            let picture = |_| Picture {
-                free: self.copy_firm(view.cluster()),
-                cursor: LEAST,
-            };
+            let picture = |_| Picture::new(view, LEAST);
             self.classes[class].pictures = [0, 1].map(picture).into();
         }
         let mut pictures = std::mem::take(&mut self.classes[class].pictures);
@@ -448,38 +462,20 @@ impl Guests {
     /// The same on one server.
     fn place_on_one(&mut self, places: &Places, class: usize, key: Key) -> Option<GpuSet> {
         let gpus = self.classes[class].gpus;
-        let free = (&self.firm, &mut self.bare);
-        let (server, mask) = self.seats.find(free, key, gpus, places.is_first_fit())?;
+        let firm = self.firm.pool(TYPE);
+        let (server, mask) = self.seats.find(firm, key, gpus, places.is_first_fit())?;
         Some(places.place_in_mask(server, mask, gpus))
     }
 
-    /// Brings a picture to another place in the order.
-    fn go_to(&self, picture: &mut Picture, key: Key) {
+    /// Draws a picture at another place in the order.
+    fn go_to(&mut self, picture: &mut Picture, key: Key) {
+        self.seats.refresh(self.firm.pool(TYPE));
         let from = std::mem::replace(&mut picture.cursor, key);
-        let (apply, range): (fn(&mut FreeIndex, &GpuSet), _) = if from < key {
-            (take, from..key)
-        } else {
-            (give, key..from)
-        };
-        for class in &self.classes {
-            for guest in class.guests.range(range.clone()) {
-                apply(&mut picture.free, &self.held(guest.job()).gpus);
-            }
-        }
-    }
-
-    fn copy_firm(&self, cluster: &ClusterSpec) -> FreeIndex {
-        let mut copy = FreeIndex::new(cluster);
-        for at in 0..cluster.servers().len() {
-            let server = ServerId::new(at);
-            let pool = self.firm.pool(TYPE);
-            if pool.is_up(at) {
-                copy.sync(server, self.firm.free_mask(server));
-            } else {
-                copy.set_up(server, false);
-            }
-        }
-        copy
+        let between = from.min(key)..from.max(key);
+        let classes = self.classes.iter();
+        let passed = classes.flat_map(|class| class.guests.range(between.clone()));
+        let gpus = passed.map(|guest| &self.held(guest.job()).gpus);
+        picture.draw(&self.seats, &self.firm, gpus);
     }
 }
 
@@ -493,36 +489,9 @@ impl Repack {
     ) {
         let mut guests = self.guests.take().expect("this mode has guests");
         if !guests.are_classes_known {
-            for (class, of) in guests.classes.iter_mut().enumerate() {
-                of.is_fickle = places.is_fickle(plan.free(), class, TYPE);
-                of.is_on_one_server = places.is_on_one_server(plan.free(), class, TYPE);
-                if of.is_on_one_server {
-                    of.pictures.clear();
-                }
-            }
-            guests.are_classes_known = true;
+            guests.know_classes(plan.free(), places);
         }
-        let mut turn = LEAST;
-        while let Some((key, class)) = guests.next_promised(turn) {
-            turn = key;
-            let free = if guests.is_calm {
-                plan.free()
-            } else {
-                &mut guests.firm
-            };
-            let Some(gpus) = places.place_on(free, class, key.job(), TYPE) else {
-                guests.wake(view, places);
-                guests.classes[class].refused_at = guests.rises;
-                continue;
-            };
-            guests.withdraw(class, key);
-            self.ledger.set(key, Stand::Running);
-            if !guests.is_calm {
-                self.stop_met(view, plan, &mut guests, &gpus);
-                guests.change(&gpus, false, Reach::All);
-            }
-            self.start_home(plan, places, &mut guests, (key, class), gpus);
-        }
+        self.place_promised(view, plan, places, &mut guests);
         if guests.promises > 0 || !self.ledger.classes().is_empty() {
             self.place_waiting(view, plan, places, &mut guests);
         }
@@ -536,6 +505,47 @@ impl Repack {
             guests.calm_down(!self.ledger.classes().is_empty());
         }
         self.guests = Some(guests);
+    }
+
+    /// Step 3: the first promised job of each class, in key order, of fickle classes one after the other.
+    fn place_promised(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        places: &mut Places,
+        guests: &mut Guests,
+    ) {
+        let mut heads = std::mem::take(&mut guests.heads);
+        guests.list_promised(&mut heads);
+        while let Some(at) = first_of(&heads) {
+            let (key, class) = heads[at];
+            let free = if guests.is_calm {
+                plan.free()
+            } else {
+                &mut guests.firm
+            };
+            let found = places.place_on(free, class, key.job(), TYPE);
+            let is_placed = found.is_some();
+            if let Some(gpus) = found {
+                guests.withdraw(class, key);
+                self.ledger.set(key, Stand::Running);
+                if !guests.is_calm {
+                    self.stop_met(plan, guests, &gpus);
+                    guests.change(&gpus, false, Reach::All);
+                }
+                self.start_home(plan, places, guests, (key, class), gpus);
+            } else {
+                guests.wake(view, places);
+                guests.classes[class].refused_at = guests.rises;
+            }
+            let of = &guests.classes[class];
+            let mut behind = of.promised.range((Excluded(key), Unbounded));
+            match behind.next().filter(|_| is_placed || of.is_fickle) {
+                Some(&next) => heads[at].0 = next,
+                None => _ = heads.swap_remove(at),
+            }
+        }
+        guests.heads = heads;
     }
 
     /// Step 4: the first waiting job of each class, in key order, where its picture has gained GPUs.
@@ -560,43 +570,81 @@ impl Repack {
             !of.is_fickle && of.promised.is_empty()
         });
         let mut fickle = self.fickle_jobs(view, places, guests);
+        let mut heads = std::mem::take(&mut guests.heads);
+        self.list_waiting(guests, &open, &mut heads);
         loop {
-            let heads = open.iter().filter_map(|&class| {
-                let key = self.ledger.head(class)?;
-                let refused_from = guests.classes[class].refused_from;
-                refused_from
-                    .is_none_or(|from| key < from)
-                    .then_some((key, class))
-            });
-            let Some((key, class)) = heads.chain(fickle.last().copied()).min() else {
+            let first = first_of(&heads);
+            let head = first.map(|at| heads[at]).into_iter();
+            let Some((key, class)) = head.chain(fickle.last().copied()).min() else {
                 break;
             };
             let is_fickle = fickle.pop_if(|next| next.0 == key).is_some();
+            if let Some(at) = first.filter(|_| !is_fickle) {
+                heads.swap_remove(at);
+            }
             let Some(gpus) = guests.place_waiting(view, places, class, key) else {
                 if !is_fickle {
-                    guests.classes[class].refused_from = Some(key);
+                    guests.refuse(class, key);
                 }
                 continue;
             };
-            self.stop_met(view, plan, guests, &gpus);
-            if self.ledger.stand(key.job()) == Stand::Promised {
-                guests.withdraw(class, key);
-                self.ledger.set(key, Stand::Running);
-                guests.change(&gpus, false, Reach::All);
-                self.start_home(plan, places, guests, (key, class), gpus);
-                continue;
+            let has_gain = self.stop_met(plan, guests, &gpus);
+            self.start_waiting(plan, places, guests, (key, class), gpus);
+            if has_gain {
+                self.list_waiting(guests, &open, &mut heads);
+            } else if !is_fickle {
+                // for all others there is less room than before
+                self.list_waiting_of(guests, class, &mut heads);
             }
-            if is_fickle {
-                self.ledger.leave_line(class);
-            } else {
-                self.ledger.pop(class);
-            }
-            self.ledger.set(key, Stand::Guest);
-            guests.change(&gpus, false, Reach::Behind(key));
-            self.start_home(plan, places, guests, (key, class), gpus);
-            guests.seat(class, key);
         }
+        guests.heads = heads;
         self.candidates = open;
+    }
+
+    /// The first waiting jobs of the classes that may have room.
+    fn list_waiting(
+        &mut self,
+        guests: &mut Guests,
+        classes: &[usize],
+        into: &mut Vec<(Key, usize)>,
+    ) {
+        into.clear();
+        for &class in classes {
+            self.list_waiting_of(guests, class, into);
+        }
+    }
+
+    fn list_waiting_of(&mut self, guests: &mut Guests, class: usize, into: &mut Vec<(Key, usize)>) {
+        let head = self.ledger.head(class);
+        if let Some(key) = head.filter(|&key| guests.may_fit(class, key)) {
+            into.push((key, class));
+        }
+    }
+
+    /// A job without GPUs gets some: as a guest if it waits, at home if it is promised.
+    fn start_waiting(
+        &mut self,
+        plan: &mut Plan<'_>,
+        places: &mut Places,
+        guests: &mut Guests,
+        (key, class): (Key, usize),
+        gpus: GpuSet,
+    ) {
+        if self.ledger.stand(key.job()) == Stand::Promised {
+            guests.withdraw(class, key);
+            self.ledger.set(key, Stand::Running);
+            guests.change(&gpus, false, Reach::All);
+            self.start_home(plan, places, guests, (key, class), gpus);
+            return;
+        }
+        if guests.classes[class].is_fickle {
+            self.ledger.leave_line(class);
+        } else {
+            self.ledger.pop(class);
+        }
+        self.ledger.set(key, Stand::Guest);
+        self.start_home(plan, places, guests, (key, class), gpus);
+        guests.seat(class, key);
     }
 
     /// All jobs without GPUs of fickle classes, last first. Nearly always nobody: such a gang is wider than
@@ -621,32 +669,18 @@ impl Repack {
         found
     }
 
-    /// Stops the guests that hold some of these GPUs.
-    fn stop_met(
-        &mut self,
-        view: &ClusterView<'_>,
-        plan: &mut Plan<'_>,
-        guests: &mut Guests,
-        gpus: &GpuSet,
-    ) {
+    /// Stops the guests that hold some of these GPUs; whether one leaves others as well.
+    fn stop_met(&mut self, plan: &mut Plan<'_>, guests: &mut Guests, gpus: &GpuSet) -> bool {
+        let mut has_gain = false;
         for part in gpus.parts() {
-            let mut rest = part.mask;
-            while rest != 0 {
-                let slot = rest.trailing_zeros();
-                rest &= rest - 1;
-                let Some(job) = view.residents(part.server, slot).next() else {
-                    continue;
-                };
-                // one that was stopped a moment ago is nowhere
-                if self.ledger.stand(job) == Stand::Guest {
-                    let key = self.ledger.key(job);
-                    guests.stop_guest(key, gpus);
-                    self.ledger.set(key, Stand::Nowhere);
-                    plan.preempt(job);
-                    guests.stopped.push(key);
-                }
+            while let Some(key) = guests.seats.met(part.server, part.mask) {
+                has_gain |= guests.stop_guest(key, gpus);
+                self.ledger.set(key, Stand::Nowhere);
+                plan.preempt(key.job());
+                guests.stopped.push(key);
             }
         }
+        has_gain
     }
 
     fn start_home(
