@@ -120,6 +120,20 @@ fn has_fewest_servers(pool: &TypePool, gpus: u32) -> bool {
     pool.whole_total() + spare >= servers && pool.count_at_least(least) >= servers
 }
 
+/// The same inside a rack; `true` without looking further where the pool does not list its servers rack by rack.
+/// O(servers with enough free GPUs), until one rack has as many as it takes.
+fn has_fewest_servers_in_a_rack(pool: &TypePool, gpus: u32) -> bool {
+    let (servers, least) = fewest_servers(gpus, pool.server_gpus_max());
+    let (mut rack, mut found) = (0, 0);
+    pool.all_servers().at_least(least).any(|(at, _)| {
+        let next = pool.rack_of(at);
+        let is_known = next >= rack;
+        found = if next == rack { found + 1 } else { 1 };
+        rack = next;
+        found >= servers || !is_known
+    })
+}
+
 /// How many servers a gang on the fewest of a size takes, and how many GPUs each must have free at least.
 fn fewest_servers(gpus: u32, size: u32) -> (u32, u32) {
     let servers = gpus.div_ceil(size);
@@ -290,7 +304,7 @@ impl Placer {
     }
 
     /// A quick look: `false` means that [`Self::place`] would find nothing. O(1), or O(log racks)
-    /// where the widest tier is a rack.
+    /// where the widest tier is a rack, or O(servers with enough free GPUs) for the fewest servers of one.
     #[inline]
     pub fn can(&self, free: &mut FreeIndex, gpu_type: GpuTypeId, demand: &Demand) -> bool {
         let pool = free.pool_mut(gpu_type);
@@ -321,7 +335,9 @@ impl Placer {
                 Waits::Server if gpus <= pool.server_gpus_max() => pool.server_free_max() >= gpus,
                 Waits::Server => {
                     gpus > pool.rack_up_max()
-                        || (has_fewest_servers(pool, gpus) && most_free_of_a_rack(pool) >= gpus)
+                        || (has_fewest_servers(pool, gpus)
+                            && most_free_of_a_rack(pool) >= gpus
+                            && has_fewest_servers_in_a_rack(pool, gpus))
                 }
                 Waits::Rack => gpus > pool.rack_up_max() || most_free_of_a_rack(pool) >= gpus,
                 Waits::Nowhere => true,

@@ -1,9 +1,9 @@
 //! Which guest sits on which server: the question "what would be free for a job at this place in the order"
 //! for one server at a time.
 //!
-//! Along the order a server only loses GPUs, so all answers lie in one key per server and number of GPUs: the
-//! last at which so many are free. A question looks at one such key for each server with a guest, and where
-//! no server has room any more one bound tells so.
+//! Along the order a server only loses GPUs: each number of free GPUs that it ever has is a span of keys. A
+//! question looks at the spans of one number of GPUs, and where no server has as many any more one bound tells
+//! so.
 
 use crate::order::Key;
 use gangline_engine::{BitSet, TypePool};
@@ -30,10 +30,14 @@ const ALWAYS: Key = Key {
 pub(super) struct Seats {
     /// In key order.
     by_server: Vec<SmallVec<[(Key, u64); 2]>>,
-    /// Servers with a guest.
-    taken: BitSet,
-    bare: Bare,
-    /// The numbers of GPUs that are asked about, ascending.
+    /// Server -> a bit per number of GPUs that are free at some place in the order, 0 GPUs left out. Only of
+    /// servers with a guest.
+    counts: Vec<u64>,
+    /// GPUs -> servers without a guest that have as many free; nobody asks for those without any.
+    bare: Vec<BitSet>,
+    /// Server -> its set in `bare`.
+    bare_free: Vec<u8>,
+    /// GPUs -> servers with a guest where as many are free at some place in the order.
     levels: Vec<Level>,
     /// Servers whose guests have changed, or what is free there, since the last question.
     changed: Vec<u32>,
@@ -42,23 +46,22 @@ pub(super) struct Seats {
 }
 
 /// One number of GPUs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Level {
-    gpus: u32,
-    /// Server -> the last key for which as many are free. Only of servers with a guest.
-    up_to: Vec<Key>,
-    /// None of the keys of a block of servers lies behind this one.
+    servers: BitSet,
+    /// Server -> the keys for which as many are free. Only of `servers`.
+    spans: Vec<Span>,
+    /// No span of a block of servers ends behind this key.
     blocks: Vec<Key>,
-    /// None of the keys of any block lies behind this one.
+    /// No span ends behind this key.
     all: Key,
 }
 
-/// Servers without a guest by free GPUs.
-#[derive(Debug)]
-struct Bare {
-    /// Free GPUs -> the servers; nobody asks for those without any.
-    buckets: Vec<BitSet>,
-    free: Vec<u8>,
+/// Keys behind the first up to the last.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    after: Key,
+    up_to: Key,
 }
 
 /// The last servers that changed, for those who keep what is free at some place in the order.
@@ -70,25 +73,33 @@ struct Journal {
 }
 
 impl Level {
-    #[inline]
-    fn set(&mut self, at: usize, key: Key) {
-        self.up_to[at] = key;
-        let block = &mut self.blocks[at / BLOCK];
-        if *block < key {
-            *block = key;
-            self.all = key.max(self.all);
+    fn new(servers: usize) -> Self {
+        let nothing = Span {
+            after: NEVER,
+            up_to: NEVER,
+        };
+        Self {
+            servers: BitSet::new(servers.max(1)),
+            spans: vec![nothing; servers],
+            blocks: vec![NEVER; servers.div_ceil(BLOCK)],
+            all: NEVER,
         }
     }
 
-    /// Shows the servers of `taken` that have room for a job at `key`, in index order, until `is_enough` of
-    /// one; no block from `end` on. What it has looked through to the end it bounds anew.
     #[inline]
-    fn look_through(
-        &mut self,
-        taken: &BitSet,
-        (key, end): (Key, usize),
-        mut is_enough: impl FnMut(usize) -> bool,
-    ) {
+    fn set(&mut self, at: usize, span: Span) {
+        self.spans[at] = span;
+        let block = &mut self.blocks[at / BLOCK];
+        if *block < span.up_to {
+            *block = span.up_to;
+            self.all = self.all.max(span.up_to);
+        }
+    }
+
+    /// Shows the servers before `end` where as many are free for a job at `key`, in index order, until
+    /// `is_enough` of one. What it has looked through to no end it bounds anew.
+    #[inline]
+    fn look_through(&mut self, (key, end): (Key, usize), mut is_enough: impl FnMut(usize) -> bool) {
         if self.all < key {
             return;
         }
@@ -99,13 +110,13 @@ impl Level {
             }
             if *bound >= key {
                 let mut last = NEVER;
-                let mut rest = taken.word(block);
+                let mut rest = self.servers.word(block);
                 while rest != 0 {
                     let at = block * BLOCK + rest.trailing_zeros() as usize;
                     rest &= rest - 1;
-                    let up_to = self.up_to[at];
-                    last = last.max(up_to);
-                    if up_to >= key && is_enough(at) {
+                    let span = &self.spans[at];
+                    last = last.max(span.up_to);
+                    if span.up_to >= key && span.after < key && (at >= end || is_enough(at)) {
                         return;
                     }
                 }
@@ -115,43 +126,15 @@ impl Level {
         }
         self.all = most;
     }
-}
 
-impl Bare {
-    fn set(&mut self, at: usize, free: u32) {
-        let old = usize::from(std::mem::replace(&mut self.free[at], free as u8));
-        if old == free as usize {
-            return;
-        }
-        if old > 0 {
-            self.buckets[old].remove(at);
-        }
-        if free > 0 {
-            self.buckets[free as usize].insert(at);
-        }
-    }
-
-    /// The servers with at least so many free, by how many.
-    #[inline]
-    fn at_least(&self, gpus: u32) -> impl Iterator<Item = (u32, &BitSet)> {
-        let buckets = self.buckets.get(gpus as usize..).unwrap_or_default();
-        (gpus..).zip(buckets)
-    }
-
-    fn count_at_least(&self, gpus: u32) -> usize {
-        self.at_least(gpus).map(|(_, set)| set.len()).sum()
-    }
-
-    /// Where a gang fits best, or the first one if `is_first`, after how many are free there.
-    fn fit(&self, gpus: u32, is_first: bool) -> Option<(u32, usize)> {
-        let mut firsts = self
-            .at_least(gpus)
-            .filter_map(|(free, set)| Some((free, set.first()?)));
-        if is_first {
-            firsts.min_by_key(|&(_, at)| at)
-        } else {
-            firsts.next()
-        }
+    /// The first server before `end` where as many are free for a job at `key`.
+    fn first(&mut self, key: Key, end: usize) -> Option<usize> {
+        let mut found = None;
+        self.look_through((key, end), |at| {
+            found = Some(at);
+            true
+        });
+        found
     }
 }
 
@@ -159,12 +142,10 @@ impl Seats {
     pub(super) fn new(servers: usize, gpus_max: u32) -> Self {
         Self {
             by_server: vec![SmallVec::new(); servers],
-            taken: BitSet::new(servers.max(1)),
-            bare: Bare {
-                buckets: vec![BitSet::new(servers.max(1)); gpus_max as usize + 1],
-                free: vec![0; servers],
-            },
-            levels: Vec::new(),
+            counts: vec![0; servers],
+            bare: vec![BitSet::new(servers.max(1)); gpus_max as usize + 1],
+            bare_free: vec![0; servers],
+            levels: vec![Level::new(servers); gpus_max as usize + 1],
             changed: Vec::new(),
             is_changed: vec![false; servers],
             journal: Journal {
@@ -174,33 +155,11 @@ impl Seats {
         }
     }
 
-    /// The numbers of GPUs that will be asked about; some may be more than any server has.
-    pub(super) fn expect(&mut self, mut sizes: Vec<u32>) {
-        let servers = self.by_server.len();
-        sizes.retain(|&gpus| (gpus as usize) < self.bare.buckets.len());
-        sizes.sort_unstable();
-        sizes.dedup();
-        if self.levels.iter().map(|level| &level.gpus).eq(&sizes) {
-            return;
-        }
-        let level = |gpus| Level {
-            gpus,
-            up_to: vec![NEVER; servers],
-            blocks: vec![NEVER; servers.div_ceil(BLOCK)],
-            all: NEVER,
-        };
-        self.levels = sizes.into_iter().map(level).collect();
-        self.note_all();
-    }
-
     /// A guest sits down.
     pub(super) fn add(&mut self, key: Key, gpus: &GpuSet) {
         for part in gpus.parts() {
             let at = part.server.index();
             let guests = &mut self.by_server[at];
-            if guests.is_empty() {
-                self.taken.insert(at);
-            }
             let place = guests.partition_point(|(other, _)| *other < key);
             guests.insert(place, (key, part.mask));
             self.note(at);
@@ -214,9 +173,6 @@ impl Seats {
             let guests = &mut self.by_server[at];
             let place = guests.iter().position(|(guest, _)| *guest == key);
             guests.remove(place.expect("a guest has a seat on each of its servers"));
-            if guests.is_empty() {
-                self.taken.remove(at);
-            }
             self.note(at);
         }
     }
@@ -251,40 +207,55 @@ impl Seats {
     }
 
     /// Takes in what has changed. `firm` is free of guests.
+    #[inline]
     pub(super) fn refresh(&mut self, firm: &TypePool) {
         if self.changed.is_empty() {
             return;
         }
-        let Self {
-            by_server,
-            bare,
-            levels,
-            is_changed,
-            ..
-        } = self;
-        for at in self.changed.iter().map(|&at| at as usize) {
-            is_changed[at] = false;
-            let mut left = firm.free(at);
-            let guests = &by_server[at];
-            bare.set(at, if guests.is_empty() { left } else { 0 });
-            if guests.is_empty() {
-                continue;
+        for at in 0..self.changed.len() {
+            let at = self.changed[at] as usize;
+            self.is_changed[at] = false;
+            self.refresh_one(at, firm.free(at));
+        }
+        self.journal.append(&mut self.changed, self.by_server.len());
+    }
+
+    fn refresh_one(&mut self, at: usize, free: u32) {
+        let guests = &self.by_server[at];
+        let bare = if guests.is_empty() { free as u8 } else { 0 };
+        let old = std::mem::replace(&mut self.bare_free[at], bare);
+        if old != bare {
+            if old > 0 {
+                self.bare[usize::from(old)].remove(at);
             }
-            let mut guests = guests.iter();
-            let mut up_to = NEVER;
-            for level in levels.iter_mut().rev() {
-                while left >= level.gpus {
-                    let Some((key, mask)) = guests.next() else {
-                        up_to = ALWAYS;
-                        break;
-                    };
-                    left -= mask.count_ones();
-                    up_to = *key;
-                }
-                level.set(at, up_to);
+            if bare > 0 {
+                self.bare[usize::from(bare)].insert(at);
             }
         }
-        self.journal.append(&mut self.changed, by_server.len());
+        let (mut left, mut after, mut counts) = (free, NEVER, 0_u64);
+        let ends = guests.iter().map(|&(key, mask)| (key, mask.count_ones()));
+        let last = (!guests.is_empty()).then_some((ALWAYS, 0));
+        for (up_to, gpus) in ends.chain(last) {
+            if left == 0 {
+                break;
+            }
+            self.levels[left as usize].set(at, Span { after, up_to });
+            counts |= 1 << (left - 1);
+            after = up_to;
+            left -= gpus;
+        }
+        let old = std::mem::replace(&mut self.counts[at], counts);
+        let mut different = old ^ counts;
+        while different != 0 {
+            let bit = different.trailing_zeros();
+            different &= different - 1;
+            let servers = &mut self.levels[bit as usize + 1].servers;
+            if counts >> bit & 1 == 1 {
+                servers.insert(at);
+            } else {
+                servers.remove(at);
+            }
+        }
     }
 
     /// The servers that changed since a number of the journal, or `None` if it does not know any more; and the
@@ -305,7 +276,7 @@ impl Seats {
     }
 
     /// Whether so many servers may have at least so many GPUs free for a job at `key`. `false` is certain;
-    /// `true` for one server may be wrong until a search finds nothing.
+    /// `true` for one server may be wrong until a search has found nothing.
     pub(super) fn may_have(
         &mut self,
         firm: &TypePool,
@@ -313,22 +284,23 @@ impl Seats {
         (servers, gpus): (u32, u32),
     ) -> bool {
         self.refresh(firm);
-        let mut missing = (servers as usize).saturating_sub(self.bare.count_at_least(gpus));
-        if missing == 0 {
-            return true;
-        }
-        let mut levels = self.levels.iter_mut();
-        let Some(level) = levels.find(|level| level.gpus == gpus) else {
-            return false; // wider than every server
-        };
+        let bare = self.bare.get(gpus as usize..).unwrap_or_default();
+        let levels = self.levels.get_mut(gpus as usize..).unwrap_or_default();
         if servers == 1 {
-            return level.all >= key;
+            return bare.iter().any(|set| !set.is_empty())
+                || levels.iter().any(|level| level.all >= key);
         }
-        level.look_through(&self.taken, (key, usize::MAX), |_| {
-            missing -= 1;
-            missing == 0
-        });
-        missing == 0
+        let mut found: usize = bare.iter().map(BitSet::len).sum();
+        for level in levels {
+            if found >= servers as usize {
+                break;
+            }
+            level.look_through((key, usize::MAX), |_| {
+                found += 1;
+                found >= servers as usize
+            });
+        }
+        found >= servers as usize
     }
 
     /// The one server where a gang fits best for a job at `key`, or the first in index order if `is_first`, and
@@ -341,28 +313,17 @@ impl Seats {
         is_first: bool,
     ) -> Option<(ServerId, u64)> {
         self.refresh(firm);
-        let mut best = self.bare.fit(gpus, is_first);
-        let by_server = &self.by_server;
-        let mut levels = self.levels.iter_mut();
-        let level = levels.find(|level| level.gpus == gpus)?;
-        // in index order no later server can be better than one like this
-        let is_best = |free| is_first || free == gpus;
-        let end = best.filter(|&(free, _)| is_best(free));
-        let end = end.map_or(usize::MAX, |(_, at)| at);
-        level.look_through(&self.taken, (key, end), |at| {
-            if at >= end {
-                return true;
+        let bare = self.bare.get(gpus as usize..).unwrap_or_default();
+        let levels = self.levels.get_mut(gpus as usize..).unwrap_or_default();
+        let mut best: Option<usize> = None;
+        for (set, level) in bare.iter().zip(levels) {
+            let end = set.first().into_iter().chain(best).min();
+            best = level.first(key, end.unwrap_or(usize::MAX)).or(end);
+            if best.is_some() && !is_first {
+                break;
             }
-            let guests = by_server[at].iter();
-            let before = guests.take_while(|(guest, _)| *guest < key);
-            let held: u32 = before.map(|(_, mask)| mask.count_ones()).sum();
-            let free = firm.free(at) - held;
-            if is_best(free) || best.is_none_or(|best| (free, at) < best) {
-                best = Some((free, at));
-            }
-            is_best(free)
-        });
-        let (_, at) = best?;
+        }
+        let at = best?;
         Some((ServerId::new(at), self.mask(firm, at, key)))
     }
 }
