@@ -446,6 +446,7 @@ impl Repack {
     }
 }
 
+mod ends;
 mod front;
 mod guests;
 mod heads;

@@ -14,6 +14,7 @@
 //! goes to another place in the order, one step for each guest on the way.
 
 use super::Repack;
+use super::ends::Ends;
 use super::pictures::Picture;
 use super::seats::Seats;
 use crate::class::Places;
@@ -41,6 +42,7 @@ pub(super) struct Guests {
     promises: usize,
     /// Whether the classes know what the rule makes of them.
     are_classes_known: bool,
+    has_fickle: bool,
     /// Decisions since somebody was refused, waited or was a guest.
     quiet: usize,
     /// GPUs that no admitted job holds. Not kept while all is calm.
@@ -86,7 +88,7 @@ struct Class {
     /// `rises` when a promised job was last refused.
     refused_at: u64,
     /// Running without admission.
-    guests: BTreeSet<Key>,
+    guests: Ends,
     /// Where a job was refused last, and where others were placed; made when first needed.
     pictures: Vec<Picture>,
 }
@@ -145,7 +147,7 @@ impl Guests {
             needs: None,
             promised: BTreeSet::new(),
             refused_at: 0,
-            guests: BTreeSet::new(),
+            guests: Ends::default(),
             pictures: Vec::new(),
         };
         let classes = places.classes().iter();
@@ -157,6 +159,7 @@ impl Guests {
             is_calm: true,
             promises: 0,
             are_classes_known: false,
+            has_fickle: false,
             quiet: 0,
             firm: FreeIndex::default(),
             rises: 1,
@@ -180,7 +183,7 @@ impl Guests {
     /// The first guest of a class.
     #[inline]
     pub(super) fn first(&self, class: usize) -> Option<Key> {
-        self.classes[class].guests.first().copied()
+        self.classes[class].guests.first()
     }
 
     /// Puts down what a job holds.
@@ -287,7 +290,7 @@ impl Guests {
     fn unseat(&mut self, key: Key) -> usize {
         let hold = &self.held[self.slot_of[key.job as usize] as usize];
         self.seats.remove(key, &hold.gpus);
-        self.classes[hold.class].guests.remove(&key);
+        self.classes[hold.class].guests.remove(key);
         self.changed.push(hold.class);
         hold.class
     }
@@ -386,21 +389,29 @@ impl Guests {
                 of.pictures.clear();
             }
         }
+        self.has_fickle = self.classes.iter().any(|of| of.is_fickle);
         self.are_classes_known = true;
     }
 
     /// The first promised job of each class that may have room now.
-    fn list_promised(&self, into: &mut Vec<(Key, usize)>) {
+    fn list_promised(&mut self, places: &Places, into: &mut Vec<(Key, usize)>) {
         into.clear();
         if self.promises == 0 {
             return;
         }
-        let classes = self.classes.iter().enumerate();
-        into.extend(classes.filter_map(|(at, class)| {
-            let is_open = class.is_fickle || class.refused_at != self.rises;
-            let first = class.promised.first().filter(|_| is_open)?;
-            Some((*first, at))
-        }));
+        for (at, class) in self.classes.iter_mut().enumerate() {
+            if class.refused_at == self.rises && !class.is_fickle {
+                continue;
+            }
+            let Some(&first) = class.promised.first() else {
+                continue;
+            };
+            if self.is_calm || places.can_on(&mut self.firm, at, TYPE) {
+                into.push((first, at));
+            } else {
+                class.refused_at = self.rises;
+            }
+        }
     }
 
     /// Whether a waiting job may have room. `false` is certain.
@@ -513,7 +524,7 @@ impl Repack {
         guests: &mut Guests,
     ) {
         let mut heads = std::mem::take(&mut guests.heads);
-        guests.list_promised(&mut heads);
+        guests.list_promised(places, &mut heads);
         while let Some(at) = first_of(&heads) {
             let (key, class) = heads[at];
             let free = if guests.is_calm {
@@ -558,7 +569,7 @@ impl Repack {
         open.extend_from_slice(self.ledger.classes());
         open.retain(|&class| self.ledger.head(class).is_some());
         let is_any_fickle = |class: &Class| class.is_fickle && !class.promised.is_empty();
-        if !open.is_empty() || guests.classes.iter().any(is_any_fickle) {
+        if !open.is_empty() || guests.has_fickle && guests.classes.iter().any(is_any_fickle) {
             guests.wake(view, places);
         }
         // behind a promised job without a place nobody of its class has one
@@ -652,7 +663,7 @@ impl Repack {
         places: &Places,
         guests: &Guests,
     ) -> Vec<(Key, usize)> {
-        if !guests.classes.iter().any(|class| class.is_fickle) {
+        if !guests.has_fickle {
             return Vec::new();
         }
         let waiting = view.waiting().filter_map(|job| {

@@ -37,8 +37,12 @@ pub(super) struct Seats {
     bare: Vec<BitSet>,
     /// Server -> its set in `bare`.
     bare_free: Vec<u8>,
+    /// Bit per set of `bare` that is not empty, as in `counts`.
+    bare_counts: u64,
     /// GPUs -> servers with a guest where as many are free at some place in the order.
     levels: Vec<Level>,
+    /// GPUs -> on no server with a guest as many are free, or more, for a job behind this key.
+    bounds: Vec<Key>,
     /// Servers whose guests have changed, or what is free there, since the last question.
     changed: Vec<u32>,
     is_changed: Vec<bool>,
@@ -145,7 +149,9 @@ impl Seats {
             counts: vec![0; servers],
             bare: vec![BitSet::new(servers.max(1)); gpus_max as usize + 1],
             bare_free: vec![0; servers],
+            bare_counts: 0,
             levels: vec![Level::new(servers); gpus_max as usize + 1],
+            bounds: vec![NEVER; gpus_max as usize + 1],
             changed: Vec::new(),
             is_changed: vec![false; servers],
             journal: Journal {
@@ -226,10 +232,15 @@ impl Seats {
         let old = std::mem::replace(&mut self.bare_free[at], bare);
         if old != bare {
             if old > 0 {
-                self.bare[usize::from(old)].remove(at);
+                let servers = &mut self.bare[usize::from(old)];
+                servers.remove(at);
+                if servers.is_empty() {
+                    self.bare_counts &= !(1 << (old - 1));
+                }
             }
             if bare > 0 {
                 self.bare[usize::from(bare)].insert(at);
+                self.bare_counts |= 1 << (bare - 1);
             }
         }
         let (mut left, mut after, mut counts) = (free, NEVER, 0_u64);
@@ -240,6 +251,11 @@ impl Seats {
                 break;
             }
             self.levels[left as usize].set(at, Span { after, up_to });
+            // they fall with the number of GPUs
+            let lower = self.bounds[..=left as usize].iter_mut().rev();
+            for bound in lower.take_while(|bound| **bound < up_to) {
+                *bound = up_to;
+            }
             counts |= 1 << (left - 1);
             after = up_to;
             left -= gpus;
@@ -284,12 +300,16 @@ impl Seats {
         (servers, gpus): (u32, u32),
     ) -> bool {
         self.refresh(firm);
-        let bare = self.bare.get(gpus as usize..).unwrap_or_default();
-        let levels = self.levels.get_mut(gpus as usize..).unwrap_or_default();
+        let Some(bound) = self.bounds.get(gpus as usize) else {
+            return false; // wider than every server
+        };
         if servers == 1 {
-            return bare.iter().any(|set| !set.is_empty())
-                || levels.iter().any(|level| level.all >= key);
+            return *bound >= key || self.bare_counts >> (gpus - 1) != 0;
         }
+        let (bare, levels) = (
+            &self.bare[gpus as usize..],
+            &mut self.levels[gpus as usize..],
+        );
         let mut found: usize = bare.iter().map(BitSet::len).sum();
         for level in levels {
             if found >= servers as usize {
@@ -323,8 +343,20 @@ impl Seats {
                 break;
             }
         }
+        if best.is_none() {
+            self.lower_bounds(gpus as usize);
+        }
         let at = best?;
         Some((ServerId::new(at), self.mask(firm, at, key)))
+    }
+
+    /// After a search through all servers for at least so many GPUs.
+    fn lower_bounds(&mut self, gpus: usize) {
+        let levels = self.levels.get(gpus..).unwrap_or_default();
+        let most = levels.iter().map(|level| level.all).max().unwrap_or(NEVER);
+        for bound in self.bounds.get_mut(gpus..).unwrap_or_default() {
+            *bound = most.min(*bound);
+        }
     }
 }
 
