@@ -10,6 +10,9 @@ use gangline_engine::{BitSet, TypePool};
 use gangline_model::{GpuSet, ServerId};
 use smallvec::SmallVec;
 
+#[cfg(test)]
+mod tests;
+
 /// Servers of a block, which a question passes over at once: a word of a set.
 const BLOCK: usize = 64;
 /// Before every job: so many GPUs are never free.
@@ -76,6 +79,19 @@ struct Journal {
     forgotten: u64,
 }
 
+/// Those of a set that are in a block, in order.
+#[inline]
+fn members(set: &BitSet, block: usize) -> impl Iterator<Item = usize> {
+    let mut rest = set.word(block);
+    std::iter::from_fn(move || {
+        let at = block * BLOCK + rest.trailing_zeros() as usize;
+        (rest != 0).then(|| {
+            rest &= rest - 1;
+            at
+        })
+    })
+}
+
 impl Level {
     fn new(servers: usize) -> Self {
         let nothing = Span {
@@ -101,34 +117,40 @@ impl Level {
     }
 
     /// Shows the servers before `end` where as many are free for a job at `key`, in index order, until
-    /// `is_enough` of one. What it has looked through to no end it bounds anew.
+    /// `is_enough` of one. Bounds that let it look in vain it sets anew.
     #[inline]
     fn look_through(&mut self, (key, end): (Key, usize), mut is_enough: impl FnMut(usize) -> bool) {
         if self.all < key {
             return;
         }
-        let mut most = NEVER;
+        let mut is_all_needed = false;
         for (block, bound) in self.blocks.iter_mut().enumerate() {
             if block * BLOCK >= end {
                 return;
             }
-            if *bound >= key {
-                let mut last = NEVER;
-                let mut rest = self.servers.word(block);
-                while rest != 0 {
-                    let at = block * BLOCK + rest.trailing_zeros() as usize;
-                    rest &= rest - 1;
-                    let span = &self.spans[at];
-                    last = last.max(span.up_to);
-                    if span.up_to >= key && span.after < key && (at >= end || is_enough(at)) {
-                        return;
-                    }
-                }
-                *bound = last;
+            if *bound < key {
+                continue;
             }
-            most = most.max(*bound);
+            let mut is_needed = false;
+            for at in members(&self.servers, block) {
+                let span = &self.spans[at];
+                if span.up_to < key {
+                    continue;
+                }
+                is_needed = true;
+                if span.after < key && (at >= end || is_enough(at)) {
+                    return;
+                }
+            }
+            if !is_needed {
+                let spans = members(&self.servers, block).map(|at| self.spans[at].up_to);
+                *bound = spans.max().unwrap_or(NEVER);
+            }
+            is_all_needed |= is_needed;
         }
-        self.all = most;
+        if !is_all_needed {
+            self.all = self.blocks.iter().copied().max().unwrap_or(NEVER);
+        }
     }
 
     /// The first server before `end` where as many are free for a job at `key`.
