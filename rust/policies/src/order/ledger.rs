@@ -140,10 +140,10 @@ impl Ledger {
     /// The first waiting job of a class.
     #[inline]
     pub fn head(&mut self, class: usize) -> Option<Key> {
-        if self.heads[class].is_some() {
-            return self.heads[class];
+        match self.heads[class] {
+            Some(head) => Some(head),
+            None => self.find_head(class),
         }
-        self.find_head(class)
     }
 
     fn find_head(&mut self, class: usize) -> Option<Key> {

@@ -327,21 +327,25 @@ impl Repack {
         if room.slack == 0 {
             return;
         }
-        let last = self.running.last_rank(room.now);
+        let mut last = None;
         while let Some(Head { rank, class, gpus }) = self.front.get(room.at) {
-            let is_before_some = last.is_some_and(|last| rank < last);
-            if room.free <= 0 && !is_before_some {
-                return; // nor does anybody behind it
-            }
+            let missing = i64::from(gpus) - room.free;
             let is_asked =
                 u64::from(gpus) <= room.slack && (room.is_open || self.woken.contains(&class));
-            let missing = i64::from(gpus) - room.free;
-            let fits = is_asked
-                && (missing <= 0
-                    || (is_before_some
-                        && self
-                            .running
-                            .hold_behind(&rank, missing.unsigned_abs(), room.now)));
+            let fits = if missing <= 0 {
+                is_asked
+            } else {
+                let last = last.get_or_insert_with(|| self.running.last_rank(room.now));
+                let is_before_some = last.is_some_and(|last| rank < last);
+                if room.free <= 0 && !is_before_some {
+                    return; // nor does anybody behind it
+                }
+                is_asked
+                    && is_before_some
+                    && self
+                        .running
+                        .hold_behind(&rank, missing.unsigned_abs(), room.now)
+            };
             if !fits {
                 room.at += 1;
                 continue;

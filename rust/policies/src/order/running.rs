@@ -16,6 +16,36 @@ pub struct Running {
     /// Gang size of each tree; 0 = any.
     sizes: Vec<u32>,
     sum: u64,
+    /// Of several trees: the last job at an instant, while known.
+    last: Option<(i64, Last)>,
+}
+
+/// The last job at an instant.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    rank: Rank,
+    key: Key,
+    gpus: u32,
+}
+
+/// A job near the end of a tree, so many places before its last one.
+#[derive(Clone, Copy, Debug)]
+struct End<'a> {
+    tree: &'a SumTree,
+    depth: usize,
+    last: Last,
+}
+
+/// The last in rank order.
+#[inline]
+fn last_of(ends: &[End<'_>]) -> Option<usize> {
+    let mut last: Option<usize> = None;
+    for (at, end) in ends.iter().enumerate() {
+        if last.is_none_or(|last| ends[last].last.rank < end.last.rank) {
+            last = Some(at);
+        }
+    }
+    last
 }
 
 impl Running {
@@ -34,6 +64,7 @@ impl Running {
             trees,
             sizes,
             sum: 0,
+            last: None,
         }
     }
 
@@ -58,6 +89,12 @@ impl Running {
         let tree = self.tree(gpus);
         self.trees[tree].insert(key, gpus);
         self.sum += u64::from(gpus);
+        if let Some((at, last)) = &mut self.last {
+            let rank = self.measure.running(key, gpus, *at);
+            if last.rank < rank {
+                *last = Last { rank, key, gpus };
+            }
+        }
     }
 
     /// Takes a job out.
@@ -66,6 +103,9 @@ impl Running {
         let tree = self.tree(gpus);
         self.trees[tree].remove(key);
         self.sum -= u64::from(gpus);
+        if self.last.is_some_and(|(_, last)| last.key == key) {
+            self.last = None;
+        }
     }
 
     /// Gives a job another key.
@@ -73,24 +113,37 @@ impl Running {
     pub fn rekey(&mut self, old: Key, key: Key, gpus: u32) {
         let tree = self.tree(gpus);
         self.trees[tree].rekey(old, key, gpus);
+        self.last = None;
     }
 
     /// Rank of the last job at `now`.
     #[inline]
-    pub fn last_rank(&self, now: i64) -> Option<Rank> {
-        self.last(now).map(|(rank, ..)| rank)
+    pub fn last_rank(&mut self, now: i64) -> Option<Rank> {
+        self.last(now).map(|last| last.rank)
     }
 
-    /// The last job at `now`.
     #[inline]
-    fn last(&self, now: i64) -> Option<(Rank, Key, u32)> {
-        let mut last: Option<(Rank, Key, u32)> = None;
+    fn last(&mut self, now: i64) -> Option<Last> {
+        if let [tree] = self.trees.as_slice() {
+            let (key, gpus) = tree.last_entry()?;
+            let rank = self.measure.running(key, gpus, now);
+            return Some(Last { rank, key, gpus });
+        }
+        match self.last {
+            Some((at, last)) if at == now => Some(last),
+            _ => self.find_last(now),
+        }
+    }
+
+    fn find_last(&mut self, now: i64) -> Option<Last> {
+        let mut last: Option<Last> = None;
         for (key, gpus) in self.trees.iter().filter_map(SumTree::last_entry) {
             let rank = self.measure.running(key, gpus, now);
-            if last.is_none_or(|last| last.0 < rank) {
-                last = Some((rank, key, gpus));
+            if last.is_none_or(|last| last.rank < rank) {
+                last = Some(Last { rank, key, gpus });
             }
         }
+        self.last = last.map(|last| (now, last));
         last
     }
 
@@ -103,7 +156,7 @@ impl Running {
 
     /// Whether the running jobs that come after a rank at `now` hold at least so many GPUs.
     #[inline]
-    pub fn hold_behind(&self, rank: &Rank, gpus: u64, now: i64) -> bool {
+    pub fn hold_behind(&mut self, rank: &Rank, gpus: u64, now: i64) -> bool {
         if let (false, [tree]) = (self.measure.is_by_size(), self.trees.as_slice()) {
             // one order for all: behind the key that the rank would have in it
             let bound = Key {
@@ -112,6 +165,15 @@ impl Running {
                 job: rank.job,
             };
             return tree.sum_behind(gpus, |key, _| bound < key) >= gpus;
+        }
+        // mostly the last job of all settles it
+        match self.last(now) {
+            Some(last) if *rank < last.rank => {
+                if u64::from(last.gpus) >= gpus {
+                    return true;
+                }
+            }
+            _ => return false,
         }
         let is_behind = |key, gpus| *rank < self.measure.running(key, gpus, now);
         let mut sum = 0;
@@ -133,14 +195,59 @@ impl Running {
 
     /// The first job, in rank order at `now`, up to which the jobs hold more than `sum() - over` GPUs, and
     /// how many GPUs it and those behind it hold beyond `over`.
-    pub fn first_over(&self, over: u64, now: i64) -> Option<(Key, u32, u64)> {
+    pub fn first_over(&mut self, over: u64, now: i64) -> Option<(Key, u32, u64)> {
         if let [tree] = self.trees.as_slice() {
             return tree.first_over(over);
         }
-        let (_, key, gpus) = self.last(now)?;
+        let Last { key, gpus, .. } = self.last(now)?;
         if u64::from(gpus) >= over {
             return Some((key, gpus, u64::from(gpus) - over));
         }
+        self.first_over_in_tails(over, now)
+            .unwrap_or_else(|| self.first_over_by_merge(over, now))
+    }
+
+    /// The same from the last leaves alone; `None` if they do not tell.
+    #[allow(clippy::option_option, reason = "not told, or nobody")]
+    fn first_over_in_tails(&self, over: u64, now: i64) -> Option<Option<(Key, u32, u64)>> {
+        let mut ends: SmallVec<[End<'_>; 8]> = SmallVec::new();
+        for tree in &self.trees {
+            ends.extend(self.end(tree, 0, now));
+        }
+        let mut behind = 0;
+        while let Some(at) = last_of(&ends) {
+            let End {
+                tree,
+                depth,
+                last: Last { key, gpus, .. },
+            } = ends[at];
+            behind += u64::from(gpus);
+            if behind >= over {
+                return Some(Some((key, gpus, behind - over)));
+            }
+            match self.end(tree, depth + 1, now) {
+                Some(next) => ends[at] = next,
+                None if tree.len() == depth + 1 => _ = ends.swap_remove(at),
+                None => return None,
+            }
+        }
+        Some(None)
+    }
+
+    /// A job of the last leaf of a tree.
+    #[inline]
+    fn end<'a>(&self, tree: &'a SumTree, depth: usize, now: i64) -> Option<End<'a>> {
+        let (key, gpus) = tree.near_end(depth)?;
+        let rank = self.measure.running(key, gpus, now);
+        Some(End {
+            tree,
+            depth,
+            last: Last { rank, key, gpus },
+        })
+    }
+
+    /// The same from whole trees.
+    fn first_over_by_merge(&self, over: u64, now: i64) -> Option<(Key, u32, u64)> {
         // merge the trees from their ends; at most `over` steps, as every job has a GPU
         let ranked = |(key, gpus)| (self.measure.running(key, gpus, now), key, gpus);
         let mut rest: SmallVec<[_; 8]> = self.trees.iter().map(SumTree::iter_back).collect();
@@ -172,5 +279,49 @@ impl Running {
     pub fn ranks(&self, now: i64) -> impl Iterator<Item = Rank> + '_ {
         let jobs = self.trees.iter().flat_map(SumTree::iter_back);
         jobs.map(move |(key, gpus)| self.measure.running(key, gpus, now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_end_is_that_of_a_sorted_list(
+            jobs in prop::collection::vec((100_i64..5000, 0_usize..3, any::<bool>()), 1..400),
+            now in 0_i64..100,
+            over in prop::collection::vec(1_u64..900, 1..8),
+            bound in 0_i128..20000,
+        ) {
+            let sizes = [1, 4, 8];
+            let mut running = Running::new(Measure::ShrinkingArea, sizes.into_iter());
+            let mut list: Vec<(Rank, Key, u32)> = Vec::new();
+            for (job, (main, size, leaves)) in jobs.into_iter().enumerate() {
+                let (key, gpus) = (Key { lead: 0, main, job: job as u32 }, sizes[size]);
+                running.insert(key, gpus);
+                list.push((Measure::ShrinkingArea.running(key, gpus, now), key, gpus));
+                list.sort_unstable_by_key(|entry| entry.0);
+                if leaves {
+                    let (_, key, gpus) = list.remove(main as usize % list.len());
+                    running.remove(key, gpus);
+                }
+                prop_assert_eq!(running.last_rank(now), list.last().map(|entry| entry.0));
+            }
+            for over in over {
+                let mut behind = 0;
+                let first = list.iter().rev().find_map(|&(_, key, gpus)| {
+                    behind += u64::from(gpus);
+                    (behind >= over).then(|| (key, gpus, behind - over))
+                });
+                prop_assert_eq!(running.first_over(over, now), first);
+                prop_assert_eq!(running.first_over_by_merge(over, now), first);
+                let rank = Rank { lead: 0, value: bound, gpus: 4, job: 7 };
+                let held: u64 = list.iter().filter(|entry| entry.0 > rank)
+                    .map(|entry| u64::from(entry.2)).sum();
+                prop_assert_eq!(running.hold_behind(&rank, over, now), held >= over);
+            }
+        }
     }
 }

@@ -109,6 +109,13 @@ impl SumTree {
         Some((last.key, last.gpus))
     }
 
+    /// The job so many places before the last one, if it lies in the last leaf.
+    #[inline]
+    pub fn near_end(&self, depth: usize) -> Option<(Key, u32)> {
+        let entry = self.tail.iter().nth_back(depth)?;
+        Some((entry.key, entry.gpus))
+    }
+
     /// Whether a key belongs to the last leaf.
     #[inline]
     fn is_in_tail(&self, key: &Key) -> bool {

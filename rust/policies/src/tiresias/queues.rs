@@ -123,8 +123,14 @@ impl QueuedService {
         i128::from(self.executed(view, job)) * self.scale(view, job)
     }
 
-    fn key(&self, job: JobId, attained: i128, first_start: i64, is_open: bool) -> Key {
-        let rank = self.index.as_ref().map_or(0, |index| index.rank(attained));
+    /// Index rank of a job; 0 without an index.
+    #[inline]
+    fn rank(&self, view: &ClusterView<'_>, job: JobId) -> u32 {
+        let index = self.index.as_ref();
+        index.map_or(0, |index| index.rank(self.attained(view, job)))
+    }
+
+    fn key(&self, job: JobId, rank: u32, first_start: i64, is_open: bool) -> Key {
         let queue = u64::from(self.queue[job.index()]);
         let open = if is_open { OPEN } else { 0 };
         Key {
@@ -154,8 +160,8 @@ impl QueuedService {
 
     /// Puts a job into its queue and arms its promotion.
     fn wait(&mut self, view: &ClusterView<'_>, job: JobId) {
-        let attained = self.attained(view, job);
-        let key = self.key(job, attained, Self::first_start(view, job), true);
+        let rank = self.rank(view, job);
+        let key = self.key(job, rank, Self::first_start(view, job), true);
         self.pass.wait(self.places.classes().of(job), key);
         if self.promotes() {
             self.timers.set(job, self.promotion_at(view, job));
@@ -173,20 +179,17 @@ impl QueuedService {
     }
 
     /// Arms the timer of a job that runs from `since` on: whatever changes its key first.
-    fn arm(
-        &mut self,
-        view: &ClusterView<'_>,
-        job: JobId,
-        attained: i128,
-        started: SimTime,
-        since: SimTime,
-    ) {
+    fn arm(&mut self, view: &ClusterView<'_>, job: JobId, started: SimTime, since: SimTime) {
+        let limit = self.params.limits.get(usize::from(self.queue[job.index()]));
         let mut service = i128::MAX;
-        if let Some(&limit) = self.params.limits.get(usize::from(self.queue[job.index()])) {
-            service = limit - attained;
-        }
-        if let Some(index) = &self.index {
-            service = service.min(index.to_next_point(attained));
+        if limit.is_some() || self.index.is_some() {
+            let attained = self.attained(view, job);
+            if let Some(limit) = limit {
+                service = limit - attained;
+            }
+            if let Some(index) = &self.index {
+                service = service.min(index.to_next_point(attained));
+            }
         }
         let mut at = SimTime::NEVER;
         if service != i128::MAX {
@@ -205,10 +208,11 @@ impl QueuedService {
         let attained = self.attained(view, job);
         self.demote(job, attained);
         let is_open = run.started + self.params.protection.span <= view.now();
-        let key = self.key(job, attained, Self::first_start(view, job), is_open);
+        let rank = self.rank(view, job);
+        let key = self.key(job, rank, Self::first_start(view, job), is_open);
         self.pass.rekey(key);
         let since = view.now().max(run.progress_start);
-        self.arm(view, job, attained, run.started, since);
+        self.arm(view, job, run.started, since);
     }
 
     /// The timer of a waiting job is due: back to the top.
@@ -233,7 +237,8 @@ impl QueuedService {
         }
         self.pass.servers_changed(view, changes);
         for &job in &changes.arrived {
-            let key = self.key(job, 0, NEVER_STARTED, true);
+            let rank = self.rank(view, job);
+            let key = self.key(job, rank, NEVER_STARTED, true);
             self.pass.wait(self.places.classes().of(job), key);
         }
         while let Some(job) = self.timers.due(view.now()) {
@@ -258,11 +263,10 @@ impl QueuedService {
         let started = std::mem::take(&mut self.pass.started);
         let moved = std::mem::take(&mut self.pass.moved);
         for &job in started.iter().chain(&moved) {
-            let attained = self.attained(view, job);
             let first_start = view.first_start(job).unwrap_or(now).0;
-            let key = self.key(job, attained, first_start, is_open);
+            let key = self.key(job, self.rank(view, job), first_start, is_open);
             self.pass.rekey(key);
-            self.arm(view, job, attained, now, now + view.overhead(job));
+            self.arm(view, job, now, now + view.overhead(job));
         }
         self.pass.started = started;
         self.pass.moved = moved;
