@@ -8,7 +8,7 @@ use crate::FreeIndex;
 use crate::error::{PlanError, Rule};
 use crate::plan::{PlanBuffer, TimerOrder};
 use crate::state::{Phase, State, slots};
-use gangline_model::{Action, ActionKind, GpuSet, JobId, Part, ServerId};
+use gangline_model::{Action, ActionKind, GpuSet, JobId, Part, ServerId, gpus_in};
 
 /// Scratch of the check, reused: free masks of the servers that the plan names.
 #[derive(Debug)]
@@ -259,7 +259,7 @@ impl Overlay {
             if *first_type.get_or_insert(gpu_type) != gpu_type && !state.mixes_types {
                 return fail(Rule::MixedTypes);
             }
-            count += mask.count_ones();
+            count += gpus_in(mask);
         }
         if count == state.jobs.gpus(job) {
             Ok(())
@@ -336,7 +336,7 @@ fn is_gang(state: &State, job: JobId, gpus: &GpuSet) -> bool {
             return false;
         }
         last = Some(gpu_type);
-        count += part.mask.count_ones();
+        count += gpus_in(part.mask);
     }
     count == state.jobs.gpus(job)
 }

@@ -52,7 +52,9 @@ impl Engine {
         self.state.now = time;
         self.newest = self.state.job.len();
         let kinds = self.apply_events(time);
-        self.look_ahead();
+        if kinds.intersects(WakeOn::COMPLETION) {
+            self.look_ahead();
+        }
         if kinds.intersects(self.traits.wake_on) {
             self.awaiting = true;
             return Ok(true);
@@ -105,7 +107,8 @@ impl Engine {
             .arrival
             .get(self.state.job.len())
             .copied();
-        let event = self.head().map(|event| event.time);
+        self.drop_stale();
+        let event = self.queue.peek().map(|event| event.time);
         let next = match (arrival, event) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -134,13 +137,11 @@ impl Engine {
         next
     }
 
-    /// The earliest event that is not cancelled: cancelled ones are no events.
+    /// The next event of an instant, if there is one.
     #[inline]
-    fn head(&mut self) -> Option<Event> {
-        if self.queue.has_stale() {
-            self.drop_stale();
-        }
-        self.queue.peek().copied()
+    fn head_at(&mut self, time: SimTime) -> Option<Event> {
+        self.drop_stale();
+        self.queue.peek_at(time)
     }
 
     /// Whether an event of the queue is not cancelled.
@@ -152,11 +153,13 @@ impl Engine {
         }
     }
 
+    /// Takes cancelled events from the head of the queue: they are no events.
+    #[inline]
     fn drop_stale(&mut self) {
-        while let Some(event) = self.queue.peek() {
-            if self.is_live(event) {
-                return;
-            }
+        while self.queue.has_stale()
+            && let Some(event) = self.queue.peek()
+            && !self.is_live(event)
+        {
             self.queue.pop();
             self.queue.note_dropped();
         }
@@ -166,7 +169,9 @@ impl Engine {
     #[inline]
     fn apply_events(&mut self, time: SimTime) -> WakeOn {
         let mut kinds = WakeOn::default();
-        while let Some(event) = self.head().filter(|event| event.time == time) {
+        // what was cancelled before the first one went when the instant was found
+        let mut next = self.queue.peek_at(time);
+        while let Some(event) = next {
             kinds = kinds
                 | match event.class() {
                     EventClass::Completion => {
@@ -180,15 +185,17 @@ impl Engine {
                     EventClass::Timer => break,
                 };
             self.events += 1;
+            next = self.head_at(time);
         }
         kinds = kinds | self.arrive(time);
-        while let Some(event) = self.head().filter(|event| event.time == time) {
+        while let Some(event) = next {
             debug_assert_eq!(event.class(), EventClass::Timer, "all others came before");
             self.queue.pop();
             self.events += 1;
             let tag = self.timers.fire(event.subject);
             self.changes.timers.push(tag);
             kinds = kinds | WakeOn::TIMER;
+            next = self.head_at(time);
         }
         if self.next_round == Some(time)
             && let Some(period) = self.traits.round

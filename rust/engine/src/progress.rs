@@ -6,7 +6,7 @@ use crate::queue::{EventClass, EventQueue};
 use crate::record::{EndReason, Recorder};
 use crate::state::{NO_JOB, NOT_YET, Run, RunDetails, State, slots};
 use gangline_model::{
-    GpuSet, GpuTypeId, JobId, LocalityModel, Shape, SimSpan, SimTime, Tier, span_of_work,
+    GpuSet, GpuTypeId, JobId, LocalityModel, Part, Shape, SimSpan, SimTime, Tier, gpus_in, span_of_work,
 };
 use smallvec::SmallVec;
 
@@ -15,14 +15,16 @@ impl State {
     #[inline]
     fn base_on(&self, job: JobId, gpus: &GpuSet) -> f64 {
         let base = |id: GpuTypeId| self.rates.base(&self.jobs, job, id);
-        let type_at = |at: usize| self.servers[gpus.parts()[at].server.index()].gpu_type;
-        let first = type_at(0);
-        if (1..gpus.parts().len()).all(|at| type_at(at) == first) {
+        let type_at = |part: &Part| self.servers[part.server.index()].gpu_type;
+        let first = type_at(&gpus.parts()[0]);
+        let rest = &gpus.parts()[1..];
+        if rest.iter().all(|part| type_at(part) == first) {
             return base(first);
         }
         let gang = f64::from(self.jobs.gpus(job));
-        let slowest = (0..gpus.parts().len())
-            .map(|at| base(type_at(at)) / gang)
+        let parts = gpus.parts().iter();
+        let slowest = parts
+            .map(|part| base(type_at(part)) / gang)
             .fold(f64::INFINITY, f64::min);
         gang * slowest
     }
@@ -158,7 +160,7 @@ impl State {
     pub(crate) fn occupy(&mut self, job: JobId, gpus: &GpuSet) {
         for part in gpus.parts() {
             let server = &mut self.servers[part.server.index()];
-            let newly = (server.free & part.mask).count_ones();
+            let newly = gpus_in(server.free & part.mask);
             self.busy_servers += u32::from(server.free == server.full);
             server.free &= !part.mask;
             self.busy_by_type[server.gpu_type.index()] += newly;
@@ -215,7 +217,7 @@ impl State {
             let server = &mut self.servers[at];
             server.free |= emptied;
             self.busy_servers -= u32::from(server.free == server.full);
-            let gpus = emptied.count_ones();
+            let gpus = gpus_in(emptied);
             self.busy_by_type[server.gpu_type.index()] -= gpus;
             self.gpus_busy -= gpus;
         }

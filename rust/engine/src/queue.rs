@@ -112,6 +112,12 @@ impl EventQueue {
         self.heap.first()
     }
 
+    /// The earliest event, if it is of an instant.
+    #[inline]
+    pub(crate) fn peek_at(&self, time: SimTime) -> Option<Event> {
+        self.peek().filter(|event| event.time == time).copied()
+    }
+
     /// The earliest event, then some among which the second one is.
     #[inline]
     pub fn soonest(&self) -> &[Event] {

@@ -648,9 +648,13 @@ impl State {
     }
 
     /// Iteration time at a sub-batch over that at full batch.
+    #[inline]
     pub(crate) fn inflation(&self, job: JobId, sub_batch: u32) -> f64 {
+        if sub_batch == 0 {
+            return 1.0;
+        }
         let batch = self.jobs.batch_size(job);
-        if sub_batch == 0 || batch == 0 || sub_batch >= batch {
+        if batch == 0 || sub_batch >= batch {
             return 1.0;
         }
         1.0 + self.config.acc_cost * f64::from(batch.div_ceil(sub_batch) - 1)
@@ -659,6 +663,9 @@ impl State {
     /// Time without progress that a start or move of the job costs now.
     #[inline]
     pub(crate) fn overhead(&self, job: JobId) -> SimSpan {
+        if self.out.overhead_ns.is_empty() {
+            return SimSpan::ZERO; // no start costs time
+        }
         if self.first_start(job).is_none() {
             return self.config.first_start;
         }

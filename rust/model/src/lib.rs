@@ -17,7 +17,7 @@ mod time;
 pub use action::{Action, ActionKind, TimerTag};
 pub use cluster::{ClusterSpec, GpuType, Server, Tier};
 pub use error::ModelError;
-pub use gpu_set::{GpuSet, Part, mask_of_lowest};
+pub use gpu_set::{GpuSet, Part, gpus_in, mask_of_lowest};
 pub use id::{GpuTypeId, JobId, RackId, ServerId};
 pub use job::{Infeasible, InfeasibleReason, JobColumns, JobTable};
 pub use network::{

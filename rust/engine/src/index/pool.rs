@@ -4,7 +4,7 @@ use super::racks::Racks;
 use super::servers::{Servers, largest, smallest};
 use crate::structures::bits::BitSet;
 use crate::structures::trees::{Fenwick, MaxTree};
-use gangline_model::{ClusterSpec, RackId, ServerId};
+use gangline_model::{ClusterSpec, RackId, ServerId, gpus_in};
 
 /// Free GPUs of the servers of one type. Positions are local: ascending with the server's id. Racks
 /// are numbered among those that hold servers of the type, ascending with the rack's id.
@@ -382,7 +382,7 @@ impl TypePool {
             return before;
         }
         debug_assert!(slots.up, "a server that is down has no free GPU");
-        let (old, new) = (u32::from(slots.free), mask.count_ones());
+        let (old, new) = (u32::from(slots.free), gpus_in(mask));
         slots.mask = mask;
         slots.free = new as u8;
         let rack = slots.rack as usize;

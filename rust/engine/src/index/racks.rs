@@ -27,6 +27,8 @@ pub(super) struct Racks {
     by_free: FreeOrder,
     by_rack: Option<MaxTree>,
     whole: Option<WholeOrder>,
+    /// Whether more than `free` is to be kept up to date.
+    has_others: bool,
 }
 
 #[derive(Debug)]
@@ -79,7 +81,9 @@ impl Racks {
             by_free: FreeOrder::new(most, count),
             by_rack: None,
             whole: None,
+            has_others: false,
         };
+        racks.has_others = racks.numbering.is_some() || !matches!(racks.by_free, FreeOrder::Few);
         for (free, set) in buckets.iter().enumerate().skip(1) {
             for at in set.iter() {
                 racks.free[racks_of[at] as usize] += free as u32;
@@ -100,19 +104,11 @@ impl Racks {
         (at, rack): (usize, usize),
         (old, new): (u32, u32),
     ) {
-        let before = self.free[rack];
-        let after = before + new - old;
-        self.free[rack] = after;
-        self.by_free.change(rack, (before, after));
-        if self.has_others() {
+        let free = &mut self.free[rack];
+        *free = *free + new - old;
+        if self.has_others {
             self.change_others(buckets, (at, rack), (old, new));
         }
-    }
-
-    /// Whether one of the structures exists that most runs do without.
-    #[inline]
-    fn has_others(&self) -> bool {
-        self.numbering.is_some() || self.by_rack.is_some() || self.whole.is_some()
     }
 
     #[inline(never)]
@@ -132,6 +128,7 @@ impl Racks {
             }
         }
         let free = self.free[rack];
+        self.by_free.change(rack, (free + old - new, free));
         if let Some(tree) = &mut self.by_rack {
             tree.set(rack, free);
         }
@@ -194,24 +191,25 @@ impl Racks {
 
     /// The rack with the most free GPUs, lowest index.
     pub(super) fn most_free(&self) -> Option<(usize, u32)> {
-        let (free, _) = self.by_free.last()?;
+        let (free, _) = self.by_free.last(&self.free)?;
         self.by_free
-            .next_from(free, 0)
+            .next_from(&self.free, (free, 0))
             .map(|(free, rack)| (rack, free))
     }
 
     /// The first rack at or after (`free`, `rack`) in the order of free GPUs, then index.
     pub(super) fn next_from(&self, free: u32, rack: usize) -> Option<usize> {
-        self.by_free.next_from(free, rack).map(|(_, rack)| rack)
+        let next = self.by_free.next_from(&self.free, (free, rack));
+        next.map(|(_, rack)| rack)
     }
 
     /// The rack that follows in the order of free GPUs descending, then index.
     pub(super) fn emptier(&self, rack: usize) -> Option<usize> {
         let free = self.free[rack];
-        match self.by_free.next_from(free, rack + 1) {
+        match self.by_free.next_from(&self.free, (free, rack + 1)) {
             Some((same, next)) if same == free => Some(next),
             _ => {
-                let (less, _) = self.by_free.last_below(free)?;
+                let (less, _) = self.by_free.last_below(&self.free, free)?;
                 self.next_from(less, 0)
             }
         }
@@ -220,6 +218,7 @@ impl Racks {
     /// Leftmost rack at `from` or later with at least `gpus` free.
     pub(super) fn first_from(&mut self, gpus: u32, from: usize) -> Option<usize> {
         let free = &self.free;
+        self.has_others = true;
         self.by_rack
             .get_or_insert_with(|| MaxTree::new(free.iter().copied()))
             .next_at_least(gpus, from)
@@ -234,6 +233,7 @@ impl Racks {
                 rack: rack as u32,
             });
             self.whole = Some(WholeOrder::new(size, keys.collect()));
+            self.has_others = true;
         }
         self.whole.as_ref().expect("just built")
     }
@@ -291,8 +291,8 @@ impl Racks {
     pub(super) fn assert_equals(&self, fresh: &mut Self, size: u32, buckets: &[BitSet]) {
         assert_eq!(self.free, fresh.free, "free GPUs by rack");
         assert_eq!(
-            self.by_free.keys(),
-            fresh.by_free.keys(),
+            self.by_free.keys(&self.free),
+            fresh.by_free.keys(&fresh.free),
             "racks by free GPUs"
         );
         if let (Some(kept), Some(fresh)) = (&self.numbering, &fresh.numbering) {
@@ -372,12 +372,12 @@ fn packed(whole: u32, other: u32) -> u32 {
     whole * 64 + other
 }
 
-/// Racks ordered by (free GPUs, index): a plain list of few, else bits where the range of keys is small,
-/// else a tree.
+/// Racks ordered by (free GPUs, index): few are looked through, else bits where the range of keys is small,
+/// else a tree. The free GPUs of all racks are handed in.
 #[derive(Debug)]
 enum FreeOrder {
-    /// Rack -> its key, see [`few`].
-    Few(Vec<u32>),
+    /// Nothing is kept.
+    Few,
     Dense {
         keys: BitSet,
         racks: usize,
@@ -388,7 +388,14 @@ enum FreeOrder {
 /// Key of one of few racks: ascending with free GPUs, then index.
 #[inline]
 fn few(free: u32, rack: usize) -> u32 {
-    free * FEW_RACKS as u32 + rack as u32
+    free << FEW_RACKS.ilog2() | rack as u32
+}
+
+/// Keys of few racks.
+#[inline]
+fn all_few(all: &[u32]) -> impl Iterator<Item = u32> {
+    let racks = all.iter().zip(0_usize..);
+    racks.map(|(&free, rack)| few(free, rack))
 }
 
 /// Free GPUs and rack of a key.
@@ -400,7 +407,7 @@ fn of_few(key: u32) -> (u32, usize) {
 impl FreeOrder {
     fn new(free_max: usize, racks: usize) -> Self {
         if racks <= FEW_RACKS && free_max < 1 << 23 {
-            return Self::Few(vec![0; racks]);
+            return Self::Few;
         }
         match (free_max + 1).checked_mul(racks) {
             Some(keys) if keys <= DENSE_KEYS => Self::Dense {
@@ -413,7 +420,7 @@ impl FreeOrder {
 
     fn insert(&mut self, free: u32, rack: usize) {
         match self {
-            Self::Few(keys) => keys[rack] = few(free, rack),
+            Self::Few => {}
             Self::Dense { keys, racks } => {
                 keys.insert(free as usize * *racks + rack);
             }
@@ -427,7 +434,7 @@ impl FreeOrder {
     #[inline]
     fn change(&mut self, rack: usize, (before, after): (u32, u32)) {
         match self {
-            Self::Few(keys) => keys[rack] = few(after, rack),
+            Self::Few => {}
             Self::Dense { keys, racks } => {
                 keys.remove(before as usize * *racks + rack);
                 keys.insert(after as usize * *racks + rack);
@@ -439,14 +446,14 @@ impl FreeOrder {
         }
     }
 
-    fn next_from(&self, free: u32, rack: usize) -> Option<(u32, usize)> {
+    fn next_from(&self, all: &[u32], (free, rack): (u32, usize)) -> Option<(u32, usize)> {
         match self {
-            Self::Few(keys) => {
-                looked(keys.len());
+            Self::Few => {
+                looked(all.len());
                 let from = few(free, rack);
                 // no branch inside, so that the compiler looks at several at a time
-                let later = |&key: &u32| if key >= from { key } else { u32::MAX };
-                let least = keys.iter().map(later).min()?;
+                let later = |key| if key >= from { key } else { u32::MAX };
+                let least = all_few(all).map(later).min()?;
                 (least != u32::MAX).then(|| of_few(least))
             }
             Self::Dense { keys, racks } => {
@@ -462,11 +469,11 @@ impl FreeOrder {
         }
     }
 
-    fn last(&self) -> Option<(u32, usize)> {
+    fn last(&self, all: &[u32]) -> Option<(u32, usize)> {
         match self {
-            Self::Few(keys) => {
-                looked(keys.len());
-                keys.iter().max().map(|&key| of_few(key))
+            Self::Few => {
+                looked(all.len());
+                all_few(all).max().map(of_few)
             }
             Self::Dense { keys, racks } => {
                 keys.last().map(|key| ((key / racks) as u32, key % racks))
@@ -476,13 +483,12 @@ impl FreeOrder {
     }
 
     /// The last rack with fewer than `free` free GPUs.
-    fn last_below(&self, free: u32) -> Option<(u32, usize)> {
+    fn last_below(&self, all: &[u32], free: u32) -> Option<(u32, usize)> {
         match self {
-            Self::Few(keys) => {
-                looked(keys.len());
+            Self::Few => {
+                looked(all.len());
                 let end = few(free, 0);
-                let earlier = keys.iter().filter(|&&key| key < end);
-                earlier.max().map(|&key| of_few(key))
+                all_few(all).filter(|&key| key < end).max().map(of_few)
             }
             Self::Dense { keys, racks } => {
                 let key = keys.last_before(free as usize * racks)?;
@@ -495,12 +501,12 @@ impl FreeOrder {
         }
     }
 
-    fn keys(&self) -> Vec<(u32, usize)> {
+    fn keys(&self, all: &[u32]) -> Vec<(u32, usize)> {
         let mut found = Vec::new();
-        let mut next = self.next_from(0, 0);
+        let mut next = self.next_from(all, (0, 0));
         while let Some((free, rack)) = next {
             found.push((free, rack));
-            next = self.next_from(free, rack + 1);
+            next = self.next_from(all, (free, rack + 1));
         }
         found
     }
@@ -519,7 +525,7 @@ mod tests {
         ) {
             let racks = free.len();
             let mut orders = [
-                FreeOrder::Few(vec![0; racks]),
+                FreeOrder::Few,
                 FreeOrder::Dense { keys: BitSet::new(30 * racks), racks },
                 FreeOrder::Sparse(BTreeSet::new()),
             ];
@@ -536,11 +542,11 @@ mod tests {
                 sorted.sort_unstable();
                 for order in &mut orders {
                     order.change(rack, (before, after));
-                    prop_assert_eq!(order.last(), sorted.last().copied());
+                    prop_assert_eq!(order.last(&free), sorted.last().copied());
                     let later = sorted.iter().find(|&&key| key >= (before, rack));
-                    prop_assert_eq!(order.next_from(before, rack), later.copied());
+                    prop_assert_eq!(order.next_from(&free, (before, rack)), later.copied());
                     let below = sorted.iter().rfind(|key| key.0 < before);
-                    prop_assert_eq!(order.last_below(before), below.copied());
+                    prop_assert_eq!(order.last_below(&free, before), below.copied());
                 }
             }
         }
