@@ -56,6 +56,22 @@ impl<'a> ByJob<'a> {
     }
 }
 
+/// So many actions are compared each with each: less work than to sort them.
+const FEW_ACTIONS: usize = 8;
+
+/// Whether each action is about another job.
+#[inline]
+fn are_distinct(actions: &[Action]) -> bool {
+    let mut earlier = actions;
+    while let Some((last, others)) = earlier.split_last() {
+        if others.iter().any(|action| action.job() == last.job()) {
+            return false;
+        }
+        earlier = others;
+    }
+    true
+}
+
 struct Broken {
     job: JobId,
     kind: ActionKind,
@@ -156,7 +172,7 @@ impl Overlay {
     }
 
     fn check_repeats(&mut self, plan: &PlanBuffer) -> Result<(), Broken> {
-        if plan.actions.len() < 2 {
+        if plan.actions.len() <= FEW_ACTIONS && are_distinct(&plan.actions) {
             return Ok(());
         }
         self.jobs.clear();

@@ -10,7 +10,7 @@ use crate::policy::{Next, Policy};
 use crate::record::EndReason;
 use crate::run::{Engine, Stopwatch};
 use crate::view::ClusterView;
-use gangline_model::{Action, JobId};
+use gangline_model::{Action, GpuSet, JobId, SimSpan};
 
 /// Every so many decisions one is timed: a clock read costs as much as a small decision.
 const DECISIONS_PER_SAMPLE: u64 = 16;
@@ -99,14 +99,11 @@ impl Engine {
         } else {
             self.note_touched(&actions);
         }
-        let releases =
-            |action: &Action| matches!(action, Action::Preempt { .. } | Action::Move { .. });
-        if actions.iter().any(releases) {
-            self.commit_releases(&mut actions);
-        }
-        for action in actions.drain(..) {
+        self.commit_releases(&mut actions);
+        for action in &mut actions {
             self.commit_take(action);
         }
+        actions.clear();
         self.moved_sub_batches.clear();
         self.buffer.actions = actions;
         for order in self.buffer.timers.drain(..) {
@@ -145,29 +142,29 @@ impl Engine {
     /// Preempts, and takes moving jobs off their GPUs. A move to the GPUs already held is dropped: it is
     /// free and changes nothing.
     fn commit_releases(&mut self, actions: &mut Vec<Action>) {
-        if actions
-            .iter()
-            .any(|action| matches!(action, Action::Move { .. }))
-        {
-            actions.retain(|action| match action {
-                Action::Move { job, gpus } => {
-                    self.state.run(*job).is_some_and(|run| run.gpus != *gpus)
-                }
-                _ => true,
-            });
-        }
+        let mut idle_moves = false;
         for action in actions.iter() {
             match action {
                 Action::Preempt { job } => self.stop(*job, EndReason::Preempted),
-                Action::Move { job, .. } => {
-                    let sub_batch = self.state.run(*job).map_or(0, |run| run.sub_batch);
-                    if sub_batch != 0 {
-                        self.moved_sub_batches.push((*job, sub_batch));
+                Action::Move { job, gpus } => {
+                    let run = &self.state.runs[self.state.slot_of(*job)];
+                    if run.gpus == *gpus {
+                        idle_moves = true;
+                        continue;
+                    }
+                    if run.sub_batch != 0 {
+                        self.moved_sub_batches.push((*job, run.sub_batch));
                     }
                     self.stop(*job, EndReason::Moved);
                 }
                 Action::Start { .. } | Action::SetSubBatch { .. } => {}
             }
+        }
+        if idle_moves {
+            // who moves for real holds nothing any more
+            actions.retain(|action| {
+                !matches!(action, Action::Move { job, .. } if self.state.run(*job).is_some())
+            });
         }
         self.moved_sub_batches.sort_unstable();
     }
@@ -199,36 +196,43 @@ impl Engine {
     }
 
     #[inline]
-    fn commit_take(&mut self, action: Action) {
-        let is_start = matches!(action, Action::Start { .. });
-        let (job, gpus, sub_batch) = match action {
+    fn commit_take(&mut self, action: &mut Action) {
+        match action {
             Action::Start {
                 job,
                 gpus,
                 sub_batch,
-            } => (job, gpus, sub_batch.unwrap_or(0)),
-            // a move keeps the sub-batch
+            } => {
+                let own = &self.buffer.overheads;
+                let overhead = match own.binary_search_by_key(job, |entry| entry.0) {
+                    Ok(at) => own[at].1,
+                    Err(_) => self.state.overhead(*job),
+                };
+                let gpus = std::mem::take(gpus);
+                self.begin(*job, gpus, (sub_batch.unwrap_or(0), overhead));
+            }
             Action::Move { job, gpus } => {
                 let moved = &self.moved_sub_batches;
-                let kept = moved.binary_search_by_key(&job, |entry| entry.0);
-                (job, gpus, kept.map_or(0, |at| moved[at].1))
+                let kept = moved.binary_search_by_key(job, |entry| entry.0);
+                let sub_batch = kept.map_or(0, |at| moved[at].1);
+                let overhead = self.state.overhead(*job);
+                let gpus = std::mem::take(gpus);
+                self.begin(*job, gpus, (sub_batch, overhead));
             }
-            Action::Preempt { .. } => return,
+            Action::Preempt { .. } => {}
             Action::SetSubBatch { job, sub_batch } => {
                 self.state
-                    .set_sub_batch(job, sub_batch, &mut self.queue, &mut self.recorder);
-                return;
+                    .set_sub_batch(*job, *sub_batch, &mut self.queue, &mut self.recorder);
             }
-        };
+        }
+    }
+
+    #[inline]
+    fn begin(&mut self, job: JobId, gpus: GpuSet, (sub_batch, overhead): (u32, SimSpan)) {
         self.recorder.hash.event(1, self.state.now, job, &gpus);
         if job.index() < self.newest {
             self.demand.remove(&self.state, job);
         }
-        let own = &self.buffer.overheads;
-        let overhead = match own.binary_search_by_key(&job, |entry| entry.0) {
-            Ok(at) if is_start => own[at].1,
-            _ => self.state.overhead(job),
-        };
         self.state
             .begin(job, gpus, (sub_batch, overhead), &mut self.queue);
     }

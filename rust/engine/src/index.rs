@@ -8,7 +8,7 @@ mod pool;
 mod racks;
 mod servers;
 
-use gangline_model::{ClusterSpec, GpuSet, GpuTypeId, RackId, ServerId, Tier};
+use gangline_model::{ClusterSpec, GpuSet, GpuTypeId, Part, RackId, ServerId, Tier};
 pub use pool::TypePool;
 
 /// Free GPUs of every server, by type.
@@ -147,30 +147,33 @@ impl FreeIndex {
 
     /// Takes GPUs as an action of the plan does; all of them should be free.
     #[inline]
-    pub(crate) fn plan_take(&mut self, server: ServerId, mask: u64) {
-        let Some(&place) = self.places.get(server.index()) else {
-            self.is_planned = false;
-            return;
-        };
-        let pool = &mut self.pools[place.gpu_type.index()];
-        let free = pool.mask(place.local as usize);
-        pool.set_mask(place.local as usize, free & !mask);
-        self.note_planned(server, free, free & mask == mask);
+    pub(crate) fn plan_take(&mut self, gpus: &GpuSet) {
+        let mut is_due = self.is_planned();
+        for &Part { server, mask } in gpus.parts() {
+            let Some(&place) = self.places.get(server.index()) else {
+                is_due = false;
+                continue;
+            };
+            let before = self.pools[place.gpu_type.index()].take(place.local as usize, mask);
+            is_due &= before & mask == mask;
+            self.undo.push((server, before));
+        }
+        self.is_planned = is_due;
+        self.planned = self.undo.len();
     }
 
-    /// Gives back GPUs of an up server as an action of the plan does; all of them should be held.
+    /// Gives back GPUs as an action of the plan does; all of them should be held, on servers that are up.
     #[inline]
-    pub(crate) fn plan_give(&mut self, server: ServerId, mask: u64) {
-        let before = self.free_mask(server);
-        self.replace(server, before | mask);
-        self.note_planned(server, before, before & mask == 0);
-    }
-
-    #[inline]
-    fn note_planned(&mut self, server: ServerId, before: u64, is_due: bool) {
-        self.is_planned &= is_due && self.planned == self.undo.len();
-        self.planned += 1;
-        self.undo.push((server, before));
+    pub(crate) fn plan_give(&mut self, gpus: &GpuSet) {
+        let mut is_due = self.is_planned();
+        for &Part { server, mask } in gpus.parts() {
+            let place = self.places[server.index()];
+            let before = self.pools[place.gpu_type.index()].give(place.local as usize, mask);
+            is_due &= before & mask == 0;
+            self.undo.push((server, before));
+        }
+        self.is_planned = is_due;
+        self.planned = self.undo.len();
     }
 
     /// Whether nothing but actions of the plan changed the scratch, each to GPUs that were its to take or to

@@ -72,7 +72,7 @@ impl Plan<'_> {
     /// Gives a waiting job its gang, at full batch.
     #[inline]
     pub fn start(&mut self, job: JobId, gpus: GpuSet) {
-        self.plan_take(&gpus);
+        self.free.plan_take(&gpus);
         self.buffer.push_shown(Action::Start {
             job,
             gpus,
@@ -99,26 +99,20 @@ impl Plan<'_> {
     /// Moves a running job; the GPUs it holds are released in the scratch first.
     pub fn move_to(&mut self, job: JobId, gpus: GpuSet) {
         self.plan_release(job);
-        self.plan_take(&gpus);
+        self.free.plan_take(&gpus);
         self.buffer.push_shown(Action::Move { job, gpus });
-    }
-
-    #[inline]
-    fn plan_take(&mut self, gpus: &GpuSet) {
-        for part in gpus.parts() {
-            self.free.plan_take(part.server, part.mask);
-        }
     }
 
     fn plan_release(&mut self, job: JobId) {
         let state = self.state;
         let Some(run) = state.run(job) else { return };
-        for part in run.gpus.parts() {
-            let alone = state.alone_mask(part.server, part.mask);
-            if alone != 0 {
-                self.free.plan_give(part.server, alone);
-            }
+        if state.max_share == 1 {
+            self.free.plan_give(&run.gpus);
+            return;
         }
+        let parts = run.gpus.parts().iter();
+        let alone = parts.map(|part| (part.server, state.alone_mask(part.server, part.mask)));
+        self.free.plan_give(&alone.collect());
     }
 
     /// Adds any action without touching the scratch: for plans that were worked out on it before.

@@ -4,7 +4,7 @@
 use crate::config::GangXi;
 use crate::queue::{EventClass, EventQueue};
 use crate::record::{EndReason, Recorder};
-use crate::state::{NO_JOB, NOT_YET, Run, RunDetails, State, slots};
+use crate::state::{NO_JOB, Run, RunDetails, State, slots};
 use gangline_model::{
     GpuSet, GpuTypeId, JobId, LocalityModel, Part, Shape, SimSpan, SimTime, Tier, gpus_in, span_of_work,
 };
@@ -202,25 +202,31 @@ impl State {
     pub(crate) fn vacate(&mut self, job: JobId, gpus: &GpuSet) {
         for part in gpus.parts() {
             let at = part.server.index();
-            let base = self.servers[at].gpu_base as usize;
-            let emptied = if self.max_share == 1 {
+            if self.max_share == 1 {
+                let base = self.empty(at, part.mask);
                 self.set_residents(base, part.mask, NO_JOB);
-                part.mask
-            } else {
-                slots(part.mask)
-                    .filter(|slot| self.leave(base + *slot as usize, job))
-                    .fold(0, |emptied, slot| emptied | 1 << slot)
-            };
-            if emptied == 0 {
                 continue;
             }
-            let server = &mut self.servers[at];
-            server.free |= emptied;
-            self.busy_servers -= u32::from(server.free == server.full);
-            let gpus = gpus_in(emptied);
-            self.busy_by_type[server.gpu_type.index()] -= gpus;
-            self.gpus_busy -= gpus;
+            let base = self.servers[at].gpu_base as usize;
+            let emptied = slots(part.mask)
+                .filter(|slot| self.leave(base + *slot as usize, job))
+                .fold(0, |emptied, slot| emptied | 1 << slot);
+            if emptied != 0 {
+                self.empty(at, emptied);
+            }
         }
+    }
+
+    /// Counts slots of a server as free; the number of its first GPU.
+    #[inline]
+    fn empty(&mut self, at: usize, emptied: u64) -> usize {
+        let server = &mut self.servers[at];
+        server.free |= emptied;
+        self.busy_servers -= u32::from(server.free == server.full);
+        let gpus = gpus_in(emptied);
+        self.busy_by_type[server.gpu_type.index()] -= gpus;
+        self.gpus_busy -= gpus;
+        server.gpu_base as usize
     }
 
     /// Adds the useful time of a shared GPU since its residents last changed: it is useful while one
@@ -298,11 +304,6 @@ impl State {
         (sub_batch, overhead): (u32, SimSpan),
         queue: &mut EventQueue,
     ) {
-        let state = &mut self.job[job.index()];
-        if state.first_start == NOT_YET {
-            state.first_start = self.now;
-        }
-        let (remaining, run_ns) = (state.remaining, state.run_ns);
         self.occupy(job, &gpus);
         let tier = self.cluster.tier(&gpus);
         let gpu_type = self.servers[gpus.parts()[0].server.index()].gpu_type;
@@ -312,6 +313,7 @@ impl State {
             self.runs.push(Run::default());
             (self.runs.len() - 1) as u32
         });
+        let (remaining, run_ns) = self.set_running(job, slot);
         let progress_start = self.now + overhead;
         let run = &mut self.runs[slot as usize];
         run.job = job;
@@ -331,7 +333,6 @@ impl State {
         if self.max_share > 1 || self.config.segments {
             self.open_details(slot, sub_batch);
         }
-        self.set_running(job, slot);
         let is_sending = self.uplinks.is_some() && tier == Tier::Network && self.send(slot);
         if self.max_share == 1 && !is_sending {
             let inflation = self.inflation(job, sub_batch);
@@ -428,26 +429,25 @@ impl State {
         if self.max_share > 1 {
             self.note_sharing(slot, false);
         }
-        let job = self.runs[slot].job;
-        let at = job.index();
+        let run = &mut self.runs[slot];
+        let (job, left) = (run.job, run.left);
+        let gpus = std::mem::take(&mut run.gpus);
+        run.generation = run.generation.wrapping_add(1);
         let falls_back = matches!(reason, EndReason::Failed)
             || (self.config.checkpoint_interval.is_some()
                 && matches!(reason, EndReason::Preempted | EndReason::Moved));
         if !falls_back {
-            self.job[at].remaining = self.runs[slot].left;
+            self.job[job.index()].remaining = left;
         }
         if let Some(limit) = self.limits.get_mut(slot) {
             *limit = f64::INFINITY;
         }
-        let gpus = std::mem::take(&mut self.runs[slot].gpus);
         if let Some(uplinks) = &mut self.uplinks {
             self.is_unsettled |= uplinks.leave(slot as u32);
         }
         self.vacate(job, &gpus);
-        let run = &mut self.runs[slot];
-        run.generation = run.generation.wrapping_add(1);
         self.free_slots.push(slot as u32);
-        self.running.remove(at);
+        self.running.remove(job.index());
         gpus
     }
 

@@ -244,7 +244,7 @@ impl Recorder {
         totals.up_gpu_ns += i128::from(state.gpus_up) * length;
         let active = state.waiting.len() + state.running.len();
         totals.active_ns += active as i128 * length;
-        if !state.waiting.is_empty() {
+        if !state.waiting.is_empty() && state.gpus_busy < state.gpus_up {
             totals.fragmented_gpu_ns += i128::from(waiting_demand.fragmented(state)) * length;
         }
     }

@@ -519,16 +519,21 @@ impl State {
         self.waiting.insert(job.index());
     }
 
-    /// A waiting job holds a record from now on.
+    /// A waiting job holds a record from now on; its work left, and its time with GPUs so far.
     #[inline]
-    pub(crate) fn set_running(&mut self, job: JobId, slot: u32) {
+    pub(crate) fn set_running(&mut self, job: JobId, slot: u32) -> (f64, i64) {
         assert!(
             slot < DROPPED,
             "fewer running jobs than GPUs, fewer GPUs than 2^30"
         );
-        self.job[job.index()].place = slot;
         self.waiting.remove(job.index());
         self.running.insert(job.index());
+        let state = &mut self.job[job.index()];
+        state.place = slot;
+        if state.first_start == NOT_YET {
+            state.first_start = self.now;
+        }
+        (state.remaining, state.run_ns)
     }
 
     /// A job that lost its GPUs is done; `active_ns` is the integral of active jobs so far.

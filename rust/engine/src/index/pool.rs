@@ -373,14 +373,36 @@ impl TypePool {
         Racks::new(&racks_of, self.rack_ids.len(), &sizes, &self.buckets)
     }
 
+    /// Takes slots and returns the free mask before.
+    #[inline]
+    pub(super) fn take(&mut self, at: usize, mask: u64) -> u64 {
+        let before = self.slots[at].mask;
+        self.change_mask(at, before, before & !mask);
+        before
+    }
+
+    /// Gives slots back and returns the free mask before.
+    #[inline]
+    pub(super) fn give(&mut self, at: usize, mask: u64) -> u64 {
+        let before = self.slots[at].mask;
+        self.change_mask(at, before, before | mask);
+        before
+    }
+
     /// Sets a free mask and returns the one before.
     #[inline]
     pub(super) fn set_mask(&mut self, at: usize, mask: u64) -> u64 {
-        let slots = &mut self.slots[at];
-        let before = slots.mask;
+        let before = self.slots[at].mask;
+        self.change_mask(at, before, mask);
+        before
+    }
+
+    #[inline]
+    fn change_mask(&mut self, at: usize, before: u64, mask: u64) {
         if before == mask {
-            return before;
+            return;
         }
+        let slots = &mut self.slots[at];
         debug_assert!(slots.up, "a server that is down has no free GPU");
         let (old, new) = (u32::from(slots.free), gpus_in(mask));
         slots.mask = mask;
@@ -389,7 +411,6 @@ impl TypePool {
         if old != new {
             self.set_free((at, rack), (old, new));
         }
-        before
     }
 
     #[inline]
