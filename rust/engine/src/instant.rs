@@ -97,7 +97,8 @@ impl Engine {
     }
 
     /// The next instant with an event; `None` if nothing is left to happen.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "a part of the loop, once per instant")]
+    #[inline(always)]
     fn next_instant(&mut self) -> Option<SimTime> {
         self.skip_dropped();
         let arrival = self
@@ -107,7 +108,9 @@ impl Engine {
             .arrival
             .get(self.state.job.len())
             .copied();
-        self.drop_stale();
+        if self.queue.has_stale() {
+            self.drop_stale();
+        }
         let event = self.queue.peek().map(|event| event.time);
         let next = match (arrival, event) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -140,7 +143,9 @@ impl Engine {
     /// The next event of an instant, if there is one.
     #[inline]
     fn head_at(&mut self, time: SimTime) -> Option<Event> {
-        self.drop_stale();
+        if self.queue.has_stale() {
+            self.drop_stale();
+        }
         self.queue.peek_at(time)
     }
 
@@ -154,10 +159,8 @@ impl Engine {
     }
 
     /// Takes cancelled events from the head of the queue: they are no events.
-    #[inline]
     fn drop_stale(&mut self) {
-        while self.queue.has_stale()
-            && let Some(event) = self.queue.peek()
+        while let Some(event) = self.queue.peek()
             && !self.is_live(event)
         {
             self.queue.pop();
@@ -166,7 +169,8 @@ impl Engine {
     }
 
     /// Completions and changes of capacity, arrivals, timers, the round boundary: in this order.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "a part of the loop, once per instant")]
+    #[inline(always)]
     fn apply_events(&mut self, time: SimTime) -> WakeOn {
         let mut kinds = WakeOn::default();
         // what was cancelled before the first one went when the instant was found

@@ -6,7 +6,8 @@ use crate::queue::{EventClass, EventQueue};
 use crate::record::{EndReason, Recorder};
 use crate::state::{NO_JOB, Run, RunDetails, State, slots};
 use gangline_model::{
-    GpuSet, GpuTypeId, JobId, LocalityModel, Part, Shape, SimSpan, SimTime, Tier, gpus_in, span_of_work,
+    GpuSet, GpuTypeId, JobId, LocalityModel, Part, Shape, SimSpan, SimTime, Tier, gpus_in,
+    span_of_work,
 };
 use smallvec::SmallVec;
 

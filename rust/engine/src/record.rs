@@ -225,7 +225,8 @@ impl Recorder {
     }
 
     /// Adds what the time since the last instant is worth; call before anything changes at `now`.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "a part of the loop, once per instant")]
+    #[inline(always)]
     pub(crate) fn advance(&mut self, state: &State, waiting_demand: &Demand, now: SimTime) {
         let length = i128::from((now - self.totals.last).0);
         if length == 0 {
