@@ -59,18 +59,15 @@ impl Engine {
     }
 
     /// Checks the plan, carries it out and ends the instant.
-    #[inline]
+    #[allow(
+        clippy::inline_always,
+        reason = "a part of the loop, once per instant; steps from outside come here as well"
+    )]
+    #[inline(always)]
     pub(crate) fn commit(&mut self, next: Next) -> Result<(), PlanError> {
         let acted = !self.buffer.actions.is_empty();
         if acted || !self.buffer.timers.is_empty() || !self.buffer.limits.is_empty() {
-            if let Err(error) =
-                self.overlay
-                    .check(&self.state, &self.buffer, &self.index, self.decisions)
-            {
-                self.discard();
-                return Err(error);
-            }
-            self.carry_out();
+            self.check_and_carry_out()?;
         }
         if self.index.has_changes() {
             self.settle_index();
@@ -88,6 +85,18 @@ impl Engine {
         self.awaiting = false;
         self.end_instant();
         Ok(())
+    }
+
+    #[inline(never)]
+    fn check_and_carry_out(&mut self) -> Result<(), PlanError> {
+        let checked = self
+            .overlay
+            .check(&self.state, &self.buffer, &self.index, self.decisions);
+        match checked {
+            Ok(()) => self.carry_out(),
+            Err(_) => self.discard(),
+        }
+        checked
     }
 
     fn carry_out(&mut self) {

@@ -191,7 +191,11 @@ impl Engine {
             self.events += 1;
             next = self.head_at(time);
         }
-        kinds = kinds | self.arrive(time);
+        let arrivals = &self.state.jobs.columns().arrival;
+        if arrivals.get(self.state.job.len()) == Some(&time) {
+            self.arrive(time);
+            kinds = kinds | WakeOn::ARRIVAL;
+        }
         while let Some(event) = next {
             debug_assert_eq!(event.class(), EventClass::Timer, "all others came before");
             self.queue.pop();
@@ -223,22 +227,20 @@ impl Engine {
         }
     }
 
-    #[inline]
-    fn arrive(&mut self, time: SimTime) -> WakeOn {
-        let mut kinds = WakeOn::default();
+    /// Takes in the jobs that arrive at an instant.
+    fn arrive(&mut self, time: SimTime) {
         loop {
-            self.skip_dropped();
             let at = self.state.job.len();
             let columns = self.state.jobs.columns();
             if columns.arrival.get(at) != Some(&time) {
-                return kinds;
+                return;
             }
             let arrived = JobState::arrived(columns.work[at], self.recorder.totals.active_ns);
             self.state.job.push(arrived);
             self.state.waiting.insert(at);
             self.changes.arrived.push(JobId::new(at));
             self.events += 1;
-            kinds = WakeOn::ARRIVAL;
+            self.skip_dropped();
         }
     }
 
@@ -312,7 +314,8 @@ impl Engine {
     }
 
     /// What is left to do when all changes of an instant are made.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "a part of the loop, once per instant")]
+    #[inline(always)]
     pub(crate) fn end_instant(&mut self) {
         for at in self.newest..self.state.job.len() {
             // one that was started in the instant of its arrival never counted
