@@ -124,9 +124,9 @@ const ONES: [u8; 256] = {
 /// ```
 #[inline]
 pub fn gpus_in(mask: u64) -> u32 {
-    match ONES.get(mask as usize) {
-        Some(&ones) => u32::from(ones),
-        None => mask.count_ones(),
+    match u8::try_from(mask) {
+        Ok(byte) => u32::from(ONES[usize::from(byte)]),
+        Err(_) => mask.count_ones(),
     }
 }
 

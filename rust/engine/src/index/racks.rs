@@ -392,9 +392,13 @@ fn few(free: u32, rack: usize) -> u32 {
 }
 
 /// Keys of few racks.
+#[allow(
+    clippy::range_zip_with_len,
+    reason = "a range with an end is counted without checks: several at a time"
+)]
 #[inline]
 fn all_few(all: &[u32]) -> impl Iterator<Item = u32> {
-    let racks = all.iter().zip(0_usize..);
+    let racks = all.iter().zip(0..all.len());
     racks.map(|(&free, rack)| few(free, rack))
 }
 
