@@ -61,7 +61,7 @@ pub struct Repack {
     /// The jobs that the count admits: those that run, where no rule refuses any.
     running: Running,
     /// Under rules that refuse.
-    guests: Option<Guests>,
+    guests: Option<Box<Guests>>,
     /// Any class may have a head that fits now.
     is_stirred: bool,
     /// Whether the classes were asked, since a server failed or came back, if less room may suit one.
@@ -137,7 +137,7 @@ impl Repack {
         if self.mode == Mode::Incremental && self.measure.is_fixed() && places.is_strict() {
             self.mode = Mode::Guests;
             self.measure = Measure::Fixed; // who is promised GPUs has not started
-            self.guests = Some(Guests::new(view, places));
+            self.guests = Some(Box::new(Guests::new(view, places)));
         }
     }
 

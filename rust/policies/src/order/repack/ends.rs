@@ -24,28 +24,34 @@ impl Ends {
         self.keys.front().copied()
     }
 
-    /// Adds a key that is not there.
-    pub(super) fn insert(&mut self, key: Key) {
-        if self.keys.back().is_none_or(|last| *last < key) {
-            self.keys.push_back(key);
-        } else if self.keys.front().is_some_and(|first| key < *first) {
+    /// Adds a key that is not there; whether it is the first now.
+    pub(super) fn insert(&mut self, key: Key) -> bool {
+        if self.keys.front().is_none_or(|first| key < *first) {
             self.keys.push_front(key);
+            return true;
+        }
+        if self.keys.back().is_some_and(|last| *last < key) {
+            self.keys.push_back(key);
         } else {
             self.keys.insert(self.place(key), key);
         }
+        false
     }
 
-    /// Takes a key out that is there.
-    pub(super) fn remove(&mut self, key: Key) {
+    /// Takes a key out that is there; whether it was the first.
+    pub(super) fn remove(&mut self, key: Key) -> bool {
         if self.keys.front() == Some(&key) {
             self.keys.pop_front();
-        } else if self.keys.back() == Some(&key) {
+            return true;
+        }
+        if self.keys.back() == Some(&key) {
             self.keys.pop_back();
         } else {
             let place = self.place(key);
             debug_assert_eq!(self.keys.get(place), Some(&key), "a key that is there");
             self.keys.remove(place);
         }
+        false
     }
 
     pub(super) fn range(&self, keys: Range<Key>) -> impl Iterator<Item = &Key> {
@@ -75,10 +81,12 @@ mod tests {
             for (lead, main, job) in steps {
                 let key = Key { lead, main, job };
                 if oracle.insert(key) {
-                    ends.insert(key);
+                    let is_first = oracle.first() == Some(&key);
+                    prop_assert_eq!(ends.insert(key), is_first);
                 } else {
+                    let was_first = oracle.first() == Some(&key);
                     oracle.remove(&key);
-                    ends.remove(key);
+                    prop_assert_eq!(ends.remove(key), was_first);
                 }
                 prop_assert_eq!(ends.first(), oracle.first().copied());
                 prop_assert_eq!(ends.is_empty(), oracle.is_empty());

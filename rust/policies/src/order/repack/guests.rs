@@ -280,8 +280,9 @@ impl Guests {
 
     /// A running job becomes a guest.
     fn seat(&mut self, class: usize, key: Key) {
-        self.classes[class].guests.insert(key);
-        self.changed.push(class);
+        if self.classes[class].guests.insert(key) {
+            self.changed.push(class);
+        }
         let slot = self.slot_of[key.job as usize] as usize;
         self.seats.add(key, &self.held[slot].gpus);
     }
@@ -290,8 +291,9 @@ impl Guests {
     fn unseat(&mut self, key: Key) -> usize {
         let hold = &self.held[self.slot_of[key.job as usize] as usize];
         self.seats.remove(key, &hold.gpus);
-        self.classes[hold.class].guests.remove(key);
-        self.changed.push(hold.class);
+        if self.classes[hold.class].guests.remove(key) {
+            self.changed.push(hold.class);
+        }
         hold.class
     }
 

@@ -106,14 +106,20 @@ impl Level {
         }
     }
 
+    /// Sets the span of a server; whether it ends behind all others.
     #[inline]
-    fn set(&mut self, at: usize, span: Span) {
+    fn set(&mut self, at: usize, span: Span) -> bool {
         self.spans[at] = span;
         let block = &mut self.blocks[at / BLOCK];
-        if *block < span.up_to {
-            *block = span.up_to;
-            self.all = self.all.max(span.up_to);
+        if *block >= span.up_to {
+            return false;
         }
+        *block = span.up_to;
+        if self.all >= span.up_to {
+            return false;
+        }
+        self.all = span.up_to;
+        true
     }
 
     /// Shows the servers before `end` where as many are free for a job at `key`, in index order, until
@@ -266,21 +272,27 @@ impl Seats {
             }
         }
         let (mut left, mut after, mut counts) = (free, NEVER, 0_u64);
-        let ends = guests.iter().map(|&(key, mask)| (key, mask.count_ones()));
-        let last = (!guests.is_empty()).then_some((ALWAYS, 0));
-        for (up_to, gpus) in ends.chain(last) {
+        let mut put = |left: u32, span: Span| {
+            counts |= 1 << (left - 1);
+            if self.levels[left as usize].set(at, span) {
+                // they fall with the number of GPUs
+                let lower = self.bounds[..=left as usize].iter_mut().rev();
+                for bound in lower.take_while(|bound| **bound < span.up_to) {
+                    *bound = span.up_to;
+                }
+            }
+        };
+        for &(up_to, mask) in guests {
             if left == 0 {
                 break;
             }
-            self.levels[left as usize].set(at, Span { after, up_to });
-            // they fall with the number of GPUs
-            let lower = self.bounds[..=left as usize].iter_mut().rev();
-            for bound in lower.take_while(|bound| **bound < up_to) {
-                *bound = up_to;
-            }
-            counts |= 1 << (left - 1);
+            put(left, Span { after, up_to });
             after = up_to;
-            left -= gpus;
+            left -= mask.count_ones();
+        }
+        if left > 0 && !guests.is_empty() {
+            let up_to = ALWAYS;
+            put(left, Span { after, up_to });
         }
         let old = std::mem::replace(&mut self.counts[at], counts);
         let mut different = old ^ counts;
