@@ -83,6 +83,7 @@ class Growth:
 # What docs/policies states. Themis looks at all who wait where something fits one of them: its
 # "queue" counts instructions per decision and waiting job.
 STATED = (
+    *(Growth(name, "arrivals", WAITING, 1.3) for name in ("las", "tiresias")),
     Growth("gandiva", "waiting", WAITING, 1.3),
     Growth("gandiva", "arrivals", WAITING, 1.3),
     Growth("gandiva", "servers", SERVERS, 1.3),

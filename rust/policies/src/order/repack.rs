@@ -47,6 +47,8 @@ struct Room {
     is_open: bool,
     /// Heads before this place in their order do not fit.
     at: usize,
+    /// The last one that was admitted.
+    newest: Option<JobId>,
     now: i64,
 }
 
@@ -135,6 +137,9 @@ impl Repack {
             self.mode = Mode::Heads;
         }
         if self.mode == Mode::Incremental && self.measure.is_fixed() && places.is_strict() {
+            // one that is promised GPUs may start long after it is admitted: its key stands meanwhile
+            self.measure = Measure::Fixed;
+            self.running = Running::new(self.measure, std::iter::empty());
             self.mode = Mode::Guests;
             self.measure = Measure::Fixed; // who is promised GPUs has not started
             self.guests = Some(Box::new(Guests::new(view, places)));
@@ -290,6 +295,7 @@ impl Repack {
             slack: u64::MAX,
             is_open: self.is_stirred,
             at: 0,
+            newest: None,
             now: view.now().0,
         };
         if let Some(head) = self.front.get(0) {
@@ -305,6 +311,13 @@ impl Repack {
                 .first_over(room.free.unsigned_abs(), room.now)
                 .expect("jobs hold GPUs");
             let class = self.ledger.class(key.job());
+            debug_assert!(
+                self.measure.is_by_size()
+                    || room
+                        .newest
+                        .is_none_or(|newest| self.ledger.key(newest) < key),
+                "only jobs behind those that were admitted make room for them"
+            );
             if let Some(guests) = &mut self.guests {
                 guests.wake(view, places);
             }
@@ -351,6 +364,7 @@ impl Repack {
                 continue;
             }
             self.admit(rank.job, class, gpus, room.now);
+            room.newest = Some(JobId(rank.job));
             room.free -= i64::from(gpus);
             let next = self.first_left_out(class);
             let next = next.map(|key| self.measure.waiting(key, gpus));
