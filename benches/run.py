@@ -283,11 +283,16 @@ def document(parts: dict[str, list[Line]], command: str) -> str:
         f"{today}, commit {commit()}, {machine()}, Python {platform.python_version()}.",
         f"Command: `{command}`. Lines explained: [docs/performance.md](../docs/performance.md).",
     ]
-    for part, lines in parts.items():
-        if lines:
-            head += ["", f"| {part} | value | limit | | raw |", "|---|---|---|---|---|"]
-            head += [line.row() for line in lines]
-    return "\n".join([*head, ""])
+    rows = [row for part, lines in parts.items() for row in table(part, lines)]
+    return "\n".join([*head, *rows, ""])
+
+
+def table(part: str, lines: list[Line]) -> list[str]:
+    """A part as a table."""
+    if not lines:
+        return []
+    head = ["", f"| {part} | value | limit | | raw |", "|---|---|---|---|---|"]
+    return head + [line.row() for line in lines]
 
 
 def publish(text: str) -> None:
@@ -317,10 +322,9 @@ def main() -> int:
             if part not in skipped:
                 print(f"measuring: {part}", file=sys.stderr, flush=True)
                 parts[part] = measure(arguments, Path(folder))
-    text = document(parts, "python " + " ".join(["benches/run.py", *sys.argv[1:]]))
-    print(text)
+                print("\n".join(table(part, parts[part])), flush=True)
     if arguments.write:
-        publish(text)
+        publish(document(parts, "python " + " ".join(["benches/run.py", *sys.argv[1:]])))
     verdicts = [line.verdict for lines in parts.values() for line in lines]
     passed, failed = verdicts.count("pass"), verdicts.count("FAIL")
     print(f"{passed} passed, {failed} failed")
