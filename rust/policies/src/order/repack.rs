@@ -132,18 +132,17 @@ impl Repack {
         let classes = places.classes();
         self.ledger = Ledger::new(classes.len(), view.jobs().len());
         self.sizes = classes.iter().map(|class| class.gpus).collect();
-        self.running = Running::new(self.measure, self.sizes.iter().copied());
         if view.cluster().gpu_types().len() > 1 && self.mode == Mode::Incremental {
             self.mode = Mode::Heads;
         }
         if self.mode == Mode::Incremental && self.measure.is_fixed() && places.is_strict() {
-            // one that is promised GPUs may start long after it is admitted: its key stands meanwhile
+            // who is promised GPUs may start long after it is admitted: its key stands meanwhile
             self.measure = Measure::Fixed;
-            self.running = Running::new(self.measure, std::iter::empty());
             self.mode = Mode::Guests;
-            self.measure = Measure::Fixed; // who is promised GPUs has not started
             self.guests = Some(Box::new(Guests::new(view, places)));
         }
+        // of the measure as it is now: bounds in the order are made by it
+        self.running = Running::new(self.measure, self.sizes.iter().copied());
     }
 
     /// Whether a job runs, after all plans so far.

@@ -537,13 +537,10 @@ impl Repack {
             let found = places.place_on(free, class, key.job(), TYPE);
             let is_placed = found.is_some();
             if let Some(gpus) = found {
-                guests.withdraw(class, key);
-                self.ledger.set(key, Stand::Running);
                 if !guests.is_calm {
                     self.stop_met(plan, guests, &gpus);
-                    guests.change(&gpus, false, Reach::All);
                 }
-                self.start_home(plan, places, guests, (key, class), gpus);
+                self.start_homeless(plan, places, guests, (key, class), gpus);
             } else {
                 guests.wake(view, places);
                 guests.classes[class].refused_at = guests.rises;
@@ -599,7 +596,7 @@ impl Repack {
                 continue;
             };
             let has_gain = self.stop_met(plan, guests, &gpus);
-            self.start_waiting(plan, places, guests, (key, class), gpus);
+            self.start_homeless(plan, places, guests, (key, class), gpus);
             if has_gain {
                 self.list_waiting(guests, &open, &mut heads);
             } else if !is_fickle {
@@ -632,7 +629,7 @@ impl Repack {
     }
 
     /// A job without GPUs gets some: as a guest if it waits, at home if it is promised.
-    fn start_waiting(
+    fn start_homeless(
         &mut self,
         plan: &mut Plan<'_>,
         places: &mut Places,
