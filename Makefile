@@ -25,7 +25,7 @@ ifdef CI
 export CARGO_INCREMENTAL := 0
 endif
 
-.PHONY: help setup develop release demo test lint browser bench docs fuzz goldens coverage clean
+.PHONY: help setup develop release demo test lint browser bench wheel docs fuzz goldens coverage clean
 .DELETE_ON_ERROR:
 
 help: ## what can be made (the default)
@@ -85,6 +85,12 @@ browser: $(VENV)/.develop ## reports in a real Chromium, which must be installed
 
 bench: release ## every benchmark; prints tables of ratios
 	$(PY) benches/run.py $(ARGS)
+
+# Compiled twice, the second time with the counts of a training run (scripts/train.py). The counts are merged by
+# a part of the compiler that rustup adds; without rustup it must be there already.
+wheel: $(VENV)/.tools ## the wheel that is published, in target/wheels: takes some minutes
+	@if command -v rustup >/dev/null; then rustup component add llvm-tools >/dev/null 2>&1 || true; fi
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --quiet --profile dist --pgo --out target/wheels
 
 docs: $(VENV)/.develop ## the documentation site in target/docs
 	$(PY) -m sphinx -W --keep-going --quiet -b html docs target/docs
