@@ -13,13 +13,25 @@ use std::collections::BinaryHeap;
 
 use crate::workload::{Cluster, Jobs};
 
-/// When each job started and finished, nanoseconds.
+/// When each job started first and finished, nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// Start of each job.
+    /// First start of each job.
     pub start_ns: Vec<i64>,
     /// Finish of each job.
     pub finish_ns: Vec<i64>,
+    /// Starts of all jobs, of one that was stopped several.
+    pub starts: u64,
+}
+
+impl Times {
+    pub(crate) fn new(jobs: usize) -> Self {
+        Self {
+            start_ns: vec![-1; jobs],
+            finish_ns: vec![-1; jobs],
+            starts: 0,
+        }
+    }
 }
 
 /// First in, first out; the head of the queue blocks everyone.
@@ -85,10 +97,7 @@ impl<'a> Loop<'a> {
             completions: BinaryHeap::new(),
             free: FreeGpus::new(cluster, jobs.len()),
             now_ns: 0,
-            times: Times {
-                start_ns: vec![-1; jobs.len()],
-                finish_ns: vec![-1; jobs.len()],
-            },
+            times: Times::new(jobs.len()),
         }
     }
 
@@ -122,6 +131,7 @@ impl<'a> Loop<'a> {
         let at = job as usize;
         self.free.take(job, self.jobs.gpus[at]);
         self.times.start_ns[at] = self.now_ns;
+        self.times.starts += 1;
         self.completions
             .push(Reverse((self.now_ns + self.jobs.duration_ns[at], job)));
     }
@@ -286,10 +296,7 @@ mod tests {
     /// Walks everything at every instant; shares no code with the loop above.
     fn plain(jobs: &Jobs, gpus: u32, shortest_first: bool) -> Times {
         let n = jobs.len();
-        let mut times = Times {
-            start_ns: vec![-1; n],
-            finish_ns: vec![-1; n],
-        };
+        let mut times = Times::new(n);
         let mut instants = jobs.arrival_ns.clone();
         while let Some(&now) = instants.iter().min() {
             instants.retain(|&at| at > now);
@@ -308,6 +315,7 @@ mod tests {
                 if jobs.gpus[job] <= free {
                     free -= jobs.gpus[job];
                     times.start_ns[job] = now;
+                    times.starts += 1;
                     times.finish_ns[job] = now + jobs.duration_ns[job];
                     instants.push(times.finish_ns[job]);
                 } else if !shortest_first {

@@ -8,26 +8,35 @@
 
 use std::process::ExitCode;
 
-use gangline_benches::bare;
+use gangline_benches::bare::{self, Times};
+use gangline_benches::bare_preemptive;
 use gangline_benches::contender::{options, policy, run, summary};
 use gangline_benches::workload::{Cluster, Jobs, Load, MEAN_DURATION_S, philly_like, with_backlog};
 use gangline_benches::worlds::world;
 use gangline_engine::{Advance, Engine, Policy, PolicyTraits, World};
 use gangline_model::SimTime;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// Small enough for callgrind, large enough to be in its steady state after 2,000 jobs.
 const SERVERS: u32 = 125;
 
 /// What is counted, named so that callgrind's filter finds it.
 #[inline(never)]
-fn measured_bare(name: &str, jobs: &Jobs, cluster: Cluster) -> i64 {
-    let times = if name == "bare-fifo" {
-        bare::fifo(jobs, cluster)
-    } else {
-        bare::sjf(jobs, cluster)
-    };
-    times.finish_ns.last().copied().unwrap_or(0)
+fn measured_bare(bare_loop: BareLoop, jobs: &Jobs, cluster: Cluster) -> Times {
+    bare_loop(jobs, cluster)
+}
+
+type BareLoop = fn(&Jobs, Cluster) -> Times;
+
+fn bare_loop(name: &str) -> Option<BareLoop> {
+    match name {
+        "bare-fifo" => Some(bare::fifo),
+        "bare-sjf" => Some(bare::sjf),
+        "bare-srtf" => Some(bare_preemptive::srtf),
+        "bare-srsf" => Some(bare_preemptive::srsf),
+        "bare-las" => Some(bare_preemptive::las),
+        _ => None,
+    }
 }
 
 #[inline(never)]
@@ -154,22 +163,28 @@ fn main() -> ExitCode {
         gpus_per_server: 8,
     };
     let jobs = philly_like(count, cluster, load.offered(), 1);
-    let (last_s, operations) = if name.starts_with("bare-") {
-        (
-            measured_bare(name, &jobs, cluster) as f64 / 1e9,
-            3.0 * count as f64,
-        )
-    } else if let Some(mut policy) = policy(name) {
-        let world = world(&jobs, cluster);
-        // valgrind has no such clock
-        let clock = || (!rest.is_empty()).then(|| clock_gettime(ClockId::ThreadCPUTime));
-        let begin = clock();
-        let engine = measured_run(&world, policy.as_mut());
+    // valgrind has no such clock
+    let clock = || (!rest.is_empty()).then(|| clock_gettime(ClockId::ThreadCPUTime));
+    let print_since = |begin: Option<Timespec>| {
         if let (Some(begin), Some(end)) = (begin, clock()) {
             let spent = end - begin;
             let spent_ns = spent.tv_sec as f64 * 1e9 + spent.tv_nsec as f64;
             println!("CPU time per job: {:.1} ns", spent_ns / count as f64);
         }
+    };
+    let (last_s, operations) = if let Some(bare_loop) = bare_loop(name) {
+        let begin = clock();
+        let times = measured_bare(bare_loop, &jobs, cluster);
+        print_since(begin);
+        // an arrival and an end per job, and starts and stops
+        let last_ns = times.finish_ns.last().copied().unwrap_or(0);
+        let operations = count as f64 + 2.0 * times.starts as f64;
+        (last_ns as f64 / 1e9, operations)
+    } else if let Some(mut policy) = policy(name) {
+        let world = world(&jobs, cluster);
+        let begin = clock();
+        let engine = measured_run(&world, policy.as_mut());
+        print_since(begin);
         let output = engine.output();
         println!("log hash: {:016x}", output.log_hash);
         // every event, one start per job, a stop and another start per preemption

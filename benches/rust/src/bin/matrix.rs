@@ -121,7 +121,7 @@ fn speed(count: usize, repeats: usize, policies: &[&str]) {
                 let (inside, outside, output) = one_run(&world, name);
                 engine_s[at].push(inside);
                 output_s[at].push(outside);
-                check(name, &output.finish_s, &expected);
+                check(name, &output, &expected);
                 counts[at] = (summary(&output, "events"), summary(&output, "preemptions"));
             }
             expected.clear();
@@ -166,20 +166,24 @@ fn one_run(world: &World, name: &str) -> (f64, f64, Output) {
     (inside, outside, output)
 }
 
-/// The engine must do the bare loop's work to the nanosecond where the two have the same order.
-fn check(name: &str, finish_s: &[f64], expected: &[(&str, Times)]) {
+/// The engine must do the bare loop's work to the nanosecond, and as many starts, where the two have the same order.
+fn check(name: &str, output: &Output, expected: &[(&str, Times)]) {
     let own = if name == "floor" { "fifo" } else { name };
     let Some((_, times)) = expected.iter().find(|(bare, _)| *bare == own) else {
         return;
     };
-    let differ = finish_s
-        .iter()
-        .zip(&times.finish_ns)
+    let pairs = output.finish_s.iter().zip(&times.finish_ns);
+    let differ = pairs
         .filter(|&(&ours, &bare)| ours.total_cmp(&(bare as f64 / 1e9)).is_ne())
         .count();
     assert_eq!(
         differ, 0,
         "{name}: finish times differ from the bare loop's"
+    );
+    assert_eq!(
+        summary(output, "preemptions") as u64,
+        times.starts - times.finish_ns.len() as u64,
+        "{name}: stops jobs as often as the bare loop"
     );
 }
 

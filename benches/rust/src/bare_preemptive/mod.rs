@@ -1,0 +1,320 @@
+//! The limit for policies that preempt: the work of `srtf`, `srsf` and `las`, as bare as `bare.rs`.
+//!
+//! One cluster of one GPU type, jobs known by arrival, gang size and duration. Time is whole nanoseconds, so
+//! a job's remaining time is a subtraction; servers lie in buckets by free GPUs. The same schedule as the
+//! policy's, to the nanosecond, and nothing else: no policy port, no checks, no plan, no records but start and
+//! finish times. The loops are tuned, each for its order, and may know what an engine cannot: what a
+//! policy that preempts costs beyond them is the engine's.
+//!
+//! A decision is what a walk along the order of all jobs, skipping those that do not fit, would find, without the
+//! walk: per gang size only the first waiting job can be next, and it fits if enough GPUs are free or held behind
+//! it. How many are held there at most is kept beside each head, so an event that lets nobody start costs one
+//! comparison per gang size. Jobs that run and jobs that wait lie in lists whose ends are cheap (`sorted.rs`):
+//! there lies who starts and stops next.
+//!
+//! Cost: O(gang sizes + changes log jobs) per event.
+
+mod attained;
+mod remaining;
+mod sorted;
+#[cfg(test)]
+mod tests;
+mod wheel;
+
+use crate::bare::{FreeGpus, Times};
+use crate::workload::{Cluster, Jobs};
+use attained::Attained;
+use remaining::{Remaining, Service, Time};
+use sorted::Sorted;
+
+/// Shortest remaining time first.
+pub fn srtf(jobs: &Jobs, cluster: Cluster) -> Times {
+    Loop::<Remaining<Time>>::run(jobs, cluster)
+}
+
+/// Shortest remaining service first.
+pub fn srsf(jobs: &Jobs, cluster: Cluster) -> Times {
+    Loop::<Remaining<Service>>::run(jobs, cluster)
+}
+
+/// Least attained service in queues.
+pub fn las(jobs: &Jobs, cluster: Cluster) -> Times {
+    Loop::<Attained>::run(jobs, cluster)
+}
+
+/// A job in a list: what the list is ordered by; job; gang size and class. Ordered as a number.
+type Entry = u128;
+
+fn entry(key: i64, job: u32, gpus: u32, class: u8) -> Entry {
+    let gang = u128::from(gpus) << 8 | u128::from(class);
+    (key as u128) << 64 | u128::from(job) << 32 | gang
+}
+
+fn key(entry: Entry) -> i64 {
+    (entry >> 64) as i64
+}
+
+fn job(entry: Entry) -> usize {
+    (entry >> 32) as u32 as usize
+}
+
+fn gpus(entry: Entry) -> i64 {
+    i64::from(entry as u32 >> 8)
+}
+
+fn class(entry: Entry) -> usize {
+    usize::from(entry as u8)
+}
+
+/// The running jobs of a policy, in its order.
+trait Running {
+    /// Lists of waiting jobs per class, one behind the other.
+    const LISTS: usize;
+
+    /// `sizes` are the gang sizes, ascending.
+    fn new(jobs: &Jobs, sizes: &[u32]) -> Self;
+    /// The entry of a new job.
+    fn arrive(&mut self, job: u32, gpus: u32, class: u8, duration_ns: i64) -> Entry;
+    /// Which list a waiting job lies in.
+    fn list_of(waiting: Entry) -> usize;
+    /// Place of a waiting job in the order.
+    fn rank(waiting: Entry) -> u128;
+    /// The next instant at which something happens, if before the limit.
+    fn next_ns(&mut self, limit_ns: i64) -> i64;
+    /// The next job that ends now. Before that it tells the classes whose running jobs fell back in the order.
+    fn next_end(&mut self, now_ns: i64, classes: &mut [Class]) -> Option<Entry>;
+    /// A job starts; true for the first time.
+    fn start(&mut self, waiting: Entry, now_ns: i64) -> bool;
+    /// GPUs that run behind a rank, or as many of them as are enough.
+    fn behind(&self, rank: u128, enough: i64, now_ns: i64) -> i64;
+    /// Takes out the last job in the order.
+    fn pop_last(&mut self, now_ns: i64) -> Entry;
+    /// Puts it back.
+    fn put_back(&mut self, running: Entry);
+    /// The entry under which a job that was taken out waits.
+    fn stop(&mut self, running: Entry, now_ns: i64) -> Entry;
+}
+
+/// The jobs of one gang size that wait.
+struct Class {
+    gpus: i64,
+    /// The first of them; `NONE` if nobody waits.
+    head: Entry,
+    rank: u128,
+    /// At least as many GPUs as run behind it.
+    behind: i64,
+    others: Vec<Sorted>,
+}
+
+const NONE: Entry = Entry::MAX;
+/// Not counted yet.
+const MANY: i64 = i64::MAX / 2;
+
+impl Class {
+    fn new(gpus: u32, lists: usize) -> Self {
+        Self {
+            gpus: i64::from(gpus),
+            head: NONE,
+            rank: NONE,
+            behind: -MANY,
+            others: (0..lists).map(|_| Sorted::default()).collect(),
+        }
+    }
+
+    fn wait<R: Running>(&mut self, entry: Entry) {
+        if entry > self.head {
+            self.others[R::list_of(entry)].insert(entry);
+            return;
+        }
+        if self.head != NONE {
+            self.others[R::list_of(self.head)].insert(self.head);
+        }
+        self.lead::<R>(entry);
+    }
+
+    fn lead<R: Running>(&mut self, entry: Entry) {
+        self.head = entry;
+        self.rank = R::rank(entry);
+        self.behind = MANY;
+    }
+
+    fn pop_head<R: Running>(&mut self) -> Entry {
+        let head = self.head;
+        if let Some(next) = self.others.iter_mut().find_map(Sorted::pop_first) {
+            self.lead::<R>(next);
+        } else {
+            (self.head, self.rank, self.behind) = (NONE, NONE, -MANY);
+        }
+        head
+    }
+}
+
+struct Loop<'a, R> {
+    jobs: &'a Jobs,
+    now_ns: i64,
+    arrived: usize,
+    free: FreeGpus,
+    /// GPUs that the count has left; below 0 while too many run.
+    room: i64,
+    class_of: Vec<u8>,
+    classes: Vec<Class>,
+    running: R,
+    /// Classes whose head may fit.
+    fitting: Vec<usize>,
+    started: Vec<Entry>,
+    back: Vec<Entry>,
+    times: Times,
+}
+
+impl<'a, R: Running> Loop<'a, R> {
+    fn run(jobs: &'a Jobs, cluster: Cluster) -> Times {
+        let mut bare = Self::new(jobs, cluster);
+        while bare.next_instant() {
+            bare.decide();
+        }
+        bare.times
+    }
+
+    fn new(jobs: &'a Jobs, cluster: Cluster) -> Self {
+        let mut sizes = jobs.gpus.clone();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let mut class_of = vec![0; sizes.last().map_or(0, |&widest| widest as usize + 1)];
+        for (class, &size) in sizes.iter().enumerate() {
+            class_of[size as usize] = class as u8;
+        }
+        Self {
+            now_ns: 0,
+            arrived: 0,
+            free: FreeGpus::new(cluster, jobs.len()),
+            room: i64::from(cluster.gpus()),
+            class_of,
+            classes: sizes
+                .iter()
+                .map(|&size| Class::new(size, R::LISTS))
+                .collect(),
+            running: R::new(jobs, &sizes),
+            fitting: Vec::new(),
+            started: Vec::new(),
+            back: Vec::new(),
+            times: Times::new(jobs.len()),
+            jobs,
+        }
+    }
+
+    /// Applies all that happens at the next instant; false at the end.
+    fn next_instant(&mut self) -> bool {
+        let arrivals = &self.jobs.arrival_ns;
+        let arrival = arrivals.get(self.arrived).copied().unwrap_or(i64::MAX);
+        self.now_ns = self.running.next_ns(arrival).min(arrival);
+        if self.now_ns == i64::MAX {
+            return false;
+        }
+        while let Some(entry) = self.running.next_end(self.now_ns, &mut self.classes) {
+            self.times.finish_ns[job(entry)] = self.now_ns;
+            self.room += gpus(entry);
+            self.free.give(job(entry) as u32, gpus(entry) as u32);
+        }
+        while self.jobs.arrival_ns.get(self.arrived) == Some(&self.now_ns) {
+            let (at, gpus) = (self.arrived, self.jobs.gpus[self.arrived]);
+            let class = self.class_of[gpus as usize];
+            let duration_ns = self.jobs.duration_ns[at];
+            let entry = self.running.arrive(at as u32, gpus, class, duration_ns);
+            self.classes[usize::from(class)].wait::<R>(entry);
+            self.arrived += 1;
+        }
+        true
+    }
+
+    /// Starts and stops jobs until a walk along the order, skipping what does not fit, would find these running.
+    fn decide(&mut self) {
+        loop {
+            self.start_fitting();
+            if self.room >= 0 {
+                break;
+            }
+            self.stop_last();
+        }
+        self.times.starts += self.started.len() as u64;
+        for entry in self.started.drain(..) {
+            self.free.take(job(entry) as u32, gpus(entry) as u32);
+        }
+    }
+
+    /// Starts in rank order the heads that fit before their places.
+    fn start_fitting(&mut self) {
+        for (at, class) in self.classes.iter().enumerate() {
+            if class.behind >= class.gpus - self.room {
+                self.fitting.push(at);
+            }
+        }
+        // a start makes no head fit but the next one of its class
+        while let Some((at, class)) = self.first_fitting() {
+            let head = &mut self.classes[class];
+            let lacking = head.gpus - self.room;
+            if head.behind >= lacking {
+                let behind = self.running.behind(head.rank, lacking, self.now_ns);
+                if behind >= lacking {
+                    self.start(class);
+                    continue;
+                }
+                head.behind = behind;
+            }
+            self.fitting.swap_remove(at);
+        }
+    }
+
+    /// Of the heads that may fit the first in rank order.
+    fn first_fitting(&self) -> Option<(usize, usize)> {
+        let fitting = self.fitting.iter().copied().enumerate();
+        fitting.min_by_key(|&(_, class)| self.classes[class].rank)
+    }
+
+    fn start(&mut self, class: usize) {
+        let rank = self.classes[class].rank;
+        let head = self.classes[class].pop_head::<R>();
+        for class in &mut self.classes {
+            if class.rank < rank {
+                class.behind += gpus(head);
+            }
+        }
+        self.room -= gpus(head);
+        if self.running.start(head, self.now_ns) {
+            self.times.start_ns[job(head)] = self.now_ns;
+        }
+        self.started.push(head);
+    }
+
+    /// Stops the first job in rank order that is one too many.
+    fn stop_last(&mut self) {
+        let mut room = self.room;
+        while room < 0 {
+            let last = self.running.pop_last(self.now_ns);
+            room += gpus(last);
+            self.back.push(last);
+        }
+        // where nothing is left at its place, those behind it have to go as well
+        let stopped = if room == 0 { 0 } else { self.back.len() - 1 };
+        while self.back.len() > stopped
+            && let Some(entry) = self.back.pop()
+        {
+            self.stop(entry);
+        }
+        while let Some(entry) = self.back.pop() {
+            self.running.put_back(entry);
+        }
+    }
+
+    fn stop(&mut self, entry: Entry) {
+        let entry = self.running.stop(entry, self.now_ns);
+        let rank = R::rank(entry);
+        for class in &mut self.classes {
+            if class.rank < rank {
+                class.behind -= gpus(entry);
+            }
+        }
+        self.room += gpus(entry);
+        self.free.give(job(entry) as u32, gpus(entry) as u32);
+        self.classes[class(entry)].wait::<R>(entry);
+    }
+}
