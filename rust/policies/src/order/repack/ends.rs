@@ -1,14 +1,25 @@
-//! Keys in order, for traffic at both ends: who becomes a guest comes before or behind nearly all others of its
+//! Keys in order, for traffic at both ends: who becomes a guest mostly comes before or behind nearly all others of its
 //! class, and so does who is none any more.
 
 use crate::order::Key;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// A set of keys. At an end everything is O(1), inside a change moves the keys of the nearer end: O(n), but
-/// a kilobyte at a time.
+/// Most keys of a chunk.
+const CHUNK: usize = 128;
+
+/// A set of keys in chunks. At an end of a chunk everything is O(1), inside a change moves the keys of the nearer
+/// end.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
+    /// Ascending. None is empty, but for an only one.
+    chunks: VecDeque<Chunk>,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    /// Largest key.
+    last: Key,
     /// Ascending.
     keys: VecDeque<Key>,
 }
@@ -16,36 +27,105 @@ pub(super) struct Ends {
 impl Ends {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.first().is_none()
     }
 
     #[inline]
     pub(super) fn first(&self) -> Option<Key> {
-        self.keys.front().copied()
+        self.chunks.front()?.keys.front().copied()
     }
 
     /// Adds a key that is not there; whether it is the first now.
     pub(super) fn insert(&mut self, key: Key) -> bool {
-        if self.keys.front().is_none_or(|first| key < *first) {
-            self.keys.push_front(key);
+        let at = self.chunk(key);
+        let Some(chunk) = self.chunks.get_mut(at) else {
+            let keys = VecDeque::from([key]);
+            self.chunks.push_back(Chunk { last: key, keys });
             return true;
+        };
+        let is_first = chunk.insert(key);
+        if chunk.keys.len() > CHUNK {
+            let behind = chunk.cut();
+            self.chunks.insert(at + 1, behind);
         }
-        if self.keys.back().is_some_and(|last| *last < key) {
-            self.keys.push_back(key);
-        } else {
-            self.keys.insert(self.place(key), key);
-        }
-        false
+        is_first && at == 0
     }
 
     /// Takes a key out that is there; whether it was the first.
     pub(super) fn remove(&mut self, key: Key) -> bool {
+        let at = self.chunk(key);
+        let chunk = &mut self.chunks[at];
+        let was_first = chunk.remove(key);
+        if chunk.keys.len() < CHUNK / 8 && self.chunks.len() > 1 {
+            self.join(at);
+        }
+        was_first && at == 0
+    }
+
+    /// Joins a short chunk with a neighbour where they are short together, so that there are never many.
+    fn join(&mut self, at: usize) {
+        let at = at.min(self.chunks.len() - 2);
+        let len = self.chunks[at].keys.len() + self.chunks[at + 1].keys.len();
+        let has_empty = self
+            .chunks
+            .range(at..at + 2)
+            .any(|chunk| chunk.keys.is_empty());
+        if len > CHUNK / 2 && !has_empty {
+            return;
+        }
+        let mut behind = self.chunks.remove(at + 1).expect("a neighbour");
+        let chunk = &mut self.chunks[at];
+        chunk.keys.append(&mut behind.keys);
+        chunk.last = *chunk.keys.back().expect("one of two is not empty");
+    }
+
+    pub(super) fn range(&self, keys: Range<Key>) -> impl Iterator<Item = &Key> {
+        let chunks = self.chunks.range(self.chunk(keys.start)..);
+        let chunks = chunks.take_while(move |chunk| chunk.keys.front() < Some(&keys.end));
+        chunks.flat_map(move |chunk| {
+            chunk
+                .keys
+                .range(chunk.place(keys.start)..chunk.place(keys.end))
+        })
+    }
+
+    /// The chunk where a key is or belongs.
+    #[inline]
+    fn chunk(&self, key: Key) -> usize {
+        let last = self.chunks.len().saturating_sub(1);
+        if last == 0 {
+            return 0;
+        }
+        let before = self.chunks.partition_point(|chunk| chunk.last < key);
+        before.min(last)
+    }
+}
+
+impl Chunk {
+    /// Whether the key is the first now.
+    fn insert(&mut self, key: Key) -> bool {
+        if self.keys.back().is_none_or(|last| *last < key) {
+            self.keys.push_back(key);
+            self.last = key;
+            return self.keys.len() == 1;
+        }
+        if self.keys.front().is_some_and(|first| key < *first) {
+            self.keys.push_front(key);
+            return true;
+        }
+        self.keys.insert(self.place(key), key);
+        false
+    }
+
+    /// Whether the key was the first.
+    fn remove(&mut self, key: Key) -> bool {
         if self.keys.front() == Some(&key) {
             self.keys.pop_front();
             return true;
         }
-        if self.keys.back() == Some(&key) {
+        if self.last == key {
             self.keys.pop_back();
+            self.last = *self.keys.back().expect("one before the last");
         } else {
             let place = self.place(key);
             debug_assert_eq!(self.keys.get(place), Some(&key), "a key that is there");
@@ -54,9 +134,15 @@ impl Ends {
         false
     }
 
-    pub(super) fn range(&self, keys: Range<Key>) -> impl Iterator<Item = &Key> {
-        self.keys
-            .range(self.place(keys.start)..self.place(keys.end))
+    /// Takes the second half out.
+    fn cut(&mut self) -> Self {
+        let keys = self.keys.split_off(CHUNK / 2);
+        let behind = Self {
+            last: self.last,
+            keys,
+        };
+        self.last = self.keys[CHUNK / 2 - 1];
+        behind
     }
 
     /// How many keys come before this one.
@@ -74,7 +160,7 @@ mod tests {
     proptest! {
         #[test]
         fn equals_an_ordered_set(
-            steps in prop::collection::vec((0_u64..2, -9_i64..9, 0_u32..4), 1..200),
+            steps in prop::collection::vec((0_u64..2, -99_i64..99, 0_u32..4), 1..1500),
         ) {
             let (mut ends, mut oracle) = (Ends::default(), BTreeSet::new());
             let mut last = Key::default();
