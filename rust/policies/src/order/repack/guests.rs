@@ -416,14 +416,25 @@ impl Guests {
         }
     }
 
-    /// Whether a waiting job may have room. `false` is certain.
+    /// Whether a waiting job may have room, after [`Seats::refresh`]. `false` is certain.
+    #[inline]
     fn may_fit(&mut self, class: usize, key: Key) -> bool {
+        let of = &self.classes[class];
+        if of.is_on_one_server {
+            return self.seats.may_have_one(key, of.gpus);
+        }
         let is_refused = |&(refused, from): &(usize, Key)| refused == class && key >= from;
         if self.refused.iter().any(is_refused) {
             return false;
         }
-        let needs = self.classes[class].needs;
+        let needs = of.needs;
         needs.is_none_or(|needs| self.seats.may_have(self.firm.pool(TYPE), key, needs))
+    }
+
+    /// Takes in who sits where since the last question.
+    #[inline]
+    fn refresh_seats(&mut self) {
+        self.seats.refresh(self.firm.pool(TYPE));
     }
 
     /// A waiting job has no place, nor has any of its class behind it.
@@ -479,7 +490,7 @@ impl Guests {
 
     /// Draws a picture at another place in the order.
     fn go_to(&mut self, picture: &mut Picture, key: Key) {
-        self.seats.refresh(self.firm.pool(TYPE));
+        self.refresh_seats();
         let from = std::mem::replace(&mut picture.cursor, key);
         let between = from.min(key)..from.max(key);
         let classes = self.classes.iter();
@@ -566,16 +577,18 @@ impl Repack {
         let mut open = std::mem::take(&mut self.candidates);
         open.clear();
         open.extend_from_slice(self.ledger.classes());
-        open.retain(|&class| self.ledger.head(class).is_some());
-        let is_any_fickle = |class: &Class| class.is_fickle && !class.promised.is_empty();
-        if !open.is_empty() || guests.has_fickle && guests.classes.iter().any(is_any_fickle) {
-            guests.wake(view, places);
-        }
+        let mut is_anyone_waiting = false;
         // behind a promised job without a place nobody of its class has one
         open.retain(|&class| {
             let of = &guests.classes[class];
-            !of.is_fickle && of.promised.is_empty()
+            let is_waiting = self.ledger.head(class).is_some();
+            is_anyone_waiting |= is_waiting;
+            is_waiting && !of.is_fickle && of.promised.is_empty()
         });
+        let is_any_fickle = |class: &Class| class.is_fickle && !class.promised.is_empty();
+        if is_anyone_waiting || guests.has_fickle && guests.classes.iter().any(is_any_fickle) {
+            guests.wake(view, places);
+        }
         let mut fickle = self.fickle_jobs(view, places, guests);
         let mut heads = std::mem::take(&mut guests.heads);
         self.list_waiting(guests, &open, &mut heads);
@@ -601,6 +614,7 @@ impl Repack {
                 self.list_waiting(guests, &open, &mut heads);
             } else if !is_fickle {
                 // for all others there is less room than before
+                guests.refresh_seats();
                 self.list_waiting_of(guests, class, &mut heads);
             }
         }
@@ -616,11 +630,13 @@ impl Repack {
         into: &mut Vec<(Key, usize)>,
     ) {
         into.clear();
+        guests.refresh_seats();
         for &class in classes {
             self.list_waiting_of(guests, class, into);
         }
     }
 
+    #[inline]
     fn list_waiting_of(&mut self, guests: &mut Guests, class: usize, into: &mut Vec<(Key, usize)>) {
         let head = self.ledger.head(class);
         if let Some(key) = head.filter(|&key| guests.may_fit(class, key)) {

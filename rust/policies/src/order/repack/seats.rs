@@ -46,8 +46,9 @@ pub(super) struct Seats {
     levels: Vec<Level>,
     /// GPUs -> on no server with a guest as many are free, or more, for a job behind this key.
     bounds: Vec<Key>,
-    /// Servers whose guests have changed, or what is free there, since the last question.
-    changed: Vec<u32>,
+    /// A bit per number of GPUs whose level has got another bound since.
+    rebound: u64,
+    /// Whether a server stands among the new entries of the journal.
     is_changed: Vec<bool>,
     journal: Journal,
 }
@@ -60,8 +61,18 @@ struct Level {
     spans: Vec<Span>,
     /// No span of a block of servers ends behind this key.
     blocks: Vec<Key>,
-    /// No span ends behind this key.
-    all: Key,
+    last: Last,
+}
+
+/// Where the spans of a level end at the latest. Mostly one server has lately got GPUs free, and they are taken before
+/// another gets some: then it alone is asked, and what was known of the others holds again.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    /// The server whose span ended last when it was set, and where it ends.
+    server: usize,
+    key: Key,
+    /// No span of the others ends behind this key.
+    others: Key,
 }
 
 /// Keys behind the first up to the last.
@@ -72,24 +83,68 @@ struct Span {
 }
 
 /// The last servers that changed, for those who keep what is free at some place in the order.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Journal {
     entries: Vec<u32>,
     /// Number of entries before the first one.
     forgotten: u64,
+    /// The entries from here on are not taken in yet.
+    new_from: usize,
 }
 
-/// Those of a set that are in a block, in order.
+/// The members of a word of a set, in order.
 #[inline]
-fn members(set: &BitSet, block: usize) -> impl Iterator<Item = usize> {
-    let mut rest = set.word(block);
+fn members(mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
-        let at = block * BLOCK + rest.trailing_zeros() as usize;
-        (rest != 0).then(|| {
-            rest &= rest - 1;
+        let at = word.trailing_zeros() as usize;
+        (word != 0).then(|| {
+            word &= word - 1;
             at
         })
     })
+}
+
+impl Last {
+    /// Of a level without servers.
+    const NONE: Self = Self {
+        server: usize::MAX,
+        key: NEVER,
+        others: NEVER,
+    };
+
+    /// No span ends behind this key.
+    #[inline]
+    fn bound(&self) -> Key {
+        self.key.max(self.others)
+    }
+
+    /// The span of a server ends here now. Whether the bound may be another.
+    #[inline]
+    fn set(&mut self, server: usize, key: Key) -> bool {
+        if self.server == server {
+            self.key = key;
+            return true;
+        }
+        let is_last = self.key < key;
+        let other = if is_last { self.key } else { key };
+        if self.others < other {
+            self.others = other;
+        }
+        if is_last {
+            (self.server, self.key) = (server, key);
+        }
+        is_last
+    }
+
+    /// A server has no span any more. Whether the bound may be another.
+    #[inline]
+    fn leave(&mut self, server: usize) -> bool {
+        let is_last = self.server == server;
+        if is_last {
+            self.key = NEVER;
+        }
+        is_last
+    }
 }
 
 impl Level {
@@ -102,64 +157,77 @@ impl Level {
             servers: BitSet::new(servers.max(1)),
             spans: vec![nothing; servers],
             blocks: vec![NEVER; servers.div_ceil(BLOCK)],
-            all: NEVER,
+            last: Last::NONE,
         }
     }
 
-    /// Sets the span of a server; whether it ends behind all others.
+    /// Sets the span of a server. Whether the bound may be another.
     #[inline]
     fn set(&mut self, at: usize, span: Span) -> bool {
         self.spans[at] = span;
         let block = &mut self.blocks[at / BLOCK];
-        if *block >= span.up_to {
-            return false;
+        if *block < span.up_to {
+            *block = span.up_to;
         }
-        *block = span.up_to;
-        if self.all >= span.up_to {
-            return false;
-        }
-        self.all = span.up_to;
-        true
+        self.last.set(at, span.up_to)
     }
 
     /// Shows the servers before `end` where as many are free for a job at `key`, in index order, until
-    /// `is_enough` of one. Bounds that let it look in vain it sets anew.
+    /// `is_enough` of one.
     #[inline]
     fn look_through(&mut self, (key, end): (Key, usize), mut is_enough: impl FnMut(usize) -> bool) {
-        if self.all < key {
-            return;
+        let Last {
+            server,
+            key: last,
+            others,
+        } = self.last;
+        if others >= key {
+            self.search((key, end), is_enough);
+        } else if last >= key && server < end && self.spans[server].after < key {
+            is_enough(server);
         }
+    }
+
+    /// The same, block by block. Bounds that let it look in vain it sets anew.
+    fn search(&mut self, (key, end): (Key, usize), mut is_enough: impl FnMut(usize) -> bool) {
         let mut is_all_needed = false;
-        for (block, bound) in self.blocks.iter_mut().enumerate() {
-            if block * BLOCK >= end {
+        let blocks = self.blocks.iter_mut().zip(self.spans.chunks(BLOCK));
+        for (block, (bound, spans)) in blocks.enumerate() {
+            let first = block * BLOCK;
+            if first >= end {
                 return;
             }
             if *bound < key {
                 continue;
             }
+            let servers = self.servers.word(block);
             let mut is_needed = false;
-            for at in members(&self.servers, block) {
-                let span = &self.spans[at];
+            for at in members(servers) {
+                let span = &spans[at];
                 if span.up_to < key {
                     continue;
                 }
                 is_needed = true;
-                if span.after < key && (at >= end || is_enough(at)) {
+                if span.after < key && (first + at >= end || is_enough(first + at)) {
                     return;
                 }
             }
             if !is_needed {
-                let spans = members(&self.servers, block).map(|at| self.spans[at].up_to);
+                let spans = members(servers).map(|at| spans[at].up_to);
                 *bound = spans.max().unwrap_or(NEVER);
             }
             is_all_needed |= is_needed;
         }
         if !is_all_needed {
-            self.all = self.blocks.iter().copied().max().unwrap_or(NEVER);
+            self.last = Last {
+                others: self.blocks.iter().copied().max().unwrap_or(NEVER),
+                ..Last::NONE
+            };
         }
     }
 
     /// The first server before `end` where as many are free for a job at `key`.
+    #[inline]
     fn first(&mut self, key: Key, end: usize) -> Option<usize> {
         let mut found = None;
         self.look_through((key, end), |at| {
@@ -180,12 +248,9 @@ impl Seats {
             bare_counts: 0,
             levels: vec![Level::new(servers); gpus_max as usize + 1],
             bounds: vec![NEVER; gpus_max as usize + 1],
-            changed: Vec::new(),
+            rebound: 0,
             is_changed: vec![false; servers],
-            journal: Journal {
-                entries: Vec::new(),
-                forgotten: 0,
-            },
+            journal: Journal::default(),
         }
     }
 
@@ -229,7 +294,7 @@ impl Seats {
     #[inline]
     pub(super) fn note(&mut self, at: usize) {
         if !std::mem::replace(&mut self.is_changed[at], true) {
-            self.changed.push(at as u32);
+            self.journal.entries.push(at as u32);
         }
     }
 
@@ -243,15 +308,40 @@ impl Seats {
     /// Takes in what has changed. `firm` is free of guests.
     #[inline]
     pub(super) fn refresh(&mut self, firm: &TypePool) {
-        if self.changed.is_empty() {
-            return;
+        if self.journal.new_from < self.journal.entries.len() {
+            self.take_in(firm);
         }
-        for at in 0..self.changed.len() {
-            let at = self.changed[at] as usize;
+    }
+
+    fn take_in(&mut self, firm: &TypePool) {
+        for at in self.journal.new_from..self.journal.entries.len() {
+            let at = self.journal.entries[at] as usize;
             self.is_changed[at] = false;
             self.refresh_one(at, firm.free(at));
         }
-        self.journal.append(&mut self.changed, self.by_server.len());
+        self.journal.close(self.by_server.len());
+        self.take_in_bounds();
+    }
+
+    /// Puts the bounds right after those of some levels have changed.
+    fn take_in_bounds(&mut self) {
+        let changed = std::mem::take(&mut self.rebound);
+        if changed == 0 {
+            return;
+        }
+        let most = 64 - changed.leading_zeros() as usize;
+        let least = changed.trailing_zeros() as usize + 1;
+        let mut behind = self.bounds.get(most + 1).copied().unwrap_or(NEVER);
+        for gpus in (1..=most).rev() {
+            let bound = self.levels[gpus].last.bound();
+            if behind < bound {
+                behind = bound;
+            }
+            let old = std::mem::replace(&mut self.bounds[gpus], behind);
+            if gpus < least && old == behind {
+                return; // nor does it change for fewer
+            }
+        }
     }
 
     fn refresh_one(&mut self, at: usize, free: u32) {
@@ -275,11 +365,7 @@ impl Seats {
         let mut put = |left: u32, span: Span| {
             counts |= 1 << (left - 1);
             if self.levels[left as usize].set(at, span) {
-                // they fall with the number of GPUs
-                let lower = self.bounds[..=left as usize].iter_mut().rev();
-                for bound in lower.take_while(|bound| **bound < span.up_to) {
-                    *bound = span.up_to;
-                }
+                self.rebound |= 1 << (left - 1);
             }
         };
         for &(up_to, mask) in guests {
@@ -299,11 +385,14 @@ impl Seats {
         while different != 0 {
             let bit = different.trailing_zeros();
             different &= different - 1;
-            let servers = &mut self.levels[bit as usize + 1].servers;
+            let level = &mut self.levels[bit as usize + 1];
             if counts >> bit & 1 == 1 {
-                servers.insert(at);
+                level.servers.insert(at);
             } else {
-                servers.remove(at);
+                level.servers.remove(at);
+                if level.last.leave(at) {
+                    self.rebound |= 1 << bit;
+                }
             }
         }
     }
@@ -311,7 +400,9 @@ impl Seats {
     /// The servers that changed since a number of the journal, or `None` if it does not know any more; and the
     /// number to ask with next.
     pub(super) fn changes_since(&self, number: u64) -> (Option<&[u32]>, u64) {
-        let Journal { entries, forgotten } = &self.journal;
+        let Journal {
+            entries, forgotten, ..
+        } = &self.journal;
         let from = number.checked_sub(*forgotten);
         let since = from.and_then(|from| entries.get(from as usize..));
         (since, forgotten + entries.len() as u64)
@@ -325,8 +416,16 @@ impl Seats {
         before.fold(firm.mask(at), |mask, (_, held)| mask & !held)
     }
 
+    /// Whether a server may have at least so many GPUs free for a job at `key`, after [`Self::refresh`]. `false` is
+    /// certain; `true` may be wrong until a search has found nothing.
+    #[inline]
+    pub(super) fn may_have_one(&self, key: Key, gpus: u32) -> bool {
+        let bound = self.bounds.get(gpus as usize); // none: wider than every server
+        bound.is_some_and(|bound| *bound >= key || self.bare_counts >> (gpus - 1) != 0)
+    }
+
     /// Whether so many servers may have at least so many GPUs free for a job at `key`. `false` is certain;
-    /// `true` for one server may be wrong until a search has found nothing.
+    /// for one server `true` may be wrong, as [`Self::may_have_one`] says.
     pub(super) fn may_have(
         &mut self,
         firm: &TypePool,
@@ -334,11 +433,11 @@ impl Seats {
         (servers, gpus): (u32, u32),
     ) -> bool {
         self.refresh(firm);
-        let Some(bound) = self.bounds.get(gpus as usize) else {
-            return false; // wider than every server
-        };
         if servers == 1 {
-            return *bound >= key || self.bare_counts >> (gpus - 1) != 0;
+            return self.may_have_one(key, gpus);
+        }
+        if gpus as usize >= self.levels.len() {
+            return false; // wider than every server
         }
         let (bare, levels) = (
             &self.bare[gpus as usize..],
@@ -378,29 +477,24 @@ impl Seats {
             }
         }
         if best.is_none() {
-            self.lower_bounds(gpus as usize);
+            // a search in vain leaves lower bounds behind
+            for searched in gpus as usize..self.levels.len() {
+                self.rebound |= 1 << (searched - 1);
+            }
+            self.take_in_bounds();
         }
         let at = best?;
         Some((ServerId::new(at), self.mask(firm, at, key)))
     }
-
-    /// After a search through all servers for at least so many GPUs.
-    fn lower_bounds(&mut self, gpus: usize) {
-        let levels = self.levels.get(gpus..).unwrap_or_default();
-        let most = levels.iter().map(|level| level.all).max().unwrap_or(NEVER);
-        for bound in self.bounds.get_mut(gpus..).unwrap_or_default() {
-            *bound = most.min(*bound);
-        }
-    }
 }
 
 impl Journal {
-    /// Moves entries in; forgets the old ones when there are more than servers.
-    fn append(&mut self, changed: &mut Vec<u32>, servers: usize) {
-        if self.entries.len() > servers {
-            self.forgotten += self.entries.len() as u64;
-            self.entries.clear();
+    /// All entries are taken in; forgets the old ones when there are more than servers.
+    fn close(&mut self, servers: usize) {
+        if self.new_from > servers {
+            self.entries.drain(..self.new_from);
+            self.forgotten += self.new_from as u64;
         }
-        self.entries.append(changed);
+        self.new_from = self.entries.len();
     }
 }
