@@ -49,15 +49,16 @@ impl Front {
 
     fn replace(&mut self, mut at: usize, rank: Rank) {
         let heads = self.heads.as_mut_slice();
-        heads[at].rank = rank;
+        let head = Head { rank, ..heads[at] };
         while at + 1 < heads.len() && heads[at + 1].rank < rank {
-            heads.swap(at, at + 1);
+            heads[at] = heads[at + 1];
             at += 1;
         }
         while at > 0 && rank < heads[at - 1].rank {
-            heads.swap(at, at - 1);
+            heads[at] = heads[at - 1];
             at -= 1;
         }
+        heads[at] = head;
     }
 
     /// Place of the first head behind a rank.
