@@ -28,24 +28,14 @@ struct Last {
     gpus: u32,
 }
 
-/// A job near the end of a tree, so many places before its last one.
+/// A job near the end of a tree, so many places before its last one, with what nearly always tells it from
+/// others.
 #[derive(Clone, Copy, Debug)]
-struct End<'a> {
-    tree: &'a SumTree,
-    depth: usize,
-    last: Last,
-}
-
-/// The last in rank order.
-#[inline]
-fn last_of(ends: &[End<'_>]) -> Option<usize> {
-    let mut last: Option<usize> = None;
-    for (at, end) in ends.iter().enumerate() {
-        if last.is_none_or(|last| ends[last].last.rank < end.last.rank) {
-            last = Some(at);
-        }
-    }
-    last
+struct End {
+    value: i128,
+    lead: u64,
+    tree: u32,
+    depth: u32,
 }
 
 impl Running {
@@ -136,15 +126,53 @@ impl Running {
     }
 
     fn find_last(&mut self, now: i64) -> Option<Last> {
-        let mut last: Option<Last> = None;
-        for (key, gpus) in self.trees.iter().filter_map(SumTree::last_entry) {
-            let rank = self.measure.running(key, gpus, now);
-            if last.is_none_or(|last| last.rank < rank) {
-                last = Some(Last { rank, key, gpus });
+        let mut last: Option<End> = None;
+        for tree in 0..self.trees.len() {
+            if let Some(end) = self.end(tree, 0, now)
+                && last.is_none_or(|last| self.is_after(&end, &last, now))
+            {
+                last = Some(end);
             }
         }
-        self.last = last.map(|last| (now, last));
-        last
+        let (key, gpus) = self.job_at(&last?)?;
+        let rank = self.measure.running(key, gpus, now);
+        let last = Last { rank, key, gpus };
+        self.last = Some((now, last));
+        Some(last)
+    }
+
+    /// A job of the last leaf of a tree.
+    #[inline]
+    fn end(&self, tree: usize, depth: usize, now: i64) -> Option<End> {
+        let (key, _) = self.trees[tree].near_end(depth)?;
+        Some(End {
+            value: i128::from(key.main - now) * i128::from(self.sizes[tree]),
+            lead: key.lead,
+            tree: tree as u32,
+            depth: depth as u32,
+        })
+    }
+
+    #[inline]
+    fn job_at(&self, end: &End) -> Option<(Key, u32)> {
+        self.trees[end.tree as usize].near_end(end.depth as usize)
+    }
+
+    #[inline]
+    fn is_after(&self, end: &End, other: &End, now: i64) -> bool {
+        if end.lead == other.lead && end.value != other.value {
+            return end.value > other.value;
+        }
+        self.is_after_by_rank(end, other, now)
+    }
+
+    #[inline(never)]
+    fn is_after_by_rank(&self, end: &End, other: &End, now: i64) -> bool {
+        let rank = |end| {
+            let (key, gpus) = self.job_at(end)?;
+            Some(self.measure.running(key, gpus, now))
+        };
+        rank(end) > rank(other)
     }
 
     /// First and last job of the smallest gangs; of all, where one tree holds them.
@@ -210,40 +238,39 @@ impl Running {
     /// The same from the last leaves alone; `None` if they do not tell.
     #[allow(clippy::option_option, reason = "not told, or nobody")]
     fn first_over_in_tails(&self, over: u64, now: i64) -> Option<Option<(Key, u32, u64)>> {
-        let mut ends: SmallVec<[End<'_>; 8]> = SmallVec::new();
-        for tree in &self.trees {
-            ends.extend(self.end(tree, 0, now));
-        }
+        let trees = 0..self.trees.len();
+        let mut ends: SmallVec<[End; 8]> = SmallVec::new();
+        ends.extend(trees.filter_map(|tree| self.end(tree, 0, now)));
         let mut behind = 0;
-        while let Some(at) = last_of(&ends) {
-            let End {
-                tree,
-                depth,
-                last: Last { key, gpus, .. },
-            } = ends[at];
+        while let Some(at) = self.last_of(&ends, now) {
+            let end = &ends[at];
+            let (tree, depth) = (end.tree as usize, end.depth as usize);
+            let gpus = self.sizes[tree];
             behind += u64::from(gpus);
             if behind >= over {
+                let (key, _) = self.job_at(end)?;
                 return Some(Some((key, gpus, behind - over)));
             }
             match self.end(tree, depth + 1, now) {
                 Some(next) => ends[at] = next,
-                None if tree.len() == depth + 1 => _ = ends.swap_remove(at),
+                None if self.trees[tree].len() == depth + 1 => _ = ends.swap_remove(at),
                 None => return None,
             }
         }
         Some(None)
     }
 
-    /// A job of the last leaf of a tree.
+    /// The last in rank order.
     #[inline]
-    fn end<'a>(&self, tree: &'a SumTree, depth: usize, now: i64) -> Option<End<'a>> {
-        let (key, gpus) = tree.near_end(depth)?;
-        let rank = self.measure.running(key, gpus, now);
-        Some(End {
-            tree,
-            depth,
-            last: Last { rank, key, gpus },
-        })
+    fn last_of(&self, ends: &[End], now: i64) -> Option<usize> {
+        let mut last = ends.first()?;
+        let mut at = 0;
+        for (other, end) in ends.iter().enumerate().skip(1) {
+            if self.is_after(end, last, now) {
+                (at, last) = (other, end);
+            }
+        }
+        Some(at)
     }
 
     /// The same from whole trees.
