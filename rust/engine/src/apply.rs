@@ -135,10 +135,9 @@ impl Overlay {
                 job,
                 gpus,
                 sub_batch: None,
-            } => state.phase(*job) == Some(Phase::Waiting) && is_gang(state, *job, gpus),
-            Action::Preempt { job } => state.run(*job).is_some(),
-            Action::Move { job, gpus } => state.run(*job).is_some() && is_gang(state, *job, gpus),
-            Action::Start { .. } | Action::SetSubBatch { .. } => false,
+            } => state.is_waiting(*job) && is_gang(state, *job, gpus),
+            Action::Preempt { job } => state.is_running(*job),
+            other => is_sound_move(state, other),
         });
         is_sound && self.check_repeats(plan).is_ok()
     }
@@ -338,9 +337,19 @@ impl Overlay {
     }
 }
 
+/// The same for an action that is neither a plain start nor a preemption.
+#[inline(never)]
+fn is_sound_move(state: &State, action: &Action) -> bool {
+    match action {
+        Action::Move { job, gpus } => state.is_running(*job) && is_gang(state, *job, gpus),
+        Action::Start { .. } | Action::Preempt { .. } | Action::SetSubBatch { .. } => false,
+    }
+}
+
 /// Whether the set is a gang of the job: its size, of types that it may use, of one type unless the run
 /// mixes them. The servers are known to exist.
-#[inline]
+#[allow(clippy::inline_always, reason = "a part of the check, once per start")]
+#[inline(always)]
 fn is_gang(state: &State, job: JobId, gpus: &GpuSet) -> bool {
     let usable = state.usable(job);
     let mut count = 0;

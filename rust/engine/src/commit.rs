@@ -15,6 +15,12 @@ use gangline_model::{Action, GpuSet, JobId, SimSpan};
 /// Every so many decisions one is timed: a clock read costs as much as a small decision.
 const DECISIONS_PER_SAMPLE: u64 = 16;
 
+/// Whether an action takes GPUs and gives none back.
+#[inline]
+fn is_plain_start(action: &Action) -> bool {
+    matches!(action, Action::Start { .. })
+}
+
 impl Engine {
     #[allow(
         clippy::inline_always,
@@ -108,8 +114,20 @@ impl Engine {
         } else {
             self.note_touched(&actions);
         }
-        self.commit_releases(&mut actions);
-        for action in &mut actions {
+        // most plans that preempt do so first
+        let preempted = actions.iter().map_while(|action| match action {
+            Action::Preempt { job } => Some(*job),
+            _ => None,
+        });
+        let mut first = 0;
+        for job in preempted {
+            self.stop(job, EndReason::Preempted);
+            first += 1;
+        }
+        if !actions[first..].iter().all(is_plain_start) {
+            self.commit_releases(&mut actions, first);
+        }
+        for action in &mut actions[first..] {
             self.commit_take(action);
         }
         actions.clear();
@@ -148,11 +166,12 @@ impl Engine {
         }
     }
 
-    /// Preempts, and takes moving jobs off their GPUs. A move to the GPUs already held is dropped: it is
-    /// free and changes nothing.
-    fn commit_releases(&mut self, actions: &mut Vec<Action>) {
+    /// Preempts, and takes moving jobs off their GPUs, from an action on. A move to the GPUs already held is
+    /// dropped: it is free and changes nothing.
+    #[inline(never)]
+    fn commit_releases(&mut self, actions: &mut Vec<Action>, first: usize) {
         let mut idle_moves = false;
-        for action in actions.iter() {
+        for action in &actions[first..] {
             match action {
                 Action::Preempt { job } => self.stop(*job, EndReason::Preempted),
                 Action::Move { job, gpus } => {
@@ -206,33 +225,51 @@ impl Engine {
 
     #[inline]
     fn commit_take(&mut self, action: &mut Action) {
-        match action {
-            Action::Start {
-                job,
-                gpus,
-                sub_batch,
-            } => {
-                let own = &self.buffer.overheads;
-                let overhead = match own.binary_search_by_key(job, |entry| entry.0) {
-                    Ok(at) => own[at].1,
-                    Err(_) => self.state.overhead(*job),
-                };
-                let gpus = std::mem::take(gpus);
-                self.begin(*job, gpus, (sub_batch.unwrap_or(0), overhead));
+        let job = action.job();
+        let (gpus, terms) = if let Action::Start {
+            gpus, sub_batch, ..
+        } = action
+        {
+            (gpus, (sub_batch.unwrap_or(0), self.overhead_of(job)))
+        } else {
+            match self.commit_change(action) {
+                Some(moved) => moved,
+                None => return,
             }
+        };
+        let gpus = std::mem::take(gpus);
+        self.begin(job, gpus, terms);
+    }
+
+    /// Time without progress that a start of the job costs, as the plan has it.
+    #[inline]
+    fn overhead_of(&self, job: JobId) -> SimSpan {
+        let own = &self.buffer.overheads;
+        match own.binary_search_by_key(&job, |entry| entry.0) {
+            Ok(at) => own[at].1,
+            Err(_) => self.state.overhead(job),
+        }
+    }
+
+    /// Carries out what is no start; of a move, where to and on which terms the job goes on.
+    #[inline(never)]
+    fn commit_change<'a>(
+        &mut self,
+        action: &'a mut Action,
+    ) -> Option<(&'a mut GpuSet, (u32, SimSpan))> {
+        match action {
             Action::Move { job, gpus } => {
                 let moved = &self.moved_sub_batches;
                 let kept = moved.binary_search_by_key(job, |entry| entry.0);
                 let sub_batch = kept.map_or(0, |at| moved[at].1);
-                let overhead = self.state.overhead(*job);
-                let gpus = std::mem::take(gpus);
-                self.begin(*job, gpus, (sub_batch, overhead));
+                Some((gpus, (sub_batch, self.state.overhead(*job))))
             }
-            Action::Preempt { .. } => {}
             Action::SetSubBatch { job, sub_batch } => {
                 self.state
                     .set_sub_batch(*job, *sub_batch, &mut self.queue, &mut self.recorder);
+                None
             }
+            Action::Start { .. } | Action::Preempt { .. } => None,
         }
     }
 

@@ -306,9 +306,12 @@ impl State {
         queue: &mut EventQueue,
     ) {
         self.occupy(job, &gpus);
-        let tier = self.cluster.tier(&gpus);
         let gpu_type = self.servers[gpus.parts()[0].server.index()].gpu_type;
-        let base = self.base_on(job, &gpus);
+        let (tier, base) = if gpus.parts().len() == 1 {
+            (Tier::Server, self.rates.base(&self.jobs, job, gpu_type))
+        } else {
+            (self.cluster.tier(&gpus), self.base_on(job, &gpus))
+        };
         let locality = self.locality_on(job, &gpus);
         let slot = self.free_slots.pop().unwrap_or_else(|| {
             self.runs.push(Run::default());

@@ -277,6 +277,20 @@ impl State {
         Some(&self.runs[slot as usize])
     }
 
+    /// Whether a job has come and holds no GPUs.
+    #[inline]
+    pub(crate) fn is_waiting(&self, job: JobId) -> bool {
+        let state = self.job.get(job.index());
+        state.is_some_and(|state| state.place == WAITING)
+    }
+
+    /// Whether a job holds GPUs.
+    #[inline]
+    pub(crate) fn is_running(&self, job: JobId) -> bool {
+        let state = self.job.get(job.index());
+        state.is_some_and(|state| state.slot().is_some())
+    }
+
     /// Record of a job that is known to run.
     #[inline]
     pub(crate) fn slot_of(&self, job: JobId) -> usize {

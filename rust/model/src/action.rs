@@ -54,6 +54,7 @@ pub enum ActionKind {
 
 impl Action {
     /// The job that the action is about.
+    #[inline]
     pub fn job(&self) -> JobId {
         match self {
             Self::Start { job, .. }
