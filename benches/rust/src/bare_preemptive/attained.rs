@@ -157,7 +157,7 @@ impl Running for Attained {
             let to = self.fall(from, now_ns);
             for class in classes.iter_mut() {
                 if from < class.rank && class.rank < to {
-                    class.behind += gpus(to);
+                    class.needs_room -= gpus(to);
                 }
             }
         }
@@ -179,13 +179,19 @@ impl Running for Attained {
     fn behind(&self, rank: u128, enough: i64, _now_ns: i64) -> i64 {
         let mut behind = 0;
         for queue in self.queues.iter().rev() {
-            for entry in queue.list.backwards() {
-                if behind >= enough || entry < rank {
-                    return behind;
-                }
-                if self.is_running(entry) {
+            // nothing behind is the usual case
+            if queue.list.last().is_some_and(|last| last < rank) {
+                break;
+            }
+            let went_on = queue.list.walk_back(|entry| {
+                let goes_on = behind < enough && entry > rank;
+                if goes_on && self.is_running(entry) {
                     behind += gpus(entry);
                 }
+                goes_on
+            });
+            if !went_on {
+                break;
             }
         }
         behind

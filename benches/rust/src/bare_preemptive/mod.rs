@@ -101,14 +101,14 @@ struct Class {
     /// The first of them; `NONE` if nobody waits.
     head: Entry,
     rank: u128,
-    /// At least as many GPUs as run behind it.
-    behind: i64,
+    /// With less room it does not fit, as no more than the rest of its GPUs run behind it.
+    needs_room: i64,
     others: Vec<Sorted>,
 }
 
 const NONE: Entry = Entry::MAX;
-/// Not counted yet.
-const MANY: i64 = i64::MAX / 2;
+/// Room that there always is, until it is counted; less this, room that there never is.
+const ANY_ROOM: i64 = i64::MIN / 2;
 
 impl Class {
     fn new(gpus: u32, lists: usize) -> Self {
@@ -116,7 +116,7 @@ impl Class {
             gpus: i64::from(gpus),
             head: NONE,
             rank: NONE,
-            behind: -MANY,
+            needs_room: -ANY_ROOM,
             others: (0..lists).map(|_| Sorted::default()).collect(),
         }
     }
@@ -127,23 +127,24 @@ impl Class {
             return;
         }
         if self.head != NONE {
-            self.others[R::list_of(self.head)].insert(self.head);
+            self.others[R::list_of(self.head)].push_first(self.head);
         }
         self.lead::<R>(entry);
+        self.needs_room = ANY_ROOM;
     }
 
     fn lead<R: Running>(&mut self, entry: Entry) {
         self.head = entry;
         self.rank = R::rank(entry);
-        self.behind = MANY;
     }
 
+    /// The next head needs no less room: no more run behind it.
     fn pop_head<R: Running>(&mut self) -> Entry {
         let head = self.head;
         if let Some(next) = self.others.iter_mut().find_map(Sorted::pop_first) {
             self.lead::<R>(next);
         } else {
-            (self.head, self.rank, self.behind) = (NONE, NONE, -MANY);
+            (self.head, self.rank, self.needs_room) = (NONE, NONE, -ANY_ROOM);
         }
         head
     }
@@ -159,8 +160,6 @@ struct Loop<'a, R> {
     class_of: Vec<u8>,
     classes: Vec<Class>,
     running: R,
-    /// Classes whose head may fit.
-    fitting: Vec<usize>,
     started: Vec<Entry>,
     back: Vec<Entry>,
     times: Times,
@@ -194,7 +193,6 @@ impl<'a, R: Running> Loop<'a, R> {
                 .map(|&size| Class::new(size, R::LISTS))
                 .collect(),
             running: R::new(jobs, &sizes),
-            fitting: Vec::new(),
             started: Vec::new(),
             back: Vec::new(),
             times: Times::new(jobs.len()),
@@ -243,31 +241,26 @@ impl<'a, R: Running> Loop<'a, R> {
 
     /// Starts in rank order the heads that fit before their places.
     fn start_fitting(&mut self) {
-        for (at, class) in self.classes.iter().enumerate() {
-            if class.behind >= class.gpus - self.room {
-                self.fitting.push(at);
+        while let Some(at) = self.first_that_may_fit() {
+            let class = &mut self.classes[at];
+            let lacking = class.gpus - self.room;
+            let behind = self.running.behind(class.rank, lacking, self.now_ns);
+            if behind >= lacking {
+                self.start(at);
+            } else {
+                class.needs_room = class.gpus - behind;
             }
-        }
-        // a start makes no head fit but the next one of its class
-        while let Some((at, class)) = self.first_fitting() {
-            let head = &mut self.classes[class];
-            let lacking = head.gpus - self.room;
-            if head.behind >= lacking {
-                let behind = self.running.behind(head.rank, lacking, self.now_ns);
-                if behind >= lacking {
-                    self.start(class);
-                    continue;
-                }
-                head.behind = behind;
-            }
-            self.fitting.swap_remove(at);
         }
     }
 
-    /// Of the heads that may fit the first in rank order.
-    fn first_fitting(&self) -> Option<(usize, usize)> {
-        let fitting = self.fitting.iter().copied().enumerate();
-        fitting.min_by_key(|&(_, class)| self.classes[class].rank)
+    fn first_that_may_fit(&self) -> Option<usize> {
+        let mut first = (NONE, None);
+        for (at, class) in self.classes.iter().enumerate() {
+            if class.needs_room <= self.room && class.rank < first.0 {
+                first = (class.rank, Some(at));
+            }
+        }
+        first.1
     }
 
     fn start(&mut self, class: usize) {
@@ -275,7 +268,7 @@ impl<'a, R: Running> Loop<'a, R> {
         let head = self.classes[class].pop_head::<R>();
         for class in &mut self.classes {
             if class.rank < rank {
-                class.behind += gpus(head);
+                class.needs_room -= gpus(head);
             }
         }
         self.room -= gpus(head);
@@ -294,27 +287,34 @@ impl<'a, R: Running> Loop<'a, R> {
             self.back.push(last);
         }
         // where nothing is left at its place, those behind it have to go as well
-        let stopped = if room == 0 { 0 } else { self.back.len() - 1 };
-        while self.back.len() > stopped
+        let kept = if room == 0 { 0 } else { self.back.len() - 1 };
+        let mut behind = room - self.room;
+        while self.back.len() > kept
             && let Some(entry) = self.back.pop()
         {
-            self.stop(entry);
+            behind -= gpus(entry);
+            self.stop(entry, behind);
         }
         while let Some(entry) = self.back.pop() {
             self.running.put_back(entry);
         }
     }
 
-    fn stop(&mut self, entry: Entry) {
+    /// Stops a job that is out of the lists; `behind` is how many GPUs still run behind it.
+    fn stop(&mut self, entry: Entry, behind: i64) {
         let entry = self.running.stop(entry, self.now_ns);
         let rank = R::rank(entry);
         for class in &mut self.classes {
             if class.rank < rank {
-                class.behind -= gpus(entry);
+                class.needs_room += gpus(entry);
             }
         }
         self.room += gpus(entry);
         self.free.give(job(entry) as u32, gpus(entry) as u32);
-        self.classes[class(entry)].wait::<R>(entry);
+        let class = &mut self.classes[class(entry)];
+        class.wait::<R>(entry);
+        if class.head == entry {
+            class.needs_room = class.gpus - behind;
+        }
     }
 }

@@ -112,12 +112,20 @@ impl<O: Order> Running for Remaining<O> {
         let elapsed = elapsed(now_ns);
         let mut behind = 0;
         for list in &self.lists {
-            for entry in list.backwards() {
-                if behind >= enough || O::rank(entry - elapsed) < rank {
-                    break;
-                }
-                behind += gpus(entry);
+            // nothing behind is the usual case
+            if list
+                .last()
+                .is_none_or(|last| O::rank(last - elapsed) < rank)
+            {
+                continue;
             }
+            list.walk_back(|entry| {
+                let goes_on = behind < enough && O::rank(entry - elapsed) > rank;
+                if goes_on {
+                    behind += gpus(entry);
+                }
+                goes_on
+            });
         }
         behind
     }

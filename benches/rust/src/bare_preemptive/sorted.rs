@@ -13,10 +13,12 @@ const CHUNK: usize = 64;
 /// Ascending keys, each at most once.
 #[derive(Default)]
 pub(super) struct Sorted {
-    /// Only a chunk that is alone may be empty.
-    chunks: VecDeque<Chunk>,
+    /// All but the last chunk; none is empty.
+    before: VecDeque<Chunk>,
+    last: Chunk,
 }
 
+#[derive(Default)]
 struct Chunk {
     /// No key of the chunk lies below, except in the first one.
     bound: u128,
@@ -28,6 +30,29 @@ struct Chunk {
 impl Chunk {
     fn live(&self) -> &[u128] {
         &self.keys[self.from..]
+    }
+
+    fn new(bound: u128) -> Self {
+        Self {
+            bound,
+            keys: Vec::with_capacity(CHUNK),
+            from: 0,
+        }
+    }
+
+    /// A full chunk as two, with room for the key: halves, or an empty one for it where keys come in order.
+    fn split(mut self, key: u128) -> (Self, Self) {
+        let (first, last) = (self.keys[0], self.keys[CHUNK - 1]);
+        if key > last {
+            return (self, Self::new(key));
+        }
+        if key < first {
+            self.bound = first;
+            return (Self::new(key), self);
+        }
+        let mut upper = Self::new(self.keys[CHUNK / 2]);
+        upper.keys.extend(self.keys.drain(CHUNK / 2..));
+        (self, upper)
     }
 
     /// Moves the keys on one side of the place; false if there is no room.
@@ -57,97 +82,94 @@ impl Chunk {
 
 impl Sorted {
     pub(super) fn first(&self) -> Option<u128> {
-        self.chunks.front()?.live().first().copied()
+        let chunk = self.before.front().unwrap_or(&self.last);
+        chunk.live().first().copied()
     }
 
     pub(super) fn last(&self) -> Option<u128> {
-        self.chunks.back()?.live().last().copied()
+        self.last.live().last().copied()
     }
 
-    /// From the greatest key down.
-    pub(super) fn backwards(&self) -> impl Iterator<Item = u128> {
-        let chunks = self.chunks.iter().rev();
-        chunks.flat_map(|chunk| chunk.live().iter().rev().copied())
+    /// Shows the keys from the greatest down until one is not wanted; true if all were.
+    pub(super) fn walk_back(&self, mut goes_on: impl FnMut(u128) -> bool) -> bool {
+        let last = self.last.live().iter().rev();
+        let before = self.before.iter().rev();
+        last.copied().all(&mut goes_on)
+            && before
+                .flat_map(|chunk| chunk.live().iter().rev().copied())
+                .all(goes_on)
     }
 
     pub(super) fn insert(&mut self, key: u128) {
-        let at = self.chunk_of(key);
-        let Some(chunk) = self.chunks.get_mut(at) else {
-            self.open(at, key);
-            return self.insert(key);
-        };
-        if !chunk.insert(key) {
-            self.split(at, key);
+        if self.before.is_empty() || self.last.bound <= key {
+            if !self.last.insert(key) {
+                let (lower, upper) = std::mem::take(&mut self.last).split(key);
+                self.before.push_back(lower);
+                self.last = upper;
+                self.insert(key);
+            }
+            return;
+        }
+        let beyond = self.before.partition_point(|chunk| chunk.bound <= key);
+        let at = beyond.saturating_sub(1);
+        if !self.before[at].insert(key) {
+            let (lower, upper) = std::mem::take(&mut self.before[at]).split(key);
+            self.before[at] = lower;
+            self.before.insert(at + 1, upper);
+            self.insert(key);
+        }
+    }
+
+    /// Inserts a key that is less than all others.
+    pub(super) fn push_first(&mut self, key: u128) {
+        let chunk = self.before.front_mut().unwrap_or(&mut self.last);
+        if chunk.from > 0 {
+            chunk.from -= 1;
+            chunk.keys[chunk.from] = key;
+        } else {
             self.insert(key);
         }
     }
 
     pub(super) fn pop_first(&mut self) -> Option<u128> {
-        let chunk = self.chunks.front_mut()?;
+        let chunk = self.before.front_mut().unwrap_or(&mut self.last);
         let key = chunk.live().first().copied()?;
         chunk.from += 1;
-        if chunk.live().is_empty() && self.chunks.len() > 1 {
-            self.chunks.pop_front();
+        if chunk.live().is_empty() {
+            self.before.pop_front();
         }
         Some(key)
     }
 
     pub(super) fn pop_last(&mut self) -> Option<u128> {
-        let chunk = self.chunks.back_mut()?;
-        let key = chunk.live().last().copied()?;
-        chunk.keys.pop();
-        if chunk.live().is_empty() && self.chunks.len() > 1 {
-            self.chunks.pop_back();
+        let key = self.last.live().last().copied()?;
+        self.last.keys.pop();
+        if self.last.live().is_empty()
+            && let Some(chunk) = self.before.pop_back()
+        {
+            self.last = chunk;
         }
         Some(key)
     }
 
     /// Keeps some of the keys.
     pub(super) fn retain(&mut self, keeps: impl Fn(u128) -> bool) {
-        for chunk in &mut self.chunks {
+        for mut chunk in std::mem::take(self).into_chunks() {
             chunk.keys.drain(..chunk.from);
             chunk.from = 0;
             chunk.keys.retain(|&key| keeps(key));
+            if chunk.keys.is_empty() {
+                continue;
+            }
+            let last = std::mem::replace(&mut self.last, chunk);
+            if !last.keys.is_empty() {
+                self.before.push_back(last);
+            }
         }
-        self.chunks.retain(|chunk| !chunk.keys.is_empty());
     }
 
-    /// Where a key belongs: the last chunk whose bound it reaches, else the first one.
-    fn chunk_of(&self, key: u128) -> usize {
-        let last = self.chunks.len().saturating_sub(1);
-        if self.chunks.get(last).is_none_or(|chunk| chunk.bound <= key) {
-            return last;
-        }
-        let beyond = self.chunks.partition_point(|chunk| chunk.bound <= key);
-        beyond.saturating_sub(1)
-    }
-
-    fn open(&mut self, at: usize, bound: u128) {
-        let keys = Vec::with_capacity(CHUNK);
-        self.chunks.insert(
-            at,
-            Chunk {
-                bound,
-                keys,
-                from: 0,
-            },
-        );
-    }
-
-    /// Makes room beside a full chunk: an empty one where keys come in order, else half of it.
-    fn split(&mut self, at: usize, key: u128) {
-        let chunk = &mut self.chunks[at];
-        if key < chunk.keys[0] {
-            chunk.bound = chunk.keys[0];
-            self.open(at, key);
-        } else if key > chunk.keys[CHUNK - 1] {
-            self.open(at + 1, key);
-        } else {
-            self.open(at + 1, self.chunks[at].keys[CHUNK / 2]);
-            let (lower, upper) = (at, at + 1);
-            let moved = self.chunks[lower].keys.split_off(CHUNK / 2);
-            self.chunks[upper].keys.extend(moved);
-        }
+    fn into_chunks(self) -> impl Iterator<Item = Chunk> {
+        self.before.into_iter().chain(std::iter::once(self.last))
     }
 }
 
@@ -181,7 +203,14 @@ mod tests {
             assert_eq!(ours.last(), set.last().copied());
         }
         assert!(set.len() > 1_000);
-        assert!(ours.backwards().eq(set.iter().rev().copied()));
+        let mut all = Vec::new();
+        assert!(ours.walk_back(|key| {
+            all.push(key);
+            true
+        }));
+        assert!(all.iter().eq(set.iter().rev()));
+        ours.retain(|key| key % 3 != 0);
+        set.retain(|key| key % 3 != 0);
         while let Some(first) = set.pop_first() {
             assert_eq!(ours.pop_first(), Some(first));
         }
