@@ -20,6 +20,7 @@ const QUEUE_SHIFT: u32 = 60;
 
 /// A job between its arrival and its end.
 #[derive(Clone, Copy, Default)]
+#[repr(align(32))]
 struct Job {
     /// End of the phase while it runs; less what is left of the phase while it waits.
     until_ns: i64,
@@ -46,6 +47,21 @@ struct Queue {
     list: Sorted,
     listed: usize,
     left: usize,
+}
+
+impl Queue {
+    /// The last job of the list, without those that have left the queue.
+    fn last_running(&mut self, is_running: impl Fn(Entry) -> bool) -> Option<Entry> {
+        loop {
+            let last = self.list.last()?;
+            if is_running(last) {
+                return Some(last);
+            }
+            self.list.pop_last();
+            self.listed -= 1;
+            self.left -= 1;
+        }
+    }
 }
 
 fn queue_of(key: i64) -> usize {
@@ -163,17 +179,15 @@ impl Running for Attained {
         }
     }
 
-    fn start(&mut self, waiting: Entry, now_ns: i64) -> bool {
+    fn start(&mut self, waiting: Entry, now_ns: i64) {
         let state = &mut self.jobs[job(waiting)];
-        let is_new = state.key == NEVER_NS;
-        if is_new {
+        if state.key == NEVER_NS {
             state.key = now_ns;
         }
         state.until_ns = now_ns - state.until_ns;
         let (key, until_ns) = (state.key, state.until_ns);
         self.timers.push(with_key(waiting, until_ns));
         self.list(with_key(waiting, key));
-        is_new
     }
 
     fn behind(&self, rank: u128, enough: i64, _now_ns: i64) -> i64 {
@@ -198,13 +212,13 @@ impl Running for Attained {
     }
 
     fn pop_last(&mut self, _now_ns: i64) -> Entry {
-        for at in (0..QUEUES).rev() {
-            while let Some(last) = self.queues[at].list.pop_last() {
-                self.queues[at].listed -= 1;
-                if self.is_running(last) {
-                    return last;
-                }
-                self.queues[at].left -= 1;
+        let jobs = &self.jobs;
+        let is_running = |entry| jobs[job(entry)].key == key(entry);
+        for queue in self.queues.iter_mut().rev() {
+            if let Some(last) = queue.last_running(is_running) {
+                queue.list.pop_last();
+                queue.listed -= 1;
+                return last;
             }
         }
         unreachable!("running jobs hold the GPUs")

@@ -45,7 +45,6 @@ impl Order for Service {
 /// Running jobs by finish, in one list or in one per class.
 pub(super) struct Remaining<O> {
     lists: Vec<Sorted>,
-    stopped: Vec<bool>,
     order: PhantomData<O>,
 }
 
@@ -64,11 +63,10 @@ fn elapsed(now_ns: i64) -> Entry {
 impl<O: Order> Running for Remaining<O> {
     const LISTS: usize = 1;
 
-    fn new(jobs: &Jobs, sizes: &[u32]) -> Self {
+    fn new(_jobs: &Jobs, sizes: &[u32]) -> Self {
         let lists = if O::STANDS { 1 } else { sizes.len() };
         Self {
             lists: (0..lists).map(|_| Sorted::default()).collect(),
-            stopped: vec![false; jobs.len()],
             order: PhantomData,
         }
     }
@@ -103,9 +101,8 @@ impl<O: Order> Running for Remaining<O> {
         None
     }
 
-    fn start(&mut self, waiting: Entry, now_ns: i64) -> bool {
+    fn start(&mut self, waiting: Entry, now_ns: i64) {
         self.list(waiting).insert(waiting + elapsed(now_ns));
-        !self.stopped[job(waiting)]
     }
 
     fn behind(&self, rank: u128, enough: i64, now_ns: i64) -> i64 {
@@ -143,7 +140,6 @@ impl<O: Order> Running for Remaining<O> {
     }
 
     fn stop(&mut self, running: Entry, now_ns: i64) -> Entry {
-        self.stopped[job(running)] = true;
         running - elapsed(now_ns)
     }
 }
