@@ -421,20 +421,20 @@ impl Guests {
     fn may_fit(&mut self, class: usize, key: Key) -> bool {
         let of = &self.classes[class];
         if of.is_on_one_server {
-            return self.seats.may_have_one(key, of.gpus);
+            self.seats.may_have_one(key, of.gpus)
+        } else {
+            self.may_fit_on_several(class, key)
         }
+    }
+
+    #[inline(never)]
+    fn may_fit_on_several(&mut self, class: usize, key: Key) -> bool {
         let is_refused = |&(refused, from): &(usize, Key)| refused == class && key >= from;
         if self.refused.iter().any(is_refused) {
             return false;
         }
-        let needs = of.needs;
+        let needs = self.classes[class].needs;
         needs.is_none_or(|needs| self.seats.may_have(self.firm.pool(TYPE), key, needs))
-    }
-
-    /// Takes in who sits where since the last question.
-    #[inline]
-    fn refresh_seats(&mut self) {
-        self.seats.refresh(self.firm.pool(TYPE));
     }
 
     /// A waiting job has no place, nor has any of its class behind it.
@@ -490,7 +490,7 @@ impl Guests {
 
     /// Draws a picture at another place in the order.
     fn go_to(&mut self, picture: &mut Picture, key: Key) {
-        self.refresh_seats();
+        self.seats.refresh(self.firm.pool(TYPE));
         let from = std::mem::replace(&mut picture.cursor, key);
         let between = from.min(key)..from.max(key);
         let classes = self.classes.iter();
@@ -591,6 +591,7 @@ impl Repack {
         }
         let mut fickle = self.fickle_jobs(view, places, guests);
         let mut heads = std::mem::take(&mut guests.heads);
+        heads.clear();
         self.list_waiting(guests, &open, &mut heads);
         loop {
             let first = first_of(&heads);
@@ -611,36 +612,30 @@ impl Repack {
             let has_gain = self.stop_met(plan, guests, &gpus);
             self.start_homeless(plan, places, guests, (key, class), gpus);
             if has_gain {
+                heads.clear();
                 self.list_waiting(guests, &open, &mut heads);
             } else if !is_fickle {
                 // for all others there is less room than before
-                guests.refresh_seats();
-                self.list_waiting_of(guests, class, &mut heads);
+                self.list_waiting(guests, &[class], &mut heads);
             }
         }
         guests.heads = heads;
         self.candidates = open;
     }
 
-    /// The first waiting jobs of the classes that may have room.
+    /// Adds the first waiting jobs of the classes that may have room.
     fn list_waiting(
         &mut self,
         guests: &mut Guests,
         classes: &[usize],
         into: &mut Vec<(Key, usize)>,
     ) {
-        into.clear();
-        guests.refresh_seats();
+        guests.seats.refresh(guests.firm.pool(TYPE));
         for &class in classes {
-            self.list_waiting_of(guests, class, into);
-        }
-    }
-
-    #[inline]
-    fn list_waiting_of(&mut self, guests: &mut Guests, class: usize, into: &mut Vec<(Key, usize)>) {
-        let head = self.ledger.head(class);
-        if let Some(key) = head.filter(|&key| guests.may_fit(class, key)) {
-            into.push((key, class));
+            let head = self.ledger.head(class);
+            if let Some(key) = head.filter(|&key| guests.may_fit(class, key)) {
+                into.push((key, class));
+            }
         }
     }
 

@@ -7,7 +7,7 @@
 
 use crate::order::Key;
 use gangline_engine::{BitSet, TypePool};
-use gangline_model::{GpuSet, ServerId};
+use gangline_model::{GpuSet, ServerId, gpus_in};
 use smallvec::SmallVec;
 
 #[cfg(test)]
@@ -56,18 +56,27 @@ pub(super) struct Seats {
 /// One number of GPUs.
 #[derive(Clone, Debug)]
 struct Level {
-    servers: BitSet,
-    /// Server -> the keys for which as many are free. Only of `servers`.
+    /// Server -> the keys for which as many are free. Only of those that are members of their block.
     spans: Vec<Span>,
-    /// No span of a block of servers ends behind this key.
-    blocks: Vec<Key>,
+    blocks: Vec<Block>,
     last: Last,
+}
+
+/// Some servers in a row.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    /// Bit per server: where as many are free at some place in the order.
+    members: u64,
+    /// No span of a member ends behind this key.
+    bound: Key,
 }
 
 /// Where the spans of a level end at the latest. Mostly one server has lately got GPUs free, and they are taken before
 /// another gets some: then it alone is asked, and what was known of the others holds again.
 #[derive(Clone, Copy, Debug)]
 struct Last {
+    /// No span ends behind this key: the later one of those below.
+    bound: Key,
     /// The server whose span ended last when it was set, and where it ends.
     server: usize,
     key: Key,
@@ -105,17 +114,14 @@ fn members(mut word: u64) -> impl Iterator<Item = usize> {
 }
 
 impl Last {
-    /// Of a level without servers.
-    const NONE: Self = Self {
-        server: usize::MAX,
-        key: NEVER,
-        others: NEVER,
-    };
-
-    /// No span ends behind this key.
-    #[inline]
-    fn bound(&self) -> Key {
-        self.key.max(self.others)
+    /// Of a level whose spans end here at the latest, wherever that is.
+    fn somewhere(bound: Key) -> Self {
+        Self {
+            bound,
+            server: usize::MAX,
+            key: NEVER,
+            others: bound,
+        }
     }
 
     /// The span of a server ends here now. Whether the bound may be another.
@@ -123,27 +129,25 @@ impl Last {
     fn set(&mut self, server: usize, key: Key) -> bool {
         if self.server == server {
             self.key = key;
+            self.bound = key.max(self.others);
             return true;
         }
-        let is_last = self.key < key;
-        let other = if is_last { self.key } else { key };
-        if self.others < other {
-            self.others = other;
-        }
-        if is_last {
+        if self.key < key {
+            self.others = self.bound;
             (self.server, self.key) = (server, key);
+            self.bound = key.max(self.others);
+            return true;
         }
-        is_last
+        if self.others < key {
+            self.others = key;
+        }
+        false
     }
 
     /// A server has no span any more. Whether the bound may be another.
     #[inline]
     fn leave(&mut self, server: usize) -> bool {
-        let is_last = self.server == server;
-        if is_last {
-            self.key = NEVER;
-        }
-        is_last
+        self.server == server && self.set(server, NEVER)
     }
 }
 
@@ -153,11 +157,14 @@ impl Level {
             after: NEVER,
             up_to: NEVER,
         };
+        let block = Block {
+            members: 0,
+            bound: NEVER,
+        };
         Self {
-            servers: BitSet::new(servers.max(1)),
             spans: vec![nothing; servers],
-            blocks: vec![NEVER; servers.div_ceil(BLOCK)],
-            last: Last::NONE,
+            blocks: vec![block; servers.div_ceil(BLOCK)],
+            last: Last::somewhere(NEVER),
         }
     }
 
@@ -166,24 +173,33 @@ impl Level {
     fn set(&mut self, at: usize, span: Span) -> bool {
         self.spans[at] = span;
         let block = &mut self.blocks[at / BLOCK];
-        if *block < span.up_to {
-            *block = span.up_to;
+        block.members |= 1 << (at % BLOCK);
+        if block.bound < span.up_to {
+            block.bound = span.up_to;
         }
         self.last.set(at, span.up_to)
+    }
+
+    /// As many are never free on a server. Whether the bound may be another.
+    #[inline]
+    fn leave(&mut self, at: usize) -> bool {
+        self.blocks[at / BLOCK].members &= !(1 << (at % BLOCK));
+        self.last.leave(at)
     }
 
     /// Shows the servers before `end` where as many are free for a job at `key`, in index order, until
     /// `is_enough` of one.
     #[inline]
     fn look_through(&mut self, (key, end): (Key, usize), mut is_enough: impl FnMut(usize) -> bool) {
-        let Last {
-            server,
-            key: last,
-            others,
-        } = self.last;
-        if others >= key {
+        if self.last.bound < key {
+            return;
+        }
+        if self.last.others >= key {
             self.search((key, end), is_enough);
-        } else if last >= key && server < end && self.spans[server].after < key {
+            return;
+        }
+        let server = self.last.server;
+        if server < end && self.spans[server].after < key {
             is_enough(server);
         }
     }
@@ -192,17 +208,16 @@ impl Level {
     fn search(&mut self, (key, end): (Key, usize), mut is_enough: impl FnMut(usize) -> bool) {
         let mut is_all_needed = false;
         let blocks = self.blocks.iter_mut().zip(self.spans.chunks(BLOCK));
-        for (block, (bound, spans)) in blocks.enumerate() {
-            let first = block * BLOCK;
+        for (at, (block, spans)) in blocks.enumerate() {
+            let first = at * BLOCK;
             if first >= end {
                 return;
             }
-            if *bound < key {
+            if block.bound < key {
                 continue;
             }
-            let servers = self.servers.word(block);
             let mut is_needed = false;
-            for at in members(servers) {
+            for at in members(block.members) {
                 let span = &spans[at];
                 if span.up_to < key {
                     continue;
@@ -213,16 +228,14 @@ impl Level {
                 }
             }
             if !is_needed {
-                let spans = members(servers).map(|at| spans[at].up_to);
-                *bound = spans.max().unwrap_or(NEVER);
+                let spans = members(block.members).map(|at| spans[at].up_to);
+                block.bound = spans.max().unwrap_or(NEVER);
             }
             is_all_needed |= is_needed;
         }
         if !is_all_needed {
-            self.last = Last {
-                others: self.blocks.iter().copied().max().unwrap_or(NEVER),
-                ..Last::NONE
-            };
+            let bounds = self.blocks.iter().map(|block| block.bound);
+            self.last = Last::somewhere(bounds.max().unwrap_or(NEVER));
         }
     }
 
@@ -333,9 +346,9 @@ impl Seats {
         let least = changed.trailing_zeros() as usize + 1;
         let mut behind = self.bounds.get(most + 1).copied().unwrap_or(NEVER);
         for gpus in (1..=most).rev() {
-            let bound = self.levels[gpus].last.bound();
-            if behind < bound {
-                behind = bound;
+            let bound = &self.levels[gpus].last.bound;
+            if behind < *bound {
+                behind = *bound;
             }
             let old = std::mem::replace(&mut self.bounds[gpus], behind);
             if gpus < least && old == behind {
@@ -374,25 +387,19 @@ impl Seats {
             }
             put(left, Span { after, up_to });
             after = up_to;
-            left -= mask.count_ones();
+            left -= gpus_in(mask);
         }
         if left > 0 && !guests.is_empty() {
             let up_to = ALWAYS;
             put(left, Span { after, up_to });
         }
         let old = std::mem::replace(&mut self.counts[at], counts);
-        let mut different = old ^ counts;
-        while different != 0 {
-            let bit = different.trailing_zeros();
-            different &= different - 1;
-            let level = &mut self.levels[bit as usize + 1];
-            if counts >> bit & 1 == 1 {
-                level.servers.insert(at);
-            } else {
-                level.servers.remove(at);
-                if level.last.leave(at) {
-                    self.rebound |= 1 << bit;
-                }
+        let mut gone = old & !counts;
+        while gone != 0 {
+            let bit = gone.trailing_zeros();
+            gone &= gone - 1;
+            if self.levels[bit as usize + 1].leave(at) {
+                self.rebound |= 1 << bit;
             }
         }
     }
@@ -466,12 +473,14 @@ impl Seats {
         is_first: bool,
     ) -> Option<(ServerId, u64)> {
         self.refresh(firm);
-        let bare = self.bare.get(gpus as usize..).unwrap_or_default();
-        let levels = self.levels.get_mut(gpus as usize..).unwrap_or_default();
         let mut best: Option<usize> = None;
-        for (set, level) in bare.iter().zip(levels) {
-            let end = set.first().into_iter().chain(best).min();
-            best = level.first(key, end.unwrap_or(usize::MAX)).or(end);
+        for free in gpus as usize..self.levels.len() {
+            let mut end = best;
+            if self.bare_counts >> (free - 1) & 1 == 1 {
+                end = self.bare[free].first().into_iter().chain(best).min();
+            }
+            let found = self.levels[free].first(key, end.unwrap_or(usize::MAX));
+            best = found.or(end);
             if best.is_some() && !is_first {
                 break;
             }
