@@ -7,5 +7,6 @@ pub mod bare;
 pub mod bare_preemptive;
 pub mod contender;
 pub mod floor;
+pub mod replay;
 pub mod workload;
 pub mod worlds;

@@ -127,6 +127,11 @@ impl Plan<'_> {
         self.buffer.overheads.push((job, overhead));
     }
 
+    /// The actions so far, in their order.
+    pub fn actions(&self) -> &[Action] {
+        &self.buffer.actions
+    }
+
     /// Number of actions so far.
     pub fn len(&self) -> usize {
         self.buffer.actions.len()

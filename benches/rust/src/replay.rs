@@ -1,0 +1,137 @@
+//! What the engine costs when decisions are free: the plans of a run, written down and given again.
+//!
+//! The second run starts, stops and checks exactly what the first did, and no policy thinks. What a policy
+//! costs beyond that is its own search; below it no policy can come, however clever. A decision that only a
+//! timer of the policy's brought about gets one timer here; those that decided nothing get none.
+
+use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_model::{Action, JobId, SimTime, TimerTag};
+
+/// A decision that did something.
+#[derive(Clone, Debug)]
+struct Decision {
+    time: SimTime,
+    /// Whether a job came or ended then, which wakes by itself.
+    is_woken: bool,
+    /// End of its actions among all.
+    actions_end: usize,
+}
+
+/// Lets a policy decide and writes down what it does.
+pub struct Recording {
+    inner: Box<dyn Policy>,
+    decisions: Vec<Decision>,
+    actions: Vec<Action>,
+}
+
+impl Recording {
+    /// Of this policy.
+    pub fn new(inner: Box<dyn Policy>) -> Self {
+        Self {
+            inner,
+            decisions: Vec::new(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// What was written down, to be given again.
+    pub fn replay(self) -> Replay {
+        Replay {
+            decisions: self.decisions,
+            actions: self.actions,
+            next: 0,
+            done: 0,
+        }
+    }
+}
+
+impl Policy for Recording {
+    fn wake_on(&self) -> WakeOn {
+        self.inner.wake_on()
+    }
+
+    fn knowledge(&self) -> Knowledge {
+        self.inner.knowledge()
+    }
+
+    fn start(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        self.inner.start(view, plan)
+    }
+
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        let next = self.inner.decide(view, changes, plan)?;
+        if !plan.is_empty() {
+            self.actions.extend_from_slice(plan.actions());
+            self.decisions.push(Decision {
+                time: view.now(),
+                is_woken: !changes.arrived.is_empty() || !changes.finished.is_empty(),
+                actions_end: self.actions.len(),
+            });
+        }
+        Ok(next)
+    }
+}
+
+/// Gives the plans again.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    decisions: Vec<Decision>,
+    actions: Vec<Action>,
+    next: usize,
+    /// Actions given.
+    done: usize,
+}
+
+impl Policy for Replay {
+    fn wake_on(&self) -> WakeOn {
+        WakeOn::QUEUE | WakeOn::TIMER
+    }
+
+    fn start(
+        &mut self,
+        _view: &ClusterView<'_>,
+        _plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        Ok(Vec::new())
+    }
+
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        _changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        let Some(decision) = self.decisions.get(self.next) else {
+            return Ok(Next::Ask);
+        };
+        if decision.time != view.now() {
+            return Ok(Next::Ask);
+        }
+        for action in &mut self.actions[self.done..decision.actions_end] {
+            match action {
+                Action::Start { job, gpus, .. } => plan.start(*job, std::mem::take(gpus)),
+                Action::Preempt { job } => plan.preempt(*job),
+                Action::Move { .. } | Action::SetSubBatch { .. } => {
+                    unreachable!("no measured policy moves jobs or changes batches")
+                }
+            }
+        }
+        self.done = decision.actions_end;
+        self.next += 1;
+        if let Some(next) = self.decisions.get(self.next)
+            && !next.is_woken
+        {
+            plan.wake_at(next.time, TimerTag { kind: 0, id: 0 });
+        }
+        Ok(Next::Ask)
+    }
+}
