@@ -10,6 +10,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 use crate::workload::{Cluster, Jobs};
 
@@ -97,7 +98,10 @@ impl<'a> Loop<'a> {
             completions: BinaryHeap::new(),
             free: FreeGpus::new(cluster, jobs.len()),
             now_ns: 0,
-            times: Times::new(jobs.len()),
+            times: Times {
+                starts: jobs.len() as u64, // nobody is stopped
+                ..Times::new(jobs.len())
+            },
         }
     }
 
@@ -114,10 +118,10 @@ impl<'a> Loop<'a> {
         if self.now_ns == i64::MAX {
             return None;
         }
-        while let Some(&Reverse((at, job))) = self.completions.peek()
-            && at == self.now_ns
+        while let Some(next) = self.completions.peek_mut()
+            && next.0.0 == self.now_ns
         {
-            self.completions.pop();
+            let Reverse((at, job)) = PeekMut::pop(next);
             self.times.finish_ns[job as usize] = at;
             self.free.give(job, self.jobs.gpus[job as usize]);
         }
@@ -131,7 +135,6 @@ impl<'a> Loop<'a> {
         let at = job as usize;
         self.free.take(job, self.jobs.gpus[at]);
         self.times.start_ns[at] = self.now_ns;
-        self.times.starts += 1;
         self.completions
             .push(Reverse((self.now_ns + self.jobs.duration_ns[at], job)));
     }
