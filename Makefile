@@ -89,7 +89,7 @@ bench: release ## every benchmark; prints tables of ratios
 # Compiled twice, the second time with the counts of a training run (scripts/train.py). The counts are merged by
 # a part of the compiler that rustup adds; without rustup it must be there already.
 wheel: $(VENV)/.tools ## the wheel that is published, in target/wheels: takes some minutes
-	@if command -v rustup >/dev/null; then rustup component add llvm-tools >/dev/null 2>&1 || true; fi
+	@if command -v rustup >/dev/null; then rustup --quiet component add llvm-tools; fi
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --quiet --profile dist --pgo --out target/wheels
 
 docs: $(VENV)/.develop ## the documentation site in target/docs

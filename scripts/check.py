@@ -72,17 +72,19 @@ def pytest(name: str, *arguments: str, workers: int = 0) -> list[str]:
     return [sys.executable, "-m", "pytest", "-q", report, *parallel, *arguments]
 
 
-def cargo_packages() -> list[str]:
-    """Return the `-p` arguments of the crates that run without Python."""
-    return [part for crate in LOWER_CRATES for part in ("-p", crate)]
+def cargo_packages(*others: str) -> list[str]:
+    """Return the `-p` arguments of the crates that run without Python, and of others."""
+    return [part for crate in (*LOWER_CRATES, *others) for part in ("-p", crate)]
 
 
 def rust_tests() -> list[str]:
     """Return the fastest test runner there is: nextest where installed, else cargo's own."""
+    # The benchmarks too: their bare loops are the limit that policies are held against.
+    packages = cargo_packages("gangline-benches")
     if shutil.which("cargo-nextest"):
-        return ["cargo", "nextest", "run", "--locked", "--no-fail-fast", *cargo_packages()]
+        return ["cargo", "nextest", "run", "--locked", "--no-fail-fast", *packages]
     # --lib --tests leaves documentation tests to their own step, as nextest does.
-    return ["cargo", "test", "--locked", "--no-fail-fast", "--lib", "--tests", *cargo_packages()]
+    return ["cargo", "test", "--locked", "--no-fail-fast", "--lib", "--tests", *packages]
 
 
 def test_steps() -> list[Step]:

@@ -135,3 +135,32 @@ impl Policy for Replay {
         Ok(Next::Ask)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Recording;
+    use crate::contender::{options, policy, run, summary};
+    use crate::workload::{Cluster, philly_like};
+    use crate::worlds::world;
+
+    const CLUSTER: Cluster = Cluster {
+        servers: 6,
+        gpus_per_server: 8,
+    };
+
+    #[test]
+    fn a_replay_is_the_same_run() {
+        let jobs = philly_like(1_000, CLUSTER, 2.5, 7);
+        let world = world(&jobs, CLUSTER);
+        for name in ["fifo", "srtf", "srsf", "las", "tiresias"] {
+            let mut recording = Recording::new(policy(name).expect("a known policy"));
+            let first = run(&world, &mut recording, options(None)).output();
+            let mut replay = recording.replay();
+            let again = run(&world, &mut replay, options(None)).output();
+            assert_eq!(first.log_hash, again.log_hash, "{name}");
+            assert_eq!(first.finish_s, again.finish_s, "{name}");
+            let stops = summary(&first, "preemptions");
+            assert_eq!(stops > 0.0, name != "fifo", "{name}: {stops} stops");
+        }
+    }
+}
