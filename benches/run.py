@@ -32,7 +32,7 @@ POLICIES = ("fifo", "sjf", "fifo-skip", "srtf", "srsf", "las", "tiresias", "easy
 SPEED_LIMIT = {"fifo": 4.0, "sjf": 4.0}
 OTHER_SPEED_LIMIT = 15.0
 # The same over a bare loop that does the policy's own starts and stops, where there is one.
-OWN_LOOP_LIMIT = {"srtf": 6.0, "srsf": 6.0, "las": 6.0}
+OWN_LOOP_LIMIT = {"srtf": 6.0, "srsf": 6.0, "las": 6.0, "tiresias": 6.0}
 CONTENDED = ("fifo", "srtf")  # one that stops nobody, one that does
 PREEMPTIVE = ("srtf", "srsf", "las", "tiresias")
 SIZES = (10_000, 100_000, 1_000_000)

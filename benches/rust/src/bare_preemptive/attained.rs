@@ -11,8 +11,8 @@ use super::{Class, Entry, Running, class, gpus, job, key};
 use crate::workload::Jobs;
 
 /// GPU-nanoseconds at which a job leaves each queue but the last.
-const LIMITS_GPU_NS: [i64; 2] = [3_250_000_000_000, 7_200_000_000_000];
-const QUEUES: usize = LIMITS_GPU_NS.len() + 1;
+pub(super) const LIMITS_GPU_NS: [i64; 2] = [3_250_000_000_000, 7_200_000_000_000];
+pub(super) const QUEUES: usize = LIMITS_GPU_NS.len() + 1;
 
 /// A key is the queue and in the lower bits the first start, of newcomers this.
 const NEVER_NS: i64 = (1 << QUEUE_SHIFT) - 1;
@@ -62,6 +62,13 @@ impl Queue {
             self.left -= 1;
         }
     }
+}
+
+/// How long a gang of this size stays in each queue.
+pub(super) fn stays_ns(gpus: u32) -> [i64; QUEUES] {
+    let gpus = i64::from(gpus);
+    let limits = LIMITS_GPU_NS.map(|limit| (limit + gpus - 1) / gpus);
+    [limits[0], limits[1] - limits[0], i64::MAX]
 }
 
 fn queue_of(key: i64) -> usize {
@@ -117,14 +124,9 @@ impl Running for Attained {
     const LISTS: usize = QUEUES;
 
     fn new(jobs: &Jobs, sizes: &[u32]) -> Self {
-        let stays = |&gpus: &u32| {
-            let gpus = i64::from(gpus);
-            let limits = LIMITS_GPU_NS.map(|limit| (limit + gpus - 1) / gpus);
-            [limits[0], limits[1] - limits[0], i64::MAX]
-        };
         Self {
             jobs: vec![Job::default(); jobs.len()],
-            stays_ns: sizes.iter().map(stays).collect(),
+            stays_ns: sizes.iter().map(|&gpus| stays_ns(gpus)).collect(),
             timers: Wheel::new(jobs),
             queues: Default::default(),
         }

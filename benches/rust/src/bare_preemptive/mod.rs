@@ -1,4 +1,5 @@
-//! The limit for policies that preempt: the work of `srtf`, `srsf` and `las`, as bare as `bare.rs`.
+//! The limit for policies that preempt: the work of `srtf`, `srsf` and `las`, as bare as `bare.rs`; that of
+//! `tiresias`, whose jobs may find no place, is in `skewed`.
 //!
 //! One cluster of one GPU type, jobs known by arrival, gang size and duration. The same schedule as the policy's, to
 //! the nanosecond, and nothing else: no policy port, no checks, no plan, no records but start and finish times. The
@@ -17,6 +18,7 @@
 
 mod attained;
 mod remaining;
+mod skewed;
 mod sorted;
 #[cfg(test)]
 mod tests;
@@ -24,6 +26,7 @@ mod wheel;
 
 use crate::bare::{FreeGpus, Times};
 use crate::workload::{Cluster, Jobs};
+use crate::worlds::SERVERS_PER_RACK;
 use attained::Attained;
 use remaining::{Remaining, Service, Time};
 use sorted::Sorted;
@@ -41,6 +44,11 @@ pub fn srsf(jobs: &Jobs, cluster: Cluster) -> Times {
 /// Least attained service in queues.
 pub fn las(jobs: &Jobs, cluster: Cluster) -> Times {
     Loop::<Attained>::run(jobs, cluster)
+}
+
+/// Least attained service in queues, each gang on the fewest servers possible or waiting for them.
+pub fn tiresias(jobs: &Jobs, cluster: Cluster) -> Times {
+    skewed::run(jobs, cluster, SERVERS_PER_RACK)
 }
 
 /// A job in a list: what the list is ordered by; job; gang size, whether it was stopped before, class.

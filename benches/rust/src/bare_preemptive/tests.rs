@@ -5,13 +5,13 @@ use crate::bare::Times;
 use crate::workload::{Cluster, Jobs, philly_like};
 
 /// What the order asks of an unfinished job.
-struct Seen {
-    job: usize,
-    gpus: i64,
-    left_ns: i64,
-    ran_ns: i64,
+pub(super) struct Seen {
+    pub(super) job: usize,
+    pub(super) gpus: i64,
+    pub(super) left_ns: i64,
+    pub(super) ran_ns: i64,
     /// First start, at the end of time while there is none.
-    first_ns: i64,
+    pub(super) first_ns: i64,
 }
 
 type Rank = fn(&Seen) -> (i64, i64, i64);
@@ -24,7 +24,7 @@ fn by_service(seen: &Seen) -> (i64, i64, i64) {
     (seen.left_ns * seen.gpus, seen.gpus, 0)
 }
 
-fn by_attained(seen: &Seen) -> (i64, i64, i64) {
+pub(super) fn by_attained(seen: &Seen) -> (i64, i64, i64) {
     let attained_gpu_ns = seen.ran_ns * seen.gpus;
     let passed = |&limit: &i64| attained_gpu_ns >= limit * 1_000_000_000;
     let queue = [3_250, 7_200].iter().filter(|&limit| passed(limit)).count() as i64;
@@ -32,7 +32,7 @@ fn by_attained(seen: &Seen) -> (i64, i64, i64) {
 }
 
 /// Instants after `now` at which a job that runs may change its place: the end, and the limits of `las`.
-fn next_changes(seen: &Seen, now: i64) -> impl Iterator<Item = i64> {
+pub(super) fn next_changes(seen: &Seen, now: i64) -> impl Iterator<Item = i64> {
     let limit = |gpu_s: i64| {
         let ran_ns = (gpu_s * 1_000_000_000 + seen.gpus - 1) / seen.gpus;
         now + ran_ns - seen.ran_ns

@@ -35,6 +35,7 @@ fn bare_loop(name: &str) -> Option<BareLoop> {
         "bare-srtf" => Some(bare_preemptive::srtf),
         "bare-srsf" => Some(bare_preemptive::srsf),
         "bare-las" => Some(bare_preemptive::las),
+        "bare-tiresias" => Some(bare_preemptive::tiresias),
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! The matrix of the published table: jobs x load x policy, engine and bare loop in turns.
 //!
-//! `matrix speed JOBS REPEATS POLICIES`, `matrix waiting REPEATS POLICIES`, `matrix servers REPEATS
+//! `matrix speed JOBS REPEATS POLICIES [SERVERS]`, `matrix waiting REPEATS POLICIES`, `matrix servers REPEATS
 //! POLICIES`, `matrix load|replay JOBS REPEATS POLICIES`, `matrix contention REPEATS POLICIES`; one JSON object per line
 //! on stdout, made into a table by `benches/run.py`. Times are the least CPU time of several interleaved runs
 //! in one process: neighbours on the machine only ever add to it, and their mood meets all of the runs alike.
@@ -29,9 +29,21 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         ["speed", jobs, repeats, policies] => match (jobs.parse(), repeats.parse()) {
-            (Ok(jobs), Ok(repeats)) => speed(jobs, repeats, &names(policies)),
+            (Ok(jobs), Ok(repeats)) => speed(jobs, Cluster::PUBLISHED, repeats, &names(policies)),
             _ => return usage(),
         },
+        ["speed", jobs, repeats, policies, servers] => {
+            let (Ok(jobs), Ok(repeats), Ok(servers)) =
+                (jobs.parse(), repeats.parse(), servers.parse())
+            else {
+                return usage();
+            };
+            let cluster = Cluster {
+                servers,
+                ..Cluster::PUBLISHED
+            };
+            speed(jobs, cluster, repeats, &names(policies));
+        }
         ["load", jobs, repeats, policies] => match (jobs.parse(), repeats.parse()) {
             (Ok(jobs), Ok(repeats)) => load::measure(jobs, repeats, &names(policies)),
             _ => return usage(),
@@ -59,7 +71,7 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: matrix speed|load|replay JOBS REPEATS A,B,.. | waiting|servers|contention REPEATS A,B,.."
+        "usage: matrix speed|load|replay JOBS REPEATS A,B,.. | speed JOBS REPEATS A,B,.. SERVERS | waiting|servers|contention REPEATS A,B,.."
     );
     ExitCode::from(2)
 }
@@ -97,20 +109,21 @@ type BareLoop = fn(&Jobs, Cluster) -> Times;
 /// The loops of `fifo` and `sjf`, by which all are judged, and those of the policies that preempt.
 fn bare_loops(policies: &[&str]) -> Vec<(&'static str, BareLoop)> {
     let mut loops: Vec<(&str, BareLoop)> = vec![("fifo", bare::fifo), ("sjf", bare::sjf)];
-    let own: [(&str, BareLoop); 3] = [
+    let own: [(&str, BareLoop); 4] = [
         ("srtf", bare_preemptive::srtf),
         ("srsf", bare_preemptive::srsf),
         ("las", bare_preemptive::las),
+        ("tiresias", bare_preemptive::tiresias),
     ];
     loops.extend(own.into_iter().filter(|(name, _)| policies.contains(name)));
     loops
 }
 
-/// Time per job of everyone on the published cluster, light and saturated.
-fn speed(count: usize, repeats: usize, policies: &[&str]) {
+/// Time per job of everyone on a cluster, light and saturated.
+fn speed(count: usize, cluster: Cluster, repeats: usize, policies: &[&str]) {
     for load in Load::ALL {
-        let jobs = philly_like(count, Cluster::PUBLISHED, load.offered(), 1);
-        let world = world(&jobs, Cluster::PUBLISHED);
+        let jobs = philly_like(count, cluster, load.offered(), 1);
+        let world = world(&jobs, cluster);
         let bare_loops = bare_loops(policies);
         let mut limit_s = vec![Vec::new(); bare_loops.len()];
         let mut engine_s = vec![Vec::new(); policies.len()];
@@ -119,7 +132,7 @@ fn speed(count: usize, repeats: usize, policies: &[&str]) {
         let mut expected = Vec::new();
         for _ in 0..repeats {
             for (at, (name, bare_loop)) in bare_loops.iter().enumerate() {
-                let (seconds, times) = timed(|| bare_loop(&jobs, Cluster::PUBLISHED));
+                let (seconds, times) = timed(|| bare_loop(&jobs, cluster));
                 limit_s[at].push(seconds);
                 expected.push((*name, times));
             }

@@ -1,0 +1,526 @@
+//! `tiresias`: the order of `las`, and gangs that get the fewest servers possible or none.
+//!
+//! The count admits jobs as in `las`. One that is admitted and has no place on few enough servers is *promised* GPUs
+//! and waits for them. A running job that the count does not admit stays as a *guest* until somebody before it takes
+//! one of its GPUs, and a waiting one that finds room starts as a guest.
+//!
+//! Who started first gets the first place of his queue in the order, so places are dense numbers: sets of jobs are
+//! bits (`line.rs`), in which the end of the order is a few words. A GPU knows until which place it is free
+//! (`servers.rs`), so one comparison per gang size tells that nobody can start.
+//!
+//! Cost: O(gang sizes) per event, O(1) and a search for a server per job that starts or stops.
+
+mod count;
+mod line;
+mod servers;
+#[cfg(test)]
+mod tests;
+
+use super::attained::{QUEUES, stays_ns};
+use super::wheel::Wheel;
+use crate::bare::Times;
+use crate::workload::{Cluster, Jobs};
+use line::{Line, NOBODY, PLACES_MAX, Place, Places};
+use servers::{FIRST_PLACE, GPUS, HELD, IDLE, NEW_GUEST, Servers};
+
+/// Sections of the order: the jobs of the first queue that have started, those that have not, the other queues.
+const SECTIONS: usize = QUEUES + 1;
+const NEWCOMERS: Place = 1;
+
+/// `tiresias` on racks of so many servers.
+pub(super) fn run(jobs: &Jobs, cluster: Cluster, servers_per_rack: u32) -> Times {
+    Loop::new(jobs, cluster, servers_per_rack as usize).run()
+}
+
+/// GPUs of a gang.
+#[derive(Clone, Copy, Default)]
+struct Seat {
+    /// Whole servers of a rack, if the gang is wider than a server; else GPUs of one server.
+    bits: u64,
+    /// Server or rack.
+    at: u16,
+}
+
+/// A job that has started once.
+struct Run {
+    /// End of the phase while it runs; less what is left of the phase while it does not.
+    until_ns: i64,
+    /// Time to run after this phase.
+    rest_ns: i64,
+    seat_bits: u64,
+    job: u32,
+    seat_at: u16,
+    class: u8,
+    queue: u8,
+}
+
+impl Run {
+    fn seat(&self) -> Seat {
+        Seat {
+            bits: self.seat_bits,
+            at: self.seat_at,
+        }
+    }
+
+    fn sit(&mut self, seat: Seat) {
+        (self.seat_bits, self.seat_at) = (seat.bits, seat.at);
+    }
+}
+
+/// No instant, no phase.
+const DONE: i64 = i64::MIN;
+
+/// A job that starts for the first time in this decision.
+struct Newcomer {
+    job: u32,
+    class: u8,
+    seat: Seat,
+    is_admitted: bool,
+}
+
+/// The jobs of one gang size.
+struct Class {
+    gpus: i64,
+    /// Servers of a gang that is wider than one; else 0.
+    servers: usize,
+    stays_ns: [i64; QUEUES],
+    /// Those that the count leaves out: guests, and those that wait.
+    left_out: Line,
+    /// With less room the first one left out is not admitted: no more than the rest of its GPUs is held behind it by
+    /// admitted jobs. May be too low, which costs a count and no more.
+    needs_room: i64,
+    /// Left out, and without GPUs.
+    waiting: Line,
+    promised: Line,
+    /// If it gets several servers: nobody who stands behind this place has room.
+    room_until: Place,
+}
+
+/// Room that there always is, until it is counted; less this, room that there never is.
+const ANY_ROOM: i64 = i64::MIN / 2;
+
+impl Class {
+    fn new(gpus: u32, size: usize) -> Self {
+        Self {
+            gpus: i64::from(gpus),
+            servers: if gpus as usize > GPUS {
+                gpus as usize / GPUS
+            } else {
+                0
+            },
+            stays_ns: stays_ns(gpus),
+            left_out: Line::new(size),
+            needs_room: -ANY_ROOM,
+            waiting: Line::new(size),
+            promised: Line::new(size),
+            room_until: HELD,
+        }
+    }
+}
+
+struct Loop<'a> {
+    jobs: &'a Jobs,
+    now_ns: i64,
+    arrived: usize,
+    /// GPUs that the count has left; below 0 while too many are admitted.
+    room: i64,
+    class_of: Vec<u8>,
+    classes: Vec<Class>,
+    /// Log2 of the places of a section.
+    shift: u32,
+    admitted: Places,
+    /// By the first start, which is the place in a section.
+    runs: Vec<Run>,
+    /// Their classes: a walk along the order asks for no more.
+    class_of_run: Vec<u8>,
+    servers: Servers,
+    timers: Wheel,
+    newcomers: Vec<Newcomer>,
+    /// Guests that were stopped in this decision: they wait from the next one on.
+    stopped: Vec<Place>,
+    /// The end of the order. Reused.
+    back: Vec<Place>,
+    times: Times,
+}
+
+impl<'a> Loop<'a> {
+    fn new(jobs: &'a Jobs, cluster: Cluster, servers_per_rack: usize) -> Self {
+        let mut sizes = jobs.gpus.clone();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let rack = servers_per_rack.min(cluster.servers as usize);
+        let is_simple = |&size: &u32| {
+            let size = size as usize;
+            size <= GPUS || size.is_multiple_of(GPUS) && size <= rack * GPUS
+        };
+        assert_eq!(cluster.gpus_per_server as usize, GPUS, "a server's GPUs");
+        assert!(cluster.servers <= 1 << 16 && rack < 64, "too many servers");
+        assert!(sizes.iter().all(is_simple), "gangs of another kind");
+        let mut class_of = vec![0; sizes.last().map_or(0, |&widest| widest as usize + 1)];
+        for (class, &size) in sizes.iter().enumerate() {
+            class_of[size as usize] = u8::try_from(class).expect("at most 256 gang sizes");
+        }
+        let first = FIRST_PLACE as usize;
+        let shift = (jobs.len() + first).next_power_of_two().ilog2();
+        assert!(SECTIONS << shift <= PLACES_MAX, "too many jobs");
+        let no_run = || Run {
+            until_ns: DONE,
+            rest_ns: 0,
+            seat_bits: 0,
+            job: 0,
+            seat_at: 0,
+            class: 0,
+            queue: 0,
+        };
+        let mut runs = Vec::with_capacity(jobs.len() + first);
+        runs.extend((0..first).map(|_| no_run()));
+        let mut class_of_run = Vec::with_capacity(jobs.len() + first);
+        class_of_run.extend((0..first).map(|_| 0));
+        Self {
+            now_ns: 0,
+            arrived: 0,
+            room: i64::from(cluster.gpus()),
+            class_of,
+            classes: sizes
+                .iter()
+                .map(|&size| Class::new(size, SECTIONS << shift))
+                .collect(),
+            shift,
+            admitted: Places::new(SECTIONS << shift),
+            runs,
+            class_of_run,
+            servers: Servers::new(cluster.servers as usize, servers_per_rack),
+            timers: Wheel::new(jobs),
+            newcomers: Vec::new(),
+            stopped: Vec::new(),
+            back: Vec::new(),
+            times: Times::new(jobs.len()),
+            jobs,
+        }
+    }
+
+    fn run(mut self) -> Times {
+        while self.next_instant() {
+            self.count();
+            self.start_promised();
+            self.start_waiting();
+            self.enrol_newcomers();
+            self.put_back_stopped();
+        }
+        self.times
+    }
+
+    /// Behind every place.
+    fn end(&self) -> Place {
+        (SECTIONS << self.shift) as Place
+    }
+
+    /// Whether a job at a place has not started yet.
+    fn is_new(&self, place: Place) -> bool {
+        place >> self.shift == NEWCOMERS
+    }
+
+    /// The number of a job in its section.
+    fn index(&self, place: Place) -> usize {
+        (place & !(-1 << self.shift)) as usize
+    }
+
+    /// The class of a job at a place.
+    fn class(&self, place: Place) -> usize {
+        let index = self.index(place);
+        if self.is_new(place) {
+            usize::from(self.class_of[self.jobs.gpus[index] as usize])
+        } else {
+            usize::from(self.class_of_run[index])
+        }
+    }
+
+    /// Applies all that happens at the next instant; false at the end.
+    fn next_instant(&mut self) -> bool {
+        let arrivals = &self.jobs.arrival_ns;
+        let arrival = arrivals.get(self.arrived).copied().unwrap_or(i64::MAX);
+        let runs = &self.runs;
+        let is_live = |timer| runs[super::job(timer)].until_ns == super::key(timer);
+        let timer = self.timers.peek(arrival, is_live);
+        self.now_ns = timer.map_or(arrival, super::key);
+        if self.now_ns == i64::MAX {
+            return false;
+        }
+        while let Some(index) = self.next_end() {
+            self.end_phase(index);
+        }
+        while self.jobs.arrival_ns.get(self.arrived) == Some(&self.now_ns) {
+            let class = self.class_of[self.jobs.gpus[self.arrived] as usize];
+            let place = NEWCOMERS << self.shift | self.arrived as Place;
+            self.classes[usize::from(class)].waiting.insert(place);
+            self.leave_out(usize::from(class), place, ANY_ROOM);
+            self.arrived += 1;
+        }
+        true
+    }
+
+    /// The next job whose phase ends now.
+    fn next_end(&mut self) -> Option<usize> {
+        let runs = &self.runs;
+        let is_live = |timer| runs[super::job(timer)].until_ns == super::key(timer);
+        let timer = self.timers.peek(self.now_ns + 1, is_live)?;
+        self.timers.pop();
+        Some(super::job(timer))
+    }
+
+    fn end_phase(&mut self, index: usize) {
+        let run = &mut self.runs[index];
+        let (class, seat) = (usize::from(run.class), run.seat());
+        let from = place(run.queue, index, self.shift);
+        let is_admitted = self.admitted.has(from);
+        if run.rest_ns == 0 {
+            run.until_ns = DONE;
+            self.times.finish_ns[run.job as usize] = self.now_ns;
+            self.set_seat(class, seat, IDLE);
+            if is_admitted {
+                self.admitted.remove(from);
+                self.room += self.classes[class].gpus;
+            } else {
+                self.no_longer_left_out(class, from);
+            }
+            return;
+        }
+        run.queue += 1;
+        let to = place(run.queue, index, self.shift);
+        let phase_ns = run
+            .rest_ns
+            .min(self.classes[class].stays_ns[usize::from(run.queue)]);
+        run.rest_ns -= phase_ns;
+        run.until_ns = self.now_ns + phase_ns;
+        let timer = super::entry(run.until_ns, index as u32, 0, 0);
+        self.timers.push(timer);
+        if is_admitted {
+            self.fall_admitted(class, from, to);
+        } else {
+            self.no_longer_left_out(class, from);
+            self.leave_out(class, to, ANY_ROOM);
+            self.set_seat(class, seat, to);
+        }
+    }
+
+    /// Tells the GPUs of a gang until when they are free.
+    fn set_seat(&mut self, class: usize, seat: Seat, until: Place) {
+        if self.classes[class].servers == 0 {
+            self.servers
+                .set(usize::from(seat.at), seat.bits as u8, until);
+            return;
+        }
+        for server in self.servers.of_rack(usize::from(seat.at), seat.bits) {
+            self.servers.set(server, u8::MAX, until);
+        }
+    }
+
+    /// Admitted jobs that wait, in order, on GPUs that no admitted job holds.
+    fn start_promised(&mut self) {
+        loop {
+            let mut first = (NOBODY, 0);
+            for (at, class) in self.classes.iter().enumerate() {
+                let place = class.promised.first();
+                if place < first.0
+                    && if class.servers == 0 {
+                        self.servers.has_one(class.gpus as usize)
+                    } else {
+                        self.servers.has_several(class.servers)
+                    }
+                {
+                    first = (place, at);
+                }
+            }
+            let (place, at) = first;
+            if place == NOBODY {
+                return;
+            }
+            let class = &mut self.classes[at];
+            class.promised.remove(place);
+            let (gpus, servers) = (class.gpus as usize, class.servers);
+            let seat = if servers == 0 {
+                let server = self.servers.best_of_all(gpus);
+                self.seat(server, HELD, gpus)
+            } else {
+                let rack = self.servers.best_rack(HELD, servers);
+                wide(rack.expect("a rack with enough whole servers was counted"))
+            };
+            self.take(at, seat, HELD);
+            if self.is_new(place) {
+                self.admitted.remove(place);
+            }
+            self.start(at, place, seat, true);
+        }
+    }
+
+    /// Jobs that the count leaves out, in order, on GPUs that neither admitted jobs nor guests before them hold.
+    fn start_waiting(&mut self) {
+        self.servers.refresh();
+        loop {
+            let whole_until = self.servers.take_whole_until();
+            let mut first = (NOBODY, 0);
+            for (at, class) in self.classes.iter_mut().enumerate() {
+                let place = class.waiting.first();
+                let room_until = if class.servers == 0 {
+                    self.servers.all[class.gpus as usize - 1]
+                } else {
+                    class.room_until = class.room_until.max(whole_until);
+                    class.room_until
+                };
+                if place < first.0 && place < room_until {
+                    first = (place, at);
+                }
+            }
+            let (place, at) = first;
+            if place == NOBODY {
+                return;
+            }
+            if let Some(seat) = self.seat_of_waiting(at, place) {
+                self.classes[at].waiting.remove(place);
+                let until = if self.is_new(place) {
+                    self.no_longer_left_out(at, place);
+                    NEW_GUEST
+                } else {
+                    place
+                };
+                self.take(at, seat, until);
+                self.start(at, place, seat, false);
+                self.servers.refresh();
+            }
+        }
+    }
+
+    fn seat_of_waiting(&mut self, class: usize, place: Place) -> Option<Seat> {
+        let class = &mut self.classes[class];
+        let gpus = class.gpus as usize;
+        if class.servers == 0 {
+            let server = self.servers.best(place, gpus)?;
+            return Some(self.seat(server, place, gpus));
+        }
+        let rack = self.servers.best_rack(place, class.servers);
+        if rack.is_none() {
+            class.room_until = place;
+        }
+        rack.map(wide)
+    }
+
+    /// The lowest GPUs of a server that are free for a job at a place.
+    fn seat(&self, server: usize, place: Place, gpus: usize) -> Seat {
+        Seat {
+            bits: u64::from(self.servers.lowest(server, place, gpus)),
+            at: server as u16,
+        }
+    }
+
+    /// Takes GPUs and stops the guests on them.
+    fn take(&mut self, class: usize, seat: Seat, until: Place) {
+        if self.classes[class].servers == 0 {
+            self.stop_guests(usize::from(seat.at), seat.bits as u8);
+        } else {
+            for server in self.servers.of_rack(usize::from(seat.at), seat.bits) {
+                self.stop_guests(server, u8::MAX);
+            }
+        }
+        self.set_seat(class, seat, until);
+    }
+
+    fn stop_guests(&mut self, server: usize, mask: u8) {
+        let mut left = mask;
+        while left != 0 {
+            let guest = self.servers.holders(server)[left.trailing_zeros() as usize];
+            left &= left - 1;
+            if guest < IDLE {
+                let run = &mut self.runs[(guest & !(-1 << self.shift)) as usize];
+                run.until_ns = self.now_ns - run.until_ns;
+                let (class, seat) = (usize::from(run.class), run.seat());
+                self.set_seat(class, seat, IDLE);
+                self.stopped.push(guest);
+            }
+        }
+    }
+
+    fn start(&mut self, class: usize, place: Place, seat: Seat, is_admitted: bool) {
+        self.times.starts += 1;
+        let index = self.index(place);
+        if self.is_new(place) {
+            self.newcomers.push(Newcomer {
+                job: index as u32,
+                class: class as u8,
+                seat,
+                is_admitted,
+            });
+            return;
+        }
+        let run = &mut self.runs[index];
+        run.sit(seat);
+        run.until_ns = self.now_ns - run.until_ns;
+        let timer = super::entry(run.until_ns, index as u32, 0, 0);
+        self.timers.push(timer);
+    }
+
+    /// Those who started for the first time get their places in the order.
+    fn enrol_newcomers(&mut self) {
+        let mut newcomers = std::mem::take(&mut self.newcomers);
+        if newcomers.len() > 1 {
+            newcomers.sort_unstable_by_key(|newcomer| newcomer.job);
+        }
+        for newcomer in newcomers.drain(..) {
+            self.enrol(&newcomer);
+        }
+        self.newcomers = newcomers;
+    }
+
+    fn enrol(&mut self, newcomer: &Newcomer) {
+        let &Newcomer {
+            job, class, seat, ..
+        } = newcomer;
+        let class_at = usize::from(class);
+        let index = self.runs.len();
+        let duration_ns = self.jobs.duration_ns[job as usize];
+        let phase_ns = duration_ns.min(self.classes[class_at].stays_ns[0]);
+        self.runs.push(Run {
+            until_ns: self.now_ns + phase_ns,
+            rest_ns: duration_ns - phase_ns,
+            seat_bits: seat.bits,
+            job,
+            seat_at: seat.at,
+            class,
+            queue: 0,
+        });
+        self.class_of_run.push(class);
+        self.times.start_ns[job as usize] = self.now_ns;
+        let timer = super::entry(self.now_ns + phase_ns, index as u32, 0, 0);
+        self.timers.push(timer);
+        let place = index as Place;
+        if newcomer.is_admitted {
+            self.admitted.insert(place);
+        } else {
+            self.leave_out(class_at, place, ANY_ROOM);
+            self.set_seat(class_at, seat, place);
+        }
+    }
+
+    fn put_back_stopped(&mut self) {
+        while let Some(place) = self.stopped.pop() {
+            let class = self.class(place);
+            self.classes[class].waiting.insert(place);
+        }
+    }
+}
+
+fn wide((rack, bits): (usize, u64)) -> Seat {
+    Seat {
+        bits,
+        at: rack as u16,
+    }
+}
+
+/// The place of a job that has started, by its queue and the number of its first start.
+fn place(queue: u8, index: usize, shift: u32) -> Place {
+    let section = if queue == 0 {
+        0
+    } else {
+        Place::from(queue) + 1
+    };
+    section << shift | index as Place
+}
