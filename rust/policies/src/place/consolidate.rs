@@ -18,6 +18,11 @@ pub(super) fn place(
         picks.push(Pick { at, gpus });
         return true;
     }
+    if level == Level::Network && pool.free_total() == gpus {
+        // a full cluster made room for this gang alone: there is no choice
+        picks.extend(all_free(pool));
+        return true;
+    }
     if level == Level::Server {
         return false;
     }
@@ -30,6 +35,12 @@ pub(super) fn place(
     }
     network(params, pool, gpus, picks);
     true
+}
+
+/// All free GPUs, in any order of servers: picks are sorted at the end.
+fn all_free(pool: &TypePool) -> impl Iterator<Item = Pick> {
+    let servers = pool.all_servers().descending();
+    servers.map(|(at, gpus)| Pick { at, gpus })
 }
 
 /// One step of the rule alone, whatever the others would find.
