@@ -191,10 +191,8 @@ impl Racks {
 
     /// The rack with the most free GPUs, lowest index.
     pub(super) fn most_free(&self) -> Option<(usize, u32)> {
-        let (free, _) = self.by_free.last(&self.free)?;
-        self.by_free
-            .next_from(&self.free, (free, 0))
-            .map(|(free, rack)| (rack, free))
+        let (free, rack) = self.by_free.fullest(&self.free)?;
+        Some((rack, free))
     }
 
     /// The first rack at or after (`free`, `rack`) in the order of free GPUs, then index.
@@ -205,14 +203,8 @@ impl Racks {
 
     /// The rack that follows in the order of free GPUs descending, then index.
     pub(super) fn emptier(&self, rack: usize) -> Option<usize> {
-        let free = self.free[rack];
-        match self.by_free.next_from(&self.free, (free, rack + 1)) {
-            Some((same, next)) if same == free => Some(next),
-            _ => {
-                let (less, _) = self.by_free.last_below(&self.free, free)?;
-                self.next_from(less, 0)
-            }
-        }
+        let next = self.by_free.emptier(&self.free, (self.free[rack], rack));
+        next.map(|(_, rack)| rack)
     }
 
     /// Leftmost rack at `from` or later with at least `gpus` free.
@@ -391,15 +383,28 @@ fn few(free: u32, rack: usize) -> u32 {
     free << FEW_RACKS.ilog2() | rack as u32
 }
 
+/// The same descending with free GPUs: the greater key comes first.
+#[inline]
+fn few_down(free: u32, rack: usize) -> u32 {
+    few(free, FEW_RACKS - 1 - rack)
+}
+
+/// Free GPUs and rack of such a key.
+#[inline]
+fn of_few_down(key: u32) -> (u32, usize) {
+    let (free, place) = of_few(key);
+    (free, FEW_RACKS - 1 - place)
+}
+
 /// Keys of few racks.
 #[allow(
     clippy::range_zip_with_len,
     reason = "a range with an end is counted without checks: several at a time"
 )]
 #[inline]
-fn all_few(all: &[u32]) -> impl Iterator<Item = u32> {
+fn all_few(all: &[u32], key: impl Fn(u32, usize) -> u32) -> impl Iterator<Item = u32> {
     let racks = all.iter().zip(0..all.len());
-    racks.map(|(&free, rack)| few(free, rack))
+    racks.map(move |(&free, rack)| key(free, rack))
 }
 
 /// Free GPUs and rack of a key.
@@ -457,7 +462,7 @@ impl FreeOrder {
                 let from = few(free, rack);
                 // no branch inside, so that the compiler looks at several at a time
                 let later = |key| if key >= from { key } else { u32::MAX };
-                let least = all_few(all).map(later).min()?;
+                let least = all_few(all, few).map(later).min()?;
                 (least != u32::MAX).then(|| of_few(least))
             }
             Self::Dense { keys, racks } => {
@@ -473,35 +478,44 @@ impl FreeOrder {
         }
     }
 
-    fn last(&self, all: &[u32]) -> Option<(u32, usize)> {
-        match self {
+    /// The first rack in the order of free GPUs descending, then index.
+    fn fullest(&self, all: &[u32]) -> Option<(u32, usize)> {
+        let most = match self {
             Self::Few => {
                 looked(all.len());
-                all_few(all).max().map(of_few)
+                return all_few(all, few_down).max().map(of_few_down);
             }
-            Self::Dense { keys, racks } => {
-                keys.last().map(|key| ((key / racks) as u32, key % racks))
-            }
-            Self::Sparse(keys) => keys.last().map(|&(free, rack)| (free, rack as usize)),
+            Self::Dense { keys, racks } => (keys.last()? / racks) as u32,
+            Self::Sparse(keys) => keys.last()?.0,
+        };
+        self.next_from(all, (most, 0))
+    }
+
+    /// The rack that follows in that order.
+    fn emptier(&self, all: &[u32], (free, rack): (u32, usize)) -> Option<(u32, usize)> {
+        if let Self::Few = self {
+            looked(all.len());
+            let end = few_down(free, rack);
+            // no branch inside, as above
+            let earlier = |key| if key < end { key + 1 } else { 0 };
+            let next = all_few(all, few_down).map(earlier).max()?;
+            return next.checked_sub(1).map(of_few_down);
+        }
+        match self.next_from(all, (free, rack + 1)) {
+            Some((same, next)) if same == free => Some((free, next)),
+            _ => self.next_from(all, (self.most_below(all, free)?, 0)),
         }
     }
 
-    /// The last rack with fewer than `free` free GPUs.
-    fn last_below(&self, all: &[u32], free: u32) -> Option<(u32, usize)> {
+    /// Most free GPUs of a rack, of those with fewer than `free`.
+    fn most_below(&self, all: &[u32], free: u32) -> Option<u32> {
         match self {
-            Self::Few => {
-                looked(all.len());
-                let end = few(free, 0);
-                all_few(all).filter(|&key| key < end).max().map(of_few)
-            }
+            Self::Few => all.iter().copied().filter(|&other| other < free).max(),
             Self::Dense { keys, racks } => {
                 let key = keys.last_before(free as usize * racks)?;
-                Some(((key / racks) as u32, key % racks))
+                Some((key / racks) as u32)
             }
-            Self::Sparse(keys) => {
-                let last = keys.range(..(free, 0)).next_back();
-                last.map(|&(free, rack)| (free, rack as usize))
-            }
+            Self::Sparse(keys) => keys.range(..(free, 0)).next_back().map(|key| key.0),
         }
     }
 
@@ -520,6 +534,7 @@ impl FreeOrder {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::cmp::Reverse;
 
     proptest! {
         #[test]
@@ -544,13 +559,18 @@ mod tests {
                 let mut sorted: Vec<(u32, usize)> =
                     free.iter().enumerate().map(|(rack, &free)| (free, rack)).collect();
                 sorted.sort_unstable();
+                let mut sorted_down = sorted.clone();
+                sorted_down.sort_unstable_by_key(|&(free, rack)| (Reverse(free), rack));
                 for order in &mut orders {
                     order.change(rack, (before, after));
-                    prop_assert_eq!(order.last(&free), sorted.last().copied());
                     let later = sorted.iter().find(|&&key| key >= (before, rack));
                     prop_assert_eq!(order.next_from(&free, (before, rack)), later.copied());
-                    let below = sorted.iter().rfind(|key| key.0 < before);
-                    prop_assert_eq!(order.last_below(&free, before), below.copied());
+                    let mut down = order.fullest(&free);
+                    for &rack in &sorted_down {
+                        prop_assert_eq!(down, Some(rack));
+                        down = order.emptier(&free, rack);
+                    }
+                    prop_assert_eq!(down, None);
                 }
             }
         }

@@ -37,7 +37,7 @@ pub(super) fn place(
     true
 }
 
-/// All free GPUs, in any order of servers: picks are sorted at the end.
+/// All free GPUs.
 fn all_free(pool: &TypePool) -> impl Iterator<Item = Pick> {
     let servers = pool.all_servers().descending();
     servers.map(|(at, gpus)| Pick { at, gpus })
@@ -210,24 +210,38 @@ fn network(params: &PlacementParams, pool: &mut TypePool, gpus: u32, picks: &mut
         if rest < rack_free {
             break;
         }
-        // in any order: picks are sorted at the end
-        let servers = pool.rack_servers(rack).descending();
-        picks.extend(servers.map(|(at, gpus)| Pick { at, gpus }));
         taken.push(rack);
         rest -= rack_free;
         if rest == 0 {
-            return;
+            break;
         }
         next = match params.fit {
             Fit::Best => pool.rack_emptier(rack),
             Fit::First => pool.rack_first_fit(1, rack + 1),
         };
     }
+    pick_racks(pool, gpus, &taken, picks);
+    if rest == 0 {
+        return;
+    }
     if let Some(at) = server_outside(params.fit, pool, rest, &taken) {
         picks.push(Pick { at, gpus: rest });
     } else {
         let rack = rack(params, pool, rest, &taken).expect("this rack has more than the rest");
         fill(params.fit, pool, rack, rest, picks);
+    }
+}
+
+/// All free GPUs of some racks, in any order: picks are sorted at the end.
+fn pick_racks(pool: &mut TypePool, gpus: u32, racks: &[usize], picks: &mut Vec<Pick>) {
+    if pool.free_total() <= 2 * gpus {
+        // few servers have a free GPU: to look at all of them costs less than to ask each rack
+        picks.extend(all_free(pool).filter(|pick| racks.contains(&pool.rack_of(pick.at))));
+        return;
+    }
+    for &rack in racks {
+        let servers = pool.rack_servers(rack).descending();
+        picks.extend(servers.map(|(at, gpus)| Pick { at, gpus }));
     }
 }
 
