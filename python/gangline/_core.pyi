@@ -87,7 +87,7 @@ class PolicyView:
     """What a policy in Python sees through `gangline.policies.protocol.View`.
 
     Tables of `column`: "waiting", "running" (job, gpus, arrival_s, attained_gpu_s, batch_size,
-    weight, model, user; running also start_s, rate, locality, sub_batch; remaining_s,
+    weight, model, user, gpu_types; running also start_s, rate, locality, sub_batch; remaining_s,
     work_remaining if the policy's knowledge is "remaining") and "servers" (gpus, gpus_free,
     free_mask, rack, gpu_type, up).
     """

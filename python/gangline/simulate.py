@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from gangline._decode import from_validation_error
-from gangline.errors import GanglineError, PolicyError
+from gangline.errors import GanglineError, InfeasibleJobError, PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -291,6 +291,8 @@ def resolve_policy(
         check_declaration(policy)
         return policy, policy.label(), policy.params()
     kind = type(policy).__name__
+    if isinstance(policy, type):
+        kind = f"the class {policy.__name__}; an object of it is {policy.__name__}()"
     raise PolicyError(
         f"expected a policy name, a configuration or a gangline.Policy object, got {kind}",
         value=kind,
@@ -311,9 +313,13 @@ def name_job(error: GanglineError, trace: Trace) -> None:
     if one in known:
         facts["job_id"] = known[one]
     other = {i: name for i, name in known.items() if name != str(i)}
-    if other:
-        shown = ", ".join(f"{i} is `{name}`" for i, name in list(other.items())[:5])
-        error.args = (f"{error} (job {shown})",)
+    words = [f"{i} is `{name}`" for i, name in list(other.items())[:5]]
+    is_choosy = isinstance(error, InfeasibleJobError) and "gpu_types" in trace.columns
+    types = trace.column("gpu_types")[one].as_py() if is_choosy and one in known else None
+    if types:
+        words.append(f"{one} may only use {' or '.join(types)}")
+    if words:
+        error.args = (f"{error} (job {', '.join(words)})",)
 
 
 class bar:  # noqa: N801 - used like a function

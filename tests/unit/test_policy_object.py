@@ -100,6 +100,53 @@ def test_round_policies_are_asked_at_the_boundaries() -> None:
     gl.testing.check_result(skipping, LAB, gl.Trace.from_arrow(jobs))
 
 
+class Suited(gl.Policy):
+    """Each job on the first free server of a type that it may use."""
+
+    def __init__(self) -> None:
+        self.types: dict[int, int] = {}
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan()
+        free, kind = view.servers("gpus_free"), view.servers("gpu_type")
+        for job, types in zip(view.waiting("job"), view.waiting("gpu_types"), strict=True):
+            self.types[int(job)] = int(types)
+            at = (free * (types >> kind & 1)).nonzero()[0][0]
+            plan.start(job, {at: 1})
+            free[at] -= 1
+        for job, types in zip(view.running("job"), view.running("gpu_types"), strict=True):
+            assert self.types[int(job)] == types
+        return plan
+
+
+def test_a_class_instead_of_an_object_is_named() -> None:
+    wanted = r"got the class Suited; an object of it is Suited\(\)"
+    with pytest.raises(gl.PolicyError, match=wanted):
+        gl.simulate(LAB, table(), Suited)  # type: ignore[arg-type]
+
+
+def test_a_policy_sees_which_types_a_job_may_use() -> None:
+    two = gl.Cluster.from_dict(
+        {
+            "name": "two",
+            "gpu_types": [{"name": "P100", "memory_gb": 16}, {"name": "A100", "memory_gb": 40}],
+            "servers": [{"count": 1, "gpu": t, "gpus": 4} for t in ("P100", "A100")],
+        }
+    )
+    jobs = table(
+        arrival_s=[0.0, 0.0, 0.0, 1.0],
+        gpus=[1] * 4,
+        duration_s=[5.0] * 4,
+        gpu_types=[None, ["A100"], ["P100", "K80"], None],
+        memory_gb=[None, None, None, 20.0],
+    )
+    policy = Suited()
+    result = gl.simulate(two, jobs, policy, segments=True)
+    assert policy.types == {0: 0b11, 1: 0b10, 2: 0b01, 3: 0b10}  # the last one by its memory
+    rows = sorted(result.segments.to_pylist(), key=lambda row: str(row["job_id"]))
+    assert [row["server"] for row in rows] == [0, 1, 0, 1]
+
+
 class Alarm(gl.Policy):
     """Starts nothing before its timer."""
 

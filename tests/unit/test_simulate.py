@@ -161,6 +161,12 @@ def test_infeasible_jobs_are_refused_by_name_or_dropped() -> None:
     assert (result.summary["finished"], result.summary["dropped"]) == (2, 1)
 
 
+def test_a_slip_in_a_gpu_type_is_shown() -> None:
+    kinds = pa.array([None, ["V1OO", "T4"], None])
+    with pytest.raises(gl.InfeasibleJobError, match=r"job 1 is `wide`.*may only use V1OO or T4\)$"):
+        gl.simulate(LAB, JOBS.append_column("gpu_types", kinds), "fifo")
+
+
 def test_stalled_runs_name_the_jobs() -> None:
     data = {**LAB.to_dict(), "failures": {"table": [{"server": 0, "down_s": 2.0}]}}
     with pytest.raises(gl.StalledError) as caught:

@@ -56,10 +56,11 @@ class View:
     """What a policy may look at during one decision; read only, dead afterwards.
 
     Columns of `waiting` and `running` (arrival order and job order):
-    job, gpus, arrival_s, attained_gpu_s, batch_size, weight, model, user; of `running` also
-    start_s, rate, locality, sub_batch; and remaining_s, work_remaining where the policy's
+    job, gpus, arrival_s, attained_gpu_s, batch_size, weight, model, user, gpu_types; of `running`
+    also start_s, rate, locality, sub_batch; and remaining_s, work_remaining where the policy's
     `knowledge` is "remaining". Columns of `servers`: gpus, gpus_free, free_mask, rack, gpu_type,
     up. Labels (model, user, gpu_type) are numbers, -1 is none; a batch size of 0 is an unknown one.
+    `gpu_types` has a bit for each type that the job may use: bit 0 = type 0.
     """
 
     __slots__ = ("_alive", "_core")

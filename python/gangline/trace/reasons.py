@@ -40,7 +40,7 @@ COUNTED: Mapping[str, str] = {
     "gpus_cut": "gangs cut to the largest allowed, after a hundred draws above it",
     "gpus_redrawn": "gangs that were drawn again, being larger than allowed (`max_gpus`)",
     "gpus_rounded_up": "tasks that ask for parts of GPUs get whole ones",
-    "ignored_columns": "columns that are not known",
+    "ignored_columns": "columns that are not known (see how they are spelt)",
     "ignored_fields": "fields beyond those of the format",
     "lifted_duration": "durations lifted to `min_duration_s`",
     "mixed_gpu_types": "jobs whose tasks ask for different GPU types may use any",

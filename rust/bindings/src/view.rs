@@ -141,6 +141,11 @@ impl PolicyView {
                 let user = columns.user.as_ref().map(|user| user[job.index()]);
                 user.filter(|&code| code != u32::MAX).map_or(-1, i64::from)
             }),
+            // signed, as the numbers of types are: numpy shifts only like by like
+            "gpu_types" => ints(&|job| {
+                let types = view.types_of(job);
+                types.fold(0, |mask, gpu_type| mask | 1 << gpu_type.index())
+            }),
             "sub_batch" => ints(&|job| i64::from(view.sub_batch(job))),
             "arrival_s" => floats(&|job| view.jobs().arrival(job).seconds()),
             "attained_gpu_s" => floats(&|job| gpu_seconds(view, job)),
@@ -167,7 +172,7 @@ impl PolicyView {
 }
 
 const JOB_COLUMNS: &str = "job, gpus, arrival_s, attained_gpu_s, batch_size, weight, model, user, \
-     start_s, rate, locality, sub_batch, remaining_s, work_remaining";
+     gpu_types, start_s, rate, locality, sub_batch, remaining_s, work_remaining";
 const SERVER_COLUMNS: &str = "gpus, gpus_free, free_mask, rack, gpu_type, up";
 
 fn no_column(py: Python<'_>, table: &str, name: &str, known: &str) -> PyErr {
