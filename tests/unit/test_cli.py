@@ -141,6 +141,32 @@ def test_cluster_show_draws_what_distance_costs(tmp_path: Path) -> None:
     assert ["g", "vgg", "network", "0.5000", "0.5000", "0.5000", "0.5000"] in lines
 
 
+def test_cluster_show_tells_types_and_failures(tmp_path: Path) -> None:
+    lab = tmp_path / "lab.toml"
+    types = [
+        {"name": "P100", "memory_gb": 16},
+        {"name": "A100", "memory_gb": 40, "speed": 2.5, "price_per_hour": 3.2},
+    ]
+    blocks = [{"count": 2, "gpu": name, "gpus": 4} for name in ("P100", "A100")]
+    rows = [{"server": at, "down_s": 5.0 + at, "up_s": 9.0 + at} for at in (0, 3)]
+    rows.append({"server": 0, "down_s": 20.0})
+    shown = []
+    for failures in ({"mtbf_hours": 200, "mttr_hours": 3.5}, {"table": rows}, None):
+        keys = {} if failures is None else {"failures": failures}
+        cluster = gl.Cluster.from_dict({"gpu_types": types, "servers": blocks, **keys})
+        lab.write_text(cluster.to_toml())
+        done = gangline("cluster", "show", str(lab))
+        assert done.returncode == 0, done.stderr
+        lines = [line.split() for line in done.stdout.splitlines()]
+        assert ["P100", "16", "1", "0"] in lines
+        assert ["A100", "40", "2.5", "3.2"] in lines
+        shown += [line for line in done.stdout.splitlines() if line.startswith("failures")]
+    assert shown == [
+        "failures: a server is up for 200 h and then down for 3.5 h on average",
+        "failures: 3 listed, of 2 of the servers",
+    ]
+
+
 @pytest.mark.parametrize(
     ("line", "help_of"),
     [

@@ -11,7 +11,7 @@ from gangline.cli import _console
 from gangline.cli._inputs import Json, Settings  # noqa: TC001 - cyclopts reads the annotations
 
 if TYPE_CHECKING:
-    from gangline.cluster import Cluster
+    from gangline.cluster import Cluster, GpuType
 
 app = App(name="cluster", help="Show, check, convert and list clusters.")
 
@@ -46,15 +46,35 @@ def show(
         return 0
     rows = [[block.count, block.gpu, block.gpus, block.place()] for block in found.servers]
     _console.table(["servers", "GPU type", "GPUs each", "racks"], rows, title=repr(found))
+    kinds = [_kind(gpu_type) for gpu_type in found.gpu_types]
+    _console.table(["GPU type", "memory, GiB", "speed", "price per hour"], kinds)
     steps = [[row.at_s, row.servers] for row in found.capacity or ()]
     if steps:
         _console.table(["from, s", "servers there"], steps[:_STEPS_SHOWN])
         if len(steps) > _STEPS_SHOWN:
             _console.write(f"and {len(steps) - _STEPS_SHOWN} more steps")
-    for line in _notes(found):
+    for line in (*_failures(found), *_notes(found)):
         _console.write(line)
     _show_network(found)
     return 0
+
+
+def _kind(gpu_type: GpuType) -> list[object]:
+    numbers = gpu_type.memory_gb, gpu_type.speed, gpu_type.price_per_hour
+    return [gpu_type.name, *(f"{number:g}" for number in numbers)]
+
+
+def _failures(cluster: Cluster) -> list[str]:
+    """Say which servers fail when."""
+    failures = cluster.failures
+    if failures is None:
+        return []
+    if failures.mtbf_hours is not None:
+        up, down = failures.mtbf_hours, failures.mttr_hours
+        return [f"failures: a server is up for {up:g} h and then down for {down:g} h on average"]
+    rows = failures.table or ()
+    servers = len({row.server for row in rows})
+    return [f"failures: {len(rows):,} listed, of {servers:,} of the servers"]
 
 
 def _notes(cluster: Cluster) -> list[str]:
