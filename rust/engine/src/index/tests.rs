@@ -318,3 +318,21 @@ fn a_giant_rack_among_many_does_not_need_a_giant_table() {
     assert_eq!(pool.rack_best_fit(1), Some(2));
     pool.assert_consistent();
 }
+
+#[test]
+fn a_walk_over_256_racks_ends_behind_the_last() {
+    // the largest number of racks that lie in no order; odd counts of free GPUs
+    let server = |rack| Server {
+        gpu_type: GpuTypeId(0),
+        gpus: if rack == 255 { 5 } else { 3 },
+        rack: RackId(rack),
+    };
+    let cluster = ClusterSpec::new(vec![gpu_type("a")], (0..256).map(server).collect())
+        .expect("a valid cluster");
+    let mut index = FreeIndex::new(&cluster);
+    let pool = index.pool_mut(GpuTypeId(0));
+    assert_eq!(pool.rack_most_free(), Some((255, 5)));
+    assert_eq!(pool.rack_emptier(255), Some(0));
+    assert_eq!(pool.rack_after(254), Some(255));
+    assert_eq!(pool.rack_after(255), None);
+}
