@@ -69,6 +69,16 @@ def test_a_run_that_never_ends_is_refused_at_the_end_of_time() -> None:
     assert done.summary["finished"] == 1
 
 
+@pytest.mark.parametrize("policy", ["fifo", "srtf", "las", "gavel-isolated", "gavel-fifo"])
+def test_a_job_that_outlives_time_is_refused_by_name(policy: str) -> None:
+    # 4e9 s to arrive, to set up and to run: together more than 64 bits of nanoseconds
+    lab = gl.Cluster.homogeneous(servers=1, gpus=1)
+    trace = jobs(job_id=["late"], arrival_s=[4e9], gpus=[1], duration_s=[4e9])
+    with pytest.raises(gl.StalledError, match="beyond the end of simulated time") as caught:
+        gl.simulate(lab, trace, policy, first_start_s=4e9)
+    assert vars(caught.value)["job_ids"] == ["late"]
+
+
 def test_servers_that_are_never_up_together_stall_a_gang() -> None:
     lab = failing(3, mtbf_hours=0.01, mttr_hours=10.0)
     trace = jobs(job_id=["wide"], arrival_s=[1e6], gpus=[3], duration_s=[1.0])

@@ -7,12 +7,12 @@
 use crate::error::{EngineError, PlanError};
 use crate::plan::{Plan, TimerOrder};
 use crate::policy::{Next, Policy};
-use crate::record::EndReason;
+use crate::record::{EndReason, Logged};
 use crate::run::{Engine, Stopwatch};
 use crate::view::ClusterView;
 use gangline_model::{Action, GpuSet, JobId, SimSpan};
 
-/// Every so many decisions one is timed: a clock read costs as much as a small decision.
+/// One decision in so many is timed: a clock read costs as much as a small decision.
 const DECISIONS_PER_SAMPLE: u64 = 16;
 
 /// Whether an action takes GPUs and gives none back.
@@ -114,7 +114,7 @@ impl Engine {
         } else {
             self.note_touched(&actions);
         }
-        // most plans that preempt do so first
+        // most plans list their preemptions first
         let preempted = actions.iter().map_while(|action| match action {
             Action::Preempt { job } => Some(*job),
             _ => None,
@@ -154,7 +154,7 @@ impl Engine {
         }
     }
 
-    /// Notes the servers that a plan changes, so that the index is put right for them.
+    /// Notes the servers that a plan changes, for [`Self::settle_index`] to put the index right.
     fn note_touched(&mut self, actions: &[Action]) {
         for action in actions {
             if let Some(run) = self.state.run(action.job()) {
@@ -189,7 +189,7 @@ impl Engine {
             }
         }
         if idle_moves {
-            // who moves for real holds nothing any more
+            // jobs that really move hold no GPUs at this point
             actions.retain(|action| {
                 !matches!(action, Action::Move { job, .. } if self.state.run(*job).is_some())
             });
@@ -211,7 +211,9 @@ impl Engine {
         }
         self.state.wait_again(job);
         self.demand.add(&self.state, job);
-        self.recorder.hash.event(3, self.state.now, job, &gpus);
+        self.recorder
+            .hash
+            .event(Logged::Stop, self.state.now, job, &gpus);
     }
 
     fn note_migration(&mut self, job: JobId) {
@@ -241,7 +243,7 @@ impl Engine {
         self.begin(job, gpus, terms);
     }
 
-    /// Time without progress that a start of the job costs, as the plan has it.
+    /// Time without progress that a start of the job costs: the plan's, else the run's.
     #[inline]
     fn overhead_of(&self, job: JobId) -> SimSpan {
         let own = &self.buffer.overheads;
@@ -251,7 +253,7 @@ impl Engine {
         }
     }
 
-    /// Carries out what is no start; of a move, where to and on which terms the job goes on.
+    /// Carries out what is no start. Of a move it returns the new GPUs, the sub-batch and the overhead.
     #[inline(never)]
     fn commit_change<'a>(
         &mut self,
@@ -275,7 +277,9 @@ impl Engine {
 
     #[inline]
     fn begin(&mut self, job: JobId, gpus: GpuSet, (sub_batch, overhead): (u32, SimSpan)) {
-        self.recorder.hash.event(1, self.state.now, job, &gpus);
+        self.recorder
+            .hash
+            .event(Logged::Start, self.state.now, job, &gpus);
         if job.index() < self.newest {
             self.demand.remove(&self.state, job);
         }

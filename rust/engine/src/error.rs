@@ -3,7 +3,7 @@
 use gangline_model::{ActionKind, Infeasible, JobId, ModelError, ServerId, SimTime};
 use thiserror::Error;
 
-/// The rule of semantics section 5 that a plan breaks.
+/// The rule that a plan breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// The job is not in the trace.
@@ -40,7 +40,7 @@ pub enum Rule {
     SubBatch,
     /// A timer that does not lie after now.
     TimerNotAfterNow,
-    /// A limit of work that is no positive number, or for a job that does not run then.
+    /// A limit of work that is no positive number, or for a job that does not run after the plan.
     WorkLimit,
 }
 
@@ -210,15 +210,15 @@ pub enum EngineError {
         /// The first ten of them, those that wait first.
         jobs: Vec<JobId>,
     },
-    /// Jobs are not done at the end of simulated time.
+    /// Jobs are not done and the next event lies beyond the end of simulated time.
     #[error(
-        "{} not done at {} s, the end of simulated time; first: {}; failures or \
-         preemptions may keep taking their work: set a checkpoint interval, or stop the run at a \
-         time or after so many events",
+        "{} not done at {} s, and the next event lies beyond the end of simulated time; first: {}; \
+         if failures or preemptions keep taking their work, set a checkpoint interval; or stop the \
+         run at a time or after so many events",
         count(*open), time.seconds(), list(jobs)
     )]
     Endless {
-        /// When the run stopped.
+        /// The last instant with an event.
         time: SimTime,
         /// How many jobs are not done.
         open: usize,

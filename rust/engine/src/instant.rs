@@ -1,4 +1,4 @@
-//! One instant of a run: find it, apply its events, end it (architecture, the life of an event).
+//! One instant of a run: find it, apply its events, end it (`ARCHITECTURE.md`, the life of an event).
 //!
 //! Knows nothing of policies but what wakes them. Cost: O(log running) per event.
 
@@ -6,7 +6,7 @@ use crate::capacity;
 use crate::error::EngineError;
 use crate::policy::WakeOn;
 use crate::queue::{Event, EventClass};
-use crate::record::EndReason;
+use crate::record::{EndReason, Logged};
 use crate::run::{Engine, Outcome};
 use crate::state::{JobState, Phase};
 use gangline_model::{GpuSet, JobId, ServerId, SimTime};
@@ -18,7 +18,7 @@ const HORIZON: SimTime = SimTime(9_000_000_000_000_000_000);
 const IDLE_ROUNDS_MAX: u32 = 1000;
 /// The same for a policy with timers, which may be as fine as it likes. Ours.
 const IDLE_TIMERS_MAX: u32 = 100_000;
-/// So many failures and repairs per server without any action, where nothing else can happen, are one, too:
+/// So many failures and repairs per server without any action, where nothing else can happen, are a stall, too:
 /// the servers that the waiting gangs need may never be up together. Ours.
 const IDLE_CHANGES_MAX: usize = 1000;
 
@@ -63,8 +63,8 @@ impl Engine {
         Ok(false)
     }
 
-    /// Has the memory of the next completions on its way while there is other work to do: long runs are in
-    /// no cache any more when they end.
+    /// Asks the memory for what the next completions will need, while there is other work to do: what a long run
+    /// needs is in no cache any more when it ends.
     #[inline]
     fn look_ahead(&self) {
         let Some((next, others)) = self.queue.soonest().split_first() else {
@@ -73,7 +73,7 @@ impl Engine {
         if next.class() == EventClass::Completion {
             self.state.expect_end(next.subject);
         }
-        // whatever the subject is, to ask for a record too many does no harm
+        // not every subject is a record; to ask for one too many does no harm
         for event in others {
             self.state.expect(event.subject);
         }
@@ -132,8 +132,9 @@ impl Engine {
             return Some(next.map_or(round, |time| time.min(round)));
         }
         if let Some(time) = next {
-            // rounds were skipped up to this event; the next boundary is at or after it
-            let periods = (time.0 + period.0 - 1).div_euclid(period.0);
+            // rounds were skipped up to this event; the next boundary is at or after it. An event beyond
+            // all time ends the run, whatever the boundary.
+            let periods = time.0.saturating_add(period.0 - 1).div_euclid(period.0);
             self.next_round = Some(round.max(SimTime(periods * period.0)));
             self.is_steady = false;
         }
@@ -173,7 +174,7 @@ impl Engine {
     #[inline(always)]
     fn apply_events(&mut self, time: SimTime) -> WakeOn {
         let mut kinds = WakeOn::default();
-        // what was cancelled before the first one went when the instant was found
+        // cancelled events before the first live one were dropped when the instant was found
         let mut next = self.queue.peek_at(time);
         while let Some(event) = next {
             kinds = kinds
@@ -254,7 +255,9 @@ impl Engine {
         let gpus = self
             .state
             .end_run(slot as usize, &mut self.recorder, EndReason::Finished);
-        self.recorder.hash.event(2, self.state.now, job, &gpus);
+        self.recorder
+            .hash
+            .event(Logged::Finish, self.state.now, job, &gpus);
         self.sync_index(&gpus);
         self.state.finish(job, self.recorder.totals.active_ns);
         self.done += 1;
@@ -305,7 +308,9 @@ impl Engine {
             let gpus = self
                 .state
                 .end_run(slot, &mut self.recorder, EndReason::Failed);
-            self.recorder.hash.event(4, self.state.now, job, &gpus);
+            self.recorder
+                .hash
+                .event(Logged::ThrownBack, self.state.now, job, &gpus);
             self.state.wait_again(job);
             self.demand.add(&self.state, job);
             self.changes.thrown_back.push(job);
@@ -318,7 +323,7 @@ impl Engine {
     #[inline(always)]
     pub(crate) fn end_instant(&mut self) {
         for at in self.newest..self.state.job.len() {
-            // one that was started in the instant of its arrival never counted
+            // a job that started at the instant of its arrival was never counted
             if self.state.job[at].phase() == Phase::Waiting {
                 self.demand.add(&self.state, JobId::new(at));
             }

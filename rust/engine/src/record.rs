@@ -19,7 +19,7 @@ pub enum EndReason {
     Moved = 2,
     /// A server failed.
     Failed = 3,
-    /// The rate changed (a co-runner came or went, another sub-batch).
+    /// The rate changed: a co-runner came or went, another sub-batch, another share of an up-link, a limit of work.
     Retimed = 4,
     /// The run was stopped before the job was done.
     Stopped = 5,
@@ -224,7 +224,7 @@ impl Recorder {
         }
     }
 
-    /// Adds what the time since the last instant is worth; call before anything changes at `now`.
+    /// Adds the time since the last instant to the totals; call before anything changes at `now`.
     #[allow(clippy::inline_always, reason = "a part of the loop, once per instant")]
     #[inline(always)]
     pub(crate) fn advance(&mut self, state: &State, waiting_demand: &Demand, now: SimTime) {
@@ -326,7 +326,7 @@ impl Recorder {
     }
 }
 
-/// Gang sizes of waiting jobs, per GPU type: is there one that the idle GPUs could serve together?
+/// Gang sizes of waiting jobs, per GPU type: whether the idle GPUs, if they were together, could serve one.
 #[derive(Clone, Debug)]
 pub(crate) struct Demand {
     types: Vec<TypeDemand>,
@@ -334,7 +334,7 @@ pub(crate) struct Demand {
 
 #[derive(Clone, Debug)]
 struct TypeDemand {
-    /// Gang size -> waiting gangs.
+    /// Gang size -> number of waiting gangs.
     counts: Vec<u32>,
     sizes: BitSet,
     /// Smallest waiting gang; `u32::MAX` if there is none.
@@ -397,6 +397,16 @@ impl Demand {
     }
 }
 
+/// What happened to a job, as the log has it. Numbers are part of golden hashes.
+#[derive(Clone, Copy)]
+pub(crate) enum Logged {
+    Start = 1,
+    Finish = 2,
+    /// Preempted, or taken off its GPUs by a move.
+    Stop = 3,
+    ThrownBack = 4,
+}
+
 /// A 64-bit hash of every start, stop and finish in order: equal logs, equal hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogHash(pub u64);
@@ -416,9 +426,9 @@ impl LogHash {
     }
 
     #[inline]
-    pub(crate) fn event(&mut self, kind: u64, now: SimTime, job: JobId, gpus: &GpuSet) {
+    pub(crate) fn event(&mut self, kind: Logged, now: SimTime, job: JobId, gpus: &GpuSet) {
         self.word(now.0 as u64);
-        self.word(kind << 32 | u64::from(job.0));
+        self.word((kind as u64) << 32 | u64::from(job.0));
         for part in gpus.parts() {
             self.word(u64::from(part.server.0));
             self.word(part.mask);
