@@ -21,7 +21,7 @@ pub struct Times {
     pub start_ns: Vec<i64>,
     /// Finish of each job.
     pub finish_ns: Vec<i64>,
-    /// Starts of all jobs, of one that was stopped several.
+    /// Starts of all jobs; a job that is stopped starts several times.
     pub starts: u64,
 }
 
@@ -64,21 +64,6 @@ pub fn sjf(jobs: &Jobs, cluster: Cluster) -> Times {
         }
     }
     bare.times
-}
-
-/// Most jobs that wait at one time.
-pub fn peak_waiting(jobs: &Jobs, times: &Times) -> usize {
-    let mut starts = times.start_ns.clone();
-    starts.sort_unstable();
-    let mut peak = 0;
-    let mut started = 0;
-    for (job, &now) in jobs.arrival_ns.iter().enumerate() {
-        while started <= job && starts[started] <= now {
-            started += 1;
-        }
-        peak = peak.max(job + 1 - started);
-    }
-    peak
 }
 
 struct Loop<'a> {
@@ -295,6 +280,21 @@ impl FreeGpus {
 mod tests {
     use super::*;
     use crate::workload::philly_like;
+
+    /// Most jobs that wait at one time.
+    fn peak_waiting(jobs: &Jobs, times: &Times) -> usize {
+        let mut starts = times.start_ns.clone();
+        starts.sort_unstable();
+        let mut peak = 0;
+        let mut started = 0;
+        for (job, &now) in jobs.arrival_ns.iter().enumerate() {
+            while started <= job && starts[started] <= now {
+                started += 1;
+            }
+            peak = peak.max(job + 1 - started);
+        }
+        peak
+    }
 
     /// Walks everything at every instant; shares no code with the loop above.
     fn plain(jobs: &Jobs, gpus: u32, shortest_first: bool) -> Times {

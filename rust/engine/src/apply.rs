@@ -1,4 +1,4 @@
-//! Checks a whole plan on an overlay, without touching the state (semantics section 5).
+//! Checks a whole plan on an overlay, without touching the state.
 //!
 //! Releases first, then takes, then sub-batches. The first rule that is broken is the answer; a plan is
 //! never partly applied. Cost: O(actions x servers per gang), times a logarithm where GPUs are shared,
@@ -18,7 +18,7 @@ pub(crate) struct Overlay {
     epoch: u32,
     jobs: Vec<JobId>,
     takes: Vec<(u32, JobId)>,
-    /// Where shared: each job with the number of its action, ascending.
+    /// Each job with the number of its action, ascending; filled where GPUs are shared or work is limited.
     actions: Vec<(JobId, u32)>,
     residents: Vec<JobId>,
 }
@@ -126,8 +126,8 @@ impl Overlay {
             })
     }
 
-    /// Whether a plan whose every action found its GPUs free on the scratch is sound. Free GPUs exist, are
-    /// on servers that are up and are nobody else's, so jobs, sizes and types are left to look at.
+    /// Whether a plan is sound whose every action took GPUs that were free on the scratch, or gave back its own. Free
+    /// GPUs exist, are on servers that are up and are nobody else's: only jobs, sizes and types are left to check.
     #[inline]
     fn is_sound(&mut self, state: &State, plan: &PlanBuffer) -> bool {
         let is_sound = plan.actions.iter().all(|action| match action {
@@ -137,7 +137,7 @@ impl Overlay {
                 sub_batch: None,
             } => state.is_waiting(*job) && is_gang(state, *job, gpus),
             Action::Preempt { job } => state.is_running(*job),
-            other => is_sound_move(state, other),
+            Action::Start { .. } | Action::Move { .. } | Action::SetSubBatch { .. } => false,
         });
         is_sound && self.check_repeats(plan).is_ok()
     }
@@ -294,7 +294,9 @@ impl Overlay {
                     self.note_takes(state, *job, gpus);
                 }
                 Action::SetSubBatch { job, .. } => {
-                    let run = state.run(*job).expect("checked: it runs");
+                    let run = state
+                        .run(*job)
+                        .expect("`check_job` refused jobs that do not run");
                     self.note_takes(state, *job, &run.gpus);
                 }
                 Action::Preempt { .. } => {}
@@ -334,15 +336,6 @@ impl Overlay {
             self.takes
                 .extend(slots(part.mask).map(|slot| (base + slot, job)));
         }
-    }
-}
-
-/// The same for an action that is neither a plain start nor a preemption.
-#[inline(never)]
-fn is_sound_move(state: &State, action: &Action) -> bool {
-    match action {
-        Action::Move { job, gpus } => state.is_running(*job) && is_gang(state, *job, gpus),
-        Action::Start { .. } | Action::Preempt { .. } | Action::SetSubBatch { .. } => false,
     }
 }
 
@@ -430,11 +423,7 @@ fn check_residents(
     let kind = by_job.get(taker).map_or(ActionKind::Start, Action::kind);
     let fail = |rule| Err(broken(taker, kind, Some(server), rule));
     if residents.len() > state.max_share as usize {
-        return fail(if state.max_share == 1 {
-            Rule::Capacity
-        } else {
-            Rule::SharingLimit
-        });
+        return fail(Rule::SharingLimit);
     }
     let gpu_type = state.cluster.server(server).gpu_type;
     for (at, &one) in residents.iter().enumerate() {

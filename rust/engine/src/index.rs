@@ -1,4 +1,4 @@
-//! The free-GPU index (spec placement section 5): questions about free GPUs in O(1) or O(log n).
+//! The free-GPU index: questions about free GPUs in O(1) or O(log n).
 //!
 //! One pool per GPU type. It mirrors the free masks of the state; policies plan on it as a scratch
 //! and the engine puts it right for every server that a plan touched. Structures that only some
@@ -16,11 +16,12 @@ pub use pool::TypePool;
 pub struct FreeIndex {
     pools: Vec<TypePool>,
     places: Vec<Place>,
-    /// What a scratch change overwrote: server, its free mask before.
+    /// What scratch changes overwrote, in order: server, its free mask before.
     undo: Vec<(ServerId, u64)>,
-    /// Leading changes that actions of the plan made, each to GPUs that were its to take or to give.
+    /// How many entries `undo` had after the last change that an action of the plan made.
     planned: usize,
-    /// Whether all changes were of that kind so far.
+    /// Whether so far nothing else changed the scratch, and each action took GPUs that were free or gave back GPUs
+    /// that were taken.
     is_planned: bool,
 }
 
@@ -62,9 +63,9 @@ impl FreeIndex {
     }
 
     /// Index of a cluster with some servers down and all other GPUs free.
-    pub fn with_down(cluster: &ClusterSpec, down: &[ServerId]) -> Self {
+    pub fn with_down(cluster: &ClusterSpec, down: impl Iterator<Item = ServerId>) -> Self {
         let mut index = Self::new(cluster);
-        for &server in down {
+        for server in down {
             index.set_up(server, false);
         }
         index
@@ -132,7 +133,7 @@ impl FreeIndex {
         pool.rack_ids[pool.rack_of(place.local as usize)]
     }
 
-    /// Sets the free mask of an up server; remembered, so that [`Self::rollback`] undoes it.
+    /// Sets the free mask of a server that is up; [`Self::rollback`] can undo it.
     #[inline]
     pub fn set_free_mask(&mut self, server: ServerId, mask: u64) {
         let before = self.replace(server, mask);
@@ -145,7 +146,7 @@ impl FreeIndex {
         self.pools[place.gpu_type.index()].set_mask(place.local as usize, mask)
     }
 
-    /// Takes GPUs as an action of the plan does; all of them should be free.
+    /// Takes GPUs for an action of the plan; all of them should be free.
     #[inline]
     pub(crate) fn plan_take(&mut self, gpus: &GpuSet) {
         let mut is_due = self.is_planned();
@@ -162,7 +163,7 @@ impl FreeIndex {
         self.planned = self.undo.len();
     }
 
-    /// Gives back GPUs as an action of the plan does; all of them should be held, on servers that are up.
+    /// Gives back GPUs for an action of the plan; all of them should be taken, on servers that are up.
     #[inline]
     pub(crate) fn plan_give(&mut self, gpus: &GpuSet) {
         let mut is_due = self.is_planned();
@@ -176,8 +177,8 @@ impl FreeIndex {
         self.planned = self.undo.len();
     }
 
-    /// Whether nothing but actions of the plan changed the scratch, each to GPUs that were its to take or to
-    /// give: then it is what the cluster will be once they are carried out.
+    /// Whether nothing but actions of the plan changed the scratch, each taking free GPUs or giving back taken ones:
+    /// then it is what the cluster will be once they are carried out.
     #[inline]
     pub(crate) fn is_planned(&self) -> bool {
         self.is_planned && self.planned == self.undo.len()
@@ -212,7 +213,7 @@ impl FreeIndex {
         self.is_planned = true;
     }
 
-    /// Notes servers that a plan changed behind the scratch.
+    /// Notes servers that a plan changes without the scratch, for [`Self::settle`].
     #[inline]
     pub(crate) fn note_touched(&mut self, gpus: &GpuSet) {
         self.undo
@@ -229,7 +230,7 @@ impl FreeIndex {
         self.forget_changes();
     }
 
-    /// Puts one server right without remembering.
+    /// Sets the free mask of a server for good: [`Self::rollback`] does not undo it.
     #[inline]
     pub fn sync(&mut self, server: ServerId, mask: u64) {
         self.replace(server, mask);

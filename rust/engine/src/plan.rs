@@ -21,7 +21,7 @@ pub(crate) struct PlanBuffer {
     pub(crate) limits: Vec<(JobId, f64)>,
     /// Starts with an overhead of the policy's own.
     pub(crate) overheads: Vec<(JobId, SimSpan)>,
-    /// How many of the actions the scratch shows.
+    /// How many of the actions have changed the scratch as well.
     pub(crate) shown: usize,
 }
 
@@ -34,7 +34,7 @@ impl PlanBuffer {
         self.shown = 0;
     }
 
-    /// Whether the scratch is what the cluster will be once the actions are carried out.
+    /// Whether the scratch is the cluster as it will be once the actions are carried out.
     #[inline]
     pub(crate) fn is_shown_by(&self, scratch: &FreeIndex) -> bool {
         self.shown == self.actions.len() && scratch.is_planned()
@@ -69,7 +69,7 @@ impl Plan<'_> {
         self.free.pool(gpu_type).free_total()
     }
 
-    /// Gives a waiting job its gang, at full batch.
+    /// Starts a waiting job on these GPUs, at full batch, and takes them from the scratch.
     #[inline]
     pub fn start(&mut self, job: JobId, gpus: GpuSet) {
         self.free.plan_take(&gpus);
@@ -80,13 +80,13 @@ impl Plan<'_> {
         });
     }
 
-    /// Takes all GPUs from a running job.
+    /// Stops a running job and gives its GPUs back to the scratch.
     pub fn preempt(&mut self, job: JobId) {
         self.plan_release(job);
         self.buffer.push_shown(Action::Preempt { job });
     }
 
-    /// Brings the preemptions into the order of a key, before all other actions.
+    /// Puts the preemptions first, in the order of a key.
     pub fn sort_preemptions<K: Ord>(&mut self, mut key: impl FnMut(JobId) -> K) {
         self.buffer
             .actions
@@ -94,13 +94,6 @@ impl Plan<'_> {
                 Action::Preempt { job } => (false, Some(key(*job))),
                 _ => (true, None),
             });
-    }
-
-    /// Moves a running job; the GPUs it holds are released in the scratch first.
-    pub fn move_to(&mut self, job: JobId, gpus: GpuSet) {
-        self.plan_release(job);
-        self.free.plan_take(&gpus);
-        self.buffer.push_shown(Action::Move { job, gpus });
     }
 
     fn plan_release(&mut self, job: JobId) {
@@ -115,7 +108,7 @@ impl Plan<'_> {
         self.free.plan_give(&alone.collect());
     }
 
-    /// Adds any action without touching the scratch: for plans that were worked out on it before.
+    /// Adds an action without touching the scratch: for plans that were worked out on it before, or beside it.
     #[inline]
     pub fn push(&mut self, action: Action) {
         self.buffer.actions.push(action);
@@ -190,7 +183,7 @@ impl Plan<'_> {
     }
 
     /// Lets a job that runs after the plan do at most `work` more iterations; then it keeps its GPUs
-    /// without progress until it gets another limit, moves or stops. Infinite takes a limit away.
+    /// without progress until it gets another limit, moves or stops. An infinite limit is none.
     #[inline]
     pub fn limit(&mut self, job: JobId, work: f64) {
         self.buffer.limits.push((job, work));
@@ -202,7 +195,7 @@ impl Plan<'_> {
         self.buffer.timers.push(TimerOrder::Arm(tag, time));
     }
 
-    /// Cancels a timer; none of that tag is fine.
+    /// Cancels the timer of a tag, if there is one.
     #[inline]
     pub fn cancel(&mut self, tag: TimerTag) {
         self.buffer.timers.push(TimerOrder::Cancel(tag));

@@ -1,5 +1,5 @@
-//! The loop: gather an instant, apply its events, ask the policy, check and commit its plan
-//! (architecture sections 3 and 4). To the end, or step by step: both give the same bytes.
+//! The loop: gather an instant, apply its events, ask the policy, check and commit its plan (`ARCHITECTURE.md`).
+//! To the end, or step by step: both give the same bytes.
 
 use crate::apply::Overlay;
 use crate::capacity::CapacityEvents;
@@ -14,7 +14,7 @@ use crate::state::State;
 use crate::timers::Timers;
 use crate::view::{Changes, ClusterView};
 use gangline_model::{
-    Action, GpuTypeId, Infeasible, InfeasibleReason, JobId, ServerId, SimSpan, SimTime, TimerTag,
+    Action, Infeasible, InfeasibleReason, JobId, ServerId, SimSpan, SimTime, TimerTag,
 };
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -284,8 +284,8 @@ impl Engine {
     }
 
     /// Runs through about so many events, for callers that look around between slices. Slices of any
-    /// length give the same run; `None` = it goes on. Looks at the interrupt flag before every decision
-    /// but the first, for a decision may take long.
+    /// length give the same run; `None` = it goes on. Looks at the interrupt flag when it begins and after every
+    /// decision, for a decision may take long.
     ///
     /// # Errors
     /// Those of [`Engine::run`].
@@ -367,7 +367,7 @@ impl Engine {
         self.apply_with_limits(actions, timers, &[], next)
     }
 
-    /// The same, with limits of work for jobs that run afterwards.
+    /// As [`Self::apply`], with limits of work (iterations) for jobs that run after the plan.
     ///
     /// # Errors
     /// As [`Self::apply`].
@@ -394,7 +394,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The decision that is due, as a policy would see it.
+    /// What a policy that may know all would see now: the cluster, and the changes since the last decision.
     pub fn view(&self) -> (ClusterView<'_>, &Changes) {
         (
             ClusterView {
@@ -405,7 +405,7 @@ impl Engine {
         )
     }
 
-    /// Adds a failure or repair at an instant after now, for step-by-step runs.
+    /// Adds a failure (`up` = false) or repair at an instant after now, for step-by-step runs.
     ///
     /// # Errors
     /// [`EngineError::Step`] if the instant does not lie after now or there is no such server.
@@ -449,10 +449,5 @@ impl Engine {
     /// Number of GPU types, for results.
     pub fn types(&self) -> usize {
         self.state.cluster.gpu_types().len()
-    }
-
-    /// Free GPUs of a type by the index, for tests.
-    pub fn index_free(&self, gpu_type: GpuTypeId) -> u32 {
-        self.index.pool(gpu_type).free_total()
     }
 }

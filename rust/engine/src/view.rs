@@ -37,7 +37,7 @@ impl Changes {
     }
 
     /// Whether a gang that did not fit may fit now: GPUs came free (a job ended or lost one of its servers, a
-    /// server came back), or a server failed, by the largest of which some rules cut gangs.
+    /// server came back), or a server failed (some rules cut gangs by the size of the largest server that is up).
     #[inline]
     pub fn has_room(&self) -> bool {
         !(self.finished.is_empty() && self.thrown_back.is_empty()) || self.has_servers()
@@ -146,19 +146,14 @@ impl<'a> ClusterView<'a> {
         self.state.running.iter().map(JobId::new)
     }
 
-    /// Number of running jobs.
-    pub fn running_count(&self) -> usize {
-        self.state.running.len()
-    }
-
     /// Where a job is in its life.
     #[inline]
     pub fn phase(&self, job: JobId) -> Phase {
         self.state.phase(job).expect("a job of the trace")
     }
 
-    /// Has the memory of a job on its way that may be started or stopped soon: of the many that wait, few are in
-    /// a cache. A hint, no more.
+    /// Asks the memory for the record of a job that may be started or stopped soon: of the many that wait, few are
+    /// in a cache. A hint, no more.
     #[inline]
     pub fn expect(&self, job: JobId) {
         self.state.expect_job(job);
@@ -176,7 +171,7 @@ impl<'a> ClusterView<'a> {
         state.residents_of(server, slot)
     }
 
-    /// Memory per GPU that the job needs at a sub-batch (0 = full batch).
+    /// Memory per GPU, in bytes, that the job needs at a sub-batch (0 = full batch).
     pub fn memory_bytes(&self, job: JobId, sub_batch: u32) -> u64 {
         self.state.memory_bytes(job, sub_batch)
     }
@@ -252,18 +247,18 @@ impl<'a> ClusterView<'a> {
         self.state.kept_ns(job)
     }
 
-    /// Rate the job would have on these GPUs, alone or next to who is there now; 0 if it cannot run.
+    /// Rate (iterations/s) that the job would have on these GPUs, next to who is there now; 0 if it cannot run.
     pub fn rate_if(&self, job: JobId, gpus: &GpuSet) -> f64 {
         self.state.rate_if(job, gpus)
     }
 
-    /// Rate the job would have on these GPUs with nobody beside it; 0 if it cannot run.
+    /// Rate (iterations/s) that the job would have on these GPUs with nobody beside it; 0 if it cannot run.
     pub fn rate_alone(&self, job: JobId, gpus: &GpuSet) -> f64 {
         self.state.rate_alone(job, gpus)
     }
 
     /// Share of its base rate that a running gang keeps where it is, beside those who send through the same
-    /// up-links; 1 without a network.
+    /// up-links; 1 without a network. `None` if it does not run.
     #[inline]
     pub fn locality(&self, job: JobId) -> Option<f64> {
         self.run(job).map(|run| run.locality)
@@ -273,12 +268,6 @@ impl<'a> ClusterView<'a> {
     #[inline]
     pub fn shares_uplinks(&self) -> bool {
         self.state.uplinks.is_some()
-    }
-
-    /// Share of its base rate that the gang would keep on these GPUs, alone on the up-links; 1 without a
-    /// network.
-    pub fn locality_if(&self, job: JobId, gpus: &GpuSet) -> f64 {
-        self.state.locality_on(job, gpus)
     }
 
     /// Share of its base rate that the gang keeps in a tier of a type, wherever that is.
@@ -309,7 +298,7 @@ impl<'a> ClusterView<'a> {
         )
     }
 
-    /// Base rate of the gang on a type.
+    /// Base rate of the gang on a type, iterations/s.
     #[inline]
     pub fn base_rate(&self, job: JobId, gpu_type: GpuTypeId) -> f64 {
         self.state.rates.base(&self.state.jobs, job, gpu_type)
@@ -328,7 +317,8 @@ impl<'a> ClusterView<'a> {
         ))
     }
 
-    /// Isolated time for the work that is left (spec baselines section 1).
+    /// Time that the work that is left would take on the job's best type, in one place and alone. Of a job that
+    /// runs at that rate it is the time to its completion, to the nanosecond.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`] for an online policy.

@@ -1,5 +1,5 @@
-//! Gandiva (OSDI 2018): no job waits for GPUs that others of its size hold; they take turns on them (spec
-//! baselines section 6).
+//! Gandiva (OSDI 2018): no job waits for GPUs that others of its size hold; they take turns on them
+//! (`docs/policies/gandiva.md`).
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|

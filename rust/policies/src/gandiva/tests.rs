@@ -107,9 +107,9 @@ fn check_in_vain(policy: &mut Gandiva, free: &mut gangline_engine::FreeIndex, jo
 /// The free GPUs, worked out anew.
 fn free_of(view: &ClusterView<'_>) -> gangline_engine::FreeIndex {
     let servers = || (0..view.cluster().servers().len()).map(gangline_model::ServerId::new);
-    let down: Vec<_> = servers().filter(|&server| !view.is_up(server)).collect();
-    let mut free = gangline_engine::FreeIndex::with_down(view.cluster(), &down);
-    for server in servers().filter(|server| !down.contains(server)) {
+    let down = servers().filter(|&server| !view.is_up(server));
+    let mut free = gangline_engine::FreeIndex::with_down(view.cluster(), down);
+    for server in servers().filter(|&server| view.is_up(server)) {
         free.sync(server, view.free_mask(server));
     }
     free

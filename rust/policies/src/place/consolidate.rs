@@ -1,4 +1,4 @@
-//! `consolidate`: one server, else one rack, else several racks.
+//! `consolidate`: one server, else one rack, else several racks. With `fewest_servers` it walks racks.
 
 use super::{Fit, Level, Pick, PlacementParams, RackChoice};
 use gangline_engine::{FreeIndex, TypePool};
@@ -245,7 +245,7 @@ fn pick_racks(pool: &mut TypePool, gpus: u32, racks: &[usize], picks: &mut Vec<P
     }
 }
 
-/// As [`server`], outside some racks. What is passed over is no more than the gang takes there.
+/// As [`server`], outside some racks. It passes over no more servers than the gang has taken in these racks.
 fn server_outside(fit: Fit, pool: &TypePool, gpus: u32, taken: &[usize]) -> Option<usize> {
     let servers = pool.all_servers();
     let is_outside = |at: &usize| !taken.contains(&pool.rack_of(*at));

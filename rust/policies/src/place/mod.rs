@@ -3,7 +3,7 @@
 //! A rule sees the free GPUs of one type and answers with a set of them or with nothing. It never
 //! changes state (what it tries on the index it takes back), never sees the clock, and draws random
 //! numbers only from the stream keyed by (seed, job, starts), so that an answer does not depend on
-//! who asked before. A placement costs O(servers taken x log n); what walks racks says so.
+//! who asked before. A placement costs O(servers taken x log n), unless it says that it walks racks.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -101,7 +101,7 @@ pub(crate) struct Pick {
 #[derive(Clone, Debug)]
 pub struct Placer {
     params: PlacementParams,
-    /// Rule `consolidate` with best fit, whose first look is one bucket.
+    /// Whether the rule is `consolidate` with best fit, which first looks for one server: O(1).
     is_bucket_first: bool,
     draws: Stream,
     high_skew_by_label: Vec<bool>,
@@ -111,8 +111,8 @@ pub struct Placer {
     picks: Vec<Pick>,
 }
 
-/// Whether enough servers have enough free GPUs for a gang on the fewest servers of the largest size,
-/// wherever they are: a necessary condition, O(1). `gpus` is more than one server has.
+/// Whether enough servers, in whatever racks, have enough free GPUs for a gang on the fewest servers of the largest
+/// size: necessary, not sufficient. O(1). `gpus` is more than one server has.
 fn has_fewest_servers(pool: &TypePool, gpus: u32) -> bool {
     let (servers, least) = fewest_servers(gpus, pool.server_gpus_max());
     // each server that is not wholly free costs at least one of the spare GPUs
@@ -121,7 +121,7 @@ fn has_fewest_servers(pool: &TypePool, gpus: u32) -> bool {
 }
 
 /// The same inside a rack; `true` without looking further where the pool does not list its servers rack by rack.
-/// O(servers with enough free GPUs), until one rack has as many as it takes.
+/// O(servers with enough free GPUs) at worst.
 fn has_fewest_servers_in_a_rack(pool: &TypePool, gpus: u32) -> bool {
     let (servers, least) = fewest_servers(gpus, pool.server_gpus_max());
     let (mut rack, mut found) = (0, 0);
@@ -134,7 +134,7 @@ fn has_fewest_servers_in_a_rack(pool: &TypePool, gpus: u32) -> bool {
     })
 }
 
-/// How many servers a gang on the fewest of a size takes, and how many GPUs each must have free at least.
+/// How many servers of `size` GPUs a gang takes at least, and how many free GPUs each of so few must have.
 fn fewest_servers(gpus: u32, size: u32) -> (u32, u32) {
     let servers = gpus.div_ceil(size);
     (servers, size - (servers * size - gpus))
@@ -247,7 +247,7 @@ impl Placer {
         )
     }
 
-    /// Whether the gang gets one server or none, as long as no larger server fails.
+    /// Whether the gang gets one server or none, as long as the largest server that is up stays so.
     pub fn is_on_one_server(&self, free: &FreeIndex, gpu_type: GpuTypeId, demand: &Demand) -> bool {
         let is_narrow = demand.gpus <= free.pool(gpu_type).server_gpus_max();
         match self.params.rule {
@@ -260,8 +260,8 @@ impl Placer {
         }
     }
 
-    /// So many servers with at least so many free GPUs the gang needs, as long as no larger server fails.
-    /// `None`: not known. There may be no place all the same.
+    /// `(servers, gpus)`: the gang has no place unless that many servers have at least that many free GPUs, as long as
+    /// the largest server that is up stays so. With them there may be none all the same. `None`: nothing is known.
     pub fn needs(
         &self,
         free: &FreeIndex,
@@ -285,18 +285,18 @@ impl Placer {
         }
     }
 
-    /// GPUs on a server of which these are free, enough of them, whatever the rule.
+    /// GPUs on a server, of the free ones in `mask`, which are enough; the rule is not asked.
     pub fn place_in_mask(&self, server: ServerId, mask: u64, gpus: u32) -> GpuSet {
         GpuSet::single(server, self.slots_in(mask, gpus))
     }
 
-    /// GPUs on a server that has enough of them free, whatever the rule.
+    /// GPUs on the server at a position, which has enough of them free; the rule is not asked.
     pub fn place_at(&self, pool: &TypePool, at: usize, gpus: u32) -> GpuSet {
         GpuSet::single(pool.server(at), self.slots(pool, at, gpus))
     }
 
-    /// Whether less room may suit a gang where more did not: under `skew` one wider than every rack takes
-    /// wholly free racks, largest first, and the rest of it may then find no place.
+    /// Whether the gang may have a place in less room although it had none in more. Under `skew` a gang wider than
+    /// every rack takes wholly free racks first, largest first, and may then find no place for the rest.
     pub fn is_fickle(&self, free: &FreeIndex, gpu_type: GpuTypeId, demand: &Demand) -> bool {
         self.params.rule == Rule::Skew
             && demand.skew.on(gpu_type) != Waits::Nowhere
@@ -365,7 +365,7 @@ impl Placer {
         self.place_by_rule(free, gpu_type, demand)
     }
 
-    /// The first look of [`Self::place`], O(1): what it finds stands; finding nothing says nothing.
+    /// The first look of [`Self::place`], O(1): what it finds is the answer; that it finds nothing says nothing.
     #[inline]
     pub fn place_in_bucket(&self, pool: &TypePool, gpus: u32) -> Option<GpuSet> {
         if !self.is_bucket_first {
@@ -373,43 +373,6 @@ impl Placer {
         }
         let at = pool.best_fit(gpus)?;
         Some(GpuSet::single(pool.server(at), self.slots(pool, at, gpus)))
-    }
-
-    /// The GPUs the job had, if all of them are free and the rule has no strictly narrower tier for
-    /// it now; else a fresh placement.
-    pub fn place_or_keep(
-        &mut self,
-        free: &mut FreeIndex,
-        gpu_type: GpuTypeId,
-        demand: &Demand,
-        old: &GpuSet,
-    ) -> Option<GpuSet> {
-        let is_whole = old.gpus() == demand.gpus
-            && old
-                .parts()
-                .iter()
-                .all(|part| free.type_of(part.server) == gpu_type);
-        if !is_whole || !free.is_free(old) {
-            return self.place(free, gpu_type, demand);
-        }
-        let tier = free.tier(old);
-        match self.params.rule {
-            // these do not look for a narrow tier, so none is better than the place it has
-            Rule::Spread | Rule::Random | Rule::RandomServer | Rule::Count => {
-                return Some(old.clone());
-            }
-            Rule::Consolidate if tier > self.level(demand) => {
-                return self.place(free, gpu_type, demand);
-            }
-            Rule::Consolidate | Rule::Yarn | Rule::WholeServers | Rule::Skew | Rule::BestSpeed => {}
-        }
-        if tier == Level::Server {
-            return Some(old.clone());
-        }
-        match self.place(free, gpu_type, demand) {
-            Some(fresh) if free.tier(&fresh) < tier => Some(fresh),
-            Some(_) | None => Some(old.clone()),
-        }
     }
 
     fn place_by_rule(

@@ -133,19 +133,6 @@ const SKEWS: [(&str, SkewSource); 3] = [
 const BOOLS: [(&str, bool); 2] = [("false", false), ("true", true)];
 
 impl PlacementParams {
-    /// Names and defaults of the parameters, as text.
-    pub const FIELDS: [(&str, &str); 9] = [
-        ("placement", "consolidate"),
-        ("fit", "best"),
-        ("max_level", "network"),
-        ("slots", "lowest"),
-        ("rack_choice", "best_fit"),
-        ("skew", "flags"),
-        ("skew_threshold", "0.3"),
-        ("skew_eps", "0.05"),
-        ("yarn_cross_rack", "false"),
-    ];
-
     /// Sets one parameter from text; `Ok(false)` if no placement parameter has this name. `policy`
     /// is for the message.
     ///

@@ -1,5 +1,5 @@
-//! Placement rules against the table of the specification, a plain second implementation, brute
-//! force and laws.
+//! Placement rules against answers worked out by hand, a plain second implementation, brute force
+//! and laws.
 
 mod cost;
 mod golden;
@@ -59,8 +59,8 @@ impl World {
         });
         let cluster = ClusterSpec::new(vec![gpu_type("a"), gpu_type("b")], rows.collect())
             .expect("a valid cluster");
-        let ids: Vec<ServerId> = down.iter().map(|&at| ServerId::new(at)).collect();
-        let index = FreeIndex::with_down(&cluster, &ids);
+        let ids = down.iter().map(|&at| ServerId::new(at));
+        let index = FreeIndex::with_down(&cluster, ids);
         let masks = (0..servers.len())
             .map(|at| (!down.contains(&at)).then(|| cluster.full_mask(ServerId::new(at))))
             .collect();

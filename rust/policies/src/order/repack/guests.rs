@@ -1,21 +1,27 @@
-//! Steps 2 to 4 of the pass under rules that may refuse (yarn, skew, ...), in incremental form.
+//! Steps 2 to 4 of the pass ([`super::plain`]) under placement rules that may refuse a gang (yarn, skew, ...), in
+//! incremental form.
 //!
-//! A job that the count admits may find no place: it is *promised* GPUs and waits. Others run meanwhile on
-//! GPUs that it cannot use: *guests*, whom the count does not admit. The text of the spec gives up all
-//! guests at each decision, tries the promised, then walks guests and waiting jobs in key order, where a
-//! guest keeps its GPUs if they are still free. What a waiting job may take at its turn is therefore all
-//! that neither the admitted nor the guests before it hold. Such *pictures* of the free GPUs are kept: one
-//! without any guest for the promised and, for each class that may get several servers, one at its first
-//! waiting job and a scout for jobs that were stopped a moment ago and stand before that one. Which one server
-//! has room at any place in the order is read off [`Seats`] without a picture, and so is whether enough servers
-//! have enough room for a gang on several; only then its picture is drawn. Free capacity only shrinks along the
-//! order, so if a job is refused all others of its class behind it are, until a GPU comes free before them. A
-//! new placement stops exactly the guests it meets. Cost: O((changes x classes) log n) and, where a picture
-//! goes to another place in the order, one step for each guest on the way.
+//! A job that the count admits may find no place: it is *promised* GPUs and waits. Meanwhile jobs that the count does
+//! not admit run on GPUs that it cannot use: *guests*. At each decision the rule has all guests give up their GPUs,
+//! tries the promised jobs, then walks guests and waiting jobs in key order; a guest keeps its GPUs if they are still
+//! free. So at its turn a waiting job may take all GPUs that neither the admitted nor the guests before it hold.
+//!
+//! What is free at a place in the order is answered in three ways:
+//! - `firm` is what is free if there were no guests: for the promised jobs.
+//! - [`Seats`] tells which single server has room for a gang, and whether enough servers have enough room for a gang
+//!   on several.
+//! - A [`Picture`] holds all that is free at one place. A class whose gangs may get several servers has two: one stays
+//!   where a job was refused last, the other serves jobs before that place, such as those stopped a moment ago. A
+//!   picture is brought to a job's place only if `Seats` does not rule the job out.
+//!
+//! Along the order free capacity only shrinks. So if a job is refused, all others of its class behind it are, until a
+//! GPU comes free before them. A new placement stops exactly the guests on the GPUs that it takes. Cost:
+//! O((changes x classes) log n) and, where a picture goes to another place in the order, one step for each guest on
+//! the way.
 
 use super::Repack;
 use super::ends::Ends;
-use super::pictures::Picture;
+use super::pictures::{Picture, index_without_jobs};
 use super::seats::Seats;
 use crate::class::Places;
 use crate::order::{Key, Stand};
@@ -36,22 +42,21 @@ const LEAST: Key = Key {
 #[derive(Debug)]
 pub(super) struct Guests {
     classes: Vec<Class>,
-    /// Nobody is refused and nobody runs as a guest: there is one picture, that of the plan.
+    /// Nobody is promised GPUs and nobody is a guest: what is free for all is what the plan has free.
     is_calm: bool,
     /// Number of promised jobs.
     promises: usize,
-    /// Whether the classes know what the rule makes of them.
+    /// Whether the placement rule was asked about the classes since the last failure or repair.
     are_classes_known: bool,
     has_fickle: bool,
-    /// Decisions since somebody was refused, waited or was a guest.
+    /// Number of decisions since a job was promised GPUs, waited or was a guest.
     quiet: usize,
     /// GPUs that no admitted job holds. Not kept while all is calm.
     firm: FreeIndex,
     /// How often `firm` has gained GPUs.
     rises: u64,
     seats: Seats,
-    /// Classes whose waiting jobs from this key on are refused; not those that get one server, of which
-    /// [`Seats`] knows.
+    /// Classes whose waiting jobs from a key on are refused. Classes that get one server are not listed: [`Seats`] knows.
     refused: Vec<(usize, Key)>,
     /// First jobs of classes that may have room now. Reused.
     heads: Vec<(Key, usize)>,
@@ -63,7 +68,7 @@ pub(super) struct Guests {
     fresh: Vec<(JobId, Hold)>,
     /// Guests stopped by the present decision.
     stopped: Vec<Key>,
-    /// Classes that may have got another first guest, for the pass to take out.
+    /// Classes that may have another first guest; the pass takes them out.
     pub(super) changed: Vec<usize>,
 }
 
@@ -77,11 +82,12 @@ struct Hold {
 #[derive(Debug)]
 struct Class {
     gpus: u32,
-    /// A refusal says nothing of the others of the class, nor of later: each is asked at each decision.
+    /// A refusal says nothing about the other jobs of the class, nor about later: each job is asked at each decision.
+    /// See [`Places::is_fickle`].
     is_fickle: bool,
-    /// It gets one server or none: it needs no picture.
+    /// Its gangs get one server or none, so it needs no picture.
     is_on_one_server: bool,
-    /// It has no place without so many servers with at least so many free GPUs.
+    /// See [`Places::needs`].
     needs: Option<(u32, u32)>,
     /// Admitted by the count, without a place.
     promised: BTreeSet<Key>,
@@ -89,19 +95,19 @@ struct Class {
     refused_at: u64,
     /// Running without admission.
     guests: Ends,
-    /// Where a job was refused last, and where others were placed; made when first needed.
+    /// First the one where a job was refused last, then the other; made when first needed.
     pictures: Vec<Picture>,
 }
 
-/// Whom a change concerns: `firm` has its cursor before every key.
+/// For which places in the order GPUs come free or are taken. `firm` is at the place before every key.
 #[derive(Clone, Copy)]
 enum Reach {
     All,
-    /// Cursors behind a key.
+    /// Places behind a key.
     Behind(Key),
-    /// Cursors up to a key.
+    /// Places up to a key.
     UpTo(Key),
-    /// Cursors behind the first key and up to the second.
+    /// Places behind the first key and up to the second.
     Between(Key, Key),
 }
 
@@ -120,7 +126,7 @@ impl Reach {
     }
 }
 
-/// Where the first of some jobs is.
+/// Position of the least key.
 fn first_of(heads: &[(Key, usize)]) -> Option<usize> {
     let heads = heads.iter().enumerate();
     heads.min_by_key(|(_, head)| **head).map(|(at, _)| at)
@@ -186,7 +192,7 @@ impl Guests {
         self.classes[class].guests.first()
     }
 
-    /// Puts down what a job holds.
+    /// Notes what a job holds.
     fn hold(&mut self, job: JobId, hold: Hold) {
         let slot = if let Some(slot) = self.unused_slots.pop() {
             self.held[slot as usize] = hold;
@@ -202,7 +208,7 @@ impl Guests {
         &self.held[self.slot_of[job.index()] as usize]
     }
 
-    /// The first one is refused or becomes a guest: from now on the pictures are kept.
+    /// A job is refused or becomes a guest, the first one since all was calm: from now on `firm` and the seats are kept.
     pub(super) fn wake(&mut self, view: &ClusterView<'_>, places: &Places) {
         if !std::mem::replace(&mut self.is_calm, false) {
             return;
@@ -215,13 +221,7 @@ impl Guests {
         for (job, hold) in std::mem::take(&mut self.fresh) {
             self.hold(job, hold);
         }
-        let cluster = view.cluster();
-        self.firm = FreeIndex::new(cluster);
-        for server in (0..cluster.servers().len()).map(ServerId::new) {
-            if !view.is_up(server) {
-                self.firm.set_up(server, false);
-            }
-        }
+        self.firm = index_without_jobs(view);
         for hold in &self.held {
             take(&mut self.firm, &hold.gpus);
         }
@@ -230,8 +230,8 @@ impl Guests {
         self.quiet = 0;
     }
 
-    /// Drops the pictures when nobody has needed them for as many decisions as jobs run, so that a load
-    /// that comes and goes pays for building them once in as many.
+    /// Goes back to calm when nobody needed more for as many decisions as jobs run, so that a load that comes and goes
+    /// pays for building `firm` and the seats once in as many decisions.
     fn calm_down(&mut self, is_anyone_waiting: bool) {
         let mut classes = self.classes.iter();
         let is_needed = is_anyone_waiting
@@ -270,7 +270,7 @@ impl Guests {
         }
     }
 
-    /// The same for the GPUs of a running job.
+    /// As [`Self::change`], for the GPUs of a running job.
     fn change_of(&mut self, job: JobId, is_gain: bool, reach: Reach) {
         let slot = self.slot_of[job.index()] as usize;
         let gpus = std::mem::take(&mut self.held[slot].gpus);
@@ -287,7 +287,7 @@ impl Guests {
         self.seats.add(key, &self.held[slot].gpus);
     }
 
-    /// A guest is none any more; its class.
+    /// A guest is no guest any more. Returns its class.
     fn unseat(&mut self, key: Key) -> usize {
         let hold = &self.held[self.slot_of[key.job as usize] as usize];
         self.seats.remove(key, &hold.gpus);
@@ -313,7 +313,7 @@ impl Guests {
         self.change(&gpus, true, Reach::Behind(key));
     }
 
-    /// A guest is stopped by one who takes `taken`: a gain is only what that one leaves. Whether there is one.
+    /// A guest is stopped by a job that takes `taken`. Whether GPUs come free: those that that job leaves.
     fn stop_guest(&mut self, key: Key, taken: &GpuSet) -> bool {
         self.unseat(key);
         let gpus = self.let_go(key.job());
@@ -325,13 +325,12 @@ impl Guests {
         is_gain
     }
 
-    /// A guest has another key; its class.
+    /// A guest gets another key. Returns its class.
     pub(super) fn rekey_guest(&mut self, old: Key, key: Key) -> usize {
         let class = self.unseat(old);
         self.seat(class, key);
-        if key < old {
-            self.change_of(key.job(), false, Reach::Between(key, old));
-        } else {
+        // if it comes forward, jobs between have less room: no refusal of theirs is out of date
+        if key > old {
             self.change_of(key.job(), true, Reach::Between(old, key));
         }
         class
@@ -355,7 +354,7 @@ impl Guests {
         self.promises += 1;
     }
 
-    /// The count no longer admits a promised job, or it has another key.
+    /// A promised job is promised no more: it starts, has another key, or the count no longer admits it.
     pub(super) fn withdraw(&mut self, class: usize, key: Key) {
         self.classes[class].promised.remove(&key);
         self.promises -= 1;
@@ -381,7 +380,7 @@ impl Guests {
         self.refused.clear();
     }
 
-    /// Learns what the rule makes of the classes.
+    /// Asks the placement rule about each class.
     fn know_classes(&mut self, free: &FreeIndex, places: &Places) {
         for (class, of) in self.classes.iter_mut().enumerate() {
             of.is_fickle = places.is_fickle(free, class, TYPE);
@@ -437,7 +436,7 @@ impl Guests {
         needs.is_none_or(|needs| self.seats.may_have(self.firm.pool(TYPE), key, needs))
     }
 
-    /// A waiting job has no place, nor has any of its class behind it.
+    /// Notes that a waiting job has no place, and so none of its class behind it.
     fn refuse(&mut self, class: usize, key: Key) {
         if !self.classes[class].is_on_one_server {
             self.refused.retain(|&(refused, _)| refused != class);
@@ -445,7 +444,7 @@ impl Guests {
         }
     }
 
-    /// GPUs for a waiting job, by all that nobody before it holds.
+    /// GPUs for a waiting job, of those that nobody before it holds.
     fn place_waiting(
         &mut self,
         view: &ClusterView<'_>,
@@ -463,7 +462,7 @@ impl Guests {
         let mut pictures = std::mem::take(&mut self.classes[class].pictures);
         let is_before = key < pictures[0].cursor;
         if is_before {
-            // every rule takes one server where one has room
+            // every rule that may refuse takes one server if one has room
             let found = self.place_on_one(places, class, key);
             if found.is_some() {
                 self.classes[class].pictures = pictures;
@@ -488,7 +487,7 @@ impl Guests {
         Some(places.place_in_mask(server, mask, gpus))
     }
 
-    /// Draws a picture at another place in the order.
+    /// Brings a picture to another place in the order, up to date.
     fn go_to(&mut self, picture: &mut Picture, key: Key) {
         self.seats.refresh(self.firm.pool(TYPE));
         let from = std::mem::replace(&mut picture.cursor, key);
@@ -501,7 +500,7 @@ impl Guests {
 }
 
 impl Repack {
-    /// Steps 3 and 4 after the count: places the promised, then whoever waits, stops the guests they meet.
+    /// Steps 3 and 4 after the count: places the promised, then the waiting, and stops the guests on their GPUs.
     pub(super) fn settle_guests(
         &mut self,
         view: &ClusterView<'_>,
@@ -528,7 +527,8 @@ impl Repack {
         self.guests = Some(guests);
     }
 
-    /// Step 3: the first promised job of each class, in key order, of fickle classes one after the other.
+    /// Step 3: the promised jobs in key order. Of a class the next one is asked if the one before it got a place, or if
+    /// the class is fickle.
     fn place_promised(
         &mut self,
         view: &ClusterView<'_>,
@@ -566,7 +566,7 @@ impl Repack {
         guests.heads = heads;
     }
 
-    /// Step 4: the first waiting job of each class, in key order, where its picture has gained GPUs.
+    /// Step 4: the first waiting job of each class that may have room, in key order.
     fn place_waiting(
         &mut self,
         view: &ClusterView<'_>,
@@ -578,7 +578,7 @@ impl Repack {
         open.clear();
         open.extend_from_slice(self.ledger.classes());
         let mut is_anyone_waiting = false;
-        // behind a promised job without a place nobody of its class has one
+        // behind a promised job without a place no job of its class has one
         open.retain(|&class| {
             let of = &guests.classes[class];
             let is_waiting = self.ledger.head(class).is_some();
@@ -615,7 +615,7 @@ impl Repack {
                 heads.clear();
                 self.list_waiting(guests, &open, &mut heads);
             } else if !is_fickle {
-                // for all others there is less room than before
+                // all others have less room than before
                 self.list_waiting(guests, &[class], &mut heads);
             }
         }
@@ -639,7 +639,7 @@ impl Repack {
         }
     }
 
-    /// A job without GPUs gets some: as a guest if it waits, at home if it is promised.
+    /// Starts a job: a promised one as admitted, a waiting one as a guest.
     fn start_homeless(
         &mut self,
         plan: &mut Plan<'_>,
@@ -665,8 +665,7 @@ impl Repack {
         guests.seat(class, key);
     }
 
-    /// All jobs without GPUs of fickle classes, last first. Nearly always nobody: such a gang is wider than
-    /// every rack.
+    /// All jobs without GPUs of fickle classes, last first. Nearly always none: such a gang is wider than every rack.
     fn fickle_jobs(
         &self,
         view: &ClusterView<'_>,
@@ -687,7 +686,7 @@ impl Repack {
         found
     }
 
-    /// Stops the guests that hold some of these GPUs; whether one leaves others as well.
+    /// Stops the guests that hold some of these GPUs; whether other GPUs come free by that.
     fn stop_met(&mut self, plan: &mut Plan<'_>, guests: &mut Guests, gpus: &GpuSet) -> bool {
         let mut has_gain = false;
         for part in gpus.parts() {

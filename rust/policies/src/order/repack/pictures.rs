@@ -18,23 +18,25 @@ pub(super) struct Picture {
     seen: Option<u64>,
 }
 
+/// What would be free now if no job ran.
+pub(super) fn index_without_jobs(view: &ClusterView<'_>) -> FreeIndex {
+    let servers = (0..view.cluster().servers().len()).map(ServerId::new);
+    let down = servers.filter(|&server| !view.is_up(server));
+    FreeIndex::with_down(view.cluster(), down)
+}
+
 impl Picture {
     /// One that has yet to be drawn.
     pub(super) fn new(view: &ClusterView<'_>, cursor: Key) -> Self {
-        let cluster = view.cluster();
-        let mut free = FreeIndex::new(cluster);
-        for server in (0..cluster.servers().len()).map(ServerId::new) {
-            free.set_up(server, view.is_up(server));
-        }
         Self {
-            free,
+            free: index_without_jobs(view),
             cursor,
             seen: None,
         }
     }
 
-    /// Draws what has changed, after [`Seats::refresh`]. `passed` is what guests hold between the old cursor and
-    /// the present one.
+    /// Brings the picture up to date, after [`Seats::refresh`]. `passed` is what guests between the old cursor and the
+    /// present one hold.
     pub(super) fn draw<'a>(
         &mut self,
         seats: &Seats,

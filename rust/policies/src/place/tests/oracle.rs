@@ -1,4 +1,4 @@
-//! A second implementation of every rule, from the text of the specification: sorts, scans, copies.
+//! A second implementation of every rule, written from its description: sorts, scans, copies.
 
 use super::{Dice, World, all_settings, demand, params};
 use crate::place::{Demand, Fit, Level, PlacementParams, Placer, RackChoice, Rule, Skew, Slots};
