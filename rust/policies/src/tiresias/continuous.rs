@@ -1,8 +1,8 @@
 //! `las` without queues: the key is the attained service itself, with a head start for running jobs.
 //!
-//! Keys of running jobs move, each at the speed of its gang, so every decision evaluates all of them and
-//! walks running jobs and class heads: O(running). Between decisions one timer waits for the first running
-//! job whose key passes a waiting one.
+//! The key of a running job grows in proportion to its gang, so every decision works out all of them and walks running
+//! jobs and class heads: O(running log running). Between decisions a timer waits for the first running job whose key
+//! passes that of a waiting one.
 
 use crate::class::Places;
 use crate::order::{JobTimers, Key, Measure, Protection, Repack};
@@ -11,8 +11,9 @@ use gangline_engine::{Changes, ClusterView, Next, Plan, Policy, PolicyError, Wak
 use gangline_model::{JobId, SimSpan, SimTime};
 use std::collections::BTreeSet;
 
+/// Set in the leading key of jobs that may be preempted; protected ones come before them.
 const OPEN: u64 = 1 << 63;
-/// Keeps the leading part of a service positive: above the largest head start.
+/// Added to services, so that none is below 0: larger than every head start.
 const BIAS: i128 = 1 << 110;
 /// Bits of a service that the lower part of a key holds.
 const LOW: u32 = 62;
@@ -20,14 +21,14 @@ const LOW: u32 = 62;
 /// Continuous least attained service.
 #[derive(Debug)]
 pub struct ContinuousLas {
-    /// Head start of a running job per GPU, GPU-ns.
+    /// Head start of a running job, GPU-ns per GPU of its gang.
     quantum: i128,
     is_time: bool,
     protection: Protection,
     places: Places,
     pass: Repack,
     timers: Option<JobTimers>,
-    /// Services of the waiting jobs.
+    /// Attained services of the waiting jobs.
     waiting: BTreeSet<(i128, JobId)>,
     running: Vec<JobId>,
 }
@@ -140,8 +141,9 @@ impl ContinuousLas {
         if let Some(timers) = &mut self.timers {
             while timers.due(SimTime::NEVER).is_some() {}
         }
+        let span = self.protection.span;
         let protected = |started: SimTime| {
-            let until = started + self.protection.span;
+            let until = started + span;
             if until > now { until } else { SimTime::NEVER }
         };
         let begun: Vec<JobId> = self
@@ -158,11 +160,7 @@ impl ContinuousLas {
                 continue;
             }
             let run = view.run(job).expect("a running job");
-            let open_at = if run.started + self.protection.span > now {
-                run.started + self.protection.span
-            } else {
-                SimTime::NEVER
-            };
+            let open_at = protected(run.started);
             let (value, scale) = (self.value(view, job), self.scale(view, job));
             self.arm(job, value, scale, now.max(run.progress_start), open_at);
         }

@@ -1,12 +1,12 @@
-//! The Gittins index over a distribution of total services (spec baselines section 5).
+//! The Gittins index over a distribution of total services S, for attained service `a` and quantum D.
 //!
-//! `index(a) = P(S - a <= D | S > a) / E[min(S - a, D) | S > a]`, exact as a fraction of integers. Attained
-//! service is taken on the grid of multiples of D, so there are few indexes; they are ranked once and
-//! policies compare ranks. Cost: a sort of the services and of the grid.
+//! `index(a) = P(S - a <= D | S > a) / E[min(S - a, D) | S > a]`, exact as a fraction of integers. `a` is rounded down
+//! to a multiple of D, so there are few indexes; they are ranked once and policies compare ranks. Cost: a sort of the
+//! services and of the multiples of D.
 
 use std::cmp::Ordering;
 
-/// Most grid points that are ranked.
+/// Most multiples of D that are ranked.
 const GRID_LIMIT: i128 = 1 << 24;
 
 /// Ranks of the index by grid point.
@@ -15,11 +15,11 @@ pub struct GittinsIndex {
     delta: i128,
     /// Rank of the index at `a = m x D`; smaller is earlier.
     ranks: Vec<u32>,
-    /// Rank of index 0: no service is that long.
+    /// Rank of index 0, which is that of all `a` beyond the longest service.
     last: u32,
 }
 
-/// An index: a fraction of integers, in 1 / GPU-ns.
+/// An index, in 1 / GPU-ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fraction {
     /// Services that end within D.
@@ -162,7 +162,7 @@ mod tests {
         fraction.numerator as f64 / fraction.denominator as f64 * 1e9
     }
 
-    /// Golden of spec baselines section 5, worked out by hand.
+    /// Worked out by hand.
     #[test]
     fn golden_of_four_services() {
         let delta = 3250 * SECOND;

@@ -2,9 +2,9 @@
 //!
 //! | symbol | here | meaning | source |
 //! |---|---|---|---|
-//! | A | attained | GPU time held so far without overhead, since the last promotion; GPU-ns | paper |
+//! | A | attained | GPU time held without overhead since the last promotion; GPU-ns | paper |
 //! | limits | `limits` | service at which a job goes down a queue | public simulator |
-//! | k | `promote_knob` | a job that waited k x its run time goes back to the top | paper |
+//! | k | `promote_knob` | a job that has waited k x its run time (without overhead) goes back to the top | paper |
 //! | D | `delta` | service quantum of the Gittins index | public simulator |
 
 mod continuous;

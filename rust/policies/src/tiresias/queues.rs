@@ -1,8 +1,8 @@
 //! `las` in its discretised form and `gittins`: queues by attained service, with preemption.
 //!
-//! A job's key is (queue, index rank, first start), constant between exact timers: the end of its quota in
-//! the queue, the next grid point of its index, the end of its protection, its promotion. One of these is
-//! due first; a job has one timer.
+//! A job's key is (protection, queue, rank of its index, first start). It changes only at instants that are known
+//! ahead: a limit of its queue is reached, its index changes, its protection ends, it is promoted. A job has one
+//! timer, for the first of these.
 
 use super::GittinsIndex;
 use crate::class::Places;
@@ -12,21 +12,23 @@ use crate::place::PlacementParams;
 use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
 use gangline_model::{JobId, SimSpan, SimTime};
 
-/// A job that may be preempted, as part of the leading key.
+/// Set in the leading key of jobs that may be preempted; protected ones come before them.
 const OPEN: u64 = 1 << 63;
 /// First start of a job that has not started.
 const NEVER_STARTED: i64 = i64::MAX;
 
-/// Parameters of [`QueuedService`], in GPU-ns and ns.
+/// Parameters of [`QueuedService`]. Services are in GPU-ns, or in ns if `is_time`.
 #[derive(Clone, Debug)]
 pub struct QueuedParams {
+    /// Name of the policy, for messages.
+    pub policy: String,
     /// Service at which a job leaves each queue but the last.
     pub limits: Vec<i128>,
-    /// Promotion after so many times the time run; 0 = never.
+    /// A job that has waited this many times what it executed since its last promotion is promoted; 0 = never.
     pub promote_knob: f64,
     /// Whether service is time, whatever the gang size.
     pub is_time: bool,
-    /// A job is not preempted before it has run so long.
+    /// For how long a job may not be preempted after a start or move.
     pub protection: Protection,
     /// Quantum of the Gittins index; `None` = no index (LAS).
     pub delta: Option<i128>,
@@ -57,6 +59,7 @@ impl QueuedParams {
         }
         let delta = has_index.then(|| params.gpu_ns("delta", params.number("delta")));
         Ok(Self {
+            policy: params.policy().to_owned(),
             limits: services("limits")?.unwrap_or_default(),
             promote_knob: params.number("promote_knob"),
             is_time: params.flag("las_time"),
@@ -76,7 +79,7 @@ pub struct QueuedService {
     pass: Repack,
     timers: JobTimers,
     queue: Vec<u16>,
-    /// Progress at the last promotion, ns; empty without promotion.
+    /// Time executed up to the last promotion, ns; empty without promotion.
     promoted_at: Vec<i64>,
     /// Last stop of waiting jobs; empty without promotion.
     last_stop: Vec<SimTime>,
@@ -283,7 +286,7 @@ impl QueuedService {
 /// Nanoseconds until so much service is reached at so much per nanosecond, rounded up.
 #[inline]
 fn time_to(service: i128, scale: i128) -> i64 {
-    // the machine's own division where the numbers fit: nearly always
+    // a division of 64 bits, which is one instruction, where the numbers fit: nearly always
     if let (Ok(service), Ok(scale)) = (i64::try_from(service), i64::try_from(scale)) {
         return (service - 1).div_euclid(scale) + 1;
     }
@@ -318,7 +321,7 @@ impl Policy for QueuedService {
                 GittinsIndex::new(&view.service_distribution(is_time, &unplaceable), delta)
             };
             self.index = Some(index.ok_or_else(|| PolicyError::Parameter {
-                policy: "gittins".to_owned(),
+                policy: self.params.policy.clone(),
                 field: "delta".to_owned(),
                 value: (delta as f64 / 1e9).to_string(),
                 expected: "at least 2^-24 of the largest service".to_owned(),
