@@ -80,7 +80,7 @@ def broken_laws(
     Parameters
     ----------
     jobs, segments : pyarrow.Table
-        Columns of the contract; they may come from anywhere.
+        Tables with the columns of `docs/reference/columns.md`, of whatever origin.
     cluster, trace : Cluster, Trace
         What was simulated.
     timeline, summary : optional

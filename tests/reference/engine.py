@@ -624,7 +624,7 @@ class Reference:
             self.timeline.append(row)
 
     def _check_invariants(self, residents: dict[Gpu, list[Job]]) -> None:
-        """Semantics section 9."""
+        """The laws of a run: capacity, whole gangs, memory, no GPU given twice."""
         up = self.every_gpu()
         for gpu, here in residents.items():
             assert gpu in up, "a job sits on a server that is down"

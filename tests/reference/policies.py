@@ -80,7 +80,7 @@ class Policy:
         return ns if self.factor(job) == 1.0 else nearest(ns * self.factor(job))
 
     def remaining_ns(self, job: Job) -> int:
-        """R of spec baselines section 1, as the policy sees it."""
+        """Isolated time for the work left, as the policy sees it."""
         ref = self.ref
         if job.status == "running" and job.rate == job.best_rate:
             return self.seen(job, job.finish_at - max(ref.now, job.progress_from))

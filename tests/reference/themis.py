@@ -1,4 +1,4 @@
-"""Themis, spec baselines section 7, by plain walks."""
+"""Themis as `docs/policies/themis.md` describes it, by plain walks."""
 
 from __future__ import annotations
 

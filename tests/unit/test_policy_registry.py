@@ -11,7 +11,7 @@ from gangline import policies
 from gangline.errors import PolicyError
 from gangline.policies.protocol import Changes, Plan, Policy, View, check_declaration
 
-# Names of the contract that this version offers.
+# Names that this version offers.
 NAMES = [
     "fifo",
     "fifo-skip",

@@ -5,8 +5,8 @@ use crate::queue::{EventClass, EventQueue};
 use crate::rng::{Purpose, Stream};
 use gangline_model::{ServerId, SimSpan, SimTime};
 
-/// No server changes later than this, about 250 years: a job thrown back by then still ends before time
-/// overflows.
+/// No server changes later than this, about 250 years. It leaves jobs thrown back by then more than 30 years before
+/// the end of time.
 pub(crate) const END: SimTime = SimTime(8_000_000_000_000_000_000);
 
 /// The failures and repairs that are still to come, as events of the queue.

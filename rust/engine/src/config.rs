@@ -27,9 +27,9 @@ pub enum Failures {
     Table(Vec<FailureRow>),
     /// Every server alternates: up for an exponential time, down for another.
     Random {
-        /// Mean time between failures.
+        /// Mean time from a repair to the next failure, s.
         mtbf_s: f64,
-        /// Mean time to repair.
+        /// Mean time to repair, s.
         mttr_s: f64,
     },
 }
@@ -44,7 +44,7 @@ pub enum OnInfeasible {
     Drop,
 }
 
-/// What a gang with co-runners on some of its GPUs is slowed by.
+/// By what a gang is slowed that has co-runners on some of its GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum GangXi {
     /// By the largest slow-down among its GPUs: it is synchronous.
@@ -68,7 +68,8 @@ pub enum TimelineMode {
     Off,
 }
 
-/// Options of a run. `Default` is a run without overheads, sharing, failures or segments.
+/// Options of a run. `Default` is a run without overheads, failures or segments, where GPUs are shared only if the
+/// policy shares them.
 #[derive(Clone, Debug)]
 pub struct RunConfig {
     /// Time without progress after a restart or move.
@@ -77,13 +78,13 @@ pub struct RunConfig {
     pub first_start: SimSpan,
     /// Restart time by model label; overrides `restart` for labelled jobs.
     pub restart_by_model: Option<Vec<SimSpan>>,
-    /// Checkpoints are taken so often; `None` = at every preemption.
+    /// Progress between two checkpoints; `None` = one at every preemption and none else.
     pub checkpoint_interval: Option<SimSpan>,
     /// Most jobs on one GPU, 1 or 2; the policy's own limit counts too.
     pub max_share: u32,
     /// Slow-downs by co-runners; needed when GPUs are shared.
     pub interference: Option<Interference>,
-    /// What a gang is slowed by whose GPUs are not all shared alike.
+    /// By what a gang is slowed whose GPUs are not all shared alike.
     pub gang_xi: GangXi,
     /// Share of a job's memory that does not shrink with the sub-batch.
     pub memory_fixed_fraction: f64,
@@ -101,7 +102,7 @@ pub struct RunConfig {
     pub segments: bool,
     /// Rows of the timeline.
     pub timeline: TimelineMode,
-    /// Check semantics section 9 after every event.
+    /// Check the laws of a run after every instant; a broken one panics.
     pub check_invariants: bool,
     /// Skip rounds in which nothing can change.
     pub skip_rounds: bool,

@@ -1,12 +1,12 @@
-//! Semantics section 9 as code: recounts everything after an event. O(cluster + jobs), so it is on only in
-//! debug, fuzz and property runs.
+//! The laws of a run as code: capacity and memory are kept, gangs are whole, no job is lost, no GPU leaks, the
+//! counts are those of a recount. O(cluster + jobs) per instant, so only debug, fuzz and property runs check them.
 
 use crate::run::Engine;
 use crate::state::{Phase, slots};
 use gangline_model::{GpuTypeId, JobId, ServerId};
 
 impl Engine {
-    /// Checks every law of semantics section 9 that can be seen at an instant.
+    /// Checks every law that can be seen at an instant.
     ///
     /// # Panics
     /// On the first law that is broken, naming it.

@@ -1,4 +1,4 @@
-//! The summary of a run (semantics section 8): quantiles, utilisation, fairness. O(jobs), once.
+//! The summary of a run (`docs/concepts/metrics.md`): quantiles, utilisation, fairness. O(jobs), once.
 
 use crate::record::Timeline;
 use crate::run::{Engine, Outcome};
@@ -39,7 +39,7 @@ pub struct Output {
     pub segments: Option<Segments>,
     /// The timeline table.
     pub timeline: Timeline,
-    /// Summary keys and values, in the order of the contract.
+    /// Summary keys and values, in a fixed order (`docs/reference/columns.md`).
     pub summary: Vec<(&'static str, f64)>,
     /// Hash of the event log.
     pub log_hash: u64,
@@ -52,7 +52,7 @@ impl Engine {
     pub fn output(mut self) -> Output {
         let rows = self.state.jobs.len();
         let out = std::mem::take(&mut self.state.out);
-        // jobs that had not arrived when the run was stopped are as one that has just come
+        // a job that had not arrived when the run was stopped counts as one that has just come
         let mut state = std::mem::take(&mut self.state.job);
         state.resize(rows, JobState::arrived(0.0, 0));
         let seconds = |ns: i64| ns as f64 / NANOS_PER_SECOND;

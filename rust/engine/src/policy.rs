@@ -1,4 +1,4 @@
-//! The port that policies plug into (architecture sections 4 and 5). No concrete policy lives here.
+//! The port that policies plug into. No concrete policy lives here.
 
 use crate::{Changes, ClusterView, Plan, PolicyError};
 use gangline_model::SimSpan;
@@ -59,7 +59,7 @@ pub trait Policy: Send {
     /// The events that wake it.
     fn wake_on(&self) -> WakeOn;
 
-    /// `Some(R)`: asked at 0, R, 2R, ...
+    /// `Some(R)`: it works in rounds, and boundaries at 0, R, 2R, ... are events of the run.
     fn round(&self) -> Option<SimSpan> {
         None
     }
@@ -84,12 +84,12 @@ pub trait Policy: Send {
         None
     }
 
-    /// Overhead of every restart and move beyond the run's, per GPU of the gang.
+    /// Overhead of every restart and move on top of the run's, per GPU of the gang.
     fn restart_per_gpu(&self) -> SimSpan {
         SimSpan::ZERO
     }
 
-    /// Whether some of its starts cost another time than the run's: [`Plan::set_overhead`].
+    /// Whether it sets the overhead of some of its starts itself: [`Plan::set_overhead`].
     fn sets_overheads(&self) -> bool {
         false
     }

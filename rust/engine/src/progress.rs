@@ -1,5 +1,5 @@
 //! Piecewise linear work: rates, segments, overheads, re-timing of the jobs that a change touches
-//! (semantics sections 4 and 5, spec sharing section 5). Cost: O(touched jobs x their GPUs).
+//! (`docs/concepts/jobs-and-rates.md`, `overhead-and-failures.md`, `sharing.md`). Cost: O(touched jobs x their GPUs).
 
 use crate::config::GangXi;
 use crate::queue::{EventClass, EventQueue};
@@ -231,7 +231,7 @@ impl State {
     }
 
     /// Adds the useful time of a shared GPU since its residents last changed: it is useful while one
-    /// resident makes progress, at the locality of the least affected one (spec sharing section 7).
+    /// resident makes progress, at the locality of the one that distance slows least.
     fn note_useful(&mut self, gpu: usize) {
         let (from, to) = (self.useful_since[gpu], self.now);
         self.useful_since[gpu] = to;
@@ -556,7 +556,7 @@ impl State {
         }
     }
 
-    /// Time that a run has been under way without overhead, for policies with a least run time.
+    /// Time since the last start or move of a running job, overhead included.
     pub(crate) fn since_start(&self, job: JobId) -> Option<SimSpan> {
         self.run(job).map(|run| self.now - run.started)
     }

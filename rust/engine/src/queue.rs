@@ -1,12 +1,12 @@
 //! The event queue: a heap of small keys with lazy cancellation.
 //!
-//! Knows nothing of jobs or servers. Arrivals and round boundaries never enter it, so its size is that
-//! of what runs, whatever the length of the trace. Push and pop cost O(log n). Four children to a node:
+//! Knows nothing of jobs or servers. Arrivals and round boundaries never enter it, so it holds what runs, the
+//! policy's timers and the failures to come, whatever the length of the trace. Push and pop cost O(log n). Four children to a node:
 //! half the levels of a binary heap, and siblings lie side by side.
 
 use gangline_model::SimTime;
 
-/// Class of an event; at one instant lower classes come first (semantics section 1).
+/// Class of an event; at one instant lower classes come first. Arrivals would be 2, but never enter the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum EventClass {
@@ -118,7 +118,7 @@ impl EventQueue {
         self.peek().filter(|event| event.time == time).copied()
     }
 
-    /// The earliest event, then some among which the second one is.
+    /// The earliest event and its children in the heap; the second event is one of them.
     #[inline]
     pub fn soonest(&self) -> &[Event] {
         &self.heap[..self.heap.len().min(WIDTH + 1)]

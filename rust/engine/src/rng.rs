@@ -36,7 +36,7 @@ pub enum Purpose {
     Users = 5,
     /// Which virtual cluster a job belongs to.
     Vcs = 6,
-    /// Time to the next failure of a server.
+    /// Failures and repairs of servers: `id0` = server; even `id1` = a time up, odd `id1` = a time down.
     Failures = 7,
     /// Errors of what a policy is told (durations, rates).
     Estimates = 8,
@@ -46,9 +46,9 @@ pub enum Purpose {
     Policy = 10,
     /// Anything a caller adds.
     Extra = 11,
-    /// Parameters drawn once per world (swarm runs, benches).
+    /// Parameters drawn once per world (swarm runs).
     Population = 12,
-    /// Time a failed server takes to come back.
+    /// Reserved: nothing is drawn from it.
     Repairs = 13,
     /// Log-normal noise on durations.
     Noise = 14,
@@ -116,8 +116,8 @@ pub const fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
 /// ```
 /// # use gangline_engine::rng::{Purpose, Stream};
 /// let failures = Stream::new(7, Purpose::Failures);
-/// let (server, repairs_so_far) = (12, 0);
-/// let hours = failures.draw(server, repairs_so_far, 0).exponential(1000.0);
+/// let (server, changes_so_far) = (12, 0);
+/// let hours = failures.draw(server, changes_so_far, 0).exponential(1000.0);
 /// assert!(hours >= 0.0);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -306,7 +306,7 @@ impl WeightTable {
         self.cumulative.len()
     }
 
-    /// A table always has a weight; here because `len` is.
+    /// Never: a table has at least one weight.
     pub fn is_empty(&self) -> bool {
         self.cumulative.is_empty()
     }

@@ -30,10 +30,11 @@ enum Usable {
 pub(crate) struct JobColumnsOut {
     pub(crate) overhead_ns: Vec<i64>,
     pub(crate) comm_s: Vec<f64>,
-    /// The same by tier.
+    /// `comm_s` by tier.
     pub(crate) comm_tier_s: [Vec<f64>; 3],
     pub(crate) share_ns: Vec<i64>,
-    /// Sum over closed segments of locality, in 2^-40, times ns with progress.
+    /// The share of its base rate that a job kept, in units of 2^-40, summed over its ns with progress in closed
+    /// segments.
     pub(crate) kept_ns: Vec<i128>,
     pub(crate) migrations: Vec<i32>,
 }
@@ -80,7 +81,7 @@ pub struct State {
     pub(crate) restart_per_gpu: SimSpan,
     pub(crate) now: SimTime,
     // per job
-    /// Jobs that have arrived, or were left out before their turn.
+    /// By job, up to the last that has arrived; those left out of the run stand among them.
     pub(crate) job: Vec<JobState>,
     /// Jobs that are left out of the run, ascending.
     pub(crate) dropped: Vec<Infeasible>,
@@ -89,7 +90,7 @@ pub struct State {
     type_orders: Vec<SmallVec<[GpuTypeId; 4]>>,
     // running jobs
     pub(crate) runs: Vec<Run>,
-    /// By record: see [`crate::limits`]; empty where there are none.
+    /// By record, iterations: see [`crate::limits`]; empty where there are none.
     pub(crate) limits: Vec<f64>,
     /// By record, like `runs`; empty where nobody needs them.
     pub(crate) details: Vec<RunDetails>,
@@ -110,9 +111,9 @@ pub struct State {
     pub(crate) gpus_up: u32,
     pub(crate) busy_servers: u32,
     pub(crate) touched: Vec<JobId>,
-    /// Whether a job was touched or came to or left shared up-links in this instant.
+    /// Whether, in this instant, a job was touched, or came to or left shared up-links.
     pub(crate) is_unsettled: bool,
-    /// Up-links that jobs share; `None` = each goes as if alone.
+    /// Up-links that jobs share; `None` = each job goes as if it were alone on them.
     pub(crate) uplinks: Option<Box<UpLinks>>,
 }
 
@@ -225,11 +226,11 @@ impl State {
         &self.type_orders[row]
     }
 
-    /// The usable type of highest base rate.
+    /// The usable type with the highest base rate.
     #[inline]
     pub(crate) fn best_type(&self, job: JobId) -> Option<GpuTypeId> {
         let usable = match &self.usable {
-            Usable::Uniform(_) => return Some(GpuTypeId(0)), // there is no other
+            Usable::Uniform(_) => return Some(GpuTypeId(0)), // the only type
             Usable::PerJob(masks) => masks[job.index()],
         };
         self.type_order(job)
@@ -309,8 +310,8 @@ impl State {
         self.runs[slot as usize].generation == generation
     }
 
-    /// Whether the end of a run is in the queue, if only beyond all time: not before it has a rate, nor while
-    /// it rests at its limit of work.
+    /// Whether the end of a run is in the queue, be it beyond all time. It is not before the run has a rate, nor
+    /// while it rests at its limit of work.
     #[inline]
     pub(crate) fn has_event(&self, slot: usize) -> bool {
         self.runs[slot].rate > 0.0
@@ -353,7 +354,7 @@ impl State {
     pub(crate) fn set_running(&mut self, job: JobId, slot: u32) -> (f64, i64) {
         assert!(
             slot < DROPPED,
-            "fewer running jobs than GPUs, fewer GPUs than 2^30"
+            "at most two jobs run per GPU, and a cluster has at most 2^30 GPUs"
         );
         self.waiting.remove(job.index());
         self.running.insert(job.index());
@@ -440,7 +441,7 @@ impl State {
         }
     }
 
-    /// Isolated time for the work left: spec baselines section 1, exact keys.
+    /// Isolated time for the work left: see [`crate::ClusterView::remaining`].
     pub(crate) fn remaining_span(&self, job: JobId) -> SimSpan {
         let best = self.best_rate(job);
         match self.run(job) {
@@ -516,7 +517,7 @@ impl State {
         base + SimSpan(self.restart_per_gpu.0 * i64::from(self.jobs.gpus(job)))
     }
 
-    /// Sum of locality, in 2^-40, times ns with progress so far.
+    /// Share of its base rate that the job kept, in units of 2^-40, summed over its ns with progress so far.
     pub(crate) fn kept_ns(&self, job: JobId) -> i128 {
         let closed = self.out.kept_ns.get(job.index()).copied().unwrap_or(0);
         let open = self.run(job).map_or(0, |run| {
@@ -525,8 +526,8 @@ impl State {
         closed + open
     }
 
-    /// Isolated service of every job that is not dropped, ascending: total duration, times the gang
-    /// unless it is counted in time alone.
+    /// Isolated service of every job that is not dropped, ascending: its duration on its best type in ns, times its
+    /// gang size unless `is_time`.
     pub(crate) fn service_distribution(&self, is_time: bool, dropped: &[JobId]) -> Vec<i128> {
         let service = |job: JobId| {
             let span = span_of_work(self.jobs.work(job), self.best_rate(job));

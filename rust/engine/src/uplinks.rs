@@ -1,11 +1,11 @@
-//! Up-links of racks that jobs share (spec network section 6): who sends through which, and what
+//! Up-links of racks that jobs share (`docs/concepts/network.md`): who sends through which, and what
 //! locality that leaves. Knows nothing of time: the caller re-times the jobs whose locality changed.
 //!
-//! An up-link is *crowded* when its jobs would alone send more than it can carry. Jobs on no crowded
-//! up-link go as if alone. Each job's rate follows from where its up-links stop it, and where an up-link
-//! stops its jobs from their other stops; a solution is what fits so at every up-link, and there is only
-//! one ([`Stop`]). So what changes at an instant is worked out for the changed up-links alone, the stops
-//! of all others taken as they are. An up-link at which these do not fit any more joins, and so on.
+//! An up-link is *crowded* when its jobs, each as if alone, would send more than it can carry. Jobs on no
+//! crowded up-link go as if alone. A job stops rising at the first of its up-links that is full, and where an
+//! up-link is full follows from where its jobs stop elsewhere. Stops that agree at every up-link are a solution,
+//! and there is only one ([`Stop`]). So when something changes, new stops are worked out for the changed up-links
+//! alone, with those of all others as they are. An up-link where the new stops no longer agree is added, and so on.
 //! Cost of a start or stop: O(racks of the job), plus, where an up-link is crowded before or after,
 //! O(n log n) in the up-links of the jobs that it slows or frees; at worst [`TURNS`] times that of all
 //! jobs that crowded up-links tie together.
@@ -14,9 +14,9 @@ use crate::work::looked;
 use gangline_model::{Filling, Flows, JobId, Load, MaxMin, Stop};
 use smallvec::SmallVec;
 
-/// Demands are summed in this part of an up-link, rounded down, so that sums are exact and do not
-/// depend on the order of starts and stops.
-const WHOLE: f64 = (1_u64 << 40) as f64;
+/// Capacity of an up-link in the units in which demands are summed. Each demand is rounded down to a whole unit, so
+/// that sums are exact and do not depend on the order of starts and stops.
+const WHOLE: u128 = 1 << 40;
 
 /// Shared up-links of all racks, with the running jobs that send through them.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct UpLinks {
 struct UpLink {
     /// Its jobs with their records, in job order.
     jobs: Vec<(JobId, u32)>,
-    /// Sum of their demands.
+    /// Sum of their demands, in units of which [`WHOLE`] make an up-link.
     sum: u128,
     was_crowded: bool,
     is_changed: bool,
@@ -47,12 +47,13 @@ struct UpLink {
 
 const NO_PLACE: u32 = u32::MAX;
 
-/// So often the part being solved grows by the up-links that do not fit only, then by all there are.
+/// After so many turns the part being solved grows by all up-links that it is tied to, not only by those that do not
+/// fit.
 const TURNS: u32 = 8;
 
 impl UpLink {
     fn is_crowded(&self) -> bool {
-        self.sum > 1 << 40
+        self.sum > WHOLE
     }
 }
 
@@ -125,7 +126,7 @@ impl UpLinks {
         Some(sender.locality)
     }
 
-    /// A job sends through the up-links of `racks` (each once) from now on.
+    /// A job sends through the up-links of `racks` (each named once) from now on.
     pub(crate) fn join(
         &mut self,
         slot: u32,
@@ -134,7 +135,7 @@ impl UpLinks {
         load: Load,
         alone: f64,
     ) {
-        let units = (load.demand / self.capacity * WHOLE) as u128;
+        let units = (load.demand / self.capacity * WHOLE as f64) as u128;
         for &rack in &racks {
             let link = &mut self.links[rack as usize];
             let at = link.jobs.partition_point(|entry| entry.0 < job);
@@ -456,7 +457,7 @@ mod tests {
     }
 
     proptest! {
-        /// Jobs come and go in any order, several in an instant: as if all had come at once, and no
+        /// Jobs come and go in any order, several in an instant: the result is as if all had come at once, and no
         /// job whose locality is unchanged is named.
         #[test]
         fn step_by_step_is_as_at_once(

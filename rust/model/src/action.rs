@@ -1,4 +1,4 @@
-//! What a policy may ask for (semantics section 5). The engine checks and carries it out.
+//! What a policy may ask for. The engine checks it and carries it out.
 
 use crate::{GpuSet, JobId};
 

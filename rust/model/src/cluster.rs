@@ -1,4 +1,4 @@
-//! The cluster as described: GPU types, servers, racks (semantics section 2). Immutable.
+//! The cluster as described: GPU types, servers, racks. Immutable.
 
 use crate::{GpuSet, GpuTypeId, ModelError, RackId, ServerId};
 
@@ -147,7 +147,7 @@ impl ClusterSpec {
         u64::MAX >> (64 - self.servers[server.index()].gpus)
     }
 
-    /// Tier of a set of GPUs (semantics section 2); the empty set is `Server`.
+    /// Tier of a set of GPUs; that of the empty set is `Server`.
     pub fn tier(&self, gpus: &GpuSet) -> Tier {
         let parts = gpus.parts();
         let Some((first, rest)) = parts.split_first() else {

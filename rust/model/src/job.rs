@@ -270,7 +270,7 @@ impl JobTable {
         usable
     }
 
-    /// Why the job can never run on this cluster, or `None` if it can (semantics section 3).
+    /// Why the job can never run on this cluster, or `None` if it can.
     /// `mixes_types` tells whether the policy builds gangs over several GPU types.
     pub fn infeasible(
         &self,

@@ -1,5 +1,5 @@
 //! Simulated time: i64 nanoseconds since the trace's origin, and the one place where seconds become
-//! nanoseconds and back (semantics section 1).
+//! nanoseconds and back (`docs/concepts/simulated-second.md`).
 
 use crate::ModelError;
 use std::ops::{Add, AddAssign, Sub};
@@ -74,8 +74,7 @@ fn nanos(seconds: f64) -> Result<i64, ModelError> {
     }
 }
 
-/// Time that `work` takes at `rate`: the nearest nanosecond, halves up, at least 1 (semantics
-/// section 4). Work beyond [`MAX_SECONDS`] is clipped to it: such a job outlives every trace.
+/// Time that `work` takes at `rate`: the nearest nanosecond, halves up, at least 1. Work beyond [`MAX_SECONDS`] is clipped to it: such a job outlives every trace.
 ///
 /// # Examples
 /// ```

@@ -12,7 +12,7 @@ use gangline_model::{ClusterSpec, RackId, ServerId, gpus_in};
 pub struct TypePool {
     servers: Vec<ServerId>,
     slots: Vec<Slots>,
-    /// Free GPUs -> the servers that have as many. Nobody asks for those without any: 0 stays empty.
+    /// Number of free GPUs -> the servers that have that many. The set for 0 stays empty: nobody asks for it.
     pub(super) buckets: Vec<BitSet>,
     /// Bit `f` is set when a server has `f` free GPUs, `f` = 1..=63; bit 0 stands for 64.
     bucket_mask: u64,
@@ -49,7 +49,7 @@ struct Extras {
     by_gpu: Option<Fenwick>,
     /// Servers with a free GPU.
     some_free: Option<BitSet>,
-    /// Per number of GPUs asked about: 1 for each server that has as many free.
+    /// Per number of GPUs asked about: 1 for each server that has at least that many free.
     at_least: Vec<(u32, Fenwick)>,
 }
 

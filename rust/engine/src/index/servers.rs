@@ -8,7 +8,7 @@ use crate::structures::bits::BitSet;
 /// most 64, in practice one to eight).
 #[derive(Clone, Copy, Debug)]
 pub struct Servers<'a> {
-    /// Free GPUs -> the servers that have as many.
+    /// Number of free GPUs -> the servers that have that many.
     pub(super) buckets: &'a [BitSet],
     /// Bit per free count that occurs, see [`smallest`].
     pub(super) mask: u64,

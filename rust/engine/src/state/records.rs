@@ -20,8 +20,8 @@ pub enum Phase {
     Dropped,
 }
 
-/// A running job. Two cache lines: what only some runs need is in [`RunDetails`]. It holds all that the end of a
-/// run reads, so that the job's own record, long out of the cache by then, is only written.
+/// A running job, in two cache lines. It holds all that the end of a run reads, so that the job's own record, by then
+/// long out of the cache, is only written. What only some runs need is in [`RunDetails`].
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Run {
@@ -42,7 +42,7 @@ pub struct Run {
     pub started: SimTime,
     /// Work left at the later of `segment_start` and `progress_start`.
     pub(crate) left: f64,
-    /// Time holding GPUs, in all runs of the job up to the present segment.
+    /// Time the job has held GPUs, up to the start of the present segment.
     pub(crate) held_ns: i64,
     pub(crate) locality: f64,
     /// GPU type of its first server.
@@ -93,8 +93,8 @@ pub(crate) const NO_JOB: u32 = u32::MAX;
 /// A job that has not started: its first start.
 pub(crate) const NOT_YET: SimTime = SimTime(i64::MIN);
 
-/// What every event of a job needs, in one cache line instead of one per column. Made when the job arrives,
-/// so that a run touches the memory of a job as it comes to it.
+/// What every event of a job needs, in one cache line instead of one per column. Made when the job arrives, so that
+/// a run does not touch the memory of jobs to come.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct JobState {
@@ -102,18 +102,18 @@ pub(crate) struct JobState {
     pub(crate) remaining: f64,
     pub(crate) first_start: SimTime,
     pub(crate) finish: SimTime,
-    /// Time holding GPUs, up to the present segment.
+    /// Time it has held GPUs, up to the start of the present segment.
     pub(crate) run_ns: i64,
     active_at_arrival: ActiveTime,
     pub(super) active_at_finish: ActiveTime,
     /// Record of the running job, or its phase.
     pub(super) place: u32,
-    /// How often its GPUs were taken from it.
+    /// How often it was preempted.
     pub(crate) preemptions: u32,
 }
 
-/// Integral of the number of active jobs, ns. Below 2^95: less than 2^32 jobs for less than 2^63 ns. In
-/// parts, or it would take 16 bytes.
+/// Integral of the number of active jobs over time, ns. Below 2^95: fewer than 2^32 jobs for less than 2^63 ns. In
+/// three words, as an i128 would take 16 bytes and an alignment of 16.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ActiveTime([u32; 3]);
 
@@ -130,7 +130,7 @@ impl ActiveTime {
     }
 }
 
-// values of `JobState::place` that are no record: there are fewer GPUs than that
+// values of `JobState::place` that are no record: `State::set_running` makes sure that no record is as large
 /// A waiting job.
 pub(super) const WAITING: u32 = u32::MAX;
 /// A job whose work is done.
@@ -199,7 +199,7 @@ pub(crate) struct ServerState {
 }
 
 impl Run {
-    /// Share of its base rate that the job keeps here, in 2^-40, to the nearest.
+    /// Share of its base rate that the job keeps here, to the nearest 2^-40, in that unit.
     pub(crate) fn kept(&self) -> i128 {
         (self.locality * (1_u64 << 40) as f64).round() as i128
     }

@@ -8,7 +8,7 @@ thread_local! {
     static LOOKS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// Notes so many looks.
+/// Counts so many looks.
 #[cfg(debug_assertions)]
 #[inline]
 pub(crate) fn looked(times: usize) {

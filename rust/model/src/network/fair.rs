@@ -1,4 +1,4 @@
-//! Max-min fair shares of links of one capacity, by progressive filling (spec network section 6).
+//! Max-min fair shares of links of one capacity, by progressive filling.
 //!
 //! All rates rise together; a flow stops at its limit, or when one of its links is full. Instead of
 //! raising a level step by step, each turn takes the stop that comes next: that of the flow with the

@@ -1,4 +1,4 @@
-//! How the place of a gang changes its speed (spec network): closed forms and tables behind the port
+//! How the place of a gang changes its speed (`docs/concepts/network.md`): closed forms and tables behind the port
 //! [`LocalityModel`].
 //!
 //! A factor depends on (model, GPU type, gang size, shape) alone. It is worked out when first asked for

@@ -1,8 +1,8 @@
 //! `easy`: FIFO with a reservation for the blocked head, and backfill behind it.
 //!
-//! The reservation is by count over the estimated finishes of running jobs: one descent in a tree with sums.
-//! Candidates for backfill are found per class: the leftmost waiting job that is short enough to
-//! end before the reservation, or the first one while the gang fits beside it. O((starts + classes) log n).
+//! The reservation counts GPUs over the estimated finishes of running jobs: one descent in a tree with sums.
+//! Candidates for backfill are found per class: the first waiting job that is short enough to end before the
+//! reservation; or simply the first one, if the gang fits beside the reserved GPUs. O((starts + classes) log n).
 
 mod backlog;
 
@@ -20,9 +20,9 @@ use std::collections::BinaryHeap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shadow {
     head: JobId,
-    /// Where and from when on it can run by count; `None` = no type ever frees enough.
+    /// On which type and from when on enough GPUs are free for it, wherever they are; `None` = never on any type.
     reserved: Option<(GpuTypeId, SimTime)>,
-    /// GPUs that are free then besides.
+    /// GPUs of that type that are free then, beyond its own.
     extra: u32,
 }
 
@@ -38,13 +38,13 @@ pub struct Easy {
     end_of: Vec<SimTime>,
     blocked: Option<Shadow>,
     heads: BinaryHeap<Reverse<(JobId, usize)>>,
-    /// Per class, types where the placement rule found no place in this pass.
+    /// Per class, as bits: types where the placement rule found no place in this pass.
     dead: Vec<u64>,
     is_plain: bool,
 }
 
 impl Easy {
-    /// EASY with a placement rule; `extend` x elapsed replaces an estimate that has run out.
+    /// EASY with a placement rule. An estimate that has run out becomes `extend` times the time since the start.
     pub fn new(placement: PlacementParams, seen: Seen, extend: f64, is_plain: bool) -> Self {
         Self {
             seen,
@@ -312,7 +312,7 @@ impl Easy {
         Ok(())
     }
 
-    /// Takes in who left, and who ends at another time than it seemed.
+    /// Takes in which jobs left, and whose estimated finish changed.
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
         for &job in &changes.finished {
             let end = self.end_of[job.index()];
@@ -435,7 +435,7 @@ impl Policy for Easy {
         let Some(head) = next else {
             return Ok(Next::Ask);
         };
-        // those that could start without waiting never enter the backlog
+        // jobs that started at once never enter the backlog
         for &job in changes.thrown_back.iter().chain(&changes.arrived) {
             self.enqueue(view, job)?;
         }
@@ -444,7 +444,7 @@ impl Policy for Easy {
         if self.is_plain {
             self.backfill_plain(view, plan, &mut shadow)?;
         } else if before == Some(shadow) {
-            // nothing but newcomers can have become able to start
+            // the reservation stands and no GPUs came free: only jobs that just arrived may start
             for &job in &changes.arrived {
                 self.backfill(view, plan, job, &mut shadow)?;
             }

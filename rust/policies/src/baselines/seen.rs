@@ -1,4 +1,4 @@
-//! Times as a policy sees them: exact, or off by a factor that is drawn once per job.
+//! Durations as a policy sees them: exact, or off by a factor that is drawn once per job.
 
 use gangline_engine::rng::{Purpose, Stream};
 use gangline_engine::{ClusterView, PolicyError};
@@ -11,7 +11,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Times are multiplied by exp(N(0, sigma)).
+    /// Durations are multiplied by exp(N(0, sigma)).
     pub fn new(sigma: f64) -> Self {
         Self { sigma }
     }
@@ -29,7 +29,7 @@ impl Seen {
             return span;
         }
         let draw = Stream::new(view.seed(), Purpose::Estimates).draw(u64::from(job.0), 0, 0);
-        // `as` saturates: a time beyond the range of simulated time is as long as any
+        // `as` saturates, which is long enough: simulated time ends before
         SimSpan((span.0 as f64 * draw.log_normal(self.sigma)).round() as i64)
     }
 

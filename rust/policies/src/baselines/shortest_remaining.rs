@@ -1,7 +1,7 @@
 //! `srtf` and `srsf`: shortest remaining time or service first, with preemption.
 //!
-//! A running job at its best rate has the standing key "finish instant". The few others (overhead, slowed by
-//! place or partner, inexact estimates) are evaluated at each decision.
+//! The key of a running job at its best rate is the instant of its finish, which stands. The few others (during their
+//! overhead, slowed by place or partner, seen inexactly) get another key at each decision.
 
 use super::Seen;
 use crate::class::Places;
@@ -18,7 +18,7 @@ const OPEN: u64 = 1;
 #[derive(Debug)]
 pub struct ShortestRemaining {
     seen: Seen,
-    /// A job is not preempted before it has run so long.
+    /// For how long a job may not be preempted after a start or move.
     protection: Protection,
     is_plain: bool,
     places: Places,
@@ -28,7 +28,7 @@ pub struct ShortestRemaining {
     is_steady: bool,
     /// Running jobs whose key does not stand still, or is not known yet.
     drifting: Vec<JobId>,
-    /// Jobs of the last plan that wait again; their keys are known only after it was carried out.
+    /// Jobs that the last plan stopped; their keys are known only after it was carried out.
     stopped: Vec<JobId>,
 }
 
@@ -78,7 +78,7 @@ impl ShortestRemaining {
         Ok(())
     }
 
-    /// Brings the key of a running job up to date; whether it will move again by itself.
+    /// Brings the key of a running job up to date; whether it will change again as time goes.
     fn rekey(&mut self, view: &ClusterView<'_>, job: JobId) -> Result<bool, PolicyError> {
         let now = view.now();
         let run = view.run(job).expect("a running job");
@@ -89,7 +89,7 @@ impl ShortestRemaining {
             main,
             job: job.0,
         });
-        // others on its up-links may slow a gang over racks at any time
+        // a gang over racks may be slowed at any time by others on its up-links
         let is_exposed = run.tier == Tier::Network && view.shares_uplinks();
         let is_steady = view.is_at_best_rate(job) && !is_exposed;
         Ok(now < run.progress_start || !is_steady || !self.seen.is_exact())
@@ -142,7 +142,7 @@ impl ShortestRemaining {
         Ok(())
     }
 
-    /// The standing keys against what the view says; only the oracle pays for it.
+    /// Compares the keys with what the view says; only the test oracle pays for it.
     fn check_keys(&self, view: &ClusterView<'_>) -> Result<(), PolicyError> {
         for job in view.running() {
             let main = self
@@ -199,7 +199,7 @@ impl Policy for ShortestRemaining {
         if self.is_steady {
             return Ok(Next::Ask);
         }
-        // a moved job that was drifting is in the list already
+        // a moved job may be in the list already
         self.drifting.extend_from_slice(&self.pass.started);
         for job in &self.pass.moved {
             if !self.drifting.contains(job) {

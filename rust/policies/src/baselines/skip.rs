@@ -1,4 +1,4 @@
-//! `fifo-skip`, `sjf` and `ssf`: a queue in some order whose jobs are skipped while they do not fit.
+//! `fifo-skip`, `sjf` and `ssf`: a queue in some order, where jobs that do not fit are skipped.
 
 use super::Seen;
 use crate::class::Places;

@@ -5,9 +5,9 @@ use gangline_model::JobId;
 /// Place of a job in one ordered structure. Smaller comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Key {
-    /// What counts before all else: protection, queue, index rank.
+    /// Compared first: protection, queue, rank of an index.
     pub lead: u64,
-    /// The measure of the policy: a time or a span in nanoseconds.
+    /// The measure of the policy: an instant or a span, ns.
     pub main: i64,
     /// The job; settles ties by arrival and index.
     pub job: u32,
@@ -16,7 +16,7 @@ pub struct Key {
 impl Ord for Key {
     #[inline]
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        // one wide comparison instead of two: searches in the trees are most of the cost of a pass
+        // one wide comparison instead of two: most of the cost of a pass is searches
         self.order()
             .cmp(&other.order())
             .then(self.job.cmp(&other.job))
@@ -60,12 +60,12 @@ impl Key {
     }
 }
 
-/// The same across gang sizes and structures: what a decision compares.
+/// Place of a job among all others at one instant, waiting or running: what a decision compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
     /// As in [`Key`].
     pub lead: u64,
-    /// The measure now, in its full width.
+    /// The measure now: ns, or GPU-ns where it is a span times a gang size.
     pub value: i128,
     /// Gang size where it counts before arrival (srsf), else 0.
     pub gpus: u32,
@@ -91,7 +91,7 @@ impl PartialOrd for Rank {
 
     #[inline]
     fn lt(&self, other: &Self) -> bool {
-        // nearly all are told apart by the value, without a three-way answer on the way
+        // the value nearly always decides; no three-way answer is made on the way
         self.lead < other.lead
             || self.lead == other.lead
                 && (self.value < other.value
@@ -120,13 +120,14 @@ impl Rank {
 pub enum Measure {
     /// `main` as it stands, waiting or running.
     Fixed,
-    /// The same for an instant, but of a job that starts no later than now: its first start.
+    /// An instant of the past, waiting or running: the first start. A job that has not started stands last while it
+    /// waits; when it starts, `main` becomes now.
     FirstStart,
-    /// A span: of a waiting job `main` itself, of a running one `main - now` (it shrinks as time goes).
+    /// A span. Of a waiting job it is `main`; of a running one it shrinks as time goes: `main - now`.
     Span,
-    /// A span times the gang size, ties by arrival.
+    /// A span times the gang size; ties by arrival.
     Area,
-    /// A span times the gang size, ties by gang size, then arrival; running ones shrink.
+    /// A span times the gang size; ties by gang size, then arrival. Of a running job it shrinks.
     ShrinkingArea,
 }
 
@@ -162,7 +163,7 @@ impl Measure {
         }
     }
 
-    /// The `main` of a running job, of the `main` it would have waiting.
+    /// The `main` of a job that starts now, from its `main` while it waited.
     #[inline]
     pub fn to_running(self, main: i64, now: i64) -> i64 {
         match self {
@@ -172,7 +173,7 @@ impl Measure {
         }
     }
 
-    /// Whether keys stand still, so that time alone changes no order.
+    /// Whether time alone never changes the order of waiting and running jobs.
     #[inline]
     pub fn is_fixed(self) -> bool {
         matches!(self, Self::Fixed | Self::FirstStart)

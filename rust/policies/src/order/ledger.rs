@@ -1,5 +1,5 @@
-//! What a pass with preemption knows of each job: where it stands, under which key; the waiting ones in
-//! lines by demand class.
+//! What a pass with preemption knows of each job: where it stands and under which key. Waiting jobs are in lines,
+//! one per demand class.
 
 use crate::order::Key;
 use crate::order::line::Line;
@@ -14,15 +14,15 @@ pub enum Stand {
     Nowhere,
     /// In the line of its class.
     Waiting,
-    /// Admitted by the count, but without a place by the rule: it waits ahead of the line.
+    /// Admitted by the count, but the placement rule has no place for it: it waits, no longer in the line.
     Promised,
     /// Runs, admitted by the count.
     Running,
-    /// Runs although the count does not admit it, on GPUs that the promised cannot use.
+    /// Runs although the count does not admit it, on GPUs that the promised jobs cannot use.
     Guest,
 }
 
-/// One job; one cache line holds two.
+/// One job, in 24 bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     key_lead: u64,
@@ -36,14 +36,14 @@ struct Entry {
 pub struct Ledger {
     jobs: Vec<Entry>,
     lines: Vec<Line<Key>>,
-    /// First job of each line as last looked up; [`None`] = look it up.
+    /// First job of each line, if known; `None` = it has to be looked up.
     heads: Vec<Option<Key>>,
-    /// Stale entries of each line; while there are none, its first entry is its head.
+    /// Number of stale entries of each line; while there are none, the first entry is the head.
     stale: Vec<u32>,
     /// Classes whose line is not empty (stale entries count), ascending.
     busy: Vec<usize>,
     is_busy: Vec<bool>,
-    /// Classes that may have got another head other than by [`Self::pop`], once each.
+    /// Classes that may have another head, but not because of [`Self::pop`]; once each.
     changed: Vec<usize>,
     is_changed: Vec<bool>,
 }
@@ -164,7 +164,7 @@ impl Ledger {
         None
     }
 
-    /// Notes that a class may have got another head.
+    /// Notes that a class may have another head.
     #[inline]
     pub fn note_change(&mut self, class: usize) {
         if !std::mem::replace(&mut self.is_changed[class], true) {
@@ -172,7 +172,7 @@ impl Ledger {
         }
     }
 
-    /// Takes out a class that may have got another head other than by [`Self::pop`].
+    /// Takes out one of the classes that may have another head, but not because of [`Self::pop`].
     #[inline]
     pub fn next_changed(&mut self) -> Option<usize> {
         let class = self.changed.pop()?;
@@ -180,7 +180,7 @@ impl Ledger {
         Some(class)
     }
 
-    /// Notes that a waiting job which need not be the head has left its line: its entry is stale.
+    /// Notes that a waiting job has left its line, from wherever it stood: its entry is stale.
     pub fn leave_line(&mut self, class: usize) {
         self.stale[class] += 1;
         self.heads[class] = None;

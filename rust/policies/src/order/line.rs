@@ -1,30 +1,30 @@
 //! A queue for traffic at the front: waiting jobs of one demand class in key order, timers by time.
 //!
 //! A preempted job comes back to the front of its class and is often the next to start, so the first entries
-//! lie in a short sorted list. The next ones are in a heap that a cache holds, and the many behind them, whose
-//! turn is far off, in no order. Entries are dropped lazily: the owner knows which are stale.
+//! lie in a short sorted list. The next ones are in a heap small enough for a cache, and the many behind them,
+//! whose turn is far off, in no order. Entries are dropped lazily: the owner knows which are stale.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Most jobs of the sorted list; half of them go to the heap when there are more.
+/// Most entries of the sorted list; the last half of them goes to the heap when there are more.
 const FRONT: usize = 64;
-/// So many come out of the heap when the list is empty.
+/// So many come out of the heap when the list is empty. While list, heap and the rest hold fewer, all are listed.
 const REFILL: usize = 16;
-/// So many at the very front are looked at one by one before the list is searched.
+/// So many entries at the very front are compared one by one before the list is searched.
 const NEAR: usize = 6;
-/// When the heap is empty, one in so many of the far jobs get into it, but at least [`LEAST`] of them.
+/// When the heap is empty, one in so many of the far entries goes there, but at least [`LEAST`] of them.
 const SHARE: usize = 8;
 const LEAST: usize = 256;
 
 /// Entries in order.
 #[derive(Debug, Default)]
 pub(super) struct Line<K> {
-    /// The first ones, last first.
+    /// The first entries, in descending order.
     front: Vec<K>,
-    /// The next ones, up to the horizon: none comes before one of `front`.
+    /// The next ones, up to `horizon`; none comes before one of `front`.
     near: BinaryHeap<Reverse<K>>,
-    /// Those behind the horizon.
+    /// Those behind `horizon`, in no order.
     far: Vec<K>,
     horizon: K,
 }
@@ -60,7 +60,7 @@ impl<K: Copy + Default + Ord> Line<K> {
         }
     }
 
-    /// How many of the front come before a key: the first of all are looked at one by one.
+    /// How many entries of the front come before a key.
     #[inline]
     fn count_before(&self, key: &K) -> usize {
         let mut first = self.front.iter().rev().take(NEAR);
@@ -97,7 +97,7 @@ impl<K: Copy + Default + Ord> Line<K> {
         self.front.reverse();
     }
 
-    /// Moves the horizon on when nobody is near. O(far entries), once per a fixed share of them.
+    /// Moves the horizon when `near` is empty. O(far entries), for a fixed share of them at a time.
     fn advance(&mut self, is_live: impl Fn(K) -> bool) {
         self.far.retain(|&key| is_live(key));
         let count = self.far.len();

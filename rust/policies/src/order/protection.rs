@@ -1,4 +1,4 @@
-//! Protection of a job that has just started: for so long it is admitted before all others.
+//! Protection of a job that has just started: for a time it is admitted before all others.
 
 use crate::class::Places;
 use crate::params::ParamReader;
@@ -8,7 +8,7 @@ use gangline_model::SimSpan;
 /// Name of the parameter.
 const FIELD: &str = "preempt_min_run_s";
 
-/// How long a job may not be preempted after a start or move.
+/// For how long a job may not be preempted after a start or move.
 #[derive(Clone, Debug)]
 pub struct Protection {
     policy: String,
@@ -30,10 +30,11 @@ impl Protection {
 
     /// Refuses a protection under which a run may never end. Call at the start of a run.
     ///
-    /// The end of each protection is a decision. Under a rule that may refuse, jobs that run on what others
-    /// cannot use block these others while protected and make way afterwards: if that is before their restart
-    /// is over, all may take turns for ever without progress. By count alone the first in the order
-    /// keeps its GPUs, as protected jobs were there before it or fit beside it.
+    /// The end of each protection is a decision. Under a placement rule that may refuse a gang, jobs may run on GPUs
+    /// that those before them in the order cannot use. While protected they keep these others out, and afterwards make
+    /// way. If they make way before their restart is over, all may take turns for ever without progress. A rule that
+    /// refuses nobody is safe: the first job in the order keeps its GPUs, as protected jobs were there before it or
+    /// fit beside it.
     ///
     /// # Errors
     /// [`PolicyError::Parameter`] naming the longest restart.

@@ -127,7 +127,7 @@ impl ClassQueues {
         Some(key)
     }
 
-    /// Notes that a job runs, under this key; an entry it has in a heap becomes stale.
+    /// Notes that a job runs, under this key; its entry in a heap, if it has one, becomes stale.
     #[inline]
     pub fn set_running(&mut self, key: Key) {
         self.set_key(key);
@@ -148,7 +148,7 @@ impl ClassQueues {
         *place = Where::Nowhere;
     }
 
-    /// Classes that may have a waiting job, ascending, from `class` on.
+    /// The next class, from `class` on, that may have a waiting job.
     #[inline]
     pub fn next_class(&self, class: usize) -> Option<usize> {
         self.busy.next_from(class)

@@ -1,11 +1,12 @@
-//! The pass with preemption (spec baselines section 1): greedy re-pack by count, in incremental form.
+//! The pass with preemption: who runs is decided anew from the whole order of jobs. [`plain`] states the rule, in
+//! four steps, and carries it out by a walk over all jobs; here is the same in incremental form.
 //!
-//! The running jobs are what the greedy walk admitted last time, so a decision only mends what changed. While
-//! some waiting head fits before its place in the order, the first such head is admitted; else, if
-//! too many GPUs are promised, the first running job that no longer fits is dropped, which may
-//! open a gap for heads behind it. Each step goes forward in key order, so the result is that of the full
-//! walk. Cost O((changes + classes) log n). Clusters of several GPU types, where who is admitted where
-//! depends on the whole order, walk the running jobs and the heads of the classes instead.
+//! The running jobs are those that step 1, the count, admitted last time, so a decision only mends what changed. A
+//! waiting job fits if enough GPUs are free or held by running jobs behind it in the order. The first waiting job
+//! that fits is admitted, and so on. If too many GPUs are promised then, the first running job that no longer fits
+//! is dropped, which may make room for waiting jobs behind it, and so on. Each step goes forward in key order, so the
+//! result is that of the walk. Cost O((changes + classes) log n). On clusters of several GPU types it depends on the
+//! whole order who is admitted where; there all running jobs and the heads of the classes are walked.
 
 use crate::class::Places;
 use crate::order::{Key, Ledger, Measure, Rank, Running, Stand};
@@ -32,22 +33,22 @@ struct Admission {
 #[derive(Clone, Copy, Debug)]
 struct Dropped {
     key: Key,
-    /// Whether it still counts among the running.
+    /// Whether it is still in `running`.
     is_counted: bool,
 }
 
 /// What the count has left in a pass.
 #[derive(Clone, Copy, Debug)]
 struct Room {
-    /// GPUs; below 0 while too many are promised.
+    /// GPUs not promised to anybody; below 0 while too many are promised.
     free: i64,
     /// Most GPUs that a head may ask for.
     slack: u64,
-    /// Whether any class may have a head that fits, or only those that got a job.
+    /// Whether any class may have a head that fits; else only those in `woken` may.
     is_open: bool,
-    /// Heads before this place in their order do not fit.
+    /// Heads before this place of `front` do not fit.
     at: usize,
-    /// The last one that was admitted.
+    /// The job that was admitted last.
     newest: Option<JobId>,
     now: i64,
 }
@@ -60,20 +61,20 @@ pub struct Repack {
     ledger: Ledger,
     /// Gang size by class.
     sizes: Vec<u32>,
-    /// The jobs that the count admits: those that run, where no rule refuses any.
+    /// The jobs that the count admits. Where the placement rule refuses nobody, these are the jobs that run.
     running: Running,
-    /// Under rules that refuse.
+    /// In [`Mode::Guests`] only.
     guests: Option<Box<Guests>>,
-    /// Any class may have a head that fits now.
+    /// Whether any class may have a head that fits now.
     is_stirred: bool,
-    /// Whether the classes were asked, since a server failed or came back, if less room may suit one.
+    /// Whether [`Places::has_fickle`] was asked since the last failure or repair.
     is_checked: bool,
     /// Classes that got a waiting job since the last pass.
     woken: Vec<usize>,
     candidates: Vec<usize>,
-    /// First jobs that the count does not admit.
+    /// The first job of each class that the count does not admit.
     front: Front,
-    /// Whether the front has to be made anew: jobs left their lines without a word to it.
+    /// Whether the front has to be made anew: jobs left their lines and it was not told.
     is_front_unknown: bool,
     admitted: Vec<Admission>,
     dropped: Vec<Dropped>,
@@ -89,16 +90,17 @@ pub struct Repack {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Incremental,
-    /// The same under a rule that refuses, for keys that stand still.
+    /// The same under a placement rule that may refuse a gang, for keys that stand still.
     Guests,
     /// Several GPU types, or keys that move: walk the running jobs and the heads of the classes.
     Heads,
-    /// Walk everything: the oracle, and where a class may fit after all behind a job that took some of its room.
+    /// Walk all jobs: the test oracle, and for runs with a class that may fit in less room where it did not fit in
+    /// more ([`Places::has_fickle`]).
     Plain,
 }
 
 impl Repack {
-    /// A pass in the order of a measure. `keys_move` tells that running jobs fall back as time goes.
+    /// A pass in the order of a measure. `keys_move`: running jobs fall back in the order as time goes.
     pub fn new(measure: Measure, keys_move: bool, is_plain: bool) -> Self {
         let mode = match (is_plain, keys_move) {
             (true, _) => Mode::Plain,
@@ -136,12 +138,12 @@ impl Repack {
             self.mode = Mode::Heads;
         }
         if self.mode == Mode::Incremental && self.measure.is_fixed() && places.is_strict() {
-            // who is promised GPUs may start long after it is admitted: its key stands meanwhile
+            // a promised job may start long after it was admitted, and its key must not change meanwhile
             self.measure = Measure::Fixed;
             self.mode = Mode::Guests;
             self.guests = Some(Box::new(Guests::new(view, places)));
         }
-        // of the measure as it is now: bounds in the order are made by it
+        // after `measure` was settled, which must be the same in both
         self.running = Running::new(self.measure, self.sizes.iter().copied());
     }
 
@@ -206,13 +208,13 @@ impl Repack {
             self.running.remove(old, guests.gpus(class));
             self.is_stirred = true;
         }
-        // behind a head that does not fit nobody of its class does
+        // a job behind a head that does not fit does not fit either
         if self.ledger.push(class, key) {
             self.woken.push(class);
         }
     }
 
-    /// Gives a running job another key. To come forward changes nothing for others.
+    /// Gives a running job another key. If it comes forward nothing changes for others.
     #[inline]
     pub fn rekey(&mut self, key: Key) {
         let job = key.job();
@@ -241,7 +243,7 @@ impl Repack {
         self.admitted.clear();
         self.dropped.clear();
         if self.mode == Mode::Incremental && !self.is_stirred && self.woken.is_empty() {
-            return; // nobody left, and who came stands behind a head that does not fit
+            return; // nobody left, and whoever came stands behind a head that does not fit
         }
         let is_checked = std::mem::replace(&mut self.is_checked, true);
         if !is_checked && self.mode != Mode::Guests && places.has_fickle(plan.free()) {
@@ -270,13 +272,13 @@ impl Repack {
         if !self.measure.is_fixed() {
             self.look_ahead(view);
         }
-        // after a refusal by the placement rule the running jobs are not those of the greedy walk
+        // after a refusal by the placement rule the running jobs are not those that the count admitted
         self.is_stirred = !is_settled;
         self.is_front_unknown |= !is_settled;
     }
 
-    /// Has the memory on its way of the jobs at the two ends of an order by time left: the first is often the next
-    /// to finish, the last the next to be stopped.
+    /// Asks the memory for the jobs at the two ends of an order by time left: the first is often the next to finish,
+    /// the last the next to be stopped.
     #[inline]
     fn look_ahead(&self, view: &ClusterView<'_>) {
         for job in self.running.ends().into_iter().flatten() {
@@ -285,7 +287,7 @@ impl Repack {
         }
     }
 
-    /// The greedy admission by count, from what was admitted before.
+    /// Step 1, from what was admitted before.
     fn mend(&mut self, view: &ClusterView<'_>, places: &Places) {
         self.renew_front();
         let capacity = i64::from(view.gpus_up(GpuTypeId(0)));
@@ -308,7 +310,7 @@ impl Repack {
             let (key, gpus, slack) = self
                 .running
                 .first_over(room.free.unsigned_abs(), room.now)
-                .expect("jobs hold GPUs");
+                .expect("more GPUs are promised than there are, so some job is promised some");
             let class = self.ledger.class(key.job());
             debug_assert!(
                 self.measure.is_by_size()
@@ -322,7 +324,7 @@ impl Repack {
             }
             self.drop_job(key, class, gpus);
             room.free += i64::from(gpus);
-            // it makes room behind it only: what is free now together with all that runs there
+            // only those behind it may use the room it leaves: with what they hold it is no more than `slack`
             room.slack = slack;
             room.is_open = true;
             if slack > 0 {
@@ -333,8 +335,8 @@ impl Repack {
         }
     }
 
-    /// Admits, in rank order, the heads that fit before their place. Until a job is dropped there is only ever less
-    /// room, so none is asked twice.
+    /// Admits, in rank order, the heads that fit. Until a job is dropped the room only shrinks, so no head is asked
+    /// twice.
     fn admit_fitting(&mut self, room: &mut Room) {
         if room.slack == 0 {
             return;
@@ -350,7 +352,7 @@ impl Repack {
                 let last = last.get_or_insert_with(|| self.running.last_rank(room.now));
                 let is_before_some = last.is_some_and(|last| rank < last);
                 if room.free <= 0 && !is_before_some {
-                    return; // nor does anybody behind it
+                    return; // no head behind it fits either
                 }
                 is_asked
                     && is_before_some
@@ -371,7 +373,7 @@ impl Repack {
         }
     }
 
-    /// Takes in which classes have another first job that the count does not admit.
+    /// Brings `front` up to date for the classes that may have another head or first guest.
     #[inline]
     fn renew_front(&mut self) {
         if std::mem::take(&mut self.is_front_unknown) {

@@ -1,8 +1,8 @@
 //! Running jobs in key order with sums of their GPUs, at any instant.
 //!
-//! Keys are kept in a form that stands still: `finish`-like instants for spans that shrink. Where the measure
-//! is span x gang size, jobs of different sizes overtake each other as time goes; then there is one
-//! tree per gang size and questions look at each of them.
+//! Keys are kept in a form that does not change with time: a span that shrinks is kept as the instant at which it
+//! ends. Where the measure is span x gang size, jobs of different sizes overtake each other as time goes; then
+//! there is one tree per gang size and questions look at each of them.
 
 use crate::order::{Key, Measure, Rank, SumTree};
 use gangline_model::JobId;
@@ -16,7 +16,7 @@ pub struct Running {
     /// Gang size of each tree; 0 = any.
     sizes: Vec<u32>,
     sum: u64,
-    /// Of several trees: the last job at an instant, while known.
+    /// Where there are several trees: an instant and the last job at it, while known.
     last: Option<(i64, Last)>,
 }
 
@@ -28,8 +28,8 @@ struct Last {
     gpus: u32,
 }
 
-/// A job near the end of a tree, so many places before its last one, with what nearly always tells it from
-/// others.
+/// A job near the end of a tree: `depth` places before its last one. Lead and value are kept with it, as they nearly
+/// always settle a comparison.
 #[derive(Clone, Copy, Debug)]
 struct End {
     value: i128,
@@ -141,7 +141,7 @@ impl Running {
         Some(last)
     }
 
-    /// A job of the last leaf of a tree.
+    /// The job `depth` places before the last one of a tree, if it lies in the last leaf.
     #[inline]
     fn end(&self, tree: usize, depth: usize, now: i64) -> Option<End> {
         let (key, _) = self.trees[tree].near_end(depth)?;
@@ -175,7 +175,7 @@ impl Running {
         rank(end) > rank(other)
     }
 
-    /// First and last job of the smallest gangs; of all, where one tree holds them.
+    /// First and last job of the first tree: the one of the smallest gangs, or of all.
     #[inline]
     pub fn ends(&self) -> Option<[JobId; 2]> {
         let tree = self.trees.first()?;
@@ -186,7 +186,7 @@ impl Running {
     #[inline]
     pub fn hold_behind(&mut self, rank: &Rank, gpus: u64, now: i64) -> bool {
         if let (false, [tree]) = (self.measure.is_by_size(), self.trees.as_slice()) {
-            // one order for all: behind the key that the rank would have in it
+            // one tree in the order of ranks: the key that the rank would have in it is the bound
             let bound = Key {
                 lead: rank.lead,
                 main: self.measure.to_running(rank.value as i64, now),
@@ -221,8 +221,8 @@ impl Running {
         false
     }
 
-    /// The first job, in rank order at `now`, up to which the jobs hold more than `sum() - over` GPUs, and
-    /// how many GPUs it and those behind it hold beyond `over`.
+    /// Going back from the last job in rank order at `now`: the job with which those passed hold at least `over` GPUs,
+    /// its gang size, and how many GPUs beyond `over` they hold.
     pub fn first_over(&mut self, over: u64, now: i64) -> Option<(Key, u32, u64)> {
         if let [tree] = self.trees.as_slice() {
             return tree.first_over(over);
@@ -235,8 +235,8 @@ impl Running {
             .unwrap_or_else(|| self.first_over_by_merge(over, now))
     }
 
-    /// The same from the last leaves alone; `None` if they do not tell.
-    #[allow(clippy::option_option, reason = "not told, or nobody")]
+    /// The same from the last leaves alone; `None` if they are not enough to tell.
+    #[expect(clippy::option_option, reason = "not enough to tell, or no such job")]
     fn first_over_in_tails(&self, over: u64, now: i64) -> Option<Option<(Key, u32, u64)>> {
         let trees = 0..self.trees.len();
         let mut ends: SmallVec<[End; 8]> = SmallVec::new();
@@ -275,7 +275,7 @@ impl Running {
 
     /// The same from whole trees.
     fn first_over_by_merge(&self, over: u64, now: i64) -> Option<(Key, u32, u64)> {
-        // merge the trees from their ends; at most `over` steps, as every job has a GPU
+        // merge the trees from their ends; at most `over` steps, as every job holds at least one GPU
         let ranked = |(key, gpus)| (self.measure.running(key, gpus, now), key, gpus);
         let mut rest: SmallVec<[_; 8]> = self.trees.iter().map(SumTree::iter_back).collect();
         let mut ends: SmallVec<[Option<(Rank, Key, u32)>; 8]> = rest
@@ -293,7 +293,7 @@ impl Running {
                 }
             }
             let at = last?.1;
-            let (_, key, gpus) = ends[at].expect("just seen");
+            let (_, key, gpus) = ends[at].expect("`last` is one of the ends");
             behind += u64::from(gpus);
             if behind >= over {
                 return Some((key, gpus, behind - over));

@@ -1,4 +1,4 @@
-//! The pass without preemption (spec baselines section 1): start in key order whoever fits, skip the rest.
+//! The pass without preemption: start in key order whoever fits, skip the rest.
 //!
 //! Free capacity only shrinks inside a pass, so a class whose head does not fit is done for it: the heads of
 //! the classes in one small heap give the same starts as a walk of the whole queue. An arrival wakes its
@@ -17,10 +17,10 @@ pub struct SkipPass {
     measure: Measure,
     queues: ClassQueues,
     heads: BinaryHeap<Reverse<(Rank, usize)>>,
-    /// Walk the whole queue at every decision: the oracle, and where a class may fit after all behind a job
-    /// that took some of its room.
+    /// Walk the whole queue at every decision: the test oracle, and for runs with a class that may fit in less room
+    /// where it did not fit in more ([`Places::has_fickle`]).
     is_plain: bool,
-    /// Whether the classes were asked for that since a server failed or came back.
+    /// Whether [`Places::has_fickle`] was asked since the last failure or repair.
     is_checked: bool,
 }
 
@@ -97,7 +97,7 @@ impl SkipPass {
         Ok(())
     }
 
-    /// One newcomer and no new room: whoever waited still does not fit.
+    /// One job arrived and there is no new room: whoever waited still does not fit.
     #[inline]
     fn arrive_alone(&mut self, plan: &mut Plan<'_>, places: &mut Places, key: Key) {
         let class = places.classes().of(key.job());
@@ -107,7 +107,7 @@ impl SkipPass {
         self.queues.push(class, key);
     }
 
-    /// Fills `heads` with the heads of all classes, or of those that got their first waiting job.
+    /// Fills `heads` with the heads of all classes, or of those that had no waiting job before.
     fn collect_heads(&mut self, plan: &mut Plan<'_>, places: &mut Places, all: bool) {
         let mut woken = std::mem::take(&mut self.heads).into_vec();
         if all {

@@ -1,15 +1,15 @@
 //! An ordered list with sums of GPUs: the running jobs of a policy.
 //!
 //! Three levels of arrays: leaves of up to 64 entries, groups of up to 64 leaves, a list of groups. Keys lie
-//! inline. Most questions and changes concern the end of the order, so the last leaf is kept apart and all starts
-//! from there: a question costs the few groups behind its answer plus two short scans. Emptied leaves are
+//! inline. Most questions and changes concern the end of the order, so the last leaf is kept apart and a search
+//! starts there: a question costs the few groups behind its answer plus two short scans. Emptied leaves are
 //! kept for reuse.
 
 use crate::order::Key;
 
 const LEAF: usize = 64;
 const GROUP: usize = 64;
-/// So many entries at the end of a list are looked at one by one before it is searched.
+/// So many entries at the end of a list are compared one by one before it is searched.
 const NEAR: usize = 6;
 
 #[derive(Clone, Copy, Debug)]
@@ -122,8 +122,8 @@ impl SumTree {
         self.groups.is_empty() || self.tail.first().is_none_or(|first| first.key <= *key)
     }
 
-    /// Group and leaf, but for the last, whose range takes `key`: the first that ends at or after it, else the
-    /// last. Jobs finish at the front of some orders, so this leaf is looked at first.
+    /// Group and leaf, other than the tail, where `key` is or belongs: the first leaf that ends at or after it, else
+    /// the last. In some orders jobs finish at the front, so the first leaf is tried first.
     #[inline]
     fn find(&self, key: &Key) -> (usize, usize) {
         let groups = self.groups.as_slice();
@@ -202,13 +202,16 @@ impl SumTree {
         {
             self.groups.push(Group::default());
         }
-        let group = self.groups.last_mut().expect("just seen");
+        let group = self
+            .groups
+            .last_mut()
+            .expect("pushed above if there was none");
         group.last = leaf.last;
         group.sum += leaf.sum;
         group.leaves.push(leaf);
     }
 
-    /// Takes the last leaf for the tail, which is empty.
+    /// Makes the last leaf the tail, which is empty.
     fn refill_tail(&mut self) {
         let Some(group) = self.groups.last_mut() else {
             return;
@@ -407,9 +410,8 @@ impl SumTree {
         sum
     }
 
-    /// The first job up to which, itself included, the jobs hold more than `sum() - over` GPUs: seen from
-    /// the end, the one that brings those dropped to at least `over`. With it, how many GPUs it and those
-    /// behind it hold beyond `over`.
+    /// Going back from the last job: the job with which those passed hold at least `over` GPUs, its GPUs, and how many
+    /// GPUs beyond `over` they hold.
     pub fn first_over(&self, over: u64) -> Option<(Key, u32, u64)> {
         let mut behind = 0;
         for entry in self.tail.iter().rev() {
@@ -439,7 +441,7 @@ impl SumTree {
         None
     }
 
-    /// The first job up to which, itself included, the jobs hold at least `need` GPUs.
+    /// Going on from the first job: the job with which those passed hold at least `need` GPUs.
     pub fn first_reaching(&self, need: u64) -> Option<Key> {
         let mut before = 0;
         for group in &self.groups {

@@ -1,7 +1,7 @@
 //! One timer per job behind a single timer of the engine.
 //!
-//! Most timers of a queue policy are cancelled before they are due. Kept here they cost a push into a list, in
-//! no order while they are far off; the engine hears only of the earliest one.
+//! Most timers of a queue policy are cancelled before they are due. Here such a timer costs a push into a list, in
+//! no order while it is far off; the engine hears only of the earliest one.
 
 use crate::order::line::Line;
 use gangline_engine::Plan;
@@ -13,8 +13,10 @@ const TAG: TimerTag = TimerTag { kind: 0, id: 0 };
 #[derive(Debug)]
 pub struct JobTimers {
     line: Line<(SimTime, u32)>,
+    /// By job; `SimTime::NEVER` = none.
     at: Vec<SimTime>,
     live: usize,
+    /// What the engine was told.
     armed: SimTime,
 }
 

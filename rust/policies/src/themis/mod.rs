@@ -1,4 +1,4 @@
-//! Themis (NSDI 2020): finish-time fairness by auction, in our form for whole gangs (spec baselines section 7).
+//! Themis (NSDI 2020): finish-time fairness by auction, in our form for whole gangs (`docs/policies/themis.md`).
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! Waiting jobs of `easy` by class and arrival, with their estimates on each type of the class.
+//! Waiting jobs of `easy` by class and arrival, with their estimated times on each type of the class, ns.
 
 use crate::class::{Classes, Places};
 use crate::order::MinTree;

@@ -1,5 +1,5 @@
-//! Keys in order, for traffic at both ends: who becomes a guest mostly comes before or behind nearly all others of its
-//! class, and so does who is none any more.
+//! A set of keys in order, quick at both ends: jobs that become guests, or are guests no more, mostly stand before or
+//! behind nearly all other guests of their class.
 
 use crate::order::Key;
 use std::collections::VecDeque;
@@ -8,11 +8,10 @@ use std::ops::Range;
 /// Most keys of a chunk.
 const CHUNK: usize = 128;
 
-/// A set of keys in chunks. At an end of a chunk everything is O(1), inside a change moves the keys of the nearer
-/// end.
+/// A set of keys in chunks. A change at an end of a chunk is O(1); one inside moves the keys up to the nearer end.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
-    /// Ascending. None is empty, but for an only one.
+    /// Ascending. None is empty, except where there is only one.
     chunks: VecDeque<Chunk>,
 }
 
@@ -62,7 +61,7 @@ impl Ends {
         was_first && at == 0
     }
 
-    /// Joins a short chunk with a neighbour where they are short together, so that there are never many.
+    /// Joins a short chunk with a neighbour if both together are short, so that there are never many chunks.
     fn join(&mut self, at: usize) {
         let at = at.min(self.chunks.len() - 2);
         let len = self.chunks[at].keys.len() + self.chunks[at + 1].keys.len();

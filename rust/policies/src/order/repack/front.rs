@@ -1,5 +1,5 @@
-//! The first job of each class that the count does not admit, in rank order. Kept between decisions, as most of
-//! them change one head or two.
+//! The first job of each class that the count does not admit, in rank order. It is kept between decisions, as most
+//! decisions change one or two of these jobs.
 
 use crate::order::Rank;
 

@@ -1,5 +1,5 @@
-//! Admission where who is admitted on which type depends on the whole order: clusters of several GPU
-//! types, keys that move. Walks the running jobs and the heads of the classes.
+//! Step 1 for clusters of several GPU types and for keys that move, where the whole order decides who is admitted on
+//! which type: a walk over the running jobs and the heads of the classes.
 
 use super::{Admission, Repack};
 use crate::class::Places;
@@ -9,7 +9,7 @@ use gangline_model::{GpuTypeId, JobId};
 use std::cmp::Reverse;
 
 impl Repack {
-    /// The greedy admission by count over running jobs and heads, type by type. O(running).
+    /// The count over running jobs and heads. O((running + classes) log n).
     pub(super) fn walk_heads(&mut self, view: &ClusterView<'_>, places: &Places) {
         let now = view.now().0;
         let types = view.cluster().gpu_types().len();

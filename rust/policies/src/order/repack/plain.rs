@@ -1,4 +1,13 @@
-//! The oracle of the re-pack: the text of spec baselines section 1, steps 1 to 4, over all active jobs.
+//! The rule of the pass with preemption, carried out as it is stated, over all active jobs. It is the test oracle of
+//! the incremental form.
+//!
+//! 1. *Count.* In key order, a job is admitted if enough GPUs of one of its types are left by number, wherever they
+//!    are: first of the type it runs on, then of its other types in their order. They are counted as its own.
+//! 2. Running jobs that are admitted on the type they run on keep their GPUs. All other running jobs give theirs up.
+//! 3. In key order, each admitted job without GPUs gets some by the placement rule, on the type that admitted it; one
+//!    that ran moves. A rule that may refuse a gang can leave it without.
+//! 4. In key order, each job without GPUs: one that ran keeps its old GPUs if all of them are still free, a waiting
+//!    one gets any that the rule finds for it. Whoever ran and has no GPUs now is preempted.
 
 use super::Repack;
 use crate::class::Places;

@@ -1,9 +1,9 @@
-//! Which guest sits on which server: the question "what would be free for a job at this place in the order"
-//! for one server at a time.
+//! Which guests are on which server, to answer which servers have how many GPUs free for a job at some place in the
+//! order.
 //!
-//! Along the order a server only loses GPUs: each number of free GPUs that it ever has is a span of keys. A
-//! question looks at the spans of one number of GPUs, and where no server has as many any more one bound tells
-//! so.
+//! Along the order a server only loses GPUs. So each number of GPUs that it ever has free stands for a span of keys:
+//! the places in the order where it has exactly that number free. A question for `n` GPUs looks at the spans of `n`,
+//! then of `n + 1` and so on, and one bound per number tells when no server has that many free any more.
 
 use crate::order::Key;
 use gangline_engine::{BitSet, TypePool};
@@ -13,15 +13,15 @@ use smallvec::SmallVec;
 #[cfg(test)]
 mod tests;
 
-/// Servers of a block, which a question passes over at once: a word of a set.
+/// Servers of a block, the bits of a word: a question passes over a block at once.
 const BLOCK: usize = 64;
-/// Before every job: so many GPUs are never free.
+/// Before every job. As the end of a span: that many GPUs are never free.
 const NEVER: Key = Key {
     lead: 0,
     main: i64::MIN,
     job: 0,
 };
-/// Behind every job: so many GPUs are free for all.
+/// Behind every job. As the end of a span: that many GPUs are free for all from some key on.
 const ALWAYS: Key = Key {
     lead: u64::MAX,
     main: i64::MAX,
@@ -31,24 +31,23 @@ const ALWAYS: Key = Key {
 /// Guests by server. Positions in the pool are ids of servers: there is one GPU type.
 #[derive(Debug)]
 pub(super) struct Seats {
-    /// In key order.
+    /// Server -> its guests in key order, each with the slots it holds.
     by_server: Vec<SmallVec<[(Key, u64); 2]>>,
-    /// Server -> a bit per number of GPUs that are free at some place in the order, 0 GPUs left out. Only of
-    /// servers with a guest.
+    /// Server -> bit `n - 1` is set if `n` GPUs are free at some place in the order. 0 for servers without a guest.
     counts: Vec<u64>,
-    /// GPUs -> servers without a guest that have as many free; nobody asks for those without any.
+    /// Number of GPUs -> servers without a guest that have that many free; the set for 0 stays empty.
     bare: Vec<BitSet>,
     /// Server -> its set in `bare`.
     bare_free: Vec<u8>,
     /// Bit per set of `bare` that is not empty, as in `counts`.
     bare_counts: u64,
-    /// GPUs -> servers with a guest where as many are free at some place in the order.
+    /// Number of GPUs -> servers with a guest where that many are free at some place in the order.
     levels: Vec<Level>,
-    /// GPUs -> on no server with a guest as many are free, or more, for a job behind this key.
+    /// Number of GPUs -> for a job behind this key no server with a guest has that many free, or more.
     bounds: Vec<Key>,
-    /// A bit per number of GPUs whose level has got another bound since.
+    /// Bit `n - 1` is set if level `n` has had another bound since `bounds` was put right.
     rebound: u64,
-    /// Whether a server stands among the new entries of the journal.
+    /// Whether a server is among the new entries of the journal.
     is_changed: Vec<bool>,
     journal: Journal,
 }
@@ -56,23 +55,24 @@ pub(super) struct Seats {
 /// One number of GPUs.
 #[derive(Clone, Debug)]
 struct Level {
-    /// Server -> the keys for which as many are free. Only of those that are members of their block.
+    /// Server -> the keys for which that many are free. Valid for servers that are members of their block.
     spans: Vec<Span>,
     blocks: Vec<Block>,
     last: Last,
 }
 
-/// Some servers in a row.
+/// [`BLOCK`] servers in a row.
 #[derive(Clone, Copy, Debug)]
 struct Block {
-    /// Bit per server: where as many are free at some place in the order.
+    /// Bit per server: whether that many are free there at some place in the order.
     members: u64,
-    /// No span of a member ends behind this key.
+    /// No span of a member ends behind this key; it may be too late.
     bound: Key,
 }
 
-/// Where the spans of a level end at the latest. Mostly one server has lately got GPUs free, and they are taken before
-/// another gets some: then it alone is asked, and what was known of the others holds again.
+/// Where the spans of a level end at the latest. Mostly one server gets GPUs free and they are taken before another
+/// gets some. So the server whose span ends last is known apart from the others: it alone is asked while it has room,
+/// and then the bound of the others holds again.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     /// No span ends behind this key: the later one of those below.
@@ -114,7 +114,7 @@ fn members(mut word: u64) -> impl Iterator<Item = usize> {
 }
 
 impl Last {
-    /// Of a level whose spans end here at the latest, wherever that is.
+    /// For a level whose spans all end here or before, on whatever server.
     fn somewhere(bound: Key) -> Self {
         Self {
             bound,
@@ -180,15 +180,15 @@ impl Level {
         self.last.set(at, span.up_to)
     }
 
-    /// As many are never free on a server. Whether the bound may be another.
+    /// That many are never free on a server now. Whether the bound may be another.
     #[inline]
     fn leave(&mut self, at: usize) -> bool {
         self.blocks[at / BLOCK].members &= !(1 << (at % BLOCK));
         self.last.leave(at)
     }
 
-    /// Shows the servers before `end` where as many are free for a job at `key`, in index order, until
-    /// `is_enough` of one.
+    /// Calls `is_enough` with each server before `end` where that many are free for a job at `key`, in index order,
+    /// until it says yes.
     #[inline]
     fn look_through(&mut self, (key, end): (Key, usize), mut is_enough: impl FnMut(usize) -> bool) {
         if self.last.bound < key {
@@ -204,7 +204,7 @@ impl Level {
         }
     }
 
-    /// The same, block by block. Bounds that let it look in vain it sets anew.
+    /// The same, block by block. A bound that made it look in vain is set anew.
     fn search(&mut self, (key, end): (Key, usize), mut is_enough: impl FnMut(usize) -> bool) {
         let mut is_all_needed = false;
         let blocks = self.blocks.iter_mut().zip(self.spans.chunks(BLOCK));
@@ -239,7 +239,7 @@ impl Level {
         }
     }
 
-    /// The first server before `end` where as many are free for a job at `key`.
+    /// The first server before `end` where that many are free for a job at `key`.
     #[inline]
     fn first(&mut self, key: Key, end: usize) -> Option<usize> {
         let mut found = None;
@@ -267,7 +267,7 @@ impl Seats {
         }
     }
 
-    /// A guest sits down.
+    /// A job becomes a guest on these GPUs.
     pub(super) fn add(&mut self, key: Key, gpus: &GpuSet) {
         for part in gpus.parts() {
             let at = part.server.index();
@@ -278,7 +278,7 @@ impl Seats {
         }
     }
 
-    /// A guest gets up.
+    /// A guest is none any more.
     pub(super) fn remove(&mut self, key: Key, gpus: &GpuSet) {
         for part in gpus.parts() {
             let at = part.server.index();
@@ -296,14 +296,14 @@ impl Seats {
         met.map(|&(key, _)| key)
     }
 
-    /// What is free of guests on some servers has changed.
+    /// On the servers of this set, other GPUs than before are free of admitted jobs.
     pub(super) fn firm_changed(&mut self, gpus: &GpuSet) {
         for part in gpus.parts() {
             self.note(part.server.index());
         }
     }
 
-    /// The same for a server that has failed or come back.
+    /// Notes that a server has changed.
     #[inline]
     pub(super) fn note(&mut self, at: usize) {
         if !std::mem::replace(&mut self.is_changed[at], true) {
@@ -311,14 +311,14 @@ impl Seats {
         }
     }
 
-    /// The same for all servers.
+    /// Notes that all servers have changed.
     pub(super) fn note_all(&mut self) {
         for at in 0..self.by_server.len() {
             self.note(at);
         }
     }
 
-    /// Takes in what has changed. `firm` is free of guests.
+    /// Takes in what has changed. `firm` has free what no admitted job holds.
     #[inline]
     pub(super) fn refresh(&mut self, firm: &TypePool) {
         if self.journal.new_from < self.journal.entries.len() {
@@ -352,7 +352,7 @@ impl Seats {
             }
             let old = std::mem::replace(&mut self.bounds[gpus], behind);
             if gpus < least && old == behind {
-                return; // nor does it change for fewer
+                return; // for fewer GPUs the bounds stay the same
             }
         }
     }
@@ -404,8 +404,8 @@ impl Seats {
         }
     }
 
-    /// The servers that changed since a number of the journal, or `None` if it does not know any more; and the
-    /// number to ask with next.
+    /// The servers that changed since a number of the journal, or `None` if the journal no longer reaches back to it;
+    /// and the number to ask with next time.
     pub(super) fn changes_since(&self, number: u64) -> (Option<&[u32]>, u64) {
         let Journal {
             entries, forgotten, ..
@@ -427,7 +427,7 @@ impl Seats {
     /// certain; `true` may be wrong until a search has found nothing.
     #[inline]
     pub(super) fn may_have_one(&self, key: Key, gpus: u32) -> bool {
-        let bound = self.bounds.get(gpus as usize); // none: wider than every server
+        let bound = self.bounds.get(gpus as usize); // `None`: more than any server has
         bound.is_some_and(|bound| *bound >= key || self.bare_counts >> (gpus - 1) != 0)
     }
 
@@ -444,7 +444,7 @@ impl Seats {
             return self.may_have_one(key, gpus);
         }
         if gpus as usize >= self.levels.len() {
-            return false; // wider than every server
+            return false; // more than any server has
         }
         let (bare, levels) = (
             &self.bare[gpus as usize..],
@@ -463,8 +463,8 @@ impl Seats {
         found >= servers as usize
     }
 
-    /// The one server where a gang fits best for a job at `key`, or the first in index order if `is_first`, and
-    /// what is free there. `firm` is free of guests.
+    /// The server with the fewest free GPUs that has at least `gpus` for a job at `key`, lowest index, or the first one
+    /// in index order if `is_first`; and what is free there. `firm` has free what no admitted job holds.
     pub(super) fn find(
         &mut self,
         firm: &TypePool,
@@ -486,7 +486,7 @@ impl Seats {
             }
         }
         if best.is_none() {
-            // a search in vain leaves lower bounds behind
+            // searching in vain has lowered bounds of these levels
             for searched in gpus as usize..self.levels.len() {
                 self.rebound |= 1 << (searched - 1);
             }

@@ -1,4 +1,4 @@
-//! Steps 2 to 4 of the pass: GPUs for the admitted, and what follows where the placement rule refuses one.
+//! Steps 2 to 4 of the pass ([`super::plain`]): GPUs for the admitted, and what follows if the rule refuses one.
 
 use super::{Admission, Dropped, Repack};
 use crate::class::Places;
@@ -66,8 +66,7 @@ impl Repack {
         is_settled
     }
 
-    /// The same where the rule refuses nobody and nobody moves: whoever is dropped stops, whoever is admitted
-    /// starts.
+    /// The same where the rule refuses nobody and nobody moves: the dropped stop, the admitted start.
     fn settle_all(&mut self, plan: &mut Plan<'_>, places: &mut Places) {
         for dropped in &self.dropped {
             plan.preempt(dropped.key.job());
@@ -88,7 +87,7 @@ impl Repack {
         }
     }
 
-    /// The placement rule has no place for an admitted job: it is without GPUs, as before or from now on.
+    /// The placement rule has no place for an admitted job: it has no GPUs, as before or from now on.
     fn refuse(&mut self, admission: &Admission) {
         let &Admission {
             class,
@@ -108,8 +107,7 @@ impl Repack {
         self.ledger.push(class, key);
     }
 
-    /// Step 4: all without GPUs once more in rank order. Who ran may keep its old GPUs, who waits takes any
-    /// place the rule finds.
+    /// Step 4 over the dropped jobs and the heads of the classes.
     fn rehome(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, places: &mut Places) {
         let now = view.now().0;
         let ranked = self.dropped.drain(..).map(|dropped| {
@@ -133,7 +131,7 @@ impl Repack {
                     self.heads.pop();
                     let job = JobId(rank.job);
                     if places.start_job(plan, class, job) {
-                        let key = self.ledger.pop(class).expect("the head");
+                        let key = self.ledger.pop(class).expect("its head has just started");
                         self.count_in(key, places.classes().get(class).gpus, now);
                         self.started.push(job);
                         self.push_head(class, places);
