@@ -336,7 +336,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="no 1M-job runs, no 100k-job peers")
     parser.add_argument("--skip", default="", help="parts to leave out: " + ",".join(PARTS))
-    parser.add_argument("--repeats", type=int, default=5, help="runs per median")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each measurement")
     parser.add_argument(
         "--policies", type=lambda text: tuple(text.split(",")), default=POLICIES, help="only these"
     )
