@@ -362,7 +362,7 @@ impl<'a> Loop<'a> {
             for (at, class) in self.classes.iter_mut().enumerate() {
                 let place = class.waiting.first();
                 let room_until = if class.servers == 0 {
-                    self.servers.all[class.gpus as usize - 1]
+                    self.servers.until(class.gpus as usize)
                 } else {
                     class.room_until = class.room_until.max(whole_until);
                     class.room_until

@@ -20,25 +20,36 @@ pub(super) const FIRST_PLACE: Place = 2;
 /// Free for all.
 pub(super) const IDLE: Place = Place::MAX - 1;
 
-/// Servers of a block, blocks of a field.
+/// Servers of a block, blocks of a field, fields that are looked at together.
 const MANY: usize = 16;
 
-/// A number per GPU, or the greatest, second greatest, ... numbers of one server or of any of several.
+/// Until when each GPU of a server is free.
 type Row = [Place; GPUS];
+/// Numbers that are compared at once.
+type Chunk = [Place; MANY];
+
+/// One number of GPUs: until when each server has as many free.
+struct Level {
+    /// By block.
+    servers: Vec<Chunk>,
+    /// The greatest of each block, by field. Too high after a fall, until a search looks there in vain.
+    blocks: Vec<Chunk>,
+    /// The same of each field.
+    fields: Vec<Chunk>,
+    /// The same of all.
+    all: Place,
+}
 
 pub(super) struct Servers {
     rack_size: usize,
     count: usize,
-    /// Until when each GPU is free.
     until: Vec<Row>,
-    /// The same in falling order; not yet of servers that are listed as `changed`.
-    rows: Vec<Row>,
-    /// No row of the sixteen has more. Too high after a fall, until a search looks there in vain.
-    blocks: Vec<Row>,
-    fields: Vec<Row>,
-    pub(super) all: Row,
+    /// By number of GPUs, less one. Not yet of servers that are listed as `changed`.
+    levels: [Level; GPUS],
     changed: Vec<u32>,
     is_changed: Vec<bool>,
+    /// How many levels of each server are not [`HELD`].
+    seen: Vec<u8>,
     /// How many GPUs of each server no admitted job holds.
     free: Vec<u8>,
     /// The servers with as many.
@@ -54,54 +65,113 @@ pub(super) struct Servers {
     whole_until: Place,
 }
 
-fn raise(row: &mut Row, by: &Row) {
-    for (most, &value) in row.iter_mut().zip(by) {
-        *most = (*most).max(value);
+/// A byte per number, 1 if it is greater.
+#[inline]
+fn above(chunk: &Chunk, place: Place) -> u128 {
+    let mut bytes = [0; MANY];
+    compare(chunk, place, &mut bytes);
+    u128::from_le_bytes(bytes)
+}
+
+/// Not inline: so the compiler sees bytes in memory and compares many at once.
+#[inline(never)]
+fn compare(chunk: &Chunk, place: Place, bytes: &mut [u8; MANY]) {
+    for (byte, &value) in bytes.iter_mut().zip(chunk) {
+        *byte = u8::from(value > place);
     }
 }
 
-fn greatest(rows: &[Row]) -> Row {
-    let mut most = [HELD; GPUS];
-    for row in rows {
-        raise(&mut most, row);
+/// Number of the first byte that is not 0.
+#[inline]
+fn first_of(bytes: u128) -> usize {
+    bytes.trailing_zeros() as usize / 8
+}
+
+fn greatest(chunk: &Chunk) -> Place {
+    chunk.iter().copied().fold(HELD, Place::max)
+}
+
+/// Numbers of the bytes that are 1.
+#[inline]
+fn members(mut bytes: u128) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let first = first_of(bytes);
+        (bytes != 0).then(|| {
+            bytes &= bytes - 1;
+            first
+        })
+    })
+}
+
+impl Level {
+    fn new(servers: usize) -> Self {
+        let chunks = |count: usize| vec![[HELD; MANY]; count.div_ceil(MANY)];
+        let servers = chunks(servers);
+        let blocks = chunks(servers.len());
+        let fields = chunks(blocks.len());
+        Self {
+            servers,
+            blocks,
+            fields,
+            all: HELD,
+        }
     }
-    most
+
+    #[inline]
+    fn set(&mut self, at: usize, until: Place) {
+        let (block, field) = (at / MANY, at / MANY / MANY);
+        self.servers[block][at % MANY] = until;
+        let most = &mut self.blocks[field][block % MANY];
+        *most = until.max(*most);
+        let most = &mut self.fields[field / MANY][field % MANY];
+        *most = until.max(*most);
+        self.all = until.max(self.all);
+    }
+
+    fn tighten_block(&mut self, block: usize) {
+        self.blocks[block / MANY][block % MANY] = greatest(&self.servers[block]);
+    }
+
+    fn tighten_field(&mut self, field: usize) {
+        self.fields[field / MANY][field % MANY] = greatest(&self.blocks[field]);
+    }
+}
+
+#[inline]
+fn order<const ONE: usize, const OTHER: usize>(row: &mut Row) {
+    let (one, other) = (row[ONE], row[OTHER]);
+    row[ONE] = one.max(other);
+    row[OTHER] = one.min(other);
 }
 
 /// Falling, without a branch: a sorting network of Batcher.
+#[inline]
 fn sorted(mut row: Row) -> Row {
-    const SWAPS: [(usize, usize); 19] = [
-        (0, 1),
-        (2, 3),
-        (4, 5),
-        (6, 7),
-        (0, 2),
-        (1, 3),
-        (4, 6),
-        (5, 7),
-        (1, 2),
-        (5, 6),
-        (0, 4),
-        (1, 5),
-        (2, 6),
-        (3, 7),
-        (2, 4),
-        (3, 5),
-        (1, 2),
-        (3, 4),
-        (5, 6),
-    ];
-    for (one, other) in SWAPS {
-        let (a, b) = (row[one], row[other]);
-        row[one] = a.max(b);
-        row[other] = a.min(b);
-    }
-    row
+    let row = &mut row;
+    order::<0, 1>(row);
+    order::<2, 3>(row);
+    order::<4, 5>(row);
+    order::<6, 7>(row);
+    order::<0, 2>(row);
+    order::<1, 3>(row);
+    order::<4, 6>(row);
+    order::<5, 7>(row);
+    order::<1, 2>(row);
+    order::<5, 6>(row);
+    order::<0, 4>(row);
+    order::<1, 5>(row);
+    order::<2, 6>(row);
+    order::<3, 7>(row);
+    order::<2, 4>(row);
+    order::<3, 5>(row);
+    order::<1, 2>(row);
+    order::<3, 4>(row);
+    order::<5, 6>(row);
+    *row
 }
 
 impl Servers {
     pub(super) fn new(servers: usize, rack_size: usize) -> Self {
-        let padded = servers.next_multiple_of(MANY * MANY);
         let mut by_free: Vec<Places> = (0..=GPUS).map(|_| Places::new(servers)).collect();
         for at in 0..servers {
             by_free[GPUS].insert(at as Place);
@@ -119,10 +189,8 @@ impl Servers {
             rack_size,
             count: servers,
             until: vec![[IDLE; GPUS]; servers],
-            rows: vec![[HELD; GPUS]; padded],
-            blocks: vec![[HELD; GPUS]; padded / MANY],
-            fields: vec![[HELD; GPUS]; padded / MANY / MANY],
-            all: [HELD; GPUS],
+            levels: [0; GPUS].map(|_| Level::new(servers)),
+            seen: vec![0; servers],
             changed: Vec::new(),
             is_changed: vec![false; servers],
             free: vec![GPUS as u8; servers],
@@ -216,15 +284,24 @@ impl Servers {
         while let Some(at) = self.changed.pop() {
             let at = at as usize;
             self.is_changed[at] = false;
+            let free = self.free[at];
+            let levels = free.max(std::mem::replace(&mut self.seen[at], free));
             let row = sorted(self.until[at]);
-            if row[GPUS - 1] > self.rows[at][GPUS - 1] {
+            let whole = self.levels[GPUS - 1].servers[at / MANY][at % MANY];
+            if row[GPUS - 1] > whole {
                 self.whole_until = self.whole_until.max(row[GPUS - 1]);
             }
-            self.rows[at] = row;
-            raise(&mut self.blocks[at / MANY], &row);
-            raise(&mut self.fields[at / MANY / MANY], &row);
-            raise(&mut self.all, &row);
+            let levels = self.levels[..usize::from(levels)].iter_mut();
+            for (level, until) in levels.zip(row) {
+                level.set(at, until);
+            }
         }
+    }
+
+    /// No server has so many GPUs for a job behind this place.
+    #[inline]
+    pub(super) fn until(&self, gpus: usize) -> Place {
+        self.levels[gpus - 1].all
     }
 
     /// What is free on a server for a job at a place.
@@ -266,47 +343,60 @@ impl Servers {
     /// The server with the fewest GPUs free for a job at a place that are enough, the first of those. After
     /// [`Self::refresh`].
     pub(super) fn best(&mut self, place: Place, gpus: usize) -> Option<usize> {
-        let level = gpus - 1;
         let mut best = (GPUS + 1, None);
-        for field in 0..self.fields.len() {
-            if self.fields[field][level] <= place {
-                continue;
-            }
-            let mut is_right = false;
-            for block in field * MANY..(field + 1) * MANY {
-                if self.blocks[block][level] <= place {
-                    continue;
-                }
-                let servers = block * MANY..(block + 1) * MANY;
-                let mut is_block_right = false;
-                for (row, at) in self.rows[servers.clone()].iter().zip(servers.clone()) {
-                    if row[level] <= place {
-                        continue;
+        for chunk in 0..self.levels[gpus - 1].fields.len() {
+            for field in members(above(&self.levels[gpus - 1].fields[chunk], place)) {
+                let field = chunk * MANY + field;
+                let blocks = above(&self.levels[gpus - 1].blocks[field], place);
+                let mut is_any = false;
+                for block in members(blocks) {
+                    let block = field * MANY + block;
+                    let found = self.best_of_block(place, gpus, block);
+                    if found.0 == gpus {
+                        return found.1;
                     }
-                    is_block_right = true;
-                    let more = row[gpus..].iter().take_while(|until| **until > place);
-                    let free = gpus + more.count();
-                    if free == gpus {
-                        return Some(at);
-                    }
-                    if free < best.0 {
-                        best = (free, Some(at));
+                    is_any |= found.1.is_some();
+                    if found.0 < best.0 {
+                        best = found;
                     }
                 }
-                if !is_block_right {
-                    self.blocks[block] = greatest(&self.rows[servers]);
+                if !is_any {
+                    self.levels[gpus - 1].tighten_field(field);
                 }
-                is_right |= is_block_right;
-            }
-            if !is_right {
-                let blocks = &self.blocks[field * MANY..(field + 1) * MANY];
-                self.fields[field] = greatest(blocks);
             }
         }
         if best.1.is_none() {
-            self.all = greatest(&self.fields);
+            self.tighten_all(gpus);
         }
         best.1
+    }
+
+    /// The same of one block, with the number of its GPUs; too many if there is none.
+    #[inline]
+    fn best_of_block(&mut self, place: Place, gpus: usize, block: usize) -> (usize, Option<usize>) {
+        let mut enough = above(&self.levels[gpus - 1].servers[block], place);
+        if enough == 0 {
+            self.levels[gpus - 1].tighten_block(block);
+            return (GPUS + 1, None);
+        }
+        let mut free = gpus;
+        while free < GPUS {
+            let more = above(&self.levels[free].servers[block], place);
+            if more != enough {
+                enough &= !more;
+                break;
+            }
+            free += 1;
+        }
+        (free, Some(block * MANY + first_of(enough)))
+    }
+
+    fn tighten_all(&mut self, gpus: usize) {
+        let fields = self.levels[gpus - 1].fields.iter().map(greatest);
+        let most = fields.fold(HELD, Place::max);
+        for level in &mut self.levels[gpus - 1..] {
+            level.all = level.all.min(most);
+        }
     }
 
     /// Whether a rack has so many servers that no admitted job is on.
