@@ -92,15 +92,18 @@ struct Class {
     /// Left out, and without GPUs.
     waiting: Line,
     promised: Line,
-    /// If it gets several servers: nobody who stands behind this place has room.
-    room_until: Place,
+    /// Where the servers keep until which place it has room.
+    room: usize,
 }
 
 /// Room that there always is, until it is counted; less this, room that there never is.
 const ANY_ROOM: i64 = i64::MIN / 2;
 
 impl Class {
-    fn new(gpus: u32, size: usize) -> Self {
+    fn new(gpus: u32, several: &[u32], size: usize) -> Self {
+        let room = several
+            .iter()
+            .position(|servers| servers * GPUS as u32 == gpus);
         Self {
             gpus: i64::from(gpus),
             servers: if gpus as usize > GPUS {
@@ -113,7 +116,7 @@ impl Class {
             needs_room: -ANY_ROOM,
             waiting: Line::new(size),
             promised: Line::new(size),
-            room_until: HELD,
+            room: room.map_or(gpus as usize - 1, |at| GPUS + at),
         }
     }
 }
@@ -163,6 +166,8 @@ impl<'a> Loop<'a> {
         let first = FIRST_PLACE as usize;
         let shift = (jobs.len() + first).next_power_of_two().ilog2();
         assert!(SECTIONS << shift <= PLACES_MAX, "too many jobs");
+        let wide = sizes.iter().filter(|&&size| size as usize > GPUS);
+        let several: Vec<u32> = wide.map(|&size| size / GPUS as u32).collect();
         let no_run = || Run {
             until_ns: DONE,
             rest_ns: 0,
@@ -183,13 +188,13 @@ impl<'a> Loop<'a> {
             class_of,
             classes: sizes
                 .iter()
-                .map(|&size| Class::new(size, SECTIONS << shift))
+                .map(|&size| Class::new(size, &several, SECTIONS << shift))
                 .collect(),
             shift,
             admitted: Places::new(SECTIONS << shift),
             runs,
             class_of_run,
-            servers: Servers::new(cluster.servers as usize, servers_per_rack),
+            servers: Servers::new(cluster.servers as usize, servers_per_rack, several),
             timers: Wheel::new(jobs),
             newcomers: Vec::new(),
             stopped: Vec::new(),
@@ -357,17 +362,10 @@ impl<'a> Loop<'a> {
     fn start_waiting(&mut self) {
         self.servers.refresh();
         loop {
-            let whole_until = self.servers.take_whole_until();
             let mut first = (NOBODY, 0);
-            for (at, class) in self.classes.iter_mut().enumerate() {
+            for (at, class) in self.classes.iter().enumerate() {
                 let place = class.waiting.first();
-                let room_until = if class.servers == 0 {
-                    self.servers.until(class.gpus as usize)
-                } else {
-                    class.room_until = class.room_until.max(whole_until);
-                    class.room_until
-                };
-                if place < first.0 && place < room_until {
+                if place < first.0.min(self.servers.room_until[class.room]) {
                     first = (place, at);
                 }
             }
@@ -391,7 +389,7 @@ impl<'a> Loop<'a> {
     }
 
     fn seat_of_waiting(&mut self, class: usize, place: Place) -> Option<Seat> {
-        let class = &mut self.classes[class];
+        let class = &self.classes[class];
         let gpus = class.gpus as usize;
         if class.servers == 0 {
             let server = self.servers.best(place, gpus)?;
@@ -399,7 +397,7 @@ impl<'a> Loop<'a> {
         }
         let rack = self.servers.best_rack(place, class.servers);
         if rack.is_none() {
-            class.room_until = place;
+            self.servers.room_until[class.room] = place;
         }
         rack.map(wide)
     }
@@ -424,6 +422,7 @@ impl<'a> Loop<'a> {
         self.set_seat(class, seat, until);
     }
 
+    /// Stops the guests on some GPUs of a server. What they leave there is for the caller to give.
     fn stop_guests(&mut self, server: usize, mask: u8) {
         let mut left = mask;
         while left != 0 {
@@ -433,7 +432,11 @@ impl<'a> Loop<'a> {
                 let run = &mut self.runs[(guest & !(-1 << self.shift)) as usize];
                 run.until_ns = self.now_ns - run.until_ns;
                 let (class, seat) = (usize::from(run.class), run.seat());
-                self.set_seat(class, seat, IDLE);
+                if self.classes[class].servers == 0 && seat.bits as u8 & !mask == 0 {
+                    left &= !(seat.bits as u8);
+                } else {
+                    self.set_seat(class, seat, IDLE);
+                }
                 self.stopped.push(guest);
             }
         }

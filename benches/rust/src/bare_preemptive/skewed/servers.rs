@@ -36,8 +36,6 @@ struct Level {
     blocks: Vec<Chunk>,
     /// The same of each field.
     fields: Vec<Chunk>,
-    /// The same of all.
-    all: Place,
 }
 
 pub(super) struct Servers {
@@ -46,6 +44,11 @@ pub(super) struct Servers {
     until: Vec<Row>,
     /// By number of GPUs, less one. Not yet of servers that are listed as `changed`.
     levels: [Level; GPUS],
+    /// Per number of GPUs, less one, and behind them per gang on several servers: nobody behind this place has room.
+    /// Too high after a fall, until a search is in vain.
+    pub(super) room_until: Vec<Place>,
+    /// Servers of the gangs that get several.
+    several: Vec<u32>,
     changed: Vec<u32>,
     is_changed: Vec<bool>,
     /// How many levels of each server are not [`HELD`].
@@ -61,8 +64,6 @@ pub(super) struct Servers {
     /// Racks with so many whole servers, and a bit per number that some rack has.
     racks_by_whole: Vec<u32>,
     whole_counts: u64,
-    /// The last place for which some server has become whole since it was asked for.
-    whole_until: Place,
 }
 
 /// A byte per number, 1 if it is greater.
@@ -103,6 +104,14 @@ fn members(mut bytes: u128) -> impl Iterator<Item = usize> {
     })
 }
 
+/// What a level has for a job.
+enum Found {
+    At(usize),
+    /// Only servers with more GPUs than that.
+    OnlyMore,
+    Nobody,
+}
+
 impl Level {
     fn new(servers: usize) -> Self {
         let chunks = |count: usize| vec![[HELD; MANY]; count.div_ceil(MANY)];
@@ -113,7 +122,6 @@ impl Level {
             servers,
             blocks,
             fields,
-            all: HELD,
         }
     }
 
@@ -125,7 +133,6 @@ impl Level {
         *most = until.max(*most);
         let most = &mut self.fields[field / MANY][field % MANY];
         *most = until.max(*most);
-        self.all = until.max(self.all);
     }
 
     fn tighten_block(&mut self, block: usize) {
@@ -171,7 +178,7 @@ fn sorted(mut row: Row) -> Row {
 }
 
 impl Servers {
-    pub(super) fn new(servers: usize, rack_size: usize) -> Self {
+    pub(super) fn new(servers: usize, rack_size: usize, several: Vec<u32>) -> Self {
         let mut by_free: Vec<Places> = (0..=GPUS).map(|_| Places::new(servers)).collect();
         for at in 0..servers {
             by_free[GPUS].insert(at as Place);
@@ -191,6 +198,8 @@ impl Servers {
             until: vec![[IDLE; GPUS]; servers],
             levels: [0; GPUS].map(|_| Level::new(servers)),
             seen: vec![0; servers],
+            room_until: vec![HELD; GPUS + several.len()],
+            several,
             changed: Vec::new(),
             is_changed: vec![false; servers],
             free: vec![GPUS as u8; servers],
@@ -199,7 +208,6 @@ impl Servers {
             whole,
             racks_by_whole,
             whole_counts,
-            whole_until: HELD,
         };
         for at in 0..servers {
             ours.note(at);
@@ -287,21 +295,26 @@ impl Servers {
             let free = self.free[at];
             let levels = free.max(std::mem::replace(&mut self.seen[at], free));
             let row = sorted(self.until[at]);
-            let whole = self.levels[GPUS - 1].servers[at / MANY][at % MANY];
-            if row[GPUS - 1] > whole {
-                self.whole_until = self.whole_until.max(row[GPUS - 1]);
+            if row[GPUS - 1] != HELD {
+                self.raise_whole(at, row[GPUS - 1]);
             }
             let levels = self.levels[..usize::from(levels)].iter_mut();
-            for (level, until) in levels.zip(row) {
+            for ((level, most), until) in levels.zip(&mut self.room_until).zip(row) {
                 level.set(at, until);
+                *most = until.max(*most);
             }
         }
     }
 
-    /// No server has so many GPUs for a job behind this place.
-    #[inline]
-    pub(super) fn until(&self, gpus: usize) -> Place {
-        self.levels[gpus - 1].all
+    /// A server is whole until this place: it helps where it is not the only one.
+    fn raise_whole(&mut self, at: usize, until: Place) {
+        let whole = self.whole[at / self.rack_size];
+        let several = self.room_until[GPUS..].iter_mut().zip(&self.several);
+        for (most, &servers) in several {
+            if whole >= servers {
+                *most = until.max(*most);
+            }
+        }
     }
 
     /// What is free on a server for a job at a place.
@@ -343,59 +356,61 @@ impl Servers {
     /// The server with the fewest GPUs free for a job at a place that are enough, the first of those. After
     /// [`Self::refresh`].
     pub(super) fn best(&mut self, place: Place, gpus: usize) -> Option<usize> {
-        let mut best = (GPUS + 1, None);
-        for chunk in 0..self.levels[gpus - 1].fields.len() {
-            for field in members(above(&self.levels[gpus - 1].fields[chunk], place)) {
+        for level in gpus - 1..GPUS {
+            match self.first_with(place, level) {
+                Found::At(server) => return Some(server),
+                Found::OnlyMore => {}
+                Found::Nobody => break,
+            }
+        }
+        self.tighten_all(place, gpus - 1);
+        None
+    }
+
+    /// The first server with as many GPUs as the level says, and no more.
+    fn first_with(&mut self, place: Place, level: usize) -> Found {
+        let (level, more) = self.levels[level..].split_first_mut().expect("a level");
+        let more = more.first();
+        let mut found = Found::Nobody;
+        for chunk in 0..level.fields.len() {
+            for field in members(above(&level.fields[chunk], place)) {
                 let field = chunk * MANY + field;
-                let blocks = above(&self.levels[gpus - 1].blocks[field], place);
                 let mut is_any = false;
-                for block in members(blocks) {
-                    let block = field * MANY + block;
-                    let found = self.best_of_block(place, gpus, block);
-                    if found.0 == gpus {
-                        return found.1;
+                let with_more = more.map_or(0, |more| above(&more.blocks[field], place));
+                for at in members(above(&level.blocks[field], place)) {
+                    let block = field * MANY + at;
+                    let enough = above(&level.servers[block], place);
+                    if enough == 0 {
+                        level.tighten_block(block);
+                        continue;
                     }
-                    is_any |= found.1.is_some();
-                    if found.0 < best.0 {
-                        best = found;
+                    is_any = true;
+                    let exact = match more {
+                        Some(more) if with_more >> (8 * at) & 1 == 1 => {
+                            enough & !above(&more.servers[block], place)
+                        }
+                        _ => enough,
+                    };
+                    if exact != 0 {
+                        return Found::At(block * MANY + first_of(exact));
                     }
                 }
-                if !is_any {
-                    self.levels[gpus - 1].tighten_field(field);
+                if is_any {
+                    found = Found::OnlyMore;
+                } else {
+                    level.tighten_field(field);
                 }
             }
         }
-        if best.1.is_none() {
-            self.tighten_all(gpus);
-        }
-        best.1
+        found
     }
 
-    /// The same of one block, with the number of its GPUs; too many if there is none.
-    #[inline]
-    fn best_of_block(&mut self, place: Place, gpus: usize, block: usize) -> (usize, Option<usize>) {
-        let mut enough = above(&self.levels[gpus - 1].servers[block], place);
-        if enough == 0 {
-            self.levels[gpus - 1].tighten_block(block);
-            return (GPUS + 1, None);
-        }
-        let mut free = gpus;
-        while free < GPUS {
-            let more = above(&self.levels[free].servers[block], place);
-            if more != enough {
-                enough &= !more;
-                break;
-            }
-            free += 1;
-        }
-        (free, Some(block * MANY + first_of(enough)))
-    }
-
-    fn tighten_all(&mut self, gpus: usize) {
-        let fields = self.levels[gpus - 1].fields.iter().map(greatest);
-        let most = fields.fold(HELD, Place::max);
-        for level in &mut self.levels[gpus - 1..] {
-            level.all = level.all.min(most);
+    /// Nobody at this place has room on a level, nor on those above.
+    fn tighten_all(&mut self, place: Place, level: usize) {
+        let fields = self.levels[level].fields.iter().map(greatest);
+        let most = fields.fold(HELD, Place::max).min(place);
+        for until in &mut self.room_until[level..GPUS] {
+            *until = most.min(*until);
         }
     }
 
@@ -403,12 +418,6 @@ impl Servers {
     #[inline]
     pub(super) fn has_several(&self, servers: usize) -> bool {
         self.whole_counts >> servers != 0
-    }
-
-    /// The last place for which a server has become whole since this was last asked.
-    #[inline]
-    pub(super) fn take_whole_until(&mut self) -> Place {
-        std::mem::replace(&mut self.whole_until, HELD)
     }
 
     /// The rack with the fewest GPUs free for a job at a place that has so many whole servers, the first of those;
