@@ -26,7 +26,8 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci")
+settings.load_profile(PROFILE)
 
 # A shell that starts the tests in the background has them, and all that they start, ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -34,6 +35,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Tests in a real browser are a step of their own, `make browser`, which names the browser here.
 collect_ignore = [] if os.environ.get("GANGLINE_CHROMIUM") else ["browser"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Let deep tests take their time: thousands of worlds are no hang."""
+    if PROFILE == "deep" and config.getoption("timeout", None) is None:
+        config.option.timeout = 0
 
 
 def find_shared() -> Path | None:
