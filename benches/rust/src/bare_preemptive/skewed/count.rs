@@ -1,21 +1,28 @@
 //! Who is admitted: what a walk along the order by count, skipping what does not fit, would find. As in the loops
 //! beside, an event that lets nobody in costs one comparison per gang size.
 
+use super::chunk::up_to;
 use super::line::Place;
-use super::{ANY_ROOM, HELD, Loop};
+use super::servers::HELD;
+use super::{ANY_ROOM, Loop, first_head};
 
 impl Loop<'_> {
     /// Admits and leaves out until it is what the walk would find.
     pub(super) fn count(&mut self) {
         loop {
-            while let Some(class) = self.first_that_may_fit() {
-                let of = &self.classes[class];
-                let lacking = of.gpus - self.room;
-                let behind = self.held_behind(of.left_out.first(), lacking);
+            loop {
+                let open = up_to(&self.heads.needs_room, self.room);
+                if open == 0 {
+                    break;
+                }
+                let (place, class) = first_head(&self.heads.left_out, open);
+                let gpus = self.classes[class].gpus;
+                let lacking = gpus - self.room;
+                let behind = self.held_behind(place, lacking);
                 if behind >= lacking {
-                    self.admit(class);
+                    self.admit(class, place);
                 } else {
-                    self.classes[class].needs_room = self.classes[class].gpus - behind;
+                    self.heads.needs_room[class] = gpus - behind;
                 }
             }
             if self.room >= 0 {
@@ -25,22 +32,21 @@ impl Loop<'_> {
         }
     }
 
-    fn first_that_may_fit(&self) -> Option<usize> {
-        let mut first = (Place::MAX, None);
-        for (at, class) in self.classes.iter().enumerate() {
-            if class.needs_room <= self.room && class.left_out.first() < first.0 {
-                first = (class.left_out.first(), Some(at));
-            }
+    /// The first ones before a place need so much more room: less is held behind them.
+    fn need_more(&mut self, before: Place, gpus: i32) {
+        let heads = self.heads.left_out.iter().zip(&mut self.heads.needs_room);
+        for (&first, needs) in heads {
+            // never near the ends of the numbers
+            *needs = needs.wrapping_add(if first < before { gpus } else { 0 });
         }
-        first.1
     }
 
-    fn gpus(&self, place: Place) -> i64 {
+    fn gpus(&self, place: Place) -> i32 {
         self.classes[self.class(place)].gpus
     }
 
     /// GPUs that the count has given behind a place, or as many of them as are enough.
-    fn held_behind(&self, place: Place, enough: i64) -> i64 {
+    fn held_behind(&self, place: Place, enough: i32) -> i32 {
         let (mut behind, mut at) = (0, self.end());
         while behind < enough {
             match self.admitted.before(at) {
@@ -54,21 +60,15 @@ impl Loop<'_> {
         behind
     }
 
-    fn admit(&mut self, class: usize) {
-        let of = &self.classes[class];
-        let (place, gpus) = (of.left_out.first(), of.gpus);
+    fn admit(&mut self, class: usize, place: Place) {
+        let gpus = self.classes[class].gpus;
         self.no_longer_left_out(class, place);
-        for class in &mut self.classes {
-            if class.left_out.first() < place {
-                class.needs_room -= gpus;
-            }
-        }
+        self.need_more(place, -gpus);
         self.room -= gpus;
         self.admitted.insert(place);
-        let of = &mut self.classes[class];
-        if of.waiting.has(place) {
-            of.waiting.remove(place);
-            of.promised.insert(place);
+        if self.classes[class].waiting.has(place) {
+            self.no_longer_waits(class, place);
+            self.promise(class, place);
         } else {
             let seat = self.runs[self.index(place)].seat();
             self.set_seat(class, seat, HELD);
@@ -99,20 +99,15 @@ impl Loop<'_> {
     }
 
     /// The count no longer admits a job; `behind` is how many GPUs it still gives behind it.
-    fn drop(&mut self, place: Place, behind: i64) {
+    fn drop(&mut self, place: Place, behind: i32) {
         let class = self.class(place);
         let gpus = self.classes[class].gpus;
-        for class in &mut self.classes {
-            if class.left_out.first() < place {
-                class.needs_room += gpus;
-            }
-        }
+        self.need_more(place, gpus);
         self.room += gpus;
         self.admitted.remove(place);
-        let of = &mut self.classes[class];
-        if of.promised.has(place) {
-            of.promised.remove(place);
-            of.waiting.insert(place);
+        if self.classes[class].promised.has(place) {
+            self.no_longer_promised(class, place);
+            self.wait(class, place);
         } else {
             let seat = self.runs[self.index(place)].seat();
             self.set_seat(class, seat, place);
@@ -121,33 +116,31 @@ impl Loop<'_> {
     }
 
     /// A job is left out; as the first of its class it needs so much room.
-    pub(super) fn leave_out(&mut self, class: usize, place: Place, needs_room: i64) {
-        let class = &mut self.classes[class];
-        class.left_out.insert(place);
-        if class.left_out.first() == place {
-            class.needs_room = needs_room;
+    pub(super) fn leave_out(&mut self, class: usize, place: Place, needs_room: i32) {
+        let line = &mut self.classes[class].left_out;
+        line.insert(place);
+        self.heads.left_out[class] = line.first();
+        if line.first() == place {
+            self.heads.needs_room[class] = needs_room;
         }
     }
 
     /// The next one of its class needs no less room: no more is held behind it.
     pub(super) fn no_longer_left_out(&mut self, class: usize, place: Place) {
-        let class = &mut self.classes[class];
-        class.left_out.remove(place);
-        if class.left_out.is_empty() {
-            class.needs_room = -ANY_ROOM;
+        let line = &mut self.classes[class].left_out;
+        line.remove(place);
+        self.heads.left_out[class] = line.first();
+        if line.is_empty() {
+            self.heads.needs_room[class] = -ANY_ROOM;
         }
     }
 
-    /// An admitted job falls to the next queue.
+    /// An admitted job falls to the next queue: behind places between the two, that much more is held.
     pub(super) fn fall_admitted(&mut self, class: usize, from: Place, to: Place) {
         self.admitted.remove(from);
         self.admitted.insert(to);
         let gpus = self.classes[class].gpus;
-        for class in &mut self.classes {
-            let first = class.left_out.first();
-            if from < first && first < to {
-                class.needs_room -= gpus;
-            }
-        }
+        self.need_more(to, -gpus);
+        self.need_more(from, gpus);
     }
 }

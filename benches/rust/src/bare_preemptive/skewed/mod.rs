@@ -10,9 +10,11 @@
 //!
 //! Cost: O(gang sizes) per event, O(1) and a search for a server per job that starts or stops.
 
+mod chunk;
 mod count;
 mod line;
 mod servers;
+mod starts;
 #[cfg(test)]
 mod tests;
 
@@ -20,8 +22,10 @@ use super::attained::{QUEUES, stays_ns};
 use super::wheel::Wheel;
 use crate::bare::Times;
 use crate::workload::{Cluster, Jobs};
+use chunk::{Chunk, MANY, members};
 use line::{Line, NOBODY, PLACES_MAX, Place, Places};
-use servers::{FIRST_PLACE, GPUS, HELD, IDLE, NEW_GUEST, Servers};
+use servers::{FIRST_PLACE, GPUS, IDLE, Servers};
+use starts::Newcomer;
 
 /// Sections of the order: the jobs of the first queue that have started, those that have not, the other queues.
 const SECTIONS: usize = QUEUES + 1;
@@ -70,53 +74,96 @@ impl Run {
 /// No instant, no phase.
 const DONE: i64 = i64::MIN;
 
-/// A job that starts for the first time in this decision.
-struct Newcomer {
-    job: u32,
-    class: u8,
-    seat: Seat,
-    is_admitted: bool,
+/// Gang sizes, which are numbered: one less than the GPUs on one server, and behind those the sizes on several.
+const CLASSES: usize = MANY;
+
+/// The gang sizes of a run.
+struct Sizes {
+    by_class: [u32; CLASSES],
+    /// Gang size -> class.
+    class_of: Vec<u8>,
+    /// Servers of those that get several.
+    several: Vec<u32>,
+}
+
+impl Sizes {
+    fn new(jobs: &Jobs, cluster: Cluster, servers_per_rack: usize) -> Self {
+        let mut sizes = jobs.gpus.clone();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let rack = servers_per_rack.min(cluster.servers as usize);
+        let is_simple = |&size: &u32| {
+            let size = size as usize;
+            size <= GPUS || size.is_multiple_of(GPUS) && size <= rack * GPUS
+        };
+        assert_eq!(cluster.gpus_per_server as usize, GPUS, "a server's GPUs");
+        assert!(cluster.servers <= 1 << 16 && rack < 64, "too many servers");
+        assert!(sizes.iter().all(is_simple), "gangs of another kind");
+        let mut by_class = [0; CLASSES];
+        let mut class_of = vec![0; sizes.last().map_or(0, |&widest| widest as usize + 1)];
+        let wide = sizes.iter().filter(|&&size| size as usize > GPUS);
+        let several: Vec<u32> = wide.map(|&size| size / GPUS as u32).collect();
+        for &size in &sizes {
+            let servers = size / GPUS as u32;
+            let wide = several.iter().position(|&several| several == servers);
+            let narrow = size as usize <= GPUS;
+            let class = if narrow {
+                size as usize - 1
+            } else {
+                GPUS + wide.unwrap_or(0)
+            };
+            assert!(class < CLASSES, "too many gang sizes");
+            by_class[class] = size;
+            class_of[size as usize] = class as u8;
+        }
+        Self {
+            by_class,
+            class_of,
+            several,
+        }
+    }
+}
+
+/// The first jobs of each class, [`NOBODY`] if there is none.
+struct Heads {
+    left_out: Chunk,
+    /// With less room the first one left out is not admitted: no more than the rest of its GPUs is held behind it by
+    /// admitted jobs. May be too low, which costs a count and no more.
+    needs_room: Chunk,
+    waiting: Chunk,
 }
 
 /// The jobs of one gang size.
 struct Class {
-    gpus: i64,
+    gpus: i32,
     /// Servers of a gang that is wider than one; else 0.
     servers: usize,
     stays_ns: [i64; QUEUES],
     /// Those that the count leaves out: guests, and those that wait.
     left_out: Line,
-    /// With less room the first one left out is not admitted: no more than the rest of its GPUs is held behind it by
-    /// admitted jobs. May be too low, which costs a count and no more.
-    needs_room: i64,
     /// Left out, and without GPUs.
     waiting: Line,
     promised: Line,
-    /// Where the servers keep until which place it has room.
-    room: usize,
 }
 
 /// Room that there always is, until it is counted; less this, room that there never is.
-const ANY_ROOM: i64 = i64::MIN / 2;
+const ANY_ROOM: i32 = i32::MIN / 2;
 
 impl Class {
-    fn new(gpus: u32, several: &[u32], size: usize) -> Self {
-        let room = several
-            .iter()
-            .position(|servers| servers * GPUS as u32 == gpus);
+    fn new(gpus: u32, size: usize) -> Self {
+        let size = if gpus == 0 { 0 } else { size }; // nobody asks for as many
+        let gpus_if_wide = if gpus as usize > GPUS { gpus } else { 0 };
         Self {
-            gpus: i64::from(gpus),
-            servers: if gpus as usize > GPUS {
-                gpus as usize / GPUS
+            gpus: gpus as i32,
+            servers: gpus_if_wide as usize / GPUS,
+            stays_ns: if gpus == 0 {
+                [0; QUEUES]
             } else {
-                0
+                stays_ns(gpus)
             },
-            stays_ns: stays_ns(gpus),
             left_out: Line::new(size),
-            needs_room: -ANY_ROOM,
             waiting: Line::new(size),
             promised: Line::new(size),
-            room: room.map_or(gpus as usize - 1, |at| GPUS + at),
         }
     }
 }
@@ -126,9 +173,12 @@ struct Loop<'a> {
     now_ns: i64,
     arrived: usize,
     /// GPUs that the count has left; below 0 while too many are admitted.
-    room: i64,
+    room: i32,
     class_of: Vec<u8>,
     classes: Vec<Class>,
+    heads: Heads,
+    /// A bit per class with promised jobs.
+    promised: u32,
     /// Log2 of the places of a section.
     shift: u32,
     admitted: Places,
@@ -148,26 +198,14 @@ struct Loop<'a> {
 
 impl<'a> Loop<'a> {
     fn new(jobs: &'a Jobs, cluster: Cluster, servers_per_rack: usize) -> Self {
-        let mut sizes = jobs.gpus.clone();
-        sizes.sort_unstable();
-        sizes.dedup();
-        let rack = servers_per_rack.min(cluster.servers as usize);
-        let is_simple = |&size: &u32| {
-            let size = size as usize;
-            size <= GPUS || size.is_multiple_of(GPUS) && size <= rack * GPUS
-        };
-        assert_eq!(cluster.gpus_per_server as usize, GPUS, "a server's GPUs");
-        assert!(cluster.servers <= 1 << 16 && rack < 64, "too many servers");
-        assert!(sizes.iter().all(is_simple), "gangs of another kind");
-        let mut class_of = vec![0; sizes.last().map_or(0, |&widest| widest as usize + 1)];
-        for (class, &size) in sizes.iter().enumerate() {
-            class_of[size as usize] = u8::try_from(class).expect("at most 256 gang sizes");
-        }
+        let Sizes {
+            by_class,
+            class_of,
+            several,
+        } = Sizes::new(jobs, cluster, servers_per_rack);
         let first = FIRST_PLACE as usize;
         let shift = (jobs.len() + first).next_power_of_two().ilog2();
         assert!(SECTIONS << shift <= PLACES_MAX, "too many jobs");
-        let wide = sizes.iter().filter(|&&size| size as usize > GPUS);
-        let several: Vec<u32> = wide.map(|&size| size / GPUS as u32).collect();
         let no_run = || Run {
             until_ns: DONE,
             rest_ns: 0,
@@ -184,12 +222,18 @@ impl<'a> Loop<'a> {
         Self {
             now_ns: 0,
             arrived: 0,
-            room: i64::from(cluster.gpus()),
+            room: cluster.gpus() as i32,
             class_of,
-            classes: sizes
+            classes: by_class
                 .iter()
-                .map(|&size| Class::new(size, &several, SECTIONS << shift))
+                .map(|&size| Class::new(size, SECTIONS << shift))
                 .collect(),
+            heads: Heads {
+                left_out: [NOBODY; CLASSES],
+                needs_room: [-ANY_ROOM; CLASSES],
+                waiting: [NOBODY; CLASSES],
+            },
+            promised: 0,
             shift,
             admitted: Places::new(SECTIONS << shift),
             runs,
@@ -257,7 +301,7 @@ impl<'a> Loop<'a> {
         while self.jobs.arrival_ns.get(self.arrived) == Some(&self.now_ns) {
             let class = self.class_of[self.jobs.gpus[self.arrived] as usize];
             let place = NEWCOMERS << self.shift | self.arrived as Place;
-            self.classes[usize::from(class)].waiting.insert(place);
+            self.wait(usize::from(class), place);
             self.leave_out(usize::from(class), place, ANY_ROOM);
             self.arrived += 1;
         }
@@ -310,7 +354,7 @@ impl<'a> Loop<'a> {
 
     /// Tells the GPUs of a gang until when they are free.
     fn set_seat(&mut self, class: usize, seat: Seat, until: Place) {
-        if self.classes[class].servers == 0 {
+        if class < GPUS {
             self.servers
                 .set(usize::from(seat.at), seat.bits as u8, until);
             return;
@@ -319,203 +363,13 @@ impl<'a> Loop<'a> {
             self.servers.set(server, u8::MAX, until);
         }
     }
-
-    /// Admitted jobs that wait, in order, on GPUs that no admitted job holds.
-    fn start_promised(&mut self) {
-        loop {
-            let mut first = (NOBODY, 0);
-            for (at, class) in self.classes.iter().enumerate() {
-                let place = class.promised.first();
-                if place < first.0
-                    && if class.servers == 0 {
-                        self.servers.has_one(class.gpus as usize)
-                    } else {
-                        self.servers.has_several(class.servers)
-                    }
-                {
-                    first = (place, at);
-                }
-            }
-            let (place, at) = first;
-            if place == NOBODY {
-                return;
-            }
-            let class = &mut self.classes[at];
-            class.promised.remove(place);
-            let (gpus, servers) = (class.gpus as usize, class.servers);
-            let seat = if servers == 0 {
-                let server = self.servers.best_of_all(gpus);
-                self.seat(server, HELD, gpus)
-            } else {
-                let rack = self.servers.best_rack(HELD, servers);
-                wide(rack.expect("a rack with enough whole servers was counted"))
-            };
-            self.take(at, seat, HELD);
-            if self.is_new(place) {
-                self.admitted.remove(place);
-            }
-            self.start(at, place, seat, true);
-        }
-    }
-
-    /// Jobs that the count leaves out, in order, on GPUs that neither admitted jobs nor guests before them hold.
-    fn start_waiting(&mut self) {
-        self.servers.refresh();
-        loop {
-            let mut first = (NOBODY, 0);
-            for (at, class) in self.classes.iter().enumerate() {
-                let place = class.waiting.first();
-                if place < first.0.min(self.servers.room_until[class.room]) {
-                    first = (place, at);
-                }
-            }
-            let (place, at) = first;
-            if place == NOBODY {
-                return;
-            }
-            if let Some(seat) = self.seat_of_waiting(at, place) {
-                self.classes[at].waiting.remove(place);
-                let until = if self.is_new(place) {
-                    self.no_longer_left_out(at, place);
-                    NEW_GUEST
-                } else {
-                    place
-                };
-                self.take(at, seat, until);
-                self.start(at, place, seat, false);
-                self.servers.refresh();
-            }
-        }
-    }
-
-    fn seat_of_waiting(&mut self, class: usize, place: Place) -> Option<Seat> {
-        let class = &self.classes[class];
-        let gpus = class.gpus as usize;
-        if class.servers == 0 {
-            let server = self.servers.best(place, gpus)?;
-            return Some(self.seat(server, place, gpus));
-        }
-        let rack = self.servers.best_rack(place, class.servers);
-        if rack.is_none() {
-            self.servers.room_until[class.room] = place;
-        }
-        rack.map(wide)
-    }
-
-    /// The lowest GPUs of a server that are free for a job at a place.
-    fn seat(&self, server: usize, place: Place, gpus: usize) -> Seat {
-        Seat {
-            bits: u64::from(self.servers.lowest(server, place, gpus)),
-            at: server as u16,
-        }
-    }
-
-    /// Takes GPUs and stops the guests on them.
-    fn take(&mut self, class: usize, seat: Seat, until: Place) {
-        if self.classes[class].servers == 0 {
-            self.stop_guests(usize::from(seat.at), seat.bits as u8);
-        } else {
-            for server in self.servers.of_rack(usize::from(seat.at), seat.bits) {
-                self.stop_guests(server, u8::MAX);
-            }
-        }
-        self.set_seat(class, seat, until);
-    }
-
-    /// Stops the guests on some GPUs of a server. What they leave there is for the caller to give.
-    fn stop_guests(&mut self, server: usize, mask: u8) {
-        let mut left = mask;
-        while left != 0 {
-            let guest = self.servers.holders(server)[left.trailing_zeros() as usize];
-            left &= left - 1;
-            if guest < IDLE {
-                let run = &mut self.runs[(guest & !(-1 << self.shift)) as usize];
-                run.until_ns = self.now_ns - run.until_ns;
-                let (class, seat) = (usize::from(run.class), run.seat());
-                if self.classes[class].servers == 0 && seat.bits as u8 & !mask == 0 {
-                    left &= !(seat.bits as u8);
-                } else {
-                    self.set_seat(class, seat, IDLE);
-                }
-                self.stopped.push(guest);
-            }
-        }
-    }
-
-    fn start(&mut self, class: usize, place: Place, seat: Seat, is_admitted: bool) {
-        self.times.starts += 1;
-        let index = self.index(place);
-        if self.is_new(place) {
-            self.newcomers.push(Newcomer {
-                job: index as u32,
-                class: class as u8,
-                seat,
-                is_admitted,
-            });
-            return;
-        }
-        let run = &mut self.runs[index];
-        run.sit(seat);
-        run.until_ns = self.now_ns - run.until_ns;
-        let timer = super::entry(run.until_ns, index as u32, 0, 0);
-        self.timers.push(timer);
-    }
-
-    /// Those who started for the first time get their places in the order.
-    fn enrol_newcomers(&mut self) {
-        let mut newcomers = std::mem::take(&mut self.newcomers);
-        if newcomers.len() > 1 {
-            newcomers.sort_unstable_by_key(|newcomer| newcomer.job);
-        }
-        for newcomer in newcomers.drain(..) {
-            self.enrol(&newcomer);
-        }
-        self.newcomers = newcomers;
-    }
-
-    fn enrol(&mut self, newcomer: &Newcomer) {
-        let &Newcomer {
-            job, class, seat, ..
-        } = newcomer;
-        let class_at = usize::from(class);
-        let index = self.runs.len();
-        let duration_ns = self.jobs.duration_ns[job as usize];
-        let phase_ns = duration_ns.min(self.classes[class_at].stays_ns[0]);
-        self.runs.push(Run {
-            until_ns: self.now_ns + phase_ns,
-            rest_ns: duration_ns - phase_ns,
-            seat_bits: seat.bits,
-            job,
-            seat_at: seat.at,
-            class,
-            queue: 0,
-        });
-        self.class_of_run.push(class);
-        self.times.start_ns[job as usize] = self.now_ns;
-        let timer = super::entry(self.now_ns + phase_ns, index as u32, 0, 0);
-        self.timers.push(timer);
-        let place = index as Place;
-        if newcomer.is_admitted {
-            self.admitted.insert(place);
-        } else {
-            self.leave_out(class_at, place, ANY_ROOM);
-            self.set_seat(class_at, seat, place);
-        }
-    }
-
-    fn put_back_stopped(&mut self) {
-        while let Some(place) = self.stopped.pop() {
-            let class = self.class(place);
-            self.classes[class].waiting.insert(place);
-        }
-    }
 }
 
-fn wide((rack, bits): (usize, u64)) -> Seat {
-    Seat {
-        bits,
-        at: rack as u16,
-    }
+/// The first one of some heads, and its class.
+#[inline]
+fn first_head(heads: &Chunk, among: u32) -> (Place, usize) {
+    let heads = members(among).map(|class| (heads[class], class));
+    heads.min().unwrap_or((NOBODY, 0))
 }
 
 /// The place of a job that has started, by its queue and the number of its first start.

@@ -7,6 +7,7 @@
 //!
 //! Cost: O(servers / 256 + candidates) to find a server, O(1) to change one.
 
+use super::chunk::{Chunk, MANY, above, members};
 use super::line::{Place, Places};
 
 pub(super) const GPUS: usize = 8;
@@ -20,19 +21,13 @@ pub(super) const FIRST_PLACE: Place = 2;
 /// Free for all.
 pub(super) const IDLE: Place = Place::MAX - 1;
 
-/// Servers of a block, blocks of a field, fields that are looked at together.
-const MANY: usize = 16;
-
 /// Until when each GPU of a server is free.
 type Row = [Place; GPUS];
-/// Numbers that are compared at once.
-type Chunk = [Place; MANY];
-
 /// One number of GPUs: until when each server has as many free.
 struct Level {
-    /// By block.
+    /// By block: sixteen servers.
     servers: Vec<Chunk>,
-    /// The greatest of each block, by field. Too high after a fall, until a search looks there in vain.
+    /// The greatest of each block, by field: sixteen blocks. Too high after a fall, until a search looks there in vain.
     blocks: Vec<Chunk>,
     /// The same of each field.
     fields: Vec<Chunk>,
@@ -46,7 +41,7 @@ pub(super) struct Servers {
     levels: [Level; GPUS],
     /// Per number of GPUs, less one, and behind them per gang on several servers: nobody behind this place has room.
     /// Too high after a fall, until a search is in vain.
-    pub(super) room_until: Vec<Place>,
+    pub(super) room_until: [Place; MANY],
     /// Servers of the gangs that get several.
     several: Vec<u32>,
     changed: Vec<u32>,
@@ -57,6 +52,8 @@ pub(super) struct Servers {
     free: Vec<u8>,
     /// The servers with as many.
     by_free: Vec<Places>,
+    /// How many those are.
+    with_free: [u32; GPUS + 1],
     /// A bit per number of GPUs that some server has free.
     counts: u32,
     /// Per rack the servers that no admitted job is on.
@@ -66,42 +63,8 @@ pub(super) struct Servers {
     whole_counts: u64,
 }
 
-/// A byte per number, 1 if it is greater.
-#[inline]
-fn above(chunk: &Chunk, place: Place) -> u128 {
-    let mut bytes = [0; MANY];
-    compare(chunk, place, &mut bytes);
-    u128::from_le_bytes(bytes)
-}
-
-/// Not inline: so the compiler sees bytes in memory and compares many at once.
-#[inline(never)]
-fn compare(chunk: &Chunk, place: Place, bytes: &mut [u8; MANY]) {
-    for (byte, &value) in bytes.iter_mut().zip(chunk) {
-        *byte = u8::from(value > place);
-    }
-}
-
-/// Number of the first byte that is not 0.
-#[inline]
-fn first_of(bytes: u128) -> usize {
-    bytes.trailing_zeros() as usize / 8
-}
-
 fn greatest(chunk: &Chunk) -> Place {
     chunk.iter().copied().fold(HELD, Place::max)
-}
-
-/// Numbers of the bytes that are 1.
-#[inline]
-fn members(mut bytes: u128) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let first = first_of(bytes);
-        (bytes != 0).then(|| {
-            bytes &= bytes - 1;
-            first
-        })
-    })
 }
 
 /// What a level has for a job.
@@ -125,14 +88,19 @@ impl Level {
         }
     }
 
+    /// Whether it is more than before: bounds hold for what is less.
     #[inline]
-    fn set(&mut self, at: usize, until: Place) {
+    fn set(&mut self, at: usize, until: Place) -> bool {
         let (block, field) = (at / MANY, at / MANY / MANY);
-        self.servers[block][at % MANY] = until;
-        let most = &mut self.blocks[field][block % MANY];
-        *most = until.max(*most);
-        let most = &mut self.fields[field / MANY][field % MANY];
-        *most = until.max(*most);
+        let old = std::mem::replace(&mut self.servers[block][at % MANY], until);
+        let is_more = until > old;
+        if is_more {
+            let most = &mut self.blocks[field][block % MANY];
+            *most = until.max(*most);
+            let most = &mut self.fields[field / MANY][field % MANY];
+            *most = until.max(*most);
+        }
+        is_more
     }
 
     fn tighten_block(&mut self, block: usize) {
@@ -183,6 +151,8 @@ impl Servers {
         for at in 0..servers {
             by_free[GPUS].insert(at as Place);
         }
+        let mut with_free = [0; GPUS + 1];
+        with_free[GPUS] = servers as u32;
         let racks = servers.div_ceil(rack_size);
         let rack = |at| rack_size.min(servers - at * rack_size);
         let whole: Vec<u32> = (0..racks).map(|at| rack(at) as u32).collect();
@@ -198,12 +168,13 @@ impl Servers {
             until: vec![[IDLE; GPUS]; servers],
             levels: [0; GPUS].map(|_| Level::new(servers)),
             seen: vec![0; servers],
-            room_until: vec![HELD; GPUS + several.len()],
+            room_until: [HELD; MANY],
             several,
             changed: Vec::new(),
             is_changed: vec![false; servers],
             free: vec![GPUS as u8; servers],
             by_free,
+            with_free,
             counts: 1 << GPUS,
             whole,
             racks_by_whole,
@@ -262,10 +233,12 @@ impl Servers {
         self.free[at] = free;
         let from = &mut self.by_free[usize::from(old)];
         from.remove(at as Place);
-        if from.next(0).is_none() {
+        self.with_free[usize::from(old)] -= 1;
+        if self.with_free[usize::from(old)] == 0 {
             self.counts &= !(1 << old);
         }
         self.by_free[usize::from(free)].insert(at as Place);
+        self.with_free[usize::from(free)] += 1;
         self.counts |= 1 << free;
         let rack = at / self.rack_size;
         let whole = self.whole[rack];
@@ -300,8 +273,9 @@ impl Servers {
             }
             let levels = self.levels[..usize::from(levels)].iter_mut();
             for ((level, most), until) in levels.zip(&mut self.room_until).zip(row) {
-                level.set(at, until);
-                *most = until.max(*most);
+                if level.set(at, until) {
+                    *most = until.max(*most);
+                }
             }
         }
     }
@@ -386,13 +360,13 @@ impl Servers {
                     }
                     is_any = true;
                     let exact = match more {
-                        Some(more) if with_more >> (8 * at) & 1 == 1 => {
+                        Some(more) if with_more >> at & 1 == 1 => {
                             enough & !above(&more.servers[block], place)
                         }
                         _ => enough,
                     };
                     if exact != 0 {
-                        return Found::At(block * MANY + first_of(exact));
+                        return Found::At(block * MANY + exact.trailing_zeros() as usize);
                     }
                 }
                 if is_any {
