@@ -101,16 +101,16 @@ SERIES = (
 CASES = tuple(case for growth in SERIES for case in growth.cases)
 
 
-def build() -> Path:
-    """Path of a freshly built gate binary, from the release profile."""
-    command = ["cargo", "build", "--release", "--quiet", "--package", "gangline-benches"]
-    command += ["--bin", "gate", "--message-format", "json"]
+def built(binary: str, profile: str) -> Path:
+    """Path of a freshly built binary of the benchmarks."""
+    command = ["cargo", "build", "--profile", profile, "--quiet", "--package", "gangline-benches"]
+    command += ["--bin", binary, "--message-format", "json"]
     done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     for line in done.stdout.splitlines():
         message = json.loads(line)
-        if message.get("executable") and message["target"]["name"] == "gate":
+        if message.get("executable") and message["target"]["name"] == binary:
             return Path(message["executable"])
-    raise RuntimeError("cargo built no executable named gate")
+    raise RuntimeError(f"cargo built no executable named {binary}")
 
 
 def version(command: str) -> str:
@@ -136,7 +136,7 @@ def count(binary: Path, case: Case) -> tuple[int, int]:
 
 def measure(cases: tuple[Case, ...]) -> tuple[dict[str, int], dict[str, int]]:
     """Instructions and operations of all cases, two at a time."""
-    binary = build()
+    binary = built("gate", "release")
     with ThreadPoolExecutor(2) as pool:
         counts = list(pool.map(lambda case: count(binary, case), cases))
     keys = [case.key for case in cases]

@@ -27,6 +27,8 @@ sys.path[:0] = [str(HERE), str(HERE / "peers")]
 
 import workload  # noqa: E402
 
+from instructions import built  # noqa: E402
+
 POLICIES = ("fifo", "sjf", "fifo-skip", "srtf", "srsf", "las", "tiresias", "easy")
 # At most this many times the bare loop's time per job, at a million jobs.
 SPEED_LIMIT = {"fifo": 4.0, "sjf": 4.0}
@@ -68,14 +70,7 @@ class Line:
 
 def build() -> Path:
     """The matrix binary in the profile of published builds."""
-    command = ["cargo", "build", "--profile", "dist", "--quiet", "--package", "gangline-benches"]
-    command += ["--bin", "matrix", "--message-format", "json"]
-    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    for line in done.stdout.splitlines():
-        message = json.loads(line)
-        if message.get("executable") and message["target"]["name"] == "matrix":
-            return Path(message["executable"])
-    raise RuntimeError("cargo built no executable named matrix")
+    return built("matrix", "dist")
 
 
 def json_lines(command: list[str]) -> list[dict[str, Any]]:

@@ -98,6 +98,14 @@ def test_mistakes_are_named(name: str, settings: dict[str, Any], words: str) -> 
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["gittins", "tiresias-gittins"])
+def test_too_fine_a_quantum_is_refused_in_the_name_that_was_asked_for(name: str) -> None:
+    lab = gl.Cluster.preset("pollux-64")
+    trace = gl.synth.philly(jobs=20, seed=1, max_gpus=16)
+    with pytest.raises(PolicyError, match=f"^{name}: delta = "):
+        gl.simulate(lab, trace, policies.make(name, {"delta": 1e-6}))
+
+
 PERIODS = [
     ("themis", "lease_s"),
     ("dally", "lease_s"),

@@ -125,11 +125,6 @@ impl Plan<'_> {
         &self.buffer.actions
     }
 
-    /// Number of actions so far.
-    pub fn len(&self) -> usize {
-        self.buffer.actions.len()
-    }
-
     /// Whether the plan has no action.
     pub fn is_empty(&self) -> bool {
         self.buffer.actions.is_empty()

@@ -300,16 +300,6 @@ impl WeightTable {
             .partition_point(|sum| *sum <= target)
             .min(self.last)
     }
-
-    /// Number of weights.
-    pub fn len(&self) -> usize {
-        self.cumulative.len()
-    }
-
-    /// Never: a table has at least one weight.
-    pub fn is_empty(&self) -> bool {
-        self.cumulative.is_empty()
-    }
 }
 
 // Coefficients, lowest degree first, of Wichura's algorithm AS 241 (PPND16), Applied Statistics
@@ -654,8 +644,6 @@ mod tests {
             [at(0.0), at(0.249), at(0.25), at(0.999_999_999_999_999_9)],
             [1, 1, 3, 3]
         );
-        assert_eq!(table.len(), 5);
-        assert!(!table.is_empty());
         for bad in [&[][..], &[0.0], &[1.0, -1.0], &[f64::NAN], &[f64::INFINITY]] {
             assert!(WeightTable::new(bad).is_none(), "{bad:?}");
         }

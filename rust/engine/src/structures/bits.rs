@@ -60,13 +60,6 @@ impl BitSet {
             .is_some_and(|word| word >> (value % 64) & 1 == 1)
     }
 
-    /// Which of `64 * at .. 64 * at + 64` are members, as bits.
-    #[inline]
-    pub fn word(&self, at: usize) -> u64 {
-        looked(1);
-        self.words[at]
-    }
-
     /// Adds a member; returns whether it was new.
     #[inline]
     pub fn insert(&mut self, value: usize) -> bool {

@@ -1,4 +1,4 @@
-//! Two small trees over an array of counts: leftmost at least `x`, and the `i`-th unit.
+//! Two small trees over an array of counts: the leftmost count that is at least `x`, and the entry of the `i`-th unit.
 
 use crate::structures::work::looked;
 
@@ -126,17 +126,6 @@ impl Fenwick {
         Self { sums }
     }
 
-    /// Sum of all counts.
-    pub fn total(&self) -> u32 {
-        let mut at = self.sums.len() - 1;
-        let mut total = 0;
-        while at > 0 {
-            total += self.sums[at];
-            at &= at - 1;
-        }
-        total
-    }
-
     /// Changes one count.
     #[inline]
     pub fn add(&mut self, at: usize, by: i64) {
@@ -218,7 +207,7 @@ mod tests {
                 .enumerate()
                 .flat_map(|(at, &count)| (0..count).map(move |unit| (at, unit)))
                 .collect();
-            prop_assert_eq!(tree.total() as usize, units.len());
+            prop_assert_eq!(&tree, &Fenwick::new(counts.iter().copied()));
             for (index, &unit) in units.iter().enumerate() {
                 prop_assert_eq!(tree.find(index as u32), unit);
             }

@@ -41,11 +41,6 @@ impl ClassQueues {
         }
     }
 
-    /// Number of waiting jobs.
-    pub fn len(&self) -> usize {
-        self.waiting
-    }
-
     /// Whether nobody waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
