@@ -341,7 +341,7 @@ impl Overlay {
 
 /// Whether the set is a gang of the job: its size, of types that it may use, of one type unless the run
 /// mixes them. The servers are known to exist.
-#[allow(clippy::inline_always, reason = "a part of the check, once per start")]
+#[expect(clippy::inline_always, reason = "a part of the check, once per start")]
 #[inline(always)]
 fn is_gang(state: &State, job: JobId, gpus: &GpuSet) -> bool {
     let usable = state.usable(job);

@@ -22,7 +22,7 @@ fn is_plain_start(action: &Action) -> bool {
 }
 
 impl Engine {
-    #[allow(
+    #[expect(
         clippy::inline_always,
         reason = "a part of the loop, once per instant; steps from outside come here as well"
     )]
@@ -65,7 +65,7 @@ impl Engine {
     }
 
     /// Checks the plan, carries it out and ends the instant.
-    #[allow(
+    #[expect(
         clippy::inline_always,
         reason = "a part of the loop, once per instant; steps from outside come here as well"
     )]

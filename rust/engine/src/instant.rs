@@ -25,7 +25,7 @@ const IDLE_CHANGES_MAX: usize = 1000;
 impl Engine {
     /// Applies the events of the next instant. Returns whether the policy is due; otherwise the instant
     /// is complete, or the run is over.
-    #[allow(
+    #[expect(
         clippy::inline_always,
         reason = "a part of the loop, once per instant; steps from outside come here as well"
     )]
@@ -97,7 +97,7 @@ impl Engine {
     }
 
     /// The next instant with an event; `None` if nothing is left to happen.
-    #[allow(clippy::inline_always, reason = "a part of the loop, once per instant")]
+    #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
     #[inline(always)]
     fn next_instant(&mut self) -> Option<SimTime> {
         self.skip_dropped();
@@ -170,7 +170,7 @@ impl Engine {
     }
 
     /// Completions and changes of capacity, arrivals, timers, the round boundary: in this order.
-    #[allow(clippy::inline_always, reason = "a part of the loop, once per instant")]
+    #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
     #[inline(always)]
     fn apply_events(&mut self, time: SimTime) -> WakeOn {
         let mut kinds = WakeOn::default();
@@ -319,7 +319,7 @@ impl Engine {
     }
 
     /// What is left to do when all changes of an instant are made.
-    #[allow(clippy::inline_always, reason = "a part of the loop, once per instant")]
+    #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
     #[inline(always)]
     pub(crate) fn end_instant(&mut self) {
         for at in self.newest..self.state.job.len() {

@@ -128,8 +128,7 @@ impl State {
         if overhead_end > start {
             self.out.overhead_ns[at] += (overhead_end - start).0;
         }
-        // exact: a factor of 1 means no loss, whatever the placement
-        #[allow(clippy::float_cmp)]
+        #[expect(clippy::float_cmp, reason = "exactly 1 means that nothing is lost")]
         if run.locality != 1.0 && run.rate > 0.0 {
             let lost_s = progress * (1.0 - run.locality);
             self.out.comm_s[at] += lost_s;

@@ -225,7 +225,7 @@ impl Recorder {
     }
 
     /// Adds the time since the last instant to the totals; call before anything changes at `now`.
-    #[allow(clippy::inline_always, reason = "a part of the loop, once per instant")]
+    #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
     #[inline(always)]
     pub(crate) fn advance(&mut self, state: &State, waiting_demand: &Demand, now: SimTime) {
         let length = i128::from((now - self.totals.last).0);

@@ -397,7 +397,7 @@ pub fn inverse_normal(p: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::float_cmp, reason = "goldens are exact")]
+    #![expect(clippy::float_cmp, reason = "goldens are exact")]
     use super::*;
 
     #[test]

@@ -1,6 +1,6 @@
 //! Shapes against the published statistics, determinism, and the laws between options.
 
-#![allow(clippy::float_cmp, reason = "equal streams give equal bits")]
+#![expect(clippy::float_cmp, reason = "equal streams give equal bits")]
 
 use super::*;
 

@@ -286,7 +286,7 @@ impl Offer {
 
     /// The first of some levels with room for a job that is up; its timers count unless it is to be
     /// moved to a narrower place.
-    #[allow(clippy::too_many_arguments)] // the state of one look
+    #[expect(clippy::too_many_arguments)] // the state of one look
     fn look(
         &mut self,
         free: &mut FreeIndex,

@@ -20,7 +20,7 @@ pub enum Mode {
 
 /// Parameters of [`super::Dally`].
 #[derive(Clone, Debug)]
-#[allow(clippy::struct_excessive_bools)] // switches of the policy as users know them
+#[expect(clippy::struct_excessive_bools)] // switches of the policy as users know them
 pub struct DallyParams {
     /// Length of a lease.
     pub lease: SimSpan,

@@ -174,7 +174,6 @@ mod tests {
     }
 
     #[test]
-    #[allow(clippy::float_cmp)] // whole numbers of leases
     fn tunes_as_worked_out_by_hand() {
         assert_eq!(after(24.0, &[], &[]), (6.0, 12.0));
         assert_eq!(after(24.0, &[8.0; 4], &[]), (8.0, 12.0));

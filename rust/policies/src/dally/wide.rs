@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    #[allow(clippy::float_cmp)] // powers of two are exact
+    #[expect(clippy::float_cmp)] // powers of two are exact
     fn large_numbers_round_to_the_nearest() {
         assert_eq!(Wide::square(1 << 100).to_f64(), 2_f64.powi(200));
         assert_eq!(Wide::square(u128::MAX).to_f64(), 2_f64.powi(256));
