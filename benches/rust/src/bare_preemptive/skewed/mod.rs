@@ -177,8 +177,9 @@ struct Loop<'a> {
     class_of: Vec<u8>,
     classes: Vec<Class>,
     heads: Heads,
-    /// A bit per class with promised jobs.
+    /// A bit per class with promised jobs, and with jobs that are left out and wait.
     promised: u32,
+    waiting: u32,
     /// Log2 of the places of a section.
     shift: u32,
     admitted: Places,
@@ -234,6 +235,7 @@ impl<'a> Loop<'a> {
                 waiting: [NOBODY; CLASSES],
             },
             promised: 0,
+            waiting: 0,
             shift,
             admitted: Places::new(SECTIONS << shift),
             runs,

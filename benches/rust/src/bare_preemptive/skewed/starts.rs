@@ -49,6 +49,9 @@ impl Loop<'_> {
 
     /// Jobs that the count leaves out, in order, on GPUs that neither admitted jobs nor guests before them hold.
     pub(super) fn start_waiting(&mut self) {
+        if self.waiting == 0 {
+            return; // what has changed is taken in when somebody waits
+        }
         self.servers.refresh();
         loop {
             let open = below(&self.heads.waiting, &self.servers.room_until);
@@ -98,12 +101,16 @@ impl Loop<'_> {
         let line = &mut self.classes[class].waiting;
         line.insert(place);
         self.heads.waiting[class] = line.first();
+        self.waiting |= 1 << class;
     }
 
     pub(super) fn no_longer_waits(&mut self, class: usize, place: Place) {
         let line = &mut self.classes[class].waiting;
         line.remove(place);
         self.heads.waiting[class] = line.first();
+        if line.is_empty() {
+            self.waiting &= !(1 << class);
+        }
     }
 
     pub(super) fn promise(&mut self, class: usize, place: Place) {
