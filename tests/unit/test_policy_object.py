@@ -45,6 +45,28 @@ def test_a_policy_in_python_gives_what_fifo_gives() -> None:
     assert theirs.log_hash == ours.log_hash
 
 
+class Mover(gl.Policy):
+    """At 5 s the first job moves to the GPUs that it has, the second one to others."""
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan()
+        if view.now_s == 0.0:
+            plan.start(0, masks={0: 0b1111})
+            plan.start(1, masks={1: 0b0011})
+        elif view.now_s == 5.0:
+            plan.move(0, masks={0: 0b1111})
+            plan.move(1, masks={1: 0b1100})
+            plan.start(2, masks={1: 0b0011})
+        return plan
+
+
+def test_a_move_to_the_gpus_that_a_job_has_is_free() -> None:
+    jobs = gl.simulate(LAB, table(gpus=[4, 2, 2]), Mover(), restart_s=3.0).jobs
+    assert jobs["finish_s"].to_pylist() == [10.0, 23.0, 10.0]
+    assert jobs["migrations"].to_pylist() == [0, 1, 0]
+    assert jobs["overhead_s"].to_pylist() == [0.0, 3.0, 0.0]
+
+
 def test_it_keeps_every_law() -> None:
     gl.testing.check_policy(FirstFit())
 
