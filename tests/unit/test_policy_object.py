@@ -113,10 +113,11 @@ class Rounds(gl.Policy):
 
 
 def test_round_policies_are_asked_at_the_boundaries() -> None:
-    jobs = table(arrival_s=[0.0] * 3, gpus=[4] * 3, duration_s=[40.0] * 3)
+    jobs = table(arrival_s=[0.0] * 3, gpus=[4] * 3, duration_s=[40.0, 40.0, 95.0])
     skipping = gl.simulate(LAB, jobs, Rounds(), segments=True)
     walking = gl.simulate(LAB, jobs, Rounds(), skip_rounds=False)
     assert skipping.log_hash == walking.log_hash
+    assert skipping.summary["decisions"] < walking.summary["decisions"]
     assert all(start % 10 == 0 for start in skipping.segments.column("start_s").to_pylist())
     assert skipping.summary["preemptions"] > 0
     gl.testing.check_result(skipping, LAB, gl.Trace.from_arrow(jobs))
