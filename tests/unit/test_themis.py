@@ -96,3 +96,20 @@ def test_the_spec_says_who_solved_and_how_often() -> None:
 def test_where_all_fit_both_auctions_do_the_same() -> None:
     greedy = gl.simulate(LAB, crowd(40), gl.policies.Themis(fairness=0.0))
     assert run(crowd(40)).log_hash == greedy.log_hash
+
+
+@pytest.mark.parametrize("auction", ["greedy", "milp"])
+@pytest.mark.parametrize("seed", range(4))
+def test_estimates_of_centuries_are_no_overflow(auction: str, seed: int) -> None:
+    # sigma 100: some jobs seem to have more left than the clock can count, others nothing
+    lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    table = pa.table(
+        {
+            "arrival_s": [0.0, 0.0, 1.0, 2.0],
+            "gpus": [2, 2, 1, 1],
+            "duration_s": [9.0, 30.0, 4.0, 5.0],
+        }
+    )
+    params = {"estimate_error": 100.0, "lease_s": 5.0, "auction": auction}
+    result = gl.simulate(lab, table, "themis", params=params, seed=seed)
+    assert result.summary["finished"] == 4

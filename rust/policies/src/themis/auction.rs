@@ -36,7 +36,9 @@ impl Standing {
     /// at the next auction.
     pub(super) fn gain(&self, stretch: f64, lease_left: SimSpan) -> f64 {
         let age = self.age.0 as f64;
-        let waits = (self.age.0 + lease_left.0 + self.left.0) as f64;
+        // what a bad estimate says may be left for as long as the clock goes
+        let next = self.age.0 + lease_left.0;
+        let waits = next.saturating_add(self.left.0) as f64;
         waits / (age + self.left.0 as f64 * stretch)
     }
 

@@ -90,7 +90,7 @@ impl Themis {
             class: self.places.classes().of(job),
             age,
             left,
-            rho: (age.0 + left.0) as f64 / ideal_ns,
+            rho: age.0.saturating_add(left.0) as f64 / ideal_ns,
         })
     }
 
