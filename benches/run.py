@@ -33,9 +33,6 @@ POLICIES = ("fifo", "sjf", "fifo-skip", "srtf", "srsf", "las", "tiresias", "easy
 # At most this many times the bare loop's time per job, at a million jobs.
 SPEED_LIMIT = {"fifo": 4.0, "sjf": 4.0}
 OTHER_SPEED_LIMIT = 15.0
-# Told and not judged: a bare loop for the policy's own work takes much of that, or more
-# (docs/performance.md). The ratio to that loop is judged.
-BEYOND_BARE_FIFO = {("las", "saturated"), ("tiresias", "saturated")}
 # The same over a bare loop that does the policy's own starts and stops, where there is one.
 OWN_LOOP_LIMIT = {"srtf": 6.0, "srsf": 6.0, "las": 6.0, "tiresias": 6.0}
 CONTENDED = ("fifo", "srtf")  # one that stops nobody, one that does
@@ -94,10 +91,7 @@ def speed_lines(row: dict[str, Any]) -> list[Line]:
         note = f"{per_job_ns:.0f} / {against_ns:.0f} ns per job, {starts:.2f} starts per job"
         return Line(f"{name}: {what}", value, limit if judged else None, note)
 
-    limit: float | None = SPEED_LIMIT.get(policy, OTHER_SPEED_LIMIT)
-    if (policy, row["load"]) in BEYOND_BARE_FIFO:
-        limit = None
-    ratio = per_job_ns / bare_ns
+    limit, ratio = SPEED_LIMIT.get(policy, OTHER_SPEED_LIMIT), per_job_ns / bare_ns
     lines = [line("time over bare loop", ratio, limit, bare_ns)]
     if starts > 1.0:
         lines.append(line("time per start over bare loop", ratio / starts, None, bare_ns))
