@@ -3,10 +3,13 @@
 //! A failure prints the seed, the policy and its parameters; `GANGLINE_SWARM_SEED=<seed>` repeats it alone and
 //! `GANGLINE_SWARM_RUNS=<n>` goes further than the few runs of every day.
 
+mod settings;
+
 use gangline_engine::Outcome;
 use gangline_model::{ClusterSpec, GpuType, GpuTypeId, RackId, RateTable, Server};
 use gangline_policies::conformance::{self, Case, Numbers, QUEUES, Scope};
 use gangline_policies::{POLICIES, ParamDefault, ParamKind, ParamValue, Params, build};
+use settings::number;
 use std::sync::Arc;
 
 /// A value of a kind, near its default or far from it.
@@ -154,16 +157,6 @@ fn swarm_run(seed: u64) {
         case.world.jobs.len(),
         "{words}: jobs are lost"
     );
-}
-
-fn number(name: &str) -> Option<u64> {
-    // a test may read its own settings: no result depends on them
-    #[allow(clippy::disallowed_methods)]
-    let text = std::env::var(name).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name} = {text} is no number")),
-    )
 }
 
 #[test]

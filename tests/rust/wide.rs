@@ -4,6 +4,8 @@
 //! A failure prints the seed, the policy and its parameters; `GANGLINE_WIDE_SEED=<seed>` repeats it alone and
 //! `GANGLINE_WIDE_RUNS=<n>` goes further than the few worlds of every day.
 
+mod settings;
+
 use gangline_engine::{FailureRow, Failures, OnInfeasible, RunConfig, World};
 use gangline_model::{
     ClusterSpec, GpuType, GpuTypeId, JobColumns, JobTable, RackId, RateTable, Server, SimSpan,
@@ -11,6 +13,7 @@ use gangline_model::{
 };
 use gangline_policies::conformance::{self, Case, Numbers};
 use gangline_policies::{ParamValue, Params, build, build_plain};
+use settings::number;
 use std::sync::Arc;
 
 const NAMES: [&str; 6] = [
@@ -256,16 +259,6 @@ fn wide_run(seed: u64) -> f64 {
     );
     let preemptions = fast.summary.iter().find(|(key, _)| *key == "preemptions");
     preemptions.expect("a counter").1
-}
-
-fn number(name: &str) -> Option<u64> {
-    // a test may read its own settings: no result depends on them
-    #[allow(clippy::disallowed_methods)]
-    let text = std::env::var(name).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name} = {text} is no number")),
-    )
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Releases first, then takes, then sub-batches. The first rule that is broken is the answer; a plan is
 //! never partly applied. Cost: O(actions x servers per gang), times a logarithm where GPUs are shared,
-//! never O(cluster).
+//! never O(cluster). What a plan may do: `docs/concepts/simulated-second.md`.
 
 use crate::FreeIndex;
 use crate::error::{PlanError, Rule};

@@ -3,7 +3,7 @@
 use gangline_model::{ActionKind, Infeasible, JobId, ModelError, ServerId, SimTime};
 use thiserror::Error;
 
-/// The rule that a plan breaks.
+/// The rule that a plan breaks (`docs/concepts/simulated-second.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// The job is not in the trace.

@@ -3,6 +3,7 @@
 //! One pool per GPU type. It mirrors the free masks of the state; policies plan on it as a scratch
 //! and the engine puts it right for every server that a plan touched. Structures that only some
 //! rules need are built when they are first asked for and kept up to date from then on.
+//! Which questions placement rules ask: `docs/concepts/placement.md`.
 
 mod pool;
 mod racks;

@@ -1,4 +1,4 @@
-//! The port that policies plug into. No concrete policy lives here.
+//! The port that policies plug into. No concrete policy lives here (`ARCHITECTURE.md`).
 
 use crate::{Changes, ClusterView, Plan, PolicyError};
 use gangline_model::SimSpan;

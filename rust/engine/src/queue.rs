@@ -1,8 +1,9 @@
 //! The event queue: a heap of small keys with lazy cancellation.
 //!
 //! Knows nothing of jobs or servers. Arrivals and round boundaries never enter it, so it holds what runs, the
-//! policy's timers and the failures to come, whatever the length of the trace. Push and pop cost O(log n). Four children to a node:
-//! half the levels of a binary heap, and siblings lie side by side.
+//! policy's timers and the failures to come, whatever the length of the trace. Push and pop cost O(log n). Four
+//! children to a node: half the levels of a binary heap, and siblings lie side by side. The order of events at one
+//! instant: `docs/concepts/simulated-second.md`.
 
 use gangline_model::SimTime;
 

@@ -1,4 +1,4 @@
-//! What a policy may ask for. The engine checks it and carries it out.
+//! What a policy may ask for. The engine checks it and carries it out (`docs/concepts/simulated-second.md`).
 
 use crate::{GpuSet, JobId};
 

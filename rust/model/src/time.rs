@@ -74,7 +74,8 @@ fn nanos(seconds: f64) -> Result<i64, ModelError> {
     }
 }
 
-/// Time that `work` takes at `rate`: the nearest nanosecond, halves up, at least 1. Work beyond [`MAX_SECONDS`] is clipped to it: such a job outlives every trace.
+/// Time that `work` takes at `rate`: the nearest nanosecond, halves up, at least 1. Work beyond [`MAX_SECONDS`] is
+/// clipped to it: such a job outlives every trace.
 ///
 /// # Examples
 /// ```

@@ -7,7 +7,7 @@
 //! Stops are in a strict order: by rate, then demands before links, then by the name of the link; and
 //! what a link offers next comes after what was last taken from it, whatever rounding says. So the stops
 //! of all flows and links are the only ones that fit each other link by link, to the last bit: in
-//! whatever order or part they are worked out, they come out the same.
+//! whatever order or part they are worked out, they come out the same. The model: `docs/concepts/network.md`.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|

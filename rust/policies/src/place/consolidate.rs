@@ -220,6 +220,7 @@ fn network(params: &PlacementParams, pool: &mut TypePool, gpus: u32, picks: &mut
             Fit::First => pool.rack_first_fit(1, rack + 1),
         };
     }
+    taken.sort_unstable();
     pick_racks(pool, gpus, &taken, picks);
     if rest == 0 {
         return;
@@ -232,11 +233,13 @@ fn network(params: &PlacementParams, pool: &mut TypePool, gpus: u32, picks: &mut
     }
 }
 
-/// All free GPUs of some racks, in any order: picks are sorted at the end.
+/// All free GPUs of some racks (sorted), in any order: picks are sorted at the end.
 fn pick_racks(pool: &mut TypePool, gpus: u32, racks: &[usize], picks: &mut Vec<Pick>) {
     if pool.free_total() <= 2 * gpus {
         // few servers have a free GPU: to look at all of them costs less than to ask each rack
-        picks.extend(all_free(pool).filter(|pick| racks.contains(&pool.rack_of(pick.at))));
+        picks.extend(
+            all_free(pool).filter(|pick| racks.binary_search(&pool.rack_of(pick.at)).is_ok()),
+        );
         return;
     }
     for &rack in racks {
@@ -245,10 +248,10 @@ fn pick_racks(pool: &mut TypePool, gpus: u32, racks: &[usize], picks: &mut Vec<P
     }
 }
 
-/// As [`server`], outside some racks. It passes over no more servers than the gang has taken in these racks.
+/// As [`server`], outside some racks (sorted). It passes over no more servers than the gang has taken in these racks.
 fn server_outside(fit: Fit, pool: &TypePool, gpus: u32, taken: &[usize]) -> Option<usize> {
     let servers = pool.all_servers();
-    let is_outside = |at: &usize| !taken.contains(&pool.rack_of(*at));
+    let is_outside = |at: &usize| taken.binary_search(&pool.rack_of(*at)).is_err();
     match fit {
         Fit::Best => {
             (gpus..=servers.free_max()).find_map(|free| servers.with_free(free).find(is_outside))

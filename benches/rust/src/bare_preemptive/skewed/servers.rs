@@ -343,7 +343,9 @@ impl Servers {
 
     /// The first server with as many GPUs as the level says, and no more.
     fn first_with(&mut self, place: Place, level: usize) -> Found {
-        let (level, more) = self.levels[level..].split_first_mut().expect("a level");
+        let (level, more) = self.levels[level..]
+            .split_first_mut()
+            .expect("a number of GPUs that one server has");
         let more = more.first();
         let mut found = Found::Nobody;
         for chunk in 0..level.fields.len() {

@@ -1,0 +1,14 @@
+//! Settings of the tests that draw worlds, from the environment: how many, or which one alone.
+
+/// The number that a variable of the environment holds, if it is set.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test may read its own settings: no result depends on them"
+)]
+pub(crate) fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} = {text} is no number")),
+    )
+}
