@@ -4,7 +4,7 @@
 use gangline_engine::ClusterView;
 use gangline_model::{GpuTypeId, JobId, SimTime};
 use gangline_policies::conformance::{self, Scope};
-use gangline_policies::{ParamValue, Params, build};
+use gangline_policies::{ParamValue, Params, build, build_plain};
 use std::collections::BTreeMap;
 
 /// First instant at which the running jobs, ending as they will, leave enough GPUs for the head.
@@ -71,4 +71,36 @@ fn the_head_never_waits_past_its_shadow_time() {
         promises > 500 && backfilled > 100,
         "{promises} promises, {backfilled} backfills"
     );
+}
+
+/// Estimates beyond the end of simulated time are estimates like all others: no job starts twice, none is lost,
+/// and the fast form backfills whom the plain one does.
+#[test]
+fn estimates_may_exceed_simulated_time() {
+    for seed in 0..200 {
+        let case = conformance::draw(
+            seed,
+            Scope {
+                jobs: 30,
+                ..Scope::default()
+            },
+        );
+        for (sigma, extend) in [(25.0, 1.1), (60.0, 1.0), (1e300, 1e300)] {
+            let params = Params::from([
+                ("estimate_error".to_owned(), ParamValue::Float(sigma)),
+                ("estimate_extend".to_owned(), ParamValue::Float(extend)),
+            ]);
+            let mut fast = build("easy", &params).expect("valid parameters");
+            let mut plain = build_plain("easy", &params).expect("valid parameters");
+            let fast = conformance::run(&case, fast.as_mut())
+                .unwrap_or_else(|error| panic!("seed {seed}, sigma {sigma}: {error}"));
+            let plain = conformance::run(&case, plain.as_mut()).expect("the run ends");
+            assert!(
+                conformance::are_equal(&fast, &plain),
+                "seed {seed}, sigma {sigma}: {:?} and plain {:?}",
+                fast.finish_s,
+                plain.finish_s
+            );
+        }
+    }
 }

@@ -8,7 +8,7 @@ mod backlog;
 
 use super::Seen;
 use crate::class::Places;
-use crate::order::{Key, SumTree};
+use crate::order::{Key, MinTree, SumTree};
 use crate::place::PlacementParams;
 use backlog::Backlog;
 use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
@@ -69,7 +69,8 @@ impl Easy {
     ) -> Result<SimSpan, PolicyError> {
         let run = span_of_work(view.remaining_work(job)?, view.base_rate(job, gpu_type));
         let run = self.seen.span(view, job, run);
-        Ok(view.overhead(job) + SimSpan(run.0.max(1)))
+        let span = view.overhead(job) + SimSpan(run.0.max(1));
+        Ok(span.min(SimSpan(MAX_ESTIMATE)))
     }
 
     /// Starts a job and notes its estimated finish.
@@ -87,7 +88,7 @@ impl Easy {
         } else {
             self.estimate(view, job, gpu_type)?
         };
-        let end = view.now() + span;
+        let end = (view.now() + span).min(LATEST);
         self.end_of[job.index()] = end;
         let key = Key {
             lead: 0,
@@ -130,7 +131,9 @@ impl Easy {
                 let gpus = tree.remove(key);
                 let started = view.run(key.job()).expect("a running job").started;
                 let longer = (self.extend * (now - started).0 as f64).round() as i64;
-                let end = SimTime((started + SimSpan(longer)).0.max(now.0 + 1));
+                let end = (started + SimSpan(longer))
+                    .max(now + SimSpan(1))
+                    .min(LATEST);
                 self.end_of[key.job as usize] = end;
                 tree.insert(Key { main: end.0, ..key }, gpus);
             }
@@ -358,8 +361,7 @@ impl Easy {
         for at in 0..self.places.classes().get(class).types.len() {
             let gpu_type = self.places.classes().get(class).types[at];
             let estimate = self.estimate(view, job, gpu_type)?;
-            self.backlog
-                .insert(job, class, at, estimate.0.min(MAX_ESTIMATE));
+            self.backlog.insert(job, class, at, estimate.0);
         }
         Ok(())
     }
@@ -389,8 +391,10 @@ impl Easy {
     }
 }
 
-/// Longer than any estimate, and still a value.
-const MAX_ESTIMATE: i64 = i64::MAX - 1;
+/// No estimate is longer; the next value stands for none in the tree of waiting jobs.
+const MAX_ESTIMATE: i64 = MinTree::NONE - 1;
+/// No estimated finish is later, whatever errors make of it: the next instant marks who does not run.
+const LATEST: SimTime = SimTime(SimTime::NEVER.0 - 1);
 
 impl Policy for Easy {
     fn wake_on(&self) -> WakeOn {
