@@ -115,6 +115,19 @@ def test_a_digest_by_hand() -> None:
     assert run.spec["policy"]["knowledge"] == "online"
 
 
+def test_lines_begin_at_the_first_arrival() -> None:
+    """The axis says so: a trace on another clock must not start the charts far to the right."""
+    rows = {"arrival_s": [1000.0, 1003.0], "gpus": [1, 1], "duration_s": [2.0, 2.0]}
+    lab = {
+        "gpu_types": [{"name": "g", "memory_gb": 16}],
+        "servers": [{"count": 2, "gpu": "g", "gpus": 1, "rack": 0}],
+        "failures": {"table": [{"server": 0, "down_s": 10.0, "up_s": 20.0}]},
+    }
+    run = gl.report.digest(gl.simulate(lab, pa.table(rows), "fifo"))
+    assert run.lines["gpus_busy"].time_s.tolist() == [0.0, 0.0, 0.0, 2.0, 3.0, 5.0]
+    assert run.lines["gpus_busy"].mean.tolist() == [0.0, 0.0, 1.0, 0.0, 1.0, 0.0]
+
+
 def test_gang_sizes_fall_into_powers_of_two() -> None:
     cluster = gl.Cluster.homogeneous(servers=4, gpus=8)
     rows = {"arrival_s": [0.0] * 6, "gpus": [1, 2, 3, 4, 5, 9], "duration_s": [1.0] * 6}

@@ -108,7 +108,7 @@ class Digest:
     curves : dict of str to float array
         Sorted samples of `jct_s`, `queue_s` and `ftf`, at evenly spread shares of the jobs.
     lines : dict of str to Steps
-        `gpus_busy` and `jobs_waiting` over time.
+        `gpus_busy` and `jobs_waiting` over time, in seconds since the first arrival.
     gangs, users : list of Group
         By size of gang in powers of two, by user (none if the trace names none).
     busy_gpu_s : dict of str to float
@@ -191,7 +191,7 @@ def digest(result: Result) -> Digest:
             spec=result.spec,
             summary=result.summary,
             curves={name: _curve(_floats(jobs, name)) for name in ("jct_s", "queue_s", "ftf")},
-            lines=_lines(result.timeline),
+            lines=_lines(result),
             gangs=_gangs(jobs),
             users=_groups(jobs, *users) if users is not None else [],
             busy_gpu_s=_busy_by_type(result.timeline),
@@ -264,8 +264,11 @@ def _curve(values: Floats) -> Floats:
     return np.asarray(values[picks])
 
 
-def _lines(timeline: pa.Table) -> dict[str, Steps]:
-    time_s = _floats(timeline, "t_s")
+def _lines(result: Result) -> dict[str, Steps]:
+    """Return what is drawn over time, in seconds since the first arrival."""
+    timeline, arrival_s = result.timeline, _floats(result.jobs, "arrival_s")
+    # A trace may have a clock of its own; servers may fail before anybody has come.
+    time_s = np.maximum(_floats(timeline, "t_s") - arrival_s.min(initial=np.inf), 0.0)
     return {name: steps(time_s, _floats(timeline, name)) for name in ("gpus_busy", "jobs_waiting")}
 
 
