@@ -16,6 +16,7 @@ Examples
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -128,7 +129,7 @@ def slow_downs(
     -------
     list of dict
         gpu_type, model, tier, gpus, locality (in (0, 1]). A tier that has no room for a gang of
-        that size has no row.
+        that size has no row, nor has a model without a compute time (`compute = "unscaled"`).
 
     Raises
     ------
@@ -163,7 +164,8 @@ def slow_downs(
                     for size in sizes
                     if 1 < size <= room[tier]
                 ]
-    return rows
+    # the run would be refused: the model has no time to compare with
+    return [row for row in rows if not math.isnan(row["locality"])]
 
 
 def clamps(cluster: Cluster, gpus: Sequence[int]) -> list[dict[str, Any]]:

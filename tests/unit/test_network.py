@@ -155,6 +155,14 @@ def test_a_model_without_an_unscaled_time_is_refused() -> None:
         gl.simulate(lab(network=keys), trace({"gpus": 4, "model": "BERT-large"}), "fifo")
 
 
+def test_a_model_without_an_unscaled_time_is_in_no_table() -> None:
+    cluster = gl.Cluster.from_dict(lab(network={"preset": "dally-2024", "compute": "unscaled"}))
+    found = network.slow_downs(cluster)
+    assert {row["model"] for row in found} == {*network.known_models(cluster)} - {"BERT-large"}
+    assert all(0.0 < row["locality"] <= 1.0 for row in found)
+    assert network.slow_downs(cluster, models=["BERT-large"]) == []
+
+
 def rows(*given: tuple[str, int, float, float | None]) -> dict[str, Any]:
     found = []
     for model, gpus, server, spread in given:
