@@ -77,7 +77,7 @@ test: setup ## every test, Rust and Python; wheel, fuzz and instruction counts t
 	if [ -n "$$before" ]; then $(MAKE) --no-print-directory release || status=1; fi; \
 	exit $$status
 
-lint: setup ## formatters, clippy, ruff, mypy, stubs, spelling, docs
+lint: setup ## formatters, clippy, ruff, mypy, spelling, docs
 	@$(PY) scripts/check.py lint $(if $(ONLY),--only $(ONLY))
 
 browser: $(VENV)/.develop ## reports in a real Chromium, which must be installed

@@ -59,10 +59,11 @@ def simulate(
     **options
         seed (0), restart_s and first_start_s (seconds; default 0 or what the policy's description
         says), restart_by_model (label to seconds; labels that no job has are counted in the notes
-        of the spec), checkpoint_interval_s, on_infeasible ("error" or
-        "drop"), segments (False), timeline ("auto", "change", "off" or a sampling time in seconds),
-        check_invariants (False), skip_rounds (True), until_s, max_events, sharing (keys that
-        override those of the cluster).
+        of the spec), checkpoint_interval_s (seconds of progress; default none: a preempted job
+        keeps all), on_infeasible ("error" or "drop"), segments (False; True keeps that table),
+        timeline ("auto", "change", "off" or a sampling time in seconds), check_invariants (False),
+        skip_rounds (True), until_s and max_events (where to stop; default never), sharing (keys
+        that override those of the cluster).
 
     Returns
     -------
@@ -77,6 +78,10 @@ def simulate(
         If a job can never run and `on_infeasible` is "error".
     PlanError
         If a policy in Python breaks a rule of the engine.
+    StalledError
+        If jobs wait and nothing will ever start them.
+    SolverError
+        If a program of a policy that solves programs has no optimum.
 
     Examples
     --------

@@ -36,7 +36,7 @@ def audit(
     table
         Parquet, Arrow or CSV file, or the folder of a result.
     cluster
-        A TOML file or the name of a preset.
+        A TOML file, the node list of a public trace, or the name of a preset.
     jobs
         The jobs table beside a segments table.
     trace

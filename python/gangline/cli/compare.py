@@ -44,7 +44,7 @@ def compare(
     trace
         A file, or a generator such as synth:philly?jobs=10000&seed=1.
     cluster
-        A TOML file or the name of a preset.
+        A TOML file, the node list of a public trace, or the name of a preset.
     policies
         Names separated by commas.
     settings

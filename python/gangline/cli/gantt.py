@@ -30,9 +30,9 @@ def gantt(
     policy
         Which policy of a comparison; its first seed is drawn.
     from_s
-        Begin at so many seconds after the first arrival.
+        Begin at this instant, in seconds as in the tables (`start_s`).
     to_s
-        End at so many seconds after the first arrival.
+        End at this instant, in seconds as in the tables.
     """
     from gangline.report import choose, load_runs, write_gantt
 

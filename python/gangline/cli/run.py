@@ -56,7 +56,7 @@ def run(
     trace
         A file, or a generator such as synth:philly?jobs=10000&seed=1.
     cluster
-        A TOML file or the name of a preset.
+        A TOML file, the node list of a public trace, or the name of a preset.
     policy
         Name of a policy; `gangline policies` lists them.
     settings

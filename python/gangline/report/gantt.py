@@ -70,7 +70,7 @@ def gantt(result: Result, *, from_s: float | None = None, to_s: float | None = N
     result : Result
         Of a run that kept its segments.
     from_s, to_s : float, optional
-        Keep what happened in [from_s, to_s), seconds since the first arrival.
+        Keep what happened in [from_s, to_s), seconds on the clock of the tables.
 
     Raises
     ------

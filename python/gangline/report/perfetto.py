@@ -48,7 +48,7 @@ def write_gantt(
     path : path
         An earlier chart there is replaced; any other file is an error.
     from_s, to_s : float, optional
-        Keep what happened in [from_s, to_s), seconds since the first arrival.
+        Keep what happened in [from_s, to_s), seconds on the clock of the tables.
 
     Returns
     -------
