@@ -159,13 +159,14 @@ def slow_downs(
                         "model": label,
                         "tier": name,
                         "gpus": size,
-                        "locality": core.at_tier(kind, place, size, tier),
+                        "locality": factor,
                     }
                     for size in sizes
                     if 1 < size <= room[tier]
+                    # NaN where a run would be refused: the model has no compute time
+                    and not math.isnan(factor := core.at_tier(kind, place, size, tier))
                 ]
-    # the run would be refused: the model has no time to compare with
-    return [row for row in rows if not math.isnan(row["locality"])]
+    return rows
 
 
 def clamps(cluster: Cluster, gpus: Sequence[int]) -> list[dict[str, Any]]:
