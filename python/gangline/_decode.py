@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -13,6 +13,7 @@ from gangline.errors import ClusterError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+_T = TypeVar("_T")
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
 _FIELD = re.compile(
     r"^Object (?P<kind>missing required|contains unknown) field `(?P<field>[^`]*)`$"
@@ -27,6 +28,7 @@ _WORDS = (
     (" >= 0.0", " >= 0"),
     (" > 0.0", " > 0"),
 )
+_TABLE = "a table"
 _STEP = re.compile(r"\[(\d+|\.\.\.)\]|\.?([^.\[\]]+)")
 
 
@@ -65,6 +67,8 @@ def from_validation_error(
             expected, value = f"one of {', '.join(known)}{hint}", "an unknown key"
     else:
         expected, value = _expected(what, kind, general), _look(data, key)
+        if expected == "a list" and value == _TABLE:
+            expected = f"a list of tables, each under [[{key}]]"
     try:
         fail(path, key, expected, value)
     except ClusterError as made:
@@ -166,12 +170,15 @@ def _look(data: Any, key: str) -> object:
             value = value[int(position)] if position else value[name]
         except (KeyError, IndexError, TypeError, ValueError):
             return "something else"
-    return value if isinstance(value, (str, int, float, bool)) else type(value).__name__
+    if isinstance(value, (str, int, float, bool)):
+        return value
+    names: dict[type, str] = {dict: _TABLE, list: "a list"}
+    return names.get(type(value), type(value).__name__)
 
 
-def repeated(names: Iterable[str]) -> str | None:
+def repeated(names: Iterable[_T]) -> _T | None:
     """Return the first name that is there a second time."""
-    seen: set[str] = set()
+    seen: set[_T] = set()
     for name in names:
         if name in seen:
             return name

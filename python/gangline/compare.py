@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+
+from gangline._decode import repeated
+from gangline.errors import PolicyError
+from gangline.policies.protocol import Policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -17,9 +22,9 @@ __all__ = ["compare"]
 def compare(
     cluster: ClusterLike,
     trace: TraceLike,
-    policies: Sequence[PolicyLike],
+    policies: Iterable[PolicyLike],
     *,
-    seeds: Sequence[int] = (0,),
+    seeds: Iterable[int] = (0,),
     params: Mapping[str, Mapping[str, Any]] | None = None,
     progress: bool | Progress = False,
     each: Callable[[Result], None] | None = None,
@@ -32,9 +37,9 @@ def compare(
     ----------
     cluster, trace : as for `gangline.simulate`
         Read and converted once.
-    policies : sequence of policies
-        Names, configurations or gangline.Policy objects.
-    seeds : sequence of int
+    policies : iterable of policies
+        Names, configurations or gangline.Policy objects, each once: they are told apart by label.
+    seeds : iterable of int
         Each policy runs once with each.
     params : mapping, optional
         Parameters by policy name, for policies given by name.
@@ -55,7 +60,8 @@ def compare(
     Raises
     ------
     PolicyError
-        If there is no policy or no seed, or `params` names a policy that is not compared.
+        If there is no policy or no seed, one is there twice, or `params` names a policy that is not
+        compared.
     TraceError, ClusterError, InfeasibleJobError, PlanError
         As for `gangline.simulate`; what can be known before the first run is raised before it.
 
@@ -71,14 +77,15 @@ def compare(
     from gangline.comparison import Comparison
     from gangline.simulate import Prepared, make_options
 
-    _check(policies, seeds, params or {})
+    policies, seeds = _check(policies, seeds, params or {}, options)
     prepared = Prepared(cluster, trace, sharing=options.pop("sharing", None))
-    checked = [make_options({**options, "seed": int(seed)}) for seed in seeds]
+    checked = [make_options({**options, "seed": seed}) for seed in seeds]
     comparison = Comparison(cluster=prepared.cluster, trace=prepared.trace)
     contenders = [
         (policy, (params or {}).get(policy) if isinstance(policy, str) else None)
         for policy in policies
     ]
+    _refuse_repeated(contenders, seeds)
     if len(contenders) > 1:
         # all policies before the first run: a mistake in the last one costs nothing
         for policy, given in contenders:
@@ -93,20 +100,49 @@ def compare(
 
 
 def _check(
-    policies: Sequence[PolicyLike], seeds: Sequence[int], params: Mapping[str, Mapping[str, Any]]
-) -> None:
-    """Refuse what would compare nothing, or leave parameters unused."""
-    from gangline.errors import PolicyError
-
+    policies: Iterable[PolicyLike],
+    seeds: Iterable[int],
+    params: Mapping[str, Mapping[str, Any]],
+    options: Mapping[str, Any],
+) -> tuple[list[PolicyLike], list[int]]:
+    """Refuse what would compare nothing, or leave parameters unused; return two lists."""
     if isinstance(policies, str):
         message = f'policies: expected a sequence of policies, got "{policies}"; write it as a list'
         raise PolicyError(message, field="policies", value=policies)
-    for field, given in (("policies", policies), ("seeds", seeds)):
+    if "seed" in options:
+        message = f"seed: a comparison takes `seeds=[{options['seed']}]`"
+        raise PolicyError(message, field="seed", value=options["seed"])
+    if not isinstance(policies, Iterable):
+        kind = type(policies).__name__
+        message = f"policies: expected a sequence of policies, got {kind}; write it as a list"
+        raise PolicyError(message, field="policies", value=kind)
+    if not isinstance(seeds, Iterable):
+        message = f"seeds: expected a sequence of integers, got {seeds!r}"
+        raise PolicyError(message, field="seeds", value=seeds)
+    chosen, drawn = list(policies), list(seeds)
+    for field, given in (("policies", chosen), ("seeds", drawn)):
         if len(given) == 0:
             raise PolicyError(f"{field}: expected at least one, got none", field=field)
-    names = [policy for policy in policies if isinstance(policy, str)]
+    names = [policy for policy in chosen if isinstance(policy, str)]
     for name in params:
         if name not in names:
             known = ", ".join(names) or "none"
             message = f"params: `{name}` is not among the policies given by name: {known}"
             raise PolicyError(message, field="params", value=name)
+    return chosen, drawn
+
+
+def _refuse_repeated(contenders: Sequence[tuple[PolicyLike, Any]], seeds: Sequence[int]) -> None:
+    """Refuse runs that would count as one run more of the same policy in its averages."""
+    from gangline.simulate import resolve_policy
+
+    seed = repeated(seeds)
+    if seed is not None:
+        message = f"seeds: expected each once, got {seed} twice"
+        raise PolicyError(message, field="seeds", value=seed)
+    label = repeated(resolve_policy(policy, given)[1] for policy, given in contenders)
+    if label is not None:
+        message = f"policies: expected each once, got `{label}` twice"
+        if any(isinstance(policy, Policy) for policy, _ in contenders):
+            message += "; objects of one class need a `label()` that tells them apart"
+        raise PolicyError(message, field="policies", value=label)

@@ -106,8 +106,13 @@ class Comparison:
         """Write comparison.json and one result folder per run that was kept."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
+        taken: set[str] = set()
         for result in self.results:
-            result.save(folder / run_name(result))
+            name = plain_name = run_name(result)
+            while name.lower() in taken:  # labels may differ in what a name of a folder lacks
+                name = f"{plain_name}-{len(taken) + 1}"
+            taken.add(name.lower())
+            result.save(folder / name)
         with whole(folder / "comparison.json") as part:
             write_json(part, self.to_dict())
         return folder
@@ -168,8 +173,8 @@ def run_name(result: Result) -> str:
 
     Made of the policy's label and the seed, without characters that file systems dislike.
     """
-    label = re.sub(r"[^A-Za-z0-9._=-]+", "_", result.policy).strip("_")
-    return f"{label}-s{result.seed}"
+    label = re.sub(r"[^A-Za-z0-9._=-]+", "_", result.policy).strip("_.")
+    return f"{label or 'policy'}-s{result.seed}"
 
 
 def _is_number(value: object) -> TypeGuard[float]:

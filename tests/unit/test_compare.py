@@ -137,3 +137,75 @@ def test_restart_times_of_models_that_no_job_has_are_noted() -> None:
     spec = gl.simulate(LAB, trace, "fifo", restart_by_model=given).spec
     assert spec["notes"] == {"restart_by_model_without_jobs": 1}
     assert gl.simulate(LAB, trace, "fifo", restart_by_model={"BERT": 1.0}).spec["notes"] == {}
+
+
+class Named(gl.Policy):
+    """Starts nothing twice; `name` tells objects of it apart only if the caller sets it."""
+
+    def __init__(self, name: str, *, is_last_first: bool = False) -> None:
+        self._name = name
+        self._is_last_first = is_last_first
+
+    def label(self) -> str:
+        return self._name
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan()
+        jobs = list(view.waiting("job"))
+        if jobs and not len(view.running("job")):
+            plan.start(jobs[-1 if self._is_last_first else 0], {0: 2})
+        return plan
+
+
+@pytest.mark.parametrize(
+    ("policies", "seeds", "words"),
+    [
+        (["fifo", "sjf"], [1, 1], "seeds: expected each once, got 1 twice"),
+        (["fifo", "fifo"], [0], "policies: expected each once, got `fifo` twice"),
+        (["fifo", gl.policies.Fifo()], [0], "policies: expected each once, got `fifo` twice"),
+        ([Named("a"), Named("a", is_last_first=True)], [0], "got `a` twice; .*label"),
+    ],
+)
+def test_what_would_be_averaged_as_two_seeds_of_one_policy_is_refused(
+    policies: list[Any], seeds: list[int], words: str
+) -> None:
+    with pytest.raises(gl.PolicyError, match=words):
+        gl.compare(LAB, JOBS, policies, seeds=seeds)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "words"),
+    [
+        ([1.5], "seed: expected an integer, got 1.5"),
+        (["a"], 'seed: expected an integer, got "a"'),
+        (3, r"seeds: expected a sequence of integers, got 3"),
+    ],
+)
+def test_a_seed_that_is_no_whole_number_is_refused(seeds: Any, words: str) -> None:
+    with pytest.raises(gl.PolicyError, match=words):
+        gl.compare(LAB, JOBS, ["fifo"], seeds=seeds)
+
+
+def test_one_seed_by_the_name_of_simulate_is_told_to_use_seeds() -> None:
+    with pytest.raises(gl.PolicyError, match=r"seed: a comparison takes `seeds=\[1\]`"):
+        gl.compare(LAB, JOBS, ["fifo"], seed=1)
+
+
+def test_policies_and_seeds_may_come_one_by_one() -> None:
+    generated = gl.compare(LAB, JOBS, (x for x in ["fifo", "sjf"]), seeds=(x for x in [0, 1]))
+    assert len(generated.rows) == 4
+
+
+def test_one_policy_in_place_of_a_list_is_named() -> None:
+    with pytest.raises(gl.PolicyError, match="policies: expected a sequence of policies, got Fifo"):
+        gl.compare(LAB, JOBS, gl.policies.Fifo())  # type: ignore[arg-type]
+
+
+def test_labels_that_a_file_system_cannot_tell_apart_get_folders_of_their_own(
+    tmp_path: Path,
+) -> None:
+    names = ["é", "ü", "a b", "a/b", ".a"]
+    both = gl.compare(LAB, JOBS, [Named(name) for name in names])
+    both.save(tmp_path / "results")
+    loaded = gl.report.load_runs(tmp_path / "results")
+    assert [run.policy for run in loaded] == names
