@@ -181,6 +181,8 @@ FLAGS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "unknown sharing key": (["--policy", "fifo", "--set", "sharing.zi=2"], ("zi",)),
     "bad sharing value": (["--policy", "fifo", "--set", "sharing.xi=0"], ("xi",)),
     "seed of words": (["--policy", "fifo", "--seed", "lucky"], ("seed",)),
+    "fraction of a seed": (["--policy", "fifo", "--seed", "1.5"], ("--seed", "1.5")),
+    "fraction of a limit": (["--policy", "fifo", "--limit", "2.7"], ("--limit", "2.7")),
     "negative seed": (["--policy", "fifo", "--seed", "-1"], ("seed",)),
     "enormous seed": (["--policy", "fifo", "--seed", "18446744073709551616"], ("seed",)),
     "negative overhead": (["--policy", "fifo", "--restart-s", "-1"], ("restart",)),

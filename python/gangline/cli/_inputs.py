@@ -12,9 +12,25 @@ from gangline.errors import PolicyError, TraceError
 from gangline.policies.registry import find, make, parse_setting
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cyclopts import Token
+
     from gangline.policies.parameters import PolicyBase
     from gangline.trace.table import Trace
 
+
+def _whole(_: object, tokens: Sequence[Token]) -> int:
+    """Read a whole number; the default of the library would round 1.5."""
+    text = tokens[0].value
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f'expected a whole number, got "{text}"') from None
+
+
+Whole = Annotated[int, Parameter(converter=_whole)]
+MaybeWhole = Annotated[int | None, Parameter(converter=_whole)]
 Flag = Annotated[bool, Parameter(negative="")]
 Json = Annotated[bool, Parameter(name="--json", negative="")]
 Settings = Annotated[
@@ -64,19 +80,19 @@ class TraceChoice:
     """
 
     format: str | None = None
-    limit: int | None = None
+    limit: MaybeWhole = None
     window: str | None = None
     rescale: float = 1.0
     min_duration_s: float = 0.0
-    max_gpus: int | None = None
+    max_gpus: MaybeWhole = None
     models: str | None = None
-    models_seed: int = 0
+    models_seed: Whole = 0
     models_reference: str = "v100"
     status: str | None = None
     on_bad_row: Literal["error", "drop"] = "error"
     cpu_jobs: Literal["drop", "error"] = "drop"
     zone: str | None = None
-    max_bytes: int | None = None
+    max_bytes: MaybeWhole = None
     option: Annotated[list[str] | None, Parameter(negative="")] = None
 
     def read(self, path: str, *, max_errors: int | None = None) -> Trace:

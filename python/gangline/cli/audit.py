@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from gangline.cli import _console, _exit
-from gangline.cli._inputs import Json, TraceChoice
+from gangline.cli._inputs import Json, TraceChoice, Whole
 from gangline.errors import TraceError
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ def audit(
     jobs: str | None = None,
     trace: str | None = None,
     columns: str | None = None,
-    max_share: int = 1,
-    max_parts: int = 1,
+    max_share: Whole = 1,
+    max_parts: Whole = 1,
     tolerance_s: Annotated[float, Parameter(name="--tolerance-s")] = 1e-6,
-    first: int = 10,
+    first: Whole = 10,
     json: Json = False,
     choice: TraceChoice | None = None,
 ) -> int:

@@ -6,7 +6,15 @@ from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
 from typing import Literal
 
 from gangline.cli import _console, _page
-from gangline.cli._inputs import Flag, Json, Settings, TraceChoice, say_notes, split_sharing
+from gangline.cli._inputs import (
+    Flag,
+    Json,
+    Settings,
+    TraceChoice,
+    Whole,
+    say_notes,
+    split_sharing,
+)
 
 _SHOWN = (
     "jobs",
@@ -39,7 +47,7 @@ def run(
     cluster: str,
     policy: str,
     settings: Settings = None,
-    seed: int = 0,
+    seed: Whole = 0,
     out: Path | None = None,
     html: Path | None = None,
     json: Json = False,

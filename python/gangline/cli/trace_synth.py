@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from gangline.cli import _console, _pandas
-from gangline.cli._inputs import Settings, say_notes
+from gangline.cli._inputs import MaybeWhole, Settings, say_notes
 
 
 def synth(
@@ -16,8 +16,8 @@ def synth(
     /,
     *,
     out: Annotated[Path, Parameter(name=["--out", "-o"])],
-    jobs: int | None = None,
-    seed: int | None = None,
+    jobs: MaybeWhole = None,
+    seed: MaybeWhole = None,
     settings: Settings = None,
 ) -> int:
     """Draw a synthetic trace and write it.
