@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,6 +94,17 @@ def _check_failures(cluster: Cluster, path: str | None) -> None:
             fail(path, f"{key}.down_s", "a finite time", row.down_s)
         if row.up_s is not None and not row.down_s < row.up_s < math.inf:
             fail(path, f"{key}.up_s", f"a finite time after down_s = {row.down_s}", row.up_s)
+    in_order = sorted(
+        enumerate(failures.table or ()), key=lambda row: (row[1].server, row[1].down_s)
+    )
+    for (i, row), (j, later_one) in pairwise(in_order):
+        if row.server == later_one.server and later_one.down_s < (row.up_s or math.inf):
+            until = "on" if row.up_s is None else f"to {row.up_s}"
+            expected = (
+                f"a time when server {row.server} is up; table[{i}] has it down from "
+                f"{row.down_s} {until}"
+            )
+            fail(path, f"failures.table[{j}].down_s", expected, later_one.down_s)
 
 
 def _check_capacity(cluster: Cluster, path: str | None) -> None:

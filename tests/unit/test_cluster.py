@@ -163,6 +163,31 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
         "failures.table[0].up_s",
         "after down_s",
     ),
+    (
+        {"failures": {"table": [{"server": 0, "down_s": 60}, {"server": 0, "down_s": 70}]}},
+        "failures.table[1].down_s",
+        "a time when server 0 is up; table[0] has it down from 60.0 on, got 70.0",
+    ),
+    (
+        {
+            "failures": {
+                "table": [
+                    {"server": 1, "down_s": 50, "up_s": 70},
+                    {"server": 0, "down_s": 60},
+                    {"server": 1, "down_s": 20, "up_s": 50.5},
+                ]
+            }
+        },
+        "failures.table[0].down_s",
+        "a time when server 1 is up; table[2] has it down from 20.0 to 50.5, got 50.0",
+    ),
+    (
+        {"servers": {"count": 1, "gpu": "V100", "gpus": 4}},
+        "servers",
+        'a list of tables, each under [[servers]], got "a table"',
+    ),
+    ({"servers": ["V100"]}, "servers[0]", 'a table, got "V100"'),
+    ({"name": ["V100"]}, "name", 'text, got "a list"'),
     ({"sharing": {"missing": "nothing"}}, "sharing.missing", "error, constant, infeasible"),
     ({"sharing": {"interference": "gavel"}}, "sharing.interference", "not available yet"),
     ({"sharing": {"overhead_interferes": False}}, "sharing.overhead_interferes", "use true"),
@@ -190,6 +215,14 @@ def test_a_bad_value_is_named_by_file_and_key(
     assert caught.value.path == "lab.toml"
     assert str(caught.value).startswith(f"lab.toml: {key}: ")
     assert words in str(caught.value)
+
+
+def test_the_mark_of_some_editors_before_the_first_letter_is_no_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "lab.toml"
+    path.write_text(Cluster.preset("tiresias-60").to_toml(), encoding="utf-8-sig")
+    assert Cluster.from_toml(path) == Cluster.from_file(path) == Cluster.preset("tiresias-60")
+    path.rename(tmp_path / "lab")  # without its suffix the first line tells what it is
+    assert Cluster.from_file(tmp_path / "lab") == Cluster.preset("tiresias-60")
 
 
 def test_text_that_is_not_toml_names_the_file(tmp_path: Path) -> None:

@@ -163,7 +163,9 @@ def test_infeasible_jobs_are_refused_by_name_or_dropped() -> None:
 
 def test_a_slip_in_a_gpu_type_is_shown() -> None:
     kinds = pa.array([None, ["V1OO", "T4"], None])
-    with pytest.raises(gl.InfeasibleJobError, match=r"job 1 is `wide`.*may only use V1OO or T4\)$"):
+    with pytest.raises(
+        gl.InfeasibleJobError, match=r"job 1 is `wide`; job 1 may only use V1OO or T4\)$"
+    ):
         gl.simulate(LAB, JOBS.append_column("gpu_types", kinds), "fifo")
 
 
