@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ import msgspec
 from gangline import _toml
 from gangline._cluster_checks import check, load_sharing, load_tables
 from gangline._decode import from_validation_error
+from gangline._plain import plain
 from gangline.cluster_schema import (
     CapacityRow,
     FailureRow,
@@ -37,7 +39,7 @@ from gangline.cluster_schema import (
 from gangline.errors import ClusterError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -119,7 +121,7 @@ class Cluster(
         """
         path = Path(path)
         try:
-            data = tomllib.loads(path.read_text(encoding="utf-8"))
+            data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         except UnicodeDecodeError as error:
             message = f"{path}: byte {error.start}: expected UTF-8 text"
             raise ClusterError(message, path=str(path)) from None
@@ -143,6 +145,11 @@ class Cluster(
         >>> Cluster.from_dict(lab)
         Cluster('cluster', 5 servers in 3 racks, 20 GPUs: 20 V100)
         """
+        if not isinstance(data, Mapping):
+            kind = type(data).__name__
+            message = f"expected the keys of a cluster as a mapping, got {kind}"
+            raise ClusterError(message, path=path, value=kind)
+        data = plain(data)
         try:
             cluster = msgspec.convert(data, cls)
         except msgspec.ValidationError as error:
@@ -222,6 +229,7 @@ class Cluster(
         >>> Cluster.homogeneous(servers=64, gpus=8, gpu="V100", servers_per_rack=16)
         Cluster('64x8 V100', 64 servers in 4 racks, 512 GPUs: 512 V100)
         """
+        servers, gpus = plain(servers), plain(gpus)
         block: dict[str, Any] = {"count": servers, "gpu": gpu, "gpus": gpus}
         if servers_per_rack is not None:
             block["rack"] = f"fill:{servers_per_rack}"
@@ -232,6 +240,10 @@ class Cluster(
                 "servers": [block],
             }
         )
+
+    def __hash__(self) -> int:
+        # The other fields may hold mappings; equal clusters are equal in these three.
+        return hash((self.name, self.gpu_types, self.servers))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the keys of the TOML format; `Cluster.from_dict` is the way back."""
@@ -340,7 +352,7 @@ def _is_toml(path: Path) -> bool:
     with path.open("rb") as file:
         lines = file.read(4096).strip().splitlines()
     try:
-        first = lines[0].decode("utf-8") if lines else ""
+        first = lines[0].decode("utf-8-sig") if lines else ""
     except UnicodeDecodeError:  # such as a packed list, which may hold any byte
         return False
     return first.startswith(("#", "[")) or "=" in first

@@ -172,6 +172,20 @@ class Result:
         shutil.rmtree(old, ignore_errors=True)
         return folder
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What builds the tables stays in this process: the tables themselves go along.
+        segments = self.segments if self.has_segments else None
+        tables = {"jobs": self.jobs, "timeline": self.timeline, "segments": segments}
+        return {"summary": self.summary, "spec": self.spec, **tables}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        jobs, timeline, segments = (state[name] for name in ("jobs", "timeline", "segments"))
+        self.summary = state["summary"]
+        self.spec = state["spec"]
+        self._jobs = lambda: jobs
+        self._timeline = lambda: timeline
+        self._segments = None if segments is None else lambda: segments
+
     def __repr__(self) -> str:
         s = self.summary
         return (

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from gangline._decode import from_validation_error
-from gangline.errors import GanglineError, InfeasibleJobError, PolicyError
+from gangline._plain import plain
+from gangline.errors import ClusterError, GanglineError, InfeasibleJobError, PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -221,8 +222,9 @@ def make_options(values: Mapping[str, Any]) -> RunOptions:
             raise PolicyError(
                 f"unknown run option `{name}`; known: {', '.join(known)}, sharing", field=name
             )
+    values = plain(values)
     try:
-        options = msgspec.convert(dict(values), RunOptions)
+        options = msgspec.convert(values, RunOptions)
     except msgspec.ValidationError as error:
         made = from_validation_error(error, values, RunOptions, None)
         raise PolicyError(f"run option {made}", field=made.key, value=made.value) from None
@@ -232,6 +234,7 @@ def make_options(values: Mapping[str, Any]) -> RunOptions:
 
 def as_cluster(value: ClusterLike) -> Cluster:
     """Accept a cluster, its keys, a TOML file, a node list or the name of a preset."""
+    from collections.abc import Mapping
     from pathlib import Path
 
     from gangline.cluster import Cluster
@@ -244,6 +247,10 @@ def as_cluster(value: ClusterLike) -> Cluster:
         return Cluster.preset(value)
     if hasattr(value, "__fspath__"):
         return Cluster.from_file(Path(value))
+    if not isinstance(value, Mapping):
+        kind = type(value).__name__
+        message = f"expected a Cluster, its keys, a file or the name of a preset, got {kind}"
+        raise ClusterError(message, value=kind)
     return Cluster.from_dict(value)
 
 
@@ -321,10 +328,11 @@ def name_job(error: GanglineError, trace: Trace) -> None:
     words = [f"{i} is `{name}`" for i, name in list(other.items())[:5]]
     is_choosy = isinstance(error, InfeasibleJobError) and "gpu_types" in trace.columns
     types = trace.column("gpu_types")[one].as_py() if is_choosy and one in known else None
+    facts_in_words = [f"job {', '.join(words)}"] if words else []
     if types:
-        words.append(f"{one} may only use {' or '.join(types)}")
-    if words:
-        error.args = (f"{error} (job {', '.join(words)})",)
+        facts_in_words.append(f"job {one} may only use {' or '.join(types)}")
+    if facts_in_words:
+        error.args = (f"{error} ({'; '.join(facts_in_words)})",)
 
 
 class bar:  # noqa: N801 - used like a function

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # Modules with a leading underscore at the top of the package are helpers of the layer given here.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors", "_core", "_version"}),
-    frozenset({"_decode", "_files", "_html", "_toml", "_words"}),  # helpers that know no scheduling
+    frozenset({"_decode", "_files", "_html", "_plain", "_toml", "_words"}),  # know no scheduling
     frozenset({"cluster", "cluster_schema", "_cluster_checks", "rates", "trace", "policies", "lp"})
     | frozenset({"network", "tables", "cluster_files"}),
     frozenset({"run_options", "result", "simulate", "compare", "comparison", "sweep"})

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from gangline._plain import plain
+
 __all__ = ["PolicyBase", "PolicyConfig"]
 
 
@@ -35,7 +37,7 @@ class PolicyBase:
         return {
             field.name: _plain(getattr(self, field.name))
             for field in dataclasses.fields(self)
-            if getattr(self, field.name) != getattr(default, field.name)
+            if plain(getattr(self, field.name)) != getattr(default, field.name)
         }
 
     def label(self) -> str:
@@ -97,6 +99,7 @@ class PolicyConfig(PolicyBase):
 
 
 def _plain(value: object) -> object:
+    value = plain(value)
     if isinstance(value, Mapping):
         return dict(value)
     return list(value) if isinstance(value, tuple) else value

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gangline._plain import plain
 from gangline.errors import PolicyError
 from gangline.policies.classic import Easy, Fifo, FifoSkip, Sjf, SjfStrict, Ssf
 from gangline.policies.dally import PRESETS, Dally
@@ -118,7 +119,11 @@ def make(name: str, settings: Mapping[str, Any] | None = None) -> PolicyBase:
     kind = find(name)
     fields = {field.name: field for field in dataclasses.fields(kind)}
     values: dict[str, Any] = presets[name].changed() if name in presets else {}
-    for key, value in (settings or {}).items():
+    if not isinstance(settings or {}, Mapping):
+        kind_of = type(settings).__name__
+        message = f"{name}: params: expected parameters by name, got {kind_of}"
+        raise PolicyError(message, policy=name, field="params", value=kind_of)
+    for key, value in plain(settings or {}).items():
         if key not in fields:
             near = difflib.get_close_matches(key, fields, n=1)
             hint = f"; did you mean `{near[0]}`?" if near else ""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 
 from gangline._decode import from_validation_error
+from gangline._plain import plain
 from gangline.errors import TraceError
 from gangline.trace.schema import STATUSES
 from gangline.trace.text import ERRORS_SHOWN
@@ -153,6 +154,7 @@ def _plain(name: str, value: object) -> object:
         return (value,)
     if isinstance(value, PathLike):
         return fspath(value)
+    value = plain(value)
     return tuple(value) if name in ("status", "window") and isinstance(value, list) else value
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from gangline.trace.text import BOM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from os import PathLike
 
     from gangline.trace.table import Trace
 
@@ -61,6 +61,9 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
     >>> len(trace), trace.notes["over_limit"]
     (10, 10)
     """
+    if not isinstance(path, (str, PathLike)):
+        kind = type(path).__name__
+        raise TraceError(f"expected the name of a trace, or a path, got {kind}", value=kind)
     if str(path).startswith(SYNTH):
         from gangline.trace.synth import from_uri
 

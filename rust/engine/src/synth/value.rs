@@ -37,7 +37,8 @@ impl Given<'_> {
         let value = match self.value {
             SynthValue::Text(text) => format!("'{text}'"),
             SynthValue::Int(int) => int.to_string(),
-            SynthValue::Float(float) => float.to_string(),
+            // With its point: 10.0 is no whole number, and "10" would be a riddle.
+            SynthValue::Float(float) => format!("{float:?}"),
             other => format!("{other:?}"),
         };
         SynthError::WrongKind {

@@ -1,0 +1,107 @@
+"""What people do with the objects of the library: pickle, hash, numpy's numbers, wrong types."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import gangline as gl
+from gangline.simulate import as_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+LAB = gl.Cluster.homogeneous(servers=1, gpus=2)
+JOBS = pa.table({"arrival_s": [0.0, 0.0], "gpus": [2, 2], "duration_s": [10.0, 2.0]})
+
+
+@pytest.mark.parametrize("segments", [True, False])
+@pytest.mark.parametrize("back", [lambda x: pickle.loads(pickle.dumps(x)), copy.deepcopy])
+def test_a_result_comes_back_whole_from_another_process(
+    back: Callable[[gl.Result], gl.Result], segments: bool
+) -> None:
+    result = gl.simulate(LAB, JOBS, "sjf", segments=segments)
+    again = back(result)
+    assert (again.summary, again.spec) == (result.summary, result.spec)
+    assert again.jobs.equals(result.jobs)
+    assert again.timeline.equals(result.timeline)
+    assert again.has_segments == segments
+    if segments:
+        assert again.segments.equals(result.segments)
+
+
+def test_a_saved_result_and_a_comparison_can_be_pickled(tmp_path: Path) -> None:
+    comparison = gl.compare(LAB, JOBS, ["fifo", "sjf"])
+    again = pickle.loads(pickle.dumps(comparison))
+    assert again.rows == comparison.rows
+    assert again.results[1].jobs.equals(comparison.results[1].jobs)
+    comparison.results[0].save(tmp_path / "result")
+    loaded = pickle.loads(pickle.dumps(gl.load_result(tmp_path / "result")))
+    assert loaded.jobs.equals(comparison.results[0].jobs)
+
+
+def test_equal_clusters_have_equal_hashes() -> None:
+    keys = {**LAB.to_dict(), "notes": {"a": 1}, "network": {"preset": "dally-2024"}}
+    one, two = (gl.Cluster.from_dict(keys) for _ in range(2))
+    assert one == two
+    assert len({one, two, LAB}) == 2
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    lab = gl.Cluster.homogeneous(servers=np.int64(1), gpus=np.int32(2), memory_gb=np.float64(16.0))
+    assert lab == LAB
+    trace = gl.synth.philly(jobs=np.int64(5), seed=np.uint8(1), max_gpus=np.int16(2))
+    assert trace.table.equals(gl.synth.philly(jobs=5, seed=1, max_gpus=2).table)
+    result = gl.simulate(
+        lab, trace, "fifo", seed=np.int64(3), restart_s=np.float32(1.5), segments=np.True_
+    )
+    assert (result.seed, result.spec["options"]["restart_s"]) == (3, 1.5)
+    assert result.has_segments
+    cut = gl.read_trace("synth:philly?jobs=5&seed=1", limit=np.int64(2), max_gpus=np.int64(64))
+    assert len(cut) == 2
+
+
+def test_arrays_of_numpy_are_lists_of_numbers() -> None:
+    limits = np.array([3600.0, 7200.0])
+    by_name = gl.simulate(LAB, JOBS, "las", params={"limits": limits, "las_quantum": limits[0]})
+    by_object = gl.simulate(LAB, JOBS, gl.policies.Las(limits=limits, las_quantum=limits[0]))
+    plain = gl.policies.Las(limits=(3600.0, 7200.0), las_quantum=3600.0)
+    assert by_name.policy == by_object.policy == plain.label()
+    assert by_name.spec["policy"]["params"] == by_object.spec["policy"]["params"] == plain.params()
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: as_cluster(None), gl.ClusterError, "expected a Cluster, .* got NoneType"),
+        (
+            lambda: gl.simulate(gl.Trace.from_arrow(JOBS), LAB),  # type: ignore[arg-type]
+            gl.ClusterError,
+            "expected a Cluster, .* got Trace",
+        ),
+        (lambda: gl.Cluster.from_dict([1]), gl.ClusterError, "expected the keys .* got list"),
+        (
+            lambda: gl.simulate(LAB, JOBS, "las", params=[1]),  # type: ignore[arg-type]
+            gl.PolicyError,
+            "params: expected parameters by name, got list",
+        ),
+        (lambda: gl.read_trace(None), gl.TraceError, "expected the name of a trace.* got NoneType"),
+        (lambda: gl.read_trace(b"x"), gl.TraceError, "expected the name of a trace.* got bytes"),
+    ],
+)
+def test_a_wrong_kind_of_object_is_named(call: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_a_whole_number_with_a_point_is_shown_with_it() -> None:
+    with pytest.raises(gl.TraceError, match=r"not 10\.0"):
+        gl.synth.philly(jobs=10.0, seed=1)  # type: ignore[arg-type]
+    with pytest.raises(gl.TraceError, match=r"not 1000000000\.0"):
+        gl.read_trace("synth:philly?jobs=1e9")
