@@ -280,22 +280,27 @@ class Sharing(_Table, frozen=True):
     Parameters
     ----------
     max_share : int
-        Most jobs on one GPU, 1 to 4; the default is what the policy declares.
+        Most jobs on one GPU, 1 or 2; the default is what the policy declares.
     interference : str
-        `"constant"` (one `xi` for every pair) or `"table"` (ordered pairs in `rows`).
+        `"constant"` (one `xi` for every pair, default) or `"table"` (ordered pairs in `rows` or
+        `table`).
     xi : float
-        Slow-down >= 1 of the constant kind, and of absent pairs with `missing = "constant"`.
+        Slow-down >= 1 of the constant kind, and of absent pairs with `missing = "constant"`;
+        default 1.25.
     rows : list of tables
         Pairs of the table kind: model, co_model, xi.
+    table : str
+        A CSV or Parquet file with the same columns, relative to the TOML; in place of `rows`.
     missing : str
         What an absent pair means: `"error"` (default), `"constant"` or `"infeasible"`.
     gang_xi : str
         What slows a gang whose GPUs are not all shared alike: the largest slow-down among its GPUs
         (`"max"`, default), or their mean (`"mean"`), to see how much the choice matters.
     memory_fixed_fraction : float
-        Part of a job's memory that does not shrink with its batch, 0 to 1.
+        Part of a job's memory that does not shrink with its batch, 0 to 1; default 0.5.
     acc_cost : float
-        Cost of one more accumulation step, >= 0.
+        What each pass beyond the first adds to the time of an iteration, as a share of it, >= 0;
+        default 0.05.
     """
 
     max_share: Annotated[int, Meta(ge=1, le=4)] | None = None

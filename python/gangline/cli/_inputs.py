@@ -55,7 +55,7 @@ class TraceChoice:
     rescale
         Multiplies arrivals; 0.5 doubles the load.
     min_duration_s
-        Lift shorter durations to this; 0 drops jobs without a duration instead.
+        Lift shorter durations to this; by default jobs that last 0 seconds are dropped instead.
     max_gpus
         Drop larger gangs.
     models
