@@ -164,14 +164,25 @@ def levels(jobs: Jobs, norm: np.ndarray) -> np.ndarray:
     return filled
 
 
-def cost_with_deadlines(jobs: Jobs, prices: np.ndarray, left_s: np.ndarray) -> tuple[float, float]:
-    """Least missed weight, and the most rate per price at that."""
+def deadlines(jobs: Jobs, left_s: np.ndarray) -> tuple[Plain, dict[int, float]]:
+    """Shares, and what part of each deadline is missed, with its weight."""
     model = base(jobs)
     late = {m: model.variable(("late", m), 1.0) for m in range(len(left_s)) if left_s[m] < np.inf}
     for m, column in late.items():
         least = jobs.remaining[m] / left_s[m]
         model.row({**rate_terms(model, jobs, m, 1.0 / least), column: 1.0}, 1.0)
-    weights = {column: float(jobs.weight[m]) for m, column in late.items()}
+    return model, {column: float(jobs.weight[m]) for m, column in late.items()}
+
+
+def missed_weight(jobs: Jobs, left_s: np.ndarray) -> float:
+    """Least weight of deadlines that must be missed."""
+    model, weights = deadlines(jobs, left_s)
+    return model.solve(weights, maximise=False)[0]
+
+
+def cost_with_deadlines(jobs: Jobs, prices: np.ndarray, left_s: np.ndarray) -> tuple[float, float]:
+    """Least missed weight, and the most rate per price at that."""
+    model, weights = deadlines(jobs, left_s)
     missed, _ = model.solve(weights, maximise=False)
     model.row(weights, -np.inf, missed + 1e-9)
     money = {

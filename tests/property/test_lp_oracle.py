@@ -155,6 +155,29 @@ def test_cost_with_deadlines(jobs: Jobs, data: st.DataObject) -> None:
     assert found.objective == pytest.approx(value, rel=SAME, abs=noise)
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_deadlines_of_a_second_beside_those_of_a_year(seed: int) -> None:
+    """What a deadline asks for spans ten orders of magnitude: hopeless ones beside idle ones."""
+    draw = np.random.default_rng(seed)
+    many = int(draw.integers(3, 30))
+    rates = draw.choice([0.3, 1.0, 3.0, 0.0, 50.0], size=(many, 2))
+    rates[(rates == 0).all(axis=1), 0] = 1.0
+    left = 10.0 ** draw.uniform(-1, 7, many)
+    left[draw.random(many) < 0.3] = np.inf
+    jobs = Jobs(
+        rates=rates,
+        scale=draw.choice([1.0, 2.0, 4.0], many),
+        weight=draw.choice([1.0, 0.5, 5.0], many),
+        remaining=10.0 ** draw.uniform(-3, 6, many) * rates.max(axis=1),
+        capacity=np.array([16.0, 8.0]),
+        age_s=np.zeros(many),
+    )
+    found = gl.lp.solve("gavel-cost", prices=[3.0, 1.0], time_left_s=left, **jobs.arguments())
+    inside(jobs, found.shares)
+    missed = plain.missed_weight(jobs, left)
+    assert found.notes["deadlines_missed"] == pytest.approx(missed, rel=1e-6, abs=1e-6)
+
+
 @given(worlds(most=5, types=2, gangs=(1, 2)), st.data())
 def test_packing_by_class_is_packing_by_job(jobs: Jobs, data: st.DataObject) -> None:
     keys = np.concatenate([jobs.rates, jobs.scale[:, None]], axis=1)

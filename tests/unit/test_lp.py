@@ -257,6 +257,18 @@ def test_dropping_all_deadlines() -> None:
     assert passed.notes["deadlines_passed"] == 1
 
 
+def test_a_deadline_that_needs_next_to_no_time_is_no_trouble() -> None:
+    """A nanosecond of work and thirty years for it: the row of that deadline must stay readable."""
+    world = {"rates": [[1.0, 0.3], [1.0, 0.3], [0.0, 0.3]], "scale": [1, 1, 1], "capacity": [1, 1]}
+    late = {"prices": [3.0, 1.0], "time_left_s": [1e9, 100.0, 1e5]}
+    found = gl.lp.solve("gavel-cost", **world, **late, steps_remaining=[1e-9, 100.0, 1e-6])
+    assert found.notes["deadlines_missed"] == pytest.approx(0.0, abs=1e-7)
+    assert found.shares[1] == pytest.approx([1.0, 0.0], abs=1e-6)
+    work = {"steps_remaining": [1e-9, 100.0, 1e-6], "drop_all_infeasible": True}
+    none_dropped = gl.lp.solve("gavel-cost", **world, **late, **work)
+    assert none_dropped.shares == pytest.approx(found.shares)
+
+
 def chain(lower: list[float], upper: list[float], cost: list[float]) -> Model:
     """One row x0 - x1 over two variables."""
     entries = Entries(np.zeros(2, dtype=np.int64), np.arange(2), np.array([1.0, -1.0]))

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["cost"]
 
-ROUNDING = 1e-12  # of a sum of weights; anything more frees GPUs that a deadline needs
-
 
 @dataclass(frozen=True)
 class Deadlines:
@@ -55,42 +53,31 @@ def cost(instance: Instance, solver: Solver) -> Allocation:
     worth = 1.0 / instance.prop()
     problem = pack(instance, instance.rates, worth, worth)
     space = problem.space
-    if len(deadlines.job):
-        missed = _stage(space, np.zeros(space.count), deadlines, solver, [])
-        notes["deadlines_missed"] = missed.z
-        if instance.settings.drop_all_infeasible and missed.z > 1e-9:
-            deadlines = dataclasses.replace(deadlines, job=deadlines.job[:0])
+    # as for max-min: entries of a row that asks for next to no time are too large for a solver
+    least = kernel.LEAST_TIME * kernel.fastest(space, alone=True)[deadlines.job]
+    deadlines = dataclasses.replace(deadlines, least=np.maximum(deadlines.least, least))
     gain = kernel.per_activity(space, np.ones(len(space.classes.count)))
     money = gain / price[space.gpu_type]
     total = kernel.per_activity(space, problem.worth)
     settled = instance.settings.tie_break == "none"
+    if len(deadlines.job):
+        missed, plan = _in_turn(space, deadlines, [money] if settled else [money, total], solver)
+        notes["deadlines_missed"] = missed
+        if instance.settings.drop_all_infeasible and missed > 1e-9:
+            deadlines = dataclasses.replace(deadlines, job=deadlines.job[:0])
     if not len(deadlines.job):
         plan = kernel.best(space, money, solver)
-        value = plan.z
         if not settled:
-            plan = kernel.best(space, total, solver, kept=(money, value))
-    else:
-        bound = [Kept(deadlines.weight, notes["deadlines_missed"])]
-        plan = _stage(space, money, deadlines, solver, bound)
-        value = plan.z
-        if not settled:
-            plan = _stage(space, total, deadlines, solver, [*bound, Kept(money, value)])
+            plan = kernel.best(space, total, solver, kept=(money, plan.z))
+    value = float(np.sum(money * plan.y))
     allocation = finish(problem, plan, value, solver)
     return dataclasses.replace(allocation, notes=notes)
 
 
-@dataclass(frozen=True)
-class Kept:
-    """Result of an earlier stage: weights of missed deadlines, or worth of activities."""
-
-    weight: F64
-    value: float
-
-
-def _stage(
-    space: Activities, price: F64, deadlines: Deadlines, solver: Solver, kept: list[Kept]
-) -> kernel.Plan:
-    """Maximise `price . y`, or miss the least weight if nothing has a price."""
+def _in_turn(
+    space: Activities, deadlines: Deadlines, prices: list[F64], solver: Solver
+) -> tuple[float, kernel.Plan]:
+    """Miss the least weight; of all such plans the best by each price in turn."""
     unit = space.scale()
     missing, late = len(deadlines.job), space.count + np.arange(len(deadlines.job))
     place = np.full(len(space.classes.count), -1, dtype=np.int64)
@@ -103,32 +90,20 @@ def _stage(
         space.base(unit),
         Rows(join([met, Entries(np.arange(missing), late, ones)]), ones, ones * np.inf),
     ]
-    for bound in kept:
-        if bound.weight is deadlines.weight:  # no more weight is missed than must be
-            total = float(np.sum(deadlines.weight))
-            entries = Entries(np.zeros_like(late), late, deadlines.weight / total)
-            limit = bound.value / total + ROUNDING
-            rows.append(Rows(entries, np.array([-np.inf]), np.array([limit])))
-        else:
-            index = np.arange(space.count, dtype=np.int64)
-            entries = Entries(np.zeros_like(index), index, bound.weight * unit / bound.value)
-            rows.append(Rows(entries, np.array([1.0 - kernel.SLACK]), np.array([np.inf])))
-    largest = float(np.max(price * unit)) or float(np.max(deadlines.weight))
-    only_missed = not price.any()
-    late_cost = -deadlines.weight / largest if only_missed else np.zeros(missing)
     model = Model(
-        np.concatenate([price * unit / largest, late_cost]),
+        np.concatenate([np.zeros(space.count), -deadlines.weight / np.max(deadlines.weight)]),
         np.zeros(space.count + missing),
         np.concatenate([np.full(space.count, np.inf), ones]),
         Rows.stack(rows),
     )
-    found = solver.run(model)
-    y = space.within(found.x[:-missing] * unit)
-    if not only_missed:
-        return kernel.Plan(float(np.sum(price * y)), y)
-    met_part = space.rates_of(y)[deadlines.job] / deadlines.least
-    late_part = np.maximum(0.0, 1.0 - met_part)
-    return kernel.Plan(float(np.sum(deadlines.weight * late_part)), y)
+    costs = [
+        np.concatenate([price * unit / np.max(price * unit), np.zeros(missing)]) for price in prices
+    ]
+    found = solver.run_in_turn(model, costs)
+    y = space.within(found[-1].x[:-missing] * unit)
+    # as the solver counts it: what the plan adds up to has noise where a deadline asks for little
+    missed = np.maximum(0.0, found[0].x[-missing:])
+    return float(np.sum(deadlines.weight * missed)), kernel.Plan(float(np.sum(prices[-1] * y)), y)
 
 
 def _inverse(place: np.ndarray, deadlines: Deadlines) -> F64:

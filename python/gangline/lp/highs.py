@@ -26,6 +26,8 @@ RESIDUAL = 1e-7  # relative violation of a row that is still called a solution
 # HiGHS accepts rows that are off by its tolerance, absolutely. Our rows are scaled to about 1, and
 # its default of 1e-7 would be visible in objectives that are compared to 1e-6.
 TOLERANCE = 1e-9
+# Costs are scaled to 1 and multipliers exact to about 1e-14 of that: smaller ones are none.
+HELD = 1e-12
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,43 @@ class Solver:
             second = self._read(highs, changed, chosen, time.perf_counter() - began)
             self._count(second)
         return first, second
+
+    def run_in_turn(self, model: Model, costs: list[F64]) -> list[Solution]:
+        """Solve a program for one objective after the other, each over the optima of those before.
+
+        Whatever the multipliers of an optimum prove to be at its bound in every optimum is held
+        there, and the next objective starts at that vertex. A row that keeps the earlier objective
+        would ask more of a solver: such a row has no room inside.
+
+        Parameters
+        ----------
+        model : Model
+            The program with its first objective.
+        costs : list of arrays
+            Objectives of the later ones, all maximised or minimised as the model says.
+
+        Raises
+        ------
+        SolverError
+            As `run`.
+        """
+        chosen = solver_name(self.solver, model.size[0])
+        began = time.perf_counter()
+        highs = _pass(model, self.options(chosen), self)
+        highs.run()
+        found = [self._read(highs, model, chosen, time.perf_counter() - began)]
+        self._count(found[-1])
+        for cost in costs:
+            began = time.perf_counter()
+            _hold(highs, model)
+            columns = model.size[1]
+            highs.changeColsCost(columns, np.arange(columns, dtype=np.int32), cost)
+            highs.setOptionValue("solver", "simplex")
+            highs.setOptionValue("simplex_strategy", 4)  # primal: the vertex is feasible
+            highs.run()
+            found.append(self._read(highs, model, chosen, time.perf_counter() - began))
+            self._count(found[-1])
+        return found
 
     def _count(self, solution: Solution) -> None:
         self.iterations += solution.iterations
@@ -232,6 +271,21 @@ def _change(highs: Any, model: Model, changed: Model) -> None:
         highs.changeColBounds(int(column), changed.lower[column], changed.upper[column])
     highs.setOptionValue("solver", "simplex")
     highs.setOptionValue("simplex_strategy", 4)
+
+
+def _hold(highs: Any, model: Model) -> None:
+    """Fix what is at its bound in all optima: columns and rows with a multiplier."""
+    found = highs.getSolution()
+    entries = model.rows.entries
+    largest = np.zeros(model.size[0])
+    np.maximum.at(largest, entries.row, np.abs(entries.value))
+    for column in np.flatnonzero(np.abs(np.array(found.col_dual)) > HELD).tolist():
+        value = found.col_value[column]
+        highs.changeColBounds(column, value, value)
+    # the multiplier of a row of large entries is small
+    for row in np.flatnonzero(np.abs(np.array(found.row_dual)) * largest > HELD).tolist():
+        value = found.row_value[row]
+        highs.changeRowBounds(row, value, value)
 
 
 def _pass(model: Model, options: dict[str, object], owner: Solver) -> Any:
