@@ -159,7 +159,31 @@ def worlds(draw: st.DrawFn, *, checkpoints: bool = True) -> dict[str, Any]:
     if distance == "levels":
         world["locality"] = {"*": {"rack": 0.7, "network": 0.4}, "x": {"rack": 0.9, "network": 0.9}}
     world["sharing"] = draw(sharings())
+    if draw(st.integers(0, 2)) == 0:
+        world["throughput"] = draw(throughputs(world))
     return world
+
+
+@st.composite
+def throughputs(draw: st.DrawFn, world: dict[str, Any]) -> dict[str, Any]:
+    """Rates by type for some of the jobs: no order among types, zeros, gaps, some by batch size."""
+    rates = st.sampled_from([0.0, 0.25, 1.0, 3.0, 7.5, 40.0])
+    known: dict[tuple[str, str, int, int | None], float] = {}
+    for row in world["jobs"]:
+        if "model" not in row or not draw(st.booleans()):
+            continue
+        row["iterations"] = float(draw(st.sampled_from([1, 10, 45, 120])))
+        batch = row.get("batch_size") if draw(st.booleans()) else None
+        for kind in world["cluster"]["gpu_types"]:
+            if draw(st.integers(0, 4)):
+                key = (kind["name"], row["model"], row["gpus"], batch)
+                known[key] = draw(rates)
+    rows = [
+        {"gpu_type": kind, "model": model, "gpus": gpus, "iters_per_s": rate}
+        | ({} if batch is None else {"batch_size": batch})
+        for (kind, model, gpus, batch), rate in known.items()
+    ]
+    return {"rows": rows}
 
 
 @st.composite
@@ -254,7 +278,7 @@ def auction_settings() -> st.SearchStrategy[dict[str, Any]]:
         {
             # longer than every restart of the drawn worlds
             "lease_s": st.sampled_from([5.0, 7.5, 12.0]),
-            "fairness": st.sampled_from([0.0, 0.3, 0.8]),
+            "fairness": st.sampled_from([0.0, 0.3, 0.8, 0.999]),
             "leftover": st.sampled_from(["rho", "random"]),
             "auction": st.sampled_from(["greedy", "greedy", "milp"]),
         }
@@ -288,8 +312,11 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
     if draw(st.booleans()):
         chosen["skew"] = draw(st.sampled_from(["sizes", "oracle"]))
         chosen["skew_eps"] = draw(st.sampled_from([0.05, 0.3]))
+        chosen["skew_threshold"] = draw(st.sampled_from([0.3, 0.3, 0.0, 0.7, 1.0]))
     if policy in ("srtf", "srsf", "easy", "sjf", "sjf-strict", "ssf", "themis"):
-        chosen["estimate_error"] = draw(st.sampled_from([0.0, 0.0, 0.5]))
+        chosen["estimate_error"] = draw(st.sampled_from([0.0, 0.0, 0.5, 3.0]))
+    if policy == "easy":
+        chosen["estimate_extend"] = draw(st.sampled_from([1.1, 1.1, 1.0, 4.0]))
     if policy == "themis":
         chosen |= draw(auction_settings())
         if chosen["auction"] == "milp" and draw(st.integers(0, 7)):
@@ -325,7 +352,9 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
             picks = ["most_free", "first_fit", "fastest", "slowest", "random"]
             chosen["gpu_pick"] = draw(st.sampled_from(picks))
         if policy == "gavel-allox":
-            chosen["alpha"] = draw(st.sampled_from([1.0, 0.3]))
+            chosen["alpha"] = draw(st.sampled_from([1.0, 0.3, 2.5, 1e-3]))
+        if policy == "gavel-max-sum":
+            chosen["normalise"] = draw(st.sampled_from(["none", "proportional"]))
         if policy == "gavel-cost":
             chosen["drop_all_infeasible"] = draw(st.booleans())
     if policy in PREEMPTIVE:
@@ -336,6 +365,9 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
         chosen["las_time"] = draw(st.booleans())
     if policy in ("gittins", "tiresias-gittins"):
         chosen["delta"] = draw(st.sampled_from([1.0, 3.0, 10.0]))
+        if draw(st.integers(0, 2)) == 0:
+            services = st.lists(st.sampled_from([1.0, 2.0, 6.0, 6.5, 20.0]), min_size=1, max_size=5)
+            chosen["distribution"] = draw(services)
     elif policy in ("las", "tiresias") and draw(st.integers(0, 2)) == 0:
         chosen["discretised"] = False
         chosen["las_quantum"] = draw(st.sampled_from([0.5, 2.0, 5.0]))
@@ -402,6 +434,7 @@ def dally_settings(draw: st.DrawFn) -> dict[str, Any]:
         "history_leases": draw(st.sampled_from([1.5, 2.0, 6.0])),
         "rack_floor": draw(st.sampled_from([0.0, 0.25])),
         "network_floor": draw(st.sampled_from([0.5, 1.0])),
+        "rack_cap_share": draw(st.sampled_from([0.8, 0.8, 0.0, 0.3, 2.0])),
         "sd_factor": draw(st.sampled_from([0.0, 2.0])),
         "fit": draw(st.sampled_from(["best", "first"])),
         "renewal": draw(st.sampled_from(["keep", "keep", "redecide"])),
