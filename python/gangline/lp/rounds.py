@@ -224,6 +224,7 @@ class Shares:
             "iterations": self._counts["iterations"],
             "fallbacks": self._counts["solver_failed"],
             "prices_failed": self._counts["prices_failed"],
+            "retried": self._counts["solver_retried"],
         }
         summary: dict[str, float | int] = {"solver_s": self._wall_s}
         if self.policy == "gavel-cost":
@@ -236,7 +237,8 @@ class Shares:
         self._counts["programs"] += allocation.solves
         self._counts["iterations"] += allocation.iterations
         self._wall_s += allocation.wall_s
-        counted = {"solver_failed": 0.0, "prices_failed": 0.0, "deadlines_missed": 1e-9}
+        counted = dict.fromkeys(("solver_failed", "solver_retried", "prices_failed"), 0.0)
+        counted["deadlines_missed"] = 1e-9
         for name, least in counted.items():
             self._counts[name] += allocation.notes.get(name, 0.0) > least
 

@@ -161,6 +161,8 @@ def run(instance: Instance) -> Allocation:
             raise
         notes["solver_failed"] = 1.0
         allocation = closed.isolated(inner, solver)
+    if solver.retried:
+        notes["solver_retried"] = float(solver.retried)
     return _of_jobs(allocation, kept, groups, notes)
 
 
