@@ -23,6 +23,7 @@ PREEMPTIVE = ("srtf", "srsf", "las", "gittins", "tiresias", "tiresias-gittins", 
 QUEUES = ("fifo", "fifo-skip", "easy", "sjf", "sjf-strict", "ssf")
 FAIR = ("themis", "yarn-cs")
 SLICES = ("gandiva",)
+TOLD = ("srtf", "srsf", "easy", "sjf", "sjf-strict", "ssf", "themis")  # may be told wrong times
 TOYS = ("toy-round", "toy-timer", "toy-share")
 ROUNDS = (
     "gavel-las",
@@ -313,7 +314,7 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
         chosen["skew"] = draw(st.sampled_from(["sizes", "oracle"]))
         chosen["skew_eps"] = draw(st.sampled_from([0.05, 0.3]))
         chosen["skew_threshold"] = draw(st.sampled_from([0.3, 0.3, 0.0, 0.7, 1.0]))
-    if policy in ("srtf", "srsf", "easy", "sjf", "sjf-strict", "ssf", "themis"):
+    if policy in TOLD:
         chosen["estimate_error"] = draw(st.sampled_from([0.0, 0.0, 0.5, 3.0]))
     if policy == "easy":
         chosen["estimate_extend"] = draw(st.sampled_from([1.1, 1.1, 1.0, 4.0]))
@@ -326,37 +327,7 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
     if policy in SLICES:
         chosen |= draw(slice_settings())
     if policy in ROUNDS:
-        chosen["round_s"] = draw(st.sampled_from([1.0, 3.0, 10.0]))
-        chosen["min_solve_interval_s"] = draw(st.sampled_from([0.0, 0.0, 7.0]))
-        if draw(st.integers(0, 2)) == 0 and types:
-            chosen["type_order"] = ",".join(draw(st.permutations(types)))
-        if not policy.startswith("gavel-fifo"):
-            chosen["backfill_mid_round"] = draw(st.booleans())
-            chosen["zero_priority_pass"] = draw(st.sampled_from(["after", "after", "inline"]))
-            if policy not in ("gavel-isolated", "gavel-allox", "gavel-gandiva"):
-                if draw(st.booleans()):
-                    chosen["tie_break"] = "none"
-                chosen["partitions"] = draw(st.sampled_from([1, 1, 2, 3]))
-        if policy.startswith(PACKING):
-            chosen["packed"] = draw(st.booleans())
-        if policy.startswith("gavel-water-filling") and draw(st.booleans()):
-            chosen["hierarchical"] = True
-            chosen["entity_by"] = draw(st.sampled_from(["user", "vc"]))
-            chosen["entity_policy"] = draw(st.sampled_from(["fairness", "fifo"]))
-            if draw(st.booleans()):
-                weights = st.sampled_from([0.5, 1.0, 3.0])
-                chosen["entity_weight"] = {
-                    name: draw(weights) for name in ("a", "b", "B", "default")
-                }
-        if policy == "gavel-fifo":
-            picks = ["most_free", "first_fit", "fastest", "slowest", "random"]
-            chosen["gpu_pick"] = draw(st.sampled_from(picks))
-        if policy == "gavel-allox":
-            chosen["alpha"] = draw(st.sampled_from([1.0, 0.3, 2.5, 1e-3]))
-        if policy == "gavel-max-sum":
-            chosen["normalise"] = draw(st.sampled_from(["none", "proportional"]))
-        if policy == "gavel-cost":
-            chosen["drop_all_infeasible"] = draw(st.booleans())
+        chosen |= draw(round_settings(policy, types))
     if policy in PREEMPTIVE:
         chosen["preempt_min_run_s"] = draw(st.sampled_from([0.0, 0.0, 2.0]))
     if policy in ("las", "gittins", "tiresias", "tiresias-gittins"):
@@ -371,6 +342,42 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
     elif policy in ("las", "tiresias") and draw(st.integers(0, 2)) == 0:
         chosen["discretised"] = False
         chosen["las_quantum"] = draw(st.sampled_from([0.5, 2.0, 5.0]))
+    return chosen
+
+
+@st.composite
+def round_settings(draw: st.DrawFn, policy: str, types: tuple[str, ...]) -> dict[str, Any]:
+    """Parameters of the policies in rounds."""
+    chosen: dict[str, Any] = {}
+    chosen["round_s"] = draw(st.sampled_from([1.0, 3.0, 10.0]))
+    chosen["min_solve_interval_s"] = draw(st.sampled_from([0.0, 0.0, 7.0]))
+    if draw(st.integers(0, 2)) == 0 and types:
+        chosen["type_order"] = ",".join(draw(st.permutations(types)))
+    if not policy.startswith("gavel-fifo"):
+        chosen["backfill_mid_round"] = draw(st.booleans())
+        chosen["zero_priority_pass"] = draw(st.sampled_from(["after", "after", "inline"]))
+        if policy not in ("gavel-isolated", "gavel-allox", "gavel-gandiva"):
+            if draw(st.booleans()):
+                chosen["tie_break"] = "none"
+            chosen["partitions"] = draw(st.sampled_from([1, 1, 2, 3]))
+    if policy.startswith(PACKING):
+        chosen["packed"] = draw(st.booleans())
+    if policy.startswith("gavel-water-filling") and draw(st.booleans()):
+        chosen["hierarchical"] = True
+        chosen["entity_by"] = draw(st.sampled_from(["user", "vc"]))
+        chosen["entity_policy"] = draw(st.sampled_from(["fairness", "fifo"]))
+        if draw(st.booleans()):
+            weights = st.sampled_from([0.5, 1.0, 3.0])
+            chosen["entity_weight"] = {name: draw(weights) for name in ("a", "b", "B", "default")}
+    if policy == "gavel-fifo":
+        picks = ["most_free", "first_fit", "fastest", "slowest", "random"]
+        chosen["gpu_pick"] = draw(st.sampled_from(picks))
+    if policy == "gavel-allox":
+        chosen["alpha"] = draw(st.sampled_from([1.0, 0.3, 2.5, 1e-3]))
+    if policy == "gavel-max-sum":
+        chosen["normalise"] = draw(st.sampled_from(["none", "proportional"]))
+    if policy == "gavel-cost":
+        chosen["drop_all_infeasible"] = draw(st.booleans())
     return chosen
 
 
