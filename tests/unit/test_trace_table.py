@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -132,6 +135,94 @@ def test_missing_columns_and_wrong_types_are_named() -> None:
         Trace.from_arrow(jobs(gpus=[1.5, 2.0, 3.0, 4.0]))
     with pytest.raises(TraceError, match=r'table row 1: gpus: .*got "0"'):
         Trace.from_arrow(jobs(gpus=[1, 0, 1, 1]))
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "words"),
+    [
+        ("gpus", ["0", "1", "1", "1"], 'row 0: gpus: expected an integer from 1 to 32768, got "0'),
+        ("gpus", ["1", "1.5", "1", "1"], 'row 1: gpus: .*got "1.5"'),
+        ("gpus", ["1", "-5", "1", "1"], 'row 1: gpus: .*got "-5'),
+        ("gpus", [True, False, True, True], 'row 1: gpus: .*got "0'),
+        ("gpus", [Decimal("-1"), Decimal(1), Decimal(1), Decimal(1)], 'row 0: gpus: .*got "-1'),
+        ("gpus", [Decimal(1), Decimal("2.5"), Decimal(1), Decimal(1)], 'row 1: gpus: .*got "2.5"'),
+        ("gpus", [None] * 4, "row 0: gpus: expected an integer from 1"),
+        ("arrival_s", [None] * 4, "row 0: arrival_s: expected seconds"),
+        ("arrival_s", ["nan", "1", "1", "1"], 'row 0: arrival_s: .*got "nan"'),
+        ("duration_s", ["1", "1e300", "1", "1"], r'row 1: duration_s: .*got "1e\+300"'),
+        ("duration_s", ["1", "inf", "1", "1"], 'row 1: duration_s: .*got "inf"'),
+        ("duration_s", [Decimal("1e30")] * 4, r'row 0: duration_s: .*got "1e\+30"'),
+        ("memory_gb", ["-4", None, None, None], 'row 0: memory_gb: .*got "-4.0"'),
+        ("weight", ["0", None, None, None], 'row 0: weight: .*got "0.0"'),
+        ("stage_times", [["1"], ["-2"], None, None], "row 1: stage_times: expected seconds >= 0"),
+        ("gpu_types", [["A", None], None, None, None], "row 0: gpu_types: expected names"),
+        (
+            "arrival_s",
+            [datetime(2024, 1, 1, tzinfo=UTC)] * 4,
+            "arrival_s: expected numbers, got timestamp",
+        ),
+        ("duration_s", [timedelta(1)] * 4, "duration_s: expected numbers, got duration.*seconds"),
+        ("duration_s", ["1", "soon", "1", "1"], "duration_s: expected numbers, got string: .*soon"),
+        ("gpus", [[1], [1], [1], [1]], "gpus: expected integers, got list<"),
+        ("user", [{"a": 1}] * 4, "user: expected text, got struct"),
+        ("gpu_types", ["A"] * 4, "gpu_types: expected lists of text, got string"),
+    ],
+)
+def test_what_is_out_of_bounds_is_refused_whatever_its_type(
+    column: str, values: list[Any], words: str
+) -> None:
+    with pytest.raises(TraceError, match=words):
+        Trace.from_arrow(jobs(**{column: values}))
+
+
+def test_numbers_may_come_as_text_decimals_or_truth_values() -> None:
+    table = jobs(
+        arrival_s=["0", "1e1", "10", "30"],
+        gpus=pa.array(["1", "2", "8", "4"]).dictionary_encode(),
+        duration_s=[Decimal("5.5"), Decimal(50), Decimal(500), Decimal(7)],
+        priority=[True, False, None, True],
+        stage_times=[["1.5", "2"], None, [], None],
+    )
+    trace = Trace.from_arrow(table)
+    assert trace.column("gpus").to_pylist() == [1, 2, 8, 4]
+    assert trace.column("duration_s").to_pylist() == [5.5, 50.0, 500.0, 7.0]
+    assert trace.column("priority").to_pylist() == [1.0, 0.0, None, 1.0]
+    assert trace.column("stage_times").to_pylist() == [[1.5, 2.0], None, [], None]
+
+
+def test_bad_rows_of_text_can_be_dropped() -> None:
+    trace = Trace.from_arrow(
+        jobs(gpus=["1", "0", "1.5", "1"], duration_s=[1] * 4), on_bad_row="drop"
+    )
+    assert (ids(trace), trace.notes) == (["a", "d"], {"bad_row": 2})
+
+
+def test_a_missing_column_is_told_what_is_there() -> None:
+    table = jobs().rename_columns(["JOB_ID", "Arrival_S", "cards", "duration_s"])
+    words = r"missing column arrival_s, gpus; it has JOB_ID, Arrival_S, cards, duration_s"
+    with pytest.raises(TraceError, match=words):
+        Trace.from_arrow(table)
+
+
+def test_durations_that_are_all_unknown_have_no_quantiles() -> None:
+    unknown = pa.nulls(4, pa.float64())
+    info = Trace.from_arrow(jobs(duration_s=unknown, iterations=[1.0] * 4)).info()
+    assert "duration_s" not in info
+    assert info["gpu_hours"] == 0.0
+
+
+@pytest.mark.parametrize("kind", ["table", "dictionary", "csv"])
+def test_words_of_status_are_those_of_the_format_or_unknown(kind: str, tmp_path: Path) -> None:
+    words = pa.array(["Finished", "COMPLETED", None, "failed"])
+    table = jobs(duration_s=[1.0] * 4, trace_status=words)
+    if kind == "csv":
+        pa_csv.write_csv(table, tmp_path / "t.csv")
+        trace = read_trace(tmp_path / "t.csv")
+    else:
+        encoded = words.dictionary_encode() if kind == "dictionary" else words
+        trace = Trace.from_arrow(jobs(duration_s=[1.0] * 4, trace_status=encoded))
+    assert trace.column("trace_status").to_pylist() == ["finished", "unknown", None, "failed"]
+    assert trace.notes == {"unknown_status": 1}
 
 
 def test_unknown_options_are_refused() -> None:

@@ -6,7 +6,8 @@ that an error names the line of the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence  # noqa: TC003 - msgspec reads the annotations
+from collections.abc import Callable, Iterator, Sequence  # noqa: TC003 - msgspec reads annotations
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -65,6 +66,8 @@ class Raw(msgspec.Struct, kw_only=True):
         Counters of which only the rows that stay count.
     moments : dict of str to str
         Internal names of times of day, to what a message expects where one is missing.
+    present : list of str
+        All columns of a table in memory, for a message; empty elsewhere.
     shift_s : float
         Set at the end: what was taken from all arrivals.
     """
@@ -85,6 +88,7 @@ class Raw(msgspec.Struct, kw_only=True):
     metadata: dict[str, str] = {}
     marks: dict[str, Any] = {}
     moments: dict[str, str] = {}
+    present: list[str] = []
     shift_s: float = 0.0
 
 
@@ -92,6 +96,7 @@ def normalise(raw: Raw, options: Options) -> pa.Table:
     """Return the internal table, checked, filtered and sorted; counts go to `raw.notes`."""
     _require(raw)
     columns = each(one_chunk, raw.columns)
+    columns = {name: _as_numbers(raw, name, array) for name, array in columns.items()}
     keep = _Keep(raw.notes, len(columns["arrival_s"]))
     _drop_by_format(raw, columns, keep, options)
     _refuse_bad(raw, columns, keep, options)
@@ -132,7 +137,7 @@ def _require(raw: Raw) -> None:
     if "duration_s" not in raw.columns and "iterations" not in raw.columns:
         missing.append("duration_s or iterations")
     if missing:
-        have = ", ".join(raw.columns) or "none"
+        have = ", ".join(raw.present or raw.columns) or "none"
         raise TraceError(
             f"{raw.path}: missing column {', '.join(missing)}; it has {have}",
             path=raw.path,
@@ -162,7 +167,7 @@ def _cast(raw: Raw, name: str, array: Any) -> Any:
     kind = COLUMNS[name]
     if array.type == kind:
         return array
-    try:
+    with _naming(raw, name, array):
         if pa.types.is_dictionary(kind):
             if pa.types.is_dictionary(array.type):
                 return array.cast(kind)
@@ -173,13 +178,47 @@ def _cast(raw: Raw, name: str, array: Any) -> Any:
             array = array.dictionary_decode()
         # Numbers were checked against their bounds; those that failed are dropped rows.
         return array.cast(kind, safe=not (_is_numeric(kind) and _is_numeric(array.type)))
+    raise AssertionError("the cast was done or refused")
+
+
+def _as_numbers(raw: Raw, name: str, array: Any) -> Any:
+    """Return text, decimals and the like of a column of numbers as floats, to check their bounds.
+
+    Without that a cast would let through what the bounds forbid, or what it cannot hold.
+    """
+    kind = COLUMNS[name]
+    is_list = pa.types.is_list(kind) and _is_numeric(kind.value_type)
+    if not is_list and not _is_numeric(kind):
+        return array
+    with _naming(raw, name, array):
+        if pa.types.is_dictionary(array.type) and not is_list:
+            array = array.dictionary_decode()
+        if is_list and not _is_numeric(getattr(array.type, "value_type", kind)):
+            return array.cast(kind)
+        return array if is_list or _is_numeric(array.type) else array.cast(pa.float64())
+    raise AssertionError("the cast was done or refused")
+
+
+@contextmanager
+def _naming(raw: Raw, name: str, array: Any) -> Iterator[None]:
+    """Name the column of a cast that fails, and say what is wanted there."""
+    try:
+        yield
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        column = raw.names.get(name, name)
+        column, kind = raw.names.get(name, name), COLUMNS[name]
+        is_list = pa.types.is_list(kind)
+        item = kind.value_type if is_list else kind
+        expected = "numbers" if _is_numeric(item) else "text"
+        expected = "integers" if pa.types.is_integer(item) else expected
+        expected = f"lists of {expected}" if is_list else expected
+        reason = "" if str(error).startswith("Unsupported") else f": {short(error)}"
+        if pa.types.is_temporal(array.type) and expected == "numbers":
+            reason = "; make seconds of it first"
         raise TraceError(
-            f"{raw.path}: {column}: expected {kind}, got {array.type}: {short(error)}",
+            f"{raw.path}: {column}: expected {expected}, got {array.type}{reason}",
             path=raw.path,
             column=column,
-            expected=str(kind),
+            expected=expected,
         ) from None
 
 
@@ -239,6 +278,8 @@ def _wrong(raw: Raw, columns: dict[str, Any]) -> list[tuple[str, npt.NDArray[np.
     unknown = _no_work(columns)
     if unknown is not None:
         found.append(("duration_s", unknown, _WORK))
+    if nameless := _nameless(columns.get("gpu_types")):
+        found.append(("gpu_types", nameless[0], "names of GPU types"))
     if "job_id" in columns and columns["job_id"].null_count:
         found.append(("job_id", ~valid(columns["job_id"]), "a job id"))
     return found
@@ -267,6 +308,16 @@ def _wrong_lists(lists: Any, least: float, greatest: float) -> npt.NDArray[np.bo
     wrong = np.zeros(len(lists), dtype=np.bool_)
     wrong[np.repeat(np.arange(len(lists)), lengths)[outside]] = True
     return wrong
+
+
+def _nameless(lists: Any) -> tuple[npt.NDArray[np.bool_]] | None:
+    """Return which lists of text lack one of their texts; None if there is no such list."""
+    if lists is None or not pa.types.is_list(lists.type) or not lists.flatten().null_count:
+        return None
+    lengths = numbers(lists.value_lengths().fill_null(0))
+    wrong = np.zeros(len(lists), dtype=np.bool_)
+    wrong[np.repeat(np.arange(len(lists)), lengths)[~valid(lists.flatten())]] = True
+    return (wrong,)
 
 
 def _no_work(columns: dict[str, Any]) -> npt.NDArray[np.bool_] | None:

@@ -145,8 +145,8 @@ class Trace:
             "columns": self.columns,
         }
         for name in ("duration_s", "gpus"):
-            if name in self.table.column_names:
-                values = self.numbers(name)
+            values = self.numbers(name) if name in self.table.column_names else np.empty(0)
+            if not np.isnan(values).all():
                 points = np.nanquantile(values, list(_QUANTILES.values()))
                 facts[name] = dict(zip(_QUANTILES, points.tolist(), strict=True))
         for name in ("user", "vc", "model"):

@@ -13,7 +13,7 @@ from gangline.errors import TraceError
 from gangline.trace.faults import short
 from gangline.trace.normalise import Raw, numbers, valid
 from gangline.trace.readers._columns import refuse, take_columns
-from gangline.trace.schema import COLUMNS, LIST_SEPARATOR, METADATA_KEYS
+from gangline.trace.schema import COLUMNS, LIST_SEPARATOR, METADATA_KEYS, STATUSES
 from gangline.trace.text import TextFile, convert, simple
 
 if TYPE_CHECKING:
@@ -51,9 +51,39 @@ def from_table(table: pa.Table, path: str) -> Raw:
         if key.encode() in stored
     }
     columns = {name: table.column(name) for name in known}
-    return Raw(
-        columns=columns, path=path, reader=NAME, foreign=False, notes=notes, metadata=metadata
+    raw = Raw(
+        columns=columns,
+        path=path,
+        reader=NAME,
+        foreign=False,
+        notes=notes,
+        metadata=metadata,
+        present=[str(name) for name in table.column_names],
     )
+    _plain_status(raw)
+    return raw
+
+
+def _plain_status(raw: Raw) -> None:
+    """Make words of status those of the format; others become `unknown` and are counted."""
+    column = raw.columns.get("trace_status")
+    if column is None:
+        return
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        return  # the cast will say what is wrong with it
+    words = pc.unique(column).drop_null().to_pylist()
+    if all(word in STATUSES for word in words):
+        return
+    texts = column.cast(pa.string())
+    meant = {word: word.strip().lower() for word in words}
+    for word in words:
+        if meant[word] not in STATUSES:
+            count = pc.sum(pc.equal(texts, word)).as_py()
+            raw.notes["unknown_status"] = raw.notes.get("unknown_status", 0) + count
+            meant[word] = "unknown"
+    places = pc.index_in(texts, pa.array(words, pa.string()))
+    raw.columns["trace_status"] = pc.take(pa.array([meant[word] for word in words]), places)
 
 
 def _read_parquet(source: Source) -> Raw:
@@ -102,6 +132,7 @@ def _read_csv(source: Source) -> Raw:
     ignored = sum(simple(name) not in COLUMNS for name in file.names)
     if ignored:
         raw.notes["ignored_columns"] = ignored
+    _plain_status(raw)
     if "gpu_types" in raw.columns:
         raw.columns["gpu_types"] = pc.split_pattern(raw.columns["gpu_types"], LIST_SEPARATOR)
     if "stage_times" in raw.columns:
