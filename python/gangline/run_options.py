@@ -59,8 +59,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         named = self.timeline in ("auto", "change", "off")
         if not named and (isinstance(self.timeline, str) or not 0.0 < self.timeline < math.inf):
             _bad("timeline", self.timeline, '"auto", "change", "off" or seconds > 0')
-        if self.max_events is not None and self.max_events < 1:
-            _bad("max_events", self.max_events, "an integer >= 1")
+        if self.max_events is not None and not 1 <= self.max_events < 2**64:
+            _bad("max_events", self.max_events, "an integer from 1 to 2**64 - 1")
 
     def to_core(self, cluster: Cluster, labels: Sequence[str]) -> dict[str, Any]:
         """Return the options as the core wants them; `labels` are the model labels of the jobs."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import gangline as gl
+from gangline import _core
+from gangline.simulate import make_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LAB = gl.Cluster.homogeneous(servers=2, gpus=4)
 
@@ -188,6 +193,59 @@ def test_timers_fire() -> None:
     jobs = table(arrival_s=[0.0, 1.0, 2.0], gpus=[1] * 3, duration_s=[1.0] * 3)
     result = gl.simulate(LAB, jobs, Alarm())
     assert result.jobs.column("first_start_s").to_pylist() == [7.5, 8.5, 9.5]
+
+
+class Snooze(gl.Policy):
+    """Writes timers at the first arrival and starts every job at the first timer."""
+
+    wake_on = ("arrival", "completion", "timer")
+
+    def __init__(self, write: Callable[[gl.Plan], None]) -> None:
+        self.write = write
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan()
+        if len(changes.arrived):
+            self.write(plan)
+        for at, _ in enumerate(changes.timers):
+            plan.start(at, {0: 1})
+        return plan
+
+
+def again(plan: gl.Plan) -> None:
+    plan.wake_at(5.0, tag=1)
+    plan.cancel(1)
+    plan.wake_at(7.0, tag=2)
+
+
+def later(plan: gl.Plan) -> None:
+    plan.wake_at(5.0, tag=1)
+    plan.wake_at(8.0, tag=1)
+
+
+def sooner(plan: gl.Plan) -> None:
+    plan.cancel(1)
+    plan.wake_at(5.0, tag=1)
+
+
+@pytest.mark.parametrize(("write", "start_s"), [(again, 7.0), (later, 8.0), (sooner, 5.0)])
+def test_orders_for_timers_count_as_they_are_written(
+    write: Callable[[gl.Plan], None], start_s: float
+) -> None:
+    jobs = table(arrival_s=[0.0], gpus=[1], duration_s=[1.0])
+    result = gl.simulate(LAB, jobs, Snooze(write))
+    assert result.jobs.column("first_start_s").to_pylist() == [start_s]
+
+
+def test_a_timer_is_cancelled_in_a_run_step_by_step() -> None:
+    options = make_options({}).to_core(LAB, [])
+    jobs = gl.Trace.from_arrow(table()).to_core(LAB)
+    run = _core.Simulation(LAB.to_core(), jobs, options)
+    assert run.advance() == "decision"
+    run.apply([("wake_at", 0.25, 1), ("wake_at", 0.5, 2)])
+    assert (run.advance(), run.now_s) == ("decision", 0.25)
+    run.apply([("cancel", 2), ("wake_at", 0.75, 3)])
+    assert (run.advance(), run.now_s) == ("decision", 0.75)
 
 
 class Bad(gl.Policy):

@@ -95,6 +95,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"timeline": "often"}, "timeline"),
     ({"timeline": 0.0}, "timeline"),
     ({"max_events": 0}, "max_events"),
+    ({"max_events": 2**64}, "max_events"),
     ({"restarts": 1}, "restarts"),
     ({"restart_s": "soon"}, "restart_s"),
     ({"segments": 1}, "segments"),

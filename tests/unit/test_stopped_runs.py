@@ -79,6 +79,30 @@ def test_a_job_that_outlives_time_is_refused_by_name(policy: str) -> None:
     assert vars(caught.value)["job_ids"] == ["late"]
 
 
+SLOW = {
+    "gpu_types": [{"name": "g", "memory_gb": 16, "speed": 0.5}],
+    "servers": [{"count": 1, "gpu": "g", "gpus": 1}],
+}
+
+
+@pytest.mark.parametrize("duration_s", [3e9, 4.5e9])
+@pytest.mark.parametrize("policy", ["fifo", "srtf", "easy", "las", "themis", "gavel-las"])
+def test_work_that_no_time_is_long_enough_for_is_never_done(policy: str, duration_s: float) -> None:
+    # 3e9 s of work at half speed take 6e9 s; after 4e9 s a third of it would be left
+    trace = jobs(job_id=["long"], arrival_s=[0.0], gpus=[1], duration_s=[duration_s])
+    with pytest.raises(gl.StalledError, match=r"no job can take more than 4e9 s") as caught:
+        gl.simulate(SLOW, trace, policy)
+    assert vars(caught.value)["job_ids"] == ["long"]
+    stopped = gl.simulate(SLOW, trace, policy, until_s=100.0)
+    assert stopped.jobs["status"].to_pylist() == ["unfinished"]
+    assert stopped.jobs["run_s"].to_pylist() == [100.0]
+
+
+def test_the_longest_work_ends_to_the_nanosecond() -> None:
+    trace = jobs(job_id=["longest"], arrival_s=[0.0], gpus=[1], duration_s=[2e9])
+    assert gl.simulate(SLOW, trace, "fifo").jobs["finish_s"].to_pylist() == [4e9]
+
+
 def test_servers_that_are_never_up_together_stall_a_gang() -> None:
     lab = failing(3, mtbf_hours=0.01, mttr_hours=10.0)
     trace = jobs(job_id=["wide"], arrival_s=[1e6], gpus=[3], duration_s=[1.0])

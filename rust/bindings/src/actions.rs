@@ -15,8 +15,8 @@ const TIMER_KIND: u8 = 0;
 #[derive(Default)]
 pub(crate) struct Orders {
     pub(crate) actions: Vec<Action>,
-    pub(crate) arm: Vec<(TimerTag, SimTime)>,
-    pub(crate) cancel: Vec<TimerTag>,
+    /// In the order of the plan; without a time the timer of the tag is cancelled.
+    pub(crate) timers: Vec<(TimerTag, Option<SimTime>)>,
     pub(crate) limits: Vec<(JobId, f64)>,
 }
 
@@ -64,9 +64,13 @@ pub(crate) fn parse(view: &ClusterView<'_>, list: &[Bound<'_, PyAny>]) -> PyResu
             "wake_at" => {
                 let time = SimTime::from_seconds(tuple.get_item(1)?.extract()?)
                     .map_err(|error| PyValueError::new_err(error.to_string()))?;
-                orders.arm.push((tag(tuple.get_item(2)?.extract()?), time));
+                let tag = tag(tuple.get_item(2)?.extract()?);
+                orders.timers.push((tag, Some(time)));
             }
-            "cancel" => orders.cancel.push(tag(tuple.get_item(1)?.extract()?)),
+            "cancel" => {
+                let tag = tag(tuple.get_item(1)?.extract()?);
+                orders.timers.push((tag, None));
+            }
             other => {
                 let message = format!(
                     "unknown action {other}: expected start, preempt, move, \

@@ -108,7 +108,8 @@ impl PyPolicy {
             Ok((parse(view, &list)?, is_steady))
         })?;
         let (orders, is_steady) = answer;
-        if !orders.arm.is_empty() && !self.wake_on.intersects(WakeOn::TIMER) {
+        let arms = orders.timers.iter().any(|(_, time)| time.is_some());
+        if arms && !self.wake_on.intersects(WakeOn::TIMER) {
             let message = "`wake_at` wakes nobody: this policy's `wake_on` lacks \"timer\"";
             let facts = PyDict::new(py);
             facts.set_item("field", "wake_on")?;
@@ -120,11 +121,11 @@ impl PyPolicy {
         for (job, work) in orders.limits {
             plan.limit(job, work);
         }
-        for tag in orders.cancel {
-            plan.cancel(tag);
-        }
-        for (tag, time) in orders.arm {
-            plan.wake_at(time, tag);
+        for (tag, time) in orders.timers {
+            match time {
+                Some(time) => plan.wake_at(time, tag),
+                None => plan.cancel(tag),
+            }
         }
         Ok(if is_steady { Next::Steady } else { Next::Ask })
     }

@@ -133,7 +133,7 @@ impl Simulation {
         let orders = parse(&engine.view().0, &actions)?;
         let next = if steady { Next::Steady } else { Next::Ask };
         engine
-            .apply_with_limits(orders.actions, &orders.arm, &orders.limits, next)
+            .apply_with_limits(orders.actions, &orders.timers, &orders.limits, next)
             .map_err(CoreError::from)?;
         Ok(())
     }

@@ -213,8 +213,8 @@ pub enum EngineError {
     /// Jobs are not done and the next event lies beyond the end of simulated time.
     #[error(
         "{} not done at {} s, and the next event lies beyond the end of simulated time; first: {}; \
-         if failures or preemptions keep taking their work, set a checkpoint interval; or stop the \
-         run at a time or after so many events",
+         no job can take more than 4e9 s; if failures or preemptions keep taking their work, set a \
+         checkpoint interval; or stop the run at a time or after so many events",
         count(*open), time.seconds(), list(jobs)
     )]
     Endless {

@@ -13,6 +13,8 @@ use gangline_model::{GpuSet, JobId, ServerId, SimTime};
 
 /// No run goes on beyond this: about 285 years, just before nanoseconds would overflow.
 const HORIZON: SimTime = SimTime(9_000_000_000_000_000_000);
+/// When a job is done that would take longer than time can tell: after all that can happen.
+pub(crate) const BEYOND: SimTime = SimTime(HORIZON.0 + 1);
 /// So many rounds without any action, on a cluster where nothing else can happen, are a stall: a round
 /// policy may wait for time to pass, but not for ever. Ours.
 const IDLE_ROUNDS_MAX: u32 = 1000;
@@ -38,7 +40,8 @@ impl Engine {
         let Some(time) = self.next_instant() else {
             return Err(self.stalled());
         };
-        if time > HORIZON || (time > capacity::END && self.capacity.is_endless()) {
+        let is_endless = time > HORIZON || (time > capacity::END && self.capacity.is_endless());
+        if is_endless && !self.is_past_limit(time) {
             return Err(self.endless());
         }
         if self.is_hopeless() {

@@ -2,12 +2,13 @@
 //! (`docs/concepts/jobs-and-rates.md`, `overhead-and-failures.md`, `sharing.md`). Cost: O(touched jobs x their GPUs).
 
 use crate::config::GangXi;
+use crate::instant::BEYOND;
 use crate::queue::{EventClass, EventQueue};
 use crate::record::{EndReason, Recorder};
 use crate::state::{NO_JOB, Run, RunDetails, State, slots};
 use gangline_model::{
-    GpuSet, GpuTypeId, JobId, LocalityModel, Part, Shape, SimSpan, SimTime, Tier, gpus_in,
-    span_of_work,
+    GpuSet, GpuTypeId, JobId, LocalityModel, MAX_SECONDS, Part, SPAN_MAX, Shape, SimSpan, SimTime,
+    Tier, gpus_in, span_of_work,
 };
 use smallvec::SmallVec;
 
@@ -416,7 +417,11 @@ impl State {
         let run = &mut self.runs[slot as usize];
         run.rate = rate;
         let work = if limit < run.left { limit } else { run.left };
-        run.finish = self.now.max(run.progress_start) + span_of_work(work, rate);
+        let span = span_of_work(work, rate);
+        run.finish = self.now.max(run.progress_start) + span;
+        if span == SPAN_MAX && work > rate * MAX_SECONDS {
+            run.finish = BEYOND;
+        }
         queue.push(run.finish, EventClass::Completion, slot, run.generation);
     }
 

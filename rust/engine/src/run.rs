@@ -364,17 +364,19 @@ impl Engine {
         timers: &[(TimerTag, SimTime)],
         next: Next,
     ) -> Result<(), EngineError> {
-        self.apply_with_limits(actions, timers, &[], next)
+        let timers: Vec<_> = timers.iter().map(|&(tag, at)| (tag, Some(at))).collect();
+        self.apply_with_limits(actions, &timers, &[], next)
     }
 
-    /// As [`Self::apply`], with limits of work (iterations) for jobs that run after the plan.
+    /// As [`Self::apply`], with limits of work (iterations) for jobs that run after the plan. A timer without an
+    /// instant is cancelled.
     ///
     /// # Errors
     /// As [`Self::apply`].
     pub fn apply_with_limits(
         &mut self,
         actions: Vec<Action>,
-        timers: &[(TimerTag, SimTime)],
+        timers: &[(TimerTag, Option<SimTime>)],
         limits: &[(JobId, f64)],
         next: Next,
     ) -> Result<(), EngineError> {
@@ -388,7 +390,10 @@ impl Engine {
         self.buffer.limits.extend_from_slice(limits);
         self.buffer.timers = timers
             .iter()
-            .map(|&(tag, time)| TimerOrder::Arm(tag, time))
+            .map(|&(tag, time)| match time {
+                Some(time) => TimerOrder::Arm(tag, time),
+                None => TimerOrder::Cancel(tag),
+            })
             .collect();
         self.commit(next)?;
         Ok(())

@@ -26,4 +26,4 @@ pub use network::{
     PRESETS, Shape, Stop, Traffic, network_models,
 };
 pub use rate::{Gang, Interference, Load, LocalityModel, RateTable, TierTable};
-pub use time::{MAX_SECONDS, NANOS_PER_SECOND, SimSpan, SimTime, span_of_work};
+pub use time::{MAX_SECONDS, NANOS_PER_SECOND, SPAN_MAX, SimSpan, SimTime, span_of_work};

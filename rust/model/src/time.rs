@@ -74,8 +74,10 @@ fn nanos(seconds: f64) -> Result<i64, ModelError> {
     }
 }
 
-/// Time that `work` takes at `rate`: the nearest nanosecond, halves up, at least 1. Work beyond [`MAX_SECONDS`] is
-/// clipped to it: such a job outlives every trace.
+/// Longest span of work, [`MAX_SECONDS`]: what takes longer is clipped to it, and never done.
+pub const SPAN_MAX: SimSpan = SimSpan(4_000_000_000_000_000_000);
+
+/// Time that `work` takes at `rate`: the nearest nanosecond, halves up, at least 1 and at most [`SPAN_MAX`].
 ///
 /// # Examples
 /// ```
@@ -85,7 +87,7 @@ fn nanos(seconds: f64) -> Result<i64, ModelError> {
 /// ```
 #[inline]
 pub fn span_of_work(work: f64, rate: f64) -> SimSpan {
-    let nanos = ((work / rate) * NANOS_PER_SECOND).min(MAX_SECONDS * NANOS_PER_SECOND);
+    let nanos = ((work / rate) * NANOS_PER_SECOND).min(SPAN_MAX.0 as f64);
     // as `round`, for which this processor may have no instruction: the fraction is exact
     let whole = nanos as i64;
     let is_half = nanos - whole as f64 >= 0.5;
