@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["Result", "load_result"]
 
 _FORMAT = 1  # of the folder
+_TABLES = ("jobs.parquet", "timeline.parquet", "segments.parquet")
+_FILES = frozenset({"spec.json", "summary.json", *_TABLES, "report.html"})
+"""What a folder of a result holds that goes with its run; the report is where `report` puts it."""
 _MEASURED = ("wall_s", "solver_s", "decision_p50_us", "decision_p99_us", "decision_max_us")
 
 
@@ -144,7 +147,8 @@ class Result:
         Parameters
         ----------
         folder : path
-            An earlier result there is replaced; any other folder with content is an error.
+            An earlier result there is replaced, with a report beside it; other files that were put
+            there stay. Any other folder with content is an error.
 
         Raises
         ------
@@ -152,6 +156,8 @@ class Result:
             If the folder holds something else.
         """
         folder = Path(folder)
+        if folder.is_symlink():
+            folder = folder.resolve()  # the link stays; what it points to is replaced
         replaces = folder.exists()
         if replaces and not (folder / "spec.json").is_file() and any(folder.iterdir()):
             raise FileExistsError(
@@ -167,6 +173,7 @@ class Result:
             if self.has_segments:
                 _tables.write(self.segments, part / "segments.parquet")
             if replaces:
+                _keep_others(folder, part)
                 shutil.rmtree(old, ignore_errors=True)
                 folder.rename(old)
         shutil.rmtree(old, ignore_errors=True)
@@ -202,6 +209,17 @@ class Result:
         rows += [[title, form(self.summary.get(key))] for key, title, _, form, _ in _words.MEASURES]
         every = table(["key", "value"], list(self.summary.items()))
         return table(["", ""], rows, caption=repr(self)) + more("every number", every)
+
+
+def _keep_others(folder: Path, part: Path) -> None:
+    """Take along what others put into the folder of a result that is replaced."""
+    for path in folder.iterdir():
+        if path.name in _FILES:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.copytree(path, part / path.name, symlinks=True)
+        else:
+            shutil.copy2(path, part / path.name, follow_symlinks=False)
 
 
 def load_result(folder: str | PathLike[str]) -> Result:

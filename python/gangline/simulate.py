@@ -350,7 +350,7 @@ class bar:  # noqa: N801 - used like a function
             return None
         import sys
 
-        if not sys.stderr.isatty():
+        if sys.stderr is None or not sys.stderr.isatty():
             return None
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -289,6 +290,68 @@ def test_a_closed_pipe_is_no_error() -> None:
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["policies", "compare --help", "trace info synth:philly?jobs=50&seed=1", "cluster presets"],
+)
+def test_a_reader_that_goes_away_is_no_error(line: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "gangline", *line.split()],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(write)
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&-"])
+def test_nothing_to_write_to_is_no_error(closed: str, tmp_path: Path) -> None:
+    out = shlex.quote(str(tmp_path / "result"))
+    line = f"{sys.executable} -m gangline run {shlex.join(SMALL)} --policy fifo --out {out}"
+    done = subprocess.run(
+        ["sh", "-c", f"{line} {closed}"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+    assert gl.load_result(out).summary["jobs"] == 50
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1"])
+def test_a_terminal_without_unicode_is_written_to(encoding: str, tmp_path: Path) -> None:
+    trace = tmp_path / "日本 ü.csv"
+    trace.write_text("job_id,arrival_s,gpus,duration_s\né,0,1,5\nb,1,1,5\n", encoding="utf-8")
+    for arguments in (["trace", "info"], ["trace", "validate"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "gangline", *arguments, str(trace)],
+            capture_output=True,
+            env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"},
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+        done.stdout.decode(encoding)
+    assert b"< 10 s ####" in gangline_bytes("trace", "info", str(trace), encoding="ascii")
+
+
+def gangline_bytes(*arguments: str, encoding: str) -> bytes:
+    return subprocess.run(
+        [sys.executable, "-m", "gangline", *arguments],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"},
+        check=True,
+    ).stdout
+
+
+def test_hours_of_arrivals_count_from_the_first(tmp_path: Path) -> None:
+    trace = tmp_path / "t.csv"
+    rows = "".join(f"j{i},{1704067200 + 7200 + 60 * i},1,5\n" for i in range(10))
+    trace.write_text("job_id,arrival_s,gpus,duration_s\n" + rows, encoding="utf-8")
+    lines = gangline("trace", "info", str(trace)).stdout.splitlines()
+    place = lines.index("arrivals by hour since the first:")
+    assert lines[place + 1].startswith("  █")
 
 
 def test_progress_is_drawn_on_a_terminal_only() -> None:

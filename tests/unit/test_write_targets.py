@@ -130,3 +130,44 @@ def test_an_earlier_cluster_is_replaced(tmp_path: Path) -> None:
     path.write_text(CLUSTER)
     assert main(["cluster", "convert", "pollux-64", "--out", str(path)]) == 0
     assert gl.Cluster.from_toml(path).gpus_total == 64
+
+
+def result() -> gl.Result:
+    return gl.simulate(gl.Cluster.homogeneous(servers=1, gpus=4), gl.synth.philly(jobs=3), "fifo")
+
+
+@pytest.mark.parametrize("before", ["nothing", "a result", "an empty folder"])
+def test_a_result_saved_through_a_link_leaves_the_link(before: str, tmp_path: Path) -> None:
+    far, link = tmp_path / "disk" / "far", tmp_path / "link"
+    far.parent.mkdir()
+    if before == "a result":
+        result().save(far)
+    elif before == "an empty folder":
+        far.mkdir()
+    link.symlink_to(far)
+    saved = result()
+    saved.save(link)
+    assert link.is_symlink()
+    assert gl.load_result(far).log_hash == saved.log_hash
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["disk", "link"]
+    assert list(far.parent.iterdir()) == [far]
+
+
+def test_what_others_put_beside_a_result_stays_when_it_is_replaced(tmp_path: Path) -> None:
+    place = tmp_path / "r"
+    result().save(place)
+    (place / "notes.txt").write_text("mine")
+    (place / "plots").mkdir()
+    (place / "plots" / "a.svg").write_text("drawn")
+    (place / "latest").symlink_to("plots")
+    (place / "segments.parquet").write_bytes(b"of the run before")
+    (place / "report.html").write_text("of the run before")
+    saved = result()
+    saved.save(place)
+    assert (place / "notes.txt").read_text() == "mine"
+    assert (place / "plots" / "a.svg").read_text() == "drawn"
+    assert (place / "latest").readlink() == Path("plots")
+    assert not (place / "segments.parquet").exists()
+    assert not (place / "report.html").exists()
+    assert gl.load_result(place).log_hash == saved.log_hash
+    assert list(tmp_path.iterdir()) == [place]

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["document", "say", "table", "write"]
+__all__ = ["document", "open_voices", "say", "table", "write"]
 
+_PLAIN_BARS = str.maketrans("▁▂▃▄▅▆▇█▏", ".:-=+*%#|")
+"""Bars for a terminal whose encoding has none."""
 _NAME_LEAST = 12  # characters that a column of words keeps in a narrow terminal
+
+
+def open_voices() -> None:
+    """Make both voices safe to use: closed ones are silent, and no letter is beyond a terminal."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - to the end
+            setattr(sys, name, nowhere)
+    out = sys.stdout
+    if isinstance(out, io.TextIOWrapper) and out.errors == "strict":
+        out.reconfigure(errors="backslashreplace")
 
 
 def say(message: str) -> None:
@@ -21,6 +37,10 @@ def say(message: str) -> None:
 
 def write(text: str) -> None:
     """Write plain text on stdout."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = text.translate(_PLAIN_BARS)
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 

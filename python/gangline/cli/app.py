@@ -75,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Default: those of the process.
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
+    _console.open_voices()
     try:
         code = app(tokens, exit_on_error=False, print_error=False)
         sys.stdout.flush()
@@ -95,6 +96,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of stdout is gone, as with `| head`: not an error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _exit.DONE
+    except SystemExit as end:
+        if end.code != 1:
+            raise
+        return _exit.DONE  # the library that draws tables and help ends so where the reader is gone
     except ModuleNotFoundError as error:
         _console.say(f"gangline: {error.name} is not installed; `gangline doctor` tells how")
         return _exit.USAGE

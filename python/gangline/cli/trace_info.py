@@ -193,7 +193,7 @@ def _arrivals(arrival: Any) -> None:
     counts = np.histogram(arrival, bins=_SPARK)[0] if span > 0 else np.asarray([len(arrival)])
     _console.write(f"arrivals, first to last ({span / 86400.0:,.1f} days, most {counts.max():,}):")
     _console.write(f"  {_spark(counts)}")
-    hours = np.bincount((arrival // 3600 % 24).astype(int), minlength=24)
+    hours = np.bincount(((arrival - arrival[0]) // 3600 % 24).astype(int), minlength=24)
     _console.write(f"arrivals by hour since the first:\n  {_spark(hours)}\n")
 
 
