@@ -242,7 +242,8 @@ def test_noise_on_exponential_durations_keeps_the_load() -> None:
 @pytest.mark.parametrize(
     ("shape", "parameters", "said"),
     [
-        ("gavel", {}, "jobs"),
+        ("philly", {}, "synth:philly: missing parameter `jobs`: how many to draw"),
+        ("gavel", {}, "synth:gavel: missing parameter `jobs`: how many to draw"),
         ("gavel", {"jobs": 0}, "jobs: expected an integer >= 1, got 0"),
         ("gavel", {"jobs": 5, "lam": -1}, "lam"),
         ("gavel", {"jobs": 5, "lam": math.inf}, "lam: expected a finite mean gap"),

@@ -30,9 +30,9 @@ def synth(
     out
         File to write: .parquet, .arrow or .csv. An earlier trace there is replaced.
     jobs
-        How many jobs.
+        How many jobs. Needed, but for bsbf (160) and the dally shapes (the published number).
     seed
-        Same seed, same jobs.
+        Same seed, same jobs; 0 if not given.
     settings
         Another parameter as KEY=VALUE; repeatable.
     """

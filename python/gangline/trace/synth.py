@@ -249,10 +249,11 @@ def _build(shape: str, parameters: dict[str, Any], options: trace_options.Option
     if shape not in SHAPES:
         known = ", ".join(SHAPES)
         raise TraceError(f"{name}: unknown generator; known: {known}", path=name, value=shape)
+    if "jobs" not in parameters and (shape in _IN_CORE or shape == "gavel"):
+        message = f"{name}: missing parameter `jobs`: how many to draw"
+        raise TraceError(message, path=name, column="jobs")
     if shape not in _IN_CORE:
         return build(_in_python(shape, name, parameters), options)
-    if "jobs" not in parameters:
-        raise TraceError(f"{name}: missing parameter `jobs`", path=name, column="jobs")
     if "models" in parameters:
         parameters = {**parameters, "models": models_of(parameters["models"])}
     drawn = _core.synth(shape, parameters)
