@@ -319,3 +319,14 @@ def test_columns_are_shared_not_copied() -> None:
     arrival = trace.column("arrival_s").buffers()[1].address
     assert result.jobs.column("arrival_s").chunk(0).buffers()[1].address == arrival
     assert _tables.STATUS[0] == "finished"
+
+
+def test_fairness_is_against_no_more_gpus_than_the_job_can_use() -> None:
+    # two gangs of all four GPUs: a has 2 active jobs over its life, b 1.5 on the mean
+    lab = gl.Cluster.homogeneous(servers=1, gpus=4)
+    both = pa.table({"arrival_s": [0.0, 0.0], "gpus": [4, 4], "duration_s": [10.0, 10.0]})
+    rho = gl.simulate(lab, both, "fifo").jobs.column("ftf").to_pylist()
+    assert rho == [10.0 / 20.0, 20.0 / 15.0]
+    # alone on four GPUs a job of one GPU cannot use its share, which is the whole cluster
+    alone = pa.table({"arrival_s": [0.0], "gpus": [1], "duration_s": [10.0]})
+    assert gl.simulate(lab, alone, "fifo").jobs.column("ftf").to_pylist() == [1.0]

@@ -109,3 +109,38 @@ def test_servers_that_are_never_up_together_stall_a_gang() -> None:
     with pytest.raises(gl.StalledError, match="nothing will start them") as caught:
         gl.simulate(lab, trace, "fifo")
     assert vars(caught.value)["job_ids"] == ["wide"]
+
+
+def test_a_timeline_ends_with_what_is_true_at_the_end() -> None:
+    # sampled each 100 s, the run is over before the second row is due
+    lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    trace = jobs(arrival_s=[0.0, 3.0], gpus=[1, 1], duration_s=[10.0, 4.0])
+    rows = gl.simulate(lab, trace, "fifo", timeline=100.0).timeline.to_pylist()
+    assert [(row["t_s"], row["gpus_busy"]) for row in rows] == [(0.0, 1), (10.0, 0)]
+
+
+@pytest.mark.parametrize(("most", "now_s"), [(1, 0.0), (2, 5.0), (3, 10.0)])
+def test_a_run_stops_after_so_many_events(most: int, now_s: float) -> None:
+    # arrivals at 0 and 5; the first job ends at 10
+    lab = gl.Cluster.homogeneous(servers=1, gpus=1)
+    trace = jobs(arrival_s=[0.0, 5.0], gpus=[1, 1], duration_s=[10.0, 10.0])
+    stopped = gl.simulate(lab, trace, "fifo", max_events=most)
+    assert stopped.summary["events"] == most
+    assert sum(stopped.jobs["run_s"].to_pylist()) == now_s
+
+
+def test_idle_gpus_that_a_waiting_gang_would_fill_exactly_are_fragmented() -> None:
+    # 0 to 10: two of four GPUs are idle while b blocks c, which needs two: 20 GPU-s; 10 to 20: one
+    # is idle, too few for c; the run takes 30 s
+    lab = gl.Cluster.homogeneous(servers=1, gpus=4)
+    trace = jobs(arrival_s=[0.0] * 3, gpus=[2, 3, 2], duration_s=[10.0] * 3)
+    summary = gl.simulate(lab, trace, "fifo").summary
+    assert summary["makespan_s"] == 30.0
+    assert summary["fragmentation"] == 20.0 / 120.0
+
+
+def test_a_gang_that_started_leaves_no_claim_on_idle_gpus() -> None:
+    # b waits to 10 for the GPUs of a; c needs two, and from 10 to 20 one is idle beside b
+    lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    trace = jobs(arrival_s=[0.0] * 3, gpus=[2, 1, 2], duration_s=[10.0] * 3)
+    assert gl.simulate(lab, trace, "fifo").summary["fragmentation"] == 0.0

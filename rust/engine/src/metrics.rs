@@ -50,6 +50,9 @@ pub struct Output {
 impl Engine {
     /// Takes the results out. Columns of jobs are in job-index order.
     pub fn output(mut self) -> Output {
+        let outcome = self.outcome;
+        // who still runs has held its GPUs up to now
+        self.close(Outcome::Interrupted);
         let rows = self.state.jobs.len();
         let out = std::mem::take(&mut self.state.out);
         // a job that had not arrived when the run was stopped counts as one that has just come
@@ -92,7 +95,7 @@ impl Engine {
             timeline: self.recorder.take_timeline(),
             summary: Vec::new(),
             log_hash: self.recorder.hash.0,
-            outcome: self.outcome,
+            outcome,
         };
         self.fairness(&mut output);
         output.summary = self.summary(&output);
