@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import gangline as gl
 from gangline import _core
 from gangline.simulate import make_options
 from parity.harness import cluster_of, trace_of
@@ -28,14 +29,17 @@ def driven(
     sharing: dict[str, Any] | None = None,
     distance: float = 1.0,
     mixes_types: bool = False,
+    rows: list[dict[str, Any]] | None = None,
     **run: Any,
 ) -> _core.Simulation:
     """A run that carries out these orders, one list per decision."""
-    rows = [{"job_id": f"j{i}", "gpus": 1} | job for i, job in enumerate(jobs)]
+    named = [{"job_id": f"j{i}", "gpus": 1} | job for i, job in enumerate(jobs)]
     types = [{"name": "g", "memory_gb": 16, "speed": speed}]
-    world: dict[str, Any] = {"cluster": {"gpu_types": types, **cluster}, "jobs": rows}
+    world: dict[str, Any] = {"cluster": {"gpu_types": types, **cluster}, "jobs": named}
     if distance != 1.0:
         world["locality"] = {"*": {"rack": distance, "network": distance}}
+    if rows is not None:
+        world["throughput"] = {"rows": rows}
     if sharing is not None:
         world["sharing"] = {"max_share": 2, **sharing}
     cluster_, trace = cluster_of(world), trace_of(world)
@@ -126,6 +130,22 @@ def test_a_gang_of_mixed_types_goes_as_its_slowest_gpu() -> None:
         mixes_types=True,
     )
     assert finish_ns(run, 0) == 6_000_000_000
+
+
+def test_a_type_at_rate_zero_takes_no_job() -> None:
+    kinds = [{"name": "g", "memory_gb": 16}, {"name": "h", "memory_gb": 16}]
+    blocks = [{"count": 1, "gpu": kind, "gpus": 1} for kind in "gh"]
+    run = driven(
+        [{"arrival_s": 0.0, "iterations": 6.0, "model": "m"}],
+        cluster={"name": "mixed", "gpu_types": kinds, "servers": blocks},
+        rows=[{"gpu_type": "h", "model": "m", "gpus": 1, "iters_per_s": 2.0}],
+    )
+    assert run.advance() == "decision"
+    with pytest.raises(gl.PlanError) as caught:
+        run.apply([start(0)])
+    assert caught.value.rule == "type_not_allowed"
+    run.apply([start(0, server=1)])
+    assert finish_ns(run, 0) == 3_000_000_000
 
 
 def test_a_move_keeps_the_sub_batch() -> None:

@@ -144,3 +144,56 @@ def test_a_gang_that_started_leaves_no_claim_on_idle_gpus() -> None:
     lab = gl.Cluster.homogeneous(servers=1, gpus=2)
     trace = jobs(arrival_s=[0.0] * 3, gpus=[2, 1, 2], duration_s=[10.0] * 3)
     assert gl.simulate(lab, trace, "fifo").summary["fragmentation"] == 0.0
+
+
+def test_makespan_and_shares_begin_with_the_first_job_that_takes_part() -> None:
+    # wide is too large and left out; a arrives at 5 and holds one of two GPUs for 10 s
+    lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    trace = jobs(arrival_s=[1.0, 5.0], gpus=[9, 1], duration_s=[10.0, 10.0])
+    summary = gl.simulate(lab, trace, "fifo", on_infeasible="drop").summary
+    assert summary["dropped"] == 1
+    assert summary["makespan_s"] == 10.0
+    assert summary["gpu_utilization"] == 0.5
+
+
+class Idle(gl.Policy):
+    """Starts nobody, and does not look when servers fail."""
+
+    wake_on = ("arrival",)
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        return gl.Plan()
+
+
+def test_failures_without_end_do_not_hide_a_stall() -> None:
+    lab = failing(2, mtbf_hours=12.0, mttr_hours=1.0)
+    trace = jobs(job_id=["a"], arrival_s=[10.0], gpus=[1], duration_s=[1.0])
+    with pytest.raises(gl.StalledError, match="1 job waiting at 10 s, and nothing will start"):
+        gl.simulate(lab, trace, Idle())
+
+
+class Patient(gl.Policy):
+    """Starts a job after so many rounds, and the next after so many more."""
+
+    round_s = 1.0
+    wake_on = ()
+
+    def __init__(self, rounds: int) -> None:
+        self.rounds, self.asked = rounds, 0
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan()
+        self.asked += 1
+        if self.asked % self.rounds == 0:
+            plan.start(self.asked // self.rounds - 1, {0: 1})
+        return plan
+
+
+def test_rounds_without_action_are_a_stall_only_in_a_row() -> None:
+    # asked at 0, 1, 2, ...: for the 900th and the 1800th time at 899 and 1799
+    lab = gl.Cluster.homogeneous(servers=1, gpus=1)
+    trace = jobs(arrival_s=[0.0, 0.0], gpus=[1, 1], duration_s=[0.5, 0.5])
+    result = gl.simulate(lab, trace, Patient(900))
+    assert result.jobs["first_start_s"].to_pylist() == [899.0, 1799.0]
+    with pytest.raises(gl.StalledError, match="nothing will start them"):
+        gl.simulate(lab, trace, Patient(1100))

@@ -263,7 +263,8 @@ class Policy(ABC):
     wake_on : tuple of str
         What asks the policy: arrival, completion, capacity, timer, round.
     round_s : float, optional
-        Period of a round policy; it is asked at 0, round_s, 2 round_s, ...
+        Period of a round policy; it is asked at 0, round_s, 2 round_s, ... and by what `wake_on`
+        names: `()` for rounds alone.
     knowledge : str
         "online", or "remaining" for policies that may read how much work is left.
     max_share : int
