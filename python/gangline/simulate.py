@@ -301,7 +301,7 @@ def resolve_policy(
         return policy.name, policy.label(), policy.params()
     if isinstance(policy, Policy):
         check_declaration(policy)
-        return policy, policy.label(), policy.params()
+        return policy, policy.label(), plain(policy.params())
     kind = type(policy).__name__
     if isinstance(policy, type):
         kind = f"the class {policy.__name__}; an object of it is {policy.__name__}()"

@@ -100,6 +100,50 @@ def test_a_wrong_kind_of_object_is_named(call: Any, error: type[Exception], word
         call()
 
 
+class Recorded(gl.Policy):
+    """Starts jobs one after the other; what it records is the caller's."""
+
+    def __init__(self, params: Any = None, label: Any = "recorded") -> None:
+        self._params = params
+        self._label = label
+
+    def params(self) -> Any:
+        return self._params
+
+    def label(self) -> Any:
+        return self._label
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan()
+        if len(view.waiting("job")) and not len(view.running("job")):
+            plan.start(view.waiting("job")[0], {0: 2})
+        return plan
+
+
+def test_what_a_policy_records_can_be_saved(tmp_path: Path) -> None:
+    given = {"k": np.int64(3), "limits": np.array([1.5, 2.0]), "inner": {"x": (np.float64(2.5),)}}
+    result = gl.simulate(LAB, JOBS, Recorded(given))
+    result.save(tmp_path / "r")
+    kept = {"k": 3, "limits": [1.5, 2.0], "inner": {"x": [2.5]}}
+    assert gl.load_result(tmp_path / "r").spec["policy"]["params"] == kept
+    assert result.spec["policy"]["params"] == kept
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (Recorded({"seen": {1, 2}}), r"recorded: params\(\): expected .* plain values.*set"),
+        (Recorded([1]), r"recorded: params\(\): expected a dict.*got list"),
+        (Recorded(None), r"recorded: params\(\): expected a dict.*got NoneType"),
+        (Recorded({}, label=None), r"Recorded: label\(\): expected text, got NoneType"),
+        (Recorded({}, label=""), r"Recorded: label\(\): expected text, got an empty one"),
+    ],
+)
+def test_what_could_not_be_saved_is_refused_before_the_run(policy: Recorded, words: str) -> None:
+    with pytest.raises(gl.PolicyError, match=words):
+        gl.simulate(LAB, JOBS, policy)
+
+
 def test_a_whole_number_with_a_point_is_shown_with_it() -> None:
     with pytest.raises(gl.TraceError, match=r"not 10\.0"):
         gl.synth.philly(jobs=10.0, seed=1)  # type: ignore[arg-type]

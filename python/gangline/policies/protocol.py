@@ -26,10 +26,12 @@ Examples
 
 from __future__ import annotations
 
+import json
 import operator
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from gangline._plain import plain
 from gangline.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -300,8 +302,28 @@ def _is_period(value: object) -> bool:
     return value is None or (isinstance(value, (int, float)) and 0.0 < value < float("inf"))
 
 
+def _check_records(policy: Policy) -> None:
+    """Refuse before the run what could not be written down after it."""
+    label: object = policy.label()
+    if not isinstance(label, str) or not label:
+        got = "an empty one" if label == "" else type(label).__name__
+        name = type(policy).__name__
+        message = f"{name}: label(): expected text, got {got}"
+        raise PolicyError(message, policy=name, field="label", value=label)
+    params: object = policy.params()
+    if not isinstance(params, dict):
+        message = f"{label}: params(): expected a dict of parameters, got {type(params).__name__}"
+        raise PolicyError(message, policy=label, field="params", value=params)
+    try:
+        json.dumps(plain(params))
+    except (TypeError, ValueError) as error:
+        message = f"{label}: params(): expected a dict of plain values, to be saved: {error}"
+        raise PolicyError(message, policy=label, field="params", value=params) from None
+
+
 def check_declaration(policy: Policy) -> None:
-    """Raise a PolicyError if the attributes of a policy object make no sense."""
+    """Raise a PolicyError if a policy object makes no sense, or cannot be recorded with results."""
+    _check_records(policy)
     declared: object = policy.wake_on
     kinds = list(declared) if isinstance(declared, (tuple, list, set)) else ["none"]
     period = policy.round_s
