@@ -125,7 +125,8 @@ def test_policies_lists_and_explains() -> None:
     assert "toy" not in gangline("policies").stdout
     one = gangline("policies", "las")
     assert "promote_knob" in one.stdout
-    assert "3250.0" in one.stdout
+    assert "[3250, 7200]" in one.stdout
+    assert "widest tier of consolidate: server, rack, network" in " ".join(one.stdout.split())
 
 
 def test_cluster_show_draws_what_distance_costs(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def _one(entry: Mapping[str, Any], *, json: bool) -> int:
         _console.document(entry)
         return 0
     rows = [
-        [item["name"], _default(item["default"]), item["unit"], item["doc"]]
+        [item["name"], _default(item["default"]), item["unit"], _meaning(item)]
         for item in entry["parameters"]
     ]
     title = f"{entry['name']}: {entry['summary']} ({entry['source']})"
@@ -50,7 +50,16 @@ def _one(entry: Mapping[str, Any], *, json: bool) -> int:
     return 0
 
 
+def _meaning(item: Mapping[str, Any]) -> str:
+    words = item.get("choices")
+    return f"{item['doc']}: {', '.join(words)}" if words else str(item["doc"])
+
+
 def _default(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_default, value))}]"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
     return "none" if value is None else str(value)

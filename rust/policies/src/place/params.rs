@@ -12,7 +12,7 @@ pub enum Rule {
     Yarn,
     /// Like yarn, but gangs larger than a server take idle servers only.
     WholeServers,
-    /// One GPU at a time to the server with most GPUs still free.
+    /// One GPU of each server, most free GPUs first, and again from the first until there are enough.
     Spread,
     /// Any free GPUs, uniformly.
     Random,
