@@ -7,7 +7,8 @@ use gangline_engine::{ClusterView, Plan};
 use gangline_model::{Action, GpuSet, JobId, SimTime};
 
 impl Rounds {
-    /// Chooses and places until every choice has a place.
+    /// Chooses and places until every choice has a place. Each refusal costs a whole choice more; `consolidate`
+    /// refuses nobody.
     pub(super) fn fill(
         &mut self,
         view: &ClusterView<'_>,
@@ -15,7 +16,8 @@ impl Rounds {
         who: Who,
         left: &[u32],
     ) -> Vec<(Choice, GpuSet)> {
-        let mut banned = Vec::new();
+        // sorted: under a rule that refuses gangs there may be as many as jobs
+        let mut banned: Vec<Choice> = Vec::new();
         let mark = plan.mark();
         loop {
             let mut chosen = self.choose(view, who, left.to_vec(), &banned);
@@ -23,7 +25,8 @@ impl Rounds {
                 Ok(placed) => return placed,
                 Err(choice) => {
                     plan.rollback(mark);
-                    banned.push(choice);
+                    let place = banned.partition_point(|other| *other < choice);
+                    banned.insert(place, choice);
                 }
             }
         }

@@ -18,8 +18,8 @@ pub(super) enum Who {
 }
 
 impl Rounds {
-    /// Who runs where on the GPUs that are left: by priority, then whoever has none. `banned` choices are
-    /// left out.
+    /// Who runs where on the GPUs that are left: by priority, then whoever has none. `banned` choices (sorted)
+    /// are left out.
     pub(super) fn choose(
         &mut self,
         view: &ClusterView<'_>,
@@ -50,7 +50,7 @@ impl Rounds {
                         let choice = Choice::alone(job, gpu_type);
                         let is_out = chosen_in[job.index()] == walk
                             || (who == Who::Waiting && view.run(job).is_some())
-                            || banned.contains(&choice);
+                            || banned.binary_search(&choice).is_ok();
                         if !is_out {
                             chosen_in[job.index()] = walk;
                             chosen.push(choice);
@@ -100,7 +100,7 @@ impl Rounds {
                 {
                     let gpus = view.jobs().gpus(job);
                     let choice = Choice::alone(job, gpu_type);
-                    if gpus <= *free && !banned.contains(&choice) {
+                    if gpus <= *free && banned.binary_search(&choice).is_err() {
                         *free -= gpus;
                         taken[place(job)] = true;
                         chosen.push(choice);

@@ -140,7 +140,7 @@ impl std::fmt::Debug for Rounds {
 }
 
 /// A job, or two that share GPUs, and the type they shall use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Choice {
     job: JobId,
     /// The second job; its index is the greater one.

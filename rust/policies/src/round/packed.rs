@@ -102,7 +102,7 @@ impl Rounds {
                     };
                     let gang = view.jobs().gpus(entry.first);
                     let is_late = entry.jobs().any(|job| taken.contains(&job));
-                    let goes = !is_late && gang <= *free && !banned.contains(&choice);
+                    let goes = !is_late && gang <= *free && banned.binary_search(&choice).is_err();
                     if goes {
                         *free -= gang;
                         taken.extend(entry.jobs());
