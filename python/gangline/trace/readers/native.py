@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 
 from gangline._decode import repeated
 from gangline.errors import TraceError
+from gangline.trace.columns import one_chunk
 from gangline.trace.faults import short
-from gangline.trace.normalise import Raw, numbers, valid
+from gangline.trace.normalise import Raw, numbers, statuses, valid
 from gangline.trace.readers._columns import refuse, take_columns
 from gangline.trace.schema import COLUMNS, LIST_SEPARATOR, METADATA_KEYS, STATUSES
 from gangline.trace.text import TextFile, convert, simple
@@ -72,18 +73,14 @@ def _plain_status(raw: Raw) -> None:
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return  # the cast will say what is wrong with it
-    words = pc.unique(column).drop_null().to_pylist()
-    if all(word in STATUSES for word in words):
+    words = one_chunk(column)
+    words = words if pa.types.is_dictionary(words.type) else words.dictionary_encode()
+    if set(words.dictionary.to_pylist()) <= set(STATUSES):
         return
-    texts = column.cast(pa.string())
-    meant = {word: word.strip().lower() for word in words}
-    for word in words:
-        if meant[word] not in STATUSES:
-            count = pc.sum(pc.equal(texts, word)).as_py()
-            raw.notes["unknown_status"] = raw.notes.get("unknown_status", 0) + count
-            meant[word] = "unknown"
-    places = pc.index_in(texts, pa.array(words, pa.string()))
-    raw.columns["trace_status"] = pc.take(pa.array([meant[word] for word in words]), places)
+    plain = statuses(words, {word: word for word in STATUSES}, raw.notes)
+    # nobody's word is no word: what is missing stays missing
+    codes = pc.if_else(words.is_valid(), plain.indices, None)
+    raw.columns["trace_status"] = pa.DictionaryArray.from_arrays(codes, plain.dictionary)
 
 
 def _read_parquet(source: Source) -> Raw:
