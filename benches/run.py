@@ -319,11 +319,11 @@ def table(part: str, lines: list[Line]) -> list[str]:
     return head + [line.row() for line in lines]
 
 
-def publish(text: str) -> None:
-    """Replace the table in RESULTS.md; what other commands measured stays."""
-    before, rest = RESULTS.read_text(encoding="utf-8").split(BEGIN)
-    after = rest.split(END)[1]
-    RESULTS.write_text(f"{before}{BEGIN}\n{text}{END}{after}", encoding="utf-8")
+def publish_between(begin: str, end: str, text: str) -> None:
+    """Replace what stands between two marks in RESULTS.md; what other commands measured stays."""
+    before, rest = RESULTS.read_text(encoding="utf-8").split(begin)
+    after = rest.split(end)[1]
+    RESULTS.write_text(f"{before}{begin}\n{text}{end}{after}", encoding="utf-8")
 
 
 def main() -> int:
@@ -348,7 +348,9 @@ def main() -> int:
                 parts[part] = measure(arguments, Path(folder))
                 print("\n".join(table(part, parts[part])), flush=True)
     if arguments.write:
-        publish(document(parts, "python " + " ".join(["benches/run.py", *sys.argv[1:]])))
+        publish_between(
+            BEGIN, END, document(parts, "python " + " ".join(["benches/run.py", *sys.argv[1:]]))
+        )
     verdicts = [line.verdict for lines in parts.values() for line in lines]
     passed, failed = verdicts.count("pass"), verdicts.count("FAIL")
     print(f"{passed} passed, {failed} failed")

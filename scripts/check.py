@@ -1,11 +1,14 @@
-"""Run the steps of `make test` and `make lint`, time them and count what they say.
+"""Run the steps of `make test`, `make check` and `make lint`, time them and count what they say.
+
+`test` is what a change needs at every turn: at most ten minutes on two cores from a fresh clone.
+`check` is everything that takes longer, `lint` what reads the code without running it.
 
 Each step is one command. Its output streams through; its tests are counted from the summary that
 its tool prints. A step without tests counts as one. A step whose build failed does not run and
 counts as failed, so a broken build can never look like a short success.
 
 The last line is `N passed, N failed, N skipped`, over all steps of the call; `check.py total` adds
-up the last `test` and `lint`.
+up the last run of each gate.
 """
 
 from __future__ import annotations
@@ -77,34 +80,53 @@ def cargo_packages(*others: str) -> list[str]:
     return [part for crate in (*LOWER_CRATES, *others) for part in ("-p", crate)]
 
 
-def rust_tests() -> list[str]:
+def rust_tests(*tests: str) -> list[str]:
     """Return the fastest test runner there is: nextest where installed, else cargo's own."""
     # The benchmarks too: their bare loops are the limit that policies are held against.
-    packages = cargo_packages("gangline-benches")
+    packages = cargo_packages("gangline-benches") if not tests else ["-p", "gangline-policies"]
+    named = [part for test in tests for part in ("--test", test)]
     if shutil.which("cargo-nextest"):
-        return ["cargo", "nextest", "run", "--locked", "--no-fail-fast", *packages]
+        return ["cargo", "nextest", "run", "--locked", "--no-fail-fast", *packages, *named]
     # --lib --tests leaves documentation tests to their own step, as nextest does.
-    return ["cargo", "test", "--locked", "--no-fail-fast", "--lib", "--tests", *packages]
+    named = named or ["--lib", "--tests"]
+    return ["cargo", "test", "--locked", "--no-fail-fast", *named, *packages]
+
+
+def build() -> Step:
+    """Return the step that puts a checked build into the virtual environment."""
+    return Step("build", ["make", "--no-print-directory", "develop"], 15)
+
+
+LATE = ("--ignore-glob=tests/meta/test_*.py", "tests")
 
 
 def test_steps() -> list[Step]:
     """Return the steps of `make test`, cheapest first."""
-    make = ["make", "--no-print-directory"]
-    python = sys.executable
     built = ("build",)
     early = ("--noconftest", "--ignore=tests/meta/built", "tests/meta")
-    late = ("--ignore-glob=tests/meta/test_*.py", "tests")
     docs = ["cargo", "test", "--locked", "--doc", "--no-fail-fast", *cargo_packages()]
+    # A few of the large worlds that `make check` draws.
+    few = {"GANGLINE_WIDE_RUNS": "3"}
+    return [
+        Step("meta", pytest("meta", *early), 3),
+        Step("rust", rust_tests(), 20, env=few),
+        Step("rust-docs", docs, 8),
+        build(),
+        Step("python", pytest("python", "-m", "not slow", *LATE, workers=2), 20, built),
+    ]
+
+
+def check_steps() -> list[Step]:
+    """Return the steps of `make check`: what takes too long for every change."""
+    python = sys.executable
+    built = ("build",)
     # The goldens again under another hash seed: results must not hang on hash order.
     seed = {"PYTHONHASHSEED": "4242"}
     return [
-        Step("meta", pytest("meta", *early), 3),
-        Step("rust", rust_tests(), 20),
-        Step("rust-docs", docs, 8),
-        Step("build", [*make, "develop"], 12),
-        Step("python", pytest("python", "-m", "not slow", *late, workers=2), 20, built),
-        Step("slow", pytest("slow", "-m", "slow", *late, workers=2), 10, built),
+        build(),
+        Step("slow", pytest("slow", "-m", "slow", *LATE, workers=2), 15, built),
         Step("golden-seed", pytest("golden-seed", "tests/golden"), 5, built, seed),
+        Step("wide", rust_tests("wide", "swarm"), 15, env={"GANGLINE_SWARM_RUNS": "4000"}),
         Step("browser", [python, "scripts/browser.py"], 8, built),
         Step("wheel", [python, "scripts/wheel_smoke.py"], 15),
         Step("fuzz", [python, "scripts/fuzz.py", "--seconds", "20", "--seed", "1"], 10, built),
@@ -126,10 +148,13 @@ def lint_steps() -> list[Step]:
         Step("ruff", [tool("ruff"), "check", "."], 1),
         Step("codespell", [tool("codespell")], 1),
         Step("clippy", clippy, 12),
-        Step("build", ["make", "--no-print-directory", "develop"], 12),
+        build(),
         Step("mypy", [tool("mypy")], 5),
         Step("docs", [python, *site], 5, built),
     ]
+
+
+GATES = {"test": test_steps, "check": check_steps, "lint": lint_steps}
 
 
 def count(step: Step, status: int, output: str) -> Counts:
@@ -246,9 +271,9 @@ def run_all(gate: str, steps: list[Step]) -> Counts:
 
 
 def add_up() -> Counts:
-    """Return the sum of the last `test` and `lint`; a gate that left no record counts as failed."""
+    """Return the sum of the last run of each gate; a gate that left no record counts as failed."""
     total = Counts()
-    for gate in ("test", "lint"):
+    for gate in GATES:
         path = OUT / f"{gate}.json"
         if path.exists():
             total.add(Counts(**json.loads(path.read_text("utf-8"))))
@@ -258,23 +283,36 @@ def add_up() -> Counts:
     return total
 
 
+def chosen(gate: str, only: str) -> list[Step]:
+    """Return the steps of a gate, or those that are named."""
+    steps = GATES[gate]()
+    names = [name for name in only.split(",") if name]
+    for name in names:
+        if name not in {step.name for step in steps}:
+            elsewhere = [other for other in GATES if name in {step.name for step in GATES[other]()}]
+            hint = f"it is a step of `make {elsewhere[0]}`" if elsewhere else "there are "
+            hint += "" if elsewhere else ", ".join(step.name for step in steps)
+            raise SystemExit(f"check.py: no step `{name}` in {gate}; {hint}")
+    return [step for step in steps if not names or step.name in names]
+
+
 def main() -> int:
     """Run what the command line names; 0 only if something passed and nothing failed."""
     parser = argparse.ArgumentParser(description="Run a gate of gangline.")
-    parser.add_argument("gate", choices=["test", "lint", "total"])
+    parser.add_argument("gate", choices=[*GATES, "total"])
     parser.add_argument("--only", default="", help="names of steps, separated by commas")
+    parser.add_argument(
+        "--release", action="store_true", help="put the optimised build back at the end"
+    )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     if options.gate == "total":
         total = add_up()
     else:
-        steps = test_steps() if options.gate == "test" else lint_steps()
-        names = [name for name in options.only.split(",") if name]
-        unknown = sorted(set(names) - {step.name for step in steps})
-        if unknown:
-            known = ", ".join(step.name for step in steps)
-            parser.error(f"no step {', '.join(unknown)} in {options.gate}; there are {known}")
-        total = run_all(options.gate, [step for step in steps if not names or step.name in names])
+        total = run_all(options.gate, chosen(options.gate, options.only))
+    if options.release:
+        again = subprocess.run(["make", "--no-print-directory", "release"], cwd=ROOT, check=False)
+        total.failed += int(again.returncode != 0)
     print(total)
     return int(total.failed > 0 or total.passed == 0)
 

@@ -135,7 +135,14 @@ def _check_sharing(sharing: Sharing | None, path: str | None) -> None:
         later(path, "sharing.max_share", str(sharing.max_share), "1 or 2")
     if sharing.interference == "table" and not sharing.rows:
         fail(path, "sharing.rows", "at least one pair {model, co_model, xi}", "none")
-    if not math.isfinite(sharing.xi):
+    if sharing.xi is None and sharing.interference == "table" and sharing.missing == "constant":
+        fail(
+            path,
+            "sharing.xi",
+            'a number for the pairs that are absent (`missing = "constant"`)',
+            None,
+        )
+    if sharing.xi is not None and not math.isfinite(sharing.xi):
         fail(path, "sharing.xi", "a finite number", sharing.xi)
     seen: set[tuple[str, str]] = set()
     for i, row in enumerate(sharing.rows or ()):

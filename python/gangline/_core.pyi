@@ -95,13 +95,14 @@ class PolicyView:
     now_s: float
     now_ns: int
     def column(self, table: str, name: str) -> npt.NDArray[Any]: ...
-    def gpus_of(self, job: int) -> list[tuple[int, int]]: ...
+    def gpus_of(self, job: int, part: int | None = None) -> list[tuple[int, int]]: ...
 
 @final
 class PolicyChanges:
     arrived: npt.NDArray[Any]
     finished: npt.NDArray[Any]
-    thrown_back: npt.NDArray[Any]
+    requeued: npt.NDArray[Any]
+    parts_lost: list[tuple[int, int]]
     servers_up: npt.NDArray[Any]
     servers_down: npt.NDArray[Any]
     contended: npt.NDArray[Any]
@@ -139,8 +140,7 @@ class Simulation:
         options: Mapping[str, object],
         policy: str | None = None,
         params: Mapping[str, object] | None = None,
-        round_s: float | None = None,
-        mixes_types: bool = False,
+        **traits: object,
     ) -> Simulation: ...
     now_s: float
     now_ns: int

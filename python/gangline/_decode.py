@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, get_args, get
 
 import msgspec
 
+from gangline._safe import safe
 from gangline.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _STEP = re.compile(r"\[(\d+|\.\.\.)\]|\.?([^.\[\]]+)")
 def fail(path: str | None, key: str, expected: str, value: object) -> NoReturn:
     """Raise the ClusterError of one bad value."""
     place = f"{path}: {key}" if path else key
-    shown = f'"{value}"' if isinstance(value, str) else str(value)
+    shown = f'"{safe(value, 200)}"' if isinstance(value, str) else safe(value, 200)
     raise ClusterError(
         f"{place}: expected {expected}, got {shown}",
         path=path,

@@ -1,63 +1,219 @@
-"""Files and folders that appear whole or not at all."""
+"""Files that are written whole or not at all, and never over a file that gangline did not write.
+
+A file that a later run may replace carries a seal: the word `gangline`, the kind of file, and the
+SHA-256 of all bytes of the file, taken with zeros in the place of its digits. An edit breaks the
+seal, so an edited file is treated like any file of the user.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import hashlib
 import os
 import shutil
+import stat
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["whole"]
+__all__ = [
+    "PREFIX",
+    "check_place",
+    "is_free",
+    "is_sealed",
+    "landing",
+    "seal",
+    "unsealed",
+    "whole",
+    "workplace",
+]
+
+PREFIX = ".gangline-"
+"""Begins the names of temporary folders; a process that is killed leaves its folder behind."""
+_DIGITS = 2 * hashlib.sha256().digest_size
+_BLANK = b"0" * _DIGITS
+_REACH = 1 << 16  # ours: bytes at both ends of a file in which its seal is looked for
+_CHUNK = 1 << 20
 
 
-@contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """Lend a name beside `path` to write to; it takes the place of `path` when all went well.
+def unsealed(kind: str) -> str:
+    """Return the text that a file of this kind contains until `seal` fills in the checksum.
 
-    A link stays a link: what it points to is replaced. A device or a pipe is never replaced:
-    the bytes go into it, once they are complete.
+    Examples
+    --------
+    >>> unsealed("report")[:20]
+    'gangline report 0000'
+    """
+    return f"gangline {kind} {_BLANK.decode()}"
+
+
+def seal(path: Path, kind: str, copies: int = 1) -> None:
+    """Fill the checksum of a file into its seal.
 
     Parameters
     ----------
     path : Path
-        A file or folder to be; its folder is made if need be.
+        A file that contains `unsealed(kind)` near its beginning or its end.
+    kind : str
+        What it is, such as "report".
+    copies : int
+        How often its writer put the text there. If the text occurs more often, it is also in the
+        data of the user, which must not be changed: the file then stays without a seal.
+    """
+    with path.open("r+b") as file:
+        places = [at for at, digits in _seals(file, kind) if digits == _BLANK]
+        if len(places) == copies:
+            digits = _checksum(file, places)
+            for at in places:
+                file.seek(at)
+                file.write(digits)
+
+
+def is_sealed(path: Path, kind: str) -> bool:
+    """Whether gangline wrote this file, as one of this kind, and nobody has changed it since."""
+    with path.open("rb") as file:
+        found = _seals(file, kind)
+        digits = {digits for _, digits in found}
+        return bool(found) and digits == {_checksum(file, [at for at, _ in found])}
+
+
+def is_free(path: Path, kind: str) -> bool:
+    """Whether a file of this kind may be written there.
+
+    True if the name is free, of an empty file, of a device, and of an earlier file of this kind.
+    """
+    path = landing(path)
+    if not path.is_file():
+        return not path.is_dir()
+    return path.stat().st_size == 0 or is_sealed(path, kind)
+
+
+def _seals(file: IO[bytes], kind: str) -> list[tuple[int, bytes]]:
+    """Return where the digits of seals begin, and the digits, near both ends of a file."""
+    mark = unsealed(kind).encode()[:-_DIGITS]
+    found: dict[int, bytes] = {}
+    for start in (0, max(file.seek(0, os.SEEK_END) - _REACH, 0)):
+        file.seek(start)
+        part = file.read(_REACH)
+        at = part.find(mark)
+        while at >= 0:
+            at += len(mark)
+            if at + _DIGITS <= len(part):
+                found[start + at] = part[at : at + _DIGITS]
+            at = part.find(mark, at)
+    return sorted(found.items())
+
+
+def _checksum(file: IO[bytes], places: list[int]) -> bytes:
+    """Return the digits of the SHA-256 of a file, with zeros for the digits at these places."""
+    digest = hashlib.sha256()
+    end = file.seek(0, os.SEEK_END)
+    begin = 0
+    for at in (*places, end):
+        file.seek(begin)
+        while begin < at and (chunk := file.read(min(_CHUNK, at - begin))):
+            digest.update(chunk)
+            begin += len(chunk)
+        if at < end:
+            digest.update(_BLANK)
+            begin = at + _DIGITS
+    return digest.hexdigest().encode()
+
+
+def landing(path: Path) -> Path:
+    """Return the path that a link leads to, other paths as they are.
 
     Raises
     ------
     OSError
-        Naming `path`, if something cannot be written; what was begun is gone then.
+        If the path cannot be followed: a loop of links, a name that is too long, a file where a
+        folder should be.
+    """
+    with contextlib.suppress(FileNotFoundError):  # a link may lead to a name that is free
+        path.stat()
+    return Path(os.path.realpath(path)) if path.is_symlink() and not _is_device(path) else path
+
+
+def check_place(path: Path) -> None:
+    """Raise an OSError now if nothing could be written to `path` later; nothing is left behind."""
+    path = landing(path)
+    if _is_device(path):
+        return
+    folder = path if path.is_dir() else path.parent
+    while not folder.exists() and not folder.is_symlink():
+        folder = folder.parent
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+    with workplace(folder, path):
+        pass
+
+
+@contextlib.contextmanager
+def whole(path: Path, kind: str = "", copies: int = 1) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; on success what was written there is renamed to `path`.
+
+    A link stays a link: what it points to is replaced. A file that is replaced keeps its mode. A
+    device or a pipe is never replaced: the bytes go into it, once they are complete.
+
+    Parameters
+    ----------
+    path : Path
+        A file to be; its folder is made if need be.
+    kind, copies : str, int
+        As for `seal`; no seal without a kind.
+
+    Raises
+    ------
+    OSError
+        Naming `path`, if something cannot be written; nothing is left behind then.
     """
     if not path.name:  # "." and "/"
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if path.exists() and not path.is_file() and not path.is_dir():
+    path = landing(path)
+    if _is_device(path):
         with _poured(path) as part:
             yield part
         return
-    if path.is_symlink():
-        path = path.resolve()
-    part = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _remove(part)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with workplace(path.parent, path) as part:
         yield part
+        if kind:
+            seal(part, kind, copies)
+        if path.is_file():
+            part.chmod(stat.S_IMODE(path.stat().st_mode))
         part.replace(path)
+
+
+@contextlib.contextmanager
+def workplace(folder: Path, target: Path) -> Iterator[Path]:
+    """Yield a path in a new temporary folder inside `folder`, which is removed in the end.
+
+    An OSError that names this path, or none, is raised as one of `target`.
+    """
+    place = None
+    try:
+        place = Path(tempfile.mkdtemp(prefix=PREFIX, dir=folder))
+        yield place / "new"
     except OSError as error:
-        if error.errno is None or error.filename not in (None, str(part)):
+        if error.errno is None or PREFIX not in str(error.filename or PREFIX):
             raise
-        raise OSError(error.errno, os.strerror(error.errno), str(path)) from None
+        raise OSError(error.errno, os.strerror(error.errno), str(target)) from None
     finally:
-        _remove(part)
+        if place is not None:
+            shutil.rmtree(place, ignore_errors=True)
 
 
-@contextmanager
+def _is_device(path: Path) -> bool:
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+@contextlib.contextmanager
 def _poured(path: Path) -> Iterator[Path]:
-    """Lend a name elsewhere; what was written goes into the device or pipe `path`."""
+    """Yield a temporary path elsewhere; what was written goes into the device or pipe `path`."""
     with tempfile.TemporaryDirectory() as folder:
         part = Path(folder) / path.name
         yield part
@@ -67,10 +223,3 @@ def _poured(path: Path) -> Iterator[Path]:
         except OSError as error:
             code = errno.ENOTDIR if error.errno == errno.EISDIR else error.errno or errno.EIO
             raise OSError(code, os.strerror(code), str(path)) from None
-
-
-def _remove(part: Path) -> None:
-    if part.is_dir():
-        shutil.rmtree(part, ignore_errors=True)
-    else:
-        part.unlink(missing_ok=True)

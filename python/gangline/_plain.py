@@ -1,11 +1,11 @@
-"""Numbers and arrays of numpy as Python's own, so that they pass where numbers and lists do."""
+"""Plain values: numpy's numbers and arrays as Python's own, and what JSON can hold."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["plain"]
+__all__ = ["finite", "is_deeper", "plain"]
 
 
 def plain(value: Any) -> Any:
@@ -24,3 +24,28 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: plain(item) for name, item in value.items()}
     return type(value)(map(plain, value)) if type(value) in (list, tuple) else value
+
+
+def finite(value: Any) -> Any:
+    """Return the value with NaN and infinities replaced by None, which JSON can hold."""
+    if isinstance(value, dict):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    if isinstance(value, float) and value - value != 0.0:
+        return None
+    return value
+
+
+def is_deeper(value: Any, levels: int) -> bool:
+    """Whether lists and mappings are nested in more than this many levels.
+
+    Examples
+    --------
+    >>> is_deeper([[1]], 2), is_deeper([[1]], 1)
+    (False, True)
+    """
+    if not isinstance(value, dict | list):
+        return False
+    inside = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(is_deeper(item, levels - 1) for item in inside)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from gangline.cluster import Cluster
     from gangline.trace.table import Trace
 
 STATUS = ("finished", "dropped", "unfinished")
@@ -53,7 +55,8 @@ def jobs(columns: dict[str, npt.NDArray[Any]], trace: Trace) -> pa.Table:
         "migrations": pa.array(columns["migrations"]),
         "comm_s": pa.array(columns["comm_s"]),
         "share_s": pa.array(columns["share_s"]),
-        "gpu_seconds": pa.array(gpus * run),
+        # The parts of a forked job hold GPUs side by side.
+        "gpu_seconds": pa.array(gpus * columns.get("parts_s", run)),
         "status": _words(status, STATUS),
         "trace_status": _label(trace, "trace_status"),
     }
@@ -77,7 +80,7 @@ def timeline(columns: dict[str, npt.NDArray[Any]], types: list[str]) -> pa.Table
 
 
 def segments(columns: dict[str, Any], trace: Trace) -> pa.Table:
-    """Return the segments table: one row per stretch at one rate, and per server."""
+    """Return the segments table: one row per stretch of a part at one rate, and per server."""
     import pyarrow.compute as pc
 
     identifiers = trace.column("job_id")
@@ -91,6 +94,7 @@ def segments(columns: dict[str, Any], trace: Trace) -> pa.Table:
     return pa.table(
         {
             "job_id": pa.DictionaryArray.from_arrays(job, identifiers),
+            "part": pa.array(columns["part"].astype(np.int32)),
             "start_s": pa.array(columns["start_s"]),
             "end_s": pa.array(columns["end_s"]),
             "server": pa.array(columns["server"].astype(np.int32)),
@@ -113,18 +117,146 @@ def co_runners(columns: dict[str, Any]) -> tuple[npt.NDArray[np.int32], npt.NDAr
     return np.asarray(offsets, np.int32), np.asarray(values, np.int64)
 
 
+_WORD = pa.dictionary(pa.int8(), pa.string())
+_MOST_S = 1e10  # beyond the clock, which ends at 2**63 ns
+_ANY = (-math.inf, math.inf)  # and NaN
+
+
+class _Column(NamedTuple):
+    """What a column of a saved table holds.
+
+    Attributes
+    ----------
+    type : Arrow type
+    least, most : float
+        Bounds of its values; with none, NaN is a value too.
+    words : tuple of str
+        What it may say, if it is a column of words.
+    nulls : bool
+        Whether it may be blank.
+    """
+
+    type: pa.DataType
+    least: float = -math.inf
+    most: float = math.inf
+    words: tuple[str, ...] = ()
+    nulls: bool = False
+
+
+_SECONDS = _Column(pa.float64(), -_MOST_S, _MOST_S)
+_MAYBE_SECONDS = _SECONDS._replace(nulls=True)
+_COUNT = _Column(pa.int32(), 0, 2**31)
+_NAME = _Column(_LABEL, nulls=True)
+_SAVED: dict[str, dict[str, _Column]] = {
+    "jobs": {
+        "job_id": _Column(pa.string()),
+        "user": _NAME,
+        "model": _NAME,
+        "gpus": _Column(pa.int32(), 1, 2**31),
+        "arrival_s": _SECONDS,
+        **dict.fromkeys(
+            ("first_start_s", "finish_s", "jct_s", "queue_s", "wait_s"), _MAYBE_SECONDS
+        ),
+        **dict.fromkeys(("run_s", "overhead_s", "comm_s", "share_s"), _SECONDS),
+        **dict.fromkeys(("slowdown", "ftf"), _Column(pa.float64(), nulls=True)),
+        **dict.fromkeys(("preemptions", "migrations"), _COUNT),
+        "gpu_seconds": _Column(pa.float64(), 0.0, 1e18),
+        "status": _Column(_WORD, words=STATUS),
+        "trace_status": _NAME,
+    },
+    "timeline": {
+        "t_s": _SECONDS,
+        **dict.fromkeys(
+            (
+                "gpus_total",
+                "gpus_busy",
+                "jobs_running",
+                "jobs_waiting",
+                "gpus_idle_while_waiting",
+            ),
+            _COUNT,
+        ),
+    },
+    "segments": {
+        "job_id": _Column(_LABEL),
+        "start_s": _SECONDS,
+        "end_s": _SECONDS,
+        "server": _COUNT,
+        "gpu_mask": _Column(pa.uint64()),
+        "tier": _Column(_WORD, words=TIER),
+        "rate": _Column(pa.float64(), 0.0, 1e300),
+        "sub_batch": _COUNT,
+        "co_runner": _Column(pa.string()),
+        "end_reason": _Column(_WORD, words=END),
+    },
+}
+
+
+def wrong(table: pa.Table, name: str, jobs: int, cluster: Cluster) -> tuple[str, str] | None:
+    """Return the first column of a saved table that no run writes, and what is wrong with it.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        As it was read.
+    name : str
+        "jobs", "timeline" or "segments".
+    jobs, cluster : int, Cluster
+        Number of jobs of the run, and where it ran.
+    """
+    columns = dict(_SAVED[name])
+    if name == "jobs":
+        if table.num_rows != jobs:
+            return "rows", f"expected {jobs}, one per job of the trace, got {table.num_rows}"
+        by_tier = [f"comm_{tier}_s" for tier in TIER]
+        if any(key in table.column_names for key in by_tier):
+            columns |= dict.fromkeys(by_tier, _SECONDS)
+    elif name == "timeline":
+        columns |= {f"gpus_busy_{kind.name}": _COUNT for kind in cluster.gpu_types}
+    else:
+        columns["server"] = _COUNT._replace(most=cluster.servers_total - 1)
+    for key, column in columns.items():
+        words = _wrong_column(table, key, column)
+        if words is not None:
+            return key, words
+    return None
+
+
+def _wrong_column(table: pa.Table, key: str, column: _Column) -> str | None:
+    import pyarrow.compute as pc
+
+    times = table.column_names.count(key)
+    if times != 1:
+        return f"expected one column of this name, got {times}"
+    values = table.column(key)
+    if values.type != column.type:
+        return f"expected {column.type}, got {values.type}"
+    if values.null_count and not column.nulls:
+        return f"expected a value in every row, got {values.null_count} blanks"
+    if column.words:
+        other = {word for part in values.chunks for word in part.dictionary.to_pylist()}
+        other -= {*column.words}
+        return f"expected {', '.join(column.words)}, got {min(map(str, other))}" if other else None
+    if (column.least, column.most) != _ANY:
+        inside = pc.and_(pc.greater_equal(values, column.least), pc.less_equal(values, column.most))
+        if pc.all(inside).as_py() is False:
+            return f"expected values from {column.least:g} to {column.most:g}"
+    return None
+
+
 def write(table: pa.Table, path: Path) -> None:
     """Write Parquet fast: dictionaries only where they pay (labels, columns of one value)."""
     import pyarrow.parquet as pq
 
-    pq.write_table(
-        table,
-        path,
-        use_dictionary=[name for name in table.column_names if _repeats(table.column(name))],
-        compression="none",
-        write_statistics=False,
-        row_group_size=_ROWS_PER_GROUP,
-    )
+    with path.open("wb") as file:  # Arrow itself opens only names that are UTF-8
+        pq.write_table(
+            table,
+            file,
+            use_dictionary=[name for name in table.column_names if _repeats(table.column(name))],
+            compression="none",
+            write_statistics=False,
+            row_group_size=_ROWS_PER_GROUP,
+        )
 
 
 def _repeats(column: pa.ChunkedArray) -> bool:

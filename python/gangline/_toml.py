@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from typing import TypeGuard
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -62,11 +63,17 @@ def dumps(data: Mapping[str, object]) -> str:
     for name, value in data.items():
         if isinstance(value, Mapping):
             blocks.append(f"\n[{_key(name)}]\n" + _body(value))
-        elif isinstance(value, Sequence) and value and isinstance(value[0], Mapping):
+        elif _is_tables(value):
             blocks.extend(f"\n[[{_key(name)}]]\n" + _body(item) for item in value)
         else:
             plain.append(f"{_key(name)} = {inline(value)}\n")
     return "".join(plain + blocks)
+
+
+def _is_tables(value: object) -> TypeGuard[Sequence[Mapping[str, object]]]:
+    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+        return False
+    return all(isinstance(item, Mapping) for item in value)
 
 
 def _body(table: Mapping[str, object]) -> str:

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    Measure = tuple[str, str, str, Callable[[float | None], str], int]
+__all__ = [
+    "LIGHT_LOAD",
+    "MEASURES",
+    "TIE",
+    "Measure",
+    "brief",
+    "count",
+    "duration",
+    "is_tie",
+    "leaders",
+    "listed",
+    "percent",
+    "plural",
+    "share",
+    "times",
+]
 
-__all__ = ["MEASURES", "NO_WAIT", "count", "duration", "plural", "share", "times"]
+LIGHT_LOAD = "take a smaller cluster, or squeeze the arrivals: --rescale 0.5 doubles the load"
 
-NO_WAIT = (
-    "the cluster is larger than this load; take a smaller one, or squeeze the arrivals: "
-    "--rescale 0.5 doubles the load"
-)
+TIE = 0.01  # ours: one run on one trace does not tell smaller relative differences from chance
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
 
@@ -25,8 +37,8 @@ def duration(seconds: float | None) -> str:
 
     Examples
     --------
-    >>> [duration(x) for x in (0.25, 42, 90, 13865, 4 * 86400 + 7200, 40 * 86400)]
-    ['0.25 s', '42 s', '1 min 30 s', '3 h 51 min', '4 d 2 h', '40 d']
+    >>> [duration(x) for x in (0.25, 42, 90, 13865, 10 * 86400 + 72000, 100.6 * 86400)]
+    ['0.25 s', '42 s', '1 min 30 s', '3 h 51 min', '10 d 20 h', '101 d']
     """
     if seconds is None or not math.isfinite(seconds):
         return "–"
@@ -44,7 +56,9 @@ def duration(seconds: float | None) -> str:
             whole = int(seconds // size)
             if rest == round(size / below):
                 whole, rest = whole + 1, 0
-            if rest == 0 or (word == "d" and whole >= 10):
+            if word == "d" and whole >= 100:
+                return f"{seconds / _DAY:,.0f} d"
+            if rest == 0:
                 return f"{whole} {word}"
             return f"{whole} {word} {rest} {small}"
     return f"{seconds:.0f} s"
@@ -65,16 +79,44 @@ def share(value: float | None) -> str:
     return f"{100.0 * value:.1f} %" if value >= 0.0005 else "< 0.1 %"
 
 
+def percent(value: float) -> str:
+    """Return a share as per cent, for sentences: rounded, and neither 0 nor 100 unless it is.
+
+    Examples
+    --------
+    >>> [percent(x) for x in (0.0, 0.0004, 0.004, 0.114, 0.9996, 1.0)]
+    ['0 %', 'under 0.1 %', '0.4 %', '11 %', '99.9 %', '100 %']
+    """
+    if 0.0 < value < 0.001:
+        return "under 0.1 %"
+    if value < 0.1 or 0.995 <= value < 1.0:
+        return f"{min(100.0 * value, 99.9):.1f} %".replace(".0 %", " %")
+    return f"{100.0 * value:.0f} %"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as they stand in a sentence.
+
+    Examples
+    --------
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
+
+
 def times(value: float | None) -> str:
     """Return a ratio with as many digits as count.
 
     Examples
     --------
-    >>> times(0.9712), times(12.34), times(83509.4)
-    ('0.97', '12.3', '83,509')
+    >>> times(0.0), times(0.9712), times(12.34), times(83509.4)
+    ('0', '0.97', '12.3', '83,509')
     """
     if value is None or not math.isfinite(value):
         return "–"
+    if value == 0.0:
+        return "0"
     return f"{value:.2f}" if value < 10.0 else f"{value:,.1f}" if value < 100.0 else f"{value:,.0f}"
 
 
@@ -94,20 +136,105 @@ def plural(number: int, word: str) -> str:
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 
-# Summary key, title, explanation, form, whether less (-1) or more (1) is better.
+def brief(seconds: float | None) -> str:
+    """Return a length of time in at most seven characters, for narrow tables.
+
+    Examples
+    --------
+    >>> [brief(x) for x in (0.25, 42, 90, 13865, 4 * 86400 + 7200)]
+    ['0.25s', '42s', '1m30s', '3h51m', '4d2h']
+    """
+    return duration(seconds).replace(" min", "m").replace(" ", "")
+
+
+def leaders(
+    values: Sequence[float | None], direction: int, form: Callable[[float | None], str]
+) -> list[bool]:
+    """Tell which values of a column are the best: the best one and all that tie with it.
+
+    A value ties with the best if it is within 1 % of it or is shown by the same text. Where all
+    values tie there is no best.
+
+    Parameters
+    ----------
+    values : sequence of float or None
+        None and NaN are unknown.
+    direction : int
+        -1 if less is better, 1 if more is, 0 if neither.
+    form : callable
+        How a value is shown.
+
+    Examples
+    --------
+    >>> leaders([100.0, 100.5, 140.0], -1, count)
+    [True, True, False]
+    """
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    if direction == 0 or not known:
+        return [False] * len(values)
+    top = max(known) if direction > 0 else min(known)
+    marks = [value in known and is_tie(value, top, form) for value in values]
+    return marks if sum(marks) < len(known) else [False] * len(values)
+
+
+def is_tie(a: float | None, b: float, form: Callable[[float | None], str]) -> bool:
+    """Tell whether two values are within 1 % of each other or are shown by the same text."""
+    if a is None:
+        return False
+    return abs(a - b) <= TIE * max(abs(a), abs(b)) or form(a) == form(b)
+
+
+class Measure(NamedTuple):
+    """A column of a table of policies.
+
+    Attributes
+    ----------
+    key : str
+        In the summary.
+    title, hint : str
+        In reports.
+    form : callable
+        How a value is shown there.
+    direction : int
+        -1 if less is better, 1 if more is, 0 if neither.
+    short : str
+        Title in a terminal.
+    """
+
+    key: str
+    title: str
+    hint: str
+    form: Callable[[float | None], str]
+    direction: int
+    short: str = ""
+
+
 MEASURES: tuple[Measure, ...] = (
-    ("jct_mean_s", "Mean time to finish", "From arrival to finish", duration, -1),
-    ("jct_p50_s", "Half are done within", "Median, from arrival", duration, -1),
-    ("jct_p99_s", "99 % are done within", "From arrival", duration, -1),
-    ("queue_mean_s", "Mean wait to start", "Arrival to first start", duration, -1),
-    ("makespan_s", "All done after", "Since the first arrival", duration, -1),
-    ("gpu_utilization", "GPUs busy", "Share of all GPU time", share, 1),
-    (
+    Measure(
+        "jct_mean_s", "Mean time to finish", "From arrival to finish", duration, -1, "mean JCT"
+    ),
+    Measure("jct_p50_s", "Half are done within", "Median, from arrival", duration, -1, "p50"),
+    Measure("jct_p99_s", "99 % are done within", "From arrival", duration, -1, "p99"),
+    Measure(
+        "queue_mean_s", "Mean wait to start", "Arrival to first start", duration, -1, "mean queue"
+    ),
+    Measure("makespan_s", "All done after", "Since the first arrival", duration, -1, "makespan"),
+    # Neither is better: a GPU is as busy with restarts and on slow placements as with work.
+    Measure("gpu_utilization", "GPUs busy", "Share of all GPU time", share, 0, "GPU util."),
+    Measure(
         "ftf_mean",
         "Against an equal share",
         "Time taken / time on such a share",
         times,
         -1,
+        "mean FTF",
     ),
-    ("preemptions", "Interruptions", "How often a policy stopped a running job", count, 0),
+    Measure(
+        "preemptions",
+        "Preemptions",
+        "How often a policy stopped a running job",
+        count,
+        0,
+        "preempt.",
+    ),
 )

@@ -22,6 +22,7 @@ from gangline import _toml
 from gangline._cluster_checks import check, load_sharing, load_tables
 from gangline._decode import from_validation_error
 from gangline._plain import plain
+from gangline._safe import safe
 from gangline.cluster_schema import (
     CapacityRow,
     FailureRow,
@@ -333,7 +334,8 @@ class Cluster(
     def __repr__(self) -> str:
         kinds = ", ".join(f"{count} {name}" for name, count in self.gpus_by_type().items())
         place = f"{_plural(self.servers_total, 'server')} in {_plural(self.racks_total, 'rack')}"
-        return f"Cluster({self.name!r}, {place}, {_plural(self.gpus_total, 'GPU')}: {kinds})"
+        gpus = _plural(self.gpus_total, "GPU")
+        return safe(f"Cluster({self.name!r}, {place}, {gpus}: {kinds})")
 
     def _repr_html_(self) -> str:
         from gangline._html import table

@@ -285,8 +285,8 @@ class Sharing(_Table, frozen=True):
         `"constant"` (one `xi` for every pair, default) or `"table"` (ordered pairs in `rows` or
         `table`).
     xi : float
-        Slow-down >= 1 of the constant kind, and of absent pairs with `missing = "constant"`;
-        default 1.25.
+        Slow-down >= 1 of the constant kind, and of absent pairs with `missing = "constant"`. Has no
+        default: a run that shares GPUs without any source of slow-downs is refused.
     rows : list of tables
         Pairs of the table kind: model, co_model, xi.
     table : str
@@ -305,7 +305,7 @@ class Sharing(_Table, frozen=True):
 
     max_share: Annotated[int, Meta(ge=1, le=4)] | None = None
     interference: Literal["constant", "table", "matrix", "gavel", "analytic"] = "constant"
-    xi: Annotated[float, Meta(ge=1)] = 1.25
+    xi: Annotated[float, Meta(ge=1)] | None = None
     table: str | None = None
     rows: tuple[InterferenceRow, ...] | None = None
     missing: Literal["error", "constant", "infeasible"] = "error"

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from gangline._decode import repeated
 from gangline.errors import PolicyError
-from gangline.policies.protocol import Policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -134,6 +132,8 @@ def _check(
 
 def _refuse_repeated(contenders: Sequence[tuple[PolicyLike, Any]], seeds: Sequence[int]) -> None:
     """Refuse runs that would count as one run more of the same policy in its averages."""
+    from gangline._decode import repeated
+    from gangline.policies.protocol import Policy
     from gangline.simulate import resolve_policy
 
     seed = repeated(seeds)

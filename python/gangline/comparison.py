@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pyarrow as pa
 
-from gangline._files import whole
-from gangline.result import Result, write_json
+from gangline import _words
+from gangline._result_folder import check, check_json, write_sealed
+from gangline._safe import safe
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from os import PathLike
 
     from gangline.cluster import Cluster
+    from gangline.result import Result
     from gangline.trace.table import Trace
 
-__all__ = ["SHOWN", "Comparison", "means"]
+__all__ = [
+    "Comparison",
+    "check_out",
+    "headline",
+    "means",
+    "price",
+    "ranking",
+    "run_name",
+    "waiting",
+]
 
-# Columns of the verdict table: summary key, title, whether less (-1) or more (1) is better.
-SHOWN: tuple[tuple[str, str, int], ...] = (
-    ("jct_mean_s", "JCT mean s", -1),
-    ("jct_p50_s", "p50 s", -1),
-    ("jct_p99_s", "p99 s", -1),
-    ("queue_mean_s", "queue mean s", -1),
-    ("makespan_s", "makespan s", -1),
-    ("gpu_utilization", "GPU util.", 1),
-    ("ftf_mean", "FTF mean", -1),
-    ("preemptions", "preempt.", 0),
-)
+_JSON = "comparison.json"
+_HARDLY = 0.05  # ours: share of a job's time, and of mean JCTs, that leaves little to decide
+_IDLE = 0.5  # ours: share of the GPU time
 
 
 class Comparison:
@@ -51,10 +55,12 @@ class Comparison:
         self.trace = trace
         self.rows: list[dict[str, Any]] = []
         self.results: list[Result] = []
+        self._log_hashes: list[str] = []
 
     def add(self, result: Result, *, keep: bool = True) -> None:
         """Append a run."""
         self.rows.append({"policy": result.policy, "seed": result.seed, **result.summary})
+        self._log_hashes.append(result.log_hash)
         if keep:
             self.results.append(result)
 
@@ -73,20 +79,23 @@ class Comparison:
         """Return one row per policy: each summary key averaged over the seeds."""
         return means(self.rows)
 
-    def verdict(self) -> tuple[list[str], list[list[Any]], list[list[bool]]]:
-        """Return titles, cells and which cells are the best of their column."""
+    def verdict(self) -> tuple[list[str], list[list[str]], list[list[bool]]]:
+        """Return titles, cells as they are shown, and which are the best of their column.
+
+        Values within 1 % of the best, or shown by the same text, are marked as well. A column in
+        which all tie has no mark.
+        """
         means = self.means()
-        titles = ["policy", *(title for _, title, _ in SHOWN)]
-        cells = [[row["policy"], *(row.get(key) for key, _, _ in SHOWN)] for row in means]
-        best = [[False] * len(titles) for _ in means]
-        for column, (key, _, direction) in enumerate(SHOWN, start=1):
-            values = [row.get(key) for row in means]
-            known = [float(value) for value in values if value is not None and _is_number(value)]
-            if direction == 0 or len(set(known)) < 2:
-                continue  # nothing to choose from
-            top = max(known) if direction > 0 else min(known)
-            for i, value in enumerate(values):
-                best[i][column] = value == top
+        titles = ["policy", *(measure.short for measure in _words.MEASURES)]
+        cells = [[str(row["policy"])] for row in means]
+        best = [[False] for _ in means]
+        for measure in _words.MEASURES:
+            form = _words.brief if measure.form is _words.duration else measure.form
+            values = [row.get(measure.key) for row in means]
+            marks = _words.leaders(values, measure.direction, form)
+            for line, marked, value, mark in zip(cells, best, values, marks, strict=True):
+                line.append(form(value))
+                marked.append(mark)
         return titles, cells, best
 
     def to_dict(self) -> dict[str, Any]:
@@ -99,29 +108,39 @@ class Comparison:
             },
             "cluster": self.cluster.to_dict(),
             "policies": self.means(),
-            "runs": self.rows,
+            "runs": [
+                {**row, "log_hash": log_hash}
+                for row, log_hash in zip(self.rows, self._log_hashes, strict=True)
+            ],
         }
 
     def save(self, folder: str | PathLike[str]) -> Path:
-        """Write comparison.json and one result folder per run that was kept."""
+        """Write comparison.json and one result folder per run that was kept.
+
+        Raises
+        ------
+        FileExistsError
+            If one of them would replace something else than an earlier one of its kind.
+        OSError
+            If something cannot be written.
+        """
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        taken: set[str] = set()
+        named: dict[str, Result] = {}
         for result in self.results:
-            name = plain_name = run_name(result)
+            name = plain_name = run_name(result.policy, result.seed)
+            taken = {other.lower() for other in named}
             while name.lower() in taken:  # labels may differ in what a name of a folder lacks
                 name = f"{plain_name}-{len(taken) + 1}"
-            taken.add(name.lower())
+            named[name] = result
+        check_out(folder, named)
+        for name, result in named.items():
             result.save(folder / name)
-        with whole(folder / "comparison.json") as part:
-            write_json(part, self.to_dict())
+        write_sealed(folder / _JSON, "comparison", self.to_dict())
         return folder
 
     def __repr__(self) -> str:
-        from gangline._html import show
-
         titles, cells, _ = self.verdict()
-        lines = [titles, *([show(cell) for cell in row] for row in cells)]
+        lines = [titles, *([safe(cell) for cell in row] for row in cells)]
         widths = [max(len(line[i]) for line in lines) for i in range(len(titles))]
         return "\n".join(
             "  ".join(
@@ -132,14 +151,12 @@ class Comparison:
         )
 
     def _repr_html_(self) -> str:
-        from gangline import _words
         from gangline._html import table
 
         _, _, best = self.verdict()
-        forms = {key: (title, form) for key, title, _, form, _ in _words.MEASURES}
-        titles = ["Policy", *(forms[key][0] for key, _, _ in SHOWN)]
+        titles = ["Policy", *(measure.title for measure in _words.MEASURES)]
         rows = [
-            [row["policy"], *(forms[key][1](row.get(key)) for key, _, _ in SHOWN)]
+            [row["policy"], *(one.form(row.get(one.key)) for one in _words.MEASURES)]
             for row in self.means()
         ]
         caption = f"{self.trace!r} on {self.cluster.name}"
@@ -168,13 +185,130 @@ def means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return averaged
 
 
-def run_name(result: Result) -> str:
+Row = dict[str, Any]
+Name = Callable[[str], str]
+
+
+def ranking(means: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """Return the policies with the best mean JCT, all that tie with it, and the others, best first.
+
+    Where all tie there are no others. Policies under which no job finished are left out.
+    """
+    known = [row for row in means if _is_number(row.get("jct_mean_s"))]
+    known.sort(key=lambda row: float(row["jct_mean_s"]))
+    if not known:
+        return [], []
+    top = known[0]["jct_mean_s"]
+    is_best = [_words.is_tie(row["jct_mean_s"], top, _words.duration) for row in known]
+    best = [row for row, mark in zip(known, is_best, strict=True) if mark]
+    return best, [row for row, mark in zip(known, is_best, strict=True) if not mark]
+
+
+def headline(means: Sequence[Row], name: Name = str) -> str:
+    """Say which policy finished jobs soonest, and by how much.
+
+    Parameters
+    ----------
+    means : sequence of dict
+        One row per policy, as `means` returns them.
+    name : callable
+        How the label of a policy is written.
+
+    Returns
+    -------
+    str
+        Empty if there are no two policies under which a job finished.
+
+    Examples
+    --------
+    >>> rows = [{"policy": "fifo", "jct_mean_s": 90.0}, {"policy": "srtf", "jct_mean_s": 60.0}]
+    >>> headline(rows).partition(": ")[2]
+    '1 min from arrival to finish on average, 33 % less than under fifo (1 min 30 s).'
+    """
+    best, others = ranking(means)
+    if len(best) + len(others) < 2:
+        return ""
+    names = _words.listed([name(row["policy"]) for row in best])
+    took = _words.duration(best[0]["jct_mean_s"])
+    if not others:
+        return f"{names} finished jobs equally soon: {took} from arrival to finish on average."
+    behind = [f"{_less(best[0], row)} than under {_timed(row, name)}" for row in others]
+    rest = behind[0] if len(behind) == 1 else f"{behind[0]} and {behind[-1]}, the slowest"
+    tied = ", differing by less than can be told apart here" if len(best) > 1 else ""
+    return f"{names} finished jobs soonest{tied}: {took} from arrival to finish on average, {rest}."
+
+
+def price(row: Row, name: Name = str) -> str:
+    """Say what a policy did to running jobs, and what restarts took."""
+    jobs = float(row.get("jobs") or 0) - float(row.get("dropped") or 0)
+    stops, moves = float(row.get("preemptions") or 0), float(row.get("migrations") or 0)
+    if stops == 0.0 and moves == 0.0:
+        return f"{name(row['policy'])} neither stopped nor moved a running job."
+    done = []
+    if stops:
+        done.append(f"stopped running jobs {_times(stops)}")
+    if moves:
+        done.append(f"moved running jobs {_times(moves)}")
+    each = f" ({_words.times((stops + moves) / jobs)} per job)" if jobs else ""
+    lost = row.get("overhead_fraction")
+    cost = (
+        "restarts cost nothing in this run (--restart-s 30 makes each take 30 s)"
+        if not lost
+        else f"starts and restarts took {_words.percent(lost)} of the GPU time that jobs held"
+    )
+    return f"{name(row['policy'])} {' and '.join(done)}{each}; {cost}."
+
+
+def waiting(means: Sequence[Row]) -> str:
+    """Say so if jobs hardly waited under any policy, so that policies can hardly differ."""
+    known = [row for row in means if row.get("jct_mean_s") and _is_number(row.get("wait_mean_s"))]
+    if not known:
+        return ""
+    share = max(row["wait_mean_s"] / row["jct_mean_s"] for row in known)
+    if share > _HARDLY:
+        return ""
+    used = max(float(row.get("gpu_utilization") or 0.0) for row in known)
+    times = [float(row["jct_mean_s"]) for row in known]
+    what = "nearly idle" if used < _IDLE else "large enough for this load"
+    said = f"The cluster is {what}: {_words.percent(used)} of the GPU time was in use."
+    if share == 0.0:
+        said += " No job waited on its way from arrival to finish"
+    else:
+        part = _words.percent(share)
+        said += f" On average jobs waited for at most {part} of the time from arrival to finish"
+    if max(times) > (1.0 + _HARDLY) * min(times):
+        return f"{said}."  # they differ in how fast jobs ran
+    return f"{said}, so policies can hardly differ in it: {_words.LIGHT_LOAD}."
+
+
+def _times(count: float) -> str:
+    """Say how often; a mean over seeds need not be whole."""
+    shown = f"{count:,.0f}" if count >= 10.0 or count == int(count) else f"{count:.1f}"
+    return f"{shown} time" + ("" if count == 1.0 else "s")
+
+
+def _less(best: Row, other: Row) -> str:
+    return f"{_words.percent(1.0 - best['jct_mean_s'] / other['jct_mean_s'])} less"
+
+
+def _timed(row: Row, name: Name) -> str:
+    return f"{name(row['policy'])} ({_words.duration(row['jct_mean_s'])})"
+
+
+def run_name(policy: str, seed: int) -> str:
     """Return a folder name for a run.
 
     Made of the policy's label and the seed, without characters that file systems dislike.
     """
-    label = re.sub(r"[^A-Za-z0-9._=-]+", "_", result.policy).strip("_.")
-    return f"{label or 'policy'}-s{result.seed}"
+    label = re.sub(r"[^A-Za-z0-9._=-]+", "_", policy).strip("_.")
+    return f"{label or 'policy'}-s{seed}"
+
+
+def check_out(folder: Path, names: Iterable[str]) -> None:
+    """Raise an OSError now if runs of these names could not be saved in a folder later."""
+    check_json(folder / _JSON, "comparison")
+    for name in names:
+        check(folder / name)
 
 
 def _is_number(value: object) -> TypeGuard[float]:

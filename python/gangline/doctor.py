@@ -28,7 +28,7 @@ __all__ = ["Check", "Library", "Report", "examine"]
 
 PACKAGE = "gangline"
 DEVELOPMENT = ("dev",)  # extras of people who change gangline itself
-# What an extra is good for; nothing in this version uses the others.
+# What each extra is good for.
 GIVES = {"report": "charts that zoom, Gantt charts", "browser": "development: pages in a browser"}
 # Three jobs on one server of two GPUs, worked out by hand: (arrival, GPUs, duration).
 WORLD = {"a": (0.0, 2, 10.0), "b": (1.0, 1, 4.0), "c": (2.0, 2, 1.0)}
@@ -55,7 +55,7 @@ class Library:
     extra : str
         The extra that brings it; empty = gangline needs it.
     gives : str
-        What people have of the extra; empty = nothing yet.
+        What people have of the extra; empty where gangline needs it.
     problem : str
         Why it cannot be used; empty = it can.
     install : str
@@ -73,11 +73,6 @@ class Library:
     def ok(self) -> bool:
         """Whether it can be used."""
         return not self.problem
-
-    @property
-    def is_of_use(self) -> bool:
-        """Whether anything in this version uses it."""
-        return not self.extra or bool(self.gives)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gangline._safe import safe
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -39,6 +41,9 @@ __all__ = [
 ]
 
 
+_VALUE_SHOWN = 200  # characters of a wrong value
+
+
 class GanglineError(Exception):
     """Base of every error of gangline.
 
@@ -55,6 +60,10 @@ class GanglineError(Exception):
         for name, value in facts.items():
             setattr(self, name, value)
 
+    def __str__(self) -> str:
+        # Names and cells in it come from anywhere; the attributes have them as they are.
+        return safe(super().__str__())
+
 
 class TraceError(GanglineError, ValueError):
     """A trace cannot be read as asked: names file, line, column, value, and what was expected."""
@@ -65,6 +74,12 @@ class TraceError(GanglineError, ValueError):
     value: object = None
     expected: str | None = None
     errors: Sequence[TraceError] = ()
+    more: int = 0
+
+    def __str__(self) -> str:
+        if not self.errors:
+            return super().__str__()
+        return "\n".join(map(str, [*self.errors, *([f"and {self.more} more"] * bool(self.more))]))
 
     @classmethod
     def at(
@@ -82,7 +97,7 @@ class TraceError(GanglineError, ValueError):
         parts = [place]
         if column is not None:
             parts.append(column)
-        parts.append(f'expected {expected}, got "{value}"')
+        parts.append(f'expected {expected}, got "{safe(value, _VALUE_SHOWN)}"')
         return cls(
             ": ".join(parts), path=path, line=line, column=column, value=value, expected=expected
         )
@@ -91,17 +106,15 @@ class TraceError(GanglineError, ValueError):
     def many(cls, errors: Sequence[TraceError], more: int = 0) -> TraceError:
         """Fold collected errors into one; its attributes are those of the first."""
         first = errors[0]
-        lines = [str(error) for error in errors]
-        if more > 0:
-            lines.append(f"and {more} more")
         return cls(
-            "\n".join(lines),
+            str(first),
             path=first.path,
             line=first.line,
             column=first.column,
             value=first.value,
             expected=first.expected,
             errors=tuple(errors),
+            more=more,
         )
 
 
@@ -194,9 +207,10 @@ class InfeasibleJobError(GanglineError, ValueError):
 
 
 class ResultError(GanglineError, ValueError):
-    """Saved results cannot be used: names the folder or file and what to do."""
+    """Saved results cannot be used: names the folder or file, the key, and what to do."""
 
     path: str | None = None
+    key: str | None = None
 
 
 class MissingExtraError(GanglineError):

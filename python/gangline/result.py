@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gangline import _tables
-from gangline._files import whole
+from gangline import _result_folder, _tables
+from gangline._plain import finite
+from gangline._safe import safe
 from gangline.errors import GanglineError, ResultError
 
 if TYPE_CHECKING:
@@ -28,10 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Result", "load_result"]
 
-_FORMAT = 1  # of the folder
-_TABLES = ("jobs.parquet", "timeline.parquet", "segments.parquet")
-_FILES = frozenset({"spec.json", "summary.json", *_TABLES, "report.html"})
-"""What a folder of a result holds that goes with its run; the report is where `report` puts it."""
 _MEASURED = ("wall_s", "solver_s", "decision_p50_us", "decision_p99_us", "decision_max_us")
 
 
@@ -142,7 +137,7 @@ class Result:
         return self._segments is not None
 
     def save(self, folder: str | PathLike[str]) -> Path:
-        """Write spec.json, summary.json and the tables; the folder appears whole or not at all.
+        """Write spec.json, summary.json and the tables; a new folder appears whole or not at all.
 
         Parameters
         ----------
@@ -153,31 +148,31 @@ class Result:
         Raises
         ------
         FileExistsError
-            If the folder holds something else.
+            If the folder holds something else than an earlier result, or one of its files was
+            changed after it was saved.
+        OSError
+            If something cannot be written.
         """
         folder = Path(folder)
-        if folder.is_symlink():
-            folder = folder.resolve()  # the link stays; what it points to is replaced
-        replaces = folder.exists()
-        if replaces and not (folder / "spec.json").is_file() and any(folder.iterdir()):
-            raise FileExistsError(
-                17, "holds something that is not a result; choose another", str(folder)
-            )
-        old = folder.with_name(f".{folder.name}.old")
-        with whole(folder) as part:
-            part.mkdir()
-            write_json(part / "spec.json", {"format": _FORMAT, **self.spec})
-            write_json(part / "summary.json", self.summary)
-            _tables.write(self.jobs, part / "jobs.parquet")
-            _tables.write(self.timeline, part / "timeline.parquet")
-            if self.has_segments:
-                _tables.write(self.segments, part / "segments.parquet")
-            if replaces:
-                _keep_others(folder, part)
-                shutil.rmtree(old, ignore_errors=True)
-                folder.rename(old)
-        shutil.rmtree(old, ignore_errors=True)
+        files: dict[str, Callable[[Path], None]] = {
+            "summary.json": lambda path: _result_folder.write_json(path, self.summary),
+            "jobs.parquet": lambda path: _tables.write(self.jobs, path),
+            "timeline.parquet": lambda path: _tables.write(self.timeline, path),
+        }
+        if self.has_segments:
+            files["segments.parquet"] = lambda path: _tables.write(self.segments, path)
+        _result_folder.write(folder, self.spec, files)
         return folder
+
+    def check(self) -> None:
+        """Read all tables now.
+
+        Raises
+        ------
+        ResultError
+            If a table of a saved result is not as a run writes it.
+        """
+        _ = self.jobs, self.timeline, self.segments if self.has_segments else None
 
     def __getstate__(self) -> dict[str, Any]:
         # What builds the tables stays in this process: the tables themselves go along.
@@ -195,7 +190,7 @@ class Result:
 
     def __repr__(self) -> str:
         s = self.summary
-        return (
+        return safe(
             f"Result({self.policy}: {s.get('finished')} of {s.get('jobs')} jobs, "
             f"mean JCT {s.get('jct_mean_s', float('nan')):,.1f} s, "
             f"makespan {s.get('makespan_s', float('nan')):,.0f} s)"
@@ -206,20 +201,9 @@ class Result:
         from gangline._html import more, table
 
         rows = [["Jobs finished", self.summary.get("finished")]]
-        rows += [[title, form(self.summary.get(key))] for key, title, _, form, _ in _words.MEASURES]
+        rows += [[one.title, one.form(self.summary.get(one.key))] for one in _words.MEASURES]
         every = table(["key", "value"], list(self.summary.items()))
         return table(["", ""], rows, caption=repr(self)) + more("every number", every)
-
-
-def _keep_others(folder: Path, part: Path) -> None:
-    """Take along what others put into the folder of a result that is replaced."""
-    for path in folder.iterdir():
-        if path.name in _FILES:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.copytree(path, part / path.name, symlinks=True)
-        else:
-            shutil.copy2(path, part / path.name, follow_symlinks=False)
 
 
 def load_result(folder: str | PathLike[str]) -> Result:
@@ -233,112 +217,65 @@ def load_result(folder: str | PathLike[str]) -> Result:
         If it is not a whole result. A table that cannot be read raises it when it is asked for.
     """
     folder = Path(folder)
-    spec, summary = (_read_json(folder, name) for name in ("spec.json", "summary.json"))
-    if spec.pop("format", None) != _FORMAT:
-        message = f"{folder}: written by another version; run it again"
-        raise ResultError(message, path=str(folder))
-    try:
-        msgspec.convert(spec, _Spec)
-    except msgspec.ValidationError as error:
-        message = f"{folder / 'spec.json'}: not the spec of a result: {error}"
-        raise ResultError(message, path=str(folder)) from None
+    spec, summary, files, cluster = _result_folder.read(folder)
+    jobs = spec["trace"]["jobs"]
 
     def reader(name: str) -> Callable[[], pa.Table]:
-        return lambda: _read_table(folder / name)
+        path = folder / f"{name}.parquet"
+        return lambda: _read_table(path, files[path.name], jobs, cluster)
 
     # JSON has no number for the mean of nothing; of the keys only these have none
     known = {key: math.nan if value is None else value for key, value in summary.items()}
     return Result(
         known,
         spec,
-        jobs=reader("jobs.parquet"),
-        timeline=reader("timeline.parquet"),
-        segments=reader("segments.parquet") if (folder / "segments.parquet").is_file() else None,
+        jobs=reader("jobs"),
+        timeline=reader("timeline"),
+        segments=reader("segments") if "segments.parquet" in files else None,
     )
 
 
-class _Policy(msgspec.Struct):
-    label: str
-    name: str
-    params: dict[str, Any]
-
-
-class _Trace(msgspec.Struct):
-    path: str
-    jobs: int
-    sha256: str
-    metadata: dict[str, str]
-    notes: dict[str, int]
-
-
-class _Spec(msgspec.Struct):
-    """What readers of a saved result rely on."""
-
-    gangline: str
-    seed: int
-    policy: _Policy
-    trace: _Trace
-    cluster: dict[str, Any]
-    options: dict[str, Any]
-
-
-def _read_json(folder: Path, name: str) -> dict[str, Any]:
-    try:
-        data = json.loads((folder / name).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        if not folder.exists():
-            raise
-        message = f"{folder}: not a result: it holds no {name}"
-        raise ResultError(message, path=str(folder)) from None
-    except ValueError as error:
-        message = f"{folder / name}: expected JSON: {error}"
-        raise ResultError(message, path=str(folder)) from None
-    if not isinstance(data, dict):
-        raise ResultError(f"{folder / name}: expected a JSON object", path=str(folder))
-    return data
-
-
-def _read_table(path: Path) -> pa.Table:
+def _read_table(path: Path, stamp: tuple[int, int, int], jobs: int, cluster: Cluster) -> pa.Table:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path, partitioning=None)
+        table = _parquet(path)
         table.validate(full=True)  # text in a damaged page need not be UTF-8
-        return table
+        wrong = _tables.wrong(table, path.stem, jobs, cluster)
+        if _result_folder.stamp(path) != stamp:
+            message = f"{path}: was replaced since the result was loaded; load it again"
+            raise ResultError(message, path=str(path))
     except FileNotFoundError:
         message = f"{path.parent}: not a whole result: it holds no {path.name}; run it again"
         raise ResultError(message, path=str(path)) from None
     except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names that are no text
-        if isinstance(error, PermissionError):
+        if isinstance(error, ResultError | PermissionError | MemoryError):
             raise
         reason = str(error).splitlines()[0]
         message = f"{path}: damaged: {reason}; run it again"
         raise ResultError(message, path=str(path)) from None
+    if wrong is not None:
+        key, words = wrong
+        message = f"{path}: {key}: {words}; run it again"
+        raise ResultError(message, path=str(path), key=key)
+    return table
 
 
-def write_json(path: Path, data: object) -> None:
-    """Write JSON that is equal for equal data; what is not finite becomes null."""
-    text = json.dumps(finite(data), indent=1, sort_keys=False, allow_nan=False)
-    path.write_text(text + "\n", encoding="utf-8")
+def _parquet(path: Path) -> pa.Table:
+    import pyarrow.parquet as pq
 
-
-def finite(value: Any) -> Any:
-    """Return the value with NaN and infinities replaced by None, which JSON can hold."""
-    if isinstance(value, dict):
-        return {str(key): finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    if isinstance(value, float) and value - value != 0.0:
-        return None
-    return value
+    try:
+        return pq.read_table(path, partitioning=None)
+    except UnicodeEncodeError:  # Arrow opens only names that are UTF-8
+        with path.open("rb") as file:
+            return pq.read_table(file, use_threads=False, pre_buffer=False)
 
 
 def _spec(
     cluster: Cluster, trace: Trace, policy: str, params: dict[str, Any], options: RunOptions
 ) -> dict[str, Any]:
     from gangline import _core
-    from gangline.run_options import clamped
+    from gangline.run_options import clamped, resolved_sharing
     from gangline.trace.to_core import codes, estimated_rates
 
     given = msgspec.to_builtins(options)
@@ -351,6 +288,7 @@ def _spec(
         notes["restart_by_model_without_jobs"] = len(unused)
     if estimated := estimated_rates(trace, cluster):
         notes["rates_from_another_gang_size"] = estimated
+    sharing = {} if cluster.sharing is None else {"sharing": resolved_sharing(cluster.sharing)}
     return {
         "gangline": _core.__version__,
         "seed": options.seed,
@@ -363,6 +301,7 @@ def _spec(
             "notes": dict(trace.notes),
         },
         "cluster": cluster.to_dict(),
+        **sharing,
         "options": given,
         "notes": notes,
         "memory_model": "trace" if "memory_gb" in trace.columns else "ignored",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -123,10 +124,10 @@ def _failures(cluster: Cluster) -> dict[str, Any] | None:
     }
 
 
-def _interference(sharing: Sharing, labels: Sequence[str]) -> dict[str, Any]:
+def _interference(sharing: Sharing, labels: Sequence[str]) -> dict[str, Any] | None:
     """Slow-downs; of the table kind (labels + 1, labels + 1), last = no label, NaN = never."""
     if sharing.interference == "constant":
-        return {"kind": "constant", "xi": sharing.xi}
+        return None if sharing.xi is None else {"kind": "constant", "xi": sharing.xi}
     xi = _matrix(sharing, labels)
     if sharing.missing == "constant":
         xi[xi != xi] = sharing.xi
@@ -142,6 +143,19 @@ def _matrix(sharing: Sharing, labels: Sequence[str]) -> npt.NDArray[np.float64]:
         if row.model in index and row.co_model in index and usable(row):
             xi[index[row.model], index[row.co_model]] = max(1.0, row.xi)
     return xi
+
+
+def resolved_sharing(sharing: Sharing) -> dict[str, Any]:
+    """Return what a run took of the sharing table, defaults included; pairs by their digest."""
+    keys = ["interference", "xi", "gang_xi", "memory_fixed_fraction", "acc_cost"]
+    if sharing.max_share is not None:
+        keys.insert(0, "max_share")
+    if sharing.interference != "constant":
+        keys.append("missing")
+    known = {key: getattr(sharing, key) for key in keys if getattr(sharing, key) is not None}
+    if sharing.rows:
+        known["sha256"] = hashlib.sha256(msgspec.json.encode(sharing.rows)).hexdigest()
+    return known
 
 
 def usable(row: InterferenceRow) -> bool:

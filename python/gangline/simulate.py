@@ -9,8 +9,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from gangline._decode import from_validation_error
 from gangline._plain import plain
+from gangline._safe import safe
 from gangline.errors import ClusterError, GanglineError, InfeasibleJobError, PolicyError
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ def simulate(
         True draws a bar on stderr if that is a terminal; a callable gets (simulated seconds, jobs
         done, jobs) at most ten times a second.
     **options
-        seed (0), restart_s and first_start_s (seconds; default 0 or what the policy's description
-        says), restart_by_model (label to seconds; labels that no job has are counted in the notes
-        of the spec), checkpoint_interval_s (seconds of progress; default none: a preempted job
-        keeps all), on_infeasible ("error" or "drop"), segments (False; True keeps that table),
+        seed (0), restart_s and first_start_s (seconds without progress; 0), restart_by_model (label
+        to seconds; labels that no job has are counted in the notes of the spec),
+        checkpoint_interval_s (seconds of progress; default none: a preempted job keeps all),
+        on_infeasible ("error" or "drop"), segments (False; True keeps that table),
         timeline ("auto", "change", "off" or a sampling time in seconds), check_invariants (False),
         skip_rounds (True), until_s and max_events (where to stop; default never), sharing (keys
         that override those of the cluster).
@@ -167,8 +167,6 @@ class Prepared:
 
         chosen, label, values = resolve_policy(policy, params)
         own = chosen if isinstance(chosen, Policy) else None
-        if own is None:
-            need_sharing(str(chosen), values, self.cluster)
         _, labels = codes(self.trace, "model")
         core_options = options.to_core(self.cluster, labels)
         if core_options["network"] is not None:
@@ -214,6 +212,7 @@ def make_options(values: Mapping[str, Any]) -> RunOptions:
     """Build and check run options from keyword arguments."""
     import msgspec
 
+    from gangline._decode import from_validation_error
     from gangline.run_options import RunOptions
 
     known = RunOptions.__struct_fields__
@@ -263,18 +262,6 @@ def override(cluster: Cluster, sharing: Mapping[str, Any] | None) -> Cluster:
     data = cluster.to_dict()
     data["sharing"] = {**data.get("sharing", {}), **sharing}
     return Cluster.from_dict(data)
-
-
-def need_sharing(policy: str, params: Mapping[str, Any], cluster: Cluster) -> None:
-    """Refuse a policy that decides by how much jobs slow each other down where nothing says so."""
-    field = "packed" if params.get("packed") else "sharing"
-    if cluster.sharing is None and (field == "packed" or policy == "gavel-gandiva"):
-        raise PolicyError(
-            f"{policy}: {field}: expected a cluster that says by how much jobs slow each other "
-            "down, got none; add a [sharing] table, or set sharing.xi",
-            policy=policy,
-            field=field,
-        )
 
 
 def resolve_policy(
@@ -340,7 +327,7 @@ class bar:  # noqa: N801 - used like a function
 
     def __init__(self, progress: bool | Progress, label: str) -> None:
         self._given = progress
-        self._label = label
+        self._label = safe(label)
         self._bar: Any = None
 
     def __enter__(self) -> Progress | None:

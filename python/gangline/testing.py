@@ -73,7 +73,9 @@ def broken_laws(
     timeline: pa.Table | None = None,
     summary: Mapping[str, Any] | None = None,
     outcome: str | None = None,
+    options: Mapping[str, Any] | None = None,
     max_share: int = 1,
+    work_conserving: bool = False,
 ) -> list[Broken]:
     """Return every law that the tables break, with what breaks it.
 
@@ -88,8 +90,14 @@ def broken_laws(
     outcome : str, optional
         How the run ended, as in `Result.spec["outcome"]`: "finished", or "limit" for a run that was
         stopped. Without it the tables tell whether an unfinished job may have been left by a stop.
+    options : mapping, optional
+        Run options, as in `Result.spec["options"]`: overheads and checkpoints. Without them the
+        work of jobs that were stopped is only known within bounds.
     max_share : int
         Most jobs that the run allowed on one GPU.
+    work_conserving : bool
+        Whether the policy claims that no job waits while enough GPUs of a type that it may use are
+        free, wherever they are; checked where the cluster lists all outages.
 
     Returns
     -------
@@ -104,7 +112,9 @@ def broken_laws(
         timeline=timeline,
         summary=summary,
         outcome=outcome,
+        options=options,
         max_share=max_share,
+        work_conserving=work_conserving,
     )
     found: list[Broken] = []
     for law, check in LAWS.items():
@@ -116,7 +126,14 @@ def broken_laws(
     return found
 
 
-def check_result(result: Result, cluster: Cluster, trace: Trace, *, max_share: int = 1) -> None:
+def check_result(
+    result: Result,
+    cluster: Cluster,
+    trace: Trace,
+    *,
+    max_share: int = 1,
+    work_conserving: bool = False,
+) -> None:
     """Raise `LawBroken` unless the run keeps every law; it must have kept its segments.
 
     Examples
@@ -135,7 +152,9 @@ def check_result(result: Result, cluster: Cluster, trace: Trace, *, max_share: i
         timeline=result.timeline,
         summary=result.summary,
         outcome=result.spec.get("outcome"),
+        options=result.spec.get("options", {}),
         max_share=max_share,
+        work_conserving=work_conserving,
     )
     if found:
         raise LawBroken(found)
@@ -147,6 +166,7 @@ def check_policy(
     *,
     params: Mapping[str, Any] | None = None,
     max_share: int | None = None,
+    work_conserving: bool = False,
     max_events: int | None = None,
 ) -> None:
     """Run a policy on small worlds and check each run; run it twice to see that it repeats.
@@ -163,6 +183,9 @@ def check_policy(
         Parameters of a policy given by name.
     max_share : int, optional
         Most jobs on one GPU; default what the policy object says, else 1.
+    work_conserving : bool
+        Whether the policy claims that no job waits while enough GPUs of a type that it may use are
+        free.
     max_events : int, optional
         A run with jobs left after so many events counts as endless, unless its options set a limit
         of their own; default `EVENTS_MAX` on `small_worlds()`, none on worlds of yours.
@@ -208,7 +231,13 @@ def check_policy(
             results.append(prepared.run(policy, run, params=params))
             if is_ours and results[-1].spec["outcome"] == "limit":
                 raise LawBroken([("ends", _unfinished(results[-1]))])
-        check_result(results[0], prepared.cluster, prepared.trace, max_share=share)
+        check_result(
+            results[0],
+            prepared.cluster,
+            prepared.trace,
+            max_share=share,
+            work_conserving=work_conserving,
+        )
         same = results[0].log_hash == results[1].log_hash
         if not same or not results[0].jobs.equals(results[1].jobs):
             raise LawBroken([("repeats", "two runs with one seed differ")])
@@ -224,58 +253,94 @@ def _unfinished(result: Result) -> str:
 
 
 def small_worlds() -> list[World]:
-    """Return worlds that are small and awkward: ties, mixed servers, failures, overheads.
+    """Return worlds that are small and awkward, where every gang fits on one server.
+
+    Ties, mixed servers, overheads, failures and checkpoints, each with and without the other;
+    up-links that gangs contend for; jobs of many models with batches, memory and deadlines, which
+    slow each other down by pairs.
 
     Examples
     --------
-    >>> len(small_worlds()) >= 4
+    >>> len(small_worlds()) >= 8
     True
     """
-    from gangline.cluster import Cluster
     from gangline.trace.table import Trace
 
-    tight = Cluster.from_dict(
-        {
-            "name": "tight",
-            "gpu_types": [{"name": "A", "memory_gb": 16, "price_per_hour": 1.0}],
-            "servers": [{"count": 2, "gpu": "A", "gpus": 4, "rack": 0}],
-            "sharing": {"xi": 1.25},
-        }
-    )
-    mixed = Cluster.from_dict(
-        {
-            "name": "mixed",
-            "gpu_types": [
-                {"name": "A", "memory_gb": 16, "price_per_hour": 1.0},
-                {"name": "B", "memory_gb": 32, "speed": 2.0, "price_per_hour": 2.5},
-            ],
-            "servers": [
-                {"count": 3, "gpu": "A", "gpus": 4, "rack": "fill:2"},
-                {"count": 2, "gpu": "B", "gpus": 8, "rack": "fill:1"},
-            ],
-            "sharing": {"xi": 1.25},
-        }
-    )
-    broken = Cluster.from_dict(
-        {
-            **mixed.to_dict(),
-            "failures": {
-                "table": [
-                    {"server": 0, "down_s": 50.0, "up_s": 400.0},
-                    {"server": 3, "down_s": 90.0, "up_s": 91.0},
-                ]
-            },
-        }
-    )
-    jobs = [Trace.from_arrow(_jobs(count, most)) for count, most in ((40, 4), (60, 8))]
+    tight, mixed, broken, racks, models = _clusters()
+    few, many = (Trace.from_arrow(_jobs(count, most)) for count, most in ((40, 4), (60, 8)))
+    labelled = Trace.from_arrow(_labelled(_jobs(40, 8)))
     drop = {"on_infeasible": "drop"}  # for policies that do not serve every gang
     return [
-        (tight, jobs[0], {**drop}),
-        (tight, jobs[0], {**drop, "restart_s": 7.0, "first_start_s": 2.0}),
-        (mixed, jobs[1], {**drop, "restart_s": 3.0}),
-        (broken, jobs[1], {**drop, "restart_s": 3.0}),
-        (broken, jobs[1], {**drop, "checkpoint_interval_s": 25.0}),
+        (tight, few, {**drop}),
+        (tight, few, {**drop, "restart_s": 7.0, "first_start_s": 2.0}),
+        (mixed, many, {**drop, "restart_s": 3.0}),
+        (broken, many, {**drop, "restart_s": 3.0}),
+        (broken, many, {**drop, "checkpoint_interval_s": 25.0}),
+        (tight, few, {**drop, "checkpoint_interval_s": 25.0, "restart_s": 7.0}),
+        (racks, labelled, {**drop, "restart_s": 3.0}),
+        (models, labelled, {**drop, "restart_s": 3.0, "restart_by_model": {"VGG11": 9.0}}),
     ]
+
+
+def _clusters() -> list[Cluster]:
+    """Clusters of `small_worlds`; policies that share GPUs find a slow-down in each."""
+    from gangline.cluster import Cluster
+
+    first = {"name": "A", "memory_gb": 16, "price_per_hour": 1.0}
+    second = {"name": "B", "memory_gb": 32, "speed": 2.0, "price_per_hour": 2.5}
+    tight = {
+        "name": "tight",
+        "gpu_types": [first],
+        "servers": [{"count": 2, "gpu": "A", "gpus": 4, "rack": 0}],
+        "sharing": {"xi": 1.25},
+    }
+    mixed = {
+        "name": "mixed",
+        "gpu_types": [first, second],
+        "servers": [
+            {"count": 3, "gpu": "A", "gpus": 4, "rack": "fill:2"},
+            {"count": 2, "gpu": "B", "gpus": 8, "rack": "fill:1"},
+        ],
+        "sharing": {"xi": 1.25},
+    }
+    down = [
+        {"server": 0, "down_s": 50.0, "up_s": 400.0},
+        {"server": 3, "down_s": 90.0, "up_s": 91.0},
+    ]
+    racks = {
+        "name": "racks",
+        "gpu_types": [first],
+        "servers": [
+            {"count": 1, "gpu": "A", "gpus": 8, "rack": 0},
+            {"count": 6, "gpu": "A", "gpus": 2, "rack": "fill:2"},
+        ],
+        "network": {
+            "preset": "pcie-25g",
+            "default_model": "ResNet50",
+            "network": {"uplink_bw": 2e9},
+            "contention": "maxmin",
+        },
+        "sharing": {"xi": 1.25},
+    }
+    pairs = [
+        {"model": slowed, "co_model": other, "xi": 1.0 + 0.15 * i + 0.1 * j}
+        for i, slowed in enumerate(_MODELS)
+        for j, other in enumerate(_MODELS)
+    ]
+    sharing = {"interference": "table", "rows": pairs, "missing": "constant", "xi": 1.5}
+    return [
+        Cluster.from_dict(data)
+        for data in (
+            tight,
+            mixed,
+            {**mixed, "failures": {"table": down}},
+            racks,
+            {**mixed, "name": "models", "sharing": sharing},
+        )
+    ]
+
+
+_MODELS = ("VGG11", "ResNet50", "BERT-large")
 
 
 def _jobs(count: int, most: int) -> pa.Table:
@@ -293,3 +358,21 @@ def _jobs(count: int, most: int) -> pa.Table:
             "user": [f"user-{i % 5}" for i in index],
         }
     )
+
+
+def _labelled(jobs: pa.Table) -> pa.Table:
+    """Add what some traces know: models, batches, memory, weights and deadlines."""
+    import pyarrow as pa
+
+    index = np.arange(len(jobs))
+    loose = jobs["arrival_s"].to_numpy() + 20.0 * jobs["duration_s"].to_numpy()
+    more = {
+        "model": [[*_MODELS, None][i % 4] for i in index],
+        "batch_size": pa.array([[None, 32, 48][i % 3] for i in index], pa.int32()),
+        "memory_gb": [[None, 4.0, 9.0, 12.0, 16.0][i % 5] for i in index],
+        "weight": [[1.0, 1.0, 2.5][i % 3] for i in index],
+        "deadline_s": [at if i % 2 else None for i, at in enumerate(loose.tolist())],
+    }
+    for name, column in more.items():
+        jobs = jobs.append_column(name, pa.array(column))
+    return jobs

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 # Layers of python/gangline, lowest first. A module may import its own layer and those below.
 # Modules with a leading underscore at the top of the package are helpers of the layer given here.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"errors", "_core", "_version"}),
+    frozenset({"_core", "_safe", "_version", "errors"}),
     frozenset({"_decode", "_files", "_html", "_plain", "_toml", "_words"}),  # know no scheduling
     frozenset({"cluster", "cluster_schema", "_cluster_checks", "rates", "trace", "policies", "lp"})
     | frozenset({"network", "tables", "cluster_files"}),
     frozenset({"run_options", "result", "simulate", "compare", "comparison", "sweep"})
-    | frozenset({"_tables", "testing", "_laws", "executors", "env"}),
+    | frozenset({"_result_folder", "_tables", "testing", "_laws", "executors", "env"}),
     frozenset({"report", "reproduce", "audit", "doctor", "explain"}),
     frozenset({"cli", "__main__"}),
 )

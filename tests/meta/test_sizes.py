@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from meta.house import (
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 FILE_LINES = 800
 FUNCTION_LINES = 80
 ARGUMENTS = 7
-FOLDER_FILES = 25
 LINE_CHARACTERS = 100
 DATA_BYTES = 2_000_000
 
@@ -115,16 +113,6 @@ def rust_arguments(inside: str) -> int:
     return len([part for part in named if not re.search(r"\bself$", part.split(":")[0].strip())])
 
 
-def folder_offenders(paths: list[Path]) -> list[str]:
-    """Check how many source files each folder holds."""
-    counts = Counter(path.parent for path in paths)
-    return [
-        f"{relative(folder)}: {count} files, at most {FOLDER_FILES}"
-        for folder, count in sorted(counts.items())
-        if count > FOLDER_FILES
-    ]
-
-
 def committed() -> list[Path]:
     """Return the files that git tracks, those not yet added included."""
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -146,11 +134,6 @@ def test_python_sizes() -> None:
 def test_rust_sizes() -> None:
     checked = [rust_offenders(relative(path), path.read_text("utf-8")) for path in sources(".rs")]
     assert [offender for offenders in checked for offender in offenders] == []
-
-
-def test_folder_sizes() -> None:
-    crates = [path for path in sources(".py", ".rs") if "tests" not in path.parts]
-    assert folder_offenders(crates) == []
 
 
 def test_committed_files_are_small() -> None:
@@ -188,8 +171,3 @@ def test_large_rust_is_named() -> None:
     ]
     assert "801 lines" in rust_offenders("a.rs", "use a;\n" * 801)[0]
     assert "101 characters" in rust_offenders("a.rs", "use " + "x" * 96 + ";")[0]
-
-
-def test_a_full_folder_is_named() -> None:
-    paths = [ROOT / "rust" / "x" / f"m{index}.rs" for index in range(26)]
-    assert folder_offenders(paths) == ["rust/x: 26 files, at most 25"]

@@ -24,7 +24,7 @@ QUEUES = ("fifo", "fifo-skip", "easy", "sjf", "sjf-strict", "ssf")
 FAIR = ("themis", "yarn-cs")
 SLICES = ("gandiva",)
 TOLD = ("srtf", "srsf", "easy", "sjf", "sjf-strict", "ssf", "themis")  # may be told wrong times
-TOYS = ("toy-round", "toy-timer", "toy-share")
+TOYS = ("toy-round", "toy-timer", "toy-share", "toy-fork", "toy-mixed")
 ROUNDS = (
     "gavel-las",
     "gavel-las-agnostic",
@@ -294,6 +294,13 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
             "toy-round": {"round_s": draw(st.sampled_from([1.0, 3.0, 10.0]))},
             "toy-timer": {"delay_s": draw(st.sampled_from([0.0, 2.0, 5.0]))},
             "toy-share": {"halve": draw(st.booleans())},
+            "toy-fork": {
+                "copies": draw(st.sampled_from([1, 2, 3, 5])),
+                "quota": draw(st.sampled_from([None, 3.0, 20.0])),
+                "merge_s": draw(st.sampled_from([0.0, 0.5, 2.0])),
+                "period_s": draw(st.sampled_from([3.0, 10.0, 100.0])),
+            },
+            "toy-mixed": {},
         }[policy]
     if policy == "dally":
         return draw(dally_settings())

@@ -40,6 +40,7 @@ GANGS = [1, 1, 2, 3, 4]
 BATCH = 4
 TIMES = st.sampled_from([0.0, 0.0, 1.0, 2.0, 5.0, 9.0])
 LENGTHS = st.sampled_from([1e-9, 1.0, 3.0, 7.5, 20.0, 20.0])
+QUOTAS = st.sampled_from([None, None, None, 0.25, 3.0])
 Gpus = tuple[tuple[int, int], ...]
 
 
@@ -48,6 +49,18 @@ def masks(gpus: Gpus) -> list[tuple[int, int]]:
     for server, slot in gpus:
         found[server] = found.get(server, 0) | 1 << slot
     return sorted(found.items())
+
+
+def orders_of(action: reference.Action) -> list[tuple[object, ...]]:
+    """An action of the slow simulator as orders for the engine."""
+    if isinstance(action, reference.Preempt):
+        return [("preempt", action.job)]
+    overhead_s = None if action.overhead_ns is None else action.overhead_ns / 1e9
+    terms = (action.sub_batch, overhead_s, action.quota)
+    if isinstance(action, reference.Keep):
+        return [("keep", action.job, *terms)]
+    verb = "start" if isinstance(action, reference.Start) else "move"
+    return [(verb, action.job, masks(action.gpus), True, *terms)]
 
 
 class Sides(RuleBasedStateMachine):
@@ -142,9 +155,9 @@ class Sides(RuleBasedStateMachine):
         assert self.engine.advance() == ("done" if at is None else "decision")
         self.over = at is None
 
-    def add(self, action: reference.Action, order: tuple[object, ...]) -> None:
+    def add(self, action: reference.Action) -> None:
         self.plan.append(action)
-        self.orders.append(order)
+        self.orders += orders_of(action)
 
     def some_gpus(self, data: st.DataObject, gang: int, *, wild: bool) -> Gpus:
         """Free GPUs if there are enough and the draw is tame; any GPUs otherwise."""
@@ -178,8 +191,7 @@ class Sides(RuleBasedStateMachine):
     @rule(data=st.data())
     def start(self, data: st.DataObject) -> None:
         job = self.a_job(data, "waiting")
-        gpus = self.place(data, job)
-        self.add(reference.Start(job, gpus), ("start", job, masks(gpus), True))
+        self.add(reference.Start(job, self.place(data, job), quota=data.draw(QUOTAS)))
 
     @precondition(lambda self: not self.over and bool(self.slow.running() and self.slow.waiting()))
     @rule(data=st.data())
@@ -189,26 +201,24 @@ class Sides(RuleBasedStateMachine):
         gang = self.gangs[job] if job < len(self.gangs) else 1
         held = sorted(self.slow.residents())
         gpus = tuple(sorted((held + sorted(self.slow.free()))[:gang]))
-        self.add(reference.Start(job, gpus), ("start", job, masks(gpus), True))
+        self.add(reference.Start(job, gpus))
 
     @precondition(lambda self: not self.over and bool(self.slow.running()))
     @rule(data=st.data())
     def preempt(self, data: st.DataObject) -> None:
         job = self.a_job(data, "running")
-        self.add(reference.Preempt(job), ("preempt", job))
+        self.add(reference.Preempt(job))
 
     @precondition(lambda self: not self.over and bool(self.slow.running()))
     @rule(data=st.data())
     def move(self, data: st.DataObject) -> None:
         job = self.a_job(data, "running")
-        gpus = self.place(data, job)
-        self.add(reference.Move(job, gpus), ("move", job, masks(gpus), True))
+        self.add(reference.Move(job, self.place(data, job), quota=data.draw(QUOTAS)))
 
     @precondition(lambda self: not self.over and bool(self.slow.running()))
     @rule(data=st.data(), sub_batch=st.integers(0, BATCH + 1))
     def set_sub_batch(self, data: st.DataObject, sub_batch: int) -> None:
-        job = self.a_job(data, "running")
-        self.add(reference.SetSubBatch(job, sub_batch), ("set_sub_batch", job, sub_batch))
+        self.add(reference.Keep(self.a_job(data, "running"), sub_batch=sub_batch))
 
     @precondition(lambda self: not self.over)
     @rule(data=st.data(), job=st.integers(0, 12), work=st.sampled_from([-1.0, 0.25, 1.0, 3.0, 1e9]))
@@ -216,7 +226,8 @@ class Sides(RuleBasedStateMachine):
         """Mostly of a job that runs; also of one that waits, or is not in the trace."""
         if self.slow.running() and data.draw(st.booleans()):
             job = self.a_job(data, "running")
-        self.add(reference.Limit(job, work), ("limit", job, work))
+        if job not in {action.job for action in self.plan}:
+            self.add(reference.Keep(job, quota=work))
 
     def capacity(self, server: int, after_ns: int, *, up: bool) -> None:
         at = self.slow.now + after_ns
@@ -264,7 +275,7 @@ class Sides(RuleBasedStateMachine):
         self.engine.apply(orders, steady)
         ours = self.engine.snapshot()["running"]
         for job in self.slow.running():
-            assert ours[job.index][1:3] == (job.rate, job.finish_at)
+            assert ours[job.index][1:] == (job.only.rate, job.next_at)
         self.go_on()
 
     @precondition(lambda self: self.over)
@@ -285,7 +296,10 @@ class Sides(RuleBasedStateMachine):
         if not self.over:
             assert ours["now_ns"] == self.slow.now
         assert ours["waiting"] == [job.index for job in self.slow.waiting()]
-        held = {job: sorted(row[0]) for job, row in ours["running"].items()}
+        held = {
+            job: sorted(gpus for _, part, _, _ in parts for gpus in part)
+            for job, (parts, _, _) in ours["running"].items()
+        }
         assert held == {job.index: masks(job.gpu_set) for job in self.slow.running()}
         up = [server.up for server in self.slow.servers]
         assert [m for m, u in zip(ours["free_mask"], up, strict=True) if u] == [
@@ -308,6 +322,5 @@ class Sides(RuleBasedStateMachine):
 TestSides = Sides.TestCase
 TestSides.settings = settings(
     stateful_step_count=40,
-    max_examples=200,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

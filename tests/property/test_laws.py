@@ -52,6 +52,20 @@ def test_names_of_jobs_do_not_matter(policy: str, data: st.DataObject) -> None:
     assert outcomes[0] == outcomes[1]
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+@QUICK
+@given(data=st.data())
+def test_every_law_holds_of_our_policies(policy: str, data: st.DataObject) -> None:
+    """Checkpoints, failures, contention, pairs, memory: the kit accuses nobody who is right."""
+    world = data.draw(worlds())
+    params = data.draw(accepted_settings(policy, world))
+    try:
+        result = run_engine(world, policy, params, **limit_of(policy, params))
+    except (gl.StalledError, gl.PolicyError):
+        return  # a restart longer than a turn is refused; with checkpoints some runs never end
+    gl.testing.check_result(result, cluster_of(world), trace_of(world), max_share=2)
+
+
 def same_columns(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
     assert ours.keys() == theirs.keys()
     for name, column in ours.items():
@@ -149,7 +163,7 @@ def test_more_gpus_never_hurt_small_jobs_in_order_of_arrival(
         assert ours["finish_s"] <= theirs["finish_s"]
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", [p for p in POLICIES if p != "toy-fork"])
 @QUICK
 @given(data=st.data())
 def test_rate_times_time_is_the_work(policy: str, data: st.DataObject) -> None:
@@ -159,7 +173,7 @@ def test_rate_times_time_is_the_work(policy: str, data: st.DataObject) -> None:
     for name in ("restart_s", "first_start_s", "restart_by_model"):
         world["run"].pop(name, None)
     params = data.draw(accepted_settings(policy, world))
-    for name in ("overhead_per_gpu_s", "switch_s"):
+    for name in ("overhead_per_gpu_s", "switch_s", "merge_s"):
         params.pop(name, None)  # time without progress is another test's matter
     result = run_engine(world, policy, params)
     done: dict[str, float] = {}
@@ -179,4 +193,4 @@ def test_rate_times_time_is_the_work(policy: str, data: st.DataObject) -> None:
 
 def unique(segments: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return one row per segment, for gangs that lie on several servers."""
-    return list({(row["job_id"], row["start_s"]): row for row in segments}.values())
+    return list({(row["job_id"], row["part"], row["start_s"]): row for row in segments}.values())

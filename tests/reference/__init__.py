@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .engine import Action, Limit, Move, Outcome, Plan, Preempt, Reference, SetSubBatch, Start
+from .actions import Action, Keep, Move, Plan, Preempt, Start
+from .engine import Outcome, Reference
 from .world import (
     ClusterError,
     InfeasibleJobError,
@@ -27,7 +28,7 @@ __all__ = [
     "Action",
     "ClusterError",
     "InfeasibleJobError",
-    "Limit",
+    "Keep",
     "MissingDurationError",
     "Move",
     "Outcome",
@@ -36,7 +37,6 @@ __all__ = [
     "PolicyError",
     "Preempt",
     "Reference",
-    "SetSubBatch",
     "StalledError",
     "Start",
     "TraceError",

@@ -7,13 +7,16 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import placement
-from .engine import Move, Plan, Preempt, Reference, Start, Tag
+from .actions import Move, Plan, Preempt, Start, Tag
+from .parts import since
 from .policies import Policy
 from .sharing import tier_of
 from .world import Gpu, Job, PolicyError, nearest, to_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from .engine import Reference
 
 LEVELS = ("server", "rack", "network")
 MODES = ("auto", "manual", "no_wait", "fully_consolidated")
@@ -77,10 +80,11 @@ class Dally(Policy):
         """Mean locality over the time with GPUs, in 2^-40."""
         parts = list(job.localities)
         if job.status == "running":
-            parts.append((job.kept, max(0, self.ref.now - job.segment_from)))
+            parts.append((job.only.kept, max(0, self.ref.now - since(job, job.only))))
         time = sum(ns for _, ns in parts)
         if self.p["score_includes_overhead"]:
-            time = job.run_ns + (self.ref.now - job.held_from if job.status == "running" else 0)
+            time = job.held_ns
+            time += self.ref.now - job.only.booked_from if job.status == "running" else 0
         if time == 0:
             return 0
         return sum(nearest(s * 2.0**40) * ns for s, ns in parts) // time

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from . import philox
+from . import parts, philox, summary
+from .actions import Action, Keep, Move, Plan, Preempt, Start, Tag
+from .checks import check
+from .parts import Part
 from .sharing import Rates, tier_of
 from .world import (
+    NEVER,
     Gpu,
     InfeasibleJobError,
     Job,
-    PlanError,
     StalledError,
     World,
-    nearest,
     read_jobs,
     read_servers,
     read_types,
@@ -32,61 +34,6 @@ IDLE_ROUNDS_MAX = 1000  # rounds in which nothing starts and nothing else can ha
 IDLE_TIMERS_MAX = 100_000  # the same for policies that wake themselves
 
 
-@dataclass(frozen=True)
-class Start:
-    """Give a waiting job its GPUs; no sub-batch means the full batch."""
-
-    job: int
-    gpus: tuple[Gpu, ...]
-    sub_batch: int | None = None
-    overhead_ns: int | None = None  # instead of the run's
-
-
-@dataclass(frozen=True)
-class Preempt:
-    """Take a running job's GPUs away."""
-
-    job: int
-
-
-@dataclass(frozen=True)
-class Move:
-    """Take a running job to other GPUs; its own GPUs cost nothing."""
-
-    job: int
-    gpus: tuple[Gpu, ...]
-
-
-@dataclass(frozen=True)
-class SetSubBatch:
-    """Change the batch per pass of a running job."""
-
-    job: int
-    sub_batch: int
-
-
-@dataclass(frozen=True)
-class Limit:
-    """Let a job that runs after the plan do at most so much more work, then hold its GPUs idle."""
-
-    job: int
-    work: float
-
-
-Action = Start | Preempt | Move | SetSubBatch | Limit
-Tag = tuple[Any, ...]
-
-
-@dataclass
-class Plan:
-    """What a decision wants."""
-
-    actions: list[Action] = field(default_factory=list)
-    wake: dict[Tag, int] = field(default_factory=dict)
-    cancel: list[Tag] = field(default_factory=list)
-    steady: bool = False
-
-
 @dataclass
 class Outcome:
     """Everything a run leaves behind; times are integer ns."""
@@ -95,6 +42,7 @@ class Outcome:
     segments: list[dict[str, Any]]
     timeline: list[dict[str, Any]]
     events: list[tuple[int, str, str, tuple[Gpu, ...]]]
+    summary: dict[str, float]
     decisions: int
     preemptions: int
     migrations: int
@@ -102,7 +50,6 @@ class Outcome:
     promotions: int
 
 
-NEVER = 2**63 - 1
 EVENT_ORDER = {"finish": 0, "stop": 1, "move": 2, "start": 3}
 WAKES = frozenset({"arrival", "completion", "capacity", "timer", "round"})
 
@@ -111,7 +58,8 @@ class Reference:
     """One run, step by step: ``advance``, then ``decide`` or ``apply``, until ``advance`` is None.
 
     ``policy=None`` leaves the decisions to the caller; the world's ``[sharing] max_share``
-    (default 1) then bounds sharing, and ``wake_on`` and ``round_s`` say when it is asked.
+    (default 1) then bounds sharing, ``wake_on`` and ``round_s`` say when it is asked, and ``forks``
+    whether a job may hold several parts.
     A subclass may set ``maths`` to the engine's own logarithm and exponential.
     """
 
@@ -126,6 +74,7 @@ class Reference:
         walk_rounds: bool = False,
         wake_on: Iterable[str] = WAKES,
         round_s: float | None = None,
+        forks: bool = False,
     ) -> None:
         self.types = read_types(world)
         self.servers = read_servers(world, self.types)
@@ -157,6 +106,9 @@ class Reference:
         self.wake_on = frozenset(wake_on)
         self.round_ns = None if round_s is None else to_ns(round_s)
         self.max_share = int(self.rates.options.get("max_share", 1))
+        self.forks = forks
+        self.parts_lost: list[tuple[int, int]] = []  # (job, part) since the last decision
+        self.idle_fitting: list[tuple[int, int]] = []  # (instant, idle GPUs that would do)
         self._read_failures(world["cluster"].get("failures", {}))
         self._read_capacity(world["cluster"].get("capacity", []))
         if policy is not None:
@@ -176,6 +128,10 @@ class Reference:
         self.policy = make(self, name, params)
         self.wake_on = self.policy.wake_on
         self.round_ns = self.policy.round_ns
+        self.forks = self.policy.forks
+        if self.policy.mixes_types:
+            for job in self.jobs:
+                job.types = job.usable
         declared = self.policy.max_share
         self.max_share = min(declared, int(self.rates.options.get("max_share", declared)))
 
@@ -273,9 +229,7 @@ class Reference:
 
     def left_now(self, job: Job) -> float:
         """Remaining work at this instant."""
-        if job.status != "running" or job.rate is None or self.now <= job.segment_from:
-            return job.remaining
-        return max(0.0, job.remaining - job.rate * ((self.now - job.segment_from) / 1e9))
+        return parts.left_at(job, self.now)
 
     # The loop
 
@@ -298,7 +252,7 @@ class Reference:
             if kinds & self.wake_on:
                 self.pending = True
                 return at
-            self._settle()
+            self._retime()
         return None
 
     def decide(self) -> Plan:
@@ -314,7 +268,7 @@ class Reference:
 
     def _events_to_come(self) -> list[int]:
         """Times of all that will happen without the policy."""
-        times = [j.finish_at for j in self.running() if not j.paused]
+        times = [j.next_at for j in self.running() if j.next_at < NEVER]
         times += [at for at, _, server, up in self.capacity]
         return times + [j.arrival for j in self.jobs if j.status == "future"]
 
@@ -338,18 +292,19 @@ class Reference:
         assert at > self.now or self.before_first
         residents = self.residents()
         for job in self.running():
-            if any(len(residents[g]) > 1 for g in job.gpu_set):
-                job.share_ns += at - self.now
+            for part in job.parts.values():
+                if any(len(residents[g]) > 1 for g in part.gpus):
+                    job.share_ns += at - self.now
         if at in (*self._events_to_come(), *self.timers.values()):
             self.steady = False  # whatever happens, a policy in rounds may want to see
         self.now, self.before_first = at, False
         kinds: set[str] = set()
         for job in self.running():
-            if job.finish_at == at and job.limit < job.remaining:
-                self._pause(job)  # wakes nobody
-            elif job.finish_at == at:
+            if job.next_at == at and job.ends:
                 self._finish(job)
                 kinds.add("completion")
+            elif job.next_at == at:
+                self._pause(job)  # wakes nobody
         for event in sorted(e for e in self.capacity if e[0] == at):
             self.capacity.remove(event)
             if self._change_capacity(event[2], up=event[3]):
@@ -376,198 +331,133 @@ class Reference:
         self.servers[server].up = up
         if not up:
             for job in self.running():
-                if any(s == server for s, _ in job.gpu_set):
-                    self._release(job, "failed")
-                    self.events.append((self.now, "stop", job.job_id, ()))
+                for part in list(job.parts.values()):
+                    if any(s == server for s, _ in part.gpus):
+                        self._release(job, part, "failed")
+                        self.events.append((self.now, "stop", job.job_id, ()))
+                        if job.parts:
+                            self.parts_lost.append((job.index, part.number))
         return True
 
     def _finish(self, job: Job) -> None:
-        assert job.rate is not None
-        left = job.remaining - job.rate * ((self.now - job.segment_from) / 1e9)
-        assert abs(left) <= 1.5e-9 * job.rate + 1e-9 * max(job.work, 1.0), "work is not done"
-        self._close_segment(job, "finished")
-        self._count_run(job)
-        job.status, job.finish, job.remaining = "finished", self.now, 0.0
-        job.gpu_set = ()
+        done = parts.terms(job, self.now)
+        speed = sum(part.rate or 0.0 for part in job.parts.values())
+        left = job.remaining - sum(done.values())
+        assert abs(left) <= 1.5e-9 * speed + 1e-9 * max(job.work, 1.0), "work is not done"
+        parts.settle(job, self.now)
+        for part in list(job.parts.values()):
+            self._close_row(job, part, "finished")
+            parts.book(job, part, self.now)
+        job.run_ns += self.now - job.running_since
+        job.status, job.finish, job.remaining, job.parts = "finished", self.now, 0.0, {}
         self.events.append((self.now, "finish", job.job_id, ()))
 
     def _pause(self, job: Job) -> None:
-        """The limit is used up: what is left is exact, the GPUs are held at rate 0."""
-        left = job.remaining - job.limit
-        self._close_segment(job, "retimed")
-        job.remaining, job.limit, job.paused = left, 0.0, True
-        job.segment_start = job.segment_from = self.now
-        job.rate, job.finish_at = 0.0, NEVER
+        """An overhead is over, or quotas are used up: those GPUs are held at rate 0."""
+        used_up = [p.number for p in job.parts.values() if p.used_up_at == self.now]
+        parts.settle(job, self.now, used_up)
+        for number in used_up:
+            part = job.parts[number]
+            self._close_row(job, part, "retimed")
+            part.quota, part.paused = 0.0, True
+            self._open_row(part, 0.0)
 
-    # Starting, stopping, segments
+    # Starting, stopping, rows
 
-    def _close_segment(self, job: Job, reason: str) -> None:
-        assert job.rate is not None
-        assert self.now > job.segment_start
-        for server in sorted({s for s, _ in job.gpu_set}):
+    def _open_row(self, part: Part, rate: float) -> None:
+        part.rate, part.row_from, part.row_batch = rate, self.now, part.sub_batch
+
+    def _close_row(self, job: Job, part: Part, reason: str) -> None:
+        """Write the segments of a part that has just been settled."""
+        assert part.rate is not None
+        if self.now == part.row_from:
+            assert part.rate == 0.0, "only a row that a used-up quota opened may be empty"
+            return
+        for server in sorted({s for s, _ in part.gpus}):
             self.segments.append(
                 {
                     "job_id": job.job_id,
                     "job": job.index,
-                    "start_ns": job.segment_start,
+                    "part": part.number,
+                    "start_ns": part.row_from,
                     "end_ns": self.now,
                     "server": server,
-                    "gpu_mask": sum(1 << slot for s, slot in job.gpu_set if s == server),
-                    "tier": tier_of(self.servers, job.gpu_set),
-                    "rate": job.rate,
-                    "sub_batch": job.segment_batch,
-                    "co_runner": "|".join(self.jobs[i].job_id for i in job.co_runners),
+                    "gpu_mask": sum(1 << slot for s, slot in part.gpus if s == server),
+                    "tier": part.tier,
+                    "rate": part.rate,
+                    "sub_batch": part.row_batch,
+                    "co_runner": "|".join(self.jobs[i].job_id for i in part.co_runners),
                     "end_reason": reason,
+                    "progress_ns": max(part.row_from, min(part.progress_from, self.now)),
+                    "kept": part.kept,
+                    "slow": part.slow,
                 }
             )
-        job.chain.append((job.segment_from, job.remaining, job.rate))
-        if self.now > job.segment_from:
-            seconds = (self.now - job.segment_from) / 1e9
-            job.comm_s += seconds * (1.0 - job.kept)
-            tier = tier_of(self.servers, job.gpu_set)
-            lost = job.comm_tier_s.get(tier, 0.0) + seconds * (1.0 - job.kept)
-            job.comm_tier_s[tier] = lost
-            job.localities.append((job.kept, self.now - job.segment_from))
-            job.remaining = max(0.0, job.remaining - job.rate * seconds)
-            job.limit = max(0.0, job.limit - job.rate * seconds)
 
-    def _count_run(self, job: Job) -> None:
-        job.run_ns += self.now - job.held_from
-        job.overhead_ns += min(self.now, job.progress_from) - job.held_from
+    def _release(self, job: Job, part: Part, reason: str) -> None:
+        """Take a part's GPUs away; a failure or a checkpoint interval may lose work."""
+        parts.settle(job, self.now)
+        self._close_row(job, part, reason)
+        if reason == "failed" or self.checkpoint_ns is not None:
+            parts.lose(job, part, self.now, self.checkpoint_ns)
+        parts.book(job, part, self.now)
+        del job.parts[part.number]
+        if not job.parts:
+            job.run_ns += self.now - job.running_since
+            job.status, job.last_stop = "waiting", self.now
 
-    def _release(self, job: Job, reason: str) -> None:
-        """Take the GPUs away; a failure or a checkpoint interval may lose work."""
-        self._close_segment(job, reason)
-        if self.checkpoint_ns is not None:
-            ran = max(0, self.now - job.progress_from)
-            at = job.progress_from + ran // self.checkpoint_ns * self.checkpoint_ns
-            begin, left, rate = [entry for entry in job.chain if entry[0] <= at][-1]
-            job.remaining = left if at == begin else max(0.0, left - rate * ((at - begin) / 1e9))
-        elif reason == "failed":
-            job.remaining = job.chain[0][1]
-        self._count_run(job)
-        job.status, job.gpu_set, job.last_stop = "waiting", (), self.now
-        job.limit, job.paused = math.inf, False
-
-    def _hold(
-        self,
-        job: Job,
-        gpus: tuple[Gpu, ...],
-        sub_batch: int | None,
-        overhead: int | None = None,
-    ) -> None:
-        overhead = self.overhead(job) if overhead is None else overhead
+    def _hold(self, job: Job, action: Start | Move, sub_batch: int | None) -> None:
+        overhead = self.overhead(job) if action.overhead_ns is None else action.overhead_ns
         if job.first_start is None:
             job.first_start = self.now
-        job.status, job.gpu_set, job.sub_batch = "running", tuple(sorted(gpus)), sub_batch
-        job.held_from, job.progress_from = self.now, self.now + overhead
-        job.chain, job.rate = [], None
+        if job.parts:
+            parts.settle(job, self.now)
+        else:
+            job.status, job.running_since, job.settled_at = "running", self.now, self.now
+        gpus = tuple(sorted(action.gpus))
+        job.parts[action.part] = Part(
+            number=action.part,
+            gpus=gpus,
+            tier=tier_of(self.servers, gpus),
+            sub_batch=sub_batch,
+            held_from=self.now,
+            booked_from=self.now,
+            progress_from=self.now + overhead,
+            quota=math.inf if action.quota is None else action.quota,
+        )
+
+    def _keep(self, job: Job, action: Keep | Move) -> None:
+        part = job.parts[action.part]
+        if action.sub_batch is not None:
+            part.sub_batch = action.sub_batch
+        if action.overhead_ns is None and action.quota is None:
+            return
+        parts.settle(job, self.now)
+        self._close_row(job, part, "retimed")
+        if action.overhead_ns is not None:
+            parts.book(job, part, self.now)
+            part.progress_from = self.now + action.overhead_ns
+            part.stretches = []  # what is done is safe
+        if action.quota is not None:
+            part.quota, part.paused = action.quota, False
+        if part.paused:
+            self._open_row(part, 0.0)
+        else:
+            part.rate = None
 
     # Plans
 
-    def _check(self, plan: Plan) -> None:
-        """Raise the first broken rule; the state is not touched."""
-        seen: set[int] = set()
-        places = {j.index: j.gpu_set for j in self.running()}
-        batches = {j.index: j.sub_batch for j in self.running()}
-        for action in plan.actions:
-            if not 0 <= action.job < len(self.jobs):
-                raise PlanError("unknown_job", action.job)
-            job = self.jobs[action.job]
-            if isinstance(action, Limit):
-                continue
-            if action.job in seen:
-                raise PlanError("two_actions", action.job)
-            seen.add(action.job)
-            if job.status in ("finished", "dropped", "future"):
-                rule = {"finished": "finished_job", "future": "not_arrived"}
-                raise PlanError(rule.get(job.status, "dropped_job"), action.job)
-            if isinstance(action, Start) and job.status == "running":
-                raise PlanError("already_running", action.job)
-            if not isinstance(action, Start) and job.status != "running":
-                raise PlanError("not_running", action.job)
-            if isinstance(action, Preempt):
-                del places[job.index]
-            elif isinstance(action, SetSubBatch):
-                self._check_batch(job, action.sub_batch)
-                batches[job.index] = action.sub_batch
-            else:
-                self._check_gpus(job, action.gpus)
-                places[job.index] = action.gpus
-                if isinstance(action, Start):
-                    if action.sub_batch is not None:
-                        self._check_batch(job, action.sub_batch)
-                    batches[job.index] = action.sub_batch or job.batch
-        for action in plan.actions:
-            if isinstance(action, Limit) and not (action.job in places and action.work > 0):
-                raise PlanError("work_limit", action.job)
-        self._check_state(places, batches)
-        for at in plan.wake.values():
-            if at <= self.now:
-                raise PlanError("timer")
-
-    def _check_batch(self, job: Job, sub_batch: int) -> None:
-        if job.batch is None or not 1 <= sub_batch <= job.batch:
-            raise PlanError("sub_batch", job.index)
-
-    def _check_gpus(self, job: Job, gpus: tuple[Gpu, ...]) -> None:
-        if len(gpus) != job.gpus:
-            raise PlanError("gang_size", job.index)
-        if len(set(gpus)) != len(gpus):
-            raise PlanError("gpu_twice", job.index)
-        for server, slot in sorted(gpus):
-            if not 0 <= server < len(self.servers) or not self.servers[server].up:
-                raise PlanError("capacity", job.index, server)
-            if not 0 <= slot < self.servers[server].gpus:
-                raise PlanError("capacity", job.index, server)
-            if job.base.get(self.servers[server].type, 0.0) <= 0:
-                raise PlanError("type", job.index, server)
-
-    def _check_state(
-        self, places: dict[int, tuple[Gpu, ...]], batches: dict[int, int | None]
-    ) -> None:
-        """Sharing limit, pairs and memory of the whole cluster as it would be."""
-        on: dict[Gpu, list[Job]] = {}
-        for index in sorted(places):
-            for gpu in places[index]:
-                on.setdefault(gpu, []).append(self.jobs[index])
-        for gpu in sorted(on):
-            here = on[gpu]
-            if len(here) > self.max_share:
-                raise PlanError("sharing", here[-1].index, gpu[0])
-            if any(not self.rates.can_pair(a, b) for a in here for b in here if a is not b):
-                raise PlanError("pair", here[-1].index, gpu[0])
-            used = sum(self.rates.memory(j, batches[j.index]) for j in here)
-            if used > self.types[self.servers[gpu[0]].type].memory:
-                raise PlanError("memory", here[-1].index, gpu[0])
-
     def _carry_out(self, plan: Plan) -> None:
         assert self.pending, "no instant is waiting for a decision"
-        self._check(plan)
+        check(self, plan)
         self.pending = False
         self.decisions += 1
-        limits = {a.job: a.work for a in plan.actions if isinstance(a, Limit)}
+        self.parts_lost = []
+        before = {job.index: {s for s, _ in job.gpu_set} for job in self.running()}
         for action in plan.actions:
-            job = self.jobs[action.job]
-            if isinstance(action, Limit):
-                continue
-            if isinstance(action, Move) and set(action.gpus) == set(job.gpu_set):
-                continue
-            if isinstance(action, Preempt):
-                self._release(job, "preempted")
-                job.preemptions += 1
-                self.events.append((self.now, "stop", job.job_id, ()))
-            elif isinstance(action, Move):
-                self._release(job, "moved")
-                job.migrations += 1
-                self._hold(job, action.gpus, job.sub_batch)
-                self.events.append((self.now, "move", job.job_id, job.gpu_set))
-            elif isinstance(action, Start):
-                self._hold(job, action.gpus, action.sub_batch or job.batch, action.overhead_ns)
-                job.starts += 1
-                self.events.append((self.now, "start", job.job_id, job.gpu_set))
-            else:
-                job.sub_batch = action.sub_batch
+            self._act(self.jobs[action.job], action)
+        if self.forks:
+            self._count_forks(before)
         for tag in plan.cancel:
             self.timers.pop(tag, None)
         self.timers.update(plan.wake)
@@ -577,36 +467,61 @@ class Reference:
             if timers is not None:
                 assert all(at > self.now for at in timers.values())
                 self.timers = timers
-        for index, work in limits.items():
-            job = self.jobs[index]
-            if job.rate is not None and self.now > job.segment_start:
-                self._close_segment(job, "retimed")
-            job.limit, job.paused, job.rate = work, False, None
-        self._settle()
-        acted = len(limits) < len(plan.actions)
+        self._retime()
+        acted = any(not isinstance(a, Keep) or a.sub_batch is not None for a in plan.actions)
         is_idle = not acted and not self._events_to_come()
         self.idle_wakes = self.idle_wakes + 1 if is_idle else 0
 
-    def _settle(self) -> None:
-        """Re-time whoever runs at another rate than before, write the time line, check."""
+    def _act(self, job: Job, action: Action) -> None:
+        if isinstance(action, Start):
+            self._hold(job, action, action.sub_batch or job.batch)
+            job.starts += 1
+            self.events.append((self.now, "start", job.job_id, tuple(sorted(action.gpus))))
+            return
+        part = job.parts[action.part]
+        if isinstance(action, Preempt):
+            self._release(job, part, "preempted")
+            job.preemptions += not self.forks
+            self.events.append((self.now, "stop", job.job_id, ()))
+        elif isinstance(action, Keep) or set(action.gpus) == set(part.gpus):
+            self._keep(job, action)
+        else:
+            self._release(job, part, "moved")
+            job.migrations += not self.forks
+            self._hold(job, action, action.sub_batch or part.sub_batch)
+            self.events.append((self.now, "move", job.job_id, tuple(sorted(action.gpus))))
+
+    def _count_forks(self, before: dict[int, set[int]]) -> None:
+        """A forked job was preempted if it lost all its parts, moved if its servers differ."""
+        for index, servers in before.items():
+            job = self.jobs[index]
+            after = {s for s, _ in job.gpu_set}
+            job.preemptions += not after
+            job.migrations += bool(after) and after != servers
+
+    def _retime(self) -> None:
+        """Re-time all parts at another rate than before, write the time line, check."""
         residents = self.residents()
-        kept = self.rates.kept(self.running())
+        running = [(job, part) for job in self.running() for part in parts.by_server(job)]
+        keeps = self.rates.kept(running)
+        for job, part in running:
+            if part.paused:
+                continue
+            kept, slow = keeps[job.index, part.number], self.rates.slow(job, part, residents)
+            rate = self.rates.base(job, part.gpus) * kept / slow
+            new, old = (rate, kept), (part.rate, part.kept)
+            if part.rate is not None and struct.pack("2d", *new) == struct.pack("2d", *old):
+                continue
+            parts.settle(job, self.now)
+            if part.rate is not None:
+                self._close_row(job, part, "retimed")
+            part.kept, part.slow = kept, slow
+            self._open_row(part, rate)
+            others = {o.index for g in part.gpus for o in residents[g]} - {job.index}
+            part.co_runners = tuple(sorted(others))
         for job in self.running():
-            rate = self.rates.rate(job, kept[job.index], residents)
-            new, old = (rate, kept[job.index]), (job.rate, job.kept)
-            if job.paused:
-                continue
-            if job.rate is not None and struct.pack("2d", *new) == struct.pack("2d", *old):
-                continue
-            if job.rate is not None:
-                self._close_segment(job, "retimed")
-            job.rate, job.kept = rate, kept[job.index]
-            job.segment_start, job.segment_batch = self.now, job.sub_batch
-            job.segment_from = max(self.now, job.progress_from)
-            near = nearest(min(job.limit, job.remaining) / rate * 1e9)
-            job.finish_at = job.segment_from + max(1, near)
-            others = {o.index for g in job.gpu_set for o in residents[g]} - {job.index}
-            job.co_runners = tuple(sorted(others))
+            if job.settled_at == self.now:
+                parts.plan_next(job)
         self._write_timeline(residents)
         self._check_invariants(residents)
 
@@ -620,8 +535,20 @@ class Reference:
         }
         for t, kind in enumerate(self.types):
             row[f"gpus_busy_{kind.name}"] = sum(self.servers[s].type == t for s, _ in residents)
+        self.idle_fitting.append((self.now, self._idle_while_fitting(residents)))
         if not self.timeline or {**self.timeline[-1], "t_ns": self.now} != row:
             self.timeline.append(row)
+
+    def _idle_while_fitting(self, residents: dict[Gpu, list[Job]]) -> int:
+        """Idle GPUs of types that have enough of them for some gang that waits."""
+        idle = [0] * len(self.types)
+        for server, slot in self.every_gpu():
+            idle[self.servers[server].type] += (server, slot) not in residents
+        return sum(
+            count
+            for t, count in enumerate(idle)
+            if any(t in job.usable and job.gpus <= count for job in self.waiting())
+        )
 
     def _check_invariants(self, residents: dict[Gpu, list[Job]]) -> None:
         """The laws of a run: capacity, whole gangs, memory, no GPU given twice."""
@@ -629,18 +556,19 @@ class Reference:
         for gpu, here in residents.items():
             assert gpu in up, "a job sits on a server that is down"
             assert len(here) <= self.max_share
-            memory = sum(self.rates.memory(j, j.sub_batch) for j in here)
+            batches = [p.sub_batch for j in here for p in j.parts.values() if gpu in p.gpus]
+            memory = sum(map(self.rates.memory, here, batches))
             assert memory <= self.types[self.servers[gpu[0]].type].memory
         for job in self.jobs:
-            assert len(set(job.gpu_set)) == (job.gpus if job.status == "running" else 0)
-            assert 0.0 <= job.remaining <= job.work
+            assert bool(job.parts) == (job.status == "running")
+            assert all(len(set(part.gpus)) == job.gpus for part in job.parts.values())
+            if self.forks:
+                assert len({s for s, _ in job.gpu_set}) == len(job.parts)
+            assert 0.0 <= job.remaining <= job.work * (1.0 + 1e-9 * (job.lost_work > 0))
             assert job.first_start is None or job.first_start >= job.arrival
             assert (job.finish is not None) == (job.status == "finished")
             assert job.status != "future" or job.arrival > self.now
-            assert job.status != "running" or job.finish_at > self.now
-        rows = [s for s in self.segments if s["end_ns"] == self.now]
-        for row in rows:
-            assert row["start_ns"] < row["end_ns"]
+            assert job.status != "running" or job.next_at > self.now
 
     # The result
 
@@ -651,12 +579,15 @@ class Reference:
             self.events,
             key=lambda e: (e[0], EVENT_ORDER[e[1]], [j.job_id for j in self.jobs].index(e[2])),
         )
-        segments = sorted(self.segments, key=lambda s: (s["start_ns"], s["job"], s["server"]))
+        segments = sorted(
+            self.segments, key=lambda s: (s["start_ns"], s["job"], s["part"], s["server"])
+        )
         return Outcome(
             jobs=[self._row(j) for j in self.jobs],
             segments=segments,
             timeline=self.timeline,
             events=events,
+            summary=summary.of(self),
             decisions=self.decisions,
             preemptions=sum(j.preemptions for j in self.jobs),
             migrations=sum(j.migrations for j in self.jobs),
@@ -665,8 +596,8 @@ class Reference:
         )
 
     def _row(self, job: Job) -> dict[str, Any]:
-        done = job.finish is not None
         jct = job.finish - job.arrival if job.finish is not None else None
+        slowdown = None if jct is None else jct / job.duration_ns()
         return {
             "job_id": job.job_id,
             "gpus": job.gpus,
@@ -682,8 +613,11 @@ class Reference:
             "share_ns": job.share_ns,
             "comm_s": job.comm_s,
             "comm_tier_s": job.comm_tier_s,
-            "slowdown": jct / job.duration_ns() if done and jct and job.duration_ns() else None,
-            "gpu_seconds": job.gpus * (job.run_ns / 1e9),
+            "isolated_ns": job.duration_ns() if job.types else None,
+            "slowdown": slowdown,
+            "ftf": None if slowdown is None else slowdown / summary.crowd(self, job),
+            "gpu_seconds": job.gpus * (job.held_ns / 1e9),
+            "lost_work": job.lost_work,
             "preemptions": job.preemptions,
             "migrations": job.migrations,
         }
@@ -693,7 +627,5 @@ class Reference:
         for job in self.jobs:
             mine = [s for s in self.segments if s["job"] == job.index]
             given = sum((s["end_ns"] - s["start_ns"]) * s["gpu_mask"].bit_count() for s in mine)
-            held = job.run_ns
-            if job.status == "running":
-                held += job.segment_start - job.held_from
-            assert given == job.gpus * held, "GPU time differs from the segments"
+            open_ = sum(part.row_from - part.booked_from for part in job.parts.values())
+            assert given == job.gpus * (job.held_ns + open_), "GPU time differs from the segments"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import placement
-from .engine import Action, Move, Plan, Preempt, Start, Tag
+from .actions import Action, Move, Plan, Preempt, Start, Tag
 from .policies import EVENTS, Policy
 from .sharing import tier_of
 from .world import PolicyError, to_ns
@@ -177,7 +177,7 @@ class Gandiva(Policy):
             if m.job.status != "running":
                 found.append(now + self.overhead(m))
             elif m.job.gpu_set == group.gpus:
-                found.append(max(now, m.job.progress_from))
+                found.append(max(now, m.job.only.progress_from))
             else:
                 found.append(now + self.ref.overhead(m.job))
         return max(found)
@@ -301,10 +301,10 @@ class Gandiva(Policy):
             a, b = group.running
             total = 0.0
             for job in sorted((a, b), key=lambda job: job.index):
-                assert job.rate is not None
-                rates = self.ref.rates
+                rate, rates = job.only.rate, self.ref.rates
+                assert rate is not None
                 alone = rates.base(job, job.gpu_set) * rates.locality(job, job.gpu_set)
-                total += job.rate / alone
+                total += rate / alone
             if self.sums.setdefault(self.pair_key(group, a, b), total) <= self.p["pack_gain"]:
                 group.running.remove(b)
         return ended

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import philox, placement
-from .engine import Move, Plan, Preempt, Reference, SetSubBatch, Start, Tag
+from .actions import Keep, Move, Plan, Preempt, Start, Tag
 from .world import Gpu, Job, MissingDurationError, PolicyError, nearest, to_ns
+
+if TYPE_CHECKING:
+    from .engine import Reference
 
 EVENTS = frozenset({"arrival", "completion", "capacity"})
 Key = tuple[Any, ...]
@@ -18,6 +21,8 @@ class Policy:
     """What every policy shares: parameters, placement, durations."""
 
     max_share = 1
+    forks = False
+    mixes_types = False
     round_ns: int | None = None
     needs_duration = False
     defaults: ClassVar[dict[str, Any]] = placement.DEFAULTS
@@ -82,8 +87,8 @@ class Policy:
     def remaining_ns(self, job: Job) -> int:
         """Isolated time for the work left, as the policy sees it."""
         ref = self.ref
-        if job.status == "running" and job.rate == job.best_rate:
-            return self.seen(job, job.finish_at - max(ref.now, job.progress_from))
+        if job.status == "running" and job.only.rate == job.best_rate:
+            return self.seen(job, job.next_at - max(ref.now, job.only.progress_from))
         return self.seen(job, nearest(ref.left_now(job) / job.best_rate * 1e9))
 
 
@@ -152,11 +157,11 @@ class Easy(Policy):
     def end_running(self, job: Job) -> int:
         """Estimated finish of a running job; one that has run out is extended."""
         if self.p["estimate_error"] == 0:
-            return job.finish_at
+            return job.next_at
         now = self.ref.now
         if self.ends[job.index] <= now:
-            longer = nearest(self.p["estimate_extend"] * (now - job.held_from))
-            self.ends[job.index] = max(job.held_from + longer, now + 1)
+            longer = nearest(self.p["estimate_extend"] * (now - job.only.held_from))
+            self.ends[job.index] = max(job.only.held_from + longer, now + 1)
         return self.ends[job.index]
 
     def reserve(
@@ -240,7 +245,7 @@ class Repack(Policy):
         """Bring the policy's own counters up to this instant."""
 
     def protected_until(self, job: Job) -> int:
-        return job.held_from + to_ns(self.p["preempt_min_run_s"])
+        return job.only.held_from + to_ns(self.p["preempt_min_run_s"])
 
     def is_protected(self, job: Job) -> bool:
         return job.status == "running" and self.protected_until(job) > self.ref.now
@@ -412,7 +417,7 @@ class Las(Repack):
         now = self.ref.now
         for job in self.ref.running():
             i, scale, a = job.index, self.scale(job), self.attained(job)
-            since = max(now, job.progress_from)
+            since = max(now, job.only.progress_from)
             if self.queued and self.queue[i] < len(self.limits):
                 found["demote", i] = since + -(-(self.limits[self.queue[i]] - a) // scale)
             if self.gittins:
@@ -508,12 +513,12 @@ class ToyShare(Policy):
     def decide(self) -> Plan:
         ref, plan = self.ref, Plan()
         on = {gpu: list(here) for gpu, here in ref.residents().items()}
-        batch = {j.index: j.sub_batch for j in ref.running()}
+        batch = {j.index: j.only.sub_batch for j in ref.running()}
         for job in ref.running():
             alone = all(len(on[g]) == 1 for g in job.gpu_set)
-            if self.p["halve"] and alone and job.sub_batch != job.batch:
+            if self.p["halve"] and alone and job.only.sub_batch != job.batch:
                 assert job.batch is not None
-                plan.actions.append(SetSubBatch(job.index, job.batch))
+                plan.actions.append(Keep(job.index, sub_batch=job.batch))
                 batch[job.index] = job.batch
         for job in ref.waiting():
             for t in job.types:
@@ -525,7 +530,7 @@ class ToyShare(Policy):
                     batch[job.index] = sub
                     for gpu in gpus:
                         on.setdefault(gpu, []).append(job)
-                    plan.actions.append(Start(job.index, gpus, sub))
+                    plan.actions.append(Start(job.index, gpus, sub_batch=sub))
                     break
         return plan
 

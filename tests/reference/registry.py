@@ -10,6 +10,7 @@ from .policies import Easy, Las, Policy, Queue, Repack, ToyRound, ToyShare, ToyT
 from .random_pairs import RandomPairs
 from .rounds import Rounds
 from .themis import Themis
+from .toys import ToyFork, ToyMixed
 from .world import PolicyError
 from .yarn import Yarn
 
@@ -51,6 +52,8 @@ REGISTRY: dict[str, type[Policy]] = {
     "toy-round": ToyRound,
     "toy-timer": ToyTimer,
     "toy-share": ToyShare,
+    "toy-fork": ToyFork,
+    "toy-mixed": ToyMixed,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import philox, placement
-from .engine import Move, Plan, Preempt, Reference, Start
+from .actions import Move, Plan, Preempt, Start
 from .policies import Policy
 from .world import PolicyError, to_ns
 from .yarn import pick
@@ -13,6 +13,7 @@ from .yarn import pick
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .engine import Reference
     from .world import Gpu, Job
 
 Row = list[float]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .network import Network, shape_of
-from .uplinks import contended
+from .network import Network
+from .uplinks import contended, slowest
 from .world import ClusterError, Gpu, GpuType, Job, Server, World, nearest
+
+if TYPE_CHECKING:
+    from .parts import Part
 
 DEFAULTS: dict[str, Any] = {
     "interference": "constant",
-    "xi": 1.25,
     "missing": "error",
     "gang_xi": "max",
     "combine": "sum",
@@ -73,11 +75,11 @@ class Rates:
         phi = float(self.options["memory_fixed_fraction"])
         return nearest(job.memory * (phi + (1.0 - phi) * (sub_batch / job.batch)))
 
-    def inflation(self, job: Job) -> float:
+    def inflation(self, job: Job, sub_batch: int | None) -> float:
         """Cost of gradient accumulation."""
-        if job.batch is None or job.sub_batch is None:
+        if job.batch is None or sub_batch is None:
             return 1.0
-        steps = -(-job.batch // job.sub_batch)
+        steps = -(-job.batch // sub_batch)
         return 1.0 + float(self.options["acc_cost"]) * (steps - 1)
 
     def xi_gpu(self, job: Job, others: list[Job]) -> float:
@@ -95,11 +97,9 @@ class Rates:
             total += xi - 1.0
         return total
 
-    def xi_gang(self, job: Job, residents: dict[Gpu, list[Job]]) -> float:
-        """Slow-down of the whole gang."""
-        per_gpu = [
-            self.xi_gpu(job, [o for o in residents[g] if o is not job]) for g in sorted(job.gpu_set)
-        ]
+    def xi_gang(self, job: Job, gpus: tuple[Gpu, ...], residents: dict[Gpu, list[Job]]) -> float:
+        """Slow-down of the whole gang on these GPUs."""
+        per_gpu = [self.xi_gpu(job, [o for o in residents[g] if o is not job]) for g in gpus]
         if self.options["gang_xi"] == "mean":
             total = 0.0
             for xi in per_gpu:  # not sum(), which newer Pythons compensate
@@ -115,10 +115,9 @@ class Rates:
         return job.gpus * min(job.base.get(t, 0.0) / job.gpus for t in kinds)
 
     def locality(self, job: Job, gpus: tuple[Gpu, ...]) -> float:
-        """Locality factor of these GPUs for the job's label."""
+        """Locality factor of these GPUs for the job's label; of mixed types the smallest."""
         if self.network is not None:
-            kind = self.servers[sorted(gpus)[0][0]].type
-            return self.network.locality(job, kind, shape_of(self.servers, gpus))
+            return slowest(self.network, self.servers, job, gpus)[0]
         row = self.localities.get(job.model) if job.model is not None else None
         if row is None:
             row = self.localities.get("*", {})
@@ -132,14 +131,13 @@ class Rates:
         row = self.localities.get("*", {}) if row is None else row
         return 1.0 if job.gpus == 1 else float(row.get(TIERS[tier], 1.0))
 
-    def kept(self, running: list[Job]) -> dict[int, float]:
-        """Locality factor of every running job, beside those who share its up-links."""
-        alone = {job.index: self.locality(job, job.gpu_set) for job in running}
+    def kept(self, running: list[tuple[Job, Part]]) -> dict[tuple[int, int], float]:
+        """Locality factor of every part, beside those who share its up-links."""
+        alone = {(job.index, p.number): self.locality(job, p.gpus) for job, p in running}
         if self.network is None:
             return alone
         return alone | contended(self.network, self.servers, running)
 
-    def rate(self, job: Job, kept: float, residents: dict[Gpu, list[Job]]) -> float:
-        """Rate where the job is now, beside those who are there now."""
-        alone = self.base(job, job.gpu_set) * kept
-        return alone / (self.inflation(job) * self.xi_gang(job, residents))
+    def slow(self, job: Job, part: Part, residents: dict[Gpu, list[Job]]) -> float:
+        """What a part loses to its sub-batch and to those who are there now."""
+        return self.inflation(job, part.sub_batch) * self.xi_gang(job, part.gpus, residents)

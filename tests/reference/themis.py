@@ -6,7 +6,7 @@ from math import floor
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import philox, placement
-from .engine import Move, Plan, Preempt, Start, Tag
+from .actions import Move, Plan, Preempt, Start, Tag
 from .exact_auction import Exact
 from .policies import EVENTS, Policy
 from .world import PolicyError, to_ns

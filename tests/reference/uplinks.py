@@ -13,7 +13,17 @@ from .network import Network, canonical, shape_of, tau
 
 if TYPE_CHECKING:
     from .network import Shape
-    from .world import Job, Server
+    from .parts import Part
+    from .world import Gpu, Job, Server
+
+
+def slowest(
+    network: Network, servers: list[Server], job: Job, gpus: tuple[Gpu, ...]
+) -> tuple[float, int]:
+    """Smallest locality factor over the GPU types of a gang, and the first type that has it."""
+    shape = shape_of(servers, gpus)
+    kinds = {servers[s].type for s, _ in gpus}
+    return min((network.locality(job, t, shape), t) for t in kinds)
 
 
 def sending_s(network: Network, label: str | None, shape: Shape) -> float:
@@ -82,8 +92,10 @@ def max_min(capacity: float, flows: dict[int, tuple[float, set[int]]]) -> dict[i
                     last[link] = stop
 
 
-def contended(network: Network, servers: list[Server], running: list[Job]) -> dict[int, float]:
-    """Locality of every running gang that sends through up-links, by job index."""
+def contended(
+    network: Network, servers: list[Server], running: list[tuple[Job, Part]]
+) -> dict[tuple[int, int], float]:
+    """Locality of every part that sends through up-links, by job and number."""
     if network.o.get("contention", "off") == "off":
         return {}
     part = network.o.get("background")
@@ -91,23 +103,25 @@ def contended(network: Network, servers: list[Server], running: list[Job]) -> di
     capacity = limit * (1.0 if part is None else part)
     asked: dict[int, tuple[float, float, float, set[int]]] = {}
     units: dict[int, int] = {}
-    for job in running:
-        shape = shape_of(servers, job.gpu_set)
-        t = servers[sorted(job.gpu_set)[0][0]].type
+    for i, (job, gang) in enumerate(running):
+        shape = shape_of(servers, gang.gpus)
         if shape[4] < 2:
             continue
+        alone, t = slowest(network, servers, job, gang.gpus)
         size, demand = load(network, job, t, shape)
         if demand <= 0:
             continue
-        racks = {servers[s].rack for s, _ in job.gpu_set}
-        asked[job.index] = (size, demand, network.locality(job, t, shape), racks)
+        racks = {servers[s].rack for s, _ in gang.gpus}
+        asked[i] = (size, demand, alone, racks)
         for rack in racks:
             units[rack] = units.get(rack, 0) + int(demand / capacity * 2**40)
     full = {rack for rack, total in units.items() if total > 2**40}
     rates = max_min(capacity, {i: (a[1], a[3] & full) for i, a in asked.items()})
     kept = {}
-    for index, (size, demand, alone, _) in asked.items():
-        compute = network.model(next(j for j in running if j.index == index).model).compute
-        rate = rates[index]
-        kept[index] = alone if rate >= demand else min(compute / (size / rate), alone)
+    for i, (size, demand, alone, _) in asked.items():
+        job, gang = running[i]
+        compute, rate = network.model(job.model).compute, rates[i]
+        kept[job.index, gang.number] = (
+            alone if rate >= demand else min(compute / (size / rate), alone)
+        )
     return kept

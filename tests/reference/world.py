@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .parts import Part
 
 Gpu = tuple[int, int]  # (server index, slot)
 World = dict[str, Any]
 
 GIB = 2**30
+NEVER = 2**63 - 1
 
 
 class OracleError(Exception):
@@ -101,41 +105,42 @@ class Job:
     user: str | None = None
     vc: str | None = None
     deadline: int | None = None
-    types: list[int] = field(default_factory=list)  # usable types, in the order they are tried
+    usable: list[int] = field(default_factory=list)  # types, in the order they are tried
+    types: list[int] = field(default_factory=list)  # those of them that a placement may use
+    best_rate: float = 0.0  # base rate alone on the best GPUs
 
     status: str = "future"  # future, waiting, running, finished, dropped
-    remaining: float = 0.0
-    gpu_set: tuple[Gpu, ...] = ()
-    sub_batch: int | None = None
-    held_from: int = 0  # instant of the last start or move
-    progress_from: int = 0  # held_from + overhead
-    segment_start: int = 0
-    segment_from: int = 0  # where progress of this segment begins
-    segment_batch: int | None = None
-    kept: float = 1.0  # locality factor of this segment
-    rate: float | None = None  # None: a new segment must be opened in this instant
-    finish_at: int = 0
-    limit: float = math.inf  # work that it may do from the start of its segment on
-    paused: bool = False  # the limit is used up
-    chain: list[tuple[int, float, float]] = field(default_factory=list)
-    co_runners: tuple[int, ...] = ()
+    parts: dict[int, Part] = field(default_factory=dict)  # of a running job, by number
+    remaining: float = 0.0  # as of the last settlement
+    settled_at: int = 0
+    next_at: int = 0  # the next instant at which something happens to the job by itself
+    ends: bool = False  # whether that is its end
+    running_since: int = 0
     first_start: int | None = None
     last_stop: int | None = None
     finish: int | None = None
     starts: int = 0
-    run_ns: int = 0
-    overhead_ns: int = 0
+    run_ns: int = 0  # with at least one part, of runs that are over
+    held_ns: int = 0  # summed over parts, as booked
+    overhead_ns: int = 0  # of that, without progress
     share_ns: int = 0
     comm_s: float = 0.0
     comm_tier_s: dict[str, float] = field(default_factory=dict)
     localities: list[tuple[float, int]] = field(default_factory=list)  # factor, ns with progress
+    lost_work: float = 0.0
     preemptions: int = 0
     migrations: int = 0
 
     @property
-    def best_rate(self) -> float:
-        """Base rate on the fastest usable type."""
-        return max(self.base[t] for t in self.types)
+    def only(self) -> Part:
+        """The part of a running job that has one."""
+        (part,) = self.parts.values()
+        return part
+
+    @property
+    def gpu_set(self) -> tuple[Gpu, ...]:
+        """GPUs of all parts."""
+        return tuple(sorted(gpu for part in self.parts.values() for gpu in part.gpus))
 
     @property
     def active(self) -> bool:
@@ -143,15 +148,15 @@ class Job:
         return self.status in ("waiting", "running")
 
     def duration_ns(self) -> int:
-        """Total isolated duration."""
-        return nearest(self.work / self.best_rate * 1e9)
+        """Isolated duration: alone on the best GPUs; without end where no GPUs hold the gang."""
+        if self.best_rate == 0.0:
+            return NEVER
+        return max(1, nearest(self.work / self.best_rate * 1e9))
 
     def progress_ns(self, now: int) -> int:
-        """Time with GPUs so far, without overhead."""
-        done = self.run_ns - self.overhead_ns
-        if self.status == "running":
-            done += max(0, now - self.progress_from)
-        return done
+        """Time with GPUs so far, without overhead; summed over parts."""
+        ahead = [max(0, now - part.progress_from) for part in self.parts.values()]
+        return self.held_ns - self.overhead_ns + sum(ahead)
 
 
 def read_types(world: World) -> list[GpuType]:
@@ -243,9 +248,21 @@ def read_jobs(world: World, types: list[GpuType], servers: list[Server]) -> list
             **base_rates(row, world, types, allowed),
         )
         job.remaining = job.work
-        usable = [
-            t for t in allowed if job.base[t] > 0 and size <= memory[t] and job.gpus <= exist[t]
-        ]
-        job.types = sorted(usable, key=lambda t, j=job: (-j.base[t], t))  # type: ignore[misc]
+        fits = [t for t in allowed if job.base[t] > 0 and size <= memory[t]]
+        job.usable = sorted(fits, key=lambda t, j=job: (-j.base[t], t))  # type: ignore[misc]
+        job.types = [t for t in job.usable if job.gpus <= exist[t]]
+        job.best_rate = best_rate(job, exist)
         jobs.append(job)
     return jobs
+
+
+def best_rate(job: Job, exist: list[int]) -> float:
+    """Base rate on the fastest type that holds the gang, else on as few slow types as will do."""
+    if job.types:
+        return job.base[job.types[0]]
+    taken: list[int] = []
+    for t in job.usable:
+        taken.append(t)
+        if sum(exist[t] for t in taken) >= job.gpus:
+            return job.gpus * min(job.base[t] / job.gpus for t in taken)
+    return 0.0

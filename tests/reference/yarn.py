@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import philox, placement
-from .engine import Plan, Start
+from .actions import Plan, Start
 from .policies import Policy
 from .world import PolicyError
 

@@ -101,6 +101,8 @@ fn is_conserving(name: &str) -> bool {
             | "gavel-fifo"
             | "gavel-fifo-perf"
             | "gavel-gandiva"
+            | "toy-fork"
+            | "toy-mixed"
             | "toy-round"
             | "toy-timer"
             | "toy-share"

@@ -161,7 +161,7 @@ fn follow(case: &Case, shares: &[f64]) -> (Vec<u32>, Vec<usize>) {
     case.config.skip_rounds = false;
     conformance::run_stepwise(&case, policy.as_mut(), |view| {
         for job in view.running() {
-            let server = view.run(job).expect("it runs").gpus.parts()[0].server;
+            let server = view.run(job).expect("it runs").gpus().by_server()[0].server;
             let gpu_type = view.cluster().server(server).gpu_type;
             ran[job.index() * types + gpu_type.index()] += 1;
             first[job.index()] = first[job.index()].min(round);

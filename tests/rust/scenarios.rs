@@ -3,7 +3,7 @@
 use gangline_engine::{
     Control, Engine, EngineError, FailureRow, Failures, GangXi, OnInfeasible, Output,
 };
-use gangline_engine::{PolicyError, PolicyTraits, RunConfig, Silent, World};
+use gangline_engine::{PolicyError, RunConfig, Silent, World};
 use gangline_model::{Algorithms, Contention, LinkChange, ModelGiven, Network, NetworkConfig};
 use gangline_model::{ClusterSpec, GpuType, GpuTypeId, Interference, JobColumns, JobId, JobTable};
 use gangline_model::{RackId, RateTable, Server, SimSpan, SimTime, TierTable};
@@ -190,10 +190,10 @@ fn read_jobs(jobs: &[Table], throughput: &[Table], cluster: &ClusterSpec) -> (Jo
     (jobs, rates)
 }
 
-fn read_sharing(table: &Table, labels: &[String], types: usize) -> Interference {
-    let xi = number(table, "xi").unwrap_or(1.25);
+fn read_sharing(table: &Table, labels: &[String], types: usize) -> Option<Interference> {
+    let xi = number(table, "xi");
     if word(table, "interference") != Some("table") {
-        return Interference::constant(xi, types).expect("valid");
+        return xi.map(|xi| Interference::constant(xi, types).expect("valid"));
     }
     let (side, given) = (labels.len() + 1, rows(table, "rows"));
     let missing = word(table, "missing").unwrap_or("error");
@@ -205,15 +205,19 @@ fn read_sharing(table: &Table, labels: &[String], types: usize) -> Interference 
                 && word(row, "co_model") == other.map(String::as_str)
         });
         let value = row.and_then(|row| number(row, "xi")).filter(|&xi| xi > 0.0);
-        let absent = if missing == "constant" { xi } else { f64::NAN };
+        let absent = if missing == "constant" {
+            xi.expect("a slow-down")
+        } else {
+            f64::NAN
+        };
         square.push(value.map_or(absent, |xi| xi.max(1.0)));
     }
     let table = Interference::new(square.repeat(types), side).expect("valid");
-    if missing == "error" {
+    Some(if missing == "error" {
         table.with_all_pairs_needed()
     } else {
         table
-    }
+    })
 }
 
 /// The keys of `[network]` that scenarios use: links and models in full, no preset.
@@ -265,7 +269,7 @@ fn read_config(file: &Table, jobs: &JobTable, cluster: &ClusterSpec) -> RunConfi
             .map(|s| SimSpan(ns(float(s)))),
         seed: u64::from(whole(&run, "seed").unwrap_or(0)),
         max_share: whole(&sharing, "max_share").unwrap_or(2),
-        interference: Some(interference),
+        interference,
         segments: true,
         check_invariants: true,
         ..RunConfig::default()
@@ -364,7 +368,7 @@ fn run(scene: &Scene, expect: &Table, skip: bool) -> Result<(Output, Counters), 
         skip_rounds: skip,
         ..scene.config.clone()
     };
-    let traits = PolicyTraits::of(policy.as_ref());
+    let traits = policy.traits();
     let go = || {
         let mut engine = Engine::new(&scene.world, config, traits)?;
         engine.start(policy.as_mut())?;
@@ -421,6 +425,11 @@ fn check_job(scene: &Scene, output: &Output, wanted: &Table, place: &str) {
                 );
                 continue;
             }
+            "slowdown" => {
+                let gap = (output.slowdown[at] - float(value)).abs();
+                assert!(gap <= 1e-9 * float(value), "{place} {id} {key}");
+                continue;
+            }
             "first_start_s" => first,
             "finish_s" => finish,
             "jct_s" => finish - arrival,
@@ -438,7 +447,10 @@ fn check_job(scene: &Scene, output: &Output, wanted: &Table, place: &str) {
 fn check_segments(scene: &Scene, output: &Output, wanted: &[Table], place: &str) {
     let table = output.segments.as_ref().expect("segments were asked for");
     let mut order: Vec<usize> = (0..table.job.len()).collect();
-    order.sort_by_key(|&at| (table.start_ns[at], table.job[at], table.server[at]));
+    order.sort_by_key(|&at| {
+        let (job, part) = (table.job[at], table.part[at]);
+        (table.start_ns[at], job, part, table.server[at])
+    });
     assert_eq!(order.len(), wanted.len(), "{place}: number of segments");
     for (at, wanted) in order.into_iter().zip(wanted) {
         for (key, value) in wanted {
@@ -453,6 +465,11 @@ fn check_segments(scene: &Scene, output: &Output, wanted: &[Table], place: &str)
                 "job_id" => assert_eq!(
                     text,
                     Some(scene.ids[table.job[at] as usize].as_str()),
+                    "{place}"
+                ),
+                "part" => assert_eq!(
+                    Some(i64::from(table.part[at])),
+                    value.as_integer(),
                     "{place}"
                 ),
                 "start_s" => assert_eq!(table.start_ns[at], ns(float(value)), "{place}"),

@@ -391,3 +391,18 @@ def test_a_result_that_is_not_whole(tmp_path: Path) -> None:
         gl.load_result(tmp_path)
     with pytest.raises(OSError, match="none"):
         gl.load_result(tmp_path / "none")
+
+
+def test_out_of_memory_is_one_line(tmp_path: Path) -> None:
+    with (tmp_path / "t.csv").open("wb") as file:
+        file.write(GOOD.encode())
+        file.truncate(3 << 30)  # takes no room on disk
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "gangline", "trace", "info", "t.csv"],
+        capture_output=True, text=True, timeout=120, cwd=tmp_path, preexec_fn=limit, check=False,
+    )  # fmt: skip
+    check_refusal(done.returncode, 3, done.stdout, done.stderr, "out of memory", "--limit")

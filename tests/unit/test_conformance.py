@@ -25,7 +25,8 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("las", {"limits": [50.0, 300.0], "promote_knob": 1.0}),
     ("las", {"discretised": False, "las_quantum": 30.0}),
     ("gittins", {"limits": [50.0, 300.0], "delta": 40.0, "las_time": True}),
-    ("toy-round", {"round_s": 30.0}),
+    # Longer than a restart and a checkpoint interval: else two jobs take turns for ever.
+    ("toy-round", {"round_s": 40.0}),
     ("toy-timer", {"delay_s": 25.0}),
 ]
 
@@ -41,6 +42,30 @@ def test_variants_keep_every_law(name: str, params: dict[str, Any]) -> None:
 
 def test_sharing_keeps_every_law() -> None:
     gl.testing.check_policy("toy-share", max_share=2)
+    gl.testing.check_policy("toy-share", params={"halve": True}, max_share=2)
+
+
+CONSERVING = ["fifo-skip", "sjf", "ssf", "srtf", "srsf", "las", "gittins", "themis"]
+
+
+@pytest.mark.parametrize("name", CONSERVING)
+def test_policies_that_skip_nobody_leave_no_fitting_job_waiting(name: str) -> None:
+    gl.testing.check_policy(name, work_conserving=True)
+
+
+def test_a_head_that_blocks_others_is_no_work_conservation() -> None:
+    with pytest.raises(gl.testing.LawBroken) as caught:
+        gl.testing.check_policy("fifo", work_conserving=True)
+    assert caught.value.law == "work-conserving"
+
+
+@pytest.mark.parametrize("name", ["srtf", "las"])
+def test_checkpoints_without_failures_keep_every_law(name: str) -> None:
+    """What a preemption makes undone is done again: rate x time is more than the work."""
+    tight, trace, _ = gl.testing.small_worlds()[0]
+    for interval_s in (1.0, 7.5, 25.0):
+        world = (tight, trace, {"checkpoint_interval_s": interval_s, "restart_s": 2.0})
+        gl.testing.check_policy(name, [world])
 
 
 @pytest.mark.parametrize("name", ["gavel-las", "gavel-max-sum"])

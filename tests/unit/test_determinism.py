@@ -1,4 +1,4 @@
-"""The same bytes from two processes, two hash seeds, and runs at the same time."""
+"""The same bytes from two processes, two hash seeds, runs at the same time, and Arrow's threads."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import gangline as gl
@@ -88,3 +90,34 @@ def test_runs_at_the_same_time_give_the_same_bytes(policy: str, tmp_path: Path) 
     with ThreadPoolExecutor(2) as pool:
         runs = [pool.submit(digests, policy, str(tmp_path / str(i))) for i in range(2)]
         assert [run.result() for run in runs] == [alone, alone]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_arrow_may_use_as_many_threads_as_it_likes(ending: str, tmp_path: Path) -> None:
+    """A run uses one thread; its files are read and written with those of Arrow."""
+    count = 150_000  # fewer are read without threads
+    row = np.arange(count)
+    jobs = {
+        "arrival_s": row * 0.25,
+        "gpus": (row % 3 + 1).astype(np.int32),
+        "duration_s": row % 97 + 0.5,
+        "user": [f"user-{i % 17}" for i in range(count)],
+    }
+    gl.write_trace(gl.Trace.from_arrow(pa.table(jobs)), tmp_path / f"trace.{ending}")
+    lab = gl.Cluster.homogeneous(servers=8, gpus=8)
+    found = {}
+    before = pa.cpu_count()
+    try:
+        for threads in (1, 2, 5):
+            pa.set_cpu_count(threads)
+            result = gl.simulate(lab, gl.read_trace(tmp_path / f"trace.{ending}"), "fifo")
+            saved = result.save(tmp_path / str(threads))
+            tables = sorted(saved.glob("*.parquet"))
+            found[threads] = {
+                each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in tables
+            }
+            found[threads]["trace"] = result.spec["trace"]["sha256"]
+    finally:
+        pa.set_cpu_count(before)
+    assert found[1] == found[2] == found[5]
+    assert set(found[1]) == {"jobs.parquet", "timeline.parquet", "trace"}

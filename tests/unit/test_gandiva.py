@@ -131,7 +131,7 @@ def test_nobody_is_lost_and_groups_stay_small(
     """Everybody ends; who shares a GPU between two of its turns shares it with few others."""
     trace = trace_of([(float(arrival), gpus, float(s)) for arrival, gpus, s in rows])
     params = {"max_residents": most, "moves_per_event": 0, "pack": pack}
-    result = run(trace=trace, params=params)
+    result = run(trace=trace, params=params, sharing={"xi": 1.25})
     assert result.jobs["status"].to_pylist() == ["finished"] * len(rows)
     spans: dict[str, list[float]] = {}
     on: dict[tuple[int, int], set[str]] = defaultdict(set)

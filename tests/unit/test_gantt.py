@@ -201,6 +201,59 @@ def test_overheads_that_a_policy_chose_are_worked_out(tmp_path: Path) -> None:
     assert spans == [(0, second)] * 2 + [(11 * second, 12 * second)] * 2
 
 
+def forked(overhead_s: float) -> gl.Result:
+    """Return a run in which A holds a second part on server 1 from 4 s on; B follows on server 0.
+
+    At 4 s the part on server 0 is re-timed, which ends its row there and begins another.
+    """
+    lab = gl.Cluster.homogeneous(servers=2, gpus=1, gpu="V100")
+    rows = {
+        "job_id": ["A", "B"], "arrival_s": [0.0, 0.0], "gpus": [1, 1], "duration_s": [10.0, 2.0],
+    }  # fmt: skip
+    run = gl.simulate(lab, gl.Trace.from_arrow(pa.table(rows)), "fifo", segments=True)
+    segments = pa.table(
+        {
+            "job_id": ["A", "A", "A", "B"],
+            "start_s": [0.0, 4.0, 4.0, 10.0],
+            "end_s": [4.0, 10.0, 10.0, 12.0],
+            "server": pa.array([0, 0, 1, 0], pa.int32()),
+            "gpu_mask": pa.array([1, 1, 1, 1], pa.uint64()),
+            "tier": ["gpu"] * 4,
+            "rate": [1.0] * 4,
+            "end_reason": ["retimed", "finished", "finished", "finished"],
+            "part": pa.array([0, 0, 1, 0], pa.int32()),
+        }
+    )
+    at = run.jobs.column_names.index("overhead_s")
+    jobs = run.jobs.set_column(at, "overhead_s", pa.array([overhead_s, 1.0]))
+    return gl.Result(
+        run.summary,
+        {**run.spec, "options": {"restart_s": 3.0, "first_start_s": 1.0}},
+        jobs=lambda: jobs,
+        timeline=lambda: run.timeline,
+        segments=lambda: segments,
+    )
+
+
+def test_parts_of_a_job_have_names_and_overheads_of_their_own(tmp_path: Path) -> None:
+    """A pays 1 s for its first start and 3 s for the part that joins; B pays its first start."""
+    drawn = chart(forked(4.0), tmp_path / "g.pftrace")
+    second = 10**9
+    found = sorted((s.track[-2], s.name, s.start // second, s.end // second) for s in drawn.slices)
+    assert found == [
+        ("Server 0, V100", "A, part 0", 0, 4), ("Server 0, V100", "A, part 0", 4, 10),
+        ("Server 0, V100", "B", 10, 12), ("Server 1, V100", "A, part 1", 4, 10),
+    ]  # fmt: skip
+    assert [s.notes.get("part") for s in drawn.slices if s.name == "A, part 1"] == [1]
+    assert not [s for s in drawn.slices if s.name == "B" and "part" in s.notes]
+    inner = sorted((s.start // second, s.end // second) for o in drawn.slices for s in o.inner)
+    assert inner == [(0, 1), (4, 7), (10, 11)]
+
+
+def test_overheads_of_parts_that_do_not_follow_are_counted(tmp_path: Path) -> None:
+    assert write_gantt(forked(5.0), tmp_path / "g.pftrace").unplaced_jobs == 1
+
+
 def moved(segments: pa.Table) -> pa.Table:
     """Return the rows of B, an hour later, as if it had been stopped and run again."""
     rows = segments.filter(pa.compute.equal(segments["job_id"], "B"))
@@ -295,7 +348,7 @@ def test_mistakes_are_one_message(
     assert "run it again with --segments" in said(str(bare), *out)
     assert "expected a span of time" in said(*fifo, *out, "--from", "5", "--to", "5")
     assert "no job held a GPU in this window" in said(*fifo, *out, "--from", "99")
-    assert "not a Gantt chart of gangline" in said(*fifo, "-o", str(letter))
+    assert "not an unchanged Gantt chart of gangline" in said(*fifo, "-o", str(letter))
     assert "is a folder" in said(*fifo, "-o", str(tmp_path))
     assert "No such file" in said(str(tmp_path / "absent"), *out)
     monkeypatch.setattr(gantt_module, "MOST_SLICES", 3)

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -153,3 +155,50 @@ def test_looking_around_does_not_change_the_run() -> None:
     alone = gl.simulate(lab, trace, Counting())
     assert watched.log_hash == alone.log_hash
     assert watched.summary["events"] == alone.summary["events"]
+
+
+COMMAND = """
+import os, runpy, signal, sys
+module = sys.argv[1]
+class Interrupts:
+    def find_spec(self, name, *_):
+        if name == module:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+run = "run --trace synth:philly?jobs=5&max_gpus=8 --cluster pollux-64 --policy gavel-las"
+sys.argv = ["gangline", *run.split()]
+runpy.run_module("gangline", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["gangline.cli.app", "cyclopts", "gangline.cli.run", "numpy", "pyarrow", "gangline._core",
+     "highspy", "rich.table"],
+)  # fmt: skip
+def test_an_interrupt_while_modules_are_loaded_leaves_no_traceback(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, module],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.startswith("gangline: interrupted")
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_installed_command_is_the_one_that_is_interrupted_well() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
+    assert project["project"]["scripts"] == {"gangline": "gangline.__main__:main"}
+
+
+def test_an_ignored_interrupt_stays_ignored() -> None:
+    code = (
+        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN);"
+        "from gangline.__main__ import main; sys.argv = ['gangline', '--version']; code = main();"
+        "os.kill(os.getpid(), signal.SIGINT); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -33,6 +33,7 @@ TRACE = Trace.from_arrow(
             "gpus": [2, 3, 1],
             "duration_s": [10.0, 20.0, 5.0],
             "gpu_types": [["A"], None, None],
+            "memory_gb": [4.0, 9.0, 9.0],
         }
     )
 )
@@ -51,6 +52,7 @@ def good() -> dict[str, dict[str, list[Any]]]:
             "wait_s": [0.0, 9.0, 10.0],
             "run_s": [10.0, 20.0, 5.0],
             "overhead_s": [0.0, 0.0, 0.0],
+            "share_s": [0.0, 0.0, 0.0],
             "preemptions": [0, 0, 0],
             "migrations": [0, 0, 0],
             "gpu_seconds": [20.0, 60.0, 5.0],
@@ -64,6 +66,7 @@ def good() -> dict[str, dict[str, list[Any]]]:
             "gpu_mask": [0b11, 0b11, 0b01, 0b10],
             "tier": ["server", "network", "network", "server"],
             "rate": [1.0, 1.0, 1.0, 1.0],
+            "co_runner": [""] * 4,
             "end_reason": ["finished"] * 4,
         },
         "timeline": {"t_s": [0.0, 10.0, 30.0], "gpus_total": [4, 4, 4], "gpus_busy": [2, 3, 0]},
@@ -77,7 +80,7 @@ def good() -> dict[str, dict[str, list[Any]]]:
     }
 
 
-def laws_of(world: dict[str, Any], max_share: int = 1) -> list[str]:
+def laws_of(world: dict[str, Any], **more: Any) -> list[str]:
     found = broken_laws(
         pa.table(world["jobs"]),
         pa.table(world["segments"]),
@@ -85,7 +88,7 @@ def laws_of(world: dict[str, Any], max_share: int = 1) -> list[str]:
         TRACE,
         timeline=pa.table(world["timeline"]),
         summary=world["summary"],
-        max_share=max_share,
+        **more,
     )
     return [law for law, _ in found]
 
@@ -119,6 +122,12 @@ BROKEN: list[tuple[str, Callable[[dict[str, Any]], None]]] = [
     ("capacity", cell("segments", "start_s", 1, 9.0)),
     ("gang-whole", cell("segments", "gpu_mask", 0, 0b01)),
     ("gang-whole", cell("segments", "end_s", 2, 29.0)),
+    ("memory", cell("segments", "gpu_mask", 3, 0b01)),
+    ("run-time", cell("jobs", "run_s", 2, 6.0)),
+    ("rates", cell("segments", "rate", 3, 1.25)),
+    ("rates", cell("segments", "rate", 3, 0.75)),
+    ("co-runners", cell("segments", "co_runner", 3, "b")),
+    ("share-time", cell("jobs", "share_s", 2, 1.0)),
     ("finishes-once", cell("segments", "end_reason", 3, "preempted")),
     ("finishes-once", cell("segments", "end_s", 3, 18.0)),
     ("gpu-seconds", cell("jobs", "gpu_seconds", 0, 19.0)),
@@ -129,6 +138,7 @@ BROKEN: list[tuple[str, Callable[[dict[str, Any]], None]]] = [
     ("utilisation", cell("timeline", "gpus_busy", 1, 5)),
     ("times-add-up", cell("jobs", "jct_s", 1, 30.0)),
     ("times-add-up", cell("jobs", "wait_s", 1, 8.0)),
+    ("times-add-up", cell("jobs", "overhead_s", 0, -1.0)),
     ("summary-agrees", fact("finished", 2)),
     ("summary-agrees", fact("jct_mean_s", 18.1)),
 ]
@@ -177,7 +187,7 @@ def test_a_lost_job_is_caught_without_the_summary() -> None:
     world["jobs"]["status"][2] = "unfinished"
     for values in world["segments"].values():
         del values[3]
-    world["jobs"]["gpu_seconds"][2] = 0.0
+    world["jobs"]["gpu_seconds"][2] = world["jobs"]["run_s"][2] = 0.0
     assert without_summary(world) == ["no-lost-job"]
     assert without_summary(world, outcome="finished") == ["no-lost-job"]
     assert without_summary(world, outcome="limit") == []
@@ -194,7 +204,8 @@ def test_a_run_that_was_stopped_leaves_jobs_and_that_is_no_loss() -> None:
 
 
 def test_every_law_has_a_broken_example() -> None:
-    elsewhere = {"ends", "repeats", "down-is-down"}  # the first two need policies: tests/mutants
+    # The first two need policies: tests/mutants. The others have tests of their own below.
+    elsewhere = {"ends", "repeats", "down-is-down", "parts-apart", "work-conserving"}
     assert set(LAW_NAMES) - {law for law, _ in BROKEN} == elsewhere
 
 
@@ -203,3 +214,239 @@ def test_the_error_names_the_first_law_and_keeps_all() -> None:
     assert error.law == "capacity"
     assert str(error) == "capacity: x; clock: y"
     assert isinstance(error, AssertionError)
+
+
+# One server of two GPUs; jobs of one GPU each, all at rate 1.
+PLAIN = {
+    "name": "plain",
+    "gpu_types": [{"name": "A", "memory_gb": 16}],
+    "servers": [{"count": 2, "gpu": "A", "gpus": 2, "rack": 0}],
+}
+ONE = {"job_id": ["x"], "arrival_s": [0.0], "gpus": [1], "duration_s": [10.0]}
+
+
+def run_of(
+    rows: list[dict[str, Any]], *, given: dict[str, Any] | None = None, **jobs: list[Any]
+) -> tuple[pa.Table, pa.Table, Trace]:
+    """Tables of finished jobs from their segments; what a row leaves out is the usual."""
+    usual = {"part": 0, "server": 0, "gpu_mask": 1, "rate": 1.0, "co_runner": "", "sub_batch": 0}
+    segments = pa.Table.from_pylist([{"job_id": "x", **usual, **row} for row in rows])
+    trace = ONE | (given or {})
+    ends = {name: [] for name in trace["job_id"]}  # type: ignore[var-annotated]
+    for row in segments.to_pylist():
+        ends[row["job_id"]].append(row)
+    table = {
+        "job_id": trace["job_id"],
+        "arrival_s": trace["arrival_s"],
+        "first_start_s": [min(row["start_s"] for row in of) for of in ends.values()],
+        "finish_s": [max(row["end_s"] for row in of) for of in ends.values()],
+        "run_s": [sum(row["end_s"] - row["start_s"] for row in of) for of in ends.values()],
+        "gpu_seconds": [sum(row["end_s"] - row["start_s"] for row in of) for of in ends.values()],
+        "overhead_s": [0.0] * len(ends),
+        "share_s": [0.0] * len(ends),
+        "status": ["finished"] * len(ends),
+        "queue_s": [0.0] * len(ends),
+    } | jobs
+    table["jct_s"] = [f - a for f, a in zip(table["finish_s"], table["arrival_s"], strict=True)]
+    table["wait_s"] = [j - r for j, r in zip(table["jct_s"], table["run_s"], strict=True)]
+    return pa.table(table), segments, Trace.from_arrow(pa.table(trace))
+
+
+def broken_by(
+    tables: tuple[pa.Table, pa.Table, Trace], cluster: dict[str, Any] = PLAIN, **more: Any
+) -> dict[str, str]:
+    jobs, segments, trace = tables
+    return dict(broken_laws(jobs, segments, Cluster.from_dict(cluster), trace, **more))
+
+
+def stint(start_s: float, end_s: float, end_reason: str, **more: Any) -> dict[str, Any]:
+    return {"start_s": start_s, "end_s": end_s, "end_reason": end_reason} | more
+
+
+CHECKPOINTS: list[tuple[dict[str, Any], list[dict[str, Any]], float]] = [
+    # Every 3 s: of 5 s three are kept, of the next 4 (after 1 s of restart, so 3) all.
+    (
+        {"checkpoint_interval_s": 3.0, "restart_s": 1.0},
+        [
+            stint(0.0, 5.0, "preempted"),
+            stint(6.0, 10.0, "moved"),
+            stint(10.0, 15.0, "finished", server=1),
+        ],
+        2.0,
+    ),
+    # None: a stop keeps all, a failure of the second stint its 4 s of work not.
+    (
+        {"restart_s": 1.0},
+        [
+            stint(0.0, 4.0, "preempted"),
+            stint(5.0, 10.0, "failed"),
+            stint(11.0, 18.0, "finished"),
+        ],
+        2.0,
+    ),
+    # Checkpoints count from the start of progress, over changes of the rate: 6 s of 8 are kept.
+    (
+        {"checkpoint_interval_s": 3.0, "first_start_s": 2.0},
+        [
+            stint(0.0, 4.0, "retimed"),
+            stint(4.0, 10.0, "failed", rate=0.5, co_runner="?"),
+            stint(10.0, 16.0, "finished"),
+        ],
+        2.0,
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "rows", "overhead_s"), CHECKPOINTS)
+def test_work_after_checkpoints_is_counted_as_the_segments_show(
+    options: dict[str, Any], rows: list[dict[str, Any]], overhead_s: float
+) -> None:
+    tables = run_of(rows, overhead_s=[overhead_s])
+    assert "work-done" not in broken_by(tables, options=options)
+    assert "work-done" not in broken_by(tables)  # options unknown: bounds, and it lies within
+    late = [*rows[:-1], rows[-1] | {"end_s": rows[-1]["end_s"] + 0.5}]
+    assert "did 10.5 of 10" in broken_by(
+        run_of(late, overhead_s=[overhead_s]), options=options
+    ).get("work-done", "")
+
+
+def test_overheads_that_the_options_do_not_explain_leave_bounds() -> None:
+    """4 s at 1/s and 6 s at 2/s (one resident less), 3 s of overhead somewhere: 10 to 13."""
+    rows = [
+        stint(0.0, 4.0, "preempted"),
+        stint(4.0, 10.0, "finished", rate=2.0),
+    ]
+    for work, is_possible in ((9.9, False), (10.0, True), (13.0, True), (13.1, False)):
+        given = {"duration_s": [work]}
+        found = broken_by(run_of(rows, given=given, overhead_s=[3.0]), options={})
+        assert ("work-done" not in found) == is_possible, work
+
+
+def test_an_unfinished_job_has_not_done_more_than_its_work() -> None:
+    rows = [stint(0.0, 10.5, "stopped")]
+    tables = run_of(rows, status=["unfinished"], finish_s=[float("nan")])
+    assert "did 10.5 of 10" in broken_by(tables, outcome="limit", options={})["work-done"]
+
+
+def forked() -> list[dict[str, Any]]:
+    """Two parts on two servers from 2 s on: 2 + 2 x 3 + 2 iterations by 7 s."""
+    return [
+        stint(0.0, 7.0, "finished"),
+        stint(2.0, 5.0, "preempted", part=1, server=1),
+    ]
+
+
+def of_forked(rows: list[dict[str, Any]], **jobs: list[Any]) -> dict[str, str]:
+    return broken_by(run_of(rows, **{"run_s": [7.0], "gpu_seconds": [10.0]} | jobs), options={})
+
+
+def test_parts_of_a_job_add_up() -> None:
+    assert of_forked(forked()) == {}
+
+
+def test_a_part_is_a_whole_gang_on_a_server_of_its_own() -> None:
+    alone, second = forked()
+    same_server = [alone, second | {"server": 0, "gpu_mask": 2}]
+    assert "server 0" in of_forked(same_server)["parts-apart"]
+    wide = [alone, second, second | {"server": 0, "gpu_mask": 2}]
+    assert set(of_forked(wide)) >= {"parts-apart", "gang-whole"}
+    twice = [alone, second, second | {"start_s": 4.0, "gpu_mask": 2}]
+    assert "gang-whole" in of_forked(twice)
+    split = [alone, second | {"gpu_mask": 3}]
+    assert "gang-whole" in of_forked(split)
+
+
+def test_a_forgotten_part_is_caught() -> None:
+    assert set(of_forked(forked()[:1])) >= {"gpu-seconds", "work-done"}
+    assert "run-time" in of_forked(forked(), run_s=[10.0])
+
+
+def waits(until_s: float, **cluster: Any) -> dict[str, str]:
+    """Beside job w, which needs one GPU and waits, one of the two GPUs is free until `until_s`."""
+    given = {
+        "job_id": ["x", "y", "w"],
+        "arrival_s": [0.0, 0.0, 0.0],
+        "gpus": [1, 1, 1],
+        "duration_s": [10.0, 10.0 - until_s, 3.0],
+    }
+    rows = [
+        stint(0.0, 10.0, "finished"),
+        stint(until_s, 10.0, "finished", job_id="y", gpu_mask=2),
+        stint(10.0, 13.0, "finished", job_id="w"),
+    ]
+    lab = PLAIN | {"servers": [{"count": 1, "gpu": "A", "gpus": 2, "rack": 0}]} | cluster
+    return broken_by(run_of(rows, given=given), lab, work_conserving=True)
+
+
+def test_a_job_that_waits_beside_free_gpus_is_caught() -> None:
+    assert waits(0.0) == {}
+    assert "a job of 1 GPUs waits at 0" in waits(2.0)["work-conserving"]
+
+
+def test_gpus_of_servers_that_are_down_are_not_free() -> None:
+    """The second server holds nothing, and is down all the time."""
+    two = [{"count": 2, "gpu": "A", "gpus": 2, "rack": 0}]
+    assert "work-conserving" in waits(0.0, servers=two)
+    down = {"table": [{"server": 1, "down_s": 0.0}]}
+    assert waits(0.0, servers=two, failures=down) == {}
+
+
+SHARED = PLAIN | {"sharing": {"xi": 1.25}}
+PAIR = {
+    "job_id": ["x", "y"],
+    "arrival_s": [0.0, 0.0],
+    "gpus": [1, 1],
+    "duration_s": [8.0, 4.0],
+    "memory_gb": [9.0, 8.0],
+    "batch_size": pa.array([None, 32], pa.int32()),
+}
+
+
+def of_pair(change: Callable[[list[dict[str, Any]]], object]) -> dict[str, str]:
+    """Job x from 0 to 9 s, from 4 s on beside y, which goes at half its batch and is alone at last.
+
+    By hand: x does 4 + 5 x 0.8; y does 5 / (1.05 x 1.25) in 5 s, and what is left at 1 / 1.05.
+    """
+    beside = 1.0 / (1.05 * 1.25)
+    end_s = 9.0 + (4.0 - 5.0 * beside) * 1.05
+    half = {"job_id": "y", "sub_batch": 16}
+    rows = [
+        stint(0.0, 4.0, "retimed"),
+        stint(4.0, 9.0, "finished", rate=0.8, co_runner="y"),
+        stint(4.0, 9.0, "retimed", rate=beside, co_runner="x", **half),
+        stint(9.0, end_s, "finished", rate=1.0 / 1.05, **half),
+    ]
+    change(rows)
+    tables = run_of(rows, given=PAIR, share_s=[5.0, 5.0])
+    return broken_by(tables, SHARED, max_share=2, options={})
+
+
+def test_a_pair_on_one_gpu_breaks_no_law() -> None:
+    assert of_pair(lambda rows: None) == {}
+
+
+def test_a_batch_that_is_too_large_for_two_is_caught() -> None:
+    """9 GB and 8 GB are too much for 16; at half its batch the second needs 6."""
+
+    def at_full_batch(rows: list[dict[str, Any]]) -> None:
+        rows[2] |= {"sub_batch": 32, "rate": 0.8}
+
+    assert "bytes in use at 4.0 s" in of_pair(at_full_batch)["memory"]
+
+
+def test_a_co_runner_that_is_not_re_timed_is_caught() -> None:
+    def stays_fast(rows: list[dict[str, Any]]) -> None:
+        rows[0] |= {"end_s": 8.0, "end_reason": "finished"}
+        del rows[1]
+
+    assert "goes on at 4.0 s as before" in of_pair(stays_fast)["co-runners"]
+
+    def named_one_way(rows: list[dict[str, Any]]) -> None:
+        rows[2]["co_runner"] = ""
+
+    assert "its segment says none" in of_pair(named_one_way)["co-runners"]
+
+    def slowed_alone(rows: list[dict[str, Any]]) -> None:
+        rows[2]["rate"] = 1 / 1.05
+
+    assert "goes at 0.95" in of_pair(slowed_alone)["rates"]

@@ -138,11 +138,80 @@ def test_jobs_that_need_too_much_memory_together_take_turns() -> None:
     assert result.summary["makespan_s"] == 7200.0
 
 
-def test_a_cluster_that_does_not_say_how_jobs_slow_each_other_down_is_refused() -> None:
+class Pairs(gl.Policy):
+    """Puts the jobs on the only GPU as they come."""
+
+    max_share = 2
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan()
+        for job in view.waiting("job").tolist():
+            plan.start(job, masks={0: 1})
+        return plan
+
+
+SHARERS: dict[str, Any] = {
+    "packed rounds": gl.policies.GavelLas(packed=True),
+    "random pairs": "gavel-gandiva",
+    "packing trials": gl.policies.Gandiva(pack=True),
+    "a policy in Python": Pairs(),
+}
+
+
+@pytest.mark.parametrize("policy", SHARERS.values(), ids=list(SHARERS))
+def test_sharing_needs_a_source_of_slow_downs(policy: Any) -> None:
+    """How many jobs share a GPU does not say by how much they slow each other down."""
+    silent = pool()
+    for given in ({}, {"max_share": 2}, {"gang_xi": "mean"}):
+        silent["sharing"] = given
+        with pytest.raises(gl.PolicyError, match=r"sharing\.xi") as caught:
+            gl.simulate(silent, alike(2), policy)
+        assert caught.value.field == "sharing"
+    del silent["sharing"]
+    with pytest.raises(gl.PolicyError, match=r"sharing\.xi"):
+        gl.compare(silent, alike(2), [policy])
+    assert gl.simulate(silent, alike(2), policy, sharing={"xi": 1.5}).summary["finished"] == 2
+
+
+def test_policies_that_put_one_job_on_a_gpu_need_no_source() -> None:
     plain = {key: value for key, value in pool().items() if key != "sharing"}
-    with pytest.raises(gl.PolicyError, match=r"gavel-las: packed: .*\[sharing\]") as caught:
-        gl.simulate(plain, alike(2), gl.policies.GavelLas(packed=True))
-    assert caught.value.field == "packed"
+    for policy in ("gandiva", "gavel-las"):
+        assert gl.simulate(plain, alike(2), policy).summary["finished"] == 2
+    alone = plain | {"sharing": {"max_share": 1}}
+    with pytest.raises(gl.PlanError):  # two jobs on a GPU, and the run allows one
+        gl.simulate(alone, alike(2), Pairs())
+
+
+def test_the_spec_says_by_what_jobs_slow_each_other_down() -> None:
+    run = gl.simulate(pool(xi=1.5, max_share=2), alike(2), "fifo")
+    assert run.spec["sharing"] == {
+        "max_share": 2,
+        "interference": "constant",
+        "xi": 1.5,
+        "gang_xi": "max",
+        "memory_fixed_fraction": 0.5,
+        "acc_cost": 0.05,
+    }
+    rows = [{"model": "a", "co_model": "a", "xi": 1.5}]
+    table = pool() | {"sharing": {"interference": "table", "rows": rows, "missing": "infeasible"}}
+    first, same = (gl.simulate(table, alike(2), "fifo").spec["sharing"] for _ in range(2))
+    assert first == same
+    assert (first["interference"], first["missing"], len(first["sha256"])) == (
+        "table",
+        "infeasible",
+        64,
+    )
+    rows[0]["xi"] = 1.6
+    assert gl.simulate(table, alike(2), "fifo").spec["sharing"]["sha256"] != first["sha256"]
+    plain = {key: value for key, value in pool().items() if key != "sharing"}
+    assert "sharing" not in gl.simulate(plain, alike(2), "fifo").spec
+
+
+def test_pairs_that_are_absent_need_a_number() -> None:
+    sharing = {"interference": "table", "rows": [], "missing": "constant"}
+    sharing["rows"] = [{"model": "a", "co_model": "a", "xi": 1.5}]
+    with pytest.raises(gl.ClusterError, match=r"sharing\.xi"):
+        gl.Cluster.from_dict(pool() | {"sharing": sharing})
 
 
 def test_a_run_that_allows_one_job_per_gpu_is_refused() -> None:
@@ -188,11 +257,7 @@ def test_random_pairs_depend_on_the_seed_alone() -> None:
     assert partners(3) == partners(3)
 
 
-@pytest.mark.parametrize(("sharing", "field"), [(None, "sharing"), (1, "max_share")])
-def test_random_pairs_need_a_run_that_shares(sharing: int | None, field: str) -> None:
-    cluster = pool(max_share=sharing)
-    if sharing is None:
-        del cluster["sharing"]
-    with pytest.raises(gl.PolicyError, match=field) as caught:
-        gl.simulate(cluster, alike(2), "gavel-gandiva")
-    assert caught.value.field == field
+def test_random_pairs_need_a_run_that_shares() -> None:
+    with pytest.raises(gl.PolicyError, match="max_share") as caught:
+        gl.simulate(pool(max_share=1), alike(2), "gavel-gandiva")
+    assert caught.value.field == "max_share"

@@ -322,7 +322,7 @@ class Pairs(gl.Policy):
 def test_a_shared_gpu_is_free_when_the_last_has_left(leaving: tuple[int, ...], mask: int) -> None:
     lab = gl.Cluster.homogeneous(servers=1, gpus=2)
     jobs = table(arrival_s=[0.0, 0.0, 1.0], gpus=[1] * 3, duration_s=[10.0] * 3)
-    result = gl.simulate(lab, jobs, Pairs(*leaving), segments=True)
+    result = gl.simulate(lab, jobs, Pairs(*leaving), segments=True, sharing={"xi": 1.25})
     row = next(row for row in result.segments.to_pylist() if row["job_id"] == "2")
     assert (row["start_s"], row["gpu_mask"], row["co_runner"]) == (1.0, mask, "")
 

@@ -201,7 +201,9 @@ def test_the_command_and_what_it_leaves(
     assert main([*COMMAND, "--out", str(out), "--html", str(page), "--json"]) == 0
     printed = capsys.readouterr()
     document = json.loads(printed.out)
-    assert document == json.loads((out / "reproduction.json").read_text())
+    saved = json.loads((out / "reproduction.json").read_text())
+    assert saved.pop("seal").startswith("gangline reproduction ")
+    assert document == saved
     assert [c["claimed"] for c in document["claims"]] == [0.69, 0.83, 0.98]
     world = out / "2x4-dally-2024-batch-s2"
     assert sorted(path.name for path in world.iterdir()) == [

@@ -81,8 +81,26 @@ def test_absent_pairs_are_listed_before_the_run() -> None:
 def test_absent_pairs_matter_only_where_jobs_may_share() -> None:
     assert run("fifo", "a", "b", "a").summary["finished"] == 3
     assert run("toy-share", "a", "a", missing="infeasible").summary["finished"] == 2
-    assert run("toy-share", "a", "a", missing="constant").summary["finished"] == 2
+    assert run("toy-share", "a", "a", missing="constant", xi=1.3).summary["finished"] == 2
     assert run("toy-share", "a", "a", max_share=1).summary["finished"] == 2
+
+
+@pytest.mark.parametrize("name", list(gl.policies.registry))
+def test_no_policy_has_an_overhead_of_its_own(name: str) -> None:
+    jobs = pa.table(
+        {
+            "arrival_s": [0.0, 0.0, 1.0, 2.0],
+            "gpus": [1, 2, 2, 1],
+            "duration_s": [900.0, 5.0, 7.0, 9.0],
+            "deadline_s": [5000.0] * 4,
+        }
+    )
+    # gavel-cost asks for a price
+    priced = [{"name": "g", "memory_gb": 16, "price_per_hour": 2.0}]
+    lab = cluster(gpu_types=priced, sharing={"xi": 1.5})
+    result = gl.simulate(lab, jobs, name, on_infeasible="drop")
+    assert result.summary["finished"] > 0
+    assert not any(result.jobs["overhead_s"].to_pylist())  # null of those that were dropped
 
 
 BAD: list[tuple[dict[str, Any], str]] = [

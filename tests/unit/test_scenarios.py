@@ -58,11 +58,11 @@ def assert_result(result: gl.Result, expect: dict[str, Any], *, walked: bool) ->
         order = {job_id: index for index, job_id in enumerate(rows)}
         segments = sorted(
             result.segments.to_pylist(),
-            key=lambda row: (row["start_s"], order[row["job_id"]], row["server"]),
+            key=lambda row: (row["start_s"], order[row["job_id"]], row["part"], row["server"]),
         )
         assert len(segments) == len(expect["segments"])
         for row, wanted in zip(segments, expect["segments"], strict=True):
-            assert_row(row, wanted)
+            assert_row(row, {"part": 0} | wanted)
     counters = {**result.summary, **result.spec["counters"]}
     for name in COUNTERS:
         if name in expect and not (walked and name == "decisions"):

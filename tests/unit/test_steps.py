@@ -157,7 +157,8 @@ def test_a_move_keeps_the_sub_batch() -> None:
         cluster=TWO,
         sharing={**SHARED, "acc_cost": 0.25},
     )
-    assert run.snapshot()["running"][0][3] == 4
+    [(_, _, _, sub_batch)] = run.snapshot()["running"][0][0]
+    assert sub_batch == 4
     assert finish_ns(run, 0) == 10_000_000_000
 
 

@@ -19,6 +19,8 @@ import pytest
 from gangline.errors import TraceError
 from gangline.trace import read_trace
 from gangline.trace.formats import FORMATS
+from gangline.trace.source import Source
+from gangline.trace.text import TextFile
 from samples import traces as samples
 
 if TYPE_CHECKING:
@@ -347,3 +349,28 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
     trace = read_trace(path)
     writer.join()
     assert len(trace) == 2
+
+
+def test_arrow_threads_hold_no_memory_of_the_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that let go of it while the process ended aborted the process."""
+    import pyarrow.csv as pa_csv
+
+    read_csv, held = pa_csv.read_csv, []
+
+    def keep(place: object, **options: object) -> object:
+        if options["read_options"].use_threads:  # type: ignore[attr-defined]
+            held.append(place)
+        return read_csv(place, **options)
+
+    monkeypatch.setattr(pa_csv, "read_csv", keep)
+    for rows, threads in ((2, 0), (100_000, 1)):
+        held.clear()
+        data = NATIVE + b"".join(b"j%d,%d,1,5\n" % (i, i) for i in range(rows))
+        source = Source(put(tmp_path, "n.csv", data), 1 << 30)
+        bytes_read = source.data
+        before = sys.getrefcount(bytes_read)
+        TextFile(source).read({"gpus": pa.int64()})
+        assert len(held) == threads
+        assert sys.getrefcount(bytes_read) == before

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -401,3 +402,27 @@ def test_arrivals_that_are_stretched_beyond_the_clock_are_refused() -> None:
         Trace.from_arrow(jobs(), rescale=1e300)
     with pytest.raises(TraceError, match=r"arrival_s"):
         Trace.from_arrow(jobs(), rescale=1e308)
+
+
+@pytest.mark.parametrize("name", ["job_id", "user", "gpu_types", "trace_status"])
+@pytest.mark.parametrize("kind", ["memory", "parquet", "arrow", "dictionary"])
+def test_bytes_that_are_no_text_are_refused_in_every_column(
+    name: str, kind: str, tmp_path: Path
+) -> None:
+    bytes_ = pa.array([b"\xc3\xa9", b"a\xff"], pa.binary())
+    texts = pa.StringArray.from_buffers(2, *bytes_.buffers()[1:])
+    if kind == "dictionary":
+        texts = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int32()), texts)
+    if name == "gpu_types":
+        texts = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), texts)
+    rows = {"arrival_s": [0.0, 1.0], "gpus": [1, 1], "duration_s": [5.0, 5.0]}
+    table = pa.table({**rows, name: texts})
+    path = tmp_path / "t.parquet"
+    pq.write_table(table, path)
+    if kind == "arrow":
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+    in_memory = kind in ("memory", "dictionary")
+    words = rf"{name}: expected UTF-8 text, got .a.xff|damaged Arrow file"
+    with pytest.raises(TraceError, match=words):
+        Trace.from_arrow(table) if in_memory else read_trace(path)

@@ -44,6 +44,7 @@ def trace(**changes: Any) -> gl.Trace:
 
 def text(tmp_path: Path, jobs: gl.Trace, name: str, **options: Any) -> str:
     path = tmp_path / "out"
+    path.unlink(missing_ok=True)
     gl.write_trace(jobs, path, format=name, **options)
     return path.read_text(encoding="utf-8")
 

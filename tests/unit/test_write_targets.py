@@ -8,24 +8,17 @@ import sys
 import threading
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import gangline as gl
 from gangline._files import whole
-from unit.refusals import GOOD, Refuse, refuse
+from gangline.cli.app import main
+from samples import tables
+from unit.refusals import GOOD, Refuse, refuse, run_on
 
 __all__ = ["refuse"]
-
-CLUSTER = """
-name = "mine"
-[[gpu_types]]
-name = "V100"
-memory_gb = 16
-[[servers]]
-count = 1
-gpu = "V100"
-gpus = 4
-"""
 
 
 def test_devices_are_written_into_and_stay_devices(tmp_path: Path) -> None:
@@ -62,8 +55,8 @@ def test_a_folder_cannot_go_into_a_device(tmp_path: Path) -> None:
 
 def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "far").mkdir()
-    target, link = tmp_path / "far" / "t.csv", tmp_path / "link.csv"
-    target.write_text(GOOD)
+    target, link = tmp_path / "far" / "t.parquet", tmp_path / "link.parquet"
+    gl.write_trace(gl.synth.philly(jobs=9), target)
     link.symlink_to(target)
     gl.write_trace(gl.synth.philly(jobs=3), link)
     assert link.is_symlink()
@@ -86,14 +79,85 @@ def test_a_trace_goes_to_stdout(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[2].split()[:5] == ["1", "0", "-1", "10", "1"]
 
 
-def test_an_earlier_trace_is_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text(GOOD)
-    gl.write_trace(gl.synth.philly(jobs=5), path)
-    assert len(gl.read_trace(path)) == 5
-    path.write_text("")
-    gl.write_trace(gl.synth.philly(jobs=6), path)
-    assert len(gl.read_trace(path)) == 6
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_an_earlier_trace_is_replaced_unless_it_was_changed(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"t{suffix}"
+    path.write_bytes(b"")
+    for jobs in (5, 6):
+        gl.write_trace(gl.synth.philly(jobs=jobs), path)
+        assert len(gl.read_trace(path)) == jobs
+    table = gl.read_trace(path).table.append_column("mine", pa.array(range(6)))
+    if suffix == ".parquet":
+        pq.write_table(table, path)
+    else:
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+    mine = path.read_bytes()
+    with pytest.raises(gl.TraceError, match="exists, and is not an unchanged trace of gangline"):
+        gl.write_trace(gl.synth.philly(jobs=5), path)
+    assert path.read_bytes() == mine
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".swf", ".parquet.gz"])
+def test_a_trace_that_carries_no_mark_stays_unless_it_is_the_same(
+    suffix: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"t{suffix}"
+    for _ in range(2):
+        gl.write_trace(gl.synth.philly(jobs=5), path)
+    before = path.read_bytes()
+    with pytest.raises(gl.TraceError, match=r"exists, and only .parquet and .arrow files are"):
+        gl.write_trace(gl.synth.philly(jobs=6), path)
+    assert path.read_bytes() == before
+
+
+OTHERS = {
+    "mine.ini": b"; settings\n[a]\nb=1\n",
+    "mine.csv": b"42",
+    "mine.json": b'{"jobs": ["baker"]}',
+    "table.parquet": tables.parquet(tables.RATES),
+    "mine.parquet": b"PAR1 and more",
+    "mine.arrow": b"ARROW1 and more",
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_files_of_others_are_no_earlier_traces(name: str, tmp_path: Path, refuse: Refuse) -> None:
+    (tmp_path / name).write_bytes(OTHERS[name])
+    form = [] if name.endswith((".csv", ".parquet", ".arrow")) else ["--to", "swf"]
+    (tmp_path / "in.csv").write_text(GOOD)
+    refuse("trace", "convert", "in.csv", name, *form, words=(name, "exists"))
+    assert (tmp_path / name).read_bytes() == OTHERS[name]
+
+
+@pytest.mark.parametrize("kind", ["page", "chart"])
+def test_text_about_gangline_is_no_output_of_it(kind: str, tmp_path: Path, refuse: Refuse) -> None:
+    place = tmp_path / "r"
+    lab, trace = gl.Cluster.homogeneous(servers=1, gpus=4), gl.synth.philly(jobs=3)
+    gl.simulate(lab, trace, "fifo", segments=True).save(place)
+    for text in ("gangline", '<!doctype html><meta name="generator" content="gangline">'):
+        (tmp_path / "mine").write_text(text)
+        command = ["report", "r", "--html"] if kind == "page" else ["gantt", "r", "-o"]
+        refuse(*command, "mine", words=("mine", "exists"))
+        assert (tmp_path / "mine").read_text() == text
+    # One output of ours is not taken for another.
+    spec = (place / "spec.json").read_bytes()
+    refuse(*command, "r/spec.json", words=("r/spec.json", "exists"))
+    assert (place / "spec.json").read_bytes() == spec
+
+
+@pytest.mark.parametrize("kind", ["page", "chart"])
+def test_an_output_is_replaced_unless_it_was_edited(kind: str, tmp_path: Path) -> None:
+    lab, trace = gl.Cluster.homogeneous(servers=1, gpus=4), gl.synth.philly(jobs=3)
+    run = gl.simulate(lab, trace, "fifo", segments=True)
+    write = gl.report.write if kind == "page" else gl.report.write_gantt
+    for _ in range(2):
+        write(run, tmp_path / "out")
+    edited = (tmp_path / "out").read_bytes() + b" "
+    (tmp_path / "out").write_bytes(edited)
+    with pytest.raises(gl.ResultError, match="exists and is not"):
+        write(run, tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == edited
 
 
 @pytest.mark.parametrize("command", ["synth", "convert"])
@@ -102,7 +166,7 @@ def test_a_file_that_is_no_trace_is_left_alone(
 ) -> None:
     (tmp_path / "in.csv").write_text(GOOD)
     (tmp_path / "thesis.csv").write_text("mine")
-    words = ("thesis.csv", "not a trace")
+    words = ("thesis.csv", "exists")
     if command == "synth":
         refuse("trace", "synth", "philly", "--jobs", "5", "--out", "thesis.csv", words=words)
     else:
@@ -119,17 +183,30 @@ def test_a_trace_is_not_converted_onto_itself(tmp_path: Path, refuse: Refuse) ->
 
 def test_a_file_that_is_no_cluster_is_left_alone(tmp_path: Path, refuse: Refuse) -> None:
     (tmp_path / "lab.toml").write_text("[project]\n")
-    refuse("cluster", "convert", "pai", "--out", "lab.toml", words=("lab.toml", "not a cluster"))
+    refuse(
+        "cluster",
+        "convert",
+        "pai",
+        "--out",
+        "lab.toml",
+        words=("lab.toml", "not an unchanged cluster"),
+    )
     assert (tmp_path / "lab.toml").read_text() == "[project]\n"
 
 
-def test_an_earlier_cluster_is_replaced(tmp_path: Path) -> None:
-    from gangline.cli.app import main
-
+def test_an_earlier_cluster_is_replaced_unless_it_was_edited(
+    tmp_path: Path, refuse: Refuse, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "lab.toml"
-    path.write_text(CLUSTER)
-    assert main(["cluster", "convert", "pollux-64", "--out", str(path)]) == 0
-    assert gl.Cluster.from_toml(path).gpus_total == 64
+    for preset, gpus in (("tiresias-60", 16), ("pollux-64", 64)):
+        assert main(["cluster", "convert", preset, "--out", str(path)]) == 0
+        assert gl.Cluster.from_toml(path).gpus_total == gpus
+    path.write_text(path.read_text().replace("count = 16", "count = 8"))
+    assert gl.Cluster.from_toml(path).gpus_total == 32
+    capsys.readouterr()
+    words = ("lab.toml", "not an unchanged cluster")
+    refuse("cluster", "convert", "pai", "--out", "lab.toml", words=words)
+    assert gl.Cluster.from_toml(path).gpus_total == 32
 
 
 def result() -> gl.Result:
@@ -160,14 +237,99 @@ def test_what_others_put_beside_a_result_stays_when_it_is_replaced(tmp_path: Pat
     (place / "plots").mkdir()
     (place / "plots" / "a.svg").write_text("drawn")
     (place / "latest").symlink_to("plots")
-    (place / "segments.parquet").write_bytes(b"of the run before")
-    (place / "report.html").write_text("of the run before")
+    (place / "report.html").write_text("mine")
+    place.chmod(0o700)
     saved = result()
     saved.save(place)
     assert (place / "notes.txt").read_text() == "mine"
     assert (place / "plots" / "a.svg").read_text() == "drawn"
     assert (place / "latest").readlink() == Path("plots")
-    assert not (place / "segments.parquet").exists()
-    assert not (place / "report.html").exists()
+    assert (place / "report.html").read_text() == "mine"
+    assert place.stat().st_mode & 0o777 == 0o700
     assert gl.load_result(place).log_hash == saved.log_hash
     assert list(tmp_path.iterdir()) == [place]
+
+
+def test_what_goes_with_a_run_goes_when_it_is_replaced(tmp_path: Path) -> None:
+    place = tmp_path / "r"
+    lab, trace = gl.Cluster.homogeneous(servers=1, gpus=4), gl.synth.philly(jobs=3)
+    gl.simulate(lab, trace, "fifo", segments=True).save(place)
+    gl.report.write(place, place / "report.html")
+    assert (place / "segments.parquet").exists()
+    result().save(place)
+    assert sorted(path.name for path in place.iterdir()) == [
+        "jobs.parquet", "spec.json", "summary.json", "timeline.parquet"
+    ]  # fmt: skip
+
+
+FOREIGN = {
+    "a spec of something else": {"spec.json": '{"openapi": "3.0"}', "thesis.tex": "mine"},
+    "a spec with our keys": {"spec.json": '{"format": 2, "files": {}, "gangline": "0.1.0"}'},
+    "no JSON": {"spec.json": "mine"},
+    "tables alone": {"jobs.parquet": "PAR1 mine PAR1"},
+    "a spec in a folder": {"spec.json/thesis.tex": "mine"},
+}
+
+
+@pytest.mark.parametrize("case", FOREIGN)
+def test_a_folder_of_somebody_else_is_left_alone(case: str, tmp_path: Path, refuse: Refuse) -> None:
+    for name, text in FOREIGN[case].items():
+        (tmp_path / "out" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "out" / name).write_text(text)
+    (tmp_path / "t.csv").write_text(GOOD)
+    refuse(*run_on("t.csv"), words=("out", "not a result", "choose another folder"))
+    with pytest.raises(FileExistsError, match="not a result"):
+        result().save(tmp_path / "out")
+    for name, text in FOREIGN[case].items():
+        assert (tmp_path / "out" / name).read_text() == text
+
+
+@pytest.mark.parametrize(
+    "name", ["spec.json", "summary.json", "jobs.parquet", "timeline.parquet", "segments.parquet"]
+)
+def test_a_result_that_was_edited_is_left_alone(name: str, tmp_path: Path, refuse: Refuse) -> None:
+    place = tmp_path / "out"
+    result().save(place)
+    with (place / name).open("ab") as file:  # a table of segments was not there before
+        file.write(b" ")
+    edited = (place / name).read_bytes()
+    (tmp_path / "t.csv").write_text(GOOD)
+    refuse(*run_on("t.csv"), words=("out", "result" if name == "spec.json" else name))
+    assert (place / name).read_bytes() == edited
+
+
+def test_out_is_checked_before_the_run(tmp_path: Path, refuse: Refuse) -> None:
+    # The trace does not exist: were it read first, the message would be about it.
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "full" / "fifo-s0").mkdir(parents=True)
+    (tmp_path / "full" / "fifo-s0" / "thesis.tex").write_text("mine")
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "comparison.json").write_text('{"runs": []}')
+    (tmp_path / "loop").symlink_to("loop")
+    on = ["--trace", "none.csv", "--cluster", "pollux-64"]
+    for out, words in (("full", "not a result"), ("file", "Not a directory"), ("loop", "links")):
+        refuse("run", *on, "--policy", "fifo", "--out", out, words=(out, words))
+    for out, words in (
+        ("full", "not a result"), ("file", "Not a directory"), ("c", "not an unchanged comparison"),
+        ("loop", "links"),
+    ):  # fmt: skip
+        refuse("compare", *on, "--policies", "sjf,fifo", "--out", out, words=(out, words))
+    assert (tmp_path / "c" / "comparison.json").read_text() == '{"runs": []}'
+
+
+def test_a_reproduction_leaves_files_of_others_alone(tmp_path: Path, refuse: Refuse) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "reproduction.json").write_text("mine")
+    refuse("reproduce", "dally", "--quick", "--out", "out", words=("reproduction.json",))
+    assert (tmp_path / "out" / "reproduction.json").read_text() == "mine"
+
+
+def test_a_comparison_is_replaced(tmp_path: Path) -> None:
+    lab, trace = gl.Cluster.homogeneous(servers=1, gpus=4), gl.synth.philly(jobs=3)
+    for _ in range(2):
+        gl.compare(lab, trace, ["fifo", "sjf"]).save(tmp_path / "c")
+    assert [run.policy for run in gl.report.load_runs(tmp_path / "c")] == ["fifo", "sjf"]
+    (tmp_path / "c" / "comparison.json").write_text("mine")
+    with pytest.raises(FileExistsError, match="comparison"):
+        gl.compare(lab, trace, ["fifo"]).save(tmp_path / "c")
+    assert (tmp_path / "c" / "comparison.json").read_text() == "mine"

@@ -1,7 +1,7 @@
 //! Who is measured: the bare loops, the engine with its least policy, the engine with real policies.
 //! One run of each is a function from a prepared world to finish times and event counts.
 
-use gangline_engine::{Control, Engine, Output, Policy, PolicyTraits, RunConfig, Silent, World};
+use gangline_engine::{Control, Engine, Output, Policy, RunConfig, Silent, World};
 use gangline_model::SimTime;
 use gangline_policies::{Params, build};
 
@@ -38,7 +38,7 @@ pub fn options(until: Option<SimTime>) -> RunConfig {
 
 /// Sets up and runs; the results are taken out by the caller, so that this can be timed apart.
 pub fn run(world: &World, policy: &mut dyn Policy, options: RunConfig) -> Engine {
-    let mut engine = Engine::new(world, options, PolicyTraits::of(policy))
+    let mut engine = Engine::new(world, options, policy.traits())
         .expect("every job of the workload fits the cluster");
     engine
         .start(policy)

@@ -4,7 +4,7 @@
 //! from. What a run costs beyond this is the policy's; what it costs beyond the bare loop is the
 //! engine's (checks, index, records).
 
-use gangline_engine::{Changes, ClusterView, Next, Plan, Policy, PolicyError, TypePool, WakeOn};
+use gangline_engine::{Changes, ClusterView, Next, Plan, Policy, PolicyError, TypePool};
 use gangline_model::{GpuSet, GpuTypeId, JobId};
 
 const TYPE: GpuTypeId = GpuTypeId(0);
@@ -17,10 +17,6 @@ pub struct Floor {
 }
 
 impl Policy for Floor {
-    fn wake_on(&self) -> WakeOn {
-        WakeOn::QUEUE
-    }
-
     fn start(
         &mut self,
         _view: &ClusterView<'_>,
@@ -43,6 +39,7 @@ impl Policy for Floor {
                 break;
             }
             let set = place(plan.free().pool(TYPE), gpus);
+            plan.take(&set);
             plan.start(job, set);
             self.head += 1;
         }
@@ -50,7 +47,7 @@ impl Policy for Floor {
     }
 }
 
-fn place(pool: &TypePool, gpus: u32) -> GpuSet {
+pub(crate) fn place(pool: &TypePool, gpus: u32) -> GpuSet {
     if let Some(at) = pool.best_fit(gpus) {
         return GpuSet::single(pool.server(at), lowest(pool.mask(at), gpus));
     }

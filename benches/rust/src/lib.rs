@@ -5,8 +5,11 @@
 
 pub mod bare;
 pub mod bare_preemptive;
+pub mod case;
 pub mod contender;
 pub mod floor;
 pub mod replay;
+pub mod share;
+pub mod uplinks;
 pub mod workload;
 pub mod worlds;

@@ -4,7 +4,9 @@
 //! costs beyond that is its own search; below it no policy can come, however clever. A decision that only a
 //! timer of the policy's brought about gets one timer here; those that decided nothing get none.
 
-use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_engine::{
+    Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+};
 use gangline_model::{Action, JobId, SimTime, TimerTag};
 
 /// A decision that did something.
@@ -46,12 +48,8 @@ impl Recording {
 }
 
 impl Policy for Recording {
-    fn wake_on(&self) -> WakeOn {
-        self.inner.wake_on()
-    }
-
-    fn knowledge(&self) -> Knowledge {
-        self.inner.knowledge()
+    fn traits(&self) -> PolicyTraits {
+        self.inner.traits()
     }
 
     fn start(
@@ -92,8 +90,11 @@ pub struct Replay {
 }
 
 impl Policy for Replay {
-    fn wake_on(&self) -> WakeOn {
-        WakeOn::QUEUE | WakeOn::TIMER
+    fn traits(&self) -> PolicyTraits {
+        PolicyTraits {
+            wake_on: WakeOn::QUEUE | WakeOn::TIMER,
+            ..PolicyTraits::default()
+        }
     }
 
     fn start(
@@ -117,13 +118,7 @@ impl Policy for Replay {
             return Ok(Next::Ask);
         }
         for action in &mut self.actions[self.done..decision.actions_end] {
-            match action {
-                Action::Start { job, gpus, .. } => plan.start(*job, std::mem::take(gpus)),
-                Action::Preempt { job } => plan.preempt(*job),
-                Action::Move { .. } | Action::SetSubBatch { .. } => {
-                    unreachable!("no measured policy moves jobs or changes batches")
-                }
-            }
+            plan.push(std::mem::replace(action, Action::preempt(action.job)));
         }
         self.done = decision.actions_end;
         self.next += 1;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from os import PathLike
     from typing import TypeAlias
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Audit", "audit"]
 
+MAX_IDLE_S = 3600.0  # ours: ten rounds of 360 s, the longest that published round policies use
 TOLERANCE_S = 1e-6  # ours: a thousand ns, far below any schedule's own times, above float noise
 
 
@@ -28,7 +29,7 @@ class Audit:
     Attributes
     ----------
     ok : bool
-        Whether no rule is broken.
+        Whether no rule is broken, and every required rule was looked at.
     counts : dict of str to int
         Broken rule to how often.
     findings : pyarrow.Table
@@ -37,21 +38,34 @@ class Audit:
         Rules that were looked at.
     skipped : dict of str to str
         Rules that were not, each with what is missing.
+    unmet : dict of str to str
+        Those of them that were required.
+    idle : dict or None
+        What was free while gangs waited that would fit: `gpu_seconds`, and as `fraction` of all
+        there were; and the longest that one waited while it and all others that waited would have
+        fitted: `longest_s`, `job_id`, `time_s`.
+    notes : tuple of str
+        What was assumed about the tables, and what findings may mean.
     rows : dict of str to int
         Rows of each table that was read.
     """
 
-    def __init__(self, findings: Findings, rows: dict[str, int]) -> None:
+    def __init__(
+        self, findings: Findings, rows: dict[str, int], require: Sequence[str] = ()
+    ) -> None:
         self.findings: pa.Table = findings.table()
         self.counts = dict(findings.counts)
         self.checked = tuple(findings.checked)
         self.skipped = dict(findings.skipped)
+        self.unmet = {rule: why for rule, why in self.skipped.items() if rule in require}
+        self.idle = findings.idle
+        self.notes = tuple(findings.notes)
         self.rows = rows
 
     @property
     def ok(self) -> bool:
-        """Whether no rule is broken."""
-        return not self.counts
+        """Whether no rule is broken, and every required rule was looked at."""
+        return not self.counts and not self.unmet
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as `gangline audit --json` prints them."""
@@ -61,13 +75,17 @@ class Audit:
             "counts": self.counts,
             "checked": list(self.checked),
             "skipped": self.skipped,
+            "unmet": self.unmet,
+            "idle": self.idle,
+            "notes": list(self.notes),
             "findings": self.findings.to_pylist(),
         }
 
     def __repr__(self) -> str:
         rows = ", ".join(f"{count:,} {name}" for name, count in self.rows.items())
-        if self.ok:
-            return f"Audit({rows}: no rule broken, {len(self.checked)} checked)"
+        if not self.counts:
+            unmet = f"; required, but not checked: {', '.join(self.unmet)}" if self.unmet else ""
+            return f"Audit({rows}: no rule broken, {len(self.checked)} checked{unmet})"
         broken = ", ".join(f"{rule} {count:,}" for rule, count in self.counts.items())
         return f"Audit({rows}: broken: {broken})"
 
@@ -91,8 +109,10 @@ def audit(
     columns: Mapping[str, str] | None = None,
     max_share: int = 1,
     max_parts: int = 1,
+    max_idle_s: float = MAX_IDLE_S,
     tolerance_s: float = TOLERANCE_S,
     first: int = 100,
+    require: Sequence[str] = (),
 ) -> Audit:
     """Look for broken invariants in a segments or jobs table of any simulator.
 
@@ -109,16 +129,24 @@ def audit(
     trace : Trace, Arrow table, or str, optional
         What was to be run: tells of missing jobs, gang sizes, arrivals and work.
     columns : mapping, optional
-        Native name to the name in the table, for example ``{"finish_s": "end_time"}``.
+        Native name to the name in the table, for example ``{"finish_s": "end_time"}``; a name that
+        is mapped to "" is left out, for example ``{"status": ""}``.
     max_share : int
         Most jobs that may be on one GPU.
     max_parts : int
-        Most whole gangs that one job may hold at a time; more than 1 for forked jobs.
+        Most whole gangs that one job may hold at a time; more than 1 for forked jobs in tables
+        without a column `part`.
+    max_idle_s : float
+        Longest that a gang may wait while it and all others that wait would fit; infinity: as long
+        as it likes.
     tolerance_s : float
         Seconds by which times may be off: instants nearer than this count as one. Sums may be off
         by as much for each of their terms, and by 1e-9 of their size.
     first : int
         How many findings of each rule are kept; all are counted.
+    require : sequence of str
+        Rules without which the audit is not `ok`: those that the tables lack the columns for are
+        in `unmet`.
 
     Returns
     -------
@@ -132,6 +160,8 @@ def audit(
         If a folder is not the result of one run; it names those inside.
     ClusterError
         If the cluster is wrong.
+    PolicyError
+        If an option is out of range, or a required rule does not exist.
 
     Notes
     -----
@@ -148,13 +178,17 @@ def audit(
     """
     import numpy as np
 
-    from gangline.audit import inputs, jobs_rules, segment_rules
+    from gangline.audit import hints, inputs, jobs_rules, segment_rules
     from gangline.audit.findings import Findings
     from gangline.audit.world import World
     from gangline.simulate import as_cluster
     from gangline.trace.table import as_trace
 
-    inputs.check_options(max_share, max_parts, tolerance_s, first)
+    inputs.check_options(
+        {"max_share": (max_share, 1), "max_parts": (max_parts, 1), "first": (first, 0)},
+        {"max_idle_s": max_idle_s, "tolerance_s": tolerance_s},
+        require,
+    )
     held, listed = inputs.read(table, jobs, columns)
     world = World(
         as_cluster(cluster),
@@ -163,9 +197,11 @@ def audit(
         held,
         max_share=max_share,
         max_parts=max_parts,
+        max_idle_s=max_idle_s,
         tolerance_s=tolerance_s,
     )
     findings = Findings(world.names, first)
+    hints.on_tables(world, findings)
     rows = {}
     with np.errstate(invalid="ignore", over="ignore"):  # infinite times are findings themselves
         if held is not None:
@@ -174,4 +210,5 @@ def audit(
         if listed is not None:
             rows["jobs"] = len(listed)
             jobs_rules.check(world, findings)
-    return Audit(findings, rows)
+    hints.on_findings(world, findings)
+    return Audit(findings, rows, require)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from gangline.audit.sweep import Excess
+
 __all__ = ["RULES", "Findings"]
 
 RULES = {
@@ -23,17 +25,35 @@ RULES = {
     "unknown-server": "every server and slot exists",
     "unknown-type": "every GPU type is one of the cluster's",
     "type-not-allowed": "a job runs on GPU types that it allows",
+    "arrival": "jobs arrive when the trace says",
     "before-arrival": "nothing runs before it arrives",
     "gang": "a job holds its whole gang or nothing",
     "capacity": "no more GPUs are held than there are: of a server, of a type, in total",
     "double-booking": "a GPU holds no more jobs than may share it",
+    "memory": "the jobs on a GPU fit into its memory",
     "down": "nothing runs on a server that is down",
     "rate": "nothing runs faster than alone on the same GPUs",
     "short-run": "a finished job ran as long as its work takes",
+    "idle": "no gang waits for long while it and all others that wait would fit",
     "utilisation": "no more GPU-seconds are used than there are",
     "sums": "columns that follow from others do",
 }
 """Rule to what it says, in the order in which findings are listed."""
+
+_NEEDS = {
+    "duplicate-job": "a jobs table",
+    "unknown-server": "segments with the column server",
+    "unknown-type": "the column gpu_type",
+    "type-not-allowed": "segments with the column server or gpu_type, and a trace",
+    "arrival": "arrival_s in a jobs table, and a trace",
+    "double-booking": "segments with the columns server and gpu_mask",
+    "memory": "segments with the columns server and gpu_mask, and a trace with memory_gb",
+    "down": "segments with the column server",
+    "rate": "segments with the column rate, and a trace",
+    "idle": "when jobs arrive and how large they are: a jobs table or a trace",
+    "sums": "columns that follow from others, such as jct_s, queue_s or gpu_seconds",
+}
+"""What a rule needs, for rules that a table of the other kind never asks about."""
 
 _SCHEMA = pa.schema(
     [
@@ -58,6 +78,15 @@ class Findings:
         Job ids by index.
     first : int
         How many of each rule are kept.
+
+    Attributes
+    ----------
+    notes : list of str
+        What was assumed, and what findings may mean.
+    excess : float
+        The largest ratio of the GPUs that were held to those that might have been.
+    idle : dict, optional
+        How much was free while gangs waited that would fit.
     """
 
     def __init__(self, names: Callable[[int], str | None], first: int) -> None:
@@ -67,6 +96,9 @@ class Findings:
         self._counts: dict[str, int] = {}
         self._checked: set[str] = set()
         self._skipped: dict[str, str] = {}
+        self.notes: list[str] = []
+        self.excess = 1.0
+        self.idle: dict[str, Any] | None = None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -81,14 +113,21 @@ class Findings:
     @property
     def skipped(self) -> dict[str, str]:
         """Rules that were not looked at, and what is missing."""
-        return {rule: self._skipped[rule] for rule in RULES if self._is_skipped(rule)}
-
-    def _is_skipped(self, rule: str) -> bool:
-        return rule in self._skipped and rule not in self._checked
+        missing = {**_NEEDS, **self._skipped}
+        return {
+            rule: missing.get(rule, "rows that can be used")
+            for rule in RULES
+            if rule not in self._checked
+        }
 
     def skip(self, rule: str, missing: str) -> None:
         """Note that a rule cannot be looked at."""
         self._skipped.setdefault(rule, missing)
+
+    def note(self, text: str) -> None:
+        """Say what was assumed, or what findings may mean; each once."""
+        if text not in self.notes:
+            self.notes.append(text)
 
     def withdraw(self, rule: str, missing: str) -> None:
         """Note that a rule was looked at in a small part only, which is not to have checked it."""
@@ -148,6 +187,34 @@ class Findings:
                     "what": what(row),
                 }
             )
+
+    def add_excess(
+        self,
+        rule: str,
+        table: str,
+        excess: Excess,
+        what: Callable[[int], str],
+        *,
+        job: npt.NDArray[Any],
+        time: npt.NDArray[Any],
+        server: npt.NDArray[Any] | None = None,
+    ) -> None:
+        """Add stretches in which too much was held; job, time and server are by event."""
+        at = excess.at
+        some = (excess.allowed > 0.0) & (rule != "memory")
+        ratios = excess.peak[some] / excess.allowed[some]
+        self.excess = max(self.excess, float(ratios.max(initial=1.0)))
+        self.add(
+            rule,
+            table,
+            np.ones(len(at), dtype=np.bool_),
+            what,
+            job=job[at],
+            time=time[at],
+            server=None if server is None else server[at],
+            found=excess.peak,
+            allowed=excess.allowed,
+        )
 
     def table(self) -> pa.Table:
         """Return the kept findings, by rule."""

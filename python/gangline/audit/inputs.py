@@ -11,12 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gangline.audit.findings import RULES
+from gangline.audit.words import Fates, fates
 from gangline.errors import PolicyError, ResultError, TraceError
+from gangline.result import load_result
 from gangline.trace.faults import Fault, short
-from gangline.trace.text import ERRORS_SHOWN
+from gangline.trace.text import BOM, ERRORS_SHOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Columns", "check_options", "read"]
 
 MAX_BYTES = 8 << 30  # ours: as for traces, a bound on what a compressed file may unpack to
-SEGMENT_NUMBERS = ("start_s", "end_s", "server", "gpus", "rate")
+SEGMENT_NUMBERS = ("start_s", "end_s", "server", "gpus", "rate", "part", "sub_batch")
 JOB_NUMBERS = (
     "arrival_s",
     "first_start_s",
@@ -42,6 +45,7 @@ JOB_NUMBERS = (
     "preemptions",
     "migrations",
 )
+_SEPARATORS = (b";", b"\t", b"|")
 _NUMBER = r"^[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|(?i:nan|inf(inity)?))$"
 _SHOWN = 5  # folders that a message names
 WORDS = ("job_id", "gpu_type", "status", "end_reason")
@@ -84,28 +88,39 @@ class Columns:
     def __getitem__(self, name: str) -> npt.NDArray[np.float64]:
         return self.numbers[name]
 
-    def is_word(self, name: str, word: str) -> npt.NDArray[np.bool_]:
-        """Return where a label column holds a word; nowhere if it holds nothing."""
-        equal = pc.equal(self.words[name].dictionary, word).to_numpy(zero_copy_only=False)
-        codes = self.words[name].indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        return np.asarray(np.append(equal.astype(np.bool_), np.False_)[codes])
+    def fates(self, name: str) -> Fates | None:
+        """Return what a column of words says became of each row; None if it is not there."""
+        return fates(self.words[name]) if name in self.words else None
 
 
-def check_options(max_share: int, max_parts: int, tolerance_s: float, first: int) -> None:
-    """Raise a PolicyError for an option out of range."""
-    least = {"max_share": (max_share, 1), "max_parts": (max_parts, 1), "first": (first, 0)}
+def check_options(
+    least: Mapping[str, tuple[int, int]], seconds: Mapping[str, float], require: Sequence[str]
+) -> None:
+    """Raise a PolicyError for an option out of range, or a required rule that does not exist."""
     for name, (value, lowest) in least.items():
         if value < lowest:
             message = f"audit: {name}: expected an integer >= {lowest}, got {value}"
             raise PolicyError(message, field=name, value=value)
-    if not 0.0 <= tolerance_s < np.inf:
-        message = f"audit: tolerance_s: expected seconds >= 0, got {tolerance_s}"
-        raise PolicyError(message, field="tolerance_s", value=tolerance_s)
+    for name, given in seconds.items():
+        if not given >= 0.0 or (given == np.inf and name == "tolerance_s"):
+            message = f"audit: {name}: expected seconds >= 0, got {given}"
+            raise PolicyError(message, field=name, value=given)
+    for rule in require:
+        if rule not in RULES:
+            message = f"audit: require: no rule `{rule}`; {_meant(rule, tuple(RULES))}"
+            raise PolicyError(message, field="require", value=rule)
+
+
+def _meant(name: str, known: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}"
 
 
 def _require_one(folder: Path) -> None:
-    """Refuse a folder that is not the result of one run; say which results it holds."""
+    """Refuse a folder that is not the whole result of one run; say which results it holds."""
     if (folder / "jobs.parquet").is_file():
+        if (folder / "spec.json").is_file():
+            load_result(folder).check()
         return
     found = sorted(str(path.parent) for path in folder.glob("*/jobs.parquet"))
     words = (
@@ -122,14 +137,18 @@ def read(
     table: TableLike, jobs: TableLike | None, mapping: Mapping[str, str] | None
 ) -> tuple[Columns | None, Columns | None]:
     """Return the segments and the jobs, each if it is there."""
+    names = mapping or {}
     if _is_path(table) and Path(str(table)).is_dir():
         folder = Path(str(table))
         _require_one(folder)
-        listed = _columns(folder / "jobs.parquet", mapping)
-        segments = folder / "segments.parquet"
-        held = _columns(segments, mapping) if segments.is_file() else None
-        return held, listed
-    main = _columns(table, mapping)
+        files = (folder / "jobs.parquet", folder / "segments.parquet")
+        loaded = [_load(path) for path in files if path.is_file()]
+        _check_mapping(names, loaded)
+        listed, *others = (_columns(source, names) for source in loaded)
+        return (others[0] if others else None), listed
+    loaded = [_load(value) for value in (table, jobs) if value is not None]
+    _check_mapping(names, loaded)
+    main = _columns(loaded[0], names)
     if not len(main):
         raise TraceError(f"{main.path}: expected at least one row, got none", path=main.path)
     is_segments = main.has("start_s") and main.has("end_s")
@@ -146,7 +165,7 @@ def read(
                 path=main.path,
             )
         return None, main
-    second = None if jobs is None else _columns(jobs, None)
+    second = _columns(loaded[1], names) if len(loaded) > 1 else None
     if second is not None and not second.has("finish_s"):
         raise TraceError(f"{second.path}: expected a jobs table with finish_s", path=second.path)
     return main, second
@@ -156,21 +175,47 @@ def _is_path(value: object) -> bool:
     return isinstance(value, str) or hasattr(value, "__fspath__")
 
 
-def _columns(value: TableLike, mapping: Mapping[str, str] | None) -> Columns:
-    text = None
+@dataclass(frozen=True)
+class _Loaded:
+    """A table as it is, with where it came from; `text` if it was delimited text."""
+
+    path: str
+    table: pa.Table
+    text: TextFile | None
+
+
+def _load(value: TableLike) -> _Loaded:
     if _is_path(value):
-        path = str(value)
-        table, text = _read_file(Path(path))
-    elif isinstance(value, pa.Table):
-        path, table = "table", value
-    elif hasattr(value, "__arrow_c_stream__"):
-        path, table = "table", pa.table(value)
-    else:
-        kind = type(value).__name__
-        raise TraceError(f"expected a path or an Arrow table, got {kind}", value=kind)
-    names = table.column_names
-    table = _rename(table, mapping or {}, path)
-    source = _Source(path, dict(zip(table.column_names, names, strict=True)), text)
+        return _Loaded(str(value), *_read_file(Path(str(value))))
+    if isinstance(value, pa.Table):
+        return _Loaded("table", value, None)
+    if hasattr(value, "__arrow_c_stream__"):
+        return _Loaded("table", pa.table(value), None)
+    kind = type(value).__name__
+    raise TraceError(f"expected a path or an Arrow table, got {kind}", value=kind)
+
+
+def _check_mapping(mapping: Mapping[str, str], loaded: Sequence[_Loaded]) -> None:
+    """Refuse names that are not native, and columns that no table has."""
+    for native, theirs in mapping.items():
+        if native not in NATIVE:
+            message = f"columns: unknown native name `{native}`; {_meant(native, NATIVE)}"
+            raise TraceError(message, value=native)
+        if theirs and not any(theirs in one.table.column_names for one in loaded):
+            has = "; ".join(
+                f"{one.path} has {', '.join(one.table.column_names[:20])}" for one in loaded
+            )
+            raise TraceError(
+                f"columns: no column `{theirs}` for {native}; {has}",
+                path=loaded[0].path,
+                column=theirs,
+            )
+
+
+def _columns(loaded: _Loaded, mapping: Mapping[str, str]) -> Columns:
+    path, names = loaded.path, loaded.table.column_names
+    table = _rename(loaded.table, mapping, path)
+    source = _Source(path, dict(zip(table.column_names, names, strict=True)), loaded.text)
     if "job_id" not in table.column_names:
         shown = ", ".join(table.column_names[:20])
         raise TraceError(
@@ -218,22 +263,14 @@ class _Source:
 
 
 def _rename(table: pa.Table, mapping: Mapping[str, str], path: str) -> pa.Table:
-    """Return the table with native names; a mapped column is known by its native name alone."""
+    """Return the table with native names; a mapped column is known by its native name alone.
+
+    A native name that is mapped to nothing hides the column of that name.
+    """
     names = list(table.column_names)
-    for native, theirs in mapping.items():
-        if native not in NATIVE:
-            near = difflib.get_close_matches(native, NATIVE, 1)
-            hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(NATIVE)}"
-            raise TraceError(f"columns: unknown native name `{native}`; {hint}", value=native)
-        if theirs not in table.column_names:
-            shown = ", ".join(table.column_names[:20])
-            raise TraceError(
-                f"{path}: no column `{theirs}` for {native}; it has {shown}",
-                path=path,
-                column=theirs,
-            )
-    taken = {theirs: native for native, theirs in mapping.items()}
-    names = [taken.get(name, "" if name in mapping else name) for name in names]
+    mine = {native: theirs for native, theirs in mapping.items() if not theirs or theirs in names}
+    taken = {theirs: native for native, theirs in mine.items() if theirs}
+    names = [taken.get(name, "" if name in mine else name) for name in names]
     repeated = {name for name in names if name in NATIVE and names.count(name) > 1}
     if repeated:
         name = min(repeated)
@@ -258,7 +295,11 @@ def _read_file(path: Path) -> tuple[pa.Table, TextFile | None]:
             return table, None
         if head[:6] == b"ARROW1" or head[:4] == b"\xff\xff\xff\xff":
             return _read_arrow(head, source.data), None
-        text = TextFile(source)
+        if head.removeprefix(BOM).lstrip()[:1] in (b"{", b"["):
+            raise TraceError(
+                f"{path}: this is JSON; expected Parquet, Arrow or CSV", path=str(path)
+            )
+        text = TextFile(source, delimiter=_separator(head))
         return _read_csv(text), text
     except TraceError:
         raise
@@ -269,6 +310,13 @@ def _read_file(path: Path) -> tuple[pa.Table, TextFile | None]:
         raise TraceError(
             f"{path}: expected Parquet, Arrow or CSV: {words}", path=str(path)
         ) from None
+
+
+def _separator(head: bytes) -> str:
+    """Return what separates the columns: of a header without commas, what else it has."""
+    line = head.removeprefix(BOM).lstrip().split(b"\n", 1)[0]
+    found = [mark for mark in _SEPARATORS if mark in line and b"," not in line]
+    return found[0].decode() if found else ","
 
 
 def _read_arrow(head: bytes, data: bytes) -> pa.Table:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gangline.audit import idle
 from gangline.audit.sweep import Sweep, over
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ __all__ = ["check"]
 
 TABLE = "jobs"
 _HELD = "how long jobs held their GPUs: run_s, wait_s, preemptions or duration_s, or a trace"
+_STARTED = "when jobs started: first_start_s or queue_s, or run_s or wait_s from which it follows"
+_UNBROKEN = "jobs that ran in one piece: every job stopped in between; segments would tell"
 SPANS = ("jct_s", "queue_s", "wait_s", "run_s", "overhead_s")
 
 
@@ -36,18 +39,40 @@ class _Rows:
         self.arrival = self._number("arrival_s")
         if not table.has("arrival_s"):
             self.arrival = np.append(world.arrival, np.nan)[self.job]
-        self.start, self.finish = self._number("first_start_s"), self._number("finish_s")
+        self.finish = self._number("finish_s")
+        self.parts = np.append(world.parts, 1)[self.job]
         self.gang = self._number("gpus")
         if not table.has("gpus"):
             gang = np.append(world.gang, -1)[self.job].astype(np.float64)
             self.gang = np.where(gang < 0, np.nan, gang)
-        self.span = self.finish - self.start
         self.run = self._number("run_s")
         if not table.has("run_s") and table.has("wait_s"):
             self.run = self.finish - self.arrival - table["wait_s"]
-        elif not table.has("run_s") and table.has("preemptions"):
-            still = self._number("preemptions") + np.nan_to_num(self._number("migrations")) == 0
-            self.run = np.where(still, self.span, np.nan)
+        self.start = self._start()
+        self.span = self.finish - self.start
+        if table.has("preemptions") and not (table.has("run_s") or table.has("wait_s")):
+            self.run = np.where(self._in_one_piece(), self.span, np.nan)
+
+    def _start(self) -> Floats:
+        """First starts; what the table does not say follows from the rest, where it does."""
+        if self.table.has("first_start_s"):
+            return self.table["first_start_s"]
+        if self.table.has("queue_s"):
+            return self.arrival + self.table["queue_s"]
+        start = self.finish - self.run
+        if self.table.has("preemptions"):
+            return np.where(self._in_one_piece(), start, np.nan)
+        return start
+
+    @property
+    def is_assumed(self) -> bool:
+        """Whether jobs are taken to have run in one piece because nothing tells."""
+        known = ("first_start_s", "queue_s", "preemptions")
+        return not any(map(self.table.has, known)) and not bool(np.isnan(self.start).all())
+
+    def _in_one_piece(self) -> Bools:
+        stops = self._number("preemptions") + np.nan_to_num(self._number("migrations"))
+        return np.asarray(stops == 0)
 
     def _number(self, name: str) -> Floats:
         if self.table.has(name):
@@ -67,6 +92,8 @@ def check(world: World, findings: Findings) -> None:
     _sums(world, rows, findings)
     _capacity(world, rows, least, findings)
     _utilisation(world, rows, least, findings)
+    if world.held is None:
+        _idle(world, rows, findings)
 
 
 def _times(world: World, rows: _Rows, findings: Findings) -> None:
@@ -97,17 +124,33 @@ def _times(world: World, rows: _Rows, findings: Findings) -> None:
         found=rows.finish,
         allowed=rows.start,
     )
+    _arrivals(world, rows, findings)
+
+
+def _arrivals(world: World, rows: _Rows, findings: Findings) -> None:
     if np.isnan(rows.arrival).all():
         findings.skip("before-arrival", "when jobs arrive: arrival_s, or a trace")
         return
     arrival = rows.arrival
     if world.trace is not None:
-        arrival = np.fmax(arrival, np.append(world.arrival, np.nan)[rows.job])
+        due = np.append(world.arrival, np.nan)[rows.job]
+        arrival = np.fmax(arrival, due)
+        if rows.table.has("arrival_s"):
+            findings.add(
+                "arrival",
+                TABLE,
+                np.abs(rows.arrival - due) > world.tolerance_s,
+                lambda row: f"arrives at {rows.arrival[row]:.9g} s, by the trace at {due[row]:.9g}",
+                job=rows.job,
+                time=rows.arrival,
+                found=rows.arrival,
+                allowed=due,
+            )
     begin = np.fmin(rows.start, rows.finish)
     findings.add(
         "before-arrival",
         TABLE,
-        begin < arrival - world.tolerance_s,
+        begin < arrival - world.tolerance_s * (1.0 if rows.table.has("first_start_s") else 3.0),
         lambda row: f"starts at {begin[row]:.9g} s, arrives at {arrival[row]:.9g} s",
         job=rows.job,
         time=begin,
@@ -174,7 +217,7 @@ def _gangs(world: World, rows: _Rows, findings: Findings) -> None:
     findings.add(
         "capacity",
         TABLE,
-        rows.done & (gang > world.gpus_total),
+        (rows.done | np.isfinite(rows.start)) & (gang > world.gpus_total),
         lambda row: f"{gang[row]:g} GPUs on a cluster of {world.gpus_total}",
         job=rows.job,
         time=rows.start,
@@ -187,22 +230,17 @@ def _work(world: World, rows: _Rows, findings: Findings) -> Floats:
     """Look at run times; return the least time that each row must have held its GPUs."""
     least = np.full(len(rows.table), np.nan)
     if world.work is not None and world.base is not None:
-        usable = (
-            world.allowed[:, None] >> np.arange(len(world.types), dtype=np.uint64)
-            if world.allowed is not None
-            else np.ones((world.jobs, len(world.types)), dtype=np.uint64)
-        ) & np.uint64(1)
-        best = (world.base * usable.astype(np.float64)).max(axis=1)
+        best = (world.base * world.usable).max(axis=1)
         shortest = np.divide(world.work, best, out=np.full(world.jobs, np.nan), where=best > 0.0)
-        least = np.append(shortest, np.nan)[rows.job] / world.max_parts
+        least = np.append(shortest, np.nan)[rows.job] / rows.parts
     elif rows.table.has("duration_s"):
         fastest = max(gpu.speed for gpu in world.cluster.gpu_types)
-        least = rows.table["duration_s"] / (fastest * world.max_parts)
+        least = rows.table["duration_s"] / (fastest * rows.parts)
     else:
         findings.skip("short-run", "how long jobs take: the column duration_s, or a trace")
     ran = np.fmin(rows.run, rows.span)
     if np.isnan(ran).all():
-        findings.skip("short-run", "how long jobs ran: run_s, or first_start_s and finish_s")
+        findings.skip("short-run", "how long jobs ran: first_start_s, run_s or wait_s")
         ran = rows.finish - rows.arrival
     if not np.isnan(least).all():
         findings.add(
@@ -216,29 +254,26 @@ def _work(world: World, rows: _Rows, findings: Findings) -> Floats:
             allowed=least,
         )
     # Where the table says how long it ran, that; else what its work takes.
-    held = np.where(np.isnan(rows.run), least, rows.run)
-    return np.where(rows.done, np.maximum(held, 0.0), np.nan)
+    held = np.where(np.isnan(rows.run), np.where(rows.done, least, np.nan), rows.run)
+    return np.maximum(held, 0.0)
 
 
 def _sums(world: World, rows: _Rows, findings: Findings) -> None:
-    table, done = rows.table, rows.done
+    table = rows.table
     expected: list[tuple[str, str, Floats]] = [
         ("jct_s", "finish - arrival", rows.finish - rows.arrival),
         ("queue_s", "first start - arrival", rows.start - rows.arrival),
     ]
     if table.has("jct_s") and table.has("run_s"):
         expected.append(("wait_s", "jct - run", table["jct_s"] - table["run_s"]))
-    if table.has("run_s"):
-        expected.append(("gpu_seconds", "gpus x run", rows.gang * table["run_s"]))
     for name, words, wanted in expected:
         if not table.has(name):
             continue
         given = table[name]
-        terms = rows.gang + 2.0 if name == "gpu_seconds" else 3.0
         findings.add(
             "sums",
             TABLE,
-            done & (np.abs(given - wanted) > world.tolerance(wanted, terms)),
+            np.abs(given - wanted) > world.tolerance(wanted, 3.0),
             lambda row, name=name, words=words, given=given, wanted=wanted: (  # type: ignore[misc]
                 f"{name} is {given[row]:.9g}, {words} is {wanted[row]:.9g}"
             ),
@@ -255,7 +290,7 @@ def _sums(world: World, rows: _Rows, findings: Findings) -> None:
         findings.add(
             "sums",
             TABLE,
-            done & (given > most + world.tolerance(most, 3.0)),
+            given > most + world.tolerance(most, 3.0),
             lambda row, part=part, whole=whole, given=given, most=most: (  # type: ignore[misc]
                 f"{part} is {given[row]:.9g}, more than {whole}, {most[row]:.9g}"
             ),
@@ -264,16 +299,46 @@ def _sums(world: World, rows: _Rows, findings: Findings) -> None:
             found=given,
             allowed=most,
         )
+    if table.has("gpu_seconds") and table.has("run_s"):
+        _gpu_seconds(world, rows, table["gpu_seconds"], rows.gang * table["run_s"], findings)
+
+
+def _gpu_seconds(
+    world: World, rows: _Rows, given: Floats, wanted: Floats, findings: Findings
+) -> None:
+    """Hold GPU-seconds against gpus x run: of each part, where a job has several."""
+    slack = world.tolerance(wanted, rows.gang + 2.0) * rows.parts
+    above = given > wanted * rows.parts + slack
+    findings.add(
+        "sums",
+        TABLE,
+        above | (given < wanted - slack),
+        lambda row: f"gpu_seconds is {given[row]:.9g}, gpus x run is {wanted[row]:.9g}",
+        job=rows.job,
+        time=rows.arrival,
+        found=given,
+        allowed=wanted,
+    )
+    if above.any() and world.held is None:
+        most = int(np.ceil((given[above] / wanted[above]).max()))
+        findings.note(f"if jobs fork, gpu_seconds may exceed gpus x run: `--max-parts {most}`")
 
 
 def _capacity(world: World, rows: _Rows, least: Floats, findings: Findings) -> None:
     """Sweep the jobs that must have held their GPUs from first start to finish."""
-    still = rows.done & (least >= rows.span - world.tolerance(rows.span, 2.0))
+    still = least >= rows.span - world.tolerance(rows.span, 2.0)
     kept = np.flatnonzero(still & np.isfinite(rows.span) & (rows.gang >= 1))
     if not len(kept):
         if world.held is None:  # without segments this is all there is to see of it
-            findings.withdraw("capacity", _HELD)
+            findings.withdraw("capacity", _why_not(rows, least))
         return
+    assumed = ""
+    if rows.is_assumed:
+        assumed = ", if no job was preempted"
+        findings.note(
+            "first_start_s is not given: taken as finish - run time, as if every job ran in one "
+            "piece; where jobs are preempted give first_start_s or preemptions"
+        )
     gang = rows.gang[kept].astype(np.int64)
     sweep = Sweep(rows.start[kept], rows.finish[kept], world.tolerance_s)
     kinds = np.full(len(kept), -1, dtype=np.int64)
@@ -286,19 +351,23 @@ def _capacity(world: World, rows: _Rows, least: Floats, findings: Findings) -> N
         row = sweep.row[chosen]
         held = np.cumsum(sweep.sign[chosen] * gang[row])
         excess = over(held, np.full(len(row), float(total * world.max_share)))
-        at = excess.at
-        findings.add(
+        findings.add_excess(
             "capacity",
             TABLE,
-            np.ones(len(at), dtype=np.bool_),
+            excess,
             lambda i, name=name, excess=excess: (  # type: ignore[misc]
-                f"{name}: {excess.peak[i]:g} GPUs held of {excess.allowed[i]:g}"
+                f"{name}: {excess.peak[i]:g} GPUs held of {excess.allowed[i]:g}{assumed}"
             ),
-            job=rows.job[kept][row[at]],
-            time=sweep.time[chosen][at],
-            found=excess.peak,
-            allowed=excess.allowed,
+            job=rows.job[kept][row],
+            time=sweep.time[chosen],
         )
+
+
+def _why_not(rows: _Rows, least: Floats) -> str:
+    """Say what is missing where no job is known to have held its GPUs throughout."""
+    if np.isnan(rows.start).all():
+        return _STARTED
+    return _HELD if np.isnan(least).all() else _UNBROKEN
 
 
 def _utilisation(world: World, rows: _Rows, least: Floats, findings: Findings) -> None:
@@ -306,7 +375,7 @@ def _utilisation(world: World, rows: _Rows, least: Floats, findings: Findings) -
 
     Looked at from the first start to each finish, and from each start to the last finish.
     """
-    begin = np.where(np.isnan(rows.start), rows.arrival, rows.start)
+    begin = np.where(np.isnan(rows.start) | rows.is_assumed, rows.arrival, rows.start)
     used = rows.gang * least
     known = np.isfinite(begin) & np.isfinite(rows.finish) & np.isfinite(used)
     kept = np.flatnonzero(known & (rows.finish >= begin))
@@ -327,16 +396,32 @@ def _utilisation(world: World, rows: _Rows, least: Floats, findings: Findings) -
         excess = over(
             np.where(total > there + world.tolerance(there, terms), total, 0.0), there + 0.0
         )
-        at = excess.at
-        findings.add(
+        findings.add_excess(
             "utilisation",
             TABLE,
-            np.ones(len(at), dtype=np.bool_),
+            excess,
             lambda i, excess=excess: (  # type: ignore[misc]
                 f"{excess.peak[i]:.9g} GPU-s used of {excess.allowed[i]:.9g}"
             ),
-            job=job[order][at],
-            time=time[at],
-            found=excess.peak,
-            allowed=excess.allowed,
+            job=job[order],
+            time=time,
         )
+
+
+def _idle(world: World, rows: _Rows, findings: Findings) -> None:
+    """Look for gangs that wait while they fit; a job that stopped counts as busy meanwhile."""
+    if rows.is_assumed or np.isnan(rows.start).all() or np.isnan(rows.gang).all():
+        findings.skip("idle", "when jobs started: first_start_s or queue_s, and gpus or a trace")
+        return
+    start = np.where(np.isnan(rows.start), rows.arrival, rows.start)
+    finish = rows.finish
+    if world.status is not None:
+        last = np.fmax.reduce(np.fmax(start, finish), initial=0.0)
+        finish = np.where(np.isnan(finish) & world.status.is_open, last, finish)
+        start = np.where(world.status.is_open, rows.start, start)
+    kept = np.flatnonzero(np.isfinite(start) & np.isfinite(finish) & (rows.gang >= 1))
+    start, finish = start[kept], finish[kept]
+    nowhere = np.full(len(kept), -1, dtype=np.int64)
+    busy = idle.Busy(nowhere, rows.gang[kept].astype(np.int64), start, finish)
+    waits = idle.waits_between(world, rows.job[kept], start, finish, finish.max(initial=0.0))
+    idle.check(world, findings, TABLE, busy, waits, has_servers=False)

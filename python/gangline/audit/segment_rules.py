@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gangline.audit import idle
 from gangline.audit.sweep import Sweep, over
+from gangline.trace.to_core import GIB
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -55,6 +57,14 @@ class _Rows:
         return gang if (self._world.gang > 0).any() else None
 
     @cached_property
+    def part(self) -> Ints | None:
+        """Part of each row, counted over all jobs; None if jobs have no parts."""
+        if not self.table.has("part"):
+            return None
+        number = np.unique(np.nan_to_num(self.table["part"]), return_inverse=True)[1]
+        return np.asarray(number, dtype=np.int64)
+
+    @cached_property
     def type(self) -> Ints:
         """GPU type of each row; -1 = unknown."""
         if self.has_server:
@@ -89,10 +99,12 @@ def check(world: World, findings: Findings) -> None:
             findings.skip(rule, "how much work there is: a trace")
     else:
         _gangs(world, rows, rows.width, findings)
+        _parts(rows, findings, world.tolerance_s)
         _capacity(world, rows, rows.width, findings)
         _slots(world, rows, findings)
         _utilisation(world, rows, rows.width, findings)
         _work(world, rows, rows.width, findings)
+        _idle(world, rows, rows.width, findings)
     _down(world, rows, findings)
     _agreement(world, rows, findings)
 
@@ -164,8 +176,6 @@ def _places(world: World, rows: _Rows, findings: Findings) -> None:
         )
         if rows.mask is not None:
             _slots_exist(world, rows, rows.mask, findings)
-    else:
-        findings.skip("unknown-server", "the column server")
     if "gpu_type" in rows.table.words:
         labels = rows.table.words["gpu_type"]
         findings.add(
@@ -177,6 +187,8 @@ def _places(world: World, rows: _Rows, findings: Findings) -> None:
             time=rows.start,
             server=rows.server,
         )
+    elif rows.has_server:  # then the server tells the type
+        findings.add("unknown-type", TABLE, np.zeros(0, dtype=np.bool_), str)
     if world.allowed is not None and (rows.type >= 0).any():
         allowed = np.append(world.allowed, ~np.uint64(0))[rows.job]
         bit = (allowed >> np.maximum(rows.type, 0).astype(np.uint64)) & np.uint64(1)
@@ -189,8 +201,6 @@ def _places(world: World, rows: _Rows, findings: Findings) -> None:
             time=rows.start,
             server=rows.server,
         )
-    else:
-        findings.skip("type-not-allowed", "a trace, and the column server or gpu_type")
 
 
 def _slots_exist(
@@ -230,7 +240,7 @@ def _arrivals(world: World, rows: _Rows, findings: Findings) -> None:
 
 
 def _gangs(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
-    """Look at what each job holds after each instant at which that changes."""
+    """Look at what each part of a job holds after each instant at which that changes."""
     findings.add(
         "gang",
         TABLE,
@@ -243,13 +253,17 @@ def _gangs(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
     )
     kept = np.flatnonzero(rows.good & (rows.job >= 0))
     job = np.concatenate([rows.job[kept], rows.job[kept]])
+    part = np.zeros(len(job), dtype=np.int64)
+    if rows.part is not None:
+        part = np.concatenate([rows.part[kept], rows.part[kept]])
     time = np.concatenate([rows.end[kept], rows.start[kept]])
     change = np.concatenate([-width[kept], width[kept]])
-    order = np.lexsort((time, job))
-    job, time = job[order], time[order]
+    order = np.lexsort((time, part, job))
+    job, part, time = job[order], part[order], time[order]
     held = np.cumsum(change[order])
     last = np.ones(len(job), dtype=np.bool_)
-    last[:-1] = (job[1:] != job[:-1]) | (time[1:] - time[:-1] > world.tolerance_s)
+    last[:-1] = (job[1:] != job[:-1]) | (part[1:] != part[:-1])
+    last[:-1] |= time[1:] - time[:-1] > world.tolerance_s
     job, time, held = job[last], time[last], held[last]
     gang = world.gang[job] if len(job) else np.zeros(0, dtype=np.int64)
     if (gang < 0).any():  # then the first that a job holds is its gang
@@ -258,7 +272,17 @@ def _gangs(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
         first[job[some]] = held[some]
         gang = np.where(gang < 0, first[job], gang)
     parts = held // np.maximum(gang, 1)
-    whole = (held == parts * gang) & (parts <= world.max_parts)
+    most = world.max_parts if rows.part is None else 1
+    whole = (held == parts * gang) & (parts <= most)
+    many = (held == parts * gang) & (parts > most)
+    if many.any() and rows.part is None:
+        most = int(parts[many].max())
+        findings.note(f"jobs hold up to {most} whole gangs; if they fork: `--max-parts {most}`")
+    if (held != parts * gang).any():
+        findings.note(
+            "gang: jobs whose gangs grow or shrink on the way (elastic jobs) break this rule; "
+            "the rules on work do not hold for them"
+        )
     findings.add(
         "gang",
         TABLE,
@@ -269,6 +293,40 @@ def _gangs(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
         found=held,
         allowed=gang,
     )
+
+
+def _parts(rows: _Rows, findings: Findings, tolerance_s: float) -> None:
+    """Look where parts are: each on one server, those of a job on different ones."""
+    part, job, server = rows.part, rows.job, rows.server
+    if part is None or not rows.has_server:
+        return
+    placed = rows.good & (job >= 0) & (server >= 0)
+
+    def differing(value: Ints, group: Ints, among: Bools) -> tuple[Ints, Floats]:
+        """Rows and times at which rows of one group begin to have different values."""
+        kept = np.flatnonzero(among)
+        sweep = Sweep(rows.start[kept], rows.end[kept], tolerance_s, group[kept])
+        differ = sweep.differ(value[kept])
+        begins = np.flatnonzero(differ & ~np.append(np.False_, differ[:-1]))
+        return kept[sweep.row[begins]], sweep.time[begins]
+
+    forked = job[differing(part, job, placed)[0]]
+    placed &= np.isin(job, forked)
+    number = rows.table["part"]
+    for value, other, words in (
+        (part, server, lambda row: f"several parts of the job are on server {server[row]}"),
+        (server, part, lambda row: f"part {number[row]:g} of a forked job is on several servers"),
+    ):
+        row, time = differing(value, job * (int(other.max(initial=0)) + 1) + other, placed)
+        findings.add(
+            "gang",
+            TABLE,
+            np.ones(len(row), dtype=np.bool_),
+            lambda at, row=row, words=words: words(row[at]),  # type: ignore[misc]
+            job=job[row],
+            time=time,
+            server=server[row],
+        )
 
 
 def _capacity(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
@@ -292,23 +350,18 @@ def _capacity(world: World, rows: _Rows, width: Ints, findings: Findings) -> Non
         held = np.cumsum(sweep.sign[chosen] * amount[sweep.row[chosen]])
         allowed = _there(world, kind, time) * world.max_share
         excess = over(held, allowed)
-        _report(findings, "capacity", name, job[chosen], time, excess)
+        findings.add_excess(
+            "capacity",
+            TABLE,
+            excess,
+            lambda i, name=name, excess=excess: (  # type: ignore[misc]
+                f"{name}: {excess.peak[i]:g} GPUs held of {excess.allowed[i]:g}"
+            ),
+            job=job[chosen],
+            time=time,
+        )
     if rows.has_server and rows.mask is None:
         _servers(world, rows, width, findings)
-
-
-def _report(findings: Findings, rule: str, name: str, job: Ints, time: Floats, excess: Any) -> None:
-    at = excess.at
-    findings.add(
-        rule,
-        TABLE,
-        np.ones(len(at), dtype=np.bool_),
-        lambda i: f"{name}: {excess.peak[i]:g} GPUs held of {excess.allowed[i]:g}",
-        job=job[at],
-        time=time[at],
-        found=excess.peak,
-        allowed=excess.allowed,
-    )
 
 
 def _there(world: World, kind: int, time: Floats) -> Floats:
@@ -335,49 +388,82 @@ def _servers(world: World, rows: _Rows, width: Ints, findings: Findings) -> None
     allowed = (world.server_gpus[where] * world.max_share).astype(np.float64)
     excess = over(sweep.held(width[kept]), allowed)
     at = excess.at
-    findings.add(
+    findings.add_excess(
         "capacity",
         TABLE,
-        np.ones(len(at), dtype=np.bool_),
+        excess,
         lambda i: f"server {where[at[i]]}: {excess.peak[i]:g} GPUs held of {excess.allowed[i]:g}",
-        job=rows.job[kept][sweep.row][at],
-        time=sweep.time[at],
-        server=where[at],
-        found=excess.peak,
-        allowed=excess.allowed,
+        job=rows.job[kept][sweep.row],
+        time=sweep.time,
+        server=where,
     )
 
 
 def _slots(world: World, rows: _Rows, findings: Findings) -> None:
+    """Look at the jobs on each GPU, and at the memory that they need."""
     if rows.mask is None or not rows.has_server:
-        findings.skip("double-booking", "the columns server and gpu_mask")
         return
+    ones = np.ones(len(rows.table), dtype=np.int64)
+    most = np.full(len(world.types), world.max_share)
+    _on_gpus(world, rows, findings, "double-booking", ("jobs", 1), (ones, most))
+    memory = _memory(world, rows)
+    if memory is not None:
+        _on_gpus(world, rows, findings, "memory", ("GiB", GIB), (memory, world.type_memory))
+
+
+def _on_gpus(
+    world: World,
+    rows: _Rows,
+    findings: Findings,
+    rule: str,
+    unit: tuple[str, int],
+    amounts: tuple[Ints, Ints],
+) -> None:
+    """Sweep an amount of each row over the GPUs that it holds; what is allowed is by GPU type."""
+    assert rows.mask is not None, "asked for only with slots"
     kept = np.flatnonzero(rows.good & (rows.server >= 0))
-    server, mask = rows.server[kept], rows.mask[kept]
+    server, mask, job = rows.server[kept], rows.mask[kept], rows.job[kept]
+    amount, most = amounts[0][kept], amounts[1].astype(np.float64)
     sweep = Sweep(rows.start[kept], rows.end[kept], world.tolerance_s, server)
     events = mask[sweep.row]
+    name, size = unit
     used = int(np.bitwise_or.reduce(events)) if len(events) else 0
     for slot in (slot for slot in range(SLOTS) if used >> slot & 1):
         chosen = np.flatnonzero((events >> np.uint64(slot)) & np.uint64(1))
-        held = np.cumsum(sweep.sign[chosen])
-        excess = over(held, np.full(len(chosen), float(world.max_share)))
-        at = chosen[excess.at]
-        where = server[sweep.row[at]]
-        findings.add(
-            "double-booking",
+        row = sweep.row[chosen]
+        where = server[row]
+        held = np.cumsum(sweep.sign[chosen] * amount[row])
+        excess = over(held, most[world.server_type[where]])
+        findings.add_excess(
+            rule,
             TABLE,
-            np.ones(len(at), dtype=np.bool_),
+            excess,
             lambda i, excess=excess, slot=slot, where=where: (  # type: ignore[misc]
-                f"GPU {slot} of server {where[i]} holds {excess.peak[i]:g} jobs, "
-                f"allowed {world.max_share}"
+                f"GPU {slot} of server {where[excess.at[i]]} holds {excess.peak[i] / size:g} "
+                f"{name}, allowed {excess.allowed[i] / size:g}"
             ),
-            job=rows.job[kept][sweep.row[at]],
-            time=sweep.time[at],
+            job=job[row],
+            time=sweep.time[chosen],
             server=where,
-            found=excess.peak,
-            allowed=excess.allowed,
         )
-    findings.add("double-booking", TABLE, np.zeros(0, dtype=np.bool_), str)
+    findings.add(rule, TABLE, np.zeros(0, dtype=np.bool_), str)
+
+
+def _memory(world: World, rows: _Rows) -> Ints | None:
+    """Bytes per GPU that each row needs, at its sub-batch; None where the trace does not tell."""
+    if world.trace is None or "memory_gb" not in world.trace.columns:
+        return None
+    full = np.append(np.floor(np.nan_to_num(world.trace.numbers("memory_gb")) * GIB + 0.5), 0.0)
+    part = np.ones(len(rows.table))
+    sharing = world.cluster.sharing
+    if rows.table.has("sub_batch") and "batch_size" in world.trace.columns:
+        batch = np.append(np.nan_to_num(world.trace.numbers("batch_size")), 0.0)[rows.job]
+        given = rows.table["sub_batch"]
+        part = np.where((given > 0.0) & (given < batch), given / np.maximum(batch, 1.0), 1.0)
+        if sharing is not None and sharing.acc_cost == 0.0:
+            part[:] = 0.0  # a change that costs nothing ends no row: it may have been any part
+    fixed = 0.5 if sharing is None else sharing.memory_fixed_fraction
+    return np.floor(full[rows.job] * (fixed + (1.0 - fixed) * part) + 0.5).astype(np.int64)
 
 
 def _utilisation(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
@@ -415,7 +501,7 @@ def _work(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
         findings.add(
             "rate",
             TABLE,
-            timed & ~(speed <= base * (1.0 + 1e-9) * world.max_parts),
+            timed & ~(speed <= base * (1.0 + 1e-9) * (world.max_parts if rows.part is None else 1)),
             lambda at: f"{speed[at]:.9g} iterations/s, at most {base[at]:.9g} on these GPUs",
             job=job,
             time=rows.start[kept],
@@ -451,11 +537,19 @@ def _work(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
     )
 
 
+def _idle(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
+    if np.isnan(world.arrival).all() or (world.gang <= 0).all():
+        return
+    kept = np.flatnonzero(rows.good & (width > 0))
+    start, end = rows.start[kept], rows.end[kept]
+    busy = idle.Busy(rows.server[kept], width[kept], start, end)
+    waits = idle.waits_between(world, rows.job[kept], start, end, end.max(initial=0.0))
+    idle.check(world, findings, TABLE, busy, waits, has_servers=rows.has_server)
+
+
 def _down(world: World, rows: _Rows, findings: Findings) -> None:
     server, down, up = world.outages
-    if not len(server):
-        return
-    if not rows.has_server:
+    if not rows.has_server and len(server):
         findings.skip("down", "the column server")
         return
     order = np.lexsort((rows.start, rows.server))
@@ -491,9 +585,8 @@ def _agreement(world: World, rows: _Rows, findings: Findings) -> None:
     last = np.full(world.jobs, -np.inf)
     np.minimum.at(first, job, rows.start[kept])
     np.maximum.at(last, job, rows.end[kept])
-    finished = world.finished if world.finished is not None else ran > 0
     _same(world, findings, "first_start_s", first, ran > 0, 0.0)
-    _same(world, findings, "finish_s", last, (ran > 0) & finished, 0.0)
+    _same(world, findings, "finish_s", last, ran > 0, 0.0)
     if rows.width is not None:
         seconds = rows.length[kept] * rows.width[kept].astype(np.float64)
         used = np.bincount(job, seconds, minlength=world.jobs).astype(np.float64)

@@ -67,6 +67,14 @@ class Sweep:
         """Return how much is held after each event; `amount` is by row."""
         return np.cumsum(self.sign * amount[self.row])
 
+    def differ(self, value: Ints) -> Bools:
+        """Return whether the rows that are held after each event have different values.
+
+        Small non-negative values: equal ones are those whose spread is 0.
+        """
+        count, total, squares = (self.held(amount) for amount in (value * 0 + 1, value, value**2))
+        return np.asarray(count * squares != total**2)
+
 
 def over(held: Floats | Ints, allowed: Floats) -> Excess:
     """Find the stretches of events in which more is held than allowed."""

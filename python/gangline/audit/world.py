@@ -9,10 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gangline.trace.to_core import GIB
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline.audit.inputs import Columns
+    from gangline.audit.words import Fates
     from gangline.cluster import Cluster
     from gangline.trace.table import Trace
 
@@ -41,11 +44,13 @@ class World:
         *,
         max_share: int,
         max_parts: int,
+        max_idle_s: float,
         tolerance_s: float,
     ) -> None:
         self.cluster, self.trace = cluster, trace
         self.listed, self.held = listed, held
-        self.max_share, self.max_parts, self.tolerance_s = max_share, max_parts, tolerance_s
+        self.max_share, self.max_parts = max_share, max_parts
+        self.max_idle_s, self.tolerance_s = max_idle_s, tolerance_s
         if trace is not None:
             reference = trace.column("job_id")
         elif listed is not None:
@@ -53,12 +58,17 @@ class World:
         else:
             assert held is not None, "there is at least one table"
             reference = held.ids.dictionary
+        self._codes: dict[int, Ints] = {}  # by table: there are two at most, and both stay
         self._reference = reference.cast(pa.string())
         self.jobs = len(self._reference)
         servers = cluster.server_arrays()
         self.server_type: Ints = servers["type"].astype(np.int64)
         self.server_gpus: Ints = servers["gpus"].astype(np.int64)
+        self.server_rack: Ints = servers["rack"].astype(np.int64)
         self.types = [gpu.name for gpu in cluster.gpu_types]
+        self.type_memory: Ints = np.floor(
+            np.asarray([gpu.memory_gb for gpu in cluster.gpu_types]) * GIB + 0.5
+        ).astype(np.int64)
         self.gpus_by_type: Ints = np.bincount(
             self.server_type, weights=self.server_gpus, minlength=len(self.types)
         ).astype(np.int64)
@@ -74,10 +84,13 @@ class World:
 
     def codes(self, table: Columns) -> Ints:
         """Return the job index of each row."""
+        if id(table) in self._codes:
+            return self._codes[id(table)]
         places = pc.index_in(table.ids.dictionary, value_set=self._reference)
         known = places.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         indices = table.ids.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        return np.asarray(np.append(known, -1)[indices], dtype=np.int64)
+        self._codes[id(table)] = np.append(known, -1)[indices]
+        return self._codes[id(table)]
 
     def tolerance(self, size: Floats | float = 0.0, terms: Floats | float = 1.0) -> Any:
         """Return by how much a sum of so many times, of such a size, may be off."""
@@ -92,10 +105,27 @@ class World:
 
     @cached_property
     def arrival(self) -> Floats:
-        """Arrival of each job."""
+        """Arrival of each job, on the clock of the tables."""
         if self.trace is not None:
-            return np.asarray(self.trace.numbers("arrival_s"), dtype=np.float64)
+            return self._trace_arrival + self.clock_s
         return self.of_job("arrival_s")
+
+    @cached_property
+    def _trace_arrival(self) -> Floats:
+        assert self.trace is not None, "asked for only with a trace"
+        return np.asarray(self.trace.numbers("arrival_s"), dtype=np.float64)
+
+    @cached_property
+    def clock_s(self) -> float:
+        """By how much the clock of the jobs table is ahead of the trace's: of all jobs alike."""
+        if self.trace is None or self.listed is None or not self.listed.has("arrival_s"):
+            return 0.0
+        ahead = self.of_job("arrival_s") - self._trace_arrival
+        ahead = ahead[np.isfinite(ahead)]
+        if len(ahead) <= 1 or float(np.ptp(ahead)) > self.tolerance_s:
+            return 0.0
+        middle = float(np.median(ahead))
+        return middle if abs(middle) > self.tolerance_s else 0.0
 
     def of_job(self, name: str) -> Floats:
         """Return a column of the jobs table by job index; the last row of a job counts."""
@@ -106,6 +136,16 @@ class World:
         return values
 
     @cached_property
+    def parts(self) -> Ints:
+        """Most whole gangs that each job may hold at a time."""
+        if self.held is None or not self.held.has("part"):
+            return np.full(self.jobs, self.max_parts, dtype=np.int64)
+        numbers, part = np.unique(np.nan_to_num(self.held["part"]), return_inverse=True)
+        pairs = np.unique(self.codes(self.held) * len(numbers) + part)
+        jobs = pairs[pairs >= 0] // max(len(numbers), 1)
+        return np.maximum(np.bincount(jobs, minlength=self.jobs), 1)
+
+    @cached_property
     def finished(self) -> Bools | None:
         """Which jobs are done; None = nothing tells."""
         if self.listed is not None:
@@ -113,20 +153,41 @@ class World:
             finished = np.zeros(self.jobs, dtype=np.bool_)
             finished[codes[done & (codes >= 0)]] = True
             return finished
-        if self.held is not None and "end_reason" in self.held.words:
+        reasons = self.end_reason
+        if self.held is not None and reasons is not None:
             codes = self.codes(self.held)
-            ends = self.held.is_word("end_reason", "finished") & (codes >= 0)
             finished = np.zeros(self.jobs, dtype=np.bool_)
-            finished[codes[ends]] = True
+            finished[codes[(reasons.finished | reasons.strange) & (codes >= 0)]] = True
             return finished
         return None
 
-    @staticmethod
-    def done_rows(listed: Columns) -> Bools:
-        """Return the rows of jobs that are done; without a status, all."""
-        if "status" not in listed.words:
+    @cached_property
+    def is_open(self) -> Bools:
+        """Which jobs the jobs table calls running or waiting."""
+        found = np.zeros(self.jobs, dtype=np.bool_)
+        if self.listed is not None and self.status is not None:
+            codes = self.codes(self.listed)
+            found[codes[self.status.is_open & (codes >= 0)]] = True
+        return found
+
+    def done_rows(self, listed: Columns) -> Bools:
+        """Return the rows of jobs that are done; without a status, all.
+
+        A word that is not known leaves it to the finish.
+        """
+        if self.status is None:
             return np.ones(len(listed), dtype=np.bool_)
-        return listed.is_word("status", "finished")
+        return self.status.finished | (self.status.strange & np.isfinite(listed["finish_s"]))
+
+    @cached_property
+    def status(self) -> Fates | None:
+        """What the jobs table says became of each row."""
+        return None if self.listed is None else self.listed.fates("status")
+
+    @cached_property
+    def end_reason(self) -> Fates | None:
+        """What the segments say ended each row."""
+        return None if self.held is None else self.held.fates("end_reason")
 
     @cached_property
     def core(self) -> Any:
@@ -162,6 +223,18 @@ class World:
             return None
         masks: npt.NDArray[np.uint64] = self.core.allowed_types()
         return masks
+
+    @cached_property
+    def usable(self) -> Bools:
+        """GPU types that each job can run on, shape (jobs, types): without a trace, all."""
+        if self.trace is None or self.base is None or self.allowed is None:
+            return np.ones((self.jobs, len(self.types)), dtype=np.bool_)
+        bit = np.uint64(1) << np.arange(len(self.types), dtype=np.uint64)
+        usable: Bools = ((self.allowed[:, None] & bit) != 0) & (self.base > 0.0)
+        if "memory_gb" in self.trace.columns:
+            memory = np.nan_to_num(self.trace.numbers("memory_gb"))
+            usable &= memory[:, None] <= [gpu.memory_gb for gpu in self.cluster.gpu_types]
+        return usable
 
     def type_of_label(self, table: Columns) -> Ints:
         """Return the GPU type that each row names; -1 = none of the cluster's."""

@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from gangline._plain import finite
+from gangline._safe import safe
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -16,6 +19,7 @@ __all__ = ["document", "open_voices", "say", "table", "write"]
 
 _PLAIN_BARS = str.maketrans("▁▂▃▄▅▆▇█▏", ".:-=+*%#|")
 """Bars for a terminal whose encoding has none."""
+_CELL_LONGEST = 500  # ours: characters of a cell
 _NAME_LEAST = 12  # characters that a column of words keeps in a narrow terminal
 
 
@@ -30,25 +34,25 @@ def open_voices() -> None:
         out.reconfigure(errors="backslashreplace")
 
 
-def say(message: str) -> None:
-    """Write a message for people on stderr."""
-    sys.stderr.write(message + "\n")
+def say(*lines: object) -> None:
+    """Write lines for people on stderr, each made safe for a terminal."""
+    sys.stderr.write("".join(f"{safe(line)}\n" for line in lines))
 
 
-def write(text: str) -> None:
-    """Write plain text on stdout."""
+def write(*lines: object) -> None:
+    """Write lines of plain text on stdout, each made safe for a terminal."""
+    text = "".join(f"{safe(line)}\n" for line in lines)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         text = text.translate(_PLAIN_BARS)
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    sys.stdout.write(text)
 
 
 def document(data: Any) -> None:
-    """Write one JSON document on stdout."""
-    from gangline.result import finite
-
-    write(json.dumps(finite(data), indent=1, allow_nan=False))
+    """Write one JSON document on stdout; it has ASCII characters only."""
+    text = json.dumps(finite(data), indent=1, allow_nan=False)
+    sys.stdout.write(text.replace("\x7f", "\\u007f") + "\n")
 
 
 def table(
@@ -57,8 +61,12 @@ def table(
     *,
     title: str = "",
     best: Sequence[Sequence[bool]] | None = None,
+    is_formatted: bool = False,
 ) -> None:
-    """Draw a table on stdout; numbers to the right, the best of a column in bold and marked `*`."""
+    """Draw a table on stdout; numbers to the right, the best of a column in bold and marked `*`.
+
+    With `is_formatted` every column but the first holds numbers that are text already.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -70,20 +78,26 @@ def table(
     if not sys.stdout.isatty():
         console.width = 200  # a pipe has no width; do not fold what will be searched
     if title:
-        console.print(Text(title, "bold"), soft_wrap=True)
+        console.print(Text(safe(title), "bold"), soft_wrap=True)
     marks = best or [[False] * len(titles)] * len(rows)
     cells = [
-        [show(cell) + "*" * bool(mark) for cell, mark in zip(row, marked, strict=True)]
+        [
+            safe(show(cell), _CELL_LONGEST) + "*" * bool(mark)
+            for cell, mark in zip(row, marked, strict=True)
+        ]
         for row, marked in zip(rows, marks, strict=True)
     ]
-    numeric = [any(isinstance(row[i], (int, float)) for row in rows) for i in range(len(titles))]
+    numeric = [
+        (is_formatted and i > 0) or any(isinstance(row[i], (int, float)) for row in rows)
+        for i in range(len(titles))
+    ]
     widths, is_wide = _widths(titles, cells, numeric, console.width)
     least = sum(_NAME_LEAST if width is None else width for width in widths) + len(titles) + 1
     console.width = console.width if is_wide else max(console.width, least)
     drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1) if is_wide else (0, 0))
     for name, right, width in zip(titles, numeric, widths, strict=True):
         justify: Literal["left", "right"] = "right" if right else "left"
-        drawn.add_column(name, justify=justify, width=width, overflow="fold")
+        drawn.add_column(Text(safe(name)), justify=justify, width=width, overflow="fold")
     for row, marked in zip(cells, marks, strict=True):
         pairs = zip(row, marked, strict=True)
         drawn.add_row(*(Text(cell, "bold" if mark else "") for cell, mark in pairs))

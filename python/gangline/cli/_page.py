@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +37,9 @@ def write_tables(
 
 
 def _typed() -> str:
-    return f"gangline {shlex.join(sys.argv[1:])}"
+    from gangline.report.command import typed
+
+    return typed(sys.argv[1:])
 
 
 def write(runs: Sequence[Result] | Sequence[Digest] | Path, path: Path) -> None:

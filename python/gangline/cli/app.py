@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cyclopts import App, CycloptsError
 
+from gangline._safe import safe
 from gangline.cli import _console, _exit
 from gangline.cli.audit import audit
 from gangline.cli.cluster import app as cluster_app
@@ -55,7 +56,9 @@ app.command(trace_app)
 _ELSEWHERE = "choose another place"
 _NO_ROOM = f"; free some space, or {_ELSEWHERE}"
 _NO_RIGHT = f"; {_ELSEWHERE}, or change who may use this one"
+_NO_MEMORY = "; take fewer jobs (--limit), or leave out --segments"
 _HINTS = {
+    errno.ELOOP: f"; links lead in a circle: {_ELSEWHERE}",
     errno.ENOENT: "; check the name",
     errno.EACCES: _NO_RIGHT,
     errno.EPERM: _NO_RIGHT,
@@ -63,6 +66,7 @@ _HINTS = {
     errno.ENOSPC: _NO_ROOM,
     errno.EDQUOT: _NO_ROOM,
     errno.EFBIG: _NO_ROOM,
+    errno.ENOMEM: _NO_MEMORY,
 }
 
 
@@ -87,11 +91,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         notes = getattr(error, "__notes__", ())  # such as the round of a solve that failed
         # The core speaks Python; here the flag of that name does it.
         words = str(error).replace("`on_infeasible` = drop", "`--on-infeasible drop`")
-        _console.say("; ".join([f"gangline: {words}", *notes]))
+        # Several errors of a trace have a line each; a line break in a name was made visible.
+        _console.say(*"; ".join([f"gangline: {words}", *map(safe, notes)]).split("\n"))
         return _exit.code_of(error)
     except KeyboardInterrupt:
         _console.say("gangline: interrupted; what was finished is on disk")
         return _exit.INTERRUPTED
+    except MemoryError:
+        _console.say(f"gangline: out of memory{_NO_MEMORY}")
+        return _exit.REFUSED
     except BrokenPipeError:
         # The reader of stdout is gone, as with `| head`: not an error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

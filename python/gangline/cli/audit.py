@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -11,6 +11,8 @@ from gangline.cli._inputs import Json, TraceChoice, Whole
 from gangline.errors import TraceError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gangline.audit import Audit
 
 
@@ -24,8 +26,10 @@ def audit(
     columns: str | None = None,
     max_share: Whole = 1,
     max_parts: Whole = 1,
+    max_idle_s: Annotated[float, Parameter(name="--max-idle-s")] = 3600.0,
     tolerance_s: Annotated[float, Parameter(name="--tolerance-s")] = 1e-6,
     first: Whole = 10,
+    require: str | None = None,
     json: Json = False,
     choice: TraceChoice | None = None,
 ) -> int:
@@ -42,15 +46,19 @@ def audit(
     trace
         What was to be run: a file or a generator.
     columns
-        NATIVE=THEIRS,... for columns of other names.
+        NATIVE=THEIRS,... for columns of other names; NATIVE= leaves a column out.
     max_share
         Most jobs that may be on one GPU.
     max_parts
         Most whole gangs that one job may hold at a time.
+    max_idle_s
+        Longest that a gang may wait while it and all others that wait would fit.
     tolerance_s
         Seconds by which times may be off.
     first
         How many findings of each rule are shown.
+    require
+        RULE,... that must have been checked; else the exit code is 3.
     json
         Print one JSON document instead of a table.
     choice
@@ -69,8 +77,10 @@ def audit(
         columns=_mapping(columns),
         max_share=max_share,
         max_parts=max_parts,
+        max_idle_s=max_idle_s,
         tolerance_s=tolerance_s,
         first=first,
+        require=[rule.strip() for rule in (require or "").split(",") if rule.strip()],
     )
     if json:
         _console.document(found.to_dict())
@@ -80,13 +90,13 @@ def audit(
 
 
 def _mapping(text: str | None) -> dict[str, str]:
-    """Read `native=theirs,native=theirs`."""
+    """Read `native=theirs,native=theirs`; nothing after the sign leaves the column out."""
     pairs: dict[str, str] = {}
     for item in (text or "").split(","):
         if not item.strip():
             continue
         native, equals, theirs = item.partition("=")
-        if not equals or not native.strip() or not theirs.strip():
+        if not equals or not native.strip():
             raise TraceError(f"--columns: expected NATIVE=THEIRS,..., got `{item}`", value=item)
         pairs[native.strip()] = theirs.strip()
     return pairs
@@ -110,8 +120,32 @@ def _show(found: Audit) -> None:
     if counts:
         _console.table(["rule", "broken"], counts)
     _console.write(repr(found))
+    _console.write(f"checked: {', '.join(found.checked)}")
+    if found.unmet:
+        _console.write(f"required, but not checked: {', '.join(found.unmet)}")
+    if found.idle is not None:
+        _console.write(_idle(found.idle))
+    by_reason: dict[str, list[str]] = {}
     for rule, missing in found.skipped.items():
-        _console.say(f"note: {rule} not checked; it needs {missing}")
+        by_reason.setdefault(missing, []).append(rule)
+    for missing, rules in by_reason.items():
+        _console.say(f"not checked: {', '.join(rules)}; missing: {missing}")
+    for note in found.notes:
+        _console.say(f"note: {note}")
+
+
+def _idle(figures: Mapping[str, Any]) -> str:
+    """Say how much was free while gangs waited."""
+    free, part = figures["gpu_seconds"], figures["fraction"]
+    if not free:
+        return "idle: no GPU was free while a waiting gang would have fitted"
+    words = f"idle: {free:,.6g} GPU-s ({part:.2%}) were free while a waiting gang would have fitted"
+    if not figures["longest_s"]:
+        return words
+    return (
+        f"{words}; the longest wait while all that waited would have fitted: "
+        f"{figures['longest_s']:,.6g} s (job {figures['job_id']} from {figures['time_s']:,.9g} s)"
+    )
 
 
 def _place(server: int | None) -> str | None:

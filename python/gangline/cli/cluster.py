@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 app = App(name="cluster", help="Show, check, convert and list clusters.")
 
 _STEPS_SHOWN = 12
+_KIND = "cluster"
+"""Kind of file, in its seal."""
 
 
 @app.command
@@ -147,37 +149,26 @@ def convert(
     file
         A node list of a public trace, or the name of a preset.
     out
-        File to write. An earlier cluster TOML there is replaced.
+        File to write. An earlier one is replaced, unless it was edited.
     format
         Forces a kind of node list; the default looks at its first line.
     settings
         What the list does not say, as KEY=VALUE, for instance gpus=8; repeatable.
     """
-    from gangline._files import whole
+    from gangline._files import check_place, is_free, unsealed, whole
+    from gangline.errors import ClusterError
 
-    _check_target(out)
+    if not is_free(out, _KIND):
+        message = f"{out}: exists and is not an unchanged cluster of gangline; choose another name"
+        raise ClusterError(message, path=str(out))
+    check_place(out)
     found = _read(file, format, settings)
-    with whole(out) as part:
-        part.write_text(found.to_toml(), encoding="utf-8")
+    with whole(out, _KIND) as part:
+        part.write_text(f"# {unsealed(_KIND)}\n{found.to_toml()}", encoding="utf-8")
     _console.say(f"{found!r} written to {out}")
     for line in _notes(found):
         _console.say(line)
     return 0
-
-
-def _check_target(out: Path) -> None:
-    """Raise a ClusterError if a file is there that is no cluster TOML."""
-    from gangline.cluster import Cluster
-    from gangline.errors import ClusterError
-
-    if not out.is_file() or not out.stat().st_size:
-        return
-    try:
-        Cluster.from_toml(out)
-    except (ClusterError, OSError):
-        raise ClusterError(
-            f"{out}: exists and is not a cluster TOML; choose another name", path=str(out)
-        ) from None
 
 
 @app.command

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from gangline._words import NO_WAIT
 from gangline.cli import _console, _inputs, _page
 from gangline.cli._inputs import Flag, Json, Settings, TraceChoice
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from gangline.report import Digest
     from gangline.result import Result
 
-LEGEND = (
-    "* best; JCT: from arrival to finish; queue: from arrival to first start; FTF: time taken over "
-    "that on an equal share of the cluster; preempt.: running jobs stopped"
-)
+_CHARACTERS = 88  # of a line of text
+LEGEND = """\
+*: best of its column, and all within 1 % of it or shown by the same figures
+JCT: from arrival to finish; queue: from arrival to first start; FTF: time taken
+over the time on an equal share of the cluster; preempt.: running jobs stopped"""
 
 
 def compare(
@@ -60,16 +61,16 @@ def compare(
     segments
         Keep the segments tables, which `gangline gantt` needs.
     restart_s
-        Seconds without progress after a restart or move.
+        Seconds without progress after a restart or move; default 0.
     first_start_s
-        Seconds without progress after the first start.
+        Seconds without progress after the first start; default 0.
     on_infeasible
         Whether a job that can never run ends the run, or is left out and listed.
     choice
         How the trace is read.
     """
     from gangline.compare import compare as compare_policies
-    from gangline.comparison import run_name
+    from gangline.comparison import check_out, headline, run_name, waiting
 
     digests: list[Digest] = []
 
@@ -77,7 +78,7 @@ def compare(
         # A run is on disk and in the report as soon as it is done: an interrupt loses only the
         # one under way, and the tables of no more than one are in memory.
         if out is not None:
-            result.save(out / run_name(result))
+            result.save(out / run_name(result.policy, result.seed))
         if html is not None:
             from gangline.report import digest
 
@@ -86,12 +87,16 @@ def compare(
     if html is not None:
         _page.check(html)
     configs, sharing = _inputs.policies(policies, settings)
+    chosen_seeds = _inputs.seeds(seeds)
+    if out is not None:
+        runs = [run_name(policy.label(), seed) for policy in configs for seed in chosen_seeds]
+        check_out(out, runs)
     jobs = (choice or TraceChoice()).read(trace)
     comparison = compare_policies(
         cluster,
         jobs,
         configs,
-        seeds=_inputs.seeds(seeds),
+        seeds=chosen_seeds,
         progress=True,
         keep=False,
         each=each,
@@ -102,22 +107,21 @@ def compare(
         sharing=sharing,
     )
     if out is not None:
-        from gangline._files import whole
-        from gangline.result import write_json
-
-        with whole(out / "comparison.json") as part:
-            write_json(part, comparison.to_dict())
+        comparison.save(out)  # the table alone: runs were saved one by one
     if html is not None:
         _page.write(digests, html)
     if json:
         _console.document(comparison.to_dict())
         return 0
     titles, cells, best = comparison.verdict()
-    _console.table(titles, cells, title=f"{jobs!r} on {comparison.cluster.name}", best=best)
+    title = f"{jobs!r} on {comparison.cluster.name}"
+    _console.table(titles, cells, title=title, best=best, is_formatted=True)
     _console.say(LEGEND)
+    means = comparison.means()
+    for line in (headline(means), waiting(means)):
+        if line:
+            _console.write(textwrap.fill(line, _CHARACTERS))
     _inputs.say_notes(jobs)
-    if all(row.get("wait_mean_s") == 0.0 for row in comparison.rows):
-        _console.say(f"note: no job waited under any policy: {NO_WAIT}")
     for path in (out, html):
         if path is not None:
             _console.say(f"saved {path}")

@@ -26,7 +26,7 @@ def doctor(*, json: Json = False) -> int:
                 item.name,
                 item.version or "-",
                 item.extra or "needed",
-                item.gives or ("nothing yet" if item.extra else "everything"),
+                item.gives or "everything",
                 item.problem or "fine",
             ]
             for item in report.libraries
@@ -34,8 +34,8 @@ def doctor(*, json: Json = False) -> int:
         _console.table(["library", "version", "extra", "for", "state"], rows)
         checks = [[check.name, check.problem or "fine"] for check in report.checks]
         _console.table(["self-check", "state"], checks)
-        missing = [item for item in report.libraries if not item.ok and item.is_of_use]
-        for line in dict.fromkeys(item.install for item in missing):
+        missing = [item.install for item in report.libraries if not item.ok]
+        for line in dict.fromkeys(missing):
             _console.write(f"to install what is missing: {line}")
     if report.ok:
         return _exit.DONE

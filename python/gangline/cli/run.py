@@ -80,17 +80,20 @@ def run(
     segments
         Keep the segments table; costs memory.
     restart_s
-        Seconds without progress after a restart or move.
+        Seconds without progress after a restart or move; default 0.
     first_start_s
-        Seconds without progress after the first start.
+        Seconds without progress after the first start; default 0.
     on_infeasible
         Whether a job that can never run ends the run, or is left out and listed.
     choice
         How the trace is read.
     """
+    from gangline._result_folder import check as check_folder
     from gangline.policies.registry import make
     from gangline.simulate import simulate
 
+    if out is not None:
+        check_folder(out)
     if html is not None:
         _page.check(html)
     given, sharing = split_sharing(settings)

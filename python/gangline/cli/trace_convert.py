@@ -29,7 +29,8 @@ def convert(
     trace
         A file or a generator.
     out
-        File to write; a last suffix .gz compresses. An earlier trace there is replaced.
+        File to write; a last suffix .gz compresses. An earlier .parquet or .arrow trace is
+        replaced.
     to
         Format; the default goes by the suffix: .parquet, .arrow and .csv are native, .swf is SWF.
     strict

@@ -76,7 +76,7 @@ def validate(
         try:
             found = (choice or TraceChoice()).read(name, max_errors=_ALL_ERRORS)
         except TraceError as error:
-            reports.append({"trace": name, "errors": str(error).splitlines()})
+            reports.append({"trace": name, "errors": str(error).split("\n")})
         except OSError as error:
             reports.append({"trace": name, "errors": [f"{name}: {error.strerror or error}"]})
         else:
@@ -194,7 +194,7 @@ def _arrivals(arrival: Any) -> None:
     _console.write(f"arrivals, first to last ({span / 86400.0:,.1f} days, most {counts.max():,}):")
     _console.write(f"  {_spark(counts)}")
     hours = np.bincount(((arrival - arrival[0]) // 3600 % 24).astype(int), minlength=24)
-    _console.write(f"arrivals by hour since the first:\n  {_spark(hours)}\n")
+    _console.write("arrivals by hour since the first:", f"  {_spark(hours)}", "")
 
 
 def _spark(counts: Any) -> str:

@@ -28,7 +28,7 @@ def synth(
         philly, helios, pai, uniform, gavel, bsbf, dally-batch, dally-poisson or dally-week; or an
         address such as synth:philly?jobs=1000.
     out
-        File to write: .parquet, .arrow or .csv. An earlier trace there is replaced.
+        File to write: .parquet, .arrow or .csv. An earlier .parquet or .arrow trace is replaced.
     jobs
         How many jobs. Needed, but for bsbf (160) and the dally shapes (the published number).
     seed

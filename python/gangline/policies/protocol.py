@@ -61,7 +61,10 @@ class View:
     job, gpus, arrival_s, attained_gpu_s, batch_size, weight, model, user, gpu_types; of `running`
     also start_s, rate, locality, sub_batch; and remaining_s, work_remaining where the policy's
     `knowledge` is "remaining". Columns of `servers`: gpus, gpus_free, free_mask, rack, gpu_type,
-    up. Labels (model, user, gpu_type) are numbers, -1 is none; a batch size of 0 is an unknown one.
+    up. Columns of `parts`, with a row per part of each running job (one, unless the policy forks
+    jobs): job, part, server (its first), gpus, gpu_type, sub_batch, rate, locality, xi,
+    progress_start_s. Columns of `residents`, with a row per job on each GPU: server, slot, job.
+    Labels (model, user, gpu_type) are numbers, -1 is none; a batch size of 0 is an unknown one.
     `gpu_types` has a bit for each type that the job may use: bit 0 = type 0.
     """
 
@@ -93,9 +96,18 @@ class View:
         """Return a column of the servers."""
         return self._column("servers", column)
 
-    def gpus_of(self, job: int) -> dict[int, int]:
-        """Return the GPUs that a running job holds: server to slot mask."""
-        return {int(server): int(mask) for server, mask in self._look().gpus_of(int(job))}
+    def parts(self, column: str) -> npt.NDArray[Any]:
+        """Return a column of the parts of running jobs, in the order of jobs and servers."""
+        return self._column("parts", column)
+
+    def residents(self, column: str) -> npt.NDArray[Any]:
+        """Return a column of the jobs on each GPU, in the order of servers and slots."""
+        return self._column("residents", column)
+
+    def gpus_of(self, job: int, part: int | None = None) -> dict[int, int]:
+        """Return the GPUs that a running job, or one part of it, holds: server to slot mask."""
+        pairs = self._look().gpus_of(int(job), part)
+        return {int(server): int(mask) for server, mask in pairs}
 
     def free_mask(self) -> npt.NDArray[np.uint64]:
         """Return the free slots of each server as a bit mask."""
@@ -120,8 +132,10 @@ class Changes:
 
     Attributes
     ----------
-    arrived, finished, thrown_back : arrays of job indices
-        Jobs that arrived, ended, or lost their server.
+    arrived, finished, requeued : arrays of job indices
+        Jobs that arrived, ended, or were evicted by a failure and wait again.
+    parts_lost : list of (job index, part)
+        Parts that a failure ended while others of their jobs go on.
     servers_up, servers_down : arrays of server indices
     contended : array of job indices
         Gangs over racks whose share of an up-link changed, so that they run faster or slower from
@@ -137,16 +151,18 @@ class Changes:
         "contended",
         "finished",
         "is_round",
+        "parts_lost",
+        "requeued",
         "servers_down",
         "servers_up",
-        "thrown_back",
         "timers",
     )
 
     def __init__(self, core: Any) -> None:
         self.arrived = core.arrived
         self.finished = core.finished
-        self.thrown_back = core.thrown_back
+        self.requeued = core.requeued
+        self.parts_lost = core.parts_lost
         self.servers_up = core.servers_up
         self.servers_down = core.servers_down
         self.contended = core.contended
@@ -174,14 +190,33 @@ class Plan:
         *,
         masks: Mapping[int, int] | None = None,
         sub_batch: int | None = None,
+        overhead_s: float | None = None,
+        quota: float | None = None,
+        part: int = 0,
     ) -> None:
-        """Start a waiting job on GPUs: counts per server (`gpus`) or slot masks (`masks`)."""
-        batch = None if sub_batch is None else _number(sub_batch, "sub_batch")
-        self.actions.append(("start", _number(job, "job"), *_places(gpus, masks), batch))
+        """Start a waiting job on GPUs: counts per server (`gpus`) or slot masks (`masks`).
 
-    def preempt(self, job: int) -> None:
-        """Stop a running job; it waits with all the work done so far."""
-        self.actions.append(("preempt", _number(job, "job")))
+        Parameters
+        ----------
+        job : int
+            Index of the job.
+        gpus, masks : mapping, one of the two
+            Server to a number of GPUs, or to slots as bits.
+        sub_batch : int, optional
+            Samples per GPU and pass; the job's own batch by default.
+        overhead_s : float, optional
+            Seconds without progress instead of the run's `restart_s` or `first_start_s`.
+        quota : float, optional
+            Iterations after which the job keeps its GPUs without progress, see `keep`.
+        part : int, default 0
+            Number of the part; others than 0 need a policy that declares `forks`.
+        """
+        terms = _terms(sub_batch, overhead_s, quota, part)
+        self.actions.append(("start", _number(job, "job"), *_places(gpus, masks), *terms))
+
+    def preempt(self, job: int, *, part: int = 0) -> None:
+        """Stop a running job, or a part of it; it keeps all the work done so far."""
+        self.actions.append(("preempt", _number(job, "job"), _number(part, "part", _PARTS)))
 
     def move(
         self,
@@ -189,21 +224,55 @@ class Plan:
         gpus: Mapping[int, int] | None = None,
         *,
         masks: Mapping[int, int] | None = None,
+        sub_batch: int | None = None,
+        overhead_s: float | None = None,
+        quota: float | None = None,
+        part: int = 0,
     ) -> None:
-        """Move a running job to other GPUs; to those it holds is free."""
-        self.actions.append(("move", _number(job, "job"), *_places(gpus, masks)))
+        """Move a running job to other GPUs; moving it to the GPUs it already holds costs nothing.
+
+        The fields are those of `start`; the sub-batch stays as it is unless given.
+        """
+        terms = _terms(sub_batch, overhead_s, quota, part)
+        self.actions.append(("move", _number(job, "job"), *_places(gpus, masks), *terms))
+
+    def keep(
+        self,
+        job: int,
+        *,
+        sub_batch: int | None = None,
+        overhead_s: float | None = None,
+        quota: float | None = None,
+        part: int = 0,
+    ) -> None:
+        """Leave a running job where it is, on new terms.
+
+        Parameters
+        ----------
+        job : int
+            Index of the job.
+        sub_batch : int, optional
+            Samples per GPU and pass from now on; free of cost.
+        overhead_s : float, optional
+            The job pauses in place for so long; its work so far is safe from failures then.
+        quota : float, optional
+            It does at most so many more iterations. Then it keeps its GPUs without progress until
+            it gets another quota, moves or stops, which wakes no policy: `wake_at` the instant, or
+            work in rounds. `math.inf` lifts a quota.
+        part : int, default 0
+            Number of the part.
+        """
+        terms = _terms(sub_batch, overhead_s, quota, part)
+        self.actions.append(("keep", _number(job, "job"), *terms))
 
     def set_sub_batch(self, job: int, sub_batch: int) -> None:
-        """Change the batch per pass of a running job."""
-        batch = _number(sub_batch, "sub_batch")
-        self.actions.append(("set_sub_batch", _number(job, "job"), batch))
+        """Change the batch per pass of a running job: `keep` with a sub-batch."""
+        self.keep(job, sub_batch=sub_batch)
 
     def limit(self, job: int, iterations: float) -> None:
-        """Let a job that runs after this plan do at most so many more iterations.
+        """Give a job that runs after this plan a quota, whatever else the plan does with it.
 
-        Then it keeps its GPUs without progress until it gets another limit, moves or stops. Nobody
-        is woken by that: `wake_at` the instant, or be asked in rounds. `math.inf` takes a limit
-        away.
+        It is the `quota` of the job's action in this plan, or of a `keep` where it has none.
         """
         self.actions.append(("limit", int(job), float(iterations)))
 
@@ -217,6 +286,21 @@ class Plan:
 
     def __len__(self) -> int:
         return len(self.actions)
+
+
+_PARTS = 2**16  # ours: numbers of parts are 0 to 65535
+
+
+def _terms(
+    sub_batch: int | None, overhead_s: float | None, quota: float | None, part: int
+) -> tuple[int | None, float | None, float | None, int]:
+    """Return the fields that actions have in common, in the order of the core."""
+    return (
+        None if sub_batch is None else _number(sub_batch, "sub_batch"),
+        None if overhead_s is None else float(overhead_s),
+        None if quota is None else float(quota),
+        _number(part, "part", _PARTS),
+    )
 
 
 def _places(
@@ -271,6 +355,10 @@ class Policy(ABC):
         "online", or "remaining" for policies that may read how much work is left.
     max_share : int
         Most jobs on one GPU.
+    mixes_types : bool
+        Whether its gangs may lie on several GPU types.
+    forks : bool
+        Whether its jobs may hold several parts at once, each a whole gang on one server.
     """
 
     name: ClassVar[str] = ""
@@ -278,6 +366,8 @@ class Policy(ABC):
     round_s: float | None = None
     knowledge: str = "online"
     max_share: int = 1
+    mixes_types: bool = False
+    forks: bool = False
 
     def start(self, view: View) -> None:  # noqa: B027 - optional for subclasses
         """Prepare before the first decision; one object may serve several runs, so begin anew."""
@@ -336,6 +426,8 @@ def check_declaration(policy: Policy) -> None:
         ("round_s", _is_period(period), "seconds > 0, or None"),
         ("knowledge", policy.knowledge in ("online", "remaining"), '"online" or "remaining"'),
         ("max_share", policy.max_share in (1, 2), "1 or 2"),
+        ("mixes_types", isinstance(policy.mixes_types, bool), "True or False"),
+        ("forks", isinstance(policy.forks, bool), "True or False"),
     ]
     for field, fine, expected in checks:
         if not fine:

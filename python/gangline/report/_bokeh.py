@@ -23,7 +23,7 @@ from bokeh.models import (
 from bokeh.plotting import figure
 from bokeh.resources import Resources
 
-from gangline.report.charts import style_of, ticks_s
+from gangline.report.charts import style_of, ticks_s, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,6 +67,8 @@ def _figure(chart: Chart) -> Any:
         kinds["y_axis_type"] = "log"
     if chart.x_scale == "names":
         kinds["x_range"] = Range1d(start=-0.5, end=len(chart.names) - 0.5)
+    if chart.x_limit is not None:
+        kinds["x_range"] = Range1d(start=0.0, end=chart.x_limit)
     if chart.y_scale == "share":
         kinds["y_range"] = Range1d(start=0.0, end=1.02)
     if chart.y_scale == "count":
@@ -150,7 +152,7 @@ def _line(drawn: Any, chart: Chart, line: Line) -> None:
     if "low" in data:
         shade = {"fill_color": colour, "fill_alpha": 0.13}
         parts.append(drawn.varea_step("x", "low", "high", step_mode="after", **shade, **common))
-    look = {"line_color": colour, "line_width": 2, "line_dash": list(dash)}
+    look = {"line_color": colour, "line_width": width_of(line.number), "line_dash": list(dash)}
     if chart.is_step:
         parts.append(drawn.step("x", "y", mode="after", **look, **common))
     else:

@@ -5,11 +5,14 @@ Text and axes take the colour of the page around them, so the pictures suit ligh
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import math
 from typing import TYPE_CHECKING
 
-from gangline.report.charts import style_of, ticks_s
+import numpy as np
+
+from gangline.report.charts import style_of, ticks_s, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,13 +24,14 @@ if TYPE_CHECKING:
 __all__ = ["draw"]
 
 _WIDTH, _HEIGHT = 540, 280
-_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 12, 42
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 12, 50
 
 
 def draw(chart: Chart) -> str:
     """Return a chart as an SVG element."""
-    xs = [float(x) for line in chart.lines for x in line.x]
-    ys = [float(y) for line in chart.lines for y in line.y]
+    lines = [_cut(line, chart.x_limit) for line in chart.lines]
+    xs = [float(x) for line in lines for x in line.x]
+    ys = [float(y) for line in lines for y in line.y]
     if not xs:
         return "<p>Nothing to draw.</p>"
     x_range = (-0.5, len(chart.names) - 0.5) if chart.x_scale == "names" else (min(xs), max(xs))
@@ -38,13 +42,22 @@ def draw(chart: Chart) -> str:
     body = [
         _x_axis(chart, x_of, x_range),
         _y_axis(chart, y_of, y_range),
-        *(_line(chart, line, x_of, y_of) for line in chart.lines),
+        *(_line(chart, line, x_of, y_of) for line in lines),
     ]
     return (
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" role="img" '
         f'aria-label="{html.escape(chart.title)}" font-size="11" font-family="system-ui, '
         f'sans-serif" fill="currentColor">{"".join(body)}</svg>'
     )
+
+
+def _cut(line: Line, limit: float | None) -> Line:
+    """Return the part of a line up to the limit of the axis; its last value holds until there."""
+    inside = int((line.x <= limit).sum()) if limit is not None else len(line.x)
+    if limit is None or inside in (0, len(line.x)):
+        return line
+    x, y = np.append(line.x[:inside], limit), np.append(line.y[:inside], line.y[inside - 1])
+    return dataclasses.replace(line, x=x, y=y)
 
 
 def _line(chart: Chart, line: Line, x_of: Scale, y_of: Scale) -> str:
@@ -59,7 +72,7 @@ def _line(chart: Chart, line: Line, x_of: Scale, y_of: Scale) -> str:
     pattern = f' stroke-dasharray="{" ".join(map(str, dash))}"' if dash else ""
     path = (
         f'<polyline points="{" ".join(corners)}" fill="none" stroke="{colour}" '
-        f'stroke-width="1.8"{pattern}/>'
+        f'stroke-width="{0.8 * width_of(line.number):.2f}"{pattern}/>'
     )
     dots = ""
     if chart.x_scale == "names" or len(line.x) < 3:
@@ -89,10 +102,12 @@ def _x_axis(chart: Chart, x_of: Scale, x_range: tuple[float, float]) -> str:
     for value, label in _ticks(chart.x_scale, x_range, chart.names):
         x = x_of(value)
         parts.append(f'<path d="M{x:.1f} {base}v4" stroke="#888"/>')
-        half = 3.2 * len(label) + 3
+        half = 3.2 * max(map(len, label.split("\n"))) + 3
         if x - half > end:  # labels never overlap
             end = x + half
-            parts.append(f'<text x="{x:.1f}" y="{base + 16}" text-anchor="middle">{label}</text>')
+            for row, line in enumerate(label.split("\n")):
+                y = base + 16 + 12 * row
+                parts.append(f'<text x="{x:.1f}" y="{y}" text-anchor="middle">{line}</text>')
     parts.append(
         f'<text x="{(_LEFT + right) / 2}" y="{_HEIGHT - 6}" text-anchor="middle">'
         f"{html.escape(chart.x_title)}</text>"

@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["COLOURS", "DASHES", "Chart", "Line", "charts", "style_of", "ticks_s"]
+__all__ = ["COLOURS", "DASHES", "Chart", "Line", "charts", "style_of", "ticks_s", "width_of"]
 
 # Okabe and Ito's colours for eyes of every kind (jfly.uni-koeln.de/color), those that stand out on
-# white and on black alike; the second four are ours and come with dashes, so that no two lines of
-# the first eight differ by hue alone.
+# white and on black alike; the second four are ours. Lines are drawn in this order: the first is
+# solid and wide, each later one is narrower and has gaps through which those below it are seen.
 COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B58A00", "#3B9FD6", "#7A4FBF", "#80868F",
 )  # fmt: skip
-DASHES: tuple[tuple[int, ...], ...] = ((), (7, 3), (2, 2), (9, 3, 2, 3))
-_DASH_EVERY = 4
+DASHES: tuple[tuple[int, ...], ...] = (
+    (), (9, 4), (3, 3), (12, 3, 3, 3), (6, 6), (2, 5), (9, 3, 3, 3, 3, 3), (14, 6),
+)  # fmt: skip
+WIDTHS = (3.2, 2.4, 2.0, 1.8)  # the last for all further lines
 
 _DAY, _HOUR, _MINUTE = 86400.0, 3600.0, 60.0
 _NARROW = 100.0  # from this ratio on an axis of time takes its main ticks only
@@ -43,6 +45,14 @@ _TICKS_S = (
 )  # fmt: skip
 _LEAST_S = 1.0  # a logarithmic axis has no zero: shorter times are drawn here
 _LEAST_RATIO = 0.1
+_SHORT = {
+    "up to 10 min": "≤ 10 min",
+    "10 min to 1 h": "≤ 1 h",
+    "1 h to 6 h": "≤ 6 h",
+    "6 h to 1 d": "≤ 1 d",
+    "over 1 d": "> 1 d",
+}
+_MARGIN, _CUT = 1.02, 0.9  # ours: an axis is cut if that makes the rest a tenth wider, or more
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,8 @@ class Chart:
         Whether a value holds until the next.
     linked : str
         Charts with the same word zoom together along x.
+    x_limit : float, optional
+        Where the axis ends at first, if not at the end of the lines.
     """
 
     key: str
@@ -94,6 +106,7 @@ class Chart:
     names: tuple[str, ...] = ()
     is_step: bool = False
     linked: str = ""
+    x_limit: float | None = None
 
 
 def ticks_s(low: float, high: float) -> dict[float, str]:
@@ -117,14 +130,19 @@ def style_of(number: int) -> tuple[str, tuple[int, ...]]:
 
     Examples
     --------
-    >>> style_of(0), style_of(4)[1]
-    (('#0072B2', ()), (7, 3))
+    >>> style_of(0), style_of(1)
+    (('#0072B2', ()), ('#D55E00', (9, 4)))
     """
-    return COLOURS[number % len(COLOURS)], DASHES[number // _DASH_EVERY % len(DASHES)]
+    return COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
+
+
+def width_of(number: int) -> float:
+    """Return the width of a policy's line in pixels."""
+    return WIDTHS[min(number, len(WIDTHS) - 1)]
 
 
 def charts(runs: Sequence[Digest]) -> dict[str, Chart]:
-    """Return every chart of a page by key, one line per run.
+    """Return every chart of a page by key, one line per run; none that would show nothing.
 
     Parameters
     ----------
@@ -141,11 +159,26 @@ def charts(runs: Sequence[Digest]) -> dict[str, Chart]:
             "within a time after it arrived. A line that begins high: many start at once."
         ),
         *_over_time(runs),
-        _gangs(runs),
+        _by_group(
+            runs, "gangs", "By GPUs per job", "Mean time from arrival to finish, by how many GPUs "
+            "a job asks for at once.", "GPUs per job, and number of jobs"
+        ),
+        _by_group(
+            runs, "lengths", "By length of job", "Mean time from arrival to finish, by how long a "
+            "job would run alone on the fastest GPUs.", "run time alone, and number of jobs"
+        ),
         *_gpu_types(runs),
         _fairness(runs),
     ]  # fmt: skip
-    return {chart.key: chart for chart in drawn}
+    return {chart.key: chart for chart in drawn if _is_worth_drawing(chart)}
+
+
+def _is_worth_drawing(chart: Chart) -> bool:
+    if chart.x_scale == "names" and len(chart.names) < 2:
+        return False  # one group is all jobs, of which the tables tell
+    if chart.key == "queue_s" and all(line.x.max(initial=0.0) <= _LEAST_S for line in chart.lines):
+        return False  # no job waited
+    return any(len(line.x) for line in chart.lines)
 
 
 def _cumulative(runs: Sequence[Digest], column: str, title: str, about: str) -> Chart:
@@ -169,13 +202,18 @@ def _shares(values: Floats, least: float) -> tuple[Floats, Floats]:
 
 
 def _over_time(runs: Sequence[Digest]) -> list[Chart]:
+    """Return the charts over time; their axis ends when all jobs have come and none waits."""
     ends = [run.lines["gpus_busy"].time_s[-1:] for run in runs]
     longest = max((float(end[0]) for end in ends if len(end)), default=0.0)
-    unit, word = next(
-        ((size, name) for size, name in ((_DAY, "days"), (_HOUR, "hours")) if longest >= 3 * size),
-        (_MINUTE, "minutes"),
+    busy = _MARGIN * max(run.busy_until_s for run in runs)
+    is_cut = 0.0 < busy < _CUT * longest
+    shown = busy if is_cut else longest
+    units = ((_DAY, "days"), (_HOUR, "hours"), (_MINUTE, "minutes"))
+    unit, word = next(((size, name) for size, name in units if shown >= 3 * size), (1.0, "seconds"))
+    rest = (
+        " The axis ends when the last job has arrived and no job waits any more; the last job "
+        f"finished after {words.duration(longest)}."
     )
-    axis = f"{word} since the first arrival"
     titles = (
         ("gpus_busy", "GPUs busy", "GPUs that hold a job, over time.", "GPUs"),
         ("jobs_waiting", "Jobs waiting", "Jobs that have arrived and hold no GPU, over time.",
@@ -186,48 +224,53 @@ def _over_time(runs: Sequence[Digest]) -> list[Chart]:
         lines = [
             _folded(number, run.label, run.lines[name], unit) for number, run in enumerate(runs)
         ]
-        if name == "gpus_busy" and any(line.low is not None for line in lines):
-            about += " Lines are means of short spans of time; the shade is their range."
+        if name == "gpus_busy":
+            if any(line.low is not None for line in lines):
+                about += " Lines are means of short spans of time; the shade is their range."
+            about += rest if is_cut else ""
         drawn.append(
             Chart(
                 name,
                 title,
                 about,
-                axis,
+                f"{word} since the first arrival",
                 y_title,
                 lines,
                 "time",
                 "count",
                 is_step=True,
                 linked="time",
+                x_limit=busy / unit if is_cut else None,
             )
         )
     return drawn
 
 
 def _folded(number: int, label: str, line: Steps, unit: float) -> Line:
-    exact = line.low is line.mean
+    exact = line.low is line.mean or np.array_equal(line.low, line.high)
     low, high = (None, None) if exact else (line.low, line.high)
     return Line(number, label, line.time_s / unit, line.mean, low, high)
 
 
-def _gangs(runs: Sequence[Digest]) -> Chart:
-    names = tuple(dict.fromkeys(group.name for run in runs for group in run.gangs))
-    place = {name: float(i) for i, name in enumerate(names)}
+def _by_group(runs: Sequence[Digest], kind: str, title: str, about: str, x_title: str) -> Chart:
+    """Return mean times to finish by group of jobs; the groups' names tell how many jobs."""
+    # Of a run that was stopped some group may be missing: the longest list has the order.
+    longest_first = sorted(runs, key=lambda run: -len(getattr(run, kind)))
+    jobs = {group.name: group.jobs for run in longest_first for group in getattr(run, kind)}
+    place = {name: float(i) for i, name in enumerate(jobs)}
     lines = [
         Line(
             number,
             run.label,
-            np.array([place[group.name] for group in run.gangs]),
-            np.array([max(group.jct_mean_s, _LEAST_S) for group in run.gangs]),
+            np.array([place[group.name] for group in getattr(run, kind)]),
+            np.array([max(group.jct_mean_s, _LEAST_S) for group in getattr(run, kind)]),
         )
         for number, run in enumerate(runs)
     ]
-    about = "Mean time from arrival to finish, by how many GPUs a job asks for at once."
+    names = tuple(f"{_SHORT.get(name, name)}\n{count:,}" for name, count in jobs.items())
     return Chart(
-        "gangs", "By GPUs per job", about, "GPUs per job", "mean time to finish", lines, "names",
-        "seconds", names,
-    )  # fmt: skip
+        kind, title, about, x_title, "mean time to finish", lines, "names", "seconds", names
+    )
 
 
 def _gpu_types(runs: Sequence[Digest]) -> list[Chart]:

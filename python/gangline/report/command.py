@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
-from gangline.result import finite
+from gangline._plain import finite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gangline.report.digest import Digest
 
-__all__ = ["CLUSTER_FILE", "cluster_argument", "repeat"]
+__all__ = ["CLUSTER_FILE", "cluster_argument", "json_object", "repeat", "typed", "without_folders"]
 
 CLUSTER_FILE = "cluster.toml"
+_OUTPUTS = ("--html", "--out", "-o")
+_NO_PATHS = ("label", "name", "user", "job_id", "licence", "citation")
+_INSIDE = re.compile(r"""(?<![\w/:.~-])~?/(?:[^/"'\s,;]+/)+""")  # folders of a path in a text
 _FLAGS = {"restart_s": "--restart-s", "first_start_s": "--first-start-s"}
 _TRACE_FLAGS = (
     "limit",
@@ -59,6 +64,48 @@ def repeat(runs: Sequence[Digest]) -> str | None:
     return shlex.join([*words, *options])
 
 
+def typed(arguments: Sequence[str]) -> str:
+    """Return a command line as it was typed, without the outputs and the folders of the machine."""
+    kept, skips = [], False
+    for argument in arguments:
+        flag, equals, value = argument.partition("=")
+        if skips or flag in _OUTPUTS:
+            skips = not skips and not equals
+        elif equals and flag.startswith("--"):
+            kept.append(f"{flag}={without_folders(value)}")
+        else:
+            kept.append(without_folders(argument))
+    return f"gangline {shlex.join(kept)}"
+
+
+def without_folders(value: Any, key: str = "") -> Any:
+    """Return a value of a spec in which paths of the machine are names of files.
+
+    Relative paths that stay below the working folder are kept: they are the same for all who repeat
+    the run in a checkout. Names and labels of policies are no paths.
+
+    Examples
+    --------
+    >>> without_folders({"path": "/srv/ann/traces/week.csv", "table": "data/rates.csv"})
+    {'path': 'week.csv', 'table': 'data/rates.csv'}
+    """
+    if isinstance(value, dict):
+        return {name: without_folders(item, name) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_folders(item) for item in value]
+    if not isinstance(value, str) or key in _NO_PATHS:
+        return value
+    if key == "options":  # of a trace: text that holds JSON
+        given = json_object(value)
+        return value if given is None else json.dumps(without_folders(given))
+    path = PurePosixPath(value)
+    if PureWindowsPath(value).drive[1:] == ":":
+        return PureWindowsPath(value).name
+    if path.is_absolute() or value.startswith("~") or ".." in path.parts:
+        return path.name
+    return _INSIDE.sub("", value)
+
+
 def cluster_argument(cluster: dict[str, Any]) -> str:
     """Return the preset's name if the cluster is one, else the name of the file to write."""
     from gangline.cluster import Cluster
@@ -69,24 +116,35 @@ def cluster_argument(cluster: dict[str, Any]) -> str:
     return CLUSTER_FILE
 
 
+def json_object(text: str) -> dict[str, Any] | None:
+    """Return the object in a text of a trace's metadata, None if it holds something else.
+
+    The metadata of a native file are what its writer put there.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def _trace(trace: dict[str, Any]) -> list[str] | None:
     path = str(trace["path"])
+    given = json_object(trace["metadata"].get("options", "{}"))
     if path.startswith("synth:"):
         from urllib.parse import urlencode
 
         shape, _, drawn = trace["metadata"].get("origin", "").partition(" ")
-        path = f"{shape}?{urlencode(json.loads(drawn or '{}'))}"
-    elif not path or path == "table":
+        numbers = json_object(drawn or "{}")
+        path = "" if numbers is None else f"{shape}?{urlencode(numbers)}"
+    if given is None or path in ("", "table"):
         return None
     words = ["--trace", path]
-    given = json.loads(trace["metadata"].get("options", "{}"))
     for name, value in given.items():
         if name in _TRACE_FLAGS:
             words += ["--" + name.replace("_", "-"), str(value)]
-        elif name == "window" and value:
-            words += ["--window", ",".join(str(edge) for edge in value)]
-        elif name == "status" and value:
-            words += ["--status", ",".join(value)]
+        elif name in ("window", "status") and isinstance(value, list):
+            words += [f"--{name}", ",".join(map(str, value))]
         else:
             return None
     return words

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gangline.report.waiting import blocked_share, idle_share
+
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
@@ -25,7 +27,12 @@ POINTS = 2000  # most points of a line: more than a wide screen has columns
 _CURVE_POINTS = 600  # of a cumulative curve, which is smooth
 # Ours: as many as fit on a wide screen without becoming a blur; three values are kept of each.
 _BUCKETS = 400
+_TAIL_BUCKETS = 50
+_COARSE = 0.01  # ours: error of the GPU time in use beyond which a timeline explains nothing
 _HOUR_S = 3600.0
+_LENGTH_EDGES_S = (600.0, 3600.0, 6 * 3600.0, 86400.0)  # ours: as people speak of jobs
+_LENGTHS = ("up to 10 min", "10 min to 1 h", "1 h to 6 h", "6 h to 1 d", "over 1 d")
+_ROUNDING = 1e-9  # relative; a job that ran undisturbed has a rho of 1 up to a few units of 2e-16
 _BITS = np.array([byte.bit_count() for byte in range(256)])  # GPUs in each byte of a mask
 
 
@@ -109,10 +116,22 @@ class Digest:
         Sorted samples of `jct_s`, `queue_s` and `ftf`, at evenly spread shares of the jobs.
     lines : dict of str to Steps
         `gpus_busy` and `jobs_waiting` over time, in seconds since the first arrival.
-    gangs, users : list of Group
-        By size of gang in powers of two, by user (none if the trace names none).
+    gangs, lengths, users : list of Group
+        By size of gang in powers of two, by run time alone on the fastest GPUs, by user (none if
+        the trace names none).
     busy_gpu_s : dict of str to float
         GPU-seconds held, by GPU type; empty if the run kept no time line.
+    worse_off : float
+        Share of the finished jobs whose finish-time fairness is above 1 by more than rounding
+        (1e-9); nan if none finished.
+    idle_while_waiting : float
+        Share of all GPU time that was idle while a job waited; nan if the run kept no timeline, or
+        too coarse a one.
+    behind_head : float
+        Share of the waiting time for a first start that is head-of-line blocking, as
+        `waiting.blocked_share` defines it; nan if nobody waited or the tables do not tell.
+    busy_until_s : float
+        Last arrival, or end of the last waiting, whichever is later; since the first arrival.
     jain : float
         Jain's index over the users' mean finish-time fairness; over jobs where no user is named.
     losses : list of Loss
@@ -127,9 +146,14 @@ class Digest:
     curves: dict[str, Floats]
     lines: dict[str, Steps]
     gangs: list[Group]
+    lengths: list[Group]
     users: list[Group]
     busy_gpu_s: dict[str, float]
+    worse_off: float
     jain: float
+    idle_while_waiting: float
+    behind_head: float
+    busy_until_s: float
     losses: list[Loss] = field(default_factory=list)
     model_times: list[ModelTime] = field(default_factory=list)
 
@@ -183,19 +207,36 @@ def digest(result: Result) -> Digest:
     from gangline.errors import ResultError
 
     try:
-        jobs = result.jobs
+        jobs, timeline = result.jobs, result.timeline
         lost, spread = _losses(jobs), _model_times(result)
+        gpus = _gpus_by_type(result.spec["cluster"])
+        # A trace may have a clock of its own; servers may fail before the first job arrives.
+        first_s = float(_floats(jobs, "arrival_s").min(initial=np.inf))
+        time_s = np.maximum(_floats(timeline, "t_s") - first_s, 0.0)
+        busy_until_s = _busy_until(time_s, timeline, jobs, first_s)
+        blocked = idle = float("nan")
+        if _is_fine(timeline, result.summary, sum(gpus.values()) * time_s.max(initial=0.0)):
+            blocked = blocked_share(jobs, timeline, gpus)
+            idle = idle_share(timeline, sum(gpus.values()), float(time_s.max(initial=0.0)))
         jobs = jobs.filter(jobs["jct_s"].is_valid()) if jobs["jct_s"].null_count else jobs
         users = _named(jobs, "user")
         return Digest(
             spec=result.spec,
             summary=result.summary,
             curves={name: _curve(_floats(jobs, name)) for name in ("jct_s", "queue_s", "ftf")},
-            lines=_lines(result),
+            lines={
+                name: _folded(time_s, _floats(timeline, name), busy_until_s)
+                for name in ("gpus_busy", "jobs_waiting")
+            },
             gangs=_gangs(jobs),
+            lengths=_lengths(jobs),
             users=_groups(jobs, *users) if users is not None else [],
-            busy_gpu_s=_busy_by_type(result.timeline),
+            busy_gpu_s=_busy_by_type(timeline),
+            worse_off=_worse_off(_floats(jobs, "ftf")),
             jain=_evenness(jobs, users),
+            idle_while_waiting=idle,
+            behind_head=blocked,
+            busy_until_s=busy_until_s,
             losses=lost,
             model_times=spread,
         )
@@ -264,12 +305,52 @@ def _curve(values: Floats) -> Floats:
     return np.asarray(values[picks])
 
 
-def _lines(result: Result) -> dict[str, Steps]:
-    """Return what is drawn over time, in seconds since the first arrival."""
-    timeline, arrival_s = result.timeline, _floats(result.jobs, "arrival_s")
-    # A trace may have a clock of its own; servers may fail before anybody has come.
-    time_s = np.maximum(_floats(timeline, "t_s") - arrival_s.min(initial=np.inf), 0.0)
-    return {name: steps(time_s, _floats(timeline, name)) for name in ("gpus_busy", "jobs_waiting")}
+def _gpus_by_type(cluster: dict[str, Any]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for block in cluster["servers"]:
+        counts[block["gpu"]] = counts.get(block["gpu"], 0) + block["count"] * block["gpus"]
+    return counts
+
+
+def _is_fine(timeline: pa.Table, summary: dict[str, Any], gpu_s: float) -> bool:
+    """Tell whether a timeline, which may be sampled or thinned, still gives the GPU time in use."""
+    if timeline.num_rows < 2:
+        return False
+    seconds = np.diff(_floats(timeline, "t_s"))
+    busy = float(_floats(timeline, "gpus_busy")[:-1] @ seconds)
+    exact = float(summary.get("gpu_utilization") or 0.0) * gpu_s
+    return abs(busy - exact) <= _COARSE * exact
+
+
+def _busy_until(time_s: Floats, timeline: pa.Table, jobs: pa.Table, first_s: float) -> float:
+    arrived = float(_floats(jobs, "arrival_s").max(initial=first_s)) - first_s
+    waited = np.flatnonzero(_floats(timeline, "jobs_waiting"))
+    end = time_s[min(int(waited[-1]) + 1, len(time_s) - 1)] if len(waited) else 0.0
+    return max(arrived, float(end)) if np.isfinite(arrived) else 0.0
+
+
+def _folded(time_s: Floats, values: Floats, until_s: float) -> Steps:
+    """Fold a line, the part after `until_s` on its own: what is drawn first keeps its detail."""
+    cut = int(np.searchsorted(time_s, until_s, "right"))
+    if len(time_s) <= POINTS or cut < 2 or cut >= len(time_s):
+        return steps(time_s, values)
+    busy = steps(
+        np.append(time_s[:cut], until_s),
+        np.append(values[:cut], values[cut - 1]),
+        most=POINTS - _TAIL_BUCKETS,
+    )
+    tail = steps(
+        np.append(until_s, time_s[cut:]),
+        values[cut - 1 :],
+        buckets=_TAIL_BUCKETS,
+        most=_TAIL_BUCKETS,
+    )
+    return Steps(
+        np.concatenate([busy.time_s, tail.time_s]),
+        np.concatenate([busy.mean, tail.mean]),
+        np.concatenate([busy.low, tail.low]),
+        np.concatenate([busy.high, tail.high]),
+    )
 
 
 def _busy_by_type(timeline: pa.Table) -> dict[str, float]:
@@ -361,6 +442,14 @@ def _gangs(jobs: pa.Table) -> list[Group]:
     return _groups(jobs, codes, names)
 
 
+def _lengths(jobs: pa.Table) -> list[Group]:
+    """Return groups by the run time alone, which no policy changes: jct / slowdown."""
+    # Rounded, so that a job on an edge is on the same side of it under every policy.
+    alone_s = np.round(_floats(jobs, "jct_s") / _floats(jobs, "slowdown"), 3)
+    codes = np.searchsorted(_LENGTH_EDGES_S, alone_s, "left").astype(np.int64)
+    return _groups(jobs, codes, list(_LENGTHS))
+
+
 def _groups(jobs: pa.Table, codes: npt.NDArray[np.int64], names: list[str]) -> list[Group]:
     """Return one group per code that occurs, in the order of the codes."""
     count = np.bincount(codes, minlength=len(names))
@@ -373,6 +462,11 @@ def _groups(jobs: pa.Table, codes: npt.NDArray[np.int64], names: list[str]) -> l
         for i, n in enumerate(count)
         if n
     ]
+
+
+def _worse_off(rho: Floats) -> float:
+    known = rho[np.isfinite(rho)]
+    return float((known > 1.0 + _ROUNDING).mean()) if len(known) else float("nan")
 
 
 def _evenness(jobs: pa.Table, users: tuple[npt.NDArray[np.int64], list[str]] | None) -> float:

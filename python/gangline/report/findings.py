@@ -1,4 +1,4 @@
-"""What the numbers say, in words: the findings, the columns on fairness, where GPU time went."""
+"""Numbers of a page: one row per policy, the columns on fairness, where GPU time went."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from gangline import _words as words
 from gangline.comparison import means as mean_rows
-from gangline.report.tables import text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,47 +13,101 @@ if TYPE_CHECKING:
     from gangline.report.digest import Digest
 
 
-__all__ = ["fairness_columns", "gpu_time", "in_short", "means"]
+__all__ = ["REASONS", "fairness_columns", "gpu_time", "means", "reasons"]
+
+# Parts of the GPU time held that were lost, and their keys in the summary.
+_LOSSES = (
+    ("overhead", "overhead_fraction"),
+    ("distance", "comm_fraction"),
+    ("co-runner", "share_fraction"),
+)
+
+# Why a mean time to finish is what it is; explanations are shown below the table.
+REASONS = (
+    words.Measure("wait_mean_s", "Mean waiting", "all time without GPUs", words.duration, -1),
+    words.Measure("run_mean_s", "Mean running", "all time with GPUs", words.duration, -1),
+    words.Measure(
+        "behind_head",
+        "Behind a blocked head",
+        "head-of-line blocking: share of the waiting time for a first start in which the job that "
+        "had come first asked for more GPUs than were idle, and the waiting job for no more",
+        words.share,
+        -1,
+    ),
+    words.Measure(
+        "idle_while_waiting",
+        "Idle while jobs wait",
+        "share of all GPU time that was idle while at least one job waited",
+        words.share,
+        -1,
+    ),
+    words.Measure("stops_per_job", "Preemptions per job", "", words.times, 0),
+    words.Measure(
+        "overhead_fraction",
+        "Lost to restarts",
+        "share of the GPU time held that went into starts and restarts",
+        words.share,
+        -1,
+    ),
+)
+_ADDED = ("worse_off", "jain", "behind_head", "idle_while_waiting")
 
 
 def fairness_columns(whom: str) -> tuple[words.Measure, ...]:
     """Return the columns of the fairness table; `whom` evenness is taken between."""
     return (
-        ("ftf_mean", "Mean", "1: as on an equal share", words.times, -1),
-        ("ftf_p99", "99 % are below", "", words.times, -1),
-        ("ftf_max", "Worst job", "", words.times, -1),
-        ("worse", "Jobs worse off", "Share of jobs above 1", words.share, -1),
-        ("jain", f"Evenness between {whom}", "Jain's index: 1 is even", words.times, 1),
+        words.Measure("ftf_mean", "Mean", "1: as on an equal share", words.times, -1),
+        words.Measure("ftf_p99", "99 % are below", "", words.times, -1),
+        words.Measure("ftf_max", "Worst job", "", words.times, -1),
+        words.Measure("worse_off", "Jobs worse off", "Share of jobs above 1", words.share, -1),
+        words.Measure(
+            "jain", f"Evenness between {whom}", "Jain's index: 1 is even", words.times, 1
+        ),
     )
 
 
 def means(runs: Sequence[Digest]) -> list[dict[str, Any]]:
-    """Return one row per policy: its summary, averaged over the seeds."""
-    return mean_rows([{"policy": run.label, "seed": run.seed, **run.summary} for run in runs])
+    """Return one row per policy: its summary and what the digest adds, averaged over the seeds."""
+    return mean_rows(
+        [
+            {
+                "policy": run.label,
+                "seed": run.seed,
+                **run.summary,
+                **{key: getattr(run, key) for key in _ADDED},
+            }
+            for run in runs
+        ]
+    )
+
+
+def reasons(means: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows with the keys of `REASONS`."""
+    rows = []
+    for row in means:
+        jobs = _known(row, "jobs") - _known(row, "dropped")
+        added = {"stops_per_job": _known(row, "preemptions") / jobs} if jobs else {}
+        if row.get("jct_mean_s") is not None and row.get("wait_mean_s") is not None:
+            added["run_mean_s"] = row["jct_mean_s"] - row["wait_mean_s"]
+        rows.append({**row, **added})
+    return rows
 
 
 def gpu_time(row: dict[str, Any]) -> dict[str, float]:
     """Split all GPU time until the last finish into parts that sum to one.
 
-    Overhead and distance are fractions of the time held. With two jobs on a GPU the time held
-    counts it twice, so the losses are scaled to what of the busy time was not useful.
+    The losses are fractions of the time held, which counts a shared GPU once for each job on it.
+    So they are scaled to what was lost of the time in use, which counts it once.
     """
     busy = min(_known(row, "gpu_utilization"), 1.0)
     useful = min(_known(row, "useful_utilization"), busy)
-    overhead = busy * _known(row, "overhead_fraction")
-    distance = busy * _known(row, "comm_fraction")
-    lost = busy - useful
-    if overhead + distance > lost and overhead + distance > 0.0:
-        scale = lost / (overhead + distance)
-        overhead, distance = overhead * scale, distance * scale
+    lost = {name: busy * _known(row, key) for name, key in _LOSSES}
+    total = sum(lost.values())
+    scale = (busy - useful) / total if total > 0.0 else 0.0
     fragment = min(_known(row, "fragmentation"), 1.0 - busy)
-    # Sums of floats leave crumbs that would read as a loss.
-    neighbour = lost - overhead - distance
     return {
-        "useful": useful,
-        "overhead": overhead,
-        "distance": distance,
-        "neighbour": neighbour if neighbour > 1e-9 else 0.0,
+        "useful": useful if total > 0.0 else busy,
+        **{name: value * scale for name, value in lost.items()},
         "fragment": fragment,
         "idle": 1.0 - busy - fragment,
     }
@@ -64,85 +117,3 @@ def _known(row: dict[str, Any], key: str) -> float:
     value = row.get(key)
     is_number = isinstance(value, (int, float)) and value == value
     return max(float(value), 0.0) if is_number else 0.0  # type: ignore[arg-type]
-
-
-def in_short(means: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:
-    """Return the findings as a list, with the names of policies safe for HTML."""
-    lines = _single(means[0]) if len(means) == 1 else _several(means, drawn)
-    items = "".join(f"<li>{line}</li>" for line in lines)
-    return f'<ul class="findings" aria-label="In short">{items}</ul>' if items else ""
-
-
-def _single(row: dict[str, Any]) -> list[str]:
-    if not row.get("finished"):
-        return ["No job finished."]
-    done = words.plural(int(row["finished"]), "job")
-    half, most = words.duration(row.get("jct_p50_s")), words.duration(row.get("jct_p99_s"))
-    wait, used = words.duration(row.get("queue_mean_s")), words.share(row.get("gpu_utilization"))
-    return [
-        f"{done} finished; all was done after {words.duration(row.get('makespan_s'))}.",
-        f"Half of the jobs were done within {half} of their arrival, 99 % within {most}.",
-        f"A job waited {wait} for its first start on average; {used} of the GPU time was in use.",
-    ]
-
-
-def _several(means: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> list[str]:
-    lines = []
-    span = _ends(means, "jct_mean_s")
-    if span is not None:
-        best, worst = span
-        a, b = best["jct_mean_s"], worst["jct_mean_s"]
-        lines.append(
-            f"{_names(means, 'jct_mean_s', a)} finished jobs soonest: {words.duration(a)} on "
-            f"average, against {words.duration(b)} under {_names(means, 'jct_mean_s', b)}."
-        )
-        knows = {run.label: run.spec["policy"].get("knowledge") for run in drawn}
-        if knows.get(best["policy"]) == "remaining" and "online" in knows.values():
-            blind = [row for row in means if knows[row["policy"]] == "online"]
-            rest = min(blind, key=lambda row: float(row.get("jct_mean_s") or 0.0))
-            lines.append(
-                "It is told how long jobs run, which a real cluster seldom knows. The soonest "
-                f"without that: {_name(rest)}, {words.duration(rest['jct_mean_s'])}."
-            )
-    for key, said, form in (
-        ("queue_mean_s", "Shortest wait for the first start", words.duration),
-        ("jct_max_s", "Shortest worst case", words.duration),
-        ("ftf_max", "Fairest to the job that fared worst, against an equal share", words.times),
-    ):
-        span = _ends(means, key)
-        if span is not None:
-            a, b = span[0][key], span[1][key]
-            lines.append(
-                f"{said}: {_names(means, key, a)} ({form(a)}); longest: {_names(means, key, b)} "
-                f"({form(b)})."
-                if key != "ftf_max"
-                else f"{said}: {_names(means, key, a)} ({form(a)} times); least fair: "
-                f"{_names(means, key, b)} ({form(b)} times)."
-            )
-    return lines or [_alike(means)]
-
-
-def _alike(means: Sequence[dict[str, Any]]) -> str:
-    if any(_known(row, "wait_mean_s") > 0.0 for row in means):
-        return "The policies do not differ in what is measured here."
-    used = words.share(means[0].get("gpu_utilization"))
-    return f"No job waited ({used} of the GPU time was in use): {words.NO_WAIT}."
-
-
-def _ends(
-    means: Sequence[dict[str, Any]], key: str
-) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return the rows with the least and the greatest value, None if all are equal."""
-    known = [row for row in means if isinstance(row.get(key), (int, float))]
-    if len({row[key] for row in known}) < 2:
-        return None
-    return min(known, key=lambda row: float(row[key])), max(known, key=lambda row: float(row[key]))
-
-
-def _names(means: Sequence[dict[str, Any]], key: str, value: float) -> str:
-    found = [_name(row) for row in means if row.get(key) == value]
-    return found[0] if len(found) == 1 else ", ".join(found[:-1]) + " and " + found[-1]
-
-
-def _name(row: dict[str, Any]) -> str:
-    return f"<bdi><strong>{text(row['policy'])}</strong></bdi>"

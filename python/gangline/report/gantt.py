@@ -46,6 +46,8 @@ class Gantt:
         The rows in question.
     job : int array, shape (segments,)
         Row of the jobs table.
+    part : int array, shape (segments,)
+        Part of the job: 0, unless it ran on several servers at once as copies of its gang.
     unplaced_jobs : int
         Jobs with an overhead of which the table does not tell when it was.
     """
@@ -59,6 +61,7 @@ class Gantt:
     overhead_ns: Ints
     segments: pa.Table
     job: Ints
+    part: Ints
     unplaced_jobs: int
 
 
@@ -91,7 +94,8 @@ def gantt(result: Result, *, from_s: float | None = None, to_s: float | None = N
             f"{result.policy}: segments and jobs do not belong together; run it again"
         )
     start, end = segments["start_s"].to_numpy(), segments["end_s"].to_numpy()
-    busy_until, unplaced = _overheads(result, segments, job, start, end)
+    part = _parts(segments)
+    busy_until, unplaced = _overheads(result, segments, (job, part), start, end)
     inside = np.flatnonzero((start < high) & (end > low))
     mask = segments["gpu_mask"].to_numpy()[inside]
     count = int(np.bitwise_count(mask).sum())
@@ -119,6 +123,7 @@ def gantt(result: Result, *, from_s: float | None = None, to_s: float | None = N
         overhead_ns=_ns(held),
         segments=segments,
         job=job,
+        part=part,
         unplaced_jobs=unplaced,
     )
 
@@ -135,6 +140,12 @@ def _segments(result: Result) -> pa.Table:
     if missing:
         raise ResultError(f"{result.policy}: the segments lack {missing[0]}; run it again")
     return table.combine_chunks()
+
+
+def _parts(segments: pa.Table) -> Ints:
+    if "part" not in segments.column_names:  # a result of an earlier version
+        return np.zeros(segments.num_rows, np.int64)
+    return np.asarray(segments["part"].to_numpy(), np.int64)
 
 
 def _strings(column: pa.ChunkedArray) -> Any:
@@ -176,11 +187,12 @@ def _lanes(gpu: Ints, start: Floats, end: Floats, job: Ints) -> Ints:
 
 
 def _overheads(
-    result: Result, segments: pa.Table, job: Ints, start: Floats, end: Floats
+    result: Result, segments: pa.Table, owners: tuple[Ints, Ints], start: Floats, end: Floats
 ) -> tuple[Floats, int]:
     """Return for each row until when it made no progress, and how many jobs could not be placed.
 
-    A job pays when it starts and after each stop or move: the first time one price, later another.
+    A job pays when it starts and after each stop or move: the first time one price, later another,
+    which each further part of the job pays as well. `owners` are the job and part of each row.
     Prices come from the options of the run; where these leave them to the policy they are worked
     out of the job's total. A job whose total does not follow is left without, and counted.
     """
@@ -188,20 +200,23 @@ def _overheads(
     until = start.copy()
     if not (total > 0.0).any():
         return until, 0
-    # Stretches: rows of a job from a start or restart to the stop; changes of rate do not end them.
-    order = np.lexsort((start, job))
+    # Stretches: rows of a part from a start or restart to the stop; a change of rate ends none.
+    job, part = owners
+    order = np.lexsort((start, part, job))
     reason = np.asarray(_strings(segments["end_reason"]).to_numpy(zero_copy_only=False), object)
     goes_on = reason[order] == "retimed"
-    job_, start_, end_ = job[order], start[order], end[order]
+    job_, part_, start_, end_ = job[order], part[order], start[order], end[order]
     fresh = np.ones(len(order), bool)
-    same_job = job_[1:] == job_[:-1]
-    same_time = same_job & (start_[1:] == start_[:-1])  # the same gang on another server
-    fresh[1:] = ~(same_time | (same_job & goes_on[:-1]))
+    same_part = (job_[1:] == job_[:-1]) & (part_[1:] == part_[:-1])
+    same_time = same_part & (start_[1:] == start_[:-1])  # the same gang on another server
+    fresh[1:] = ~(same_time | (same_part & goes_on[:-1]))
     stretch = np.cumsum(fresh) - 1
     begin = start_[fresh]
     length = np.maximum.reduceat(end_, np.flatnonzero(fresh)) - begin
     owner = job_[fresh]
-    is_first = np.append(True, owner[1:] != owner[:-1])
+    by_time = np.lexsort((part_[fresh], begin, owner))
+    is_first = np.zeros(len(owner), bool)
+    is_first[by_time] = np.append(True, owner[by_time][1:] != owner[by_time][:-1])
     price = _prices(result, owner, is_first, length, total)
     placed = np.bincount(owner, np.minimum(price, length), len(total))
     good = np.abs(placed - total) <= 1e-6 + 1e-9 * total

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gangline._files import whole
+from gangline._files import check_place, is_free, whole
 from gangline.errors import ResultError
 from gangline.report.digest import Digest, digest
-from gangline.report.page import render
+from gangline.report.page import REPORT, render
 from gangline.report.saved import load_runs
 from gangline.result import Result
 
@@ -21,10 +20,7 @@ if TYPE_CHECKING:
 
     Source = Result | Comparison | Sequence[Result] | Sequence[Digest] | str | PathLike[str]
 
-__all__ = ["PAGE_MARK", "check_target", "put", "write"]
-
-PAGE_MARK = b'<meta name="generator" content="gangline">'
-_HEAD_BYTES = 512
+__all__ = ["check_target", "put", "write"]
 
 
 def write(source: Source, path: str | PathLike[str], *, command: str = "") -> Path:
@@ -60,8 +56,8 @@ def write(source: Source, path: str | PathLike[str], *, command: str = "") -> Pa
     runs = _digests(source)
     if not runs:
         raise ResultError("nothing to report on: the comparison kept no results (`keep=True`)")
-    check_target(path, PAGE_MARK, "a report")
-    put(path, render(runs, command=command).encode("utf-8"))
+    check_target(path)
+    put(path, render(runs, command=command))
     return path
 
 
@@ -76,34 +72,25 @@ def _digests(source: Source) -> list[Digest]:
     return [run if isinstance(run, Digest) else digest(run) for run in found]
 
 
-def check_target(path: Path, mark: bytes = PAGE_MARK, kind: str = "a report") -> None:
+def check_target(path: Path, kind: str = REPORT) -> None:
     """Raise before the work if a file cannot be written there.
 
     Raises
     ------
     ResultError
-        If the path is a folder, or a file without the mark near its beginning.
+        If the path is a folder, or a file of another kind or of somebody else.
     OSError
-        If the folder around it is not there or may not be written to.
+        If nothing can be written there.
     """
     if path.is_dir():
         raise ResultError(f"{path}: is a folder; name a file in it", path=str(path))
-    if path.exists():
-        with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-        if mark not in head:
-            message = f"{path}: exists and is not {kind} of gangline; choose another name"
-            raise ResultError(message, path=str(path))
-    folder = path.parent
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    if not folder.is_dir():
-        raise NotADirectoryError(20, "Not a directory", str(folder))
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise PermissionError(13, "Permission denied", str(folder))
+    if not is_free(path, kind):
+        message = f"{path}: exists and is not an unchanged {kind} of gangline; choose another name"
+        raise ResultError(message, path=str(path))
+    check_place(path)
 
 
-def put(path: Path, content: bytes) -> None:
-    """Write a file that is whole or absent."""
-    with whole(path) as part:
-        part.write_bytes(content)
+def put(path: Path, page: str) -> None:
+    """Write a page that is whole or absent."""
+    with whole(path, REPORT) as part:
+        part.write_text(page, encoding="utf-8")

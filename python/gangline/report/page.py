@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import importlib.util
-import json
+import math
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from gangline import _words as words
-from gangline.report import _svg, distance, findings, tables
+from gangline._files import unsealed
+from gangline.report import _svg, answer, distance, findings, tables
 from gangline.report.charts import charts
-from gangline.report.command import CLUSTER_FILE, cluster_argument, repeat
+from gangline.report.command import (
+    CLUSTER_FILE,
+    cluster_argument,
+    json_object,
+    repeat,
+    without_folders,
+)
 from gangline.report.tables import Cell, text
 from gangline.trace.reasons import DROPPED, explain
 
@@ -22,27 +30,39 @@ if TYPE_CHECKING:
     from gangline.report.charts import Chart
     from gangline.report.digest import Digest
 
-__all__ = ["INSTALL", "can_draw", "document", "footer", "page_script", "render", "section"]
+__all__ = [
+    "INSTALL",
+    "REPORT",
+    "can_draw",
+    "document",
+    "footer",
+    "page_script",
+    "render",
+    "section",
+]
 
+REPORT = "report"
+"""Kind of file, in its seal."""
 INSTALL = "pip install 'gangline[report]'"
 _SHOWN_CHARS = 2000  # of a text from outside, such as a label: a page is for reading
+_BEST = "Green and bold: best of its column, and all within 1 % of it or shown by the same figures."
 _KNOWS = {
-    "online": "nothing of how long jobs run",
+    "online": "not how long jobs run",
     "remaining": "how long each job still has to run",
 }
 # Class, words of the legend, title of the column, explanation.
 _PARTS = (
     ("useful", "work", "Work", "GPUs held with progress"),
     ("overhead", "starts and restarts", "Restarts", "GPUs held without progress after a start"),
-    ("distance", "slowed by distance", "Distance", "Lost because the GPUs of a job lie apart"),
-    ("neighbour", "slowed by a neighbour", "Neighbours", "Lost because two jobs share a GPU"),
+    ("distance", "lost to distance", "Distance", "Lost because the GPUs of a job lie apart"),
+    ("co-runner", "lost to co-runners", "Co-runners", "Lost because jobs share a GPU"),
     (
         "fragment",
-        "idle, and a waiting job would have fitted had the free GPUs been together",
-        "Scattered",
-        "Idle GPUs that a waiting job could have used, had they been together",
+        "idle, while a waiting job asked for no more GPUs than were idle",
+        "Idle, a job would fit",
+        "The job waited because the idle GPUs were scattered, or because the policy held it back",
     ),
-    ("idle", "idle otherwise", "Idle", "Free, and no waiting job would have fitted"),
+    ("idle", "idle otherwise", "Idle otherwise", "No waiting job was small enough"),
 )
 
 
@@ -65,42 +85,49 @@ def render(runs: Sequence[Digest], *, command: str = "", zooming: bool | None = 
         Whether charts zoom; the default is whether the extra `report` is installed. Without it
         the same charts are pictures.
     """
+    runs = [dataclasses.replace(run, spec=without_folders(run.spec)) for run in runs]
     first: dict[str, Digest] = {}
     for run in runs:
         first.setdefault(run.label, run)
     drawn = list(first.values())
     zooming = can_draw() if zooming is None else zooming
     means = findings.means(runs)
-    all_charts = charts(drawn)
-    blocks, scripts = _drawings(all_charts, zooming=zooming)
+    blocks, scripts = _drawings(charts(drawn), zooming=zooming)
     title = _title(drawn)
-    lost = distance.content(drawn)
-    body = [
-        f"<header><h1>{title}</h1>{_lede(drawn)}</header>",
-        f"<main>{_warnings(runs, zooming=zooming)}",
-        findings.in_short(means, drawn),
-        _nav(has_network=bool(lost)),
-        section("compared", _asked(drawn), _compared(runs, drawn)),
-        section("verdict", "Verdict", _verdict(means, drawn)),
-        _key(drawn),
-        section("times", "How long jobs took", _grid(blocks["jct_s"], blocks["queue_s"])),
-        section("cluster", "The cluster over time", blocks["time"]),
-        section("groups", "Who fared how", _groups(drawn, blocks)),
-        section("fairness", "Fairness", _fairness(drawn, means, blocks["ftf"])),
-        section("cost", "What the GPU time went into", _cost(drawn, means)),
-        section("network", "What distance cost", lost) if lost else "",
-        section("repeat", "To repeat it", _repeat(runs, command)),
-        "</main>",
-        footer(drawn[0].spec["gangline"]),
+    sections = [
+        (name, short, heading, content)
+        for name, short, heading, content in (
+            ("verdict", "Verdict", "Verdict", _verdict(means, drawn)),
+            ("why", "Why", _because(drawn), _why(means, drawn)),
+            ("times", "Times", "How long jobs took", _grid(blocks, "jct_s", "queue_s")),
+            ("groups", "Groups", "Large and small jobs", _groups(drawn, blocks)),
+            ("cluster", "Over time", "The cluster over time", blocks.get("time", "")),
+            ("fairness", "Fairness", "Fairness", _fairness(drawn, means, blocks)),
+            ("cost", "GPU time", "What the GPU time went into", _cost(drawn, means)),
+            ("types", "GPU types", "By GPU type", _types(drawn, blocks)),
+            ("network", "Distance", "What distance cost", distance.content(drawn)),
+            ("compared", "Input", _asked(drawn), _compared(runs, drawn)),
+            ("repeat", "Repeat", "To repeat it", _repeat(runs, command)),
+        )
+        if content
     ]
-    return document(title, "".join(body), scripts)
+    links = "".join(f'<a href="#{name}">{short}</a>' for name, short, _, _ in sections)
+    parts = [section(name, heading, content) for name, _, heading, content in sections]
+    parts.insert(1, _key(drawn))
+    body = (
+        f"<header><h1>{title}</h1>{_lede(drawn)}</header><main>{answer.in_short(means, runs)}"
+        f'{_warnings(runs)}<nav aria-label="On this page">{links}</nav>{"".join(parts)}</main>'
+        f"{footer(drawn[0].spec['gangline'], zooming=zooming)}"
+    )
+    return document(title, body, scripts)
 
 
-def footer(version: str) -> str:
+def footer(version: str, *, zooming: bool = True) -> str:
     """Return the last line of a page."""
+    still = "" if zooming else f" Charts that zoom need <code>{INSTALL}</code>."
     return (
         f"<footer class=soft><p>Made by gangline {text(version)}. This file holds everything; it "
-        "loads nothing.</p></footer>"
+        f"loads nothing.{still}</p></footer>"
     )
 
 
@@ -115,6 +142,7 @@ def document(title: str, body: str, scripts: Sequence[str]) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="generator" content="gangline">'
+        f'<meta name="seal" content="{unsealed(REPORT)}">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<link rel="icon" href="data:,">'
@@ -146,7 +174,7 @@ def _drawings(all_charts: dict[str, Chart], *, zooming: bool) -> tuple[dict[str,
         pictures = {}
         for key, members in sets.items():
             figures = [_figure(chart, _svg.draw(chart)) for chart in members]
-            pictures[key] = figures[0] if len(figures) == 1 else _grid(*figures)
+            pictures[key] = figures[0] if len(figures) == 1 else _side_by_side(figures)
         return pictures, [own]
     from gangline.report import _bokeh
 
@@ -181,22 +209,13 @@ def section(name: str, title: str, content: str) -> str:
     return f'<section aria-labelledby="{name}"><h2 id="{name}">{title}</h2>{content}</section>'
 
 
-def _grid(*figures: str) -> str:
-    return f'<div class="charts">{"".join(figures)}</div>'
+def _grid(blocks: Mapping[str, str], *keys: str) -> str:
+    """Return these charts side by side; nothing if there is none of them."""
+    return _side_by_side([blocks[key] for key in keys if key in blocks])
 
 
-def _nav(*, has_network: bool) -> str:
-    places = (
-        ("compared", "Compared"), ("verdict", "Verdict"), ("times", "Times"),
-        ("cluster", "Over time"), ("groups", "Groups"), ("fairness", "Fairness"),
-        ("cost", "GPU time"), ("network", "Distance"), ("repeat", "Repeat"),
-    )  # fmt: skip
-    links = "".join(
-        f'<a href="#{name}">{title}</a>'
-        for name, title in places
-        if name != "network" or has_network
-    )
-    return f'<nav aria-label="On this page">{links}</nav>'
+def _side_by_side(figures: Sequence[str]) -> str:
+    return f'<div class="charts">{"".join(figures)}</div>' if figures else ""
 
 
 def _title(drawn: Sequence[Digest]) -> str:
@@ -209,12 +228,17 @@ def _asked(drawn: Sequence[Digest]) -> str:
     return "What was run" if len(drawn) == 1 else "What was compared"
 
 
+def _because(drawn: Sequence[Digest]) -> str:
+    return "What jobs waited for" if len(drawn) == 1 else "Why they differ"
+
+
 def _lede(drawn: Sequence[Digest]) -> str:
     spec = drawn[0].spec
     trace = f"<bdi>{text(_cut(spec['trace']['path']))}</bdi>"
     cluster = f"<bdi>{text(_cut(_cluster_name(drawn[0])))}</bdi>"
     jobs = words.plural(int(spec["trace"]["jobs"]), "job")
-    return f"<p class=soft>{jobs} from {trace}, on {cluster}: {_gpus(spec['cluster'])}.</p>"
+    source = f" from {trace}," if spec["trace"]["path"] not in ("", "table") else ""
+    return f"<p class=soft>{jobs}{source} on {cluster}: {_gpus(spec['cluster'])}.</p>"
 
 
 def _cut(value: object) -> str:
@@ -224,11 +248,8 @@ def _cut(value: object) -> str:
 
 def _read_with(metadata: dict[str, str]) -> str:
     """Return the options with which a trace was read, as they are given on the command line."""
-    try:
-        given = json.loads(metadata.get("options", "{}"))
-    except ValueError:  # the metadata of a native file are what its writer put there
-        return ""
-    return ", ".join(f"{name} = {value}" for name, value in given.items()) if given else ""
+    given = json_object(metadata.get("options", "{}")) or {}
+    return ", ".join(f"{name} = {value}" for name, value in given.items())
 
 
 def _cluster_name(run: Digest) -> str:
@@ -248,7 +269,7 @@ def _gpus(cluster: dict[str, Any]) -> str:
     return text(f"{words.plural(servers, 'server')} with {kinds}")
 
 
-def _warnings(runs: Sequence[Digest], *, zooming: bool) -> str:
+def _warnings(runs: Sequence[Digest]) -> str:
     lines = []
     for key, word in (("trace", "trace"), ("cluster", "cluster"), ("options", "options")):
         seen = {_identity(run.spec, key) for run in runs}
@@ -260,8 +281,6 @@ def _warnings(runs: Sequence[Digest], *, zooming: bool) -> str:
     short = [run for run in runs if run.spec.get("outcome", "finished") != "finished"]
     if short:
         lines.append("Some runs ended before all jobs were done; their figures are of a part.")
-    if not zooming:
-        lines.append(f"The charts are pictures. For charts that zoom: <code>{INSTALL}</code>")
     return "".join(f'<p class="warn">{line}</p>' for line in lines)
 
 
@@ -303,22 +322,20 @@ def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
     listed = "".join(
         f"<dt>{name}</dt><dd><bdi>{text(_cut(value))}</bdi></dd>" for name, value in facts if value
     )
+    titles = [("Policy", ""), ("Knows", "A policy that knows more has an easier task")]
+    if has_changes := any(run.changed for run in drawn):
+        titles.append(("Parameters changed", "All values are in spec.json and under To repeat it"))
     rows = []
     for i, run in enumerate(drawn):
         knows = _KNOWS.get(str(run.spec["policy"].get("knowledge")), "not recorded")
         changed = ", ".join(f"{key} = {value}" for key, value in run.changed.items())
-        rows.append(
-            [
-                tables.policy_cell(i, _cut(run.spec["policy"]["name"])),
-                Cell(text(knows), knows, kind="words"),
-                Cell(text(_cut(changed or "all as by default")), changed, kind="words"),
-            ]
-        )
-    titles = [
-        ("Policy", ""),
-        ("Is told", "A policy that knows more has an easier task"),
-        ("Parameters changed", "All values are in spec.json and under To repeat it"),
-    ]
+        row = [
+            tables.policy_cell(i, _cut(run.spec["policy"]["name"])),
+            Cell(text(knows), knows, kind="words"),
+        ]
+        if has_changes:
+            row.append(Cell(text(_cut(changed or "all as by default")), changed, kind="words"))
+        rows.append(row)
     return f"<dl>{listed}</dl>" + tables.table(titles, rows, caption="Policies compared")
 
 
@@ -337,15 +354,33 @@ def _verdict(means: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:
     titles, rows = tables.ranked(labels, means, words.MEASURES)
     seeds = max(int(row["seeds"]) for row in means)
     averaged = f" Means over {seeds} seeds; charts show the first." if seeds > 1 else ""
-    note = "" if len(drawn) == 1 else "Green and bold: best of its column. A heading sorts."
+    note = "" if len(drawn) == 1 else f"{_BEST} A heading sorts."
     return (
         tables.table(titles, rows, caption="Verdict: one row per policy")
         + f"<p class=soft>{note}{averaged}</p>"
     )
 
 
+def _why(means: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:
+    """Return the table of what jobs waited for, without columns that are 0 or unknown for all."""
+    rows = findings.reasons(means)
+    seen = [one for one in findings.REASONS if any(row.get(one.key) for row in rows)]
+    if not seen:
+        return ""
+    titles, cells = tables.ranked([_cut(run.label) for run in drawn], rows, seen)
+    about = "".join(
+        f"<li><strong>{text(one.title)}</strong>: {text(one.hint)}.</li>"
+        for one in seen
+        if one.hint
+    )
+    return (
+        tables.table(titles, cells, caption="What jobs waited for, by policy")
+        + f'<ul class="terms">{about}</ul>'
+    )
+
+
 def _groups(drawn: Sequence[Digest], blocks: dict[str, str]) -> str:
-    parts = [_grid(blocks["gangs"])]
+    parts = [_grid(blocks, "gangs", "lengths")]
     titles, rows, hidden = tables.users(drawn)
     if rows:
         parts.append("<h3>By user</h3><p class=about>Mean time from arrival to finish.</p>")
@@ -353,19 +388,20 @@ def _groups(drawn: Sequence[Digest], blocks: dict[str, str]) -> str:
         if hidden:
             more = words.plural(hidden, "user")
             parts.append(f"<p class=soft>{more} with less GPU time are not shown.</p>")
-    else:
-        parts.append("<p class=soft>The trace names no users.</p>")
-    titles, rows = tables.usage(drawn)
-    several = len(drawn[0].spec["cluster"]["gpu_types"]) > 1
-    about = "Share of the GPUs that held a job"
-    about += ", and where the time that jobs held GPUs went." if several else "."
-    parts.append(f"<h3>By GPU type</h3><p class=about>{about}</p>")
-    if "gpu_types" in blocks:
-        parts.append(_grid(blocks["gpu_types"]))
-    parts.append(tables.table(titles, rows, caption="Use of each GPU type"))
-    if several:
-        parts.append(_models(drawn))
     return "".join(parts)
+
+
+def _types(drawn: Sequence[Digest], blocks: dict[str, str]) -> str:
+    """Return the use of GPU types; nothing where there is one type without a price."""
+    kinds = drawn[0].spec["cluster"]["gpu_types"]
+    if len(kinds) == 1 and not kinds[0].get("price_per_hour"):
+        return ""
+    titles, rows = tables.usage(drawn)
+    about = "Share of the GPUs that held a job"
+    about += ", and where the time that jobs held GPUs went." if len(kinds) > 1 else "."
+    use = tables.table(titles, rows, caption="Use of each GPU type")
+    models = _models(drawn) if len(kinds) > 1 else ""
+    return f"<p class=about>{about}</p>{_grid(blocks, 'gpu_types')}{use}{models}"
 
 
 def _models(drawn: Sequence[Digest]) -> str:
@@ -385,26 +421,23 @@ def _models(drawn: Sequence[Digest]) -> str:
     return "".join(parts)
 
 
-def _fairness(drawn: Sequence[Digest], means: Sequence[dict[str, Any]], chart: str) -> str:
+def _fairness(
+    drawn: Sequence[Digest], means: Sequence[dict[str, Any]], blocks: dict[str, str]
+) -> str:
+    if not any(len(run.curves["ftf"]) for run in drawn):
+        return ""
     named = any(run.users for run in drawn)
     whom = "users" if named else "jobs"
-    worse = [
-        {
-            **row,
-            "jain": run.jain,
-            "worse": float((run.curves["ftf"] > 1.0).mean()) if len(run.curves["ftf"]) else None,
-        }
-        for row, run in zip(means, drawn, strict=True)
-    ]
     titles, rows = tables.ranked(
-        [_cut(run.label) for run in drawn], worse, findings.fairness_columns(whom)
+        [_cut(run.label) for run in drawn], means, findings.fairness_columns(whom)
     )
     why = (
         "<p>For each job: the time it took, divided by the time it would have taken alone on an "
         "equal share of the cluster. Above 1 the job would have been better off with an equal "
         "split; the largest values show who was starved.</p>"
     )
-    return why + tables.table(titles, rows, caption="Fairness by policy") + _grid(chart)
+    table = tables.table(titles, rows, caption="Fairness by policy")
+    return why + table + _grid(blocks, "ftf")
 
 
 def _cost(drawn: Sequence[Digest], means: Sequence[dict[str, Any]]) -> str:
@@ -448,7 +481,8 @@ def _repeat(runs: Sequence[Digest], command: str) -> str:
         told = f"<pre><code>{text(made)}</code></pre>"
         if not command and cluster_argument(spec["cluster"]) == CLUSTER_FILE:
             told += f"<p>with <code>{CLUSTER_FILE}</code> as below.</p>"
-    cluster = text(_toml.dumps(spec["cluster"]))
+    # null stands for NaN in the spec of a run
+    cluster = text(_toml.dumps(_writable(spec["cluster"], null=math.nan)))
     params = "".join(
         f"<h3><bdi>{text(_cut(run.label))}</bdi></h3>"
         f"<pre>{text(_toml.dumps(_writable(run.spec['policy']['params'])))}</pre>"
@@ -460,10 +494,13 @@ def _repeat(runs: Sequence[Digest], command: str) -> str:
     )
 
 
-def _writable(params: dict[str, Any]) -> dict[str, Any]:
-    simple = (bool, int, float, str, list, dict)
-    return {
-        str(key): value if isinstance(value, simple) else str(value)
-        for key, value in params.items()
-        if value is not None
-    }
+def _writable(value: Any, *, null: object = None) -> Any:
+    """Return what TOML can hold of a value; keys without a value are left out."""
+    if isinstance(value, dict):
+        items = {str(key): _writable(item, null=null) for key, item in value.items()}
+        return {key: item for key, item in items.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_writable("none" if item is None else item, null=null) for item in value]
+    if value is None:
+        return null
+    return value if isinstance(value, bool | int | float | str) else str(value)

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from gangline._files import whole
+from gangline._files import unsealed, whole
 from gangline.errors import MissingExtraError
 from gangline.report.gantt import gantt
 from gangline.report.output import check_target
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["write_gantt"]
 
-_MARK = b"gangline"
+KIND = "Gantt chart"
+"""Kind of file, in its seal."""
 _SEQUENCE = 1  # all packets come from one writer
 _COUNTERS = (("gpus_busy", "GPUs busy"), ("jobs_waiting", "Jobs waiting"))
 _TEXTS = ("user", "model", "tier", "end", "beside")
@@ -72,9 +73,9 @@ def write_gantt(
         message = f"Gantt charts need the library perfetto: {INSTALL}"
         raise MissingExtraError(message, extra="report")
     path = Path(path)
+    check_target(path, KIND)
     drawn = gantt(result, from_s=from_s, to_s=to_s)
-    check_target(path, _MARK, "a Gantt chart")
-    with whole(path) as part, part.open("wb") as file:
+    with whole(path, KIND) as part, part.open("wb") as file:
         writer = _Writer(file)
         _tracks(writer, result, drawn)
         _slices(writer, result, drawn)
@@ -91,6 +92,11 @@ class _Writer:
         self._builder = StreamingTraceProtoBuilder(file)
         self._known: dict[tuple[str, str], int] = {}
         self._is_first = True
+        first = self.packet()
+        self.text(
+            first, "debug_annotation_string_values", unsealed(KIND)
+        )  # viewers show it nowhere
+        self.write(first)
 
     def packet(self) -> Any:
         packet = self._builder.create_packet()
@@ -243,10 +249,14 @@ class _Facts:
             "beside": segments[beside].to_pylist() if beside else None,
         }
         self._rate = segments["rate"].to_pylist()
+        self._part: list[int] = drawn.part.tolist()
+        self._forked = set(drawn.job[drawn.part > 0].tolist())  # jobs that had several parts
 
     def name(self, row: int) -> str:
-        """Return the name of the row's job."""
-        return self._names[self._job[row]]
+        """Return the name of the row's job, with the part if the job had several."""
+        job = self._job[row]
+        part = f", part {self._part[row]}" if job in self._forked else ""
+        return self._names[job] + part
 
     def annotate(self, writer: _Writer, packet: Any, row: int) -> None:
         """Add what the viewer shows when a slice is chosen."""
@@ -259,6 +269,8 @@ class _Facts:
                 kind = "debug_annotation_string_values"
                 note.string_value_iid = writer.text(packet, kind, str(value))
         self._note(writer, packet, "gang").int_value = self._gang[job]
+        if job in self._forked:
+            self._note(writer, packet, "part").int_value = self._part[row]
         self._note(writer, packet, "rate").double_value = self._rate[row]
 
     def _text_of_row(self, key: str, row: int) -> object:

@@ -64,7 +64,7 @@ def write_tables(
     if command:
         body.append(section("repeat", "To repeat it", f"<pre>{text(command)}</pre>"))
     body.append(f"</main>{footer(_core.__version__)}")
-    put(path, document(title, "".join(body), [page_script()]).encode("utf-8"))
+    put(path, document(title, "".join(body), [page_script()]))
     return path
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from gangline.errors import ResultError
 from gangline.result import load_result
@@ -45,17 +46,21 @@ def load_runs(folder: str | PathLike[str]) -> list[Result]:
     inside = sorted(path for path in folder.iterdir() if (path / "spec.json").is_file())
     # A name with a leading dot is a folder that is being written.
     runs = [load_result(path) for path in inside if not path.name.startswith(".")]
-    order = _order(folder)
+    order = _order(folder / "comparison.json")
     if not runs:
         message = f"{folder}: holds no result; expected what `run --out` or `compare --out` wrote"
         raise ResultError(message, path=str(folder))
     found = {(run.policy, run.seed): run for run in runs}
-    for policy, seed in order:
-        if (policy, seed) not in found:
-            message = f"{folder}: the run of {policy} with seed {seed} is missing; run it again"
+    for row in order:
+        run = found.get((row.policy, row.seed))
+        if run is None or run.log_hash != row.log_hash:
+            state = "is missing" if run is None else "is of another comparison"
+            message = (
+                f"{folder}: the run of {row.policy} with seed {row.seed} {state}; run it again"
+            )
             raise ResultError(message, path=str(folder))
     # Runs of an earlier comparison into the same folder are not part of this one.
-    return [found[key] for key in order] or runs
+    return [found[row.policy, row.seed] for row in order] or runs
 
 
 def choose(runs: list[Result], policy: str | None) -> Result:
@@ -81,13 +86,23 @@ def choose(runs: list[Result], policy: str | None) -> Result:
     raise ResultError(f"--policy: no run of {policy} here; there are: {known}")
 
 
-def _order(folder: Path) -> list[tuple[str, int]]:
-    path = folder / "comparison.json"
+class _Row(msgspec.Struct):
+    policy: str
+    seed: int
+    log_hash: str
+
+
+class _Table(msgspec.Struct):
+    """What is read of comparison.json."""
+
+    runs: list[_Row]
+
+
+def _order(path: Path) -> list[_Row]:
     if not path.is_file():
         return []
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))["runs"]
-        return [(str(row["policy"]), int(row["seed"])) for row in rows]
-    except (ValueError, KeyError, TypeError):
-        message = f"{path}: not the table of a comparison; run `compare` again"
+        return msgspec.json.decode(path.read_bytes(), type=_Table).runs
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        message = f"{path}: not the table of a comparison: {error}; run `compare` again"
         raise ResultError(message, path=str(path)) from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangline import _words as words
 from gangline._html import text
-from gangline.report.charts import style_of
+from gangline.report.charts import style_of, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,8 +46,8 @@ def policy_mark(number: int) -> str:
     colour, dash = style_of(number)
     pattern = f' stroke-dasharray="{" ".join(map(str, dash))}"' if dash else ""
     return (
-        '<svg class="mark" viewBox="0 0 26 8" width="26" height="8" aria-hidden="true">'
-        f'<path d="M1 4H25" stroke="{colour}" stroke-width="3"{pattern}/></svg>'
+        '<svg class="mark" viewBox="0 0 36 8" width="36" height="8" aria-hidden="true">'
+        f'<path d="M1 4H35" stroke="{colour}" stroke-width="{width_of(number)}"{pattern}/></svg>'
     )
 
 
@@ -119,19 +119,15 @@ def ranked(
     ----------
     labels, rows : sequences of one length
         Policies and their values by key.
-    columns : sequence of (key, title, explanation, form, direction)
-        Direction: -1 if less is better, 1 if more is, 0 if neither.
+    columns : sequence of Measure
     """
     cells: list[list[Cell]] = [[policy_cell(i, label)] for i, label in enumerate(labels)]
-    for key, _, _, form, direction in columns:
-        values = [_number(row.get(key)) for row in rows]
-        known = [value for value in values if value is not None]
-        best = None
-        if direction != 0 and len(set(known)) > 1:
-            best = max(known) if direction > 0 else min(known)
-        for line, value in zip(cells, values, strict=True):
-            line.append(Cell(text(form(value)), value, value is not None and value == best))
-    titles = [("Policy", ""), *((title, hint) for _, title, hint, _, _ in columns)]
+    for column in columns:
+        values = [_number(row.get(column.key)) for row in rows]
+        marks = words.leaders(values, column.direction, column.form)
+        for line, value, mark in zip(cells, values, marks, strict=True):
+            line.append(Cell(text(column.form(value)), value, mark))
+    titles = [("Policy", ""), *((column.title, column.hint) for column in columns)]
     return titles, cells
 
 
@@ -145,7 +141,7 @@ def users(runs: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell
     for group in first[:_USERS_SHOWN]:
         found = [groups.get(group.name) for groups in by_name]
         means = [None if one is None else one.jct_mean_s for one in found]
-        known = [mean for mean in means if mean is not None]
+        marks = words.leaders(means, -1, words.duration)
         hours = group.gpu_seconds / 3600.0
         row = [
             Cell(f"<bdi>{text(group.name)}</bdi>", group.name, kind="name"),
@@ -153,8 +149,8 @@ def users(runs: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell
             Cell(words.count(hours), hours),
         ]
         row += [
-            Cell(text(words.duration(mean)), mean, len(set(known)) > 1 and mean == min(known))
-            for mean in means
+            Cell(text(words.duration(mean)), mean, mark)
+            for mean, mark in zip(means, marks, strict=True)
         ]
         rows.append(row)
     return titles, rows, max(len(first) - _USERS_SHOWN, 0)

@@ -19,7 +19,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from gangline.errors import GanglineError, PolicyError
-from gangline.reproduce.runs import Reproduction, carry_out
+from gangline.reproduce.runs import KIND, Reproduction, carry_out
 from gangline.reproduce.study import Choice, Claim, Contender, Setting, Study
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ def run(
     """
     from pathlib import Path
 
+    from gangline._result_folder import check_json
     from gangline.simulate import bar, make_options
 
     found = study(name)
@@ -121,6 +122,8 @@ def run(
     for seed in choice.seeds:
         make_options({**options, "seed": seed})
     folder = None if out is None else Path(out)
+    if folder is not None:
+        check_json(folder / "reproduction.json", KIND)
     with bar(progress, f"reproduce {name}") as report:
         made = carry_out(found, choice, options, folder=folder, report=report)
     if folder is not None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MEASURES", "Reproduction", "carry_out"]
 
+KIND = "reproduction"
 _HOUR_S = 3600.0
 # Key of a row, title of its column; seconds are shown as hours.
 MEASURES = (
@@ -177,14 +178,20 @@ class Reproduction:
         }
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Write `to_dict` as JSON; the file appears whole or not at all."""
+        """Write `to_dict` as JSON; the file appears whole or not at all.
+
+        Raises
+        ------
+        FileExistsError
+            If the file is there and is not an earlier reproduction.
+        OSError
+            If it cannot be written.
+        """
         from pathlib import Path
 
-        from gangline._files import whole
-        from gangline.result import write_json
+        from gangline._result_folder import write_sealed
 
-        with whole(Path(path)) as part:
-            write_json(part, self.to_dict())
+        write_sealed(Path(path), KIND, self.to_dict())
         return Path(path)
 
     def __repr__(self) -> str:
@@ -218,6 +225,7 @@ def carry_out(
     report : callable, optional
         Gets (simulated seconds, jobs done, jobs of all runs).
     """
+    from gangline.comparison import check_out, run_name
     from gangline.policies.registry import make
     from gangline.simulate import Prepared, make_options
 
@@ -241,6 +249,9 @@ def carry_out(
     ]
     for world in worlds:
         _check_contenders(world, policies)
+        if folder is not None:
+            names = [run_name(policy.label(), world.options.seed) for policy in policies.values()]
+            check_out(folder / world.folder, names)
     jobs = sum(len(world.prepared.trace) for world in worlds)
     progress = _Total(report, jobs * len(policies))
     for world in worlds:
@@ -254,6 +265,11 @@ class _World(NamedTuple):
     setting: Setting
     prepared: Prepared
     options: RunOptions
+
+    @property
+    def folder(self) -> str:
+        """Name of its folder on disk."""
+        return f"{self.setting.folder}-s{self.options.seed}"
 
 
 def _check_room(setting: Setting, cluster: Cluster, traces: Sequence[Trace]) -> None:
@@ -291,13 +307,13 @@ def _one_world(
 
     setting, prepared, options = world
     comparison = Comparison(cluster=prepared.cluster, trace=prepared.trace)
-    place = None if folder is None else folder / f"{setting.folder}-s{options.seed}"
+    place = None if folder is None else folder / world.folder
     for name, policy in policies.items():
         result = prepared.run(policy, options, progress=progress.of_run())
         made.runs.append(_row(setting, name, options.seed, result))
         comparison.add(result, keep=False)
         if place is not None:
-            result.save(place / run_name(result))
+            result.save(place / run_name(result.policy, result.seed))
         progress.end_run(len(prepared.trace))
     if place is not None:
         comparison.save(place)

@@ -10,6 +10,7 @@ from gangline._decode import fail
 from gangline.errors import ClusterError, TraceError
 from gangline.tables import gavel
 from gangline.tables.throughput import PAIRS, RATES, REQUIRED, ThroughputTable
+from gangline.trace.parquet import read_parquet
 from gangline.trace.source import Source
 from gangline.trace.text import TextFile, simple
 
@@ -65,12 +66,10 @@ def _read_parquet(source: Source) -> ThroughputTable:
 
 def parquet(source: Source, key: str) -> pa.Table:
     """Return a Parquet file of which every cell can be read; `key` names it in errors."""
-    import pyarrow.parquet as pq
-
     try:
-        table = pq.read_table(pa.BufferReader(source.data))
+        table, _ = read_parquet(source)
         table.validate(full=True)  # text in a damaged page need not be UTF-8
-    except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names that are no text
+    except (TraceError, pa.ArrowException) as error:
         fail(source.name, key, "a Parquet file", str(error))
     return table
 

@@ -8,19 +8,18 @@ server: "31" is a server with three GPUs and one with a single GPU.
 
 from __future__ import annotations
 
-import lzma
 import math
 import re
-import tarfile
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from gangline._safe import safe
 from gangline.errors import TraceError
 from gangline.trace.faults import Fault
 from gangline.trace.source import Source
+from gangline.trace.tar import is_tar
 from gangline.trace.text import TextFile
 
 if TYPE_CHECKING:
@@ -230,7 +229,7 @@ class PolluxProfiles:
         return application in self._profiles
 
     def __repr__(self) -> str:
-        return f"PolluxProfiles({', '.join(self._profiles)})"
+        return safe(f"PolluxProfiles({', '.join(self._profiles)})")
 
 
 def read_pollux(path: str | PathLike[str]) -> PolluxProfiles:
@@ -267,6 +266,7 @@ class _Member(Source):
 
     def __init__(self, name: str, data: bytes) -> None:
         self.name = name
+        self.max_bytes = MAX_BYTES
         self.__dict__["data"] = data
 
 
@@ -277,24 +277,19 @@ def _folder(root: Path) -> dict[str, Source]:
 
 def _archive(root: Path) -> dict[str, Source]:
     """Unpack once: an archive has no index, so each look-up would unpack it all."""
-    files: dict[str, Source] = {}
-    total = 0
-    try:
-        with tarfile.open(root, "r:*") as archive:
-            for item in archive:
-                if not item.isfile() or not item.name.endswith(".csv"):
-                    continue
-                total += item.size
-                if total > MAX_BYTES:
-                    raise TraceError(f"{root}: unpacks to more than {MAX_BYTES} bytes")
-                file = archive.extractfile(item)
-                assert file is not None, "a regular file can be read"
-                files[item.name] = _Member(f"{root}::{item.name}", file.read())
-    except (tarfile.TarError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise TraceError(
-            f"{root}: expected a folder or a tar archive: {error}", path=str(root)
-        ) from None
-    return files
+    root.stat()  # a place that is not there is the system's error
+    source = Source(root, MAX_BYTES)
+    if not is_tar(source.head):
+        raise TraceError(f"{root}: expected a folder or a tar archive", path=str(root))
+    return source.guarded(lambda: dict(_members(source)))
+
+
+def _members(source: Source) -> Iterator[tuple[str, Source]]:
+    with source.archive() as archive:
+        for name in archive:
+            if name.endswith(".csv"):
+                data = b"".join(archive.chunks())
+                yield name, _Member(f"{source.name}::{name}", data)
 
 
 def _read_application(root: str, application: str, files: Mapping[str, Source]) -> PolluxProfile:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from gangline._decode import fail, repeated
+from gangline._safe import safe
 from gangline.cluster_schema import ThroughputRow
 from gangline.errors import ClusterError
 from gangline.tables.keys import batch_size_of
@@ -314,7 +315,7 @@ class ThroughputTable:
 
     def __repr__(self) -> str:
         kinds = ", ".join(self.gpu_types)
-        return f"ThroughputTable({len(self)} rates, {self.pairs.num_rows} pairs: {kinds})"
+        return safe(f"ThroughputTable({len(self)} rates, {self.pairs.num_rows} pairs: {kinds})")
 
     def _notes(self) -> dict[str, int]:
         notes = {

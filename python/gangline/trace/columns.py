@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
@@ -43,3 +44,14 @@ def one_chunk(column: Any) -> Any:
     if isinstance(array, pa.ChunkedArray):  # of zero chunks, in older versions
         array = pa.array([], type=array.type)
     return array
+
+
+def arrow_memory(data: bytes | memoryview) -> Any:
+    """Copy bytes into memory of Arrow's own.
+
+    A thread of Arrow may let go of its input after the call has returned. If that needs the
+    interpreter, and the process is ending, the process is aborted.
+    """
+    buffer = pa.allocate_buffer(len(data))
+    np.frombuffer(buffer, np.uint8)[:] = np.frombuffer(data, np.uint8)
+    return buffer

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gangline.errors import TraceError
 from gangline.trace.faults import short
 from gangline.trace.formats import FORMATS, Format
-from gangline.trace.source import is_tar
+from gangline.trace.tar import is_tar
 from gangline.trace.text import BOM, header, not_text, simple
 
 if TYPE_CHECKING:

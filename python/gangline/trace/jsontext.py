@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 BOM = b"\xef\xbb\xbf"
 ROOT = "$."
+_VALUE_BYTES = 64  # ours: an empty list, or a short text, with its place in a list
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _CONTAINER = {b"{": "an object", b"[": "an array"}
@@ -40,6 +41,14 @@ class JsonFile:
         self.data = source.data.removeprefix(BOM)
         self._skipped = len(source.data) - len(self.data)
         self._records = records
+        self._admit(source)
+
+    def _admit(self, source: Source) -> None:
+        """Refuse more values than `max_bytes` has room for once they are objects."""
+        if len(self.data) * _VALUE_BYTES > source.max_bytes:
+            values = sum(self.data.count(mark) for mark in (b",", b"{", b"["))
+            if values * _VALUE_BYTES > source.max_bytes:
+                raise source.too_large(f"holds {values:,} values, which take")
 
     def decode(self, kind: type[_T]) -> _T:
         """Decode the document as this type.

@@ -6,7 +6,7 @@ that an error names the line of the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence  # noqa: TC003 - msgspec reads annotations
+from collections.abc import Callable, Iterator, Mapping, Sequence  # noqa: TC003 - msgspec reads annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -431,7 +431,7 @@ def _clock(raw: Raw, columns: dict[str, Any], options: Options) -> None:
     columns["arrival_s"] = pa.array(moved)
 
 
-def statuses(array: Any, mapping: dict[str, str], notes: dict[str, int]) -> Any:
+def statuses(array: Any, mapping: Mapping[str, str], notes: dict[str, int]) -> Any:
     """Map a status column to the internal words; others become `unknown` and are counted."""
     array = array.dictionary_encode() if not pa.types.is_dictionary(array.type) else array
     names = [str(name).strip().lower() for name in array.dictionary.to_pylist()]

@@ -54,7 +54,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     on_bad_row : "error" or "drop"
         What a row that cannot be read does; dropped rows are counted.
     max_bytes : int
-        Refuse inputs that unpack to more; default 4 GiB.
+        Refuse inputs that unpack to more, as text or as columns; default 4 GiB.
     max_errors : int
         How many errors are reported in full; the others are counted.
     special : object

@@ -47,7 +47,7 @@ COUNTED: Mapping[str, str] = {
     "models_absent": "jobs of a gang size that the table of models does not know; they keep none",
     "models_given": "jobs that got a drawn model (`models`)",
     "repeated_hour": "local times in the hour that occurs twice at the end of summer time",
-    "unknown_status": "status words that the format does not have; they become `unknown`",
+    "unknown_status": "status words that are not known; they become `unknown`",
     "slo_without_duration": "objectives without a known time alone; no deadline",
 }
 """What else was counted."""

@@ -45,6 +45,22 @@ LIST_SEPARATOR = "|"
 
 STATUSES = ("finished", "failed", "killed", "running", "unknown")
 
+STATUS_WORDS: Mapping[str, str] = {
+    **{word: word for word in STATUSES},
+    "pass": "finished",
+    "completed": "finished",
+    "succeeded": "finished",
+    "terminated": "finished",  # Alibaba's word for a task that ended well
+    "timeout": "failed",
+    "node_fail": "failed",
+    "cancelled": "killed",
+    "interrupted": "killed",
+    "suspended": "running",
+    "pending": "unknown",
+    "waiting": "unknown",
+}
+"""What the words of public traces and their schedulers mean, in lower case."""
+
 METADATA_KEYS = (
     "origin",
     "licence",

@@ -9,22 +9,26 @@ import threading
 import zlib
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from gangline.errors import TraceError
+from gangline.trace.faults import short
+from gangline.trace.tar import Tar
 
 if TYPE_CHECKING:
-    import tarfile
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+_T = TypeVar("_T")
 
 HEAD_BYTES = 64 * 1024
 _CHUNK = 1 << 20
+_CELL_BYTES = 8  # of a number in memory; a text needs its offset beside its bytes
 _LZMA_MEMORY = 1 << 29  # ours: `xz -9` needs 65 MiB; a header may ask for 4 GiB
 _MEMBERS_SHOWN = 10
 _SUFFIXES = (".gz", ".xz", ".zst")
 _MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
-_TAR_MAGIC_AT = 257
 
 
 class Source:
@@ -35,7 +39,8 @@ class Source:
     name : str or Path
         Where it is; gzip, xz and zstandard are recognised by suffix or by content.
     max_bytes : int
-        Most bytes after unpacking; of an archive all bytes up to the end of the member count.
+        Most bytes after unpacking, of the text as of the columns that become of it; of an archive
+        all bytes up to the end of the member count.
 
     Raises
     ------
@@ -103,7 +108,7 @@ class Source:
         if "data" in self.__dict__ or self.member is not None or not self.path.is_file():
             return self.data[:HEAD_BYTES]
         with self._open() as file:
-            return self._guarded(lambda: file.read(HEAD_BYTES))
+            return self.guarded(lambda: file.read(HEAD_BYTES))
 
     @cached_property
     def data(self) -> bytes:
@@ -111,13 +116,14 @@ class Source:
         if self.is_folder:
             raise IsADirectoryError(21, "expected a trace file, got a folder", str(self.path))
         if self.member is not None:
-            return self._guarded(self._read_member)
+            return self.guarded(self._read_member)
         if self.is_plain and self.path.is_file():
             if self.path.stat().st_size > self.max_bytes:
-                raise self._too_large()
+                raise self.too_large()
             return self.path.read_bytes()
         with self._open() as file:
-            return b"".join(self._chunks(file))
+            pieces = iter(lambda: self.guarded(lambda: file.read(_CHUNK)), b"")
+            return b"".join(self._chunks(pieces))
 
     def release(self) -> None:
         """Wait for the hash and forget the unpacked bytes."""
@@ -125,32 +131,37 @@ class Source:
             self._hashing.join()
         self.__dict__.pop("data", None)
 
-    def _chunks(self, file: IO[bytes]) -> Iterator[bytes]:
+    def _chunks(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         total = 0
-        while chunk := self._guarded(lambda: file.read(_CHUNK)):
-            total += len(chunk)
+        for piece in pieces:
+            total += len(piece)
             if total > self.max_bytes:
-                raise self._too_large()
-            yield chunk
+                raise self.too_large()
+            yield piece
 
-    def _too_large(self) -> TraceError:
+    def has_room(self, rows: int, columns: int) -> bool:
+        """Whether so many rows of numbers are no larger than `max_bytes`."""
+        return rows * columns * _CELL_BYTES <= self.max_bytes
+
+    def admit(self, rows: int, columns: int) -> None:
+        """Raise a TraceError if there is no room for so many rows."""
+        if not self.has_room(rows, columns):
+            raise self.too_large(f"holds {rows:,} rows, which take")
+
+    def too_large(self, words: str = "unpacks to") -> TraceError:
+        """Build the error of an input beyond `max_bytes`."""
         return TraceError(
-            f"{self.name}: unpacks to more than {self.max_bytes} bytes; "
+            f"{self.name}: {words} more than {self.max_bytes} bytes; "
             "raise `max_bytes` if that is meant",
             path=self.name,
         )
 
-    def _guarded(self, read: Callable[[], bytes]) -> bytes:
-        import tarfile
-
+    def guarded(self, read: Callable[[], _T]) -> _T:
+        """Call a function that unpacks; what is damaged is an error of ours."""
         try:
             return read()
         except TraceError:
             raise
-        except tarfile.TarError as error:
-            raise TraceError(
-                f"{self.path}: expected a tar archive: {error}", path=self.name
-            ) from None
         except (EOFError, zlib.error, lzma.LZMAError, OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
@@ -172,48 +183,41 @@ class Source:
         return self.path.open("rb")
 
     def members(self) -> str:
-        """Name the first files of an archive, and how many more it holds."""
+        """Name the first files of an archive, and say whether it holds more."""
 
-        def listed() -> bytes:
-            with self._archive() as archive:
-                return _listed([info.name for info in archive if info.isfile()]).encode()
+        def first() -> list[str]:
+            with self.archive() as archive:
+                return list(islice(archive, _MEMBERS_SHOWN + 1))
 
-        return self._guarded(listed).decode()
+        return _listed(self.guarded(first))
 
     def _read_member(self) -> bytes:
         if self.is_folder:
             raise IsADirectoryError(21, "expected an archive, got a folder", str(self.path))
+        wanted = (self.member or "").removeprefix("./")
         names: list[str] = []
-        with self._archive() as archive:
-            for info in archive:
-                if not info.isfile():
-                    continue
-                names.append(info.name)
-                if info.name.removeprefix("./") == (self.member or "").removeprefix("./"):
-                    member = archive.extractfile(info)
-                    assert member is not None, "a regular file can be read"
-                    return b"".join(self._chunks(member))
+        with self.archive() as archive:
+            for name in archive:
+                if name.removeprefix("./") == wanted:
+                    return b"".join(self._chunks(archive.chunks()))
+                if len(names) <= _MEMBERS_SHOWN:
+                    names.append(name)
         raise TraceError(
-            f"{self.path}: no member `{self.member}`; it holds {_listed(names)}",
+            f"{self.path}: no member `{short(self.member)}`; it holds {_listed(names)}",
             path=self.name,
             value=self.member,
         )
 
     @contextmanager
-    def _archive(self) -> Iterator[tarfile.TarFile]:
+    def archive(self) -> Iterator[Tar]:
         """Open as a stream, which never goes back: unpacked once, and bounded."""
-        import tarfile
-
         with self._open() as file:
-            stream = _Bounded(file, self.max_bytes, self._too_large)
-            with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|") as archive:
-                yield archive
+            yield Tar(_Bounded(file, self.max_bytes, self.too_large), str(self.path))
 
 
 def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:_MEMBERS_SHOWN])
-    more = len(names) - _MEMBERS_SHOWN
-    return (shown or "no files") + (f", and {more} more" if more > 0 else "")
+    more = [] if len(names) <= _MEMBERS_SHOWN else ["and more"]
+    return ", ".join([*map(short, names[:_MEMBERS_SHOWN]), *more]) or "no files"
 
 
 class _XzFile(io.RawIOBase):
@@ -268,8 +272,3 @@ class _Bounded:
         if self._left < 0:
             raise self._error()
         return data
-
-
-def is_tar(head: bytes) -> bool:
-    """Whether these bytes begin a tar archive."""
-    return head[_TAR_MAGIC_AT : _TAR_MAGIC_AT + 5] == b"ustar"

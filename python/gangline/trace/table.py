@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from gangline._safe import safe
 from gangline._words import duration, plural
 from gangline.errors import TraceError
 from gangline.trace import options as trace_options
@@ -160,7 +161,7 @@ class Trace:
         reader = self.metadata.get("reader", "native")
         jobs = plural(len(self), "job")
         hours = f"{self.gpu_hours:,.0f}" if self.gpu_hours >= _WHOLE else f"{self.gpu_hours:.3g}"
-        return f"Trace({jobs}, {hours} GPU-h, {duration(self.span_s)}, {reader})"
+        return safe(f"Trace({jobs}, {hours} GPU-h, {duration(self.span_s)}, {reader})")
 
     def _repr_html_(self) -> str:
         from gangline._html import more, table

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from gangline.errors import TraceError
-from gangline.trace.columns import each, one_chunk
+from gangline.trace.columns import arrow_memory, each, one_chunk
 from gangline.trace.faults import Faults, short
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ ERRORS_SHOWN = 20
 BOM = b"\xef\xbb\xbf"
 _SOMETHING = re.compile(rb"\S")
 _LONG_LINE = "straddl"  # how Arrow names a record that its block of 1 MiB does not hold
+_BLOCK_BYTES = 1 << 20  # Arrow's own: a text of one block gains nothing from threads
 TIME = pa.timestamp("us")
 LABEL = pa.dictionary(pa.int32(), pa.string())
 ZONED_TIME = pa.timestamp("us", "UTC")
@@ -122,6 +123,7 @@ class TextFile:
     ) -> None:
         self.path = source.name
         self._data = source.data if data is None else data
+        self._source = source
         self._delimiter = delimiter
         self._refuse_nul()
         if names is None:
@@ -170,6 +172,7 @@ class TextFile:
                 )
         if _SOMETHING.search(self._data, self._body_at) is None:
             return {key: pa.array([], type=wanted[key]) for key in places}
+        self._admit(len(places))
         types = {str(places[key]): wanted[key] for key in places}
         try:
             table = self._parse(types)
@@ -214,6 +217,14 @@ class TextFile:
             )
         return errors
 
+    def _admit(self, columns: int) -> None:
+        """Refuse more rows than `max_bytes` has room for once they are columns."""
+        # Counting takes time; a row has at least one byte for each of its cells.
+        most = len(self._data) // max(len(self.names), 1) + 1
+        if not self._source.has_room(most, columns):
+            ends = max(self._data.count(b"\n"), self._data.count(b"\r"))
+            self._source.admit(ends, columns)
+
     def _refuse_nul(self) -> None:
         place = self._data.find(b"\0")
         if place >= 0:
@@ -231,11 +242,12 @@ class TextFile:
             skipped.append((row.number - 1, row.actual_columns))
             return "skip"
 
-        body = pa.py_buffer(self._data).slice(self._body_at)
+        body = memoryview(self._data)[self._body_at :]
+        use_threads = skipped is None and len(body) > _BLOCK_BYTES
         return pa_csv.read_csv(
-            pa.BufferReader(body),
+            pa.BufferReader(arrow_memory(body) if use_threads else pa.py_buffer(body)),
             read_options=pa_csv.ReadOptions(
-                column_names=[str(i) for i in range(len(self.names))], use_threads=skipped is None
+                column_names=[str(i) for i in range(len(self.names))], use_threads=use_threads
             ),
             parse_options=pa_csv.ParseOptions(
                 delimiter=self._delimiter,

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gangline._decode import from_validation_error
-from gangline._files import whole
+from gangline._files import is_free, landing, whole
 from gangline.errors import TraceError
-from gangline.trace.detect import detect
-from gangline.trace.source import Source
 from gangline.trace.writers import native, partial_losses, writer_of
 from gangline.trace.writers._common import Loss, WriteOptions, has
 
@@ -22,7 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Loss", "losses", "write_trace"]
 
-_HEAD_BYTES = 2**26  # ours: what may be unpacked to tell what a file is
+_KIND = "trace"
+_SEALS = {".parquet": 1, ".arrow": 2}
+"""How often each form holds its metadata, and so the seal."""
+_TOLD = " and ".join(_SEALS)
 _NATIVE = {".parquet": native.parquet, ".arrow": native.arrow}
 _SUFFIXES = {".swf": "swf", ".csv": "native", ".parquet": "native", ".arrow": "native"}
 
@@ -63,13 +64,14 @@ def write_trace(
     ------
     TraceError
         If the format needs a column that the trace lacks, or `strict` and something is left out,
-        or the file is there and no trace.
+        or another file is there.
     OSError
         If the file cannot be written.
 
     Notes
     -----
-    An earlier trace of that name is replaced; any other file is left alone.
+    A Parquet or Arrow file that gangline wrote and nobody changed since is replaced. Other formats
+    have no place for a mark: a file that is there must already hold the same bytes.
 
     Examples
     --------
@@ -94,21 +96,24 @@ def write_trace(
             path=str(path),
             column=lost[0].column,
         )
-    _check_target(path)
-    _write(path, _content(trace, path, name, chosen))
+    kind, copies = (_KIND, _SEALS[path.suffix]) if _is_native(path, name) else ("", 0)
+    content = _content(trace, path, name, chosen)
+    _check_target(path, content, kind)
+    with whole(path, kind, copies) as part:
+        part.write_bytes(content)
     return lost
 
 
-def _check_target(path: Path) -> None:
-    """Raise a TraceError if a file is there that is no trace."""
-    if not path.is_file() or not path.stat().st_size:
+def _check_target(path: Path, content: bytes, kind: str) -> None:
+    """Raise a TraceError if another file is there than an earlier trace that can be told."""
+    place = landing(path)
+    if is_free(place, _KIND) or place.is_dir():
         return
-    try:
-        detect(Source(path, _HEAD_BYTES))
-    except (TraceError, OSError):
-        raise TraceError(
-            f"{path}: exists and is not a trace; choose another name", path=str(path)
-        ) from None
+    if place.stat().st_size == len(content) and place.read_bytes() == content:
+        return
+    why = "is not an unchanged trace of gangline" if kind else f"only {_TOLD} files are replaced"
+    message = f"{path}: exists, and {why}; remove it, or choose another name"
+    raise TraceError(message, path=str(path))
 
 
 def losses(trace: Trace, format: str) -> tuple[Loss, ...]:  # noqa: A002
@@ -137,9 +142,9 @@ def _content(trace: Trace, path: Path, name: str, options: WriteOptions) -> byte
     return content
 
 
-def _write(path: Path, content: bytes) -> None:
-    with whole(path) as part:
-        part.write_bytes(content)
+def _is_native(path: Path, name: str) -> bool:
+    """Whether the file is in one of the forms that can carry a seal."""
+    return name == "native" and path.suffix in _SEALS
 
 
 def _by_suffix(path: Path) -> str:

@@ -2,7 +2,9 @@
 //! are driven step by step.
 
 use gangline_engine::ClusterView;
-use gangline_model::{Action, GpuSet, JobId, ServerId, SimTime, TimerTag, mask_of_lowest};
+use gangline_model::{
+    Action, GpuSet, JobId, ServerId, SimSpan, SimTime, Terms, TimerTag, Verb, mask_of_lowest,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -17,50 +19,17 @@ pub(crate) struct Orders {
     pub(crate) actions: Vec<Action>,
     /// In the order of the plan; without a time the timer of the tag is cancelled.
     pub(crate) timers: Vec<(TimerTag, Option<SimTime>)>,
-    pub(crate) limits: Vec<(JobId, f64)>,
 }
 
 /// Parses the tuples of a plan. Counts become the lowest slots that are free after the actions before.
 pub(crate) fn parse(view: &ClusterView<'_>, list: &[Bound<'_, PyAny>]) -> PyResult<Orders> {
     let mut orders = Orders::default();
+    let mut quotas: Vec<(JobId, f64)> = Vec::new();
     let mut scratch = Scratch::new(view);
     for item in list {
         let tuple = item.cast::<PyTuple>()?;
         let name: String = tuple.get_item(0)?.extract()?;
-        if let "preempt" | "move" = name.as_str() {
-            scratch.release(JobId(tuple.get_item(1)?.extract()?));
-        }
         match name.as_str() {
-            "start" | "move" => {
-                let job = JobId(tuple.get_item(1)?.extract()?);
-                let gpus = scratch.places(tuple)?;
-                orders.actions.push(if name == "move" {
-                    Action::Move { job, gpus }
-                } else {
-                    let sub_batch = match tuple.len() {
-                        5.. => tuple.get_item(4)?.extract()?,
-                        _ => None,
-                    };
-                    Action::Start {
-                        job,
-                        gpus,
-                        sub_batch,
-                    }
-                });
-            }
-            "preempt" => {
-                orders.actions.push(Action::Preempt {
-                    job: JobId(tuple.get_item(1)?.extract()?),
-                });
-            }
-            "set_sub_batch" => orders.actions.push(Action::SetSubBatch {
-                job: JobId(tuple.get_item(1)?.extract()?),
-                sub_batch: tuple.get_item(2)?.extract()?,
-            }),
-            "limit" => {
-                let job = JobId(tuple.get_item(1)?.extract()?);
-                orders.limits.push((job, tuple.get_item(2)?.extract()?));
-            }
             "wake_at" => {
                 let time = SimTime::from_seconds(tuple.get_item(1)?.extract()?)
                     .map_err(|error| PyValueError::new_err(error.to_string()))?;
@@ -71,16 +40,91 @@ pub(crate) fn parse(view: &ClusterView<'_>, list: &[Bound<'_, PyAny>]) -> PyResu
                 let tag = tag(tuple.get_item(1)?.extract()?);
                 orders.timers.push((tag, None));
             }
-            other => {
-                let message = format!(
-                    "unknown action {other}: expected start, preempt, move, \
-                     set_sub_batch, limit, wake_at or cancel"
-                );
-                return Err(PyValueError::new_err(message));
+            "limit" => {
+                let job = JobId(tuple.get_item(1)?.extract()?);
+                quotas.push((job, tuple.get_item(2)?.extract()?));
             }
+            name => orders.actions.push(action(&mut scratch, name, tuple)?),
         }
     }
+    set_quotas(&mut orders.actions, &quotas);
     Ok(orders)
+}
+
+/// An action. Fields that a tuple leaves out at its end are not set:
+/// `("start" or "move", job, [(server, mask or count), ...], are_masks, sub_batch, overhead_s, quota, part)`,
+/// `("keep", job, sub_batch, overhead_s, quota, part)`, `("preempt", job, part)`.
+fn action(scratch: &mut Scratch<'_>, name: &str, tuple: &Bound<'_, PyTuple>) -> PyResult<Action> {
+    let job = JobId(tuple.get_item(1)?.extract()?);
+    let (terms_at, part_at) = match name {
+        "start" | "move" => (4, 7),
+        "keep" | "set_sub_batch" => (2, 5),
+        "preempt" => (usize::MAX, 2),
+        other => {
+            let message = format!(
+                "unknown action {other}: expected start, preempt, move, keep, set_sub_batch, \
+                 limit, wake_at or cancel"
+            );
+            return Err(PyValueError::new_err(message));
+        }
+    };
+    let part = field(tuple, part_at)?.unwrap_or(0);
+    if let "preempt" | "move" = name {
+        scratch.release(job, part);
+    }
+    let action = match name {
+        "start" => Action::start(job, scratch.places(tuple)?),
+        "move" => Action::move_to(job, scratch.places(tuple)?),
+        "preempt" => Action::preempt(job),
+        _ => Action::keep(job, Terms::default()),
+    };
+    let overhead = field::<f64>(tuple, terms_at.saturating_add(1))?.map(overhead);
+    let terms = Terms {
+        sub_batch: field(tuple, terms_at)?,
+        overhead: overhead.transpose()?,
+        quota: field(tuple, terms_at.saturating_add(2))?,
+    };
+    Ok(action.with(terms).of_part(part))
+}
+
+/// A field of a tuple; `None` if the tuple is shorter, or has None there.
+fn field<'py, T>(tuple: &Bound<'py, PyTuple>, at: usize) -> PyResult<Option<T>>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
+{
+    if at >= tuple.len() {
+        return Ok(None);
+    }
+    tuple.get_item(at)?.extract()
+}
+
+/// Seconds without progress; negative ones are left to the engine, which names the rule.
+fn overhead(seconds: f64) -> PyResult<SimSpan> {
+    let span = SimSpan::from_seconds(seconds.abs())
+        .map_err(|error| PyValueError::new_err(format!("overhead_s: {error}")))?;
+    Ok(if seconds < 0.0 {
+        SimSpan(-span.0.max(1))
+    } else {
+        span
+    })
+}
+
+/// A quota belongs to the action of its job, if the plan has one, and is an action of its own otherwise.
+fn set_quotas(actions: &mut Vec<Action>, quotas: &[(JobId, f64)]) {
+    for &(job, quota) in quotas {
+        let is_own = |action: &&mut Action| {
+            action.job == job && action.part == 0 && action.verb != Verb::Preempt
+        };
+        if let Some(action) = actions.iter_mut().find(is_own) {
+            action.terms.quota = Some(quota);
+            continue;
+        }
+        let terms = Terms {
+            quota: Some(quota),
+            ..Terms::default()
+        };
+        actions.push(Action::keep(job, terms));
+    }
 }
 
 fn tag(id: u32) -> TimerTag {
@@ -95,8 +139,8 @@ struct Scratch<'a> {
     view: &'a ClusterView<'a>,
     /// Free slots of the servers that were looked at.
     free: FxHashMap<u32, u64>,
-    /// Jobs that leave their GPUs.
-    released: FxHashSet<JobId>,
+    /// Parts that leave their GPUs, with the server of each.
+    released: FxHashSet<(JobId, ServerId)>,
 }
 
 impl<'a> Scratch<'a> {
@@ -115,25 +159,26 @@ impl<'a> Scratch<'a> {
             .or_insert_with(|| view.free_mask(server))
     }
 
-    /// Frees the GPUs of a running job, but for those that others share with it.
-    fn release(&mut self, job: JobId) {
+    /// Frees the GPUs of a running part, but for those that others share with it.
+    fn release(&mut self, job: JobId, part: u16) {
         let view = self.view;
         let is_known = job.index() < view.jobs().len();
-        let Some(run) = is_known.then(|| view.run(job)).flatten() else {
+        let run = is_known.then(|| view.run(job)).flatten();
+        let Some(part) = run.and_then(|run| run.part(part)) else {
             return;
         };
-        self.released.insert(job);
-        for part in run.gpus.parts() {
-            let mut mask = part.mask;
+        for one in part.gpus.by_server() {
+            self.released.insert((job, one.server));
+            let mut mask = one.mask;
             if view.max_share() > 1 {
                 let is_left = |slot: &u32| {
-                    let mut residents = view.residents(part.server, *slot);
-                    residents.all(|resident| self.released.contains(&resident))
+                    let mut residents = view.residents(one.server, *slot);
+                    residents.all(|resident| self.released.contains(&(resident, one.server)))
                 };
                 let slots = (0..64).filter(|slot| mask >> slot & 1 == 1);
                 mask = slots.filter(is_left).fold(0, |left, slot| left | 1 << slot);
             }
-            *self.free_of(part.server) |= mask;
+            *self.free_of(one.server) |= mask;
         }
     }
 

@@ -191,7 +191,7 @@ impl Jobs {
 
     /// Work of each job, in iterations or reference seconds.
     fn work<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        PyArray1::from_slice(py, &self.table.columns().work)
+        PyArray1::from_slice(py, self.table.all_work())
     }
 
     /// GPU types that each job allows: bit t = type t.

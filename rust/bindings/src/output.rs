@@ -113,6 +113,10 @@ impl RunOutput {
             std::mem::take(&mut out.finish_s).into_pyarray(py),
         )?;
         table.set_item("run_s", std::mem::take(&mut out.run_s).into_pyarray(py))?;
+        if !out.parts_s.is_empty() {
+            let parts_s = std::mem::take(&mut out.parts_s);
+            table.set_item("parts_s", parts_s.into_pyarray(py))?;
+        }
         table.set_item("overhead_s", filled(py, out.overhead_s, 0.0, rows))?;
         if !out.comm_s.is_empty() {
             let names = ["comm_server_s", "comm_rack_s", "comm_network_s"];
@@ -138,6 +142,7 @@ impl RunOutput {
         };
         let Segments {
             job,
+            part,
             start_ns,
             end_ns,
             server,
@@ -150,6 +155,7 @@ impl RunOutput {
             end_reason,
         } = rows;
         table.set_item("job", job.into_pyarray(py))?;
+        table.set_item("part", part.into_pyarray(py))?;
         table.set_item("start_s", seconds(&start_ns).into_pyarray(py))?;
         table.set_item("end_s", seconds(&end_ns).into_pyarray(py))?;
         table.set_item("start_ns", start_ns.into_pyarray(py))?;

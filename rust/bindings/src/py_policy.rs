@@ -2,7 +2,9 @@
 
 use crate::actions::parse;
 use crate::view::{PolicyChanges, PolicyView};
-use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_engine::{
+    Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+};
 use gangline_model::{JobId, SimSpan};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -19,6 +21,8 @@ pub(crate) struct PyPolicy {
     round: Option<SimSpan>,
     knowledge: Knowledge,
     max_share: u32,
+    mixes_types: bool,
+    forks: bool,
     decisions: u64,
     raised: Raised,
 }
@@ -65,6 +69,8 @@ impl PyPolicy {
                 }
             },
             max_share: object.getattr("max_share")?.extract()?,
+            mixes_types: object.getattr("mixes_types")?.extract()?,
+            forks: object.getattr("forks")?.extract()?,
             decisions: 0,
             raised,
         })
@@ -118,9 +124,6 @@ impl PyPolicy {
         for action in orders.actions {
             plan.push(action);
         }
-        for (job, work) in orders.limits {
-            plan.limit(job, work);
-        }
         for (tag, time) in orders.timers {
             match time {
                 Some(time) => plan.wake_at(time, tag),
@@ -132,20 +135,16 @@ impl PyPolicy {
 }
 
 impl Policy for PyPolicy {
-    fn wake_on(&self) -> WakeOn {
-        self.wake_on
-    }
-
-    fn round(&self) -> Option<SimSpan> {
-        self.round
-    }
-
-    fn knowledge(&self) -> Knowledge {
-        self.knowledge
-    }
-
-    fn max_share(&self) -> u32 {
-        self.max_share
+    fn traits(&self) -> PolicyTraits {
+        PolicyTraits {
+            wake_on: self.wake_on,
+            round: self.round,
+            knowledge: self.knowledge,
+            max_share: self.max_share,
+            mixes_types: self.mixes_types,
+            forks: self.forks,
+            ..PolicyTraits::default()
+        }
     }
 
     fn start(

@@ -9,8 +9,7 @@ use crate::py_allocator::PyAllocator;
 use crate::py_auctioneer::PyAuctioneer;
 use crate::py_policy::{PyPolicy, Raised};
 use gangline_engine::{
-    Control, Engine, EngineError, Output, Policy, PolicyError, PolicyTraits, RunConfig, Stopwatch,
-    World,
+    Control, Engine, EngineError, Output, Policy, PolicyError, RunConfig, Stopwatch, World,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -56,7 +55,7 @@ fn started(
     config: RunConfig,
     policy: &mut dyn Policy,
 ) -> Result<Engine, EngineError> {
-    let mut engine = Engine::new(world, config, PolicyTraits::of(policy))?;
+    let mut engine = Engine::new(world, config, policy.traits())?;
     engine.start(policy)?;
     Ok(engine)
 }
@@ -102,7 +101,7 @@ pub(crate) fn check_start(
     let config = run_config(options, world.cluster.gpu_types().len())?;
     let raised = Raised::default();
     let Ok(name) = policy.extract::<String>() else {
-        let traits = PolicyTraits::of(&PyPolicy::new(policy, raised)?);
+        let traits = PyPolicy::new(policy, raised)?.traits();
         let result = py.detach(|| Engine::new(&world, config, traits).map(drop));
         return result.map_err(|error| CoreError(error).into());
     };

@@ -40,12 +40,40 @@ impl Inner {
     }
 }
 
+/// What a run declares that is driven from outside: `round_s`, `mixes_types`, `forks`.
+fn traits_of(given: Option<&Bound<'_, PyDict>>) -> PyResult<PolicyTraits> {
+    let mut traits = PolicyTraits {
+        wake_on: WakeOn::QUEUE | WakeOn::TIMER,
+        knowledge: Knowledge::Remaining,
+        max_share: 2,
+        ..PolicyTraits::default()
+    };
+    for (key, value) in given.into_iter().flatten() {
+        match key.extract::<String>()?.as_str() {
+            "round_s" => {
+                let seconds: Option<f64> = value.extract()?;
+                let round = seconds.map(SimSpan::from_seconds).transpose();
+                traits.round = round.map_err(CoreError::from)?;
+                if traits.round.is_some() {
+                    traits.wake_on = WakeOn::ROUND;
+                }
+            }
+            "mixes_types" => traits.mixes_types = value.extract()?,
+            "forks" => traits.forks = value.extract()?,
+            other => {
+                let message =
+                    format!("unknown trait {other}: expected round_s, mixes_types or forks");
+                return Err(PyValueError::new_err(message));
+            }
+        }
+    }
+    Ok(traits)
+}
+
 #[pymethods]
 impl Simulation {
     #[new]
-    #[pyo3(signature = (
-        cluster, jobs, options, policy=None, params=None, round_s=None, mixes_types=false
-    ))]
+    #[pyo3(signature = (cluster, jobs, options, policy=None, params=None, **traits))]
     #[allow(clippy::needless_pass_by_value)]
     fn new(
         cluster: PyRef<'_, Cluster>,
@@ -53,8 +81,7 @@ impl Simulation {
         options: &Bound<'_, PyDict>,
         policy: Option<&str>,
         params: Option<Bound<'_, PyDict>>,
-        round_s: Option<f64>,
-        mixes_types: bool,
+        traits: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let world = jobs.world(&cluster)?;
         let config = run_config(options, world.cluster.gpu_types().len())?;
@@ -63,29 +90,13 @@ impl Simulation {
         let mut policy = policy
             .map(|name| Ok::<_, PyErr>(build(py, name, &params, &Raised::default())?.0))
             .transpose()?;
-        let round = round_s
-            .map(SimSpan::from_seconds)
-            .transpose()
-            .map_err(CoreError::from)?;
-        let traits = policy.as_ref().map_or(
-            PolicyTraits {
-                restart_per_gpu: SimSpan::ZERO,
-                sets_overheads: false,
-                watches_locality: false,
-                wake_on: if round.is_some() {
-                    WakeOn::ROUND
-                } else {
-                    WakeOn::QUEUE | WakeOn::TIMER
-                },
-                round,
-                knowledge: Knowledge::Remaining,
-                max_share: 2,
-                mixes_types,
-            },
-            |policy| PolicyTraits::of(policy.as_ref()),
-        );
+        let traits = match &policy {
+            Some(policy) => policy.traits(),
+            None => traits_of(traits)?,
+        };
         // driven from outside, a run shares GPUs only if its options say so
-        let config = if policy.is_none() && options.get_item("max_share")?.is_none() {
+        let max_share = options.get_item("max_share")?;
+        let config = if policy.is_none() && max_share.is_none_or(|value| value.is_none()) {
             gangline_engine::RunConfig {
                 max_share: 1,
                 ..config
@@ -133,7 +144,7 @@ impl Simulation {
         let orders = parse(&engine.view().0, &actions)?;
         let next = if steady { Next::Steady } else { Next::Ask };
         engine
-            .apply_with_limits(orders.actions, &orders.timers, &orders.limits, next)
+            .apply(orders.actions, &orders.timers, next)
             .map_err(CoreError::from)?;
         Ok(())
     }
@@ -184,20 +195,21 @@ impl Simulation {
         Ok(ids.into_pyarray(py))
     }
 
-    /// The state as plain data: per running job its GPUs, rate and finish; per server its free slots.
+    /// The state as plain data: per running job its parts (number, GPUs, rate,
+    /// sub-batch), rate and finish; per server its free slots.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let mut inner = self.lock();
         let (view, _) = inner.engine()?.view();
         let running = PyDict::new(py);
         for job in view.running() {
             let Some(run) = view.run(job) else { continue };
-            let gpus: Vec<(u32, u64)> = run
-                .gpus
-                .parts()
-                .iter()
-                .map(|part| (part.server.0, part.mask))
-                .collect();
-            running.set_item(job.0, (gpus, run.rate, run.finish.0, run.sub_batch))?;
+            let parts = run.parts().iter().map(|part| {
+                let gpus = part.gpus.by_server().iter();
+                let gpus: Vec<(u32, u64)> = gpus.map(|one| (one.server.0, one.mask)).collect();
+                (part.number, gpus, part.rate, part.sub_batch)
+            });
+            let parts: Vec<_> = parts.collect();
+            running.set_item(job.0, (parts, run.rate, run.finish.0))?;
         }
         let servers = 0..view.cluster().servers().len();
         let free: Vec<u64> = servers

@@ -2,7 +2,7 @@
 //! filled. The view is dead once `decide` has returned.
 
 use crate::error::raise;
-use gangline_engine::{Changes, ClusterView};
+use gangline_engine::{Changes, ClusterView, Part, Run};
 use gangline_model::{JobId, ServerId, SimSpan};
 use numpy::IntoPyArray;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};
@@ -83,26 +83,26 @@ impl PolicyView {
         self.look(|view| Ok(view.now().0))
     }
 
-    /// GPUs that a running job holds: (server, slot mask).
-    fn gpus_of(&self, job: u32) -> PyResult<Vec<(u32, u64)>> {
+    /// GPUs that a running job holds, or one of its parts: (server, slot mask).
+    #[pyo3(signature = (job, part=None))]
+    fn gpus_of(&self, job: u32, part: Option<u16>) -> PyResult<Vec<(u32, u64)>> {
         self.look(|view| {
             let known = (job as usize) < view.jobs().len();
             let run = known.then(|| view.run(JobId(job))).flatten();
-            Ok(run.map_or_else(Vec::new, |run| {
-                run.gpus
-                    .parts()
-                    .iter()
-                    .map(|part| (part.server.0, part.mask))
-                    .collect()
-            }))
+            let parts = run.map_or(&[][..], |run| run.parts()).iter();
+            let chosen = parts.filter(|one| part.is_none_or(|number| one.number == number));
+            let gpus = chosen.flat_map(|one| one.gpus.by_server());
+            Ok(gpus.map(|one| (one.server.0, one.mask)).collect())
         })
     }
 
-    /// One column of `waiting`, `running` or `servers`.
+    /// One column of `waiting`, `running`, `parts`, `residents` or `servers`.
     fn column<'py>(&self, py: Python<'py>, table: &str, name: &str) -> PyResult<Bound<'py, PyAny>> {
         self.look(|view| match table {
             "waiting" => self.job_column(py, view, &view.waiting().collect::<Vec<_>>(), name),
             "running" => self.job_column(py, view, &view.running().collect::<Vec<_>>(), name),
+            "parts" => part_column(py, view, name),
+            "residents" => resident_column(py, view, name),
             "servers" => server_column(py, view, name),
             other => Err(PyKeyError::new_err(format!("no table {other}"))),
         })
@@ -173,12 +173,73 @@ impl PolicyView {
 
 const JOB_COLUMNS: &str = "job, gpus, arrival_s, attained_gpu_s, batch_size, weight, model, user, \
      gpu_types, start_s, rate, locality, sub_batch, remaining_s, work_remaining";
+const PART_COLUMNS: &str = "job, part, server, gpus, gpu_type, sub_batch, rate, locality, xi, \
+     progress_start_s";
+const RESIDENT_COLUMNS: &str = "server, slot, job";
 const SERVER_COLUMNS: &str = "gpus, gpus_free, free_mask, rack, gpu_type, up";
 
 fn no_column(py: Python<'_>, table: &str, name: &str, known: &str) -> PyErr {
     let message = format!("no column `{name}` of {table}; known: {known}");
     let facts = pyo3::types::PyDict::new(py);
     raise(py, "PolicyError", &message, &facts).unwrap_or_else(|error| error)
+}
+
+/// A column with a row per part of every running job, in the order of jobs and servers.
+fn part_column<'py>(
+    py: Python<'py>,
+    view: &ClusterView<'_>,
+    name: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let runs = view.running().filter_map(|job| view.run(job));
+    let parts: Vec<(&Run, &Part)> = runs
+        .flat_map(|run| run.parts().iter().map(move |part| (run, part)))
+        .collect();
+    let floats = |value: &dyn Fn(&Part) -> f64| -> Bound<'py, PyAny> {
+        let column: Vec<f64> = parts.iter().map(|(_, part)| value(part)).collect();
+        column.into_pyarray(py).into_any()
+    };
+    let ints = |value: &dyn Fn(&Run, &Part) -> i64| -> Bound<'py, PyAny> {
+        let column: Vec<i64> = parts.iter().map(|(run, part)| value(run, part)).collect();
+        column.into_pyarray(py).into_any()
+    };
+    Ok(match name {
+        "job" => ints(&|run, _| i64::from(run.job.0)),
+        "part" => ints(&|_, part| i64::from(part.number)),
+        "server" => ints(&|_, part| i64::from(part.gpus.by_server()[0].server.0)),
+        "gpus" => ints(&|_, part| i64::from(part.gpus.gpus())),
+        "gpu_type" => ints(&|_, part| i64::from(part.gpu_type.0)),
+        "sub_batch" => ints(&|_, part| i64::from(part.sub_batch)),
+        "rate" => floats(&|part| part.rate),
+        "locality" => floats(&|part| part.locality),
+        "xi" => floats(&|part| part.xi),
+        "progress_start_s" => floats(&|part| part.progress_start.seconds()),
+        other => return Err(no_column(py, "parts", other, PART_COLUMNS)),
+    })
+}
+
+/// A column with a row per job on each GPU, in the order of servers and slots.
+fn resident_column<'py>(
+    py: Python<'py>,
+    view: &ClusterView<'_>,
+    name: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut rows: Vec<(usize, u32, JobId)> = Vec::new();
+    for (at, server) in view.cluster().servers().iter().enumerate() {
+        for slot in 0..server.gpus {
+            let residents = view.residents(ServerId::new(at), slot);
+            rows.extend(residents.map(|job| (at, slot, job)));
+        }
+    }
+    let ints = |value: &dyn Fn(&(usize, u32, JobId)) -> i64| -> Bound<'py, PyAny> {
+        let column: Vec<i64> = rows.iter().map(value).collect();
+        column.into_pyarray(py).into_any()
+    };
+    Ok(match name {
+        "server" => ints(&|row| row.0 as i64),
+        "slot" => ints(&|row| i64::from(row.1)),
+        "job" => ints(&|row| i64::from(row.2.0)),
+        other => return Err(no_column(py, "residents", other, RESIDENT_COLUMNS)),
+    })
 }
 
 fn server_column<'py>(
@@ -218,7 +279,8 @@ fn server_column<'py>(
 pub(crate) struct PolicyChanges {
     arrived: Py<PyAny>,
     finished: Py<PyAny>,
-    thrown_back: Py<PyAny>,
+    requeued: Py<PyAny>,
+    parts_lost: Vec<(u32, u16)>,
     servers_up: Py<PyAny>,
     servers_down: Py<PyAny>,
     contended: Py<PyAny>,
@@ -239,7 +301,12 @@ impl PolicyChanges {
         Self {
             arrived: jobs(&changes.arrived),
             finished: jobs(&changes.finished),
-            thrown_back: jobs(&changes.thrown_back),
+            requeued: jobs(&changes.requeued),
+            parts_lost: changes
+                .parts_lost
+                .iter()
+                .map(|&(job, part)| (job.0, part))
+                .collect(),
             servers_up: servers(&changes.servers_up),
             servers_down: servers(&changes.servers_down),
             contended: jobs(&changes.contended),

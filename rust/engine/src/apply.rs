@@ -1,14 +1,18 @@
 //! Checks a whole plan on an overlay, without touching the state.
 //!
-//! Releases first, then takes, then sub-batches. The first rule that is broken is the answer; a plan is
+//! Jobs and terms first, then releases, then takes. The first rule that is broken is the answer; a plan is
 //! never partly applied. Cost: O(actions x servers per gang), times a logarithm where GPUs are shared,
 //! never O(cluster). What a plan may do: `docs/concepts/simulated-second.md`.
 
-use crate::FreeIndex;
 use crate::error::{PlanError, Rule};
+use crate::occupancy::slots;
 use crate::plan::{PlanBuffer, TimerOrder};
-use crate::state::{Phase, State, slots};
-use gangline_model::{Action, ActionKind, GpuSet, JobId, Part, ServerId, gpus_in};
+use crate::state::State;
+use crate::state::jobs::Phase;
+use gangline_model::{
+    Action, ActionKind, GpuSet, JobId, MAX_SECONDS, ServerGpus, ServerId, SimSpan, Terms, Verb,
+    gpus_in,
+};
 
 /// Scratch of the check, reused: free masks of the servers that the plan names.
 #[derive(Debug)]
@@ -16,55 +20,82 @@ pub(crate) struct Overlay {
     stamp: Vec<u32>,
     free: Vec<u64>,
     epoch: u32,
-    jobs: Vec<JobId>,
     takes: Vec<(u32, JobId)>,
-    /// Each job with the number of its action, ascending; filled where GPUs are shared or work is limited.
-    actions: Vec<(JobId, u32)>,
+    /// Each part with the number of its action, ascending; filled where it is needed.
+    by_part: Vec<(JobId, u16, u32)>,
     residents: Vec<JobId>,
 }
 
-/// The actions of a plan by job; a sound plan has at most one each.
+/// The actions of a plan by part; a sound plan has at most one each.
 #[derive(Clone, Copy)]
-struct ByJob<'a> {
+struct ByPart<'a> {
     plan: &'a PlanBuffer,
-    sorted: &'a [(JobId, u32)],
+    sorted: &'a [(JobId, u16, u32)],
 }
 
-impl<'a> ByJob<'a> {
-    fn get(self, job: JobId) -> Option<&'a Action> {
-        let found = self.sorted.binary_search_by_key(&job, |entry| entry.0);
+impl<'a> ByPart<'a> {
+    fn get(self, job: JobId, part: u16) -> Option<&'a Action> {
+        let key = |entry: &(JobId, u16, u32)| (entry.0, entry.1);
+        let found = self.sorted.binary_search_by_key(&(job, part), key);
         found
             .ok()
-            .map(|at| &self.plan.actions[self.sorted[at].1 as usize])
+            .map(|at| &self.plan.actions[self.sorted[at].2 as usize])
     }
 
-    /// Whether the job leaves the GPUs that it holds.
-    fn leaves(self, job: JobId) -> bool {
-        let action = self.get(job);
-        matches!(action, Some(Action::Preempt { .. } | Action::Move { .. }))
+    /// Actions about a job.
+    fn of(self, job: JobId) -> impl Iterator<Item = &'a Action> {
+        let from = self.sorted.partition_point(|entry| entry.0 < job);
+        let own = self.sorted[from..]
+            .iter()
+            .take_while(move |entry| entry.0 == job);
+        own.map(move |entry| &self.plan.actions[entry.2 as usize])
     }
 
-    /// Sub-batch of a job after the plan; 0 = full batch.
-    fn sub_batch(self, state: &State, job: JobId) -> u32 {
-        match self.get(job) {
-            Some(Action::Start { sub_batch, .. }) => sub_batch.unwrap_or(0),
-            Some(Action::SetSubBatch { sub_batch, .. }) => *sub_batch,
-            Some(Action::Preempt { .. } | Action::Move { .. }) | None => {
-                state.run(job).map_or(0, |run| run.sub_batch)
-            }
-        }
+    /// The part of a running job on a server, if it stays there.
+    fn stays(self, state: &State, job: JobId, server: ServerId) -> bool {
+        let parts = state.run(job).map_or(&[][..], |run| run.parts());
+        let here = parts.iter().find(|part| part.gpus.mask_on(server) != 0);
+        let action = here.and_then(|part| self.get(job, part.number));
+        here.is_some() && !action.is_some_and(Action::releases)
     }
+
+    /// Sub-batch, after the plan, of the part of a job that is on a server then; 0 = full batch.
+    fn sub_batch(self, state: &State, job: JobId, server: ServerId) -> u32 {
+        let named = |action: &&Action| action.gpus().is_some_and(|gpus| gpus.mask_on(server) != 0);
+        let (part, action) = if let Some(action) = self.of(job).find(named) {
+            (action.part, Some(action))
+        } else {
+            let parts = state.run(job).map_or(&[][..], |run| run.parts());
+            let here = parts.iter().find(|part| part.gpus.mask_on(server) != 0);
+            let Some(here) = here else { return 0 };
+            (here.number, self.get(job, here.number))
+        };
+        let before = match action.map(|action| &action.verb) {
+            Some(Verb::Start(_)) => 0,
+            _ => sub_batch_of(state, job, part),
+        };
+        action
+            .and_then(|action| action.terms.sub_batch)
+            .unwrap_or(before)
+    }
+}
+
+/// Sub-batch of a part now; 0 = full batch, or no such part.
+fn sub_batch_of(state: &State, job: JobId, part: u16) -> u32 {
+    let part = state.run(job).and_then(|run| run.part(part));
+    part.map_or(0, |part| part.sub_batch)
 }
 
 /// So many actions are compared each with each: less work than to sort them.
 const FEW_ACTIONS: usize = 8;
 
-/// Whether each action is about another job.
+/// Whether each action is about another part.
 #[inline]
 fn are_distinct(actions: &[Action]) -> bool {
     let mut earlier = actions;
     while let Some((last, others)) = earlier.split_last() {
-        if others.iter().any(|action| action.job() == last.job()) {
+        let same = |other: &Action| other.job == last.job && other.part == last.part;
+        if others.iter().any(same) {
             return false;
         }
         earlier = others;
@@ -79,143 +110,100 @@ struct Broken {
     rule: Rule,
 }
 
+impl Broken {
+    fn by(action: &Action, server: Option<ServerId>, rule: Rule) -> Self {
+        Self {
+            job: action.job,
+            kind: action.kind(),
+            server,
+            rule,
+        }
+    }
+}
+
 impl Overlay {
     pub(crate) fn new(servers: usize) -> Self {
         Self {
             stamp: vec![0; servers],
             free: vec![0; servers],
             epoch: 0,
-            jobs: Vec::new(),
             takes: Vec::new(),
-            actions: Vec::new(),
+            by_part: Vec::new(),
             residents: Vec::new(),
         }
     }
 
-    /// Checks the plan against the state; `scratch` is the index as the policy left it.
+    /// Checks the plan against the state.
     #[inline]
     pub(crate) fn check(
         &mut self,
         state: &State,
         plan: &PlanBuffer,
-        scratch: &FreeIndex,
         decision: u64,
     ) -> Result<(), PlanError> {
-        let is_sound =
-            state.max_share == 1 && plan.is_shown_by(scratch) && self.is_sound(state, plan);
-        let checked = if is_sound {
-            Ok(())
-        } else {
-            self.find(state, plan)
-        };
-        checked
-            .and_then(|()| check_timers(state, plan))
-            .and_then(|()| {
-                if plan.limits.is_empty() {
-                    return Ok(());
-                }
-                self.check_limits(state, plan)
-            })
-            .map_err(|broken| PlanError {
-                job: broken.job,
-                kind: broken.kind,
-                server: broken.server,
-                rule: broken.rule,
-                time: state.now,
-                decision,
-            })
+        self.find(state, plan).map_err(|broken| PlanError {
+            job: broken.job,
+            kind: broken.kind,
+            server: broken.server,
+            rule: broken.rule,
+            time: state.now,
+            decision,
+        })
     }
 
-    /// Whether a plan is sound whose every action took GPUs that were free on the scratch, or gave back its own. Free
-    /// GPUs exist, are on servers that are up and are nobody else's: only jobs, sizes and types are left to check.
     #[inline]
-    fn is_sound(&mut self, state: &State, plan: &PlanBuffer) -> bool {
-        let is_sound = plan.actions.iter().all(|action| match action {
-            Action::Start {
-                job,
-                gpus,
-                sub_batch: None,
-            } => state.is_waiting(*job) && is_gang(state, *job, gpus),
-            Action::Preempt { job } => state.is_running(*job),
-            Action::Start { .. } | Action::Move { .. } | Action::SetSubBatch { .. } => false,
-        });
-        is_sound && self.check_repeats(plan).is_ok()
-    }
-
     fn find(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
         self.epoch = self.epoch.wrapping_add(1);
         for action in &plan.actions {
-            check_job(state, action)?;
+            check_subject(state, action)?;
+            if action.terms != Terms::default() {
+                check_terms(state, action)?;
+            }
         }
         self.check_repeats(plan)?;
-        for action in &plan.actions {
-            if let Action::Preempt { job } | Action::Move { job, .. } = action {
-                self.release(state, *job);
+        let is_shared = state.is_shared();
+        if !is_shared {
+            for action in plan.actions.iter().filter(|action| action.releases()) {
+                self.release(state, action);
             }
         }
         for action in &plan.actions {
-            if let Action::Start { gpus, .. } | Action::Move { gpus, .. } = action {
-                Self::check_set(state, action, gpus)?;
-                if state.max_share == 1 {
+            if let Some(gpus) = action.gpus() {
+                check_set(state, action, gpus)?;
+                if !is_shared {
                     self.take(state, action, gpus)?;
                 }
             }
         }
-        for action in &plan.actions {
-            check_sub_batch(state, action)?;
+        if is_shared || state.forks {
+            self.check_together(state, plan)?;
         }
-        if state.max_share > 1 {
-            self.check_sharing(state, plan)?;
-        }
-        Ok(())
+        check_timers(state, plan)
     }
 
     fn check_repeats(&mut self, plan: &PlanBuffer) -> Result<(), Broken> {
         if plan.actions.len() <= FEW_ACTIONS && are_distinct(&plan.actions) {
             return Ok(());
         }
-        self.jobs.clear();
-        self.jobs.extend(plan.actions.iter().map(Action::job));
-        if self.jobs.is_sorted_by(|a, b| a < b) {
-            return Ok(());
-        }
-        self.jobs.sort_unstable();
-        match self.jobs.windows(2).find(|pair| pair[0] == pair[1]) {
+        self.sort_by_part(plan);
+        let mut pairs = self.by_part.windows(2);
+        match pairs.find(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1)) {
             None => Ok(()),
             Some(pair) => {
-                let repeated = plan.actions.iter().rfind(|action| action.job() == pair[0]);
-                let kind = repeated.map_or(ActionKind::Start, Action::kind);
-                Err(broken(pair[0], kind, None, Rule::TwoActions))
+                let repeated = &plan.actions[pair[1].2 as usize];
+                Err(Broken::by(repeated, None, Rule::TwoActions))
             }
         }
     }
 
-    /// Each limit is above 0 and its job runs after the plan.
-    #[cold]
-    fn check_limits(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
-        self.actions.clear();
+    fn sort_by_part(&mut self, plan: &PlanBuffer) {
+        self.by_part.clear();
         let numbered = plan.actions.iter().zip(0..);
-        self.actions
-            .extend(numbered.map(|(action, number)| (action.job(), number)));
-        self.actions.sort_unstable();
-        let by_job = ByJob {
-            plan,
-            sorted: &self.actions,
-        };
-        for &(job, work) in &plan.limits {
-            if job.index() >= state.jobs.len() {
-                return Err(broken(job, ActionKind::Limit, None, Rule::UnknownJob));
-            }
-            let runs = match by_job.get(job) {
-                Some(Action::Preempt { .. }) => false,
-                Some(Action::Start { .. } | Action::Move { .. }) => true,
-                Some(Action::SetSubBatch { .. }) | None => state.run(job).is_some(),
-            };
-            if !runs || work.is_nan() || work <= 0.0 {
-                return Err(broken(job, ActionKind::Limit, None, Rule::WorkLimit));
-            }
+        let keyed = numbered.map(|(action, number)| (action.job, action.part, number));
+        self.by_part.extend(keyed);
+        if !self.by_part.is_sorted() {
+            self.by_part.sort_unstable();
         }
-        Ok(())
     }
 
     #[inline]
@@ -223,140 +211,182 @@ impl Overlay {
         let at = server.index();
         if self.stamp[at] != self.epoch {
             self.stamp[at] = self.epoch;
-            self.free[at] = state.servers[at].free;
+            self.free[at] = state.occupancy.free_mask(server);
         }
         &mut self.free[at]
     }
 
-    fn release(&mut self, state: &State, job: JobId) {
-        if state.max_share > 1 {
-            return; // residents are recounted in check_sharing
-        }
-        let Some(run) = state.run(job) else { return };
-        for part in run.gpus.parts() {
-            *self.free_of(state, part.server) |= part.mask;
+    #[inline]
+    fn release(&mut self, state: &State, action: &Action) {
+        let run = state.run(action.job);
+        let Some(part) = run.and_then(|run| run.part(action.part)) else {
+            return;
+        };
+        for one in part.gpus.by_server() {
+            *self.free_of(state, one.server) |= one.mask;
         }
     }
 
     #[inline]
     fn take(&mut self, state: &State, action: &Action, gpus: &GpuSet) -> Result<(), Broken> {
-        for part in gpus.parts() {
-            let free = self.free_of(state, part.server);
-            if *free & part.mask != part.mask {
-                let (job, kind) = (action.job(), action.kind());
-                return Err(broken(job, kind, Some(part.server), Rule::Capacity));
+        for one in gpus.by_server() {
+            let free = self.free_of(state, one.server);
+            if *free & one.mask != one.mask {
+                return Err(Broken::by(action, Some(one.server), Rule::Capacity));
             }
-            *free &= !part.mask;
+            *free &= !one.mask;
         }
         Ok(())
     }
 
-    fn check_set(state: &State, action: &Action, gpus: &GpuSet) -> Result<(), Broken> {
-        let (job, kind) = (action.job(), action.kind());
-        let usable = state.usable(job);
-        let mut first_type = None;
-        let mut count = 0;
-        for &Part { server, mask } in gpus.parts() {
-            let fail = |rule| Err(broken(job, kind, Some(server), rule));
-            let Some(known) = state.servers.get(server.index()) else {
-                return fail(Rule::NoSuchGpu);
+    /// What holds of several actions together, after the whole plan: residents, pairs and memory of every GPU that it
+    /// touches, and parts of one job on different servers.
+    fn check_together(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
+        self.sort_by_part(plan);
+        if state.forks {
+            self.check_parts(state, plan)?;
+        }
+        if state.is_shared() {
+            self.check_sharing(state, plan)?;
+        }
+        Ok(())
+    }
+
+    /// Each part on one server, and no two parts of a job on the same.
+    fn check_parts(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
+        let by_part = ByPart {
+            plan,
+            sorted: &self.by_part,
+        };
+        for action in &plan.actions {
+            let Some(gpus) = action.gpus() else { continue };
+            let [one] = gpus.by_server() else {
+                return Err(Broken::by(action, None, Rule::PartSpansServers));
             };
-            if mask & !known.full != 0 {
-                return fail(Rule::NoSuchGpu);
+            let named = by_part.of(action.job).filter_map(Action::gpus);
+            let there = named.filter(|gpus| gpus.mask_on(one.server) != 0);
+            if there.count() > 1 || by_part.stays(state, action.job, one.server) {
+                return Err(Broken::by(action, Some(one.server), Rule::PartsShareServer));
             }
-            if !known.up {
-                return fail(Rule::ServerDown);
-            }
-            let gpu_type = known.gpu_type;
-            if usable >> gpu_type.index() & 1 == 0 {
-                return fail(Rule::TypeNotAllowed);
-            }
-            if *first_type.get_or_insert(gpu_type) != gpu_type && !state.mixes_types {
-                return fail(Rule::MixedTypes);
-            }
-            count += gpus_in(mask);
         }
-        if count == state.jobs.gpus(job) {
-            Ok(())
-        } else {
-            Err(broken(job, kind, None, Rule::GangSize))
-        }
+        Ok(())
     }
 
     /// Residents, pairs and memory of every GPU that the plan touches, after the whole plan.
     fn check_sharing(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
         self.takes.clear();
-        self.actions.clear();
-        for (number, action) in plan.actions.iter().enumerate() {
-            self.actions.push((action.job(), number as u32));
-            match action {
-                Action::Start { job, gpus, .. } | Action::Move { job, gpus } => {
-                    self.note_takes(state, *job, gpus);
-                }
-                Action::SetSubBatch { job, .. } => {
-                    let run = state
-                        .run(*job)
-                        .expect("`check_job` refused jobs that do not run");
-                    self.note_takes(state, *job, &run.gpus);
-                }
-                Action::Preempt { .. } => {}
+        for action in &plan.actions {
+            if let Some(gpus) = action.gpus() {
+                self.note_takes(state, action.job, gpus);
+            } else if action.terms.sub_batch.is_some() {
+                let run = state.run(action.job);
+                let part = run.and_then(|run| run.part(action.part));
+                let part = part.expect("`check_subject` refused parts that hold no GPUs");
+                self.note_takes(state, action.job, &part.gpus);
             }
         }
         self.takes.sort_unstable();
-        self.actions.sort_unstable();
-        let by_job = ByJob {
+        let by_part = ByPart {
             plan,
-            sorted: &self.actions,
+            sorted: &self.by_part,
         };
         let residents = &mut self.residents;
-        let mut next = 0;
         for group in self.takes.chunk_by(|a, b| a.0 == b.0) {
-            let gpu = group[0].0;
-            // groups come in order of GPU, so the server is the same or a later one
-            next += state.servers[next..].partition_point(|server| server.gpu_base <= gpu) - 1;
-            let server = ServerId::new(next);
-            let slot = gpu - state.servers[next].gpu_base;
+            let (server, slot) = state.occupancy.place_of(group[0].0);
             residents.clear();
-            residents.extend(
-                state
-                    .residents_of(server, slot)
-                    .filter(|&job| !by_job.leaves(job))
-                    .chain(group.iter().map(|take| take.1)),
-            );
+            let present = state.occupancy.residents(server, slot);
+            residents.extend(present.filter(|&job| by_part.stays(state, job, server)));
+            residents.extend(group.iter().map(|take| take.1));
             residents.sort_unstable();
             residents.dedup();
-            check_residents(state, by_job, group[0].1, server, residents)?;
+            check_residents(state, by_part, group[0].1, server, residents)?;
         }
         Ok(())
     }
 
     fn note_takes(&mut self, state: &State, job: JobId, gpus: &GpuSet) {
-        for part in gpus.parts() {
-            let base = state.servers[part.server.index()].gpu_base;
+        for one in gpus.by_server() {
+            let gpu = |slot| state.occupancy.gpu(one.server, slot) as u32;
             self.takes
-                .extend(slots(part.mask).map(|slot| (base + slot, job)));
+                .extend(slots(one.mask).map(|slot| (gpu(slot), job)));
         }
     }
 }
 
-/// Whether the set is a gang of the job: its size, of types that it may use, of one type unless the run
-/// mixes them. The servers are known to exist.
-#[expect(clippy::inline_always, reason = "a part of the check, once per start")]
-#[inline(always)]
-fn is_gang(state: &State, job: JobId, gpus: &GpuSet) -> bool {
-    let usable = state.usable(job);
-    let mut count = 0;
-    let mut last = None;
-    for part in gpus.parts() {
-        let gpu_type = state.servers[part.server.index()].gpu_type;
-        let is_mixed = last.is_some_and(|last| last != gpu_type);
-        if usable >> gpu_type.index() & 1 == 0 || (is_mixed && !state.mixes_types) {
-            return false;
-        }
-        last = Some(gpu_type);
-        count += gpus_in(part.mask);
+/// Whether the job and its part are in a state to which the action can be applied.
+#[inline]
+fn check_subject(state: &State, action: &Action) -> Result<(), Broken> {
+    let fail = |rule| Err(Broken::by(action, None, rule));
+    if action.part != 0 && !state.forks {
+        return fail(Rule::NotForked);
     }
-    count == state.jobs.gpus(job)
+    let starts = matches!(action.verb, Verb::Start(_));
+    match state.lives.phase(action.job) {
+        None => fail(Rule::UnknownJob),
+        Some(Phase::Pending) => fail(Rule::NotArrived),
+        Some(Phase::Finished | Phase::Dropped) => fail(Rule::FinishedJob),
+        Some(Phase::Waiting) if !starts => fail(Rule::NotRunning),
+        Some(Phase::Waiting) => Ok(()),
+        Some(Phase::Running) => {
+            let run = state.run(action.job);
+            let holds = run.is_some_and(|run| run.part(action.part).is_some());
+            match (holds, starts) {
+                (true, true) => fail(Rule::AlreadyRunning),
+                (false, false) => fail(Rule::NotRunning),
+                (true, false) | (false, true) => Ok(()),
+            }
+        }
+    }
+}
+
+/// Whether the set is a gang of the job: its size, on servers that are up, of types that it may use, of one type
+/// unless the run mixes them.
+#[inline]
+fn check_set(state: &State, action: &Action, gpus: &GpuSet) -> Result<(), Broken> {
+    let usable = state.types.usable(action.job);
+    let mut first_type = None;
+    let mut count = 0;
+    for &ServerGpus { server, mask } in gpus.by_server() {
+        let fail = |rule| Err(Broken::by(action, Some(server), rule));
+        let there = &state.occupancy;
+        if there.full_mask(server).is_none_or(|full| mask & !full != 0) {
+            return fail(Rule::NoSuchGpu);
+        }
+        if !there.is_up(server) {
+            return fail(Rule::ServerDown);
+        }
+        let gpu_type = there.type_of(server);
+        if usable >> gpu_type.index() & 1 == 0 {
+            return fail(Rule::TypeNotAllowed);
+        }
+        if *first_type.get_or_insert(gpu_type) != gpu_type && !state.types.mixes() {
+            return fail(Rule::MixedTypes);
+        }
+        count += gpus_in(mask);
+    }
+    if count == state.jobs.gpus(action.job) {
+        Ok(())
+    } else {
+        Err(Broken::by(action, None, Rule::GangSize))
+    }
+}
+
+#[cold]
+fn check_terms(state: &State, action: &Action) -> Result<(), Broken> {
+    let fail = |rule| Err(Broken::by(action, None, rule));
+    let is_batch = |sub_batch| (1..=state.jobs.batch_size(action.job)).contains(&sub_batch);
+    let is_span = |span: SimSpan| span.0 >= 0 && span.seconds() <= MAX_SECONDS;
+    let terms = &action.terms;
+    if !terms.overhead.is_none_or(is_span) {
+        return fail(Rule::Overhead);
+    }
+    if !terms.quota.is_none_or(|quota| quota > 0.0) {
+        return fail(Rule::WorkLimit); // so is NaN
+    }
+    if !terms.sub_batch.is_none_or(is_batch) {
+        return fail(Rule::SubBatch);
+    }
+    Ok(())
 }
 
 fn check_timers(state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
@@ -364,68 +394,40 @@ fn check_timers(state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
         if let TimerOrder::Arm(tag, time) = order
             && *time <= state.now
         {
-            let job = JobId(tag.id);
-            return Err(broken(job, ActionKind::Timer, None, Rule::TimerNotAfterNow));
+            return Err(Broken {
+                job: JobId(tag.id),
+                kind: ActionKind::Timer,
+                server: None,
+                rule: Rule::TimerNotAfterNow,
+            });
         }
     }
     Ok(())
 }
 
-fn broken(job: JobId, kind: ActionKind, server: Option<ServerId>, rule: Rule) -> Broken {
-    Broken {
-        job,
-        kind,
-        server,
-        rule,
-    }
-}
-
-#[inline]
-fn check_job(state: &State, action: &Action) -> Result<(), Broken> {
-    let (job, kind) = (action.job(), action.kind());
-    let fail = |rule| Err(broken(job, kind, None, rule));
-    let starts = matches!(action, Action::Start { .. });
-    match state.phase(job) {
-        None => fail(Rule::UnknownJob),
-        Some(Phase::Pending) => fail(Rule::NotArrived),
-        Some(Phase::Finished | Phase::Dropped) => fail(Rule::FinishedJob),
-        Some(Phase::Running) if starts => fail(Rule::AlreadyRunning),
-        Some(Phase::Waiting) if !starts => fail(Rule::NotRunning),
-        Some(Phase::Running | Phase::Waiting) => Ok(()),
-    }
-}
-
-#[inline]
-fn check_sub_batch(state: &State, action: &Action) -> Result<(), Broken> {
-    let (job, sub_batch) = match action {
-        Action::Start {
-            job,
-            sub_batch: Some(sub_batch),
-            ..
-        }
-        | Action::SetSubBatch { job, sub_batch } => (*job, *sub_batch),
-        _ => return Ok(()),
-    };
-    if sub_batch >= 1 && sub_batch <= state.jobs.batch_size(job) {
-        Ok(())
-    } else {
-        Err(broken(job, action.kind(), None, Rule::SubBatch))
-    }
-}
-
 fn check_residents(
     state: &State,
-    by_job: ByJob<'_>,
+    by_part: ByPart<'_>,
     taker: JobId,
     server: ServerId,
     residents: &[JobId],
 ) -> Result<(), Broken> {
-    let kind = by_job.get(taker).map_or(ActionKind::Start, Action::kind);
-    let fail = |rule| Err(broken(taker, kind, Some(server), rule));
-    if residents.len() > state.max_share as usize {
+    let kind = by_part
+        .of(taker)
+        .next()
+        .map_or(ActionKind::Start, Action::kind);
+    let fail = |rule| {
+        Err(Broken {
+            job: taker,
+            kind,
+            server: Some(server),
+            rule,
+        })
+    };
+    if residents.len() > state.occupancy.max_share() as usize {
         return fail(Rule::SharingLimit);
     }
-    let gpu_type = state.cluster.server(server).gpu_type;
+    let gpu_type = state.occupancy.type_of(server);
     for (at, &one) in residents.iter().enumerate() {
         for &other in &residents[at + 1..] {
             if state.pair_xi(one, other, gpu_type).is_none() {
@@ -433,12 +435,12 @@ fn check_residents(
             }
         }
     }
-    let memory: u128 = residents
-        .iter()
-        .map(|&job| u128::from(state.memory_bytes(job, by_job.sub_batch(state, job))))
-        .sum();
+    let memory = |&job| {
+        let sub_batch = by_part.sub_batch(state, job, server);
+        u128::from(state.memory_bytes(job, sub_batch))
+    };
     let capacity = state.cluster.gpu_types()[gpu_type.index()].memory_bytes;
-    if memory > u128::from(capacity) {
+    if residents.iter().map(memory).sum::<u128>() > u128::from(capacity) {
         fail(Rule::Memory)
     } else {
         Ok(())

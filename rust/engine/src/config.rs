@@ -82,7 +82,7 @@ pub struct RunConfig {
     pub checkpoint_interval: Option<SimSpan>,
     /// Most jobs on one GPU, 1 or 2; the policy's own limit counts too.
     pub max_share: u32,
-    /// Slow-downs by co-runners; needed when GPUs are shared.
+    /// Slow-downs by co-runners; a run that shares GPUs is refused without them.
     pub interference: Option<Interference>,
     /// By what a gang is slowed whose GPUs are not all shared alike.
     pub gang_xi: GangXi,
@@ -189,10 +189,15 @@ impl RunConfig {
 
     /// Refuses a run that may share GPUs between jobs whose slow-down is not known.
     pub(crate) fn require_pairs(&self, jobs: &JobTable) -> Result<(), EngineError> {
-        let missing = match &self.interference {
-            Some(table) => table.missing_pairs(jobs),
-            None => Vec::new(),
+        let Some(table) = &self.interference else {
+            let what = "this run puts two jobs on a GPU, and nothing says by how much they slow \
+                        each other down; add a [sharing] table with a source, or set sharing.xi";
+            return Err(EngineError::Option {
+                field: "sharing",
+                what: what.to_owned(),
+            });
         };
+        let missing = table.missing_pairs(jobs);
         if missing.is_empty() {
             return Ok(());
         }

@@ -40,8 +40,16 @@ pub enum Rule {
     SubBatch,
     /// A timer that does not lie after now.
     TimerNotAfterNow,
-    /// A limit of work that is no positive number, or for a job that does not run after the plan.
+    /// A quota that is no positive number.
     WorkLimit,
+    /// An overhead below 0 or beyond the end of time.
+    Overhead,
+    /// A part other than 0 under a policy that does not fork jobs.
+    NotForked,
+    /// A part of a forked job over several servers.
+    PartSpansServers,
+    /// Two parts of a job on one server.
+    PartsShareServer,
 }
 
 impl Rule {
@@ -66,6 +74,10 @@ impl Rule {
             Self::SubBatch => "sub_batch",
             Self::TimerNotAfterNow => "timer_not_after_now",
             Self::WorkLimit => "work_limit",
+            Self::Overhead => "overhead",
+            Self::NotForked => "not_forked",
+            Self::PartSpansServers => "part_spans_servers",
+            Self::PartsShareServer => "parts_share_server",
         }
     }
 
@@ -77,7 +89,7 @@ impl Rule {
             Self::FinishedJob => "the job has already ended",
             Self::AlreadyRunning => "the job is running",
             Self::NotRunning => "the job is not running",
-            Self::TwoActions => "the plan has two actions for the job",
+            Self::TwoActions => "the plan has two actions for the job (or for one part of it)",
             Self::GangSize => "the set does not have exactly the gang's number of GPUs",
             Self::NoSuchGpu => "the server or slot does not exist",
             Self::ServerDown => "the server is down",
@@ -89,7 +101,13 @@ impl Rule {
             Self::InfeasiblePair => "two jobs on a GPU may not share",
             Self::SubBatch => "the sub-batch is below 1 or above the job's batch size",
             Self::TimerNotAfterNow => "the timer does not lie after now",
-            Self::WorkLimit => "the limit of work is not above 0, or the job will not run",
+            Self::WorkLimit => "the iteration quota is not above 0",
+            Self::Overhead => "the overhead is not 0 to 4e9 s",
+            Self::NotForked => {
+                "the policy does not declare that it forks jobs, so a job has part 0 only"
+            }
+            Self::PartSpansServers => "a part of a forked job lies on several servers",
+            Self::PartsShareServer => "two parts of the job lie on one server",
         }
     }
 }
@@ -122,7 +140,8 @@ fn subject(kind: ActionKind, job: JobId) -> String {
         | ActionKind::Preempt
         | ActionKind::Move
         | ActionKind::SetSubBatch
-        | ActionKind::Limit => format!("{kind} of job {job}"),
+        | ActionKind::Quota
+        | ActionKind::Keep => format!("{kind} of job {job}"),
     }
 }
 

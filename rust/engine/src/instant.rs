@@ -8,7 +8,7 @@ use crate::policy::WakeOn;
 use crate::queue::{Event, EventClass};
 use crate::record::{EndReason, Logged};
 use crate::run::{Engine, Outcome};
-use crate::state::{JobState, Phase};
+use crate::state::jobs::{Gang, Phase};
 use gangline_model::{GpuSet, JobId, ServerId, SimTime};
 
 /// No run goes on beyond this: about 285 years, just before nanoseconds would overflow.
@@ -33,7 +33,7 @@ impl Engine {
     )]
     #[inline(always)]
     pub(crate) fn gather(&mut self) -> Result<bool, EngineError> {
-        if self.done == self.state.jobs.len() {
+        if self.state.lives.are_all_done() {
             self.close(Outcome::Finished);
             return Ok(false);
         }
@@ -51,9 +51,9 @@ impl Engine {
             self.stop_before(time);
             return Ok(false);
         }
-        self.recorder.advance(&self.state, &self.demand, time);
+        self.recorder.advance(&self.state, time);
         self.state.now = time;
-        self.newest = self.state.job.len();
+        self.state.lives.begin_instant();
         let kinds = self.apply_events(time);
         if kinds.intersects(WakeOn::COMPLETION) {
             self.look_ahead();
@@ -74,11 +74,11 @@ impl Engine {
             return;
         };
         if next.class() == EventClass::Completion {
-            self.state.expect_end(next.subject);
+            self.state.prefetch_end(next.subject);
         }
         // not every subject is a record; to ask for one too many does no harm
         for event in others {
-            self.state.expect(event.subject);
+            self.state.prefetch_run(event.subject);
         }
     }
 
@@ -93,7 +93,7 @@ impl Engine {
     fn stop_before(&mut self, time: SimTime) {
         let until = self.state.config.until.filter(|_| time > self.state.now);
         if let Some(until) = until.filter(|&until| until < time) {
-            self.recorder.advance(&self.state, &self.demand, until);
+            self.recorder.advance(&self.state, until);
             self.state.now = until.max(self.state.now);
         }
         self.close(Outcome::Limit);
@@ -103,13 +103,13 @@ impl Engine {
     #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
     #[inline(always)]
     fn next_instant(&mut self) -> Option<SimTime> {
-        self.skip_dropped();
+        self.state.lives.skip_dropped();
         let arrival = self
             .state
             .jobs
             .columns()
             .arrival
-            .get(self.state.job.len())
+            .get(self.state.lives.arrived())
             .copied();
         if self.queue.has_stale() {
             self.drop_stale();
@@ -196,7 +196,7 @@ impl Engine {
             next = self.head_at(time);
         }
         let arrivals = &self.state.jobs.columns().arrival;
-        if arrivals.get(self.state.job.len()) == Some(&time) {
+        if arrivals.get(self.state.lives.arrived()) == Some(&time) {
             self.arrive(time);
             kinds = kinds | WakeOn::ARRIVAL;
         }
@@ -220,117 +220,98 @@ impl Engine {
         kinds
     }
 
-    /// Passes over jobs that are next to arrive but were left out of the run.
-    #[inline]
-    fn skip_dropped(&mut self) {
-        while let Some(entry) = self.state.dropped.get(self.dropped_seen)
-            && entry.job.index() == self.state.job.len()
-        {
-            self.state.job.push(JobState::dropped());
-            self.dropped_seen += 1;
-        }
-    }
-
     /// Takes in the jobs that arrive at an instant.
     fn arrive(&mut self, time: SimTime) {
         loop {
-            let at = self.state.job.len();
-            let columns = self.state.jobs.columns();
-            if columns.arrival.get(at) != Some(&time) {
+            let at = self.state.lives.arrived();
+            if self.state.jobs.columns().arrival.get(at) != Some(&time) {
                 return;
             }
-            let arrived = JobState::arrived(columns.work[at], self.recorder.totals.active_ns);
-            self.state.job.push(arrived);
-            self.state.waiting.insert(at);
-            self.changes.arrived.push(JobId::new(at));
+            let work = self.state.jobs.work(JobId::new(at));
+            let active_ns = self.recorder.totals.active_ns;
+            let job = self.state.lives.arrive(work, active_ns);
+            self.changes.arrived.push(job);
             self.events += 1;
-            self.skip_dropped();
+            self.state.lives.skip_dropped();
         }
     }
 
+    /// The event of a run: its job is done, or goes on at another rate, which wakes nobody.
     #[inline]
     fn complete(&mut self, slot: u32) -> WakeOn {
-        if self.state.ends_by_limit(slot as usize) {
-            self.state.pause(slot, &mut self.recorder);
+        let at = slot as usize;
+        if !self.state.step(at, &mut self.queue, &mut self.recorder) {
             return WakeOn::default();
         }
-        let job = self.state.runs[slot as usize].job;
-        let gpus = self
-            .state
-            .end_run(slot as usize, &mut self.recorder, EndReason::Finished);
-        self.recorder
-            .hash
-            .event(Logged::Finish, self.state.now, job, &gpus);
-        self.sync_index(&gpus);
-        self.state.finish(job, self.recorder.totals.active_ns);
-        self.done += 1;
+        let job = self.state.runs[at].job;
+        self.state.end_run(at, &mut self.recorder);
+        let (now, active_ns) = (self.state.now, self.recorder.totals.active_ns);
+        self.state.lives.finish(job, now, active_ns);
         self.changes.finished.push(job);
         WakeOn::COMPLETION
     }
 
-    /// Puts the index right for the servers of a set.
-    #[inline]
-    pub(crate) fn sync_index(&mut self, gpus: &GpuSet) {
-        for part in gpus.parts() {
-            self.index
-                .sync(part.server, self.state.servers[part.server.index()].free);
-        }
-    }
-
     fn change_capacity(&mut self, subject: u32) -> WakeOn {
         let (server, up) = self.capacity.take(subject, self.state.now, &mut self.queue);
-        if self.state.is_up(server) == up {
+        if self.state.occupancy.is_up(server) == up {
             return WakeOn::default();
         }
         self.idle_changes += 1;
         if up {
-            self.state.repair(server);
-            self.index.set_up(server, true);
+            self.state.occupancy.repair(server);
             self.changes.servers_up.push(server);
             return WakeOn::CAPACITY;
         }
         self.recorder.totals.failures += 1;
-        self.throw_back_residents(server);
-        self.state.fail(server);
-        self.index.set_up(server, false);
+        self.evict_residents(server);
+        self.state.occupancy.fail(server);
         self.changes.servers_down.push(server);
         WakeOn::CAPACITY
     }
 
-    fn throw_back_residents(&mut self, server: ServerId) {
-        let mut residents: Vec<JobId> = (0..self.state.cluster.server(server).gpus)
-            .flat_map(|slot| self.state.residents_of(server, slot))
-            .collect();
-        residents.sort_unstable();
-        residents.dedup();
-        for job in residents {
+    /// Ends every part on a server that fails. A job without parts is requeued.
+    fn evict_residents(&mut self, server: ServerId) {
+        for job in self.state.occupancy.residents_of(server) {
             let slot = self.state.slot_of(job);
-            if self.state.has_event(slot) {
-                self.queue.note_stale();
+            let parts = self.state.runs[slot].parts();
+            let here = parts.iter().position(|p| p.gpus.mask_on(server) != 0);
+            let at = here.expect("a resident has a part here");
+            let number = parts[at].number;
+            let gpus = self.drop_part(slot, at, EndReason::Failed);
+            let now = self.state.now;
+            self.recorder.hash.event(Logged::Failed, now, job, &gpus);
+            if self.state.lives.is_waiting(job) {
+                self.changes.requeued.push(job);
+            } else {
+                self.changes.parts_lost.push((job, number));
             }
-            let gpus = self
-                .state
-                .end_run(slot, &mut self.recorder, EndReason::Failed);
-            self.recorder
-                .hash
-                .event(Logged::ThrownBack, self.state.now, job, &gpus);
-            self.state.wait_again(job);
-            self.demand.add(&self.state, job);
-            self.changes.thrown_back.push(job);
-            self.sync_index(&gpus);
         }
+    }
+
+    /// Ends a part. A job without parts is requeued.
+    pub(crate) fn drop_part(&mut self, slot: usize, at: usize, reason: EndReason) -> GpuSet {
+        let run = &self.state.runs[slot];
+        let (job, is_last) = (run.job, run.parts.len() == 1);
+        if is_last && self.state.has_event(slot) {
+            self.queue.note_stale();
+        }
+        let (queue, recorder) = (&mut self.queue, &mut self.recorder);
+        let gpus = self.state.end_part(slot, at, queue, recorder, reason);
+        if is_last {
+            self.state.requeue(job);
+        }
+        gpus
     }
 
     /// What is left to do when all changes of an instant are made.
     #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
     #[inline(always)]
     pub(crate) fn end_instant(&mut self) {
-        for at in self.newest..self.state.job.len() {
-            // a job that started at the instant of its arrival was never counted
-            if self.state.job[at].phase() == Phase::Waiting {
-                self.demand.add(&self.state, JobId::new(at));
-            }
-        }
+        let (jobs, types) = (&self.state.jobs, &self.state.types);
+        self.state.lives.end_instant(|job| Gang {
+            gpus: jobs.gpus(job),
+            usable: types.usable(job),
+        });
         if self.state.is_unsettled {
             self.settle();
         }
@@ -357,11 +338,6 @@ impl Engine {
             .retime_touched(&mut self.queue, &mut self.recorder);
     }
 
-    /// Whether all jobs have arrived.
-    pub(crate) fn is_all_here(&self) -> bool {
-        self.state.job.len() == self.state.jobs.len()
-    }
-
     /// Whether only failures without end, or rounds and timers at which nothing happens, are still to come.
     #[inline]
     fn is_hopeless(&self) -> bool {
@@ -372,8 +348,8 @@ impl Engine {
         }
         self.capacity.is_endless()
             && self.decisions > 0
-            && self.state.running.is_empty()
-            && self.is_all_here()
+            && self.state.lives.running().is_empty()
+            && self.state.lives.are_all_here()
             && self.timers.live() == 0
             && (self.next_round.is_none() || self.is_steady)
             && self.are_changes_futile()
@@ -382,10 +358,10 @@ impl Engine {
     /// Whether failures and repairs without end will not get anybody started: all servers are up, or they
     /// came and went long enough.
     pub(crate) fn are_changes_futile(&self) -> bool {
-        let servers = self.state.servers.len();
+        let there = &self.state.occupancy;
         self.capacity.is_endless()
-            && (self.state.gpus_up == self.state.cluster.gpus_total()
-                || self.idle_changes > IDLE_CHANGES_MAX * servers)
+            && (there.gpus_up() == self.state.cluster.gpus_total()
+                || self.idle_changes > IDLE_CHANGES_MAX * there.servers())
     }
 
     /// The run has reached the end of time with jobs that are not done.
@@ -393,20 +369,20 @@ impl Engine {
         let state = &self.state;
         let is_open = |job: &JobId| {
             !matches!(
-                state.phase(*job),
+                state.lives.phase(*job),
                 Some(Phase::Finished | Phase::Dropped) | None
             )
         };
         EngineError::Endless {
             time: state.now,
-            open: state.jobs.len() - self.done,
+            open: state.jobs.len() - state.lives.done(),
             jobs: state.jobs.ids().filter(is_open).take(10).collect(),
         }
     }
 
     fn stalled(&self) -> EngineError {
-        // whoever runs without an event to come has reached its limit of work
-        let (waiting, resting) = (&self.state.waiting, &self.state.running);
+        // a job that runs without an event to come is paused at its quota
+        let (waiting, resting) = (self.state.lives.waiting(), self.state.lives.running());
         EngineError::Stalled {
             time: self.state.now,
             waiting: waiting.len(),

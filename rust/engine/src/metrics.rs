@@ -3,7 +3,7 @@
 use crate::record::Timeline;
 use crate::run::{Engine, Outcome};
 use crate::segments::Segments;
-use crate::state::{JobState, NOT_YET, Phase};
+use crate::state::jobs::{JobState, NOT_YET, Phase};
 use gangline_model::{Infeasible, JobId, NANOS_PER_SECOND, SimTime, span_of_work};
 
 /// Everything that a run leaves behind.
@@ -23,6 +23,10 @@ pub struct Output {
     pub comm_tier_s: [Vec<f64>; 3],
     /// Run time next to a co-runner, s; empty = 0 for all.
     pub share_s: Vec<f64>,
+    /// Run time lost to co-runners and sub-batches, s; empty = 0 for all.
+    pub share_lost_s: Vec<f64>,
+    /// Time holding GPUs summed over the parts of the job, s; empty = `run_s` for all.
+    pub parts_s: Vec<f64>,
     /// Completion time over isolated run time; NaN if the job did not finish.
     pub slowdown: Vec<f64>,
     /// Finish-time fairness; NaN if the job did not finish.
@@ -51,13 +55,11 @@ impl Engine {
     /// Takes the results out. Columns of jobs are in job-index order.
     pub fn output(mut self) -> Output {
         let outcome = self.outcome;
-        // who still runs has held its GPUs up to now
+        // jobs that still run have held their GPUs up to now
         self.close(Outcome::Interrupted);
         let rows = self.state.jobs.len();
         let out = std::mem::take(&mut self.state.out);
-        // a job that had not arrived when the run was stopped counts as one that has just come
-        let mut state = std::mem::take(&mut self.state.job);
-        state.resize(rows, JobState::arrived(0.0, 0));
+        let (state, dropped) = self.state.lives.take();
         let seconds = |ns: i64| ns as f64 / NANOS_PER_SECOND;
         let or_nan = |time: SimTime, none: SimTime| {
             if time == none {
@@ -68,7 +70,7 @@ impl Engine {
         };
         let column = |ns: &[i64]| ns.iter().map(|&ns| seconds(ns)).collect();
         let mut status: Vec<u8> = state.iter().map(status_of).collect();
-        for entry in &self.state.dropped {
+        for entry in &dropped {
             status[entry.job.index()] = 1;
         }
         let mut output = Output {
@@ -86,11 +88,13 @@ impl Engine {
             comm_s: out.comm_s,
             comm_tier_s: out.comm_tier_s,
             share_s: column(&out.share_ns),
+            share_lost_s: out.share_lost_s,
+            parts_s: column(&out.parts_ns),
             preemptions: self.preemptions(&state),
             migrations: out.migrations,
             ftf: state.iter().map(|job| job.active_ns() as f64).collect(),
             slowdown: Vec::with_capacity(rows),
-            dropped: std::mem::take(&mut self.state.dropped),
+            dropped,
             segments: self.recorder.segments.take(),
             timeline: self.recorder.take_timeline(),
             summary: Vec::new(),
@@ -110,7 +114,7 @@ impl Engine {
         state.iter().map(|job| job.preemptions as i32).collect()
     }
 
-    /// Slow-down against the isolated run, and rho = jct / time alone on a 1/n share.
+    /// Slowdown against the isolated run, and rho = jct / time alone on a 1/n share.
     fn fairness(&self, output: &mut Output) {
         let total = f64::from(self.state.cluster.gpus_total());
         for job in self.state.jobs.ids() {
@@ -144,8 +148,7 @@ impl Engine {
         // to the nanosecond, as in the jobs table: the rest is noise of the floats
         let wait = each(&|job| {
             let jct = output.finish_s[job.index()] - arrival(job);
-            let wait = jct - output.run_s[job.index()];
-            (wait * NANOS_PER_SECOND).round() / NANOS_PER_SECOND
+            to_nanos(jct - output.run_s[job.index()])
         });
         let finished = jct.len();
         let first = jobs
@@ -156,10 +159,13 @@ impl Engine {
         let last = each(&|job| output.finish_s[job.index()])
             .into_iter()
             .fold(f64::NAN, f64::max);
-        let makespan = first.map_or(f64::NAN, |first| last - first);
+        let makespan = first.map_or(f64::NAN, |first| to_nanos(last - first));
         // a run that was stopped has busy GPUs beyond its last finish
         let until = self.state.now.seconds();
-        let shares = self.shares(output, first.map_or(f64::NAN, |first| until - first));
+        let shares = self.shares(
+            output,
+            first.map_or(f64::NAN, |first| to_nanos(until - first)),
+        );
         let nanos = &mut self.decision_nanos;
         nanos.sort_unstable();
         let decision = |share: f64| {
@@ -192,6 +198,7 @@ impl Engine {
             ("migrations", totals.migrations as f64),
             ("comm_fraction", shares.comm),
             ("overhead_fraction", shares.overhead),
+            ("share_fraction", shares.shared),
             ("fragmentation", shares.fragmentation),
             ("gpu_hours", shares.gpu_hours),
             ("decisions", self.decisions as f64),
@@ -238,17 +245,22 @@ impl Engine {
     fn shares(&self, output: &Output, length_s: f64) -> Shares {
         let totals = &self.recorder.totals;
         let seconds = |ns: i128| ns as f64 / NANOS_PER_SECOND;
-        let (mut held, mut overhead, mut comm) = (0.0, 0.0, 0.0);
+        let (mut held, mut overhead, mut comm, mut shared) = (0.0, 0.0, 0.0, 0.0);
+        let held_s = if output.parts_s.is_empty() {
+            &output.run_s
+        } else {
+            &output.parts_s
+        };
         for job in self.state.jobs.ids() {
             let (at, gpus) = (job.index(), f64::from(self.state.jobs.gpus(job)));
-            held += gpus * output.run_s[at];
+            held += gpus * held_s[at];
             overhead += gpus * output.overhead_s.get(at).copied().unwrap_or(0.0);
             comm += gpus * output.comm_s.get(at).copied().unwrap_or(0.0);
+            shared += gpus * output.share_lost_s.get(at).copied().unwrap_or(0.0);
         }
-        let useful = if self.state.max_share > 1 {
-            self.state.useful_gpu_s
-        } else {
-            held - overhead - comm
+        let useful = match &self.state.useful {
+            Some(useful) => useful.gpu_s,
+            None => held - overhead - comm,
         };
         let length_s = if length_s > 0.0 { length_s } else { f64::NAN };
         let gpu_seconds = f64::from(self.state.cluster.gpus_total()) * length_s;
@@ -260,6 +272,7 @@ impl Engine {
             servers: seconds(totals.busy_server_ns) / server_seconds,
             overhead: of_held(overhead),
             comm: of_held(comm),
+            shared: of_held(shared),
             fragmentation: seconds(totals.fragmented_gpu_ns) / gpu_seconds,
             gpu_hours: held / 3600.0,
         }
@@ -281,8 +294,14 @@ struct Shares {
     servers: f64,
     overhead: f64,
     comm: f64,
+    shared: f64,
     fragmentation: f64,
     gpu_hours: f64,
+}
+
+/// A difference of two times, rounded to the nanosecond, of which both are multiples.
+fn to_nanos(seconds: f64) -> f64 {
+    (seconds * NANOS_PER_SECOND).round() / NANOS_PER_SECOND
 }
 
 /// Arithmetic mean in index order; NaN of nothing.

@@ -54,49 +54,50 @@ pub enum Next {
     Steady,
 }
 
+/// What a policy needs of the engine, fixed for the run. A policy states what differs from the default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PolicyTraits {
+    /// The events that wake it; by default arrivals, completions and changes of capacity.
+    pub wake_on: WakeOn,
+    /// `Some(R)`: it works in rounds, and boundaries at 0, R, 2R, ... are events of the run.
+    pub round: Option<SimSpan>,
+    /// Whether it may read how much work is left.
+    pub knowledge: Knowledge,
+    /// Most jobs it puts on one GPU.
+    pub max_share: u32,
+    /// Whether it builds gangs over several GPU types.
+    pub mixes_types: bool,
+    /// Largest gang it serves; jobs with a larger one can never run.
+    pub gang_max: Option<u32>,
+    /// Whether its jobs may hold several parts at once.
+    pub forks: bool,
+    /// Overhead of every restart and move on top of the run's, per GPU of the gang.
+    pub restart_per_gpu: SimSpan,
+    /// Whether it reads how much of their speed jobs kept so far: [`ClusterView::kept_ns`].
+    pub watches_locality: bool,
+}
+
+impl Default for PolicyTraits {
+    fn default() -> Self {
+        Self {
+            wake_on: WakeOn::QUEUE,
+            round: None,
+            knowledge: Knowledge::Online,
+            max_share: 1,
+            mixes_types: false,
+            gang_max: None,
+            forks: false,
+            restart_per_gpu: SimSpan::ZERO,
+            watches_locality: false,
+        }
+    }
+}
+
 /// A scheduling policy. It sees a read-only view and fills a plan; only the engine changes state.
 pub trait Policy: Send {
-    /// The events that wake it.
-    fn wake_on(&self) -> WakeOn;
-
-    /// `Some(R)`: it works in rounds, and boundaries at 0, R, 2R, ... are events of the run.
-    fn round(&self) -> Option<SimSpan> {
-        None
-    }
-
-    /// Whether it may read how much work is left.
-    fn knowledge(&self) -> Knowledge {
-        Knowledge::Online
-    }
-
-    /// Most jobs it puts on one GPU.
-    fn max_share(&self) -> u32 {
-        1
-    }
-
-    /// Whether it builds gangs over several GPU types.
-    fn mixes_types(&self) -> bool {
-        false
-    }
-
-    /// Largest gang it serves; jobs with a larger one can never run.
-    fn gang_max(&self) -> Option<u32> {
-        None
-    }
-
-    /// Overhead of every restart and move on top of the run's, per GPU of the gang.
-    fn restart_per_gpu(&self) -> SimSpan {
-        SimSpan::ZERO
-    }
-
-    /// Whether it sets the overhead of some of its starts itself: [`Plan::set_overhead`].
-    fn sets_overheads(&self) -> bool {
-        false
-    }
-
-    /// Whether it asks how much of their speed jobs kept so far: [`ClusterView::kept_ns`].
-    fn watches_locality(&self) -> bool {
-        false
+    /// What it needs of the engine. Read once, before the run.
+    fn traits(&self) -> PolicyTraits {
+        PolicyTraits::default()
     }
 
     /// Called once, before the first event; `plan` may only be used to look at the empty cluster.

@@ -1,347 +1,466 @@
-//! Piecewise linear work: rates, segments, overheads, re-timing of the jobs that a change touches
-//! (`docs/concepts/jobs-and-rates.md`, `overhead-and-failures.md`, `sharing.md`). Cost: O(touched jobs x their GPUs).
+//! Piecewise linear work: rates, segments, overheads, quotas, and the re-timing of the jobs that a change touches
+//! (`docs/concepts/jobs-and-rates.md`, `overhead-and-failures.md`, `sharing.md`, `parts.md`).
+//!
+//! Work is one number per job. It is *settled* when something about the job changes, and from then on is a straight
+//! line up to the next event of the job: its end, the end of a part's overhead or of a part's quota.
+//! Cost: O(touched jobs x their GPUs).
 
-use crate::config::GangXi;
 use crate::instant::BEYOND;
+use crate::occupancy::slots;
 use crate::queue::{EventClass, EventQueue};
-use crate::record::{EndReason, Recorder};
-use crate::state::{NO_JOB, Run, RunDetails, State, slots};
+use crate::record::{EndReason, Logged, Recorder};
+use crate::state::State;
+use crate::state::jobs::Gang;
+use crate::state::running::{AtRisk, Part, PartDetails, Run};
 use gangline_model::{
-    GpuSet, GpuTypeId, JobId, LocalityModel, MAX_SECONDS, Part, SPAN_MAX, Shape, SimSpan, SimTime,
-    Tier, gpus_in, span_of_work,
+    GpuSet, GpuTypeId, JobId, MAX_SECONDS, SPAN_MAX, Shape, SimSpan, SimTime, Terms, Tier,
+    span_of_work,
 };
 use smallvec::SmallVec;
 
+/// A part that is about to start.
+#[derive(Debug)]
+pub(crate) struct NewPart {
+    pub(crate) number: u16,
+    pub(crate) gpus: GpuSet,
+    /// 0 = full batch.
+    pub(crate) sub_batch: u32,
+    pub(crate) overhead: SimSpan,
+    /// Infinite = none.
+    pub(crate) quota: f64,
+}
+
+/// How fast a part goes when it starts.
+#[derive(Clone, Copy)]
+struct Pace {
+    gpu_type: GpuTypeId,
+    tier: Tier,
+    base: f64,
+    locality: f64,
+    inflation: f64,
+    rate: f64,
+    has_details: bool,
+}
+
+/// What the next event of a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NextStep {
+    /// Its work is done.
+    Done,
+    /// An overhead is over, or a quota is used up.
+    Change,
+}
+
+impl Run {
+    /// Whether the next event of the run is its end.
+    #[inline]
+    fn ends_next(&self) -> bool {
+        match &self.parts[..] {
+            [part] => part.quota >= self.left,
+            _ => self.next_step().1 == NextStep::Done,
+        }
+    }
+
+    /// The next event of the run, from its last settlement: when, and what.
+    fn next_step(&self) -> (SimTime, NextStep) {
+        let from = self.progress_from(self.since);
+        let (mut rate, mut quotas) = (0.0, 0.0);
+        let (mut used_up, mut overhead_end) = (SimTime::NEVER, SimTime::NEVER);
+        for part in self.parts.iter().filter(|part| !part.is_paused()) {
+            if part.progress_start > from {
+                overhead_end = overhead_end.min(part.progress_start);
+                continue;
+            }
+            rate += part.rate;
+            quotas += part.quota;
+            used_up = used_up.min(part.quota_end(from));
+        }
+        let done = end_of(from, self.left, rate);
+        let change = used_up.min(overhead_end);
+        let is_short = done == used_up && quotas < self.left && overhead_end >= done;
+        if done <= change && !is_short {
+            (done, NextStep::Done)
+        } else {
+            (change, NextStep::Change)
+        }
+    }
+}
+
+impl Part {
+    /// Starts it now; `left` is what is left of its job.
+    #[inline]
+    fn fill(&mut self, new: NewPart, pace: Pace, now: SimTime, left: f64) {
+        self.gpus = new.gpus;
+        self.segment_start = now;
+        self.progress_start = now + new.overhead;
+        self.rate = pace.rate;
+        self.base = pace.base;
+        self.locality = pace.locality;
+        self.xi = 1.0;
+        self.inflation = pace.inflation;
+        self.quota = new.quota;
+        self.at_risk = AtRisk::safe(left);
+        self.number = new.number;
+        self.gpu_type = pace.gpu_type;
+        self.sub_batch = new.sub_batch;
+        self.tier = pace.tier;
+        if pace.has_details {
+            self.details = Some(Box::new(PartDetails {
+                shared_since: SimTime::NEVER,
+                segment_sub_batch: new.sub_batch,
+                co_runners: Vec::new(),
+            }));
+        }
+    }
+
+    /// When its quota is used up if it makes progress from an instant on; `NEVER` without a quota.
+    #[inline]
+    fn quota_end(&self, from: SimTime) -> SimTime {
+        if self.quota.is_finite() {
+            end_of(from, self.quota, self.rate)
+        } else {
+            SimTime::NEVER
+        }
+    }
+}
+
+/// When work that begins at an instant ends; beyond all time where it takes longer than time has.
+#[inline]
+fn end_of(from: SimTime, work: f64, rate: f64) -> SimTime {
+    let span = span_of_work(work, rate);
+    if span == SPAN_MAX && work > rate * MAX_SECONDS {
+        return BEYOND;
+    }
+    from + span
+}
+
+// Work and segments
 impl State {
-    /// Base rate of the gang on a set: the type's, or gpus x the slowest per-GPU rate over mixed types.
+    /// Brings the work that is left up to now.
     #[inline]
-    fn base_on(&self, job: JobId, gpus: &GpuSet) -> f64 {
-        let base = |id: GpuTypeId| self.rates.base(&self.jobs, job, id);
-        let type_at = |part: &Part| self.servers[part.server.index()].gpu_type;
-        let first = type_at(&gpus.parts()[0]);
-        let rest = &gpus.parts()[1..];
-        if rest.iter().all(|part| type_at(part) == first) {
-            return base(first);
+    fn settle(&mut self, slot: usize, recorder: &mut Recorder) {
+        let now = self.now;
+        let run = &mut self.runs[slot];
+        let since = run.since;
+        if since == now {
+            return;
         }
-        let gang = f64::from(self.jobs.gpus(job));
-        let parts = gpus.parts().iter();
-        let slowest = parts
-            .map(|part| base(type_at(part)) / gang)
-            .fold(f64::INFINITY, f64::min);
-        gang * slowest
-    }
-
-    #[inline]
-    pub(crate) fn locality_on(&self, job: JobId, gpus: &GpuSet) -> f64 {
-        match &self.config.locality {
-            None => 1.0,
-            Some(model) => self.locality_by(model.as_ref(), job, gpus),
+        run.since = now;
+        run.held_ns += (now - since).0;
+        let job = self.lives.of(run.job);
+        job.run_ns = run.held_ns;
+        if self.forks {
+            self.settle_parts(slot, since, recorder);
+            return;
         }
-    }
-
-    fn locality_by(&self, model: &dyn LocalityModel, job: JobId, gpus: &GpuSet) -> f64 {
-        let gpu_type = self.cluster.server(gpus.parts()[0].server).gpu_type;
-        let gang = self.jobs.gang(job, gpu_type);
-        model.locality(&gang, Shape::of(&self.cluster, gpus))
-    }
-
-    /// Slow-down of `job` next to `co_runner`; `None` if the two may not share.
-    pub(crate) fn pair_xi(&self, job: JobId, co_runner: JobId, gpu_type: GpuTypeId) -> Option<f64> {
-        match &self.config.interference {
-            None => Some(1.0),
-            Some(table) => table.xi(self.jobs.model(job), self.jobs.model(co_runner), gpu_type),
+        let part = &mut run.parts[0];
+        let work = part.rate * part.progress(since, now).seconds();
+        let before = run.left;
+        run.left = (before - work).max(0.0);
+        part.quota = (part.quota - work).max(0.0);
+        if let Some(last) = last_checkpoint(self.config.checkpoint_interval, part, since, now) {
+            let from = since.max(part.progress_start);
+            let kept = before - part.rate * (last - from).seconds();
+            job.remaining = kept.max(0.0);
         }
     }
 
-    /// Slow-down of the whole gang: the largest over its GPUs, or their mean. The second value tells whether
-    /// it has a co-runner at all.
-    fn xi_on(&self, job: JobId, gpus: &GpuSet) -> (f64, bool) {
-        if self.max_share == 1 {
-            return (1.0, false);
-        }
-        let (mut most, mut sum) = (1.0_f64, 0.0);
-        let mut is_shared = false;
-        for part in gpus.parts() {
-            let gpu_type = self.cluster.server(part.server).gpu_type;
-            let mut last = (job, 1.0);
-            for slot in slots(part.mask) {
-                let mut xi = 1.0_f64;
-                for other in self.residents_of(part.server, slot) {
-                    if other == job {
-                        continue;
-                    }
-                    is_shared = true;
-                    if last.0 != other {
-                        // a pair that may not share was refused with the plan
-                        let pair = self.pair_xi(job, other, gpu_type).unwrap_or(f64::INFINITY);
-                        last = (other, pair);
-                    }
-                    xi = xi.max(last.1);
+    /// The same under a policy that forks jobs: the work of all parts adds up, and each knows what of its own is at
+    /// risk. A part whose quota is used up now has done exactly that, and is paused.
+    fn settle_parts(&mut self, slot: usize, since: SimTime, recorder: &mut Recorder) {
+        let now = self.now;
+        let interval = self.config.checkpoint_interval;
+        let run = &mut self.runs[slot];
+        let (from, before) = (run.progress_from(since), run.left);
+        let (mut done, mut workers) = (0.0, 0);
+        let mut used_up = SmallVec::<[usize; 4]>::new();
+        for (at, part) in run.parts.iter_mut().enumerate() {
+            if part.is_paused() {
+                continue;
+            }
+            let start = since.max(part.progress_start);
+            let mut work = part.rate * part.progress(since, now).seconds();
+            if part.progress_start <= from && part.quota_end(from) == now {
+                work = part.quota;
+                used_up.push(at);
+            }
+            if work > 0.0 {
+                workers += 1;
+            }
+            done += work;
+            part.quota -= work;
+            match last_checkpoint(interval, part, since, now) {
+                None => part.at_risk.work += work,
+                Some(last) => {
+                    let kept = before - part.rate * (last - start).seconds();
+                    part.at_risk = AtRisk::safe(kept.max(0.0));
+                    part.at_risk.work += part.rate * (now - last).seconds();
                 }
-                most = most.max(xi);
-                sum += xi;
             }
         }
-        match self.config.gang_xi {
-            GangXi::Max => (most, is_shared),
-            GangXi::Mean => (sum / f64::from(gpus.gpus()), is_shared),
+        run.left = (before - done).max(0.0);
+        if workers > 0 {
+            for part in &mut run.parts {
+                let own = part.rate > 0.0 && part.progress(since, now).0 > 0;
+                if workers > u32::from(own) {
+                    part.at_risk.left = None;
+                }
+            }
+        }
+        for at in used_up {
+            self.pause(slot, at, recorder);
         }
     }
 
-    /// Rate the job would have on these GPUs next to who is there now; 0 if it cannot run there.
-    pub(crate) fn rate_if(&self, job: JobId, gpus: &GpuSet) -> f64 {
-        if gpus.is_empty() {
-            return 0.0;
-        }
-        let (xi, _) = self.xi_on(job, gpus);
-        if xi.is_infinite() {
-            0.0
-        } else {
-            self.rate_alone(job, gpus) / xi
-        }
-    }
-
-    /// Rate the job would have on these GPUs alone.
-    pub(crate) fn rate_alone(&self, job: JobId, gpus: &GpuSet) -> f64 {
-        let locality = self.locality_on(job, gpus);
-        self.base_on(job, gpus) * locality
-    }
-
-    /// Closes the present segment at `now`: time columns, work, checkpoints.
-    pub(crate) fn close_segment(
+    /// Closes the present segment of a part at `now`. The work is settled by itself.
+    #[inline]
+    fn close_segment(
         &mut self,
         slot: usize,
+        at: usize,
         recorder: &mut Recorder,
         reason: EndReason,
     ) {
         let now = self.now;
-        let run = &mut self.runs[slot];
-        let job = run.job;
-        let at = job.index();
-        let length = now - run.segment_start;
-        if length.0 == 0 {
+        let run = &self.runs[slot];
+        let (job, part) = (run.job, &run.parts[at]);
+        let start = part.segment_start;
+        if start == now {
             return;
         }
-        let (start, overhead_end) = (run.segment_start, now.min(run.progress_start));
-        let progress = run.progress_in_segment(now).seconds();
-        run.held_ns += length.0;
-        self.job[at].run_ns = run.held_ns;
+        let row = job.index();
+        let overhead_end = now.min(part.progress_start);
         if overhead_end > start {
-            self.out.overhead_ns[at] += (overhead_end - start).0;
+            if self.out.overhead_ns.is_empty() {
+                self.out.overhead_ns.resize(self.jobs.len(), 0);
+            }
+            self.out.overhead_ns[row] += (overhead_end - start).0;
         }
+        let progress = part.progress_in_segment(now);
         #[expect(clippy::float_cmp, reason = "exactly 1 means that nothing is lost")]
-        if run.locality != 1.0 && run.rate > 0.0 {
-            let lost_s = progress * (1.0 - run.locality);
-            self.out.comm_s[at] += lost_s;
-            self.out.comm_tier_s[run.tier as usize][at] += lost_s;
+        if part.locality != 1.0 && part.rate > 0.0 {
+            let lost_s = progress.seconds() * (1.0 - part.locality);
+            self.out.comm_s[row] += lost_s;
+            self.out.comm_tier_s[part.tier as usize][row] += lost_s;
         }
-        if let Some(kept) = self.out.kept_ns.get_mut(at) {
-            *kept += run.kept() * i128::from(run.progress_in_segment(now).0);
+        if let Some(lost_s) = self
+            .out
+            .share_lost_s
+            .get_mut(row)
+            .filter(|_| part.rate > 0.0)
+        {
+            let slowdown = part.inflation * part.xi;
+            *lost_s += progress.seconds() * part.locality * (1.0 - 1.0 / slowdown);
         }
-        let before = run.left;
-        run.left = (before - run.rate * progress).max(0.0);
-        if let Some(limit) = self.limits.get_mut(slot) {
-            *limit = (*limit - run.rate * progress).max(0.0);
+        if let Some(kept) = self.out.kept_ns.get_mut(row) {
+            *kept += part.kept() * i128::from(progress.0);
         }
-        if let Some(interval) = self.config.checkpoint_interval {
-            let from = run.segment_start.max(run.progress_start);
-            let origin = run.progress_start;
-            let passed = (now - origin).0.max(0) / interval.0;
-            let last = SimTime(origin.0 + passed * interval.0);
-            if last > from {
-                let kept = before - run.rate * (last - from).seconds();
-                self.job[at].remaining = kept.max(0.0);
-            }
+        if let Some(held) = self.out.parts_ns.get_mut(row) {
+            *held += (now - start).0;
         }
-        recorder.segment(self, job, reason);
+        recorder.segment(self, job, part, reason);
+        self.runs[slot].parts[at].segment_start = now;
     }
 
-    /// Puts a gang on its GPUs: masks, residents, totals. Marks partners as touched.
+    /// A part keeps its GPUs without progress: its quota is used up.
+    #[cold]
+    fn pause(&mut self, slot: usize, at: usize, recorder: &mut Recorder) {
+        let gpus = self.runs[slot].parts[at].gpus.clone();
+        self.note_useful(&gpus);
+        self.close_segment(slot, at, recorder, EndReason::Retimed);
+        let part = &mut self.runs[slot].parts[at];
+        part.quota = 0.0;
+        part.rate = 0.0;
+    }
+
+    /// The event of a run has come: `true` if its work is done, else an overhead was over or a quota used up, and the
+    /// run goes on.
     #[inline]
-    pub(crate) fn occupy(&mut self, job: JobId, gpus: &GpuSet) {
-        for part in gpus.parts() {
-            let server = &mut self.servers[part.server.index()];
-            let newly = gpus_in(server.free & part.mask);
-            self.busy_servers += u32::from(server.free == server.full);
-            server.free &= !part.mask;
-            self.busy_by_type[server.gpu_type.index()] += newly;
-            self.gpus_busy += newly;
-            let base = server.gpu_base as usize;
-            if self.max_share == 1 {
-                self.set_residents(base, part.mask, job.0);
-            } else {
-                for slot in slots(part.mask) {
-                    self.join(base + slot as usize, job);
-                }
-            }
+    pub(crate) fn step(&mut self, slot: usize, queue: &mut EventQueue, rec: &mut Recorder) -> bool {
+        if self.runs[slot].ends_next() {
+            return true;
         }
+        self.change_by_itself(slot, queue, rec);
+        false
     }
 
-    /// Names the only resident of each of some GPUs of a server.
-    #[inline]
-    fn set_residents(&mut self, base: usize, mask: u64, resident: u32) {
-        let mut rest = mask;
-        while rest != 0 {
-            self.residents[base + rest.trailing_zeros() as usize] = resident;
-            rest &= rest - 1;
-        }
-    }
-
-    fn join(&mut self, gpu: usize, job: JobId) {
-        self.note_useful(gpu);
-        let share = self.max_share as usize;
-        let count = self.resident_count[gpu] as usize;
-        for k in 0..count {
-            self.touch(JobId(self.residents[gpu * share + k]));
-        }
-        self.residents[gpu * share + count] = job.0;
-        self.resident_count[gpu] += 1;
-    }
-
-    /// Takes a gang off its GPUs. Marks partners as touched.
-    #[inline]
-    pub(crate) fn vacate(&mut self, job: JobId, gpus: &GpuSet) {
-        for part in gpus.parts() {
-            let at = part.server.index();
-            if self.max_share == 1 {
-                let base = self.empty(at, part.mask);
-                self.set_residents(base, part.mask, NO_JOB);
-                continue;
-            }
-            let base = self.servers[at].gpu_base as usize;
-            let emptied = slots(part.mask)
-                .filter(|slot| self.leave(base + *slot as usize, job))
-                .fold(0, |emptied, slot| emptied | 1 << slot);
-            if emptied != 0 {
-                self.empty(at, emptied);
-            }
-        }
-    }
-
-    /// Counts slots of a server as free; the number of its first GPU.
-    #[inline]
-    fn empty(&mut self, at: usize, emptied: u64) -> usize {
-        let server = &mut self.servers[at];
-        server.free |= emptied;
-        self.busy_servers -= u32::from(server.free == server.full);
-        let gpus = gpus_in(emptied);
-        self.busy_by_type[server.gpu_type.index()] -= gpus;
-        self.gpus_busy -= gpus;
-        server.gpu_base as usize
-    }
-
-    /// Adds the useful time of a shared GPU since its residents last changed: it is useful while one
-    /// resident makes progress, at the locality of the one that distance slows least.
-    fn note_useful(&mut self, gpu: usize) {
-        let (from, to) = (self.useful_since[gpu], self.now);
-        self.useful_since[gpu] = to;
-        if from == to {
+    #[cold]
+    fn change_by_itself(&mut self, slot: usize, queue: &mut EventQueue, recorder: &mut Recorder) {
+        let run = &mut self.runs[slot];
+        run.generation = run.generation.wrapping_add(1);
+        if run.is_forked() {
+            self.settle(slot, recorder);
+            self.schedule(slot, queue);
             return;
         }
-        let share = self.max_share as usize;
-        let count = self.resident_count[gpu] as usize;
-        let mut starts: Vec<(SimTime, f64)> = self.residents[gpu * share..gpu * share + count]
-            .iter()
-            .map(|&job| {
-                let run = &self.runs[self.slot_of(JobId(job))];
-                (run.progress_start.max(from).min(to), run.locality)
-            })
-            .collect();
-        starts.sort_by_key(|start| start.0);
-        let mut best = 0.0_f64;
-        for (at, &(start, locality)) in starts.iter().enumerate() {
-            best = best.max(locality);
-            let end = starts.get(at + 1).map_or(to, |next| next.0);
-            self.useful_gpu_s += (end - start).seconds() * best;
-        }
+        // what is left is exact: no time is converted back
+        let left = run.left - run.parts[0].quota;
+        self.settle(slot, recorder);
+        self.pause(slot, 0, recorder);
+        let run = &mut self.runs[slot];
+        run.left = left;
+        run.rate = 0.0;
+        run.finish = SimTime::NEVER;
     }
 
-    /// As [`Self::note_useful`], for every GPU of a record.
-    fn note_useful_gang(&mut self, slot: usize) {
-        let gpus = self.runs[slot].gpus.clone();
-        for part in gpus.parts() {
-            for at in slots(part.mask) {
-                self.note_useful(self.gpu(part.server, at));
+    /// Pushes the next event of a run, whose work is settled.
+    #[inline]
+    fn schedule(&mut self, slot: usize, queue: &mut EventQueue) {
+        let run = &mut self.runs[slot];
+        if let [part] = &run.parts[..] {
+            run.rate = part.rate;
+            if part.rate > 0.0 {
+                let from = run.since.max(part.progress_start);
+                run.finish = end_of(from, part.quota.min(run.left), part.rate);
+                let event = EventClass::Completion;
+                queue.push(run.finish, event, slot as u32, run.generation);
+                return;
             }
         }
-    }
-
-    /// Removes a resident; whether the GPU is empty now.
-    fn leave(&mut self, gpu: usize, job: JobId) -> bool {
-        self.note_useful(gpu);
-        let share = self.max_share as usize;
-        let count = self.resident_count[gpu] as usize;
-        let list = &mut self.residents[gpu * share..gpu * share + count];
-        let at = list
-            .iter()
-            .position(|&resident| resident == job.0)
-            .expect("it lives here");
-        list[at..].rotate_left(1);
-        list[count - 1] = NO_JOB;
-        self.resident_count[gpu] -= 1;
-        for k in 0..count - 1 {
-            self.touch(JobId(self.residents[gpu * share + k]));
+        run.rate = run.parts.iter().fold(0.0, |sum, part| sum + part.rate);
+        if run.rate > 0.0 {
+            run.finish = run.next_step().0;
+            queue.push(
+                run.finish,
+                EventClass::Completion,
+                slot as u32,
+                run.generation,
+            );
+        } else {
+            run.finish = SimTime::NEVER;
         }
-        count == 1
     }
 
-    fn touch(&mut self, job: JobId) {
-        let Some(slot) = self.job[job.index()].slot() else {
-            return;
-        };
-        if self.runs[slot as usize].touched {
-            return;
+    /// As [`Self::schedule`], for a run whose event may be in the queue.
+    #[inline]
+    fn reschedule(&mut self, slot: usize, queue: &mut EventQueue) {
+        let run = &mut self.runs[slot];
+        if run.rate > 0.0 {
+            run.generation = run.generation.wrapping_add(1);
+            queue.note_stale();
         }
-        self.runs[slot as usize].touched = true;
-        self.touched.push(job);
-        self.is_unsettled = true;
+        self.schedule(slot, queue);
     }
+}
 
-    /// Makes a waiting job run: its record, rate and completion.
+/// The last checkpoint that a part has taken since an instant, at a multiple of the interval of its progress.
+#[inline]
+fn last_checkpoint(
+    interval: Option<SimSpan>,
+    part: &Part,
+    since: SimTime,
+    now: SimTime,
+) -> Option<SimTime> {
+    let interval = interval?;
+    let origin = part.progress_start;
+    let passed = (now - origin).0.max(0) / interval.0;
+    let last = SimTime(origin.0 + passed * interval.0);
+    (last > since.max(origin)).then_some(last)
+}
+
+// Start, stop, change
+impl State {
+    /// Gives a job a part: its record, rate and next event.
+    #[inline]
     pub(crate) fn begin(
         &mut self,
         job: JobId,
-        gpus: GpuSet,
-        (sub_batch, overhead): (u32, SimSpan),
+        new: NewPart,
         queue: &mut EventQueue,
+        recorder: &mut Recorder,
     ) {
-        self.occupy(job, &gpus);
-        let gpu_type = self.servers[gpus.parts()[0].server.index()].gpu_type;
-        let (tier, base) = if gpus.parts().len() == 1 {
-            (Tier::Server, self.rates.base(&self.jobs, job, gpu_type))
-        } else {
-            (self.cluster.tier(&gpus), self.base_on(job, &gpus))
-        };
-        let locality = self.locality_on(job, &gpus);
+        let is_shared = self.is_shared();
+        if is_shared {
+            self.note_useful(&new.gpus);
+            self.touch_residents(&new.gpus);
+        }
+        let bytes = self.bytes_of(job, new.sub_batch);
+        self.occupancy.take(job, &new.gpus, bytes);
+        if self.forks && self.lives.slot(job).is_some() {
+            self.add_part(job, new, queue, recorder);
+            return;
+        }
         let slot = self.free_slots.pop().unwrap_or_else(|| {
             self.runs.push(Run::default());
             (self.runs.len() - 1) as u32
         });
-        let (remaining, run_ns) = self.set_running(job, slot);
-        let progress_start = self.now + overhead;
-        let run = &mut self.runs[slot as usize];
+        let (jobs, types) = (&self.jobs, &self.types);
+        let gang = || Gang {
+            gpus: jobs.gpus(job),
+            usable: types.usable(job),
+        };
+        let (remaining, run_ns) = self.lives.start(job, slot, self.now, gang);
+        let at = slot as usize;
+        let pace = self.pace_of(job, &new);
+        let is_far = pace.tier == Tier::Network;
+        let run = &mut self.runs[at];
+        run.parts[0].fill(new, pace, self.now, remaining);
         run.job = job;
-        run.gpus = gpus;
-        run.segment_start = self.now;
-        run.progress_start = progress_start;
+        run.rate = 0.0;
         run.finish = SimTime::NEVER;
         run.started = self.now;
-        run.tier = tier;
-        run.gpu_type = gpu_type;
-        run.sub_batch = sub_batch;
-        run.rate = 0.0;
+        run.since = self.now;
         run.left = remaining;
         run.held_ns = run_ns;
-        run.locality = locality;
-        run.touched = false;
-        if self.max_share > 1 || self.config.segments {
-            self.open_details(slot, sub_batch);
-        }
-        let is_sending = self.uplinks.is_some() && tier == Tier::Network && self.send(slot);
-        if self.max_share == 1 && !is_sending {
-            let inflation = self.inflation(job, sub_batch);
-            self.schedule(slot, (base * locality) / inflation, queue);
+        run.is_touched = false;
+        let is_sending = is_far && self.uplinks.is_some() && self.send(slot);
+        if is_shared || is_sending {
+            self.touch(job);
         } else {
+            self.schedule(at, queue);
+        }
+    }
+
+    /// How fast a part will go that starts now, alone on its GPUs.
+    #[inline]
+    fn pace_of(&self, job: JobId, new: &NewPart) -> Pace {
+        let gpus = &new.gpus;
+        let gpu_type = self.occupancy.type_of(gpus.by_server()[0].server);
+        let (tier, base) = if gpus.by_server().len() == 1 {
+            (Tier::Server, self.rates.base(&self.jobs, job, gpu_type))
+        } else {
+            (self.cluster.tier(gpus), self.base_on(job, gpus))
+        };
+        let locality = self.locality_on(job, gpus);
+        let inflation = self.inflation(job, new.sub_batch);
+        Pace {
+            gpu_type,
+            tier,
+            base,
+            locality,
+            inflation,
+            rate: if self.is_shared() {
+                0.0 // until it is re-timed at the end of the instant
+            } else {
+                (base * locality) / inflation
+            },
+            has_details: self.is_shared() || self.config.segments,
+        }
+    }
+
+    /// A running job gets a further part.
+    #[cold]
+    fn add_part(
+        &mut self,
+        job: JobId,
+        new: NewPart,
+        queue: &mut EventQueue,
+        recorder: &mut Recorder,
+    ) {
+        let slot = self.slot_of(job);
+        self.settle(slot, recorder);
+        let mut part = Part::default();
+        let pace = self.pace_of(job, &new);
+        let run = &mut self.runs[slot];
+        part.fill(new, pace, self.now, run.left);
+        let server = part.gpus.by_server()[0].server;
+        let at = run
+            .parts
+            .partition_point(|other| other.gpus.by_server()[0].server < server);
+        run.parts.insert(at, part);
+        run.started = self.now;
+        self.reschedule(slot, queue);
+        if self.is_shared() {
             self.touch(job);
         }
     }
@@ -351,19 +470,23 @@ impl State {
     #[inline(never)]
     fn send(&mut self, slot: u32) -> bool {
         let run = &self.runs[slot as usize];
+        let slowest = self.slowest_type(run.job, run.gpus());
+        let run = &mut self.runs[slot as usize];
         let (Some(uplinks), Some(model)) = (&mut self.uplinks, &self.config.locality) else {
             return false;
         };
-        let gang = self.jobs.gang(run.job, run.gpu_type);
-        let Some(load) = model.load(&gang, Shape::of(&self.cluster, &run.gpus)) else {
+        let part = &mut run.parts[0];
+        let gang = self.jobs.gang(run.job, slowest);
+        let Some(load) = model.load(&gang, Shape::of(&self.cluster, &part.gpus)) else {
             return false;
         };
-        let parts = run.gpus.parts().iter();
-        let racks = parts.map(|part| self.cluster.server(part.server).rack.0);
+        let servers = part.gpus.by_server().iter();
+        let racks = servers.map(|one| self.cluster.server(one.server).rack.0);
         let mut racks: SmallVec<[u32; 4]> = racks.collect();
         racks.sort_unstable();
         racks.dedup();
-        uplinks.join(slot, run.job, racks, load, run.locality);
+        uplinks.join(slot, run.job, racks, load, part.locality);
+        part.rate = 0.0; // until the up-links are shared at the end of the instant
         true
     }
 
@@ -382,97 +505,179 @@ impl State {
         }
     }
 
-    /// Locality of a record as the up-links leave it now.
+    /// Takes the GPUs from a part; the job goes on with the others, or has none left: what becomes of it then, the
+    /// caller says. The next event of the run, if it is in the queue, dies by generation.
     #[inline]
-    fn locality_now(&self, slot: usize) -> f64 {
-        let run = &self.runs[slot];
-        match &self.uplinks {
-            Some(uplinks) if run.tier == Tier::Network => {
-                uplinks.locality(slot as u32).unwrap_or(run.locality)
-            }
-            _ => run.locality,
-        }
-    }
-
-    fn open_details(&mut self, slot: u32, sub_batch: u32) {
-        let fresh = RunDetails {
-            shared_since: SimTime::NEVER,
-            segment_sub_batch: sub_batch,
-            co_runners: None,
-        };
-        match self.details.get_mut(slot as usize) {
-            Some(details) => *details = fresh,
-            None => self.details.push(fresh),
-        }
-    }
-
-    /// Sets the rate of a record from now on and pushes the completion.
-    #[inline]
-    fn schedule(&mut self, slot: u32, rate: f64, queue: &mut EventQueue) {
-        let limit = if self.limits.is_empty() {
-            f64::INFINITY
-        } else {
-            self.limit_of(slot as usize)
-        };
-        let run = &mut self.runs[slot as usize];
-        run.rate = rate;
-        let work = if limit < run.left { limit } else { run.left };
-        let span = span_of_work(work, rate);
-        run.finish = self.now.max(run.progress_start) + span;
-        if span == SPAN_MAX && work > rate * MAX_SECONDS {
-            run.finish = BEYOND;
-        }
-        queue.push(run.finish, EventClass::Completion, slot, run.generation);
-    }
-
-    /// Ends a job's hold on its GPUs: closes the segment, frees the GPUs, forgets the record. The
-    /// completion event, if still in the queue, dies by generation. The caller says what becomes of it.
-    pub(crate) fn end_run(
+    pub(crate) fn end_part(
         &mut self,
         slot: usize,
+        at: usize,
+        queue: &mut EventQueue,
         recorder: &mut Recorder,
         reason: EndReason,
     ) -> GpuSet {
-        self.close_segment(slot, recorder, reason);
-        if self.max_share > 1 {
-            self.note_sharing(slot, false);
+        self.settle(slot, recorder);
+        if self.runs[slot].is_forked() {
+            let gpus = self.end_one_of(slot, at, recorder, reason);
+            self.reschedule(slot, queue);
+            return gpus;
         }
-        let run = &mut self.runs[slot];
-        let (job, left) = (run.job, run.left);
-        let gpus = std::mem::take(&mut run.gpus);
-        run.generation = run.generation.wrapping_add(1);
-        let falls_back = matches!(reason, EndReason::Failed)
+        self.end_last(slot, recorder, reason)
+    }
+
+    /// Takes the GPUs from all parts of a job that is done, by server; each is logged.
+    #[inline]
+    pub(crate) fn end_run(&mut self, slot: usize, recorder: &mut Recorder) {
+        let (job, now) = (self.runs[slot].job, self.now);
+        if self.runs[slot].is_forked() {
+            // a quota that is used up now ends with the job: no pause
+            for part in &mut self.runs[slot].parts {
+                if part.rate > 0.0 {
+                    part.quota = f64::INFINITY;
+                }
+            }
+        }
+        self.settle(slot, recorder);
+        while self.runs[slot].is_forked() {
+            let gpus = self.end_one_of(slot, 0, recorder, EndReason::Finished);
+            recorder.hash.event(Logged::Finish, now, job, &gpus);
+        }
+        let gpus = self.end_last(slot, recorder, EndReason::Finished);
+        recorder.hash.event(Logged::Finish, now, job, &gpus);
+    }
+
+    /// Whether a part that ends so loses its work since its last safe point.
+    #[inline]
+    fn falls_back(&self, reason: EndReason) -> bool {
+        matches!(reason, EndReason::Failed)
             || (self.config.checkpoint_interval.is_some()
-                && matches!(reason, EndReason::Preempted | EndReason::Moved));
-        if !falls_back {
-            self.job[job.index()].remaining = left;
+                && matches!(reason, EndReason::Preempted | EndReason::Moved))
+    }
+
+    /// Ends the only part of a run, whose work is settled, and the run with it.
+    #[inline]
+    fn end_last(&mut self, slot: usize, recorder: &mut Recorder, reason: EndReason) -> GpuSet {
+        self.close_part(slot, 0, recorder, reason);
+        let falls_back = self.falls_back(reason);
+        let run = &mut self.runs[slot];
+        let (job, part) = (run.job, &mut run.parts[0]);
+        let gpus = std::mem::take(&mut part.gpus);
+        let sub_batch = part.sub_batch;
+        part.details = None;
+        if falls_back && self.forks {
+            let lost = part.at_risk;
+            run.left = lost.left.unwrap_or(run.left + lost.work);
         }
-        if let Some(limit) = self.limits.get_mut(slot) {
-            *limit = f64::INFINITY;
+        if !falls_back || self.forks {
+            self.lives.of(job).remaining = run.left;
         }
+        run.generation = run.generation.wrapping_add(1);
+        self.free_slots.push(slot as u32);
         if let Some(uplinks) = &mut self.uplinks {
             self.is_unsettled |= uplinks.leave(slot as u32);
         }
-        self.vacate(job, &gpus);
-        self.free_slots.push(slot as u32);
-        self.running.remove(job.index());
+        self.vacate(job, &gpus, sub_batch);
         gpus
     }
 
-    /// Changes the sub-batch of a running job; its rate follows with the touched jobs.
-    pub(crate) fn set_sub_batch(
+    /// Ends one of several parts of a run, whose work is settled.
+    #[cold]
+    fn end_one_of(
         &mut self,
-        job: JobId,
-        sub_batch: u32,
+        slot: usize,
+        at: usize,
+        recorder: &mut Recorder,
+        reason: EndReason,
+    ) -> GpuSet {
+        self.close_part(slot, at, recorder, reason);
+        let falls_back = self.falls_back(reason);
+        let run = &mut self.runs[slot];
+        let (job, part) = (run.job, run.parts.remove(at));
+        if falls_back {
+            run.left += part.at_risk.work;
+            for other in &mut run.parts {
+                other.at_risk.left = None;
+            }
+        }
+        self.vacate(job, &part.gpus, part.sub_batch);
+        part.gpus
+    }
+
+    #[inline]
+    fn close_part(&mut self, slot: usize, at: usize, recorder: &mut Recorder, reason: EndReason) {
+        if self.is_shared() {
+            let gpus = self.runs[slot].parts[at].gpus.clone();
+            self.note_useful(&gpus);
+            self.note_sharing(slot, at, false);
+        }
+        self.close_segment(slot, at, recorder, reason);
+    }
+
+    #[inline]
+    fn vacate(&mut self, job: JobId, gpus: &GpuSet, sub_batch: u32) {
+        let bytes = self.bytes_of(job, sub_batch);
+        self.occupancy.give(job, gpus, bytes);
+        if self.is_shared() {
+            self.touch_residents(gpus);
+        }
+    }
+
+    /// Lets a part go on where it is, on new terms.
+    pub(crate) fn keep(
+        &mut self,
+        slot: usize,
+        at: usize,
+        terms: &Terms,
         queue: &mut EventQueue,
         recorder: &mut Recorder,
     ) {
-        self.run_mut(job).sub_batch = sub_batch;
-        if self.max_share == 1 {
-            self.retime(job, queue, recorder);
-        } else {
-            self.touch(job);
+        let job = self.runs[slot].job;
+        if let Some(sub_batch) = terms.sub_batch {
+            let before = std::mem::replace(&mut self.runs[slot].parts[at].sub_batch, sub_batch);
+            let (before, after) = (self.bytes_of(job, before), self.bytes_of(job, sub_batch));
+            let gpus = self.runs[slot].parts[at].gpus.clone();
+            self.occupancy.resize(&gpus, before, after);
         }
+        if terms.overhead.is_some() || terms.quota.is_some() {
+            self.renew(slot, at, terms, queue, recorder);
+        }
+        if self.is_shared() {
+            self.touch(job);
+        } else {
+            self.retime(job, queue, recorder);
+        }
+    }
+
+    /// Gives a part another quota or a pause from now on, and its rate back if it was paused at its quota.
+    #[cold]
+    fn renew(
+        &mut self,
+        slot: usize,
+        at: usize,
+        terms: &Terms,
+        queue: &mut EventQueue,
+        recorder: &mut Recorder,
+    ) {
+        let gpus = self.runs[slot].parts[at].gpus.clone();
+        self.settle(slot, recorder);
+        self.note_useful(&gpus);
+        self.close_segment(slot, at, recorder, EndReason::Retimed);
+        let run = &mut self.runs[slot];
+        let part = &mut run.parts[at];
+        if let Some(overhead) = terms.overhead {
+            part.progress_start = self.now + overhead;
+            part.at_risk = AtRisk::safe(run.left);
+            self.lives.of(run.job).remaining = run.left;
+        }
+        if let Some(quota) = terms.quota {
+            part.quota = quota;
+        }
+        if !part.is_paused() {
+            let job = run.job;
+            let (xi, _) = self.xi_on(job, &gpus);
+            self.set_rate(slot, at, xi);
+        }
+        self.reschedule(slot, queue);
     }
 
     /// Re-times all touched jobs, in job-index order; once per instant.
@@ -480,8 +685,8 @@ impl State {
         let mut touched = std::mem::take(&mut self.touched);
         touched.sort_unstable();
         for &job in &touched {
-            if self.run(job).is_some() {
-                self.run_mut(job).touched = false;
+            if let Some(slot) = self.lives.slot(job) {
+                self.runs[slot as usize].is_touched = false;
                 self.retime(job, queue, recorder);
             }
         }
@@ -489,79 +694,123 @@ impl State {
         self.touched = touched;
     }
 
+    /// Gives the parts of a job the rates that their places, co-runners and links leave them now. Where nothing
+    /// changes, no segment ends.
     fn retime(&mut self, job: JobId, queue: &mut EventQueue, recorder: &mut Recorder) {
         let slot = self.slot_of(job);
-        let (xi, is_shared) = self.xi_on(job, &self.runs[slot].gpus);
-        self.note_sharing(slot, is_shared);
+        let mut is_changed = false;
+        for at in 0..self.runs[slot].parts.len() {
+            is_changed |= self.retime_part(slot, at, recorder);
+        }
+        if is_changed {
+            self.reschedule(slot, queue);
+        }
+    }
+
+    /// Whether the part has another rate from now on.
+    fn retime_part(&mut self, slot: usize, at: usize, recorder: &mut Recorder) -> bool {
         let run = &self.runs[slot];
-        let inflation = self.inflation(job, run.sub_batch);
-        let (before, locality) = (run.locality, self.locality_now(slot));
-        let rate = (self.base_on(job, &run.gpus) * locality) / (inflation * xi);
-        let is_moved = locality.to_bits() != before.to_bits();
-        let is_same = rate.to_bits() == run.rate.to_bits() && !is_moved;
-        if is_same || self.is_paused(slot) {
+        let (job, part) = (run.job, &run.parts[at]);
+        let (xi, is_shared) = self.xi_on(job, &part.gpus);
+        let inflation = self.inflation(job, part.sub_batch);
+        let locality = self.locality_now(slot, part);
+        let rate = (part.base * locality) / (inflation * xi);
+        let is_moved = locality.to_bits() != part.locality.to_bits();
+        let is_same = rate.to_bits() == part.rate.to_bits() && !is_moved;
+        let is_paused = part.is_paused();
+        self.note_sharing(slot, at, is_shared);
+        if is_same || is_paused {
+            let part = &mut self.runs[slot].parts[at];
+            (part.xi, part.inflation) = (xi, inflation);
+            return false;
+        }
+        self.settle(slot, recorder);
+        if self.is_shared() {
+            let gpus = self.runs[slot].parts[at].gpus.clone();
+            self.note_useful(&gpus);
+        }
+        self.close_segment(slot, at, recorder, EndReason::Retimed);
+        self.set_rate(slot, at, xi);
+        true
+    }
+
+    /// Opens a segment of a part at the rate that it has now.
+    fn set_rate(&mut self, slot: usize, at: usize, xi: f64) {
+        let run = &self.runs[slot];
+        let (job, part) = (run.job, &run.parts[at]);
+        let locality = self.locality_now(slot, part);
+        let inflation = self.inflation(job, part.sub_batch);
+        let others = if self.config.segments {
+            let partners = self.partners(job, &part.gpus);
+            partners.iter().map(|partner| partner.0.0).collect()
+        } else {
+            Vec::new()
+        };
+        let part = &mut self.runs[slot].parts[at];
+        (part.locality, part.xi, part.inflation) = (locality, xi, inflation);
+        part.rate = (part.base * locality) / (inflation * xi);
+        let sub_batch = part.sub_batch;
+        if let Some(details) = &mut part.details {
+            details.co_runners = others;
+            details.segment_sub_batch = sub_batch;
+        }
+    }
+
+    /// Marks a running job to be re-timed at the end of the instant.
+    fn touch(&mut self, job: JobId) {
+        let Some(slot) = self.lives.slot(job) else {
+            return;
+        };
+        let run = &mut self.runs[slot as usize];
+        if !run.is_touched {
+            run.is_touched = true;
+            self.touched.push(job);
+            self.is_unsettled = true;
+        }
+    }
+
+    /// Marks the jobs on some GPUs.
+    fn touch_residents(&mut self, gpus: &GpuSet) {
+        for one in gpus.by_server() {
+            for slot in slots(one.mask) {
+                let jobs = self.occupancy.residents(one.server, slot);
+                let jobs: SmallVec<[JobId; 2]> = jobs.collect();
+                for job in jobs {
+                    self.touch(job);
+                }
+            }
+        }
+    }
+
+    /// Keeps the time that a part spends next to a co-runner.
+    fn note_sharing(&mut self, slot: usize, at: usize, is_shared: bool) {
+        if !self.is_shared() {
             return;
         }
-        if is_moved && self.max_share > 1 {
-            self.note_useful_gang(slot);
-        }
-        self.close_segment(slot, recorder, EndReason::Retimed);
-        self.runs[slot].locality = locality;
-        self.open_segment(slot, rate, queue);
-    }
-
-    /// Lets a job with a new limit go on from now, at the rate that its GPUs, partners and links give it.
-    pub(crate) fn resume(&mut self, slot: usize, queue: &mut EventQueue) {
-        let run = &self.runs[slot];
-        let (xi, _) = self.xi_on(run.job, &run.gpus);
-        let (locality, inflation) = (
-            self.locality_now(slot),
-            self.inflation(run.job, run.sub_batch),
-        );
-        let rate = (self.base_on(run.job, &run.gpus) * locality) / (inflation * xi);
-        self.runs[slot].locality = locality;
-        self.open_segment(slot, rate, queue);
-    }
-
-    /// Opens a segment at a rate; the one before is closed.
-    #[inline]
-    fn open_segment(&mut self, slot: usize, rate: f64, queue: &mut EventQueue) {
-        let (job, now) = (self.runs[slot].job, self.now);
-        if self.config.segments {
-            let others = self.co_runners(job, &self.runs[slot].gpus);
-            let details = &mut self.details[slot];
-            details.co_runners = Some(others.into_boxed_slice());
-            details.segment_sub_batch = self.runs[slot].sub_batch;
-        }
-        let run = &mut self.runs[slot];
-        run.segment_start = now;
-        if run.rate > 0.0 {
-            // its end is in the queue, if only beyond all time
-            run.generation = run.generation.wrapping_add(1);
-            queue.note_stale();
-        }
-        self.schedule(slot as u32, rate, queue);
-    }
-
-    /// Keeps the time that a job spends next to a co-runner.
-    pub(crate) fn note_sharing(&mut self, slot: usize, is_shared: bool) {
         let now = self.now;
-        let job = self.runs[slot].job;
-        let Some(details) = self.details.get_mut(slot) else {
+        let run = &mut self.runs[slot];
+        let Some(details) = &mut run.parts[at].details else {
             return;
         };
         match (details.shared_since, is_shared) {
             (SimTime::NEVER, true) => details.shared_since = now,
             (since, false) if since != SimTime::NEVER => {
                 details.shared_since = SimTime::NEVER;
-                self.out.share_ns[job.index()] += (now - since).0;
+                self.out.share_ns[run.job.index()] += (now - since).0;
             }
             _ => {}
         }
     }
 
-    /// Time since the last start or move of a running job, overhead included.
-    pub(crate) fn since_start(&self, job: JobId) -> Option<SimSpan> {
-        self.run(job).map(|run| self.now - run.started)
+    /// The run is over: closes what a running job has open.
+    pub(crate) fn close_run(&mut self, job: JobId, recorder: &mut Recorder) {
+        let slot = self.slot_of(job);
+        self.settle(slot, recorder);
+        for at in 0..self.runs[slot].parts.len() {
+            let gpus = self.runs[slot].parts[at].gpus.clone();
+            self.note_useful(&gpus);
+            self.close_segment(slot, at, recorder, EndReason::Stopped);
+            self.note_sharing(slot, at, false);
+        }
     }
 }

@@ -3,9 +3,9 @@
 
 use crate::config::TimelineMode;
 use crate::segments::Segments;
-use crate::state::{NO_JOB, State, slots};
-use crate::structures::bits::BitSet;
-use gangline_model::{GpuSet, JobId, SimSpan, SimTime};
+use crate::state::State;
+use crate::state::running::Part;
+use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan, SimTime};
 
 /// Why a segment ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum EndReason {
     Moved = 2,
     /// A server failed.
     Failed = 3,
-    /// The rate changed: a co-runner came or went, another sub-batch, another share of an up-link, a limit of work.
+    /// The rate changed: a co-runner came or went, another sub-batch, another share of an up-link, a quota.
     Retimed = 4,
     /// The run was stopped before the job was done.
     Stopped = 5,
@@ -62,10 +62,10 @@ struct Rows {
 impl Counts {
     fn of(state: &State) -> Self {
         Self {
-            total: state.gpus_up,
-            busy: state.gpus_busy,
-            running: state.running.len() as u32,
-            waiting: state.waiting.len() as u32,
+            total: state.occupancy.gpus_up(),
+            busy: state.occupancy.gpus_busy(),
+            running: state.lives.running().len() as u32,
+            waiting: state.lives.waiting().len() as u32,
         }
     }
 }
@@ -184,50 +184,18 @@ impl Recorder {
         }
     }
 
-    /// Adds the rows of a segment that ends now.
+    /// Adds the rows of a part's segment that ends now.
     #[inline]
-    pub(crate) fn segment(&mut self, state: &mut State, job: JobId, reason: EndReason) {
-        if self.segments.is_some() {
-            self.segment_rows(state, job, reason);
-        }
-    }
-
-    fn segment_rows(&mut self, state: &mut State, job: JobId, reason: EndReason) {
-        let Some(table) = &mut self.segments else {
-            return;
-        };
-        let run = state.run(job).expect("a segment belongs to a running job");
-        let details = &state.details[state.slot_of(job)];
-        let opened = details.segment_sub_batch;
-        let batch = if opened == 0 {
-            state.jobs.batch_size(job)
-        } else {
-            opened
-        };
-        for part in run.gpus.parts() {
-            table.job.push(job.0);
-            table.start_ns.push(run.segment_start.0);
-            table.end_ns.push(state.now.0);
-            table.server.push(part.server.0);
-            table.gpu_mask.push(part.mask);
-            table.tier.push(run.tier as u8);
-            table.rate.push(run.rate);
-            table.sub_batch.push(batch);
-            table.co_offset.push(table.co_runners.len() as i32);
-            table.co_runners.extend(
-                details
-                    .co_runners
-                    .iter()
-                    .flat_map(|others| others.iter().copied()),
-            );
-            table.end_reason.push(reason as u8);
+    pub(crate) fn segment(&mut self, state: &State, job: JobId, part: &Part, reason: EndReason) {
+        if let Some(table) = &mut self.segments {
+            segment_rows(table, state, (job, part), reason);
         }
     }
 
     /// Adds the time since the last instant to the totals; call before anything changes at `now`.
     #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
     #[inline(always)]
-    pub(crate) fn advance(&mut self, state: &State, waiting_demand: &Demand, now: SimTime) {
+    pub(crate) fn advance(&mut self, state: &State, now: SimTime) {
         let length = i128::from((now - self.totals.last).0);
         if length == 0 {
             return;
@@ -237,16 +205,22 @@ impl Recorder {
         }
         let totals = &mut self.totals;
         totals.last = now;
-        totals.busy_gpu_ns += i128::from(state.gpus_busy) * length;
-        for (total, &busy) in totals.busy_by_type_ns.iter_mut().zip(&state.busy_by_type) {
+        let (there, lives) = (&state.occupancy, &state.lives);
+        totals.busy_gpu_ns += i128::from(there.gpus_busy()) * length;
+        let by_type = there.busy_by_type().iter();
+        for (total, &busy) in totals.busy_by_type_ns.iter_mut().zip(by_type) {
             *total += i128::from(busy) * length;
         }
-        totals.busy_server_ns += i128::from(state.busy_servers) * length;
-        totals.up_gpu_ns += i128::from(state.gpus_up) * length;
-        let active = state.waiting.len() + state.running.len();
+        totals.busy_server_ns += i128::from(there.busy_servers()) * length;
+        totals.up_gpu_ns += i128::from(there.gpus_up()) * length;
+        let active = lives.waiting().len() + lives.running().len();
         totals.active_ns += active as i128 * length;
-        if !state.waiting.is_empty() && state.gpus_busy < state.gpus_up {
-            totals.fragmented_gpu_ns += i128::from(waiting_demand.fragmented(state)) * length;
+        if !lives.waiting().is_empty() && there.gpus_busy() < there.gpus_up() {
+            let idle = |at| {
+                let id = GpuTypeId::new(at);
+                there.up(id) - there.busy(id)
+            };
+            totals.fragmented_gpu_ns += i128::from(lives.fragmented(idle)) * length;
         }
     }
 
@@ -260,7 +234,7 @@ impl Recorder {
             return;
         }
         let counts = Counts::of(state);
-        if self.rows.ends_with(&counts, &state.busy_by_type) {
+        if self.rows.ends_with(&counts, state.occupancy.busy_by_type()) {
             return;
         }
         if self.last_row.0 != i64::MIN && state.now - self.last_row < self.gap {
@@ -279,7 +253,7 @@ impl Recorder {
             return;
         }
         let counts = Counts::of(state);
-        if self.rows.ends_with(&counts, &state.busy_by_type) {
+        if self.rows.ends_with(&counts, state.occupancy.busy_by_type()) {
             self.pending = false;
         } else {
             self.push_row(state, due, counts);
@@ -290,11 +264,10 @@ impl Recorder {
         self.pending = false;
         self.last_row = time;
         self.rows.rows.push((time, counts));
-        self.rows
-            .busy_by_type
-            .extend_from_slice(&state.busy_by_type);
+        let busy_by_type = state.occupancy.busy_by_type();
+        self.rows.busy_by_type.extend_from_slice(busy_by_type);
         if matches!(self.mode, TimelineMode::Auto) && self.rows.rows.len() >= TIMELINE_ROWS {
-            self.thin(state.busy_by_type.len());
+            self.thin(busy_by_type.len());
         }
     }
 
@@ -326,74 +299,31 @@ impl Recorder {
     }
 }
 
-/// Gang sizes of waiting jobs, per GPU type: whether the idle GPUs, if they were together, could serve one.
-#[derive(Clone, Debug)]
-pub(crate) struct Demand {
-    types: Vec<TypeDemand>,
-}
-
-#[derive(Clone, Debug)]
-struct TypeDemand {
-    /// Gang size -> number of waiting gangs.
-    counts: Vec<u32>,
-    sizes: BitSet,
-    /// Smallest waiting gang; `u32::MAX` if there is none.
-    smallest: u32,
-}
-
-impl Demand {
-    pub(crate) fn new(types: usize, gpus_max: u32) -> Self {
-        let width = gpus_max as usize + 1;
-        let none = TypeDemand {
-            counts: vec![0; width],
-            sizes: BitSet::new(width),
-            smallest: u32::MAX,
-        };
-        Self {
-            types: vec![none; types],
-        }
-    }
-
-    #[inline]
-    pub(crate) fn add(&mut self, state: &State, job: JobId) {
-        let gpus = state.jobs.gpus(job);
-        for id in slots(state.usable(job)) {
-            let demand = &mut self.types[id as usize];
-            let count = &mut demand.counts[gpus as usize];
-            *count += 1;
-            if *count == 1 {
-                demand.sizes.insert(gpus as usize);
-                demand.smallest = demand.smallest.min(gpus);
-            }
-        }
-    }
-
-    #[inline]
-    pub(crate) fn remove(&mut self, state: &State, job: JobId) {
-        let gpus = state.jobs.gpus(job);
-        for id in slots(state.usable(job)) {
-            let demand = &mut self.types[id as usize];
-            let count = &mut demand.counts[gpus as usize];
-            *count -= 1;
-            if *count == 0 {
-                demand.sizes.remove(gpus as usize);
-                let smallest = demand.sizes.first().map(|gpus| gpus as u32);
-                demand.smallest = smallest.unwrap_or(u32::MAX);
-            }
-        }
-    }
-
-    /// Idle GPUs of the types on which a waiting gang would fit if they were together.
-    #[inline]
-    fn fragmented(&self, state: &State) -> u32 {
-        let mut idle = 0;
-        for (id, demand) in self.types.iter().enumerate() {
-            let free = state.up_by_type[id] - state.busy_by_type[id];
-            if demand.smallest <= free {
-                idle += free;
-            }
-        }
-        idle
+/// Adds a row per server of a part.
+fn segment_rows(
+    table: &mut Segments,
+    state: &State,
+    (job, part): (JobId, &Part),
+    reason: EndReason,
+) {
+    let details = part.details.as_ref().expect("kept where segments are");
+    let batch = match details.segment_sub_batch {
+        0 => state.jobs.batch_size(job),
+        opened => opened,
+    };
+    for one in part.gpus.by_server() {
+        table.job.push(job.0);
+        table.part.push(part.number);
+        table.start_ns.push(part.segment_start.0);
+        table.end_ns.push(state.now.0);
+        table.server.push(one.server.0);
+        table.gpu_mask.push(one.mask);
+        table.tier.push(part.tier as u8);
+        table.rate.push(part.rate);
+        table.sub_batch.push(batch);
+        table.co_offset.push(table.co_runners.len() as i32);
+        table.co_runners.extend_from_slice(&details.co_runners);
+        table.end_reason.push(reason as u8);
     }
 }
 
@@ -404,7 +334,7 @@ pub(crate) enum Logged {
     Finish = 2,
     /// Preempted, or taken off its GPUs by a move.
     Stop = 3,
-    ThrownBack = 4,
+    Failed = 4,
 }
 
 /// A 64-bit hash of every start, stop and finish in order: equal logs, equal hash.
@@ -429,27 +359,10 @@ impl LogHash {
     pub(crate) fn event(&mut self, kind: Logged, now: SimTime, job: JobId, gpus: &GpuSet) {
         self.word(now.0 as u64);
         self.word((kind as u64) << 32 | u64::from(job.0));
-        for part in gpus.parts() {
+        for part in gpus.by_server() {
             self.word(u64::from(part.server.0));
             self.word(part.mask);
         }
-    }
-}
-
-impl State {
-    /// Co-runners of a gang, ascending by id.
-    pub(crate) fn co_runners(&self, job: JobId, gpus: &GpuSet) -> Vec<u32> {
-        let mut others: Vec<u32> = gpus
-            .parts()
-            .iter()
-            .flat_map(|part| slots(part.mask).map(move |slot| (part.server, slot)))
-            .flat_map(|(server, slot)| self.residents_of(server, slot))
-            .filter(|&other| other != job && other.0 != NO_JOB)
-            .map(|other| other.0)
-            .collect();
-        others.sort_unstable();
-        others.dedup();
-        others
     }
 }
 

@@ -5,17 +5,15 @@ use crate::apply::Overlay;
 use crate::capacity::CapacityEvents;
 use crate::config::{OnInfeasible, RunConfig, World};
 use crate::error::EngineError;
-use crate::index::FreeIndex;
 use crate::plan::{Plan, PlanBuffer, TimerOrder};
-use crate::policy::{Knowledge, Next, Policy, WakeOn};
+pub use crate::policy::PolicyTraits;
+use crate::policy::{Knowledge, Next, Policy};
 use crate::queue::EventQueue;
-use crate::record::{Demand, EndReason, Recorder};
+use crate::record::Recorder;
 use crate::state::State;
 use crate::timers::Timers;
 use crate::view::{Changes, ClusterView};
-use gangline_model::{
-    Action, Infeasible, InfeasibleReason, JobId, ServerId, SimSpan, SimTime, TimerTag,
-};
+use gangline_model::{Action, Infeasible, InfeasibleReason, JobId, ServerId, SimTime, TimerTag};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Looks at the interrupt flag and reports progress at least once per so many events.
@@ -70,64 +68,18 @@ pub enum Outcome {
     Interrupted,
 }
 
-/// What a policy declares, fixed for the run.
-#[derive(Clone, Copy, Debug)]
-pub struct PolicyTraits {
-    /// Events that wake it.
-    pub wake_on: WakeOn,
-    /// Round length, if it works in rounds.
-    pub round: Option<SimSpan>,
-    /// What it may know.
-    pub knowledge: Knowledge,
-    /// Most jobs it puts on one GPU.
-    pub max_share: u32,
-    /// Whether its gangs mix GPU types.
-    pub mixes_types: bool,
-    /// Overhead of a restart beyond the run's, per GPU.
-    pub restart_per_gpu: SimSpan,
-    /// Whether some of its starts cost another time than the run's.
-    pub sets_overheads: bool,
-    /// Whether it asks how much of their speed jobs kept.
-    pub watches_locality: bool,
-}
-
-impl PolicyTraits {
-    /// What `policy` declares.
-    pub fn of(policy: &dyn Policy) -> Self {
-        Self {
-            wake_on: policy.wake_on(),
-            round: policy.round(),
-            knowledge: policy.knowledge(),
-            max_share: policy.max_share(),
-            mixes_types: policy.mixes_types(),
-            restart_per_gpu: policy.restart_per_gpu(),
-            sets_overheads: policy.sets_overheads(),
-            watches_locality: policy.watches_locality(),
-        }
-    }
-}
-
 /// One run.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) state: State,
-    pub(crate) index: FreeIndex,
     pub(crate) queue: EventQueue,
     pub(crate) recorder: Recorder,
     pub(crate) changes: Changes,
     pub(crate) timers: Timers,
     pub(crate) capacity: CapacityEvents,
-    pub(crate) demand: Demand,
-    /// How many of the dropped jobs have had their turn to arrive.
-    pub(crate) dropped_seen: usize,
-    /// The first job that arrived at the present instant.
-    pub(crate) newest: usize,
     pub(crate) traits: PolicyTraits,
     pub(crate) overlay: Overlay,
     pub(crate) buffer: PlanBuffer,
-    /// Sub-batches of the jobs that the present plan moves; full batches are left out.
-    pub(crate) moved_sub_batches: Vec<(JobId, u32)>,
-    pub(crate) done: usize,
     pub(crate) next_round: Option<SimTime>,
     pub(crate) is_steady: bool,
     /// Decisions without any action in a row, where nothing but rounds and timers was to come.
@@ -164,30 +116,22 @@ impl Engine {
         if prices.any(|price| price > 0.0) {
             recorder.totals.busy_by_type_ns = vec![0; types];
         }
-        let gpus_max = world.jobs.columns().gpus.iter().copied().max().unwrap_or(0);
         if traits.round.is_some_and(|round| round.0 <= 0) {
             return Err(EngineError::Option {
                 field: "round_s",
                 what: "must be > 0".to_owned(),
             });
         }
-        let mut state = State::new(world, config, max_share, traits.mixes_types);
-        state.serve(&traits);
+        let state = State::new(world, config, &traits);
         let mut engine = Self {
-            index: FreeIndex::new(&world.cluster),
             overlay: Overlay::new(world.cluster.servers().len()),
             queue: EventQueue::new(),
             recorder,
             changes: Changes::default(),
             timers: Timers::default(),
             capacity,
-            demand: Demand::new(types, gpus_max),
-            dropped_seen: 0,
-            newest: 0,
             traits,
             buffer: PlanBuffer::default(),
-            moved_sub_batches: Vec::new(),
-            done: 0,
             next_round: traits.round.map(|_| SimTime::ZERO),
             is_steady: false,
             idle_wakes: 0,
@@ -199,7 +143,6 @@ impl Engine {
             decision_nanos: Vec::new(),
             state,
         };
-        engine.index.forget_changes();
         let infeasible = engine.state.infeasible();
         engine.drop_or_refuse(infeasible)?;
         engine.capacity.fill(&mut engine.queue);
@@ -216,13 +159,7 @@ impl Engine {
         if self.state.config.on_infeasible == OnInfeasible::Error {
             return Err(EngineError::Infeasible { jobs: infeasible });
         }
-        let fresh: Vec<Infeasible> = infeasible
-            .into_iter()
-            .filter(|entry| !self.state.is_dropped(entry.job))
-            .collect();
-        self.done += fresh.len();
-        self.state.dropped.extend(fresh);
-        self.state.dropped.sort_by_key(|entry| entry.job);
+        self.state.lives.drop_all(infeasible);
         Ok(())
     }
 
@@ -231,20 +168,19 @@ impl Engine {
     /// # Errors
     /// Those of [`Policy::start`], and [`EngineError::Infeasible`] for jobs it could never place.
     pub fn start(&mut self, policy: &mut dyn Policy) -> Result<(), EngineError> {
+        let mut index = self.state.occupancy.lend();
         let view = ClusterView {
             state: &self.state,
             knowledge: self.traits.knowledge,
         };
         let mut plan = Plan {
             state: &self.state,
-            free: &mut self.index,
+            free: &mut index,
             buffer: &mut self.buffer,
         };
-        let mark = plan.mark();
         let result = policy.start(&view, &mut plan);
-        plan.rollback(mark);
         self.buffer.clear();
-        self.index.forget_changes();
+        self.state.occupancy.take_back(index);
         let mut unplaceable: Vec<Infeasible> = result?
             .into_iter()
             .map(|job| Infeasible {
@@ -252,7 +188,7 @@ impl Engine {
                 reason: InfeasibleReason::Placement,
             })
             .collect();
-        if let Some(most) = policy.gang_max() {
+        if let Some(most) = self.traits.gang_max {
             let jobs = &self.state.jobs;
             unplaceable.retain(|entry| jobs.gpus(entry.job) <= most);
             let wide = jobs.ids().filter(|&job| jobs.gpus(job) > most);
@@ -261,7 +197,7 @@ impl Engine {
                 reason: InfeasibleReason::Gang,
             }));
         }
-        unplaceable.retain(|entry| !self.state.is_dropped(entry.job));
+        unplaceable.retain(|entry| !self.state.lives.is_dropped(entry.job));
         unplaceable.sort_by_key(|entry| entry.job);
         self.drop_or_refuse(unplaceable)
     }
@@ -318,7 +254,9 @@ impl Engine {
     #[inline]
     fn report(&self, control: &Control) {
         control.now_ns.store(self.state.now.0, Ordering::Relaxed);
-        control.done.store(self.done as u64, Ordering::Relaxed);
+        control
+            .done
+            .store(self.state.lives.done() as u64, Ordering::Relaxed);
     }
 
     /// Goes to the next instant that needs a decision, or to the end.
@@ -354,30 +292,15 @@ impl Engine {
         self.ask(policy, &mut Silent)
     }
 
-    /// Carries out a plan that was made outside, for the decision that is due.
+    /// Carries out a plan that was made outside, for the decision that is due. A timer without an instant is
+    /// cancelled.
     ///
     /// # Errors
     /// [`EngineError::Plan`], with the state as before; [`EngineError::Step`] if no decision is due.
     pub fn apply(
         &mut self,
         actions: Vec<Action>,
-        timers: &[(TimerTag, SimTime)],
-        next: Next,
-    ) -> Result<(), EngineError> {
-        let timers: Vec<_> = timers.iter().map(|&(tag, at)| (tag, Some(at))).collect();
-        self.apply_with_limits(actions, &timers, &[], next)
-    }
-
-    /// As [`Self::apply`], with limits of work (iterations) for jobs that run after the plan. A timer without an
-    /// instant is cancelled.
-    ///
-    /// # Errors
-    /// As [`Self::apply`].
-    pub fn apply_with_limits(
-        &mut self,
-        actions: Vec<Action>,
         timers: &[(TimerTag, Option<SimTime>)],
-        limits: &[(JobId, f64)],
         next: Next,
     ) -> Result<(), EngineError> {
         if !self.awaiting {
@@ -387,7 +310,6 @@ impl Engine {
         }
         self.buffer.clear();
         self.buffer.actions = actions;
-        self.buffer.limits.extend_from_slice(limits);
         self.buffer.timers = timers
             .iter()
             .map(|&(tag, time)| match time {
@@ -420,7 +342,7 @@ impl Engine {
         up: bool,
         at: SimTime,
     ) -> Result<(), EngineError> {
-        if at <= self.state.now || server.index() >= self.state.servers.len() {
+        if at <= self.state.now || server.index() >= self.state.occupancy.servers() {
             return Err(EngineError::Step {
                 what: "a failure must lie after now and name a server",
             });
@@ -439,13 +361,9 @@ impl Engine {
         if self.outcome.is_some() {
             return;
         }
-        let open: Vec<usize> = self.state.running.iter().collect();
+        let open: Vec<usize> = self.state.lives.running().iter().collect();
         for at in open {
-            let slot = self.state.slot_of(JobId::new(at));
-            self.state
-                .close_segment(slot, &mut self.recorder, EndReason::Stopped);
-            self.state.runs[slot].segment_start = self.state.now;
-            self.state.note_sharing(slot, false);
+            self.state.close_run(JobId::new(at), &mut self.recorder);
         }
         self.recorder.finish(&self.state);
         self.outcome = Some(outcome);

@@ -1,11 +1,13 @@
 //! The segments table. Rows are pushed as segments end; when the run is over they are put in the order
-//! that readers are promised: by start, then job index, then server.
+//! that readers are promised: by start, then job index, part and server.
 
 /// The segments table: one row per segment and server.
 #[derive(Clone, Debug, Default)]
 pub struct Segments {
     /// Job.
     pub job: Vec<u32>,
+    /// Number of the part; 0 unless the policy forks jobs.
+    pub part: Vec<u16>,
     /// Start, ns.
     pub start_ns: Vec<i64>,
     /// End, ns.
@@ -16,7 +18,7 @@ pub struct Segments {
     pub gpu_mask: Vec<u64>,
     /// 0 server, 1 rack, 2 network.
     pub tier: Vec<u8>,
-    /// Iterations per second of the whole gang.
+    /// Iterations per second of the part, a whole gang.
     pub rate: Vec<f64>,
     /// Samples per GPU and pass.
     pub sub_batch: Vec<u32>,
@@ -29,12 +31,17 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// Puts the rows in order of (start, job, server). No two rows are equal in all three: a job has one
+    /// Puts the rows in order of (start, job, part, server). No two rows are equal in all four: a part has one
     /// segment at a time, and that one row per server. O(n log n) once per run that keeps segments.
     pub(crate) fn sort(&mut self) {
         let key = |row: u32| {
             let at = row as usize;
-            (self.start_ns[at], self.job[at], self.server[at])
+            (
+                self.start_ns[at],
+                self.job[at],
+                self.part[at],
+                self.server[at],
+            )
         };
         let rows = self.job.len() as u32;
         if (1..rows).all(|row| key(row - 1) <= key(row)) {
@@ -44,6 +51,7 @@ impl Segments {
         order.sort_unstable_by_key(|&row| key(row));
         self.permute_co_runners(&order);
         permute(&mut self.job, &order);
+        permute(&mut self.part, &order);
         permute(&mut self.start_ns, &order);
         permute(&mut self.end_ns, &order);
         permute(&mut self.server, &order);
@@ -84,6 +92,7 @@ mod tests {
     fn rows_go_by_start_job_and_server_and_keep_their_co_runners() {
         let mut table = Segments {
             job: vec![2, 1, 1, 0],
+            part: vec![0, 0, 0, 0],
             start_ns: vec![5, 5, 5, 9],
             end_ns: vec![6, 7, 7, 10],
             server: vec![0, 4, 3, 0],

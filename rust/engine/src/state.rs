@@ -1,29 +1,27 @@
-//! The state of a run: per-job and per-server columns. Only the engine writes them.
+//! The state of a run. Only the engine writes it; policies see it through [`crate::ClusterView`].
+//!
+//! Who owns what: [`Jobs`] where each job is in its life, [`Occupancy`] what is on which GPU, [`TypeTable`] which
+//! types a job may use, the records of running jobs ([`Run`]) their work and places. `progress.rs` moves the work.
 
 use crate::config::{RunConfig, World};
-use crate::run::PolicyTraits;
-use crate::structures::bits::BitSet;
+use crate::occupancy::Occupancy;
+use crate::policy::PolicyTraits;
+use crate::state::jobs::{Gang, Jobs};
+use crate::state::running::Run;
+use crate::state::types::TypeTable;
+use crate::state::useful::Useful;
 use crate::uplinks::UpLinks;
 use gangline_model::{
-    ClusterSpec, GpuTypeId, Infeasible, InfeasibleReason, JobId, JobTable, RateTable, ServerId,
-    SimSpan, SimTime, span_of_work,
+    ClusterSpec, GpuTypeId, Infeasible, JobId, JobTable, RateTable, SimSpan, SimTime, span_of_work,
 };
 use prefetch_index::prefetch_index;
-use records::{ActiveTime, DROPPED, FINISHED, ServerState, WAITING, server_states};
-use smallvec::SmallVec;
 use std::sync::Arc;
 
-mod records;
-
-pub(crate) use records::{JobState, NO_JOB, NOT_YET, RunDetails};
-pub use records::{Phase, Run};
-
-/// GPU types a job may use: one mask for all jobs, or one each.
-#[derive(Clone, Debug)]
-enum Usable {
-    Uniform(u64),
-    PerJob(Vec<u64>),
-}
+pub(crate) mod jobs;
+mod rates;
+pub(crate) mod running;
+mod types;
+mod useful;
 
 /// Per-job columns of the result that only some runs need; optional ones are filled when first needed.
 #[derive(Clone, Debug, Default)]
@@ -33,83 +31,72 @@ pub(crate) struct JobColumnsOut {
     /// `comm_s` by tier.
     pub(crate) comm_tier_s: [Vec<f64>; 3],
     pub(crate) share_ns: Vec<i64>,
+    /// Seconds with progress that co-runners and sub-batches cost.
+    pub(crate) share_lost_s: Vec<f64>,
     /// The share of its base rate that a job kept, in units of 2^-40, summed over its ns with progress in closed
     /// segments.
     pub(crate) kept_ns: Vec<i128>,
+    /// Time that its parts held GPUs, summed over them; only of policies that fork jobs.
+    pub(crate) parts_ns: Vec<i64>,
     pub(crate) migrations: Vec<i32>,
 }
 
 impl JobColumnsOut {
     /// The columns that a run is known to need.
-    fn new(config: &RunConfig, count: usize, max_share: u32) -> Self {
-        let has_distance = config.locality.is_some();
-        let losses = || {
-            if has_distance {
-                vec![0.0; count]
-            } else {
-                Vec::new()
-            }
-        };
-        let spans = |is_needed: bool| {
+    fn new(config: &RunConfig, count: usize, max_share: u32, traits: &PolicyTraits) -> Self {
+        fn column<T: Clone + Default>(is_needed: bool, count: usize) -> Vec<T> {
             if is_needed {
-                vec![0; count]
+                vec![T::default(); count]
             } else {
                 Vec::new()
             }
-        };
+        }
+        let is_far = config.locality.is_some();
+        let is_shared = max_share > 1;
         Self {
-            overhead_ns: spans(has_overhead(config)),
-            comm_s: losses(),
-            comm_tier_s: [losses(), losses(), losses()],
-            share_ns: spans(max_share > 1),
-            kept_ns: Vec::new(),
+            overhead_ns: column(starts_cost(config, traits), count),
+            comm_s: column(is_far, count),
+            comm_tier_s: [(); 3].map(|()| column(is_far, count)),
+            share_ns: column(is_shared, count),
+            share_lost_s: column(is_shared, count),
+            kept_ns: column(traits.watches_locality, count),
+            parts_ns: column(traits.forks, count),
             migrations: Vec::new(),
         }
     }
 }
 
-/// The state of a run. Policies see it through [`crate::ClusterView`].
+/// Whether the run or its policy makes every start or some cost time.
+fn starts_cost(config: &RunConfig, traits: &PolicyTraits) -> bool {
+    config.restart != SimSpan::ZERO
+        || config.first_start != SimSpan::ZERO
+        || config.restart_by_model.is_some()
+        || traits.restart_per_gpu != SimSpan::ZERO
+}
+
+/// The state of a run.
 #[derive(Debug)]
 pub struct State {
     pub(crate) cluster: Arc<ClusterSpec>,
     pub(crate) jobs: Arc<JobTable>,
     pub(crate) rates: Arc<RateTable>,
     pub(crate) config: RunConfig,
-    pub(crate) max_share: u32,
-    pub(crate) mixes_types: bool,
+    pub(crate) types: TypeTable,
+    /// Whether jobs may hold several parts.
+    pub(crate) forks: bool,
     /// Overhead of a restart beyond the run's, per GPU.
     pub(crate) restart_per_gpu: SimSpan,
+    starts_cost: bool,
     pub(crate) now: SimTime,
-    // per job
-    /// By job, up to the last that has arrived; those left out of the run stand among them.
-    pub(crate) job: Vec<JobState>,
-    /// Jobs that are left out of the run, ascending.
-    pub(crate) dropped: Vec<Infeasible>,
+    pub(crate) lives: Jobs,
     pub(crate) out: JobColumnsOut,
-    usable: Usable,
-    type_orders: Vec<SmallVec<[GpuTypeId; 4]>>,
-    // running jobs
+    /// Records of running jobs; those of `free_slots` are unused.
     pub(crate) runs: Vec<Run>,
-    /// By record, iterations: see [`crate::limits`]; empty where there are none.
-    pub(crate) limits: Vec<f64>,
-    /// By record, like `runs`; empty where nobody needs them.
-    pub(crate) details: Vec<RunDetails>,
     pub(crate) free_slots: Vec<u32>,
-    pub(crate) waiting: BitSet,
-    pub(crate) running: BitSet,
-    pub(crate) servers: Vec<ServerState>,
-    // per GPU: residents[gpu * max_share + k]
-    pub(crate) residents: Vec<u32>,
-    pub(crate) resident_count: Vec<u8>,
-    /// Where GPUs are shared: since when the residents of a GPU stand.
-    pub(crate) useful_since: Vec<SimTime>,
-    pub(crate) useful_gpu_s: f64,
-    // totals
-    pub(crate) busy_by_type: Vec<u32>,
-    pub(crate) up_by_type: Vec<u32>,
-    pub(crate) gpus_busy: u32,
-    pub(crate) gpus_up: u32,
-    pub(crate) busy_servers: u32,
+    pub(crate) occupancy: Occupancy,
+    /// Useful time of shared GPUs.
+    pub(crate) useful: Option<Box<Useful>>,
+    /// Jobs to re-time at the end of the instant.
     pub(crate) touched: Vec<JobId>,
     /// Whether, in this instant, a job was touched, or came to or left shared up-links.
     pub(crate) is_unsettled: bool,
@@ -118,55 +105,27 @@ pub struct State {
 }
 
 impl State {
-    pub(crate) fn new(world: &World, config: RunConfig, max_share: u32, mixes_types: bool) -> Self {
+    pub(crate) fn new(world: &World, config: RunConfig, traits: &PolicyTraits) -> Self {
         let World {
             cluster,
             jobs,
             rates,
         } = world;
-        let count = jobs.len();
+        let max_share = config.max_share.min(traits.max_share).max(1);
+        let gpus_max = jobs.columns().gpus.iter().copied().max().unwrap_or(0);
         let gpus = cluster.gpus_total() as usize;
-        let usable = if jobs.is_uniform() && cluster.gpu_types().len() == 1 {
-            // jobs larger than the cluster are refused or dropped before the first event
-            Usable::Uniform(1)
-        } else {
-            let mask = |job| jobs.usable_types(job, cluster, rates, mixes_types);
-            Usable::PerJob(jobs.ids().map(mask).collect())
-        };
         Self {
-            max_share,
-            mixes_types,
-            restart_per_gpu: SimSpan::ZERO,
+            types: TypeTable::new(cluster, jobs, rates, traits.mixes_types),
+            forks: traits.forks,
+            restart_per_gpu: traits.restart_per_gpu,
+            starts_cost: starts_cost(&config, traits),
             now: SimTime::ZERO,
-            job: Vec::with_capacity(count),
-            dropped: Vec::new(),
-            out: JobColumnsOut::new(&config, count, max_share),
-            usable,
-            type_orders: type_orders(cluster, jobs, rates),
+            lives: Jobs::new(jobs.len(), cluster.gpu_types().len(), gpus_max),
+            out: JobColumnsOut::new(&config, jobs.len(), max_share, traits),
             runs: Vec::new(),
-            limits: Vec::new(),
-            details: Vec::new(),
             free_slots: Vec::new(),
-            waiting: BitSet::new(count),
-            running: BitSet::new(count),
-            servers: server_states(cluster),
-            residents: vec![NO_JOB; gpus * max_share as usize],
-            resident_count: if max_share > 1 {
-                vec![0; gpus]
-            } else {
-                Vec::new()
-            },
-            useful_since: if max_share > 1 {
-                vec![SimTime::ZERO; gpus]
-            } else {
-                Vec::new()
-            },
-            useful_gpu_s: 0.0,
-            busy_by_type: vec![0; cluster.gpu_types().len()],
-            up_by_type: cluster.gpus_by_type().to_vec(),
-            gpus_busy: 0,
-            gpus_up: cluster.gpus_total(),
-            busy_servers: 0,
+            occupancy: Occupancy::new(cluster, max_share),
+            useful: (max_share > 1).then(|| Box::new(Useful::new(gpus))),
             touched: Vec::new(),
             is_unsettled: false,
             uplinks: config
@@ -181,127 +140,67 @@ impl State {
         }
     }
 
-    /// Prepares what a policy asks for beyond the usual.
-    pub(crate) fn serve(&mut self, traits: &PolicyTraits) {
-        let count = self.jobs.len();
-        self.restart_per_gpu = traits.restart_per_gpu;
-        if self.restart_per_gpu != SimSpan::ZERO || traits.sets_overheads {
-            self.out.overhead_ns.resize(count, 0);
-        }
-        if traits.watches_locality {
-            self.out.kept_ns.resize(count, 0);
-        }
-    }
-
     /// Jobs that can never run on the whole cluster.
     pub(crate) fn infeasible(&self) -> Vec<Infeasible> {
-        let find = |job| {
-            self.jobs
-                .infeasible(job, &self.cluster, &self.rates, self.mixes_types)
-                .map(|reason: InfeasibleReason| Infeasible { job, reason })
-        };
-        if let Usable::Uniform(_) = self.usable {
-            // only the gang size can rule a job out, so nearly all are settled by one comparison
-            let most = self.cluster.gpus_total();
-            let large = |job: &JobId| self.jobs.gpus(*job) > most;
-            return self.jobs.ids().filter(large).filter_map(find).collect();
-        }
-        self.jobs.ids().filter_map(find).collect()
+        self.types
+            .infeasible(&self.cluster, &self.jobs, &self.rates)
     }
 
+    /// Whether GPUs may hold several jobs in this run.
     #[inline]
-    pub(crate) fn usable(&self, job: JobId) -> u64 {
-        match &self.usable {
-            Usable::Uniform(mask) => *mask,
-            Usable::PerJob(masks) => masks[job.index()],
-        }
+    pub(crate) fn is_shared(&self) -> bool {
+        self.occupancy.max_share() > 1
     }
 
+    /// Base rate of the whole gang, consolidated and alone, where it is highest.
+    #[inline]
+    pub(crate) fn best_rate(&self, job: JobId) -> f64 {
+        self.types
+            .best_rate(&self.cluster, &self.jobs, &self.rates, job)
+    }
+
+    /// All types by base rate of the job descending, then index.
     #[inline]
     pub(crate) fn type_order(&self, job: JobId) -> &[GpuTypeId] {
-        let row = match &self.jobs.columns().rate_class {
-            Some(classes) if classes[job.index()] != u32::MAX => classes[job.index()] as usize + 1,
-            _ => 0,
-        };
-        &self.type_orders[row]
+        self.types.order(&self.jobs, job)
     }
 
-    /// The usable type with the highest base rate.
+    /// The job as demand for GPUs.
     #[inline]
-    pub(crate) fn best_type(&self, job: JobId) -> Option<GpuTypeId> {
-        let usable = match &self.usable {
-            Usable::Uniform(_) => return Some(GpuTypeId(0)), // the only type
-            Usable::PerJob(masks) => masks[job.index()],
-        };
-        self.type_order(job)
-            .iter()
-            .copied()
-            .find(|id| usable >> id.index() & 1 == 1)
+    pub(crate) fn gang(&self, job: JobId) -> Gang {
+        Gang {
+            gpus: self.jobs.gpus(job),
+            usable: self.types.usable(job),
+        }
+    }
+
+    /// A job that lost its last GPUs waits again.
+    #[inline]
+    pub(crate) fn requeue(&mut self, job: JobId) {
+        let gang = self.gang(job);
+        self.lives.requeue(job, gang);
     }
 
     /// Whether each job goes at its best rate from the instant of its start to its end: nothing slows a job,
     /// no start costs time.
     pub(crate) fn is_undisturbed(&self) -> bool {
         self.cluster.gpu_types().len() == 1
-            && self.max_share == 1
+            && !self.is_shared()
             && self.config.locality.is_none()
-            && self.out.overhead_ns.is_empty()
-    }
-
-    /// Base rate on the best usable type: the isolated, consolidated rate.
-    #[inline]
-    pub(crate) fn best_rate(&self, job: JobId) -> f64 {
-        self.best_type(job)
-            .map_or(0.0, |id| self.rates.base(&self.jobs, job, id))
-    }
-
-    /// Where a job is in its life; `None` if there is no such job.
-    #[inline]
-    pub(crate) fn phase(&self, job: JobId) -> Option<Phase> {
-        match self.job.get(job.index()) {
-            Some(state) => Some(state.phase()),
-            None if job.index() >= self.jobs.len() => None,
-            None if self.is_dropped(job) => Some(Phase::Dropped),
-            None => Some(Phase::Pending),
-        }
-    }
-
-    pub(crate) fn is_dropped(&self, job: JobId) -> bool {
-        let found = self.dropped.binary_search_by_key(&job, |entry| entry.job);
-        found.is_ok()
+            && !self.starts_cost
     }
 
     /// The running job's record.
     #[inline]
     pub fn run(&self, job: JobId) -> Option<&Run> {
-        let slot = self.job.get(job.index())?.slot()?;
+        let slot = self.lives.slot(job)?;
         Some(&self.runs[slot as usize])
-    }
-
-    /// Whether a job has come and holds no GPUs.
-    #[inline]
-    pub(crate) fn is_waiting(&self, job: JobId) -> bool {
-        let state = self.job.get(job.index());
-        state.is_some_and(|state| state.place == WAITING)
-    }
-
-    /// Whether a job holds GPUs.
-    #[inline]
-    pub(crate) fn is_running(&self, job: JobId) -> bool {
-        let state = self.job.get(job.index());
-        state.is_some_and(|state| state.slot().is_some())
     }
 
     /// Record of a job that is known to run.
     #[inline]
     pub(crate) fn slot_of(&self, job: JobId) -> usize {
-        self.job[job.index()].place as usize
-    }
-
-    #[inline]
-    pub(crate) fn run_mut(&mut self, job: JobId) -> &mut Run {
-        let slot = self.slot_of(job);
-        &mut self.runs[slot]
+        self.lives.slot(job).expect("a running job") as usize
     }
 
     /// Whether an event of this generation is still that of the run in the record.
@@ -310,8 +209,8 @@ impl State {
         self.runs[slot as usize].generation == generation
     }
 
-    /// Whether the end of a run is in the queue, be it beyond all time. It is not before the run has a rate, nor
-    /// while it rests at its limit of work.
+    /// Whether the next event of a run is in the queue, be it beyond all time. It is not before the run has a rate,
+    /// nor while all its parts are paused.
     #[inline]
     pub(crate) fn has_event(&self, slot: usize) -> bool {
         self.runs[slot].rate > 0.0
@@ -319,125 +218,36 @@ impl State {
 
     /// Asks the memory for the record of a run that may end soon.
     #[inline]
-    pub(crate) fn expect(&self, slot: u32) {
+    pub(crate) fn prefetch_run(&self, slot: u32) {
         prefetch_index(&self.runs, slot as usize);
-    }
-
-    /// The same for the record of a job.
-    #[inline]
-    pub(crate) fn expect_job(&self, job: JobId) {
-        prefetch_index(&self.job, job.index());
     }
 
     /// The same for the record of its job, when the run is the next to end.
     #[inline]
-    pub(crate) fn expect_end(&self, slot: u32) {
-        prefetch_index(&self.job, self.runs[slot as usize].job.index());
+    pub(crate) fn prefetch_end(&self, slot: u32) {
+        self.lives.prefetch(self.runs[slot as usize].job);
     }
 
     /// First start ever, if it has started.
     #[inline]
     pub(crate) fn first_start(&self, job: JobId) -> Option<SimTime> {
-        let first = self.job.get(job.index())?.first_start;
-        (first != NOT_YET).then_some(first)
-    }
-
-    /// A job that lost its GPUs is in the queue again.
-    #[inline]
-    pub(crate) fn wait_again(&mut self, job: JobId) {
-        self.job[job.index()].place = WAITING;
-        self.waiting.insert(job.index());
-    }
-
-    /// A waiting job holds a record from now on; its work left, and its time with GPUs so far.
-    #[inline]
-    pub(crate) fn set_running(&mut self, job: JobId, slot: u32) -> (f64, i64) {
-        assert!(
-            slot < DROPPED,
-            "at most two jobs run per GPU, and a cluster has at most 2^30 GPUs"
-        );
-        self.waiting.remove(job.index());
-        self.running.insert(job.index());
-        let state = &mut self.job[job.index()];
-        state.place = slot;
-        if state.first_start == NOT_YET {
-            state.first_start = self.now;
-        }
-        (state.remaining, state.run_ns)
-    }
-
-    /// A job that lost its GPUs is done; `active_ns` is the integral of active jobs so far.
-    #[inline]
-    pub(crate) fn finish(&mut self, job: JobId, active_ns: i128) {
-        let now = self.now;
-        let state = &mut self.job[job.index()];
-        state.place = FINISHED;
-        state.remaining = 0.0;
-        state.finish = now;
-        state.active_at_finish = ActiveTime::new(active_ns);
-    }
-
-    /// Takes a server out; its residents have left before.
-    pub(crate) fn fail(&mut self, server: ServerId) {
-        let state = &mut self.servers[server.index()];
-        state.up = false;
-        state.free = 0;
-        let gpus = self.cluster.server(server).gpus;
-        self.up_by_type[state.gpu_type.index()] -= gpus;
-        self.gpus_up -= gpus;
-    }
-
-    /// Puts a server back with all its GPUs free.
-    pub(crate) fn repair(&mut self, server: ServerId) {
-        let state = &mut self.servers[server.index()];
-        state.up = true;
-        state.free = state.full;
-        let gpus = self.cluster.server(server).gpus;
-        self.up_by_type[state.gpu_type.index()] += gpus;
-        self.gpus_up += gpus;
-    }
-
-    /// Whether a server is up.
-    #[inline]
-    pub fn is_up(&self, server: ServerId) -> bool {
-        self.servers
-            .get(server.index())
-            .is_some_and(|state| state.up)
-    }
-
-    #[inline]
-    pub(crate) fn gpu(&self, server: ServerId, slot: u32) -> usize {
-        (self.servers[server.index()].gpu_base + slot) as usize
-    }
-
-    /// Those of the slots that have exactly one resident.
-    pub(crate) fn alone_mask(&self, server: ServerId, mask: u64) -> u64 {
-        if self.max_share == 1 {
-            return mask;
-        }
-        slots(mask)
-            .filter(|&slot| self.resident_count[self.gpu(server, slot)] == 1)
-            .fold(0, |alone, slot| alone | 1 << slot)
-    }
-
-    /// Residents of a GPU, in order of arrival on it.
-    pub(crate) fn residents_of(&self, server: ServerId, slot: u32) -> impl Iterator<Item = JobId> {
-        let gpu = self.gpu(server, slot);
-        let share = self.max_share as usize;
-        self.residents[gpu * share..(gpu + 1) * share]
-            .iter()
-            .filter(|&&job| job != NO_JOB)
-            .map(|&job| JobId(job))
+        let first = self.lives.get(job)?.first_start;
+        (first != crate::state::jobs::NOT_YET).then_some(first)
     }
 
     /// Work left now, without changing anything.
     pub(crate) fn remaining_work(&self, job: JobId) -> f64 {
-        let Some(state) = self.job.get(job.index()) else {
+        let Some(state) = self.lives.get(job) else {
             return self.jobs.work(job);
         };
-        match state.slot().map(|slot| &self.runs[slot as usize]) {
+        match self.run(job) {
             None => state.remaining,
-            Some(run) => run.left - run.rate * run.progress_in_segment(self.now).seconds(),
+            Some(run) => {
+                let work = |sum, part: &crate::Part| {
+                    sum + part.rate * part.progress(run.since, self.now).seconds()
+                };
+                run.left - run.parts.iter().fold(0.0, work)
+            }
         }
     }
 
@@ -445,8 +255,8 @@ impl State {
     pub(crate) fn remaining_span(&self, job: JobId) -> SimSpan {
         let best = self.best_rate(job);
         match self.run(job) {
-            Some(run) if run.rate.to_bits() == best.to_bits() => {
-                run.finish - self.now.max(run.progress_start)
+            Some(run) if run.rate.to_bits() == best.to_bits() && !run.is_forked() => {
+                run.finish - run.progress_from(self.now)
             }
             _ => span_of_work(self.remaining_work(job), best),
         }
@@ -458,15 +268,28 @@ impl State {
         i128::from(self.executed(job).0) * i128::from(self.jobs.gpus(job))
     }
 
-    /// Time with GPUs so far without overhead.
+    /// Time with GPUs so far without overhead; of a forked job the sum over its parts.
     #[inline]
     pub(crate) fn executed(&self, job: JobId) -> SimSpan {
         let at = job.index();
         let overhead = self.out.overhead_ns.get(at).copied().unwrap_or(0);
-        let closed = self.job.get(at).map_or(0, |job| job.run_ns) - overhead;
-        let open = self
-            .run(job)
-            .map_or(0, |run| run.progress_in_segment(self.now).0);
+        let run = self.run(job);
+        if self.forks {
+            let parts = run.map_or(&[][..], |run| run.parts());
+            let open = parts
+                .iter()
+                .map(|part| part.progress_in_segment(self.now).0);
+            return SimSpan(self.out.parts_ns[at] - overhead + open.sum::<i64>());
+        }
+        let closed = self.lives.get(job).map_or(0, |job| job.run_ns) - overhead;
+        let open = run.map_or(0, |run| run.only().progress_in_segment(self.now).0);
+        SimSpan(closed + open)
+    }
+
+    /// Time with GPUs so far, overhead included.
+    pub(crate) fn held(&self, job: JobId) -> SimSpan {
+        let closed = self.lives.get(job).map_or(0, |job| job.run_ns);
+        let open = self.run(job).map_or(0, |run| (self.now - run.since).0);
         SimSpan(closed + open)
     }
 
@@ -498,8 +321,8 @@ impl State {
     /// Time without progress that a start or move of the job costs now.
     #[inline]
     pub(crate) fn overhead(&self, job: JobId) -> SimSpan {
-        if self.out.overhead_ns.is_empty() {
-            return SimSpan::ZERO; // no start costs time
+        if !self.starts_cost {
+            return SimSpan::ZERO;
         }
         if self.first_start(job).is_none() {
             return self.config.first_start;
@@ -520,10 +343,11 @@ impl State {
     /// Share of its base rate that the job kept, in units of 2^-40, summed over its ns with progress so far.
     pub(crate) fn kept_ns(&self, job: JobId) -> i128 {
         let closed = self.out.kept_ns.get(job.index()).copied().unwrap_or(0);
-        let open = self.run(job).map_or(0, |run| {
-            run.kept() * i128::from(run.progress_in_segment(self.now).0)
-        });
-        closed + open
+        let parts = self.run(job).map_or(&[][..], |run| run.parts());
+        let open = parts
+            .iter()
+            .map(|part| part.kept() * i128::from(part.progress_in_segment(self.now).0));
+        closed + open.sum::<i128>()
     }
 
     /// Isolated service of every job that is not dropped, ascending: its duration on its best type in ns, times its
@@ -538,62 +362,15 @@ impl State {
                     i128::from(self.jobs.gpus(job))
                 }
         };
-        let counts = |job: &JobId| !self.is_dropped(*job) && dropped.binary_search(job).is_err();
+        let counts =
+            |job: &JobId| !self.lives.is_dropped(*job) && dropped.binary_search(job).is_err();
         let mut all: Vec<i128> = self.jobs.ids().filter(counts).map(service).collect();
         all.sort_unstable();
         all
     }
-}
 
-/// Set bits of a mask, lowest first.
-pub(crate) fn slots(mask: u64) -> impl Iterator<Item = u32> {
-    let mut rest = mask;
-    std::iter::from_fn(move || {
-        if rest == 0 {
-            return None;
-        }
-        let slot = rest.trailing_zeros();
-        rest &= rest - 1;
-        Some(slot)
-    })
-}
-
-fn has_overhead(config: &RunConfig) -> bool {
-    config.restart != SimSpan::ZERO
-        || config.first_start != SimSpan::ZERO
-        || config.restart_by_model.is_some()
-}
-
-/// Types by base rate descending, then index: row 0 for jobs without a row in the rate table.
-fn type_orders(
-    cluster: &ClusterSpec,
-    jobs: &JobTable,
-    rates: &RateTable,
-) -> Vec<SmallVec<[GpuTypeId; 4]>> {
-    let ids: SmallVec<[GpuTypeId; 4]> =
-        (0..cluster.gpu_types().len()).map(GpuTypeId::new).collect();
-    let mut by_speed = ids.clone();
-    let speed = |id: &GpuTypeId| cluster.gpu_types()[id.index()].speed;
-    by_speed.sort_by(|a, b| speed(b).total_cmp(&speed(a)).then(a.cmp(b)));
-    let mut orders = vec![by_speed];
-    let Some(classes) = &jobs.columns().rate_class else {
-        return orders;
-    };
-    let rows = classes
-        .iter()
-        .filter(|&&class| class != u32::MAX)
-        .max()
-        .map_or(0, |max| max + 1);
-    orders.resize(rows as usize + 1, SmallVec::new());
-    for job in jobs.ids() {
-        let class = classes[job.index()];
-        if class == u32::MAX || !orders[class as usize + 1].is_empty() {
-            continue;
-        }
-        let mut order = ids.clone();
-        let rate = |id: &GpuTypeId| rates.base(jobs, job, *id);
-        order.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then(a.cmp(b)));
-        orders[class as usize + 1] = order;
+    /// Time since the last start or move of a running job, overhead included.
+    pub(crate) fn since_start(&self, job: JobId) -> Option<SimSpan> {
+        self.run(job).map(|run| self.now - run.started)
     }
-    orders
 }

@@ -1,11 +1,15 @@
 //! All that a policy may look at: the cluster as it is now, and what happened since it was last asked.
 
-use crate::state::{Phase, Run, State};
+use crate::state::State;
+use crate::state::jobs::Phase;
+use crate::state::running::{Part, Run};
 use crate::{Knowledge, PolicyError};
 use gangline_model::{
-    ClusterSpec, GpuSet, GpuTypeId, JobId, JobTable, LocalityModel, ServerId, SimSpan, SimTime,
-    Tier, TimerTag, span_of_work,
+    ClusterSpec, GpuSet, GpuTypeId, JobFacts, JobId, JobTable, LocalityModel, ServerId, SimSpan,
+    SimTime, Tier, TimerTag, span_of_work,
 };
+use smallvec::SmallVec;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// What happened since the policy was last asked, in event order.
@@ -15,8 +19,10 @@ pub struct Changes {
     pub arrived: Vec<JobId>,
     /// Jobs that finished.
     pub finished: Vec<JobId>,
-    /// Jobs thrown back to the queue by a failure.
-    pub thrown_back: Vec<JobId>,
+    /// Jobs that a failure evicted: they wait again.
+    pub requeued: Vec<JobId>,
+    /// Parts that a failure ended while others of their jobs go on, by number.
+    pub parts_lost: Vec<(JobId, u16)>,
     /// Servers that came back.
     pub servers_up: Vec<ServerId>,
     /// Servers that failed.
@@ -40,18 +46,31 @@ impl Changes {
     /// server came back), or a server failed (some rules cut gangs by the size of the largest server that is up).
     #[inline]
     pub fn has_room(&self) -> bool {
-        !(self.finished.is_empty() && self.thrown_back.is_empty()) || self.has_servers()
+        !(self.finished.is_empty() && self.requeued.is_empty()) || self.has_servers()
     }
 
     pub(crate) fn clear(&mut self) {
         self.arrived.clear();
         self.finished.clear();
-        self.thrown_back.clear();
+        self.requeued.clear();
+        self.parts_lost.clear();
         self.servers_up.clear();
         self.servers_down.clear();
         self.contended.clear();
         self.timers.clear();
         self.is_round = false;
+    }
+}
+
+/// What anybody may know of the jobs, for a policy that keeps it.
+#[derive(Clone, Debug)]
+pub struct SharedFacts(Arc<JobTable>);
+
+impl Deref for SharedFacts {
+    type Target = JobFacts;
+
+    fn deref(&self) -> &JobFacts {
+        &self.0
     }
 }
 
@@ -74,10 +93,10 @@ impl<'a> ClusterView<'a> {
         &self.state.cluster
     }
 
-    /// The jobs of the trace. A policy must not read work or duration from here; the methods of the view
-    /// that give them check [`Knowledge`].
+    /// What anybody may know of the jobs of the trace. How much work they are, only the methods of the view tell,
+    /// which check [`Knowledge`].
     #[inline]
-    pub fn jobs(&self) -> &'a JobTable {
+    pub fn jobs(&self) -> &'a JobFacts {
         &self.state.jobs
     }
 
@@ -88,7 +107,7 @@ impl<'a> ClusterView<'a> {
 
     /// Most jobs on one GPU in this run.
     pub fn max_share(&self) -> u32 {
-        self.state.max_share
+        self.state.occupancy.max_share()
     }
 
     /// Progress between two checkpoints; without one a preempted job keeps all its progress.
@@ -99,64 +118,68 @@ impl<'a> ClusterView<'a> {
     /// Free GPUs of a type.
     #[inline]
     pub fn gpus_free(&self, gpu_type: GpuTypeId) -> u32 {
-        self.gpus_up(gpu_type) - self.state.busy_by_type[gpu_type.index()]
+        self.gpus_up(gpu_type) - self.state.occupancy.busy(gpu_type)
     }
 
     /// GPUs of the type on servers that are up.
     #[inline]
     pub fn gpus_up(&self, gpu_type: GpuTypeId) -> u32 {
-        self.state.up_by_type[gpu_type.index()]
+        self.state.occupancy.up(gpu_type)
     }
 
     /// Free slots of a server; 0 if it is down.
     #[inline]
     pub fn free_mask(&self, server: ServerId) -> u64 {
-        self.state.servers[server.index()].free
+        self.state.occupancy.free_mask(server)
     }
 
     /// Whether a server is up.
     pub fn is_up(&self, server: ServerId) -> bool {
-        self.state.is_up(server)
+        self.state.occupancy.is_up(server)
     }
 
     /// Waiting jobs in order of arrival.
     pub fn waiting(&self) -> impl Iterator<Item = JobId> + use<'a> {
-        self.state.waiting.iter().map(JobId::new)
+        self.state.lives.waiting().iter().map(JobId::new)
     }
 
     /// The first waiting job in order of arrival.
     #[inline]
     pub fn first_waiting(&self) -> Option<JobId> {
-        self.state.waiting.first().map(JobId::new)
+        self.state.lives.waiting().first().map(JobId::new)
     }
 
     /// The first waiting job with an id of at least `from`.
     #[inline]
     pub fn next_waiting(&self, from: JobId) -> Option<JobId> {
-        self.state.waiting.next_from(from.index()).map(JobId::new)
+        self.state
+            .lives
+            .waiting()
+            .next_from(from.index())
+            .map(JobId::new)
     }
 
     /// Number of waiting jobs.
     pub fn waiting_count(&self) -> usize {
-        self.state.waiting.len()
+        self.state.lives.waiting().len()
     }
 
     /// Running jobs in order of id.
     pub fn running(&self) -> impl Iterator<Item = JobId> + use<'a> {
-        self.state.running.iter().map(JobId::new)
+        self.state.lives.running().iter().map(JobId::new)
     }
 
     /// Where a job is in its life.
     #[inline]
     pub fn phase(&self, job: JobId) -> Phase {
-        self.state.phase(job).expect("a job of the trace")
+        self.state.lives.phase(job).expect("a job of the trace")
     }
 
-    /// Asks the memory for the record of a job that may be started or stopped soon: of the many that wait, few are
-    /// in a cache. A hint, no more.
+    /// Prefetches the record of a job that may be started or stopped soon: of the many that wait, few are in a
+    /// cache.
     #[inline]
-    pub fn expect(&self, job: JobId) {
-        self.state.expect_job(job);
+    pub fn prefetch(&self, job: JobId) {
+        self.state.lives.prefetch(job);
     }
 
     /// The record of a running job: GPUs, rate, times.
@@ -167,8 +190,25 @@ impl<'a> ClusterView<'a> {
 
     /// Residents of a GPU.
     pub fn residents(&self, server: ServerId, slot: u32) -> impl Iterator<Item = JobId> + use<'a> {
-        let state = self.state;
-        state.residents_of(server, slot)
+        let there = &self.state.occupancy;
+        there.residents(server, slot)
+    }
+
+    /// GPUs of a type that are free, or hold one job and have at least `bytes` of memory left.
+    /// O(distinct amounts of free memory).
+    pub fn open_gpus(&self, gpu_type: GpuTypeId, bytes: u64) -> u32 {
+        self.state.occupancy.open_gpus(gpu_type, bytes)
+    }
+
+    /// Memory that is left on a GPU, in bytes; `None` where GPUs are not shared.
+    pub fn free_bytes(&self, server: ServerId, slot: u32) -> Option<u64> {
+        self.state.occupancy.free_bytes(server, slot)
+    }
+
+    /// Co-runners of a running part by id, each with the number of GPUs that it shares and the slowdown factor that
+    /// it causes.
+    pub fn partners(&self, job: JobId, part: &Part) -> SmallVec<[(JobId, u32, f64); 2]> {
+        self.state.partners(job, &part.gpus)
     }
 
     /// Memory per GPU, in bytes, that the job needs at a sub-batch (0 = full batch).
@@ -178,10 +218,10 @@ impl<'a> ClusterView<'a> {
 
     /// Sub-batch of a running job as it counts for memory: 0 = full batch.
     pub fn sub_batch(&self, job: JobId) -> u32 {
-        self.state.run(job).map_or(0, |run| run.sub_batch)
+        self.state.run(job).map_or(0, |run| run.only().sub_batch)
     }
 
-    /// Slow-down of `job` next to `co_runner` on a type; `None` if the two may not share.
+    /// Slowdown factor of `job` next to `co_runner` on a type; `None` if the two may not share.
     pub fn xi(&self, job: JobId, co_runner: JobId, gpu_type: GpuTypeId) -> Option<f64> {
         self.state.pair_xi(job, co_runner, gpu_type)
     }
@@ -207,13 +247,13 @@ impl<'a> ClusterView<'a> {
     /// Types the job may use, as a mask.
     #[inline]
     pub fn usable_types(&self, job: JobId) -> u64 {
-        self.state.usable(job)
+        self.state.types.usable(job)
     }
 
     /// Types the job may use, by base rate descending, then index.
     #[inline]
     pub fn types_of(&self, job: JobId) -> impl Iterator<Item = GpuTypeId> + use<'a> {
-        let usable = self.state.usable(job);
+        let usable = self.state.types.usable(job);
         let order = self.state.type_order(job);
         order
             .iter()
@@ -234,11 +274,7 @@ impl<'a> ClusterView<'a> {
 
     /// Time with GPUs so far, with overhead.
     pub fn held(&self, job: JobId) -> SimSpan {
-        let closed = self.state.job[job.index()].run_ns;
-        let open = self
-            .run(job)
-            .map_or(0, |run| (self.now() - run.segment_start).0);
-        SimSpan(closed + open)
+        self.state.held(job)
     }
 
     /// Share of its base rate that the job kept so far, in 2^-40, summed over the nanoseconds with
@@ -247,21 +283,21 @@ impl<'a> ClusterView<'a> {
         self.state.kept_ns(job)
     }
 
-    /// Rate (iterations/s) that the job would have on these GPUs, next to who is there now; 0 if it cannot run.
+    /// Rate (iterations/s) that the job would have on these GPUs, beside their present residents; 0 if it cannot run.
     pub fn rate_if(&self, job: JobId, gpus: &GpuSet) -> f64 {
         self.state.rate_if(job, gpus)
     }
 
-    /// Rate (iterations/s) that the job would have on these GPUs with nobody beside it; 0 if it cannot run.
+    /// Rate (iterations/s) that the job would have on these GPUs alone; 0 if it cannot run.
     pub fn rate_alone(&self, job: JobId, gpus: &GpuSet) -> f64 {
         self.state.rate_alone(job, gpus)
     }
 
-    /// Share of its base rate that a running gang keeps where it is, beside those who send through the same
+    /// Share of its base rate that a running gang keeps where it is, beside the others that send through the same
     /// up-links; 1 without a network. `None` if it does not run.
     #[inline]
     pub fn locality(&self, job: JobId) -> Option<f64> {
-        self.run(job).map(|run| run.locality)
+        self.run(job).map(|run| run.only().locality)
     }
 
     /// Whether gangs over racks slow each other down.
@@ -287,13 +323,13 @@ impl<'a> ClusterView<'a> {
         &self,
     ) -> (
         Arc<ClusterSpec>,
-        Arc<JobTable>,
+        SharedFacts,
         Option<Arc<dyn LocalityModel>>,
     ) {
         let state = self.state;
         (
             Arc::clone(&state.cluster),
-            Arc::clone(&state.jobs),
+            SharedFacts(Arc::clone(&state.jobs)),
             state.config.locality.clone(),
         )
     }
@@ -302,6 +338,15 @@ impl<'a> ClusterView<'a> {
     #[inline]
     pub fn base_rate(&self, job: JobId, gpu_type: GpuTypeId) -> f64 {
         self.state.rates.base(&self.state.jobs, job, gpu_type)
+    }
+
+    /// All the work of the job, iterations.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotAllowedToKnow`] for an online policy.
+    pub fn work(&self, job: JobId) -> Result<f64, PolicyError> {
+        self.check_knowledge(job)?;
+        Ok(self.state.jobs.work(job))
     }
 
     /// Isolated time for all the work of the job on its best type.
@@ -338,7 +383,7 @@ impl<'a> ClusterView<'a> {
     }
 
     /// Whether every job of this run goes at its best rate from the instant of its start to its end: one GPU
-    /// type, nothing that distance or a co-runner costs, no overhead. (Sub-batches and limits are the policy's.)
+    /// type, nothing that distance or a co-runner costs, no overhead. (Sub-batches and quotas are the policy's.)
     pub fn is_undisturbed(&self) -> bool {
         self.state.is_undisturbed()
     }

@@ -3,7 +3,7 @@
 
 use arbitrary::{Result, Unstructured};
 use gangline_engine::{Advance, Engine, EngineError, Knowledge, Next, PolicyTraits, WakeOn};
-use gangline_model::{Action, GpuSet, JobId, ServerId, SimSpan, SimTime, TimerTag};
+use gangline_model::{Action, GpuSet, JobId, ServerId, SimSpan, SimTime, Terms, TimerTag};
 use gangline_policies::conformance::{self, Scope};
 use libfuzzer_sys::fuzz_target;
 
@@ -27,27 +27,21 @@ fn action(u: &mut Unstructured, engine: &Engine) -> Result<Action> {
         Some(&job) if u.ratio(1, 2)? => job,
         _ => JobId(u.int_in_range(0..=45)?),
     };
-    Ok(match u.int_in_range(0..=7)? {
-        0 => Action::Preempt { job },
-        1 => Action::Move {
-            job,
-            gpus: gpus(u)?,
-        },
-        2 => Action::SetSubBatch {
-            job,
-            sub_batch: u.arbitrary()?,
-        },
-        3 => Action::Start {
-            job,
-            gpus: gpus(u)?,
-            sub_batch: u.arbitrary()?,
-        },
-        _ => Action::Start {
-            job,
-            gpus: gpus(u)?,
-            sub_batch: None,
-        },
-    })
+    let action = match u.int_in_range(0..=7)? {
+        0 => Action::preempt(job),
+        1 => Action::move_to(job, gpus(u)?),
+        2 => Action::keep(job, Terms::default()),
+        _ => Action::start(job, gpus(u)?),
+    };
+    if u.ratio(1, 2)? {
+        return Ok(action);
+    }
+    let terms = Terms {
+        sub_batch: u.arbitrary()?,
+        overhead: u.arbitrary::<Option<i64>>()?.map(SimSpan),
+        quota: u.arbitrary()?,
+    };
+    Ok(action.with(terms).of_part(u.int_in_range(0..=3)?))
 }
 
 fn steps(u: &mut Unstructured) -> Result<()> {
@@ -57,9 +51,6 @@ fn steps(u: &mut Unstructured) -> Result<()> {
     };
     let case = conformance::draw(u64::from(u.arbitrary::<u16>()?), scope);
     let traits = PolicyTraits {
-        restart_per_gpu: SimSpan::ZERO,
-        sets_overheads: false,
-        watches_locality: false,
         wake_on: WakeOn::QUEUE | WakeOn::TIMER | WakeOn::ROUND,
         round: if u.ratio(1, 3)? {
             Some(SimSpan(7_000_000_000))
@@ -69,6 +60,8 @@ fn steps(u: &mut Unstructured) -> Result<()> {
         knowledge: Knowledge::Remaining,
         max_share: u.int_in_range(1..=2)?,
         mixes_types: u.arbitrary()?,
+        forks: u.arbitrary()?,
+        ..PolicyTraits::default()
     };
     let Ok(mut engine) = Engine::new(&case.world, case.config, traits) else {
         return Ok(());
@@ -91,7 +84,7 @@ fn steps(u: &mut Unstructured) -> Result<()> {
                     id: u.int_in_range(0..=3)?,
                 };
                 let after = i64::from(u.arbitrary::<i32>()?);
-                timers.push((tag, SimTime(engine.now().0.saturating_add(after))));
+                timers.push((tag, Some(SimTime(engine.now().0.saturating_add(after)))));
             }
             let before = format!("{:?}", engine.view());
             let Err(error) = engine.apply(actions, &timers, Next::Ask) else {

@@ -2,9 +2,7 @@
 #![no_main]
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use gangline_engine::{
-    Control, Engine, FailureRow, Failures, OnInfeasible, PolicyTraits, RunConfig,
-};
+use gangline_engine::{Control, Engine, FailureRow, Failures, OnInfeasible, RunConfig};
 use gangline_engine::{Silent, TimelineMode, World};
 use gangline_model::{ClusterSpec, GpuType, GpuTypeId, JobColumns, JobTable, RackId, RateTable};
 use gangline_model::{Server, SimSpan, SimTime};
@@ -141,7 +139,7 @@ fn world(u: &mut Unstructured) -> Result<()> {
         rates: rates.into(),
     };
     let mut policy = build("fifo", &Params::new()).expect("fifo has defaults");
-    let Ok(mut engine) = Engine::new(&world, config, PolicyTraits::of(policy.as_ref())) else {
+    let Ok(mut engine) = Engine::new(&world, config, policy.traits()) else {
         return Ok(());
     };
     if engine.start(policy.as_mut()).is_ok() {

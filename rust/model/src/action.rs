@@ -1,76 +1,148 @@
 //! What a policy may ask for. The engine checks it and carries it out (`docs/concepts/simulated-second.md`).
 
-use crate::{GpuSet, JobId};
+use crate::{GpuSet, JobId, SimSpan};
 
-/// One step of a plan. At most one action per job.
+/// One step of a plan: what becomes of one part of one job. At most one action per part.
+///
+/// # Examples
+/// ```
+/// use gangline_model::{Action, GpuSet, JobId, ServerId, SimSpan, Terms};
+/// let gpus = GpuSet::single(ServerId(0), 0b11);
+/// let slow_start = Terms { overhead: Some(SimSpan(60_000_000_000)), ..Terms::default() };
+/// let action = Action::start(JobId(7), gpus).with(slow_start);
+/// assert_eq!((action.job, action.part), (JobId(7), 0));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Action {
+    /// The job.
+    pub job: JobId,
+    /// Number of the part; 0 unless the policy forks jobs.
+    pub part: u16,
+    /// What to do.
+    pub verb: Verb,
+    /// How.
+    pub terms: Terms,
+}
+
+/// What an [`Action`] does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Give a waiting job its gang.
-    Start {
-        /// The job.
-        job: JobId,
-        /// Its GPUs.
-        gpus: GpuSet,
-        /// Samples per GPU and pass; `None` = the job's own batch size.
-        sub_batch: Option<u32>,
-    },
-    /// Take all GPUs from a running job; it waits with the progress it has.
-    Preempt {
-        /// The job.
-        job: JobId,
-    },
-    /// Move a running job to other GPUs. Naming the GPUs it holds is free and does nothing.
-    Move {
-        /// The job.
-        job: JobId,
-        /// Its new GPUs.
-        gpus: GpuSet,
-    },
-    /// Change the sub-batch of a running job, at once and free of cost.
-    SetSubBatch {
-        /// The job.
-        job: JobId,
-        /// Samples per GPU and pass.
-        sub_batch: u32,
-    },
+pub enum Verb {
+    /// Give these GPUs to a part that holds none.
+    Start(GpuSet),
+    /// Take all GPUs from a part; it keeps the progress it has made.
+    Preempt,
+    /// Move a part to these GPUs. To the GPUs it holds it is the same as [`Verb::Keep`].
+    Move(GpuSet),
+    /// Leave a part where it is, on new terms.
+    Keep,
+}
+
+/// Terms on which a part holds its GPUs from now on. `None` = as it is, or the default for a start.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Terms {
+    /// Samples per GPU and pass; a start without it uses the job's own batch size.
+    pub sub_batch: Option<u32>,
+    /// Time without progress from now on. A start or move without it costs the run's overhead.
+    pub overhead: Option<SimSpan>,
+    /// Iterations that the part may do; then it keeps its GPUs without progress. Infinite = no quota, as is a
+    /// start or move without it.
+    pub quota: Option<f64>,
 }
 
 /// The kind of an [`Action`], for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActionKind {
-    /// [`Action::Start`]
+    /// [`Verb::Start`]
     Start,
-    /// [`Action::Preempt`]
+    /// [`Verb::Preempt`]
     Preempt,
-    /// [`Action::Move`]
+    /// [`Verb::Move`]
     Move,
-    /// [`Action::SetSubBatch`]
+    /// [`Verb::Keep`] with a sub-batch.
     SetSubBatch,
+    /// [`Verb::Keep`] with a quota.
+    Quota,
+    /// [`Verb::Keep`] with an overhead, or with nothing.
+    Keep,
     /// A timer order, named by the id of its tag.
     Timer,
-    /// A limit of work.
-    Limit,
 }
 
 impl Action {
-    /// The job that the action is about.
     #[inline]
-    pub fn job(&self) -> JobId {
-        match self {
-            Self::Start { job, .. }
-            | Self::Preempt { job }
-            | Self::Move { job, .. }
-            | Self::SetSubBatch { job, .. } => *job,
+    fn new(job: JobId, verb: Verb) -> Self {
+        Self {
+            job,
+            part: 0,
+            verb,
+            terms: Terms::default(),
         }
+    }
+
+    /// Give a waiting job its gang.
+    #[inline]
+    pub fn start(job: JobId, gpus: GpuSet) -> Self {
+        Self::new(job, Verb::Start(gpus))
+    }
+
+    /// Take all GPUs from a running job; it waits with the progress it has.
+    #[inline]
+    pub fn preempt(job: JobId) -> Self {
+        Self::new(job, Verb::Preempt)
+    }
+
+    /// Move a running job to other GPUs.
+    #[inline]
+    pub fn move_to(job: JobId, gpus: GpuSet) -> Self {
+        Self::new(job, Verb::Move(gpus))
+    }
+
+    /// Leave a running job where it is, on new terms.
+    #[inline]
+    pub fn keep(job: JobId, terms: Terms) -> Self {
+        Self::new(job, Verb::Keep).with(terms)
+    }
+
+    /// The same action on these terms.
+    #[inline]
+    #[must_use]
+    pub fn with(mut self, terms: Terms) -> Self {
+        self.terms = terms;
+        self
+    }
+
+    /// The same action for another part of the job.
+    #[inline]
+    #[must_use]
+    pub fn of_part(mut self, part: u16) -> Self {
+        self.part = part;
+        self
+    }
+
+    /// The GPUs that a start or move names.
+    #[inline]
+    pub fn gpus(&self) -> Option<&GpuSet> {
+        match &self.verb {
+            Verb::Start(gpus) | Verb::Move(gpus) => Some(gpus),
+            Verb::Preempt | Verb::Keep => None,
+        }
+    }
+
+    /// Whether the part gives up the GPUs it holds, as far as the plan itself tells.
+    #[inline]
+    pub fn releases(&self) -> bool {
+        matches!(self.verb, Verb::Preempt | Verb::Move(_))
     }
 
     /// Its kind.
     pub fn kind(&self) -> ActionKind {
-        match self {
-            Self::Start { .. } => ActionKind::Start,
-            Self::Preempt { .. } => ActionKind::Preempt,
-            Self::Move { .. } => ActionKind::Move,
-            Self::SetSubBatch { .. } => ActionKind::SetSubBatch,
+        match self.verb {
+            Verb::Start(_) => ActionKind::Start,
+            Verb::Preempt => ActionKind::Preempt,
+            Verb::Move(_) => ActionKind::Move,
+            Verb::Keep if self.terms.sub_batch.is_some() => ActionKind::SetSubBatch,
+            Verb::Keep if self.terms.quota.is_some() => ActionKind::Quota,
+            Verb::Keep => ActionKind::Keep,
         }
     }
 }
@@ -82,8 +154,9 @@ impl std::fmt::Display for ActionKind {
             Self::Preempt => "preempt",
             Self::Move => "move",
             Self::SetSubBatch => "set-sub-batch",
+            Self::Quota => "quota",
+            Self::Keep => "keep",
             Self::Timer => "timer",
-            Self::Limit => "limit",
         })
     }
 }
@@ -94,6 +167,6 @@ impl std::fmt::Display for ActionKind {
 pub struct TimerTag {
     /// What the timer is for; 0 to 7, chosen by the policy.
     pub kind: u8,
-    /// Whom it concerns.
+    /// The job or other thing that it concerns.
     pub id: u32,
 }

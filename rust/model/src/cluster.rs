@@ -149,7 +149,7 @@ impl ClusterSpec {
 
     /// Tier of a set of GPUs; that of the empty set is `Server`.
     pub fn tier(&self, gpus: &GpuSet) -> Tier {
-        let parts = gpus.parts();
+        let parts = gpus.by_server();
         let Some((first, rest)) = parts.split_first() else {
             return Tier::Server;
         };

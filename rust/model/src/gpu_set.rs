@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 /// The GPUs of one server in a [`GpuSet`]: bit `k` of `mask` is slot `k`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Part {
+pub struct ServerGpus {
     /// The server.
     pub server: ServerId,
     /// Its slots; never 0.
@@ -15,7 +15,7 @@ pub struct Part {
 /// GPUs of one or several servers, sorted by server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct GpuSet {
-    parts: SmallVec<[Part; 2]>,
+    servers: SmallVec<[ServerGpus; 2]>,
 }
 
 impl GpuSet {
@@ -27,11 +27,11 @@ impl GpuSet {
     /// Slots of a single server.
     #[inline]
     pub fn single(server: ServerId, mask: u64) -> Self {
-        let mut parts = SmallVec::new();
+        let mut servers = SmallVec::new();
         if mask != 0 {
-            parts.push(Part { server, mask });
+            servers.push(ServerGpus { server, mask });
         }
-        Self { parts }
+        Self { servers }
     }
 
     /// Adds slots; slots already in the set stay.
@@ -43,50 +43,50 @@ impl GpuSet {
     /// set.insert(ServerId(3), 0b11);
     /// set.insert(ServerId(1), 0b1);
     /// assert_eq!(set.gpus(), 3);
-    /// assert_eq!(set.parts()[0].server, ServerId(1));
+    /// assert_eq!(set.by_server()[0].server, ServerId(1));
     /// ```
     #[inline]
     pub fn insert(&mut self, server: ServerId, mask: u64) {
         if mask == 0 {
             return;
         }
-        if self.parts.last().is_none_or(|last| last.server < server) {
-            self.parts.push(Part { server, mask });
+        if self.servers.last().is_none_or(|last| last.server < server) {
+            self.servers.push(ServerGpus { server, mask });
             return;
         }
         self.insert_inside(server, mask);
     }
 
     fn insert_inside(&mut self, server: ServerId, mask: u64) {
-        match self.parts.binary_search_by_key(&server, |part| part.server) {
-            Ok(at) => self.parts[at].mask |= mask,
-            Err(at) => self.parts.insert(at, Part { server, mask }),
+        match self.servers.binary_search_by_key(&server, |one| one.server) {
+            Ok(at) => self.servers[at].mask |= mask,
+            Err(at) => self.servers.insert(at, ServerGpus { server, mask }),
         }
     }
 
     /// Servers and slots, in ascending order of server.
     #[inline]
-    pub fn parts(&self) -> &[Part] {
-        &self.parts
+    pub fn by_server(&self) -> &[ServerGpus] {
+        &self.servers
     }
 
     /// Number of GPUs.
     #[inline]
     pub fn gpus(&self) -> u32 {
-        self.parts.iter().map(|part| gpus_in(part.mask)).sum()
+        self.servers.iter().map(|part| gpus_in(part.mask)).sum()
     }
 
     /// Whether the set has no GPU.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.parts.is_empty()
+        self.servers.is_empty()
     }
 
     /// Slots of one server, 0 if it is not in the set.
     pub fn mask_on(&self, server: ServerId) -> u64 {
-        self.parts
-            .binary_search_by_key(&server, |part| part.server)
-            .map_or(0, |at| self.parts[at].mask)
+        self.servers
+            .binary_search_by_key(&server, |one| one.server)
+            .map_or(0, |at| self.servers[at].mask)
     }
 }
 
@@ -94,7 +94,7 @@ impl FromIterator<(ServerId, u64)> for GpuSet {
     fn from_iter<I: IntoIterator<Item = (ServerId, u64)>>(items: I) -> Self {
         let items = items.into_iter();
         let mut set = Self {
-            parts: SmallVec::with_capacity(items.size_hint().0),
+            servers: SmallVec::with_capacity(items.size_hint().0),
         };
         for (server, mask) in items {
             set.insert(server, mask);

@@ -1,6 +1,7 @@
 //! The jobs of a run: a struct of arrays, sorted by arrival, immutable, shared between runs.
 
 use crate::{ClusterSpec, Gang, GpuTypeId, JobId, ModelError, RateTable, SimTime};
+use std::ops::Deref;
 
 /// Columns of a job table. Optional columns may be left out; then every job has the default.
 #[derive(Clone, Debug, Default)]
@@ -80,10 +81,27 @@ pub struct Infeasible {
     pub reason: InfeasibleReason,
 }
 
-/// A validated job table.
+/// What anybody may know of the jobs: every column but the work.
+#[derive(Clone, Debug)]
+pub struct JobFacts {
+    /// With an empty column of work.
+    columns: JobColumns,
+}
+
+/// A validated job table: [`JobFacts`], and how much work each job is.
 #[derive(Clone, Debug)]
 pub struct JobTable {
-    columns: JobColumns,
+    facts: JobFacts,
+    work: Vec<f64>,
+}
+
+impl Deref for JobTable {
+    type Target = JobFacts;
+
+    #[inline]
+    fn deref(&self) -> &JobFacts {
+        &self.facts
+    }
 }
 
 impl JobTable {
@@ -102,7 +120,7 @@ impl JobTable {
     /// };
     /// assert_eq!(JobTable::new(columns).unwrap().len(), 2);
     /// ```
-    pub fn new(columns: JobColumns) -> Result<Self, ModelError> {
+    pub fn new(mut columns: JobColumns) -> Result<Self, ModelError> {
         check_lengths(&columns)?;
         let fail = |row: usize, field, value: f64, expected| {
             Err(ModelError::Job {
@@ -141,9 +159,25 @@ impl JobTable {
                 }
             }
         }
-        Ok(Self { columns })
+        Ok(Self {
+            work: std::mem::take(&mut columns.work),
+            facts: JobFacts { columns },
+        })
     }
 
+    /// Work: iterations or reference seconds.
+    #[inline]
+    pub fn work(&self, job: JobId) -> f64 {
+        self.work[job.index()]
+    }
+
+    /// Work of every job.
+    pub fn all_work(&self) -> &[f64] {
+        &self.work
+    }
+}
+
+impl JobFacts {
     /// Number of jobs.
     #[inline]
     pub fn len(&self) -> usize {
@@ -160,7 +194,7 @@ impl JobTable {
         (0..self.len() as u32).map(JobId)
     }
 
-    /// The columns themselves.
+    /// The columns themselves; that of the work is empty.
     pub fn columns(&self) -> &JobColumns {
         &self.columns
     }
@@ -175,12 +209,6 @@ impl JobTable {
     #[inline]
     pub fn gpus(&self, job: JobId) -> u32 {
         self.columns.gpus[job.index()]
-    }
-
-    /// Work: iterations or reference seconds.
-    #[inline]
-    pub fn work(&self, job: JobId) -> f64 {
-        self.columns.work[job.index()]
     }
 
     /// Model label, if the job has one.

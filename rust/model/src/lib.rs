@@ -14,12 +14,12 @@ mod network;
 mod rate;
 mod time;
 
-pub use action::{Action, ActionKind, TimerTag};
+pub use action::{Action, ActionKind, Terms, TimerTag, Verb};
 pub use cluster::{ClusterSpec, GpuType, Server, Tier};
 pub use error::ModelError;
-pub use gpu_set::{GpuSet, Part, gpus_in, mask_of_lowest};
+pub use gpu_set::{GpuSet, ServerGpus, gpus_in, mask_of_lowest};
 pub use id::{GpuTypeId, JobId, RackId, ServerId};
-pub use job::{Infeasible, InfeasibleReason, JobColumns, JobTable};
+pub use job::{Infeasible, InfeasibleReason, JobColumns, JobFacts, JobTable};
 pub use network::{
     Algorithms, BucketTimes, Clamp, Contention, Detail, Extent, Filling, Flows, Link, LinkChange,
     Links, MaxMin, Measured, ModelGiven, Network, NetworkConfig, NetworkKind, OnMissing, Order,

@@ -3,7 +3,7 @@
 //! The three are ports: a table serves each of them here, other models plug in without touching the
 //! engine.
 
-use crate::{ClusterSpec, Extent, GpuTypeId, JobId, JobTable, ModelError, Shape, Tier};
+use crate::{ClusterSpec, Extent, GpuTypeId, JobFacts, JobId, ModelError, Shape, Tier};
 
 /// Base rates: iterations per second of a whole gang, alone and consolidated, on one GPU type.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +31,7 @@ impl RateTable {
     /// # Errors
     /// [`ModelError::Table`] if the length is no multiple of the types or a rate is negative or not
     /// finite, or if a job names a row that does not exist.
-    pub fn with_classes(mut self, classes: Vec<f64>, jobs: &JobTable) -> Result<Self, ModelError> {
+    pub fn with_classes(mut self, classes: Vec<f64>, jobs: &JobFacts) -> Result<Self, ModelError> {
         let types = self.speeds.len();
         let fail = |what: String| {
             Err(ModelError::Table {
@@ -63,7 +63,7 @@ impl RateTable {
 
     /// Base rate of the job's gang on a type.
     #[inline]
-    pub fn base(&self, jobs: &JobTable, job: JobId, gpu_type: GpuTypeId) -> f64 {
+    pub fn base(&self, jobs: &JobFacts, job: JobId, gpu_type: GpuTypeId) -> f64 {
         let columns = jobs.columns();
         if let Some(classes) = &columns.rate_class {
             let class = classes[job.index()];
@@ -248,7 +248,7 @@ impl Interference {
 
     /// Pairs (slowed, co-runner) of labels that the table lacks and these jobs could form, if every
     /// pair is needed: a label that only one job has forms no pair with itself. `None` = no label.
-    pub fn missing_pairs(&self, jobs: &JobTable) -> Vec<(Option<u32>, Option<u32>)> {
+    pub fn missing_pairs(&self, jobs: &JobFacts) -> Vec<(Option<u32>, Option<u32>)> {
         if !self.needs_all_pairs {
             return Vec::new();
         }

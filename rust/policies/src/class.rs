@@ -330,6 +330,7 @@ impl Places {
             return false;
         };
         self.note_start(job);
+        plan.take(&gpus);
         plan.start(job, gpus);
         true
     }

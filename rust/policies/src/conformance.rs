@@ -7,7 +7,7 @@
 use gangline_engine::rng::{Purpose, Stream};
 use gangline_engine::{
     Advance, ClusterView, Control, Engine, EngineError, FailureRow, Failures, OnInfeasible,
-    Outcome, Output, Policy, PolicyTraits, RunConfig, Silent, World,
+    Outcome, Output, Policy, RunConfig, Silent, World,
 };
 use gangline_model::{
     ClusterSpec, GpuType, GpuTypeId, Interference, JobColumns, JobTable, RackId, RateTable, Server,
@@ -232,7 +232,7 @@ fn trouble(numbers: &mut Numbers, cluster: &ClusterSpec, config: &mut RunConfig)
 /// # Errors
 /// Those of the run.
 pub fn run(case: &Case, policy: &mut dyn Policy) -> Result<Output, EngineError> {
-    let mut engine = Engine::new(&case.world, case.config.clone(), PolicyTraits::of(policy))?;
+    let mut engine = Engine::new(&case.world, case.config.clone(), policy.traits())?;
     engine.start(policy)?;
     engine.run(policy, &Control::default(), &mut Silent)?;
     Ok(engine.output())
@@ -249,7 +249,7 @@ pub fn run_stepwise(
 ) -> Result<Output, String> {
     let words = |error: EngineError| error.to_string();
     let mut engine =
-        Engine::new(&case.world, case.config.clone(), PolicyTraits::of(policy)).map_err(words)?;
+        Engine::new(&case.world, case.config.clone(), policy.traits()).map_err(words)?;
     engine.start(policy).map_err(words)?;
     while engine.advance().map_err(words)? == Advance::Decision {
         engine.decide(policy).map_err(words)?;
@@ -327,7 +327,7 @@ pub fn check(
     if !are_equal(&first, &stepped) {
         return fail("step by step is the same as in one go");
     }
-    if make().round().is_some() {
+    if make().traits().round.is_some() {
         let mut walked = case;
         walked.config.skip_rounds = false;
         let walked =

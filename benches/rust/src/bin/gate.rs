@@ -1,19 +1,21 @@
 //! One case of the instruction gate: runs it once, prints how much there was to do.
 //!
 //! `gate NAME LOAD JOBS [SERVERS]`, for instance `gate bare-fifo light 10000`, or `gate NAME SHAPE SIZE`: a
-//! stretch of a run with SIZE jobs waiting or on SIZE servers, per decision. Under callgrind only
-//! the functions `measured_*` are counted, so making the workload costs nothing (`benches/instructions.py`).
-//! With 2,000 servers it is one run of the published table, for a profiler, and prints its CPU time.
+//! stretch of a run with SIZE jobs waiting or on SIZE servers, per decision. `gate list` prints the names that
+//! `benches/against.py` compares. Under callgrind only the functions `measured_*` are counted, so making the
+//! workload costs nothing (`benches/instructions.py`). With SERVERS it also prints its CPU time; 2,000 is one
+//! run of the published table, for a profiler.
 #![allow(clippy::print_stdout, reason = "a benchmark talks on stdout")]
 
 use std::process::ExitCode;
 
 use gangline_benches::bare::{self, Times};
 use gangline_benches::bare_preemptive;
+use gangline_benches::case::{Case, case, names};
 use gangline_benches::contender::{options, policy, run, summary};
 use gangline_benches::workload::{Cluster, Jobs, Load, MEAN_DURATION_S, philly_like, with_backlog};
 use gangline_benches::worlds::world;
-use gangline_engine::{Advance, Engine, Policy, PolicyTraits, World};
+use gangline_engine::{Advance, Engine, Policy, RunConfig, World};
 use gangline_model::SimTime;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
@@ -41,8 +43,8 @@ fn bare_loop(name: &str) -> Option<BareLoop> {
 }
 
 #[inline(never)]
-fn measured_run(world: &World, policy: &mut dyn Policy) -> Engine {
-    run(world, policy, options(None))
+fn measured_run(world: &World, policy: &mut dyn Policy, config: RunConfig) -> Engine {
+    run(world, policy, config)
 }
 
 /// What a stretch of a run had to do.
@@ -117,12 +119,8 @@ fn growth(name: &str, shape: &str, size: usize) -> Option<()> {
     let (jobs, cluster, from, end) = stretch(shape, size)?;
     let mut policy = policy(name)?;
     let world = world(&jobs, cluster);
-    let mut engine = Engine::new(
-        &world,
-        options(Some(end)),
-        PolicyTraits::of(policy.as_ref()),
-    )
-    .expect("every job of the workload fits the cluster");
+    let mut engine = Engine::new(&world, options(Some(end)), policy.traits())
+        .expect("every job of the workload fits the cluster");
     engine
         .start(policy.as_mut())
         .expect("every job has a place on the empty cluster");
@@ -139,33 +137,50 @@ fn growth(name: &str, shape: &str, size: usize) -> Option<()> {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [name, shape, size] = arguments.as_slice()
-        && let Ok(size) = size.parse()
-        && growth(name, shape, size).is_some()
-    {
-        return ExitCode::SUCCESS;
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        ["list"] => {
+            names().for_each(|name| println!("{name}"));
+            ExitCode::SUCCESS
+        }
+        [name, load, count] if let Some(load) = load_of(load) => whole_run(name, load, count, None),
+        [name, load, count, servers] if let Some(load) = load_of(load) => {
+            whole_run(name, load, count, Some(servers))
+        }
+        [name, shape, size] => match size.parse() {
+            Ok(size) if growth(name, shape, size).is_some() => ExitCode::SUCCESS,
+            _ => usage(),
+        },
+        _ => usage(),
     }
-    let [name, load, count, rest @ ..] = arguments.as_slice() else {
-        eprintln!(
-            "usage: gate NAME light|saturated JOBS [SERVERS] | waiting|queue|arrivals|servers SIZE"
-        );
-        return ExitCode::from(2);
-    };
-    let (Some(load), Ok(count), Ok(servers)) = (
-        Load::ALL.into_iter().find(|known| known.name() == load),
+}
+
+fn usage() -> ExitCode {
+    eprintln!(
+        "usage: gate list | gate NAME light|saturated JOBS [SERVERS] | gate NAME waiting|queue|arrivals|servers SIZE"
+    );
+    ExitCode::from(2)
+}
+
+fn load_of(name: &str) -> Option<Load> {
+    Load::ALL.into_iter().find(|known| known.name() == name)
+}
+
+/// Prints the last finish and how many events, starts and stops there were.
+fn whole_run(name: &str, load: Load, count: &str, servers: Option<&str>) -> ExitCode {
+    let is_timed = servers.is_some();
+    let (Ok(count), Ok(servers)) = (
         count.parse::<usize>(),
-        rest.first().map_or(Ok(SERVERS), |text| text.parse()),
+        servers.map_or(Ok(SERVERS), str::parse),
     ) else {
-        eprintln!("unknown load {load} or bad number of jobs {count} or servers");
-        return ExitCode::from(2);
+        return usage();
     };
     let cluster = Cluster {
         servers,
         gpus_per_server: 8,
     };
-    let jobs = philly_like(count, cluster, load.offered(), 1);
     // valgrind has no such clock
-    let clock = || (!rest.is_empty()).then(|| clock_gettime(ClockId::ThreadCPUTime));
+    let clock = || is_timed.then(|| clock_gettime(ClockId::ThreadCPUTime));
     let print_since = |begin: Option<Timespec>| {
         if let (Some(begin), Some(end)) = (begin, clock()) {
             let spent = end - begin;
@@ -174,6 +189,7 @@ fn main() -> ExitCode {
         }
     };
     let (last_s, operations) = if let Some(bare_loop) = bare_loop(name) {
+        let jobs = philly_like(count, cluster, load.offered(), 1);
         let begin = clock();
         let times = measured_bare(bare_loop, &jobs, cluster);
         print_since(begin);
@@ -181,10 +197,15 @@ fn main() -> ExitCode {
         let last_ns = times.finish_ns.last().copied().unwrap_or(0);
         let operations = count as f64 + 2.0 * times.starts as f64;
         (last_ns as f64 / 1e9, operations)
-    } else if let Some(mut policy) = policy(name) {
-        let world = world(&jobs, cluster);
+    } else if let Some(case) = case(name, count, cluster, load) {
+        let Case {
+            jobs: _jobs,
+            world,
+            mut policy,
+            config,
+        } = case;
         let begin = clock();
-        let engine = measured_run(&world, policy.as_mut());
+        let engine = measured_run(&world, policy.as_mut(), config);
         print_since(begin);
         let output = engine.output();
         println!("log hash: {:016x}", output.log_hash);

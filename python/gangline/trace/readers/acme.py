@@ -16,7 +16,7 @@ from gangline.trace.normalise import numbers, statuses, valid
 from gangline.trace.readers import helios
 from gangline.trace.readers._columns import read_columns
 from gangline.trace.readers._local import to_seconds
-from gangline.trace.schema import STATUSES
+from gangline.trace.schema import STATUS_WORDS, STATUSES
 from gangline.trace.text import ZONED_TIME
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def read(source: Source, options: Options) -> Raw:
     raw = read_columns(source, NAME, _WANTED, _OPTIONAL)
     raw.cpu_jobs = True
     to_seconds(raw, ("arrival_s", "start_s", "end_s"), None, place="UTC")
-    raw.columns["trace_status"] = statuses(raw.columns["trace_status"], helios.STATES, raw.notes)
+    raw.columns["trace_status"] = statuses(raw.columns["trace_status"], STATUS_WORDS, raw.notes)
     running = numbers(raw.columns["trace_status"].indices) == STATUSES.index("running")
     start, end = numbers(raw.columns["start_s"]), numbers(raw.columns.pop("end_s"))
     stated = numbers(raw.columns["duration_s"])

@@ -12,6 +12,7 @@ import pyarrow as pa
 from gangline.trace.normalise import statuses
 from gangline.trace.readers._columns import read_columns
 from gangline.trace.readers._local import to_seconds
+from gangline.trace.schema import STATUS_WORDS
 from gangline.trace.text import LABEL, TIME
 
 if TYPE_CHECKING:
@@ -20,15 +21,6 @@ if TYPE_CHECKING:
     from gangline.trace.source import Source
 
 NAME = "helios"
-STATES = {
-    "completed": "finished",
-    "cancelled": "killed",
-    "failed": "failed",
-    "timeout": "failed",
-    "node_fail": "failed",
-    "suspended": "running",
-    "running": "running",
-}
 COLUMNS = {
     "job_id": ("job_id", pa.string()),
     "user": ("user", LABEL),
@@ -47,5 +39,5 @@ def read(source: Source, options: Options) -> Raw:
     raw = read_columns(source, NAME, _WANTED, _OPTIONAL)
     raw.cpu_jobs = True
     to_seconds(raw, ("arrival_s", "start_s"), options.zone, place="UTC+8")
-    raw.columns["trace_status"] = statuses(raw.columns["trace_status"], STATES, raw.notes)
+    raw.columns["trace_status"] = statuses(raw.columns["trace_status"], STATUS_WORDS, raw.notes)
     return raw

@@ -13,15 +13,19 @@ from gangline.errors import TraceError
 from gangline.trace.columns import one_chunk
 from gangline.trace.faults import short
 from gangline.trace.normalise import Raw, numbers, statuses, valid
+from gangline.trace.parquet import read_parquet
 from gangline.trace.readers._columns import refuse, take_columns
 from gangline.trace.schema import COLUMNS, LIST_SEPARATOR, METADATA_KEYS, STATUSES
 from gangline.trace.text import TextFile, convert, simple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from gangline.trace.options import Options
     from gangline.trace.source import Source
 
 NAME = "native"
+_ASCII_MAX = 0x7F
 
 
 def read(source: Source, options: Options) -> Raw:
@@ -35,16 +39,17 @@ def read(source: Source, options: Options) -> Raw:
     return _read_csv(source)
 
 
-def from_table(table: pa.Table, path: str) -> Raw:
-    """Take the columns that are known; count the others."""
+def from_table(table: pa.Table, path: str, names: Sequence[str] = ()) -> Raw:
+    """Take the columns that are known; count the others, also those among `names`."""
     notes = {}
+    present = [str(name) for name in names or table.column_names]
     known = [name for name in table.column_names if name in COLUMNS]
     twice = repeated(known)
     if twice is not None:
         message = f"{path}: two columns are named {twice}; expected one"
         raise TraceError(message, path=path, column=twice)
-    if len(known) < table.num_columns:
-        notes["ignored_columns"] = table.num_columns - len(known)
+    if len(known) < len(present):
+        notes["ignored_columns"] = len(present) - len(known)
     stored = table.schema.metadata or {}
     metadata = {
         key: stored[key.encode()].decode("utf-8", "replace")
@@ -52,6 +57,10 @@ def from_table(table: pa.Table, path: str) -> Raw:
         if key.encode() in stored
     }
     columns = {name: table.column(name) for name in known}
+    for name, column in columns.items():
+        for chunk in column.chunks:
+            if not_text := _not_text(chunk):
+                raise TraceError.at(path, None, name, not_text, "UTF-8 text")
     raw = Raw(
         columns=columns,
         path=path,
@@ -59,10 +68,29 @@ def from_table(table: pa.Table, path: str) -> Raw:
         foreign=False,
         notes=notes,
         metadata=metadata,
-        present=[str(name) for name in table.column_names],
+        present=present,
     )
     _plain_status(raw)
     return raw
+
+
+def _not_text(array: Any) -> str:
+    """Return the first cell that is no UTF-8, as a message shows it; Arrow leaves that open."""
+    if pa.types.is_dictionary(array.type):
+        return _not_text(array.dictionary)
+    if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        return _not_text(array.values)
+    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
+        return ""
+    data = np.frombuffer(array.buffers()[2] or b"", np.uint8)
+    if not len(data) or data.max() <= _ASCII_MAX:  # much faster than to decode it
+        return ""
+    for cell in array.cast(pa.large_binary()).drop_null().to_pylist():
+        try:
+            cell.decode("utf-8")
+        except UnicodeDecodeError:
+            return short(cell.decode("utf-8", "backslashreplace"))
+    return ""
 
 
 def _plain_status(raw: Raw) -> None:
@@ -84,23 +112,8 @@ def _plain_status(raw: Raw) -> None:
 
 
 def _read_parquet(source: Source) -> Raw:
-    import pyarrow.parquet as pq
-
-    place: Any = str(source.path) if source.is_plain else pa.BufferReader(source.data)
-    try:
-        with pq.ParquetFile(place) as file:
-            wanted = [name for name in file.schema_arrow.names if name in COLUMNS]
-            ignored = len(file.schema_arrow.names) - len(wanted)
-            table = file.read(columns=wanted)
-    except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names that are no text
-        raise TraceError(
-            f"{source.name}: damaged Parquet file, fetch or write it again: {short(error)}",
-            path=source.name,
-        ) from None
-    raw = from_table(table, source.name)
-    if ignored:
-        raw.notes["ignored_columns"] = ignored
-    return raw
+    table, names = read_parquet(source, COLUMNS)
+    return from_table(table, source.name, names)
 
 
 def _read_arrow(source: Source) -> pa.Table:
@@ -110,14 +123,34 @@ def _read_arrow(source: Source) -> pa.Table:
     try:
         is_file = source.head[:6] == b"ARROW1"
         reader = pyarrow.ipc.open_file(place) if is_file else pyarrow.ipc.open_stream(place)
-        table = reader.read_all()
+        batches = []
+        total = 0
+        for batch in _batches(reader, is_file):
+            total += max(batch.nbytes, batch.num_rows)  # a column of nulls takes no bytes
+            if total > source.max_bytes:
+                raise source.too_large()
+            batches.append(batch)
+        table = pa.Table.from_batches(batches, reader.schema)
         table.validate(full=True)  # its buffers are taken as they are: offsets may point anywhere
         return table
+    except MemoryError:
+        raise source.too_large() from None
     except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, TraceError):
+            raise
         raise TraceError(
             f"{source.name}: damaged Arrow file, fetch or write it again: {short(error)}",
             path=source.name,
         ) from None
+
+
+def _batches(reader: Any, is_file: bool) -> Iterator[Any]:
+    """Unpack one batch after the other."""
+    if not is_file:
+        yield from reader
+        return
+    for number in range(reader.num_record_batches):
+        yield reader.get_batch(number)
 
 
 def _read_csv(source: Source) -> Raw:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from gangline.trace import times
 from gangline.trace.normalise import numbers, statuses, valid
 from gangline.trace.readers._columns import lists_of, read_columns
+from gangline.trace.schema import STATUS_WORDS
 from gangline.trace.text import LABEL
 
 if TYPE_CHECKING:
@@ -25,12 +26,6 @@ NAME = "openb"
 _WHOLE_GPU = 1000.0  # thousandths of a GPU
 _MILLI = 1000.0
 _MIB_PER_GIB = 1024.0
-_PHASES = {
-    "succeeded": "finished",
-    "failed": "failed",
-    "running": "running",
-    "pending": "unknown",
-}
 _WANTED = {
     "name": ("job_id", pa.string()),
     "cpu_milli": ("cpus", pa.float64()),
@@ -54,7 +49,7 @@ def read(source: Source, options: Options) -> Raw:
     columns["host_memory_gb"] = times.column(numbers(columns["host_memory_gb"]) / _MIB_PER_GIB)
     lives = numbers(columns.pop("end_s")) - numbers(columns["start_s"])
     columns["duration_s"] = times.column(lives)
-    columns["trace_status"] = statuses(columns["trace_status"], _PHASES, raw.notes)
+    columns["trace_status"] = statuses(columns["trace_status"], STATUS_WORDS, raw.notes)
     columns["gpu_types"] = lists_of(columns["gpu_types"], _alternatives)
     _fractions(raw)
     raw.cpu_jobs = True

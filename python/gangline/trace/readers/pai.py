@@ -18,6 +18,7 @@ from gangline.errors import TraceError
 from gangline.trace import times
 from gangline.trace.normalise import Raw, numbers, statuses, valid
 from gangline.trace.readers._columns import lists_of, take_columns
+from gangline.trace.schema import STATUS_WORDS
 from gangline.trace.source import Source
 from gangline.trace.text import LABEL, TextFile, header, simple
 
@@ -33,13 +34,6 @@ _JOB = ("job_name", "inst_id", "user", "status", "start_time", "end_time")
 _TASK_TABLE, _JOB_TABLE = "pai_task_table", "pai_job_table"
 _SUFFIXES = (".csv", ".csv.gz", ".csv.xz", ".csv.zst")
 _ARCHIVES = (".tar.gz", ".tar.xz")
-_STATES = {
-    "terminated": "finished",
-    "failed": "failed",
-    "running": "running",
-    "interrupted": "killed",
-    "waiting": "unknown",
-}
 _SEVERITY = ("finished", "unknown", "running", "killed", "failed")  # of a job: its worst task
 _SUMS = ("gpus", "servers", "cpus", "host_memory_gb", "gpu_fraction")
 _EXTREMES = {"start_s": "min", "end_s": "max", "trace_status": "max"}
@@ -98,7 +92,7 @@ def read(source: Source, options: Options) -> Raw:
     else:
         names = (raw.columns[name] for name in ("job_name", "task_name"))
         raw.columns["job_id"] = pc.binary_join_element_wise(*names, "-")
-        raw.columns["trace_status"] = statuses(raw.columns["trace_status"], _STATES, raw.notes)
+        raw.columns["trace_status"] = statuses(raw.columns["trace_status"], STATUS_WORDS, raw.notes)
     return _finish(raw, jobs)
 
 
@@ -216,7 +210,7 @@ def _merge(raw: Raw, jobs: dict[str, Any] | None) -> None:
 
 def _severity(states: Any) -> Any:
     ranks = [
-        _SEVERITY.index(_STATES.get(str(name).lower(), "unknown"))
+        _SEVERITY.index(STATUS_WORDS.get(str(name).lower(), "unknown"))
         for name in states.dictionary.to_pylist()
     ]
     return pa.array(ranks, type=pa.int32()).take(states.indices)

@@ -18,6 +18,7 @@ from gangline.trace.normalise import Raw, numbers, statuses
 from gangline.trace.readers._json import Records, decode_list
 from gangline.trace.readers._local import to_seconds
 from gangline.trace.readers.philly_csv import REPEATED_US
+from gangline.trace.schema import STATUS_WORDS
 from gangline.trace.text import LABEL, TIME, WORDS, convert
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 NAME = "philly-json"
 _UNKNOWN = (None, "None", "")
-_STATES = {"pass": "finished", "killed": "killed", "failed": "failed"}
 
 
 class Special(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +104,7 @@ def read(source: Source, options: Options) -> Raw:
         "user": pa.array([job.user for job in jobs], type=pa.string()).cast(LABEL),
         "vc": pa.array([job.vc for job in jobs], type=pa.string()).cast(LABEL),
         "trace_status": statuses(
-            pa.array([job.status for job in jobs], type=pa.string()), _STATES, raw.notes
+            pa.array([job.status for job in jobs], type=pa.string()), STATUS_WORDS, raw.notes
         ),
     }
     raw.names = {"arrival_s": "submitted_time", "gpus": "attempts", "duration_s": "attempts"}

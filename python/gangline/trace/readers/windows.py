@@ -13,6 +13,7 @@ import pyarrow as pa
 from gangline.trace import times
 from gangline.trace.normalise import numbers, statuses
 from gangline.trace.readers._columns import read_columns
+from gangline.trace.schema import STATUS_WORDS
 from gangline.trace.text import LABEL
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from gangline.trace.source import Source
 
 NAME = "windows"
-_STATES = {"pass": "finished", "failed": "failed", "killed": "killed"}
 _WANTED = {
     "u_id": ("job_id", pa.string()),
     "user": ("user", LABEL),
@@ -45,6 +45,6 @@ def read(source: Source, options: Options) -> Raw:
     raw.columns["arrival_s"] = times.column(np.where(np.isnan(gaps), np.nan, sums))
     limit = numbers(raw.columns["wait_limit_s"])
     raw.columns["wait_limit_s"] = times.column(np.where(limit == 0.0, np.nan, limit))
-    raw.columns["trace_status"] = statuses(raw.columns["trace_status"], _STATES, raw.notes)
+    raw.columns["trace_status"] = statuses(raw.columns["trace_status"], STATUS_WORDS, raw.notes)
     raw.cpu_jobs = True
     return raw

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from gangline._files import unsealed
 from gangline.trace.schema import COLUMNS, LIST_SEPARATOR
 from gangline.trace.writers._common import joined_types
 
@@ -51,11 +52,11 @@ def arrow(trace: Trace) -> bytes:
 
 
 def metadata(trace: Trace) -> dict[str, str]:
-    """Return where the trace came from, as a file keeps it."""
+    """Return where the trace came from, as a file keeps it, and the place of its seal."""
     kept = {key: value for key, value in sorted(trace.metadata.items()) if key != "sha256"}
     if trace.notes:
         kept["notes"] = json.dumps(trace.notes, sort_keys=True)
-    return kept
+    return {**kept, "seal": unsealed("trace")}
 
 
 def _bytes(sink: pa.BufferOutputStream) -> bytes:

@@ -33,7 +33,7 @@ impl Shape {
 
     /// The shape of a set of GPUs.
     pub fn of(cluster: &ClusterSpec, gpus: &GpuSet) -> Self {
-        let parts = gpus.parts();
+        let parts = gpus.by_server();
         if let [only] = parts {
             return Self::one_server(only.mask.count_ones());
         }

@@ -11,7 +11,9 @@ use crate::class::Places;
 use crate::order::{Key, MinTree, SumTree};
 use crate::place::PlacementParams;
 use backlog::Backlog;
-use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_engine::{
+    Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
+};
 use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan, SimTime, span_of_work};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -98,6 +100,7 @@ impl Easy {
         self.ends[gpu_type.index()].insert(key, gpus.gpus());
         self.backlog.remove(job, &self.places);
         self.places.note_start(job);
+        plan.take(&gpus);
         plan.start(job, gpus);
         Ok(())
     }
@@ -325,7 +328,7 @@ impl Easy {
             );
             self.remove_end(job);
         }
-        for &job in &changes.thrown_back {
+        for &job in &changes.requeued {
             self.remove_end(job);
         }
         if self.seen.is_exact() {
@@ -346,7 +349,7 @@ impl Easy {
                     main: end.0,
                     job: job.0,
                 };
-                self.ends[run.gpu_type.index()].insert(key, view.jobs().gpus(job));
+                self.ends[run.gpu_type().index()].insert(key, view.jobs().gpus(job));
             }
         }
         Ok(())
@@ -397,12 +400,11 @@ const MAX_ESTIMATE: i64 = MinTree::NONE - 1;
 const LATEST: SimTime = SimTime(SimTime::NEVER.0 - 1);
 
 impl Policy for Easy {
-    fn wake_on(&self) -> WakeOn {
-        WakeOn::QUEUE
-    }
-
-    fn knowledge(&self) -> Knowledge {
-        Knowledge::Remaining
+    fn traits(&self) -> PolicyTraits {
+        PolicyTraits {
+            knowledge: Knowledge::Remaining,
+            ..PolicyTraits::default()
+        }
     }
 
     fn start(
@@ -440,7 +442,7 @@ impl Policy for Easy {
             return Ok(Next::Ask);
         };
         // jobs that started at once never enter the backlog
-        for &job in changes.thrown_back.iter().chain(&changes.arrived) {
+        for &job in changes.requeued.iter().chain(&changes.arrived) {
             self.enqueue(view, job)?;
         }
         let mut shadow = self.reserve(view, plan, head);

@@ -2,7 +2,7 @@
 
 use crate::class::Places;
 use crate::place::PlacementParams;
-use gangline_engine::{Changes, ClusterView, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_engine::{Changes, ClusterView, Next, Plan, Policy, PolicyError};
 use gangline_model::JobId;
 
 /// Strict FIFO.
@@ -24,10 +24,6 @@ impl Fifo {
 }
 
 impl Policy for Fifo {
-    fn wake_on(&self) -> WakeOn {
-        WakeOn::QUEUE
-    }
-
     fn start(
         &mut self,
         view: &ClusterView<'_>,

@@ -7,7 +7,9 @@ use super::Seen;
 use crate::class::Places;
 use crate::order::{JobTimers, Key, Measure, Protection, Repack};
 use crate::place::PlacementParams;
-use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_engine::{
+    Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+};
 use gangline_model::{JobId, SimSpan, Tier};
 
 /// Leading part of the key of a job that may not be preempted yet, and of every other.
@@ -90,9 +92,9 @@ impl ShortestRemaining {
             job: job.0,
         });
         // a gang over racks may be slowed at any time by others on its up-links
-        let is_exposed = run.tier == Tier::Network && view.shares_uplinks();
+        let is_exposed = run.only().tier == Tier::Network && view.shares_uplinks();
         let is_steady = view.is_at_best_rate(job) && !is_exposed;
-        Ok(now < run.progress_start || !is_steady || !self.seen.is_exact())
+        Ok(now < run.only().progress_start || !is_steady || !self.seen.is_exact())
     }
 
     /// Takes in what happened since the last decision.
@@ -103,7 +105,7 @@ impl ShortestRemaining {
                 timers.clear(job);
             }
         }
-        for &job in &changes.thrown_back {
+        for &job in &changes.requeued {
             self.pass.leave(job);
             if let Some(timers) = &mut self.timers {
                 timers.clear(job);
@@ -115,7 +117,7 @@ impl ShortestRemaining {
             self.wait(view, job)?;
         }
         self.stopped = stopped;
-        for &job in changes.thrown_back.iter().chain(&changes.arrived) {
+        for &job in changes.requeued.iter().chain(&changes.arrived) {
             self.wait(view, job)?;
         }
         let mut drifting = std::mem::take(&mut self.drifting);
@@ -161,16 +163,17 @@ impl ShortestRemaining {
 }
 
 impl Policy for ShortestRemaining {
-    fn wake_on(&self) -> WakeOn {
-        if self.protection.span == SimSpan::ZERO {
+    fn traits(&self) -> PolicyTraits {
+        let wake_on = if self.protection.span == SimSpan::ZERO {
             WakeOn::QUEUE
         } else {
             WakeOn::QUEUE | WakeOn::TIMER
+        };
+        PolicyTraits {
+            wake_on,
+            knowledge: Knowledge::Remaining,
+            ..PolicyTraits::default()
         }
-    }
-
-    fn knowledge(&self) -> Knowledge {
-        Knowledge::Remaining
     }
 
     fn start(

@@ -4,7 +4,9 @@ use super::Seen;
 use crate::class::Places;
 use crate::order::{Measure, SkipPass};
 use crate::place::PlacementParams;
-use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_engine::{
+    Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
+};
 use gangline_model::JobId;
 
 /// What the queue is ordered by; then arrival, job index.
@@ -45,14 +47,14 @@ impl Skip {
 }
 
 impl Policy for Skip {
-    fn wake_on(&self) -> WakeOn {
-        WakeOn::QUEUE
-    }
-
-    fn knowledge(&self) -> Knowledge {
-        match self.order {
+    fn traits(&self) -> PolicyTraits {
+        let knowledge = match self.order {
             SkipOrder::Arrival => Knowledge::Online,
             SkipOrder::Duration | SkipOrder::Area => Knowledge::Remaining,
+        };
+        PolicyTraits {
+            knowledge,
+            ..PolicyTraits::default()
         }
     }
 

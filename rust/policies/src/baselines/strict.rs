@@ -3,7 +3,9 @@
 use super::Seen;
 use crate::class::Places;
 use crate::place::PlacementParams;
-use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_engine::{
+    Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
+};
 use gangline_model::{JobId, SimSpan};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -28,12 +30,11 @@ impl Strict {
 }
 
 impl Policy for Strict {
-    fn wake_on(&self) -> WakeOn {
-        WakeOn::QUEUE
-    }
-
-    fn knowledge(&self) -> Knowledge {
-        Knowledge::Remaining
+    fn traits(&self) -> PolicyTraits {
+        PolicyTraits {
+            knowledge: Knowledge::Remaining,
+            ..PolicyTraits::default()
+        }
     }
 
     fn start(
@@ -50,7 +51,7 @@ impl Policy for Strict {
         changes: &Changes,
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
-        for &job in changes.thrown_back.iter().chain(&changes.arrived) {
+        for &job in changes.requeued.iter().chain(&changes.arrived) {
             self.queue
                 .push(Reverse((self.seen.duration(view, job)?, job)));
         }

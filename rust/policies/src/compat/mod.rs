@@ -20,9 +20,9 @@ use crate::place::PlacementParams;
 use crate::round::{ask, rate, types};
 use books::Books;
 use gangline_engine::{
-    Changes, ClusterView, Knowledge, Next, Phase, Plan, Policy, PolicyError, WakeOn,
+    Changes, ClusterView, Knowledge, Next, Phase, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };
-use gangline_model::{Action, GpuSet, GpuTypeId, JobId, SimTime, TimerTag, span_of_work};
+use gangline_model::{Action, GpuSet, GpuTypeId, JobId, SimTime, Terms, TimerTag, span_of_work};
 use order::TypeOrder;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -124,7 +124,7 @@ impl Compat {
             return Err(self.refuse("placement must be a rule that never refuses: consolidate"));
         }
         for job in view.jobs().ids() {
-            let work = view.jobs().work(job);
+            let work = view.work(job)?;
             if work.fract() != 0.0 {
                 let why = format!("job {job} has {work} iterations; only whole ones are counted");
                 return Err(self.refuse(&why));
@@ -248,9 +248,9 @@ impl Compat {
         }
         let mut found: Vec<Option<GpuSet>> = vec![None; chosen.len()];
         for (&(job, gpu_type), gpus) in chosen.iter().zip(&mut found) {
-            if let Some(run) = view.run(job).filter(|run| run.gpu_type == gpu_type) {
-                plan.take(&run.gpus);
-                *gpus = Some(run.gpus.clone());
+            if let Some(run) = view.run(job).filter(|run| run.gpu_type() == gpu_type) {
+                plan.take(run.gpus());
+                *gpus = Some(run.gpus().clone());
             }
         }
         let mut rest: Vec<usize> = (0..chosen.len())
@@ -277,29 +277,27 @@ impl Compat {
         let sets = self.place(view, plan, chosen)?;
         for job in view.running() {
             if !chosen.iter().any(|&(stays, _)| stays == job) {
-                plan.push(Action::Preempt { job });
+                plan.preempt(job);
             }
         }
         let mut end = view.now();
         for (&(job, gpu_type), gpus) in chosen.iter().zip(sets) {
-            match view.run(job) {
-                Some(run) if run.gpus == gpus => {}
-                Some(_) => plan.push(Action::Move { job, gpus }),
-                None => {
-                    self.places.note_start(job);
-                    plan.push(Action::Start {
-                        job,
-                        gpus,
-                        sub_batch: None,
-                    });
-                }
-            }
             let (rate, left) = (
                 rate(view, &self.places, job, gpu_type),
                 self.left[job.index()],
             );
             let steps = (rate * self.params.round_s).floor().min(left);
-            plan.limit(job, if steps < left { steps } else { f64::INFINITY });
+            let terms = Terms {
+                quota: Some(if steps < left { steps } else { f64::INFINITY }),
+                ..Terms::default()
+            };
+            let action = if view.run(job).is_some() {
+                Action::move_to(job, gpus)
+            } else {
+                self.places.note_start(job);
+                Action::start(job, gpus)
+            };
+            plan.push(action.with(terms));
             let finish = view.now() + span_of_work(steps, rate);
             end = end.max(finish);
             self.tasks.push(Task {
@@ -316,12 +314,13 @@ impl Compat {
 }
 
 impl Policy for Compat {
-    fn wake_on(&self) -> WakeOn {
-        WakeOn::QUEUE | WakeOn::TIMER
-    }
-
-    fn knowledge(&self) -> Knowledge {
-        self.params.knowledge
+    fn traits(&self) -> PolicyTraits {
+        PolicyTraits {
+            wake_on: WakeOn::QUEUE | WakeOn::TIMER,
+            // it counts whole iterations, whatever its objective is told
+            knowledge: Knowledge::Remaining,
+            ..PolicyTraits::default()
+        }
     }
 
     fn start(
@@ -336,7 +335,10 @@ impl Policy for Compat {
         self.allocator.start(gpu_types)?;
         self.order = TypeOrder::new(gpu_types, self.params.shuffles.then(|| view.seed()));
         self.books = Books::new(jobs.len(), gpu_types.len(), self.params.round_s);
-        self.left = jobs.ids().map(|job| jobs.work(job)).collect();
+        self.left = jobs
+            .ids()
+            .map(|job| view.work(job))
+            .collect::<Result<_, _>>()?;
         let comes = |job: &JobId| view.phase(*job) != Phase::Dropped && !dropped.contains(job);
         self.expected = jobs.ids().filter(comes).count();
         Ok(dropped)
@@ -367,7 +369,7 @@ impl Policy for Compat {
         }
         if chosen.is_empty() {
             for job in view.running() {
-                plan.push(Action::Preempt { job });
+                plan.preempt(job);
             }
         } else {
             self.launch(view, plan, &chosen)?;

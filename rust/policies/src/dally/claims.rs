@@ -41,7 +41,7 @@ impl Claims {
         self.open.clear();
         self.by_type.clear();
         for claim in &self.list {
-            for part in claim.gpus.parts() {
+            for part in claim.gpus.by_server() {
                 *self.open.entry(part.server).or_default() |= part.mask;
             }
         }
@@ -67,7 +67,7 @@ impl Claims {
         let first = open.partition_point(|claim| claim.rank.score <= score);
         let mut masks = Masks::new();
         for claim in &open[first..] {
-            for part in claim.gpus.parts() {
+            for part in claim.gpus.by_server() {
                 *masks.entry(part.server).or_default() |= part.mask;
             }
         }
@@ -79,7 +79,7 @@ impl Claims {
         let at = self.asked;
         self.asked += 1;
         self.by_type.clear();
-        for part in self.list[at].gpus.parts() {
+        for part in self.list[at].gpus.by_server() {
             clear(&mut self.open, part.server, part.mask);
         }
         at
@@ -94,7 +94,7 @@ impl Claims {
 
     /// Takes GPUs away from whoever claims them.
     pub(super) fn displace(&mut self, gpus: &GpuSet) {
-        for part in gpus.parts() {
+        for part in gpus.by_server() {
             let claimed = self.open.get(&part.server).copied().unwrap_or(0) & part.mask;
             if claimed == 0 {
                 continue;
@@ -105,7 +105,7 @@ impl Claims {
                 if claim.gpus.mask_on(part.server) & claimed != 0 {
                     claim.gpus = claim
                         .gpus
-                        .parts()
+                        .by_server()
                         .iter()
                         .map(|own| {
                             let lost = if own.server == part.server {

@@ -330,7 +330,7 @@ impl Offer {
             }
             let own: GpuSet = self.ups[at]
                 .gpus
-                .parts()
+                .by_server()
                 .iter()
                 .map(|part| (part.server, part.mask & free.free_mask(part.server)))
                 .collect();
@@ -344,7 +344,7 @@ impl Offer {
 
     fn take(&mut self, free: &mut FreeIndex, gpus: &GpuSet) {
         self.claims.displace(gpus);
-        for part in gpus.parts() {
+        for part in gpus.by_server() {
             let mask = free.free_mask(part.server) & !part.mask;
             free.set_free_mask(part.server, mask);
         }
@@ -386,7 +386,7 @@ fn may_use(class: &Class, level: Level, waited: i64, delays: Delays) -> bool {
 }
 
 fn give_back(free: &mut FreeIndex, gpus: &GpuSet) {
-    for part in gpus.parts() {
+    for part in gpus.by_server() {
         let mask = free.free_mask(part.server) | part.mask;
         free.set_free_mask(part.server, mask);
     }

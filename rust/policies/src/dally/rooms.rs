@@ -83,7 +83,7 @@ pub(super) fn find(
     level: Level,
 ) -> Option<GpuSet> {
     let before = free.mark();
-    for part in seeker.own.iter().flat_map(|own| own.parts()) {
+    for part in seeker.own.iter().flat_map(|own| own.by_server()) {
         let mask = free.free_mask(part.server) | part.mask;
         free.set_free_mask(part.server, mask);
     }

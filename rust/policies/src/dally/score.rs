@@ -18,8 +18,8 @@ mod tests {
         RunConfig, Silent, WakeOn, World,
     };
     use gangline_model::{
-        Action, ClusterSpec, GpuSet, GpuType, GpuTypeId, JobColumns, JobId, JobTable, RackId,
-        RateTable, Server, ServerId, SimTime, TierTable, TimerTag,
+        ClusterSpec, GpuSet, GpuType, GpuTypeId, JobColumns, JobId, JobTable, RackId, RateTable,
+        Server, ServerId, SimTime, TierTable, TimerTag,
     };
     use proptest::prelude::*;
     use std::sync::Arc;
@@ -70,12 +70,12 @@ mod tests {
     }
 
     impl Policy for Mover {
-        fn wake_on(&self) -> WakeOn {
-            WakeOn::QUEUE | WakeOn::TIMER
-        }
-
-        fn watches_locality(&self) -> bool {
-            true
+        fn traits(&self) -> PolicyTraits {
+            PolicyTraits {
+                wake_on: WakeOn::QUEUE | WakeOn::TIMER,
+                watches_locality: true,
+                ..PolicyTraits::default()
+            }
         }
 
         fn start(
@@ -98,15 +98,11 @@ mod tests {
             if !changes.arrived.is_empty() {
                 self.first = Some(mean_share(kept, view.executed(job)));
                 let gpus: GpuSet = [(ServerId(0), 3)].into_iter().collect();
-                plan.push(Action::Start {
-                    job,
-                    gpus,
-                    sub_batch: None,
-                });
+                plan.start(job, gpus);
                 plan.wake_at(after(100), TAG);
             } else if now.0 == 100 * SECOND {
                 let gpus = [(ServerId(0), 1), (ServerId(1), 1)].into_iter().collect();
-                plan.push(Action::Move { job, gpus });
+                plan.move_to(job, gpus);
                 plan.wake_at(after(300 + self.restart), TAG);
             } else if changes.finished.is_empty() {
                 let without = mean_share(kept, view.executed(job));
@@ -150,7 +146,7 @@ mod tests {
             restart,
             ..Mover::default()
         };
-        let mut engine = Engine::new(&world, config, PolicyTraits::of(&policy)).expect("valid");
+        let mut engine = Engine::new(&world, config, policy.traits()).expect("valid");
         engine.start(&mut policy).expect("starts");
         engine
             .run(&mut policy, &Control::default(), &mut Silent)

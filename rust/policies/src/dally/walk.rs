@@ -9,9 +9,9 @@ use super::tuner::Tuner;
 use crate::class::Places;
 use crate::place::{Level, PlacementParams};
 use gangline_engine::{
-    BitSet, Changes, ClusterView, FreeIndex, Knowledge, Next, Plan, Policy, PolicyError, WakeOn,
+    BitSet, Changes, ClusterView, FreeIndex, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };
-use gangline_model::{Action, JobId, SimSpan, SimTime, Tier, TimerTag};
+use gangline_model::{JobId, SimSpan, SimTime, Tier, TimerTag};
 
 /// The one timer: the next lease or delay that ends.
 const TAG: TimerTag = TimerTag { kind: 0, id: 0 };
@@ -95,7 +95,7 @@ impl Dally {
         for &job in &changes.finished {
             self.leases().end(job);
         }
-        for &job in &changes.thrown_back {
+        for &job in &changes.requeued {
             self.leases().end(job);
             self.score[job.index()] = self.score_now(view, job);
             self.wait(job, view.now());
@@ -121,7 +121,7 @@ impl Dally {
         }
         let running: Vec<JobId> = self.leases().running().collect();
         for job in running {
-            let tier = view.run(job).expect("a running job").tier;
+            let tier = view.run(job).expect("a running job").only().tier;
             self.note_tier(job, tier);
         }
     }
@@ -145,7 +145,7 @@ impl Dally {
         for job in jobs {
             self.score[job.index()] = self.score_now(view, job);
             self.since[job.index()] = now.0;
-            let run = view.run(job).expect("a running job");
+            let run = view.run(job).expect("a running job").only();
             let up = Up {
                 job,
                 class: self.class_of(job),
@@ -174,11 +174,7 @@ impl Dally {
             self.leases().start(job, now, is_aligned);
             self.note_tier(job, tier);
             let gpus = start.gpus.clone();
-            plan.push(Action::Start {
-                job,
-                gpus,
-                sub_batch: None,
-            });
+            plan.start(job, gpus);
         }
         let ups = std::mem::take(&mut self.offer.ups);
         for Up {
@@ -190,12 +186,12 @@ impl Dally {
                 Verdict::Moved(gpus) => {
                     let tier = plan.free().tier(&gpus);
                     self.note_tier(job, tier);
-                    plan.push(Action::Move { job, gpus });
+                    plan.move_to(job, gpus);
                 }
                 Verdict::Nothing => {
                     self.leases().end(job);
                     self.wait(job, now);
-                    plan.push(Action::Preempt { job });
+                    plan.preempt(job);
                 }
             }
         }
@@ -270,20 +266,13 @@ impl Dally {
 }
 
 impl Policy for Dally {
-    fn wake_on(&self) -> WakeOn {
-        WakeOn::QUEUE | WakeOn::TIMER
-    }
-
-    fn knowledge(&self) -> Knowledge {
-        Knowledge::Online
-    }
-
-    fn restart_per_gpu(&self) -> SimSpan {
-        self.params.overhead_per_gpu
-    }
-
-    fn watches_locality(&self) -> bool {
-        true
+    fn traits(&self) -> PolicyTraits {
+        PolicyTraits {
+            wake_on: WakeOn::QUEUE | WakeOn::TIMER,
+            restart_per_gpu: self.params.overhead_per_gpu,
+            watches_locality: true,
+            ..PolicyTraits::default()
+        }
     }
 
     fn start(

@@ -82,7 +82,7 @@ impl Homes {
 
     /// A group of a kind has taken its GPUs.
     pub(super) fn host(&mut self, free: &FreeIndex, kind: usize, gpus: &GpuSet) {
-        for part in gpus.parts() {
+        for part in gpus.by_server() {
             if let Some(home) = self.servers.get_mut(part.server.index()) {
                 home.hosts += 1;
                 home.claim.get_or_insert(kind);
@@ -93,7 +93,7 @@ impl Homes {
 
     /// A group has given its GPUs back.
     pub(super) fn leave(&mut self, free: &FreeIndex, gpus: &GpuSet) {
-        for part in gpus.parts() {
+        for part in gpus.by_server() {
             if let Some(home) = self.servers.get_mut(part.server.index()) {
                 home.hosts -= 1;
                 if home.hosts == 0 {

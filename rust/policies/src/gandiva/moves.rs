@@ -89,7 +89,8 @@ impl Gandiva {
                 continue;
             }
             let place = self.find_place_of(plan.free(), kind, class, job);
-            let place = place.filter(|gpus| (plan.free().tier(gpus), gpus.parts().len()) < span);
+            let place =
+                place.filter(|gpus| (plan.free().tier(gpus), gpus.by_server().len()) < span);
             best = place.map(|gpus| (entry, gpus)).or(best);
         }
         let Some(((.., slot), gpus)) = best else {
@@ -103,7 +104,7 @@ impl Gandiva {
         self.homes.leave(plan.free(), &old);
         self.homes.host(plan.free(), kind, &gpus);
         let group = self.crowd.touch(slot);
-        group.span = (plan.free().tier(&gpus), gpus.parts().len());
+        group.span = (plan.free().tier(&gpus), gpus.by_server().len());
         group.gpus = gpus;
         self.put_right(view, slot, Turn::Elsewhere);
         self.counts.narrowings += 1;

@@ -3,7 +3,7 @@
 use super::{Gandiva, GandivaParams};
 use crate::conformance::{self, Numbers, Scope};
 use crate::place::{PlacementParams, Rule};
-use gangline_engine::{Advance, ClusterView, Engine, Phase, Policy, PolicyTraits};
+use gangline_engine::{Advance, ClusterView, Engine, Phase, Policy};
 use gangline_model::{GpuSet, JobId, SimSpan, SimTime};
 use std::collections::BTreeSet;
 
@@ -53,14 +53,14 @@ fn check_groups(policy: &Gandiva, view: &ClusterView<'_>) {
         for resident in &group.residents {
             assert_eq!(policy.crowd.of(resident.job), Some(slot));
             assert_eq!(view.jobs().gpus(resident.job), kind.gpus);
-            let runs = view.run(resident.job).map(|run| &run.gpus);
+            let runs = view.run(resident.job).map(gangline_engine::Run::gpus);
             let expected = group.is_running(resident.job).then_some(&group.gpus);
             assert_eq!(
                 runs, expected,
                 "who has the turn runs, on the GPUs of the group"
             );
         }
-        for part in group.gpus.parts() {
+        for part in group.gpus.by_server() {
             assert_eq!(held.mask_on(part.server) & part.mask, 0, "groups are apart");
             assert!(view.is_up(part.server));
             held.insert(part.server, part.mask);
@@ -128,7 +128,7 @@ fn groups_are_sound_after_every_decision() {
             },
         );
         let mut policy = Gandiva::new(draw_params(&mut numbers));
-        let traits = PolicyTraits::of(&policy);
+        let traits = policy.traits();
         let mut engine = Engine::new(&case.world, case.config.clone(), traits).expect("valid");
         engine.start(&mut policy).expect("it serves these worlds");
         while engine.advance().expect("the run ends") == Advance::Decision {

@@ -41,7 +41,7 @@ impl Turns<'_> {
     fn progress_start(&self, group: &Group, resident: &Resident) -> SimTime {
         let now = self.view.now();
         match self.view.run(resident.job) {
-            Some(run) if run.gpus == group.gpus => now.max(run.progress_start),
+            Some(run) if *run.gpus() == group.gpus => now.max(run.only().progress_start),
             Some(_) => now + self.view.overhead(resident.job),
             None => {
                 let own = self.own_overhead(resident);

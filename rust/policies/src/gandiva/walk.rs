@@ -8,8 +8,10 @@ use super::params::GandivaParams;
 use super::turns::{Turn, Turns};
 use crate::class::Places;
 use crate::order::{ClassQueues, JobTimers, Key};
-use gangline_engine::{Changes, ClusterView, FreeIndex, Next, Plan, Policy, PolicyError, WakeOn};
-use gangline_model::{Action, GpuSet, GpuTypeId, JobId, SimTime};
+use gangline_engine::{
+    Changes, ClusterView, FreeIndex, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+};
+use gangline_model::{Action, GpuSet, GpuTypeId, JobId, SimTime, Terms};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -135,7 +137,7 @@ impl Gandiva {
         let crowd = &self.crowd;
         self.headless.retain(|&slot| {
             let gpus = &crowd.get(slot).gpus;
-            let is_up = gpus.parts().iter().all(|part| view.is_up(part.server));
+            let is_up = gpus.by_server().iter().all(|part| view.is_up(part.server));
             if is_up {
                 // the engine takes them for free
                 plan.take(gpus);
@@ -147,7 +149,7 @@ impl Gandiva {
         for slot in emptied.into_iter().chain(broken) {
             self.dissolve(plan.free(), slot);
         }
-        for &job in &changes.thrown_back {
+        for &job in &changes.requeued {
             if let Some(slot) = self.crowd.of(job) {
                 self.dissolve(plan.free(), slot);
             }
@@ -160,7 +162,7 @@ impl Gandiva {
             self.wait(job);
         }
         !(changes.finished.is_empty()
-            && changes.thrown_back.is_empty()
+            && changes.requeued.is_empty()
             && changes.servers_up.is_empty()
             && changes.servers_down.is_empty())
     }
@@ -255,7 +257,7 @@ impl Gandiva {
     ) {
         plan.take(&gpus);
         self.homes.host(plan.free(), kind, &gpus);
-        let span = (plan.free().tier(&gpus), gpus.parts().len());
+        let span = (plan.free().tier(&gpus), gpus.by_server().len());
         let first = Resident {
             job,
             class,
@@ -376,22 +378,19 @@ impl Gandiva {
             match view.run(job) {
                 None if runs => {
                     let gpus = group.gpus.clone();
-                    plan.push(Action::Start {
-                        job,
-                        gpus,
-                        sub_batch: None,
-                    });
-                    if let Some(overhead) = switch.filter(|_| resident.has_run) {
-                        plan.set_overhead(job, overhead);
-                    }
+                    let terms = Terms {
+                        overhead: switch.filter(|_| resident.has_run),
+                        ..Terms::default()
+                    };
+                    plan.push(Action::start(job, gpus).with(terms));
                     self.places.note_start(job);
                 }
-                Some(run) if runs && run.gpus != group.gpus => {
+                Some(run) if runs && *run.gpus() != group.gpus => {
                     let gpus = group.gpus.clone();
-                    plan.push(Action::Move { job, gpus });
+                    plan.move_to(job, gpus);
                 }
                 Some(_) if !runs => {
-                    plan.push(Action::Preempt { job });
+                    plan.preempt(job);
                     self.counts.switches += 1;
                 }
                 _ => {}
@@ -402,16 +401,12 @@ impl Gandiva {
 }
 
 impl Policy for Gandiva {
-    fn wake_on(&self) -> WakeOn {
-        WakeOn::QUEUE | WakeOn::TIMER
-    }
-
-    fn max_share(&self) -> u32 {
-        1 + u32::from(self.params.pack)
-    }
-
-    fn sets_overheads(&self) -> bool {
-        self.params.switch.is_some()
+    fn traits(&self) -> PolicyTraits {
+        PolicyTraits {
+            wake_on: WakeOn::QUEUE | WakeOn::TIMER,
+            max_share: 1 + u32::from(self.params.pack),
+            ..PolicyTraits::default()
+        }
     }
 
     fn start(

@@ -283,7 +283,7 @@ impl Repack {
     fn look_ahead(&self, view: &ClusterView<'_>) {
         for job in self.running.ends().into_iter().flatten() {
             self.ledger.expect(job);
-            view.expect(job);
+            view.prefetch(job);
         }
     }
 
@@ -300,7 +300,7 @@ impl Repack {
             now: view.now().0,
         };
         if let Some(head) = self.front.get(0) {
-            view.expect(JobId(head.rank.job));
+            view.prefetch(JobId(head.rank.job));
         }
         loop {
             self.admit_fitting(&mut room);

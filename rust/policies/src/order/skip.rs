@@ -68,7 +68,7 @@ impl SkipPass {
             self.arrive_alone(plan, places, key);
             return Ok(());
         }
-        for &job in changes.thrown_back.iter().chain(&changes.arrived) {
+        for &job in changes.requeued.iter().chain(&changes.arrived) {
             let class = places.classes().of(job);
             let is_first = self.queues.head(class).is_none();
             self.queues.push(

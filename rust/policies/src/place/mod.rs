@@ -14,6 +14,7 @@
 
 mod consolidate;
 pub(crate) mod levels;
+mod mixed;
 mod params;
 mod scatter;
 mod skew;
@@ -25,11 +26,12 @@ mod yarn;
 mod tests;
 
 pub use gangline_model::Tier as Level;
+pub use mixed::place_mixed;
 pub use params::{Fit, PlacementParams, RackChoice, Rule, SkewSource, Slots};
 
 use gangline_engine::rng::{Purpose, Stream};
 use gangline_engine::{ClusterView, FreeIndex, PolicyError, TypePool};
-use gangline_model::{GpuSet, GpuTypeId, JobId, JobTable, ServerId, mask_of_lowest};
+use gangline_model::{GpuSet, GpuTypeId, JobFacts, JobId, ServerId, mask_of_lowest};
 use slots::aligned_mask;
 use speeds::Speeds;
 
@@ -191,7 +193,7 @@ impl Placer {
 
     /// What a job asks for, with the widest tier that the parameters allow.
     #[inline]
-    pub fn demand(&self, jobs: &JobTable, job: JobId, starts: u32) -> Demand {
+    pub fn demand(&self, jobs: &JobFacts, job: JobId, starts: u32) -> Demand {
         Demand {
             job,
             gpus: jobs.gpus(job),
@@ -201,7 +203,7 @@ impl Placer {
         }
     }
 
-    fn skew(&self, jobs: &JobTable, job: JobId) -> Skew {
+    fn skew(&self, jobs: &JobFacts, job: JobId) -> Skew {
         if self.params.rule != Rule::Skew {
             return Skew::LOW;
         }
@@ -221,7 +223,7 @@ impl Placer {
 
     /// Whether the job's model counts as highly skewed, by its name; without a name it does.
     #[inline]
-    pub fn high_skew(&self, jobs: &JobTable, job: JobId) -> bool {
+    pub fn high_skew(&self, jobs: &JobFacts, job: JobId) -> bool {
         let label = jobs
             .model(job)
             .and_then(|label| self.high_skew_by_label.get(label as usize));
@@ -386,7 +388,7 @@ impl Placer {
     ) -> Option<GpuSet> {
         let is_whole = old.gpus() == demand.gpus
             && old
-                .parts()
+                .by_server()
                 .iter()
                 .all(|part| free.type_of(part.server) == gpu_type);
         if !is_whole || !free.is_free(old) {

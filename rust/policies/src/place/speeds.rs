@@ -1,15 +1,15 @@
 //! What the network says of a gang, for the rules that ask it.
 
 use super::Skew;
-use gangline_engine::ClusterView;
-use gangline_model::{ClusterSpec, GpuSet, GpuTypeId, JobId, JobTable, LocalityModel, Shape, Tier};
+use gangline_engine::{ClusterView, SharedFacts};
+use gangline_model::{ClusterSpec, GpuSet, GpuTypeId, JobId, LocalityModel, Shape, Tier};
 use std::sync::Arc;
 
 /// The network of a run and what it has to be asked with.
 #[derive(Clone, Debug)]
 pub(super) struct Speeds {
     cluster: Arc<ClusterSpec>,
-    jobs: Arc<JobTable>,
+    jobs: SharedFacts,
     network: Arc<dyn LocalityModel>,
 }
 
@@ -26,7 +26,7 @@ impl Speeds {
 
     /// Share of its base rate that the gang keeps on these GPUs.
     pub(super) fn locality(&self, job: JobId, gpus: &GpuSet) -> f64 {
-        let gpu_type = self.cluster.server(gpus.parts()[0].server).gpu_type;
+        let gpu_type = self.cluster.server(gpus.by_server()[0].server).gpu_type;
         let gang = self.jobs.gang(job, gpu_type);
         self.network.locality(&gang, Shape::of(&self.cluster, gpus))
     }

@@ -80,7 +80,7 @@ impl World {
     }
 
     fn take(&mut self, gpus: &GpuSet) {
-        for part in gpus.parts() {
+        for part in gpus.by_server() {
             let at = part.server.index();
             self.set(at, self.masks[at].expect("up") & !part.mask);
         }

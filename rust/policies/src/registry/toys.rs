@@ -3,7 +3,7 @@
 use super::PolicyInfo;
 use super::parameters::spec;
 use crate::params::{ParamDefault, ParamKind, ParamSpec};
-use crate::toy::{ToyRound, ToyShare, ToyTimer};
+use crate::toy::{ForkParams, ToyFork, ToyMixed, ToyRound, ToyShare, ToyTimer};
 use gangline_engine::Knowledge;
 
 const TOY_ROUND: &[ParamSpec] = &[spec(
@@ -28,7 +28,70 @@ const TOY_SHARE: &[ParamSpec] = &[spec(
     "co-runners at half batch",
 )];
 
+const TOY_FORK: &[ParamSpec] = &[
+    spec(
+        "copies",
+        ParamKind::Whole(1.0),
+        ParamDefault::Float(2.0),
+        "",
+        "most parts of a job",
+    ),
+    spec(
+        "quota",
+        ParamKind::Maybe(0.001),
+        ParamDefault::None,
+        "",
+        "iterations of a further copy, and of each copy from a merge on",
+    ),
+    spec(
+        "merge_s",
+        ParamKind::AtLeast(0.0),
+        ParamDefault::Float(0.0),
+        "s",
+        "pause of every copy at a merge",
+    ),
+    spec(
+        "period_s",
+        ParamKind::Above(0.0),
+        ParamDefault::Float(100.0),
+        "s",
+        "time between two merges",
+    ),
+];
+
 pub(super) const POLICIES: &[PolicyInfo] = &[
+    PolicyInfo {
+        name: "toy-fork",
+        summary: "jobs train as several copies while no job waits; for tests",
+        family: "toy",
+        source: "ours",
+        knowledge: Knowledge::Online,
+        reads_durations: false,
+        is_hidden: true,
+        placement: "",
+        own: TOY_FORK,
+        make: |params, _| {
+            let quota = params.number("quota");
+            Ok(Box::new(ToyFork::new(ForkParams {
+                copies: params.number("copies") as usize,
+                quota: (quota > 0.0).then_some(quota),
+                merge: params.span("merge_s")?,
+                period: params.period("period_s")?,
+            })))
+        },
+    },
+    PolicyInfo {
+        name: "toy-mixed",
+        summary: "first come, first served, over several GPU types; for tests",
+        family: "toy",
+        source: "ours",
+        knowledge: Knowledge::Online,
+        reads_durations: false,
+        is_hidden: true,
+        placement: "",
+        own: &[],
+        make: |_, _| Ok(Box::new(ToyMixed::new())),
+    },
     PolicyInfo {
         name: "toy-round",
         summary: "least attained service in rounds; for tests",

@@ -4,7 +4,7 @@ use super::choose::Who;
 use super::{Choice, Holder, Rounds};
 use crate::yarn::GpuPick;
 use gangline_engine::{ClusterView, Plan};
-use gangline_model::{Action, GpuSet, JobId, SimTime};
+use gangline_model::{GpuSet, JobId, SimTime};
 
 impl Rounds {
     /// Chooses and places until every choice has a place. Each refusal costs a whole choice more; `consolidate`
@@ -47,9 +47,9 @@ impl Rounds {
         let mut placed = Vec::with_capacity(chosen.len());
         for &choice in chosen.iter() {
             let Choice { job, gpu_type, .. } = choice;
-            let own = choice.jobs().filter_map(|job| Some(&view.run(job)?.gpus));
+            let own = choice.jobs().filter_map(|job| Some(view.run(job)?.gpus()));
             let kept = own.into_iter().find(|gpus| {
-                let server = gpus.parts()[0].server;
+                let server = gpus.by_server()[0].server;
                 view.cluster().server(server).gpu_type == gpu_type && plan.free().is_free(gpus)
             });
             let gpus = if let Some(gpus) = kept {
@@ -82,18 +82,18 @@ impl Rounds {
         for job in view.running() {
             if stays.binary_search(&job).is_err() {
                 is_same = false;
-                plan.push(Action::Preempt { job });
+                plan.preempt(job);
             }
         }
         self.holders.clear();
         for (choice, gpus) in placed {
             for job in choice.jobs() {
                 match view.run(job) {
-                    Some(run) if run.gpus == gpus => {}
+                    Some(run) if *run.gpus() == gpus => {}
                     Some(_) => {
                         is_same = false;
                         let gpus = gpus.clone();
-                        plan.push(Action::Move { job, gpus });
+                        plan.move_to(job, gpus);
                     }
                     None => {
                         is_same = false;
@@ -137,11 +137,7 @@ impl Rounds {
         if let Some(starts) = self.starts.get_mut(job.index()) {
             *starts += 1;
         }
-        plan.push(Action::Start {
-            job,
-            gpus,
-            sub_batch: None,
-        });
+        plan.start(job, gpus);
     }
 
     /// Shares of a policy that never stops a job: all of its type to who runs, then to waiting jobs in
@@ -159,7 +155,7 @@ impl Rounds {
         let active: Vec<JobId> = self.active.iter().copied().collect();
         for (job, row) in active.into_iter().zip(shares.chunks_exact_mut(types)) {
             let own = if let Some(run) = view.run(job) {
-                Some(run.gpus.clone())
+                Some(run.gpus().clone())
             } else if is_blocked {
                 None
             } else {
@@ -173,7 +169,7 @@ impl Rounds {
                 found
             };
             if let Some(gpus) = own {
-                let gpu_type = view.cluster().server(gpus.parts()[0].server).gpu_type;
+                let gpu_type = view.cluster().server(gpus.by_server()[0].server).gpu_type;
                 row[gpu_type.index()] = 1.0;
             }
         }

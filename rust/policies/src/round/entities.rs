@@ -3,7 +3,7 @@
 use crate::lp::Ask;
 use crate::yarn::{Owners, QueueBy};
 use gangline_engine::PolicyError;
-use gangline_model::JobTable;
+use gangline_model::JobFacts;
 use std::collections::BTreeMap;
 
 /// Parameters of the groups.
@@ -30,7 +30,7 @@ impl Entities {
     pub(super) fn new(
         params: &EntityParams,
         policy: &str,
-        jobs: &JobTable,
+        jobs: &JobFacts,
     ) -> Result<Self, PolicyError> {
         let bad = |field: &str, value: String, expected: String| PolicyError::Parameter {
             policy: policy.to_owned(),

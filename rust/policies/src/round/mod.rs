@@ -27,7 +27,9 @@ use ask::{can, order_of_types};
 use choose::Who;
 use entities::Entities;
 pub use entities::EntityParams;
-use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_engine::{
+    Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+};
 use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
 use pairs::Pairs;
 use queues::{Pass, Queues};
@@ -266,7 +268,10 @@ impl Rounds {
             knows_work,
             |job| {
                 let run = view.run(job)?;
-                let gpu_type = view.cluster().server(run.gpus.parts()[0].server).gpu_type;
+                let gpu_type = view
+                    .cluster()
+                    .server(run.gpus().by_server()[0].server)
+                    .gpu_type;
                 let claim = self.accounts.claim(job, gpu_type.index());
                 (claim.share > 0.0).then_some(gpu_type)
             },
@@ -323,7 +328,7 @@ impl Rounds {
         }
         // all of them, so that no GPU stays with the other of two
         for run in view.running().filter_map(|job| view.run(job)) {
-            plan.give_back(&run.gpus);
+            plan.give_back(run.gpus());
         }
         let left: Vec<u32> = types(view).map(|t| view.gpus_up(t)).collect();
         let placed = self.fill(view, plan, Who::Everyone, &left);
@@ -367,28 +372,20 @@ impl Rounds {
 }
 
 impl Policy for Rounds {
-    fn wake_on(&self) -> WakeOn {
-        if self.params.backfills {
+    fn traits(&self) -> PolicyTraits {
+        let wake_on = if self.params.backfills {
             WakeOn::ROUND | WakeOn::COMPLETION
         } else {
             WakeOn::ROUND
+        };
+        PolicyTraits {
+            wake_on,
+            round: Some(self.params.round),
+            knowledge: self.params.knowledge,
+            max_share: 1 + u32::from(self.params.packs.is_some()),
+            gang_max: self.params.gang_max,
+            ..PolicyTraits::default()
         }
-    }
-
-    fn round(&self) -> Option<SimSpan> {
-        Some(self.params.round)
-    }
-
-    fn knowledge(&self) -> Knowledge {
-        self.params.knowledge
-    }
-
-    fn max_share(&self) -> u32 {
-        if self.params.packs.is_some() { 2 } else { 1 }
-    }
-
-    fn gang_max(&self) -> Option<u32> {
-        self.params.gang_max
     }
 
     fn start(

@@ -4,7 +4,7 @@ use super::exact::Exact;
 use crate::class::Places;
 use gangline_engine::rng::{Purpose, Stream};
 use gangline_engine::{ClusterView, Plan, PolicyError};
-use gangline_model::{Action, GpuSet, JobId, SimSpan};
+use gangline_model::{GpuSet, JobId, SimSpan};
 use rustc_hash::FxHashSet;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -213,21 +213,17 @@ impl Auction {
         for &Standing { job, .. } in standings {
             if view.run(job).is_some() && !self.has_won.contains(&job) {
                 stopped.push(job);
-                plan.push(Action::Preempt { job });
+                plan.preempt(job);
             }
         }
         for (job, gpus) in self.winners.drain(..) {
             match view.run(job) {
                 None => {
                     started.push(job);
-                    plan.push(Action::Start {
-                        job,
-                        gpus,
-                        sub_batch: None,
-                    });
+                    plan.start(job, gpus);
                 }
-                Some(run) if run.gpus == gpus => {}
-                Some(_) => plan.push(Action::Move { job, gpus }),
+                Some(run) if *run.gpus() == gpus => {}
+                Some(_) => plan.move_to(job, gpus),
             }
         }
         (started, stopped)
@@ -248,9 +244,9 @@ fn bid(
     let value = |gpus: &GpuSet| standing.gain(best_rate / view.rate_alone(job, gpus), lease_left);
     let mut found: Option<(f64, GpuSet)> = None;
     if let Some(run) = view.run(job)
-        && plan.free().is_free(&run.gpus)
+        && plan.free().is_free(run.gpus())
     {
-        found = Some((value(&run.gpus), run.gpus.clone()));
+        found = Some((value(run.gpus()), run.gpus().clone()));
     }
     for gpu_type in view.types_of(job) {
         if let Some(gpus) = places.place_on(plan.free(), standing.class, job, gpu_type) {

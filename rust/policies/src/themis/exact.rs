@@ -131,7 +131,7 @@ impl Exact {
         let own = |job| {
             let run = view.run(job);
             run.expect("bids for own GPUs are of running jobs")
-                .gpus
+                .gpus()
                 .clone()
         };
         place(
@@ -211,13 +211,13 @@ fn add_bids(
         libm::log(standing.gain(best_rate / rate, lease_left))
     };
     if let Some(run) = view.run(job)
-        && plan.free().is_free(&run.gpus)
+        && plan.free().is_free(run.gpus())
     {
-        let gpu_type = plan.free().type_of(run.gpus.parts()[0].server);
-        let tier = view.cluster().tier(&run.gpus);
+        let gpu_type = plan.free().type_of(run.gpus().by_server()[0].server);
+        let tier = view.cluster().tier(run.gpus());
         let worth = value(gpu_type, tier);
         if worth > 0.0 {
-            for part in run.gpus.parts() {
+            for part in run.gpus().by_server() {
                 let room = ask.rooms.binary_search_by_key(&part.server, |r| r.server);
                 let room = room.expect("what is free is on a server with room");
                 ask.own.push((ask.bids.len(), room, part.mask.count_ones()));
@@ -353,7 +353,7 @@ fn find(
     let mut gpus = GpuSet::new();
     for pick in picks {
         let part = places.place_at(plan.free().pool(gpu_type), pick.at, pick.gpus);
-        for part in part.parts() {
+        for part in part.by_server() {
             gpus.insert(part.server, part.mask);
         }
     }

@@ -22,7 +22,9 @@ use crate::place::PlacementParams;
 use auction::{Auction, Standing};
 use exact::Exact;
 use fairness::Fairness;
-use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_engine::{
+    Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+};
 use gangline_model::{JobId, SimSpan, SimTime, TimerTag};
 
 const BOUNDARY: TimerTag = TimerTag { kind: 0, id: 0 };
@@ -112,19 +114,19 @@ impl Themis {
 
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) {
         self.fairness.update(view, changes);
-        for &job in changes.arrived.iter().chain(&changes.thrown_back) {
+        for &job in changes.arrived.iter().chain(&changes.requeued) {
             self.count(job, 1);
         }
     }
 }
 
 impl Policy for Themis {
-    fn wake_on(&self) -> WakeOn {
-        WakeOn::QUEUE | WakeOn::TIMER
-    }
-
-    fn knowledge(&self) -> Knowledge {
-        Knowledge::Remaining
+    fn traits(&self) -> PolicyTraits {
+        PolicyTraits {
+            wake_on: WakeOn::QUEUE | WakeOn::TIMER,
+            knowledge: Knowledge::Remaining,
+            ..PolicyTraits::default()
+        }
     }
 
     fn start(

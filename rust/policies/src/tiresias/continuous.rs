@@ -7,7 +7,9 @@
 use crate::class::Places;
 use crate::order::{JobTimers, Key, Measure, Protection, Repack};
 use crate::place::PlacementParams;
-use gangline_engine::{Changes, ClusterView, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_engine::{
+    Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+};
 use gangline_model::{JobId, SimSpan, SimTime};
 use std::collections::BTreeSet;
 
@@ -92,11 +94,11 @@ impl ContinuousLas {
     }
 
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) {
-        for &job in changes.finished.iter().chain(&changes.thrown_back) {
+        for &job in changes.finished.iter().chain(&changes.requeued) {
             self.pass.leave(job);
         }
         self.pass.servers_changed(view, changes);
-        for &job in changes.thrown_back.iter().chain(&changes.arrived) {
+        for &job in changes.requeued.iter().chain(&changes.arrived) {
             self.wait(view, job);
         }
         self.running.clear();
@@ -162,7 +164,13 @@ impl ContinuousLas {
             let run = view.run(job).expect("a running job");
             let open_at = protected(run.started);
             let (value, scale) = (self.value(view, job), self.scale(view, job));
-            self.arm(job, value, scale, now.max(run.progress_start), open_at);
+            self.arm(
+                job,
+                value,
+                scale,
+                now.max(run.only().progress_start),
+                open_at,
+            );
         }
         self.running = running;
         for job in begun {
@@ -173,8 +181,11 @@ impl ContinuousLas {
 }
 
 impl Policy for ContinuousLas {
-    fn wake_on(&self) -> WakeOn {
-        WakeOn::QUEUE | WakeOn::TIMER
+    fn traits(&self) -> PolicyTraits {
+        PolicyTraits {
+            wake_on: WakeOn::QUEUE | WakeOn::TIMER,
+            ..PolicyTraits::default()
+        }
     }
 
     fn start(

@@ -9,7 +9,9 @@ use crate::class::Places;
 use crate::order::{JobTimers, Key, Measure, Protection, Repack};
 use crate::params::ParamReader;
 use crate::place::PlacementParams;
-use gangline_engine::{Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_engine::{
+    Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+};
 use gangline_model::{JobId, SimSpan, SimTime};
 
 /// Set in the leading key of jobs that may be preempted; protected ones come before them.
@@ -214,7 +216,7 @@ impl QueuedService {
         let rank = self.rank(view, job);
         let key = self.key(job, rank, Self::first_start(view, job), is_open);
         self.pass.rekey(key);
-        let since = view.now().max(run.progress_start);
+        let since = view.now().max(run.only().progress_start);
         self.arm(view, job, run.started, since);
     }
 
@@ -231,7 +233,7 @@ impl QueuedService {
             self.pass.leave(job);
             self.timers.clear(job);
         }
-        for &job in &changes.thrown_back {
+        for &job in &changes.requeued {
             self.pass.leave(job);
             self.timers.clear(job);
             self.demote(job, self.attained(view, job));
@@ -294,8 +296,11 @@ fn time_to(service: i128, scale: i128) -> i64 {
 }
 
 impl Policy for QueuedService {
-    fn wake_on(&self) -> WakeOn {
-        WakeOn::QUEUE | WakeOn::TIMER
+    fn traits(&self) -> PolicyTraits {
+        PolicyTraits {
+            wake_on: WakeOn::QUEUE | WakeOn::TIMER,
+            ..PolicyTraits::default()
+        }
     }
 
     fn start(
@@ -341,10 +346,6 @@ impl Policy for QueuedService {
         self.follow_up(view);
         self.timers.flush(view.now(), plan);
         Ok(Next::Ask)
-    }
-
-    fn knowledge(&self) -> Knowledge {
-        Knowledge::Online
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

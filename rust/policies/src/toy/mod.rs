@@ -1,12 +1,16 @@
-//! Three small policies that live in the ports of the engine: rounds, timers, shared GPUs.
+//! Small policies that use what the engine offers: rounds, timers, shared GPUs, parts, gangs over several types.
 //!
 //! They are for tests, not for comparisons: they look at every active job at each decision, which is fine for
 //! the small worlds they see. All place by `consolidate` with best fit.
 
+mod fork;
+mod mixed;
 mod round;
 mod share;
 mod timer;
 
+pub use fork::{ForkParams, ToyFork};
+pub use mixed::ToyMixed;
 pub use round::ToyRound;
 pub use share::ToyShare;
 pub use timer::ToyTimer;

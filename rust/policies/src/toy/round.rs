@@ -2,8 +2,10 @@
 
 use crate::class::Places;
 use crate::place::Level;
-use gangline_engine::{Changes, ClusterView, Next, Plan, Policy, PolicyError, WakeOn};
-use gangline_model::{Action, JobId, SimSpan};
+use gangline_engine::{
+    Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+};
+use gangline_model::{JobId, SimSpan};
 
 /// Rounds by attained service.
 #[derive(Debug)]
@@ -23,12 +25,12 @@ impl ToyRound {
 }
 
 impl Policy for ToyRound {
-    fn wake_on(&self) -> WakeOn {
-        WakeOn::ROUND
-    }
-
-    fn round(&self) -> Option<SimSpan> {
-        Some(self.round)
+    fn traits(&self) -> PolicyTraits {
+        PolicyTraits {
+            wake_on: WakeOn::ROUND,
+            round: Some(self.round),
+            ..PolicyTraits::default()
+        }
     }
 
     fn start(
@@ -54,22 +56,25 @@ impl Policy for ToyRound {
         for job in active {
             let run = view.run(job);
             if let Some(run) = run
-                && plan.free().is_free(&run.gpus)
+                && plan.free().is_free(run.gpus())
             {
-                plan.take(&run.gpus);
+                plan.take(run.gpus());
                 continue;
             }
             let class = self.places.classes().of(job);
             match (self.places.place(plan.free(), class, job), run) {
-                (Some(gpus), None) => plan.start(job, gpus),
+                (Some(gpus), None) => {
+                    plan.take(&gpus);
+                    plan.start(job, gpus);
+                }
                 (Some(gpus), Some(_)) => {
                     plan.take(&gpus);
-                    plan.push(Action::Move { job, gpus });
+                    plan.move_to(job, gpus);
                 }
                 (None, run) => {
                     next = Next::Ask;
                     if run.is_some() {
-                        plan.push(Action::Preempt { job });
+                        plan.preempt(job);
                     }
                 }
             }

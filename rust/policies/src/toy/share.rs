@@ -2,8 +2,8 @@
 
 use crate::class::Places;
 use crate::place::Level;
-use gangline_engine::{Changes, ClusterView, Next, Phase, Plan, Policy, PolicyError, WakeOn};
-use gangline_model::{Action, GpuSet, GpuTypeId, JobId, ServerId};
+use gangline_engine::{Changes, ClusterView, Next, Phase, Plan, Policy, PolicyError, PolicyTraits};
+use gangline_model::{Action, GpuSet, GpuTypeId, JobId, ServerId, Terms};
 use std::collections::BTreeMap;
 
 /// A queue that shares GPUs between two jobs.
@@ -91,49 +91,48 @@ impl ToyShare {
     }
 
     fn start_on(&mut self, plan: &mut Plan<'_>, job: JobId, gpus: GpuSet, sub_batch: u32) {
-        for part in gpus.parts() {
+        for part in gpus.by_server() {
             for slot in (0..64).filter(|slot| part.mask >> slot & 1 == 1) {
                 self.added.entry((part.server, slot)).or_default().push(job);
             }
         }
         self.sub_batches.insert(job, sub_batch);
         plan.take(&gpus);
-        let sub_batch = (sub_batch > 0).then_some(sub_batch);
-        plan.push(Action::Start {
-            job,
-            gpus,
-            sub_batch,
-        });
+        let terms = Terms {
+            sub_batch: (sub_batch > 0).then_some(sub_batch),
+            ..Terms::default()
+        };
+        plan.push(Action::start(job, gpus).with(terms));
     }
 
     /// Jobs that run alone get their batch back.
     fn restore(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         for job in view.running() {
-            let run = view.run(job).expect("a running job");
+            let run = view.run(job).expect("a running job").only();
             let batch = view.jobs().batch_size(job);
-            let is_alone = run.gpus.parts().iter().all(|part| {
+            let is_alone = run.gpus.by_server().iter().all(|part| {
                 (0..64)
                     .filter(|slot| part.mask >> slot & 1 == 1)
                     .all(|slot| view.residents(part.server, slot).count() == 1)
             });
             if is_alone && run.sub_batch > 0 && run.sub_batch < batch {
                 self.sub_batches.insert(job, batch);
-                plan.push(Action::SetSubBatch {
-                    job,
-                    sub_batch: batch,
-                });
+                let terms = Terms {
+                    sub_batch: Some(batch),
+                    ..Terms::default()
+                };
+                plan.keep(job, terms);
             }
         }
     }
 }
 
 impl Policy for ToyShare {
-    fn wake_on(&self) -> WakeOn {
-        WakeOn::QUEUE
-    }
-
-    fn max_share(&self) -> u32 {
-        2
+    fn traits(&self) -> PolicyTraits {
+        PolicyTraits {
+            max_share: 2,
+            ..PolicyTraits::default()
+        }
     }
 
     fn start(

@@ -2,7 +2,9 @@
 
 use crate::class::Places;
 use crate::place::Level;
-use gangline_engine::{Changes, ClusterView, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_engine::{
+    Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+};
 use gangline_model::{JobId, SimSpan, TimerTag};
 
 /// A queue with a delay before it spreads gangs.
@@ -25,8 +27,11 @@ impl ToyTimer {
 }
 
 impl Policy for ToyTimer {
-    fn wake_on(&self) -> WakeOn {
-        WakeOn::QUEUE | WakeOn::TIMER
+    fn traits(&self) -> PolicyTraits {
+        PolicyTraits {
+            wake_on: WakeOn::QUEUE | WakeOn::TIMER,
+            ..PolicyTraits::default()
+        }
     }
 
     fn start(

@@ -19,7 +19,7 @@ pub use queues::{QueueBy, QueueParams};
 
 use crate::class::Places;
 use crate::place::PlacementParams;
-use gangline_engine::{Changes, ClusterView, Next, Plan, Policy, PolicyError, WakeOn};
+use gangline_engine::{Changes, ClusterView, Next, Plan, Policy, PolicyError};
 use gangline_model::{GpuSet, JobId};
 use queues::Queues;
 
@@ -54,14 +54,14 @@ impl Yarn {
     }
 
     fn note(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, changes: &Changes) {
-        for &job in changes.finished.iter().chain(&changes.thrown_back) {
+        for &job in changes.finished.iter().chain(&changes.requeued) {
             self.queues.give_back(job, view.jobs().gpus(job));
         }
-        for &job in changes.thrown_back.iter().chain(&changes.arrived) {
+        for &job in changes.requeued.iter().chain(&changes.arrived) {
             self.queues.join(job);
         }
         let has_room = changes.finished.len()
-            + changes.thrown_back.len()
+            + changes.requeued.len()
             + changes.servers_up.len()
             + changes.servers_down.len()
             > 0;
@@ -77,10 +77,6 @@ impl Yarn {
 }
 
 impl Policy for Yarn {
-    fn wake_on(&self) -> WakeOn {
-        WakeOn::QUEUE
-    }
-
     fn start(
         &mut self,
         view: &ClusterView<'_>,
@@ -110,6 +106,7 @@ impl Policy for Yarn {
             if let Some(starts) = self.starts.get_mut(job.index()) {
                 *starts += 1;
             }
+            plan.take(&gpus);
             plan.start(job, gpus);
         }
         Ok(Next::Ask)

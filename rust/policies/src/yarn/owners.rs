@@ -1,7 +1,7 @@
 //! Whose jobs are whose: users or virtual clusters of a trace, by number.
 
 use super::QueueBy;
-use gangline_model::{JobId, JobTable};
+use gangline_model::{JobFacts, JobId};
 use std::collections::BTreeSet;
 
 /// Name of the owner of jobs that name none, and of all jobs if nobody is asked for.
@@ -18,7 +18,7 @@ pub(crate) struct Owners {
 
 impl Owners {
     /// The owners of the jobs; none if they are asked for and no job names one.
-    pub(crate) fn of(jobs: &JobTable, by: QueueBy) -> Option<Self> {
+    pub(crate) fn of(jobs: &JobFacts, by: QueueBy) -> Option<Self> {
         let columns = jobs.columns();
         let (codes, labels): (_, &[String]) = match by {
             QueueBy::None => (None, &[]),

@@ -2,7 +2,7 @@
 
 use super::owners::Owners;
 use gangline_engine::PolicyError;
-use gangline_model::{JobId, JobTable};
+use gangline_model::{JobFacts, JobId};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
@@ -69,7 +69,7 @@ impl Queues {
     ///
     /// # Errors
     /// [`PolicyError::Parameter`] if the trace names nobody, or a queue has no share.
-    pub(super) fn new(params: &QueueParams, jobs: &JobTable) -> Result<Self, PolicyError> {
+    pub(super) fn new(params: &QueueParams, jobs: &JobFacts) -> Result<Self, PolicyError> {
         let Some(owners) = Owners::of(jobs, params.by) else {
             let name = params.by.name();
             let expected = format!("a trace that names a {name} for its jobs, or queue_by = none");

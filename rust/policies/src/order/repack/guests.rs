@@ -133,13 +133,13 @@ fn first_of(heads: &[(Key, usize)]) -> Option<usize> {
 }
 
 fn take(free: &mut FreeIndex, gpus: &GpuSet) {
-    for part in gpus.parts() {
+    for part in gpus.by_server() {
         free.sync(part.server, free.free_mask(part.server) & !part.mask);
     }
 }
 
 fn give(free: &mut FreeIndex, gpus: &GpuSet) {
-    for part in gpus.parts() {
+    for part in gpus.by_server() {
         free.sync(part.server, free.free_mask(part.server) | part.mask);
     }
 }
@@ -215,7 +215,7 @@ impl Guests {
         }
         for job in view.running() {
             let class = places.classes().of(job);
-            let gpus = view.run(job).expect("a running job").gpus.clone();
+            let gpus = view.run(job).expect("a running job").gpus().clone();
             self.hold(job, Hold { class, gpus });
         }
         for (job, hold) in std::mem::take(&mut self.fresh) {
@@ -317,7 +317,7 @@ impl Guests {
     fn stop_guest(&mut self, key: Key, taken: &GpuSet) -> bool {
         self.unseat(key);
         let gpus = self.let_go(key.job());
-        let mut parts = gpus.parts().iter();
+        let mut parts = gpus.by_server().iter();
         let is_gain = parts.any(|part| part.mask & !taken.mask_on(part.server) != 0);
         if is_gain {
             self.change(&gpus, true, Reach::Behind(key));
@@ -689,10 +689,11 @@ impl Repack {
     /// Stops the guests that hold some of these GPUs; whether other GPUs come free by that.
     fn stop_met(&mut self, plan: &mut Plan<'_>, guests: &mut Guests, gpus: &GpuSet) -> bool {
         let mut has_gain = false;
-        for part in gpus.parts() {
+        for part in gpus.by_server() {
             while let Some(key) = guests.seats.met(part.server, part.mask) {
                 has_gain |= guests.stop_guest(key, gpus);
                 self.ledger.set(key, Stand::Nowhere);
+                plan.release(key.job());
                 plan.preempt(key.job());
                 guests.stopped.push(key);
             }
@@ -719,6 +720,7 @@ impl Repack {
             guests.hold(job, hold);
         }
         places.note_start(job);
+        plan.take(&gpus);
         plan.start(job, gpus);
         self.started.push(job);
     }

@@ -54,7 +54,7 @@ impl Repack {
         let class = places.classes().of(job);
         let of = places.classes().get(class);
         let key = self.ledger.key(job);
-        let own = view.run(job).expect("a running job").gpu_type;
+        let own = view.run(job).expect("a running job").gpu_type();
         let others = of.types.iter().copied().filter(|&t| t != own);
         match std::iter::once(own)
             .chain(others)

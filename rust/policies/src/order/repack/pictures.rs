@@ -60,7 +60,7 @@ impl Picture {
         for &at in changes {
             put_right(at as usize);
         }
-        for part in passed.flat_map(GpuSet::parts) {
+        for part in passed.flat_map(GpuSet::by_server) {
             put_right(part.server.index());
         }
     }

@@ -13,7 +13,7 @@ use super::Repack;
 use crate::class::Places;
 use crate::order::{Rank, Stand};
 use gangline_engine::{ClusterView, Plan};
-use gangline_model::{Action, GpuTypeId, JobId};
+use gangline_model::{GpuTypeId, JobId};
 
 impl Repack {
     /// Walks every active job. O(active log active); for tests.
@@ -41,7 +41,7 @@ impl Repack {
         let mut order: Vec<(Rank, bool)> = waiting.chain(running).collect();
         order.sort_unstable();
         let admitted_on = count_pass(view, places, &order);
-        let own = |job| view.run(job).expect("a running job").gpu_type;
+        let own = |job| view.run(job).expect("a running job").gpu_type();
         let keeps = |at: usize| {
             let (rank, is_running) = order[at];
             is_running && admitted_on[at] == Some(own(JobId(rank.job)))
@@ -62,7 +62,7 @@ impl Repack {
             has_gpus[at] = true;
             plan.take(&gpus);
             if is_running {
-                plan.push(Action::Move { job, gpus });
+                plan.move_to(job, gpus);
                 self.moved.push(job);
             } else {
                 self.start_plain(plan, places, job, gpus, now);
@@ -81,11 +81,11 @@ impl Repack {
                 }
                 continue;
             }
-            let old = &view.run(job).expect("a running job").gpus;
+            let old = view.run(job).expect("a running job").gpus();
             if plan.free().is_free(old) {
                 plan.take(old);
             } else {
-                plan.push(Action::Preempt { job });
+                plan.preempt(job);
                 self.stopped.push(job);
                 self.running.remove(self.ledger.key(job), jobs.gpus(job));
                 self.ledger.set(self.ledger.key(job), Stand::Nowhere);
@@ -103,11 +103,7 @@ impl Repack {
     ) {
         places.note_start(job);
         let size = gpus.gpus();
-        plan.push(Action::Start {
-            job,
-            gpus,
-            sub_batch: None,
-        });
+        plan.start(job, gpus);
         self.started.push(job);
         let key = self.ledger.key(job);
         self.count_in(key, size, now);
@@ -129,7 +125,7 @@ fn count_pass(
         .map(|&(rank, is_running)| {
             let job = JobId(rank.job);
             let of = places.classes().get(places.classes().of(job));
-            let own = is_running.then(|| view.run(job).expect("a running job").gpu_type);
+            let own = is_running.then(|| view.run(job).expect("a running job").gpu_type());
             let others = of.types.iter().copied().filter(|&t| Some(t) != own);
             let found = own
                 .into_iter()

@@ -269,7 +269,7 @@ impl Seats {
 
     /// A job becomes a guest on these GPUs.
     pub(super) fn add(&mut self, key: Key, gpus: &GpuSet) {
-        for part in gpus.parts() {
+        for part in gpus.by_server() {
             let at = part.server.index();
             let guests = &mut self.by_server[at];
             let place = guests.partition_point(|(other, _)| *other < key);
@@ -280,7 +280,7 @@ impl Seats {
 
     /// A guest is none any more.
     pub(super) fn remove(&mut self, key: Key, gpus: &GpuSet) {
-        for part in gpus.parts() {
+        for part in gpus.by_server() {
             let at = part.server.index();
             let guests = &mut self.by_server[at];
             let place = guests.iter().position(|(guest, _)| *guest == key);
@@ -298,7 +298,7 @@ impl Seats {
 
     /// On the servers of this set, other GPUs than before are free of admitted jobs.
     pub(super) fn firm_changed(&mut self, gpus: &GpuSet) {
-        for part in gpus.parts() {
+        for part in gpus.by_server() {
             self.note(part.server.index());
         }
     }

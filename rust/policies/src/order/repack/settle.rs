@@ -4,7 +4,7 @@ use super::{Admission, Dropped, Repack};
 use crate::class::Places;
 use crate::order::{Rank, Stand};
 use gangline_engine::{ClusterView, Plan};
-use gangline_model::{Action, JobId};
+use gangline_model::JobId;
 use std::cmp::Reverse;
 
 impl Repack {
@@ -38,11 +38,12 @@ impl Repack {
             match places.place_on(plan.free(), class, job, gpu_type) {
                 Some(gpus) if admission.is_running => {
                     plan.take(&gpus);
-                    plan.push(Action::Move { job, gpus });
+                    plan.move_to(job, gpus);
                     self.moved.push(job);
                 }
                 Some(gpus) => {
                     places.note_start(job);
+                    plan.take(&gpus);
                     plan.start(job, gpus);
                     self.started.push(job);
                 }
@@ -55,9 +56,7 @@ impl Repack {
         self.admitted = admitted;
         if is_settled {
             for dropped in &self.dropped {
-                plan.push(Action::Preempt {
-                    job: dropped.key.job(),
-                });
+                plan.preempt(dropped.key.job());
                 self.stopped.push(dropped.key.job());
             }
         } else {
@@ -69,6 +68,7 @@ impl Repack {
     /// The same where the rule refuses nobody and nobody moves: the dropped stop, the admitted start.
     fn settle_all(&mut self, plan: &mut Plan<'_>, places: &mut Places) {
         for dropped in &self.dropped {
+            plan.release(dropped.key.job());
             plan.preempt(dropped.key.job());
             self.stopped.push(dropped.key.job());
         }
@@ -82,6 +82,7 @@ impl Repack {
             let found = places.place_on(plan.free(), class, key.job(), gpu_type);
             let gpus = found.expect("enough GPUs are free, and the rule asks for no more");
             places.note_start(key.job());
+            plan.take(&gpus);
             plan.start(key.job(), gpus);
             self.started.push(key.job());
         }
@@ -145,7 +146,7 @@ impl Repack {
     fn keep_or_stop(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, dropped: Dropped) {
         let job = dropped.key.job();
         let gpus = view.jobs().gpus(job);
-        let old = &view.run(job).expect("a running job").gpus;
+        let old = view.run(job).expect("a running job").gpus();
         if plan.free().is_free(old) {
             plan.take(old);
             if !dropped.is_counted {
@@ -158,7 +159,7 @@ impl Repack {
             self.running.remove(dropped.key, gpus);
             self.ledger.set(self.ledger.key(job), Stand::Nowhere);
         }
-        plan.push(Action::Preempt { job });
+        plan.preempt(job);
         self.stopped.push(job);
     }
 }

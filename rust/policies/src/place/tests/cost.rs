@@ -33,7 +33,7 @@ fn batch(world: &mut World, settings: &[(&str, &str)], gpus: u32) -> u64 {
                 continue;
             };
             let mark = world.index.mark();
-            for part in found.parts() {
+            for part in found.by_server() {
                 let left = world.index.free_mask(part.server) & !part.mask;
                 world.index.set_free_mask(part.server, left);
             }

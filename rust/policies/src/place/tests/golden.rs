@@ -20,7 +20,7 @@ fn world() -> World {
 /// Servers and how many GPUs on each: `[(0, 4), (1, 1)]`; empty = no place.
 fn counts(gpus: Option<GpuSet>) -> Vec<(u32, u32)> {
     let gpus = gpus.unwrap_or_default();
-    gpus.parts()
+    gpus.by_server()
         .iter()
         .map(|part| (part.server.0, part.mask.count_ones()))
         .collect()

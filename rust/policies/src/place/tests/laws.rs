@@ -56,8 +56,8 @@ fn check_consolidate(racks: &[u32], free: &[u32], world: &mut World, placer: &mu
             let (Some(found), Some(tier), true) = (found, tier, is_best) else {
                 continue;
             };
-            let servers = found.parts().len() as u32;
-            let at = found.parts()[0].server.index();
+            let servers = found.by_server().len() as u32;
+            let at = found.by_server()[0].server.index();
             match tier {
                 Level::Server => {
                     let tighter = free.iter().any(|&other| other >= gpus && other < free[at]);
@@ -79,7 +79,7 @@ fn check_consolidate(racks: &[u32], free: &[u32], world: &mut World, placer: &mu
                 }
                 Level::Network => {
                     let mut used: Vec<u32> = found
-                        .parts()
+                        .by_server()
                         .iter()
                         .map(|part| racks[part.server.index()])
                         .collect();
@@ -138,7 +138,7 @@ fn check_answer(world: &mut World, placer: &mut Placer, asked: &Demand) {
     };
     assert!(can);
     assert_eq!(gpus.gpus(), asked.gpus);
-    for part in gpus.parts() {
+    for part in gpus.by_server() {
         let at = part.server.index();
         assert_eq!(world.cluster.server(part.server).gpu_type, TYPE);
         assert_eq!(
@@ -262,7 +262,7 @@ fn random_is_uniform_over_sets_of_gpus() {
             };
             let found = placer.place(&mut world.index, TYPE, &asked).expect("room");
             let parts = found
-                .parts()
+                .by_server()
                 .iter()
                 .map(|part| (part.server.0, part.mask))
                 .collect();
@@ -286,8 +286,8 @@ fn random_server_is_uniform_over_servers_with_room() {
             ..demand(2)
         };
         let found = placer.place(&mut world.index, TYPE, &asked).expect("room");
-        assert_eq!(found.parts().len(), 1);
-        *seen.entry(found.parts()[0].server.0).or_default() += 1;
+        assert_eq!(found.by_server().len(), 1);
+        *seen.entry(found.by_server()[0].server.0).or_default() += 1;
     }
     assert!(seen.keys().copied().eq([0, 2, 3, 5]));
     let excess = chi_square(seen.into_values(), 4, 30_000);

@@ -359,7 +359,7 @@ fn compare(world: &mut World, placer: &mut Placer, gpu_type: u32, demand: &Deman
     let found = placer.place(&mut world.index, id, demand);
     let expected = place(world, gpu_type, demand, placer.params());
     let gpus: Option<Gpus> = found.as_ref().map(|gpus| {
-        let parts = gpus.parts().iter();
+        let parts = gpus.by_server().iter();
         parts
             .flat_map(|part| {
                 let slots = (0..64).filter(|slot| part.mask >> slot & 1 == 1);

@@ -1,4 +1,4 @@
-//! Limits of work: what a running job may do until it holds its GPUs without progress. By hand.
+//! Iteration quotas: what a running job may do until it holds its GPUs without progress. By hand.
 
 use gangline_engine::{
     Changes, ClusterView, Control, Engine, EngineError, Next, Output, Plan, Policy, PolicyError,
@@ -6,7 +6,7 @@ use gangline_engine::{
 };
 use gangline_model::{
     Action, ClusterSpec, GpuSet, GpuType, GpuTypeId, Interference, JobColumns, JobId, JobTable,
-    RackId, RateTable, Server, ServerId, SimTime, TimerTag,
+    RackId, RateTable, Server, ServerId, SimTime, Terms, TimerTag,
 };
 use std::sync::Arc;
 
@@ -15,11 +15,16 @@ use std::sync::Arc;
 enum Order {
     /// The job gets the only GPU.
     Start(u32),
+    /// The same with a quota.
+    StartOn(u32, f64),
     Preempt(u32),
-    Limit(u32, f64),
+    Quota(u32, f64),
 }
 
-use Order::{Limit, Preempt, Start};
+/// Orders by the second.
+type Orders<'a> = &'a [(i64, &'a [Order])];
+
+use Order::{Preempt, Quota, Start, StartOn};
 
 /// Orders by the second; a timer wakes it for each.
 struct Script {
@@ -33,12 +38,12 @@ fn gpu() -> GpuSet {
 }
 
 impl Policy for Script {
-    fn wake_on(&self) -> WakeOn {
-        WakeOn::ARRIVAL | WakeOn::TIMER
-    }
-
-    fn max_share(&self) -> u32 {
-        self.shares
+    fn traits(&self) -> PolicyTraits {
+        PolicyTraits {
+            wake_on: WakeOn::ARRIVAL | WakeOn::TIMER,
+            max_share: self.shares,
+            ..PolicyTraits::default()
+        }
     }
 
     fn start(
@@ -56,15 +61,16 @@ impl Policy for Script {
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
         for order in &self.orders[self.next].1 {
-            match *order {
-                Start(job) => plan.push(Action::Start {
-                    job: JobId(job),
-                    gpus: gpu(),
-                    sub_batch: None,
-                }),
-                Preempt(job) => plan.push(Action::Preempt { job: JobId(job) }),
-                Limit(job, work) => plan.limit(JobId(job), work),
-            }
+            let with = |quota| Terms {
+                quota: Some(quota),
+                ..Terms::default()
+            };
+            plan.push(match *order {
+                Start(job) => Action::start(JobId(job), gpu()),
+                StartOn(job, quota) => Action::start(JobId(job), gpu()).with(with(quota)),
+                Preempt(job) => Action::preempt(JobId(job)),
+                Quota(job, quota) => Action::keep(JobId(job), with(quota)),
+            });
         }
         self.next += 1;
         if let Some((second, _)) = self.orders.get(self.next) {
@@ -112,7 +118,7 @@ fn run(works: &[f64], shares: u32, orders: &[(i64, &[Order])]) -> Result<Output,
         next: 0,
         shares,
     };
-    let mut engine = Engine::new(&world, config, PolicyTraits::of(&script))?;
+    let mut engine = Engine::new(&world, config, script.traits())?;
     engine.start(&mut script)?;
     engine.run(&mut script, &Control::default(), &mut Silent)?;
     Ok(engine.output())
@@ -137,9 +143,9 @@ fn segments(output: &Output, job: u32) -> Vec<(f64, f64, f64)> {
 #[test]
 fn a_job_holds_its_gpus_at_its_limit_and_goes_on_with_the_next() {
     let orders: &[(i64, &[Order])] = &[
-        (0, &[Start(0), Limit(0, 4.0)]),
-        (6, &[Limit(0, 3.0)]),
-        (20, &[Limit(0, f64::INFINITY)]),
+        (0, &[StartOn(0, 4.0)]),
+        (6, &[Quota(0, 3.0)]),
+        (20, &[Quota(0, f64::INFINITY)]),
     ];
     let output = run(&[10.0], 1, orders).expect("sound");
     let wanted = [
@@ -157,7 +163,7 @@ fn a_job_holds_its_gpus_at_its_limit_and_goes_on_with_the_next() {
 #[test]
 fn a_limit_of_all_that_is_left_is_none() {
     for limit in [10.0, 11.0] {
-        let orders: &[(i64, &[Order])] = &[(0, &[Start(0), Limit(0, limit)])];
+        let orders: &[(i64, &[Order])] = &[(0, &[StartOn(0, limit)])];
         let output = run(&[10.0], 1, orders).expect("sound");
         assert_eq!(output.finish_s, [10.0]);
     }
@@ -167,9 +173,9 @@ fn a_limit_of_all_that_is_left_is_none() {
 fn a_new_limit_before_the_old_one_counts_from_now() {
     // 2 of 4 are done at 2; 5 more end at 7
     let orders: &[(i64, &[Order])] = &[
-        (0, &[Start(0), Limit(0, 4.0)]),
-        (2, &[Limit(0, 5.0)]),
-        (9, &[Limit(0, 100.0)]),
+        (0, &[StartOn(0, 4.0)]),
+        (2, &[Quota(0, 5.0)]),
+        (9, &[Quota(0, 100.0)]),
     ];
     let output = run(&[10.0], 1, orders).expect("sound");
     assert_eq!(segments(&output, 0)[2], (7.0, 9.0, 0.0));
@@ -179,7 +185,7 @@ fn a_new_limit_before_the_old_one_counts_from_now() {
 #[test]
 fn a_stop_forgets_the_limit() {
     let orders: &[(i64, &[Order])] = &[
-        (0, &[Start(0), Limit(0, 4.0)]),
+        (0, &[StartOn(0, 4.0)]),
         (2, &[Preempt(0)]),
         (3, &[Start(0)]),
     ];
@@ -191,8 +197,8 @@ fn a_stop_forgets_the_limit() {
 fn a_paused_job_stays_paused_when_its_neighbour_leaves() {
     // side by side both do 0.8 per second: 4 take 5 s, 8 take 10 s; then six are left
     let orders: &[(i64, &[Order])] = &[
-        (0, &[Start(0), Start(1), Limit(0, 4.0)]),
-        (12, &[Limit(0, f64::INFINITY)]),
+        (0, &[StartOn(0, 4.0), Start(1)]),
+        (12, &[Quota(0, f64::INFINITY)]),
     ];
     let output = run(&[10.0, 8.0], 2, orders).expect("sound");
     assert_eq!(output.finish_s, [18.0, 10.0]);
@@ -202,10 +208,10 @@ fn a_paused_job_stays_paused_when_its_neighbour_leaves() {
 
 #[test]
 fn a_neighbour_that_leaves_speeds_up_what_is_left_of_a_limit() {
-    // 0.8 per second until 5; one of the limit of 5 is left, done at 6
+    // 0.8 per second until 5; one of the quota of 5 is left, done at 6
     let orders: &[(i64, &[Order])] = &[
-        (0, &[Start(0), Start(1), Limit(0, 5.0)]),
-        (9, &[Limit(0, f64::INFINITY)]),
+        (0, &[StartOn(0, 5.0), Start(1)]),
+        (9, &[Quota(0, f64::INFINITY)]),
     ];
     let output = run(&[10.0, 4.0], 2, orders).expect("sound");
     assert_eq!(segments(&output, 0)[1], (5.0, 6.0, 1.0));
@@ -213,13 +219,11 @@ fn a_neighbour_that_leaves_speeds_up_what_is_left_of_a_limit() {
 }
 
 #[test]
-fn bad_limits_are_refused() {
-    let bad: [&[Order]; 5] = [
-        &[Start(0), Limit(0, 0.0)],
-        &[Start(0), Limit(0, -1.0)],
-        &[Start(0), Limit(0, f64::NAN)],
-        &[Start(0), Limit(1, 3.0)],
-        &[Limit(0, 3.0)],
+fn bad_quotas_are_refused() {
+    let bad: [&[Order]; 3] = [
+        &[StartOn(0, 0.0)],
+        &[StartOn(0, -1.0)],
+        &[StartOn(0, f64::NAN)],
     ];
     for orders in bad {
         let Err(EngineError::Plan(error)) = run(&[10.0, 1.0], 1, &[(0, orders)]) else {
@@ -227,9 +231,18 @@ fn bad_limits_are_refused() {
         };
         assert_eq!(error.rule, Rule::WorkLimit);
     }
-    let stopped: &[(i64, &[Order])] = &[(0, &[Start(0)]), (2, &[Preempt(0), Limit(0, 3.0)])];
-    assert!(matches!(
-        run(&[10.0], 1, stopped),
-        Err(EngineError::Plan(_))
-    ));
+    let waiting: [(Orders<'_>, Rule); 3] = [
+        (&[(0, &[Start(0), Quota(1, 3.0)])], Rule::NotRunning),
+        (&[(0, &[Quota(0, 3.0)])], Rule::NotRunning),
+        (
+            &[(0, &[Start(0)]), (2, &[Preempt(0), Quota(0, 3.0)])],
+            Rule::TwoActions,
+        ),
+    ];
+    for (orders, rule) in waiting {
+        let Err(EngineError::Plan(error)) = run(&[10.0, 1.0], 1, orders) else {
+            panic!("accepted");
+        };
+        assert_eq!(error.rule, rule);
+    }
 }

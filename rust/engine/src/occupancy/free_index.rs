@@ -1,15 +1,16 @@
 //! The free-GPU index: questions about free GPUs in O(1) or O(log n).
 //!
-//! One pool per GPU type. It mirrors the free masks of the state; policies plan on it as a scratch
-//! and the engine puts it right for every server that a plan touched. Structures that only some
-//! rules need are built when they are first asked for and kept up to date from then on.
+//! One pool per GPU type. It mirrors the free masks of the servers. Policies plan on it as a *draft*:
+//! what they take and give back there is theirs alone, and [`super::Occupancy`] puts it right
+//! afterwards for every server that changed. Structures that only some rules need are built when
+//! they are first asked for and kept up to date from then on.
 //! Which questions placement rules ask: `docs/concepts/placement.md`.
 
 mod pool;
 mod racks;
 mod servers;
 
-use gangline_model::{ClusterSpec, GpuSet, GpuTypeId, Part, RackId, ServerId, Tier};
+use gangline_model::{ClusterSpec, GpuSet, GpuTypeId, RackId, ServerGpus, ServerId, Tier};
 pub use pool::TypePool;
 
 /// Free GPUs of every server, by type.
@@ -17,13 +18,8 @@ pub use pool::TypePool;
 pub struct FreeIndex {
     pools: Vec<TypePool>,
     places: Vec<Place>,
-    /// What scratch changes overwrote, in order: server, its free mask before.
+    /// What changes of the draft overwrote, in order: server, its free mask before.
     undo: Vec<(ServerId, u64)>,
-    /// How many entries `undo` had after the last change that an action of the plan made.
-    planned: usize,
-    /// Whether so far nothing else changed the scratch, and each action took GPUs that were free or gave back GPUs
-    /// that were taken.
-    is_planned: bool,
 }
 
 /// Where a server is: the pool of its type, and its position there.
@@ -58,8 +54,6 @@ impl FreeIndex {
             pools,
             places,
             undo: Vec::new(),
-            planned: 0,
-            is_planned: true,
         }
     }
 
@@ -110,15 +104,18 @@ impl FreeIndex {
 
     /// Whether every GPU of the set is free.
     pub fn is_free(&self, gpus: &GpuSet) -> bool {
-        gpus.parts()
+        gpus.by_server()
             .iter()
             .all(|part| part.mask & !self.free_mask(part.server) == 0)
     }
 
     /// Tier of a set of GPUs of one type.
     pub fn tier(&self, gpus: &GpuSet) -> Tier {
-        let mut racks = gpus.parts().iter().map(|part| self.rack_of(part.server));
-        let Some(first) = racks.next().filter(|_| gpus.parts().len() > 1) else {
+        let mut racks = gpus
+            .by_server()
+            .iter()
+            .map(|part| self.rack_of(part.server));
+        let Some(first) = racks.next().filter(|_| gpus.by_server().len() > 1) else {
             return Tier::Server;
         };
         if racks.all(|rack| rack == first) {
@@ -147,45 +144,30 @@ impl FreeIndex {
         self.pools[place.gpu_type.index()].set_mask(place.local as usize, mask)
     }
 
-    /// Takes GPUs for an action of the plan; all of them should be free.
+    /// Draft: takes GPUs. Those that are not free, or on a server that is down, stay as they are.
     #[inline]
-    pub(crate) fn plan_take(&mut self, gpus: &GpuSet) {
-        let mut is_due = self.is_planned();
-        for &Part { server, mask } in gpus.parts() {
-            let Some(&place) = self.places.get(server.index()) else {
-                is_due = false;
-                continue;
-            };
-            let before = self.pools[place.gpu_type.index()].take(place.local as usize, mask);
-            is_due &= before & mask == mask;
-            self.undo.push((server, before));
-        }
-        self.is_planned = is_due;
-        self.planned = self.undo.len();
-    }
-
-    /// Gives back GPUs for an action of the plan; all of them should be taken, on servers that are up.
-    #[inline]
-    pub(crate) fn plan_give(&mut self, gpus: &GpuSet) {
-        let mut is_due = self.is_planned();
-        for &Part { server, mask } in gpus.parts() {
+    pub fn take(&mut self, gpus: &GpuSet) {
+        for &ServerGpus { server, mask } in gpus.by_server() {
             let place = self.places[server.index()];
-            let before = self.pools[place.gpu_type.index()].give(place.local as usize, mask);
-            is_due &= before & mask == 0;
+            let before = self.pools[place.gpu_type.index()].take(place.local as usize, mask);
             self.undo.push((server, before));
         }
-        self.is_planned = is_due;
-        self.planned = self.undo.len();
     }
 
-    /// Whether nothing but actions of the plan changed the scratch, each taking free GPUs or giving back taken ones:
-    /// then it is what the cluster will be once they are carried out.
+    /// Draft: gives GPUs back that nobody else holds. Those on a server that is down stay as they are.
     #[inline]
-    pub(crate) fn is_planned(&self) -> bool {
-        self.is_planned && self.planned == self.undo.len()
+    pub fn give(&mut self, gpus: &GpuSet) {
+        for &ServerGpus { server, mask } in gpus.by_server() {
+            let place = self.places[server.index()];
+            let pool = &mut self.pools[place.gpu_type.index()];
+            if pool.is_up(place.local as usize) {
+                let before = pool.give(place.local as usize, mask);
+                self.undo.push((server, before));
+            }
+        }
     }
 
-    /// Remembers the present state of the scratch.
+    /// Remembers the present state of the draft.
     #[inline]
     pub fn mark(&self) -> Mark {
         Mark(self.undo.len())
@@ -193,48 +175,29 @@ impl FreeIndex {
 
     /// Undoes every change since `mark`.
     pub fn rollback(&mut self, mark: Mark) {
-        self.is_planned &= mark.0 >= self.planned;
         while self.undo.len() > mark.0 {
             let (server, before) = self.undo.pop().expect("longer than the mark");
             self.sync(server, before);
         }
     }
 
-    /// Whether the index may differ from the state.
+    /// Ends a draft: every server that it changed gets the free mask that `free` tells, and that is the state to come
+    /// back to.
     #[inline]
-    pub(crate) fn has_changes(&self) -> bool {
-        !(self.undo.is_empty() && self.is_planned)
-    }
-
-    /// Makes the present state the one that later rollbacks come back to.
-    #[inline]
-    pub(crate) fn forget_changes(&mut self) {
-        self.undo.clear();
-        self.planned = 0;
-        self.is_planned = true;
-    }
-
-    /// Notes servers that a plan changes without the scratch, for [`Self::settle`].
-    #[inline]
-    pub(crate) fn note_touched(&mut self, gpus: &GpuSet) {
-        self.undo
-            .extend(gpus.parts().iter().map(|part| (part.server, 0)));
-    }
-
-    /// Puts every changed server right: `free` tells its free mask.
-    pub(crate) fn settle(&mut self, free: impl Fn(ServerId) -> u64) {
-        let undo = std::mem::take(&mut self.undo);
-        for &(server, _) in &undo {
+    pub(super) fn end_draft(&mut self, free: impl Fn(ServerId) -> u64) {
+        for at in 0..self.undo.len() {
+            let server = self.undo[at].0;
             self.sync(server, free(server));
         }
-        self.undo = undo;
-        self.forget_changes();
+        self.undo.clear();
     }
 
     /// Sets the free mask of a server for good: [`Self::rollback`] does not undo it.
     #[inline]
     pub fn sync(&mut self, server: ServerId, mask: u64) {
-        self.replace(server, mask);
+        if self.free_mask(server) != mask {
+            self.replace(server, mask);
+        }
     }
 
     /// Takes a server out of its pool, or puts it back with all its GPUs free.

@@ -1,0 +1,135 @@
+//! The cases of the instruction gate: a world, a policy and the options of the run, by name.
+//!
+//! Every registered policy is a case under its own name, on plain servers with its default parameters. The others
+//! have a name of their own: a policy with parameters, sharing, or a network.
+
+use gangline_engine::{Policy, RunConfig, World};
+use gangline_model::{Contention, Interference};
+use gangline_policies::{POLICIES, ParamValue, Params, build};
+
+use crate::contender::{options, policy};
+use crate::share::FloorShare;
+use crate::uplinks::{NARROW, network, wide_gangs, world_of_small_racks};
+use crate::workload::{Cluster, Jobs, Load, philly_like};
+use crate::worlds::world;
+
+/// Cases that are not a registered policy.
+const OTHERS: [&str; 5] = [
+    "floor",
+    "floor-share",
+    "floor-share-off",
+    "gandiva-pack",
+    "fifo-uplinks",
+];
+/// Slowdown factor of every pair.
+const XI: f64 = 1.25;
+
+/// What one case runs.
+pub struct Case {
+    /// The workload that the world was made of; kept through the run, as `benches/against.py` compares the
+    /// memory of the process with that of other revisions.
+    pub jobs: Jobs,
+    /// Cluster, jobs and rates.
+    pub world: World,
+    /// The policy.
+    pub policy: Box<dyn Policy>,
+    /// Options of the run.
+    pub config: RunConfig,
+}
+
+/// Names of all cases that run without a solver.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let registered = POLICIES.iter().filter(|info| !info.needs_allocator());
+    OTHERS
+        .into_iter()
+        .chain(registered.map(|info| info.name).collect::<Vec<_>>())
+}
+
+/// A case by name, with so many jobs; `None` if there is none.
+pub fn case(name: &str, count: usize, cluster: Cluster, load: Load) -> Option<Case> {
+    let policy = case_policy(name)?;
+    let is_wide = name == "fifo-uplinks";
+    let jobs = if is_wide {
+        wide_gangs(count, cluster, load.offered())
+    } else {
+        philly_like(count, cluster, load.offered(), 1)
+    };
+    let world = if is_wide {
+        world_of_small_racks(&jobs, cluster)
+    } else {
+        world(&jobs, cluster)
+    };
+    let config = match name {
+        "floor-share" | "gandiva-pack" => sharing(2),
+        "floor-share-off" => sharing(1),
+        "fifo-uplinks" => network(&world, Contention::MaxMin, NARROW),
+        _ => options(None),
+    };
+    Some(Case {
+        jobs,
+        world,
+        policy,
+        config,
+    })
+}
+
+fn case_policy(name: &str) -> Option<Box<dyn Policy>> {
+    match name {
+        "floor-share" | "floor-share-off" => Some(Box::new(FloorShare::default())),
+        "fifo-uplinks" => policy("fifo"),
+        "gandiva-pack" => {
+            let params = Params::from([("pack".to_owned(), ParamValue::Bool(true))]);
+            Some(build("gandiva", &params).expect("a parameter of gandiva"))
+        }
+        _ => policy(name),
+    }
+}
+
+fn sharing(max_share: u32) -> RunConfig {
+    RunConfig {
+        max_share,
+        interference: Some(Interference::constant(XI, 1).expect("at least 1")),
+        ..options(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contender::{run, summary};
+
+    const CLUSTER: Cluster = Cluster {
+        servers: 25,
+        gpus_per_server: 8,
+    };
+
+    fn outcome(name: &str, load: Load) -> gangline_engine::Output {
+        let mut case = case(name, 2_000, CLUSTER, load).expect("a case");
+        run(&case.world, case.policy.as_mut(), case.config).output()
+    }
+
+    #[test]
+    fn every_name_is_a_case() {
+        for name in names() {
+            assert!(
+                case(name, 10, CLUSTER, Load::Light).is_some(),
+                "{name} is no case"
+            );
+        }
+    }
+
+    #[test]
+    fn the_least_sharing_policy_shares_when_saturated_and_is_fifo_without_sharing() {
+        let shared = outcome("floor-share", Load::Saturated);
+        let apart = outcome("floor-share-off", Load::Saturated);
+        assert_eq!(apart.finish_s, outcome("floor", Load::Saturated).finish_s);
+        assert!(summary(&shared, "makespan_s") < summary(&apart, "makespan_s"));
+        assert!(summary(&shared, "wait_mean_s") < summary(&apart, "wait_mean_s"));
+    }
+
+    #[test]
+    fn up_links_slow_wide_gangs() {
+        let output = outcome("fifo-uplinks", Load::Light);
+        assert!(summary(&output, "comm_fraction") > 0.0);
+    }
+}

@@ -1,0 +1,356 @@
+"""The folder of a saved result: how it is written, replaced and checked.
+
+`spec.json` is sealed and lists size and checksum of every other file. So a folder that mixes two
+runs, or lacks a part, is no result; and a file that gangline did not write is never replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import zlib
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+
+from gangline._decode import from_validation_error
+from gangline._files import (
+    PREFIX,
+    check_place,
+    is_free,
+    is_sealed,
+    landing,
+    seal,
+    unsealed,
+    whole,
+    workplace,
+)
+from gangline._plain import finite, is_deeper
+from gangline.errors import ClusterError, PolicyError, ResultError
+from gangline.run_options import RunOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from gangline.cluster import Cluster
+
+    Stamp = tuple[int, int, int]
+
+__all__ = ["check", "check_json", "read", "stamp", "write", "write_json", "write_sealed"]
+
+FORMAT = 2  # of the folder
+SPEC = "spec.json"
+REPORT = "report.html"  # where the command `report` puts it; goes with its run
+_OTHERS = ("summary.json", "jobs.parquet", "timeline.parquet", "segments.parquet")
+_KIND = "result"
+_DEEPEST = 100  # ours: levels of lists and objects inside each other in a file
+_CHUNK = 1 << 20
+
+
+class _File(msgspec.Struct):
+    bytes: int
+    crc32: str
+
+
+class _Policy(msgspec.Struct):
+    label: str
+    name: str
+    params: dict[str, Any]
+    knowledge: str
+
+
+class _Trace(msgspec.Struct):
+    path: str
+    jobs: int
+    sha256: str
+    metadata: dict[str, str]
+    notes: dict[str, int]
+
+
+class Spec(msgspec.Struct):
+    """What every spec.json holds; there may be more."""
+
+    format: int
+    files: dict[str, _File]
+    gangline: str
+    seed: int
+    policy: _Policy
+    trace: _Trace
+    cluster: dict[str, Any]
+    options: RunOptions
+    notes: dict[str, int]
+    memory_model: str
+    log_hash: str
+    outcome: str
+    counters: dict[str, int]
+    measured: dict[str, int | float | None]
+
+
+def write_json(path: Path, data: object) -> None:
+    """Write JSON that is equal for equal data; what is not finite becomes null."""
+    text = json.dumps(finite(data), indent=1, sort_keys=False, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def check_json(path: Path, kind: str) -> None:
+    """Raise an OSError now if `write_sealed` could not write there later."""
+    if not is_free(path, kind):
+        words = f"exists and is not an unchanged {kind} of gangline; choose another folder"
+        raise FileExistsError(errno.EEXIST, words, str(path))
+    check_place(path)
+
+
+def write_sealed(path: Path, kind: str, data: Mapping[str, Any]) -> None:
+    """Write JSON that a later run may replace; the file appears whole or not at all.
+
+    Raises
+    ------
+    FileExistsError
+        If another file is there.
+    """
+    check_json(path, kind)
+    with whole(path, kind) as part:
+        write_json(part, {"seal": unsealed(kind), **data})
+
+
+def check(folder: Path) -> None:
+    """Raise now if a result could not be saved there later.
+
+    Raises
+    ------
+    FileExistsError
+        If the folder holds something else than an earlier result.
+    OSError
+        If it is a file, or nothing can be written there.
+    """
+    folder = landing(folder)
+    if folder.is_dir():
+        with _locked(folder):
+            _earlier(folder)
+    elif folder.exists():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+    check_place(folder)
+
+
+def write(
+    folder: Path, spec: Mapping[str, Any], files: Mapping[str, Callable[[Path], None]]
+) -> None:
+    """Write a result; a new folder appears whole or not at all.
+
+    In a folder that exists the files of an earlier result are replaced, and what others put there
+    stays. If the process dies while it replaces them, the files that are there belong to one run,
+    and the next result can be saved there.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to; its parents are made if need be.
+    spec : mapping
+        The content of spec.json.
+    files : mapping of str to callable
+        What writes each of the other files to a path.
+    """
+    folder = landing(folder)
+    check(folder)
+    home = folder if folder.is_dir() else folder.parent
+    home.mkdir(parents=True, exist_ok=True)
+    with workplace(home, folder) as part:
+        part.mkdir()
+        for name, write_file in files.items():
+            write_file(part / name)
+        listed = {name: _state(part / name) for name in files}
+        head = {"format": FORMAT, "seal": unsealed(_KIND), "files": listed}
+        write_json(part / SPEC, {**head, **spec})
+        seal(part / SPEC, _KIND)
+        if home != folder:
+            try:
+                part.rename(folder)
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                    raise
+            else:
+                return
+        with _locked(folder):
+            old, new = _earlier(folder), (SPEC, *files)
+            try:
+                _replace(folder, part, old, new)
+            except KeyboardInterrupt:  # it comes to an end first, which takes no time
+                _replace(folder, part, old, new)
+                raise
+
+
+def _replace(folder: Path, part: Path, old: Sequence[str], new: Sequence[str]) -> None:
+    """Remove the old files and move the new ones; may be called again to finish.
+
+    At any time the files that are there match spec.json.
+    """
+    for name in old:
+        if name not in new or (part / name).exists():
+            (folder / name).unlink(missing_ok=True)
+    for name in new:
+        if (part / name).exists():
+            (part / name).replace(folder / name)
+
+
+def _earlier(folder: Path) -> list[str]:
+    """Return the files beside spec.json that a new result replaces.
+
+    Raises
+    ------
+    FileExistsError
+        If gangline did not write them, or somebody has changed them since.
+    """
+    if all(path.name.startswith(PREFIX) for path in folder.iterdir()):
+        return []
+    spec = folder / SPEC
+    if not spec.is_file() or not is_sealed(spec, _KIND):
+        _keep(folder, "holds something that is not a result; choose another folder")
+    known = json.loads(spec.read_text(encoding="utf-8"))
+    if known["format"] != FORMAT:
+        _keep(folder, "holds a result of another version; choose another folder")
+    there = [name for name in _OTHERS if (folder / name).exists() or (folder / name).is_symlink()]
+    for name in there:
+        path = folder / name
+        if name not in known["files"] or not path.is_file() or _state(path) != known["files"][name]:
+            words = f"`{name}` in it was changed, or is not of gangline; choose another folder"
+            _keep(folder, words)
+    report = folder / REPORT
+    return [*there, REPORT] if report.is_file() and is_sealed(report, "report") else there
+
+
+def _keep(folder: Path, words: str) -> NoReturn:
+    raise FileExistsError(errno.EEXIST, words, str(folder))
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
+    """Keep other processes from replacing the files of a folder meanwhile.
+
+    Where nothing can be locked, as on some network file systems, checksums tell a mixture.
+    """
+    handle = None
+    with contextlib.suppress(OSError, ModuleNotFoundError):
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY)
+        fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _state(path: Path) -> dict[str, Any]:
+    """Return size and CRC-32 of a file."""
+    size = crc = 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            size += len(chunk)
+            crc = zlib.crc32(chunk, crc)
+    return {"bytes": size, "crc32": f"{crc:08x}"}
+
+
+def stamp(path: Path) -> tuple[int, int, int]:
+    """Return what tells whether a file has been replaced or changed since."""
+    state = path.stat()
+    return state.st_ino, state.st_size, state.st_mtime_ns
+
+
+def read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp], Cluster]:
+    """Read spec.json and summary.json, and check that all files are there as they were written.
+
+    Returns
+    -------
+    spec, summary : dict
+        As `write` got them.
+    files : dict of str to stamp
+        The files beside spec.json.
+    cluster : Cluster
+        That of the spec.
+    """
+    with _locked(folder, shared=True):
+        return _read(folder)
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp], Cluster]:
+    spec = _object(folder, SPEC)
+    if spec.get("format") != FORMAT:
+        raise ResultError(f"{folder}: written by another version; run it again", path=str(folder))
+    _convert(folder / SPEC, spec, Spec)
+    cluster = _checked(folder / SPEC, spec)
+    files = spec["files"]
+    for name in (*_OTHERS[:3], *files):
+        path = folder / name
+        if name not in _OTHERS or name not in files or not path.is_file():
+            message = f"{folder}: not a whole result: it holds no {name}; run it again"
+            raise ResultError(message, path=str(path))
+        if _state(path) != files[name]:
+            message = f"{path}: damaged, changed, or of another run; run it again"
+            raise ResultError(message, path=str(path))
+    summary = _object(folder, "summary.json")
+    _convert(folder / "summary.json", {"summary": summary}, _Summary)
+    rest = {key: value for key, value in spec.items() if key not in ("format", "seal", "files")}
+    return rest, summary, {name: stamp(folder / name) for name in files}, cluster
+
+
+class _Summary(msgspec.Struct):
+    summary: dict[str, int | float | None]
+
+
+def _checked(path: Path, spec: dict[str, Any]) -> Cluster:
+    """Return the cluster of a spec; check what types alone do not tell."""
+    from gangline.cluster import Cluster
+
+    try:
+        # The rest of a cluster may hold null, which stands for NaN and is no value of a cluster.
+        kept = {key: spec["cluster"].get(key) for key in ("name", "gpu_types", "servers")}
+        cluster = Cluster.from_dict(
+            {key: value for key, value in kept.items() if value is not None}
+        )
+        msgspec.convert({**spec["options"], "seed": spec["seed"]}, RunOptions).check()
+    except (ClusterError, PolicyError) as error:
+        raise ResultError(f"{path}: {error}", path=str(path)) from None
+    for part in ("throughput", "sharing"):
+        table = spec["cluster"].get(part)
+        if isinstance(table, dict) and "table" in table:  # a saved cluster contains its tables
+            wrong(path, f"cluster.{part}.table", "rows", "the name of a file")
+    if not 0 <= spec["trace"]["jobs"] < 2**53:
+        wrong(path, "trace.jobs", "an integer >= 0", spec["trace"]["jobs"])
+    return cluster
+
+
+def wrong(path: Path, key: str, expected: str, value: object) -> NoReturn:
+    """Raise the ResultError of one bad value of a file."""
+    raise ResultError(f"{path}: {key}: expected {expected}, got {value}", path=str(path), key=key)
+
+
+def _object(folder: Path, name: str) -> dict[str, Any]:
+    path = folder / name
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if not folder.exists():
+            raise
+        message = f"{folder}: not a result: it holds no {name}"
+        raise ResultError(message, path=str(folder)) from None
+    except (ValueError, RecursionError) as error:
+        raise ResultError(f"{path}: expected JSON: {error}", path=str(path)) from None
+    if not isinstance(data, dict):
+        raise ResultError(f"{path}: expected a JSON object", path=str(path))
+    if is_deeper(data, _DEEPEST):
+        raise ResultError(f"{path}: nested more than {_DEEPEST} levels deep", path=str(path))
+    return data
+
+
+def _convert(path: Path, data: dict[str, Any], kind: type[Any]) -> None:
+    try:
+        msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        made = from_validation_error(error, data, kind, str(path))
+        raise ResultError(str(made), path=str(path), key=made.key) from None
+    except UnicodeEncodeError:  # a half of a character, where a number is expected
+        raise ResultError(f"{path}: expected text of whole characters", path=str(path)) from None

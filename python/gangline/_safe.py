@@ -1,0 +1,35 @@
+"""Text from outside, made fit for terminals and messages."""
+
+from __future__ import annotations
+
+__all__ = ["LONGEST", "safe"]
+
+LONGEST = 1200  # ours: characters of a line; a message fits a screen
+
+
+def safe(text: object, longest: int = LONGEST) -> str:
+    r"""Return text on one line that can neither steer a terminal nor flood it.
+
+    What is not printable (control characters, line breaks, marks that turn the direction of
+    writing, halves of characters) is shown as an escape, as Python's `repr` does. Longer text loses
+    its middle.
+
+    Examples
+    --------
+    >>> print(safe("job\x1b[2J\nb"))
+    job\x1b[2J\nb
+    >>> safe("x" * 50, 20)
+    'xxxxxxxxxxx ... xxxx'
+    """
+    shown = _cut(str(text), longest)
+    if shown.isprintable():
+        return shown
+    escaped = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+    return _cut("".join(escaped), longest)
+
+
+def _cut(text: str, longest: int) -> str:
+    if len(text) <= longest:
+        return text
+    end = longest // 4 - 1
+    return f"{text[: longest - end - 5]} ... {text[-end:]}"

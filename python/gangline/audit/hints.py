@@ -1,0 +1,48 @@
+"""What was assumed about the tables, and what findings may mean: for the notes of an audit."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gangline.audit.findings import Findings
+    from gangline.audit.world import World
+
+__all__ = ["on_findings", "on_tables"]
+
+_SHOWN = 5  # unknown words that a note names
+
+
+def on_tables(world: World, findings: Findings) -> None:
+    """Note words that are not known, and clocks that differ."""
+    for name, found, taken in (
+        ("status", world.status, "such jobs count as finished if they have a finish"),
+        ("end_reason", world.end_reason, "such ends count as finished"),
+    ):
+        if found is not None and found.words:
+            words = ", ".join(f"{word} {count:,}" for word, count in found.words.items())
+            if len(found.words) > _SHOWN:
+                most = list(found.words.items())[:_SHOWN]
+                words = ", ".join(f"{word} {count:,}" for word, count in most)
+                words += f" and {len(found.words) - _SHOWN} more"
+            findings.note(
+                f"{name}: unknown words: {words}; {taken}. "
+                f"To count all as finished leave the column out (`--columns {name}=`)"
+            )
+    if world.clock_s:
+        findings.note(
+            f"arrivals are {world.clock_s:.15g} s later than in the trace, all alike: the clock of "
+            "the table starts elsewhere, and the trace's arrivals were moved to it"
+        )
+
+
+def on_findings(world: World, findings: Findings) -> None:
+    """Note under which options too many GPUs held would be in order."""
+    if findings.excess > 1.0:
+        share = math.ceil(findings.excess * world.max_share)
+        elastic = "" if world.held is not None else " or gangs shrank on the way"
+        findings.note(
+            f"more is held than there is, as if up to {share} jobs shared a GPU{elastic}; "
+            f"if jobs share GPUs on purpose: `--max-share {share}`"
+        )

@@ -1,0 +1,68 @@
+"""What became of a job, in the words of any simulator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gangline.trace.schema import STATUS_WORDS
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Bools = npt.NDArray[np.bool_]
+
+__all__ = ["Fates", "fates"]
+
+_OURS = ("unfinished", "preempted", "moved", "retimed", "stopped")
+_MEANING = {**STATUS_WORDS, **dict.fromkeys(_OURS, "running"), "dropped": "killed"}
+del _MEANING["unknown"]  # the word itself says nothing
+_OPEN = ("running", "unknown")  # the words for jobs that wait are mapped to unknown
+
+
+@dataclass(frozen=True)
+class Fates:
+    """The words of one column, row by row.
+
+    Attributes
+    ----------
+    finished : bool array
+        The word is one for finished.
+    is_open : bool array
+        The word says that the job goes on: it runs or waits.
+    strange : bool array
+        The word is unknown, or there is none.
+    words : dict of str to int
+        Unknown words as they are written, most frequent first, and how often each occurs.
+    """
+
+    finished: Bools
+    is_open: Bools
+    strange: Bools
+    words: dict[str, int]
+
+
+def fates(labels: Any) -> Fates:
+    """Read a dictionary array of words."""
+    written = [str(word).strip() for word in labels.dictionary.to_pylist()]
+    meaning = [_MEANING.get(word.lower()) for word in written]
+    codes = labels.indices.fill_null(len(written)).to_numpy(zero_copy_only=False)
+
+    def where(wanted: list[bool], *, empty: bool) -> Bools:
+        found: Bools = np.asarray([*wanted, empty], dtype=np.bool_)[codes]
+        return found
+
+    unknown: Counter[str] = Counter()
+    counts = np.bincount(codes, minlength=len(written) + 1).tolist()
+    for word, found, count in zip([*written, ""], [*meaning, None], counts, strict=True):
+        if found is None and count:
+            unknown[f"`{word}`" if word else "(empty)"] += count
+    return Fates(
+        where([found == "finished" for found in meaning], empty=False),
+        where([found in _OPEN for found in meaning], empty=False),
+        where([found is None for found in meaning], empty=True),
+        dict(unknown.most_common()),
+    )

@@ -1,0 +1,272 @@
+"""The answer in words: which policy did best, by how much, at what price, and why.
+
+Each sentence states figures of the tables and holds for any runs; what does not apply is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from gangline import _words as words
+from gangline import comparison
+from gangline.report.tables import text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gangline.report.digest import Digest
+
+    Row = dict[str, Any]
+
+__all__ = ["in_short"]
+
+# Spaces inside a quantity, such as the three of 2 h 35 min.
+_INSIDE = re.compile(
+    r"(?<=\d) (?=(?:%|d|h|min|s)(?!\w))|(?:(?<=\d [dh])|(?<=\d min)) (?=\d+ (?:h|min|s)(?!\w))"
+)
+_ENOUGH = 5  # ours: jobs of a group that a sentence may speak of, and at least 1 % of all
+_SMALL = 0.01  # ours: shares of GPU or waiting time below this are no reason for anything
+_MOST = 0.9  # ours: from this part of a difference on it is said to be the difference
+_PRICED = 3  # ours: policies that tie for the best and are spoken of one by one
+
+
+def in_short(means: Sequence[Row], runs: Sequence[Digest]) -> str:
+    """Return the answer as a list in HTML.
+
+    Parameters
+    ----------
+    means : sequence of dict
+        One row per policy, as `findings.means` returns them.
+    runs : sequence of Digest
+        All runs behind them.
+    """
+    lines = _single(means[0], runs) if len(means) == 1 else _several(means, runs)
+    items = "".join(f"<li>{lead}{_kept_together(line)}</li>" for lead, line in lines if line)
+    return f'<ul class="findings" aria-label="In short">{items}</ul>' if items else ""
+
+
+def _kept_together(line: str) -> str:
+    """Return a sentence in which no line ends inside a quantity."""
+    return _INSIDE.sub("\u00a0", line)
+
+
+def _joined(*sentences: str) -> str:
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _lead(word: str) -> str:
+    return f"<b>{word}.</b> "
+
+
+def _single(row: Row, runs: Sequence[Digest]) -> list[tuple[str, str]]:
+    if not row.get("finished"):
+        return [("", "No job finished.")]
+    done = words.plural(int(row["finished"]), "job")
+    half, most = words.duration(row.get("jct_p50_s")), words.duration(row.get("jct_p99_s"))
+    wait, used = words.duration(row.get("wait_mean_s")), words.share(row.get("gpu_utilization"))
+    result = (
+        f"{done} finished; all was done after {words.duration(row.get('makespan_s'))}. Half of the "
+        f"jobs took at most {half} from arrival to finish, 99 % at most {most}."
+    )
+    why = f"A job waited {wait} on average; {text(used)} of the GPU time was in use."
+    return [
+        (_lead("Result"), result),
+        (_lead("Load"), comparison.waiting([row])),
+        (_lead("Price"), comparison.price(row, _name)),
+        (_lead("Waiting"), _joined(why, _blocking([row]), _unused([row]))),
+        (_lead("Large and small jobs"), _sizes([row], _groups(runs))),
+    ]
+
+
+def _several(means: Sequence[Row], runs: Sequence[Digest]) -> list[tuple[str, str]]:
+    load = (_lead("Load"), comparison.waiting(means))
+    if _is_one_schedule(runs):
+        used = "Every job started and finished at the same time under all policies."
+        return [load, (_lead("Result"), used)]
+    best, others = comparison.ranking(means)
+    if len(best) + len(others) < 2:
+        return [load]
+    groups = _groups(runs)
+    result = comparison.headline(means, _name) + _seeds(best, runs)
+    lines = [load, (_lead("Result"), result)]
+    if not others:
+        return lines
+    charged = [comparison.price(row, _name) for row in best[:_PRICED]]
+    charged.append(_losers(best, others, groups))
+    pair = [others[-1], best[0]]
+    return [
+        *lines,
+        (_lead("Price"), _joined(*charged)),
+        (_lead("Knowledge"), _knowledge(best[0], means, runs)),
+        (_lead("Why"), _joined(_difference(*pair), _blocking(pair), _unused(pair))),
+        (_lead("Large and small jobs"), _sizes(pair, groups)),
+    ]
+
+
+def _is_one_schedule(runs: Sequence[Digest]) -> bool:
+    """Tell whether all policies made the same run with every seed."""
+    by_seed: dict[int, set[str]] = {}
+    for run in runs:
+        by_seed.setdefault(run.seed, set()).add(str(run.spec.get("log_hash", run.label)))
+    return all(len(logs) == 1 for logs in by_seed.values())
+
+
+def _seeds(best: Sequence[Row], runs: Sequence[Digest]) -> str:
+    """Say with how many seeds the best policy was ahead, if there are several."""
+    by_seed: dict[int, list[tuple[float, str]]] = {}
+    for run in runs:
+        if run.summary.get("finished"):
+            took = float(run.summary["jct_mean_s"])
+            by_seed.setdefault(run.seed, []).append((took, run.label))
+    if len(by_seed) < 2 or len(best) > 1:
+        return ""
+    ahead = sum(min(took)[1] == best[0]["policy"] for took in by_seed.values())
+    return f" These are means over {len(by_seed)} seeds; it was ahead in {ahead} of them."
+
+
+def _knowledge(best: Row, means: Sequence[Row], runs: Sequence[Digest]) -> str:
+    knows = {run.label: run.spec["policy"].get("knowledge") for run in runs}
+    blind = [row for row in means if knows[row["policy"]] == "online"]
+    ranked, _ = comparison.ranking(blind)
+    if knows[best["policy"]] != "remaining" or not ranked:
+        return ""
+    return (
+        f"{_name(best['policy'])} knows how long each job still has to run, which a real cluster "
+        f"seldom does. The best without that is {_name(ranked[0]['policy'])} "
+        f"({words.duration(ranked[0]['jct_mean_s'])})."
+    )
+
+
+def _difference(worst: Row, best: Row) -> str:
+    """Split the difference of two mean times to finish into waiting and running."""
+    if any(row.get("wait_mean_s") is None for row in (worst, best)):
+        return ""
+    waits = [float(row["wait_mean_s"]) for row in (worst, best)]
+    took = [float(row["jct_mean_s"]) for row in (worst, best)]
+    runs = [jct - wait for jct, wait in zip(took, waits, strict=True)]
+    gap, waited = took[0] - took[1], waits[0] - waits[1]
+    names = [_name(row["policy"]) for row in (worst, best)]
+
+    def both(pair: Sequence[float]) -> str:
+        return (
+            f"{words.duration(pair[0])} on average under {names[0]} and "
+            f"{words.duration(pair[1])} under {names[1]}"
+        )
+
+    if _MOST * gap <= waited:
+        return f"Jobs waited {both(waits)}."
+    if waited <= (1.0 - _MOST) * gap:
+        return (
+            f"Jobs did not wait less but ran faster: they held GPUs for {both(runs)}, for reasons "
+            "such as GPU types, distance, co-runners and restarts."
+        )
+    return f"Jobs waited {both(waits)}, and held GPUs for {both(runs)}."
+
+
+def _blocking(pair: Sequence[Row]) -> str:
+    """Say how much of the waiting was head-of-line blocking, if any was."""
+    figures = _figures(pair, "behind_head", "the time to the first start")
+    why = "waiting although enough GPUs are idle, behind an earlier job that needs more"
+    return f"Head-of-line blocking ({why}): {figures}." if figures else ""
+
+
+def _unused(pair: Sequence[Row]) -> str:
+    """Say how much GPU time was idle while jobs waited, if any was."""
+    figures = _figures(pair, "idle_while_waiting", "all GPU time")
+    return f"GPUs idle while jobs waited: {figures}." if figures else ""
+
+
+def _figures(pair: Sequence[Row], key: str, whole: str) -> str:
+    """Return a share per policy in words; nothing if it is small for all or not known."""
+    known = [(row[key], row["policy"]) for row in pair if row.get(key) is not None]
+    if not known or max(share for share, _ in known) < _SMALL:
+        return ""
+    figures = [words.percent(share) for share, _ in known]
+    figures[0] += f" of {whole}"
+    if len(pair) == 1:
+        return figures[0]
+    named = zip(figures, known, strict=True)
+    return ", ".join(f"{figure} under {_name(policy)}" for figure, (_, policy) in named)
+
+
+Means = dict[str, tuple[int, float]]  # of a group's name: jobs, mean time to finish
+Groups = dict[str, dict[str, Means]]  # of a kind, of a policy
+
+
+def _groups(runs: Sequence[Digest]) -> Groups:
+    """Return the groups of jobs that are large enough to speak of, averaged over the seeds."""
+    found: Groups = {}
+    for kind in _KINDS:
+        policies = found.setdefault(kind, {})
+        for label in dict.fromkeys(run.label for run in runs):
+            own = [getattr(run, kind) for run in runs if run.label == label]
+            enough = max(_ENOUGH, 0.01 * sum(group.jobs for group in own[0]))
+            by_name = [{group.name: group for group in groups} for groups in own]
+            policies[label] = {
+                name: (group.jobs, sum(one[name].jct_mean_s for one in by_name) / len(own))
+                for name, group in by_name[0].items()
+                if group.jobs >= enough and all(name in one for one in by_name)
+            }
+    return found
+
+
+def _sizes(pair: Sequence[Row], groups: Groups) -> str:
+    """Say how the smallest and the largest jobs fared, by GPUs and by length."""
+    labels = [row["policy"] for row in pair]
+    said = []
+    for kind, phrase in _KINDS.items():
+        means = [groups[kind][label] for label in labels]
+        names = [name for name in means[0] if all(name in own for own in means)]
+        for name in (names[0], names[-1]) if len(names) > 1 else ():
+            took = ", ".join(words.duration(own[name][1]) for own in means)
+            said.append(f"{phrase(name)} ({means[0][name][0]:,}): {took}")
+    if not said:
+        return ""
+    under = " and ".join(_name(label) for label in labels)
+    lead = f" under {under}" if pair[1:] else ""
+    return f"Mean time to finish{lead}: {'; '.join(said)}."
+
+
+def _losers(best: Sequence[Row], others: Sequence[Row], groups: Groups) -> str:
+    """Say which group fared worst under the best policy, against the policy best for it."""
+    if len(best) > 1:
+        return ""
+    worst = (1.0, "")
+    label = best[0]["policy"]
+    for kind, phrase in _KINDS.items():
+        for name, (jobs, took) in groups[kind][label].items():
+            rivals = {
+                row["policy"]: groups[kind][row["policy"]][name][1]
+                for row in others
+                if name in groups[kind][row["policy"]]
+            }
+            if not rivals:
+                continue
+            rival = min(rivals, key=lambda one: rivals[one])
+            ratio = took / rivals[rival]
+            if ratio > worst[0] and not words.is_tie(took, rivals[rival], words.duration):
+                worst = (
+                    ratio,
+                    (
+                        f"It was not best for all: {phrase(name)} ({jobs:,}) took "
+                        f"{words.duration(took)} on average, under {_name(rival)} "
+                        f"{words.duration(rivals[rival])}."
+                    ),
+                )
+    return worst[1]
+
+
+def _of_gpus(name: str) -> str:
+    return f"jobs of {name} GPU" + ("" if name == "1" else "s")
+
+
+def _of_length(name: str) -> str:
+    return f"jobs that run {name} when alone"
+
+
+_KINDS = {"gangs": _of_gpus, "lengths": _of_length}
+
+
+def _name(label: str) -> str:
+    return f"<bdi><strong>{text(label)}</strong></bdi>"

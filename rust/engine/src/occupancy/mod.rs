@@ -1,0 +1,453 @@
+//! Which jobs are on which GPUs, and what is free: the one owner of that, with private fields.
+//!
+//! Four verbs change it: [`Occupancy::take`], [`Occupancy::give`], [`Occupancy::fail`] and
+//! [`Occupancy::repair`]; everything else asks. It knows jobs by number only: no rate, no time, no policy.
+//! The free-GPU index is part of it. A policy plans on the index, so it is lent for a decision
+//! ([`Occupancy::lend`]) and put right when it comes back, at the cost of what changed.
+
+mod free_index;
+mod sharing;
+
+use gangline_model::{ClusterSpec, GpuSet, GpuTypeId, JobId, ServerGpus, ServerId, gpus_in};
+use sharing::Sharing;
+
+pub use free_index::{FreeIndex, Mark, TypePool};
+
+/// No resident.
+const NO_JOB: u32 = u32::MAX;
+
+/// A server, with all that a start or stop on it needs side by side.
+#[derive(Clone, Copy, Debug)]
+struct ServerState {
+    /// Free slots; 0 if it is down.
+    free: u64,
+    /// All its slots.
+    full: u64,
+    /// Number of its first GPU, GPUs counted over the whole cluster.
+    gpu_base: u32,
+    gpu_type: GpuTypeId,
+    is_up: bool,
+}
+
+/// Servers, the residents of their GPUs, and the free GPUs.
+#[derive(Debug)]
+pub(crate) struct Occupancy {
+    servers: Vec<ServerState>,
+    max_share: u32,
+    /// `residents[gpu * max_share + k]`, in order of arrival on the GPU.
+    residents: Vec<u32>,
+    /// What only runs with several jobs on a GPU need.
+    sharing: Option<Box<Sharing>>,
+    busy_by_type: Vec<u32>,
+    up_by_type: Vec<u32>,
+    gpus_busy: u32,
+    gpus_up: u32,
+    busy_servers: u32,
+    /// `None` while it is lent.
+    index: Option<Box<FreeIndex>>,
+    /// Servers whose free mask may differ from that of the index.
+    dirty: Vec<ServerId>,
+}
+
+impl Occupancy {
+    /// An empty cluster with all servers up.
+    pub(crate) fn new(cluster: &ClusterSpec, max_share: u32) -> Self {
+        let gpus = cluster.gpus_total() as usize;
+        Self {
+            servers: server_states(cluster),
+            max_share,
+            residents: vec![NO_JOB; gpus * max_share as usize],
+            sharing: (max_share > 1).then(|| Box::new(Sharing::new(cluster))),
+            busy_by_type: vec![0; cluster.gpu_types().len()],
+            up_by_type: cluster.gpus_by_type().to_vec(),
+            gpus_busy: 0,
+            gpus_up: cluster.gpus_total(),
+            busy_servers: 0,
+            index: Some(Box::new(FreeIndex::new(cluster))),
+            dirty: Vec::new(),
+        }
+    }
+
+    // The verbs
+
+    /// Puts a job on GPUs, with `bytes` of memory on each. The plan was checked: they have room.
+    #[inline]
+    pub(crate) fn take(&mut self, job: JobId, gpus: &GpuSet, bytes: u64) {
+        for &ServerGpus { server: id, mask } in gpus.by_server() {
+            let server = &mut self.servers[id.index()];
+            let newly = gpus_in(server.free & mask);
+            self.busy_servers += u32::from(server.free == server.full);
+            server.free &= !mask;
+            self.busy_by_type[server.gpu_type.index()] += newly;
+            self.gpus_busy += newly;
+            let base = server.gpu_base as usize;
+            if self.sharing.is_some() {
+                self.join(job, id, mask, bytes);
+            } else {
+                set_residents(&mut self.residents, base, mask, job.0);
+            }
+            self.dirty.push(id);
+        }
+    }
+
+    /// Takes a job off its GPUs; `bytes` is what it held on each.
+    #[inline]
+    pub(crate) fn give(&mut self, job: JobId, gpus: &GpuSet, bytes: u64) {
+        for &ServerGpus { server: id, mask } in gpus.by_server() {
+            let emptied = if self.sharing.is_some() {
+                self.leave(job, id, mask, bytes)
+            } else {
+                let base = self.servers[id.index()].gpu_base as usize;
+                set_residents(&mut self.residents, base, mask, NO_JOB);
+                mask
+            };
+            if emptied == 0 {
+                continue;
+            }
+            let server = &mut self.servers[id.index()];
+            server.free |= emptied;
+            self.busy_servers -= u32::from(server.free == server.full);
+            let gpus = gpus_in(emptied);
+            self.busy_by_type[server.gpu_type.index()] -= gpus;
+            self.gpus_busy -= gpus;
+            self.dirty.push(id);
+        }
+    }
+
+    /// Takes a server out; its residents have left before.
+    pub(crate) fn fail(&mut self, id: ServerId) {
+        self.settle();
+        let server = &mut self.servers[id.index()];
+        server.is_up = false;
+        server.free = 0;
+        let gpus = gpus_in(server.full);
+        self.up_by_type[server.gpu_type.index()] -= gpus;
+        self.gpus_up -= gpus;
+        self.index().set_up(id, false);
+    }
+
+    /// Puts a server back with all its GPUs free.
+    pub(crate) fn repair(&mut self, id: ServerId) {
+        let server = &mut self.servers[id.index()];
+        server.is_up = true;
+        server.free = server.full;
+        let gpus = gpus_in(server.full);
+        self.up_by_type[server.gpu_type.index()] += gpus;
+        self.gpus_up += gpus;
+        self.index().set_up(id, true);
+    }
+
+    /// A running job holds another amount of memory on each of its GPUs.
+    pub(crate) fn resize(&mut self, gpus: &GpuSet, before: u64, after: u64) {
+        let Some(sharing) = &mut self.sharing else {
+            return;
+        };
+        for &ServerGpus { server, mask } in gpus.by_server() {
+            let state = self.servers[server.index()];
+            sharing.resize(state.gpu_base, state.gpu_type, mask, before, after);
+        }
+    }
+
+    fn join(&mut self, job: JobId, id: ServerId, mask: u64, bytes: u64) {
+        let sharing = self.sharing.as_mut().expect("only shared runs come here");
+        let server = self.servers[id.index()];
+        for slot in slots(mask) {
+            let gpu = (server.gpu_base + slot) as usize;
+            let count = sharing.join(gpu, server.gpu_type, bytes);
+            self.residents[gpu * self.max_share as usize + count] = job.0;
+        }
+    }
+
+    /// Removes a resident; the slots that are empty now.
+    fn leave(&mut self, job: JobId, id: ServerId, mask: u64, bytes: u64) -> u64 {
+        let sharing = self.sharing.as_mut().expect("only shared runs come here");
+        let server = self.servers[id.index()];
+        let share = self.max_share as usize;
+        let mut emptied = 0;
+        for slot in slots(mask) {
+            let gpu = (server.gpu_base + slot) as usize;
+            let left = sharing.leave(gpu, server.gpu_type, bytes);
+            let list = &mut self.residents[gpu * share..=gpu * share + left];
+            let at = list.iter().position(|&resident| resident == job.0);
+            list[at.expect("it is a resident of the GPU")..].rotate_left(1);
+            list[left] = NO_JOB;
+            emptied |= u64::from(left == 0) << slot;
+        }
+        emptied
+    }
+
+    // The index
+
+    /// Lends the index for a decision, up to date. Nothing may change before it is returned.
+    #[inline]
+    #[expect(clippy::unnecessary_box_returns, reason = "lent by its pointer")]
+    pub(crate) fn lend(&mut self) -> Box<FreeIndex> {
+        self.settle();
+        self.index.take().expect("one decision at a time")
+    }
+
+    /// Takes the index back, with whatever a policy did to it.
+    #[inline]
+    pub(crate) fn take_back(&mut self, index: Box<FreeIndex>) {
+        self.index = Some(index);
+    }
+
+    /// Puts the index right for every server that the draft of a policy or a verb changed.
+    #[inline]
+    pub(crate) fn settle(&mut self) {
+        let Some(index) = &mut self.index else {
+            unreachable!("the index is lent only while a policy decides");
+        };
+        let servers = &self.servers;
+        index.end_draft(|server| servers[server.index()].free);
+        for &server in &self.dirty {
+            index.sync(server, servers[server.index()].free);
+        }
+        self.dirty.clear();
+    }
+
+    fn index(&mut self) -> &mut FreeIndex {
+        self.index.as_mut().expect("no decision is being made")
+    }
+
+    // Questions
+
+    /// Most jobs on one GPU.
+    #[inline]
+    pub(crate) fn max_share(&self) -> u32 {
+        self.max_share
+    }
+
+    /// Number of servers.
+    #[inline]
+    pub(crate) fn servers(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Free slots of a server; 0 if it is down.
+    #[inline]
+    pub(crate) fn free_mask(&self, server: ServerId) -> u64 {
+        self.servers[server.index()].free
+    }
+
+    /// All slots of a server; `None` if there is no such server.
+    #[inline]
+    pub(crate) fn full_mask(&self, server: ServerId) -> Option<u64> {
+        Some(self.servers.get(server.index())?.full)
+    }
+
+    /// GPU type of a server.
+    #[inline]
+    pub(crate) fn type_of(&self, server: ServerId) -> GpuTypeId {
+        self.servers[server.index()].gpu_type
+    }
+
+    /// Whether a server exists and is up.
+    #[inline]
+    pub(crate) fn is_up(&self, server: ServerId) -> bool {
+        let state = self.servers.get(server.index());
+        state.is_some_and(|state| state.is_up)
+    }
+
+    /// Number of a GPU, counted over the whole cluster.
+    #[inline]
+    pub(crate) fn gpu(&self, server: ServerId, slot: u32) -> usize {
+        (self.servers[server.index()].gpu_base + slot) as usize
+    }
+
+    /// Server and slot of a GPU by its number. O(log servers).
+    pub(crate) fn place_of(&self, gpu: u32) -> (ServerId, u32) {
+        let after = self.servers.partition_point(|one| one.gpu_base <= gpu);
+        let base = self.servers[after - 1].gpu_base;
+        (ServerId::new(after - 1), gpu - base)
+    }
+
+    /// Residents of a GPU, in order of arrival on it.
+    #[inline]
+    pub(crate) fn residents(&self, server: ServerId, slot: u32) -> impl Iterator<Item = JobId> {
+        let gpu = self.gpu(server, slot);
+        let share = self.max_share as usize;
+        let list = &self.residents[gpu * share..(gpu + 1) * share];
+        let found = list.iter().copied().filter(|&job| job != NO_JOB);
+        found.map(JobId)
+    }
+
+    /// Jobs with GPUs on a server, ascending.
+    pub(crate) fn residents_of(&self, server: ServerId) -> Vec<JobId> {
+        let full = self.servers[server.index()].full;
+        let mut found: Vec<JobId> = slots(full)
+            .flat_map(|slot| self.residents(server, slot))
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Those of the slots that have exactly one resident.
+    #[inline]
+    pub(crate) fn alone_mask(&self, server: ServerId, mask: u64) -> u64 {
+        let Some(sharing) = &self.sharing else {
+            return mask;
+        };
+        let base = self.servers[server.index()].gpu_base;
+        slots(mask)
+            .filter(|&slot| sharing.count((base + slot) as usize) == 1)
+            .fold(0, |alone, slot| alone | 1 << slot)
+    }
+
+    /// GPUs of a type that are free, or hold one job and have at least `bytes` of memory left.
+    /// O(distinct amounts of free memory).
+    pub(crate) fn open_gpus(&self, gpu_type: GpuTypeId, bytes: u64) -> u32 {
+        let free = self.up(gpu_type) - self.busy(gpu_type);
+        let shared = self.sharing.as_ref();
+        free + shared.map_or(0, |sharing| sharing.half_full(gpu_type, bytes))
+    }
+
+    /// Memory that is left on a GPU, in bytes; only where GPUs are shared.
+    pub(crate) fn free_bytes(&self, server: ServerId, slot: u32) -> Option<u64> {
+        let sharing = self.sharing.as_ref()?;
+        Some(sharing.free_bytes(self.gpu(server, slot), self.type_of(server)))
+    }
+
+    /// GPUs of a type with a resident.
+    #[inline]
+    pub(crate) fn busy(&self, gpu_type: GpuTypeId) -> u32 {
+        self.busy_by_type[gpu_type.index()]
+    }
+
+    /// GPUs of a type on servers that are up.
+    #[inline]
+    pub(crate) fn up(&self, gpu_type: GpuTypeId) -> u32 {
+        self.up_by_type[gpu_type.index()]
+    }
+
+    /// GPUs with a resident, by type.
+    #[inline]
+    pub(crate) fn busy_by_type(&self) -> &[u32] {
+        &self.busy_by_type
+    }
+
+    /// GPUs with a resident.
+    #[inline]
+    pub(crate) fn gpus_busy(&self) -> u32 {
+        self.gpus_busy
+    }
+
+    /// GPUs on servers that are up.
+    #[inline]
+    pub(crate) fn gpus_up(&self) -> u32 {
+        self.gpus_up
+    }
+
+    /// Servers with at least one resident.
+    #[inline]
+    pub(crate) fn busy_servers(&self) -> u32 {
+        self.busy_servers
+    }
+
+    /// Recounts everything from what each job says it holds: (job, GPUs, bytes on each).
+    ///
+    /// # Panics
+    /// On the first count that is wrong, naming it.
+    pub(crate) fn assert_holds<'a>(
+        &mut self,
+        cluster: &ClusterSpec,
+        held: impl Iterator<Item = (JobId, &'a GpuSet, u64)>,
+    ) {
+        self.settle();
+        let mut fresh = Self::new(cluster, self.max_share);
+        for id in (0..self.servers.len()).map(ServerId::new) {
+            if !self.is_up(id) {
+                fresh.fail(id);
+            }
+        }
+        let mut expected: Vec<Vec<JobId>> = vec![Vec::new(); cluster.gpus_total() as usize];
+        for (job, gpus, bytes) in held {
+            for &ServerGpus { server, mask } in gpus.by_server() {
+                assert!(self.is_up(server), "a job runs on a server that is down");
+                for slot in slots(mask) {
+                    let there = &mut expected[self.gpu(server, slot)];
+                    there.push(job);
+                    assert!(
+                        there.len() <= self.max_share as usize,
+                        "capacity of server {server} slot {slot}"
+                    );
+                }
+            }
+            fresh.take(job, gpus, bytes);
+        }
+        fresh.settle();
+        for (at, spec) in cluster.servers().iter().enumerate() {
+            let server = ServerId::new(at);
+            for slot in 0..spec.gpus {
+                let mut found: Vec<JobId> = self.residents(server, slot).collect();
+                found.sort_unstable();
+                let expected = &mut expected[self.gpu(server, slot)];
+                expected.sort_unstable();
+                assert_eq!(&found, expected, "residents of server {server} slot {slot}");
+                let gpu = self.gpu(server, slot);
+                let fits = self
+                    .sharing
+                    .as_ref()
+                    .is_none_or(|s| s.fits(gpu, spec.gpu_type));
+                assert!(fits, "memory of server {server} slot {slot}");
+            }
+            let (own, other) = (self.servers[at].free, fresh.servers[at].free);
+            assert_eq!(own, other, "free mask of server {server}");
+            let indexed = self.index().free_mask(server);
+            assert_eq!(indexed, own, "index of server {server}");
+        }
+        let counts = |one: &Self| {
+            let types = (one.busy_by_type.clone(), one.up_by_type.clone());
+            (types, one.gpus_busy, one.gpus_up, one.busy_servers)
+        };
+        assert_eq!(counts(self), counts(&fresh), "counts of GPUs and servers");
+        assert_eq!(self.sharing, fresh.sharing, "memory and shared GPUs");
+        for id in 0..self.index().types() {
+            self.index()
+                .pool_mut(GpuTypeId::new(id))
+                .assert_consistent();
+        }
+    }
+}
+
+/// Names the only resident of each of some GPUs of a server.
+#[inline]
+fn set_residents(residents: &mut [u32], base: usize, mask: u64, resident: u32) {
+    let mut rest = mask;
+    while rest != 0 {
+        residents[base + rest.trailing_zeros() as usize] = resident;
+        rest &= rest - 1;
+    }
+}
+
+/// Set bits of a mask, lowest first.
+pub(crate) fn slots(mask: u64) -> impl Iterator<Item = u32> {
+    let mut rest = mask;
+    std::iter::from_fn(move || {
+        if rest == 0 {
+            return None;
+        }
+        let slot = rest.trailing_zeros();
+        rest &= rest - 1;
+        Some(slot)
+    })
+}
+
+/// All servers of a cluster, up and with all their GPUs free.
+fn server_states(cluster: &ClusterSpec) -> Vec<ServerState> {
+    let mut next = 0;
+    let states = cluster.servers().iter().map(|server| {
+        let gpu_base = next;
+        next += server.gpus;
+        let full = u64::MAX >> (64 - server.gpus);
+        ServerState {
+            free: full,
+            full,
+            gpu_base,
+            gpu_type: server.gpu_type,
+            is_up: true,
+        }
+    });
+    states.collect()
+}

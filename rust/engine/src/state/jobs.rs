@@ -1,0 +1,416 @@
+//! Where each job is in its life: the one place that says which jobs wait and which run.
+
+use crate::occupancy::slots;
+use crate::structures::bits::BitSet;
+use gangline_model::{Infeasible, JobId, SimTime};
+use prefetch_index::prefetch_index;
+
+/// Where a job is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// Not arrived yet.
+    Pending,
+    /// Waiting for GPUs.
+    Waiting,
+    /// Holding GPUs.
+    Running,
+    /// Its work is done.
+    Finished,
+    /// Left out of the run: it could never run.
+    Dropped,
+}
+
+/// A job that has not started: its first start.
+pub(crate) const NOT_YET: SimTime = SimTime(i64::MIN);
+
+/// What every event of a job needs, in one cache line instead of one per column. Made when the job arrives, so that
+/// a run does not touch the memory of jobs to come.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+pub(crate) struct JobState {
+    /// Work left when it waits; while it runs, what it would have left if it lost all its parts now.
+    pub(crate) remaining: f64,
+    pub(crate) first_start: SimTime,
+    pub(crate) finish: SimTime,
+    /// Time it has held GPUs, up to the last settlement.
+    pub(crate) run_ns: i64,
+    active_at_arrival: ActiveTime,
+    active_at_finish: ActiveTime,
+    /// Record of the running job, or its phase.
+    place: u32,
+    /// How often it was preempted.
+    pub(crate) preemptions: u32,
+}
+
+/// Integral of the number of active jobs over time, ns. Below 2^95: fewer than 2^32 jobs for less than 2^63 ns. In
+/// three words, as an i128 would take 16 bytes and an alignment of 16.
+#[derive(Clone, Copy, Debug)]
+struct ActiveTime([u32; 3]);
+
+impl ActiveTime {
+    #[inline]
+    fn new(ns: i128) -> Self {
+        Self([ns as u32, (ns >> 32) as u32, (ns >> 64) as u32])
+    }
+
+    #[inline]
+    fn ns(self) -> i128 {
+        let [low, middle, high] = self.0.map(i128::from);
+        high << 64 | middle << 32 | low
+    }
+}
+
+// values of `JobState::place` that are no record: `Jobs::start` makes sure that no record is as large
+const WAITING: u32 = u32::MAX;
+const FINISHED: u32 = u32::MAX - 1;
+const DROPPED: u32 = u32::MAX - 2;
+
+impl JobState {
+    /// A job that has come and waits; `active_ns` is the integral of active jobs so far.
+    #[inline]
+    pub(crate) fn arrived(work: f64, active_ns: i128) -> Self {
+        Self {
+            remaining: work,
+            first_start: NOT_YET,
+            finish: SimTime::NEVER,
+            run_ns: 0,
+            active_at_arrival: ActiveTime::new(active_ns),
+            active_at_finish: ActiveTime::new(active_ns),
+            place: WAITING,
+            preemptions: 0,
+        }
+    }
+
+    fn dropped() -> Self {
+        Self {
+            place: DROPPED,
+            ..Self::arrived(0.0, 0)
+        }
+    }
+
+    #[inline]
+    pub(crate) fn phase(&self) -> Phase {
+        match self.place {
+            WAITING => Phase::Waiting,
+            FINISHED => Phase::Finished,
+            DROPPED => Phase::Dropped,
+            _ => Phase::Running,
+        }
+    }
+
+    /// Record of the running job.
+    #[inline]
+    pub(crate) fn slot(&self) -> Option<u32> {
+        (self.place < DROPPED).then_some(self.place)
+    }
+
+    /// Integral of the number of active jobs over the life of a finished job.
+    #[inline]
+    pub(crate) fn active_ns(&self) -> i128 {
+        self.active_at_finish.ns() - self.active_at_arrival.ns()
+    }
+}
+
+/// The jobs of a run, as far as they have arrived.
+#[derive(Debug)]
+pub(crate) struct Jobs {
+    /// By job, up to the last that has arrived; those left out of the run stand among them.
+    states: Vec<JobState>,
+    waiting: BitSet,
+    running: BitSet,
+    demand: Demand,
+    /// The first job that arrived at the present instant: demand counts it when the instant ends.
+    newest: usize,
+    /// Jobs that are left out of the run, ascending.
+    dropped: Vec<Infeasible>,
+    /// How many of them have had their turn to arrive.
+    dropped_seen: usize,
+    count: usize,
+    done: usize,
+}
+
+/// A gang that waits: its size, and the GPU types that it may use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gang {
+    pub(crate) gpus: u32,
+    pub(crate) usable: u64,
+}
+
+impl Jobs {
+    pub(crate) fn new(count: usize, types: usize, gpus_max: u32) -> Self {
+        Self {
+            states: Vec::with_capacity(count),
+            waiting: BitSet::new(count),
+            running: BitSet::new(count),
+            demand: Demand::new(types, gpus_max),
+            newest: 0,
+            dropped: Vec::new(),
+            dropped_seen: 0,
+            count,
+            done: 0,
+        }
+    }
+
+    // The verbs
+
+    /// An instant begins: what arrives from now on is new.
+    #[inline]
+    pub(crate) fn begin_instant(&mut self) {
+        self.newest = self.states.len();
+    }
+
+    /// The instant ends: jobs that arrived in it and wait count as demand from now on. Those that started at once
+    /// were never counted.
+    #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
+    #[inline(always)]
+    pub(crate) fn end_instant(&mut self, gang: impl Fn(JobId) -> Gang) {
+        for at in self.newest..self.states.len() {
+            if self.states[at].phase() == Phase::Waiting {
+                self.demand.add(gang(JobId::new(at)));
+            }
+        }
+    }
+
+    /// Leaves jobs out of the run; those left out before stay out.
+    pub(crate) fn drop_all(&mut self, jobs: Vec<Infeasible>) {
+        let mut fresh = jobs;
+        fresh.retain(|entry| !self.is_dropped(entry.job));
+        self.done += fresh.len();
+        self.dropped.extend(fresh);
+        self.dropped.sort_by_key(|entry| entry.job);
+    }
+
+    /// Passes over jobs that are next to arrive but were left out of the run.
+    #[inline]
+    pub(crate) fn skip_dropped(&mut self) {
+        while let Some(entry) = self.dropped.get(self.dropped_seen)
+            && entry.job.index() == self.states.len()
+        {
+            self.states.push(JobState::dropped());
+            self.dropped_seen += 1;
+        }
+    }
+
+    /// The next job arrives.
+    #[inline]
+    pub(crate) fn arrive(&mut self, work: f64, active_ns: i128) -> JobId {
+        let at = self.states.len();
+        self.states.push(JobState::arrived(work, active_ns));
+        self.waiting.insert(at);
+        JobId::new(at)
+    }
+
+    /// A waiting job holds a record from now on; its work left, and its time with GPUs so far.
+    #[inline]
+    pub(crate) fn start(
+        &mut self,
+        job: JobId,
+        slot: u32,
+        now: SimTime,
+        gang: impl FnOnce() -> Gang,
+    ) -> (f64, i64) {
+        assert!(
+            slot < DROPPED,
+            "at most two jobs run per GPU, and a cluster has at most 2^30 GPUs"
+        );
+        let at = job.index();
+        if at < self.newest {
+            self.demand.remove(gang());
+        }
+        self.waiting.remove(at);
+        self.running.insert(at);
+        let state = &mut self.states[at];
+        state.place = slot;
+        if state.first_start == NOT_YET {
+            state.first_start = now;
+        }
+        (state.remaining, state.run_ns)
+    }
+
+    /// A job that lost its GPUs waits again.
+    #[inline]
+    pub(crate) fn requeue(&mut self, job: JobId, gang: Gang) {
+        self.states[job.index()].place = WAITING;
+        self.running.remove(job.index());
+        self.waiting.insert(job.index());
+        self.demand.add(gang);
+    }
+
+    /// A running job is done; `active_ns` is the integral of active jobs so far.
+    #[inline]
+    pub(crate) fn finish(&mut self, job: JobId, now: SimTime, active_ns: i128) {
+        self.running.remove(job.index());
+        let state = &mut self.states[job.index()];
+        state.place = FINISHED;
+        state.remaining = 0.0;
+        state.finish = now;
+        state.active_at_finish = ActiveTime::new(active_ns);
+        self.done += 1;
+    }
+
+    // Questions
+
+    /// Number of jobs that have arrived, those left out included.
+    #[inline]
+    pub(crate) fn arrived(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Whether all jobs have arrived.
+    #[inline]
+    pub(crate) fn are_all_here(&self) -> bool {
+        self.states.len() == self.count
+    }
+
+    /// Jobs that are finished or left out.
+    #[inline]
+    pub(crate) fn done(&self) -> usize {
+        self.done
+    }
+
+    /// Whether nothing is left to do.
+    #[inline]
+    pub(crate) fn are_all_done(&self) -> bool {
+        self.done == self.count
+    }
+
+    #[inline]
+    pub(crate) fn waiting(&self) -> &BitSet {
+        &self.waiting
+    }
+
+    #[inline]
+    pub(crate) fn running(&self) -> &BitSet {
+        &self.running
+    }
+
+    /// Idle GPUs of the types on which a waiting gang would fit if they were together; `idle` tells those of a type.
+    #[inline]
+    pub(crate) fn fragmented(&self, idle: impl Fn(usize) -> u32) -> u32 {
+        self.demand.fragmented(idle)
+    }
+
+    /// State of a job that has arrived.
+    #[inline]
+    pub(crate) fn get(&self, job: JobId) -> Option<&JobState> {
+        self.states.get(job.index())
+    }
+
+    /// State of a job that is known to have arrived.
+    #[inline]
+    pub(crate) fn of(&mut self, job: JobId) -> &mut JobState {
+        &mut self.states[job.index()]
+    }
+
+    /// Where a job is in its life; `None` if there is no such job.
+    #[inline]
+    pub(crate) fn phase(&self, job: JobId) -> Option<Phase> {
+        match self.states.get(job.index()) {
+            Some(state) => Some(state.phase()),
+            None if job.index() >= self.count => None,
+            None if self.is_dropped(job) => Some(Phase::Dropped),
+            None => Some(Phase::Pending),
+        }
+    }
+
+    /// Whether a job is left out of the run.
+    pub(crate) fn is_dropped(&self, job: JobId) -> bool {
+        let found = self.dropped.binary_search_by_key(&job, |entry| entry.job);
+        found.is_ok()
+    }
+
+    /// Whether a job has come and holds no GPUs.
+    #[inline]
+    pub(crate) fn is_waiting(&self, job: JobId) -> bool {
+        self.get(job).is_some_and(|state| state.place == WAITING)
+    }
+
+    /// Record of a running job.
+    #[inline]
+    pub(crate) fn slot(&self, job: JobId) -> Option<u32> {
+        self.get(job)?.slot()
+    }
+
+    /// Asks the memory for the record of a job.
+    #[inline]
+    pub(crate) fn prefetch(&self, job: JobId) {
+        prefetch_index(&self.states, job.index());
+    }
+
+    /// Takes everything out, for the results: all states (a job that has not arrived counts as one that has just
+    /// come), and the jobs left out.
+    pub(crate) fn take(&mut self) -> (Vec<JobState>, Vec<Infeasible>) {
+        let mut states = std::mem::take(&mut self.states);
+        states.resize(self.count, JobState::arrived(0.0, 0));
+        (states, std::mem::take(&mut self.dropped))
+    }
+}
+
+/// Gang sizes of waiting jobs, per GPU type: whether the idle GPUs, if they were together, could serve one.
+#[derive(Clone, Debug)]
+struct Demand {
+    types: Vec<TypeDemand>,
+}
+
+#[derive(Clone, Debug)]
+struct TypeDemand {
+    /// Gang size -> number of waiting gangs.
+    counts: Vec<u32>,
+    sizes: BitSet,
+    /// Smallest waiting gang; `u32::MAX` if there is none.
+    smallest: u32,
+}
+
+impl Demand {
+    fn new(types: usize, gpus_max: u32) -> Self {
+        let width = gpus_max as usize + 1;
+        let none = TypeDemand {
+            counts: vec![0; width],
+            sizes: BitSet::new(width),
+            smallest: u32::MAX,
+        };
+        Self {
+            types: vec![none; types],
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, gang: Gang) {
+        for id in slots(gang.usable) {
+            let demand = &mut self.types[id as usize];
+            let count = &mut demand.counts[gang.gpus as usize];
+            *count += 1;
+            if *count == 1 {
+                demand.sizes.insert(gang.gpus as usize);
+                demand.smallest = demand.smallest.min(gang.gpus);
+            }
+        }
+    }
+
+    #[inline]
+    fn remove(&mut self, gang: Gang) {
+        for id in slots(gang.usable) {
+            let demand = &mut self.types[id as usize];
+            let count = &mut demand.counts[gang.gpus as usize];
+            *count -= 1;
+            if *count == 0 {
+                demand.sizes.remove(gang.gpus as usize);
+                let smallest = demand.sizes.first().map(|gpus| gpus as u32);
+                demand.smallest = smallest.unwrap_or(u32::MAX);
+            }
+        }
+    }
+
+    #[inline]
+    fn fragmented(&self, idle: impl Fn(usize) -> u32) -> u32 {
+        let mut fragmented = 0;
+        for (id, demand) in self.types.iter().enumerate() {
+            let free = idle(id);
+            if demand.smallest <= free {
+                fragmented += free;
+            }
+        }
+        fragmented
+    }
+}

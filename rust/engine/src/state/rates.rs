@@ -1,0 +1,176 @@
+//! How fast a part goes (`docs/concepts/jobs-and-rates.md`, `sharing.md`, `parts.md`): base rate, locality factor,
+//! slowdown factor of its co-runners. Pure questions; `progress.rs` acts on the answers.
+
+use crate::config::GangXi;
+use crate::occupancy::slots;
+use crate::state::State;
+use crate::state::running::Part;
+use gangline_model::{GpuSet, GpuTypeId, JobId, LocalityModel, ServerGpus, Shape, Tier};
+use smallvec::SmallVec;
+
+impl State {
+    /// GPU types of a set, each once per run of equal neighbours.
+    fn types_on<'a>(&'a self, gpus: &'a GpuSet) -> impl Iterator<Item = GpuTypeId> + 'a {
+        let type_of = |one: &ServerGpus| self.occupancy.type_of(one.server);
+        gpus.by_server().iter().map(type_of)
+    }
+
+    /// Whether a set lies on several GPU types.
+    #[inline]
+    fn is_mixed(&self, gpus: &GpuSet) -> bool {
+        if !self.types.mixes() {
+            return false;
+        }
+        let mut types = self.types_on(gpus);
+        let first = types.next();
+        types.any(|other| Some(other) != first)
+    }
+
+    /// Base rate of the gang on a set: the type's, or gpus x the slowest per-GPU rate over mixed types.
+    #[inline]
+    pub(crate) fn base_on(&self, job: JobId, gpus: &GpuSet) -> f64 {
+        let base = |id: GpuTypeId| self.rates.base(&self.jobs, job, id);
+        if !self.is_mixed(gpus) {
+            return base(self.occupancy.type_of(gpus.by_server()[0].server));
+        }
+        let gang = f64::from(self.jobs.gpus(job));
+        let each = self.types_on(gpus).map(|id| base(id) / gang);
+        gang * each.fold(f64::INFINITY, f64::min)
+    }
+
+    /// Locality factor of the gang on a set; over mixed types that of the type with the worst.
+    #[inline]
+    pub(crate) fn locality_on(&self, job: JobId, gpus: &GpuSet) -> f64 {
+        match &self.config.locality {
+            None => 1.0,
+            Some(model) => self.locality_by(model.as_ref(), job, gpus),
+        }
+    }
+
+    fn locality_by(&self, model: &dyn LocalityModel, job: JobId, gpus: &GpuSet) -> f64 {
+        let shape = Shape::of(&self.cluster, gpus);
+        let on = |id| model.locality(&self.jobs.gang(job, id), shape);
+        if self.is_mixed(gpus) {
+            return self.types_on(gpus).map(on).fold(f64::INFINITY, f64::min);
+        }
+        on(self.occupancy.type_of(gpus.by_server()[0].server))
+    }
+
+    /// The type of a set with the smallest locality factor, of equal ones the first: the type that paces the gang.
+    pub(crate) fn slowest_type(&self, job: JobId, gpus: &GpuSet) -> GpuTypeId {
+        let first = self.occupancy.type_of(gpus.by_server()[0].server);
+        let (Some(model), true) = (&self.config.locality, self.is_mixed(gpus)) else {
+            return first;
+        };
+        let shape = Shape::of(&self.cluster, gpus);
+        let on = |id: &GpuTypeId| model.locality(&self.jobs.gang(job, *id), shape);
+        let slowest = self
+            .types_on(gpus)
+            .min_by(|a, b| on(a).total_cmp(&on(b)).then(a.cmp(b)));
+        slowest.unwrap_or(first)
+    }
+
+    /// Slowdown factor of `job` next to `co_runner`; `None` if the two may not share.
+    pub(crate) fn pair_xi(&self, job: JobId, co_runner: JobId, gpu_type: GpuTypeId) -> Option<f64> {
+        match &self.config.interference {
+            None => Some(1.0),
+            Some(table) => table.xi(self.jobs.model(job), self.jobs.model(co_runner), gpu_type),
+        }
+    }
+
+    /// Slowdown factor of the whole gang: the largest over its GPUs, or their mean. The second value tells whether
+    /// it has a co-runner at all.
+    pub(crate) fn xi_on(&self, job: JobId, gpus: &GpuSet) -> (f64, bool) {
+        if !self.is_shared() {
+            return (1.0, false);
+        }
+        let (mut most, mut sum) = (1.0_f64, 0.0);
+        let mut is_shared = false;
+        for one in gpus.by_server() {
+            let gpu_type = self.occupancy.type_of(one.server);
+            let mut last = (job, 1.0);
+            for slot in slots(one.mask) {
+                let mut xi = 1.0_f64;
+                for other in self.occupancy.residents(one.server, slot) {
+                    if other == job {
+                        continue;
+                    }
+                    is_shared = true;
+                    if last.0 != other {
+                        // a pair that may not share was refused with the plan
+                        let pair = self.pair_xi(job, other, gpu_type).unwrap_or(f64::INFINITY);
+                        last = (other, pair);
+                    }
+                    xi = xi.max(last.1);
+                }
+                most = most.max(xi);
+                sum += xi;
+            }
+        }
+        match self.config.gang_xi {
+            GangXi::Max => (most, is_shared),
+            GangXi::Mean => (sum / f64::from(gpus.gpus()), is_shared),
+        }
+    }
+
+    /// Co-runners of a gang, each with the number of GPUs that it shares and the slowdown factor that it causes
+    /// there, by id.
+    pub(crate) fn partners(&self, job: JobId, gpus: &GpuSet) -> SmallVec<[(JobId, u32, f64); 2]> {
+        let mut found: SmallVec<[(JobId, u32, f64); 2]> = SmallVec::new();
+        for one in gpus.by_server() {
+            let gpu_type = self.occupancy.type_of(one.server);
+            for slot in slots(one.mask) {
+                let residents = self.occupancy.residents(one.server, slot);
+                for other in residents.filter(|&other| other != job) {
+                    let xi = self.pair_xi(job, other, gpu_type).unwrap_or(f64::INFINITY);
+                    match found.iter_mut().find(|entry| entry.0 == other) {
+                        Some(entry) => *entry = (other, entry.1 + 1, entry.2.max(xi)),
+                        None => found.push((other, 1, xi)),
+                    }
+                }
+            }
+        }
+        found.sort_by_key(|entry| entry.0);
+        found
+    }
+
+    /// Rate the job would have on these GPUs beside their present residents; 0 if it cannot run there.
+    pub(crate) fn rate_if(&self, job: JobId, gpus: &GpuSet) -> f64 {
+        if gpus.is_empty() {
+            return 0.0;
+        }
+        let (xi, _) = self.xi_on(job, gpus);
+        if xi.is_infinite() {
+            0.0
+        } else {
+            self.rate_alone(job, gpus) / xi
+        }
+    }
+
+    /// Rate the job would have on these GPUs alone.
+    pub(crate) fn rate_alone(&self, job: JobId, gpus: &GpuSet) -> f64 {
+        let locality = self.locality_on(job, gpus);
+        self.base_on(job, gpus) * locality
+    }
+
+    /// Locality of a part as the up-links leave it now.
+    #[inline]
+    pub(crate) fn locality_now(&self, slot: usize, part: &Part) -> f64 {
+        match &self.uplinks {
+            Some(uplinks) if part.tier == Tier::Network => {
+                uplinks.locality(slot as u32).unwrap_or(part.locality)
+            }
+            _ => part.locality,
+        }
+    }
+
+    /// Memory of a part on each of its GPUs, where that counts.
+    #[inline]
+    pub(crate) fn bytes_of(&self, job: JobId, sub_batch: u32) -> u64 {
+        if self.is_shared() {
+            self.memory_bytes(job, sub_batch)
+        } else {
+            0
+        }
+    }
+}

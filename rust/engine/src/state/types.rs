@@ -1,0 +1,180 @@
+//! Which GPU types a job may use, in which order, and how fast it is at best: worked out once per run.
+
+use gangline_model::{
+    ClusterSpec, GpuTypeId, Infeasible, InfeasibleReason, JobId, JobTable, RateTable,
+};
+use smallvec::SmallVec;
+
+/// GPU types a job may use, as bits: one mask for all jobs, or one each.
+#[derive(Clone, Debug)]
+enum Usable {
+    Uniform(u64),
+    PerJob(Vec<u64>),
+}
+
+impl Usable {
+    #[inline]
+    fn of(&self, job: JobId) -> u64 {
+        match self {
+            Self::Uniform(mask) => *mask,
+            Self::PerJob(masks) => masks[job.index()],
+        }
+    }
+}
+
+/// The types of every job of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct TypeTable {
+    /// Types on which a placement may lie.
+    usable: Usable,
+    /// Types that hold the whole gang, where that is another question: under policies that mix types.
+    whole: Option<Usable>,
+    /// Types by base rate descending, then index: row 0 for jobs without a row in the rate table.
+    orders: Vec<SmallVec<[GpuTypeId; 4]>>,
+    mixes_types: bool,
+}
+
+impl TypeTable {
+    pub(crate) fn new(
+        cluster: &ClusterSpec,
+        jobs: &JobTable,
+        rates: &RateTable,
+        mixes_types: bool,
+    ) -> Self {
+        let masks = |mixes| {
+            let mask = |job| jobs.usable_types(job, cluster, rates, mixes);
+            Usable::PerJob(jobs.ids().map(mask).collect())
+        };
+        // with one type, jobs larger than the cluster are refused or dropped before the first event
+        let is_plain = jobs.is_uniform() && cluster.gpu_types().len() == 1;
+        Self {
+            usable: if is_plain {
+                Usable::Uniform(1)
+            } else {
+                masks(mixes_types)
+            },
+            whole: (mixes_types && !is_plain).then(|| masks(false)),
+            orders: type_orders(cluster, jobs, rates),
+            mixes_types,
+        }
+    }
+
+    /// Whether gangs may lie on several types.
+    #[inline]
+    pub(crate) fn mixes(&self) -> bool {
+        self.mixes_types
+    }
+
+    /// Types that a placement of the job may use, as a mask.
+    #[inline]
+    pub(crate) fn usable(&self, job: JobId) -> u64 {
+        self.usable.of(job)
+    }
+
+    /// All types by base rate of the job descending, then index.
+    #[inline]
+    pub(crate) fn order(&self, jobs: &JobTable, job: JobId) -> &[GpuTypeId] {
+        let row = match &jobs.columns().rate_class {
+            Some(classes) if classes[job.index()] != u32::MAX => classes[job.index()] as usize + 1,
+            _ => 0,
+        };
+        &self.orders[row]
+    }
+
+    /// Base rate of the whole gang, consolidated and alone, where it is highest. The same under every policy
+    /// (`docs/concepts/jobs-and-rates.md`).
+    #[inline]
+    pub(crate) fn best_rate(
+        &self,
+        cluster: &ClusterSpec,
+        jobs: &JobTable,
+        rates: &RateTable,
+        job: JobId,
+    ) -> f64 {
+        let usable = match &self.usable {
+            Usable::Uniform(_) => return rates.base(jobs, job, GpuTypeId(0)),
+            Usable::PerJob(masks) => masks[job.index()],
+        };
+        let whole = self.whole.as_ref().map_or(usable, |whole| whole.of(job));
+        let order = self.order(jobs, job).iter().copied();
+        if let Some(best) = order.clone().find(|id| whole >> id.index() & 1 == 1) {
+            return rates.base(jobs, job, best);
+        }
+        let usable = order.filter(|id| usable >> id.index() & 1 == 1);
+        mixed_rate(cluster, jobs, rates, job, usable)
+    }
+
+    /// Jobs that can never run on the whole cluster.
+    pub(crate) fn infeasible(
+        &self,
+        cluster: &ClusterSpec,
+        jobs: &JobTable,
+        rates: &RateTable,
+    ) -> Vec<Infeasible> {
+        let find = |job| {
+            jobs.infeasible(job, cluster, rates, self.mixes_types)
+                .map(|reason: InfeasibleReason| Infeasible { job, reason })
+        };
+        if let Usable::Uniform(_) = self.usable {
+            // only the gang size can rule a job out, so nearly all are settled by one comparison
+            let most = cluster.gpus_total();
+            let large = |job: &JobId| jobs.gpus(*job) > most;
+            return jobs.ids().filter(large).filter_map(find).collect();
+        }
+        jobs.ids().filter_map(find).collect()
+    }
+}
+
+/// Rate of a gang that no single type holds: over types in order of their rate until together they hold it, at the
+/// pace of the slowest. 0 if all of them do not.
+fn mixed_rate(
+    cluster: &ClusterSpec,
+    jobs: &JobTable,
+    rates: &RateTable,
+    job: JobId,
+    usable: impl Iterator<Item = GpuTypeId>,
+) -> f64 {
+    let gang = jobs.gpus(job);
+    let mut gpus = 0;
+    for id in usable {
+        gpus += cluster.gpus_by_type()[id.index()];
+        if gpus >= gang {
+            return f64::from(gang) * (rates.base(jobs, job, id) / f64::from(gang));
+        }
+    }
+    0.0
+}
+
+/// Types by base rate descending, then index: row 0 for jobs without a row in the rate table.
+fn type_orders(
+    cluster: &ClusterSpec,
+    jobs: &JobTable,
+    rates: &RateTable,
+) -> Vec<SmallVec<[GpuTypeId; 4]>> {
+    let ids: SmallVec<[GpuTypeId; 4]> =
+        (0..cluster.gpu_types().len()).map(GpuTypeId::new).collect();
+    let mut by_speed = ids.clone();
+    let speed = |id: &GpuTypeId| cluster.gpu_types()[id.index()].speed;
+    by_speed.sort_by(|a, b| speed(b).total_cmp(&speed(a)).then(a.cmp(b)));
+    let mut orders = vec![by_speed];
+    let Some(classes) = &jobs.columns().rate_class else {
+        return orders;
+    };
+    let rows = classes
+        .iter()
+        .filter(|&&class| class != u32::MAX)
+        .max()
+        .map_or(0, |max| max + 1);
+    orders.resize(rows as usize + 1, SmallVec::new());
+    for job in jobs.ids() {
+        let class = classes[job.index()];
+        if class == u32::MAX || !orders[class as usize + 1].is_empty() {
+            continue;
+        }
+        let mut order = ids.clone();
+        let rate = |id: &GpuTypeId| rates.base(jobs, job, *id);
+        order.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then(a.cmp(b)));
+        orders[class as usize + 1] = order;
+    }
+    orders
+}

@@ -1,0 +1,80 @@
+"""What a plan may hold."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .world import Gpu
+
+Tag = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Start:
+    """Give a part its GPUs; no sub-batch means the full batch, no overhead the run's."""
+
+    job: int
+    gpus: tuple[Gpu, ...]
+    _: KW_ONLY
+    part: int = 0
+    sub_batch: int | None = None
+    overhead_ns: int | None = None
+    quota: float | None = None
+
+
+@dataclass(frozen=True)
+class Preempt:
+    """Take a part's GPUs away."""
+
+    job: int
+    _: KW_ONLY
+    part: int = 0
+
+
+@dataclass(frozen=True)
+class Move:
+    """Take a part to other GPUs; to its own it is the same as Keep."""
+
+    job: int
+    gpus: tuple[Gpu, ...]
+    _: KW_ONLY
+    part: int = 0
+    sub_batch: int | None = None
+    overhead_ns: int | None = None
+    quota: float | None = None
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Change a part where it is.
+
+    With a quota it does at most so much more work, then holds its GPUs idle. With an overhead it
+    pauses for so long, and what it has done so far is safe.
+    """
+
+    job: int
+    _: KW_ONLY
+    part: int = 0
+    sub_batch: int | None = None
+    overhead_ns: int | None = None
+    quota: float | None = None
+
+    @property
+    def retimes(self) -> bool:
+        """Whether the part's row ends in any case."""
+        return self.overhead_ns is not None or self.quota is not None
+
+
+Action = Start | Preempt | Move | Keep
+
+
+@dataclass
+class Plan:
+    """What a decision wants."""
+
+    actions: list[Action] = field(default_factory=list)
+    wake: dict[Tag, int] = field(default_factory=dict)
+    cancel: list[Tag] = field(default_factory=list)
+    steady: bool = False

@@ -1,0 +1,176 @@
+"""The parts of a running job: its work between two settlements, and what a lost part did.
+
+Plain functions of a job and an instant. A job of an ordinary policy has one part, number 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .world import NEVER, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from .world import Gpu, Job
+
+
+@dataclass
+class Stretch:
+    """What a part did between two settlements of its job."""
+
+    begin: int
+    end: int
+    left: float  # of the job, at the begin
+    rate: float
+    done: float
+    alone: bool  # no other part did or lost anything
+
+
+@dataclass
+class Part:
+    """A gang of a job that is held now."""
+
+    number: int
+    gpus: tuple[Gpu, ...]  # ascending
+    tier: str
+    sub_batch: int | None
+    held_from: int  # instant of its start or last move
+    booked_from: int  # time held is counted up to here
+    progress_from: int
+    quota: float = math.inf  # work that it may still do, as of the last settlement
+    paused: bool = False  # the quota is used up
+    rate: float | None = None  # None: a new row must be opened in this instant
+    kept: float = 1.0  # locality factor
+    slow: float = 1.0  # by sub-batch and co-runners
+    row_from: int = 0
+    row_batch: int | None = None
+    co_runners: tuple[int, ...] = ()
+    used_up_at: int = NEVER
+    stretches: list[Stretch] = field(default_factory=list)  # since its last safe point
+
+    @property
+    def server(self) -> int:
+        """The server of the first GPU; the only one of a part of a forked job."""
+        return self.gpus[0][0]
+
+
+def span(work: float, rate: float) -> int:
+    """Nanoseconds that so much work takes, at least 1."""
+    return max(1, nearest(work / rate * 1e9))
+
+
+def by_server(job: Job) -> list[Part]:
+    """Return the parts in the order in which their rates and work are added up."""
+    return sorted(job.parts.values(), key=lambda part: part.server)
+
+
+def since(job: Job, part: Part) -> int:
+    """Instant from which a part's progress is not yet settled."""
+    return max(job.settled_at, part.progress_from)
+
+
+def terms(job: Job, now: int, used_up: Collection[int] = ()) -> dict[int, float]:
+    """Work of each part since the last settlement; of those that use their quota up, the quota."""
+    found = {}
+    for part in by_server(job):
+        found[part.number] = 0.0
+        if part.number in used_up:
+            found[part.number] = part.quota
+        elif not part.paused and part.rate is not None and now > since(job, part):
+            found[part.number] = part.rate * ((now - since(job, part)) / 1e9)
+    return found
+
+
+def total(values: Collection[float]) -> float:
+    """Add up from 0.0 in the order given; not sum(), which newer Pythons compensate."""
+    result = 0.0
+    for value in values:
+        result += value
+    return result
+
+
+def left_at(job: Job, now: int) -> float:
+    """Remaining work at an instant without another settlement in between."""
+    return max(0.0, job.remaining - total(terms(job, now).values()))
+
+
+def rate_of(part: Part) -> float:
+    """Rate of a part whose row is open."""
+    assert part.rate is not None
+    return part.rate
+
+
+def settle(job: Job, now: int, used_up: Collection[int] = ()) -> None:
+    """Book the work of all parts up to now."""
+    done = terms(job, now, used_up)
+    for part in by_server(job):
+        begin = since(job, part)
+        own = done[part.number]
+        alone = all(x == 0 for number, x in done.items() if number != part.number)
+        rate = 0.0 if part.paused else part.rate or 0.0
+        part.stretches.append(Stretch(begin, now, job.remaining, rate, own, alone))
+        part.quota = max(0.0, part.quota - own)
+        if rate > 0 and now > begin:
+            seconds = (now - begin) / 1e9
+            lost = seconds * (1.0 - part.kept)
+            job.comm_s += lost
+            job.comm_tier_s[part.tier] = job.comm_tier_s.get(part.tier, 0.0) + lost
+            job.localities.append((part.kept, now - begin))
+    job.remaining = max(0.0, job.remaining - total(done.values()))
+    job.settled_at = now
+
+
+def plan_next(job: Job) -> None:
+    """Work out the next instant at which the job ends or one of its parts pauses or sets out."""
+    job.next_at, job.ends = NEVER, False
+    awake = [part for part in by_server(job) if not part.paused]
+    for part in job.parts.values():
+        part.used_up_at = NEVER
+    if not awake:
+        return
+    begin = max(job.settled_at, min(part.progress_from for part in awake))
+    active = [part for part in awake if part.progress_from <= begin]
+    end = begin + span(job.remaining, total([rate_of(part) for part in active]))
+    for part in active:
+        if part.quota < math.inf:
+            part.used_up_at = begin + span(part.quota, rate_of(part))
+    pauses = min(part.used_up_at for part in active)
+    later = [part.progress_from for part in awake if part.progress_from > begin]
+    job.next_at = min([end, pauses, *later])
+    may = total([part.quota for part in active])  # infinite unless all of them have a quota
+    job.ends = end == job.next_at and not (end == pauses and may < job.remaining)
+
+
+def book(job: Job, part: Part, now: int) -> None:
+    """Count the time held, and of that the overhead, up to now."""
+    job.held_ns += now - part.booked_from
+    job.overhead_ns += min(now, part.progress_from) - part.booked_from
+    part.booked_from = now
+
+
+def lose(job: Job, part: Part, now: int, interval: int | None) -> None:
+    """Give back the work of a part, just settled, since its last checkpoint or other safe point."""
+    stretches = part.stretches
+    at = stretches[0].begin
+    if interval is not None:
+        at = part.progress_from + max(0, now - part.progress_from) // interval * interval
+        first = max(i for i, stretch in enumerate(stretches) if stretch.begin <= at)
+        stretches = stretches[first:]
+    split = stretches[0]
+    done_by = split.rate * ((at - split.begin) / 1e9)
+    lost = split.done
+    if at > split.begin:
+        lost = split.rate * (max(0, split.end - at) / 1e9)
+    lost = total([lost, *(stretch.done for stretch in stretches[1:])])
+    if len(job.parts) == 1 and all(stretch.alone for stretch in stretches):
+        job.remaining = split.left if at == split.begin else max(0.0, split.left - done_by)
+    else:
+        job.remaining += lost
+    job.lost_work += lost
+    for other in job.parts.values():
+        if other is not part and lost > 0:
+            for stretch in other.stretches:
+                stretch.alone = False

@@ -1,0 +1,106 @@
+"""Numbers of a whole run, by plain walks over what it wrote down."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .engine import Reference
+    from .world import Job
+
+
+def of(ref: Reference) -> dict[str, float]:
+    """Return the numbers of the summary; shares of time are not numbers before a job has ended."""
+    held = sum(job.gpus * job.held_ns for job in ref.jobs) / 1e9
+    finishes = [job.finish for job in ref.jobs if job.finish is not None]
+    begin = min([job.arrival for job in ref.jobs if job.status != "dropped"], default=0)
+    end = max(finishes, default=begin)
+    length = (end - begin) / 1e9 if finishes else math.nan
+    room = sum(server.gpus for server in ref.servers) * length
+    overhead = sum(job.gpus * job.overhead_ns for job in ref.jobs) / 1e9
+    comm = sum(job.gpus * job.comm_s for job in ref.jobs)
+    gpus = on_gpus(ref).values()
+    busy, useful = sum(seconds for seconds, _ in gpus), sum(most for _, most in gpus)
+
+    def share(some: float, whole: float) -> float:
+        return some / whole if whole > 0 else math.nan
+
+    return {
+        "makespan_s": length,
+        "gpu_utilization": share(busy, room),
+        "useful_utilization": share(useful, room),
+        "node_utilization": share(node_seconds(ref), len(ref.servers) * length),
+        "overhead_fraction": share(overhead, held) if held else 0.0,
+        "comm_fraction": share(comm, held) if held else 0.0,
+        "share_fraction": share(lost_to_others(ref), held) if held else 0.0,
+        "fragmentation": share(idle_seconds(ref, end), room),
+        "gpu_hours": held / 3600.0,
+    }
+
+
+def usefulness(ref: Reference, row: dict[str, Any]) -> float:
+    """How useful a GPU of a segment is while the overhead is over."""
+    if ref.max_share == 1:
+        return float(row["kept"])
+    return row["kept"] / row["slow"] if row["rate"] > 0 else 0.0
+
+
+def on_gpus(ref: Reference) -> dict[tuple[int, int], tuple[float, float]]:
+    """Seconds in which each GPU is held, and the same weighed by its least affected resident."""
+    found = {}
+    for gpu in sorted(ref.every_gpu(down=True)):
+        rows = [s for s in ref.segments if s["server"] == gpu[0] and s["gpu_mask"] >> gpu[1] & 1]
+        rows.sort(key=lambda row: row["start_ns"])
+        times = {row[key] for row in rows for key in ("start_ns", "progress_ns", "end_ns")}
+        here: list[dict[str, Any]] = []
+        busy = useful = 0.0
+        for begin, end in pairwise(sorted(times)):
+            here = [row for row in here if row["end_ns"] > begin]
+            while rows and rows[0]["start_ns"] == begin:
+                here.append(rows.pop(0))
+            work = [usefulness(ref, row) for row in here if row["progress_ns"] <= begin]
+            busy += (end - begin) / 1e9 * bool(here)
+            useful += (end - begin) / 1e9 * max(work, default=0.0)
+        found[gpu] = (busy, useful)
+    return found
+
+
+def lost_to_others(ref: Reference) -> float:
+    """GPU-seconds that sub-batches and co-runners took of what the placement would have given."""
+    lost = 0.0
+    for row in ref.segments if ref.max_share > 1 else []:
+        if row["rate"] > 0:
+            seconds = row["gpu_mask"].bit_count() * (row["end_ns"] - row["progress_ns"]) / 1e9
+            lost += seconds * row["kept"] * (1.0 - 1.0 / row["slow"])
+    return lost
+
+
+def node_seconds(ref: Reference) -> float:
+    """Seconds in which servers have a busy GPU, summed over servers."""
+    total, until = 0, [0] * len(ref.servers)
+    for row in sorted(ref.segments, key=lambda row: row["start_ns"]):
+        server = row["server"]
+        total += max(0, row["end_ns"] - max(row["start_ns"], until[server]))
+        until[server] = max(until[server], row["end_ns"])
+    return total / 1e9
+
+
+def idle_seconds(ref: Reference, end: int) -> float:
+    """GPU-seconds that were idle while a waiting gang would have fitted on a type."""
+    times = [*(at for at, _ in ref.idle_fitting), end][1:]
+    rows = zip(ref.idle_fitting, times, strict=True)
+    return sum(count * max(0, min(until, end) - at) for (at, count), until in rows) / 1e9
+
+
+def crowd(ref: Reference, job: Job) -> float:
+    """How many times its even share of the cluster a job would take, at least 1."""
+    assert job.finish is not None
+    there = 0
+    for other in ref.jobs:
+        if other.status != "dropped":
+            until = job.finish if other.finish is None else min(other.finish, job.finish)
+            there += max(0, until - max(other.arrival, job.arrival))
+    n = there / (job.finish - job.arrival)
+    return max(1.0, job.gpus * n / sum(server.gpus for server in ref.servers))

@@ -1,0 +1,414 @@
+"""Why one policy did better: what jobs waited for, by hand and against a walk second by second."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gangline as gl
+from gangline.cli.app import main
+from gangline.report import _svg, answer, findings
+from gangline.report.charts import charts
+from gangline.report.command import typed, without_folders
+from gangline.report.waiting import blocked_share, idle_share
+
+digest_module = importlib.import_module("gangline.report.digest")  # its name is a function, too
+LAB = gl.Cluster.homogeneous(servers=1, gpus=2)
+# B needs both GPUs and waits for A; C would fit beside A. fifo: A 0-10, B 10-15, C 15-18.
+BLOCKED = {
+    "job_id": ["A", "B", "C"],
+    "arrival_s": [0.0, 1.0, 2.0],
+    "gpus": [1, 2, 1],
+    "duration_s": [10.0, 5.0, 3.0],
+}
+
+
+def shares(run: gl.Result, **gpus_by_type: int) -> tuple[float, float]:
+    first = min(run.jobs["arrival_s"].to_pylist())
+    gpus = gpus_by_type or {"GPU": 2}
+    length_s = run.timeline["t_s"].to_pylist()[-1] - first
+    idle = idle_share(run.timeline, sum(gpus.values()), length_s)
+    return blocked_share(run.jobs, run.timeline, gpus), idle
+
+
+def test_a_blocked_head_by_hand() -> None:
+    """C waits 13 s, of them 8 behind B, which waits 9 s; one GPU of two is idle for 9 of 18 s."""
+    blocked, idle = shares(gl.simulate(LAB, pa.table(BLOCKED), "fifo"))
+    assert blocked == pytest.approx(8 / 22)
+    assert idle == pytest.approx(9 / 36)
+
+
+def test_where_others_overtake_the_head_nobody_is_behind_it() -> None:
+    """C runs from 2 to 5 s; a GPU is idle from 1 to 2 and from 5 to 10 s; all ends at 15 s."""
+    blocked, idle = shares(gl.simulate(LAB, pa.table(BLOCKED), "fifo-skip"))
+    assert blocked == 0.0
+    assert idle == pytest.approx(6 / 30)
+
+
+def test_idle_gpus_of_several_types_do_not_add_up() -> None:
+    """One GPU of B is idle until 10 s; the head needs two of one type, the last job needs one."""
+    kinds = [{"name": name, "memory_gb": 16} for name in "AB"]
+    servers = [{"count": 1, "gpu": name, "gpus": 2, "rack": 0} for name in "AB"]
+    lab: dict[str, Any] = {"gpu_types": kinds, "servers": servers}
+    rows = {
+        "arrival_s": [0.0, 0.0, 1.0, 2.0],
+        "gpus": [2, 1, 2, 1],
+        "duration_s": [10.0] * 4,
+    }
+    blocked, _ = shares(gl.simulate(lab, pa.table(rows), "fifo"), A=2, B=2)
+    assert blocked == pytest.approx(8 / 17)
+    # while servers are down the timeline does not say of which type
+    lab["failures"] = {"table": [{"server": 0, "down_s": 30.0, "up_s": 40.0}]}
+    rows["duration_s"] = [25.0] * 4
+    blocked, _ = shares(gl.simulate(lab, pa.table(rows), "fifo"), A=2, B=2)
+    assert math.isnan(blocked)
+
+
+def test_without_waiting_or_a_timeline_nothing_is_known() -> None:
+    alone = gl.simulate(LAB, pa.table({k: v[:1] for k, v in BLOCKED.items()}), "fifo")
+    blocked, idle = shares(alone)
+    assert (math.isnan(blocked), idle) == (True, 0.0)
+    off = gl.simulate(LAB, pa.table(BLOCKED), "fifo", timeline="off")
+    assert math.isnan(blocked_share(off.jobs, off.timeline, {"GPU": 2}))
+    assert math.isnan(idle_share(off.timeline, 2, 18.0))
+
+
+def test_dropped_jobs_wait_for_nothing() -> None:
+    rows = {name: [*values[:1], values[1], *values[1:]] for name, values in BLOCKED.items()}
+    rows["gpus"][1], rows["job_id"][1] = 3, "X"  # can never run here, and would be the head
+    run = gl.simulate(LAB, pa.table(rows), "fifo", on_infeasible="drop")
+    assert shares(run)[0] == pytest.approx(8 / 22)
+
+
+JOB = st.tuples(st.integers(0, 12), st.integers(1, 4), st.integers(1, 9))
+
+
+@settings(max_examples=40)
+@given(st.lists(JOB, min_size=1, max_size=12), st.sampled_from(["fifo", "fifo-skip", "sjf"]))
+def test_the_shares_equal_those_of_a_walk(rows: list[tuple[int, int, int]], policy: str) -> None:
+    table = {
+        "arrival_s": [float(arrival) for arrival, _, _ in rows],
+        "gpus": [gpus for _, gpus, _ in rows],
+        "duration_s": [float(length) for _, _, length in rows],
+    }
+    run = gl.simulate(gl.Cluster.homogeneous(servers=1, gpus=4), pa.table(table), policy)
+    jobs = sorted(run.jobs.to_pylist(), key=lambda job: job["arrival_s"])
+    end = int(max(job["finish_s"] for job in jobs))
+    first = int(jobs[0]["arrival_s"])
+    waited = behind = unused = 0
+    for second in range(first, end):
+        running = [job for job in jobs if job["first_start_s"] <= second < job["finish_s"]]
+        queue = [job for job in jobs if job["arrival_s"] <= second < job["first_start_s"]]
+        idle = 4 - sum(job["gpus"] for job in running)
+        waited += len(queue)
+        unused += idle if queue else 0
+        if queue and queue[0]["gpus"] > idle:
+            behind += sum(job["gpus"] <= idle for job in queue)
+    blocked, share = shares(run, GPU=4)
+    assert share == pytest.approx(unused / (4 * (end - first)))
+    if waited:
+        assert blocked == pytest.approx(behind / waited)
+    else:
+        assert math.isnan(blocked)
+
+
+def digests(cluster: Any, rows: dict[str, Any], *policies: Any, **options: Any) -> list[Any]:
+    trace = gl.Trace.from_arrow(pa.table(rows))
+    return [gl.report.digest(gl.simulate(cluster, trace, one, **options)) for one in policies]
+
+
+def said(runs: list[gl.report.Digest]) -> str:
+    """Return the sentences that a page begins with, without their markup."""
+    shown = re.sub(r"<[^>]*>", " ", answer.in_short(findings.means(runs), runs))
+    return re.sub(r" (?=[,.;:)])", "", " ".join(shown.split()))
+
+
+def test_the_answer_by_hand() -> None:
+    """fifo: A 10 s, B 14 s, C 16 s; fifo-skip: A 10 s, B 14 s, C 3 s."""
+    answered = said(digests(LAB, BLOCKED, "fifo", "fifo-skip"))
+    assert (
+        "fifo-skip finished jobs soonest: 9 s from arrival to finish on average, "
+        "33 % less than under fifo (13 s)."
+    ) in answered
+    assert "fifo-skip neither stopped nor moved a running job." in answered
+    assert "Jobs waited 7.33 s on average under fifo and 3 s under fifo-skip." in answered
+    assert "needs more): 36 % of the time to the first start under fifo, 0 % under" in answered
+    assert "GPUs idle while jobs waited: 25 % of all GPU time under fifo, 20 % under" in answered
+    assert "idle:" not in answered
+    assert "Knowledge" not in answered
+
+
+def test_one_policy_is_described() -> None:
+    answered = said(digests(LAB, BLOCKED, "fifo"))
+    assert "3 jobs finished; all was done after 18 s." in answered
+    assert "A job waited 7.33 s on average" in answered
+    assert "needs more): 36 % of the time to the first start." in answered
+    assert "soonest" not in answered
+
+
+def test_an_idle_cluster_is_said_to_be_one() -> None:
+    """Two jobs of 10 s on one GPU of 20: 20 of 200 GPU-seconds are in use, and nobody waits."""
+    lab = gl.Cluster.homogeneous(servers=1, gpus=20)
+    rows = {"arrival_s": [0.0, 0.0], "gpus": [1, 1], "duration_s": [10.0, 10.0]}
+    answered = said(digests(lab, rows, "fifo", "srtf"))
+    assert "The cluster is nearly idle: 10 % of the GPU time was in use." in answered
+    assert "so policies can hardly differ in it" in answered
+    assert "Every job started and finished at the same time under all policies." in answered
+    assert "soonest" not in answered
+
+
+def test_a_cluster_that_hardly_makes_jobs_wait_is_large_enough() -> None:
+    """A is alone for 100 s, then B and C collide. The GPU is in use all the time.
+
+    With 60 s and 2 s, 60 of 222 s are waiting under fifo: contention. With 2 s and 1 s, 2 of 105 s.
+    """
+    one = gl.Cluster.homogeneous(servers=1, gpus=1)
+    rows = {"arrival_s": [0.0, 100.0, 100.0], "gpus": [1] * 3, "duration_s": [100.0, 60.0, 2.0]}
+    assert "large enough" not in said(digests(one, rows, "fifo", "sjf"))
+    rows["duration_s"] = [100.0, 2.0, 1.0]
+    answered = said(digests(one, rows, "fifo", "sjf"))
+    assert "The cluster is large enough for this load: 100 % of the GPU time" in answered
+    # (100 + 2 + 3) / 3 = 35 s under fifo and (100 + 3 + 1) / 3 = 34.67 s under sjf: within 1 %
+    assert "at most 1.9 % of the time from arrival to finish" in answered
+    assert "sjf and fifo finished jobs equally soon: 35 s" in answered
+    assert "soonest" not in answered
+
+
+def test_faster_gpus_are_no_less_waiting() -> None:
+    """Nobody waits; the types differ by 4: who differs runs, and policies do differ."""
+    kinds = [{"name": "slow", "memory_gb": 16, "speed": 0.25}, {"name": "fast", "memory_gb": 16}]
+    servers = [{"count": 1, "gpu": kind["name"], "gpus": 1, "rack": 0} for kind in kinds]
+    lab = {"gpu_types": kinds, "servers": servers}
+    rows = {"arrival_s": [0.0], "gpus": [1], "duration_s": [10.0]}
+    fast, slow = digests(lab, rows, "fifo", "fifo")
+    slow = dataclasses.replace(
+        slow,
+        spec={**slow.spec, "policy": {**slow.spec["policy"], "label": "slow"}, "log_hash": "x"},
+        summary={**slow.summary, "jct_mean_s": 40.0},
+    )
+    answered = said([fast, slow])
+    assert "can hardly differ" not in answered
+    assert "Jobs did not wait less but ran faster: they held GPUs for 40 s on average under" in (
+        answered
+    )
+
+
+def test_the_price_of_the_best_is_named() -> None:
+    """sjf: long to 100 s, short to 110 s. srtf stops the long one at 1 s; it restarts for 5 s."""
+    one = gl.Cluster.homogeneous(servers=1, gpus=1)
+    rows = {"arrival_s": [0.0, 1.0], "gpus": [1, 1], "duration_s": [100.0, 10.0]}
+    answered = said(digests(one, rows, "sjf", "srtf", "las", restart_s=5.0))
+    assert "srtf stopped running jobs 1 time (0.50 per job)" in answered
+    assert "took 4.3 % of the GPU time that jobs held" in answered  # 5 of 115 s
+    free = said(digests(one, rows, "sjf", "srtf"))
+    assert "restarts cost nothing in this run (--restart-s 30 makes each take 30 s)" in free
+    assert "srtf knows how long each job still has to run" not in free  # the rival does, too
+    assert "srtf knows how long" in said(digests(one, rows, "fifo", "srtf"))
+
+
+def test_who_fares_worse_under_the_best_is_named() -> None:
+    """Ten jobs of 60 s and ten of 2 h come at once to one GPU: srtf and sjf run the short first.
+
+    Under sjf the last long job is done after 20 h 10 min. Under a policy that runs them last come
+    first the long ones would be done sooner.
+    """
+    one = gl.Cluster.homogeneous(servers=1, gpus=1)
+    rows = {
+        "arrival_s": [0.0] * 20,
+        "gpus": [1] * 20,
+        "duration_s": [7200.0] * 10 + [60.0] * 10,
+    }
+    answered = said(digests(one, rows, "fifo", "sjf"))
+    # long: (10 x 60 + 7200 x 5.5) s under sjf, 7200 x 5.5 s under fifo
+    assert (
+        "It was not best for all: jobs that run 1 h to 6 h when alone (10) took 11 h 10 min on "
+        "average, under fifo 11 h."
+    ) in answered
+    # short: 60 x 5.5 s under sjf, 20 h more under fifo
+    assert "jobs that run up to 10 min when alone (10): 20 h 6 min, 5 min 30 s" in answered
+
+
+def test_too_coarse_a_timeline_explains_nothing() -> None:
+    (exact,) = digests(LAB, BLOCKED, "fifo")
+    assert exact.behind_head == pytest.approx(8 / 22)
+    (coarse,) = digests(LAB, BLOCKED, "fifo", timeline=7.0)
+    assert math.isnan(coarse.behind_head)
+    assert math.isnan(coarse.idle_while_waiting)
+    assert "Head-of-line" not in said([coarse])
+
+
+def test_groups_by_length_are_those_of_the_jobs_alone() -> None:
+    """A job of exactly 10 min is in the first group, whatever it waited for."""
+    one = gl.Cluster.homogeneous(servers=1, gpus=1)
+    rows = {
+        "arrival_s": [0.1, 0.1, 0.2, 0.3],
+        "gpus": [1] * 4,
+        "duration_s": [600.0, 601.0, 90_000.0, 3600.0],
+    }
+    for run in digests(one, rows, "fifo", "srtf"):
+        found = [(group.name, group.jobs) for group in run.lengths]
+        assert found == [("up to 10 min", 1), ("10 min to 1 h", 2), ("over 1 d", 1)]
+
+
+def test_the_time_axis_ends_with_the_waiting() -> None:
+    """The last job arrives at 2 s and waits until 15 s; the first goes on to 1,000 s."""
+    rows = {name: list(values) for name, values in BLOCKED.items()}
+    rows["job_id"].append("D")
+    rows["arrival_s"].append(0.0)
+    rows["gpus"].append(1)
+    rows["duration_s"].append(1000.0)
+    lab = gl.Cluster.homogeneous(servers=1, gpus=3)
+    runs = digests(lab, rows, "fifo")
+    assert runs[0].busy_until_s == 15.0
+    drawn = charts(runs)
+    for key in ("gpus_busy", "jobs_waiting"):
+        assert drawn[key].x_title == "seconds since the first arrival"
+        assert drawn[key].x_limit == pytest.approx(15.0 * 1.02)
+    assert "the last job finished after 16 min 40 s" in drawn["gpus_busy"].about
+    # what is drawn ends at the limit, at the right edge of the picture
+    corners = re.findall(r'polyline points="([^"]*)"', _svg.draw(drawn["gpus_busy"]))
+    ends = [float(line.split()[-1].partition(",")[0]) for line in corners]
+    assert max(ends) == 526.0
+    # without a tail the axis shows all
+    rows = {**BLOCKED, "duration_s": [10.0, 5.0, 0.5]}
+    assert charts(digests(LAB, rows, "fifo"))["gpus_busy"].x_limit is None
+
+
+def test_the_tail_of_a_long_line_does_not_coarsen_what_is_drawn() -> None:
+    """2,500 changes in the first 5,000 s, then a last one at 1,000,000 s."""
+    time_s = np.append(np.arange(0.0, 5000.0, 2.0), [5000.0, 1e6])
+    values = np.append(np.arange(2500) % 7, [3.0, 0.0]).astype(float)
+    line = digest_module._folded(time_s, values, 5000.0)
+    assert len(line.time_s) <= 2000
+    inside = line.time_s <= 5000.0
+    assert inside.sum() >= 400
+    assert line.high[inside].max() == 6.0
+    assert (line.time_s[~inside].tolist(), line.mean[~inside].tolist()) == ([1e6], [0.0])
+
+
+def test_a_page_names_no_folder_of_the_machine(tmp_path: Any) -> None:
+    trace = tmp_path / "week.csv"
+    trace.write_text("job_id,arrival_s,gpus,duration_s\na,0,1,5\nb,1,1,3\n")
+    lab = tmp_path / "lab.toml"
+    lab.write_text(gl.Cluster.homogeneous(servers=1, gpus=1).to_toml())
+    out, page = tmp_path / "out", tmp_path / "page.html"
+    common = ["--trace", str(trace), "--cluster", str(lab), "--policies", "fifo,srtf"]
+    assert main(["compare", *common, "--out", str(out), "--html", str(page)]) == 0
+    assert main(["report", str(out)]) == 0
+    for made in (page, out / "report.html"):
+        shown = made.read_text("utf-8")
+        assert str(tmp_path) not in shown
+        assert "week.csv" in shown
+
+
+def test_seeds_are_counted() -> None:
+    fifo, skip = digests(LAB, BLOCKED, "fifo", "fifo-skip")
+    again = [dataclasses.replace(run, spec={**run.spec, "seed": 1}) for run in (fifo, skip)]
+    again[0] = dataclasses.replace(again[0], summary={**again[0].summary, "jct_mean_s": 8.0})
+    answered = said([fifo, skip, *again])
+    # (13.3 + 8) / 2 = 10.7 s against 9 s
+    assert "fifo-skip finished jobs soonest: 9 s" in answered
+    assert "means over 2 seeds; it was ahead in 1 of them" in answered
+
+
+def test_without_finished_jobs_nothing_is_claimed() -> None:
+    runs = digests(LAB, BLOCKED, "fifo", "fifo-skip", until_s=1.0)
+    assert "soonest" not in said(runs)
+    assert said(runs[:1]) == "No job finished."
+
+
+WORLD = st.lists(
+    st.tuples(st.integers(0, 300), st.integers(1, 4), st.integers(1, 90)), min_size=1, max_size=14
+)
+
+
+@settings(max_examples=40)
+@given(WORLD, st.sampled_from([None, 7.0]))
+def test_the_answer_is_true_in_any_world(
+    rows: list[tuple[int, int, int]], restart_s: float | None
+) -> None:
+    table = {
+        "arrival_s": [float(arrival) for arrival, _, _ in rows],
+        "gpus": [gpus for _, gpus, _ in rows],
+        "duration_s": [float(length) for _, _, length in rows],
+    }
+    lab = gl.Cluster.homogeneous(servers=2, gpus=2)
+    names = ["fifo", "fifo-skip", "srtf", "las"]
+    runs = [gl.simulate(lab, pa.table(table), name, restart_s=restart_s) for name in names]
+    answered = said([gl.report.digest(run) for run in runs])
+    assert not re.search(r"\b(nan|None|inf)\b", answered)
+    jobs = {name: run.jobs.to_pylist() for name, run in zip(names, runs, strict=True)}
+    mean = {name: sum(job["jct_s"] for job in own) / len(own) for name, own in jobs.items()}
+    waits = {name: sum(job["wait_s"] for job in own) / len(own) for name, own in jobs.items()}
+    share = max(waits[name] / mean[name] for name in names)
+    assert ("The cluster is" in answered) == (share <= 0.05)
+    schedules = {
+        json.dumps([(job["first_start_s"], job["finish_s"]) for job in own])
+        for own in jobs.values()
+    }
+    if "Every job started and finished at the same time" in answered:
+        assert len(schedules) == 1
+        return
+    found = re.search(r"Result. (.*?) finished jobs (soonest|equally soon)", answered)
+    assert found is not None
+    best = set(re.findall(r"[\w-]+", found[1].replace(" and ", " ")))
+    least = min(mean.values())
+    assert {name for name in names if mean[name] <= least * 1.0099} <= best
+    assert (best == set(names)) == (found[2] == "equally soon")
+    stops = re.findall(r"([\w-]+) stopped running jobs ([0-9]+) times?", answered)
+    for name, count in stops:
+        assert int(count) == sum(job["preemptions"] for job in jobs[name])
+
+
+def test_paths_of_a_machine_are_names_of_files() -> None:
+    spec = {
+        "trace": {
+            "path": "/srv/ann/my traces/week.csv",
+            "metadata": {
+                "options": '{"models": "/srv/ann/models.toml", "limit": 3}',
+                "origin": "read from /srv/ann/x/week.csv, see https://doi.org/10.1/2 and/or a/b",
+            },
+        },
+        "cluster": {"throughput": {"table": "../rates/oracle.json"}, "name": "/lab/"},
+        "policy": {
+            "label": "/a/b",
+            "params": {"table": "C:\\Users\\ann\\t.csv", "a": ["~/x/y.csv"]},
+        },
+        "seed": 3,
+    }
+    assert without_folders(spec) == {
+        "trace": {
+            "path": "week.csv",
+            "metadata": {
+                "options": '{"models": "models.toml", "limit": 3}',
+                "origin": "read from week.csv, see https://doi.org/10.1/2 and/or a/b",
+            },
+        },
+        "cluster": {"throughput": {"table": "oracle.json"}, "name": "/lab/"},
+        "policy": {"label": "/a/b", "params": {"table": "t.csv", "a": ["y.csv"]}},
+        "seed": 3,
+    }
+
+
+def test_a_command_is_shown_without_outputs_and_folders() -> None:
+    arguments = [
+        "compare", "--trace", "/srv/ann/my traces/a.csv", "--cluster=/srv/ann/lab.toml",
+        "--policies", "fifo,srtf", "--html", "/srv/p.html", "--out=o", "-o", "x",
+        "--set", "las.limits=[1, 2]", "--restart-s", "30",
+    ]  # fmt: skip
+    assert typed(arguments) == (
+        "gangline compare --trace a.csv --cluster=lab.toml --policies fifo,srtf "
+        "--set 'las.limits=[1, 2]' --restart-s 30"
+    )
+    arguments = ["run", "--trace", "synth:philly?jobs=5&seed=1", "--cluster", "labs/a.toml"]
+    assert "'synth:philly?jobs=5&seed=1' --cluster labs/a.toml" in typed(arguments)
