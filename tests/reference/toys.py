@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -89,12 +90,12 @@ class ToyFork(Policy):
         self.free -= set(gpus)
 
     def merge(self) -> None:
-        """Every job with several parts pauses them all, and each may do its quota again."""
+        """Each part of a job with several, or with a quota, pauses and may do its quota again."""
         quota, pause = self.p["quota"], to_ns(self.p["merge_s"])
         if self.p["merge_s"] == 0 and quota is None:
             return
         for job in self.ref.running():
-            for number in sorted(job.parts) if len(job.parts) > 1 else ():
+            for number in sorted(job.parts) if is_merged(job) else ():
                 keep = Keep(job.index, part=number, overhead_ns=pause, quota=quota)
                 self.keeps[job.index, number] = keep
 
@@ -128,9 +129,14 @@ class ToyFork(Policy):
                 self.start(job, number, gpus, self.p["quota"])
 
     def timers(self) -> dict[Tag, int] | None:
-        if any(len(job.parts) > 1 for job in self.ref.running()):
+        if any(is_merged(job) for job in self.ref.running()):
             return {("period",): self.ref.now + max(1, to_ns(self.p["period_s"]))}
         return {}
+
+
+def is_merged(job: Job) -> bool:
+    """Whether its parts exchange their work now and then: several, or one that has a quota."""
+    return len(job.parts) > 1 or any(part.quota < math.inf for part in job.parts.values())
 
 
 class ToyMixed(Policy):

@@ -72,7 +72,7 @@ fn draw_params(name: &str, numbers: &mut Numbers) -> Params {
             "skew" => ParamValue::Str("flags".to_owned()),
             "skew_threshold" | "skew_eps" => ParamValue::Float(0.2),
             // longer than every restart of the drawn worlds, or nobody would make progress
-            "round_s" | "lease_s" | "preempt_min_run_s" => {
+            "round_s" | "lease_s" | "preempt_min_run_s" | "period_s" => {
                 ParamValue::Float(11.0 + numbers.below(30) as f64)
             }
             // a rack may not be refused for longer than the network
@@ -80,6 +80,7 @@ fn draw_params(name: &str, numbers: &mut Numbers) -> Params {
             "network_delay" => ParamValue::Float(12.0 + numbers.below(9) as f64),
             // a lease is longer than every restart
             "overhead_per_gpu_s" => ParamValue::Float(0.01 * numbers.below(2) as f64),
+            "merge_s" => ParamValue::Float(numbers.below(5) as f64),
             // without a head start equal jobs swap every nanosecond
             "las_quantum" => ParamValue::Float(1.0 + numbers.below(30) as f64),
             _ => draw_value(spec.kind, spec.default, numbers),

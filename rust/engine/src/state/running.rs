@@ -88,6 +88,11 @@ impl Part {
         self.progress(self.segment_start, now)
     }
 
+    /// Whether it will stop, or has stopped, at a quota.
+    pub fn has_quota(&self) -> bool {
+        self.quota < f64::INFINITY
+    }
+
     /// Whether it has used up its quota.
     #[inline]
     pub fn is_paused(&self) -> bool {

@@ -1,7 +1,7 @@
 //! `toy-fork`: first come, first served; jobs train as several copies while no job waits.
 
 use gangline_engine::{
-    Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+    Changes, ClusterView, Next, Part, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };
 use gangline_model::{
     Action, GpuSet, JobId, ServerId, SimSpan, Terms, TimerTag, gpus_in, mask_of_lowest,
@@ -151,7 +151,7 @@ impl ToyFork {
         Self { params }
     }
 
-    /// Parts of jobs that hold several now, on their new terms.
+    /// Parts of jobs that hold several now, or one that would stop at its quota, on their new terms.
     fn merges(&self, view: &ClusterView<'_>) -> Vec<Action> {
         if self.params.merge == SimSpan::ZERO && self.params.quota.is_none() {
             return Vec::new();
@@ -165,7 +165,7 @@ impl ToyFork {
         for run in view.running().filter_map(|job| view.run(job)) {
             let mut numbers: Vec<u16> = run.parts().iter().map(|part| part.number).collect();
             numbers.sort_unstable();
-            if numbers.len() > 1 {
+            if numbers.len() > 1 || run.parts().iter().any(Part::has_quota) {
                 let keep = |number| Action::keep(run.job, terms).of_part(number);
                 merges.extend(numbers.into_iter().map(keep));
             }
@@ -214,19 +214,17 @@ impl Policy for ToyFork {
         if draft.waiting.is_empty() {
             draft.spread(self.params.copies, self.params.quota);
         }
+        let mut keeps = self.merges(view);
+        keeps.retain(|keep| !draft.preempted.contains(&(keep.job, keep.part)));
+        let has_quota = self.params.quota.is_some() && !keeps.is_empty();
         let is_forked = draft.parts.values().any(|parts| parts.len() > 1);
         for &(job, part) in &draft.preempted {
             plan.push(Action::preempt(job).of_part(part));
         }
-        for keep in self.merges(view) {
-            if !draft.preempted.contains(&(keep.job, keep.part)) {
-                plan.push(keep);
-            }
+        for action in keeps.into_iter().chain(draft.starts) {
+            plan.push(action);
         }
-        for start in draft.starts {
-            plan.push(start);
-        }
-        if is_forked {
+        if is_forked || has_quota {
             plan.wake_at(view.now() + self.params.period, TAG);
         } else {
             plan.cancel(TAG);
