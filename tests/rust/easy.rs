@@ -4,7 +4,7 @@
 use gangline_engine::ClusterView;
 use gangline_model::{GpuTypeId, JobId, SimTime};
 use gangline_policies::conformance::{self, Scope};
-use gangline_policies::{ParamValue, Params, build, build_plain};
+use gangline_policies::{ParamValue, Params, Services, build};
 use std::collections::BTreeMap;
 
 /// First instant at which the running jobs, ending as they will, leave enough GPUs for the head.
@@ -46,7 +46,7 @@ fn the_head_never_waits_past_its_shadow_time() {
     for seed in 0..300 {
         let case = conformance::draw(seed, scope);
         let mut shadows: BTreeMap<JobId, SimTime> = BTreeMap::new();
-        let mut policy = build("easy", &params).expect("valid parameters");
+        let mut policy = build("easy", &params, Services::default()).expect("valid parameters");
         let output = conformance::run_stepwise(&case, policy.as_mut(), |view| {
             if let Some(head) = view.first_waiting() {
                 shadows.entry(head).or_insert_with(|| shadow(view, head));
@@ -90,8 +90,8 @@ fn estimates_may_exceed_simulated_time() {
                 ("estimate_error".to_owned(), ParamValue::Float(sigma)),
                 ("estimate_extend".to_owned(), ParamValue::Float(extend)),
             ]);
-            let mut fast = build("easy", &params).expect("valid parameters");
-            let mut plain = build_plain("easy", &params).expect("valid parameters");
+            let mut fast = build("easy", &params, Services::default()).expect("valid parameters");
+            let mut plain = build("easy", &params, Services::plain()).expect("valid parameters");
             let fast = conformance::run(&case, fast.as_mut())
                 .unwrap_or_else(|error| panic!("seed {seed}, sigma {sigma}: {error}"));
             let plain = conformance::run(&case, plain.as_mut()).expect("the run ends");

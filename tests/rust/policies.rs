@@ -2,7 +2,7 @@
 
 use gangline_engine::Outcome;
 use gangline_policies::conformance::{self, Case, Numbers, Scope};
-use gangline_policies::{POLICIES, ParamValue, Params, build, build_plain};
+use gangline_policies::{POLICIES, ParamValue, Params, Services, build};
 
 /// Parameters of a policy, drawn from a seed; `is_loose` = only placement rules that refuse nobody.
 fn draw_params(name: &str, numbers: &mut Numbers, is_loose: bool) -> Params {
@@ -113,11 +113,13 @@ fn is_conserving(name: &str) -> bool {
 #[test]
 fn every_policy_passes_the_law() {
     for seed in 0..150 {
-        for info in POLICIES.iter().filter(|info| !info.needs_allocator()) {
+        for info in POLICIES.iter().filter(|info| !info.needs.allocator()) {
             let mut numbers = Numbers::new(seed + 1_000_000);
             let is_loose = seed % 2 == 0;
             let params = draw_params(info.name, &mut numbers, is_loose);
-            let make = || build(info.name, &params).expect("drawn parameters are valid");
+            let make = || {
+                build(info.name, &params, Services::default()).expect("drawn parameters are valid")
+            };
             let claims = is_loose && is_conserving(info.name);
             let may_lose = may_lose(&params)
                 && !info.name.starts_with("gavel")
@@ -196,8 +198,10 @@ fn skipping_idle_leases_changes_nothing() {
         let mut params = draw_params("dally", &mut numbers, true);
         // longer than every restart of these worlds, shorter than most jobs
         params.insert("lease_s".to_owned(), ParamValue::Float(15.0));
-        let mut fast = build("dally", &params).expect("drawn parameters are valid");
-        let mut every = build_plain("dally", &params).expect("drawn parameters are valid");
+        let mut fast =
+            build("dally", &params, Services::default()).expect("drawn parameters are valid");
+        let mut every =
+            build("dally", &params, Services::plain()).expect("drawn parameters are valid");
         let fast = conformance::run(&case, fast.as_mut()).expect("the run ends");
         let every = conformance::run(&case, every.as_mut()).expect("the run ends");
         assert!(
@@ -248,8 +252,8 @@ fn kept_refusals_equal_plain_walks() {
 
 /// Runs both forms of a policy; the number of preemptions.
 fn compare(case: &Case, seed: u64, name: &str, params: &Params) -> f64 {
-    let mut fast = build(name, params).expect("drawn parameters are valid");
-    let mut plain = build_plain(name, params).expect("drawn parameters are valid");
+    let mut fast = build(name, params, Services::default()).expect("drawn parameters are valid");
+    let mut plain = build(name, params, Services::plain()).expect("drawn parameters are valid");
     let fast = conformance::run(case, fast.as_mut());
     let plain = conformance::run(case, plain.as_mut());
     match (fast, plain) {
@@ -272,7 +276,7 @@ fn compare(case: &Case, seed: u64, name: &str, params: &Params) -> f64 {
 }
 
 fn finishes(case: &Case, name: &str, params: &Params) -> Vec<u64> {
-    let mut policy = build(name, params).expect("valid parameters");
+    let mut policy = build(name, params, Services::default()).expect("valid parameters");
     let output = conformance::run(case, policy.as_mut()).expect("the run ends");
     output
         .finish_s
@@ -319,7 +323,7 @@ fn gandiva_without_company_is_fifo_skip() {
             alone.insert(field.to_owned(), ParamValue::Int(value));
         }
         let run = |name: &str, params: &Params| {
-            let mut policy = build(name, params).expect("valid parameters");
+            let mut policy = build(name, params, Services::default()).expect("valid parameters");
             conformance::run(&case, policy.as_mut()).expect("the run ends")
         };
         assert!(
@@ -343,7 +347,7 @@ fn knob_zero_never_promotes_and_a_small_one_does() {
                 ("limits".to_owned(), ParamValue::List(vec![5.0, 40.0])),
                 ("promote_knob".to_owned(), ParamValue::Float(knob)),
             ]);
-            let mut policy = build("las", &params).expect("valid parameters");
+            let mut policy = build("las", &params, Services::default()).expect("valid parameters");
             conformance::run(&case, policy.as_mut()).expect("the run ends");
             let counters = policy.counters();
             let count = counters.iter().find(|(name, _)| *name == "promotions");

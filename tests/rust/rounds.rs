@@ -2,13 +2,13 @@
 //! the laws of rounds.
 
 use gangline_engine::rng::{Purpose, Stream};
-use gangline_engine::{Outcome, PolicyError, RunConfig};
+use gangline_engine::{Outcome, Policy, PolicyError, RunConfig};
 use gangline_model::{
     ClusterSpec, GpuType, GpuTypeId, JobColumns, JobTable, RackId, RateTable, Server, SimTime,
 };
 use gangline_policies::conformance::{self, Case, Numbers, Scope};
 use gangline_policies::lp::{Allocator, Ask};
-use gangline_policies::{ParamValue, Params, build_plain_with_allocator, build_with_allocator};
+use gangline_policies::{ParamValue, Params, Services, build};
 use std::sync::Arc;
 
 /// Shares from a seed: zeros, ties and numbers of every size.
@@ -63,6 +63,15 @@ fn params(numbers: &mut Numbers) -> Params {
     params
 }
 
+fn gavel_las(params: &Params, allocator: Box<dyn Allocator>, is_plain: bool) -> Box<dyn Policy> {
+    let services = Services {
+        allocator: Some(allocator),
+        is_plain,
+        ..Services::default()
+    };
+    build("gavel-las", params, services).expect("valid")
+}
+
 #[test]
 fn walks_over_kept_claims_equal_a_look_at_everybody() {
     let mut preemptions = 0.0;
@@ -81,8 +90,8 @@ fn walks_over_kept_claims_equal_a_look_at_everybody() {
             let stream = Stream::new(seed, Purpose::Extra);
             Box::new(Dice { stream, asks: 0 })
         };
-        let mut fast = build_with_allocator("gavel-las", &params, dice()).expect("valid");
-        let mut plain = build_plain_with_allocator("gavel-las", &params, dice()).expect("valid");
+        let mut fast = gavel_las(&params, dice(), false);
+        let mut plain = gavel_las(&params, dice(), true);
         let fast = conformance::run(&case, fast.as_mut()).expect("the run ends");
         let plain = conformance::run(&case, plain.as_mut()).expect("the run ends");
         assert!(
@@ -153,7 +162,7 @@ fn follow(case: &Case, shares: &[f64]) -> (Vec<u32>, Vec<usize>) {
     let (jobs, types) = (case.world.jobs.len(), case.world.cluster.gpu_types().len());
     let params = Params::from([("round_s".to_owned(), ParamValue::Float(ROUND_S))]);
     let fixed = Box::new(Fixed(shares.to_vec()));
-    let mut policy = build_with_allocator("gavel-las", &params, fixed).expect("valid");
+    let mut policy = gavel_las(&params, fixed, false);
     let (mut ran, mut first) = (vec![0; jobs * types], vec![usize::MAX; jobs]);
     let mut round = 0;
     // every round is looked at
@@ -245,7 +254,7 @@ fn no_gpu_is_left_at_a_boundary_to_a_job_that_fits() {
         params.insert("backfill_mid_round".to_owned(), ParamValue::Bool(false));
         let stream = Stream::new(seed, Purpose::Extra);
         let dice = Box::new(Dice { stream, asks: 0 });
-        let mut policy = build_with_allocator("gavel-las", &params, dice).expect("valid");
+        let mut policy = gavel_las(&params, dice, false);
         let done = conformance::run_stepwise(&case, policy.as_mut(), |view| {
             looks += 1;
             for job in view.waiting() {

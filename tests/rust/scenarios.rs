@@ -7,7 +7,7 @@ use gangline_engine::{PolicyError, RunConfig, Silent, World};
 use gangline_model::{Algorithms, Contention, LinkChange, ModelGiven, Network, NetworkConfig};
 use gangline_model::{ClusterSpec, GpuType, GpuTypeId, Interference, JobColumns, JobId, JobTable};
 use gangline_model::{RackId, RateTable, Server, SimSpan, SimTime, TierTable};
-use gangline_policies::{ParamValue, Params, PolicyInfo, build};
+use gangline_policies::{ParamValue, Params, PolicyInfo, Services, build};
 use std::path::Path;
 use std::sync::Arc;
 use toml::{Table, Value};
@@ -363,7 +363,8 @@ type Refusal = (Vec<&'static str>, Vec<JobId>);
 /// The outcome, or the classes of the error and the jobs it names.
 fn run(scene: &Scene, expect: &Table, skip: bool) -> Result<(Output, Counters), Refusal> {
     let name = word(expect, "policy").expect("a policy");
-    let mut policy = build(name, &read_params(expect)).expect("valid parameters");
+    let mut policy =
+        build(name, &read_params(expect), Services::default()).expect("valid parameters");
     let config = RunConfig {
         skip_rounds: skip,
         ..scene.config.clone()
@@ -591,9 +592,7 @@ fn every_scenario_matches_its_derivation() {
             let name = word(expect, "policy").expect("a policy");
             // solvers live in Python: these are read by the tests there
             let is_solved = |info: &PolicyInfo| {
-                let params = expect.get("params").and_then(Value::as_table);
-                let auction = params.and_then(|params| params.get("auction"));
-                info.needs_allocator() || auction.and_then(Value::as_str) == Some("milp")
+                info.needs.allocator() || info.needs.auctioneer(&read_params(expect))
             };
             if gangline_policies::find(name).is_ok_and(is_solved) {
                 continue;

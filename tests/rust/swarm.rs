@@ -8,7 +8,7 @@ mod settings;
 use gangline_engine::Outcome;
 use gangline_model::{ClusterSpec, GpuType, GpuTypeId, RackId, RateTable, Server};
 use gangline_policies::conformance::{self, Case, Numbers, QUEUES, Scope};
-use gangline_policies::{POLICIES, ParamDefault, ParamKind, ParamValue, Params, build};
+use gangline_policies::{POLICIES, ParamDefault, ParamKind, ParamValue, Params, Services, build};
 use settings::number;
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn draw_value(kind: ParamKind, default: ParamDefault, numbers: &mut Numbers) -> 
         ParamKind::Bool => ParamValue::Bool(numbers.once_in(2)),
         ParamKind::AtLeast(least) | ParamKind::Maybe(least) => ParamValue::Float(around.max(least)),
         ParamKind::Whole(least) => ParamValue::Float(around.round().max(least)),
-        ParamKind::Share => ParamValue::Float((around / 7.0).fract()),
+        ParamKind::Share | ParamKind::Fraction => ParamValue::Float((around / 7.0).fract()),
         ParamKind::Above(bound) => ParamValue::Float(around + bound),
         // the default: other texts name parts of one cluster
         ParamKind::Text => default.value(),
@@ -124,7 +124,7 @@ fn swarm_run(seed: u64) {
     let mut numbers = Numbers::new(seed.wrapping_add(7_000_000));
     let known: Vec<_> = POLICIES
         .iter()
-        .filter(|info| !info.needs_allocator())
+        .filter(|info| !info.needs.allocator())
         .collect();
     let info = known[numbers.below(known.len() as u64) as usize];
     let params = draw_params(info.name, &mut numbers);
@@ -140,7 +140,8 @@ fn swarm_run(seed: u64) {
         widen(&mut case, &mut numbers);
     }
     let words = format!("seed {seed}, {} {params:?}", info.name);
-    let mut policy = build(info.name, &params).unwrap_or_else(|error| panic!("{words}: {error}"));
+    let mut policy = build(info.name, &params, Services::default())
+        .unwrap_or_else(|error| panic!("{words}: {error}"));
     let output =
         conformance::run(&case, policy.as_mut()).unwrap_or_else(|error| panic!("{words}: {error}"));
     assert_eq!(

@@ -12,7 +12,7 @@ use gangline_model::{
     SimTime,
 };
 use gangline_policies::conformance::{self, Case, Numbers};
-use gangline_policies::{ParamValue, Params, build, build_plain};
+use gangline_policies::{ParamValue, Params, Services, build};
 use settings::number;
 use std::sync::Arc;
 
@@ -248,8 +248,10 @@ fn wide_run(seed: u64) -> f64 {
     let is_free = (case.config.restart, case.config.first_start) == (SimSpan(0), SimSpan(0));
     let params = draw_params(name, &mut numbers, is_free);
     let words = format!("seed {seed}, {name} {params:?}");
-    let mut fast = build(name, &params).unwrap_or_else(|error| panic!("{words}: {error}"));
-    let mut plain = build_plain(name, &params).unwrap_or_else(|error| panic!("{words}: {error}"));
+    let mut fast = build(name, &params, Services::default())
+        .unwrap_or_else(|error| panic!("{words}: {error}"));
+    let mut plain =
+        build(name, &params, Services::plain()).unwrap_or_else(|error| panic!("{words}: {error}"));
     let [fast, plain] = [&mut fast, &mut plain].map(|policy| {
         conformance::run(&case, policy.as_mut()).unwrap_or_else(|error| panic!("{words}: {error}"))
     });

@@ -5,7 +5,7 @@
 
 use gangline_engine::{Policy, RunConfig, World};
 use gangline_model::{Contention, Interference};
-use gangline_policies::{POLICIES, ParamValue, Params, build};
+use gangline_policies::{POLICIES, ParamValue, Params, Services, build};
 
 use crate::contender::{options, policy};
 use crate::share::FloorShare;
@@ -39,7 +39,7 @@ pub struct Case {
 
 /// Names of all cases that run without a solver.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    let registered = POLICIES.iter().filter(|info| !info.needs_allocator());
+    let registered = POLICIES.iter().filter(|info| !info.needs.allocator());
     OTHERS
         .into_iter()
         .chain(registered.map(|info| info.name).collect::<Vec<_>>())
@@ -79,7 +79,7 @@ fn case_policy(name: &str) -> Option<Box<dyn Policy>> {
         "fifo-uplinks" => policy("fifo"),
         "gandiva-pack" => {
             let params = Params::from([("pack".to_owned(), ParamValue::Bool(true))]);
-            Some(build("gandiva", &params).expect("a parameter of gandiva"))
+            Some(build("gandiva", &params, Services::default()).expect("a parameter of gandiva"))
         }
         _ => policy(name),
     }

@@ -3,7 +3,7 @@
 
 use gangline_engine::{Control, Engine, Output, Policy, RunConfig, Silent, World};
 use gangline_model::SimTime;
-use gangline_policies::{Params, build};
+use gangline_policies::{Params, Services, build};
 
 use crate::floor::Floor;
 
@@ -23,7 +23,7 @@ pub const POLICIES: [&str; 8] = [
 pub fn policy(name: &str) -> Option<Box<dyn Policy>> {
     match name {
         "floor" => Some(Box::new(Floor::default())),
-        _ => build(name, &Params::new()).ok(),
+        _ => build(name, &Params::new(), Services::default()).ok(),
     }
 }
 

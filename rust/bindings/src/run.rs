@@ -11,6 +11,7 @@ use crate::py_policy::{PyPolicy, Raised};
 use gangline_engine::{
     Control, Engine, EngineError, Output, Policy, PolicyError, RunConfig, Stopwatch, World,
 };
+use gangline_policies::Services;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::sync::atomic::Ordering;
@@ -269,20 +270,20 @@ pub(crate) fn build(
 ) -> PyResult<Built> {
     let values = params(given)?;
     let info = gangline_policies::find(name).map_err(CoreError::from)?;
-    if info.needs_auctioneer(&values) {
+    let mut services = Services::default();
+    let mut object = None;
+    if info.needs.auctioneer(&values) {
         let auctioneer = PyAuctioneer::new(py, given, raised)?;
-        let object = auctioneer.object();
-        let policy = gangline_policies::build_with_auctioneer(name, &values, Box::new(auctioneer));
-        return Ok((policy.map_err(CoreError::from)?, Some(object)));
+        object = Some(auctioneer.object());
+        services.auctioneer = Some(Box::new(auctioneer));
     }
-    if !info.needs_allocator() {
-        let policy = gangline_policies::build(name, &values).map_err(CoreError::from)?;
-        return Ok((policy, None));
+    if info.needs.allocator() {
+        let allocator = PyAllocator::new(py, name, given, raised)?;
+        object = Some(allocator.object());
+        services.allocator = Some(Box::new(allocator));
     }
-    let allocator = PyAllocator::new(py, name, given, raised)?;
-    let object = allocator.object();
-    let policy = gangline_policies::build_with_allocator(name, &values, Box::new(allocator));
-    Ok((policy.map_err(CoreError::from)?, Some(object)))
+    let policy = gangline_policies::build(name, &values, services).map_err(CoreError::from)?;
+    Ok((policy, object))
 }
 
 /// Refuses a policy that needs durations on a trace that lacks some.

@@ -74,7 +74,8 @@ fn kind_name(kind: ParamKind) -> &'static str {
         | ParamKind::Above(_)
         | ParamKind::Whole(_)
         | ParamKind::Maybe(_)
-        | ParamKind::Share => "number",
+        | ParamKind::Share
+        | ParamKind::Fraction => "number",
         ParamKind::Choice(_) => "choice",
         ParamKind::Text => "text",
         ParamKind::Increasing | ParamKind::Positives => "numbers",

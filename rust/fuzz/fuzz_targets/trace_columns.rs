@@ -6,7 +6,7 @@ use gangline_engine::{Control, Engine, FailureRow, Failures, OnInfeasible, RunCo
 use gangline_engine::{Silent, TimelineMode, World};
 use gangline_model::{ClusterSpec, GpuType, GpuTypeId, JobColumns, JobTable, RackId, RateTable};
 use gangline_model::{Server, SimSpan, SimTime};
-use gangline_policies::{Params, build};
+use gangline_policies::{Params, Services, build};
 use libfuzzer_sys::fuzz_target;
 
 fn number(u: &mut Unstructured) -> Result<f64> {
@@ -138,7 +138,7 @@ fn world(u: &mut Unstructured) -> Result<()> {
         jobs: jobs.into(),
         rates: rates.into(),
     };
-    let mut policy = build("fifo", &Params::new()).expect("fifo has defaults");
+    let mut policy = build("fifo", &Params::new(), Services::default()).expect("fifo has defaults");
     let Ok(mut engine) = Engine::new(&world, config, policy.traits()) else {
         return Ok(());
     };

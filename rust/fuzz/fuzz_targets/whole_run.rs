@@ -5,7 +5,7 @@ use arbitrary::{Result, Unstructured};
 use gangline_engine::Failures;
 use gangline_model::SimSpan;
 use gangline_policies::conformance::{self, Scope};
-use gangline_policies::{POLICIES, ParamKind, ParamValue, Params, build};
+use gangline_policies::{POLICIES, ParamKind, ParamValue, Params, Services, build};
 use libfuzzer_sys::fuzz_target;
 
 fn value(u: &mut Unstructured, kind: ParamKind) -> Result<ParamValue> {
@@ -16,7 +16,7 @@ fn value(u: &mut Unstructured, kind: ParamKind) -> Result<ParamValue> {
         ParamKind::Whole(least) => ParamValue::Float(least + number.floor()),
         ParamKind::Maybe(least) => ParamValue::Float(least + number),
         ParamKind::Above(bound) => ParamValue::Float(bound + number),
-        ParamKind::Share => ParamValue::Float(number.fract()),
+        ParamKind::Share | ParamKind::Fraction => ParamValue::Float(number.fract()),
         ParamKind::Text => ParamValue::Str("auto".to_owned()),
         ParamKind::Choice(words) => ParamValue::Str((*u.choose(words)?).to_owned()),
         ParamKind::Increasing => ParamValue::List(vec![number, number * 2.0, number * 7.0]),
@@ -28,7 +28,7 @@ fn value(u: &mut Unstructured, kind: ParamKind) -> Result<ParamValue> {
 
 fn twice(u: &mut Unstructured) -> Result<()> {
     let info = u.choose(&POLICIES[..])?;
-    if info.needs_allocator() {
+    if info.needs.allocator() {
         return Ok(());
     }
     let scope = Scope {
@@ -58,8 +58,10 @@ fn twice(u: &mut Unstructured) -> Result<()> {
             params.insert(spec.name.to_owned(), value(u, spec.kind)?);
         }
     }
-    let (Ok(mut first), Ok(mut second)) = (build(info.name, &params), build(info.name, &params))
-    else {
+    let (Ok(mut first), Ok(mut second)) = (
+        build(info.name, &params, Services::default()),
+        build(info.name, &params, Services::default()),
+    ) else {
         return Ok(());
     };
     match (

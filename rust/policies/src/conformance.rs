@@ -286,8 +286,8 @@ pub fn no_fitting_job_waits(view: &ClusterView<'_>) -> Result<(), String> {
 ///
 /// # Examples
 /// ```
-/// use gangline_policies::{Params, build, conformance};
-/// let make = || build("srtf", &Params::new()).expect("a known policy");
+/// use gangline_policies::{Params, Services, build, conformance};
+/// let make = || build("srtf", &Params::new(), Services::default()).expect("a known policy");
 /// conformance::check(make, 1, conformance::Scope::default(), true).unwrap();
 /// ```
 pub fn check(

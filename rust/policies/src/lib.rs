@@ -23,7 +23,4 @@ pub mod toy;
 pub mod yarn;
 
 pub use params::{ParamDefault, ParamKind, ParamSpec, ParamValue, Params};
-pub use registry::{
-    POLICIES, PolicyInfo, build, build_plain, build_plain_with_allocator, build_with_allocator,
-    build_with_auctioneer, find,
-};
+pub use registry::{Needs, POLICIES, PolicyInfo, Services, build, find};

@@ -72,6 +72,8 @@ pub enum ParamKind {
     Maybe(f64),
     /// A number of at least 0 and less than 1.
     Share,
+    /// A number from 0 to 1.
+    Fraction,
     /// Any text; what it may say depends on the cluster.
     Text,
     /// One of these words.
@@ -100,6 +102,56 @@ pub struct ParamSpec {
     /// One line for the reader of the docs.
     pub doc: &'static str,
 }
+
+/// One parameter.
+pub(crate) const fn spec(
+    name: &'static str,
+    kind: ParamKind,
+    default: ParamDefault,
+    unit: &'static str,
+    doc: &'static str,
+) -> ParamSpec {
+    ParamSpec {
+        name,
+        kind,
+        default,
+        unit,
+        doc,
+    }
+}
+
+/// An enum whose variants are the words of a parameter, each word beside its variant.
+macro_rules! words {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)+ }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl $name {
+            /// The words, as parameters spell them.
+            pub const NAMES: &[&str] = &[$($word),+];
+
+            /// The variant of a word.
+            pub fn named(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+
+            /// The word of a variant.
+            pub fn name(self) -> &'static str {
+                Self::NAMES[self as usize]
+            }
+        }
+    };
+}
+pub(crate) use words;
 
 /// Reads the values of one policy, with its defaults, and words the errors.
 #[derive(Clone, Debug)]
@@ -160,7 +212,8 @@ impl ParamReader {
                 | ParamKind::Above(_)
                 | ParamKind::Whole(_)
                 | ParamKind::Maybe(_)
-                | ParamKind::Share,
+                | ParamKind::Share
+                | ParamKind::Fraction,
                 ParamValue::Int(number),
             ) => {
                 return self.check(spec, ParamValue::Float(*number as f64));
@@ -173,6 +226,7 @@ impl ParamReader {
             }
             (ParamKind::Above(bound), ParamValue::Float(x)) => x.is_finite() && *x > bound,
             (ParamKind::Share, ParamValue::Float(x)) => (0.0..1.0).contains(x),
+            (ParamKind::Fraction, ParamValue::Float(x)) => (0.0..=1.0).contains(x),
             (ParamKind::Choice(words), ParamValue::Str(word)) => words.contains(&word.as_str()),
             (ParamKind::Increasing, ParamValue::List(list)) => {
                 !list.is_empty() && all_positive(list) && list.windows(2).all(|w| w[0] < w[1])
@@ -249,6 +303,14 @@ impl ParamReader {
             Some(ParamValue::Str(value)) => value,
             _ => "",
         }
+    }
+
+    /// What a word stands for.
+    ///
+    /// # Panics
+    /// If the words of the parameter are not those that `named` knows.
+    pub fn choice<T>(&self, name: &str, named: fn(&str) -> Option<T>) -> T {
+        named(self.word(name)).expect("the reader has checked the word")
     }
 
     /// Numbers, if given.
@@ -330,6 +392,7 @@ fn expected(kind: ParamKind) -> String {
         ParamKind::Maybe(least) => format!("a number >= {least} or none"),
         ParamKind::Above(bound) => format!("a number > {bound}"),
         ParamKind::Share => "a number >= 0 and < 1".to_owned(),
+        ParamKind::Fraction => "a number from 0 to 1".to_owned(),
         ParamKind::Text => "text".to_owned(),
         ParamKind::Choice(words) => format!("one of {}", words.join(", ")),
         ParamKind::Increasing => "positive numbers, strictly increasing".to_owned(),

@@ -1,67 +1,73 @@
-//! Parameters of the placement rules: names, defaults and how text becomes values.
+//! Parameters of the placement rules: names, words, defaults and types, in one place.
 
+use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec, Params, spec, words};
 use gangline_engine::PolicyError;
 use gangline_model::Tier;
 
-/// A placement rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// One server, else one rack, else several racks; each as full as possible.
-    Consolidate,
-    /// One server, or idle servers plus one, in one rack.
-    Yarn,
-    /// Like yarn, but gangs larger than a server take idle servers only.
-    WholeServers,
-    /// One GPU of each server, most free GPUs first, and again from the first until there are enough.
-    Spread,
-    /// Any free GPUs, uniformly.
-    Random,
-    /// Any server with room, uniformly; else any free GPUs.
-    RandomServer,
-    /// The lowest free GPUs: places do not count.
-    Count,
-    /// The fewest servers possible for models with skewed tensors, `consolidate` for others.
-    Skew,
-    /// The fastest of the places that `consolidate` would take at each level.
-    BestSpeed,
+words! {
+    /// A placement rule.
+    pub enum Rule {
+        /// One server, else one rack, else several racks; each as full as possible.
+        Consolidate = "consolidate",
+        /// One server, or idle servers plus one, in one rack.
+        Yarn = "yarn",
+        /// Like yarn, but gangs larger than a server take idle servers only.
+        WholeServers = "whole_servers",
+        /// One GPU of each server, most free GPUs first, and again from the first until there are enough.
+        Spread = "spread",
+        /// Any free GPUs, uniformly.
+        Random = "random",
+        /// Any server with room, uniformly; else any free GPUs.
+        RandomServer = "random_server",
+        /// The lowest free GPUs: places do not count.
+        Count = "count",
+        /// The fewest servers possible for models with skewed tensors, `consolidate` for others.
+        Skew = "skew",
+        /// The fastest of the places that `consolidate` would take at each level.
+        BestSpeed = "best_speed",
+    }
 }
 
-/// Which of several servers or racks with room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fit {
-    /// The one with the fewest free GPUs.
-    Best,
-    /// The first one.
-    First,
+words! {
+    /// Which of several servers or racks with room.
+    pub enum Fit {
+        /// The one with the fewest free GPUs.
+        Best = "best",
+        /// The first one.
+        First = "first",
+    }
 }
 
-/// Which slots of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slots {
-    /// The lowest free ones.
-    Lowest,
-    /// The lowest free block aligned to a power of two.
-    Aligned,
+words! {
+    /// Which slots of a server.
+    pub enum Slots {
+        /// The lowest free ones.
+        Lowest = "lowest",
+        /// The lowest free block aligned to a power of two.
+        Aligned = "aligned",
+    }
 }
 
-/// Which rack, with best fit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RackChoice {
-    /// The one with the fewest free GPUs that are enough.
-    BestFit,
-    /// The one where the gang takes the fewest servers; then best fit.
-    FewestServers,
+words! {
+    /// Which rack, with best fit.
+    pub enum RackChoice {
+        /// The one with the fewest free GPUs that are enough.
+        BestFit = "best_fit",
+        /// The one where the gang takes the fewest servers; then best fit.
+        FewestServers = "fewest_servers",
+    }
 }
 
-/// How models are classed by skew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SkewSource {
-    /// By name.
-    Flags,
-    /// By the size of the largest gradient tensor.
-    Sizes,
-    /// By the network model.
-    Oracle,
+words! {
+    /// How models are classed by skew.
+    pub enum SkewSource {
+        /// By name.
+        Flags = "flags",
+        /// By the size of the largest gradient tensor.
+        Sizes = "sizes",
+        /// By the network model.
+        Oracle = "oracle",
+    }
 }
 
 /// What the rules can be told; the default is what is used where nothing is said.
@@ -87,136 +93,131 @@ pub struct PlacementParams {
     pub yarn_cross_rack: bool,
 }
 
+const LEVELS: &[&str] = &["server", "rack", "network"];
+
+const SPECS: [ParamSpec; 9] = [
+    spec(
+        "placement",
+        ParamKind::Choice(Rule::NAMES),
+        ParamDefault::Str("consolidate"),
+        "",
+        "placement rule",
+    ),
+    spec(
+        "fit",
+        ParamKind::Choice(Fit::NAMES),
+        ParamDefault::Str("best"),
+        "",
+        "which of several places with room",
+    ),
+    spec(
+        "max_level",
+        ParamKind::Choice(LEVELS),
+        ParamDefault::Str("network"),
+        "",
+        "widest tier of consolidate",
+    ),
+    spec(
+        "slots",
+        ParamKind::Choice(Slots::NAMES),
+        ParamDefault::Str("lowest"),
+        "",
+        "which GPUs of a server",
+    ),
+    spec(
+        "rack_choice",
+        ParamKind::Choice(RackChoice::NAMES),
+        ParamDefault::Str("best_fit"),
+        "",
+        "which rack, with best fit",
+    ),
+    spec(
+        "skew",
+        ParamKind::Choice(SkewSource::NAMES),
+        ParamDefault::Str("flags"),
+        "",
+        "how models are classed by skew",
+    ),
+    spec(
+        "skew_threshold",
+        ParamKind::Fraction,
+        ParamDefault::Float(0.3),
+        "",
+        "skew from which a model is highly skewed",
+    ),
+    spec(
+        "skew_eps",
+        ParamKind::Fraction,
+        ParamDefault::Float(0.05),
+        "",
+        "loss of speed that skew = oracle accepts",
+    ),
+    spec(
+        "yarn_cross_rack",
+        ParamKind::Bool,
+        ParamDefault::Bool(false),
+        "",
+        "whether yarn and whole_servers may take several racks",
+    ),
+];
+
 impl Default for PlacementParams {
     fn default() -> Self {
-        Self {
-            rule: Rule::Consolidate,
-            fit: Fit::Best,
-            max_level: Tier::Network,
-            slots: Slots::Lowest,
-            rack_choice: RackChoice::BestFit,
-            skew: SkewSource::Flags,
-            skew_threshold: 0.3,
-            skew_eps: 0.05,
-            yarn_cross_rack: false,
-        }
+        ParamReader::new("", Self::specs(Rule::Consolidate), &Params::new())
+            .map(|reader| Self::read(&reader))
+            .expect("the defaults are in range")
     }
 }
 
-const RULES: [(&str, Rule); 9] = [
-    ("consolidate", Rule::Consolidate),
-    ("yarn", Rule::Yarn),
-    ("whole_servers", Rule::WholeServers),
-    ("spread", Rule::Spread),
-    ("random", Rule::Random),
-    ("random_server", Rule::RandomServer),
-    ("count", Rule::Count),
-    ("skew", Rule::Skew),
-    ("best_speed", Rule::BestSpeed),
-];
-const FITS: [(&str, Fit); 2] = [("best", Fit::Best), ("first", Fit::First)];
-const LEVELS: [(&str, Tier); 3] = [
-    ("server", Tier::Server),
-    ("rack", Tier::Rack),
-    ("network", Tier::Network),
-];
-const SLOTS: [(&str, Slots); 2] = [("lowest", Slots::Lowest), ("aligned", Slots::Aligned)];
-const RACK_CHOICES: [(&str, RackChoice); 2] = [
-    ("best_fit", RackChoice::BestFit),
-    ("fewest_servers", RackChoice::FewestServers),
-];
-const SKEWS: [(&str, SkewSource); 3] = [
-    ("flags", SkewSource::Flags),
-    ("sizes", SkewSource::Sizes),
-    ("oracle", SkewSource::Oracle),
-];
-const BOOLS: [(&str, bool); 2] = [("false", false), ("true", true)];
-
 impl PlacementParams {
-    /// Sets one parameter from text; `Ok(false)` if no placement parameter has this name. `policy`
-    /// is for the message.
-    ///
-    /// # Errors
-    /// [`PolicyError::Parameter`] for a value that the parameter cannot have.
-    ///
-    /// # Examples
-    /// ```
-    /// use gangline_policies::place::{PlacementParams, Rule};
-    /// let mut params = PlacementParams::default();
-    /// assert_eq!(params.set("fifo", "placement", "yarn"), Ok(true));
-    /// assert_eq!(params.rule, Rule::Yarn);
-    /// assert_eq!(params.set("fifo", "quantum_s", "5"), Ok(false));
-    /// assert!(params.set("fifo", "fit", "worst").is_err());
-    /// ```
-    pub fn set(&mut self, policy: &str, field: &str, value: &str) -> Result<bool, PolicyError> {
-        let text = Text {
-            policy,
-            field,
-            value,
-        };
-        match field {
-            "placement" => self.rule = text.one_of(&RULES)?,
-            "fit" => self.fit = text.one_of(&FITS)?,
-            "max_level" => self.max_level = text.one_of(&LEVELS)?,
-            "slots" => self.slots = text.one_of(&SLOTS)?,
-            "rack_choice" => self.rack_choice = text.one_of(&RACK_CHOICES)?,
-            "skew" => self.skew = text.one_of(&SKEWS)?,
-            "skew_threshold" => self.skew_threshold = text.fraction()?,
-            "skew_eps" => self.skew_eps = text.fraction()?,
-            "yarn_cross_rack" => self.yarn_cross_rack = text.one_of(&BOOLS)?,
-            _ => return Ok(false),
-        }
-        Ok(true)
+    /// The parameters of every policy that places by a rule of the library; `rule` is the default.
+    pub fn specs(rule: Rule) -> impl Iterator<Item = ParamSpec> + Clone {
+        SPECS.into_iter().map(move |spec| ParamSpec {
+            default: match spec.name {
+                "placement" => ParamDefault::Str(rule.name()),
+                _ => spec.default,
+            },
+            ..spec
+        })
     }
 
-    /// Whether every value can be served.
+    /// The values of a policy with these parameters.
+    pub fn read(params: &ParamReader) -> Self {
+        Self {
+            rule: params.choice("placement", Rule::named),
+            fit: params.choice("fit", Fit::named),
+            max_level: params.choice("max_level", level),
+            slots: params.choice("slots", Slots::named),
+            rack_choice: params.choice("rack_choice", RackChoice::named),
+            skew: params.choice("skew", SkewSource::named),
+            skew_threshold: params.number("skew_threshold"),
+            skew_eps: params.number("skew_eps"),
+            yarn_cross_rack: params.flag("yarn_cross_rack"),
+        }
+    }
+
+    /// Whether the rules can serve values that no reader has checked.
     ///
     /// # Errors
     /// [`PolicyError::Parameter`] for a number out of range.
     pub fn check(&self, policy: &str) -> Result<(), PolicyError> {
-        for (field, number) in [
+        let numbers = [
             ("skew_threshold", self.skew_threshold),
             ("skew_eps", self.skew_eps),
-        ] {
-            Text {
-                policy,
-                field,
-                value: &number.to_string(),
-            }
-            .fraction()?;
+        ];
+        match numbers.iter().find(|(_, x)| !(0.0..=1.0).contains(x)) {
+            None => Ok(()),
+            Some((field, number)) => Err(PolicyError::Parameter {
+                policy: policy.to_owned(),
+                field: (*field).to_owned(),
+                value: number.to_string(),
+                expected: "a number from 0 to 1".to_owned(),
+            }),
         }
-        Ok(())
     }
 }
 
-/// A parameter as it was written.
-struct Text<'a> {
-    policy: &'a str,
-    field: &'a str,
-    value: &'a str,
-}
-
-impl Text<'_> {
-    fn error(&self, expected: &str) -> PolicyError {
-        PolicyError::Parameter {
-            policy: self.policy.to_owned(),
-            field: self.field.to_owned(),
-            value: self.value.to_owned(),
-            expected: expected.to_owned(),
-        }
-    }
-
-    fn one_of<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, PolicyError> {
-        let found = choices.iter().find(|(name, _)| *name == self.value);
-        found.map(|&(_, choice)| choice).ok_or_else(|| {
-            let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-            self.error(&format!("one of {}", names.join(", ")))
-        })
-    }
-
-    fn fraction(&self) -> Result<f64, PolicyError> {
-        let number: Option<f64> = self.value.parse().ok();
-        let in_range = number.filter(|number| (0.0..=1.0).contains(number));
-        in_range.ok_or_else(|| self.error("a number from 0 to 1"))
-    }
+fn level(name: &str) -> Option<Tier> {
+    let at = LEVELS.iter().position(|&known| known == name)?;
+    Some([Tier::Server, Tier::Rack, Tier::Network][at])
 }

@@ -6,8 +6,10 @@ mod golden;
 mod laws;
 mod oracle;
 
-use super::{Demand, Level, PlacementParams, Placer, Skew};
+use super::{Demand, Level, PlacementParams, Placer, Rule, Skew};
+use crate::params::{ParamReader, ParamValue, Params};
 use gangline_engine::FreeIndex;
+use gangline_engine::PolicyError;
 use gangline_engine::rng::{Purpose, Stream};
 use gangline_model::{ClusterSpec, GpuSet, GpuType, GpuTypeId, JobId, RackId, Server, ServerId};
 
@@ -149,15 +151,22 @@ impl World {
 }
 
 fn params(settings: &[(&str, &str)]) -> PlacementParams {
-    let mut params = PlacementParams::default();
-    for (field, value) in settings {
-        assert_eq!(
-            params.set("test", field, value),
-            Ok(true),
-            "{field} = {value}"
-        );
-    }
-    params
+    read(settings).expect("valid parameters")
+}
+
+/// Settings as words, as numbers where they read as such.
+fn read(settings: &[(&str, &str)]) -> Result<PlacementParams, PolicyError> {
+    let value = |text: &str| match (text.parse(), text.parse()) {
+        (Ok(number), _) => ParamValue::Float(number),
+        (_, Ok(flag)) => ParamValue::Bool(flag),
+        _ => ParamValue::Str(text.to_owned()),
+    };
+    let given: Params = settings
+        .iter()
+        .map(|&(field, text)| (field.to_owned(), value(text)))
+        .collect();
+    let reader = ParamReader::new("fifo", PlacementParams::specs(Rule::Consolidate), &given)?;
+    Ok(PlacementParams::read(&reader))
 }
 
 fn placer(settings: &[(&str, &str)]) -> Placer {

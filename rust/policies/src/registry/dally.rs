@@ -4,7 +4,6 @@ use super::PolicyInfo;
 use super::parameters::spec;
 use crate::dally::{Dally, DallyParams};
 use crate::params::{ParamDefault, ParamKind, ParamSpec};
-use gangline_engine::Knowledge;
 
 const LEASES: &str = "leases";
 const MODES: &[&str] = &["auto", "manual", "no_wait", "fully_consolidated"];
@@ -122,10 +121,11 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     summary: "waits for a narrow place by tuned delays; leases, most damaged by the network first",
     family: "locality",
     source: "Dally (arXiv 2401.16492), our implementation",
-    knowledge: Knowledge::Online,
-    reads_durations: false,
-    is_hidden: false,
-    placement: "",
+    placement: None,
     own: PARAMETERS,
-    make: |params, plain| Ok(Box::new(Dally::new(DallyParams::read(params)?, plain))),
+    make: |params, services| {
+        let own = DallyParams::read(params)?;
+        Ok(Box::new(Dally::new(own, services.is_plain)))
+    },
+    ..PolicyInfo::BASE
 }];

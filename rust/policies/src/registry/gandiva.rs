@@ -1,10 +1,10 @@
 //! Time slicing.
 
+use super::PolicyInfo;
 use super::parameters::spec;
-use super::{PolicyInfo, placement};
 use crate::gandiva::{Gandiva, GandivaParams};
 use crate::params::{ParamDefault, ParamKind, ParamSpec};
-use gangline_engine::Knowledge;
+use crate::place::PlacementParams;
 
 const GANDIVA: &[ParamSpec] = &[
     spec(
@@ -63,10 +63,6 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     summary: "jobs of one size take turns on shared GPUs; migration, and packing if asked for",
     family: "time slicing",
     source: "Gandiva (OSDI 2018)",
-    knowledge: Knowledge::Online,
-    reads_durations: false,
-    is_hidden: false,
-    placement: "consolidate",
     own: GANDIVA,
     make: |params, _| {
         Ok(Box::new(Gandiva::new(GandivaParams {
@@ -77,7 +73,8 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
             pack: params.flag("pack"),
             pack_gain: params.number("pack_gain"),
             trial: params.period("trial_s")?,
-            placement: placement(params)?,
+            placement: PlacementParams::read(params),
         })))
     },
+    ..PolicyInfo::BASE
 }];

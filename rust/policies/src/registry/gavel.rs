@@ -1,10 +1,11 @@
 //! Policies in rounds: shares by linear programs or closed forms (Gavel).
 
 use super::parameters::spec;
-use super::{PolicyInfo, placement};
+use super::{Needs, PolicyInfo};
 use crate::compat::{Compat, CompatParams};
 use crate::lp::{Allocator, EqualSplit, FastestFirst, NoSolver, RandomPairs};
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
+use crate::place::PlacementParams;
 use crate::round::{EntityParams, Partners, RoundParams, Rounds, ZeroPass};
 use crate::yarn::{GpuPick, QueueBy};
 use gangline_engine::{Knowledge, Policy, PolicyError};
@@ -232,148 +233,132 @@ const fn with<const OWN: usize, const ALL: usize>(own: [ParamSpec; OWN]) -> [Par
     all
 }
 
-const GAVEL: &str = "Gavel (OSDI 2020)";
-/// Closed forms: they need no allocator from outside.
-const CLOSED_FORMS: &[&str] = &[
-    "gavel-isolated",
-    "gavel-fifo",
-    "gavel-fifo-perf",
-    "gavel-gandiva",
-];
-
-const fn info(
-    name: &'static str,
-    summary: &'static str,
-    knowledge: Knowledge,
-    own: &'static [ParamSpec],
-) -> PolicyInfo {
-    PolicyInfo {
-        name,
-        summary,
-        family: FAMILY,
-        source: GAVEL,
-        knowledge,
-        reads_durations: matches!(knowledge, Knowledge::Remaining),
-        is_hidden: false,
-        placement: "consolidate",
-        own,
-        make,
-    }
-}
-
-/// Family of the policies that take an allocator.
-pub(super) const FAMILY: &str = "shares in rounds";
+/// A policy whose shares come from an allocator.
+const SOLVED: PolicyInfo = PolicyInfo {
+    family: "shares in rounds",
+    source: "Gavel (OSDI 2020)",
+    needs: Needs::Allocator,
+    make: |params, services| {
+        let is_plain = services.is_plain;
+        rounds(params, services.allocator(), is_plain)
+    },
+    ..PolicyInfo::BASE
+};
+/// The same for a policy that is told how much work is left.
+const TOLD: PolicyInfo = PolicyInfo {
+    knowledge: Knowledge::Remaining,
+    reads_durations: true,
+    ..SOLVED
+};
+/// A policy whose shares have a closed form.
+const CLOSED_FORM: PolicyInfo = PolicyInfo {
+    needs: Needs::Nothing,
+    ..SOLVED
+};
 
 pub(super) const POLICIES: &[PolicyInfo] = &[
-    info(
-        "gavel-las",
-        "largest smallest rate per fair share and weight",
-        Knowledge::Online,
-        PACKING,
-    ),
-    info(
-        "gavel-las-agnostic",
-        "gavel-las without knowing how fast jobs run",
-        Knowledge::Online,
-        PACKING,
-    ),
-    info(
-        "gavel-ftf",
-        "smallest largest finish time over that of an equal split",
-        Knowledge::Remaining,
-        PACKING,
-    ),
-    info(
-        "gavel-ftf-agnostic",
-        "gavel-ftf with one rate per job on all types",
-        Knowledge::Remaining,
-        AGNOSTIC,
-    ),
-    info(
-        "gavel-makespan",
-        "earliest last finish",
-        Knowledge::Remaining,
-        PACKING,
-    ),
-    info(
-        "gavel-makespan-agnostic",
-        "gavel-makespan with one rate per job on all types",
-        Knowledge::Remaining,
-        AGNOSTIC,
-    ),
-    info(
-        "gavel-max-sum",
-        "most total throughput",
-        Knowledge::Online,
-        SUM,
-    ),
-    info(
-        "gavel-cost",
-        "most throughput per price, deadlines first",
-        Knowledge::Remaining,
-        COST,
-    ),
-    info(
-        "gavel-water-filling",
-        "max-min again and again for those who can still rise",
-        Knowledge::Online,
-        FILLING,
-    ),
-    info(
-        "gavel-water-filling-agnostic",
-        "gavel-water-filling without knowing how fast jobs run",
-        Knowledge::Online,
-        FILLING,
-    ),
-    info(
-        "gavel-isolated",
-        "an equal split of every GPU type",
-        Knowledge::Online,
-        CLOSED,
-    ),
-    info(
-        "gavel-fifo",
-        "arrival order, without a look at rates, each job to its end where it started",
-        Knowledge::Online,
-        FIFO,
-    ),
-    info(
-        "gavel-fifo-perf",
-        "arrival order, each job on the fastest type with room",
-        Knowledge::Online,
-        FIFO_PERF,
-    ),
-    info(
-        "gavel-allox",
-        "smallest mean completion time of single-GPU jobs",
-        Knowledge::Remaining,
-        ALLOX,
-    ),
-    info(
-        "gavel-gandiva",
-        "an equal split over jobs and random pairs of them, kept while they are good",
-        Knowledge::Online,
-        GANDIVA,
-    ),
+    PolicyInfo {
+        name: "gavel-las",
+        summary: "largest smallest rate per fair share and weight",
+        own: PACKING,
+        ..SOLVED
+    },
+    PolicyInfo {
+        name: "gavel-las-agnostic",
+        summary: "gavel-las without knowing how fast jobs run",
+        own: PACKING,
+        ..SOLVED
+    },
+    PolicyInfo {
+        name: "gavel-ftf",
+        summary: "smallest largest finish time over that of an equal split",
+        own: PACKING,
+        ..TOLD
+    },
+    PolicyInfo {
+        name: "gavel-ftf-agnostic",
+        summary: "gavel-ftf with one rate per job on all types",
+        own: AGNOSTIC,
+        ..TOLD
+    },
+    PolicyInfo {
+        name: "gavel-makespan",
+        summary: "earliest last finish",
+        own: PACKING,
+        ..TOLD
+    },
+    PolicyInfo {
+        name: "gavel-makespan-agnostic",
+        summary: "gavel-makespan with one rate per job on all types",
+        own: AGNOSTIC,
+        ..TOLD
+    },
+    PolicyInfo {
+        name: "gavel-max-sum",
+        summary: "most total throughput",
+        own: SUM,
+        ..SOLVED
+    },
+    PolicyInfo {
+        name: "gavel-cost",
+        summary: "most throughput per price, deadlines first",
+        own: COST,
+        ..TOLD
+    },
+    PolicyInfo {
+        name: "gavel-water-filling",
+        summary: "max-min again and again for those who can still rise",
+        own: FILLING,
+        ..SOLVED
+    },
+    PolicyInfo {
+        name: "gavel-water-filling-agnostic",
+        summary: "gavel-water-filling without knowing how fast jobs run",
+        own: FILLING,
+        ..SOLVED
+    },
+    PolicyInfo {
+        name: "gavel-isolated",
+        summary: "an equal split of every GPU type",
+        own: CLOSED,
+        make: |params, services| rounds(params, Box::new(EqualSplit), services.is_plain),
+        ..CLOSED_FORM
+    },
+    PolicyInfo {
+        name: "gavel-fifo",
+        summary: "arrival order, without a look at rates, each job to its end where it started",
+        own: FIFO,
+        make: |params, services| rounds(params, Box::new(NoSolver), services.is_plain),
+        ..CLOSED_FORM
+    },
+    PolicyInfo {
+        name: "gavel-fifo-perf",
+        summary: "arrival order, each job on the fastest type with room",
+        own: FIFO_PERF,
+        make: |params, services| {
+            rounds(params, Box::new(FastestFirst::default()), services.is_plain)
+        },
+        ..CLOSED_FORM
+    },
+    PolicyInfo {
+        name: "gavel-allox",
+        summary: "smallest mean completion time of single-GPU jobs",
+        own: ALLOX,
+        ..TOLD
+    },
+    PolicyInfo {
+        name: "gavel-gandiva",
+        summary: "an equal split over jobs and random pairs of them, kept while they are good",
+        own: GANDIVA,
+        make: |params, services| {
+            rounds(params, Box::new(RandomPairs::default()), services.is_plain)
+        },
+        ..CLOSED_FORM
+    },
 ];
 
-/// Whether the shares of a policy of this family come from outside.
-pub(super) fn needs_allocator(name: &str) -> bool {
-    !CLOSED_FORMS.contains(&name)
-}
-
-fn make(params: &ParamReader, plain: bool) -> Result<Box<dyn Policy>, PolicyError> {
-    let allocator: Box<dyn Allocator> = match params.policy() {
-        "gavel-isolated" => Box::new(EqualSplit),
-        "gavel-fifo-perf" => Box::new(FastestFirst::default()),
-        "gavel-gandiva" => Box::new(RandomPairs::default()),
-        _ => Box::new(NoSolver),
-    };
-    rounds(params, allocator, plain)
-}
-
-/// The policy with an allocator from outside.
-pub(super) fn rounds(
+/// The policy with an allocator.
+fn rounds(
     params: &ParamReader,
     allocator: Box<dyn Allocator>,
     plain: bool,
@@ -400,13 +385,13 @@ pub(super) fn rounds(
         packs: partners(params),
         partitions: params.number("partitions").max(1.0) as usize,
         entities: params.flag("hierarchical").then(|| EntityParams {
-            by: QueueBy::named(params.word("entity_by")).expect("one of the choices"),
+            by: params.choice("entity_by", QueueBy::named),
             weights: params.table("entity_weight").cloned(),
         }),
     };
     Ok(Box::new(Rounds::new(
         mechanism,
-        placement(params)?,
+        PlacementParams::read(params),
         allocator,
         plain,
     )))
@@ -447,7 +432,7 @@ fn compat(
     };
     Ok(Box::new(Compat::new(
         mechanism,
-        placement(params)?,
+        PlacementParams::read(params),
         allocator,
     )))
 }

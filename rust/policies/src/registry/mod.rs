@@ -11,18 +11,81 @@ mod toys;
 mod yarn;
 
 use crate::baselines::Seen;
-use crate::lp::Allocator;
-use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec, ParamValue, Params, nearest};
-use crate::place::PlacementParams;
-use crate::themis::Auctioneer;
+use crate::lp::{Allocator, NoSolver};
+use crate::params::{ParamReader, ParamSpec, ParamValue, Params, nearest};
+use crate::place::{PlacementParams, Rule};
+use crate::themis::{Auctioneer, NoAuctioneer};
 use gangline_engine::{Knowledge, Policy, PolicyError};
-use parameters::PLACEMENT;
 use std::sync::LazyLock;
 
-/// Makes a policy of its parameters; the flag asks for the oracle inside.
-type Make = fn(&ParamReader, bool) -> Result<Box<dyn Policy>, PolicyError>;
+/// What a policy takes from outside the library.
+#[derive(Default)]
+pub struct Services {
+    /// Solves for target shares, where [`PolicyInfo::needs`] says [`Needs::Allocator`].
+    pub allocator: Option<Box<dyn Allocator>>,
+    /// Finds the winners of auctions, where it says [`Needs::AuctioneerIf`].
+    pub auctioneer: Option<Box<dyn Auctioneer>>,
+    /// For tests: decide by plain walks over all jobs instead of by indexes.
+    #[doc(hidden)]
+    pub is_plain: bool,
+}
 
-/// A policy as the outside sees it.
+impl Services {
+    /// For tests: nothing from outside, and plain walks over all jobs.
+    #[doc(hidden)]
+    pub fn plain() -> Self {
+        Self {
+            is_plain: true,
+            ..Self::default()
+        }
+    }
+
+    fn allocator(self) -> Box<dyn Allocator> {
+        self.allocator.unwrap_or_else(|| Box::new(NoSolver))
+    }
+
+    fn auctioneer(self) -> Box<dyn Auctioneer> {
+        self.auctioneer.unwrap_or_else(|| Box::new(NoAuctioneer))
+    }
+}
+
+/// The outside service that a policy needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// None.
+    Nothing,
+    /// An [`Allocator`].
+    Allocator,
+    /// An [`Auctioneer`], if a parameter has a certain word.
+    AuctioneerIf {
+        /// Name of the parameter.
+        parameter: &'static str,
+        /// The word.
+        word: &'static str,
+    },
+}
+
+impl Needs {
+    /// Whether a policy with these parameters needs an allocator.
+    pub fn allocator(self) -> bool {
+        self == Self::Allocator
+    }
+
+    /// Whether a policy with these parameters needs an auctioneer.
+    pub fn auctioneer(self, params: &Params) -> bool {
+        match self {
+            Self::Nothing | Self::Allocator => false,
+            Self::AuctioneerIf { parameter, word } => {
+                matches!(params.get(parameter), Some(ParamValue::Str(given)) if given == word)
+            }
+        }
+    }
+}
+
+/// Makes a policy of its parameters.
+type Make = fn(&ParamReader, Services) -> Result<Box<dyn Policy>, PolicyError>;
+
+/// A policy as the outside sees it: its only declaration.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyInfo {
     /// Name.
@@ -37,45 +100,38 @@ pub struct PolicyInfo {
     pub knowledge: Knowledge,
     /// Whether it needs durations in the trace; see [`PolicyInfo::needs_durations`].
     pub reads_durations: bool,
+    /// The outside service that it needs.
+    pub needs: Needs,
     /// Left out of the lists that users see.
     pub is_hidden: bool,
-    /// Placement rule if none is given.
-    placement: &'static str,
+    /// Placement rule if none is given; `None` for a policy without parameters of placement.
+    placement: Option<Rule>,
     /// Its own parameters.
     own: &'static [ParamSpec],
     make: Make,
 }
 
 impl PolicyInfo {
+    /// What most declarations have in common; a declaration states what differs.
+    const BASE: Self = Self {
+        name: "",
+        summary: "",
+        family: "",
+        source: "",
+        knowledge: Knowledge::Online,
+        reads_durations: false,
+        needs: Needs::Nothing,
+        is_hidden: false,
+        placement: Some(Rule::Consolidate),
+        own: &[],
+        make: |_, _| unreachable!("a declaration says how the policy is made"),
+    };
+
     /// All parameters: its own, then those of placement.
     pub fn parameters(&self) -> impl Iterator<Item = ParamSpec> + Clone + use<> {
-        let (placement, is_toy) = (self.placement, self.placement.is_empty());
+        let rule = self.placement;
         let own = self.own.iter().copied();
-        own.chain(
-            PLACEMENT
-                .into_iter()
-                .filter(move |_| !is_toy)
-                .map(move |spec| {
-                    if spec.name == "placement" {
-                        ParamSpec {
-                            default: ParamDefault::Str(placement),
-                            ..spec
-                        }
-                    } else {
-                        spec
-                    }
-                }),
-        )
-    }
-
-    /// Whether its shares come from an allocator that the caller must bring.
-    pub fn needs_allocator(&self) -> bool {
-        self.family == gavel::FAMILY && gavel::needs_allocator(self.name)
-    }
-
-    /// Whether the winners of its auctions come from an auctioneer that the caller must bring.
-    pub fn needs_auctioneer(&self, params: &Params) -> bool {
-        self.name == "themis" && themis::needs_auctioneer(params)
+        own.chain(rule.into_iter().flat_map(PlacementParams::specs))
     }
 
     /// Whether a run with these parameters needs durations in the trace.
@@ -121,107 +177,39 @@ pub fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
         })
 }
 
-/// A policy with its parameters.
+/// A policy with its parameters and what it takes from outside.
+///
+/// A policy that lacks a service it needs ends its run at the first decision that asks for it.
 ///
 /// # Errors
 /// [`PolicyError::UnknownPolicy`] or [`PolicyError::Parameter`].
 ///
+/// # Panics
+/// If a service is lent that the policy does not take.
+///
 /// # Examples
 /// ```
-/// use gangline_policies::{ParamValue, Params, build};
+/// use gangline_policies::{ParamValue, Params, Services, build};
 /// let params = Params::from([("placement".to_owned(), ParamValue::Str("count".to_owned()))]);
-/// assert!(build("srtf", &params).is_ok());
-/// assert!(build("strf", &params).is_err());
+/// assert!(build("srtf", &params, Services::default()).is_ok());
+/// assert!(build("strf", &params, Services::default()).is_err());
 /// ```
-pub fn build(name: &str, params: &Params) -> Result<Box<dyn Policy>, PolicyError> {
-    build_with(name, params, false)
-}
-
-/// As [`build`], with the oracle inside: every decision walks all jobs. For tests.
-///
-/// # Errors
-/// Those of [`build`].
-#[doc(hidden)]
-pub fn build_plain(name: &str, params: &Params) -> Result<Box<dyn Policy>, PolicyError> {
-    build_with(name, params, true)
-}
-
-/// As [`build`], for a policy that needs an allocator.
-///
-/// # Errors
-/// Those of [`build`].
-///
-/// # Panics
-/// If the policy takes no allocator.
-pub fn build_with_allocator(
+pub fn build(
     name: &str,
     params: &Params,
-    allocator: Box<dyn Allocator>,
-) -> Result<Box<dyn Policy>, PolicyError> {
-    allocate_with(name, params, allocator, false)
-}
-
-/// As [`build_with_allocator`], with the oracle inside. For tests.
-///
-/// # Errors
-/// Those of [`build`].
-#[doc(hidden)]
-pub fn build_plain_with_allocator(
-    name: &str,
-    params: &Params,
-    allocator: Box<dyn Allocator>,
-) -> Result<Box<dyn Policy>, PolicyError> {
-    allocate_with(name, params, allocator, true)
-}
-
-/// As [`build`], for a policy that needs an auctioneer.
-///
-/// # Errors
-/// Those of [`build`].
-///
-/// # Panics
-/// If the policy takes no auctioneer.
-pub fn build_with_auctioneer(
-    name: &str,
-    params: &Params,
-    auctioneer: Box<dyn Auctioneer>,
+    services: Services,
 ) -> Result<Box<dyn Policy>, PolicyError> {
     let info = find(name)?;
-    assert!(info.needs_auctioneer(params), "{name} takes no auctioneer");
+    assert!(
+        services.allocator.is_none() || info.needs.allocator(),
+        "{name} takes no allocator"
+    );
+    assert!(
+        services.auctioneer.is_none() || info.needs.auctioneer(params),
+        "{name} takes no auctioneer"
+    );
     let reader = ParamReader::new(name, info.parameters(), params)?;
-    themis::make(&reader, auctioneer)
-}
-
-fn allocate_with(
-    name: &str,
-    params: &Params,
-    allocator: Box<dyn Allocator>,
-    plain: bool,
-) -> Result<Box<dyn Policy>, PolicyError> {
-    let info = find(name)?;
-    assert!(info.needs_allocator(), "{name} takes no allocator");
-    let reader = ParamReader::new(name, info.parameters(), params)?;
-    gavel::rounds(&reader, allocator, plain)
-}
-
-fn build_with(name: &str, params: &Params, plain: bool) -> Result<Box<dyn Policy>, PolicyError> {
-    let info = find(name)?;
-    let reader = ParamReader::new(name, info.parameters(), params)?;
-    (info.make)(&reader, plain)
-}
-
-fn placement(params: &ParamReader) -> Result<PlacementParams, PolicyError> {
-    let mut placement = PlacementParams::default();
-    for spec in PLACEMENT {
-        let text = match spec.kind {
-            ParamKind::Bool => params.flag(spec.name).to_string(),
-            ParamKind::AtLeast(_) => params.number(spec.name).to_string(),
-            _ => params.word(spec.name).to_owned(),
-        };
-        placement.set(params.policy(), spec.name, &text)?;
-    }
-    placement.check(params.policy())?;
-    Ok(placement)
+    (info.make)(&reader, services)
 }
 
 fn seen(params: &ParamReader) -> Seen {

@@ -1,10 +1,11 @@
 //! Policies that preempt: shortest remaining first, attained service.
 
 use super::parameters::{ESTIMATE_ERROR, MIN_RUN, spec};
-use super::{PolicyInfo, placement, seen};
+use super::{PolicyInfo, Services, seen};
 use crate::baselines::ShortestRemaining;
 use crate::order::Protection;
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
+use crate::place::{PlacementParams, Rule};
 use crate::tiresias::{ContinuousLas, QueuedParams, QueuedService};
 use gangline_engine::{Knowledge, Policy, PolicyError};
 
@@ -83,10 +84,9 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         source: OF_QUEUES,
         knowledge: Knowledge::Remaining,
         reads_durations: true,
-        is_hidden: false,
-        placement: "consolidate",
         own: REMAINING,
-        make: |params, plain| shortest_remaining(false, params, plain),
+        make: |params, services| shortest_remaining(false, params, &services),
+        ..PolicyInfo::BASE
     },
     PolicyInfo {
         name: "srsf",
@@ -95,82 +95,77 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         source: OF_QUEUES,
         knowledge: Knowledge::Remaining,
         reads_durations: true,
-        is_hidden: false,
-        placement: "consolidate",
         own: REMAINING,
-        make: |params, plain| shortest_remaining(true, params, plain),
+        make: |params, services| shortest_remaining(true, params, &services),
+        ..PolicyInfo::BASE
     },
     PolicyInfo {
         name: "las",
         summary: "least attained service in queues, with preemption",
         family: "attained service",
         source: OF_TIRESIAS,
-        knowledge: Knowledge::Online,
-        reads_durations: false,
-        is_hidden: false,
-        placement: "consolidate",
         own: LAS,
-        make: las,
+        make: |params, services| las(params, &services),
+        ..PolicyInfo::BASE
     },
     PolicyInfo {
         name: "gittins",
         summary: "queues by attained service, inside them by Gittins index, with preemption",
         family: "attained service",
         source: OF_TIRESIAS,
-        knowledge: Knowledge::Online,
         reads_durations: true,
-        is_hidden: false,
-        placement: "consolidate",
         own: GITTINS,
-        make: gittins,
+        make: |params, services| gittins(params, &services),
+        ..PolicyInfo::BASE
     },
     PolicyInfo {
         name: "tiresias",
         summary: "las with placement by skew: Tiresias-L",
         family: "attained service",
         source: OF_TIRESIAS,
-        knowledge: Knowledge::Online,
-        reads_durations: false,
-        is_hidden: false,
-        placement: "skew",
+        placement: Some(Rule::Skew),
         own: LAS,
-        make: las,
+        make: |params, services| las(params, &services),
+        ..PolicyInfo::BASE
     },
     PolicyInfo {
         name: "tiresias-gittins",
         summary: "gittins with placement by skew: Tiresias-G",
         family: "attained service",
         source: OF_TIRESIAS,
-        knowledge: Knowledge::Online,
         reads_durations: true,
-        is_hidden: false,
-        placement: "skew",
+        placement: Some(Rule::Skew),
         own: GITTINS,
-        make: gittins,
+        make: |params, services| gittins(params, &services),
+        ..PolicyInfo::BASE
     },
 ];
 
 fn shortest_remaining(
     by_service: bool,
     params: &ParamReader,
-    plain: bool,
+    services: &Services,
 ) -> Result<Box<dyn Policy>, PolicyError> {
     let protection = Protection::read(params)?;
-    let placement = placement(params)?;
+    let placement = PlacementParams::read(params);
     Ok(Box::new(ShortestRemaining::new(
         by_service,
         placement,
         seen(params),
         protection,
-        plain,
+        services.is_plain,
     )))
 }
 
-fn las(params: &ParamReader, plain: bool) -> Result<Box<dyn Policy>, PolicyError> {
-    let placement = placement(params)?;
+fn las(params: &ParamReader, services: &Services) -> Result<Box<dyn Policy>, PolicyError> {
+    let placement = PlacementParams::read(params);
     let queued = QueuedParams::read(params, false)?;
     if params.flag("discretised") {
-        return Ok(Box::new(QueuedService::new(queued, placement, plain)));
+        return Ok(Box::new(QueuedService::new(
+            queued,
+            placement,
+            services.is_plain,
+        )));
     }
     let quantum = params.gpu_ns("las_quantum", params.number("las_quantum"))?;
     let QueuedParams {
@@ -179,12 +174,20 @@ fn las(params: &ParamReader, plain: bool) -> Result<Box<dyn Policy>, PolicyError
         ..
     } = queued;
     Ok(Box::new(ContinuousLas::new(
-        quantum, is_time, protection, placement, plain,
+        quantum,
+        is_time,
+        protection,
+        placement,
+        services.is_plain,
     )))
 }
 
-fn gittins(params: &ParamReader, plain: bool) -> Result<Box<dyn Policy>, PolicyError> {
-    let placement = placement(params)?;
+fn gittins(params: &ParamReader, services: &Services) -> Result<Box<dyn Policy>, PolicyError> {
+    let placement = PlacementParams::read(params);
     let queued = QueuedParams::read(params, true)?;
-    Ok(Box::new(QueuedService::new(queued, placement, plain)))
+    Ok(Box::new(QueuedService::new(
+        queued,
+        placement,
+        services.is_plain,
+    )))
 }

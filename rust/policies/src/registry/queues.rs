@@ -1,10 +1,11 @@
 //! Queues without preemption.
 
 use super::parameters::{ESTIMATE_ERROR, spec};
-use super::{PolicyInfo, placement, seen};
+use super::{PolicyInfo, Services, seen};
 use crate::baselines::{Easy, Fifo, Skip, SkipOrder, Strict};
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
-use gangline_engine::{Knowledge, Policy, PolicyError};
+use crate::place::PlacementParams;
+use gangline_engine::Knowledge;
 
 const SIZED: &[ParamSpec] = &[ESTIMATE_ERROR];
 const EASY: &[ParamSpec] = &[
@@ -26,24 +27,16 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         summary: "order of arrival; a head that does not fit blocks everyone",
         family: "queue",
         source: OF_QUEUES,
-        knowledge: Knowledge::Online,
-        reads_durations: false,
-        is_hidden: false,
-        placement: "consolidate",
-        own: &[],
-        make: |params, _| Ok(Box::new(Fifo::new(placement(params)?))),
+        make: |params, _| Ok(Box::new(Fifo::new(PlacementParams::read(params)))),
+        ..PolicyInfo::BASE
     },
     PolicyInfo {
         name: "fifo-skip",
         summary: "order of arrival; jobs that do not fit are skipped",
         family: "queue",
         source: OF_QUEUES,
-        knowledge: Knowledge::Online,
-        reads_durations: false,
-        is_hidden: false,
-        placement: "consolidate",
-        own: &[],
-        make: |params, plain| skip(SkipOrder::Arrival, params, plain),
+        make: |params, services| Ok(Box::new(skip(SkipOrder::Arrival, params, &services))),
+        ..PolicyInfo::BASE
     },
     PolicyInfo {
         name: "easy",
@@ -52,18 +45,17 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         source: "Lifka 1995, by count",
         knowledge: Knowledge::Remaining,
         reads_durations: true,
-        is_hidden: false,
-        placement: "consolidate",
         own: EASY,
-        make: |params, plain| {
+        make: |params, services| {
             let extend = params.number("estimate_extend");
             Ok(Box::new(Easy::new(
-                placement(params)?,
+                PlacementParams::read(params),
                 seen(params),
                 extend,
-                plain,
+                services.is_plain,
             )))
         },
+        ..PolicyInfo::BASE
     },
     PolicyInfo {
         name: "sjf",
@@ -72,10 +64,9 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         source: OF_QUEUES,
         knowledge: Knowledge::Remaining,
         reads_durations: true,
-        is_hidden: false,
-        placement: "consolidate",
         own: SIZED,
-        make: |params, plain| skip(SkipOrder::Duration, params, plain),
+        make: |params, services| Ok(Box::new(skip(SkipOrder::Duration, params, &services))),
+        ..PolicyInfo::BASE
     },
     PolicyInfo {
         name: "sjf-strict",
@@ -84,10 +75,14 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         source: OF_QUEUES,
         knowledge: Knowledge::Remaining,
         reads_durations: true,
-        is_hidden: false,
-        placement: "consolidate",
         own: SIZED,
-        make: |params, _| Ok(Box::new(Strict::new(placement(params)?, seen(params)))),
+        make: |params, _| {
+            Ok(Box::new(Strict::new(
+                PlacementParams::read(params),
+                seen(params),
+            )))
+        },
+        ..PolicyInfo::BASE
     },
     PolicyInfo {
         name: "ssf",
@@ -96,22 +91,13 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         source: OF_QUEUES,
         knowledge: Knowledge::Remaining,
         reads_durations: true,
-        is_hidden: false,
-        placement: "consolidate",
         own: SIZED,
-        make: |params, plain| skip(SkipOrder::Area, params, plain),
+        make: |params, services| Ok(Box::new(skip(SkipOrder::Area, params, &services))),
+        ..PolicyInfo::BASE
     },
 ];
 
-fn skip(
-    order: SkipOrder,
-    params: &ParamReader,
-    plain: bool,
-) -> Result<Box<dyn Policy>, PolicyError> {
-    Ok(Box::new(Skip::new(
-        order,
-        placement(params)?,
-        seen(params),
-        plain,
-    )))
+fn skip(order: SkipOrder, params: &ParamReader, services: &Services) -> Skip {
+    let placement = PlacementParams::read(params);
+    Skip::new(order, placement, seen(params), services.is_plain)
 }

@@ -1,10 +1,10 @@
 //! Finish-time fairness.
 
 use super::parameters::{ESTIMATE_ERROR, spec};
-use super::{PolicyInfo, placement, seen};
-use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec, ParamValue, Params};
-use crate::place::Rule;
-use crate::themis::{Auctioneer, Leftover, NoAuctioneer, Themis};
+use super::{Needs, PolicyInfo, Services, seen};
+use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
+use crate::place::{PlacementParams, Rule};
+use crate::themis::{Leftover, Themis};
 use gangline_engine::{Knowledge, Policy, PolicyError};
 
 const THEMIS: &[ParamSpec] = &[
@@ -53,27 +53,21 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     source: "Themis (NSDI 2020)",
     knowledge: Knowledge::Remaining,
     reads_durations: true,
-    is_hidden: false,
-    placement: "consolidate",
     own: THEMIS,
-    make: |params, _| make(params, Box::new(NoAuctioneer)),
+    needs: Needs::AuctioneerIf {
+        parameter: "auction",
+        word: "milp",
+    },
+    make,
+    ..PolicyInfo::BASE
 }];
 
-/// Whether winners are found by an auctioneer.
-pub(super) fn needs_auctioneer(params: &Params) -> bool {
-    matches!(params.get("auction"), Some(ParamValue::Str(word)) if word == "milp")
-}
-
-/// The policy; the auctioneer is used where the parameters ask for one.
-pub(super) fn make(
-    params: &ParamReader,
-    auctioneer: Box<dyn Auctioneer>,
-) -> Result<Box<dyn Policy>, PolicyError> {
+fn make(params: &ParamReader, services: Services) -> Result<Box<dyn Policy>, PolicyError> {
     let leftover = match params.word("leftover") {
         "random" => Leftover::Random,
         _ => Leftover::Rho,
     };
-    let placement = placement(params)?;
+    let placement = PlacementParams::read(params);
     let is_exact = params.word("auction") == "milp";
     if is_exact && placement.rule != Rule::Consolidate {
         return Err(PolicyError::Parameter {
@@ -87,7 +81,7 @@ pub(super) fn make(
         params.period("lease_s")?,
         params.number("fairness"),
         leftover,
-        is_exact.then_some(auctioneer),
+        is_exact.then(|| services.auctioneer()),
         placement,
         seen(params),
     )))

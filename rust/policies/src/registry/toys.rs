@@ -4,7 +4,6 @@ use super::PolicyInfo;
 use super::parameters::spec;
 use crate::params::{ParamDefault, ParamKind, ParamSpec};
 use crate::toy::{ForkParams, ToyFork, ToyMixed, ToyRound, ToyShare, ToyTimer};
-use gangline_engine::Knowledge;
 
 const TOY_ROUND: &[ParamSpec] = &[spec(
     "round_s",
@@ -65,10 +64,8 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         summary: "jobs train as several copies while no job waits; for tests",
         family: "toy",
         source: "ours",
-        knowledge: Knowledge::Online,
-        reads_durations: false,
         is_hidden: true,
-        placement: "",
+        placement: None,
         own: TOY_FORK,
         make: |params, _| {
             let quota = params.number("quota");
@@ -79,56 +76,52 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
                 period: params.period("period_s")?,
             })))
         },
+        ..PolicyInfo::BASE
     },
     PolicyInfo {
         name: "toy-mixed",
         summary: "first come, first served, over several GPU types; for tests",
         family: "toy",
         source: "ours",
-        knowledge: Knowledge::Online,
-        reads_durations: false,
         is_hidden: true,
-        placement: "",
-        own: &[],
+        placement: None,
         make: |_, _| Ok(Box::new(ToyMixed::new())),
+        ..PolicyInfo::BASE
     },
     PolicyInfo {
         name: "toy-round",
         summary: "least attained service in rounds; for tests",
         family: "toy",
         source: "ours",
-        knowledge: Knowledge::Online,
-        reads_durations: false,
         is_hidden: true,
-        placement: "",
+        placement: None,
         own: TOY_ROUND,
         make: |params, _| {
             let round = params.period("round_s")?;
             Ok(Box::new(ToyRound::new(round)))
         },
+        ..PolicyInfo::BASE
     },
     PolicyInfo {
         name: "toy-timer",
         summary: "waits some time for one server; for tests",
         family: "toy",
         source: "ours",
-        knowledge: Knowledge::Online,
-        reads_durations: false,
         is_hidden: true,
-        placement: "",
+        placement: None,
         own: TOY_TIMER,
         make: |params, _| Ok(Box::new(ToyTimer::new(params.span("delay_s")?))),
+        ..PolicyInfo::BASE
     },
     PolicyInfo {
         name: "toy-share",
         summary: "two jobs to a GPU where no GPU is free; for tests",
         family: "toy",
         source: "ours",
-        knowledge: Knowledge::Online,
-        reads_durations: false,
         is_hidden: true,
-        placement: "",
+        placement: None,
         own: TOY_SHARE,
         make: |params, _| Ok(Box::new(ToyShare::new(params.flag("halve")))),
+        ..PolicyInfo::BASE
     },
 ];

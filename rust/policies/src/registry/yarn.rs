@@ -1,10 +1,10 @@
 //! Capacity queues.
 
+use super::PolicyInfo;
 use super::parameters::spec;
-use super::{PolicyInfo, placement};
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
+use crate::place::PlacementParams;
 use crate::yarn::{GpuPick, QueueBy, QueueParams, Yarn};
-use gangline_engine::{Knowledge, Policy, PolicyError};
 
 const OWN: &[ParamSpec] = &[
     spec(
@@ -35,19 +35,16 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     summary: "queues with shares of the cluster, order of arrival in each; nothing moves",
     family: "queue",
     source: "Hadoop YARN's capacity scheduler, by its documentation",
-    knowledge: Knowledge::Online,
-    reads_durations: false,
-    is_hidden: false,
-    placement: "consolidate",
     own: OWN,
-    make,
+    make: |params, _| Ok(Box::new(make(params))),
+    ..PolicyInfo::BASE
 }];
 
-fn make(params: &ParamReader, _plain: bool) -> Result<Box<dyn Policy>, PolicyError> {
+fn make(params: &ParamReader) -> Yarn {
     let queues = QueueParams {
-        by: QueueBy::named(params.word("queue_by")).expect("one of the choices"),
+        by: params.choice("queue_by", QueueBy::named),
         shares: params.table("queue_shares").cloned(),
     };
-    let pick = GpuPick::named(params.word("gpu_pick")).expect("one of the choices");
-    Ok(Box::new(Yarn::new(queues, pick, placement(params)?)))
+    let pick = params.choice("gpu_pick", GpuPick::named);
+    Yarn::new(queues, pick, PlacementParams::read(params))
 }

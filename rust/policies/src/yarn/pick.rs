@@ -1,6 +1,7 @@
 //! Which GPU type a gang gets, of those where the placement rule finds a place.
 
 use crate::class::Places;
+use crate::params::words;
 use gangline_engine::rng::{Purpose, Stream};
 use gangline_engine::{ClusterView, FreeIndex};
 use gangline_model::{GpuSet, GpuTypeId, JobId};
@@ -9,38 +10,23 @@ use std::cmp::Reverse;
 
 type Order = SmallVec<[GpuTypeId; 8]>;
 
-/// Rule for the GPU type; the last tie-break is the lowest index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GpuPick {
-    /// The type with most free GPUs.
-    MostFree,
-    /// The type of the lowest-index server with a free GPU.
-    FirstFit,
-    /// The type on which the gang is fastest.
-    Fastest,
-    /// The type on which the gang is slowest.
-    Slowest,
-    /// Any, drawn anew for each start.
-    Random,
+words! {
+    /// Rule for the GPU type; the last tie-break is the lowest index.
+    pub enum GpuPick {
+        /// The type with most free GPUs.
+        MostFree = "most_free",
+        /// The type of the lowest-index server with a free GPU.
+        FirstFit = "first_fit",
+        /// The type on which the gang is fastest.
+        Fastest = "fastest",
+        /// The type on which the gang is slowest.
+        Slowest = "slowest",
+        /// Any, drawn anew for each start.
+        Random = "random",
+    }
 }
 
 impl GpuPick {
-    /// Names, as parameters spell them.
-    pub const NAMES: &[&str] = &["most_free", "first_fit", "fastest", "slowest", "random"];
-
-    /// The rule of a name of [`Self::NAMES`].
-    pub fn named(name: &str) -> Option<Self> {
-        const ALL: [GpuPick; 5] = [
-            GpuPick::MostFree,
-            GpuPick::FirstFit,
-            GpuPick::Fastest,
-            GpuPick::Slowest,
-            GpuPick::Random,
-        ];
-        let at = Self::NAMES.iter().position(|&known| known == name)?;
-        Some(ALL[at])
-    }
-
     /// GPUs for a job that was started so many times, or none if no type has a place.
     pub(crate) fn place(
         self,

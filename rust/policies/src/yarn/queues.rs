@@ -1,34 +1,21 @@
 //! Queues with shares: who is in which, and which goes next.
 
 use super::owners::Owners;
+use crate::params::words;
 use gangline_engine::PolicyError;
 use gangline_model::{JobFacts, JobId};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-/// What makes a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueueBy {
-    /// Nothing: one queue.
-    None,
-    /// The user.
-    User,
-    /// The virtual cluster.
-    Vc,
-}
-
-impl QueueBy {
-    /// Names, as parameters spell them.
-    pub const NAMES: &[&str] = &["none", "user", "vc"];
-
-    /// What a name of [`Self::NAMES`] stands for.
-    pub fn named(name: &str) -> Option<Self> {
-        let at = Self::NAMES.iter().position(|&known| known == name)?;
-        Some([Self::None, Self::User, Self::Vc][at])
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
+words! {
+    /// What makes a queue.
+    pub enum QueueBy {
+        /// Nothing: one queue.
+        None = "none",
+        /// The user.
+        User = "user",
+        /// The virtual cluster.
+        Vc = "vc",
     }
 }
 
