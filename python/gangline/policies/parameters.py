@@ -1,4 +1,4 @@
-"""Parameters that several policies share."""
+"""What all configurations of policies can do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from gangline._plain import plain
 
-__all__ = ["PolicyBase", "PolicyConfig"]
+__all__ = ["PolicyBase"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,44 +58,6 @@ class PolicyBase:
         from gangline._html import table
 
         return table(["parameter", "value"], list(self.params().items()), caption=self.name)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PolicyConfig(PolicyBase):
-    """A policy that places by a rule of its parameters.
-
-    Parameters
-    ----------
-    placement : str
-        Rule that finds GPUs: consolidate, yarn, whole_servers, spread, random, random_server,
-        count, skew or best_speed.
-    fit : str
-        best or first.
-    max_level : str
-        Widest tier a gang may span: server, rack or network.
-    slots : str
-        Slots inside a server: lowest or aligned.
-    rack_choice : str
-        best_fit or fewest_servers.
-    skew : str
-        How the skew rule classifies models: flags, sizes or oracle.
-    skew_threshold : float
-        Least skew that counts as high.
-    skew_eps : float
-        Loss that the oracle form of the rule accepts.
-    yarn_cross_rack : bool
-        Whether yarn and whole_servers may span racks.
-    """
-
-    placement: str = "consolidate"
-    fit: str = "best"
-    max_level: str = "network"
-    slots: str = "lowest"
-    rack_choice: str = "best_fit"
-    skew: str = "flags"
-    skew_threshold: float = 0.3
-    skew_eps: float = 0.05
-    yarn_cross_rack: bool = False
 
 
 def _plain(value: object) -> object:

@@ -11,30 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangline._plain import plain
 from gangline.errors import PolicyError
-from gangline.policies.classic import Easy, Fifo, FifoSkip, Sjf, SjfStrict, Ssf
-from gangline.policies.dally import PRESETS, Dally
-from gangline.policies.fairness import Themis
-from gangline.policies.gandiva import Gandiva
-from gangline.policies.preemptive import Gittins, Las, Srsf, Srtf, Tiresias, TiresiasGittins
-from gangline.policies.rounds import PRESETS as COMPAT
-from gangline.policies.rounds import (
-    GavelAllox,
-    GavelCost,
-    GavelFifo,
-    GavelFifoPerf,
-    GavelFtf,
-    GavelFtfAgnostic,
-    GavelGandiva,
-    GavelIsolated,
-    GavelLas,
-    GavelLasAgnostic,
-    GavelMakespan,
-    GavelMakespanAgnostic,
-    GavelMaxSum,
-    GavelWaterFilling,
-    GavelWaterFillingAgnostic,
-)
-from gangline.policies.yarn import YarnCs
+from gangline.policies._generated import presets, registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,47 +19,6 @@ if TYPE_CHECKING:
     from gangline.policies.parameters import PolicyBase
 
 __all__ = ["find", "make", "parse_setting", "presets", "registry"]
-
-registry: Mapping[str, type[PolicyBase]] = {
-    kind.name: kind
-    for kind in (
-        Fifo,
-        FifoSkip,
-        Easy,
-        Sjf,
-        SjfStrict,
-        Ssf,
-        Srtf,
-        Srsf,
-        Las,
-        Gittins,
-        Tiresias,
-        TiresiasGittins,
-        Gandiva,
-        Themis,
-        YarnCs,
-        GavelLas,
-        GavelLasAgnostic,
-        GavelFtf,
-        GavelFtfAgnostic,
-        GavelMakespan,
-        GavelMakespanAgnostic,
-        GavelMaxSum,
-        GavelCost,
-        GavelWaterFilling,
-        GavelWaterFillingAgnostic,
-        GavelIsolated,
-        GavelFifo,
-        GavelFifoPerf,
-        GavelAllox,
-        GavelGandiva,
-        Dally,
-    )
-}
-"""Every policy by its name."""
-
-presets: Mapping[str, PolicyBase] = {**PRESETS, **COMPAT}
-"""Names that stand for a policy with some of its parameters set."""
 
 
 def find(name: str) -> type[PolicyBase]:

@@ -11,6 +11,7 @@ mod output;
 mod py_allocator;
 mod py_auctioneer;
 mod py_policy;
+mod registry;
 mod run;
 mod simulation;
 mod texts;
@@ -38,7 +39,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<view::PolicyChanges>()?;
     module.add_function(wrap_pyfunction!(run::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(run::check_start, module)?)?;
-    module.add_function(wrap_pyfunction!(run::registry, module)?)?;
+    module.add_function(wrap_pyfunction!(registry::registry, module)?)?;
     lp::register(module)?;
     texts::register(module)?;
     tools::register(module)

@@ -13,7 +13,7 @@ use gangline_engine::{
 };
 use gangline_policies::Services;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::PyDict;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -301,10 +301,4 @@ pub(crate) fn require_durations(
         return Err(CoreError::from(error).into());
     }
     Ok(())
-}
-
-/// The registry as data.
-#[pyfunction]
-pub(crate) fn registry(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
-    crate::tools::registry_list(py)
 }

@@ -1,12 +1,11 @@
-//! Small faces: the registry as data, synthetic traces, keyed draws and the maths library of the core.
+//! Small faces: synthetic traces, keyed draws and the maths library of the core.
 
 use crate::error::raise;
+use gangline_engine::rng;
 use gangline_engine::synth::{
     Law, Parameter, ParameterKind, Shape, SynthCodes, SynthError, SynthSpec, SynthValue, draws,
     extras, generate, parameters,
 };
-use gangline_engine::{Knowledge, rng};
-use gangline_policies::{ParamDefault, ParamKind};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
@@ -23,65 +22,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pow, module)?)?;
     module.add_function(wrap_pyfunction!(exp, module)?)?;
     module.add_function(wrap_pyfunction!(log, module)?)
-}
-
-/// The policies: name, summary, family, source, knowledge, hidden, parameters.
-pub(crate) fn registry_list(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
-    let list = PyList::empty(py);
-    for entry in gangline_policies::POLICIES.iter() {
-        let row = PyDict::new(py);
-        row.set_item("name", entry.name)?;
-        row.set_item("summary", entry.summary)?;
-        row.set_item("family", entry.family)?;
-        row.set_item("source", entry.source)?;
-        row.set_item(
-            "knowledge",
-            match entry.knowledge {
-                Knowledge::Online => "online",
-                Knowledge::Remaining => "remaining",
-            },
-        )?;
-        row.set_item("hidden", entry.is_hidden)?;
-        let parameters = PyList::empty(py);
-        for spec in entry.parameters() {
-            let parameter = PyDict::new(py);
-            parameter.set_item("name", spec.name)?;
-            parameter.set_item("kind", kind_name(spec.kind))?;
-            if let ParamKind::Choice(words) = spec.kind {
-                parameter.set_item("choices", words.to_vec())?;
-            }
-            match spec.default {
-                ParamDefault::None => parameter.set_item("default", py.None())?,
-                ParamDefault::Bool(value) => parameter.set_item("default", value)?,
-                ParamDefault::Float(value) => parameter.set_item("default", value)?,
-                ParamDefault::Str(value) => parameter.set_item("default", value)?,
-                ParamDefault::List(values) => parameter.set_item("default", values.to_vec())?,
-            }
-            parameter.set_item("unit", spec.unit)?;
-            parameter.set_item("doc", spec.doc)?;
-            parameters.append(parameter)?;
-        }
-        row.set_item("parameters", parameters)?;
-        list.append(row)?;
-    }
-    Ok(list)
-}
-
-fn kind_name(kind: ParamKind) -> &'static str {
-    match kind {
-        ParamKind::Bool => "bool",
-        ParamKind::AtLeast(_)
-        | ParamKind::Above(_)
-        | ParamKind::Whole(_)
-        | ParamKind::Maybe(_)
-        | ParamKind::Share
-        | ParamKind::Fraction => "number",
-        ParamKind::Choice(_) => "choice",
-        ParamKind::Text => "text",
-        ParamKind::Increasing | ParamKind::Positives => "numbers",
-        ParamKind::NamedShares => "shares",
-        ParamKind::NamedWeights => "weights",
-    }
 }
 
 fn refuse(py: Python<'_>, error: &SynthError) -> PyErr {

@@ -23,4 +23,4 @@ pub mod toy;
 pub mod yarn;
 
 pub use params::{ParamDefault, ParamKind, ParamSpec, ParamValue, Params};
-pub use registry::{Needs, POLICIES, PolicyInfo, Services, build, find};
+pub use registry::{Needs, POLICIES, PolicyInfo, Preset, Services, Stops, build, find};

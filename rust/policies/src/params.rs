@@ -36,6 +36,8 @@ pub enum ParamDefault {
     None,
     /// True or false.
     Bool(bool),
+    /// A whole number, of a parameter that is one in Python too.
+    Int(i64),
     /// A number.
     Float(f64),
     /// A word.
@@ -50,6 +52,7 @@ impl ParamDefault {
         match self {
             Self::None => ParamValue::None,
             Self::Bool(value) => ParamValue::Bool(value),
+            Self::Int(value) => ParamValue::Int(value),
             Self::Float(value) => ParamValue::Float(value),
             Self::Str(value) => ParamValue::Str(value.to_owned()),
             Self::List(values) => ParamValue::List(values.to_vec()),
@@ -244,7 +247,7 @@ impl ParamReader {
         if fine {
             Ok(value)
         } else {
-            let mut expected = expected(spec.kind);
+            let mut expected = spec.kind.expected();
             if matches!(value, ParamValue::Float(x) if !x.is_finite()) {
                 expected = expected.replacen("number", "finite number", 1);
             }
@@ -384,22 +387,25 @@ fn all_positive(list: &[f64]) -> bool {
     list.iter().all(|x| x.is_finite() && *x > 0.0)
 }
 
-fn expected(kind: ParamKind) -> String {
-    match kind {
-        ParamKind::Bool => "true or false".to_owned(),
-        ParamKind::AtLeast(least) => format!("a number >= {least}"),
-        ParamKind::Whole(least) => format!("a whole number >= {least}"),
-        ParamKind::Maybe(least) => format!("a number >= {least} or none"),
-        ParamKind::Above(bound) => format!("a number > {bound}"),
-        ParamKind::Share => "a number >= 0 and < 1".to_owned(),
-        ParamKind::Fraction => "a number from 0 to 1".to_owned(),
-        ParamKind::Text => "text".to_owned(),
-        ParamKind::Choice(words) => format!("one of {}", words.join(", ")),
-        ParamKind::Increasing => "positive numbers, strictly increasing".to_owned(),
-        ParamKind::Positives => "positive numbers".to_owned(),
-        ParamKind::NamedWeights => "a table of positive weights by name".to_owned(),
-        ParamKind::NamedShares => {
-            "a table of positive shares by name that add up to at most 1".to_owned()
+impl ParamKind {
+    /// The values that it takes, in words.
+    pub fn expected(self) -> String {
+        match self {
+            ParamKind::Bool => "true or false".to_owned(),
+            ParamKind::AtLeast(least) => format!("a number >= {least}"),
+            ParamKind::Whole(least) => format!("a whole number >= {least}"),
+            ParamKind::Maybe(least) => format!("a number >= {least} or none"),
+            ParamKind::Above(bound) => format!("a number > {bound}"),
+            ParamKind::Share => "a number >= 0 and < 1".to_owned(),
+            ParamKind::Fraction => "a number from 0 to 1".to_owned(),
+            ParamKind::Text => "text".to_owned(),
+            ParamKind::Choice(words) => format!("one of {}", words.join(", ")),
+            ParamKind::Increasing => "positive numbers, strictly increasing".to_owned(),
+            ParamKind::Positives => "positive numbers".to_owned(),
+            ParamKind::NamedWeights => "a table of positive weights by name".to_owned(),
+            ParamKind::NamedShares => {
+                "a table of positive shares by name that add up to at most 1".to_owned()
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Delay scheduling.
 
-use super::PolicyInfo;
 use super::parameters::spec;
+use super::{PolicyInfo, Preset, Stops};
 use crate::dally::{Dally, DallyParams};
 use crate::params::{ParamDefault, ParamKind, ParamSpec};
 
@@ -14,56 +14,57 @@ const PARAMETERS: &[ParamSpec] = &[
         ParamKind::Above(0.0),
         ParamDefault::Float(3600.0),
         "s",
-        "a job holds its GPUs for so long at a time",
+        "length of a lease; longer than every restart overhead",
     ),
     spec(
         "mode",
         ParamKind::Choice(MODES),
         ParamDefault::Str("auto"),
         "",
-        "delays tuned, fixed, none, or for ever",
+        "delays: auto (tuned), manual (the fixed pair), no_wait or fully_consolidated (wait \
+         without limit)",
     ),
     spec(
         "rack_delay",
         ParamKind::AtLeast(0.0),
         ParamDefault::Float(6.0),
         LEASES,
-        "wait before several servers of a rack are accepted; mode manual",
+        "with mode = manual: wait before several servers of one rack are accepted",
     ),
     spec(
         "network_delay",
         ParamKind::AtLeast(0.0),
         ParamDefault::Float(12.0),
         LEASES,
-        "wait before several racks are accepted; mode manual",
+        "with mode = manual: wait before several racks are accepted; at least rack_delay",
     ),
     spec(
         "history_leases",
         ParamKind::Above(0.0),
         ParamDefault::Float(24.0),
         LEASES,
-        "window of the tuner, and the longest wait it sets",
+        "window of the tuner, and the longest wait that it sets",
     ),
     spec(
         "rack_floor",
         ParamKind::AtLeast(0.0),
         ParamDefault::Float(6.0),
         LEASES,
-        "shortest tuned wait before a rack",
+        "shortest tuned wait before several servers of one rack",
     ),
     spec(
         "network_floor",
         ParamKind::AtLeast(0.0),
         ParamDefault::Float(12.0),
         LEASES,
-        "shortest tuned wait before the network",
+        "shortest tuned wait before several racks",
     ),
     spec(
         "rack_cap_share",
         ParamKind::AtLeast(0.0),
         ParamDefault::Float(0.8),
         "",
-        "longest tuned wait before a rack, as a share of history_leases",
+        "longest tuned wait before several servers of one rack, as a share of history_leases",
     ),
     spec(
         "sd_factor",
@@ -77,14 +78,15 @@ const PARAMETERS: &[ParamSpec] = &[
         ParamKind::Choice(&["best", "first"]),
         ParamDefault::Str("best"),
         "",
-        "which of several places with room",
+        "which of several places with room: best or first",
     ),
     spec(
         "renewal",
         ParamKind::Choice(&["keep", "redecide"]),
         ParamDefault::Str("keep"),
         "",
-        "at the end of a lease: keep the GPUs if nobody takes them, or ask like a newcomer",
+        "at the end of a lease: keep (the job keeps its GPUs unless a more urgent job takes them) \
+         or redecide (it competes like a new job)",
     ),
     spec(
         "upgrade_on_renewal",
@@ -105,7 +107,7 @@ const PARAMETERS: &[ParamSpec] = &[
         ParamKind::AtLeast(0.0),
         ParamDefault::Float(0.0),
         "s",
-        "added per GPU to the overhead of every restart and move",
+        "overhead per GPU that is added to every restart and migration",
     ),
     spec(
         "score_includes_overhead",
@@ -116,12 +118,38 @@ const PARAMETERS: &[ParamSpec] = &[
     ),
 ];
 
+const PRESETS: &[Preset] = &[
+    Preset {
+        name: "dally-manual",
+        params: &[("mode", ParamDefault::Str("manual"))],
+    },
+    Preset {
+        name: "dally-no-wait",
+        params: &[("mode", ParamDefault::Str("no_wait"))],
+    },
+    Preset {
+        name: "dally-fully-consolidated",
+        params: &[("mode", ParamDefault::Str("fully_consolidated"))],
+    },
+    Preset {
+        name: "dally-public",
+        params: &[
+            ("fit", ParamDefault::Str("first")),
+            ("renewal", ParamDefault::Str("redecide")),
+            ("overhead_per_gpu_s", ParamDefault::Float(6.0)),
+        ],
+    },
+];
+
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "dally",
-    summary: "waits for a narrow place by tuned delays; leases, most damaged by the network first",
+    summary: "delay scheduling with tuned delays, and leases; jobs most slowed by the network \
+              first",
+    stops: Stops::AtLeaseEnds,
     family: "locality",
     source: "Dally (arXiv 2401.16492), our implementation",
     placement: None,
+    presets: PRESETS,
     own: PARAMETERS,
     make: |params, services| {
         let own = DallyParams::read(params)?;

@@ -1,7 +1,7 @@
 //! Time slicing.
 
-use super::PolicyInfo;
 use super::parameters::spec;
+use super::{PolicyInfo, Stops};
 use crate::gandiva::{Gandiva, GandivaParams};
 use crate::params::{ParamDefault, ParamKind, ParamSpec};
 use crate::place::PlacementParams;
@@ -12,21 +12,23 @@ const GANDIVA: &[ParamSpec] = &[
         ParamKind::Whole(1.0),
         ParamDefault::Float(4.0),
         "",
-        "most jobs that take turns on the same GPUs",
+        "most jobs that take turns on the same GPUs; 1 = a queue like fifo-skip",
     ),
     spec(
         "quantum_s",
         ParamKind::Above(0.0),
         ParamDefault::Float(60.0),
         "s",
-        "length of a turn, counted in progress",
+        "length of a turn, counted in progress; at least the checkpoint interval of the run, if \
+         it has one",
     ),
     spec(
         "switch_s",
         ParamKind::Maybe(0.0),
         ParamDefault::None,
         "s",
-        "time without progress when a job resumes where it ran before; none = that of a restart",
+        "time without progress when a job resumes where it ran before; none = the restart \
+         overhead of the run",
     ),
     spec(
         "moves_per_event",
@@ -40,7 +42,9 @@ const GANDIVA: &[ParamSpec] = &[
         ParamKind::Bool,
         ParamDefault::Bool(false),
         "",
-        "whether two residents run together where that is faster than turns",
+        "whether two residents run together where that is faster than taking turns; the cluster \
+         must state how much co-runners slow each other down, and the run must allow two jobs on \
+         a GPU",
     ),
     spec(
         "pack_gain",
@@ -60,7 +64,9 @@ const GANDIVA: &[ParamSpec] = &[
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "gandiva",
-    summary: "jobs of one size take turns on shared GPUs; migration, and packing if asked for",
+    summary: "time slicing: gangs of one size take turns on shared GPUs; migration, optional \
+              packing",
+    stops: Stops::AtTurnEnds,
     family: "time slicing",
     source: "Gandiva (OSDI 2018)",
     own: GANDIVA,

@@ -1,7 +1,7 @@
 //! Policies in rounds: shares by linear programs or closed forms (Gavel).
 
 use super::parameters::spec;
-use super::{Needs, PolicyInfo};
+use super::{Needs, PolicyInfo, Preset, Stops};
 use crate::compat::{Compat, CompatParams};
 use crate::lp::{Allocator, EqualSplit, FastestFirst, NoSolver, RandomPairs};
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
@@ -22,42 +22,46 @@ const INTERVAL: ParamSpec = spec(
     ParamKind::AtLeast(0.0),
     ParamDefault::Float(0.0),
     "s",
-    "least time between two allocations",
+    "least time between two allocations; a job that arrives in between has no share until the \
+     next one",
 );
 const BACKFILL: ParamSpec = spec(
     "backfill_mid_round",
     ParamKind::Bool,
     ParamDefault::Bool(false),
     "",
-    "GPUs freed inside a round go to waiting jobs at once",
+    "whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the \
+     boundary",
 );
 const SOLVER: ParamSpec = spec(
     "solver",
     ParamKind::Choice(&["auto", "simplex", "ipx", "dual"]),
     ParamDefault::Str("auto"),
     "",
-    "how programs are solved; auto = by their size",
+    "LP solver: auto (by the size of the LP), simplex, ipx or dual",
 );
 const TIE_BREAK: ParamSpec = spec(
     "tie_break",
     ParamKind::Choice(&["max_sum", "none"]),
     ParamDefault::Str("max_sum"),
     "",
-    "which of several optima: one of most normalised throughput, or whichever comes",
+    "which of several optima: max_sum (the largest sum of normalised throughputs) or none \
+     (whichever the solver returns)",
 );
 const TIME_LIMIT: ParamSpec = spec(
     "time_limit_s",
     ParamKind::Above(0.0),
     ParamDefault::Float(60.0),
     "s",
-    "of each solve; wall time",
+    "wall time of each solve; a solve that reaches it has failed",
 );
 const NORMALISE: ParamSpec = spec(
     "normalise",
     ParamKind::Choice(&["none", "proportional"]),
     ParamDefault::Str("none"),
     "",
-    "sum of raw rates, or of rates over their average on the cluster",
+    "rates in the sum: none (raw, which favours models with short steps) or proportional (each \
+     over its average on the cluster)",
 );
 
 const TYPE_ORDER: ParamSpec = spec(
@@ -65,56 +69,62 @@ const TYPE_ORDER: ParamSpec = spec(
     ParamKind::Text,
     ParamDefault::Str("auto"),
     "",
-    "names of GPU types with commas, in the order they are served; auto = best first",
+    "names of GPU types in the order they are served, separated by commas; auto = first those on \
+     which the jobs run best",
 );
 const ZERO_PASS: ParamSpec = spec(
     "zero_priority_pass",
     ParamKind::Choice(&["after", "inline"]),
     ParamDefault::Str("after"),
     "",
-    "when jobs without a share use what is left: after all others, or type by type",
+    "when jobs without a share use what is left: after (after all others) or inline (type by \
+     type)",
 );
 const ON_ERROR: ParamSpec = spec(
     "on_solver_error",
     ParamKind::Choice(&["raise", "isolated"]),
     ParamDefault::Str("raise"),
     "",
-    "what a solve that fails does: end the run, or be replaced by an equal split",
+    "what happens when a solve fails: raise (the run ends) or isolated (an equal split takes its \
+     place, counted in spec.json)",
 );
 const WRITE_FAILED: ParamSpec = spec(
     "write_failed_to",
     ParamKind::Text,
     ParamDefault::Str(""),
     "",
-    "file that receives the program of a solve that fails",
+    "file that receives the LP of a failed solve, for gl.lp.load_instance; empty = none",
 );
 const AGNOSTIC_RATE: ParamSpec = spec(
     "agnostic_rate",
     ParamKind::Choice(&["mean", "reference"]),
     ParamDefault::Str("mean"),
     "",
-    "the one rate it sees of a job: the average over all GPUs, or that on reference_type",
+    "the one rate that it sees of a job: mean (the average over all GPUs) or reference (that on \
+     reference_type)",
 );
 const REFERENCE_TYPE: ParamSpec = spec(
     "reference_type",
     ParamKind::Text,
     ParamDefault::Str("v100"),
     "",
-    "name of a GPU type, for agnostic_rate = reference",
+    "with agnostic_rate = reference: name of a GPU type of the cluster",
 );
 const DROP_ALL: ParamSpec = spec(
     "drop_all_infeasible",
     ParamKind::Bool,
     ParamDefault::Bool(false),
     "",
-    "forget all deadlines in an allocation that cannot meet each of them",
+    "whether an allocation that cannot meet every deadline ignores all of them, as the public \
+     simulator does; otherwise it misses as little weight as possible",
 );
 const ALPHA: ParamSpec = spec(
     "alpha",
     ParamKind::Above(0.0),
     ParamDefault::Float(1.0),
     "",
-    "share of the active jobs, oldest first, that an assignment looks at",
+    "share of the active jobs, oldest first, that an assignment looks at; never fewer jobs than \
+     there are free GPUs",
 );
 
 const GPU_PICK: ParamSpec = spec(
@@ -122,7 +132,8 @@ const GPU_PICK: ParamSpec = spec(
     ParamKind::Choice(GpuPick::NAMES),
     ParamDefault::Str("most_free"),
     "",
-    "which GPU type, of those with a place",
+    "GPU type of a gang, of those with a place: most_free, first_fit (that of the first server \
+     with a free GPU), fastest, slowest or random",
 );
 const COMPAT: ParamSpec = spec(
     "compat",
@@ -135,51 +146,53 @@ const COMPAT: ParamSpec = spec(
 const PARTITIONS: ParamSpec = spec(
     "partitions",
     ParamKind::Whole(1.0),
-    ParamDefault::Float(1.0),
+    ParamDefault::Int(1),
     "",
-    "parts into which the jobs and GPUs of an allocation are split at random, each solved alone",
+    "parts into which the jobs and GPUs of an allocation are split at random, each solved on its \
+     own",
 );
 const PACKED: ParamSpec = spec(
     "packed",
     ParamKind::Bool,
     ParamDefault::Bool(false),
     "",
-    "two jobs of one gang size may share GPUs where both together gain",
+    "whether two jobs of one gang size may share GPUs where both together gain; the cluster must \
+     state how much co-runners slow each other down",
 );
 const HIERARCHICAL: ParamSpec = spec(
     "hierarchical",
     ParamKind::Bool,
     ParamDefault::Bool(false),
     "",
-    "weights belong to entities and are split among the jobs of each",
+    "whether weights belong to entities and are split among the jobs of each",
 );
 const ENTITY_BY: ParamSpec = spec(
     "entity_by",
     ParamKind::Choice(&["user", "vc"]),
     ParamDefault::Str("user"),
     "",
-    "what makes an entity: the user or the virtual cluster",
+    "what makes an entity: user or vc; jobs that name none belong to the entity default",
 );
 const ENTITY_WEIGHT: ParamSpec = spec(
     "entity_weight",
     ParamKind::NamedWeights,
     ParamDefault::None,
     "",
-    "weight by entity, {name = weight}; none = all alike",
+    "weight by entity, one for each of the trace; none = all alike",
 );
 const ENTITY_POLICY: ParamSpec = spec(
     "entity_policy",
     ParamKind::Choice(&["fairness", "fifo"]),
     ParamDefault::Str("fairness"),
     "",
-    "who gets an entity's weight: all its jobs by theirs, or the first that can still rise",
+    "how the weight of an entity is divided: fairness (among all its jobs, by their weights) or \
+     fifo (to its first job whose share can still rise)",
 );
 
 /// Parameters of every program.
 const COMMON: [ParamSpec; 12] = [
     ROUND,
     INTERVAL,
-    COMPAT,
     BACKFILL,
     TYPE_ORDER,
     ZERO_PASS,
@@ -189,10 +202,11 @@ const COMMON: [ParamSpec; 12] = [
     ON_ERROR,
     WRITE_FAILED,
     PARTITIONS,
+    COMPAT,
 ];
 const FIFO: &[ParamSpec] = &[ROUND, INTERVAL, TYPE_ORDER, GPU_PICK];
-const FIFO_PERF: &[ParamSpec] = &[ROUND, INTERVAL, COMPAT, TYPE_ORDER];
-const CLOSED: &[ParamSpec] = &[ROUND, INTERVAL, COMPAT, BACKFILL, TYPE_ORDER, ZERO_PASS];
+const FIFO_PERF: &[ParamSpec] = &[ROUND, INTERVAL, TYPE_ORDER, COMPAT];
+const CLOSED: &[ParamSpec] = &[ROUND, INTERVAL, BACKFILL, TYPE_ORDER, ZERO_PASS, COMPAT];
 const PACKING: &[ParamSpec] = &with::<1, { COMMON.len() + 1 }>([PACKED]);
 const SUM: &[ParamSpec] = &with::<2, { COMMON.len() + 2 }>([PACKED, NORMALISE]);
 const COST: &[ParamSpec] = &with::<1, { COMMON.len() + 1 }>([DROP_ALL]);
@@ -237,6 +251,7 @@ const fn with<const OWN: usize, const ALL: usize>(own: [ParamSpec; OWN]) -> [Par
 const SOLVED: PolicyInfo = PolicyInfo {
     family: "shares in rounds",
     source: "Gavel (OSDI 2020)",
+    stops: Stops::InRounds,
     needs: Needs::Allocator,
     make: |params, services| {
         let is_plain = services.is_plain;
@@ -259,37 +274,45 @@ const CLOSED_FORM: PolicyInfo = PolicyInfo {
 pub(super) const POLICIES: &[PolicyInfo] = &[
     PolicyInfo {
         name: "gavel-las",
-        summary: "largest smallest rate per fair share and weight",
+        presets: &[Preset {
+            name: "gavel-compat-las",
+            params: &[
+                ("compat", ParamDefault::Bool(true)),
+                ("tie_break", ParamDefault::Str("none")),
+            ],
+        }],
+        summary: "max-min fairness: the smallest rate per fair share and weight is as large as \
+                  possible",
         own: PACKING,
         ..SOLVED
     },
     PolicyInfo {
         name: "gavel-las-agnostic",
-        summary: "gavel-las without knowing how fast jobs run",
+        summary: "heterogeneity-agnostic variant of gavel-las: it does not know rates",
         own: PACKING,
         ..SOLVED
     },
     PolicyInfo {
         name: "gavel-ftf",
-        summary: "smallest largest finish time over that of an equal split",
+        summary: "finish-time fairness: the largest rho is as small as possible",
         own: PACKING,
         ..TOLD
     },
     PolicyInfo {
         name: "gavel-ftf-agnostic",
-        summary: "gavel-ftf with one rate per job on all types",
+        summary: "heterogeneity-agnostic variant of gavel-ftf: one rate per job on all types",
         own: AGNOSTIC,
         ..TOLD
     },
     PolicyInfo {
         name: "gavel-makespan",
-        summary: "earliest last finish",
+        summary: "least makespan under constant shares",
         own: PACKING,
         ..TOLD
     },
     PolicyInfo {
         name: "gavel-makespan-agnostic",
-        summary: "gavel-makespan with one rate per job on all types",
+        summary: "heterogeneity-agnostic variant of gavel-makespan: one rate per job on all types",
         own: AGNOSTIC,
         ..TOLD
     },
@@ -301,19 +324,19 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "gavel-cost",
-        summary: "most throughput per price, deadlines first",
+        summary: "most throughput per price, deadlines first; needs a price for every GPU type",
         own: COST,
         ..TOLD
     },
     PolicyInfo {
         name: "gavel-water-filling",
-        summary: "max-min again and again for those who can still rise",
+        summary: "lexicographic max-min fairness, by water filling",
         own: FILLING,
         ..SOLVED
     },
     PolicyInfo {
         name: "gavel-water-filling-agnostic",
-        summary: "gavel-water-filling without knowing how fast jobs run",
+        summary: "heterogeneity-agnostic variant of gavel-water-filling: it does not know rates",
         own: FILLING,
         ..SOLVED
     },
@@ -326,14 +349,20 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "gavel-fifo",
-        summary: "arrival order, without a look at rates, each job to its end where it started",
+        summary: "order of arrival, without a look at rates; each job runs to its end where it \
+                  started",
+        stops: Stops::Never,
         own: FIFO,
         make: |params, services| rounds(params, Box::new(NoSolver), services.is_plain),
         ..CLOSED_FORM
     },
     PolicyInfo {
         name: "gavel-fifo-perf",
-        summary: "arrival order, each job on the fastest type with room",
+        presets: &[Preset {
+            name: "gavel-compat-fifo-perf",
+            params: &[("compat", ParamDefault::Bool(true))],
+        }],
+        summary: "order of arrival, fastest GPU type with room; placed anew at each allocation",
         own: FIFO_PERF,
         make: |params, services| {
             rounds(params, Box::new(FastestFirst::default()), services.is_plain)
@@ -342,13 +371,13 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "gavel-allox",
-        summary: "smallest mean completion time of single-GPU jobs",
+        summary: "least mean completion time of jobs with one GPU; larger ones can never run",
         own: ALLOX,
         ..TOLD
     },
     PolicyInfo {
         name: "gavel-gandiva",
-        summary: "an equal split over jobs and random pairs of them, kept while they are good",
+        summary: "an equal split over jobs and random pairs of them; pairs stay while they gain",
         own: GANDIVA,
         make: |params, services| {
             rounds(params, Box::new(RandomPairs::default()), services.is_plain)

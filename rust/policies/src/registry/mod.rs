@@ -12,7 +12,7 @@ mod yarn;
 
 use crate::baselines::Seen;
 use crate::lp::{Allocator, NoSolver};
-use crate::params::{ParamReader, ParamSpec, ParamValue, Params, nearest};
+use crate::params::{ParamDefault, ParamReader, ParamSpec, ParamValue, Params, nearest, words};
 use crate::place::{PlacementParams, Rule};
 use crate::themis::{Auctioneer, NoAuctioneer};
 use gangline_engine::{Knowledge, Policy, PolicyError};
@@ -82,15 +82,41 @@ impl Needs {
     }
 }
 
+words! {
+    /// When a policy stops running jobs, as the table of policies says it.
+    pub enum Stops {
+        /// Never.
+        Never = "no",
+        /// At any decision.
+        Anytime = "yes",
+        /// When the turn of a job on its GPUs is over.
+        AtTurnEnds = "at ends of turns",
+        /// When a lease of GPUs is over.
+        AtLeaseEnds = "at ends of leases",
+        /// At the boundaries of its rounds.
+        InRounds = "in rounds",
+    }
+}
+
+/// A name that stands for a policy with some of its parameters set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Preset {
+    /// The name.
+    pub name: &'static str,
+    /// The parameters that differ from their defaults.
+    pub params: &'static [(&'static str, ParamDefault)],
+}
+
 /// Makes a policy of its parameters.
 type Make = fn(&ParamReader, Services) -> Result<Box<dyn Policy>, PolicyError>;
 
-/// A policy as the outside sees it: its only declaration.
+/// A policy as the outside sees it: its only declaration. What users and tests read of it elsewhere is written by
+/// `scripts/registry.py`.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyInfo {
     /// Name.
     pub name: &'static str,
-    /// One line.
+    /// One line, in the terms of the field.
     pub summary: &'static str,
     /// Which family it belongs to.
     pub family: &'static str,
@@ -100,8 +126,16 @@ pub struct PolicyInfo {
     pub knowledge: Knowledge,
     /// Whether it needs durations in the trace; see [`PolicyInfo::needs_durations`].
     pub reads_durations: bool,
+    /// When it stops running jobs.
+    pub stops: Stops,
     /// The outside service that it needs.
     pub needs: Needs,
+    /// Page of `docs/policies` that describes it, if not one of its own name.
+    page: Option<&'static str>,
+    /// Parameters that tables name even where they have their default.
+    pub always_shown: &'static [&'static str],
+    /// Names for it with some parameters set.
+    pub presets: &'static [Preset],
     /// Left out of the lists that users see.
     pub is_hidden: bool,
     /// Placement rule if none is given; `None` for a policy without parameters of placement.
@@ -120,12 +154,31 @@ impl PolicyInfo {
         source: "",
         knowledge: Knowledge::Online,
         reads_durations: false,
+        stops: Stops::Never,
         needs: Needs::Nothing,
+        page: None,
+        always_shown: &[],
+        presets: &[],
         is_hidden: false,
         placement: Some(Rule::Consolidate),
         own: &[],
         make: |_, _| unreachable!("a declaration says how the policy is made"),
     };
+
+    /// Page of `docs/policies` that describes it.
+    pub fn page(&self) -> &'static str {
+        self.page.unwrap_or(self.name)
+    }
+
+    /// Whether it has the parameters of placement.
+    pub fn has_placement(&self) -> bool {
+        self.placement.is_some()
+    }
+
+    /// Its own parameters, without those of placement.
+    pub fn own_parameters(&self) -> &'static [ParamSpec] {
+        self.own
+    }
 
     /// All parameters: its own, then those of placement.
     pub fn parameters(&self) -> impl Iterator<Item = ParamSpec> + Clone + use<> {

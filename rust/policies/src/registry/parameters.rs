@@ -9,7 +9,7 @@ pub(super) const ESTIMATE_ERROR: ParamSpec = spec(
     ParamKind::AtLeast(0.0),
     ParamDefault::Float(0.0),
     "",
-    "sigma of the log-normal error of the durations it sees",
+    "sigma of the log-normal error of the durations that the policy sees; 0 = exact",
 );
 /// Shield of a job that has just started.
 pub(super) const MIN_RUN: ParamSpec = spec(
@@ -17,5 +17,6 @@ pub(super) const MIN_RUN: ParamSpec = spec(
     ParamKind::AtLeast(0.0),
     ParamDefault::Float(0.0),
     "s",
-    "a job is not preempted before it has run so long",
+    "a job is not preempted before it has run this long since its last start; under a placement \
+     rule that may refuse a gang, 0 or longer than every restart overhead",
 );

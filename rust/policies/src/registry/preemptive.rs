@@ -1,7 +1,7 @@
 //! Policies that preempt: shortest remaining first, attained service.
 
 use super::parameters::{ESTIMATE_ERROR, MIN_RUN, spec};
-use super::{PolicyInfo, Services, seen};
+use super::{PolicyInfo, Services, Stops, seen};
 use crate::baselines::ShortestRemaining;
 use crate::order::Protection;
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
@@ -14,21 +14,22 @@ const LIMITS: ParamSpec = spec(
     ParamKind::Increasing,
     ParamDefault::List(&[3250.0, 7200.0]),
     "GPU-s",
-    "service at which a job leaves each queue",
+    "attained service at which a job moves to the next queue",
 );
 const KNOB: ParamSpec = spec(
     "promote_knob",
     ParamKind::AtLeast(0.0),
     ParamDefault::Float(0.0),
     "",
-    "a job that waited so many times its run time returns to the top; 0 = never",
+    "a job that has waited this many times its executed time since its last promotion returns to \
+     the first queue; 0 = never",
 );
 const LAS_TIME: ParamSpec = spec(
     "las_time",
     ParamKind::Bool,
     ParamDefault::Bool(false),
     "",
-    "service is time, whatever the gang size",
+    "count seconds instead of GPU-seconds",
 );
 
 const REMAINING: &[ParamSpec] = &[ESTIMATE_ERROR, MIN_RUN];
@@ -36,41 +37,42 @@ const LAS: &[ParamSpec] = &[
     LIMITS,
     KNOB,
     LAS_TIME,
-    MIN_RUN,
     spec(
         "discretised",
         ParamKind::Bool,
         ParamDefault::Bool(true),
         "",
-        "queues; false = ordered by the service itself",
+        "order jobs by queues; false = by the attained service itself",
     ),
     spec(
         "las_quantum",
         ParamKind::AtLeast(0.0),
         ParamDefault::Float(600.0),
         "GPU-s per GPU",
-        "head start of a running job without queues",
+        "with discretised = false: lead in attained service that a waiting job needs to preempt",
     ),
+    MIN_RUN,
 ];
 const GITTINS: &[ParamSpec] = &[
     LIMITS,
     KNOB,
     LAS_TIME,
-    MIN_RUN,
-    spec(
-        "distribution",
-        ParamKind::Positives,
-        ParamDefault::None,
-        "GPU-s",
-        "services of past jobs; none = those of the trace itself",
-    ),
     spec(
         "delta",
         ParamKind::Above(0.0),
         ParamDefault::Float(3250.0),
         "GPU-s",
-        "service quantum of the index",
+        "service quantum: the index looks this far ahead and changes only at multiples of it",
     ),
+    spec(
+        "distribution",
+        ParamKind::Positives,
+        ParamDefault::None,
+        "GPU-s",
+        "total services that the policy believes in; none = those of the trace, an oracle of the \
+         distribution",
+    ),
+    MIN_RUN,
 ];
 
 const OF_QUEUES: &str = "classic";
@@ -80,6 +82,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     PolicyInfo {
         name: "srtf",
         summary: "shortest remaining time first, with preemption",
+        stops: Stops::Anytime,
         family: "preemptive",
         source: OF_QUEUES,
         knowledge: Knowledge::Remaining,
@@ -91,6 +94,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     PolicyInfo {
         name: "srsf",
         summary: "shortest remaining service (time x GPUs) first, with preemption",
+        stops: Stops::Anytime,
         family: "preemptive",
         source: OF_QUEUES,
         knowledge: Knowledge::Remaining,
@@ -101,7 +105,8 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "las",
-        summary: "least attained service in queues, with preemption",
+        summary: "least attained service, in queues (Tiresias-L without its placement)",
+        stops: Stops::Anytime,
         family: "attained service",
         source: OF_TIRESIAS,
         own: LAS,
@@ -110,7 +115,8 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "gittins",
-        summary: "queues by attained service, inside them by Gittins index, with preemption",
+        summary: "queues by service, Gittins index inside them (Tiresias-G without its placement)",
+        stops: Stops::Anytime,
         family: "attained service",
         source: OF_TIRESIAS,
         reads_durations: true,
@@ -120,7 +126,8 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "tiresias",
-        summary: "las with placement by skew: Tiresias-L",
+        summary: "Tiresias-L: las with placement by skew",
+        stops: Stops::Anytime,
         family: "attained service",
         source: OF_TIRESIAS,
         placement: Some(Rule::Skew),
@@ -130,7 +137,8 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "tiresias-gittins",
-        summary: "gittins with placement by skew: Tiresias-G",
+        summary: "Tiresias-G: gittins with placement by skew",
+        stops: Stops::Anytime,
         family: "attained service",
         source: OF_TIRESIAS,
         reads_durations: true,

@@ -15,7 +15,7 @@ const EASY: &[ParamSpec] = &[
         ParamKind::AtLeast(1.0),
         ParamDefault::Float(1.1),
         "",
-        "an estimate that runs out becomes so many times the time run",
+        "an estimate that has run out is extended to this many times the elapsed time",
     ),
 ];
 
@@ -24,7 +24,8 @@ const OF_QUEUES: &str = "classic";
 pub(super) const POLICIES: &[PolicyInfo] = &[
     PolicyInfo {
         name: "fifo",
-        summary: "order of arrival; a head that does not fit blocks everyone",
+        summary: "first in, first out; a gang that does not fit blocks the queue (head-of-line \
+                  blocking)",
         family: "queue",
         source: OF_QUEUES,
         make: |params, _| Ok(Box::new(Fifo::new(PlacementParams::read(params)))),
@@ -40,7 +41,8 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "easy",
-        summary: "order of arrival with a reservation for the head and backfill behind it",
+        summary: "EASY backfilling: order of arrival, with a reservation for the head of the \
+                  queue",
         family: "backfill",
         source: "Lifka 1995, by count",
         knowledge: Knowledge::Remaining,
@@ -70,7 +72,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "sjf-strict",
-        summary: "shortest job first; a head that does not fit blocks everyone",
+        summary: "shortest job first, with head-of-line blocking",
         family: "queue",
         source: OF_QUEUES,
         knowledge: Knowledge::Remaining,

@@ -1,7 +1,7 @@
 //! Finish-time fairness.
 
 use super::parameters::{ESTIMATE_ERROR, spec};
-use super::{Needs, PolicyInfo, Services, seen};
+use super::{Needs, PolicyInfo, Services, Stops, seen};
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
 use crate::place::{PlacementParams, Rule};
 use crate::themis::{Leftover, Themis};
@@ -13,42 +13,45 @@ const THEMIS: &[ParamSpec] = &[
         ParamKind::Above(0.0),
         ParamDefault::Float(1200.0),
         "s",
-        "time between auctions; leases end at its multiples",
+        "time between auctions; leases end at its multiples; longer than every restart overhead",
     ),
     spec(
         "fairness",
         ParamKind::Share,
         ParamDefault::Float(0.8),
         "",
-        "share of the bidders that an auction leaves out, the best off",
+        "share of the bidders that an auction leaves out, those that are best off",
     ),
     spec(
         "leftover",
         ParamKind::Choice(&["rho", "random"]),
         ParamDefault::Str("rho"),
         "",
-        "who gets what an auction leaves: the worst off, or a draw",
+        "which job gets the GPUs that an auction leaves: rho (the worst off) or random (a keyed \
+         draw)",
     ),
     spec(
         "auction",
         ParamKind::Choice(&["greedy", "milp"]),
         ParamDefault::Str("greedy"),
         "",
-        "who wins: the highest bid per GPU, one after the other, or the largest product of all",
+        "how winners are chosen: greedy (the highest bid per GPU, one after the other) or milp \
+         (the largest product of all valuations; at most 64 bidders)",
     ),
     spec(
         "time_limit_s",
         ParamKind::Above(0.0),
         ParamDefault::Float(60.0),
         "s",
-        "wall time that the solver of auction = milp may take for an auction",
+        "with auction = milp: wall time that the solver may take for one auction",
     ),
     ESTIMATE_ERROR,
 ];
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "themis",
-    summary: "finish-time fairness: leases of GPUs auctioned to the jobs that are worst off",
+    summary: "finish-time fairness: leases of GPUs, auctioned to the jobs that are worst off",
+    stops: Stops::AtLeaseEnds,
     family: "fairness",
     source: "Themis (NSDI 2020)",
     knowledge: Knowledge::Remaining,

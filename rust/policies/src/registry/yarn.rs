@@ -12,29 +12,33 @@ const OWN: &[ParamSpec] = &[
         ParamKind::Choice(QueueBy::NAMES),
         ParamDefault::Str("none"),
         "",
-        "what makes a queue: nothing, the user or the virtual cluster",
+        "what makes a queue: none (one queue), user or vc; jobs without one are in the queue \
+         default",
     ),
     spec(
         "queue_shares",
         ParamKind::NamedShares,
         ParamDefault::None,
         "",
-        "share of the cluster by queue, {name = share}; none = equal shares",
+        "share of the cluster by queue, together at most 1; none = equal shares over the queues \
+         of the trace",
     ),
     spec(
         "gpu_pick",
         ParamKind::Choice(GpuPick::NAMES),
         ParamDefault::Str("most_free"),
         "",
-        "which GPU type, of those with a place",
+        "GPU type of a gang, of those with a place: most_free, first_fit (that of the first \
+         server with a free GPU), fastest, slowest or random",
     ),
 ];
 
 pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "yarn-cs",
-    summary: "queues with shares of the cluster, order of arrival in each; nothing moves",
+    summary: "capacity queues with shares of the cluster, order of arrival in each; no preemption",
     family: "queue",
     source: "Hadoop YARN's capacity scheduler, by its documentation",
+    always_shown: &["gpu_pick"],
     own: OWN,
     make: |params, _| Ok(Box::new(make(params))),
     ..PolicyInfo::BASE

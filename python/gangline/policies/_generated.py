@@ -1,0 +1,1624 @@
+"""Policies as frozen dataclasses, as `rust/policies/src/registry/` declares them.
+
+Written by `.venv/bin/python scripts/registry.py`: change the declaration, build, and run that.
+"""
+
+# ruff: noqa: S105 - a pass over a queue is no password
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from gangline.policies.parameters import PolicyBase
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "Dally",
+    "Easy",
+    "Fifo",
+    "FifoSkip",
+    "Gandiva",
+    "GavelAllox",
+    "GavelCost",
+    "GavelFifo",
+    "GavelFifoPerf",
+    "GavelFtf",
+    "GavelFtfAgnostic",
+    "GavelGandiva",
+    "GavelIsolated",
+    "GavelLas",
+    "GavelLasAgnostic",
+    "GavelMakespan",
+    "GavelMakespanAgnostic",
+    "GavelMaxSum",
+    "GavelWaterFilling",
+    "GavelWaterFillingAgnostic",
+    "Gittins",
+    "Las",
+    "PolicyConfig",
+    "Sjf",
+    "SjfStrict",
+    "Srsf",
+    "Srtf",
+    "Ssf",
+    "Themis",
+    "Tiresias",
+    "TiresiasGittins",
+    "YarnCs",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyConfig(PolicyBase):
+    """A policy that places by a rule of its parameters.
+
+    Parameters
+    ----------
+    placement : str, one of consolidate, yarn, whole_servers, spread, random, random_server, count,
+        skew, best_speed
+        Rule that chooses the GPUs of a gang.
+    fit : str, one of best, first
+        Which of several places with room: best (the tightest) or first (the lowest index).
+    max_level : str, one of server, rack, network
+        Widest tier of consolidate.
+    slots : str, one of lowest, aligned
+        GPUs inside a server: lowest, or aligned to a power-of-two block where one is free.
+    rack_choice : str, one of best_fit, fewest_servers
+        Which rack, with fit = best: best_fit (the fewest free GPUs) or fewest_servers.
+    skew : str, one of flags, sizes, oracle
+        How the rule skew classifies models: flags (by name), sizes (by tensor sizes) or oracle (by
+        what the network costs them).
+    skew_threshold : float, from 0 to 1
+        With skew = sizes: share of the largest tensor from which a model counts as skewed.
+    skew_eps : float, from 0 to 1
+        With skew = oracle: loss of speed that a gang accepts.
+    yarn_cross_rack : bool
+        Whether yarn and whole_servers may span racks.
+    """
+
+    placement: str = "consolidate"
+    fit: str = "best"
+    max_level: str = "network"
+    slots: str = "lowest"
+    rack_choice: str = "best_fit"
+    skew: str = "flags"
+    skew_threshold: float = 0.3
+    skew_eps: float = 0.05
+    yarn_cross_rack: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fifo(PolicyConfig):
+    """First in, first out; a gang that does not fit blocks the queue (head-of-line blocking).
+
+    Source: classic.
+
+    The parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> Fifo(fit="first").label()
+    'fifo(fit=first)'
+    """
+
+    name: ClassVar[str] = "fifo"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FifoSkip(PolicyConfig):
+    """Order of arrival; jobs that do not fit are skipped.
+
+    Source: classic.
+
+    The parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> FifoSkip(fit="first").label()
+    'fifo-skip(fit=first)'
+    """
+
+    name: ClassVar[str] = "fifo-skip"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Easy(PolicyConfig):
+    """EASY backfilling: order of arrival, with a reservation for the head of the queue.
+
+    Source: Lifka 1995, by count.
+
+    Parameters
+    ----------
+    estimate_error : float, >= 0
+        Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
+    estimate_extend : float, >= 1
+        An estimate that has run out is extended to this many times the elapsed time.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> Easy(fit="first").label()
+    'easy(fit=first)'
+    """
+
+    name: ClassVar[str] = "easy"
+
+    estimate_error: float = 0.0
+    estimate_extend: float = 1.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sjf(PolicyConfig):
+    """Shortest job first; jobs that do not fit are skipped.
+
+    Source: classic.
+
+    Parameters
+    ----------
+    estimate_error : float, >= 0
+        Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> Sjf(fit="first").label()
+    'sjf(fit=first)'
+    """
+
+    name: ClassVar[str] = "sjf"
+
+    estimate_error: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SjfStrict(PolicyConfig):
+    """Shortest job first, with head-of-line blocking.
+
+    Source: classic.
+
+    Parameters
+    ----------
+    estimate_error : float, >= 0
+        Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> SjfStrict(fit="first").label()
+    'sjf-strict(fit=first)'
+    """
+
+    name: ClassVar[str] = "sjf-strict"
+
+    estimate_error: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ssf(PolicyConfig):
+    """Smallest service (duration x GPUs) first; jobs that do not fit are skipped.
+
+    Source: classic.
+
+    Parameters
+    ----------
+    estimate_error : float, >= 0
+        Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> Ssf(fit="first").label()
+    'ssf(fit=first)'
+    """
+
+    name: ClassVar[str] = "ssf"
+
+    estimate_error: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Srtf(PolicyConfig):
+    """Shortest remaining time first, with preemption.
+
+    Source: classic.
+
+    Parameters
+    ----------
+    estimate_error : float, >= 0
+        Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
+    preempt_min_run_s : float, >= 0
+        A job is not preempted before it has run this long since its last start; under a placement
+        rule that may refuse a gang, 0 or longer than every restart overhead. In seconds.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> Srtf(fit="first").label()
+    'srtf(fit=first)'
+    """
+
+    name: ClassVar[str] = "srtf"
+
+    estimate_error: float = 0.0
+    preempt_min_run_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Srsf(PolicyConfig):
+    """Shortest remaining service (time x GPUs) first, with preemption.
+
+    Source: classic.
+
+    Parameters
+    ----------
+    estimate_error : float, >= 0
+        Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
+    preempt_min_run_s : float, >= 0
+        A job is not preempted before it has run this long since its last start; under a placement
+        rule that may refuse a gang, 0 or longer than every restart overhead. In seconds.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> Srsf(fit="first").label()
+    'srsf(fit=first)'
+    """
+
+    name: ClassVar[str] = "srsf"
+
+    estimate_error: float = 0.0
+    preempt_min_run_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Las(PolicyConfig):
+    """Least attained service, in queues (Tiresias-L without its placement).
+
+    Source: Tiresias (NSDI 2019).
+
+    Parameters
+    ----------
+    limits : tuple of float, positive numbers, strictly increasing
+        Attained service at which a job moves to the next queue. In GPU-seconds.
+    promote_knob : float, >= 0
+        A job that has waited this many times its executed time since its last promotion returns to
+        the first queue; 0 = never.
+    las_time : bool
+        Count seconds instead of GPU-seconds.
+    discretised : bool
+        Order jobs by queues; false = by the attained service itself.
+    las_quantum : float, >= 0
+        With discretised = false: lead in attained service that a waiting job needs to preempt. In
+        GPU-seconds per GPU.
+    preempt_min_run_s : float, >= 0
+        A job is not preempted before it has run this long since its last start; under a placement
+        rule that may refuse a gang, 0 or longer than every restart overhead. In seconds.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> Las(las_time=True).label()
+    'las(las_time=True)'
+    """
+
+    name: ClassVar[str] = "las"
+
+    limits: tuple[float, ...] = (3250.0, 7200.0)
+    promote_knob: float = 0.0
+    las_time: bool = False
+    discretised: bool = True
+    las_quantum: float = 600.0
+    preempt_min_run_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gittins(PolicyConfig):
+    """Queues by service, Gittins index inside them (Tiresias-G without its placement).
+
+    Source: Tiresias (NSDI 2019).
+
+    Parameters
+    ----------
+    limits : tuple of float, positive numbers, strictly increasing
+        Attained service at which a job moves to the next queue. In GPU-seconds.
+    promote_knob : float, >= 0
+        A job that has waited this many times its executed time since its last promotion returns to
+        the first queue; 0 = never.
+    las_time : bool
+        Count seconds instead of GPU-seconds.
+    delta : float, > 0
+        Service quantum: the index looks this far ahead and changes only at multiples of it. In GPU-
+        seconds.
+    distribution : tuple of float, positive numbers, optional
+        Total services that the policy believes in; none = those of the trace, an oracle of the
+        distribution. In GPU-seconds.
+    preempt_min_run_s : float, >= 0
+        A job is not preempted before it has run this long since its last start; under a placement
+        rule that may refuse a gang, 0 or longer than every restart overhead. In seconds.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> Gittins(las_time=True).label()
+    'gittins(las_time=True)'
+    """
+
+    name: ClassVar[str] = "gittins"
+
+    limits: tuple[float, ...] = (3250.0, 7200.0)
+    promote_knob: float = 0.0
+    las_time: bool = False
+    delta: float = 3250.0
+    distribution: tuple[float, ...] | None = None
+    preempt_min_run_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tiresias(PolicyConfig):
+    """Tiresias-L: las with placement by skew.
+
+    Source: Tiresias (NSDI 2019).
+
+    Parameters
+    ----------
+    limits : tuple of float, positive numbers, strictly increasing
+        Attained service at which a job moves to the next queue. In GPU-seconds.
+    promote_knob : float, >= 0
+        A job that has waited this many times its executed time since its last promotion returns to
+        the first queue; 0 = never.
+    las_time : bool
+        Count seconds instead of GPU-seconds.
+    discretised : bool
+        Order jobs by queues; false = by the attained service itself.
+    las_quantum : float, >= 0
+        With discretised = false: lead in attained service that a waiting job needs to preempt. In
+        GPU-seconds per GPU.
+    preempt_min_run_s : float, >= 0
+        A job is not preempted before it has run this long since its last start; under a placement
+        rule that may refuse a gang, 0 or longer than every restart overhead. In seconds.
+
+    Other parameters are those of `PolicyConfig`; `placement` is skew.
+
+    Examples
+    --------
+    >>> Tiresias(las_time=True).label()
+    'tiresias(las_time=True)'
+    """
+
+    name: ClassVar[str] = "tiresias"
+
+    placement: str = "skew"
+    limits: tuple[float, ...] = (3250.0, 7200.0)
+    promote_knob: float = 0.0
+    las_time: bool = False
+    discretised: bool = True
+    las_quantum: float = 600.0
+    preempt_min_run_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TiresiasGittins(PolicyConfig):
+    """Tiresias-G: gittins with placement by skew.
+
+    Source: Tiresias (NSDI 2019).
+
+    Parameters
+    ----------
+    limits : tuple of float, positive numbers, strictly increasing
+        Attained service at which a job moves to the next queue. In GPU-seconds.
+    promote_knob : float, >= 0
+        A job that has waited this many times its executed time since its last promotion returns to
+        the first queue; 0 = never.
+    las_time : bool
+        Count seconds instead of GPU-seconds.
+    delta : float, > 0
+        Service quantum: the index looks this far ahead and changes only at multiples of it. In GPU-
+        seconds.
+    distribution : tuple of float, positive numbers, optional
+        Total services that the policy believes in; none = those of the trace, an oracle of the
+        distribution. In GPU-seconds.
+    preempt_min_run_s : float, >= 0
+        A job is not preempted before it has run this long since its last start; under a placement
+        rule that may refuse a gang, 0 or longer than every restart overhead. In seconds.
+
+    Other parameters are those of `PolicyConfig`; `placement` is skew.
+
+    Examples
+    --------
+    >>> TiresiasGittins(las_time=True).label()
+    'tiresias-gittins(las_time=True)'
+    """
+
+    name: ClassVar[str] = "tiresias-gittins"
+
+    placement: str = "skew"
+    limits: tuple[float, ...] = (3250.0, 7200.0)
+    promote_knob: float = 0.0
+    las_time: bool = False
+    delta: float = 3250.0
+    distribution: tuple[float, ...] | None = None
+    preempt_min_run_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gandiva(PolicyConfig):
+    """Time slicing: gangs of one size take turns on shared GPUs; migration, optional packing.
+
+    Source: Gandiva (OSDI 2018).
+
+    Parameters
+    ----------
+    max_residents : float, a whole number >= 1
+        Most jobs that take turns on the same GPUs; 1 = a queue like fifo-skip.
+    quantum_s : float, > 0
+        Length of a turn, counted in progress; at least the checkpoint interval of the run, if it
+        has one. In seconds.
+    switch_s : float, >= 0, optional
+        Time without progress when a job resumes where it ran before; none = the restart overhead of
+        the run. In seconds.
+    moves_per_event : float, a whole number >= 0
+        Most migrations at one completion or end of a turn.
+    pack : bool
+        Whether two residents run together where that is faster than taking turns; the cluster must
+        state how much co-runners slow each other down, and the run must allow two jobs on a GPU.
+    pack_gain : float, >= 0
+        A pair stays together if its relative speeds add up to more than this.
+    trial_s : float, > 0
+        How long a pair of unknown speeds is tried, counted in progress. In seconds.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> Gandiva(pack=True).label()
+    'gandiva(pack=True)'
+    """
+
+    name: ClassVar[str] = "gandiva"
+
+    max_residents: float = 4.0
+    quantum_s: float = 60.0
+    switch_s: float | None = field(default=None, metadata={"kind": "maybe"})
+    moves_per_event: float = 1.0
+    pack: bool = False
+    pack_gain: float = 1.0
+    trial_s: float = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Themis(PolicyConfig):
+    """Finish-time fairness: leases of GPUs, auctioned to the jobs that are worst off.
+
+    Source: Themis (NSDI 2020).
+
+    Parameters
+    ----------
+    lease_s : float, > 0
+        Time between auctions; leases end at its multiples; longer than every restart overhead. In
+        seconds.
+    fairness : float, >= 0 and < 1
+        Share of the bidders that an auction leaves out, those that are best off.
+    leftover : str, one of rho, random
+        Which job gets the GPUs that an auction leaves: rho (the worst off) or random (a keyed
+        draw).
+    auction : str, one of greedy, milp
+        How winners are chosen: greedy (the highest bid per GPU, one after the other) or milp (the
+        largest product of all valuations; at most 64 bidders).
+    time_limit_s : float, > 0
+        With auction = milp: wall time that the solver may take for one auction. In seconds.
+    estimate_error : float, >= 0
+        Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> Themis(leftover="random").label()
+    'themis(leftover=random)'
+    """
+
+    name: ClassVar[str] = "themis"
+
+    lease_s: float = 1200.0
+    fairness: float = 0.8
+    leftover: str = "rho"
+    auction: str = "greedy"
+    time_limit_s: float = 60.0
+    estimate_error: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class YarnCs(PolicyConfig):
+    """Capacity queues with shares of the cluster, order of arrival in each; no preemption.
+
+    Source: Hadoop YARN's capacity scheduler, by its documentation.
+
+    Parameters
+    ----------
+    queue_by : str, one of none, user, vc
+        What makes a queue: none (one queue), user or vc; jobs without one are in the queue default.
+    queue_shares : mapping of str to float, optional
+        Share of the cluster by queue, together at most 1; none = equal shares over the queues of
+        the trace.
+    gpu_pick : str, one of most_free, first_fit, fastest, slowest, random
+        GPU type of a gang, of those with a place: most_free, first_fit (that of the first server
+        with a free GPU), fastest, slowest or random.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> YarnCs(queue_by="user").label()
+    'yarn-cs(gpu_pick=most_free, queue_by=user)'
+    """
+
+    name: ClassVar[str] = "yarn-cs"
+    always_shown: ClassVar[tuple[str, ...]] = ("gpu_pick",)
+
+    queue_by: str = "none"
+    queue_shares: Mapping[str, float] | None = field(
+        default=None, hash=False, metadata={"kind": "shares"}
+    )
+    gpu_pick: str = "most_free"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelLas(PolicyConfig):
+    """Max-min fairness: the smallest rate per fair share and weight is as large as possible.
+
+    Source: Gavel (OSDI 2020).
+
+    Parameters
+    ----------
+    round_s : float, > 0
+        Length of a round. In seconds.
+    min_solve_interval_s : float, >= 0
+        Least time between two allocations; a job that arrives in between has no share until the
+        next one. In seconds.
+    backfill_mid_round : bool
+        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
+        boundary.
+    type_order : str
+        Names of GPU types in the order they are served, separated by commas; auto = first those on
+        which the jobs run best.
+    zero_priority_pass : str, one of after, inline
+        When jobs without a share use what is left: after (after all others) or inline (type by
+        type).
+    solver : str, one of auto, simplex, ipx, dual
+        LP solver: auto (by the size of the LP), simplex, ipx or dual.
+    tie_break : str, one of max_sum, none
+        Which of several optima: max_sum (the largest sum of normalised throughputs) or none
+        (whichever the solver returns).
+    time_limit_s : float, > 0
+        Wall time of each solve; a solve that reaches it has failed. In seconds.
+    on_solver_error : str, one of raise, isolated
+        What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
+        place, counted in spec.json).
+    write_failed_to : str
+        File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
+    partitions : int, >= 1
+        Parts into which the jobs and GPUs of an allocation are split at random, each solved on its
+        own.
+    compat : bool
+        The timing of the public simulator with all its quirks, for comparisons with it.
+    packed : bool
+        Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
+        state how much co-runners slow each other down.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> GavelLas(backfill_mid_round=True).label()
+    'gavel-las(backfill_mid_round=True)'
+    """
+
+    name: ClassVar[str] = "gavel-las"
+
+    round_s: float = 360.0
+    min_solve_interval_s: float = 0.0
+    backfill_mid_round: bool = False
+    type_order: str = "auto"
+    zero_priority_pass: str = "after"
+    solver: str = "auto"
+    tie_break: str = "max_sum"
+    time_limit_s: float = 60.0
+    on_solver_error: str = "raise"
+    write_failed_to: str = ""
+    partitions: int = 1
+    compat: bool = False
+    packed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelLasAgnostic(PolicyConfig):
+    """Heterogeneity-agnostic variant of gavel-las: it does not know rates.
+
+    Source: Gavel (OSDI 2020).
+
+    Parameters
+    ----------
+    round_s : float, > 0
+        Length of a round. In seconds.
+    min_solve_interval_s : float, >= 0
+        Least time between two allocations; a job that arrives in between has no share until the
+        next one. In seconds.
+    backfill_mid_round : bool
+        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
+        boundary.
+    type_order : str
+        Names of GPU types in the order they are served, separated by commas; auto = first those on
+        which the jobs run best.
+    zero_priority_pass : str, one of after, inline
+        When jobs without a share use what is left: after (after all others) or inline (type by
+        type).
+    solver : str, one of auto, simplex, ipx, dual
+        LP solver: auto (by the size of the LP), simplex, ipx or dual.
+    tie_break : str, one of max_sum, none
+        Which of several optima: max_sum (the largest sum of normalised throughputs) or none
+        (whichever the solver returns).
+    time_limit_s : float, > 0
+        Wall time of each solve; a solve that reaches it has failed. In seconds.
+    on_solver_error : str, one of raise, isolated
+        What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
+        place, counted in spec.json).
+    write_failed_to : str
+        File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
+    partitions : int, >= 1
+        Parts into which the jobs and GPUs of an allocation are split at random, each solved on its
+        own.
+    compat : bool
+        The timing of the public simulator with all its quirks, for comparisons with it.
+    packed : bool
+        Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
+        state how much co-runners slow each other down.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> GavelLasAgnostic(backfill_mid_round=True).label()
+    'gavel-las-agnostic(backfill_mid_round=True)'
+    """
+
+    name: ClassVar[str] = "gavel-las-agnostic"
+
+    round_s: float = 360.0
+    min_solve_interval_s: float = 0.0
+    backfill_mid_round: bool = False
+    type_order: str = "auto"
+    zero_priority_pass: str = "after"
+    solver: str = "auto"
+    tie_break: str = "max_sum"
+    time_limit_s: float = 60.0
+    on_solver_error: str = "raise"
+    write_failed_to: str = ""
+    partitions: int = 1
+    compat: bool = False
+    packed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelFtf(PolicyConfig):
+    """Finish-time fairness: the largest rho is as small as possible.
+
+    Source: Gavel (OSDI 2020).
+
+    Parameters
+    ----------
+    round_s : float, > 0
+        Length of a round. In seconds.
+    min_solve_interval_s : float, >= 0
+        Least time between two allocations; a job that arrives in between has no share until the
+        next one. In seconds.
+    backfill_mid_round : bool
+        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
+        boundary.
+    type_order : str
+        Names of GPU types in the order they are served, separated by commas; auto = first those on
+        which the jobs run best.
+    zero_priority_pass : str, one of after, inline
+        When jobs without a share use what is left: after (after all others) or inline (type by
+        type).
+    solver : str, one of auto, simplex, ipx, dual
+        LP solver: auto (by the size of the LP), simplex, ipx or dual.
+    tie_break : str, one of max_sum, none
+        Which of several optima: max_sum (the largest sum of normalised throughputs) or none
+        (whichever the solver returns).
+    time_limit_s : float, > 0
+        Wall time of each solve; a solve that reaches it has failed. In seconds.
+    on_solver_error : str, one of raise, isolated
+        What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
+        place, counted in spec.json).
+    write_failed_to : str
+        File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
+    partitions : int, >= 1
+        Parts into which the jobs and GPUs of an allocation are split at random, each solved on its
+        own.
+    compat : bool
+        The timing of the public simulator with all its quirks, for comparisons with it.
+    packed : bool
+        Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
+        state how much co-runners slow each other down.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> GavelFtf(backfill_mid_round=True).label()
+    'gavel-ftf(backfill_mid_round=True)'
+    """
+
+    name: ClassVar[str] = "gavel-ftf"
+
+    round_s: float = 360.0
+    min_solve_interval_s: float = 0.0
+    backfill_mid_round: bool = False
+    type_order: str = "auto"
+    zero_priority_pass: str = "after"
+    solver: str = "auto"
+    tie_break: str = "max_sum"
+    time_limit_s: float = 60.0
+    on_solver_error: str = "raise"
+    write_failed_to: str = ""
+    partitions: int = 1
+    compat: bool = False
+    packed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelFtfAgnostic(PolicyConfig):
+    """Heterogeneity-agnostic variant of gavel-ftf: one rate per job on all types.
+
+    Source: Gavel (OSDI 2020).
+
+    Parameters
+    ----------
+    round_s : float, > 0
+        Length of a round. In seconds.
+    min_solve_interval_s : float, >= 0
+        Least time between two allocations; a job that arrives in between has no share until the
+        next one. In seconds.
+    backfill_mid_round : bool
+        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
+        boundary.
+    type_order : str
+        Names of GPU types in the order they are served, separated by commas; auto = first those on
+        which the jobs run best.
+    zero_priority_pass : str, one of after, inline
+        When jobs without a share use what is left: after (after all others) or inline (type by
+        type).
+    solver : str, one of auto, simplex, ipx, dual
+        LP solver: auto (by the size of the LP), simplex, ipx or dual.
+    tie_break : str, one of max_sum, none
+        Which of several optima: max_sum (the largest sum of normalised throughputs) or none
+        (whichever the solver returns).
+    time_limit_s : float, > 0
+        Wall time of each solve; a solve that reaches it has failed. In seconds.
+    on_solver_error : str, one of raise, isolated
+        What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
+        place, counted in spec.json).
+    write_failed_to : str
+        File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
+    partitions : int, >= 1
+        Parts into which the jobs and GPUs of an allocation are split at random, each solved on its
+        own.
+    compat : bool
+        The timing of the public simulator with all its quirks, for comparisons with it.
+    packed : bool
+        Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
+        state how much co-runners slow each other down.
+    agnostic_rate : str, one of mean, reference
+        The one rate that it sees of a job: mean (the average over all GPUs) or reference (that on
+        reference_type).
+    reference_type : str
+        With agnostic_rate = reference: name of a GPU type of the cluster.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> GavelFtfAgnostic(backfill_mid_round=True).label()
+    'gavel-ftf-agnostic(backfill_mid_round=True)'
+    """
+
+    name: ClassVar[str] = "gavel-ftf-agnostic"
+
+    round_s: float = 360.0
+    min_solve_interval_s: float = 0.0
+    backfill_mid_round: bool = False
+    type_order: str = "auto"
+    zero_priority_pass: str = "after"
+    solver: str = "auto"
+    tie_break: str = "max_sum"
+    time_limit_s: float = 60.0
+    on_solver_error: str = "raise"
+    write_failed_to: str = ""
+    partitions: int = 1
+    compat: bool = False
+    packed: bool = False
+    agnostic_rate: str = "mean"
+    reference_type: str = "v100"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelMakespan(PolicyConfig):
+    """Least makespan under constant shares.
+
+    Source: Gavel (OSDI 2020).
+
+    Parameters
+    ----------
+    round_s : float, > 0
+        Length of a round. In seconds.
+    min_solve_interval_s : float, >= 0
+        Least time between two allocations; a job that arrives in between has no share until the
+        next one. In seconds.
+    backfill_mid_round : bool
+        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
+        boundary.
+    type_order : str
+        Names of GPU types in the order they are served, separated by commas; auto = first those on
+        which the jobs run best.
+    zero_priority_pass : str, one of after, inline
+        When jobs without a share use what is left: after (after all others) or inline (type by
+        type).
+    solver : str, one of auto, simplex, ipx, dual
+        LP solver: auto (by the size of the LP), simplex, ipx or dual.
+    tie_break : str, one of max_sum, none
+        Which of several optima: max_sum (the largest sum of normalised throughputs) or none
+        (whichever the solver returns).
+    time_limit_s : float, > 0
+        Wall time of each solve; a solve that reaches it has failed. In seconds.
+    on_solver_error : str, one of raise, isolated
+        What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
+        place, counted in spec.json).
+    write_failed_to : str
+        File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
+    partitions : int, >= 1
+        Parts into which the jobs and GPUs of an allocation are split at random, each solved on its
+        own.
+    compat : bool
+        The timing of the public simulator with all its quirks, for comparisons with it.
+    packed : bool
+        Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
+        state how much co-runners slow each other down.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> GavelMakespan(backfill_mid_round=True).label()
+    'gavel-makespan(backfill_mid_round=True)'
+    """
+
+    name: ClassVar[str] = "gavel-makespan"
+
+    round_s: float = 360.0
+    min_solve_interval_s: float = 0.0
+    backfill_mid_round: bool = False
+    type_order: str = "auto"
+    zero_priority_pass: str = "after"
+    solver: str = "auto"
+    tie_break: str = "max_sum"
+    time_limit_s: float = 60.0
+    on_solver_error: str = "raise"
+    write_failed_to: str = ""
+    partitions: int = 1
+    compat: bool = False
+    packed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelMakespanAgnostic(PolicyConfig):
+    """Heterogeneity-agnostic variant of gavel-makespan: one rate per job on all types.
+
+    Source: Gavel (OSDI 2020).
+
+    Parameters
+    ----------
+    round_s : float, > 0
+        Length of a round. In seconds.
+    min_solve_interval_s : float, >= 0
+        Least time between two allocations; a job that arrives in between has no share until the
+        next one. In seconds.
+    backfill_mid_round : bool
+        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
+        boundary.
+    type_order : str
+        Names of GPU types in the order they are served, separated by commas; auto = first those on
+        which the jobs run best.
+    zero_priority_pass : str, one of after, inline
+        When jobs without a share use what is left: after (after all others) or inline (type by
+        type).
+    solver : str, one of auto, simplex, ipx, dual
+        LP solver: auto (by the size of the LP), simplex, ipx or dual.
+    tie_break : str, one of max_sum, none
+        Which of several optima: max_sum (the largest sum of normalised throughputs) or none
+        (whichever the solver returns).
+    time_limit_s : float, > 0
+        Wall time of each solve; a solve that reaches it has failed. In seconds.
+    on_solver_error : str, one of raise, isolated
+        What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
+        place, counted in spec.json).
+    write_failed_to : str
+        File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
+    partitions : int, >= 1
+        Parts into which the jobs and GPUs of an allocation are split at random, each solved on its
+        own.
+    compat : bool
+        The timing of the public simulator with all its quirks, for comparisons with it.
+    packed : bool
+        Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
+        state how much co-runners slow each other down.
+    agnostic_rate : str, one of mean, reference
+        The one rate that it sees of a job: mean (the average over all GPUs) or reference (that on
+        reference_type).
+    reference_type : str
+        With agnostic_rate = reference: name of a GPU type of the cluster.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> GavelMakespanAgnostic(backfill_mid_round=True).label()
+    'gavel-makespan-agnostic(backfill_mid_round=True)'
+    """
+
+    name: ClassVar[str] = "gavel-makespan-agnostic"
+
+    round_s: float = 360.0
+    min_solve_interval_s: float = 0.0
+    backfill_mid_round: bool = False
+    type_order: str = "auto"
+    zero_priority_pass: str = "after"
+    solver: str = "auto"
+    tie_break: str = "max_sum"
+    time_limit_s: float = 60.0
+    on_solver_error: str = "raise"
+    write_failed_to: str = ""
+    partitions: int = 1
+    compat: bool = False
+    packed: bool = False
+    agnostic_rate: str = "mean"
+    reference_type: str = "v100"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelMaxSum(PolicyConfig):
+    """Most total throughput.
+
+    Source: Gavel (OSDI 2020).
+
+    Parameters
+    ----------
+    round_s : float, > 0
+        Length of a round. In seconds.
+    min_solve_interval_s : float, >= 0
+        Least time between two allocations; a job that arrives in between has no share until the
+        next one. In seconds.
+    backfill_mid_round : bool
+        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
+        boundary.
+    type_order : str
+        Names of GPU types in the order they are served, separated by commas; auto = first those on
+        which the jobs run best.
+    zero_priority_pass : str, one of after, inline
+        When jobs without a share use what is left: after (after all others) or inline (type by
+        type).
+    solver : str, one of auto, simplex, ipx, dual
+        LP solver: auto (by the size of the LP), simplex, ipx or dual.
+    tie_break : str, one of max_sum, none
+        Which of several optima: max_sum (the largest sum of normalised throughputs) or none
+        (whichever the solver returns).
+    time_limit_s : float, > 0
+        Wall time of each solve; a solve that reaches it has failed. In seconds.
+    on_solver_error : str, one of raise, isolated
+        What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
+        place, counted in spec.json).
+    write_failed_to : str
+        File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
+    partitions : int, >= 1
+        Parts into which the jobs and GPUs of an allocation are split at random, each solved on its
+        own.
+    compat : bool
+        The timing of the public simulator with all its quirks, for comparisons with it.
+    packed : bool
+        Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
+        state how much co-runners slow each other down.
+    normalise : str, one of none, proportional
+        Rates in the sum: none (raw, which favours models with short steps) or proportional (each
+        over its average on the cluster).
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> GavelMaxSum(backfill_mid_round=True).label()
+    'gavel-max-sum(backfill_mid_round=True)'
+    """
+
+    name: ClassVar[str] = "gavel-max-sum"
+
+    round_s: float = 360.0
+    min_solve_interval_s: float = 0.0
+    backfill_mid_round: bool = False
+    type_order: str = "auto"
+    zero_priority_pass: str = "after"
+    solver: str = "auto"
+    tie_break: str = "max_sum"
+    time_limit_s: float = 60.0
+    on_solver_error: str = "raise"
+    write_failed_to: str = ""
+    partitions: int = 1
+    compat: bool = False
+    packed: bool = False
+    normalise: str = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelCost(PolicyConfig):
+    """Most throughput per price, deadlines first; needs a price for every GPU type.
+
+    Source: Gavel (OSDI 2020).
+
+    Parameters
+    ----------
+    round_s : float, > 0
+        Length of a round. In seconds.
+    min_solve_interval_s : float, >= 0
+        Least time between two allocations; a job that arrives in between has no share until the
+        next one. In seconds.
+    backfill_mid_round : bool
+        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
+        boundary.
+    type_order : str
+        Names of GPU types in the order they are served, separated by commas; auto = first those on
+        which the jobs run best.
+    zero_priority_pass : str, one of after, inline
+        When jobs without a share use what is left: after (after all others) or inline (type by
+        type).
+    solver : str, one of auto, simplex, ipx, dual
+        LP solver: auto (by the size of the LP), simplex, ipx or dual.
+    tie_break : str, one of max_sum, none
+        Which of several optima: max_sum (the largest sum of normalised throughputs) or none
+        (whichever the solver returns).
+    time_limit_s : float, > 0
+        Wall time of each solve; a solve that reaches it has failed. In seconds.
+    on_solver_error : str, one of raise, isolated
+        What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
+        place, counted in spec.json).
+    write_failed_to : str
+        File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
+    partitions : int, >= 1
+        Parts into which the jobs and GPUs of an allocation are split at random, each solved on its
+        own.
+    compat : bool
+        The timing of the public simulator with all its quirks, for comparisons with it.
+    drop_all_infeasible : bool
+        Whether an allocation that cannot meet every deadline ignores all of them, as the public
+        simulator does; otherwise it misses as little weight as possible.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> GavelCost(backfill_mid_round=True).label()
+    'gavel-cost(backfill_mid_round=True)'
+    """
+
+    name: ClassVar[str] = "gavel-cost"
+
+    round_s: float = 360.0
+    min_solve_interval_s: float = 0.0
+    backfill_mid_round: bool = False
+    type_order: str = "auto"
+    zero_priority_pass: str = "after"
+    solver: str = "auto"
+    tie_break: str = "max_sum"
+    time_limit_s: float = 60.0
+    on_solver_error: str = "raise"
+    write_failed_to: str = ""
+    partitions: int = 1
+    compat: bool = False
+    drop_all_infeasible: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelWaterFilling(PolicyConfig):
+    """Lexicographic max-min fairness, by water filling.
+
+    Source: Gavel (OSDI 2020).
+
+    Parameters
+    ----------
+    round_s : float, > 0
+        Length of a round. In seconds.
+    min_solve_interval_s : float, >= 0
+        Least time between two allocations; a job that arrives in between has no share until the
+        next one. In seconds.
+    backfill_mid_round : bool
+        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
+        boundary.
+    type_order : str
+        Names of GPU types in the order they are served, separated by commas; auto = first those on
+        which the jobs run best.
+    zero_priority_pass : str, one of after, inline
+        When jobs without a share use what is left: after (after all others) or inline (type by
+        type).
+    solver : str, one of auto, simplex, ipx, dual
+        LP solver: auto (by the size of the LP), simplex, ipx or dual.
+    tie_break : str, one of max_sum, none
+        Which of several optima: max_sum (the largest sum of normalised throughputs) or none
+        (whichever the solver returns).
+    time_limit_s : float, > 0
+        Wall time of each solve; a solve that reaches it has failed. In seconds.
+    on_solver_error : str, one of raise, isolated
+        What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
+        place, counted in spec.json).
+    write_failed_to : str
+        File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
+    partitions : int, >= 1
+        Parts into which the jobs and GPUs of an allocation are split at random, each solved on its
+        own.
+    compat : bool
+        The timing of the public simulator with all its quirks, for comparisons with it.
+    packed : bool
+        Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
+        state how much co-runners slow each other down.
+    hierarchical : bool
+        Whether weights belong to entities and are split among the jobs of each.
+    entity_by : str, one of user, vc
+        What makes an entity: user or vc; jobs that name none belong to the entity default.
+    entity_weight : mapping of str to float, optional
+        Weight by entity, one for each of the trace; none = all alike.
+    entity_policy : str, one of fairness, fifo
+        How the weight of an entity is divided: fairness (among all its jobs, by their weights) or
+        fifo (to its first job whose share can still rise).
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> GavelWaterFilling(backfill_mid_round=True).label()
+    'gavel-water-filling(backfill_mid_round=True)'
+    """
+
+    name: ClassVar[str] = "gavel-water-filling"
+
+    round_s: float = 360.0
+    min_solve_interval_s: float = 0.0
+    backfill_mid_round: bool = False
+    type_order: str = "auto"
+    zero_priority_pass: str = "after"
+    solver: str = "auto"
+    tie_break: str = "max_sum"
+    time_limit_s: float = 60.0
+    on_solver_error: str = "raise"
+    write_failed_to: str = ""
+    partitions: int = 1
+    compat: bool = False
+    packed: bool = False
+    hierarchical: bool = False
+    entity_by: str = "user"
+    entity_weight: Mapping[str, float] | None = field(
+        default=None, hash=False, metadata={"kind": "weights"}
+    )
+    entity_policy: str = "fairness"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelWaterFillingAgnostic(PolicyConfig):
+    """Heterogeneity-agnostic variant of gavel-water-filling: it does not know rates.
+
+    Source: Gavel (OSDI 2020).
+
+    Parameters
+    ----------
+    round_s : float, > 0
+        Length of a round. In seconds.
+    min_solve_interval_s : float, >= 0
+        Least time between two allocations; a job that arrives in between has no share until the
+        next one. In seconds.
+    backfill_mid_round : bool
+        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
+        boundary.
+    type_order : str
+        Names of GPU types in the order they are served, separated by commas; auto = first those on
+        which the jobs run best.
+    zero_priority_pass : str, one of after, inline
+        When jobs without a share use what is left: after (after all others) or inline (type by
+        type).
+    solver : str, one of auto, simplex, ipx, dual
+        LP solver: auto (by the size of the LP), simplex, ipx or dual.
+    tie_break : str, one of max_sum, none
+        Which of several optima: max_sum (the largest sum of normalised throughputs) or none
+        (whichever the solver returns).
+    time_limit_s : float, > 0
+        Wall time of each solve; a solve that reaches it has failed. In seconds.
+    on_solver_error : str, one of raise, isolated
+        What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
+        place, counted in spec.json).
+    write_failed_to : str
+        File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
+    partitions : int, >= 1
+        Parts into which the jobs and GPUs of an allocation are split at random, each solved on its
+        own.
+    compat : bool
+        The timing of the public simulator with all its quirks, for comparisons with it.
+    packed : bool
+        Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
+        state how much co-runners slow each other down.
+    hierarchical : bool
+        Whether weights belong to entities and are split among the jobs of each.
+    entity_by : str, one of user, vc
+        What makes an entity: user or vc; jobs that name none belong to the entity default.
+    entity_weight : mapping of str to float, optional
+        Weight by entity, one for each of the trace; none = all alike.
+    entity_policy : str, one of fairness, fifo
+        How the weight of an entity is divided: fairness (among all its jobs, by their weights) or
+        fifo (to its first job whose share can still rise).
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> GavelWaterFillingAgnostic(backfill_mid_round=True).label()
+    'gavel-water-filling-agnostic(backfill_mid_round=True)'
+    """
+
+    name: ClassVar[str] = "gavel-water-filling-agnostic"
+
+    round_s: float = 360.0
+    min_solve_interval_s: float = 0.0
+    backfill_mid_round: bool = False
+    type_order: str = "auto"
+    zero_priority_pass: str = "after"
+    solver: str = "auto"
+    tie_break: str = "max_sum"
+    time_limit_s: float = 60.0
+    on_solver_error: str = "raise"
+    write_failed_to: str = ""
+    partitions: int = 1
+    compat: bool = False
+    packed: bool = False
+    hierarchical: bool = False
+    entity_by: str = "user"
+    entity_weight: Mapping[str, float] | None = field(
+        default=None, hash=False, metadata={"kind": "weights"}
+    )
+    entity_policy: str = "fairness"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelIsolated(PolicyConfig):
+    """An equal split of every GPU type.
+
+    Source: Gavel (OSDI 2020).
+
+    Parameters
+    ----------
+    round_s : float, > 0
+        Length of a round. In seconds.
+    min_solve_interval_s : float, >= 0
+        Least time between two allocations; a job that arrives in between has no share until the
+        next one. In seconds.
+    backfill_mid_round : bool
+        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
+        boundary.
+    type_order : str
+        Names of GPU types in the order they are served, separated by commas; auto = first those on
+        which the jobs run best.
+    zero_priority_pass : str, one of after, inline
+        When jobs without a share use what is left: after (after all others) or inline (type by
+        type).
+    compat : bool
+        The timing of the public simulator with all its quirks, for comparisons with it.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> GavelIsolated(backfill_mid_round=True).label()
+    'gavel-isolated(backfill_mid_round=True)'
+    """
+
+    name: ClassVar[str] = "gavel-isolated"
+
+    round_s: float = 360.0
+    min_solve_interval_s: float = 0.0
+    backfill_mid_round: bool = False
+    type_order: str = "auto"
+    zero_priority_pass: str = "after"
+    compat: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelFifo(PolicyConfig):
+    """Order of arrival, without a look at rates; each job runs to its end where it started.
+
+    Source: Gavel (OSDI 2020).
+
+    Parameters
+    ----------
+    round_s : float, > 0
+        Length of a round. In seconds.
+    min_solve_interval_s : float, >= 0
+        Least time between two allocations; a job that arrives in between has no share until the
+        next one. In seconds.
+    type_order : str
+        Names of GPU types in the order they are served, separated by commas; auto = first those on
+        which the jobs run best.
+    gpu_pick : str, one of most_free, first_fit, fastest, slowest, random
+        GPU type of a gang, of those with a place: most_free, first_fit (that of the first server
+        with a free GPU), fastest, slowest or random.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> GavelFifo(gpu_pick="first_fit").label()
+    'gavel-fifo(gpu_pick=first_fit)'
+    """
+
+    name: ClassVar[str] = "gavel-fifo"
+
+    round_s: float = 360.0
+    min_solve_interval_s: float = 0.0
+    type_order: str = "auto"
+    gpu_pick: str = "most_free"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelFifoPerf(PolicyConfig):
+    """Order of arrival, fastest GPU type with room; placed anew at each allocation.
+
+    Source: Gavel (OSDI 2020).
+
+    Parameters
+    ----------
+    round_s : float, > 0
+        Length of a round. In seconds.
+    min_solve_interval_s : float, >= 0
+        Least time between two allocations; a job that arrives in between has no share until the
+        next one. In seconds.
+    type_order : str
+        Names of GPU types in the order they are served, separated by commas; auto = first those on
+        which the jobs run best.
+    compat : bool
+        The timing of the public simulator with all its quirks, for comparisons with it.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> GavelFifoPerf(compat=True).label()
+    'gavel-fifo-perf(compat=True)'
+    """
+
+    name: ClassVar[str] = "gavel-fifo-perf"
+
+    round_s: float = 360.0
+    min_solve_interval_s: float = 0.0
+    type_order: str = "auto"
+    compat: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelAllox(PolicyConfig):
+    """Least mean completion time of jobs with one GPU; larger ones can never run.
+
+    Source: Gavel (OSDI 2020).
+
+    Parameters
+    ----------
+    round_s : float, > 0
+        Length of a round. In seconds.
+    min_solve_interval_s : float, >= 0
+        Least time between two allocations; a job that arrives in between has no share until the
+        next one. In seconds.
+    backfill_mid_round : bool
+        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
+        boundary.
+    type_order : str
+        Names of GPU types in the order they are served, separated by commas; auto = first those on
+        which the jobs run best.
+    zero_priority_pass : str, one of after, inline
+        When jobs without a share use what is left: after (after all others) or inline (type by
+        type).
+    time_limit_s : float, > 0
+        Wall time of each solve; a solve that reaches it has failed. In seconds.
+    on_solver_error : str, one of raise, isolated
+        What happens when a solve fails: raise (the run ends) or isolated (an equal split takes its
+        place, counted in spec.json).
+    write_failed_to : str
+        File that receives the LP of a failed solve, for gl.lp.load_instance; empty = none.
+    alpha : float, > 0
+        Share of the active jobs, oldest first, that an assignment looks at; never fewer jobs than
+        there are free GPUs.
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> GavelAllox(backfill_mid_round=True).label()
+    'gavel-allox(backfill_mid_round=True)'
+    """
+
+    name: ClassVar[str] = "gavel-allox"
+
+    round_s: float = 360.0
+    min_solve_interval_s: float = 0.0
+    backfill_mid_round: bool = False
+    type_order: str = "auto"
+    zero_priority_pass: str = "after"
+    time_limit_s: float = 60.0
+    on_solver_error: str = "raise"
+    write_failed_to: str = ""
+    alpha: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class GavelGandiva(PolicyConfig):
+    """An equal split over jobs and random pairs of them; pairs stay while they gain.
+
+    Source: Gavel (OSDI 2020).
+
+    Parameters
+    ----------
+    round_s : float, > 0
+        Length of a round. In seconds.
+    min_solve_interval_s : float, >= 0
+        Least time between two allocations; a job that arrives in between has no share until the
+        next one. In seconds.
+    backfill_mid_round : bool
+        Whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the
+        boundary.
+    type_order : str
+        Names of GPU types in the order they are served, separated by commas; auto = first those on
+        which the jobs run best.
+    zero_priority_pass : str, one of after, inline
+        When jobs without a share use what is left: after (after all others) or inline (type by
+        type).
+
+    Other parameters are those of `PolicyConfig`.
+
+    Examples
+    --------
+    >>> GavelGandiva(backfill_mid_round=True).label()
+    'gavel-gandiva(backfill_mid_round=True)'
+    """
+
+    name: ClassVar[str] = "gavel-gandiva"
+
+    round_s: float = 360.0
+    min_solve_interval_s: float = 0.0
+    backfill_mid_round: bool = False
+    type_order: str = "auto"
+    zero_priority_pass: str = "after"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dally(PolicyBase):
+    """Delay scheduling with tuned delays, and leases; jobs most slowed by the network first.
+
+    Source: Dally (arXiv 2401.16492), our implementation.
+
+    Parameters
+    ----------
+    lease_s : float, > 0
+        Length of a lease; longer than every restart overhead. In seconds.
+    mode : str, one of auto, manual, no_wait, fully_consolidated
+        Delays: auto (tuned), manual (the fixed pair), no_wait or fully_consolidated (wait without
+        limit).
+    rack_delay : float, >= 0
+        With mode = manual: wait before several servers of one rack are accepted. In leases.
+    network_delay : float, >= 0
+        With mode = manual: wait before several racks are accepted; at least rack_delay. In leases.
+    history_leases : float, > 0
+        Window of the tuner, and the longest wait that it sets. In leases.
+    rack_floor : float, >= 0
+        Shortest tuned wait before several servers of one rack. In leases.
+    network_floor : float, >= 0
+        Shortest tuned wait before several racks. In leases.
+    rack_cap_share : float, >= 0
+        Longest tuned wait before several servers of one rack, as a share of history_leases.
+    sd_factor : float, >= 0
+        Standard deviations that the tuner adds to the mean wait.
+    fit : str, one of best, first
+        Which of several places with room: best or first.
+    renewal : str, one of keep, redecide
+        At the end of a lease: keep (the job keeps its GPUs unless a more urgent job takes them) or
+        redecide (it competes like a new job).
+    upgrade_on_renewal : bool
+        Whether a job moves to a narrower place at the end of a lease.
+    align_leases : bool
+        Whether all leases end at multiples of lease_s.
+    overhead_per_gpu_s : float, >= 0
+        Overhead per GPU that is added to every restart and migration. In seconds.
+    score_includes_overhead : bool
+        Whether overhead counts as time without progress in the score.
+
+    Examples
+    --------
+    >>> Dally(mode="manual").label()
+    'dally(mode=manual)'
+    """
+
+    name: ClassVar[str] = "dally"
+
+    lease_s: float = 3600.0
+    mode: str = "auto"
+    rack_delay: float = 6.0
+    network_delay: float = 12.0
+    history_leases: float = 24.0
+    rack_floor: float = 6.0
+    network_floor: float = 12.0
+    rack_cap_share: float = 0.8
+    sd_factor: float = 2.0
+    fit: str = "best"
+    renewal: str = "keep"
+    upgrade_on_renewal: bool = True
+    align_leases: bool = False
+    overhead_per_gpu_s: float = 0.0
+    score_includes_overhead: bool = False
+
+
+registry: Mapping[str, type[PolicyBase]] = {
+    kind.name: kind
+    for kind in (
+        Fifo,
+        FifoSkip,
+        Easy,
+        Sjf,
+        SjfStrict,
+        Ssf,
+        Srtf,
+        Srsf,
+        Las,
+        Gittins,
+        Tiresias,
+        TiresiasGittins,
+        Gandiva,
+        Themis,
+        YarnCs,
+        GavelLas,
+        GavelLasAgnostic,
+        GavelFtf,
+        GavelFtfAgnostic,
+        GavelMakespan,
+        GavelMakespanAgnostic,
+        GavelMaxSum,
+        GavelCost,
+        GavelWaterFilling,
+        GavelWaterFillingAgnostic,
+        GavelIsolated,
+        GavelFifo,
+        GavelFifoPerf,
+        GavelAllox,
+        GavelGandiva,
+        Dally,
+    )
+}
+"""Every policy by its name."""
+
+presets: Mapping[str, PolicyBase] = {
+    "gavel-compat-las": GavelLas(compat=True, tie_break="none"),
+    "gavel-compat-fifo-perf": GavelFifoPerf(compat=True),
+    "dally-manual": Dally(mode="manual"),
+    "dally-no-wait": Dally(mode="no_wait"),
+    "dally-fully-consolidated": Dally(mode="fully_consolidated"),
+    "dally-public": Dally(fit="first", renewal="redecide", overhead_per_gpu_s=6.0),
+}
+"""Names that stand for a policy with some of its parameters set."""

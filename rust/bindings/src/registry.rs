@@ -1,0 +1,112 @@
+//! The registry as data: what `scripts/registry.py` writes code and tables from, and what tests draw from.
+
+use gangline_engine::Knowledge;
+use gangline_policies::{ParamDefault, ParamKind, ParamSpec, PolicyInfo};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+/// The policies, hidden ones included, in the order of lists.
+#[pyfunction]
+pub(crate) fn registry(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    let list = PyList::empty(py);
+    for info in gangline_policies::POLICIES.iter() {
+        list.append(policy(py, info)?)?;
+    }
+    Ok(list)
+}
+
+fn policy<'py>(py: Python<'py>, info: &PolicyInfo) -> PyResult<Bound<'py, PyDict>> {
+    let row = PyDict::new(py);
+    row.set_item("name", info.name)?;
+    row.set_item("summary", info.summary)?;
+    row.set_item("family", info.family)?;
+    row.set_item("source", info.source)?;
+    let knowledge = match info.knowledge {
+        Knowledge::Online => "online",
+        Knowledge::Remaining => "remaining",
+    };
+    row.set_item("knowledge", knowledge)?;
+    row.set_item("durations", durations(info))?;
+    row.set_item("stops", info.stops.name())?;
+    row.set_item("allocator", info.needs.allocator())?;
+    row.set_item("hidden", info.is_hidden)?;
+    row.set_item("page", info.page())?;
+    row.set_item("always_shown", info.always_shown.to_vec())?;
+    let presets = PyDict::new(py);
+    for preset in info.presets {
+        let params = PyDict::new(py);
+        for (name, value) in preset.params {
+            set_default(&params, name, *value)?;
+        }
+        presets.set_item(preset.name, params)?;
+    }
+    row.set_item("presets", presets)?;
+    let own = info.own_parameters().len();
+    let parameters = PyList::empty(py);
+    for (at, spec) in info.parameters().enumerate() {
+        parameters.append(parameter(py, &spec, at >= own)?)?;
+    }
+    row.set_item("parameters", parameters)?;
+    Ok(row)
+}
+
+/// What it is told of durations, as the table of policies says it.
+fn durations(info: &PolicyInfo) -> &'static str {
+    match (info.reads_durations, info.knowledge) {
+        (false, _) => "no",
+        (true, Knowledge::Online) => "their distribution",
+        (true, Knowledge::Remaining) => "yes",
+    }
+}
+
+fn parameter<'py>(
+    py: Python<'py>,
+    spec: &ParamSpec,
+    is_placement: bool,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (kind, rule, bound) = kind_names(spec.kind);
+    let row = PyDict::new(py);
+    row.set_item("name", spec.name)?;
+    row.set_item("kind", kind)?;
+    row.set_item("rule", rule)?;
+    row.set_item("bound", bound)?;
+    row.set_item("expected", spec.kind.expected())?;
+    if let ParamKind::Choice(words) = spec.kind {
+        row.set_item("choices", words.to_vec())?;
+    }
+    set_default(&row, "default", spec.default)?;
+    row.set_item("unit", spec.unit)?;
+    row.set_item("doc", spec.doc)?;
+    row.set_item("placement", is_placement)?;
+    Ok(row)
+}
+
+fn set_default(row: &Bound<'_, PyDict>, key: &str, value: ParamDefault) -> PyResult<()> {
+    match value {
+        ParamDefault::None => row.set_item(key, row.py().None()),
+        ParamDefault::Bool(value) => row.set_item(key, value),
+        ParamDefault::Int(value) => row.set_item(key, value),
+        ParamDefault::Float(value) => row.set_item(key, value),
+        ParamDefault::Str(value) => row.set_item(key, value),
+        ParamDefault::List(values) => row.set_item(key, values.to_vec()),
+    }
+}
+
+/// The kind of value, the rule for it, and the number in that rule.
+fn kind_names(kind: ParamKind) -> (&'static str, &'static str, Option<f64>) {
+    match kind {
+        ParamKind::Bool => ("bool", "bool", None),
+        ParamKind::AtLeast(least) => ("number", "at_least", Some(least)),
+        ParamKind::Above(bound) => ("number", "above", Some(bound)),
+        ParamKind::Whole(least) => ("number", "whole", Some(least)),
+        ParamKind::Maybe(least) => ("number", "maybe", Some(least)),
+        ParamKind::Share => ("number", "share", None),
+        ParamKind::Fraction => ("number", "fraction", None),
+        ParamKind::Choice(_) => ("choice", "choice", None),
+        ParamKind::Text => ("text", "text", None),
+        ParamKind::Increasing => ("numbers", "increasing", None),
+        ParamKind::Positives => ("numbers", "positives", None),
+        ParamKind::NamedShares => ("shares", "shares", None),
+        ParamKind::NamedWeights => ("weights", "weights", None),
+    }
+}

@@ -1,0 +1,416 @@
+"""Write what repeats the declarations of policies: dataclasses in Python, tables of the docs.
+
+    .venv/bin/python scripts/registry.py            # writes; needs a build of the current Rust
+    .venv/bin/python scripts/registry.py --check    # writes nothing; fails if a file is stale
+
+A policy is declared once, in `rust/policies/src/registry/`. This script reads the declarations
+from the compiled module (or, with `--declarations FILE`, from JSON of the same shape) and writes:
+
+- `python/gangline/policies/_generated.py`: a frozen dataclass per policy, `registry`, `presets`;
+- the rows of policies in `README.md` and `docs/policies/index.md`;
+- the tables of parameters in `docs/policies/*.md`.
+
+In Markdown it writes between markers and nowhere else. The page of a policy holds the markers
+for its parameters:
+
+    <!-- parameters: NAME -->
+    <!-- end of parameters -->
+
+One page may describe several policies; names with the same parameters may share a table:
+`NAME, OTHER`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMAND = ".venv/bin/python scripts/registry.py"
+MODULE = "python/gangline/policies/_generated.py"
+WIDTH = 100
+SUMMARY_WIDTH = WIDTH - 10  # the first line of a docstring
+
+Policy = dict[str, Any]
+Parameter = dict[str, Any]
+
+MORE = {
+    "compat": "[what differs](../concepts/public-timing.md)",
+    "packed": "[pairs](../concepts/rounds.md#pairs)",
+}
+"""Where the docs say more on a parameter."""
+
+
+class Fault(Exception):  # noqa: N818 - what is wrong, for the one who reads it
+    """A file or a declaration that keeps this script from writing."""
+
+
+def class_name(name: str) -> str:
+    """Return the name of a policy's dataclass: `fifo-skip` is `FifoSkip`."""
+    return "".join(part.capitalize() for part in name.split("-"))
+
+
+# The dataclasses
+
+
+def annotation(parameter: Parameter) -> str:
+    """Return the type of a field."""
+    default, kind = parameter["default"], parameter["kind"]
+    plain = {
+        "bool": "bool",
+        "number": "int" if isinstance(default, int) else "float",
+        "choice": "str",
+        "text": "str",
+        "numbers": "tuple[float, ...]",
+        "shares": "Mapping[str, float]",
+        "weights": "Mapping[str, float]",
+    }[kind]
+    return plain if default is not None else f"{plain} | None"
+
+
+def literal(value: object) -> str:
+    """Return a value as Python code: tuples for lists, double quotes."""
+    if isinstance(value, list):
+        inner = ", ".join(literal(item) for item in value)
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
+def field_line(parameter: Parameter) -> str:
+    """Return the line of a dataclass that declares a field."""
+    start = f"    {parameter['name']}: {annotation(parameter)} = "
+    settings = []
+    if parameter["kind"] in ("shares", "weights"):
+        settings = ["default=None", "hash=False", f'metadata={{"kind": "{parameter["kind"]}"}}']
+    elif parameter["rule"] == "maybe":
+        default = literal(parameter["default"])
+        settings = [f"default={default}", 'metadata={"kind": "maybe"}']
+    if not settings:
+        return start + literal(parameter["default"])
+    line = f"{start}field({', '.join(settings)})"
+    if len(line) <= WIDTH:
+        return line
+    return f"{start}field(\n        {', '.join(settings)}\n    )"
+
+
+def sentence(text: str) -> str:
+    """Return a text with a capital and a full stop."""
+    return text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def values(parameter: Parameter) -> str:
+    """Return the type of a parameter and its range, for a docstring."""
+    kind, expected = parameter["kind"], parameter["expected"]
+    optional = ", optional" if parameter["default"] is None else ""
+    if kind == "number":
+        number = "int" if isinstance(parameter["default"], int) else "float"
+        limits = re.sub(r"^a (whole )?number ?| or none$", "", expected)
+        whole = "a whole number " if number == "float" and parameter["rule"] == "whole" else ""
+        return f"{number}, {whole}{limits}{optional}"
+    return {
+        "bool": "bool",
+        "text": "str",
+        "choice": f"str, {expected}",
+        "numbers": f"tuple of float, {expected}{optional}",
+        "shares": "mapping of str to float, optional",
+        "weights": "mapping of str to float, optional",
+    }[kind]
+
+
+def parameter_lines(parameters: list[Parameter]) -> list[str]:
+    """Return the section on parameters of a docstring."""
+    lines = ["    Parameters", "    ----------"]
+    for parameter in parameters:
+        head = f"{parameter['name']} : {values(parameter)}"
+        lines += textwrap.wrap(head, WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8)
+        unit = UNITS.get(parameter["unit"], parameter["unit"])
+        text = sentence(parameter["doc"]) + (f" In {unit}." if unit else "")
+        indent = " " * 8
+        lines += textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent)
+    return lines
+
+
+UNITS = {"s": "seconds", "GPU-s": "GPU-seconds", "GPU-s per GPU": "GPU-seconds per GPU"}
+
+
+def own(policy: Policy) -> list[Parameter]:
+    """Return the parameters of a policy without those of placement."""
+    return [parameter for parameter in policy["parameters"] if not parameter["placement"]]
+
+
+def placement(policy: Policy) -> list[Parameter]:
+    """Return the parameters of placement, if the policy has them."""
+    return [parameter for parameter in policy["parameters"] if parameter["placement"]]
+
+
+def example(policy: Policy) -> list[str]:
+    """Return an example that runs: a parameter set, and the label that it gives."""
+    name = policy["name"]
+    for parameter in (*own(policy), *placement(policy)[1:]):
+        default = parameter["default"]
+        if parameter["kind"] == "choice":
+            value: object = next(word for word in parameter["choices"] if word != default)
+        elif parameter["kind"] == "bool":
+            value = not default
+        else:
+            continue
+        defaults = {item["name"]: item["default"] for item in policy["parameters"]}
+        shown = {key: defaults[key] for key in policy["always_shown"]} | {parameter["name"]: value}
+        call = f"{class_name(name)}({parameter['name']}={literal(value)})"
+        label = ", ".join(f"{key}={item}" for key, item in shown.items())
+        return [f"    >>> {call}.label()", f"    '{name}({label})'"]
+    return [f"    >>> {class_name(name)}().label()", f"    '{name}'"]
+
+
+def config_class(parameters: list[Parameter]) -> str:
+    """Return the base class of the policies that place by a rule."""
+    lines = [
+        "@dataclass(frozen=True, kw_only=True)",
+        "class PolicyConfig(PolicyBase):",
+        '    """A policy that places by a rule of its parameters.',
+        "",
+        *parameter_lines(parameters),
+        '    """',
+        "",
+        *(field_line(parameter) for parameter in parameters),
+    ]
+    return "\n".join(lines)
+
+
+def policy_class(policy: Policy) -> str:
+    """Return the dataclass of a policy."""
+    summary, base = sentence(policy["summary"]), "PolicyBase"
+    if len(summary) > SUMMARY_WIDTH:
+        name, length = policy["name"], len(policy["summary"])
+        raise Fault(f"{name}: a summary of {length} characters, at most {SUMMARY_WIDTH - 1}")
+    fields = own(policy)
+    lines = [f'    """{summary}', "", f"    Source: {policy['source']}.", ""]
+    if fields:
+        lines += [*parameter_lines(fields), ""]
+    rule = placement(policy)[:1]
+    if rule:
+        base = "PolicyConfig"
+        others = "Other parameters" if fields else "The parameters"
+        lines += [f"    {others} are those of `PolicyConfig`.", ""]
+        if rule[0]["default"] != "consolidate":
+            lines[-2] = lines[-2][:-1] + f"; `placement` is {rule[0]['default']}."
+            fields = [rule[0], *fields]
+    lines += ["    Examples", "    --------", *example(policy), '    """', ""]
+    lines.append(f'    name: ClassVar[str] = "{policy["name"]}"')
+    if policy["always_shown"]:
+        shown = literal(policy["always_shown"])
+        lines.append(f"    always_shown: ClassVar[tuple[str, ...]] = {shown}")
+    if fields:
+        lines += ["", *(field_line(parameter) for parameter in fields)]
+    head = ["@dataclass(frozen=True, kw_only=True)", f"class {class_name(policy['name'])}({base}):"]
+    return "\n".join([*head, *lines])
+
+
+def module(policies: list[Policy]) -> str:
+    """Return the module of dataclasses."""
+    kinds = [class_name(policy["name"]) for policy in policies]
+    shared = next(found for policy in policies if (found := placement(policy)))
+    exported = sorted([*kinds, "PolicyConfig"])
+    presets = [
+        f'    "{name}": {class_name(policy["name"])}('
+        + ", ".join(f"{key}={literal(value)}" for key, value in params.items())
+        + "),"
+        for policy in policies
+        for name, params in policy["presets"].items()
+    ]
+    head = f'''"""Policies as frozen dataclasses, as `rust/policies/src/registry/` declares them.
+
+Written by `{COMMAND}`: change the declaration, build, and run that.
+"""
+
+# ruff: noqa: S105 - a pass over a queue is no password
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from gangline.policies.parameters import PolicyBase
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+'''
+    names = "".join(f'    "{name}",\n' for name in exported) + "]"
+    table = "registry: Mapping[str, type[PolicyBase]] = {\n    kind.name: kind\n    for kind in (\n"
+    table += "".join(f"        {kind},\n" for kind in kinds)
+    table += '    )\n}\n"""Every policy by its name."""'
+    named = "presets: Mapping[str, PolicyBase] = {\n" + "\n".join(presets) + "\n}\n"
+    named += '"""Names that stand for a policy with some of its parameters set."""\n'
+    classes = [config_class(shared), *(policy_class(policy) for policy in policies)]
+    return "\n\n\n".join([head + names, *classes]) + f"\n\n\n{table}\n\n{named}"
+
+
+# The tables
+
+
+def between(path: str, text: str, start: str, end: str, body: str) -> str:
+    """Replace what stands between two markers."""
+    head, found, rest = text.partition(f"{start}\n")
+    old, closed, tail = rest.partition(end)
+    if not found or not closed or start in old:
+        raise Fault(f"{path}: expected the lines `{start}` and `{end}`")
+    return f"{head}{start}\n{body}{end}{tail}"
+
+
+def catalogue(policies: list[Policy], folder: str) -> str:
+    """Return the table of all policies, with links into a folder."""
+    names = sorted((policy["name"] for policy in policies), key=len, reverse=True)
+    others = rf"(?<![\w-])({'|'.join(names)})(?![\w-])"
+    rows = ["| policy | in one line | stops jobs | knows durations |", "|---|---|---|---|"]
+    for policy in policies:
+        link = f"[`{policy['name']}`]({folder}{policy['page']}.md)"
+        summary = re.sub(others, r"`\1`", policy["summary"])
+        rows.append(f"| {link} | {summary} | {policy['stops']} | {policy['durations']} |")
+    return "\n".join(rows) + "\n"
+
+
+def shown(value: object) -> str:
+    """Return a default as `--set` takes it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f"`{value}`" if value else '""'
+    return str(value)
+
+
+def meaning(parameter: Parameter) -> str:
+    """Return what a parameter means, and the values that it takes."""
+    doc, kind = parameter["doc"].replace("|", "\\|"), parameter["kind"]
+    text = re.sub(r"[\w.]*_[\w.]*\w", r"`\g<0>`", doc)
+    told = set(re.findall(r"\w+", doc))
+    if kind == "choice" and not told.issuperset(parameter["choices"]):
+        text += "; " + ", ".join(f"`{word}`" for word in parameter["choices"])
+    if kind in ("number", "numbers"):
+        text += "; " + re.sub(r"^a number ", "", parameter["expected"])
+    more = MORE.get(parameter["name"])
+    return f"{text}; see {more}" if more else text
+
+
+def parameter_table(policy: Policy) -> str:
+    """Return the table of a policy's own parameters, and where the others are."""
+    rows = []
+    if own(policy):
+        rows = ["| parameter | default | unit | meaning |", "|---|---|---|---|"]
+    for parameter in own(policy):
+        cells = (shown(parameter["default"]), parameter["unit"], meaning(parameter))
+        rows.append(f"| `{parameter['name']}` | " + " | ".join(cells) + " |")
+    rule = placement(policy)[:1]
+    if rule:
+        start = "And those" if rows else "Those"
+        rows += [""] if rows else []
+        rows.append(
+            f"{start} of [placement](../concepts/placement.md), here with `placement` = "
+            f"`{rule[0]['default']}` by default."
+        )
+    return "\n".join(rows) + "\n"
+
+
+PARAMETERS = re.compile(r"<!-- parameters: ([\w, -]+?) -->\n")
+PARAMETERS_END = "<!-- end of parameters -->"
+
+
+def page(path: str, text: str, policies: list[Policy]) -> str:
+    """Return a page of the docs with its tables of parameters."""
+    by_name = {policy["name"]: policy for policy in policies}
+    missing = set(by_name)
+    for match in PARAMETERS.finditer(text):
+        names = [name.strip() for name in match[1].split(",")]
+        strange = [name for name in names if name not in by_name]
+        if strange:
+            raise Fault(f"{path}: `{strange[0]}` is declared with another page, or not at all")
+        tables = {parameter_table(by_name[name]) for name in names}
+        if len(tables) > 1:
+            raise Fault(f"{path}: {match[1]} have different parameters: give each a table")
+        missing -= set(names)
+        text = between(path, text, match[0].rstrip("\n"), PARAMETERS_END, tables.pop())
+    if missing:
+        name = sorted(missing)[0]
+        raise Fault(
+            f"{path}: expected the lines `<!-- parameters: {name} -->` and `{PARAMETERS_END}`"
+        )
+    return text
+
+
+POLICIES = "<!-- policies: written by scripts/registry.py -->"
+POLICIES_END = "<!-- end of policies -->"
+PAGES = "<!-- pages: written by scripts/registry.py -->"
+PAGES_END = "<!-- end of pages -->"
+
+
+def written(declared: list[Policy], root: Path) -> dict[str, str]:
+    """Return the text of every file that repeats declarations, by its path below the root."""
+    policies = [policy for policy in declared if not policy["hidden"]]
+    texts = {MODULE: module(policies)}
+
+    def read(path: str) -> str:
+        try:
+            return (root / path).read_text("utf-8")
+        except FileNotFoundError:
+            raise Fault(f"{path}: no such page; write it") from None
+
+    readme, index = "README.md", "docs/policies/index.md"
+    table = catalogue(policies, "docs/policies/")
+    texts[readme] = between(readme, read(readme), POLICIES, POLICIES_END, table)
+    text = between(index, read(index), POLICIES, POLICIES_END, catalogue(policies, ""))
+    pages = list(dict.fromkeys(policy["page"] for policy in policies))
+    toctree = "\n".join([":::{toctree}", ":hidden:", "", *pages, ":::"]) + "\n"
+    texts[index] = between(index, text, PAGES, PAGES_END, toctree)
+    for name in pages:
+        path = f"docs/policies/{name}.md"
+        here = [policy for policy in policies if policy["page"] == name]
+        texts[path] = page(path, read(path), here)
+    return texts
+
+
+def stale(declared: list[Policy], root: Path) -> dict[str, str]:
+    """Return the files whose text is not what it should be, with the right text."""
+    return {
+        path: text
+        for path, text in written(declared, root).items()
+        if not (root / path).is_file() or (root / path).read_text("utf-8") != text
+    }
+
+
+def main() -> int:
+    """Write the files, or say which are out of date."""
+    parser = argparse.ArgumentParser(description="Write what repeats the declarations of policies.")
+    parser.add_argument("--check", action="store_true", help="write nothing, fail if stale")
+    parser.add_argument("--declarations", type=Path, help="JSON instead of the compiled module")
+    parser.add_argument("--root", type=Path, default=ROOT, help="the checkout to write to")
+    options = parser.parse_args()
+    if options.declarations:
+        declared = json.loads(options.declarations.read_text("utf-8"))
+    else:
+        from gangline import _core
+
+        declared = _core.registry()
+    try:
+        changed = stale(declared, options.root)
+    except Fault as fault:
+        print(fault, file=sys.stderr)
+        return 1
+    for path, text in changed.items():
+        if options.check:
+            print(f"{path}: out of date; run {COMMAND}", file=sys.stderr)
+        else:
+            (options.root / path).write_text(text, "utf-8")
+            print(path)
+    return 1 if options.check and changed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
