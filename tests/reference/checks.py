@@ -108,8 +108,9 @@ def check_state(ref: Reference, places: Places, batches: Batches) -> None:
         here = [ref.jobs[index] for index, _ in on[gpu]]
         if len(here) > ref.max_share:
             raise PlanError("sharing", here[-1].index, gpu[0])
-        if any(not ref.rates.can_pair(a, b) for a in here for b in here if a is not b):
+        t = ref.servers[gpu[0]].type
+        if any(not ref.rates.can_pair(a, b, t) for a in here for b in here if a is not b):
             raise PlanError("pair", here[-1].index, gpu[0])
         used = sum(ref.rates.memory(ref.jobs[key[0]], batches[key]) for key in on[gpu])
-        if used > ref.types[ref.servers[gpu[0]].type].memory:
+        if used > ref.types[t].memory:
             raise PlanError("memory", here[-1].index, gpu[0])

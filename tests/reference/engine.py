@@ -50,6 +50,22 @@ class Outcome:
     promotions: int
 
 
+@dataclass
+class Company:
+    """What a run counts of jobs side by side."""
+
+    gpu_ns: int = 0  # of GPUs that hold two jobs
+    part_ns: int = 0  # of parts with a co-runner
+    xi_ns: float = 0.0  # the same, times their slowdown factor
+    starts: int = 0  # of parts that have a co-runner right after it
+    sub_batches: int = 0  # starts below the full batch
+
+
+def is_shared(gpus: tuple[Gpu, ...], residents: dict[Gpu, list[Job]]) -> bool:
+    """Whether another job is on any of these GPUs."""
+    return any(len(residents[gpu]) > 1 for gpu in gpus)
+
+
 EVENT_ORDER = {"finish": 0, "stop": 1, "move": 2, "start": 3}
 WAKES = frozenset({"arrival", "completion", "capacity", "timer", "round"})
 
@@ -109,6 +125,8 @@ class Reference:
         self.forks = forks
         self.parts_lost: list[tuple[int, int]] = []  # (job, part) since the last decision
         self.idle_fitting: list[tuple[int, int]] = []  # (instant, idle GPUs that would do)
+        self.kinds: set[str] = set()  # of the events of this instant
+        self.company = Company()
         self._read_failures(world["cluster"].get("failures", {}))
         self._read_capacity(world["cluster"].get("capacity", []))
         if policy is not None:
@@ -117,10 +135,7 @@ class Reference:
         if self.policy is not None:
             self.policy.begin()
         if self.max_share > 1:
-            for a in self.jobs:
-                for b in self.jobs:
-                    if a is not b:
-                        self.rates.one_way(a.model, b.model)
+            self.rates.interference.refuse(self.jobs)
 
     def _install(self, name: str, params: dict[str, Any]) -> None:
         from .registry import make
@@ -290,15 +305,18 @@ class Reference:
     def _drain(self, at: int) -> set[str]:
         """Apply all events of one instant in class order; return the kinds that happened."""
         assert at > self.now or self.before_first
-        residents = self.residents()
+        residents, company = self.residents(), self.company
+        company.gpu_ns += (at - self.now) * sum(len(here) > 1 for here in residents.values())
         for job in self.running():
             for part in job.parts.values():
-                if any(len(residents[g]) > 1 for g in part.gpus):
+                if is_shared(part.gpus, residents):
                     job.share_ns += at - self.now
+                    company.part_ns += at - self.now
+                    company.xi_ns += part.xi * (at - self.now)
         if at in (*self._events_to_come(), *self.timers.values()):
             self.steady = False  # whatever happens, a policy in rounds may want to see
         self.now, self.before_first = at, False
-        kinds: set[str] = set()
+        kinds = self.kinds = set()
         for job in self.running():
             if job.next_at == at and job.ends:
                 self._finish(job)
@@ -366,6 +384,7 @@ class Reference:
 
     def _open_row(self, part: Part, rate: float) -> None:
         part.rate, part.row_from, part.row_batch = rate, self.now, part.sub_batch
+        part.row_slow = part.slow
 
     def _close_row(self, job: Job, part: Part, reason: str) -> None:
         """Write the segments of a part that has just been settled."""
@@ -390,7 +409,7 @@ class Reference:
                     "end_reason": reason,
                     "progress_ns": max(part.row_from, min(part.progress_from, self.now)),
                     "kept": part.kept,
-                    "slow": part.slow,
+                    "slow": part.row_slow,
                 }
             )
 
@@ -458,6 +477,7 @@ class Reference:
             self._act(self.jobs[action.job], action)
         if self.forks:
             self._count_forks(before)
+        self._count_company(plan)
         for tag in plan.cancel:
             self.timers.pop(tag, None)
         self.timers.update(plan.wake)
@@ -499,23 +519,36 @@ class Reference:
             job.preemptions += not after
             job.migrations += bool(after) and after != servers
 
+    def _count_company(self, plan: Plan) -> None:
+        """Starts, and moves to other GPUs, beside others and below the full batch."""
+        residents = self.residents()
+        for action in plan.actions:
+            if isinstance(action, Start | Move):
+                job = self.jobs[action.job]
+                part = job.parts[action.part]
+                if part.rate is None and part.held_from == self.now:
+                    self.company.starts += is_shared(part.gpus, residents)
+                    self.company.sub_batches += part.sub_batch != job.batch
+
     def _retime(self) -> None:
         """Re-time all parts at another rate than before, write the time line, check."""
         residents = self.residents()
         running = [(job, part) for job in self.running() for part in parts.by_server(job)]
         keeps = self.rates.kept(running)
         for job, part in running:
+            part.inflation = self.rates.inflation(job, part.sub_batch)
+            part.xi = self.rates.xi_gang(job, part.gpus, residents)
             if part.paused:
                 continue
-            kept, slow = keeps[job.index, part.number], self.rates.slow(job, part, residents)
-            rate = self.rates.base(job, part.gpus) * kept / slow
+            kept = keeps[job.index, part.number]
+            rate = self.rates.base(job, part.gpus) * kept / part.slow
             new, old = (rate, kept), (part.rate, part.kept)
             if part.rate is not None and struct.pack("2d", *new) == struct.pack("2d", *old):
                 continue
             parts.settle(job, self.now)
             if part.rate is not None:
                 self._close_row(job, part, "retimed")
-            part.kept, part.slow = kept, slow
+            part.kept = kept
             self._open_row(part, rate)
             others = {o.index for g in part.gpus for o in residents[g]} - {job.index}
             part.co_runners = tuple(sorted(others))

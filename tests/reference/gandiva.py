@@ -193,8 +193,9 @@ class Gandiva(Policy):
 
     def worth(self, group: Group, a: Job, b: Job) -> bool | None:
         """Whether two jobs should run together; None if a trial must tell."""
-        rates, room = self.ref.rates, self.ref.types[group.kind[0]].memory
-        if not rates.can_pair(a, b) or rates.memory(a, None) + rates.memory(b, None) > room:
+        rates, t = self.ref.rates, group.kind[0]
+        used = rates.memory(a, None) + rates.memory(b, None)
+        if not rates.can_pair(a, b, t) or used > self.ref.types[t].memory:
             return False
         known = self.sums.get(self.pair_key(group, a, b))
         return None if known is None else known > self.p["pack_gain"]

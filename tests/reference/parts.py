@@ -44,12 +44,19 @@ class Part:
     paused: bool = False  # the quota is used up
     rate: float | None = None  # None: a new row must be opened in this instant
     kept: float = 1.0  # locality factor
-    slow: float = 1.0  # by sub-batch and co-runners
+    inflation: float = 1.0  # by its sub-batch
+    xi: float = 1.0  # slowdown factor by co-runners
     row_from: int = 0
     row_batch: int | None = None
+    row_slow: float = 1.0
     co_runners: tuple[int, ...] = ()
     used_up_at: int = NEVER
     stretches: list[Stretch] = field(default_factory=list)  # since its last safe point
+
+    @property
+    def slow(self) -> float:
+        """What its sub-batch and those beside it take together."""
+        return self.inflation * self.xi
 
     @property
     def server(self) -> int:

@@ -37,7 +37,7 @@ class Policy:
             if key in placement.CHOICES and value not in placement.CHOICES[key]:
                 raise PolicyError(f"bad {key}: {value}", field=key, value=value)
         self.p = self.allowed | params
-        self.demotions = self.promotions = 0
+        self.demotions = self.promotions = self.shares_refused = 0
 
     def defaults_of(self, name: str) -> dict[str, Any]:
         """Return every parameter with its default."""
@@ -547,7 +547,7 @@ class ToyShare(Policy):
             if (
                 ref.servers[gpu[0]].type == t
                 and (not here or (len(here) == 1 and ref.max_share >= 2))
-                and all(ref.rates.can_pair(job, o) for o in here)
+                and all(ref.rates.can_pair(job, o, t) for o in here)
                 and used + ref.rates.memory(job, sub) <= ref.types[t].memory
             ):
                 found.append(gpu)

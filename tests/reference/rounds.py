@@ -270,7 +270,8 @@ class Rounds(Policy):
     def kind(self, job: Job) -> Kind:
         """All that matters of a job to one beside it."""
         rates = tuple(self.rate(job, t) for t in range(len(self.ref.types)))
-        return (job.gpus, job.model, job.memory, rates)
+        batch = job.batch if self.ref.rates.interference.asks_batches else None
+        return (job.gpus, job.model, batch, job.memory, rates)
 
     def kinds_of(self, jobs: list[Job]) -> dict[str, Any]:
         """Return the number of each job's kind, and the rates of kinds beside kinds."""
@@ -280,9 +281,9 @@ class Rounds(Policy):
         kinds = [kind for kind in order if kind in present]
 
         def beside(a: Job, b: Job, t: int) -> float:
-            one = rates.one_way(a.model, b.model)
+            one = rates.one_way(a, b, t)
             fits = a.gpus == b.gpus and a.memory + b.memory <= types[t].memory
-            may = one is not None and rates.one_way(b.model, a.model) is not None
+            may = one is not None and rates.one_way(b, a, t) is not None
             if not fits or not may or self.rate(b, t) <= 0:
                 return 0.0
             assert one is not None

@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from .interference import Interference
 from .network import Network
 from .uplinks import contended, slowest
-from .world import ClusterError, Gpu, GpuType, Job, Server, World, nearest
+from .world import Gpu, GpuType, Job, Server, World, nearest
 
 if TYPE_CHECKING:
     from .parts import Part
 
 DEFAULTS: dict[str, Any] = {
-    "interference": "constant",
-    "missing": "error",
     "gang_xi": "max",
     "combine": "sum",
     "memory_fixed_fraction": 0.5,
@@ -42,31 +41,9 @@ class Rates:
             rows = world.get("throughput", {}).get("rows", [])
             self.network = Network(given, rows, types, servers)
         self.localities = world.get("locality", {})
-        self.table: dict[tuple[str | None, str | None], float] = {}
-        for row in self.options.get("rows", []):
-            key = (row["model"], row["co_model"])
-            if key in self.table:
-                raise ClusterError("two rows with one key", key=key)
-            self.table[key] = float(row["xi"])
-
-    def one_way(self, a: str | None, b: str | None) -> float | None:
-        """Slow-down of a by b; None where the pair may not share."""
-        if self.options["interference"] == "constant":
-            return max(1.0, float(self.options["xi"]))
-        xi = self.table.get((a, b), math.nan)
-        if math.isinf(xi):
-            raise ClusterError("infinite xi", key=(a, b))
-        if xi > 0:
-            return max(1.0, xi)
-        if self.options["missing"] == "constant":
-            return max(1.0, float(self.options["xi"]))
-        if self.options["missing"] == "infeasible":
-            return None
-        raise ClusterError("absent pair", key=(a, b))
-
-    def can_pair(self, a: Job, b: Job) -> bool:
-        """Whether two jobs may share a GPU, memory aside."""
-        return None not in (self.one_way(a.model, b.model), self.one_way(b.model, a.model))
+        self.interference = Interference(world, types)
+        self.one_way = self.interference.one_way
+        self.can_pair = self.interference.can_pair
 
     def memory(self, job: Job, sub_batch: int | None) -> int:
         """Bytes per GPU at a sub-batch."""
@@ -82,9 +59,9 @@ class Rates:
         steps = -(-job.batch // sub_batch)
         return 1.0 + float(self.options["acc_cost"]) * (steps - 1)
 
-    def xi_gpu(self, job: Job, others: list[Job]) -> float:
-        """Slow-down of the job on one GPU by those it shares it with."""
-        each = [self.one_way(job.model, o.model) for o in others]
+    def xi_gpu(self, job: Job, others: list[Job], t: int) -> float:
+        """Slow-down of the job on one GPU of a type by those it shares it with."""
+        each = [self.one_way(job, o, t) for o in others]
         values = [xi for xi in each if xi is not None]
         if len(values) <= 1:
             return values[0] if values else 1.0
@@ -99,7 +76,10 @@ class Rates:
 
     def xi_gang(self, job: Job, gpus: tuple[Gpu, ...], residents: dict[Gpu, list[Job]]) -> float:
         """Slow-down of the whole gang on these GPUs."""
-        per_gpu = [self.xi_gpu(job, [o for o in residents[g] if o is not job]) for g in gpus]
+        per_gpu = [
+            self.xi_gpu(job, [o for o in residents[g] if o is not job], self.servers[g[0]].type)
+            for g in gpus
+        ]
         if self.options["gang_xi"] == "mean":
             total = 0.0
             for xi in per_gpu:  # not sum(), which newer Pythons compensate
@@ -137,7 +117,3 @@ class Rates:
         if self.network is None:
             return alone
         return alone | contended(self.network, self.servers, running)
-
-    def slow(self, job: Job, part: Part, residents: dict[Gpu, list[Job]]) -> float:
-        """What a part loses to its sub-batch and to those who are there now."""
-        return self.inflation(job, part.sub_batch) * self.xi_gang(job, part.gpus, residents)

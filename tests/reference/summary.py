@@ -27,7 +27,7 @@ def of(ref: Reference) -> dict[str, float]:
     def share(some: float, whole: float) -> float:
         return some / whole if whole > 0 else math.nan
 
-    return {
+    found = {
         "makespan_s": length,
         "gpu_utilization": share(busy, room),
         "useful_utilization": share(useful, room),
@@ -37,6 +37,26 @@ def of(ref: Reference) -> dict[str, float]:
         "share_fraction": share(lost_to_others(ref), held) if held else 0.0,
         "fragmentation": share(idle_seconds(ref, end), room),
         "gpu_hours": held / 3600.0,
+    }
+    return found | (of_sharing(ref, busy) if ref.max_share > 1 else {})
+
+
+def of_sharing(ref: Reference, busy: float) -> dict[str, float]:
+    """What only a run has in which two jobs may share a GPU."""
+    company = ref.company
+    alone = 0.0  # seconds that the work done would have taken without co-runners, times GPUs
+    for row in ref.segments:
+        if row["rate"] > 0:
+            seconds = (row["end_ns"] - row["progress_ns"]) / 1e9
+            alone += row["gpu_mask"].bit_count() * seconds / row["slow"]
+    shared_s = company.part_ns / 1e9
+    return {
+        "share_gpu_fraction": company.gpu_ns / 1e9 / busy if busy else math.nan,
+        "xi_mean": company.xi_ns / 1e9 / shared_s if shared_s else math.nan,
+        "packing_gain": alone / busy if busy else math.nan,
+        "shares_started": company.starts,
+        "shares_refused": 0 if ref.policy is None else ref.policy.shares_refused,
+        "sub_batch_starts": company.sub_batches,
     }
 
 
