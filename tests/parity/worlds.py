@@ -6,6 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from gangline import _core
+
 MODELS = ["vgg16", "ResNet18"]
 LABELS = ["vgg16", "resnet50", "bert", "x"]
 RULES = [
@@ -44,7 +46,17 @@ ROUNDS = (
 )
 PACKING = ("gavel-las", "gavel-ftf", "gavel-makespan", "gavel-max-sum", "gavel-water-filling")
 PAIRING = tuple(name for name in ROUNDS if name.startswith((*PACKING, "gavel-gandiva")))
-POLICIES = (*QUEUES, *PREEMPTIVE, *SLICES, *FAIR, *ROUNDS, *TOYS)
+SHARING = (
+    "sjf-ffs",
+    "sjf-ffs-code",
+    "sjf-ffs-consolidated",
+    "sjf-bsbf",
+    "sjf-bsbf-code",
+    "sjf-bsbf-consolidated",
+)
+BUILT = {entry["name"] for entry in _core.registry()}  # some are in the slow simulator first
+SHARING_BUILT = tuple(name for name in SHARING if name in BUILT)
+POLICIES = (*QUEUES, *PREEMPTIVE, *SLICES, *FAIR, *ROUNDS, *SHARING_BUILT, *TOYS)
 
 _ARRIVALS = st.one_of(
     st.sampled_from([0.0, 0.0, 1.0, 2.0, 5.0, 5.0, 7.0, 10.0]),
@@ -274,6 +286,84 @@ def sharings(draw: st.DrawFn) -> dict[str, Any]:
     return gang | {"interference": "table", "missing": "infeasible", "rows": rows}
 
 
+@st.composite
+def sharing_worlds(draw: st.DrawFn) -> dict[str, Any]:
+    """A few GPUs for many jobs, most with memory and a batch size; no shared up-links."""
+    world = draw(worlds(checkpoints=False))
+    kinds = [{"name": "t0", "memory_gb": 16, "speed": 1.0}]
+    if draw(st.booleans()):
+        kinds.append({"name": "t1", "memory_gb": 8, "speed": draw(st.sampled_from([2.0, 0.5]))})
+    servers = [
+        {"gpu": draw(st.sampled_from(kinds))["name"], "gpus": draw(st.integers(1, 4)), "rack": rack}
+        for rack in range(draw(st.integers(1, 4)))
+    ]
+    cluster: dict[str, Any] = {"name": "few", "gpu_types": kinds, "servers": servers}
+    if draw(st.integers(0, 2)) == 0:
+        down = {"server": draw(st.integers(0, len(servers) - 1)), "down_s": 9.0, "up_s": 12.0}
+        cluster["failures"] = {"table": [down]}
+    times = st.sampled_from([2.0, 5.0, 6.0, 10.0, 25.0, 60.0])
+    world |= {"cluster": cluster, "sharing": draw(crowding())}
+    world["jobs"] = [
+        {
+            "job_id": f"j{i}",
+            "arrival_s": draw(st.sampled_from([0.0, 0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 8.5, 20.0])),
+            "gpus": draw(st.sampled_from([1, 1, 1, 2, 2, 3, 4])),
+            "duration_s": draw(st.one_of(times, st.floats(1.0, 50.0))),
+            "model": draw(st.sampled_from(LABELS)),
+        }
+        for i in range(draw(st.integers(2, 14)))
+    ]
+    for row in world["jobs"]:
+        if draw(st.integers(0, 3)):
+            row["batch_size"] = draw(st.sampled_from([1, 5, 8, 32]))
+        if draw(st.integers(0, 3)):
+            row["memory_gb"] = draw(st.sampled_from([2.0, 4.5, 6.0, 7.5, 9.0, 10.0]))
+        if draw(st.integers(0, 5)) == 0:
+            row["gpu_types"] = [draw(st.sampled_from(kinds))["name"]]
+    for key in ("network", "throughput"):
+        world.pop(key, None)
+    return world
+
+
+@st.composite
+def crowding(draw: st.DrawFn) -> dict[str, Any]:
+    """Slow-downs around those where sharing stops to pay."""
+    sharing: dict[str, Any] = {
+        "gang_xi": draw(st.sampled_from(["max", "mean"])),
+        "acc_cost": draw(st.sampled_from([0.05, 0.0, 0.01, 0.5])),
+        "memory_fixed_fraction": draw(st.sampled_from([0.5, 0.0, 0.1])),
+    }
+    if draw(st.booleans()):
+        return sharing | {"xi": draw(st.sampled_from([1.0, 1.25, 1.5, 1.6, 1.6, 2.0]))}
+    values = st.sampled_from([1.0, 1.2, 1.4, 1.6, 2.0, 2.5, 0.0])
+    rows = [{"model": a, "co_model": b, "xi": draw(values)} for a in LABELS for b in LABELS]
+    return sharing | {"interference": "table", "missing": "infeasible", "rows": rows}
+
+
+@st.composite
+def sharing_settings(draw: st.DrawFn, policy: str) -> dict[str, Any]:
+    """Parameters of the policies that share without preemption."""
+    values: dict[str, tuple[Any, ...]] = {
+        "gather": ("cluster", "server_first"),
+        "free_pick": ("best_fit", "few_residents"),
+        "key": ("time", "gpu_time"),
+        "retest": ("always", "on_release"),
+        "block": (True,),
+        "estimate_error": (0.5, 3.0),
+    }
+    if policy.startswith("sjf-bsbf"):
+        values |= {
+            "partner_time": ("current", "exclusive"),
+            "sub_batches": (False, True),
+            "min_sub_batch": (2, 4, 16),
+            "sub_batch_rule": ("largest",),
+            "restore_sub_batch": (False,),
+            "max_probe": (1, 2, 3),
+        }
+    names = [name for name in values if draw(st.integers(0, 2)) == 0]
+    return {name: draw(st.sampled_from(values[name])) for name in names}
+
+
 def auction_settings() -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries(
         {
@@ -304,6 +394,8 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
         }[policy]
     if policy == "dally":
         return draw(dally_settings())
+    if policy in SHARING:
+        return draw(sharing_settings(policy))
     chosen: dict[str, Any] = {}
     if draw(st.booleans()):
         chosen["placement"] = draw(st.sampled_from(RULES))

@@ -9,6 +9,7 @@ from .gandiva import Gandiva
 from .policies import Easy, Las, Policy, Queue, Repack, ToyRound, ToyShare, ToyTimer
 from .random_pairs import RandomPairs
 from .rounds import Rounds
+from .sjf_bsbf import SjfBsbf, SjfFfs
 from .themis import Themis
 from .toys import ToyFork, ToyMixed
 from .world import PolicyError
@@ -49,6 +50,12 @@ REGISTRY: dict[str, type[Policy]] = {
     "gavel-allox": Rounds,
     "gavel-gandiva": RandomPairs,
     "dally": Dally,
+    "sjf-ffs": SjfFfs,
+    "sjf-ffs-code": SjfFfs,
+    "sjf-ffs-consolidated": SjfFfs,
+    "sjf-bsbf": SjfBsbf,
+    "sjf-bsbf-code": SjfBsbf,
+    "sjf-bsbf-consolidated": SjfBsbf,
     "toy-round": ToyRound,
     "toy-timer": ToyTimer,
     "toy-share": ToyShare,
