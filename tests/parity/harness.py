@@ -25,6 +25,8 @@ SUMMARY = (
     "comm_fraction",
     "fragmentation",
     "gpu_hours",
+    "useful_utilization",
+    "share_fraction",
 )
 SCHEMA = pa.schema(
     [
