@@ -13,7 +13,17 @@ import reference
 from parity.harness import EndlessError, assert_same, run_engine, run_reference
 from parity.worlds import POLICIES, PREEMPTIVE, ROUNDS, crowded, settings_of, worlds
 
-SENDERS = ("fifo", "easy", "srtf", "tiresias", "dally", "themis", "gavel-las", "toy-share", "toy-mixed")
+SENDERS = (
+    "fifo",
+    "easy",
+    "srtf",
+    "tiresias",
+    "dally",
+    "themis",
+    "gavel-las",
+    "toy-share",
+    "toy-mixed",
+)
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 

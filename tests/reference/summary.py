@@ -60,10 +60,8 @@ def of_sharing(ref: Reference, busy: float) -> dict[str, float]:
     }
 
 
-def usefulness(ref: Reference, row: dict[str, Any]) -> float:
-    """How useful a GPU of a segment is while the overhead is over."""
-    if ref.max_share == 1:
-        return float(row["kept"])
+def usefulness(row: dict[str, Any]) -> float:
+    """How useful a GPU of a segment is while the overhead is over; one at its quota is not."""
     return row["kept"] / row["slow"] if row["rate"] > 0 else 0.0
 
 
@@ -80,7 +78,7 @@ def on_gpus(ref: Reference) -> dict[tuple[int, int], tuple[float, float]]:
             here = [row for row in here if row["end_ns"] > begin]
             while rows and rows[0]["start_ns"] == begin:
                 here.append(rows.pop(0))
-            work = [usefulness(ref, row) for row in here if row["progress_ns"] <= begin]
+            work = [usefulness(row) for row in here if row["progress_ns"] <= begin]
             busy += (end - begin) / 1e9 * bool(here)
             useful += (end - begin) / 1e9 * max(work, default=0.0)
         found[gpu] = (busy, useful)

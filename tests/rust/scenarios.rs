@@ -445,6 +445,22 @@ fn check_job(scene: &Scene, output: &Output, wanted: &Table, place: &str) {
     }
 }
 
+/// The numbers of the summary that the scenario names, to 12 digits.
+fn check_summary(expect: &Table, output: &Output, place: &str) {
+    let Some(Value::Table(wanted)) = expect.get("summary") else {
+        return;
+    };
+    for name in wanted.keys() {
+        let wanted = number(wanted, name).expect("a number");
+        let found = output.summary.iter().find(|(key, _)| key == name);
+        let (_, found) = found.unwrap_or_else(|| panic!("{place}: no summary key {name}"));
+        assert!(
+            (found - wanted).abs() <= 1e-12 * wanted.abs(),
+            "{place}: {name} is {found}, not {wanted}"
+        );
+    }
+}
+
 fn check_segments(scene: &Scene, output: &Output, wanted: &[Table], place: &str) {
     let table = output.segments.as_ref().expect("segments were asked for");
     let mut order: Vec<usize> = (0..table.job.len()).collect();
@@ -541,6 +557,7 @@ fn check(scene: &Scene, expect: &Table, skip: bool, place: &str) {
     if expect.contains_key("segments") {
         check_segments(scene, &output, &rows(expect, "segments"), place);
     }
+    check_summary(expect, &output, place);
     for key in [
         "decisions",
         "preemptions",

@@ -67,6 +67,8 @@ def assert_result(result: gl.Result, expect: dict[str, Any], *, walked: bool) ->
     for name in COUNTERS:
         if name in expect and not (walked and name == "decisions"):
             assert counters[name] == expect[name], name
+    for name, wanted in expect.get("summary", {}).items():
+        assert result.summary[name] == pytest.approx(wanted, rel=1e-12), name
 
 
 @pytest.mark.parametrize(("path", "number"), cases())

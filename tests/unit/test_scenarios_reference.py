@@ -77,6 +77,8 @@ def test_reference_matches_hand_derivation(path: Path, number: int) -> None:
             assert sorted(rows) == sorted(wanted["job_id"] for wanted in expect["jobs"])
         for wanted in expect.get("jobs", []):
             assert_row(rows[wanted["job_id"]], wanted)
+        for name, wanted in expect.get("summary", {}).items():
+            assert outcome.summary[name] == pytest.approx(wanted, rel=1e-12), name
         if "segments" in expect:
             assert len(outcome.segments) == len(expect["segments"])
             for row, wanted in zip(outcome.segments, expect["segments"], strict=True):

@@ -260,7 +260,7 @@ impl Engine {
         }
         let useful = match &self.state.useful {
             Some(useful) => useful.gpu_s,
-            None => held - overhead - comm,
+            None => held - overhead - comm - seconds(totals.paused_gpu_ns),
         };
         let length_s = if length_s > 0.0 { length_s } else { f64::NAN };
         let gpu_seconds = f64::from(self.state.cluster.gpus_total()) * length_s;

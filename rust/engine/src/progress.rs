@@ -175,12 +175,10 @@ impl State {
         let (mut done, mut workers) = (0.0, 0);
         let mut used_up = SmallVec::<[usize; 4]>::new();
         for (at, part) in run.parts.iter_mut().enumerate() {
-            if part.is_paused() {
-                continue;
-            }
             let start = since.max(part.progress_start);
             let mut work = part.rate * part.progress(since, now).seconds();
-            if part.progress_start <= from && part.quota_end(from) == now {
+            let is_due = part.progress_start <= from && part.quota_end(from) == now;
+            if is_due && !part.is_paused() {
                 work = part.quota;
                 used_up.push(at);
             }
@@ -257,6 +255,9 @@ impl State {
         }
         if let Some(held) = self.out.parts_ns.get_mut(row) {
             *held += (now - start).0;
+        }
+        if part.rate <= 0.0 {
+            recorder.totals.paused_gpu_ns += i128::from(progress.0) * i128::from(part.gpus.gpus());
         }
         recorder.segment(self, job, part, reason);
         self.runs[slot].parts[at].segment_start = now;

@@ -160,6 +160,8 @@ pub(crate) struct Totals {
     pub(crate) busy_by_type_ns: Vec<i128>,
     pub(crate) busy_server_ns: i128,
     pub(crate) up_gpu_ns: i128,
+    /// Held by parts that have used up their quota.
+    pub(crate) paused_gpu_ns: i128,
     pub(crate) active_ns: i128,
     pub(crate) fragmented_gpu_ns: i128,
     pub(crate) preemptions: u64,
