@@ -1,14 +1,53 @@
-"""A small TOML writer: values, arrays, tables; the standard library only reads."""
+"""A small TOML writer, for the standard library only reads; and its reader, held to limits."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
-from typing import TypeGuard
+from typing import Any, TypeGuard
+
+from gangline._plain import is_deeper
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_DEEPEST = 50  # ours: levels of tables and lists inside each other
+_PART = r"""(?:(?<![\w-])[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*"""
+_LONG_KEY = re.compile(f"(?:{_PART}){{{_DEEPEST}}}")
+
+
+def loads(text: str) -> dict[str, Any]:
+    """Read TOML whose keys and values are no more than 50 levels deep.
+
+    Raises
+    ------
+    ValueError
+        If it is not TOML, or is deeper, or a number has thousands of digits. The time that the
+        standard library takes for a dotted key grows with the square of its parts.
+
+    Examples
+    --------
+    >>> loads("a.b = 1")
+    {'a': {'b': 1}}
+    >>> loads(".".join("k" * 1000) + " = 1")
+    Traceback (most recent call last):
+    ValueError: its tables or lists are nested more than 50 levels deep
+    """
+    deep = f"its tables or lists are nested more than {_DEEPEST} levels deep"
+    if _LONG_KEY.search(text):
+        raise ValueError(deep)
+    try:
+        data = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError(deep) from None
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError:
+        raise ValueError("a number has too many digits") from None
+    if is_deeper(data, _DEEPEST):
+        raise ValueError(deep)
+    return data
 
 
 def _key(name: str) -> str:

@@ -11,7 +11,6 @@ Examples
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,15 +121,12 @@ class Cluster(
         """
         path = Path(path)
         try:
-            data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+            data = _toml.loads(path.read_text(encoding="utf-8-sig"))
         except UnicodeDecodeError as error:
             message = f"{path}: byte {error.start}: expected UTF-8 text"
             raise ClusterError(message, path=str(path)) from None
-        except tomllib.TOMLDecodeError as error:
+        except ValueError as error:
             raise ClusterError(f"{path}: expected TOML: {error}", path=str(path)) from None
-        except RecursionError:
-            message = f"{path}: expected TOML of a cluster: its lists are nested too deep"
-            raise ClusterError(message, path=str(path)) from None
         return cls.from_dict(data, path=str(path))
 
     @classmethod

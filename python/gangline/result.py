@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import math
+import platform
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,6 +89,7 @@ class Result:
         spec["counters"] = dict(output.counters())
         if report is not None:
             spec["solver"] = report.solver
+            spec["versions"]["highspy"] = importlib.metadata.version("highspy")
         spec["measured"] = {key: summary[key] for key in _MEASURED if key in summary}
         types = [gpu.name for gpu in cluster.gpu_types]
         return cls(
@@ -274,6 +277,9 @@ def _parquet(path: Path) -> pa.Table:
 def _spec(
     cluster: Cluster, trace: Trace, policy: str, params: dict[str, Any], options: RunOptions
 ) -> dict[str, Any]:
+    import numpy as np
+    import pyarrow as pa
+
     from gangline import _core
     from gangline.run_options import clamped, resolved_sharing
     from gangline.trace.to_core import codes, estimated_rates
@@ -291,6 +297,11 @@ def _spec(
     sharing = {} if cluster.sharing is None else {"sharing": resolved_sharing(cluster.sharing)}
     return {
         "gangline": _core.__version__,
+        "versions": {
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "pyarrow": pa.__version__,
+        },
         "seed": options.seed,
         "policy": {"name": policy.partition("(")[0], "label": policy, "params": params},
         "trace": {

@@ -13,6 +13,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -79,6 +80,11 @@ CLUSTERS = {
     "half of a failure rate": (LAB + "[failures]\nmtbf_hours = 4\n", "failures"),
     "nan failure rate": (LAB + "[failures]\nmtbf_hours = nan\nmttr_hours = 1\n", "mtbf_hours"),
     "absent rate table": (LAB + '[throughput]\ntable = "none.csv"\n', "none.csv"),
+    "deep keys": (".".join("k" * 20_000) + " = 1\n" + LAB, "nested more than 50 levels"),
+    "deep quoted keys": (". ".join(["'k'"] * 51) + " = 1\n" + LAB, "nested more than 50 levels"),
+    "deep tables": (LAB + "[" + ".".join("k" * 100) + "]\n", "nested more than 50 levels"),
+    "deep lists": ("x = " + "[" * 60 + "]" * 60 + "\n" + LAB, "nested more than 50 levels"),
+    "thousands of digits": (LAB.replace("count = 2", "count = " + "9" * 5000), "too many digits"),
     "bad sharing": (LAB + "[sharing]\nxi = 0.5\n", "sharing.xi"),
 }  # fmt: skip
 
@@ -90,6 +96,26 @@ def test_bad_cluster(case: str, tmp_path: Path, refuse: Refuse) -> None:
     (tmp_path / "bad.toml").write_text(text)
     refuse(*run_on("t.csv", "bad.toml"), words=("bad.toml", words))
     refuse("cluster", "validate", "bad.toml", words=("bad.toml", words))
+
+
+def test_keys_of_many_parts_are_refused_before_they_cost_time(tmp_path: Path) -> None:
+    # the standard library takes a minute and gigabytes for them
+    rows = "".join(f"[{'.'.join('k' * 3000)}.b{row}]\nx = 1\n" for row in range(300))
+    (tmp_path / "deep.toml").write_text(rows)
+    begin = time.process_time()
+    with pytest.raises(gl.ClusterError, match="nested"):
+        gl.Cluster.from_toml(tmp_path / "deep.toml")
+    assert time.process_time() - begin < 5.0
+
+
+@pytest.mark.parametrize("value", ["[" * 3000, "9" * 5000])
+def test_a_setting_that_no_toml_reader_takes_is_text(
+    value: str, tmp_path: Path, refuse: Refuse
+) -> None:
+    (tmp_path / "t.csv").write_text(GOOD)
+    run = [*run_on("t.csv"), "--set", f"placement={value}"]
+    refuse(*run, words=("placement",))
+    refuse("trace", "synth", "philly", "--set", f"jobs={value}", "--out", "t.csv", words=("jobs",))
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,19 @@ def test_cluster_show_draws_what_distance_costs(tmp_path: Path) -> None:
     assert ["g", "vgg", "network", "0.5000", "0.5000", "0.5000", "0.5000"] in lines
 
 
+def test_cluster_show_of_many_blocks_shows_the_first(tmp_path: Path) -> None:
+    block = "[[servers]]\ncount = 1\ngpu = 'A'\ngpus = 1\n"
+    head = "name = 'many'\n[[gpu_types]]\nname = 'A'\nmemory_gb = 16\n"
+    lab = tmp_path / "many.toml"
+    lab.write_text(head + 3000 * block)
+    done = gangline("cluster", "show", str(lab))
+    assert "and 2,900 more blocks (--json has all)" in done.stdout
+    assert len(done.stdout.splitlines()) < 130
+    assert (
+        len(json.loads(gangline("cluster", "show", str(lab), "--json").stdout)["servers"]) == 3000
+    )
+
+
 def test_cluster_show_tells_types_and_failures(tmp_path: Path) -> None:
     lab = tmp_path / "lab.toml"
     types = [

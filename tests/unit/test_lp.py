@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
@@ -404,3 +405,18 @@ def test_a_job_with_next_to_nothing_left_disturbs_nobody() -> None:
         pair_rates=[[[1 / 1.5]]],
     )
     assert found.objective == pytest.approx(8.5, rel=1e-7)
+
+
+@pytest.mark.parametrize("policy", ["gavel-las", "gavel-ftf", "gavel-allox"])
+@pytest.mark.parametrize("tiny", [1e-300, 1e-308, 5e-324])
+def test_extreme_rates_warn_of_nothing(policy: str, tiny: float) -> None:
+    """Warnings are errors in these tests; what cannot be solved says so itself."""
+    given = {"scale": [1, 1], "capacity": [1, 1], "weight": [1.0, 1.0]}
+    with contextlib.suppress(gl.GanglineError):
+        gl.lp.solve(
+            policy,
+            rates=[[tiny, 1e300], [1e300, tiny]],
+            steps_remaining=[1e300, 1e5],
+            age_s=[0.0, 10.0],
+            **given,
+        )

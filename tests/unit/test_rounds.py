@@ -348,3 +348,35 @@ def test_service_of_an_equal_split_adds_up_at_the_rates_of_each_allocation(
             steps_remaining=np.array(left),
         )
     assert seen == [[0.0], [6.0, 0.0], [12.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "words"),
+    [
+        ("gavel-las", {"restart_s": 360.0}, "round_s = 360: expected more than .* overhead, 360 s"),
+        ("gavel-isolated", {"restart_by_model": {"m": 400.0}}, "overhead, 400 s"),
+        ("gavel-las", {"checkpoint_interval_s": 361.0}, "round_s.*checkpoint_interval_s = 361"),
+        ("gavel-las", {"restart_s": 60.0, "checkpoint_interval_s": 301.0}, "60 s, and checkpoint"),
+        ("themis", {"checkpoint_interval_s": 1201.0}, "lease_s = 1200.*interval_s = 1201"),
+        ("dally", {"restart_s": 1e6}, "lease_s.*overhead, 1000000 s"),
+    ],
+)
+def test_turns_in_which_no_progress_is_kept_are_refused_before_the_run(
+    policy: str, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(gl.PolicyError, match=words) as caught:
+        gl.simulate(MIXED, jobs({"model": "m"}, {"model": "m"}), policy, max_events=1000, **options)
+    assert caught.value.field in ("round_s", "lease_s")
+
+
+def test_turns_just_long_enough_end_and_a_policy_that_stops_nobody_has_none() -> None:
+    lone = gl.Cluster.homogeneous(servers=1, gpus=1)
+    pair = jobs({"duration_s": 1000.0}, {"duration_s": 1000.0})
+    just = gl.simulate(
+        lone, pair, "gavel-las", restart_s=60.0, checkpoint_interval_s=300.0, max_events=1000
+    )
+    assert just.spec["outcome"] == "finished"
+    kept = gl.simulate(
+        lone, pair, "gavel-fifo", restart_s=500.0, checkpoint_interval_s=900.0, max_events=1000
+    )
+    assert kept.spec["outcome"] == "finished"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import platform
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -280,6 +281,38 @@ def test_same_spec_same_bytes(tmp_path: Path) -> None:
         del spec["measured"], spec["files"]["summary.json"], spec["seal"]  # hold times of the clock
     assert specs[0] == specs[1]
     assert specs[0]["trace"]["jobs"] == 3
+
+
+def test_a_spec_names_the_versions_that_made_the_run() -> None:
+    import importlib.metadata as installed
+
+    names = ("numpy", "pyarrow")
+    plain = {"python": platform.python_version(), **{n: installed.version(n) for n in names}}
+    assert gl.simulate(LAB, JOBS, "fifo").spec["versions"] == plain
+    solved = gl.simulate(LAB, JOBS, "gavel-las").spec["versions"]
+    assert solved == {**plain, "highspy": installed.version("highspy")}
+    cut = gl.read_trace("synth:philly?jobs=9&max_gpus=2", limit=4, min_duration_s=2)
+    kept = gl.simulate(LAB, cut, "fifo").spec["trace"]["metadata"]["options"]
+    assert json.loads(kept) == {"limit": 4, "min_duration_s": 2.0}
+
+
+def test_failures_before_the_first_arrival_count_and_dropped_jobs_are_no_part_of_the_makespan() -> (
+    None
+):
+    down = [{"server": 0, "down_s": 10.0, "up_s": 20.0}]
+    cluster = {**LAB.to_dict(), "failures": {"table": down}}
+    rows = [("huge", 50.0, 64), ("first", 100.0, 1), ("last", 130.0, 1)]
+    trace = pa.table(
+        {
+            "job_id": [row[0] for row in rows],
+            "arrival_s": [row[1] for row in rows],
+            "gpus": [row[2] for row in rows],
+            "duration_s": [40.0] * 3,
+        }
+    )
+    summary = gl.simulate(cluster, trace, "fifo", on_infeasible="drop").summary
+    assert (summary["failures"], summary["dropped"]) == (1, 1)
+    assert summary["makespan_s"] == 70.0
 
 
 def test_segments_must_be_asked_for() -> None:

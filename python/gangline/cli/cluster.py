@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 app = App(name="cluster", help="Show, check, convert and list clusters.")
 
+_BLOCKS_SHOWN = 100
 _STEPS_SHOWN = 12
 _KIND = "cluster"
 """Kind of file, in its seal."""
@@ -46,8 +47,11 @@ def show(
     if json:
         _console.document(found.to_dict())
         return 0
-    rows = [[block.count, block.gpu, block.gpus, block.place()] for block in found.servers]
+    blocks = found.servers[:_BLOCKS_SHOWN]
+    rows = [[block.count, block.gpu, block.gpus, block.place()] for block in blocks]
     _console.table(["servers", "GPU type", "GPUs each", "racks"], rows, title=repr(found))
+    if len(found.servers) > len(blocks):
+        _console.write(f"and {len(found.servers) - len(blocks):,} more blocks (--json has all)")
     kinds = [_kind(gpu_type) for gpu_type in found.gpu_types]
     _console.table(["GPU type", "memory, GiB", "speed", "price per hour"], kinds)
     steps = [[row.at_s, row.servers] for row in found.capacity or ()]

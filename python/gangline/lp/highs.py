@@ -119,6 +119,7 @@ class Solver:
         def change(highs: Any, first: Solution) -> Model:
             assert then is not None, "called for a second program only"
             changed = then(first)
+            self._admit(changed)
             _change(highs, model, changed)
             return changed
 
@@ -161,6 +162,7 @@ class Solver:
         ways: list[_Way] = [(chosen, {})]
         if named is None and self.solver in ("auto", "dual"):
             ways += _OTHER_WAYS[chosen]
+        self._admit(model)
         failed: SolverError | None = None
         for way in ways:
             try:
@@ -174,6 +176,13 @@ class Solver:
                 return found
         assert failed is not None, "there is a way at least"
         raise failed
+
+    def _admit(self, model: Model) -> None:
+        """Raise a SolverError for numbers that overflowed: HiGHS may run for ever on them."""
+        bounds = (model.lower, model.upper, model.rows.lower, model.rows.upper)
+        is_sound = np.isfinite(model.cost).all() and np.isfinite(model.rows.entries.value).all()
+        if not is_sound or any(np.isnan(bound).any() for bound in bounds):
+            raise self.failed("Numbers out of range", model.size, self.solver)
 
     def _solve_by(self, model: Model, changes: list[_Change], way: _Way) -> list[Solution]:
         chosen, options = way

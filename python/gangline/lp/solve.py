@@ -42,6 +42,11 @@ POLICIES: dict[str, Callable[[Instance, Solver], Allocation]] = {
 """Every policy that `solve` knows."""
 
 
+_QUIET = np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore")
+"""What extreme rates do to numbers is the solver's to tell, which looks at its answer."""
+
+
+@_QUIET
 def solve(
     policy: str,
     *,
@@ -132,6 +137,7 @@ def solve(
     return run(_in_turn(read(policy, arrays, _settings(policy, settings))))
 
 
+@_QUIET
 def run(instance: Instance) -> Allocation:
     """Solve an instance: one row per kind of job, those left out that can run nowhere."""
     settings = instance.settings

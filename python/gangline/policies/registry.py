@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import tomllib
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gangline import _toml
 from gangline._plain import plain
 from gangline.errors import PolicyError
 from gangline.policies._generated import presets, registry
@@ -86,8 +86,8 @@ def parse_setting(text: str) -> tuple[str, Any]:
     if not separator or not key:
         raise PolicyError(f"--set {text}: expected key=value", value=text)
     try:
-        parsed: Any = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        parsed: Any = _toml.loads(f"value = {value}")["value"]
+    except ValueError:
         parsed = value
     return key.strip(), parsed
 

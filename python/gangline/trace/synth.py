@@ -13,13 +13,13 @@ True
 from __future__ import annotations
 
 import json
-import tomllib
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 import numpy as np
 import pyarrow as pa
 
+from gangline import _toml
 from gangline._decode import repeated
 from gangline._plain import plain
 from gangline.errors import TraceError
@@ -236,8 +236,8 @@ def from_uri(uri: str, **options: Any) -> Trace:
 
 def _value(text: str) -> object:
     try:
-        return tomllib.loads(f"v = {text}")["v"]
-    except tomllib.TOMLDecodeError:
+        return _toml.loads(f"v = {text}")["v"]
+    except ValueError:
         return text
 
 

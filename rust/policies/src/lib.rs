@@ -20,6 +20,7 @@ pub mod round;
 pub mod themis;
 pub mod tiresias;
 pub mod toy;
+mod turns;
 pub mod yarn;
 
 pub use params::{ParamDefault, ParamKind, ParamSpec, ParamValue, Params};

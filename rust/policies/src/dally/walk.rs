@@ -8,10 +8,11 @@ use super::score::mean_share;
 use super::tuner::Tuner;
 use crate::class::Places;
 use crate::place::{Level, PlacementParams};
+use crate::turns::check_length;
 use gangline_engine::{
     BitSet, Changes, ClusterView, FreeIndex, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };
-use gangline_model::{JobId, SimSpan, SimTime, Tier, TimerTag};
+use gangline_model::{JobId, SimTime, Tier, TimerTag};
 
 /// The one timer: the next lease or delay that ends.
 const TAG: TimerTag = TimerTag { kind: 0, id: 0 };
@@ -241,28 +242,6 @@ impl Dally {
             plan.wake_at(next, TAG);
         }
     }
-
-    /// A job whose restart takes a whole lease would never get anywhere.
-    fn check_overheads(&self, view: &ClusterView<'_>) -> Result<(), PolicyError> {
-        let longest = view
-            .jobs()
-            .ids()
-            .map(|job| view.restart_overhead(job))
-            .max()
-            .unwrap_or(SimSpan::ZERO);
-        if longest < self.params.lease {
-            return Ok(());
-        }
-        Err(PolicyError::Parameter {
-            policy: "dally".to_owned(),
-            field: "lease_s".to_owned(),
-            value: self.params.lease.seconds().to_string(),
-            expected: format!(
-                "more than the longest restart overhead, {} s",
-                longest.seconds()
-            ),
-        })
-    }
 }
 
 impl Policy for Dally {
@@ -280,7 +259,7 @@ impl Policy for Dally {
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
-        self.check_overheads(view)?;
+        check_length(view, "dally", "lease_s", self.params.lease)?;
         let unplaceable = self.places.start(view, plan)?;
         let jobs = view.jobs();
         let mut sizes: Vec<u32> = Vec::new();

@@ -20,6 +20,7 @@ mod queues;
 use crate::class::Places;
 use crate::lp::{Allocator, Shares, in_parts};
 use crate::place::PlacementParams;
+use crate::turns::check_length;
 use crate::yarn::GpuPick;
 use accounts::Accounts;
 pub(crate) use ask::{ask, rate, types};
@@ -393,6 +394,9 @@ impl Policy for Rounds {
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
+        if self.params.keeps.is_none() {
+            check_length(view, &self.params.policy, "round_s", self.params.round)?;
+        }
         let gpu_types = view.cluster().gpu_types();
         self.accounts = Accounts::new(view.jobs().len(), gpu_types.len(), self.params.round);
         self.type_order = match &self.params.type_order {

@@ -19,6 +19,7 @@ pub use exact::{AuctionAsk, Auctioneer, Award, Bid, NoAuctioneer, Offer, Room};
 use crate::baselines::Seen;
 use crate::class::Places;
 use crate::place::PlacementParams;
+use crate::turns::check_length;
 use auction::{Auction, Standing};
 use exact::Exact;
 use fairness::Fairness;
@@ -137,23 +138,7 @@ impl Policy for Themis {
         let unplaceable = self.places.start(view, plan)?;
         self.waiting_by_class = vec![0; self.places.classes().len()];
         self.fairness.start(view);
-        // two jobs could take turns for ever without progress
-        let longest = view
-            .jobs()
-            .ids()
-            .map(|job| view.restart_overhead(job))
-            .max();
-        if let Some(restart) = longest.filter(|&restart| restart >= self.lease) {
-            return Err(PolicyError::Parameter {
-                policy: "themis".to_owned(),
-                field: "lease_s".to_owned(),
-                value: self.lease.seconds().to_string(),
-                expected: format!(
-                    "more than the longest restart overhead, {} s",
-                    restart.seconds()
-                ),
-            });
-        }
+        check_length(view, "themis", "lease_s", self.lease)?;
         Ok(unplaceable)
     }
 
