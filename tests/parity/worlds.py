@@ -448,7 +448,8 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
 def round_settings(draw: st.DrawFn, policy: str, types: tuple[str, ...]) -> dict[str, Any]:
     """Parameters of the policies in rounds."""
     chosen: dict[str, Any] = {}
-    chosen["round_s"] = draw(st.sampled_from([1.0, 3.0, 10.0]))
+    # longer than most restarts: shorter rounds are refused
+    chosen["round_s"] = draw(st.sampled_from([2.0, 3.5, 10.0]))
     chosen["min_solve_interval_s"] = draw(st.sampled_from([0.0, 0.0, 7.0]))
     if draw(st.integers(0, 2)) == 0 and types:
         chosen["type_order"] = ",".join(draw(st.permutations(types)))

@@ -69,10 +69,7 @@ class Dally(Policy):
         self.since: dict[int, int] = {}
         self.leased: dict[int, int] = {}  # running job -> start of its first lease
         self.history: dict[tuple[int, str], list[tuple[int, int]]] = {}
-        for job in self.trace():
-            again = self.ref.restart_by_model.get(job.model or "", self.ref.restart_ns)
-            if again + self.ref.overhead_per_gpu_ns * job.gpus >= self.lease:
-                raise PolicyError("overhead >= lease", field="lease_s", value=self.p["lease_s"])
+        self.check_turns("lease_s", self.lease)
 
     # What a decision knows
 

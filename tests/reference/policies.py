@@ -49,6 +49,18 @@ class Policy:
         if self.needs_duration and unknown:
             raise MissingDurationError("durations are missing", jobs=unknown)
 
+    def check_turns(self, field: str, length: int) -> None:
+        """Refuse turns in which a job that restarts reaches no checkpoint."""
+        ref = self.ref
+        restarts = [
+            ref.restart_by_model.get(job.model or "", ref.restart_ns)
+            + ref.overhead_per_gpu_ns * job.gpus
+            for job in self.trace()
+        ]
+        kept = ref.checkpoint_ns or 1
+        if max(restarts, default=0) + kept > length:
+            raise PolicyError("turns keep no progress", field=field, value=self.p[field])
+
     def trace(self) -> list[Job]:
         return [j for j in self.ref.jobs if j.status != "dropped"]
 

@@ -152,6 +152,8 @@ class Rounds(Policy):
 
     def begin(self) -> None:
         super().begin()
+        if self.name != "gavel-fifo":  # there nobody is stopped
+            self.check_turns("round_s", to_ns(self.p["round_s"]))
         every = self.ref.every_gpu(down=True)
         # types on which the placement rule has a place for a job on the empty, whole cluster
         self.homes = {

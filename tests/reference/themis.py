@@ -45,10 +45,7 @@ class Themis(Policy):
     def begin(self) -> None:
         super().begin()
         self.lease = max(1, to_ns(self.p["lease_s"]))
-        for job in self.trace():
-            restart = self.ref.restart_by_model.get(job.model or "", self.ref.restart_ns)
-            if restart >= self.lease:
-                raise PolicyError("lease_s", field="lease_s", value=self.p["lease_s"])
+        self.check_turns("lease_s", self.lease)
         self.total = sum(server.gpus for server in self.ref.servers)
         # (instant, active jobs from then on): the whole history is summed anew for each question
         self.history: list[tuple[int, int]] = []

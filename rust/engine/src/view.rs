@@ -250,6 +250,11 @@ impl<'a> ClusterView<'a> {
         self.state.types.usable(job)
     }
 
+    /// Whether the run goes without the job: it can never run here.
+    pub fn is_dropped(&self, job: JobId) -> bool {
+        self.state.lives.is_dropped(job)
+    }
+
     /// Types the job may use, by base rate descending, then index.
     #[inline]
     pub fn types_of(&self, job: JobId) -> impl Iterator<Item = GpuTypeId> + use<'a> {

@@ -259,8 +259,8 @@ impl Policy for Dally {
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
-        check_length(view, "dally", "lease_s", self.params.lease)?;
         let unplaceable = self.places.start(view, plan)?;
+        check_length(view, "dally", "lease_s", self.params.lease, &unplaceable)?;
         let jobs = view.jobs();
         let mut sizes: Vec<u32> = Vec::new();
         for class in self.places.classes().iter() {

@@ -394,9 +394,6 @@ impl Policy for Rounds {
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
-        if self.params.keeps.is_none() {
-            check_length(view, &self.params.policy, "round_s", self.params.round)?;
-        }
         let gpu_types = view.cluster().gpu_types();
         self.accounts = Accounts::new(view.jobs().len(), gpu_types.len(), self.params.round);
         self.type_order = match &self.params.type_order {
@@ -425,6 +422,10 @@ impl Policy for Rounds {
         }
         self.allocator.start(gpu_types)?;
         let unplaceable = self.places.start(view, plan)?;
+        if self.params.keeps.is_none() {
+            let (policy, round) = (&self.params.policy, self.params.round);
+            check_length(view, policy, "round_s", round, &unplaceable)?;
+        }
         if let Some(partners) = self.params.packs {
             let round = self.params.round;
             self.pairs = Some(Pairs::new(view, &self.places, round, partners));

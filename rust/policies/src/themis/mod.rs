@@ -138,7 +138,7 @@ impl Policy for Themis {
         let unplaceable = self.places.start(view, plan)?;
         self.waiting_by_class = vec![0; self.places.classes().len()];
         self.fairness.start(view);
-        check_length(view, "themis", "lease_s", self.lease)?;
+        check_length(view, "themis", "lease_s", self.lease, &unplaceable)?;
         Ok(unplaceable)
     }
 
