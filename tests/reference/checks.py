@@ -74,7 +74,7 @@ def check_action(ref: Reference, action: Action) -> None:
 
 def check_gpus(ref: Reference, job: Job, gpus: tuple[Gpu, ...]) -> None:
     """Whether these GPUs are there and make a whole gang."""
-    if len(gpus) != job.gpus:
+    if {ref.gang(job, server) for server, _ in gpus} != {len(gpus)}:
         raise PlanError("gang_size", job.index)
     if len(set(gpus)) != len(gpus):
         raise PlanError("gpu_twice", job.index)
@@ -83,7 +83,8 @@ def check_gpus(ref: Reference, job: Job, gpus: tuple[Gpu, ...]) -> None:
             raise PlanError("capacity", job.index, server)
         if not 0 <= slot < ref.servers[server].gpus:
             raise PlanError("capacity", job.index, server)
-        if job.base.get(ref.servers[server].type, 0.0) <= 0:
+        rates = job.base if len(gpus) == job.gpus else job.copies[len(gpus)]
+        if rates.get(ref.servers[server].type, 0.0) <= 0:
             raise PlanError("type", job.index, server)
     if ref.forks and len({server for server, _ in gpus}) > 1:
         raise PlanError("part_spans_servers", job.index)

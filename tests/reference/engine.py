@@ -124,6 +124,7 @@ class Reference:
         self.max_share = int(self.rates.options.get("max_share", 1))
         self.forks = forks
         self.parts_lost: list[tuple[int, int]] = []  # (job, part) since the last decision
+        self.changes: list[tuple[str, int]] = []  # (kind, job or server) since the last decision
         self.idle_fitting: list[tuple[int, int]] = []  # (instant, idle GPUs that would do)
         self.kinds: set[str] = set()  # of the events of this instant
         self.company = Company()
@@ -144,9 +145,8 @@ class Reference:
         self.wake_on = self.policy.wake_on
         self.round_ns = self.policy.round_ns
         self.forks = self.policy.forks
-        if self.policy.mixes_types:
-            for job in self.jobs:
-                job.types = job.usable
+        for job in self.jobs:
+            job.types = self.policy.types_of(job)
         declared = self.policy.max_share
         self.max_share = min(declared, int(self.rates.options.get("max_share", declared)))
 
@@ -223,6 +223,12 @@ class Reference:
             if server.up or down
             for slot in range(server.gpus)
         }
+
+    def gang(self, job: Job, server: int) -> int:
+        """GPUs of a part of a job on a server."""
+        if self.policy is None or not 0 <= server < len(self.servers):
+            return job.gpus
+        return self.policy.copy_size(server) or job.gpus
 
     def residents(self) -> dict[Gpu, list[Job]]:
         """Return the jobs on each occupied GPU, in job order."""
@@ -321,6 +327,7 @@ class Reference:
             if job.next_at == at and job.ends:
                 self._finish(job)
                 kinds.add("completion")
+                self.changes.append(("completion", job.index))
             elif job.next_at == at:
                 self._pause(job)  # wakes nobody
         for event in sorted(e for e in self.capacity if e[0] == at):
@@ -333,6 +340,9 @@ class Reference:
             if job.status == "future" and job.arrival == at:
                 job.status = "waiting"
                 kinds.add("arrival")
+                self.changes.append(("arrival", job.index))
+                if self.policy is not None:
+                    self.policy.arrived(job)
         self.fired = [tag for tag, when in self.timers.items() if when == at]
         for tag in self.fired:
             del self.timers[tag]
@@ -347,6 +357,7 @@ class Reference:
         if self.servers[server].up == up:
             return False
         self.servers[server].up = up
+        self.changes.append(("up" if up else "down", server))
         if not up:
             for job in self.running():
                 for part in list(job.parts.values()):
@@ -471,7 +482,7 @@ class Reference:
         check(self, plan)
         self.pending = False
         self.decisions += 1
-        self.parts_lost = []
+        self.parts_lost, self.changes = [], []
         before = {job.index: {s for s, _ in job.gpu_set} for job in self.running()}
         for action in plan.actions:
             self._act(self.jobs[action.job], action)
@@ -580,8 +591,17 @@ class Reference:
         return sum(
             count
             for t, count in enumerate(idle)
-            if any(t in job.usable and job.gpus <= count for job in self.waiting())
+            if any(self._least_gang(job, t) <= count for job in self.waiting())
         )
+
+    def _least_gang(self, job: Job, t: int) -> float:
+        """Fewest GPUs of a type that the job can use at a time."""
+        gangs = [
+            self.gang(job, i)
+            for i, server in enumerate(self.servers)
+            if server.type == t and (not self.forks or self.gang(job, i) <= server.gpus)
+        ]
+        return min((g for g in gangs if job.copies[g].get(t, 0.0) > 0), default=math.inf)
 
     def _check_invariants(self, residents: dict[Gpu, list[Job]]) -> None:
         """The laws of a run: capacity, whole gangs, memory, no GPU given twice."""
@@ -594,7 +614,8 @@ class Reference:
             assert memory <= self.types[self.servers[gpu[0]].type].memory
         for job in self.jobs:
             assert bool(job.parts) == (job.status == "running")
-            assert all(len(set(part.gpus)) == job.gpus for part in job.parts.values())
+            for part in job.parts.values():
+                assert len(set(part.gpus)) == self.gang(job, part.server)
             if self.forks:
                 assert len({s for s, _ in job.gpu_set}) == len(job.parts)
             assert 0.0 <= job.remaining <= job.work * (1.0 + 1e-9 * (job.lost_work > 0))
@@ -630,7 +651,7 @@ class Reference:
 
     def _row(self, job: Job) -> dict[str, Any]:
         jct = job.finish - job.arrival if job.finish is not None else None
-        slowdown = None if jct is None else jct / job.duration_ns()
+        slowdown = None if jct is None or job.best_rate == 0 else jct / job.duration_ns()
         return {
             "job_id": job.job_id,
             "gpus": job.gpus,
@@ -649,7 +670,7 @@ class Reference:
             "isolated_ns": job.duration_ns() if job.types else None,
             "slowdown": slowdown,
             "ftf": None if slowdown is None else slowdown / summary.crowd(self, job),
-            "gpu_seconds": job.gpus * (job.held_ns / 1e9),
+            "gpu_seconds": job.gpu_ns / 1e9,
             "lost_work": job.lost_work,
             "preemptions": job.preemptions,
             "migrations": job.migrations,
@@ -660,5 +681,7 @@ class Reference:
         for job in self.jobs:
             mine = [s for s in self.segments if s["job"] == job.index]
             given = sum((s["end_ns"] - s["start_ns"]) * s["gpu_mask"].bit_count() for s in mine)
-            open_ = sum(part.row_from - part.booked_from for part in job.parts.values())
-            assert given == job.gpus * (job.held_ns + open_), "GPU time differs from the segments"
+            open_ = sum(
+                len(part.gpus) * (part.row_from - part.booked_from) for part in job.parts.values()
+            )
+            assert given == job.gpu_ns + open_, "GPU time differs from the segments"

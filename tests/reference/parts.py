@@ -124,6 +124,7 @@ def settle(job: Job, now: int, used_up: Collection[int] = ()) -> None:
             seconds = (now - begin) / 1e9
             lost = seconds * (1.0 - part.kept)
             job.comm_s += lost
+            job.comm_gpu_s += len(part.gpus) * lost
             job.comm_tier_s[part.tier] = job.comm_tier_s.get(part.tier, 0.0) + lost
             job.localities.append((part.kept, now - begin))
     job.remaining = max(0.0, job.remaining - total(done.values()))
@@ -153,8 +154,11 @@ def plan_next(job: Job) -> None:
 
 def book(job: Job, part: Part, now: int) -> None:
     """Count the time held, and of that the overhead, up to now."""
+    overhead = min(now, part.progress_from) - part.booked_from
     job.held_ns += now - part.booked_from
-    job.overhead_ns += min(now, part.progress_from) - part.booked_from
+    job.gpu_ns += len(part.gpus) * (now - part.booked_from)
+    job.overhead_ns += overhead
+    job.overhead_gpu_ns += len(part.gpus) * overhead
     part.booked_from = now
 
 

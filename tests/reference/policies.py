@@ -61,6 +61,17 @@ class Policy:
         if max(restarts, default=0) + kept > length:
             raise PolicyError("turns keep no progress", field=field, value=self.p[field])
 
+    def arrived(self, job: Job) -> None:
+        """Look at a job in the instant of its arrival."""
+
+    def types_of(self, job: Job) -> list[int]:
+        """Return the types that a placement may use, in the order they are tried."""
+        return job.usable if self.mixes_types else job.types
+
+    def copy_size(self, server: int) -> int | None:
+        """Return the GPUs of a part of any job on a server; None: those of the job."""
+        return None
+
     def trace(self) -> list[Job]:
         return [j for j in self.ref.jobs if j.status != "dropped"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .interference import Interference
@@ -90,12 +91,16 @@ class Rates:
     def base(self, job: Job, gpus: tuple[Gpu, ...]) -> float:
         """Base rate on these GPUs; mixed types run at the slowest per-GPU rate."""
         kinds = sorted({self.servers[s].type for s, _ in gpus})
+        if len(gpus) != job.gpus:
+            return job.copies[len(gpus)].get(kinds[0], 0.0)
         if len(kinds) == 1:
             return job.base.get(kinds[0], 0.0)
         return job.gpus * min(job.base.get(t, 0.0) / job.gpus for t in kinds)
 
     def locality(self, job: Job, gpus: tuple[Gpu, ...]) -> float:
         """Locality factor of these GPUs for the job's label; of mixed types the smallest."""
+        if len(gpus) != job.gpus:
+            job = replace(job, gpus=len(gpus))  # a copy of another size
         if self.network is not None:
             return slowest(self.network, self.servers, job, gpus)[0]
         row = self.localities.get(job.model) if job.model is not None else None

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 def of(ref: Reference) -> dict[str, float]:
     """Return the numbers of the summary; shares of time are not numbers before a job has ended."""
-    held = sum(job.gpus * job.held_ns for job in ref.jobs) / 1e9
+    held = sum(job.gpu_ns for job in ref.jobs) / 1e9
     finishes = [job.finish for job in ref.jobs if job.finish is not None]
     begin = min([job.arrival for job in ref.jobs if job.status != "dropped"], default=0)
     end = max(finishes, default=begin)
     length = (end - begin) / 1e9 if finishes else math.nan
     room = sum(server.gpus for server in ref.servers) * length
-    overhead = sum(job.gpus * job.overhead_ns for job in ref.jobs) / 1e9
-    comm = sum(job.gpus * job.comm_s for job in ref.jobs)
+    overhead = sum(job.overhead_gpu_ns for job in ref.jobs) / 1e9
+    comm = sum(job.comm_gpu_s for job in ref.jobs)
     gpus = on_gpus(ref).values()
     busy, useful = sum(seconds for seconds, _ in gpus), sum(most for _, most in gpus)
 

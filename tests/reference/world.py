@@ -105,6 +105,8 @@ class Job:
     user: str | None = None
     vc: str | None = None
     deadline: int | None = None
+    is_tabled: bool = False  # the rates are those of the throughput table
+    copies: dict[int, dict[int, float]] = field(default_factory=dict)  # GPUs -> type -> rate
     usable: list[int] = field(default_factory=list)  # types, in the order they are tried
     types: list[int] = field(default_factory=list)  # those of them that a placement may use
     best_rate: float = 0.0  # base rate alone on the best GPUs
@@ -122,9 +124,12 @@ class Job:
     starts: int = 0
     run_ns: int = 0  # with at least one part, of runs that are over
     held_ns: int = 0  # summed over parts, as booked
-    overhead_ns: int = 0  # of that, without progress
+    gpu_ns: int = 0  # the same times the GPUs of the part
+    overhead_ns: int = 0  # of held_ns, without progress
+    overhead_gpu_ns: int = 0
     share_ns: int = 0
     comm_s: float = 0.0
+    comm_gpu_s: float = 0.0
     comm_tier_s: dict[str, float] = field(default_factory=dict)
     localities: list[tuple[float, int]] = field(default_factory=list)  # factor, ns with progress
     lost_work: float = 0.0
@@ -248,12 +253,36 @@ def read_jobs(world: World, types: list[GpuType], servers: list[Server]) -> list
             **base_rates(row, world, types, allowed),
         )
         job.remaining = job.work
-        fits = [t for t in allowed if job.base[t] > 0 and size <= memory[t]]
+        job.is_tabled = is_tabled(row, world, types)
+        roomy = [t for t in allowed if size <= memory[t]]
+        fits = [t for t in roomy if job.base[t] > 0]
         job.usable = sorted(fits, key=lambda t, j=job: (-j.base[t], t))  # type: ignore[misc]
         job.types = [t for t in job.usable if job.gpus <= exist[t]]
+        for gpus in {job.gpus, *range(1, 1 + max((s.gpus for s in servers), default=0))}:
+            rates = rates_of_copy(job, gpus, row, world, types)
+            job.copies[gpus] = {t: rates.get(t, 0.0) for t in roomy}
         job.best_rate = best_rate(job, exist)
         jobs.append(job)
     return jobs
+
+
+def rates_of_copy(
+    job: Job, gpus: int, row: World, world: World, types: list[GpuType]
+) -> dict[int, float]:
+    """Rate of a copy of the job on so many GPUs of each type that it may use."""
+    if gpus == job.gpus:
+        return job.base
+    if job.is_tabled:
+        found = {t: _table_rate({**row, "gpus": gpus}, world, types[t].name) for t in job.base}
+        return {t: rate for t, rate in found.items() if rate is not None}
+    return {t: rate * gpus / job.gpus for t, rate in job.base.items()}
+
+
+def is_tabled(row: World, world: World, types: list[GpuType]) -> bool:
+    """Whether the job's rates come from the table."""
+    if row.get("iterations") is None or row.get("model") is None:
+        return False
+    return any(_table_rate(row, world, t.name) is not None for t in types)
 
 
 def best_rate(job: Job, exist: list[int]) -> float:
