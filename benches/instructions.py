@@ -49,6 +49,7 @@ RUNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("las", LOADS),
     ("tiresias", LOADS),
     ("easy", LOADS),
+    ("floor-fork", LOADS),  # several parts per job
     ("floor-share", LOADS),  # two jobs to a GPU
     ("gavel-isolated", ("saturated",)),  # rounds, without a solver
     ("fifo-uplinks", ("saturated",)),  # gangs that share up-links

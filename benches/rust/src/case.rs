@@ -8,14 +8,16 @@ use gangline_model::{Contention, Interference};
 use gangline_policies::{POLICIES, ParamValue, Params, Services, build};
 
 use crate::contender::{options, policy};
+use crate::fork::FloorFork;
 use crate::share::FloorShare;
 use crate::uplinks::{NARROW, network, wide_gangs, world_of_small_racks};
 use crate::workload::{Cluster, Jobs, Load, philly_like};
 use crate::worlds::world;
 
 /// Cases that are not a registered policy.
-const OTHERS: [&str; 5] = [
+const OTHERS: [&str; 6] = [
     "floor",
+    "floor-fork",
     "floor-share",
     "floor-share-off",
     "gandiva-pack",
@@ -54,6 +56,11 @@ pub fn case(name: &str, count: usize, cluster: Cluster, load: Load) -> Option<Ca
     } else {
         philly_like(count, cluster, load.offered(), 1)
     };
+    let jobs = if name == "floor-fork" {
+        within_servers(jobs, cluster)
+    } else {
+        jobs
+    };
     let world = if is_wide {
         world_of_small_racks(&jobs, cluster)
     } else {
@@ -73,9 +80,18 @@ pub fn case(name: &str, count: usize, cluster: Cluster, load: Load) -> Option<Ca
     })
 }
 
+/// No gang larger than a server: a part lies on one.
+fn within_servers(mut jobs: Jobs, cluster: Cluster) -> Jobs {
+    for gpus in &mut jobs.gpus {
+        *gpus = (*gpus).min(cluster.gpus_per_server);
+    }
+    jobs
+}
+
 fn case_policy(name: &str) -> Option<Box<dyn Policy>> {
     match name {
         "floor-share" | "floor-share-off" => Some(Box::new(FloorShare::default())),
+        "floor-fork" => Some(Box::new(FloorFork::default())),
         "fifo-uplinks" => policy("fifo"),
         "gandiva-pack" => {
             let params = Params::from([("pack".to_owned(), ParamValue::Bool(true))]);
@@ -125,6 +141,14 @@ mod tests {
         assert_eq!(apart.finish_s, outcome("floor", Load::Saturated).finish_s);
         assert!(summary(&shared, "makespan_s") < summary(&apart, "makespan_s"));
         assert!(summary(&shared, "wait_mean_s") < summary(&apart, "wait_mean_s"));
+    }
+
+    #[test]
+    fn copies_shorten_runs_while_there_is_room() {
+        let forked = outcome("floor-fork", Load::Light);
+        let apart = outcome("floor", Load::Light);
+        assert!(summary(&forked, "jct_mean_s") < 0.8 * summary(&apart, "jct_mean_s"));
+        assert!(forked.parts_s.iter().sum::<f64>() > 1.2 * forked.run_s.iter().sum::<f64>());
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub(crate) fn place(pool: &TypePool, gpus: u32) -> GpuSet {
 }
 
 /// The lowest `count` bits of a mask.
-fn lowest(mask: u64, count: u32) -> u64 {
+pub(crate) fn lowest(mask: u64, count: u32) -> u64 {
     let mut rest = mask;
     for _ in 0..count {
         rest &= rest - 1;

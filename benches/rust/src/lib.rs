@@ -8,6 +8,7 @@ pub mod bare_preemptive;
 pub mod case;
 pub mod contender;
 pub mod floor;
+pub mod fork;
 pub mod replay;
 pub mod share;
 pub mod uplinks;
