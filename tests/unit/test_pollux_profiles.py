@@ -104,7 +104,7 @@ def test_damage_is_named(folder: Path, file: str, content: str | None, words: st
     else:
         path.write_text(content)
     with pytest.raises(gl.TraceError, match=words):
-        read_pollux(folder)
+        _ = read_pollux(folder)["app"]
 
 
 def test_other_places_are_refused(tmp_path: Path) -> None:
@@ -178,3 +178,24 @@ def test_a_workload_takes_profiles_and_single_durations(folder: Path, tmp_path: 
         gl.read_trace(path, profiles=str(folder))
     trace = gl.read_trace(path, profiles=str(folder), durations={"x": 7.0})
     assert trace.numbers("duration_s").tolist() == [750.0, 7.0]
+
+
+def test_only_the_profiles_that_jobs_use_must_be_whole(folder: Path, tmp_path: Path) -> None:
+    (folder / "broken").mkdir()
+    (folder / "broken" / "placements.csv").write_text("placement\n1\n")
+    profiles = read_pollux(folder)
+    assert (set(profiles), len(profiles)) == ({"app", "broken"}, 2)
+    assert profiles["app"].placements
+    with pytest.raises(gl.TraceError, match=r"broken/placements.csv:1: missing column local_bsz"):
+        profiles["broken"]
+
+
+def test_the_placements_of_a_gpu_type_can_be_chosen(folder: Path) -> None:
+    app = folder / "app"
+    text = (app / "placements.csv").read_text()
+    (app / "placements-t4.csv").write_text(text.splitlines()[0] + "\n1,32,9.0,1.0\n")
+    chosen = read_pollux(folder, placements="placements-t4.csv")["app"]
+    assert chosen.step("1", 32).step_s == 9.0
+    assert chosen.scalability == {}  # there is none of that type
+    with pytest.raises(gl.TraceError, match=r"app: missing placements-v1.csv"):
+        read_pollux(folder, placements="placements-v1.csv")["app"]

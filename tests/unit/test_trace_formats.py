@@ -314,7 +314,12 @@ def test_swf(tmp_path: Path) -> None:
         "wait_limit_s": [None, 120.0],
         "start_s": [5.0, 15.0],
     }
-    assert trace.notes == {"partial_execution": 1, "unknown_duration": 1, "unknown_processors": 1}
+    assert trace.notes == {
+        "partial_execution": 1,
+        "processors_as_gpus": 2,
+        "unknown_duration": 1,
+        "unknown_processors": 1,
+    }
     assert trace.metadata["epoch"] == "2001-09-09T01:46:40 UTC + 95.000 s"
 
 

@@ -90,7 +90,7 @@ class TraceChoice:
     models_reference: str = "v100"
     status: str | None = None
     on_bad_row: Literal["error", "drop"] = "error"
-    cpu_jobs: Literal["drop", "error"] = "drop"
+    cpu_jobs: Literal["drop", "error"] | None = None
     zone: str | None = None
     max_bytes: MaybeWhole = None
     option: Annotated[list[str] | None, Parameter(negative="")] = None

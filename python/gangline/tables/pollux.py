@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["PolluxProfile", "PolluxProfiles", "Step", "read_pollux"]
 
 MAX_BYTES = 2**30
+PLACEMENTS = "placements.csv"
 # Limits of single applications that their tables do not show, as the public experiments set them.
 LOCAL_MAX = {"yolov3": 8}
 _TIMES = {"local_bsz": pa.int64(), "step_time": pa.float64(), "sync_time": pa.float64()}
@@ -207,38 +208,60 @@ class PolluxProfiles:
         Where they were read.
     """
 
-    def __init__(self, profiles: Mapping[str, PolluxProfile], path: str) -> None:
-        self._profiles = dict(sorted(profiles.items()))
+    def __init__(
+        self, files: Mapping[str, Mapping[str, Source]], path: str, placements: str
+    ) -> None:
+        self._files = dict(sorted(files.items()))
+        self._placements = placements
+        self._read: dict[str, PolluxProfile] = {}
         self.path = path
 
     def __getitem__(self, application: str) -> PolluxProfile:
-        if application not in self._profiles:
-            known = ", ".join(self._profiles)
+        if application not in self._files:
+            known = ", ".join(self._files)
             raise TraceError.at(
                 self.path, None, "application", application, f"a profile; there are {known}"
             )
-        return self._profiles[application]
+        if application not in self._read:
+            files = self._files[application]
+            profile = _read_application(self.path, application, files, self._placements)
+            self._read[application] = profile
+        return self._read[application]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._profiles)
+        return iter(self._files)
 
     def __len__(self) -> int:
-        return len(self._profiles)
+        return len(self._files)
 
     def __contains__(self, application: object) -> bool:
-        return application in self._profiles
+        return application in self._files
 
     def __repr__(self) -> str:
-        return safe(f"PolluxProfiles({', '.join(self._profiles)})")
+        return safe(f"PolluxProfiles({', '.join(self._files)})")
 
 
-def read_pollux(path: str | PathLike[str]) -> PolluxProfiles:
-    """Read profiles from a folder, or from a tar archive, with one folder per application.
+def read_pollux(path: str | PathLike[str], *, placements: str = PLACEMENTS) -> PolluxProfiles:
+    """Open profiles in a folder, or in a tar archive, with one folder per application.
+
+    Parameters
+    ----------
+    path : path
+        The folder or archive.
+    placements : str
+        File of the placements in each folder, for those that hold several GPU types. Beside
+        `placements-TYPE.csv` a `scalability-TYPE.csv` is read where there is one.
+
+    Returns
+    -------
+    PolluxProfiles
+        Each is read when it is asked for: one that is damaged or not whole is a TraceError then,
+        which names file, line and column.
 
     Raises
     ------
     TraceError
-        If a file is missing or damaged; it names file, line and column.
+        If there is no application, or the archive is damaged.
     OSError
         If the folder cannot be opened.
     """
@@ -249,16 +272,12 @@ def read_pollux(path: str | PathLike[str]) -> PolluxProfiles:
         folder, _, file = name.rpartition("/")
         if file.endswith(".csv") and folder:
             by_application.setdefault(folder.rpartition("/")[2], {})[file] = source
-    profiles = {
-        application: _read_application(str(root), application, found)
-        for application, found in sorted(by_application.items())
-    }
-    if not profiles:
+    if not by_application:
         raise TraceError(
             f"{root}: expected one folder per application with placements.csv, got none",
             path=str(root),
         )
-    return PolluxProfiles(profiles, str(root))
+    return PolluxProfiles(by_application, str(root), placements)
 
 
 class _Member(Source):
@@ -292,18 +311,22 @@ def _members(source: Source) -> Iterator[tuple[str, Source]]:
                 yield name, _Member(f"{source.name}::{name}", data)
 
 
-def _read_application(root: str, application: str, files: Mapping[str, Source]) -> PolluxProfile:
+def _read_application(
+    root: str, application: str, files: Mapping[str, Source], measured: str
+) -> PolluxProfile:
     def table(name: str, wanted: dict[str, Any]) -> pa.Table:
         if name not in files:
             raise TraceError(f"{root}: {application}: missing {name}", path=root)
         return _read_csv(files[name], wanted)
 
     placements: dict[str, _Curve] = {}
-    for row in table("placements.csv", _PLACEMENTS).to_pylist():
+    for row in table(measured, _PLACEMENTS).to_pylist():
         shape = "".join(sorted(row["placement"]))
         placements.setdefault(shape, {})[row["local_bsz"]] = _step(row)
     scalability: dict[tuple[int, int], _Curve] = {}
-    for row in table("scalability.csv", _SCALABILITY).to_pylist():
+    other = measured.replace("placements", "scalability")
+    is_needed = measured == PLACEMENTS or other in files
+    for row in table(other, _SCALABILITY).to_pylist() if is_needed else []:
         place = (row["num_nodes"], row["num_replicas"])
         scalability.setdefault(place, {})[row["local_bsz"]] = _step(row)
     validation = {}

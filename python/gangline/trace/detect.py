@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from gangline.trace.source import Source
 
 SWF_FIELDS = 18
+_SWF_STATUS = 11  # field, from 1
+_SWF_STATUSES = (b"-1", b"0", b"1", b"2", b"3", b"4", b"5")
 GAVEL_NUMBERS = {7: (4, 5, 6), 10: (5, 6, 7, 8, 9), 12: (5, 6, 8, 9, 10, 11)}
 """Columns of a Gavel trace, by their number, that hold numbers."""
 
@@ -41,8 +43,13 @@ _PAI_TABLE = "pai_"
 _CUT_DOWN = 3
 """So many columns, all of one format, tell a file that was cut down from it."""
 _NEAREST = 2
+_OWN = (
+    "a trace of your own needs arrival_s, gpus and duration_s, in seconds: rename what stands "
+    "for them"
+)
 _NEAR_ENOUGH = 0.5  # ours: who lacks more than half of the columns has another file
 _NAMES_SHOWN = 8
+_TABLE_LEAST = 2  # ours: so many columns may come from separators inside one name
 
 
 def detect(source: Source) -> str:
@@ -89,13 +96,26 @@ def _by_first_bytes(head: bytes) -> str | None:
     if text.startswith(b";"):
         return "swf"
     line = text.partition(b"\n")[0].rstrip(b"\r")
-    fields = line.split()
-    if len(fields) >= SWF_FIELDS and all(_is_number(field) for field in fields):
+    if _is_swf(text):
         return "swf"
     cells = line.split(b"\t")
     if all(_is_number(cells[i]) for i in GAVEL_NUMBERS.get(len(cells), (0,))):
         return "gavel"
     return None
+
+
+def _is_swf(text: bytes) -> bool:
+    """Whether every whole line has the 18 numbers of a job, whatever follows them."""
+    whole, _, rest = text.rpartition(b"\n")
+    lines = [line.split()[:SWF_FIELDS] for line in (whole or rest).splitlines() if line.strip()]
+    return all(
+        len(fields) == SWF_FIELDS
+        and all(_is_number(field) for field in fields)
+        and fields[0].isdigit()
+        and fields[_SWF_STATUS - 1] in _SWF_STATUSES
+        for fields in lines
+        if not fields[0].startswith(b";")
+    )
 
 
 def _is_number(text: bytes) -> bool:
@@ -110,19 +130,19 @@ def _by_header(source: Source, names: list[str]) -> str:
     have = {simple(name) for name in names}
     matches = [item for item in FORMATS if item.columns and not _missing(item, have)]
     matches.sort(key=lambda item: len(_needs(item, have)), reverse=True)
-    force = "; force one with `--format` (or format=)"
+    force = ""
     if matches:
         best = len(_needs(matches[0], have))
         equal = [item.name for item in matches if len(_needs(item, have)) == best]
         if len(equal) == 1:
             return equal[0]
         words = f"the header fits {' and '.join(equal)} equally well"
+        force = "; force one with `--format` (or format=)"
     elif have >= _OLD_TIRESIAS:
         words = "this is the older demo format of the Tiresias simulator, which has no iterations"
     else:
         stranger = _stranger(source.head)
         words = f"not a trace format that is known: {stranger or _nearness(names)}"
-        force = "" if stranger else force
     raise TraceError(
         f"{source.name}: {words}{force}",
         path=source.name,
@@ -149,6 +169,8 @@ def _stranger(head: bytes) -> str | None:
         if found:
             nearest = max(found, key=lambda item: len(item.columns)).name
             return f"its columns, those of {nearest}, are separated by {name}; expected commas"
+        if len(have) > _TABLE_LEAST and len(header(head)) == 1:
+            return f"its columns are separated by {name}; expected commas"
     return None
 
 
@@ -212,7 +234,7 @@ def _nearness(names: list[str]) -> str:
     )
     found = f"columns found of {'others' if named else 'formats'}: {rest}" if rest else ""
     if named:
-        return "; ".join([*parts, found or known])
+        return "; ".join([*parts, found or known, _OWN])
     return "; ".join(part for part in (_own(names), found, known) if part)
 
 
@@ -227,8 +249,5 @@ def _own(names: list[str]) -> str:
     shown = ", ".join(short(name) for name in names[:_NAMES_SHOWN])
     shown += f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     if any(_is_number(name.encode()) for name in names):
-        return f"its first line names no columns ({shown})"
-    return (
-        f"its columns are {shown}; a trace of your own needs arrival_s, gpus and duration_s, "
-        "in seconds: rename what stands for them"
-    )
+        return f"its first line names no columns ({shown}); `--format` forces a format without them"
+    return f"its columns are {shown}; {_OWN}"

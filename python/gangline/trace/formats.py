@@ -189,7 +189,7 @@ FORMATS = (
         recognised="CSV name, time, application, num_replicas, batch_size",
         notes="total batches; durations must be given, or profiles that tell them",
         columns=_columns("name time application num_replicas batch_size"),
-        options=("durations", "profiles"),
+        options=("durations", "placements", "profiles"),
         reader="pollux",
         writer="pollux",
     ),

@@ -228,7 +228,7 @@ def _decoded(name: str, array: Any) -> Any:
 
 
 def _drop_by_format(raw: Raw, columns: dict[str, Any], keep: _Keep, options: Options) -> None:
-    if raw.cpu_jobs and options.cpu_jobs == "drop":
+    if options.cpu_jobs == "drop" or (raw.cpu_jobs and options.cpu_jobs is None):
         keep.drop("cpu_job", numbers(columns["gpus"]) == 0)
     for reason, rows in raw.drops:
         keep.drop(reason, np.asarray(rows if raw.bad is None else rows & ~raw.bad, dtype=np.bool_))

@@ -46,8 +46,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Seed of that draw.
     models_reference : str
         GPU type of the table on which durations stay as they are.
-    cpu_jobs : "drop" or "error"
-        What a job without GPUs does where the format has such jobs; dropped ones are counted.
+    cpu_jobs : "drop" or "error", optional
+        What a job without GPUs does; dropped ones are counted. Default: "drop" where the format
+        has such jobs, elsewhere "error".
     zone : str, optional
         Zone of local times, such as "America/Los_Angeles"; None takes differences of what the
         clock on the wall showed. Formats without local times ignore it.
@@ -70,7 +71,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     models: str | None = None
     models_seed: int = 0
     models_reference: str = "v100"
-    cpu_jobs: Literal["drop", "error"] = "drop"
+    cpu_jobs: Literal["drop", "error"] | None = None
     zone: str | None = None
     on_bad_row: Literal["error", "drop"] = "error"
     max_bytes: int = 4 * GIB
@@ -96,7 +97,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 _bad("status", status, f"one of {', '.join(STATUSES)}")
         if self.on_bad_row not in ("error", "drop"):
             _bad("on_bad_row", self.on_bad_row, "error or drop")
-        if self.cpu_jobs not in ("drop", "error"):
+        if self.cpu_jobs not in (None, "drop", "error"):
             _bad("cpu_jobs", self.cpu_jobs, "drop or error")
         for name in ("max_bytes", "max_errors"):
             if getattr(self, name) < 1:

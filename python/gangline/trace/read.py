@@ -40,8 +40,8 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
         models_reference, cpu_jobs, zone, on_bad_row, max_bytes, max_errors: see
         `gangline.trace.options.Options`. And those of one format: run_time ("sum" or "span") of
         `philly-json`, unit ("task" or "job") of `pai`, procs_per_gpu
-        of `swf`, flops of `batsim`, throughput and reference of `gavel`, durations and profiles of
-        `pollux`.
+        of `swf`, flops of `batsim`, throughput and reference of `gavel`, durations, profiles
+        and placements of `pollux`.
 
     Returns
     -------

@@ -46,6 +46,7 @@ COUNTED: Mapping[str, str] = {
     "mixed_gpu_types": "jobs whose tasks ask for different GPU types may use any",
     "models_absent": "jobs of a gang size that the table of models does not know; they keep none",
     "models_given": "jobs that got a drawn model (`models`)",
+    "processors_as_gpus": "processors count as GPUs (`procs_per_gpu` says how many are one)",
     "repeated_hour": "local times in the hour that occurs twice at the end of summer time",
     "unknown_status": "status words that are not known; they become `unknown`",
     "slo_without_duration": "objectives without a known time alone; no deadline",

@@ -77,15 +77,16 @@ METADATA_KEYS = (
 GPUS_MAX = 2**15
 # 2**62 ns: sums of two times still fit the engine's clock.
 SECONDS_MAX = float(2**62 // 10**9)
+DURATION_MAX = 4e9  # the engine's own: no job may take longer
 
 # Bounds of one value: (least, greatest, what an error message calls it).
 BOUNDS: Mapping[str, tuple[float, float, str]] = {
     "arrival_s": (0.0, SECONDS_MAX, f"seconds >= 0, at most {SECONDS_MAX:.0f}"),
     "gpus": (1, GPUS_MAX, f"an integer from 1 to {GPUS_MAX}"),
     "duration_s": (
-        -SECONDS_MAX,
-        SECONDS_MAX,
-        f"a finite number of seconds, at most {SECONDS_MAX:.0f}",
+        -DURATION_MAX,
+        DURATION_MAX,
+        f"a finite number of seconds, at most {DURATION_MAX:.0f}",
     ),
     "iterations": (-1e300, 1e300, "a finite number"),
     "batch_size": (1, 2**31 - 1, "an integer >= 1"),

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 ERRORS_SHOWN = 20
 BOM = b"\xef\xbb\xbf"
 _SOMETHING = re.compile(rb"\S")
+_BEFORE_HEADER = re.compile(rb"[\r\n]+|#[^\r\n]*[\r\n]+")
 _LONG_LINE = "straddl"  # how Arrow names a record that its block of 1 MiB does not hold
 _BLOCK_BYTES = 1 << 20  # Arrow's own: a text of one block gains nothing from threads
 TIME = pa.timestamp("us")
@@ -68,10 +69,13 @@ def header(head: bytes, delimiter: str = ",") -> list[str]:
 
 
 def _header_span(data: bytes) -> tuple[int, int]:
-    """Return where the first line that is not empty begins, and where the next one does."""
+    """Return where the header begins, and where the next line does.
+
+    It is the first line that is not empty, nor a comment that starts with `#`.
+    """
     start = len(BOM) if data.startswith(BOM) else 0
-    while data[start : start + 1] in (b"\n", b"\r"):
-        start += 1
+    while match := _BEFORE_HEADER.match(data, start):
+        start = match.end()
     ends = [place for place in (data.find(b"\n", start), data.find(b"\r", start)) if place >= 0]
     if not ends:
         return start, len(data)

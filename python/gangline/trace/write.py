@@ -135,6 +135,9 @@ def _content(trace: Trace, path: Path, name: str, options: WriteOptions) -> byte
         content = _NATIVE[stem.suffix](trace)
     else:
         content = writer_of(name).content(trace, options)
+        if b"\0" in content:
+            message = "a name of this trace holds a NUL byte, which no reader of text takes"
+            raise TraceError(f"{path}: {message}; write Parquet", path=str(path))
     if path.suffix == ".gz":
         import gzip
 

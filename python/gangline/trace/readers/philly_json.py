@@ -110,7 +110,7 @@ def read(source: Source, options: Options) -> Raw:
     raw.names = {"arrival_s": "submitted_time", "gpus": "attempts", "duration_s": "attempts"}
     raw.names |= {"job_id": "jobid", "servers": "attempts"}
     _lengths(raw, attempts, (start, end), options.zone, special.run_time)
-    if options.cpu_jobs == "drop":
+    if options.cpu_jobs != "error":
         raw.drops.append(("cpu_job", numbers(raw.columns["gpus"]) == 0))
     return raw
 

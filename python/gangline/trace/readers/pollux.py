@@ -19,9 +19,7 @@ from gangline.trace.readers._columns import read_columns
 from gangline.trace.text import LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from gangline.tables.pollux import PolluxProfile
+    from gangline.tables.pollux import PolluxProfiles
     from gangline.trace.normalise import Raw
     from gangline.trace.options import Options
     from gangline.trace.source import Source
@@ -47,10 +45,13 @@ class Special(msgspec.Struct, frozen=True, kw_only=True):
     profiles : str
         Folder or archive of Pollux profiles, one folder per application; they tell the seconds of
         a job alone where `durations` does not.
+    placements : str
+        File of the placements in those folders, for profiles of several GPU types.
     """
 
     durations: dict[str, float] = {}
     profiles: str = ""
+    placements: str = "placements.csv"
 
 
 def read(source: Source, options: Options) -> Raw:
@@ -72,7 +73,7 @@ def read(source: Source, options: Options) -> Raw:
 def _durations(raw: Raw, special: Special) -> Any:
     """Look up each different (application, GPUs, batch) once."""
     given = special.durations
-    profiles = _profiles(special.profiles)
+    profiles = _profiles(special)
     kinds, jobs = _kinds([raw.columns[name] for name in ("model", "gpus", "batch_size")])
     seconds: list[float | None] = []
     missing: set[str] = set()
@@ -82,7 +83,7 @@ def _durations(raw: Raw, special: Special) -> Any:
         if found is None and (gpus < 1 or batch < 1):
             seconds.append(None)  # an error of its own, told with its line
             continue
-        if found is None and model in profiles:
+        if found is None and profiles is not None and model in profiles:
             found = profiles[model].alone_s(gpus, batch)
         seconds.append(found)
         if found is None:
@@ -117,10 +118,9 @@ def _kinds(columns: list[Any]) -> tuple[list[Any], Any]:
     return kinds, which
 
 
-def _profiles(path: str) -> Mapping[str, PolluxProfile]:
-    if not path:
-        return {}
+def _profiles(special: Special) -> PolluxProfiles | None:
+    if not special.profiles:
+        return None
     from gangline.tables import read_pollux
 
-    found = read_pollux(path)
-    return {name: found[name] for name in found}
+    return read_pollux(special.profiles, placements=special.placements)

@@ -96,6 +96,8 @@ def _jobs(raw: Raw, procs_per_gpu: float) -> None:
     columns["start_s"] = times.column(np.where(wait >= 0, arrival + wait, np.nan))
     limit = numbers(columns["wait_limit_s"])
     columns["wait_limit_s"] = times.column(np.where(limit > 0, limit, np.nan))
+    if procs_per_gpu == 1.0:
+        raw.marks["processors_as_gpus"] = procs > 0
     raw.drops = [
         ("partial_execution", np.isin(status, _PARTIAL)),
         ("unknown_duration", numbers(columns["duration_s"]) == _UNKNOWN),
