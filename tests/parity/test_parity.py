@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import gangline as gl
 import reference
 from parity.harness import EndlessError, assert_same, run_engine, run_reference
-from parity.worlds import POLICIES, PREEMPTIVE, ROUNDS, crowded, settings_of, worlds
+from parity.worlds import POLICIES, PREEMPTIVE, PRICED, ROUNDS, crowded, settings_of, worlds
 
 SENDERS = (
     "fifo",
@@ -24,6 +24,7 @@ SENDERS = (
     "toy-share",
     "toy-mixed",
 )
+PRESETS = ("hadar-paper", "hadar-ttd", "hadar-jct")
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
@@ -43,7 +44,7 @@ def compare(world: dict[str, Any], policy: str, params: dict[str, Any]) -> None:
         return
     result = run_engine(world, policy, params)
     assert_same(result, outcome)
-    if policy in ("toy-round", *ROUNDS):
+    if policy in ("toy-round", *ROUNDS, *PRICED):
         walked = run_engine(world, policy, params, skip_rounds=False)
         assert walked.jobs.equals(result.jobs)
         assert walked.segments.equals(result.segments)
@@ -55,10 +56,20 @@ def compare(world: dict[str, Any], policy: str, params: dict[str, Any]) -> None:
 @given(data=st.data())
 def test_every_policy_agrees_with_the_slow_simulator(policy: str, data: st.DataObject) -> None:
     # with checkpoints a preemption loses work: some preemptive runs would never end
-    world = data.draw(worlds(checkpoints=policy not in (*PREEMPTIVE, *ROUNDS)), label="world")
+    world = data.draw(
+        worlds(checkpoints=policy not in (*PREEMPTIVE, *ROUNDS, *PRICED)), label="world"
+    )
     types = tuple(row["name"] for row in world["cluster"]["gpu_types"])
     params = data.draw(settings_of(policy, types), label="params")
     compare(world, policy, params)
+
+
+@pytest.mark.parametrize("policy", PRESETS)
+@settings(suppress_health_check=QUIET, max_examples=20)
+@given(data=st.data())
+def test_presets_agree_with_the_slow_simulator(policy: str, data: st.DataObject) -> None:
+    world = data.draw(worlds(checkpoints=False), label="world")
+    compare(world, policy, {"round_s": data.draw(st.sampled_from([5.0, 12.0]), label="round_s")})
 
 
 @pytest.mark.parametrize("policy", SENDERS)

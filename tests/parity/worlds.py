@@ -44,6 +44,7 @@ ROUNDS = (
     "gavel-fifo",
     "gavel-fifo-perf",
 )
+PRICED = ("hadar",)
 PACKING = ("gavel-las", "gavel-ftf", "gavel-makespan", "gavel-max-sum", "gavel-water-filling")
 PAIRING = tuple(name for name in ROUNDS if name.startswith((*PACKING, "gavel-gandiva")))
 SHARING = (
@@ -56,7 +57,16 @@ SHARING = (
 )
 BUILT = {entry["name"] for entry in _core.registry()}  # some are in the slow simulator first
 SHARING_BUILT = tuple(name for name in SHARING if name in BUILT)
-POLICIES = (*QUEUES, *PREEMPTIVE, *SLICES, *FAIR, *ROUNDS, *SHARING_BUILT, *TOYS)
+POLICIES = (
+    *QUEUES,
+    *PREEMPTIVE,
+    *SLICES,
+    *FAIR,
+    *ROUNDS,
+    *PRICED,
+    *SHARING_BUILT,
+    *TOYS,
+)
 
 _ARRIVALS = st.one_of(
     st.sampled_from([0.0, 0.0, 1.0, 2.0, 5.0, 5.0, 7.0, 10.0]),
@@ -396,6 +406,8 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
         return draw(dally_settings())
     if policy in SHARING:
         return draw(sharing_settings(policy))
+    if policy in PRICED:
+        return draw(price_settings())
     chosen: dict[str, Any] = {}
     if draw(st.booleans()):
         chosen["placement"] = draw(st.sampled_from(RULES))
@@ -527,6 +539,31 @@ def slice_settings(draw: st.DrawFn) -> dict[str, Any]:
         "pack": draw(st.booleans()),
         "pack_gain": draw(st.sampled_from([1.0, 1.0, 0.0, 1.4])),
         "trial_s": draw(st.sampled_from([1.0, 2.5, 6.0])),
+    }
+
+
+@st.composite
+def price_settings(draw: st.DrawFn) -> dict[str, Any]:
+    """Rounds longer than every restart of these worlds; prices fit for an empty cluster."""
+    utilities = ["effective_throughput", "normalised", "inverse_jct", "ftf", "makespan"]
+    return {
+        "utility": draw(st.sampled_from(utilities)),
+        "order": draw(st.sampled_from(["arrival", "density", "density", "srtf"])),
+        "tier": draw(st.sampled_from(["greedy", "greedy", "beam", "exact"])),
+        "beam_width": draw(st.sampled_from([1, 2, 3, 16])),
+        "backfill": draw(st.booleans()),
+        "round_s": draw(st.sampled_from([5.0, 7.5, 12.0])),
+        "cost_horizon": draw(st.sampled_from(["round", "round", "remaining"])),
+        "umin_factor": draw(st.sampled_from([0.25, 0.25, 0.01, 0.5])),
+        "horizon_s": draw(st.sampled_from([None, None, None, 1e4])),
+        "spread_surcharge": draw(st.sampled_from([0.1, 0.1, 0.0, 1.0])),
+        "mix_types": draw(st.sampled_from([True, True, False])),
+        "pick": draw(st.sampled_from(["cheapest", "cheapest", "best_fit"])),
+        "objective": draw(st.sampled_from(["max_payoff", "max_payoff", "min_cost"])),
+        "replan": draw(st.sampled_from(["round", "round", "event"])),
+        "rack_aware": draw(st.booleans()),
+        "stay": draw(st.sampled_from([True, True, False])),
+        "scan_limit": draw(st.sampled_from([None, None, 1, 2])),
     }
 
 

@@ -52,6 +52,10 @@ REGISTRY: dict[str, type[Policy]] = {
     "gavel-allox": Rounds,
     "gavel-gandiva": RandomPairs,
     "dally": Dally,
+    "hadar": Hadar,
+    "hadar-paper": Hadar,
+    "hadar-ttd": Hadar,
+    "hadar-jct": Hadar,
     "sjf-ffs": SjfFfs,
     "sjf-ffs-code": SjfFfs,
     "sjf-ffs-consolidated": SjfFfs,
@@ -67,10 +71,6 @@ REGISTRY: dict[str, type[Policy]] = {
 
 # Policies that the engine does not have yet: no drawn world or scenario asks for them.
 AHEAD: dict[str, type[Policy]] = {
-    "hadar": Hadar,
-    "hadar-paper": Hadar,
-    "hadar-ttd": Hadar,
-    "hadar-jct": Hadar,
     "hadare": HadarE,
     "hadare-paper": HadarE,
     "hadare-lab": HadarE,

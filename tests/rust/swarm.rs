@@ -22,7 +22,9 @@ fn draw_value(kind: ParamKind, default: ParamDefault, numbers: &mut Numbers) -> 
     match kind {
         ParamKind::Bool => ParamValue::Bool(numbers.once_in(2)),
         ParamKind::AtLeast(least) | ParamKind::Maybe(least) => ParamValue::Float(around.max(least)),
-        ParamKind::Whole(least) => ParamValue::Float(around.round().max(least)),
+        ParamKind::Whole(least) | ParamKind::MaybeWhole(least) => {
+            ParamValue::Float(around.round().max(least))
+        }
         ParamKind::Share | ParamKind::Fraction => ParamValue::Float((around / 7.0).fract()),
         ParamKind::Above(bound) => ParamValue::Float(around + bound),
         // the default: other texts name parts of one cluster
@@ -80,6 +82,13 @@ fn draw_params(name: &str, numbers: &mut Numbers) -> Params {
             "network_delay" => ParamValue::Float(12.0 + numbers.below(9) as f64),
             // a lease is longer than every restart
             "overhead_per_gpu_s" => ParamValue::Float(0.01 * numbers.below(2) as f64),
+            // the exact search is for few jobs, a wide beam for few rounds
+            "tier" => ParamValue::Str(numbers.pick(&["beam", "greedy"]).to_owned()),
+            "beam_width" => ParamValue::Int(1 + numbers.below(4) as i64),
+            // shorter than the age of some job
+            "horizon_s" => ParamValue::None,
+            // higher prices can keep every job off an empty cluster
+            "umin_factor" => ParamValue::Float(numbers.pick(&[0.01, 0.25, 0.5])),
             "merge_s" => ParamValue::Float(numbers.below(5) as f64),
             // without a head start equal jobs swap every nanosecond
             "las_quantum" => ParamValue::Float(1.0 + numbers.below(30) as f64),

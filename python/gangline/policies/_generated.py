@@ -37,6 +37,7 @@ __all__ = [
     "GavelWaterFilling",
     "GavelWaterFillingAgnostic",
     "Gittins",
+    "Hadar",
     "Las",
     "PolicyConfig",
     "Sjf",
@@ -1575,6 +1576,86 @@ class Dally(PolicyBase):
     score_includes_overhead: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class Hadar(PolicyBase):
+    """Task-level heterogeneity-aware scheduling: GPUs at prices that rise with occupancy.
+
+    Source: Hadar (arXiv 2503.10918), our interpretation.
+
+    Parameters
+    ----------
+    utility : str, one of effective_throughput, normalised, inverse_jct, ftf, makespan
+        Value of a completion time d (A / d): effective_throughput (A = work), normalised (A =
+        shortest isolated time), inverse_jct (A = 1), ftf (A = isolated time on a fair share) or
+        makespan (normalised, longest remaining time first).
+    order : str, one of arrival, density, srtf
+        Order of the queue: arrival, density (utility per GPU, largest first) or srtf (shortest
+        remaining time first); ignored with utility = makespan.
+    tier : str, one of exact, beam, greedy
+        Search for the jobs to run: exact, beam or greedy.
+    beam_width : int, >= 1
+        With tier = beam: states kept after each job.
+    backfill : bool
+        Whether jobs that cost more than their utility may use GPUs that would stay idle.
+    round_s : float, > 0
+        Length of a round. In seconds.
+    cost_horizon : str, one of round, remaining
+        Rounds that a job pays for: round (one) or remaining (all that it has left).
+    umin_factor : float, > 0
+        Factor of the lowest price; above 1 / (1 + spread_surcharge) prices can keep jobs off an
+        empty cluster.
+    horizon_s : float, >= 0.000000001, optional
+        Latest completion considered, from the oldest arrival; none = estimated from the work of the
+        active jobs. In seconds.
+    spread_surcharge : float, >= 0
+        Surcharge on the cost of a gang on several servers, as a share of it.
+    mix_types : bool
+        Whether a gang may lie on several GPU types.
+    pick : str, one of cheapest, best_fit
+        Server for a gang that fits on one: cheapest or best_fit (fewest free GPUs).
+    objective : str, one of max_payoff, min_cost
+        Best placement of a job: max_payoff (utility less cost) or min_cost.
+    replan : str, one of round, event
+        Decide in every round (round), or only after arrivals, completions and changes of capacity
+        (event).
+    rack_aware : bool
+        Whether placements inside one rack are considered as well.
+    stay : bool
+        Whether a running job keeps its GPUs when no other placement is faster.
+    exact_max_jobs : int, >= 1
+        With tier = exact: most active jobs.
+    scan_limit : float, >= 1, optional
+        With tier = greedy: a decision stops after so many jobs with a cost above their utility;
+        none = no limit.
+
+    Examples
+    --------
+    >>> Hadar(utility="effective_throughput").label()
+    'hadar(utility=effective_throughput)'
+    """
+
+    name: ClassVar[str] = "hadar"
+
+    utility: str = "normalised"
+    order: str = "density"
+    tier: str = "greedy"
+    beam_width: int = 16
+    backfill: bool = True
+    round_s: float = 360.0
+    cost_horizon: str = "round"
+    umin_factor: float = 0.25
+    horizon_s: float | None = field(default=None, metadata={"kind": "maybe"})
+    spread_surcharge: float = 0.1
+    mix_types: bool = True
+    pick: str = "cheapest"
+    objective: str = "max_payoff"
+    replan: str = "round"
+    rack_aware: bool = False
+    stay: bool = True
+    exact_max_jobs: int = 20
+    scan_limit: float | None = field(default=None, metadata={"kind": "maybe"})
+
+
 registry: Mapping[str, type[PolicyBase]] = {
     kind.name: kind
     for kind in (
@@ -1609,6 +1690,7 @@ registry: Mapping[str, type[PolicyBase]] = {
         GavelAllox,
         GavelGandiva,
         Dally,
+        Hadar,
     )
 }
 """Every policy by its name."""
@@ -1620,5 +1702,10 @@ presets: Mapping[str, PolicyBase] = {
     "dally-no-wait": Dally(mode="no_wait"),
     "dally-fully-consolidated": Dally(mode="fully_consolidated"),
     "dally-public": Dally(fit="first", renewal="redecide", overhead_per_gpu_s=6.0),
+    "hadar-paper": Hadar(
+        utility="effective_throughput", order="arrival", tier="beam", backfill=False
+    ),
+    "hadar-ttd": Hadar(),
+    "hadar-jct": Hadar(utility="inverse_jct"),
 }
 """Names that stand for a policy with some of its parameters set."""

@@ -99,7 +99,7 @@ fn kind_names(kind: ParamKind) -> (&'static str, &'static str, Option<f64>) {
         ParamKind::AtLeast(least) => ("number", "at_least", Some(least)),
         ParamKind::Above(bound) => ("number", "above", Some(bound)),
         ParamKind::Whole(least) => ("number", "whole", Some(least)),
-        ParamKind::Maybe(least) => ("number", "maybe", Some(least)),
+        ParamKind::Maybe(least) | ParamKind::MaybeWhole(least) => ("number", "maybe", Some(least)),
         ParamKind::Share => ("number", "share", None),
         ParamKind::Fraction => ("number", "fraction", None),
         ParamKind::Choice(_) => ("choice", "choice", None),

@@ -9,6 +9,7 @@ use crate::queue::{Event, EventClass};
 use crate::record::{EndReason, Logged};
 use crate::run::{Engine, Outcome};
 use crate::state::jobs::{Gang, Phase};
+use crate::view::Change;
 use gangline_model::{GpuSet, JobId, ServerId, SimTime};
 
 /// No run goes on beyond this: about 285 years, just before nanoseconds would overflow.
@@ -231,8 +232,16 @@ impl Engine {
             let active_ns = self.recorder.totals.active_ns;
             let job = self.state.lives.arrive(work, active_ns);
             self.changes.arrived.push(job);
+            self.note_order(Change::Arrived(job));
             self.events += 1;
             self.state.lives.skip_dropped();
+        }
+    }
+
+    #[inline]
+    fn note_order(&mut self, change: Change) {
+        if self.traits.orders_changes {
+            self.changes.order.push(change);
         }
     }
 
@@ -248,6 +257,7 @@ impl Engine {
         let (now, active_ns) = (self.state.now, self.recorder.totals.active_ns);
         self.state.lives.finish(job, now, active_ns);
         self.changes.finished.push(job);
+        self.note_order(Change::Finished(job));
         WakeOn::COMPLETION
     }
 
@@ -260,12 +270,14 @@ impl Engine {
         if up {
             self.state.occupancy.repair(server);
             self.changes.servers_up.push(server);
+            self.note_order(Change::Up(server));
             return WakeOn::CAPACITY;
         }
         self.recorder.totals.failures += 1;
         self.evict_residents(server);
         self.state.occupancy.fail(server);
         self.changes.servers_down.push(server);
+        self.note_order(Change::Down(server));
         WakeOn::CAPACITY
     }
 

@@ -50,4 +50,4 @@ pub use structures::bits::BitSet;
 pub use structures::trees::{Fenwick, MaxTree};
 #[doc(hidden)]
 pub use structures::work;
-pub use view::{Changes, ClusterView, SharedFacts};
+pub use view::{Change, Changes, ClusterView, SharedFacts};

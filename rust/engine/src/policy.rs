@@ -55,6 +55,7 @@ pub enum Next {
 }
 
 /// What a policy needs of the engine, fixed for the run. A policy states what differs from the default.
+#[expect(clippy::struct_excessive_bools, reason = "each is a need of its own")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicyTraits {
     /// The events that wake it; by default arrivals, completions and changes of capacity.
@@ -75,6 +76,8 @@ pub struct PolicyTraits {
     pub restart_per_gpu: SimSpan,
     /// Whether it reads how much of their speed jobs kept so far: [`ClusterView::kept_ns`].
     pub watches_locality: bool,
+    /// Whether it needs what happened in one order: [`Changes::order`].
+    pub orders_changes: bool,
 }
 
 impl Default for PolicyTraits {
@@ -89,6 +92,7 @@ impl Default for PolicyTraits {
             forks: false,
             restart_per_gpu: SimSpan::ZERO,
             watches_locality: false,
+            orders_changes: false,
         }
     }
 }

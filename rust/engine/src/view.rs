@@ -12,6 +12,19 @@ use smallvec::SmallVec;
 use std::ops::Deref;
 use std::sync::Arc;
 
+/// One thing that happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A job arrived.
+    Arrived(JobId),
+    /// A job finished.
+    Finished(JobId),
+    /// A server came back.
+    Up(ServerId),
+    /// A server failed.
+    Down(ServerId),
+}
+
 /// What happened since the policy was last asked, in event order.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
@@ -31,6 +44,9 @@ pub struct Changes {
     pub contended: Vec<JobId>,
     /// Timers that fired.
     pub timers: Vec<TimerTag>,
+    /// Arrivals, completions, failures and repairs in one order; only for a policy with
+    /// [`crate::PolicyTraits::orders_changes`].
+    pub order: Vec<Change>,
     /// Whether this instant is a round boundary.
     pub is_round: bool,
 }
@@ -58,6 +74,7 @@ impl Changes {
         self.servers_down.clear();
         self.contended.clear();
         self.timers.clear();
+        self.order.clear();
         self.is_round = false;
     }
 }

@@ -73,6 +73,8 @@ pub enum ParamKind {
     Whole(f64),
     /// A finite number of at least this, or none.
     Maybe(f64),
+    /// A whole number of at least this, or none.
+    MaybeWhole(f64),
     /// A number of at least 0 and less than 1.
     Share,
     /// A number from 0 to 1.
@@ -203,7 +205,8 @@ impl ParamReader {
                 ParamKind::Positives
                 | ParamKind::NamedShares
                 | ParamKind::NamedWeights
-                | ParamKind::Maybe(_),
+                | ParamKind::Maybe(_)
+                | ParamKind::MaybeWhole(_),
                 ParamValue::None,
             ) => true,
             (ParamKind::NamedWeights, ParamValue::Table(table)) => {
@@ -215,6 +218,7 @@ impl ParamReader {
                 | ParamKind::Above(_)
                 | ParamKind::Whole(_)
                 | ParamKind::Maybe(_)
+                | ParamKind::MaybeWhole(_)
                 | ParamKind::Share
                 | ParamKind::Fraction,
                 ParamValue::Int(number),
@@ -224,7 +228,7 @@ impl ParamReader {
             (ParamKind::AtLeast(least) | ParamKind::Maybe(least), ParamValue::Float(x)) => {
                 x.is_finite() && *x >= least
             }
-            (ParamKind::Whole(least), ParamValue::Float(x)) => {
+            (ParamKind::Whole(least) | ParamKind::MaybeWhole(least), ParamValue::Float(x)) => {
                 x.is_finite() && *x >= least && x.fract() == 0.0
             }
             (ParamKind::Above(bound), ParamValue::Float(x)) => x.is_finite() && *x > bound,
@@ -394,6 +398,7 @@ impl ParamKind {
             ParamKind::Bool => "true or false".to_owned(),
             ParamKind::AtLeast(least) => format!("a number >= {least}"),
             ParamKind::Whole(least) => format!("a whole number >= {least}"),
+            ParamKind::MaybeWhole(least) => format!("a whole number >= {least} or none"),
             ParamKind::Maybe(least) => format!("a number >= {least} or none"),
             ParamKind::Above(bound) => format!("a number > {bound}"),
             ParamKind::Share => "a number >= 0 and < 1".to_owned(),

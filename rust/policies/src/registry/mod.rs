@@ -3,6 +3,7 @@
 mod dally;
 mod gandiva;
 mod gavel;
+mod hadar;
 mod parameters;
 mod preemptive;
 mod queues;
@@ -204,6 +205,7 @@ pub static POLICIES: LazyLock<Vec<PolicyInfo>> = LazyLock::new(|| {
         yarn::POLICIES,
         gavel::POLICIES,
         dally::POLICIES,
+        hadar::POLICIES,
         toys::POLICIES,
     ]
     .concat()

@@ -1,0 +1,125 @@
+//! What does not change about a job once it has arrived.
+
+use super::params::{HadarParams, Utility};
+use gangline_engine::{ClusterView, PolicyError};
+use gangline_model::{GpuTypeId, JobId, SimTime};
+use smallvec::SmallVec;
+
+/// A GPU type that a job can use.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct TypeFacts {
+    pub(super) id: GpuTypeId,
+    /// `t_min`: time for all the work there.
+    pub(super) time_s: f64,
+}
+
+/// A job.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    pub(super) job: JobId,
+    pub(super) arrival: SimTime,
+    pub(super) gpus: u32,
+    /// A of `U = A / d`.
+    pub(super) numerator: f64,
+    /// Usable types by rate of one worker, fastest first, then index.
+    pub(super) types: SmallVec<[TypeFacts; 4]>,
+    /// Gang rate on the fastest of them.
+    pub(super) best_rate: f64,
+    /// `t_max`: slots on the slowest of them.
+    pub(super) slots_max: u128,
+}
+
+impl Facts {
+    pub(super) fn new(
+        view: &ClusterView<'_>,
+        params: &HadarParams,
+        job: JobId,
+        isolated_s: Option<f64>,
+    ) -> Result<Self, PolicyError> {
+        let work = view.work(job)?;
+        let gpus = view.jobs().gpus(job);
+        let mut rates = gang_rates(view, job);
+        let per_gpu = |rate: f64| rate / f64::from(gpus);
+        rates.sort_by(|a, b| per_gpu(b.1).total_cmp(&per_gpu(a.1)).then(a.0.cmp(&b.0)));
+        let all = || rates.iter().map(|&(_, rate)| rate);
+        let best_rate = all().fold(0.0, f64::max);
+        let slowest = all().fold(f64::INFINITY, f64::min);
+        let slots_max = libm::ceil(work / (slowest * params.round.seconds()));
+        let numerator = match params.utility {
+            Utility::EffectiveThroughput => work,
+            Utility::Normalised | Utility::Makespan => work / best_rate,
+            Utility::InverseJct => 1.0,
+            Utility::FinishTimeFairness => isolated_s.unwrap_or(work / best_rate),
+        };
+        let time_s = |rate| work / rate;
+        let types = rates.iter().map(|&(id, rate)| TypeFacts {
+            id,
+            time_s: time_s(rate),
+        });
+        Ok(Self {
+            job,
+            arrival: view.jobs().arrival(job),
+            gpus,
+            numerator,
+            types: types.collect(),
+            best_rate,
+            slots_max: (slots_max as u128).max(1),
+        })
+    }
+
+    /// `t_max x W`.
+    #[inline]
+    pub(super) fn gpu_slots_max(&self) -> f64 {
+        self.slots_max.saturating_mul(u128::from(self.gpus)) as f64
+    }
+
+    /// Usable types as a mask.
+    pub(super) fn type_mask(&self) -> u64 {
+        self.types
+            .iter()
+            .fold(0, |mask, one| mask | 1 << one.id.index())
+    }
+
+    /// What its utility per GPU depends on while it waits.
+    pub(super) fn line(&self, remaining: f64) -> Line {
+        Line {
+            job: self.job,
+            arrival: self.arrival,
+            gpus: self.gpus,
+            numerator: self.numerator,
+            left_s: remaining / self.best_rate,
+        }
+    }
+}
+
+/// The inverse of a waiting job's utility per GPU is linear in time: `W (now - a + left) / A`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    pub(super) job: JobId,
+    pub(super) arrival: SimTime,
+    pub(super) gpus: u32,
+    pub(super) numerator: f64,
+    /// Time that is left on the fastest type.
+    pub(super) left_s: f64,
+}
+
+impl Line {
+    /// Utility per GPU if the job went on at its best rate from now on.
+    #[inline]
+    pub(super) fn density(&self, now: SimTime) -> f64 {
+        let seconds = (now - self.arrival).seconds() + self.left_s;
+        self.numerator / seconds / f64::from(self.gpus)
+    }
+}
+
+/// Gang rates on the types that are allowed and have the memory, however few GPUs of them there are.
+pub(super) fn gang_rates(view: &ClusterView<'_>, job: JobId) -> SmallVec<[(GpuTypeId, f64); 4]> {
+    let jobs = view.jobs();
+    let (allowed, memory) = (jobs.allowed_types(job), jobs.memory_bytes(job));
+    let types = view.cluster().gpu_types().iter().enumerate();
+    let fits = types.filter(|(at, one)| allowed >> at & 1 == 1 && one.memory_bytes >= memory);
+    fits.map(|(at, _)| GpuTypeId::new(at))
+        .map(|id| (id, view.base_rate(job, id)))
+        .filter(|&(_, rate)| rate > 0.0)
+        .collect()
+}

@@ -1,0 +1,313 @@
+//! `FIND_ALLOC`: the best place for one job in a working state.
+//!
+//! O(types x (groups of servers + W)) whatever the number of servers; the candidate inside a rack looks at every rack.
+
+use super::facts::Facts;
+use super::params::{CostHorizon, HadarParams, Objective, Pick};
+use super::price::Prices;
+use super::servers::{Places, Servers};
+use gangline_engine::{ClusterView, PolicyError};
+use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, gpus_in};
+use smallvec::SmallVec;
+
+/// Values that differ by less than this share count as equal. From the text; it absorbs float noise.
+const TOLERANCE: f64 = 1e-12;
+
+#[inline]
+pub(crate) fn equal(x: f64, y: f64) -> bool {
+    (x - y).abs() <= TOLERANCE * x.abs().max(y.abs())
+}
+
+#[inline]
+pub(crate) fn above(x: f64, y: f64) -> bool {
+    x > y && !equal(x, y)
+}
+
+/// What changes about an active job between decisions.
+#[derive(Clone, Debug)]
+pub(super) struct Live {
+    pub(super) remaining: f64,
+    waited_s: f64,
+    /// What it holds.
+    pub(super) held: Option<Places>,
+    /// Rest of the overhead that it is in.
+    left_s: f64,
+    /// Overhead of a start or move.
+    start_s: f64,
+}
+
+impl Live {
+    pub(super) fn new(view: &ClusterView<'_>, job: JobId) -> Result<Self, PolicyError> {
+        let run = view.run(job);
+        let left = run.map_or(0, |run| (run.only().progress_start - view.now()).0.max(0));
+        let held = run.map(|run| {
+            let parts = run.gpus().by_server().iter();
+            parts.map(|one| (one.server.0, gpus_in(one.mask))).collect()
+        });
+        Ok(Self {
+            remaining: view.remaining_work(job)?,
+            waited_s: (view.now() - view.jobs().arrival(job)).seconds(),
+            held,
+            left_s: gangline_model::SimSpan(left).seconds(),
+            start_s: view.overhead(job).seconds(),
+        })
+    }
+}
+
+/// A place for a job, and what it is worth.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Offer {
+    pub(super) places: Places,
+    pub(super) payoff: f64,
+    pub(super) cost: f64,
+    utility: f64,
+    rate: f64,
+    /// Whether the job stays because nothing else is faster.
+    pub(super) by_stay_rule: bool,
+}
+
+/// By what the best candidate is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Goal {
+    /// As the objective says.
+    Objective,
+    /// The largest utility: for backfilled jobs.
+    Utility,
+}
+
+/// Looks for places at one instant.
+#[derive(Debug)]
+pub(super) struct Finder<'a> {
+    pub(super) view: &'a ClusterView<'a>,
+    pub(super) params: &'a HadarParams,
+    pub(super) prices: &'a Prices,
+}
+
+impl Finder<'_> {
+    /// The best place for a job, if it has any.
+    pub(super) fn find(
+        &self,
+        servers: &Servers,
+        facts: &Facts,
+        live: &Live,
+        goal: Goal,
+    ) -> Option<Offer> {
+        let stay = self.stay(servers, facts, live);
+        let mut others = self.others(servers, facts);
+        // the GPUs that it holds are no other place
+        others.retain(|places| live.held.as_ref() != Some(places));
+        let offer = |places: Places| self.offer(servers, facts, live, places, live.start_s);
+        let offers: SmallVec<[Offer; 8]> = others.into_iter().map(offer).collect();
+        if let Some(mut stay) = stay {
+            if self.params.stay && !offers.iter().any(|other| above(other.rate, stay.rate)) {
+                stay.by_stay_rule = true;
+                return Some(stay);
+            }
+            return Some(self.best(stay, offers, goal));
+        }
+        let mut offers = offers.into_iter();
+        offers.next().map(|first| self.best(first, offers, goal))
+    }
+
+    /// Whether a job of these types and gang size has a place at all: then and only then `find` returns one.
+    pub(super) fn fits(&self, free_of_type: &[u32], types: u64, gpus: u32) -> bool {
+        let usable = free_of_type.iter().enumerate();
+        let mut free = usable
+            .filter(|(at, _)| types >> at & 1 == 1)
+            .map(|(_, &free)| free);
+        if self.params.mix_types {
+            free.sum::<u32>() >= gpus
+        } else {
+            free.any(|free| free >= gpus)
+        }
+    }
+
+    fn best(&self, first: Offer, rest: impl IntoIterator<Item = Offer>, goal: Goal) -> Offer {
+        let keys = |offer: &Offer| match goal {
+            Goal::Utility => (offer.utility, -offer.cost),
+            Goal::Objective if self.params.objective == Objective::MinCost => {
+                (-offer.cost, offer.payoff)
+            }
+            Goal::Objective => (offer.payoff, -offer.cost),
+        };
+        rest.into_iter().fold(first, |best, next| {
+            let (old, new) = (keys(&best), keys(&next));
+            let is_better = above(new.0, old.0) || equal(new.0, old.0) && above(new.1, old.1);
+            if is_better { next } else { best }
+        })
+    }
+
+    /// Candidate 0: the GPUs it holds.
+    fn stay(&self, servers: &Servers, facts: &Facts, live: &Live) -> Option<Offer> {
+        let held = live.held.as_ref()?;
+        let is_free = held
+            .iter()
+            .all(|&(server, gpus)| servers.free(server) >= gpus);
+        is_free.then(|| self.offer(servers, facts, live, held.clone(), live.left_s))
+    }
+
+    /// The other candidates, in the order of the scan.
+    fn others(&self, servers: &Servers, facts: &Facts) -> SmallVec<[Places; 8]> {
+        let mut found = SmallVec::new();
+        let types: SmallVec<[GpuTypeId; 4]> = facts.types.iter().map(|one| one.id).collect();
+        for &id in &types {
+            found.extend(self.consolidated(servers, id, facts.gpus));
+        }
+        if facts.gpus == 1 {
+            return found;
+        }
+        let allowed = |at: usize| {
+            let first = if self.params.mix_types { 0 } else { at };
+            &types[first..=at]
+        };
+        for at in 0..types.len() {
+            found.extend(self.spread(servers, allowed(at), facts.gpus));
+        }
+        if self.params.rack_aware {
+            for at in 0..types.len() {
+                found.extend(self.in_rack(servers, allowed(at), facts.gpus));
+            }
+        }
+        found
+    }
+
+    /// One server of a type with room for the gang.
+    fn consolidated(&self, servers: &Servers, id: GpuTypeId, gpus: u32) -> Option<Places> {
+        let mut best: Option<(f64, u32, u32)> = None;
+        for (at, group) in servers.groups.iter().enumerate() {
+            if group.gpu_type != id {
+                continue;
+            }
+            for free in gpus..=group.capacity {
+                let Some(&server) = group.by_free[free as usize].first() else {
+                    continue;
+                };
+                let price = if self.params.pick == Pick::BestFit {
+                    0.0
+                } else {
+                    self.prices.of(at, free)
+                };
+                if best.is_none_or(|best| is_before((price, free, server), best)) {
+                    best = Some((price, free, server));
+                }
+            }
+        }
+        best.map(|(_, _, server)| SmallVec::from_slice(&[(server, gpus)]))
+    }
+
+    /// Servers of some types by price, all the free GPUs of each until the gang is complete; only if that takes
+    /// several.
+    fn spread(&self, servers: &Servers, types: &[GpuTypeId], gpus: u32) -> Option<Places> {
+        let free: u32 = types.iter().map(|&id| servers.free_of_type(id)).sum();
+        if free < gpus {
+            return None;
+        }
+        let mut buckets: SmallVec<[(f64, u32, usize); 16]> = SmallVec::new();
+        for (at, group) in servers.groups.iter().enumerate() {
+            if types.contains(&group.gpu_type) {
+                let filled =
+                    (1..=group.capacity).filter(|&f| !group.by_free[f as usize].is_empty());
+                buckets.extend(filled.map(|free| (self.prices.of(at, free), free, at)));
+            }
+        }
+        buckets.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let (mut places, mut missing) = (Places::new(), gpus);
+        for alike in buckets.chunk_by(|a, b| a.0.total_cmp(&b.0).is_eq() && a.1 == b.1) {
+            let free = alike[0].1;
+            let of = |&(_, free, at): &(f64, u32, usize)| {
+                servers.groups[at].by_free[free as usize].iter().peekable()
+            };
+            let mut heads: SmallVec<[_; 4]> = alike.iter().map(of).collect();
+            while missing > 0 {
+                let next = heads.iter_mut().filter_map(|head| {
+                    let server = **head.peek()?;
+                    Some((server, head))
+                });
+                let Some((server, head)) = next.min_by_key(|(server, _)| *server) else {
+                    break;
+                };
+                head.next();
+                let count = free.min(missing);
+                places.push((server, count));
+                missing -= count;
+            }
+        }
+        several(places)
+    }
+
+    /// The same rule inside the rack with the most free GPUs.
+    fn in_rack(&self, servers: &Servers, types: &[GpuTypeId], gpus: u32) -> Option<Places> {
+        let cluster = self.view.cluster();
+        let is_of = |server: &&u32| types.contains(&cluster.server(ServerId(**server)).gpu_type);
+        let there = servers.roomiest_rack(types).iter().filter(is_of);
+        let mut there: Vec<(f64, u32, u32)> = there
+            .filter(|&&server| servers.free(server) > 0)
+            .map(|&server| {
+                let free = servers.free(server);
+                (self.prices.of(servers.group(server), free), free, server)
+            })
+            .collect();
+        there.sort_by(|a, b| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2))));
+        let (mut places, mut missing) = (Places::new(), gpus);
+        for (_, free, server) in there {
+            let count = free.min(missing);
+            if count > 0 {
+                places.push((server, count));
+            }
+            missing -= count;
+        }
+        if missing == 0 { several(places) } else { None }
+    }
+
+    fn offer(
+        &self,
+        servers: &Servers,
+        facts: &Facts,
+        live: &Live,
+        places: Places,
+        overhead_s: f64,
+    ) -> Offer {
+        let masks = places
+            .iter()
+            .map(|&(server, gpus)| (ServerId(server), u64::MAX >> (64 - gpus)));
+        let rate = self.view.rate_alone(facts.job, &masks.collect::<GpuSet>());
+        let completion = live.waited_s + overhead_s + live.remaining / rate;
+        let utility = facts.numerator / completion;
+        debug_assert!(
+            utility > 0.0 && utility.is_finite(),
+            "work and time are above 0"
+        );
+        let prices = places.iter().map(|&(server, gpus)| {
+            let price = self.prices.of(servers.group(server), servers.free(server));
+            price * f64::from(gpus)
+        });
+        let mut cost = prices.sum::<f64>();
+        if self.params.cost_horizon == CostHorizon::Remaining {
+            cost *= libm::ceil(live.remaining / (rate * self.params.round.seconds()));
+        }
+        if places.len() > 1 {
+            cost *= 1.0 + self.params.spread_surcharge;
+        }
+        Offer {
+            payoff: utility - cost,
+            places,
+            cost,
+            utility,
+            rate,
+            by_stay_rule: false,
+        }
+    }
+}
+
+/// Order of servers: price, free GPUs, index.
+fn is_before(a: (f64, u32, u32), b: (f64, u32, u32)) -> bool {
+    a.0.total_cmp(&b.0)
+        .then((a.1, a.2).cmp(&(b.1, b.2)))
+        .is_lt()
+}
+
+/// Places on more than one server, by server.
+fn several(mut places: Places) -> Option<Places> {
+    places.sort_unstable();
+    (places.len() > 1).then_some(places)
+}

@@ -1,0 +1,296 @@
+//! `hadar`: gangs, GPU types and servers chosen together, by prices that rise with occupancy. Our interpretation of
+//! Hadar (arXiv 2503.10918); what is the paper's and what is ours: `docs/policies/hadar.md`.
+//!
+//! | symbol | here | meaning |
+//! |---|---|---|
+//! | `t`, `L_s` | `view.now()`, `HadarParams::round` | start and length of a round |
+//! | `h`, `r`, `c_h` | `servers::Group` | servers alike in GPU type and size |
+//! | `gamma_h` | `capacity - free` | GPUs of a server given out in this decision |
+//! | `j`, `a_j`, `W_j` | `Facts::{job, arrival, gpus}` | job, arrival, gang size |
+//! | `E_j N_j` | `view.work(job)` | all its work, iterations |
+//! | `x_j W_j` | `Offer::rate` | the engine's rate of the very set of GPUs, alone |
+//! | `U_j(d) = A_j / d` | `Facts::numerator` / completion time | utility |
+//! | `t_j^min,r`, `t_j^max` | `TypeFacts::time_s`, `Facts::slots_max` | shortest time per type, most slots |
+//! | `k_h` | `Prices::of` | price of a GPU |
+//! | `mu_j` | `Offer::payoff` | utility less cost |
+//! | `U_min`, `U_max^r` | `Prices::{floor, ceiling}` | bounds of the prices |
+//!
+//! It is asked at round boundaries. A decision costs O(jobs looked at x (types x groups of servers + gang)), and does
+//! not depend on the number of servers.
+
+mod emit;
+mod facts;
+mod find;
+mod kinetic;
+mod params;
+mod pass;
+mod price;
+mod queue;
+mod search;
+mod servers;
+#[cfg(test)]
+mod tests;
+
+pub use params::{CostHorizon, HadarParams, Objective, Order, Pick, Replan, Tier, Utility};
+
+use facts::Facts;
+use find::{Finder, Goal, Offer};
+use gangline_engine::{
+    Change, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+};
+use gangline_model::JobId;
+use pass::pass;
+use price::Pricing;
+use queue::{Rank, Waiting};
+use search::Search;
+use servers::Servers;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A job that gets GPUs, and which.
+#[derive(Clone, Debug)]
+struct Chosen {
+    rank: Rank,
+    offer: Offer,
+}
+
+/// The policy.
+#[derive(Debug)]
+pub struct Hadar {
+    params: HadarParams,
+    /// All healthy GPUs free, between decisions.
+    servers: Servers,
+    pricing: Pricing,
+    active: BTreeMap<JobId, Facts>,
+    /// The jobs that wait; empty where a decision looks at all jobs anyway.
+    waiting: Waiting,
+    /// Whether `waiting` is kept.
+    keeps_waiting: bool,
+    /// Jobs that wait since the last decision: what they have left is known once its plan was carried out.
+    preempted: Vec<JobId>,
+    /// Whether the plan stands until the next event.
+    is_held: bool,
+}
+
+impl Hadar {
+    /// The policy with its settings. `plain`: every decision sorts and walks all jobs.
+    pub fn new(params: HadarParams, plain: bool) -> Self {
+        Self {
+            servers: Servers::default(),
+            pricing: Pricing::new(0),
+            active: BTreeMap::new(),
+            waiting: Waiting::new(params.sorting()),
+            keeps_waiting: params.tier == Tier::Greedy && !plain,
+            preempted: Vec::new(),
+            is_held: false,
+            params,
+        }
+    }
+
+    /// Takes in what happened. Whether an arrival, a completion or a change of capacity was among it.
+    fn note(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<bool, PolicyError> {
+        for change in &changes.order {
+            match *change {
+                Change::Arrived(job) => self.arrive(view, job)?,
+                Change::Finished(job) => {
+                    if let Some(facts) = self.active.remove(&job) {
+                        self.pricing.remove(&facts);
+                    }
+                }
+                Change::Up(server) => self.servers.repair(server),
+                Change::Down(server) => self.servers.fail(server),
+            }
+        }
+        let preempted = std::mem::take(&mut self.preempted);
+        if self.keeps_waiting {
+            for job in preempted
+                .iter()
+                .chain(&changes.requeued)
+                .chain(&changes.arrived)
+            {
+                let remaining = view.remaining_work(*job)?;
+                self.waiting
+                    .insert(view.now(), &self.active[job], remaining);
+            }
+        }
+        Ok(!changes.order.is_empty())
+    }
+
+    fn arrive(&mut self, view: &ClusterView<'_>, job: JobId) -> Result<(), PolicyError> {
+        let isolated_s = match self.params.utility {
+            Utility::FinishTimeFairness => Some(self.isolated_s(view, job)?),
+            _ => None,
+        };
+        let facts = Facts::new(view, &self.params, job, isolated_s)?;
+        self.pricing.add(&facts);
+        self.active.insert(job, facts);
+        Ok(())
+    }
+
+    /// Time that all the work of a job takes on a fair share of the cluster as it is at its arrival.
+    fn isolated_s(&self, view: &ClusterView<'_>, job: JobId) -> Result<f64, PolicyError> {
+        let rates = facts::gang_rates(view, job);
+        let jobs = (self.active.len() + 1) as f64;
+        let (work, gang) = (view.work(job)?, f64::from(view.jobs().gpus(job)));
+        let on = |gpus: &[u32]| {
+            let all = f64::from(gpus.iter().sum::<u32>());
+            let weighted = rates
+                .iter()
+                .map(|&(id, rate)| rate * f64::from(gpus[id.index()]));
+            let mean = weighted.sum::<f64>() / all;
+            (mean > 0.0).then(|| work / (mean * (all / (jobs * gang)).min(1.0)))
+        };
+        // where none of its GPUs is up, those of the cluster as described count
+        let seconds = on(self.servers.up_of_type());
+        let seconds = seconds.or_else(|| on(view.cluster().gpus_by_type()));
+        Ok(seconds.expect("a job without a GPU that it can use is no job of the run"))
+    }
+
+    /// The jobs of which the queue does not know the order beforehand: those that run, or all.
+    fn ranked(&self, view: &ClusterView<'_>) -> Result<Vec<Rank>, PolicyError> {
+        let rank = |facts: &Facts| {
+            let remaining = view.remaining_work(facts.job)?;
+            Ok(Rank::new(
+                self.params.sorting(),
+                view.now(),
+                facts,
+                remaining,
+            ))
+        };
+        let ranks: Result<Vec<Rank>, PolicyError> = if self.keeps_waiting {
+            view.running().map(|job| rank(&self.active[&job])).collect()
+        } else {
+            self.active.values().map(rank).collect()
+        };
+        let mut ranks = ranks?;
+        ranks.sort_unstable();
+        Ok(ranks)
+    }
+
+    /// The allocation of the whole cluster, in order of the queue.
+    fn choose(&mut self, view: &ClusterView<'_>) -> Result<Vec<Chosen>, PolicyError> {
+        self.check_size()?;
+        let ranked = self.ranked(view)?;
+        let Self {
+            params,
+            servers,
+            pricing,
+            active,
+            waiting,
+            ..
+        } = self;
+        let (params, active, now) = (&*params, &*active, view.now());
+        let prices = &pricing.prices(params, now, active, servers)?;
+        let finder = Finder {
+            view,
+            params,
+            prices,
+        };
+        let mut taken = BTreeSet::new();
+        let mut chosen = match params.tier {
+            Tier::Greedy => {
+                let queue = waiting.merge(now, &ranked);
+                pass(&finder, servers, queue, active, &taken, Goal::Objective)?
+            }
+            Tier::Beam => Search::new(&finder, &ranked, active)?.beam(servers, params.beam_width),
+            Tier::Exact => Search::new(&finder, &ranked, active)?.exact(servers),
+        };
+        if params.backfill {
+            taken.extend(chosen.iter().map(|one| one.rank.job));
+            let queue = waiting.merge(now, &ranked);
+            chosen.extend(pass(
+                &finder,
+                servers,
+                queue,
+                active,
+                &taken,
+                Goal::Utility,
+            )?);
+        }
+        for one in &chosen {
+            servers.give_all(&one.offer.places);
+        }
+        chosen.sort_unstable_by_key(|one| one.rank);
+        Ok(chosen)
+    }
+
+    /// Notes which jobs stop or begin to wait by a plan.
+    fn note_plan(&mut self, view: &ClusterView<'_>, chosen: &[Chosen]) -> Result<(), PolicyError> {
+        if !self.keeps_waiting {
+            return Ok(());
+        }
+        for job in chosen.iter().map(|one| one.rank.job) {
+            if view.run(job).is_none() {
+                let remaining = view.remaining_work(job)?;
+                self.waiting
+                    .remove(view.now(), &self.active[&job], remaining);
+            }
+        }
+        let next: BTreeSet<JobId> = chosen.iter().map(|one| one.rank.job).collect();
+        self.preempted = view.running().filter(|job| !next.contains(job)).collect();
+        Ok(())
+    }
+
+    fn check_size(&self) -> Result<(), PolicyError> {
+        let (jobs, most) = (self.active.len(), self.params.exact_max_jobs);
+        if self.params.tier != Tier::Exact || jobs <= most {
+            return Ok(());
+        }
+        Err(PolicyError::Parameter {
+            policy: self.params.policy.clone(),
+            field: "exact_max_jobs".to_owned(),
+            value: most.to_string(),
+            expected: format!("at least {jobs}, the active jobs, or another tier than exact"),
+        })
+    }
+}
+
+impl Policy for Hadar {
+    fn traits(&self) -> PolicyTraits {
+        PolicyTraits {
+            wake_on: WakeOn::ROUND,
+            round: Some(self.params.round),
+            knowledge: Knowledge::Remaining,
+            mixes_types: self.params.mix_types,
+            orders_changes: true,
+            ..PolicyTraits::default()
+        }
+    }
+
+    fn start(
+        &mut self,
+        view: &ClusterView<'_>,
+        _plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        // a gang that its usable types hold has a place, and the engine knows whether they may be several
+        self.servers = Servers::new(view.cluster(), self.params.rack_aware);
+        self.pricing = Pricing::new(view.cluster().gpu_types().len());
+        Ok(Vec::new())
+    }
+
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        let has_event = self.note(view, changes)?;
+        if self.is_held && !has_event {
+            return Ok(Next::Steady);
+        }
+        let chosen = if self.active.is_empty() {
+            Vec::new()
+        } else {
+            self.choose(view)?
+        };
+        emit::emit(view, plan, &chosen);
+        self.note_plan(view, &chosen)?;
+        let all_stay = chosen.iter().all(|one| one.offer.by_stay_rule);
+        self.is_held =
+            self.params.replan == Replan::Event || all_stay && chosen.len() == self.active.len();
+        Ok(if self.is_held {
+            Next::Steady
+        } else {
+            Next::Ask
+        })
+    }
+}

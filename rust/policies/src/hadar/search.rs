@@ -1,0 +1,278 @@
+//! The dual subroutine where it looks at more than one choice of jobs: every choice, or the best few after each job.
+//!
+//! What is maximised is the sum of payoffs; of equal sums more jobs, then the lower cost, then the job that comes
+//! first in the queue. States differ in the free GPUs of servers; they are kept as what they took.
+
+use super::Chosen;
+use super::facts::Facts;
+use super::find::{Finder, Goal, Live, Offer, above, equal};
+use super::queue::Rank;
+use super::servers::{Places, Servers};
+use gangline_engine::PolicyError;
+use gangline_model::JobId;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// GPUs given out, by server.
+type Used = Vec<(u32, u32)>;
+
+/// What a choice of jobs is worth.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Worth {
+    payoff: f64,
+    jobs: usize,
+    cost: f64,
+}
+
+impl Worth {
+    fn with(self, offer: &Offer) -> Self {
+        Self {
+            payoff: self.payoff + offer.payoff,
+            jobs: self.jobs + 1,
+            cost: self.cost + offer.cost,
+        }
+    }
+
+    fn is_better(self, other: Self) -> bool {
+        if !equal(self.payoff, other.payoff) {
+            return self.payoff > other.payoff;
+        }
+        self.jobs > other.jobs || self.jobs == other.jobs && above(other.cost, self.cost)
+    }
+}
+
+/// One job of the queue.
+#[derive(Debug)]
+struct Entry<'a> {
+    rank: Rank,
+    facts: &'a Facts,
+    live: Live,
+}
+
+/// The queue and where to look for places.
+#[derive(Debug)]
+pub(super) struct Search<'a> {
+    finder: &'a Finder<'a>,
+    entries: Vec<Entry<'a>>,
+}
+
+/// The jobs that a state took, the last first.
+#[derive(Debug)]
+struct Taken {
+    at: usize,
+    offer: Offer,
+    before: Option<Rc<Taken>>,
+}
+
+#[derive(Clone, Debug)]
+struct State {
+    worth: Worth,
+    used: Used,
+    /// What is left, by type.
+    free: SmallVec<[u32; 4]>,
+    taken: Option<Rc<Taken>>,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(
+        finder: &'a Finder<'a>,
+        queue: &[Rank],
+        active: &'a BTreeMap<JobId, Facts>,
+    ) -> Result<Self, PolicyError> {
+        let entry = |rank: &Rank| {
+            Ok(Entry {
+                rank: *rank,
+                facts: &active[&rank.job],
+                live: Live::new(finder.view, rank.job)?,
+            })
+        };
+        let entries: Result<Vec<Entry<'_>>, PolicyError> = queue.iter().map(entry).collect();
+        let entries = entries?;
+        Ok(Self { finder, entries })
+    }
+
+    /// The offer of a job in a state, if it passes the gate.
+    fn offer(&self, servers: &Servers, at: usize) -> Option<Offer> {
+        let Entry { facts, live, .. } = &self.entries[at];
+        if !self
+            .finder
+            .fits(servers.free_by_type(), facts.type_mask(), facts.gpus)
+        {
+            return None;
+        }
+        let offer = self.finder.find(servers, facts, live, Goal::Objective);
+        offer.filter(|offer| offer.payoff > 0.0)
+    }
+
+    fn chosen(&self, at: usize, offer: Offer) -> Chosen {
+        let rank = self.entries[at].rank;
+        Chosen { rank, offer }
+    }
+
+    /// The best states after each job, at most `width`. What is chosen is taken from the servers, as by the others.
+    pub(super) fn beam(&self, servers: &mut Servers, width: usize) -> Vec<Chosen> {
+        let start = State {
+            worth: Worth::default(),
+            used: Used::new(),
+            free: servers.free_by_type().into(),
+            taken: None,
+        };
+        let mut states = vec![start];
+        for (at, entry) in self.entries.iter().enumerate() {
+            let (types, gpus) = (entry.facts.type_mask(), entry.facts.gpus);
+            let fits = |state: &State| self.finder.fits(&state.free, types, gpus);
+            if !states.iter().any(fits) {
+                continue;
+            }
+            let mut next = Vec::with_capacity(2 * states.len());
+            for state in states {
+                if !fits(&state) {
+                    next.push(state);
+                    continue;
+                }
+                let places: Places = state.used.iter().copied().collect();
+                servers.take_all(&places);
+                let offer = self.offer(servers, at);
+                servers.give_all(&places);
+                next.extend(offer.map(|offer| state.take(servers, at, offer)));
+                next.push(state);
+            }
+            states = best_of(merged(next), width);
+        }
+        let best = best_of(states, 1)
+            .pop()
+            .expect("at least the state that took nothing");
+        let mut chosen = Vec::new();
+        let mut last = best.taken.as_ref();
+        while let Some(taken) = last {
+            chosen.push(self.chosen(taken.at, taken.offer.clone()));
+            last = taken.before.as_ref();
+        }
+        chosen.reverse();
+        for one in &chosen {
+            servers.take_all(&one.offer.places);
+        }
+        chosen
+    }
+
+    /// The best of all choices.
+    pub(super) fn exact(&self, servers: &mut Servers) -> Vec<Chosen> {
+        let mut known = FxHashMap::default();
+        let mut used = Used::new();
+        self.value(servers, 0, &mut used, &mut known);
+        let mut chosen = Vec::new();
+        for at in 0..self.entries.len() {
+            if !known.get(&(at, used.clone())).is_some_and(|best| best.1) {
+                continue;
+            }
+            let offer = self.offer(servers, at).expect("it was taken");
+            servers.take_all(&offer.places);
+            used = with(&used, &offer.places);
+            chosen.push(self.chosen(at, offer));
+        }
+        chosen
+    }
+
+    /// What the queue from a job on is worth in a state, and whether the job is taken.
+    fn value(
+        &self,
+        servers: &mut Servers,
+        at: usize,
+        used: &mut Used,
+        known: &mut FxHashMap<(usize, Used), (Worth, bool)>,
+    ) -> Worth {
+        if at == self.entries.len() || servers.free_total() == 0 {
+            return Worth::default();
+        }
+        if let Some(best) = known.get(&(at, used.clone())) {
+            return best.0;
+        }
+        let mut best = None;
+        if let Some(offer) = self.offer(servers, at) {
+            servers.take_all(&offer.places);
+            let mut taken = with(used, &offer.places);
+            let rest = self.value(servers, at + 1, &mut taken, known);
+            servers.give_all(&offer.places);
+            best = Some(rest.with(&offer));
+        }
+        let skipped = self.value(servers, at + 1, used, known);
+        let best = match best {
+            Some(taken) if !skipped.is_better(taken) => (taken, true),
+            _ => (skipped, false),
+        };
+        known.insert((at, used.clone()), best);
+        best.0
+    }
+}
+
+impl State {
+    fn take(&self, servers: &Servers, at: usize, offer: Offer) -> Self {
+        let mut free = self.free.clone();
+        for &(server, gpus) in &offer.places {
+            free[servers.type_of(server).index()] -= gpus;
+        }
+        Self {
+            free,
+            worth: self.worth.with(&offer),
+            used: with(&self.used, &offer.places),
+            taken: Some(Rc::new(Taken {
+                at,
+                offer,
+                before: self.taken.clone(),
+            })),
+        }
+    }
+}
+
+/// What is given out after a job took its places.
+fn with(used: &Used, places: &Places) -> Used {
+    let mut sum: BTreeMap<u32, u32> = used.iter().copied().collect();
+    for &(server, gpus) in places {
+        *sum.entry(server).or_default() += gpus;
+    }
+    sum.into_iter().collect()
+}
+
+/// States with different free GPUs: of alike ones the better, of equal ones the first.
+fn merged(states: Vec<State>) -> Vec<State> {
+    let mut known: FxHashMap<Used, usize> = FxHashMap::default();
+    let mut kept: Vec<Option<State>> = Vec::with_capacity(states.len());
+    for (at, state) in states.into_iter().enumerate() {
+        if let Some(&other) = known.get(&state.used) {
+            let worth = kept[other].as_ref().map(|other| other.worth);
+            if worth.is_some_and(|worth| !state.worth.is_better(worth)) {
+                kept.push(None);
+                continue;
+            }
+            kept[other] = None;
+        }
+        known.insert(state.used.clone(), at);
+        kept.push(Some(state));
+    }
+    kept.into_iter().flatten().collect()
+}
+
+/// The best `width` states, in their order: so many scans, each of which takes the best of the rest.
+fn best_of(mut states: Vec<State>, width: usize) -> Vec<State> {
+    if states.len() <= width {
+        return states;
+    }
+    let mut kept = Vec::with_capacity(width);
+    let mut rest: Vec<usize> = (0..states.len()).collect();
+    for _ in 0..width {
+        let best = (1..rest.len()).fold(0, |best, at| {
+            let (old, new) = (states[rest[best]].worth, states[rest[at]].worth);
+            if new.is_better(old) { at } else { best }
+        });
+        kept.push(rest.remove(best));
+    }
+    kept.sort_unstable();
+    let mut at = 0;
+    states.retain(|_| {
+        at += 1;
+        kept.binary_search(&(at - 1)).is_ok()
+    });
+    states
+}

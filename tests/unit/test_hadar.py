@@ -1,0 +1,85 @@
+"""Hadar: what it refuses, its presets, and what a decision promises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import gangline as gl
+
+LAB = gl.Cluster.from_dict(
+    {
+        "name": "lab",
+        "gpu_types": [
+            {"name": "fast", "memory_gb": 16, "speed": 2.0},
+            {"name": "slow", "memory_gb": 16, "speed": 1.0},
+        ],
+        "servers": [
+            {"count": 2, "gpu": "fast", "gpus": 4, "rack": 0},
+            {"count": 2, "gpu": "slow", "gpus": 4, "rack": 1},
+        ],
+    }
+)
+
+
+def jobs(gpus: list[int], duration_s: float = 5000.0) -> pa.Table:
+    count = len(gpus)
+    columns = {"arrival_s": [0.0] * count, "gpus": gpus, "duration_s": [duration_s] * count}
+    return pa.table(columns)
+
+
+BAD: list[tuple[str, Any, str]] = [
+    ("utility", "speed", "expected one of effective_throughput, normalised"),
+    ("tier", "best", "expected one of exact, beam, greedy"),
+    ("order", "srsf", "expected one of arrival, density, srtf"),
+    ("beam_width", 0, "expected a whole number >= 1"),
+    ("round_s", 0.0, "expected a number > 0"),
+    ("umin_factor", -1.0, "expected a number > 0"),
+    ("spread_surcharge", -0.1, "expected a number >= 0"),
+    ("horizon_s", 0.0, "or none"),
+    ("scan_limit", 1.5, "expected a whole number >= 1 or none"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "words"), BAD)
+def test_bad_parameters_are_refused_before_the_run(field: str, value: Any, words: str) -> None:
+    with pytest.raises(gl.PolicyError, match=words) as caught:
+        gl.simulate(LAB, jobs([1]), "hadar", params={field: value})
+    assert (caught.value.policy, caught.value.field) == ("hadar", field)
+
+
+def test_too_many_jobs_and_too_short_a_horizon_end_the_run() -> None:
+    with pytest.raises(gl.PolicyError, match="at least 9, the active jobs") as caught:
+        gl.simulate(LAB, jobs([1] * 9), "hadar", params={"tier": "exact", "exact_max_jobs": 8})
+    assert caught.value.field == "exact_max_jobs"
+    with pytest.raises(gl.PolicyError, match="the age of the oldest job") as caught:
+        gl.simulate(LAB, jobs([16, 16]), "hadar", params={"horizon_s": 1000.0})
+    assert caught.value.field == "horizon_s"
+
+
+def test_presets_are_names_with_settings() -> None:
+    paper = gl.policies.make("hadar-paper", {"backfill": True}).params()
+    assert (paper["utility"], paper["order"]) == ("effective_throughput", "arrival")
+    assert (paper["tier"], paper["backfill"]) == ("beam", True)
+    assert gl.policies.make("hadar-ttd") == gl.policies.make("hadar")
+    assert gl.policies.make("hadar-jct").changed() == {"utility": "inverse_jct"}
+
+
+def test_a_gang_larger_than_every_type_needs_mixed_types() -> None:
+    wide = gl.simulate(LAB, jobs([12]), "hadar", segments=True)
+    types = {row["server"] // 2 for row in wide.segments.to_pylist()}
+    assert types == {0, 1}
+    assert wide.summary["makespan_s"] == 5000.0  # at the pace of the slow type
+    with pytest.raises(gl.InfeasibleJobError):
+        gl.simulate(LAB, jobs([12]), "hadar", params={"mix_types": False})
+
+
+def test_cheapest_first_spreads_small_gangs_and_best_fit_does_not() -> None:
+    def servers(**params: Any) -> set[int]:
+        result = gl.simulate(LAB, jobs([2, 2]), "hadar", params=params, segments=True)
+        return {row["server"] for row in result.segments.to_pylist() if row["start_s"] == 0}
+
+    assert servers() == {0, 1}
+    assert servers(pick="best_fit") == {0}
