@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -259,6 +260,50 @@ def venus(folder: Path, repeats: int, policies: tuple[str, ...]) -> list[Line]:
     return lines
 
 
+LOADED = {
+    "Philly": "philly-sia/philly.csv.gz",
+    "Venus": "helios-venus-gpu/helios_trace.csv.gz",
+    "PAI": "pai2020-gpu-sub/alibaba_trace_sub.csv.gz",
+}
+LOADING_LIMIT_S = 1.0
+
+
+def loading(repeats: int) -> list[Line]:
+    """CPU seconds of reading a public trace once everything is imported."""
+    root = shared()
+    if root is None:
+        print("loading skipped: the public traces (shared/) are not here", flush=True)
+        return []
+    import gangline
+
+    lines = []
+    for name, place in LOADED.items():
+        taken = []
+        for _ in range(repeats):
+            began = time.process_time()
+            trace = gangline.read_trace(root / "traces" / place)
+            taken.append(time.process_time() - began)
+        note = f"least of {repeats}, {len(trace):,} jobs"
+        lines.append(Line(f"load {name}: CPU seconds", min(taken), LOADING_LIMIT_S, note))
+    return lines
+
+
+def script(name: str, *arguments: str) -> list[Line]:
+    """A benchmark with a table and limits of its own, which are broken if it ends with a code."""
+    command = [sys.executable, str(HERE / "python" / f"{name}.py"), *arguments]
+    if name.startswith("test_"):
+        command[1:1] = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        command += ["--benchmark-only", "--benchmark-columns=median"]
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    print(done.stdout, file=sys.stderr, flush=True)
+    judged = 0.0 if name in SCRIPTS_WITH_LIMITS or done.returncode else None
+    said = " / ".join(line.strip() for line in done.stdout.splitlines()[:40] if ":" in line)
+    return [Line(f"{name}: exit code", float(done.returncode), judged, said.replace("|", ","))]
+
+
+SCRIPTS_WITH_LIMITS = ("lp", "venus_network", "test_report", "test_end_to_end")
+
+
 def peers(max_jobs: int) -> list[Line]:
     """The same workload through AccaSim."""
     import run_peers
@@ -402,6 +447,13 @@ PARTS = {
         100_000 if arguments.quick else 1_000_000, arguments.repeats
     ),
     "venus": lambda arguments, folder: venus(folder, arguments.repeats, arguments.policies),
+    "loading": lambda arguments, _: loading(arguments.repeats),
+    "library": lambda *_: script("test_end_to_end"),
+    "report": lambda *_: script("test_report"),
+    "lp": lambda arguments, _: script("lp", str(max(5, arguments.repeats))),
+    "rounds": lambda *_: script("rounds"),
+    "venus-network": lambda arguments, _: script("venus_network", str(min(3, arguments.repeats))),
+    "venus-rounds": lambda *_: script("venus_rounds"),
     "peers": lambda arguments, _: peers(10_000 if arguments.quick else 100_000),
 }
 

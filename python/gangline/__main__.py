@@ -21,8 +21,8 @@ def main() -> int:
         if is_ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         code = run()
-        if is_ours:
-            signal.signal(signal.SIGINT, _leave)
+        if is_ours:  # all is done; while Python ends, any handler of ours would be gone
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
     except KeyboardInterrupt:  # just before or after the command, which has its own answer
         code = _INTERRUPTED
     return code

@@ -148,3 +148,12 @@ def test_instructions_per_operation_may_grow_by_the_limit(instructions: ModuleTy
     counts = {"fifo light 2000": 1_000, "fifo light 20000": 13_100}
     operations = {"fifo light 2000": 10, "fifo light 20000": 100}
     assert instructions.check(counts, counts, operations) == (2, 1)
+
+
+def test_every_benchmark_in_python_is_a_part_of_make_bench() -> None:
+    """Those that are helpers of a part are named by the code of that part."""
+    text = (ROOT / "benches" / "run.py").read_text()
+    for path in (ROOT / "benches" / "python").glob("*.py"):
+        if path.stem == "conftest":
+            continue
+        assert f'"{path.stem}' in text, f"{path.name} is run by no part of benches/run.py"

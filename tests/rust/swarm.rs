@@ -117,6 +117,9 @@ fn widen(case: &mut Case, numbers: &mut Numbers) {
     let types: Vec<GpuType> = types;
     let cluster = ClusterSpec::new(types, servers).expect("a valid cluster");
     case.world.rates = Arc::new(RateTable::from_speeds(&cluster));
+    if case.config.locality.is_some() {
+        case.config.locality = Some(conformance::contended(&cluster, 1e9));
+    }
     case.world.cluster = Arc::new(cluster);
     // rare enough that the largest gang ends between two failures now and then
     case.config.failures = if numbers.once_in(2) {

@@ -202,3 +202,16 @@ def test_an_ignored_interrupt_stays_ignored() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_interrupt_after_the_work_is_done_changes_nothing() -> None:
+    code = (
+        "import atexit, os, signal, sys; from gangline.__main__ import main;"
+        "sys.argv = ['gangline', '--version'];"
+        "code = main(); atexit.register(os.kill, os.getpid(), signal.SIGINT);"
+        "os.kill(os.getpid(), signal.SIGINT); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -144,3 +144,99 @@ def test_a_wrong_order_of_chunks_is_noticed() -> None:
     for _ in range(4):
         exchange(nodes, [(i, (i + 1) % 3, i) for i in range(3)], 1.0, 1.0)
     assert any(node.chunks[c] != {0, 1, 2} for node in nodes for c in range(3))
+
+
+def halving(
+    nodes: list[Node], size: float, alpha: float, bandwidth: float, *, gather: bool
+) -> None:
+    """Half of a halving and doubling all-reduce among a power of two of nodes.
+
+    In step k of the first half each sends its partner half of what it still sums up: the chunks on
+    the partner's side. The second half goes the same way back.
+    """
+    n = len(nodes)
+    steps = range(n.bit_length() - 1)
+    for step in reversed(steps) if gather else steps:
+        apart = n >> (step + 1)
+        sends = []
+        for i in range(n):
+            side = i if gather else i ^ apart
+            sends += [(i, i ^ apart, c) for c in range(n) if c // apart == side // apart]
+        exchange(nodes, sends, alpha, size * apart / n / bandwidth)
+
+
+HALVES["halving"] = halving
+
+
+@pytest.mark.parametrize("n", [2, 4, 8])
+def test_halving(n: int) -> None:
+    link = {"algo": "halving", "alpha_s": 3e-6, "port_bw": 12e9}
+    simulated = run_flat("halving", n, BYTES, 3e-6, 12e9)
+    assert math.isclose(simulated, closed_form((n, n, 1, 1, 1), server=link), rel_tol=1e-9)
+
+
+@pytest.mark.parametrize("n", [2, 4, 8])
+@pytest.mark.parametrize("listed", ["auto", ["ring", "halving"]])
+def test_of_several_algorithms_the_fastest_counts(n: int, listed: Any) -> None:
+    link = {"algo": listed, "alpha_s": 1e-3, "port_bw": 12e9}
+    names = list(HALVES) if listed == "auto" else listed
+    best = min(run_flat(name, n, BYTES, 1e-3, 12e9) for name in names)
+    assert math.isclose(best, closed_form((n, n, 1, 1, 1), server=link), rel_tol=1e-9)
+
+
+def ring_over(n: int, part: float, ports: float, limits: list[float], alpha: float) -> float:
+    """A ring of n, step by step: `part` bytes go through a port, and share each further limit.
+
+    `limits` holds (bytes that the members of one place send together) / (bytes/s of the place).
+    """
+    clocks = [0.0] * n
+    for _ in range(2 * (n - 1)):
+        step = alpha + max([part / n / ports, *(seconds / n for seconds in limits)])
+        clocks = [max(clocks[i], clocks[i - 1]) + step for i in range(n)]
+    return max(clocks)
+
+
+@pytest.mark.parametrize("server_bw", [1e9, 6e9, 100e9])
+@pytest.mark.parametrize("p", [1, 4, 8])
+def test_gpus_of_a_server_share_its_network_cards(p: int, server_bw: float) -> None:
+    """p rings of s servers, one per GPU of a server; together they send all bytes out of it."""
+    s = 3
+    rack = {**LINKS["rack"], "server_bw": server_bw}
+    inside = run_flat("ring", p, BYTES, 3e-6, 12e9) if p > 1 else 0.0
+    between = ring_over(s, BYTES / p, 3.125e9, [p * (BYTES / p) / server_bw], 15e-6)
+    assert math.isclose(inside + between, closed_form((p, p, s, s, 1), rack=rack), rel_tol=1e-9)
+
+
+@pytest.mark.parametrize("uplink_bw", [0.5e9, 4e9, 100e9])
+@pytest.mark.parametrize("server_bw", [1e9, 100e9])
+def test_servers_of_a_rack_share_its_uplink(uplink_bw: float, server_bw: float) -> None:
+    """Each of p GPUs on each of s servers is in one ring over r racks."""
+    p, s, r = 2, 3, 2
+    rack = {**LINKS["rack"], "server_bw": server_bw}
+    outer = {**LINKS["network"], "uplink_bw": uplink_bw}
+    each = BYTES / (p * s)
+    servers = ring_over(s, BYTES / p, 3.125e9, [BYTES / server_bw], 15e-6)
+    racks = ring_over(r, each, 2e9, [p * each / server_bw, p * s * each / uplink_bw], 30e-6)
+    simulated = run_flat("ring", p, BYTES, 3e-6, 12e9) + servers + racks
+    form = closed_form((p, p, s, s, r), rack=rack, network=outer)
+    assert math.isclose(simulated, form, rel_tol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "counts", [[[1, 3]], [[4, 2, 1]], [[2, 2], [1]], [[4], [2, 2]], [[3, 1], [2], [2]]]
+)
+def test_uneven_gangs_wait_for_their_slowest_part(counts: list[list[int]]) -> None:
+    """Rings as wide as the widest part; the smallest part has the fewest ports for all bytes.
+
+    `counts` has the GPUs by rack and server. A step of a ring ends when its slowest member is
+    through, so every place is as slow as the one with the least.
+    """
+    servers = [gpus for rack in counts for gpus in rack]
+    wide, racks = max(map(len, counts)), len(counts)
+    inside = max(run_flat("ring", n, BYTES, 3e-6, 12e9) if n > 1 else 0.0 for n in servers)
+    slowest = max(BYTES / gpus for gpus in servers)
+    between = ring_over(wide, slowest, 3.125e9, [], 15e-6) if wide > 1 else 0.0
+    most = max(BYTES / (gpus * least) for gpus in servers for least in map(len, counts))
+    outside = ring_over(racks, most, 2e9, [], 30e-6) if racks > 1 else 0.0
+    shape = (max(servers), min(servers), wide, min(map(len, counts)), racks)
+    assert math.isclose(inside + between + outside, closed_form(shape), rel_tol=1e-9)

@@ -10,8 +10,9 @@ use gangline_engine::{
     Outcome, Output, Policy, RunConfig, Silent, World,
 };
 use gangline_model::{
-    ClusterSpec, GpuType, GpuTypeId, Interference, JobColumns, JobTable, RackId, RateTable, Server,
-    SimSpan, SimTime, TierTable,
+    ClusterSpec, Contention, GpuType, GpuTypeId, Interference, JobColumns, JobTable, LinkChange,
+    LocalityModel, ModelGiven, Network, NetworkConfig, RackId, RateTable, Server, SimSpan, SimTime,
+    TierTable,
 };
 use std::sync::Arc;
 
@@ -84,6 +85,9 @@ impl Numbers {
     }
 }
 
+const GIB: u64 = 1 << 30;
+/// From the seed of a world to that of its extras.
+const EXTRAS: u64 = 3_000_000_000;
 const MODELS: [&str; 3] = ["vgg16", "resnet50", "bert"];
 
 /// Every user and virtual cluster of drawn worlds, and the queue of jobs without one.
@@ -95,8 +99,11 @@ pub const QUEUES: [&str; 5] = ["default", "ann", "bob", "lab", "shop"];
 /// Never: what is drawn is valid.
 pub fn draw(seed: u64, scope: Scope) -> Case {
     let mut numbers = Numbers::new(seed);
-    let cluster = Arc::new(draw_cluster(&mut numbers, scope));
-    let jobs = Arc::new(draw_jobs(&mut numbers, &cluster, scope));
+    // of their own, so that the rest of a world is the same with and without them
+    let mut extras = Numbers::new(seed.wrapping_add(EXTRAS));
+    let cluster = Arc::new(draw_cluster(&mut numbers, &mut extras, scope));
+    let jobs = draw_jobs(&mut numbers, &cluster, scope);
+    let jobs = Arc::new(JobTable::new(more_columns(&mut extras, &cluster, jobs)).expect("valid"));
     let rates = Arc::new(RateTable::from_speeds(&cluster));
     let mut config = RunConfig {
         check_invariants: true,
@@ -104,11 +111,14 @@ pub fn draw(seed: u64, scope: Scope) -> Case {
         seed,
         on_infeasible: OnInfeasible::Drop,
         max_events: Some(1_000_000),
-        interference: Some(Interference::constant(1.25, cluster.gpu_types().len()).expect(">= 1")),
+        interference: Some(draw_interference(&mut extras, cluster.gpu_types().len())),
         ..RunConfig::default()
     };
     if scope.has_trouble {
         trouble(&mut numbers, &cluster, &mut config);
+        if extras.once_in(3) {
+            config.locality = Some(contended(&cluster, extras.pick(&[2e8, 1e9, 1e10])));
+        }
         config.checkpoint_interval = config.checkpoint_interval.filter(|_| scope.has_checkpoints);
     }
     Case {
@@ -121,12 +131,57 @@ pub fn draw(seed: u64, scope: Scope) -> Case {
     }
 }
 
-fn draw_cluster(numbers: &mut Numbers, scope: Scope) -> ClusterSpec {
+/// Slow-downs by co-runners: the same for every pair, or by label and GPU type, where some pairs may not share.
+fn draw_interference(extras: &mut Numbers, types: usize) -> Interference {
+    if extras.once_in(2) {
+        return Interference::constant(1.25, types).expect(">= 1");
+    }
+    let classes = MODELS.len() + 1;
+    let xi = (0..types * classes * classes)
+        .map(|_| extras.pick(&[1.0, 1.1, 1.25, 1.5, 1.9, 3.0, f64::NAN]))
+        .collect();
+    Interference::new(xi, classes).expect("squares of numbers >= 1")
+}
+
+/// A network where gangs over racks share up-links of so many bytes/s.
+///
+/// # Panics
+/// Never: the numbers are valid.
+pub fn contended(cluster: &ClusterSpec, uplink_bw: f64) -> Arc<dyn LocalityModel> {
+    let model = |compute_s: f64| ModelGiven {
+        compute_s,
+        grad_bytes: 4e8,
+        buckets: 9,
+        ..ModelGiven::default()
+    };
+    let mut tiers = [LinkChange::default(); 3];
+    tiers[2].uplink_bw = Some(uplink_bw);
+    let config = NetworkConfig {
+        preset: Some("pcie-25g".to_owned()),
+        models: vec![
+            ("m".to_owned(), model(1.0)),
+            (MODELS[0].to_owned(), model(0.2)),
+        ],
+        default_model: Some("m".to_owned()),
+        contention: Contention::MaxMin,
+        tiers,
+        ..NetworkConfig::default()
+    };
+    let labels = MODELS.map(ToString::to_string);
+    Arc::new(Network::new(&config, cluster, &labels).expect("a network"))
+}
+
+fn draw_cluster(numbers: &mut Numbers, extras: &mut Numbers, scope: Scope) -> ClusterSpec {
     let types = 1 + numbers.below(scope.types);
+    let has_memory = extras.once_in(2);
     let gpu_types = (0..types)
         .map(|index| GpuType {
             name: format!("type{index}"),
-            memory_bytes: u64::MAX,
+            memory_bytes: if has_memory {
+                extras.pick(&[16, 24, 40]) * GIB
+            } else {
+                u64::MAX
+            },
             price_per_hour: 0.0,
             speed: numbers.pick(&[1.0, 1.0, 2.0, 0.5]),
         })
@@ -142,7 +197,7 @@ fn draw_cluster(numbers: &mut Numbers, scope: Scope) -> ClusterSpec {
     ClusterSpec::new(gpu_types, servers).expect("a valid cluster")
 }
 
-fn draw_jobs(numbers: &mut Numbers, cluster: &ClusterSpec, scope: Scope) -> JobTable {
+fn draw_jobs(numbers: &mut Numbers, cluster: &ClusterSpec, scope: Scope) -> JobColumns {
     let count = 1 + numbers.below(scope.jobs);
     let gap = numbers.pick(&[0, 1, 5, 40]);
     let is_whole = !numbers.once_in(3);
@@ -192,7 +247,35 @@ fn draw_jobs(numbers: &mut Numbers, cluster: &ClusterSpec, scope: Scope) -> JobT
     if mixes_allowed {
         columns.allowed_types = Some(allowed);
     }
-    JobTable::new(columns).expect("valid columns")
+    columns
+}
+
+/// Adds what some traces know: batches, memory per GPU, weights, deadlines.
+fn more_columns(
+    extras: &mut Numbers,
+    cluster: &ClusterSpec,
+    mut columns: JobColumns,
+) -> JobColumns {
+    let jobs = columns.gpus.len();
+    let mut column = |draw: &dyn Fn(&mut Numbers, usize) -> u64| -> Option<Vec<u64>> {
+        let has_some = extras.once_in(2);
+        has_some.then(|| (0..jobs).map(|job| draw(extras, job)).collect())
+    };
+    let batches = column(&|extras, _| extras.pick(&[0, 1, 7, 32, 64]));
+    columns.batch_size = batches.map(|all| all.into_iter().map(|size| size as u32).collect());
+    let weights = column(&|extras, _| 1 + extras.below(4));
+    columns.weight = weights.map(|all| all.into_iter().map(|weight| weight as f64 / 2.0).collect());
+    let slack = column(&|extras, _| extras.below(500));
+    columns.deadline = slack.map(|all| {
+        let at =
+            |(slack, arrival): (u64, &SimTime)| SimTime(arrival.0 + slack as i64 * 1_000_000_000);
+        all.into_iter().zip(&columns.arrival).map(at).collect()
+    });
+    if cluster.gpu_types()[0].memory_bytes < u64::MAX {
+        // at most what the smallest GPU has: two of them may be too much for any
+        columns.memory_bytes = column(&|extras, _| extras.below(17) * GIB);
+    }
+    columns
 }
 
 fn trouble(numbers: &mut Numbers, cluster: &ClusterSpec, config: &mut RunConfig) {
@@ -355,4 +438,40 @@ pub fn are_equal(a: &Output, b: &Output) -> bool {
         && a.migrations == b.migrations
         && a.status == b.status
         && a.log_hash == b.log_hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which kinds of extras the world of a seed has.
+    fn extras(seed: u64) -> [bool; 6] {
+        let case = draw(seed, Scope::default());
+        let columns = case.world.jobs.columns();
+        let (first, other) = (GpuTypeId(0), (Some(0), Some(1)));
+        let slowed = case.config.interference.expect("always drawn");
+        let memory = columns.memory_bytes.as_ref();
+        let gpu_bytes = case.world.cluster.gpu_types()[0].memory_bytes;
+        [
+            columns.batch_size.is_some(),
+            columns.deadline.is_some(),
+            memory.is_some_and(|need| need.iter().any(|bytes| 2 * bytes > gpu_bytes)),
+            slowed.xi(other.0, other.1, first).is_none(),
+            slowed.xi(None, None, first) != slowed.xi(None, other.1, first),
+            case.config
+                .locality
+                .is_some_and(|model| model.shared_bw().is_some()),
+        ]
+    }
+
+    #[test]
+    fn drawn_worlds_have_all_that_a_world_can_have() {
+        let mut seen = [0; 6];
+        for seed in 0..200 {
+            for (count, has) in seen.iter_mut().zip(extras(seed)) {
+                *count += usize::from(has);
+            }
+        }
+        assert!(seen.iter().all(|&count| count >= 20), "{seen:?} of 200");
+    }
 }
