@@ -437,10 +437,10 @@ class Hadar(Policy):
     def greedy(self, queue: list[Job], free: State) -> Branch:
         branch, refused = Branch(free), 0
         for job in queue:
-            offer = self.find(job, branch.free) if any(branch.free) else None
-            if refused == self.p["scan_limit"]:
-                offer = None
-            elif offer is not None and offer.payoff <= 0:
+            offer = None
+            if any(branch.free) and refused != self.p["scan_limit"]:
+                offer = self.find(job, branch.free)
+            if offer is not None and offer.payoff <= 0:
                 offer, refused = None, refused + 1
             branch = self.skip(branch) if offer is None else self.take(branch, offer)
         return branch
