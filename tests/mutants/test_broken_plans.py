@@ -94,6 +94,21 @@ MUTANTS: dict[str, tuple[str, float, Callable[[gl.Plan, gl.View], object]]] = {
     "leaked-gpu-of-a-waiting-job": ("not_running", 0.0, lambda p, v: p.preempt(0)),
     "time-going-back": ("timer_not_after_now", 1.0, lambda p, v: p.wake_at(0.5)),
     "time-standing-still": ("timer_not_after_now", 1.0, lambda p, v: p.wake_at(1.0)),
+    "overhead-below-zero": (
+        "overhead",
+        0.0,
+        lambda p, v: p.start(0, masks={0: 0b11}, overhead_s=-1.0),
+    ),
+    "quota-of-nothing": (
+        "work_limit",
+        0.0,
+        lambda p, v: p.start(0, masks={0: 0b11}, quota=0.0),
+    ),
+    "sub-batch-without-a-batch": (
+        "sub_batch",
+        0.0,
+        lambda p, v: p.start(0, masks={0: 0b11}, sub_batch=4),
+    ),
     "unknown-job": ("unknown_job", 0.0, lambda p, v: p.start(99, masks={0: 0b11})),
 }
 

@@ -380,3 +380,12 @@ def test_turns_just_long_enough_end_and_a_policy_that_stops_nobody_has_none() ->
         lone, pair, "gavel-fifo", restart_s=500.0, checkpoint_interval_s=900.0, max_events=1000
     )
     assert kept.spec["outcome"] == "finished"
+
+
+def test_first_come_first_served_may_not_wait_until_it_looks_like_a_stall() -> None:
+    lone = gl.Cluster.homogeneous(servers=1, gpus=1)
+    pair = jobs({"duration_s": 9.0}, {"duration_s": 9.0, "arrival_s": 20.0})
+    params = {"round_s": 10.0, "min_solve_interval_s": 9000.0}
+    assert gl.simulate(lone, pair, "gavel-fifo", params=params).summary["finished"] == 2
+    with pytest.raises(gl.PolicyError, match=r"min_solve_interval_s = 9010.*at most 900 rounds"):
+        gl.simulate(lone, pair, "gavel-fifo", params={**params, "min_solve_interval_s": 9010.0})

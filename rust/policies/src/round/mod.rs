@@ -96,6 +96,9 @@ pub struct RoundParams {
     pub packs: Option<Partners>,
 }
 
+/// Rounds that a policy without allocations may wait: beyond this the engine takes it for a stall. Ours.
+const WAITS_MAX: i64 = 900;
+
 /// A job with GPUs, since the last time its use was counted.
 #[derive(Clone, Copy, Debug)]
 struct Holder {
@@ -411,6 +414,16 @@ impl Policy for Rounds {
         }
         if let Some(params) = &self.params.entities {
             self.entities = Entities::new(params, &self.params.policy, view.jobs())?;
+        }
+        if self.params.keeps.is_some()
+            && self.params.min_solve_interval.0 / self.params.round.0 > WAITS_MAX
+        {
+            return Err(PolicyError::Parameter {
+                policy: self.params.policy.clone(),
+                field: "min_solve_interval_s".to_owned(),
+                value: self.params.min_solve_interval.seconds().to_string(),
+                expected: format!("at most {WAITS_MAX} rounds: nobody starts before it is over"),
+            });
         }
         if self.params.packs.is_some() && view.max_share() < 2 {
             return Err(PolicyError::Parameter {
