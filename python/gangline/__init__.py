@@ -21,6 +21,7 @@ from gangline.errors import (
     ClusterError,
     GanglineError,
     InfeasibleJobError,
+    MergeError,
     MissingDuration,
     MissingExtraError,
     MissingThroughput,
@@ -37,6 +38,7 @@ from gangline.errors import (
 from gangline.simulate import simulate
 
 if TYPE_CHECKING:
+    import gangline.hadare as hadare
     import gangline.lp as lp
     import gangline.network as network
     import gangline.policies as policies
@@ -62,6 +64,7 @@ __all__ = [
     "Comparison",
     "GanglineError",
     "InfeasibleJobError",
+    "MergeError",
     "MissingDuration",
     "MissingExtraError",
     "MissingThroughput",
@@ -83,6 +86,7 @@ __all__ = [
     "__version__",
     "audit",
     "compare",
+    "hadare",
     "load_result",
     "lp",
     "network",
@@ -117,6 +121,7 @@ _HOMES = {
     "write_trace": "gangline.trace",
 }
 _MODULES = {
+    "hadare": "gangline.hadare",
     "lp": "gangline.lp",
     "network": "gangline.network",
     "policies": "gangline.policies",

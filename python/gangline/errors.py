@@ -26,6 +26,7 @@ __all__ = [
     "ClusterError",
     "GanglineError",
     "InfeasibleJobError",
+    "MergeError",
     "MissingDuration",
     "MissingExtraError",
     "MissingThroughput",
@@ -204,6 +205,24 @@ class InfeasibleJobError(GanglineError, ValueError):
     job: int | None = None
     job_id: str | None = None
     reason: str | None = None
+
+
+class MergeError(GanglineError, ValueError):
+    """Parameters of copies cannot be merged: names the array and the copy.
+
+    Attributes
+    ----------
+    name : str, optional
+        The array, where one is to blame.
+    copy : int, optional
+        Number of the copy.
+    why : str
+        What is wrong.
+    """
+
+    name: str | None = None
+    copy: int | None = None
+    why: str | None = None
 
 
 class ResultError(GanglineError, ValueError):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import reference
 from reference.hadar import Bidder, Branch, Epoch, Hadar, next_epoch, unit_price, without
-from reference.registry import AHEAD
+from reference.registry import REGISTRY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -361,13 +361,13 @@ def test_the_unit_of_utility_does_not_matter(
             return super().ask(job) * 2.0**power
 
     def rows(kind: type[Hadar]) -> Any:
-        AHEAD["hadar"] = kind
+        REGISTRY["hadar"] = kind
         try:
             return reference.run(world, "hadar", params).segments
         except reference.StalledError:
             return "stalled"
         finally:
-            AHEAD["hadar"] = Hadar
+            REGISTRY["hadar"] = Hadar
 
     assert rows(Hadar) == rows(Scaled)
 

@@ -1,0 +1,325 @@
+"""For real trainers: the steps of a round, and the merge of the copies' parameters after it.
+
+HadarE trains one job as copies on unlike nodes at the same time. Before a round `divide_steps`
+gives each copy a number of training steps, so that all stop together. After the round
+`merge_parameters` averages the copies' parameters, weighted by the steps that each has done. Both
+are pure functions of numpy arrays and know nothing of the simulator. Our interpretation of HadarE
+(arXiv 2503.10918).
+
+Examples
+--------
+A model of two weights on two nodes, of which the second is three times as fast:
+
+>>> import numpy as np
+>>> from gangline import hadare
+>>> hadare.divide_steps(4, rates=[1.0, 3.0], window_s=60.0).tolist()
+[1, 3]
+>>> trained = [{"w": np.array([1.0, 2.0])}, {"w": np.array([3.0, 6.0])}]
+>>> hadare.merge_parameters(trained, steps=[1, 3])["w"].tolist()
+[2.5, 5.0]
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal
+
+from gangline.errors import MergeError, PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    Array = npt.NDArray[Any]
+    Parameters = Mapping[str, npt.NDArray[Any]]
+
+__all__ = ["divide_steps", "merge_parameters"]
+
+_STEPS_MAX = 2**63 - 1
+_BLOCK = 1 << 16  # elements averaged at a time: the float64 copies of a block stay in the cache
+
+
+def divide_steps(
+    remaining: int, rates: Sequence[float] | npt.NDArray[np.float64], window_s: float
+) -> npt.NDArray[np.int64]:
+    """Divide training steps among copies of unlike speed, so that they stop together.
+
+    A copy has time for B = floor(rate x window) steps. If all of these are needed, each copy gets
+    its B. Otherwise the remaining steps are divided in proportion to the rates and rounded by
+    largest remainders, no copy above its B.
+
+    Parameters
+    ----------
+    remaining : int
+        Steps that the job still needs, 0 or more.
+    rates : float array, shape (copies,)
+        Steps per second of each copy, finite and at least 0.
+    window_s : float
+        Seconds in which copies can train: the round less its overhead, at least 0.
+
+    Returns
+    -------
+    int64 array, shape (copies,)
+        Steps of each copy. They add up to `min(remaining, sum of B)` exactly, and equal inputs
+        give equal outputs.
+
+    Raises
+    ------
+    PolicyError
+        A value is outside the ranges above; `field` names the argument.
+
+    Notes
+    -----
+    Source: our interpretation of HadarE (arXiv 2503.10918). The quotients are exact fractions, not
+    floats, so that large numbers of steps are divided without loss.
+
+    Examples
+    --------
+    >>> divide_steps(1000, [3.0, 3.0, 1.0], window_s=345.0)
+    array([429, 428, 143])
+    >>> divide_steps(10_000, [10, 5, 2, 2, 1], window_s=345.0)  # a full round: 3,100 are left
+    array([3450, 1725,  690,  690,  345])
+    """
+    import numpy as np
+
+    wanted = _whole("remaining", remaining)
+    speeds = np.asarray(rates, dtype=np.float64)
+    if speeds.ndim != 1:
+        raise _refused("rates", rates, "a list of numbers, one per copy")
+    if not (np.isfinite(speeds) & (speeds >= 0)).all():
+        raise _refused("rates", rates, "finite numbers of at least 0")
+    window = float(window_s)
+    if not (math.isfinite(window) and window >= 0):
+        raise _refused("window_s", window_s, "a finite number of seconds, at least 0")
+    times = [speed * window for speed in speeds.tolist()]
+    # More than all that remains is as good as any number, and may be infinite.
+    room = [math.floor(most) if most <= wanted else wanted + 1 for most in times]
+    if sum(room) <= wanted:
+        return np.array(room, dtype=np.int64)
+    exact = [Fraction(speed) for speed in speeds.tolist()]
+    total = sum(exact)
+    shares = [wanted * speed / total for speed in exact]
+    steps = [min(math.floor(share), most) for share, most in zip(shares, room, strict=True)]
+    order = sorted(range(len(steps)), key=lambda k: (steps[k] - shares[k], k))
+    left = wanted - sum(steps)
+    while left > 0:
+        for k in order:
+            if left > 0 and steps[k] < room[k]:
+                steps[k] += 1
+                left -= 1
+    return np.array(steps, dtype=np.int64)
+
+
+def merge_parameters(
+    params: Sequence[Parameters],
+    steps: Sequence[int] | npt.NDArray[np.int64],
+    *,
+    integer: Literal["largest", "equal"] = "largest",
+    allow_nonfinite: bool = False,
+) -> dict[str, Array]:
+    """Average the parameters of copies, weighted by the training steps that each has done.
+
+    Float and complex arrays are added up in float64 (complex128) in the order of the copies and
+    rounded to their own dtype at the end, never outside the range of the copies. A copy
+    without steps is left out. If one copy alone has steps, its arrays are returned bit for bit.
+
+    Parameters
+    ----------
+    params : sequence of dict
+        Parameters of each copy by name: arrays of the same names, shapes and dtypes in all copies.
+        They are never changed.
+    steps : int array, shape (copies,)
+        Training steps that each copy has done since the last merge, 0 or more, not all 0.
+    integer : "largest" or "equal"
+        How integer and boolean arrays (counters) are merged: those of the copy with most steps (the
+        first of them), or they have to be equal.
+    allow_nonfinite : bool
+        Average NaN and infinity as numpy does, instead of refusing them.
+
+    Returns
+    -------
+    dict of str to array
+        New arrays by name, in the order of the first copy.
+
+    Raises
+    ------
+    MergeError
+        There is nothing to merge, the copies differ in names, shapes or dtypes, an array is
+        neither of numbers nor of truth values, `integer="equal"` is broken, or a value is not
+        finite. `name` and `copy` say where, `why` what is wrong.
+
+    Notes
+    -----
+    Source: our interpretation of HadarE (arXiv 2503.10918). The weight of a copy is its steps
+    divided by all steps. Beyond the result only small blocks take memory, however large the arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> slow = {"w": np.array([1.0, 2.0]), "epoch": np.array(7)}
+    >>> fast = {"w": np.array([3.0, 6.0]), "epoch": np.array(9)}
+    >>> merged = merge_parameters([slow, fast], steps=[1, 3])
+    >>> merged["w"], int(merged["epoch"])
+    (array([2.5, 5. ]), 9)
+    """
+    import numpy as np
+
+    if integer not in ("largest", "equal"):
+        raise MergeError(f'integer: expected "largest" or "equal", got {integer!r}', why="integer")
+    arrays = [{name: np.asarray(value) for name, value in copy.items()} for copy in params]
+    counts = _counts(steps, len(arrays))
+    for k, copy in enumerate(arrays):
+        _check_alike(arrays[0], copy, k)
+    used = [k for k, count in enumerate(counts) if count > 0]
+    # Weights are quotients of whole numbers, so the sum of steps does not overflow.
+    weights = [counts[k] / sum(counts) for k in used]
+    most = max(used, key=lambda k: (counts[k], -k))
+    merged: dict[str, Array] = {}
+    for name in arrays[0]:
+        parts = [arrays[k][name] for k in used]
+        if _is_inexact(parts[0].dtype):
+            if not allow_nonfinite:
+                _check_finite(name, parts, used)
+            merged[name] = parts[0].copy() if len(used) == 1 else _average(parts, weights)
+        else:
+            if integer == "equal":
+                _check_equal(name, parts, used)
+            merged[name] = arrays[most][name].copy()
+    return merged
+
+
+def _refused(field: str, value: object, expected: str) -> PolicyError:
+    return PolicyError(f"{field}: expected {expected}, got {value!r}", field=field, value=value)
+
+
+def _whole(field: str, value: object) -> int:
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = -1
+    if not 0 <= number <= _STEPS_MAX:
+        raise _refused(field, value, "a whole number of steps from 0 to 2**63 - 1")
+    return number
+
+
+def _counts(steps: Sequence[int] | npt.NDArray[np.int64], copies: int) -> list[int]:
+    """Check the steps of all copies."""
+    counts = []
+    for k, value in enumerate(steps):
+        try:
+            count = operator.index(value)
+        except TypeError:
+            count = -1
+        if count < 0:
+            why = f"expected a whole number of steps of at least 0, got {value!r}"
+            raise MergeError(f"steps of copy {k}: {why}", copy=k, why=why)
+        counts.append(count)
+    if len(counts) != copies:
+        why = f"{copies} copies have parameters and {len(counts)} have steps"
+        raise MergeError(f"{why}: give one number of steps per copy", why=why)
+    if not sum(counts):
+        why = "no copy has done a step" if counts else "there are no copies"
+        raise MergeError(f"{why}: there is nothing to merge", why=why)
+    return counts
+
+
+def _check_alike(first: Mapping[str, Array], copy: Mapping[str, Array], k: int) -> None:
+    """Check that a copy has the names, shapes and dtypes of the first."""
+    for name in [*first, *copy]:
+        if name not in first or name not in copy:
+            why = f"copy {k} has an array that copy 0 has not"
+            if name not in copy:
+                why = f"copy 0 has an array that copy {k} has not"
+            raise _broken(name, k, why)
+        mine, theirs = copy[name], first[name]
+        if mine.shape != theirs.shape:
+            raise _broken(name, k, f"shape {mine.shape} in copy {k}, {theirs.shape} in copy 0")
+        if mine.dtype != theirs.dtype:
+            raise _broken(name, k, f"dtype {mine.dtype} in copy {k}, {theirs.dtype} in copy 0")
+        if not _is_inexact(mine.dtype) and mine.dtype.kind not in "iub":
+            raise _broken(name, k, f"dtype {mine.dtype}: numbers or truth values can be merged")
+
+
+def _broken(name: str, copy: int, why: str) -> MergeError:
+    return MergeError(f"parameter `{name}`: {why}", name=name, copy=copy, why=why)
+
+
+def _is_inexact(dtype: np.dtype[Any]) -> bool:
+    """Whether values are averaged: float and complex numbers, and types like bfloat16."""
+    import numpy as np
+
+    own = dtype.kind == "V" and dtype.names is None and dtype.subdtype is None
+    return dtype.kind in "fc" or (own and np.can_cast(dtype, np.float64))
+
+
+def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype in which values are added up."""
+    import numpy as np
+
+    if dtype.kind == "V":
+        return np.dtype(np.float64)
+    return np.result_type(dtype, np.float64)
+
+
+def _blocks(part: Array) -> Iterator[Array]:
+    """Cut an array in blocks of few elements, as wide numbers; it is never copied as a whole."""
+    wide = _wide(part.dtype)
+    flat = part.reshape(-1) if part.flags.c_contiguous else part.flat
+    for start in range(0, part.size, _BLOCK):
+        yield flat[start : start + _BLOCK].astype(wide)
+
+
+def _check_finite(name: str, parts: Sequence[Array], used: Sequence[int]) -> None:
+    import numpy as np
+
+    for k, part in zip(used, parts, strict=True):
+        if not all(np.isfinite(block).all() for block in _blocks(part)):
+            why = f"a value of copy {k} is not finite"
+            raise _broken(name, k, f"{why}; allow_nonfinite=True merges it all the same")
+
+
+def _check_equal(name: str, parts: Sequence[Array], used: Sequence[int]) -> None:
+    import numpy as np
+
+    for k, part in zip(used, parts, strict=True):
+        if not np.array_equal(part, parts[0]):
+            raise _broken(name, k, f"counters of copy {k} differ from those of copy {used[0]}")
+
+
+def _average(parts: Sequence[Array], weights: Sequence[float]) -> Array:
+    """Weighted mean of arrays, block by block."""
+    import numpy as np
+
+    dtype = parts[0].dtype
+    merged = np.empty(parts[0].size, dtype=dtype)
+    start = 0
+    # Rounding may lift a sum of the largest numbers above them; it is cut to their range.
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        for values in zip(*map(_blocks, parts), strict=True):
+            mean = _mean(values, weights)
+            merged[start : start + len(mean)] = mean.astype(dtype)
+            start += len(mean)
+    return merged.reshape(parts[0].shape)
+
+
+def _mean(values: Sequence[Array], weights: Sequence[float]) -> Array:
+    """Add up in the order of the copies; rounding never leads outside their range."""
+    import numpy as np
+
+    if values[0].dtype.kind == "c":
+        mean = np.empty_like(values[0])
+        mean.real = _mean([value.real for value in values], weights)
+        mean.imag = _mean([value.imag for value in values], weights)
+        return mean
+    total = np.zeros_like(values[0])
+    low, high = values[0].copy(), values[0].copy()
+    for value, weight in zip(values, weights, strict=True):
+        total += weight * value
+        np.minimum(low, value, out=low)
+        np.maximum(high, value, out=high)
+    # Where copies have opposite infinities the sum is no number, and stays so.
+    return np.maximum(np.minimum(total, high), low)
