@@ -18,7 +18,8 @@ pub use pool::TypePool;
 pub struct FreeIndex {
     pools: Vec<TypePool>,
     places: Vec<Place>,
-    /// What changes of the draft overwrote, in order: server, its free mask before.
+    /// What changes of the draft overwrote, in order: server, its free mask before. After the draft also the servers
+    /// that a plan or an event changed.
     undo: Vec<(ServerId, u64)>,
 }
 
@@ -181,15 +182,22 @@ impl FreeIndex {
         }
     }
 
-    /// Ends a draft: every server that it changed gets the free mask that `free` tells, and that is the state to come
-    /// back to.
+    /// Notes a server whose free mask is another now, for [`Self::end_draft`].
+    #[inline]
+    pub(super) fn note_change(&mut self, server: ServerId) {
+        self.undo.push((server, 0));
+    }
+
+    /// Ends a draft: every server that it changed, or that was noted since, gets the free mask that `free` tells, and
+    /// that is the state to come back to.
     #[inline]
     pub(super) fn end_draft(&mut self, free: impl Fn(ServerId) -> u64) {
-        for at in 0..self.undo.len() {
-            let server = self.undo[at].0;
+        let mut changed = std::mem::take(&mut self.undo);
+        for &(server, _) in &changed {
             self.sync(server, free(server));
         }
-        self.undo.clear();
+        changed.clear();
+        self.undo = changed;
     }
 
     /// Sets the free mask of a server for good: [`Self::rollback`] does not undo it.

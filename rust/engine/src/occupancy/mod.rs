@@ -45,8 +45,6 @@ pub(crate) struct Occupancy {
     busy_servers: u32,
     /// `None` while it is lent.
     index: Option<Box<FreeIndex>>,
-    /// Servers whose free mask may differ from that of the index.
-    dirty: Vec<ServerId>,
 }
 
 impl Occupancy {
@@ -64,7 +62,6 @@ impl Occupancy {
             gpus_up: cluster.gpus_total(),
             busy_servers: 0,
             index: Some(Box::new(FreeIndex::new(cluster))),
-            dirty: Vec::new(),
         }
     }
 
@@ -86,7 +83,7 @@ impl Occupancy {
             } else {
                 set_residents(&mut self.residents, base, mask, job.0);
             }
-            self.dirty.push(id);
+            self.index().note_change(id);
         }
     }
 
@@ -110,7 +107,7 @@ impl Occupancy {
             let gpus = gpus_in(emptied);
             self.busy_by_type[server.gpu_type.index()] -= gpus;
             self.gpus_busy -= gpus;
-            self.dirty.push(id);
+            self.index().note_change(id);
         }
     }
 
@@ -148,6 +145,7 @@ impl Occupancy {
         }
     }
 
+    #[inline(never)]
     fn join(&mut self, job: JobId, id: ServerId, mask: u64, bytes: u64) {
         let sharing = self.sharing.as_mut().expect("only shared runs come here");
         let server = self.servers[id.index()];
@@ -159,6 +157,7 @@ impl Occupancy {
     }
 
     /// Removes a resident; the slots that are empty now.
+    #[inline(never)]
     fn leave(&mut self, job: JobId, id: ServerId, mask: u64, bytes: u64) -> u64 {
         let sharing = self.sharing.as_mut().expect("only shared runs come here");
         let server = self.servers[id.index()];
@@ -200,12 +199,9 @@ impl Occupancy {
         };
         let servers = &self.servers;
         index.end_draft(|server| servers[server.index()].free);
-        for &server in &self.dirty {
-            index.sync(server, servers[server.index()].free);
-        }
-        self.dirty.clear();
     }
 
+    #[inline]
     fn index(&mut self) -> &mut FreeIndex {
         self.index.as_mut().expect("no decision is being made")
     }

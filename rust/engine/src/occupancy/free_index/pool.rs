@@ -390,7 +390,7 @@ impl TypePool {
     }
 
     /// Sets a free mask and returns the one before.
-    #[inline]
+    #[inline(never)]
     pub(super) fn set_mask(&mut self, at: usize, mask: u64) -> u64 {
         let before = self.slots[at].mask;
         self.change_mask(at, before, mask);
