@@ -160,12 +160,12 @@ impl Overlay {
                 check_terms(state, action)?;
             }
         }
-        self.check_repeats(plan)?;
+        if plan.actions.len() > 1 {
+            self.check_repeats(plan)?;
+        }
         let is_shared = state.is_shared();
-        if !is_shared {
-            for action in plan.actions.iter().filter(|action| action.releases()) {
-                self.release(state, action);
-            }
+        if !is_shared && plan.actions.iter().any(Action::releases) {
+            self.release_all(state, plan);
         }
         for action in &plan.actions {
             if let Some(gpus) = action.gpus() {
@@ -181,6 +181,7 @@ impl Overlay {
         check_timers(state, plan)
     }
 
+    #[inline(never)]
     fn check_repeats(&mut self, plan: &PlanBuffer) -> Result<(), Broken> {
         if plan.actions.len() <= FEW_ACTIONS && are_distinct(&plan.actions) {
             return Ok(());
@@ -216,14 +217,17 @@ impl Overlay {
         &mut self.free[at]
     }
 
-    #[inline]
-    fn release(&mut self, state: &State, action: &Action) {
-        let run = state.run(action.job);
-        let Some(part) = run.and_then(|run| run.part(action.part)) else {
-            return;
-        };
-        for one in part.gpus.by_server() {
-            *self.free_of(state, one.server) |= one.mask;
+    /// Counts what the plan gives up as free.
+    #[inline(never)]
+    fn release_all(&mut self, state: &State, plan: &PlanBuffer) {
+        for action in plan.actions.iter().filter(|action| action.releases()) {
+            let run = state.run(action.job);
+            let Some(part) = run.and_then(|run| run.part(action.part)) else {
+                continue;
+            };
+            for one in part.gpus.by_server() {
+                *self.free_of(state, one.server) |= one.mask;
+            }
         }
     }
 

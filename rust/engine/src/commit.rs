@@ -104,7 +104,7 @@ impl Engine {
     /// Releases first, then everything else in the order of the plan.
     fn carry_out(&mut self) {
         let mut actions = std::mem::take(&mut self.buffer.actions);
-        let before = self.servers_of_forked(&actions);
+        let before = self.state.forks.then(|| self.servers_of_forked(&actions));
         for action in &mut actions {
             if action.releases() {
                 self.release(action);
@@ -113,16 +113,24 @@ impl Engine {
         for action in &mut actions {
             match &mut action.verb {
                 Verb::Start(gpus) | Verb::Move(gpus) => {
-                    let gpus = std::mem::take(gpus);
-                    self.begin(action, gpus);
+                    self.begin((action.job, action.part), gpus, &action.terms);
                 }
                 Verb::Keep => self.keep(action),
                 Verb::Preempt => {}
             }
         }
-        self.count_forked(&before);
+        if let Some(before) = before {
+            self.count_forked(&before);
+        }
         actions.clear();
         self.buffer.actions = actions;
+        if !self.buffer.timers.is_empty() {
+            self.order_timers();
+        }
+    }
+
+    #[inline(never)]
+    fn order_timers(&mut self) {
         for order in self.buffer.timers.drain(..) {
             match order {
                 TimerOrder::Arm(tag, time) => self.timers.arm(tag, time, &mut self.queue),
@@ -132,7 +140,7 @@ impl Engine {
     }
 
     /// Takes a part off its GPUs. A move to the GPUs that it holds becomes [`Verb::Keep`].
-    #[inline]
+    #[inline(never)]
     fn release(&mut self, action: &mut Action) {
         let job = action.job;
         let slot = self.state.slot_of(job);
@@ -152,12 +160,12 @@ impl Engine {
             }
             _ => EndReason::Preempted,
         };
-        let gpus = self.drop_part(slot, at, reason);
+        self.state
+            .log_part(slot, at, &mut self.recorder, Logged::Stop);
+        self.drop_part(slot, at, reason);
         if !self.state.forks {
             self.count_stop(job, reason);
         }
-        let now = self.state.now;
-        self.recorder.hash.event(Logged::Stop, now, job, &gpus);
     }
 
     fn count_stop(&mut self, job: JobId, reason: EndReason) {
@@ -175,10 +183,8 @@ impl Engine {
     }
 
     /// The servers of each forked job that the plan names, before it is carried out.
+    #[cold]
     fn servers_of_forked(&self, actions: &[Action]) -> Vec<(JobId, SmallVec<[ServerId; 4]>)> {
-        if !self.state.forks {
-            return Vec::new();
-        }
         let mut jobs: Vec<JobId> = actions.iter().map(|action| action.job).collect();
         jobs.sort_unstable();
         jobs.dedup();
@@ -193,6 +199,7 @@ impl Engine {
     }
 
     /// A forked job is preempted when a plan leaves it without servers, and migrates when it has others afterwards.
+    #[cold]
     fn count_forked(&mut self, before: &[(JobId, SmallVec<[ServerId; 4]>)]) {
         for (job, old) in before.iter().filter(|(_, old)| !old.is_empty()) {
             let new = self.servers_of(*job);
@@ -205,12 +212,11 @@ impl Engine {
     }
 
     #[inline]
-    fn begin(&mut self, action: &Action, gpus: GpuSet) {
-        let (job, terms) = (action.job, &action.terms);
+    fn begin(&mut self, (job, number): (JobId, u16), gpus: &mut GpuSet, terms: &Terms) {
         let now = self.state.now;
-        self.recorder.hash.event(Logged::Start, now, job, &gpus);
+        self.recorder.hash.event(Logged::Start, now, job, gpus);
         let new = NewPart {
-            number: action.part,
+            number,
             gpus,
             sub_batch: terms.sub_batch.unwrap_or(0),
             overhead: match terms.overhead {

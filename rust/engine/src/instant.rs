@@ -10,7 +10,7 @@ use crate::record::{EndReason, Logged};
 use crate::run::{Engine, Outcome};
 use crate::state::jobs::{Gang, Phase};
 use crate::view::Change;
-use gangline_model::{GpuSet, JobId, ServerId, SimTime};
+use gangline_model::{JobId, ServerId, SimTime};
 
 /// No run goes on beyond this: about 285 years, just before nanoseconds would overflow.
 const HORIZON: SimTime = SimTime(9_000_000_000_000_000_000);
@@ -289,9 +289,9 @@ impl Engine {
             let here = parts.iter().position(|p| p.gpus.mask_on(server) != 0);
             let at = here.expect("a resident has a part here");
             let number = parts[at].number;
-            let gpus = self.drop_part(slot, at, EndReason::Failed);
-            let now = self.state.now;
-            self.recorder.hash.event(Logged::Failed, now, job, &gpus);
+            let recorder = &mut self.recorder;
+            self.state.log_part(slot, at, recorder, Logged::Failed);
+            self.drop_part(slot, at, EndReason::Failed);
             if self.state.lives.is_waiting(job) {
                 self.changes.requeued.push(job);
             } else {
@@ -301,18 +301,18 @@ impl Engine {
     }
 
     /// Ends a part. A job without parts is requeued.
-    pub(crate) fn drop_part(&mut self, slot: usize, at: usize, reason: EndReason) -> GpuSet {
+    pub(crate) fn drop_part(&mut self, slot: usize, at: usize, reason: EndReason) {
         let run = &self.state.runs[slot];
         let (job, is_last) = (run.job, run.parts.len() == 1);
         if is_last && self.state.has_event(slot) {
             self.queue.note_stale();
         }
-        let (queue, recorder) = (&mut self.queue, &mut self.recorder);
-        let gpus = self.state.end_part(slot, at, queue, recorder, reason);
+        self.state.end_part(slot, at, &mut self.recorder, reason);
         if is_last {
             self.state.requeue(job);
+        } else {
+            self.state.reschedule(slot, &mut self.queue);
         }
-        gpus
     }
 
     /// What is left to do when all changes of an instant are made.

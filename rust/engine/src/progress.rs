@@ -20,9 +20,10 @@ use smallvec::SmallVec;
 
 /// A part that is about to start.
 #[derive(Debug)]
-pub(crate) struct NewPart {
+pub(crate) struct NewPart<'a> {
     pub(crate) number: u16,
-    pub(crate) gpus: GpuSet,
+    /// The part gets these and leaves those that its record had before.
+    pub(crate) gpus: &'a mut GpuSet,
     /// 0 = full batch.
     pub(crate) sub_batch: u32,
     pub(crate) overhead: SimSpan,
@@ -61,6 +62,18 @@ impl Run {
         }
     }
 
+    /// The rate of all parts together, and when the next event of the run is.
+    #[cold]
+    fn pace_of_parts(&self) -> (f64, SimTime) {
+        let rate = self.parts.iter().fold(0.0, |sum, part| sum + part.rate);
+        let next = if rate > 0.0 {
+            self.next_step().0
+        } else {
+            SimTime::NEVER
+        };
+        (rate, next)
+    }
+
     /// The next event of the run, from its last settlement: when, and what.
     fn next_step(&self) -> (SimTime, NextStep) {
         let from = self.progress_from(self.since);
@@ -89,25 +102,32 @@ impl Run {
 impl Part {
     /// Starts it now; `left` is what is left of its job.
     #[inline]
-    fn fill(&mut self, new: NewPart, pace: Pace, now: SimTime, left: f64) {
-        self.gpus = new.gpus;
+    fn fill(&mut self, new: NewPart<'_>, pace: Pace, now: SimTime, left: f64) {
+        let NewPart {
+            number,
+            gpus,
+            sub_batch,
+            overhead,
+            quota,
+        } = new;
+        std::mem::swap(&mut self.gpus, gpus);
         self.segment_start = now;
-        self.progress_start = now + new.overhead;
+        self.progress_start = now + overhead;
         self.rate = pace.rate;
         self.base = pace.base;
         self.locality = pace.locality;
         self.xi = 1.0;
         self.inflation = pace.inflation;
-        self.quota = new.quota;
+        self.quota = quota;
         self.at_risk = AtRisk::safe(left);
-        self.number = new.number;
+        self.number = number;
         self.gpu_type = pace.gpu_type;
-        self.sub_batch = new.sub_batch;
+        self.sub_batch = sub_batch;
         self.tier = pace.tier;
         if pace.has_details {
             self.details = Some(Box::new(PartDetails {
                 shared_since: SimTime::NEVER,
-                segment_sub_batch: new.sub_batch,
+                segment_sub_batch: sub_batch,
                 co_runners: Vec::new(),
             }));
         }
@@ -147,8 +167,7 @@ impl State {
         }
         run.since = now;
         run.held_ns += (now - since).0;
-        let job = self.lives.of(run.job);
-        job.run_ns = run.held_ns;
+        self.lives.of(run.job).run_ns = run.held_ns;
         if self.forks {
             self.settle_parts(slot, since, recorder);
             return;
@@ -158,15 +177,27 @@ impl State {
         let before = run.left;
         run.left = (before - work).max(0.0);
         part.quota = (part.quota - work).max(0.0);
-        if let Some(last) = last_checkpoint(self.config.checkpoint_interval, part, since, now) {
+        if self.config.checkpoint_interval.is_some() {
+            self.note_checkpoint(slot, since, before);
+        }
+    }
+
+    /// What a job that had so much left at an instant has left at its last checkpoint since.
+    #[inline(never)]
+    fn note_checkpoint(&mut self, slot: usize, since: SimTime, before: f64) {
+        let run = &self.runs[slot];
+        let part = &run.parts[0];
+        let interval = self.config.checkpoint_interval;
+        if let Some(last) = last_checkpoint(interval, part, since, self.now) {
             let from = since.max(part.progress_start);
             let kept = before - part.rate * (last - from).seconds();
-            job.remaining = kept.max(0.0);
+            self.lives.of(run.job).remaining = kept.max(0.0);
         }
     }
 
     /// The same under a policy that forks jobs: the work of all parts adds up, and each knows what of its own is at
     /// risk. A part whose quota is used up now has done exactly that, and is paused.
+    #[inline(never)]
     fn settle_parts(&mut self, slot: usize, since: SimTime, recorder: &mut Recorder) {
         let now = self.now;
         let interval = self.config.checkpoint_interval;
@@ -219,13 +250,27 @@ impl State {
         recorder: &mut Recorder,
         reason: EndReason,
     ) {
+        let part = &mut self.runs[slot].parts[at];
+        let start = std::mem::replace(&mut part.segment_start, self.now);
+        let is_useful = part.rate > 0.0 && part.progress_start <= start;
+        let is_kept = self.out.keeps_segments || !is_useful;
+        if is_kept && start < self.now {
+            self.note_segment((slot, at), start, recorder, reason);
+        }
+    }
+
+    /// Adds the segment of a part that ends now to the columns of its job and to the segments table.
+    #[inline(never)]
+    fn note_segment(
+        &mut self,
+        (slot, at): (usize, usize),
+        start: SimTime,
+        recorder: &mut Recorder,
+        reason: EndReason,
+    ) {
         let now = self.now;
         let run = &self.runs[slot];
         let (job, part) = (run.job, &run.parts[at]);
-        let start = part.segment_start;
-        if start == now {
-            return;
-        }
         let row = job.index();
         let overhead_end = now.min(part.progress_start);
         if overhead_end > start {
@@ -234,7 +279,7 @@ impl State {
             }
             self.out.overhead_ns[row] += (overhead_end - start).0;
         }
-        let progress = part.progress_in_segment(now);
+        let progress = part.progress(start, now);
         #[expect(clippy::float_cmp, reason = "exactly 1 means that nothing is lost")]
         if part.locality != 1.0 && part.rate > 0.0 {
             let lost_s = progress.seconds() * (1.0 - part.locality);
@@ -259,8 +304,7 @@ impl State {
         if part.rate <= 0.0 {
             recorder.totals.paused_gpu_ns += i128::from(progress.0) * i128::from(part.gpus.gpus());
         }
-        recorder.segment(self, job, part, reason);
-        self.runs[slot].parts[at].segment_start = now;
+        recorder.segment(self, (job, part), start, reason);
     }
 
     /// A part keeps its GPUs without progress: its quota is used up.
@@ -308,33 +352,23 @@ impl State {
     #[inline]
     fn schedule(&mut self, slot: usize, queue: &mut EventQueue) {
         let run = &mut self.runs[slot];
-        if let [part] = &run.parts[..] {
-            run.rate = part.rate;
-            if part.rate > 0.0 {
+        (run.rate, run.finish) = match &run.parts[..] {
+            [part] if part.rate > 0.0 => {
                 let from = run.since.max(part.progress_start);
-                run.finish = end_of(from, part.quota.min(run.left), part.rate);
-                let event = EventClass::Completion;
-                queue.push(run.finish, event, slot as u32, run.generation);
-                return;
+                let work = part.quota.min(run.left);
+                (part.rate, end_of(from, work, part.rate))
             }
-        }
-        run.rate = run.parts.iter().fold(0.0, |sum, part| sum + part.rate);
+            _ => run.pace_of_parts(),
+        };
         if run.rate > 0.0 {
-            run.finish = run.next_step().0;
-            queue.push(
-                run.finish,
-                EventClass::Completion,
-                slot as u32,
-                run.generation,
-            );
-        } else {
-            run.finish = SimTime::NEVER;
+            let event = EventClass::Completion;
+            queue.push(run.finish, event, slot as u32, run.generation);
         }
     }
 
     /// As [`Self::schedule`], for a run whose event may be in the queue.
     #[inline]
-    fn reschedule(&mut self, slot: usize, queue: &mut EventQueue) {
+    pub(crate) fn reschedule(&mut self, slot: usize, queue: &mut EventQueue) {
         let run = &mut self.runs[slot];
         if run.rate > 0.0 {
             run.generation = run.generation.wrapping_add(1);
@@ -366,19 +400,20 @@ impl State {
     pub(crate) fn begin(
         &mut self,
         job: JobId,
-        new: NewPart,
+        new: NewPart<'_>,
         queue: &mut EventQueue,
         recorder: &mut Recorder,
     ) {
         let is_shared = self.is_shared();
         if is_shared {
-            self.note_useful(&new.gpus);
-            self.touch_residents(&new.gpus);
+            self.note_useful(new.gpus);
+            self.touch_residents(new.gpus);
         }
         let bytes = self.bytes_of(job, new.sub_batch);
-        self.occupancy.take(job, &new.gpus, bytes);
+        self.occupancy.take(job, new.gpus, bytes);
+        let pace = self.pace_of(job, &new);
         if self.forks && self.lives.slot(job).is_some() {
-            self.add_part(job, new, queue, recorder);
+            self.add_part(job, (new, pace), queue, recorder);
             return;
         }
         let slot = self.free_slots.pop().unwrap_or_else(|| {
@@ -392,7 +427,6 @@ impl State {
         };
         let (remaining, run_ns) = self.lives.start(job, slot, self.now, gang);
         let at = slot as usize;
-        let pace = self.pace_of(job, &new);
         let is_far = pace.tier == Tier::Network;
         let run = &mut self.runs[at];
         run.parts[0].fill(new, pace, self.now, remaining);
@@ -414,8 +448,8 @@ impl State {
 
     /// How fast a part will go that starts now, alone on its GPUs.
     #[inline]
-    fn pace_of(&self, job: JobId, new: &NewPart) -> Pace {
-        let gpus = &new.gpus;
+    fn pace_of(&self, job: JobId, new: &NewPart<'_>) -> Pace {
+        let gpus = &*new.gpus;
         let gpu_type = self.occupancy.type_of(gpus.by_server()[0].server);
         let (tier, base) = if gpus.by_server().len() == 1 {
             (Tier::Server, self.rates.base(&self.jobs, job, gpu_type))
@@ -444,14 +478,13 @@ impl State {
     fn add_part(
         &mut self,
         job: JobId,
-        new: NewPart,
+        (new, pace): (NewPart<'_>, Pace),
         queue: &mut EventQueue,
         recorder: &mut Recorder,
     ) {
         let slot = self.slot_of(job);
         self.settle(slot, recorder);
         let mut part = Part::default();
-        let pace = self.pace_of(job, &new);
         let run = &mut self.runs[slot];
         part.fill(new, pace, self.now, run.left);
         let server = part.gpus.by_server()[0].server;
@@ -513,38 +546,51 @@ impl State {
         &mut self,
         slot: usize,
         at: usize,
-        queue: &mut EventQueue,
         recorder: &mut Recorder,
         reason: EndReason,
-    ) -> GpuSet {
+    ) {
         self.settle(slot, recorder);
-        if self.runs[slot].is_forked() {
-            let gpus = self.end_one_of(slot, at, recorder, reason);
-            self.reschedule(slot, queue);
-            return gpus;
+        if self.is_shared() {
+            self.end_sharing(slot, at);
         }
-        self.end_last(slot, recorder, reason)
+        self.close_segment(slot, at, recorder, reason);
+        self.vacate(slot, at);
+        if self.runs[slot].is_forked() {
+            self.drop_one_of(slot, at, reason);
+        } else {
+            self.free_run(slot, reason);
+        }
     }
 
     /// Takes the GPUs from all parts of a job that is done, by server; each is logged.
     #[inline]
     pub(crate) fn end_run(&mut self, slot: usize, recorder: &mut Recorder) {
-        let (job, now) = (self.runs[slot].job, self.now);
-        if self.runs[slot].is_forked() {
-            // a quota that is used up now ends with the job: no pause
-            for part in &mut self.runs[slot].parts {
-                if part.rate > 0.0 {
-                    part.quota = f64::INFINITY;
-                }
+        let parts = self.runs[slot].parts.len();
+        if parts > 1 {
+            self.drop_quotas(slot);
+        }
+        for _ in 0..parts {
+            self.log_part(slot, 0, recorder, Logged::Finish);
+            self.end_part(slot, 0, recorder, EndReason::Finished);
+        }
+    }
+
+    /// A quota that is used up when its job is done ends with the job: no pause.
+    #[cold]
+    fn drop_quotas(&mut self, slot: usize) {
+        for part in &mut self.runs[slot].parts {
+            if part.rate > 0.0 {
+                part.quota = f64::INFINITY;
             }
         }
-        self.settle(slot, recorder);
-        while self.runs[slot].is_forked() {
-            let gpus = self.end_one_of(slot, 0, recorder, EndReason::Finished);
-            recorder.hash.event(Logged::Finish, now, job, &gpus);
-        }
-        let gpus = self.end_last(slot, recorder, EndReason::Finished);
-        recorder.hash.event(Logged::Finish, now, job, &gpus);
+    }
+
+    /// Adds what happens to a part to the hash of the log.
+    #[inline]
+    pub(crate) fn log_part(&self, slot: usize, at: usize, recorder: &mut Recorder, what: Logged) {
+        let run = &self.runs[slot];
+        let gpus = &run.parts[at].gpus;
+        recorder.hash.event(what, self.now, run.job, gpus);
     }
 
     /// Whether a part that ends so loses its work since its last safe point.
@@ -555,71 +601,58 @@ impl State {
                 && matches!(reason, EndReason::Preempted | EndReason::Moved))
     }
 
-    /// Ends the only part of a run, whose work is settled, and the run with it.
+    /// Gives back the record of a run whose only part has left its GPUs.
     #[inline]
-    fn end_last(&mut self, slot: usize, recorder: &mut Recorder, reason: EndReason) -> GpuSet {
-        self.close_part(slot, 0, recorder, reason);
+    fn free_run(&mut self, slot: usize, reason: EndReason) {
         let falls_back = self.falls_back(reason);
         let run = &mut self.runs[slot];
-        let (job, part) = (run.job, &mut run.parts[0]);
-        let gpus = std::mem::take(&mut part.gpus);
-        let sub_batch = part.sub_batch;
+        let part = &mut run.parts[0];
         part.details = None;
         if falls_back && self.forks {
             let lost = part.at_risk;
             run.left = lost.left.unwrap_or(run.left + lost.work);
         }
         if !falls_back || self.forks {
-            self.lives.of(job).remaining = run.left;
+            self.lives.of(run.job).remaining = run.left;
         }
         run.generation = run.generation.wrapping_add(1);
         self.free_slots.push(slot as u32);
         if let Some(uplinks) = &mut self.uplinks {
             self.is_unsettled |= uplinks.leave(slot as u32);
         }
-        self.vacate(job, &gpus, sub_batch);
-        gpus
     }
 
-    /// Ends one of several parts of a run, whose work is settled.
+    /// Removes one of several parts, which has left its GPUs, from a run.
     #[cold]
-    fn end_one_of(
-        &mut self,
-        slot: usize,
-        at: usize,
-        recorder: &mut Recorder,
-        reason: EndReason,
-    ) -> GpuSet {
-        self.close_part(slot, at, recorder, reason);
+    fn drop_one_of(&mut self, slot: usize, at: usize, reason: EndReason) {
         let falls_back = self.falls_back(reason);
         let run = &mut self.runs[slot];
-        let (job, part) = (run.job, run.parts.remove(at));
+        let part = run.parts.remove(at);
         if falls_back {
             run.left += part.at_risk.work;
             for other in &mut run.parts {
                 other.at_risk.left = None;
             }
         }
-        self.vacate(job, &part.gpus, part.sub_batch);
-        part.gpus
     }
 
-    #[inline]
-    fn close_part(&mut self, slot: usize, at: usize, recorder: &mut Recorder, reason: EndReason) {
-        if self.is_shared() {
-            let gpus = self.runs[slot].parts[at].gpus.clone();
-            self.note_useful(&gpus);
-            self.note_sharing(slot, at, false);
-        }
-        self.close_segment(slot, at, recorder, reason);
+    #[cold]
+    fn end_sharing(&mut self, slot: usize, at: usize) {
+        let gpus = self.runs[slot].parts[at].gpus.clone();
+        self.note_useful(&gpus);
+        self.note_sharing(slot, at, false);
     }
 
+    /// Takes a part off its GPUs.
     #[inline]
-    fn vacate(&mut self, job: JobId, gpus: &GpuSet, sub_batch: u32) {
-        let bytes = self.bytes_of(job, sub_batch);
-        self.occupancy.give(job, gpus, bytes);
+    fn vacate(&mut self, slot: usize, at: usize) {
+        let run = &self.runs[slot];
+        let part = &run.parts[at];
+        let bytes = self.bytes_of(run.job, part.sub_batch);
+        self.occupancy.give(run.job, &part.gpus, bytes);
         if self.is_shared() {
-            self.touch_residents(gpus);
+            let gpus = std::mem::take(&mut self.runs[slot].parts[at].gpus);
+            self.touch_residents(&gpus);
         }
     }
 
@@ -771,6 +804,7 @@ impl State {
     }
 
     /// Marks the jobs on some GPUs.
+    #[inline(never)]
     fn touch_residents(&mut self, gpus: &GpuSet) {
         for one in gpus.by_server() {
             for slot in slots(one.mask) {

@@ -188,9 +188,15 @@ impl Recorder {
 
     /// Adds the rows of a part's segment that ends now.
     #[inline]
-    pub(crate) fn segment(&mut self, state: &State, job: JobId, part: &Part, reason: EndReason) {
+    pub(crate) fn segment(
+        &mut self,
+        state: &State,
+        (job, part): (JobId, &Part),
+        start: SimTime,
+        reason: EndReason,
+    ) {
         if let Some(table) = &mut self.segments {
-            segment_rows(table, state, (job, part), reason);
+            segment_rows(table, state, (job, part), (start, reason));
         }
     }
 
@@ -262,12 +268,16 @@ impl Recorder {
         }
     }
 
+    #[inline]
     fn push_row(&mut self, state: &State, time: SimTime, counts: Counts) {
         self.pending = false;
         self.last_row = time;
         self.rows.rows.push((time, counts));
         let busy_by_type = state.occupancy.busy_by_type();
-        self.rows.busy_by_type.extend_from_slice(busy_by_type);
+        // most clusters have one type: less work than to copy a slice
+        for &busy in busy_by_type {
+            self.rows.busy_by_type.push(busy);
+        }
         if matches!(self.mode, TimelineMode::Auto) && self.rows.rows.len() >= TIMELINE_ROWS {
             self.thin(busy_by_type.len());
         }
@@ -291,6 +301,7 @@ impl Recorder {
     }
 
     /// Doubles the sampling time and keeps the rows that it would have given.
+    #[cold]
     fn thin(&mut self, types: usize) {
         let count = self.rows.rows.len() as i64;
         let span = (self.rows.rows[self.rows.rows.len() - 1].0 - self.rows.rows[0].0).0;
@@ -306,7 +317,7 @@ fn segment_rows(
     table: &mut Segments,
     state: &State,
     (job, part): (JobId, &Part),
-    reason: EndReason,
+    (start, reason): (SimTime, EndReason),
 ) {
     let details = part.details.as_ref().expect("kept where segments are");
     let batch = match details.segment_sub_batch {
@@ -316,7 +327,7 @@ fn segment_rows(
     for one in part.gpus.by_server() {
         table.job.push(job.0);
         table.part.push(part.number);
-        table.start_ns.push(part.segment_start.0);
+        table.start_ns.push(start.0);
         table.end_ns.push(state.now.0);
         table.server.push(one.server.0);
         table.gpu_mask.push(one.mask);

@@ -26,6 +26,8 @@ mod useful;
 /// Per-job columns of the result that only some runs need; optional ones are filled when first needed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JobColumnsOut {
+    /// Whether something is kept of segments without overhead or pause: one of the columns below, or the table.
+    pub(crate) keeps_segments: bool,
     pub(crate) overhead_ns: Vec<i64>,
     pub(crate) comm_s: Vec<f64>,
     /// `comm_s` by tier.
@@ -54,6 +56,11 @@ impl JobColumnsOut {
         let is_far = config.locality.is_some();
         let is_shared = max_share > 1;
         Self {
+            keeps_segments: config.segments
+                || is_far
+                || is_shared
+                || traits.watches_locality
+                || traits.forks,
             overhead_ns: column(starts_cost(config, traits), count),
             comm_s: column(is_far, count),
             comm_tier_s: [(); 3].map(|()| column(is_far, count)),

@@ -47,6 +47,7 @@ impl State {
         }
     }
 
+    #[inline(never)]
     fn locality_by(&self, model: &dyn LocalityModel, job: JobId, gpus: &GpuSet) -> f64 {
         let shape = Shape::of(&self.cluster, gpus);
         let on = |id| model.locality(&self.jobs.gang(job, id), shape);

@@ -110,7 +110,7 @@ impl Part {
     }
 }
 
-/// A running job. An unused record keeps one part without GPUs, so that a start needs no other memory.
+/// A running job. An unused record keeps its last part, so that a start needs no other memory.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub(crate) parts: Parts,

@@ -23,6 +23,7 @@ impl Useful {
 
 impl State {
     /// Adds the useful time of some GPUs up to now. To be called before their residents, or the rates of these, change.
+    #[inline(never)]
     pub(crate) fn note_useful(&mut self, gpus: &GpuSet) {
         let Some(mut useful) = self.useful.take() else {
             return;
