@@ -67,7 +67,7 @@ pub fn case(name: &str, count: usize, cluster: Cluster, load: Load) -> Option<Ca
         world(&jobs, cluster)
     };
     let config = match name {
-        "floor-share" | "gandiva-pack" => sharing(2),
+        "floor-share" | "gandiva-pack" | "gavel-gandiva" | "toy-share" => sharing(2),
         "floor-share-off" => sharing(1),
         "fifo-uplinks" => network(&world, Contention::MaxMin, NARROW),
         _ => options(None),
