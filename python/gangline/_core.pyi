@@ -36,6 +36,7 @@ class Cluster:
 class Jobs:
     # arrival_s, gpus, work; optional: ref_rate, allowed_types, memory_bytes, model, model_labels,
     # user, user_labels, vc, vc_labels, batch_size, weight, deadline_s, rate_class, rate_table,
+    # copy_row, copy_table,
     # duration_known
     def __new__(cls, **columns: Any) -> Jobs: ...
     def __len__(self) -> int: ...

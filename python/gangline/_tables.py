@@ -56,7 +56,7 @@ def jobs(columns: dict[str, npt.NDArray[Any]], trace: Trace) -> pa.Table:
         "comm_s": pa.array(columns["comm_s"]),
         "share_s": pa.array(columns["share_s"]),
         # The parts of a forked job hold GPUs side by side.
-        "gpu_seconds": pa.array(gpus * columns.get("parts_s", run)),
+        "gpu_seconds": pa.array(columns.get("gpu_seconds", gpus * run)),
         "status": _words(status, STATUS),
         "trace_status": _label(trace, "trace_status"),
     }

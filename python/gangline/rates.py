@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline.cluster_schema import Throughput
+    from gangline.tables.throughput import ThroughputTable
 
-__all__ = ["NO_CLASS", "JobKeys", "RateClasses", "classify"]
+__all__ = ["NO_CLASS", "CopyRates", "JobKeys", "RateClasses", "classify", "rates_of_copies"]
 
 NO_CLASS = 0xFFFF_FFFF
 _SHOWN = 5
@@ -58,6 +59,62 @@ class RateClasses(msgspec.Struct):
     estimated: npt.NDArray[np.bool_]
 
 
+class CopyRates(msgspec.Struct):
+    """Rates of gangs of every size, for policies whose copies have other sizes than the gang.
+
+    Attributes
+    ----------
+    row : uint32 array, shape (jobs,)
+        Row of each job; 2**32 - 1 where the table does not know its model.
+    table : float64 array, shape (rows, sizes, types)
+        Iterations per second of a gang of 1, 2, ... GPUs; 0 = cannot run there.
+    """
+
+    row: npt.NDArray[np.uint32]
+    table: npt.NDArray[np.float64]
+
+
+def rates_of_copies(
+    throughput: Throughput, types: Sequence[str], jobs: JobKeys, largest: int
+) -> CopyRates:
+    """Look every distinct (model, batch size) up at each gang size up to `largest`."""
+    import numpy as np
+
+    from gangline.tables.throughput import ThroughputTable
+
+    known = ThroughputTable.from_rows(throughput.rows or ())
+    key = np.zeros(len(jobs.model), dtype=[("m", "u4"), ("b", "u4")])
+    key["m"], key["b"] = jobs.model, jobs.batch_size
+    distinct, inverse = np.unique(key, return_inverse=True)
+    row = np.full(len(distinct), NO_CLASS, dtype=np.uint32)
+    found: list[list[list[float]]] = []
+    for i, (code, batch) in enumerate(distinct.tolist()):
+        if code >= len(jobs.labels):
+            continue
+        row[i] = len(found)
+        label = jobs.labels[code]
+        sizes = [
+            _look_up(known, types, (label, gang, batch), throughput)
+            for gang in range(1, largest + 1)
+        ]
+        found.append([[rate or 0.0 for rate in rates] for rates, _ in sizes])
+    table = np.asarray(found, dtype=np.float64).reshape(len(found), largest, len(types))
+    return CopyRates(row=row[inverse], table=table)
+
+
+def _look_up(
+    known: ThroughputTable,
+    types: Sequence[str],
+    what: tuple[str, int, int],
+    throughput: Throughput,
+) -> tuple[list[float | None], bool]:
+    """Return the rates of a (model, gang size, batch size), and whether another size stands in."""
+    rates = [known.exact(kind, *what) for kind in types]
+    if throughput.missing != "nearest" or any(rate is not None for rate in rates):
+        return rates, False
+    return [known.exact(kind, *what, nearest=True) for kind in types], True
+
+
 def classify(
     throughput: Throughput,
     types: Sequence[str],
@@ -74,7 +131,6 @@ def classify(
     from gangline.tables.throughput import ThroughputTable
 
     known = ThroughputTable.from_rows(throughput.rows or ())
-    nearest = throughput.missing == "nearest"
     key = np.zeros(len(jobs.model), dtype=[("m", "u4"), ("b", "u4"), ("g", "u4")])
     key["m"], key["b"], key["g"] = jobs.model, jobs.batch_size, jobs.gpus
     distinct, inverse = np.unique(key, return_inverse=True)
@@ -84,11 +140,8 @@ def classify(
     for i, (code, batch, gang) in enumerate(distinct.tolist()):
         if code >= len(jobs.labels):
             continue
-        rates = [known.exact(kind, jobs.labels[code], gang, batch) for kind in types]
-        if nearest and not any(rate is not None for rate in rates):
-            label = jobs.labels[code]
-            rates = [known.exact(kind, label, gang, batch, nearest=True) for kind in types]
-            estimated[i] = True
+        what = (jobs.labels[code], gang, batch)
+        rates, estimated[i] = _look_up(known, types, what, throughput)
         if any(rate is not None for rate in rates):
             of_distinct[i] = len(found)
             found.append([rate or 0.0 for rate in rates])

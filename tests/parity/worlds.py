@@ -399,6 +399,7 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
                 "quota": draw(st.sampled_from([None, 3.0, 20.0])),
                 "merge_s": draw(st.sampled_from([0.0, 0.5, 2.0])),
                 "period_s": draw(st.sampled_from([3.0, 10.0, 100.0])),
+                "whole": draw(st.booleans()),
             },
             "toy-mixed": {},
         }[policy]

@@ -594,12 +594,16 @@ class Reference:
             if any(self._least_gang(job, t) <= count for job in self.waiting())
         )
 
+    def _is_gang(self, server: int) -> bool:
+        """Whether a part on a server has as many GPUs as its job asks for."""
+        return self.policy is None or self.policy.copy_size(server) is None
+
     def _least_gang(self, job: Job, t: int) -> float:
         """Fewest GPUs of a type that the job can use at a time."""
         gangs = [
             self.gang(job, i)
             for i, server in enumerate(self.servers)
-            if server.type == t and (not self.forks or self.gang(job, i) <= server.gpus)
+            if server.type == t and (self._is_gang(i) or self.gang(job, i) <= server.gpus)
         ]
         return min((g for g in gangs if job.copies[g].get(t, 0.0) > 0), default=math.inf)
 

@@ -29,6 +29,7 @@ class ToyFork(Policy):
         "quota": None,
         "merge_s": 0.0,
         "period_s": 100.0,
+        "whole": False,
     }
 
     def __init__(self, ref: Reference, name: str, params: dict[str, Any]) -> None:
@@ -57,8 +58,18 @@ class ToyFork(Policy):
     def on(self, job: Job, free: set[Gpu], server: int) -> Gpus | None:
         """The lowest slots of one server."""
         here = sorted(gpu for gpu in free if gpu[0] == server)
-        is_usable = self.ref.servers[server].type in job.types
-        return tuple(here[: job.gpus]) if is_usable and len(here) >= job.gpus else None
+        gpus = self.ref.gang(job, server)
+        kind = self.ref.servers[server].type
+        is_usable = job.copies[gpus].get(kind, 0) > 0 if self.p["whole"] else kind in job.types
+        return tuple(here[:gpus]) if is_usable and len(here) >= gpus else None
+
+    def types_of(self, job: Job) -> list[int]:
+        if not self.p["whole"]:
+            return super().types_of(job)
+        return sorted({s.type for s in self.ref.servers if job.copies[s.gpus].get(s.type, 0) > 0})
+
+    def copy_size(self, server: int) -> int | None:
+        return self.ref.servers[server].gpus if self.p["whole"] else None
 
     # What holds after the actions so far: held and free; the actions themselves by part.
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gangline.rates import NO_CLASS, JobKeys, classify, refuse_unknown
+from gangline.rates import NO_CLASS, JobKeys, classify, rates_of_copies, refuse_unknown
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline import _core
     from gangline.cluster import Cluster
-    from gangline.rates import RateClasses
+    from gangline.rates import CopyRates, RateClasses
     from gangline.trace.table import Trace
 
 GIB = 2**30
@@ -32,6 +32,7 @@ def to_core(trace: Trace, cluster: Cluster) -> _core.Jobs:
     batch = _optional(trace, "batch_size", 0.0)
     keys = job_keys(trace)
     rate_class, rate_table, known = _rates(trace, cluster, keys, known)
+    copies = None if rate_class is None else copy_rates(cluster, keys)
     return _core.Jobs(
         arrival_s=trace.numbers("arrival_s"),
         gpus=gpus,
@@ -50,6 +51,8 @@ def to_core(trace: Trace, cluster: Cluster) -> _core.Jobs:
         deadline_s=_optional(trace, "deadline_s", np.inf),
         rate_class=rate_class,
         rate_table=rate_table,
+        copy_row=None if copies is None else copies.row,
+        copy_table=None if copies is None else copies.table,
         duration_known=known,
     )
 
@@ -80,6 +83,16 @@ def rate_classes(trace: Trace, cluster: Cluster, keys: JobKeys) -> RateClasses |
         return None
     types = [gpu.name for gpu in cluster.gpu_types]
     return classify(cluster.throughput, types, keys, _has_iterations(trace))
+
+
+def copy_rates(cluster: Cluster, keys: JobKeys) -> CopyRates | None:
+    """Rates of gangs as large as each server of the cluster or smaller; None without a table."""
+    throughput = cluster.throughput
+    if throughput is None or not throughput.rows:
+        return None
+    types = [gpu.name for gpu in cluster.gpu_types]
+    largest = max(group.gpus for group in cluster.servers)
+    return rates_of_copies(throughput, types, keys, largest)
 
 
 def _rates(

@@ -3,10 +3,13 @@
 use crate::error::CoreError;
 use gangline_engine::{EngineError, World};
 use gangline_model::{
-    ClusterSpec, GpuType, GpuTypeId, JobColumns, JobId, JobTable, ModelError, RackId, RateTable,
-    Server, SimTime,
+    ClusterSpec, CopyRates, GpuType, GpuTypeId, JobColumns, JobId, JobTable, ModelError, RackId,
+    RateTable, Server, SimTime,
 };
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{
+    IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
+    PyReadonlyArray3,
+};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -84,6 +87,7 @@ pub(crate) struct Jobs {
     pub(crate) table: Arc<JobTable>,
     rate_table: Option<Vec<f64>>,
     rate_types: usize,
+    copies: Option<CopyRates>,
     pub(crate) missing_durations: usize,
 }
 
@@ -155,6 +159,19 @@ impl Jobs {
                 (Some(table.iter().copied().collect()), table.ncols())
             }
         };
+        let copy_row = given.vector("copy_row")?;
+        let copies = match (copy_row, given.column("copy_table")?) {
+            (Some(row), Some(table)) => {
+                let table: PyReadonlyArray3<'_, f64> = table.extract()?;
+                let table = table.as_array();
+                Some(CopyRates {
+                    row,
+                    sizes: table.shape()[1],
+                    rates: table.iter().copied().collect(),
+                })
+            }
+            _ => None,
+        };
         let columns = JobColumns {
             arrival: instants(&given.required::<f64>("arrival_s")?)?,
             gpus: given.required("gpus")?,
@@ -180,6 +197,7 @@ impl Jobs {
             table: Arc::new(JobTable::new(columns).map_err(CoreError::from)?),
             rate_table,
             rate_types,
+            copies,
             missing_durations: known
                 .map_or(0, |known| known.iter().filter(|known| !**known).count()),
         })
@@ -238,6 +256,9 @@ impl Jobs {
                 .into());
             }
             rates = rates.with_classes(table.clone(), &self.table)?;
+        }
+        if let Some(copies) = &self.copies {
+            rates = rates.with_copies(copies.clone(), &self.table)?;
         }
         Ok(World {
             cluster: Arc::clone(&cluster.spec),

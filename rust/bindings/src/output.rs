@@ -113,9 +113,9 @@ impl RunOutput {
             std::mem::take(&mut out.finish_s).into_pyarray(py),
         )?;
         table.set_item("run_s", std::mem::take(&mut out.run_s).into_pyarray(py))?;
-        if !out.parts_s.is_empty() {
-            let parts_s = std::mem::take(&mut out.parts_s);
-            table.set_item("parts_s", parts_s.into_pyarray(py))?;
+        if !out.gpu_s.is_empty() {
+            let gpu_s = std::mem::take(&mut out.gpu_s);
+            table.set_item("gpu_seconds", gpu_s.into_pyarray(py))?;
         }
         table.set_item("overhead_s", filled(py, out.overhead_s, 0.0, rows))?;
         if !out.comm_s.is_empty() {

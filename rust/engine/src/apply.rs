@@ -368,11 +368,17 @@ fn check_set(state: &State, action: &Action, gpus: &GpuSet) -> Result<(), Broken
         }
         count += gpus_in(mask);
     }
-    if count == state.jobs.gpus(action.job) {
-        Ok(())
-    } else {
-        Err(Broken::by(action, None, Rule::GangSize))
+    let gang = match gpus.by_server().first() {
+        Some(first) => state.gang_on(action.job, first.server),
+        None => state.jobs.gpus(action.job),
+    };
+    if count != gang {
+        return Err(Broken::by(action, None, Rule::GangSize));
     }
+    if state.types.copy_gpus().is_some() && state.base_on(action.job, gpus) <= 0.0 {
+        return Err(Broken::by(action, None, Rule::TypeNotAllowed)); // no rate for that many GPUs
+    }
+    Ok(())
 }
 
 #[cold]

@@ -8,7 +8,7 @@ use crate::policy::WakeOn;
 use crate::queue::{Event, EventClass};
 use crate::record::{EndReason, Logged};
 use crate::run::{Engine, Outcome};
-use crate::state::jobs::{Gang, Phase};
+use crate::state::jobs::Phase;
 use crate::view::Change;
 use gangline_model::{JobId, ServerId, SimTime};
 
@@ -320,10 +320,7 @@ impl Engine {
     #[inline(always)]
     pub(crate) fn end_instant(&mut self) {
         let (jobs, types) = (&self.state.jobs, &self.state.types);
-        self.state.lives.end_instant(|job| Gang {
-            gpus: jobs.gpus(job),
-            usable: types.usable(job),
-        });
+        self.state.lives.end_instant(|job| types.gang(jobs, job));
         if self.state.is_unsettled {
             self.settle();
         }

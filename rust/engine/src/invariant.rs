@@ -79,7 +79,7 @@ impl Engine {
     fn assert_part(&self, job: JobId, part: &Part) {
         assert_eq!(
             part.gpus.gpus(),
-            self.state.jobs.gpus(job),
+            self.state.gang_on(job, first_server(part)),
             "gang of job {job} is not whole"
         );
         let pauses = part.is_paused();

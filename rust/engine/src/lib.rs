@@ -38,7 +38,7 @@ pub use error::{EngineError, PlanError, PolicyError, Rule};
 pub use metrics::{Output, quantile};
 pub use occupancy::{FreeIndex, Mark, TypePool};
 pub use plan::Plan;
-pub use policy::{Knowledge, Next, Policy, WakeOn};
+pub use policy::{CopyGpus, Knowledge, Next, Policy, WakeOn};
 pub use queue::{Event, EventClass, EventQueue};
 pub use record::{EndReason, LogHash, Timeline};
 pub use run::{Advance, Control, Engine, Outcome, PolicyTraits, Silent, Stopwatch};

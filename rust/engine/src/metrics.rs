@@ -25,8 +25,8 @@ pub struct Output {
     pub share_s: Vec<f64>,
     /// Run time lost to co-runners and sub-batches, s; empty = 0 for all.
     pub share_lost_s: Vec<f64>,
-    /// Time holding GPUs summed over the parts of the job, s; empty = `run_s` for all.
-    pub parts_s: Vec<f64>,
+    /// GPU time held, summed over the parts of the job, s; empty = GPUs x `run_s` for all.
+    pub gpu_s: Vec<f64>,
     /// Completion time over isolated run time; NaN if the job did not finish.
     pub slowdown: Vec<f64>,
     /// Finish-time fairness; NaN if the job did not finish.
@@ -89,7 +89,11 @@ impl Engine {
             comm_tier_s: out.comm_tier_s,
             share_s: column(&out.share_ns),
             share_lost_s: out.share_lost_s,
-            parts_s: column(&out.parts_ns),
+            gpu_s: out
+                .gpu_ns
+                .iter()
+                .map(|&ns| ns as f64 / NANOS_PER_SECOND)
+                .collect(),
             preemptions: self.preemptions(&state),
             migrations: out.migrations,
             ftf: state.iter().map(|job| job.active_ns() as f64).collect(),
@@ -124,8 +128,14 @@ impl Engine {
                 output.slowdown.push(f64::NAN);
                 continue;
             }
-            let isolated =
-                span_of_work(self.state.jobs.work(job), self.state.best_rate(job)).seconds();
+            let best_rate = self.state.best_rate(job);
+            if best_rate <= 0.0 {
+                // its copies ran where the gang itself never could
+                output.ftf[at] = f64::NAN;
+                output.slowdown.push(f64::NAN);
+                continue;
+            }
+            let isolated = span_of_work(self.state.jobs.work(job), best_rate).seconds();
             let jct = output.finish_s[at] - self.state.jobs.arrival(job).seconds();
             // the column holds the integral of active jobs over the job's life until here
             let active = output.ftf[at] / (jct * NANOS_PER_SECOND);
@@ -246,17 +256,17 @@ impl Engine {
         let totals = &self.recorder.totals;
         let seconds = |ns: i128| ns as f64 / NANOS_PER_SECOND;
         let (mut held, mut overhead, mut comm, mut shared) = (0.0, 0.0, 0.0, 0.0);
-        let held_s = if output.parts_s.is_empty() {
-            &output.run_s
-        } else {
-            &output.parts_s
-        };
         for job in self.state.jobs.ids() {
             let (at, gpus) = (job.index(), f64::from(self.state.jobs.gpus(job)));
-            held += gpus * held_s[at];
+            held += gpus * output.run_s[at];
             overhead += gpus * output.overhead_s.get(at).copied().unwrap_or(0.0);
             comm += gpus * output.comm_s.get(at).copied().unwrap_or(0.0);
             shared += gpus * output.share_lost_s.get(at).copied().unwrap_or(0.0);
+        }
+        if self.state.forks {
+            let lost = &totals.of_parts;
+            held = output.gpu_s.iter().sum();
+            (overhead, comm, shared) = (lost.overhead_gpu_s, lost.comm_gpu_s, lost.shared_gpu_s);
         }
         let useful = match &self.state.useful {
             Some(useful) => useful.gpu_s,

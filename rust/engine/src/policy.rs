@@ -54,6 +54,30 @@ pub enum Next {
     Steady,
 }
 
+/// How many GPUs a copy of a forked job has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyGpus {
+    /// As many as the job asks for.
+    #[default]
+    Gang,
+    /// All of its server, whatever the job asks for.
+    Server,
+    /// So many, whatever the job asks for.
+    Fixed(u32),
+}
+
+impl CopyGpus {
+    /// GPUs of a copy on a server of so many, of a job with such a gang.
+    #[inline]
+    pub fn on(self, server_gpus: u32, gang: u32) -> u32 {
+        match self {
+            Self::Gang => gang,
+            Self::Server => server_gpus,
+            Self::Fixed(gpus) => gpus,
+        }
+    }
+}
+
 /// What a policy needs of the engine, fixed for the run. A policy states what differs from the default.
 #[expect(clippy::struct_excessive_bools, reason = "each is a need of its own")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +96,8 @@ pub struct PolicyTraits {
     pub gang_max: Option<u32>,
     /// Whether its jobs may hold several parts at once.
     pub forks: bool,
+    /// How many GPUs each part has, under a policy that forks jobs.
+    pub copy_gpus: CopyGpus,
     /// Overhead of every restart and move on top of the run's, per GPU of the gang.
     pub restart_per_gpu: SimSpan,
     /// Whether it reads how much of their speed jobs kept so far: [`ClusterView::kept_ns`].
@@ -90,6 +116,7 @@ impl Default for PolicyTraits {
             mixes_types: false,
             gang_max: None,
             forks: false,
+            copy_gpus: CopyGpus::Gang,
             restart_per_gpu: SimSpan::ZERO,
             watches_locality: false,
             orders_changes: false,

@@ -9,9 +9,8 @@ use crate::instant::BEYOND;
 use crate::occupancy::slots;
 use crate::queue::{EventClass, EventQueue};
 use crate::record::{EndReason, Logged, Recorder};
-use crate::state::State;
-use crate::state::jobs::Gang;
 use crate::state::running::{AtRisk, Part, PartDetails, Run};
+use crate::state::{JobColumnsOut, State};
 use gangline_model::{
     GpuSet, GpuTypeId, JobId, MAX_SECONDS, SPAN_MAX, Shape, SimSpan, SimTime, Terms, Tier,
     span_of_work,
@@ -298,8 +297,8 @@ impl State {
         if let Some(kept) = self.out.kept_ns.get_mut(row) {
             *kept += part.kept() * i128::from(progress.0);
         }
-        if let Some(held) = self.out.parts_ns.get_mut(row) {
-            *held += (now - start).0;
+        if self.forks {
+            note_part(&mut self.out, part, (row, now), recorder);
         }
         if part.rate <= 0.0 {
             recorder.totals.paused_gpu_ns += i128::from(progress.0) * i128::from(part.gpus.gpus());
@@ -378,6 +377,28 @@ impl State {
     }
 }
 
+/// Adds what a part of a forked job held and lost in its present segment: parts may have unlike numbers of GPUs.
+#[cold]
+fn note_part(
+    out: &mut JobColumnsOut,
+    part: &Part,
+    (row, now): (usize, SimTime),
+    recorder: &mut Recorder,
+) {
+    let held = now - part.segment_start;
+    let gpus = f64::from(part.gpus.gpus());
+    out.parts_ns[row] += held.0;
+    out.gpu_ns[row] += i128::from(held.0) * i128::from(part.gpus.gpus());
+    let progress = part.progress_in_segment(now);
+    let totals = &mut recorder.totals.of_parts;
+    totals.overhead_gpu_s += gpus * SimSpan(held.0 - progress.0).seconds();
+    if part.rate > 0.0 {
+        let slowdown = part.inflation * part.xi;
+        totals.comm_gpu_s += gpus * progress.seconds() * (1.0 - part.locality);
+        totals.shared_gpu_s += gpus * progress.seconds() * part.locality * (1.0 - 1.0 / slowdown);
+    }
+}
+
 /// The last checkpoint that a part has taken since an instant, at a multiple of the interval of its progress.
 #[inline]
 fn last_checkpoint(
@@ -421,10 +442,7 @@ impl State {
             (self.runs.len() - 1) as u32
         });
         let (jobs, types) = (&self.jobs, &self.types);
-        let gang = || Gang {
-            gpus: jobs.gpus(job),
-            usable: types.usable(job),
-        };
+        let gang = || types.gang(jobs, job);
         let (remaining, run_ns) = self.lives.start(job, slot, self.now, gang);
         let at = slot as usize;
         let is_far = pace.tier == Tier::Network;
@@ -451,7 +469,8 @@ impl State {
     fn pace_of(&self, job: JobId, new: &NewPart<'_>) -> Pace {
         let gpus = &*new.gpus;
         let gpu_type = self.occupancy.type_of(gpus.by_server()[0].server);
-        let (tier, base) = if gpus.by_server().len() == 1 {
+        let is_plain = gpus.by_server().len() == 1 && self.types.copy_gpus().is_none();
+        let (tier, base) = if is_plain {
             (Tier::Server, self.rates.base(&self.jobs, job, gpu_type))
         } else {
             (self.cluster.tier(gpus), self.base_on(job, gpus))

@@ -151,6 +151,14 @@ pub(crate) struct Recorder {
     pub(crate) totals: Totals,
 }
 
+/// What the parts of forked jobs lost of their GPU time, weighed by their GPUs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OfParts {
+    pub(crate) overhead_gpu_s: f64,
+    pub(crate) comm_gpu_s: f64,
+    pub(crate) shared_gpu_s: f64,
+}
+
 /// Time-weighted totals of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
@@ -162,6 +170,8 @@ pub(crate) struct Totals {
     pub(crate) up_gpu_ns: i128,
     /// Held by parts that have used up their quota.
     pub(crate) paused_gpu_ns: i128,
+    /// Under a policy that forks jobs.
+    pub(crate) of_parts: OfParts,
     pub(crate) active_ns: i128,
     pub(crate) fragmented_gpu_ns: i128,
     pub(crate) preemptions: u64,

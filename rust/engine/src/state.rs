@@ -6,13 +6,15 @@
 use crate::config::{RunConfig, World};
 use crate::occupancy::Occupancy;
 use crate::policy::PolicyTraits;
-use crate::state::jobs::{Gang, Jobs};
+use crate::state::jobs::Jobs;
 use crate::state::running::Run;
 use crate::state::types::TypeTable;
 use crate::state::useful::Useful;
 use crate::uplinks::UpLinks;
+
 use gangline_model::{
-    ClusterSpec, GpuTypeId, Infeasible, JobId, JobTable, RateTable, SimSpan, SimTime, span_of_work,
+    ClusterSpec, GpuTypeId, Infeasible, JobId, JobTable, RateTable, ServerId, SimSpan, SimTime,
+    span_of_work,
 };
 use prefetch_index::prefetch_index;
 use std::sync::Arc;
@@ -40,6 +42,8 @@ pub(crate) struct JobColumnsOut {
     pub(crate) kept_ns: Vec<i128>,
     /// Time that its parts held GPUs, summed over them; only of policies that fork jobs.
     pub(crate) parts_ns: Vec<i64>,
+    /// The same times the GPUs of each.
+    pub(crate) gpu_ns: Vec<i128>,
     pub(crate) migrations: Vec<i32>,
 }
 
@@ -68,6 +72,7 @@ impl JobColumnsOut {
             share_lost_s: column(is_shared, count),
             kept_ns: column(traits.watches_locality, count),
             parts_ns: column(traits.forks, count),
+            gpu_ns: column(traits.forks, count),
             migrations: Vec::new(),
         }
     }
@@ -119,10 +124,12 @@ impl State {
             rates,
         } = world;
         let max_share = config.max_share.min(traits.max_share).max(1);
-        let gpus_max = jobs.columns().gpus.iter().copied().max().unwrap_or(0);
+        let gang_max = jobs.columns().gpus.iter().copied().max().unwrap_or(0);
+        let server_max = cluster.servers().iter().map(|server| server.gpus).max();
+        let gpus_max = gang_max.max(server_max.unwrap_or(0)); // copies may be larger than gangs
         let gpus = cluster.gpus_total() as usize;
         Self {
-            types: TypeTable::new(cluster, jobs, rates, traits.mixes_types),
+            types: TypeTable::new(cluster, jobs, rates, traits),
             forks: traits.forks,
             restart_per_gpu: traits.restart_per_gpu,
             starts_cost: starts_cost(&config, traits),
@@ -172,19 +179,20 @@ impl State {
         self.types.order(&self.jobs, job)
     }
 
-    /// The job as demand for GPUs.
+    /// GPUs of a part of the job on a server.
     #[inline]
-    pub(crate) fn gang(&self, job: JobId) -> Gang {
-        Gang {
-            gpus: self.jobs.gpus(job),
-            usable: self.types.usable(job),
+    pub(crate) fn gang_on(&self, job: JobId, server: ServerId) -> u32 {
+        let gang = self.jobs.gpus(job);
+        match self.types.copy_gpus() {
+            None => gang,
+            Some(copy) => copy.on(self.cluster.server(server).gpus, gang),
         }
     }
 
     /// A job that lost its last GPUs waits again.
     #[inline]
     pub(crate) fn requeue(&mut self, job: JobId) {
-        let gang = self.gang(job);
+        let gang = self.types.gang(&self.jobs, job);
         self.lives.requeue(job, gang);
     }
 

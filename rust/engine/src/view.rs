@@ -267,6 +267,18 @@ impl<'a> ClusterView<'a> {
         self.state.types.usable(job)
     }
 
+    /// GPUs of a part of the job on a server: its gang, unless the policy declares copies of another size.
+    #[inline]
+    pub fn gang_on(&self, job: JobId, server: ServerId) -> u32 {
+        self.state.gang_on(job, server)
+    }
+
+    /// Base rate of a copy of the job on so many GPUs of a type, alone and consolidated, iterations per second.
+    pub fn copy_rate(&self, job: JobId, gpu_type: GpuTypeId, gpus: u32) -> f64 {
+        let state = self.state;
+        state.rates.of_copy(&state.jobs, job, gpu_type, gpus)
+    }
+
     /// Whether the run goes without the job: it can never run here.
     pub fn is_dropped(&self, job: JobId) -> bool {
         self.state.lives.is_dropped(job)

@@ -25,5 +25,5 @@ pub use network::{
     Links, MaxMin, Measured, ModelGiven, Network, NetworkConfig, NetworkKind, OnMissing, Order,
     PRESETS, Shape, Stop, Traffic, network_models,
 };
-pub use rate::{Gang, Interference, Load, LocalityModel, RateTable, TierTable};
+pub use rate::{CopyRates, Gang, Interference, Load, LocalityModel, RateTable, TierTable};
 pub use time::{MAX_SECONDS, NANOS_PER_SECOND, SPAN_MAX, SimSpan, SimTime, span_of_work};

@@ -10,6 +10,18 @@ use crate::{ClusterSpec, Extent, GpuTypeId, JobFacts, JobId, ModelError, Shape, 
 pub struct RateTable {
     speeds: Vec<f64>,
     classes: Vec<f64>,
+    copies: Option<CopyRates>,
+}
+
+/// Measured rates of gangs of every size, for policies that run copies of a job on other numbers of GPUs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CopyRates {
+    /// Row of each job; `u32::MAX` = none.
+    pub row: Vec<u32>,
+    /// Sizes 1, 2, ... up to this one.
+    pub sizes: usize,
+    /// Row-major (rows, sizes, types); a rate of 0 means "cannot run there".
+    pub rates: Vec<f64>,
 }
 
 impl RateTable {
@@ -23,6 +35,7 @@ impl RateTable {
         Self {
             speeds,
             classes: Vec::new(),
+            copies: None,
         }
     }
 
@@ -59,6 +72,56 @@ impl RateTable {
         }
         self.classes = classes;
         Ok(self)
+    }
+
+    /// Adds measured rates of gangs of every size.
+    ///
+    /// # Errors
+    /// [`ModelError::Table`] if the rates are no whole rows, or a job names a row that does not exist.
+    pub fn with_copies(mut self, copies: CopyRates, jobs: &JobFacts) -> Result<Self, ModelError> {
+        let fail = |what: String| {
+            Err(ModelError::Table {
+                table: "throughput of copies",
+                what,
+            })
+        };
+        let width = copies.sizes * self.speeds.len();
+        if width == 0 || !copies.rates.len().is_multiple_of(width) {
+            let (rates, sizes) = (copies.rates.len(), copies.sizes);
+            return fail(format!("{rates} rates do not form rows of {sizes} sizes"));
+        }
+        if copies.row.len() != jobs.len() {
+            return fail(format!("{} rows, {} jobs", copies.row.len(), jobs.len()));
+        }
+        let rows = (copies.rates.len() / width) as u32;
+        let named = copies.row.iter().filter(|&&row| row != u32::MAX);
+        if let Some(row) = named.max().filter(|&&row| row >= rows) {
+            return fail(format!("row {row} of {rows} rows"));
+        }
+        self.copies = Some(copies);
+        Ok(self)
+    }
+
+    /// Base rate of a copy of the job on so many GPUs of a type: the job's own if that is its gang; else that of the
+    /// table for jobs that have a row there, and in proportion to the GPUs for all others.
+    pub fn of_copy(&self, jobs: &JobFacts, job: JobId, gpu_type: GpuTypeId, gpus: u32) -> f64 {
+        let (base, gang) = (self.base(jobs, job, gpu_type), jobs.gpus(job));
+        if gpus == gang {
+            return base;
+        }
+        let classes = jobs.columns().rate_class.as_ref();
+        if classes.is_none_or(|classes| classes[job.index()] == u32::MAX) {
+            return base * f64::from(gpus) / f64::from(gang);
+        }
+        let Some(copies) = &self.copies else {
+            return 0.0;
+        };
+        let row = copies.row[job.index()];
+        if row == u32::MAX || gpus == 0 || gpus as usize > copies.sizes {
+            return 0.0;
+        }
+        let at = row as usize * copies.sizes + gpus as usize - 1;
+        copies.rates[at * self.speeds.len() + gpu_type.index()]
     }
 
     /// Base rate of the job's gang on a type.

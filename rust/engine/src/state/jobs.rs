@@ -132,9 +132,20 @@ pub(crate) struct Jobs {
 
 /// A gang that waits: its size, and the GPU types that it may use.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Gang {
+pub(crate) struct Gang<'a> {
     pub(crate) gpus: u32,
     pub(crate) usable: u64,
+    /// Its least size by GPU type, where copies have other sizes than the gang.
+    pub(crate) least: Option<&'a [u32]>,
+}
+
+impl Gang<'_> {
+    /// Fewest GPUs of a usable type that it could start on.
+    #[inline]
+    fn on(&self, gpu_type: u32) -> u32 {
+        self.least
+            .map_or(self.gpus, |least| least[gpu_type as usize])
+    }
 }
 
 impl Jobs {
@@ -164,7 +175,7 @@ impl Jobs {
     /// were never counted.
     #[expect(clippy::inline_always, reason = "a part of the loop, once per instant")]
     #[inline(always)]
-    pub(crate) fn end_instant(&mut self, gang: impl Fn(JobId) -> Gang) {
+    pub(crate) fn end_instant<'g>(&mut self, gang: impl Fn(JobId) -> Gang<'g>) {
         for at in self.newest..self.states.len() {
             if self.states[at].phase() == Phase::Waiting {
                 self.demand.add(gang(JobId::new(at)));
@@ -203,12 +214,12 @@ impl Jobs {
 
     /// A waiting job holds a record from now on; its work left, and its time with GPUs so far.
     #[inline]
-    pub(crate) fn start(
+    pub(crate) fn start<'g>(
         &mut self,
         job: JobId,
         slot: u32,
         now: SimTime,
-        gang: impl FnOnce() -> Gang,
+        gang: impl FnOnce() -> Gang<'g>,
     ) -> (f64, i64) {
         assert!(
             slot < DROPPED,
@@ -230,7 +241,7 @@ impl Jobs {
 
     /// A job that lost its GPUs waits again.
     #[inline]
-    pub(crate) fn requeue(&mut self, job: JobId, gang: Gang) {
+    pub(crate) fn requeue(&mut self, job: JobId, gang: Gang<'_>) {
         self.states[job.index()].place = WAITING;
         self.running.remove(job.index());
         self.waiting.insert(job.index());
@@ -376,26 +387,28 @@ impl Demand {
     }
 
     #[inline]
-    fn add(&mut self, gang: Gang) {
+    fn add(&mut self, gang: Gang<'_>) {
         for id in slots(gang.usable) {
+            let gpus = gang.on(id);
             let demand = &mut self.types[id as usize];
-            let count = &mut demand.counts[gang.gpus as usize];
+            let count = &mut demand.counts[gpus as usize];
             *count += 1;
             if *count == 1 {
-                demand.sizes.insert(gang.gpus as usize);
-                demand.smallest = demand.smallest.min(gang.gpus);
+                demand.sizes.insert(gpus as usize);
+                demand.smallest = demand.smallest.min(gpus);
             }
         }
     }
 
     #[inline]
-    fn remove(&mut self, gang: Gang) {
+    fn remove(&mut self, gang: Gang<'_>) {
         for id in slots(gang.usable) {
+            let gpus = gang.on(id);
             let demand = &mut self.types[id as usize];
-            let count = &mut demand.counts[gang.gpus as usize];
+            let count = &mut demand.counts[gpus as usize];
             *count -= 1;
             if *count == 0 {
-                demand.sizes.remove(gang.gpus as usize);
+                demand.sizes.remove(gpus as usize);
                 let smallest = demand.sizes.first().map(|gpus| gpus as u32);
                 demand.smallest = smallest.unwrap_or(u32::MAX);
             }

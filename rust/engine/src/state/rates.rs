@@ -5,7 +5,7 @@ use crate::config::GangXi;
 use crate::occupancy::slots;
 use crate::state::State;
 use crate::state::running::Part;
-use gangline_model::{GpuSet, GpuTypeId, JobId, LocalityModel, ServerGpus, Shape, Tier};
+use gangline_model::{Gang, GpuSet, GpuTypeId, JobId, LocalityModel, ServerGpus, Shape, Tier};
 use smallvec::SmallVec;
 
 impl State {
@@ -30,6 +30,10 @@ impl State {
     #[inline]
     pub(crate) fn base_on(&self, job: JobId, gpus: &GpuSet) -> f64 {
         let base = |id: GpuTypeId| self.rates.base(&self.jobs, job, id);
+        if self.types.copy_gpus().is_some() {
+            let id = self.occupancy.type_of(gpus.by_server()[0].server);
+            return self.rates.of_copy(&self.jobs, job, id, gpus.gpus());
+        }
         if !self.is_mixed(gpus) {
             return base(self.occupancy.type_of(gpus.by_server()[0].server));
         }
@@ -50,7 +54,11 @@ impl State {
     #[inline(never)]
     fn locality_by(&self, model: &dyn LocalityModel, job: JobId, gpus: &GpuSet) -> f64 {
         let shape = Shape::of(&self.cluster, gpus);
-        let on = |id| model.locality(&self.jobs.gang(job, id), shape);
+        let on = |id| {
+            let gpus = gpus.gpus();
+            let gang = self.jobs.gang(job, id);
+            model.locality(&Gang { gpus, ..gang }, shape)
+        };
         if self.is_mixed(gpus) {
             return self.types_on(gpus).map(on).fold(f64::INFINITY, f64::min);
         }

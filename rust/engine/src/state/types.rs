@@ -1,5 +1,7 @@
 //! Which GPU types a job may use, in which order, and how fast it is at best: worked out once per run.
 
+use crate::policy::{CopyGpus, PolicyTraits};
+use crate::state::jobs::Gang;
 use gangline_model::{
     ClusterSpec, GpuTypeId, Infeasible, InfeasibleReason, JobId, JobTable, RateTable,
 };
@@ -32,6 +34,9 @@ pub(crate) struct TypeTable {
     /// Types by base rate descending, then index: row 0 for jobs without a row in the rate table.
     orders: Vec<SmallVec<[GpuTypeId; 4]>>,
     mixes_types: bool,
+    copy_gpus: CopyGpus,
+    /// Least GPUs of a copy of each job on each type (jobs, types); empty where copies are whole gangs.
+    least: Vec<u32>,
 }
 
 impl TypeTable {
@@ -39,14 +44,33 @@ impl TypeTable {
         cluster: &ClusterSpec,
         jobs: &JobTable,
         rates: &RateTable,
-        mixes_types: bool,
+        traits: &PolicyTraits,
     ) -> Self {
+        let (mixes_types, copy_gpus) = (traits.mixes_types, traits.copy_gpus);
         let masks = |mixes| {
             let mask = |job| jobs.usable_types(job, cluster, rates, mixes);
             Usable::PerJob(jobs.ids().map(mask).collect())
         };
         // with one type, jobs larger than the cluster are refused or dropped before the first event
         let is_plain = jobs.is_uniform() && cluster.gpu_types().len() == 1;
+        if copy_gpus != CopyGpus::Gang {
+            let copies = |job| least_copies(cluster, jobs, rates, copy_gpus, job);
+            let least: Vec<u32> = jobs.ids().flat_map(copies).collect();
+            let mask = |row: &[u32]| {
+                (0..row.len())
+                    .map(|id| u64::from(row[id] < u32::MAX) << id)
+                    .sum()
+            };
+            let types = cluster.gpu_types().len();
+            return Self {
+                usable: Usable::PerJob(least.chunks(types).map(mask).collect()),
+                least,
+                whole: Some(masks(false)),
+                orders: type_orders(cluster, jobs, rates),
+                mixes_types,
+                copy_gpus,
+            };
+        }
         Self {
             usable: if is_plain {
                 Usable::Uniform(1)
@@ -56,7 +80,26 @@ impl TypeTable {
             whole: (mixes_types && !is_plain).then(|| masks(false)),
             orders: type_orders(cluster, jobs, rates),
             mixes_types,
+            copy_gpus,
+            least: Vec::new(),
         }
+    }
+
+    /// The job as demand for GPUs.
+    #[inline]
+    pub(crate) fn gang(&self, jobs: &JobTable, job: JobId) -> Gang<'_> {
+        let row = |types: usize| &self.least[job.index() * types..][..types];
+        Gang {
+            gpus: jobs.gpus(job),
+            usable: self.usable(job),
+            least: (!self.least.is_empty()).then(|| row(self.least.len() / jobs.len())),
+        }
+    }
+
+    /// How many GPUs a copy has, where that differs from the gang.
+    #[inline]
+    pub(crate) fn copy_gpus(&self) -> Option<CopyGpus> {
+        (self.copy_gpus != CopyGpus::Gang).then_some(self.copy_gpus)
     }
 
     /// Whether gangs may lie on several types.
@@ -100,6 +143,11 @@ impl TypeTable {
         if let Some(best) = order.clone().find(|id| whole >> id.index() & 1 == 1) {
             return rates.base(jobs, job, best);
         }
+        let usable = if self.least.is_empty() {
+            usable
+        } else {
+            jobs.usable_types(job, cluster, rates, true) // of the gang, not of its copies
+        };
         let usable = order.filter(|id| usable >> id.index() & 1 == 1);
         mixed_rate(cluster, jobs, rates, job, usable)
     }
@@ -111,6 +159,18 @@ impl TypeTable {
         jobs: &JobTable,
         rates: &RateTable,
     ) -> Vec<Infeasible> {
+        if self.copy_gpus != CopyGpus::Gang {
+            let nowhere = |job: &JobId| self.usable(*job) == 0;
+            let reason = |job| {
+                let of_gang = jobs.infeasible(job, cluster, rates, true);
+                let reason = of_gang.filter(|why| *why != InfeasibleReason::TooManyGpus);
+                Infeasible {
+                    job,
+                    reason: reason.unwrap_or(InfeasibleReason::NoRate),
+                }
+            };
+            return jobs.ids().filter(nowhere).map(reason).collect();
+        }
         let find = |job| {
             jobs.infeasible(job, cluster, rates, self.mixes_types)
                 .map(|reason: InfeasibleReason| Infeasible { job, reason })
@@ -123,6 +183,29 @@ impl TypeTable {
         }
         jobs.ids().filter_map(find).collect()
     }
+}
+
+/// Fewest GPUs of a copy of the job on each type, on a server where it fits and makes progress; `u32::MAX` = none.
+fn least_copies(
+    cluster: &ClusterSpec,
+    jobs: &JobTable,
+    rates: &RateTable,
+    copy_gpus: CopyGpus,
+    job: JobId,
+) -> Vec<u32> {
+    let mut least = vec![u32::MAX; cluster.gpu_types().len()];
+    for server in cluster.servers() {
+        let id = server.gpu_type;
+        let gpus = copy_gpus.on(server.gpus, jobs.gpus(job));
+        let memory = cluster.gpu_types()[id.index()].memory_bytes;
+        let is_allowed = jobs.allowed_types(job) >> id.index() & 1 == 1;
+        let fits = gpus <= server.gpus && memory >= jobs.memory_bytes(job);
+        let best = &mut least[id.index()];
+        if is_allowed && fits && gpus < *best && rates.of_copy(jobs, job, id, gpus) > 0.0 {
+            *best = gpus;
+        }
+    }
+    least
 }
 
 /// Rate of a gang that no single type holds: over types in order of their rate until together they hold it, at the

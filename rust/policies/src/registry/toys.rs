@@ -56,6 +56,13 @@ const TOY_FORK: &[ParamSpec] = &[
         "s",
         "time between two merges",
     ),
+    spec(
+        "whole",
+        ParamKind::Bool,
+        ParamDefault::Bool(false),
+        "",
+        "a part takes all GPUs of its server",
+    ),
 ];
 
 pub(super) const POLICIES: &[PolicyInfo] = &[
@@ -74,6 +81,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
                 quota: (quota > 0.0).then_some(quota),
                 merge: params.span("merge_s")?,
                 period: params.period("period_s")?,
+                whole: params.flag("whole"),
             })))
         },
         ..PolicyInfo::BASE

@@ -1,7 +1,7 @@
 //! `toy-fork`: first come, first served; jobs train as several copies while no job waits.
 
 use gangline_engine::{
-    Changes, ClusterView, Next, Part, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+    Changes, ClusterView, CopyGpus, Next, Part, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };
 use gangline_model::{
     Action, GpuSet, JobId, ServerId, SimSpan, Terms, TimerTag, gpus_in, mask_of_lowest,
@@ -21,6 +21,8 @@ pub struct ForkParams {
     pub merge: SimSpan,
     /// Time between two merges.
     pub period: SimSpan,
+    /// Whether a part takes all GPUs of its server, whatever its job asks for.
+    pub whole: bool,
 }
 
 /// A queue with forked jobs.
@@ -61,9 +63,11 @@ impl<'a> Draft<'a> {
 
     fn fits(&self, job: JobId, server: ServerId) -> bool {
         let gpu_type = self.view.cluster().server(server).gpu_type;
+        let gpus = self.view.gang_on(job, server);
         self.view.is_up(server)
             && self.view.usable_types(job) >> gpu_type.index() & 1 == 1
-            && gpus_in(self.free[server.index()]) >= self.view.jobs().gpus(job)
+            && gpus_in(self.free[server.index()]) >= gpus
+            && self.view.copy_rate(job, gpu_type, gpus) > 0.0
     }
 
     fn first_fit(&self, job: JobId) -> Option<ServerId> {
@@ -75,7 +79,7 @@ impl<'a> Draft<'a> {
 
     fn start(&mut self, job: JobId, part: u16, server: ServerId, quota: Option<f64>) {
         let free = &mut self.free[server.index()];
-        let mask = mask_of_lowest(*free, self.view.jobs().gpus(job));
+        let mask = mask_of_lowest(*free, self.view.gang_on(job, server));
         *free &= !mask;
         self.parts.entry(job).or_default().insert(part, server);
         let terms = Terms {
@@ -179,6 +183,11 @@ impl Policy for ToyFork {
         PolicyTraits {
             wake_on: WakeOn::QUEUE | WakeOn::TIMER,
             forks: true,
+            copy_gpus: if self.params.whole {
+                CopyGpus::Server
+            } else {
+                CopyGpus::Gang
+            },
             ..PolicyTraits::default()
         }
     }
@@ -189,9 +198,12 @@ impl Policy for ToyFork {
         _plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
         let has_server = |job: &JobId| {
-            view.cluster().servers().iter().any(|server| {
+            let servers = view.cluster().servers().iter().enumerate();
+            servers.into_iter().any(|(index, server)| {
                 let is_usable = view.usable_types(*job) >> server.gpu_type.index() & 1 == 1;
-                is_usable && server.gpus >= view.jobs().gpus(*job)
+                let gpus = view.gang_on(*job, ServerId::new(index));
+                let has_rate = view.copy_rate(*job, server.gpu_type, gpus) > 0.0;
+                is_usable && server.gpus >= gpus && has_rate
             })
         };
         Ok(view.jobs().ids().filter(|job| !has_server(job)).collect())
