@@ -264,9 +264,9 @@ impl Engine {
             shared += gpus * output.share_lost_s.get(at).copied().unwrap_or(0.0);
         }
         if self.state.forks {
-            let lost = &totals.of_parts;
+            let lost = &totals.lost_by_parts;
             held = output.gpu_s.iter().sum();
-            (overhead, comm, shared) = (lost.overhead_gpu_s, lost.comm_gpu_s, lost.shared_gpu_s);
+            (overhead, comm, shared) = (lost.overhead, lost.comm, lost.shared);
         }
         let useful = match &self.state.useful {
             Some(useful) => useful.gpu_s,

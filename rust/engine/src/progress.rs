@@ -390,12 +390,12 @@ fn note_part(
     out.parts_ns[row] += held.0;
     out.gpu_ns[row] += i128::from(held.0) * i128::from(part.gpus.gpus());
     let progress = part.progress_in_segment(now);
-    let totals = &mut recorder.totals.of_parts;
-    totals.overhead_gpu_s += gpus * SimSpan(held.0 - progress.0).seconds();
+    let totals = &mut recorder.totals.lost_by_parts;
+    totals.overhead += gpus * SimSpan(held.0 - progress.0).seconds();
     if part.rate > 0.0 {
         let slowdown = part.inflation * part.xi;
-        totals.comm_gpu_s += gpus * progress.seconds() * (1.0 - part.locality);
-        totals.shared_gpu_s += gpus * progress.seconds() * part.locality * (1.0 - 1.0 / slowdown);
+        totals.comm += gpus * progress.seconds() * (1.0 - part.locality);
+        totals.shared += gpus * progress.seconds() * part.locality * (1.0 - 1.0 / slowdown);
     }
 }
 

@@ -151,12 +151,12 @@ pub(crate) struct Recorder {
     pub(crate) totals: Totals,
 }
 
-/// What the parts of forked jobs lost of their GPU time, weighed by their GPUs.
+/// GPU-seconds that the parts of forked jobs lost.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct OfParts {
-    pub(crate) overhead_gpu_s: f64,
-    pub(crate) comm_gpu_s: f64,
-    pub(crate) shared_gpu_s: f64,
+pub(crate) struct LostGpuSeconds {
+    pub(crate) overhead: f64,
+    pub(crate) comm: f64,
+    pub(crate) shared: f64,
 }
 
 /// Time-weighted totals of a run.
@@ -171,7 +171,7 @@ pub(crate) struct Totals {
     /// Held by parts that have used up their quota.
     pub(crate) paused_gpu_ns: i128,
     /// Under a policy that forks jobs.
-    pub(crate) of_parts: OfParts,
+    pub(crate) lost_by_parts: LostGpuSeconds,
     pub(crate) active_ns: i128,
     pub(crate) fragmented_gpu_ns: i128,
     pub(crate) preemptions: u64,
