@@ -209,7 +209,7 @@ def test_a_job_that_outlasts_all_time_is_stopped_like_any_other() -> None:
             "servers": [{"count": 1, "gpu": "A", "gpus": 1}],
         }
     )
-    jobs = pa.table({"arrival_s": [0.0, 10.0], "gpus": [1, 1], "duration_s": [4.6e9, 5.0]})
+    jobs = pa.table({"arrival_s": [0.0, 10.0], "gpus": [1, 1], "duration_s": [3.9e9, 5.0]})
     run = gl.simulate(slow, jobs, "srtf", until_s=100.0, check_invariants=True)
     assert column(run, "preemptions") == [1, 0]
     assert column(run, "finish_s") == [None, 30.0]
