@@ -437,7 +437,12 @@ impl Policy for Rounds {
         let unplaceable = self.places.start(view, plan)?;
         if self.params.keeps.is_none() {
             let (policy, round) = (&self.params.policy, self.params.round);
-            check_length(view, policy, "round_s", round, &unplaceable)?;
+            let most = self.params.gang_max.unwrap_or(u32::MAX);
+            let too_wide = |job: &JobId| view.jobs().gpus(*job) > most;
+            let mut left_out = unplaceable.clone();
+            left_out.extend(view.jobs().ids().filter(too_wide));
+            left_out.sort_unstable();
+            check_length(view, policy, "round_s", round, &left_out)?;
         }
         if let Some(partners) = self.params.packs {
             let round = self.params.round;
