@@ -87,7 +87,7 @@ def field_line(parameter: Parameter) -> str:
     settings = []
     if parameter["kind"] in ("shares", "weights"):
         settings = ["default=None", "hash=False", f'metadata={{"kind": "{parameter["kind"]}"}}']
-    elif parameter["rule"] == "maybe":
+    elif parameter["rule"] in ("maybe", "maybe_whole"):
         default = literal(parameter["default"])
         settings = [f"default={default}", 'metadata={"kind": "maybe"}']
     if not settings:
@@ -110,7 +110,7 @@ def values(parameter: Parameter) -> str:
     if kind == "number":
         number = "int" if isinstance(parameter["default"], int) else "float"
         limits = re.sub(r"^a (whole )?number ?| or none$", "", expected)
-        whole = "a whole number " if number == "float" and parameter["rule"] == "whole" else ""
+        whole = "a whole number " if number == "float" and parameter["rule"] in ("whole", "maybe_whole") else ""
         return f"{number}, {whole}{limits}{optional}"
     return {
         "bool": "bool",

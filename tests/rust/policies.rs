@@ -2,133 +2,31 @@
 
 use gangline_engine::Outcome;
 use gangline_policies::conformance::{self, Case, Numbers, Scope};
-use gangline_policies::{POLICIES, ParamValue, Params, Services, build};
+use gangline_policies::{POLICIES, ParamValue, Params, Services, Stops, build};
 
-/// Parameters of a policy, drawn from a seed; `is_loose` = only placement rules that refuse nobody.
+/// Parameters of a policy, drawn from a seed; `is_loose` = only placement rules that refuse no gang.
 fn draw_params(name: &str, numbers: &mut Numbers, is_loose: bool) -> Params {
-    let mut params = Params::new();
-    let mut set = |field: &str, value: ParamValue| params.insert(field.to_owned(), value);
-    let word = |word: &str| ParamValue::Str(word.to_owned());
     let info = gangline_policies::find(name).expect("a registered policy");
-    for spec in info.parameters() {
-        if numbers.once_in(2) && !matches!(spec.name, "placement" | "rack_delay") {
-            continue;
-        }
-        let value = match spec.name {
-            "placement" => {
-                let loose = ["consolidate", "count", "spread", "random", "random_server"];
-                let strict = ["yarn", "whole_servers", "skew"];
-                let is_strict = !is_loose && numbers.once_in(2);
-                word(numbers.pick(if is_strict { &strict } else { &loose }))
-            }
-            "auction" => word("greedy"), // the other one needs a solver
-            "fit" => word(numbers.pick(&["best", "first"])),
-            "slots" => word(numbers.pick(&["lowest", "aligned"])),
-            "rack_choice" => word(numbers.pick(&["best_fit", "fewest_servers"])),
-            "max_level" if !is_loose => word(numbers.pick(&["server", "rack", "network"])),
-            "yarn_cross_rack" | "las_time" | "halve" | "backfill" | "mix_types" | "rack_aware"
-            | "stay" => ParamValue::Bool(numbers.once_in(2)),
-            "discretised" => ParamValue::Bool(!numbers.once_in(3)),
-            "estimate_error" => ParamValue::Float(numbers.pick(&[0.0, 0.3, 2.0])),
-            "estimate_extend" => ParamValue::Float(numbers.pick(&[1.0, 1.1, 2.0])),
-            "preempt_min_run_s" => ParamValue::Int(numbers.pick(&[0, 3, 30])),
-            "promote_knob" => ParamValue::Float(numbers.pick(&[0.0, 0.5, 2.0, 1e-10])),
-            "limits" => ParamValue::List(numbers.pick(&[&[5.0, 40.0][..], &[0.5], &[20.0]]).into()),
-            "delta" => ParamValue::Float(numbers.pick(&[1.0, 7.5, 50.0])),
-            "distribution" => ParamValue::List(vec![3.0, 40.0, 7.0, 7.0, 90.0]),
-            "las_quantum" => ParamValue::Float(numbers.pick(&[1.0, 5.0, 30.0])),
-            // longer than every restart of the drawn worlds, or nobody would ever make progress
-            "round_s" => ParamValue::Float(numbers.pick(&[11.0, 17.5, 30.0])),
-            "lease_s" => ParamValue::Float(numbers.pick(&[15.0, 22.5, 60.0])),
-            "queue_by" => word(numbers.pick(&["none", "user", "vc"])),
-            "gpu_pick" => word(numbers.pick(&["most_free", "first_fit", "fastest", "random"])),
-            "mode" => word(numbers.pick(&["auto", "manual", "no_wait", "fully_consolidated"])),
-            "rack_delay" => ParamValue::Float(numbers.pick(&[0.0, 0.3, 1.0])),
-            "network_delay" => ParamValue::Float(numbers.pick(&[1.0, 1.7])),
-            "history_leases" => ParamValue::Float(numbers.pick(&[1.5, 3.0, 8.0])),
-            "rack_floor" | "network_floor" => ParamValue::Float(numbers.pick(&[0.0, 0.5, 1.0])),
-            "renewal" => word(numbers.pick(&["keep", "redecide"])),
-            "upgrade_on_renewal" | "align_leases" | "score_includes_overhead" | "pack" => {
-                ParamValue::Bool(numbers.once_in(2))
-            }
-            "overhead_per_gpu_s" => ParamValue::Float(numbers.pick(&[0.0, 0.25])),
-            "max_residents" => ParamValue::Int(numbers.pick(&[1, 2, 3, 4, 4, 20])),
-            // at least every checkpoint interval of the drawn worlds
-            "quantum_s" => ParamValue::Float(numbers.pick(&[10.0, 12.5, 30.0])),
-            "switch_s" => ParamValue::Float(numbers.pick(&[0.0, 0.5, 20.0])),
-            "moves_per_event" => ParamValue::Int(numbers.pick(&[0, 1, 2, 9])),
-            "pack_gain" => ParamValue::Float(numbers.pick(&[0.5, 1.0, 1.7])),
-            "trial_s" => ParamValue::Float(numbers.pick(&[1.0, 10.0, 25.0])),
-            "delay_s" => ParamValue::Float(numbers.pick(&[0.0, 4.0, 60.0])),
-            "utility" => word(numbers.pick(&[
-                "effective_throughput",
-                "normalised",
-                "inverse_jct",
-                "ftf",
-                "makespan",
-            ])),
-            "order" => word(numbers.pick(&["arrival", "density", "density", "srtf"])),
-            // the exact search is for few jobs
-            "tier" => word(numbers.pick(&["greedy", "greedy", "beam"])),
-            "beam_width" => ParamValue::Int(numbers.pick(&[1, 2, 5])),
-            "cost_horizon" => word(numbers.pick(&["round", "remaining"])),
-            // (1 + surcharge) x factor <= 1: higher prices can keep every job off an empty cluster
-            "umin_factor" => ParamValue::Float(numbers.pick(&[0.01, 0.25, 0.5])),
-            "spread_surcharge" => ParamValue::Float(numbers.pick(&[0.0, 0.1, 1.0])),
-            "pick" => word(numbers.pick(&["cheapest", "best_fit"])),
-            "objective" => word(numbers.pick(&["max_payoff", "min_cost"])),
-            "replan" => word(numbers.pick(&["round", "event"])),
-            "scan_limit" => ParamValue::Int(numbers.pick(&[1, 3])),
-            _ => continue,
-        };
-        set(spec.name, value);
+    let mut params = conformance::draw_params(info, numbers);
+    if is_loose && info.has_placement() {
+        let loose = ["consolidate", "count", "spread", "random", "random_server"];
+        let rule = ParamValue::Str(numbers.pick(&loose).to_owned());
+        params.insert("placement".to_owned(), rule);
+        params.remove("max_level");
     }
-    outlast_restarts(&mut params);
     params
 }
 
-/// Where a rule may refuse a gang, protection is longer than every restart of the drawn worlds.
-fn outlast_restarts(params: &mut Params) {
-    let word = |name: &str| match params.get(name) {
-        Some(ParamValue::Str(word)) => word.as_str(),
-        _ => "",
-    };
-    let is_strict = matches!(word("placement"), "yarn" | "whole_servers" | "skew");
-    let is_short = params.get("preempt_min_run_s") == Some(&ParamValue::Int(3));
-    if is_short && (is_strict || matches!(word("max_level"), "server" | "rack")) {
-        params.insert("preempt_min_run_s".to_owned(), ParamValue::Int(12));
-    }
-}
-
-/// Whether a run that loses work at each preemption still ends: not if jobs are preempted for ever.
-fn may_lose(params: &Params) -> bool {
+/// Whether a run that loses work at each preemption still ends: not if jobs are preempted for ever, nor if a round
+/// or lease is shorter than what is lost.
+fn is_losing(name: &str, params: &Params) -> bool {
+    let info = gangline_policies::find(name).expect("a registered policy");
     let knob = params
         .get("promote_knob")
         .is_some_and(|k| *k != ParamValue::Float(0.0));
     let is_continuous = params.get("discretised") == Some(&ParamValue::Bool(false));
-    !knob && !is_continuous
-}
-
-fn is_conserving(name: &str) -> bool {
-    !matches!(
-        name,
-        "dally"
-            | "fifo"
-            | "sjf-strict"
-            | "easy"
-            | "gandiva"
-            | "gavel-isolated"
-            | "gavel-fifo"
-            | "gavel-fifo-perf"
-            | "gavel-gandiva"
-            | "hadar"
-            | "toy-fork"
-            | "toy-mixed"
-            | "toy-round"
-            | "toy-timer"
-            | "toy-share"
-            | "yarn-cs"
-    )
+    let has_terms = matches!(info.stops, Stops::InRounds | Stops::AtLeaseEnds);
+    !knob && !is_continuous && !has_terms
 }
 
 #[test]
@@ -141,12 +39,10 @@ fn every_policy_passes_the_law() {
             let make = || {
                 build(info.name, &params, Services::default()).expect("drawn parameters are valid")
             };
-            let claims = is_loose && is_conserving(info.name);
-            let may_lose = may_lose(&params)
-                && !info.name.starts_with("gavel")
-                && !["dally", "hadar", "themis", "toy-round"].contains(&info.name);
+            let claims = is_loose && info.is_work_conserving;
+            let is_losing = is_losing(info.name, &params);
             let scope = Scope {
-                has_checkpoints: may_lose,
+                has_checkpoints: is_losing,
                 ..Scope::default()
             };
             conformance::check(make, seed, scope, claims)
@@ -189,8 +85,7 @@ fn fast_passes_equal_plain_walks() {
             let mut numbers = Numbers::new(seed + 2_000_000);
             let params = draw_params(name, &mut numbers, false);
             let mut case = case.clone();
-            if !may_lose(&params) || name == "dally" || name.starts_with("gavel") || name == "hadar"
-            {
+            if !is_losing(name, &params) {
                 case.config.checkpoint_interval = None;
             }
             compare(&case, seed, name, &params);
@@ -266,7 +161,6 @@ fn kept_refusals_equal_plain_walks() {
             params.insert("max_level".to_owned(), word(level));
             params.insert("limits".to_owned(), ParamValue::List(limits.into()));
             params.remove("discretised");
-            outlast_restarts(&mut params);
             preemptions += compare(&case, seed, name, &params);
         }
     }

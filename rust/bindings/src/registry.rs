@@ -28,6 +28,7 @@ fn policy<'py>(py: Python<'py>, info: &PolicyInfo) -> PyResult<Bound<'py, PyDict
     row.set_item("knowledge", knowledge)?;
     row.set_item("durations", durations(info))?;
     row.set_item("stops", info.stops.name())?;
+    row.set_item("work_conserving", info.is_work_conserving)?;
     row.set_item("allocator", info.needs.allocator())?;
     row.set_item("hidden", info.is_hidden)?;
     row.set_item("page", info.page())?;
@@ -78,6 +79,7 @@ fn parameter<'py>(
     row.set_item("unit", spec.unit)?;
     row.set_item("doc", spec.doc)?;
     row.set_item("placement", is_placement)?;
+    row.set_item("outlasts_restarts", spec.outlasts_restarts)?;
     Ok(row)
 }
 
@@ -99,7 +101,8 @@ fn kind_names(kind: ParamKind) -> (&'static str, &'static str, Option<f64>) {
         ParamKind::AtLeast(least) => ("number", "at_least", Some(least)),
         ParamKind::Above(bound) => ("number", "above", Some(bound)),
         ParamKind::Whole(least) => ("number", "whole", Some(least)),
-        ParamKind::Maybe(least) | ParamKind::MaybeWhole(least) => ("number", "maybe", Some(least)),
+        ParamKind::Maybe(least) => ("number", "maybe", Some(least)),
+        ParamKind::MaybeWhole(least) => ("number", "maybe_whole", Some(least)),
         ParamKind::Share => ("number", "share", None),
         ParamKind::Fraction => ("number", "fraction", None),
         ParamKind::Choice(_) => ("choice", "choice", None),

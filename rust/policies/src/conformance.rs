@@ -4,6 +4,10 @@
 //! every job ends, the same seed repeats, a run step by step is the run in one go, skipped rounds change
 //! nothing, and a policy that claims it leaves no job waiting that fits by count. Messages name the seed.
 
+mod draws;
+
+pub use draws::draw_params;
+
 use gangline_engine::rng::{Purpose, Stream};
 use gangline_engine::{
     Advance, ClusterView, Control, Engine, EngineError, FailureRow, Failures, OnInfeasible,

@@ -106,6 +106,18 @@ pub struct ParamSpec {
     pub unit: &'static str,
     /// One line for the reader of the docs.
     pub doc: &'static str,
+    /// For tests that draw values: it is 0 or longer than every restart overhead, or jobs make no progress.
+    pub outlasts_restarts: bool,
+}
+
+impl ParamSpec {
+    /// The same, with [`Self::outlasts_restarts`].
+    pub(crate) const fn outlasting_restarts(self) -> Self {
+        Self {
+            outlasts_restarts: true,
+            ..self
+        }
+    }
 }
 
 /// One parameter.
@@ -122,6 +134,7 @@ pub(crate) const fn spec(
         default,
         unit,
         doc,
+        outlasts_restarts: false,
     }
 }
 
@@ -463,27 +476,27 @@ mod tests {
     use super::*;
 
     const SPECS: [ParamSpec; 3] = [
-        ParamSpec {
-            name: "limits",
-            kind: ParamKind::Increasing,
-            default: ParamDefault::List(&[1.0, 2.0]),
-            unit: "GPU-s",
-            doc: "",
-        },
-        ParamSpec {
-            name: "knob",
-            kind: ParamKind::AtLeast(0.0),
-            default: ParamDefault::Float(0.0),
-            unit: "",
-            doc: "",
-        },
-        ParamSpec {
-            name: "fit",
-            kind: ParamKind::Choice(&["best", "first"]),
-            default: ParamDefault::Str("best"),
-            unit: "",
-            doc: "",
-        },
+        spec(
+            "limits",
+            ParamKind::Increasing,
+            ParamDefault::List(&[1.0, 2.0]),
+            "GPU-s",
+            "",
+        ),
+        spec(
+            "knob",
+            ParamKind::AtLeast(0.0),
+            ParamDefault::Float(0.0),
+            "",
+            "",
+        ),
+        spec(
+            "fit",
+            ParamKind::Choice(&["best", "first"]),
+            ParamDefault::Str("best"),
+            "",
+            "",
+        ),
     ];
 
     fn read(name: &str, value: ParamValue) -> Result<ParamReader, PolicyError> {

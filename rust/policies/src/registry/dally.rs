@@ -15,7 +15,8 @@ const PARAMETERS: &[ParamSpec] = &[
         ParamDefault::Float(3600.0),
         "s",
         "length of a lease; longer than every restart overhead",
-    ),
+    )
+    .outlasting_restarts(),
     spec(
         "mode",
         ParamKind::Choice(MODES),

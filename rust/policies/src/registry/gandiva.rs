@@ -21,7 +21,8 @@ const GANDIVA: &[ParamSpec] = &[
         "s",
         "length of a turn, counted in progress; at least the checkpoint interval of the run, if \
          it has one",
-    ),
+    )
+    .outlasting_restarts(),
     spec(
         "switch_s",
         ParamKind::Maybe(0.0),

@@ -16,7 +16,8 @@ const ROUND: ParamSpec = spec(
     ParamDefault::Float(360.0),
     "s",
     "length of a round",
-);
+)
+.outlasting_restarts();
 const INTERVAL: ParamSpec = spec(
     "min_solve_interval_s",
     ParamKind::AtLeast(0.0),

@@ -53,7 +53,8 @@ const PARAMETERS: &[ParamSpec] = &[
         ParamDefault::Float(360.0),
         "s",
         "length of a round",
-    ),
+    )
+    .outlasting_restarts(),
     spec(
         "cost_horizon",
         ParamKind::Choice(CostHorizon::NAMES),

@@ -129,6 +129,8 @@ pub struct PolicyInfo {
     pub reads_durations: bool,
     /// When it stops running jobs.
     pub stops: Stops,
+    /// Whether it leaves no job waiting that fits, under a placement rule that refuses nothing.
+    pub is_work_conserving: bool,
     /// The outside service that it needs.
     pub needs: Needs,
     /// Page of `docs/policies` that describes it, if not one of its own name.
@@ -156,6 +158,7 @@ impl PolicyInfo {
         knowledge: Knowledge::Online,
         reads_durations: false,
         stops: Stops::Never,
+        is_work_conserving: false,
         needs: Needs::Nothing,
         page: None,
         always_shown: &[],

@@ -19,4 +19,5 @@ pub(super) const MIN_RUN: ParamSpec = spec(
     "s",
     "a job is not preempted before it has run this long since its last start; under a placement \
      rule that may refuse a gang, 0 or longer than every restart overhead",
-);
+)
+.outlasting_restarts();

@@ -34,6 +34,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     PolicyInfo {
         name: "fifo-skip",
         summary: "order of arrival; jobs that do not fit are skipped",
+        is_work_conserving: true,
         family: "queue",
         source: OF_QUEUES,
         make: |params, services| Ok(Box::new(skip(SkipOrder::Arrival, params, &services))),
@@ -62,6 +63,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     PolicyInfo {
         name: "sjf",
         summary: "shortest job first; jobs that do not fit are skipped",
+        is_work_conserving: true,
         family: "queue",
         source: OF_QUEUES,
         knowledge: Knowledge::Remaining,
@@ -89,6 +91,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     PolicyInfo {
         name: "ssf",
         summary: "smallest service (duration x GPUs) first; jobs that do not fit are skipped",
+        is_work_conserving: true,
         family: "queue",
         source: OF_QUEUES,
         knowledge: Knowledge::Remaining,

@@ -14,7 +14,8 @@ const THEMIS: &[ParamSpec] = &[
         ParamDefault::Float(1200.0),
         "s",
         "time between auctions; leases end at its multiples; longer than every restart overhead",
-    ),
+    )
+    .outlasting_restarts(),
     spec(
         "fairness",
         ParamKind::Share,
@@ -52,6 +53,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "themis",
     summary: "finish-time fairness: leases of GPUs, auctioned to the jobs that are worst off",
     stops: Stops::AtLeaseEnds,
+    is_work_conserving: true,
     family: "fairness",
     source: "Themis (NSDI 2020)",
     knowledge: Knowledge::Remaining,

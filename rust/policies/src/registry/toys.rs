@@ -1,7 +1,7 @@
 //! Small policies for tests.
 
-use super::PolicyInfo;
 use super::parameters::spec;
+use super::{PolicyInfo, Stops};
 use crate::params::{ParamDefault, ParamKind, ParamSpec};
 use crate::toy::{ForkParams, ToyFork, ToyMixed, ToyRound, ToyShare, ToyTimer};
 
@@ -11,7 +11,8 @@ const TOY_ROUND: &[ParamSpec] = &[spec(
     ParamDefault::Float(360.0),
     "s",
     "length of a round",
-)];
+)
+.outlasting_restarts()];
 const TOY_TIMER: &[ParamSpec] = &[spec(
     "delay_s",
     ParamKind::AtLeast(0.0),
@@ -55,7 +56,8 @@ const TOY_FORK: &[ParamSpec] = &[
         ParamDefault::Float(100.0),
         "s",
         "time between two merges",
-    ),
+    )
+    .outlasting_restarts(),
     spec(
         "whole",
         ParamKind::Bool,
@@ -98,6 +100,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "toy-round",
+        stops: Stops::InRounds,
         summary: "least attained service in rounds; for tests",
         family: "toy",
         source: "ours",

@@ -1,0 +1,112 @@
+//! Parameters of any policy for the worlds of [`draw`](super::draw): each is drawn from its kind, in times of
+//! the order of these worlds. What a kind does not tell is in [`exception`], each case with its reason.
+
+use super::{Numbers, QUEUES};
+use crate::params::{ParamDefault, ParamKind, ParamSpec, ParamValue, Params};
+use crate::registry::PolicyInfo;
+
+/// Longer than every restart overhead of the drawn worlds.
+const OVER_RESTARTS_S: [f64; 4] = [11.0, 17.5, 30.0, 60.0];
+/// Around the lengths of the drawn jobs, in seconds or GPU-seconds.
+const TIMES: [f64; 6] = [0.5, 1.0, 5.0, 12.0, 30.0, 100.0];
+
+/// Parameters of a policy, about half of them set.
+pub fn draw_params(info: &PolicyInfo, numbers: &mut Numbers) -> Params {
+    let mut params = Params::new();
+    for spec in info.parameters() {
+        if numbers.once_in(2) {
+            continue;
+        }
+        let value = exception(spec.name, numbers).unwrap_or_else(|| draw_value(&spec, numbers));
+        if value != spec.default.value() {
+            params.insert(spec.name.to_owned(), value);
+        }
+    }
+    params
+}
+
+/// Values of the parameters whose kind is too wide for these worlds.
+fn exception(name: &str, numbers: &mut Numbers) -> Option<ParamValue> {
+    Some(match name {
+        // the timing of the public simulator knows neither overheads nor failures
+        "compat" => ParamValue::Bool(false),
+        // the other one needs a solver
+        "auction" => ParamValue::Str("greedy".to_owned()),
+        // the other sources need tensor sizes or a network model
+        "skew" => ParamValue::Str("flags".to_owned()),
+        // a rack may not be refused for longer than the network, and either may keep its default
+        "rack_delay" => ParamValue::Float(numbers.pick(&[0.0, 0.3, 1.0, 5.0])),
+        "network_delay" => ParamValue::Float(numbers.pick(&[6.0, 7.0, 12.0, 20.0])),
+        // a lease is longer than every restart, whatever the gang size
+        "overhead_per_gpu_s" => ParamValue::Float(numbers.pick(&[0.0, 0.01])),
+        // every copy pauses so long once in a period
+        "merge_s" => ParamValue::Float(numbers.below(5) as f64),
+        // without a head start equal jobs swap every nanosecond
+        "las_quantum" => ParamValue::Float(numbers.pick(&[1.0, 5.0, 30.0])),
+        // the exact search is for few jobs, a wide beam for few rounds
+        "tier" => ParamValue::Str(numbers.pick(&["beam", "greedy", "greedy"]).to_owned()),
+        "beam_width" => ParamValue::Float(numbers.pick(&[1.0, 2.0, 4.0])),
+        // not shorter than the age of some job
+        "horizon_s" => ParamValue::None,
+        // (1 + surcharge) x factor <= 1: higher prices can keep every job off an empty cluster
+        "umin_factor" => ParamValue::Float(numbers.pick(&[0.01, 0.25, 0.5])),
+        "spread_surcharge" => ParamValue::Float(numbers.pick(&[0.0, 0.1, 1.0])),
+        _ => return None,
+    })
+}
+
+/// A value of a kind: its bound, near its default, or of the order of the drawn worlds.
+fn draw_value(spec: &ParamSpec, numbers: &mut Numbers) -> ParamValue {
+    match spec.kind {
+        ParamKind::Bool => ParamValue::Bool(numbers.once_in(2)),
+        ParamKind::AtLeast(least) | ParamKind::Maybe(least) => {
+            let is_least = numbers.once_in(3);
+            ParamValue::Float(if is_least {
+                least
+            } else {
+                number(spec, numbers).max(least)
+            })
+        }
+        ParamKind::Above(bound) => ParamValue::Float(bound + number(spec, numbers)),
+        ParamKind::Whole(least) | ParamKind::MaybeWhole(least) => {
+            ParamValue::Float(least + numbers.pick(&[0.0, 1.0, 2.0, 3.0, 8.0]))
+        }
+        ParamKind::Share => ParamValue::Float(numbers.pick(&[0.0, 0.3, 0.8, 0.999])),
+        ParamKind::Fraction => ParamValue::Float(numbers.pick(&[0.0, 0.2, 0.7, 1.0])),
+        // other texts name parts of one cluster
+        ParamKind::Text => spec.default.value(),
+        ParamKind::Choice(words) => ParamValue::Str(numbers.pick(words).to_owned()),
+        ParamKind::Increasing => ParamValue::List(
+            numbers
+                .pick(&[&[5.0, 40.0][..], &[0.5], &[20.0], &[3.0, 9.0, 30.0]])
+                .into(),
+        ),
+        ParamKind::Positives => {
+            let count = 1 + numbers.below(9);
+            ParamValue::List((0..count).map(|_| numbers.pick(&TIMES)).collect())
+        }
+        // a share is a weight
+        ParamKind::NamedShares | ParamKind::NamedWeights => shares(numbers),
+    }
+}
+
+fn number(spec: &ParamSpec, numbers: &mut Numbers) -> f64 {
+    if spec.outlasts_restarts {
+        return numbers.pick(&OVER_RESTARTS_S);
+    }
+    if spec.unit == "s" || spec.unit.starts_with("GPU-s") {
+        return numbers.pick(&TIMES);
+    }
+    match spec.default {
+        ParamDefault::Float(value) if value > 0.0 => value * numbers.pick(&[0.1, 0.5, 1.0, 2.0]),
+        _ => numbers.pick(&[1e-10, 0.5, 2.0]),
+    }
+}
+
+/// Shares for every user and virtual cluster of the drawn worlds.
+fn shares(numbers: &mut Numbers) -> ParamValue {
+    let whole = QUEUES.map(|_| (1 + numbers.below(9)) as f64);
+    let total: f64 = whole.iter().sum();
+    let names = QUEUES.iter().map(ToString::to_string);
+    ParamValue::Table(names.zip(whole.iter().map(|share| share / total)).collect())
+}
