@@ -52,7 +52,8 @@ impl ParamDefault {
         match self {
             Self::None => ParamValue::None,
             Self::Bool(value) => ParamValue::Bool(value),
-            Self::Int(value) => ParamValue::Int(value),
+            // as a reader holds every number
+            Self::Int(value) => ParamValue::Float(value as f64),
             Self::Float(value) => ParamValue::Float(value),
             Self::Str(value) => ParamValue::Str(value.to_owned()),
             Self::List(values) => ParamValue::List(values.to_vec()),
@@ -510,6 +511,26 @@ mod tests {
         assert_eq!(reader.number("knob").to_bits(), 2.0_f64.to_bits());
         assert_eq!(reader.list("limits"), Some(&[1.0, 2.0][..]));
         assert_eq!(reader.word("fit"), "best");
+    }
+
+    #[test]
+    fn a_whole_default_is_the_number_that_a_reader_holds() {
+        let parts = spec("parts", ParamKind::Whole(1.0), ParamDefault::Int(1), "", "");
+        let reader = |given: &Params| ParamReader::new("toy", [parts].into_iter(), given);
+        for given in [
+            Params::new(),
+            Params::from([("parts".to_owned(), ParamValue::Int(1))]),
+        ] {
+            let reader = reader(&given).expect("fine");
+            assert!(reader.expect_default(&parts, "here").is_ok());
+        }
+        let two = Params::from([("parts".to_owned(), ParamValue::Int(2))]);
+        assert!(
+            reader(&two)
+                .expect("fine")
+                .expect_default(&parts, "here")
+                .is_err()
+        );
     }
 
     #[test]
