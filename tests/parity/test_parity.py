@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 import gangline as gl
 import reference
+from parity.draws import POLICIES, PREEMPTIVE, ROUNDS, settings_of
 from parity.harness import EndlessError, assert_same, run_engine, run_reference
-from parity.worlds import POLICIES, PREEMPTIVE, PRICED, ROUNDS, crowded, settings_of, worlds
+from parity.worlds import crowded, worlds
 
 SENDERS = (
     "fifo",
@@ -44,7 +45,7 @@ def compare(world: dict[str, Any], policy: str, params: dict[str, Any]) -> None:
         return
     result = run_engine(world, policy, params)
     assert_same(result, outcome)
-    if policy in ("toy-round", *ROUNDS, *PRICED):
+    if policy in ("toy-round", *ROUNDS):
         walked = run_engine(world, policy, params, skip_rounds=False)
         assert walked.jobs.equals(result.jobs)
         assert walked.segments.equals(result.segments)
@@ -56,9 +57,7 @@ def compare(world: dict[str, Any], policy: str, params: dict[str, Any]) -> None:
 @given(data=st.data())
 def test_every_policy_agrees_with_the_slow_simulator(policy: str, data: st.DataObject) -> None:
     # with checkpoints a preemption loses work: some preemptive runs would never end
-    world = data.draw(
-        worlds(checkpoints=policy not in (*PREEMPTIVE, *ROUNDS, *PRICED)), label="world"
-    )
+    world = data.draw(worlds(checkpoints=policy not in (*PREEMPTIVE, *ROUNDS)), label="world")
     types = tuple(row["name"] for row in world["cluster"]["gpu_types"])
     params = data.draw(settings_of(policy, types), label="params")
     compare(world, policy, params)

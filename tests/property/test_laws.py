@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 import gangline as gl
 from gangline import _core
 from gangline.simulate import make_options
+from parity.draws import POLICIES, accepted_settings
 from parity.harness import cluster_of, nanos, run_engine, trace_of
-from parity.worlds import POLICIES, accepted_settings, worlds
+from parity.worlds import worlds
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 QUICK = settings(suppress_health_check=QUIET, max_examples=15)

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gangline as gl
+from parity.draws import PAIRING, accepted_settings
 from parity.harness import run_engine
-from parity.worlds import PAIRING, accepted_settings, worlds
+from parity.worlds import worlds
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import reference
 from parity import harness
-from parity.worlds import sharing_settings, sharing_worlds
+from parity.draws import sharing_settings
+from parity.worlds import sharing_worlds
 from reference import pair
 from reference.sjf_bsbf import SjfBsbf, SjfFfs
 

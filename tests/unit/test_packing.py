@@ -13,7 +13,7 @@ import gangline as gl
 from gangline import lp
 from gangline.cli.app import main
 from gangline.lp.rounds import Shares, company
-from parity.worlds import PAIRING
+from parity.draws import PAIRING
 
 PROGRAMS = tuple(name for name in PAIRING if name != "gavel-gandiva")
 

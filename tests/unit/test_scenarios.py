@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import gangline as gl
+from parity.draws import ROUNDS as IN_ROUNDS
 from parity.harness import nanos, run_engine
-from parity.worlds import ROUNDS as IN_ROUNDS
 
 FOLDER = Path(__file__).parents[1] / "scenarios"
 FILES = sorted(FOLDER.glob("*.toml"))

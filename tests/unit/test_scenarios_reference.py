@@ -13,7 +13,7 @@ import pytest
 import parity.harness  # noqa: F401 - gives the slow simulator its solver
 import reference
 from gangline import _core
-from parity.worlds import ROUNDS
+from parity.draws import ROUNDS
 
 FOLDER = Path(__file__).parents[1] / "scenarios"
 FILES = sorted(FOLDER.glob("*.toml"))
