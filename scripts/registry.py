@@ -110,7 +110,8 @@ def values(parameter: Parameter) -> str:
     if kind == "number":
         number = "int" if isinstance(parameter["default"], int) else "float"
         limits = re.sub(r"^a (whole )?number ?| or none$", "", expected)
-        whole = "a whole number " if number == "float" and parameter["rule"] in ("whole", "maybe_whole") else ""
+        is_whole = number == "float" and parameter["rule"] in ("whole", "maybe_whole")
+        whole = "a whole number " if is_whole else ""
         return f"{number}, {whole}{limits}{optional}"
     return {
         "bool": "bool",
@@ -211,15 +212,20 @@ def policy_class(policy: Policy) -> str:
     return "\n".join([*head, *lines])
 
 
+def preset_lines(name: str, kind: str, params: dict[str, Any]) -> str:
+    """Return the lines of a preset, in the form of the formatter."""
+    inside = ", ".join(f"{key}={literal(value)}" for key, value in params.items())
+    line = f'    "{name}": {kind}({inside}),'
+    return line if len(line) <= WIDTH else f'    "{name}": {kind}(\n        {inside}\n    ),'
+
+
 def module(policies: list[Policy]) -> str:
     """Return the module of dataclasses."""
     kinds = [class_name(policy["name"]) for policy in policies]
     shared = next(found for policy in policies if (found := placement(policy)))
     exported = sorted([*kinds, "PolicyConfig"])
     presets = [
-        f'    "{name}": {class_name(policy["name"])}('
-        + ", ".join(f"{key}={literal(value)}" for key, value in params.items())
-        + "),"
+        preset_lines(name, class_name(policy["name"]), params)
         for policy in policies
         for name, params in policy["presets"].items()
     ]

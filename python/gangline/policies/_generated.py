@@ -1624,7 +1624,7 @@ class Hadar(PolicyBase):
         Whether a running job keeps its GPUs when no other placement is faster.
     exact_max_jobs : int, >= 1
         With tier = exact: most active jobs.
-    scan_limit : float, >= 1, optional
+    scan_limit : float, a whole number >= 1, optional
         With tier = greedy: a decision stops after so many jobs with a cost above their utility;
         none = no limit.
 
