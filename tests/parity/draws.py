@@ -142,6 +142,9 @@ def accepted_settings(draw: st.DrawFn, policy: str, world: dict[str, Any]) -> di
         chosen["queue_by"] = "none"
     if chosen.get("hierarchical") and nobody_has(chosen.get("entity_by", "user")):
         chosen["hierarchical"] = False
+    for parameter in ENTRIES[policy]["parameters"]:
+        if parameter["outlasts_restarts"] and chosen.get(parameter["name"]):
+            chosen[parameter["name"]] = max(chosen[parameter["name"]], OVER_RESTARTS[0])
     if chosen.get("auction") == "milp":
         chosen.pop("placement", None)  # its bids are for tiers: another rule is refused
     return chosen

@@ -1702,7 +1702,9 @@ presets: Mapping[str, PolicyBase] = {
     "dally-no-wait": Dally(mode="no_wait"),
     "dally-fully-consolidated": Dally(mode="fully_consolidated"),
     "dally-public": Dally(fit="first", renewal="redecide", overhead_per_gpu_s=6.0),
-    "hadar-paper": Hadar(utility="effective_throughput", order="arrival", tier="beam", backfill=False),
+    "hadar-paper": Hadar(
+        utility="effective_throughput", order="arrival", tier="beam", backfill=False
+    ),
     "hadar-ttd": Hadar(),
     "hadar-jct": Hadar(utility="inverse_jct"),
 }

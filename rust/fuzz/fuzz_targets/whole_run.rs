@@ -13,7 +13,9 @@ fn value(u: &mut Unstructured, kind: ParamKind) -> Result<ParamValue> {
     Ok(match kind {
         ParamKind::Bool => ParamValue::Bool(u.arbitrary()?),
         ParamKind::AtLeast(least) => ParamValue::Float(least + number),
-        ParamKind::Whole(least) | ParamKind::MaybeWhole(least) => ParamValue::Float(least + number.floor()),
+        ParamKind::Whole(least) | ParamKind::MaybeWhole(least) => {
+            ParamValue::Float(least + number.floor())
+        }
         ParamKind::Maybe(least) => ParamValue::Float(least + number),
         ParamKind::Above(bound) => ParamValue::Float(bound + number),
         ParamKind::Share | ParamKind::Fraction => ParamValue::Float(number.fract()),
