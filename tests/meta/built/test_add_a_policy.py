@@ -1,0 +1,144 @@
+"""Add a policy: what the guide asks for by hand is short, and the script writes the rest.
+
+A made-up declaration is given to the script in a copy of the files that it writes. Nothing is
+compiled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import registry as script
+from gangline import _core
+from meta.house import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import ModuleType
+
+NAME = "made-up"
+FILES_MOST = 10
+PAGE = "# made-up\n\n## Parameters\n\n<!-- parameters: made-up -->\n<!-- end of parameters -->\n"
+
+
+def declared() -> list[dict[str, Any]]:
+    """Return the registry with one more policy, which has two parameters and those of placement."""
+    entries = _core.registry()
+    fifo = next(entry for entry in entries if entry["name"] == "fifo")
+    plain = {"bound": None, "unit": "", "placement": False, "outlasts_restarts": False}
+    patience = {
+        "name": "patience_s",
+        "kind": "number",
+        "rule": "at_least",
+        "bound": 0.0,
+        "expected": "a number >= 0",
+        "default": 30.0,
+        "unit": "s",
+        "doc": "longest wait for a whole server",
+    }
+    order = {
+        "name": "order",
+        "kind": "choice",
+        "rule": "choice",
+        "expected": "one of arrival, size",
+        "choices": ["arrival", "size"],
+        "default": "arrival",
+        "doc": "order of the queue",
+    }
+    own = [plain | patience, plain | order]
+    made_up = fifo | {
+        "name": NAME,
+        "page": NAME,
+        "summary": "waits a while for a whole server",
+        "family": NAME,
+        "parameters": own + fifo["parameters"],
+    }
+    return [*entries, made_up]
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """Copy what the script writes, with the page of the new policy."""
+    for path in (script.MODULE, "README.md"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, tmp_path / path)
+    shutil.copytree(ROOT / "docs/policies", tmp_path / "docs/policies")
+    (tmp_path / "declared.json").write_text(json.dumps(declared()))
+    return tmp_path
+
+
+def run(root: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "scripts/registry.py"), "--root", str(root)]
+    command += ["--declarations", str(root / "declared.json"), *flags]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def loaded(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generated_copy", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up by name
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_one_declaration_and_a_page_are_enough(copy: Path) -> None:
+    page = copy / "docs/policies" / f"{NAME}.md"
+    without = run(copy)
+    assert without.returncode == 1
+    assert f"docs/policies/{NAME}.md: no such page" in without.stderr
+    page.write_text(PAGE)
+    stale = run(copy, "--check")
+    assert stale.returncode == 1
+    assert f"README.md: out of date; run {script.COMMAND}" in stale.stderr
+    wrote = run(copy)
+    assert wrote.returncode == 0, wrote.stderr
+    assert sorted(wrote.stdout.split()) == sorted(
+        [script.MODULE, "README.md", "docs/policies/index.md", f"docs/policies/{NAME}.md"]
+    )
+    assert run(copy, "--check").returncode == 0
+    row = "| waits a while for a whole server | no | no |"
+    assert f"[`{NAME}`](docs/policies/{NAME}.md) {row}" in (copy / "README.md").read_text("utf-8")
+    index = (copy / "docs/policies/index.md").read_text("utf-8")
+    assert f"[`{NAME}`]({NAME}.md) {row}" in index
+    assert f"\n{NAME}\n:::" in index
+    table = page.read_text("utf-8")
+    assert "| `patience_s` | 30.0 | s | longest wait for a whole server; >= 0 |" in table
+    assert "| `order` | `arrival` |  | order of the queue; `arrival`, `size` |" in table
+
+
+def test_the_dataclass_has_its_parameters_types_and_words(copy: Path) -> None:
+    (copy / "docs/policies" / f"{NAME}.md").write_text(PAGE)
+    assert run(copy).returncode == 0
+    module = loaded(copy / script.MODULE)
+    assert "MadeUp" in module.__all__
+    kind = module.registry[NAME]
+    fields = {field.name: (field.type, field.default) for field in dataclasses.fields(kind)}
+    assert fields["patience_s"] == ("float", 30.0)
+    assert fields["order"] == ("str", "arrival")
+    assert fields["placement"] == ("str", "consolidate")
+    assert kind(order="size").label() == "made-up(order=size)"
+    assert "patience_s : float, >= 0\n" in kind.__doc__
+    assert "Longest wait for a whole server. In seconds." in kind.__doc__
+
+
+def test_the_guide_asks_for_few_files() -> None:
+    guide = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    section = guide.split("## Add a policy")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `([^`]+)` \|", section, re.M)
+    assert 6 <= len(rows) <= FILES_MOST, rows
+    written = {script.MODULE, "README.md", "docs/policies/index.md"}
+    assert written.isdisjoint(rows)
+    others = re.findall(r"`((?:[\w-]+/)+[\w-]+\.\w+)`", section)
+    named = [path for path in (*rows, *others) if not re.search("NAME|FAMILY|^[.]venv", path)]
+    assert [path for path in named if not (ROOT / path).exists()] == []
