@@ -273,3 +273,39 @@ pub fn build(
 fn seen(params: &ParamReader) -> Seen {
     Seen::new(params.number("estimate_error"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn declarations_agree_with_the_traits_of_the_policies() {
+        for info in POLICIES.iter() {
+            let policy = build(info.name, &Params::new(), Services::default()).expect("defaults");
+            let traits = policy.traits();
+            assert_eq!(traits.knowledge, info.knowledge, "{}", info.name);
+            if info.stops == Stops::InRounds {
+                assert!(traits.round.is_some(), "{} has no rounds", info.name);
+            }
+        }
+    }
+
+    #[test]
+    fn presets_are_other_names_with_valid_parameters() {
+        let mut names: Vec<&str> = POLICIES.iter().map(|info| info.name).collect();
+        for info in POLICIES.iter() {
+            for preset in info.presets {
+                assert!(
+                    !names.contains(&preset.name),
+                    "{} stands twice",
+                    preset.name
+                );
+                names.push(preset.name);
+                let set = preset.params.iter();
+                let params = set.map(|(name, value)| ((*name).to_owned(), value.value()));
+                let built = build(info.name, &params.collect(), Services::default());
+                assert!(built.is_ok(), "{}: {:?}", preset.name, built.err());
+            }
+        }
+    }
+}
