@@ -298,7 +298,7 @@ impl State {
             *kept += part.kept() * i128::from(progress.0);
         }
         if self.forks {
-            note_part(&mut self.out, part, (row, now), recorder);
+            note_part(&mut self.out, part, row, (start, now), recorder);
         }
         if part.rate <= 0.0 {
             recorder.totals.paused_gpu_ns += i128::from(progress.0) * i128::from(part.gpus.gpus());
@@ -377,19 +377,21 @@ impl State {
     }
 }
 
-/// Adds what a part of a forked job held and lost in its present segment: parts may have unlike numbers of GPUs.
+/// Adds what a part of a forked job held and lost in a segment: parts may have unlike numbers of GPUs.
 #[cold]
 fn note_part(
     out: &mut JobColumnsOut,
     part: &Part,
-    (row, now): (usize, SimTime),
+    row: usize,
+    (start, now): (SimTime, SimTime),
     recorder: &mut Recorder,
 ) {
-    let held = now - part.segment_start;
+    // the segment is closed: the part itself has a new start
+    let held = now - start;
     let gpus = f64::from(part.gpus.gpus());
     out.parts_ns[row] += held.0;
     out.gpu_ns[row] += i128::from(held.0) * i128::from(part.gpus.gpus());
-    let progress = part.progress_in_segment(now);
+    let progress = part.progress(start, now);
     let totals = &mut recorder.totals.lost_by_parts;
     totals.overhead += gpus * SimSpan(held.0 - progress.0).seconds();
     if part.rate > 0.0 {
