@@ -41,6 +41,8 @@ __all__ = [
     "Las",
     "PolicyConfig",
     "Sjf",
+    "SjfBsbf",
+    "SjfFfs",
     "SjfStrict",
     "Srsf",
     "Srtf",
@@ -1656,6 +1658,113 @@ class Hadar(PolicyBase):
     scan_limit: float | None = field(default=None, metadata={"kind": "maybe"})
 
 
+@dataclass(frozen=True, kw_only=True)
+class SjfFfs(PolicyBase):
+    """Shortest job first; two jobs share a GPU wherever there is room (first fit sharing).
+
+    Source: SJF-BSBF (arXiv 2407.13088), our interpretation.
+
+    Parameters
+    ----------
+    gather : str, one of cluster, server_first
+        Where a gang that shares takes its GPUs: all free GPUs and then shared ones from anywhere
+        (cluster), or from one server if one has enough (server_first).
+    free_pick : str, one of best_fit, few_residents
+        Which free GPUs a gang takes that shares none: of the server with the fewest that are enough
+        (best_fit), or of servers with the fewest resident jobs (few_residents).
+    key : str, one of time, gpu_time
+        Order of the queue: time (isolated duration) or gpu_time (duration x GPUs), shortest first.
+    retest : str, one of on_release, always
+        When waiting jobs are tried again: on_release (a job has ended or the capacity has changed)
+        or always (at every decision).
+    block : bool
+        Whether the first job that does not fit blocks the jobs behind it (head-of-line blocking).
+    estimate_error : float, >= 0
+        Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
+
+    Examples
+    --------
+    >>> SjfFfs(gather="server_first").label()
+    'sjf-ffs(gather=server_first)'
+    """
+
+    name: ClassVar[str] = "sjf-ffs"
+
+    gather: str = "cluster"
+    free_pick: str = "best_fit"
+    key: str = "time"
+    retest: str = "on_release"
+    block: bool = False
+    estimate_error: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SjfBsbf(PolicyBase):
+    """Shortest job first; two jobs share a GPU where that lowers their mean completion time.
+
+    Source: SJF-BSBF (arXiv 2407.13088), our interpretation.
+
+    Parameters
+    ----------
+    gather : str, one of cluster, server_first
+        Where a gang that shares takes its GPUs: all free GPUs and then shared ones from anywhere
+        (cluster), or from one server if one has enough (server_first).
+    free_pick : str, one of best_fit, few_residents
+        Which free GPUs a gang takes that shares none: of the server with the fewest that are enough
+        (best_fit), or of servers with the fewest resident jobs (few_residents).
+    partner_time : str, one of exclusive, current
+        Remaining time of a running job in the pair rule: exclusive (as if it were alone) or current
+        (at its present rate; then every decision tries all waiting jobs).
+    retest : str, one of on_release, always
+        When waiting jobs are tried again: on_release (a job has ended or the capacity has changed)
+        or always (at every decision).
+    sub_batches : bool
+        Whether a job that shares may run with a smaller batch per pass.
+    min_sub_batch : int, >= 1
+        Smallest batch per GPU and pass that is tried. In samples.
+    sub_batch_rule : str, one of best, largest
+        Which sub-batch is taken: best (least mean completion time) or largest (the first that
+        works).
+    key : str, one of time, gpu_time
+        Order of the queue: time (isolated duration) or gpu_time (duration x GPUs), shortest first.
+    restore_sub_batch : bool
+        Whether a job gets its full batch back when its last co-runner has left.
+    block : bool
+        Whether the first job that does not fit blocks the jobs behind it (head-of-line blocking).
+    mixed_types : bool
+        Gangs over several GPU types: not available yet, only false is accepted.
+    max_probe : int, >= 1
+        With gather = server_first: most running jobs that are looked at for one server that holds
+        the gang. In residents.
+    estimate_error : float, >= 0
+        Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
+    preemptive : bool
+        Preemption for the head of the queue: not available yet, only false is accepted.
+
+    Examples
+    --------
+    >>> SjfBsbf(gather="server_first").label()
+    'sjf-bsbf(gather=server_first)'
+    """
+
+    name: ClassVar[str] = "sjf-bsbf"
+
+    gather: str = "cluster"
+    free_pick: str = "best_fit"
+    partner_time: str = "exclusive"
+    retest: str = "on_release"
+    sub_batches: bool = True
+    min_sub_batch: int = 1
+    sub_batch_rule: str = "best"
+    key: str = "time"
+    restore_sub_batch: bool = True
+    block: bool = False
+    mixed_types: bool = False
+    max_probe: int = 256
+    estimate_error: float = 0.0
+    preemptive: bool = False
+
+
 registry: Mapping[str, type[PolicyBase]] = {
     kind.name: kind
     for kind in (
@@ -1691,6 +1800,8 @@ registry: Mapping[str, type[PolicyBase]] = {
         GavelGandiva,
         Dally,
         Hadar,
+        SjfFfs,
+        SjfBsbf,
     )
 }
 """Every policy by its name."""
@@ -1707,5 +1818,9 @@ presets: Mapping[str, PolicyBase] = {
     ),
     "hadar-ttd": Hadar(),
     "hadar-jct": Hadar(utility="inverse_jct"),
+    "sjf-ffs-code": SjfFfs(free_pick="few_residents"),
+    "sjf-ffs-consolidated": SjfFfs(gather="server_first"),
+    "sjf-bsbf-code": SjfBsbf(partner_time="current", sub_batches=False, free_pick="few_residents"),
+    "sjf-bsbf-consolidated": SjfBsbf(gather="server_first"),
 }
 """Names that stand for a policy with some of its parameters set."""

@@ -233,6 +233,11 @@ impl<'a> ClusterView<'a> {
         self.state.memory_bytes(job, sub_batch)
     }
 
+    /// Iteration time of the job at a sub-batch (0 = full batch) over that at full batch.
+    pub fn inflation(&self, job: JobId, sub_batch: u32) -> f64 {
+        self.state.inflation(job, sub_batch)
+    }
+
     /// Sub-batch of a running job as it counts for memory: 0 = full batch.
     pub fn sub_batch(&self, job: JobId) -> u32 {
         self.state.run(job).map_or(0, |run| run.only().sub_batch)

@@ -18,6 +18,7 @@ pub mod params;
 pub mod place;
 mod registry;
 pub mod round;
+pub mod sharing;
 pub mod themis;
 pub mod tiresias;
 pub mod toy;

@@ -33,6 +33,16 @@ impl Seen {
         SimSpan((span.0 as f64 * draw.log_normal(self.sigma)).round() as i64)
     }
 
+    /// A time in seconds as seen.
+    #[inline]
+    pub fn seconds(self, view: &ClusterView<'_>, job: JobId, seconds: f64) -> f64 {
+        if self.is_exact() {
+            return seconds;
+        }
+        let draw = Stream::new(view.seed(), Purpose::Estimates).draw(u64::from(job.0), 0, 0);
+        seconds * draw.log_normal(self.sigma)
+    }
+
     /// Total isolated duration as seen.
     ///
     /// # Errors

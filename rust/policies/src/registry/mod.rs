@@ -7,6 +7,7 @@ mod hadar;
 mod parameters;
 mod preemptive;
 mod queues;
+mod sharing;
 mod themis;
 mod toys;
 mod yarn;
@@ -209,6 +210,7 @@ pub static POLICIES: LazyLock<Vec<PolicyInfo>> = LazyLock::new(|| {
         gavel::POLICIES,
         dally::POLICIES,
         hadar::POLICIES,
+        sharing::POLICIES,
         toys::POLICIES,
     ]
     .concat()

@@ -1,0 +1,164 @@
+//! Shortest job first with shared GPUs.
+
+use super::parameters::{ESTIMATE_ERROR, spec};
+use super::{PolicyInfo, Preset};
+use crate::params::{ParamDefault, ParamKind, ParamSpec};
+use crate::sharing::{
+    FreePick, Gather, Key, PartnerTime, Retest, Sharing, SharingParams, SubBatchRule,
+};
+use gangline_engine::Knowledge;
+
+const GATHER: ParamSpec = spec(
+    "gather",
+    ParamKind::Choice(Gather::NAMES),
+    ParamDefault::Str("cluster"),
+    "",
+    "where a gang that shares takes its GPUs: all free GPUs and then shared ones from anywhere (cluster), or from one \
+     server if one has enough (server_first)",
+);
+const FREE_PICK: ParamSpec = spec(
+    "free_pick",
+    ParamKind::Choice(FreePick::NAMES),
+    ParamDefault::Str("best_fit"),
+    "",
+    "which free GPUs a gang takes that shares none: of the server with the fewest that are enough (best_fit), or of \
+     servers with the fewest resident jobs (few_residents)",
+);
+const KEY: ParamSpec = spec(
+    "key",
+    ParamKind::Choice(Key::NAMES),
+    ParamDefault::Str("time"),
+    "",
+    "order of the queue: time (isolated duration) or gpu_time (duration x GPUs), shortest first",
+);
+const RETEST: ParamSpec = spec(
+    "retest",
+    ParamKind::Choice(Retest::NAMES),
+    ParamDefault::Str("on_release"),
+    "",
+    "when waiting jobs are tried again: on_release (a job has ended or the capacity has changed) or always (at every \
+     decision)",
+);
+const BLOCK: ParamSpec = spec(
+    "block",
+    ParamKind::Bool,
+    ParamDefault::Bool(false),
+    "",
+    "whether the first job that does not fit blocks the jobs behind it (head-of-line blocking)",
+);
+
+const FIRST_FIT: &[ParamSpec] = &[GATHER, FREE_PICK, KEY, RETEST, BLOCK, ESTIMATE_ERROR];
+
+const BEST_BENEFIT: &[ParamSpec] = &[
+    GATHER,
+    FREE_PICK,
+    spec(
+        "partner_time",
+        ParamKind::Choice(PartnerTime::NAMES),
+        ParamDefault::Str("exclusive"),
+        "",
+        "remaining time of a running job in the pair rule: exclusive (as if it were alone) or current (at its present \
+         rate; then every decision tries all waiting jobs)",
+    ),
+    RETEST,
+    spec(
+        "sub_batches",
+        ParamKind::Bool,
+        ParamDefault::Bool(true),
+        "",
+        "whether a job that shares may run with a smaller batch per pass",
+    ),
+    spec(
+        "min_sub_batch",
+        ParamKind::Whole(1.0),
+        ParamDefault::Int(1),
+        "samples",
+        "smallest batch per GPU and pass that is tried",
+    ),
+    spec(
+        "sub_batch_rule",
+        ParamKind::Choice(SubBatchRule::NAMES),
+        ParamDefault::Str("best"),
+        "",
+        "which sub-batch is taken: best (least mean completion time) or largest (the first that \
+         works)",
+    ),
+    KEY,
+    spec(
+        "restore_sub_batch",
+        ParamKind::Bool,
+        ParamDefault::Bool(true),
+        "",
+        "whether a job gets its full batch back when its last co-runner has left",
+    ),
+    BLOCK,
+    spec(
+        "max_probe",
+        ParamKind::Whole(1.0),
+        ParamDefault::Int(256),
+        "residents",
+        "with gather = server_first: most running jobs that are looked at for one server that \
+         holds the gang",
+    ),
+    ESTIMATE_ERROR,
+];
+
+const FIRST_FIT_PRESETS: &[Preset] = &[
+    Preset {
+        name: "sjf-ffs-code",
+        params: &[("free_pick", ParamDefault::Str("few_residents"))],
+    },
+    Preset {
+        name: "sjf-ffs-consolidated",
+        params: &[("gather", ParamDefault::Str("server_first"))],
+    },
+];
+
+const BEST_BENEFIT_PRESETS: &[Preset] = &[
+    Preset {
+        name: "sjf-bsbf-code",
+        params: &[
+            ("partner_time", ParamDefault::Str("current")),
+            ("sub_batches", ParamDefault::Bool(false)),
+            ("free_pick", ParamDefault::Str("few_residents")),
+        ],
+    },
+    Preset {
+        name: "sjf-bsbf-consolidated",
+        params: &[("gather", ParamDefault::Str("server_first"))],
+    },
+];
+
+const SOURCE: &str = "SJF-BSBF (arXiv 2407.13088), our interpretation";
+
+pub(super) const POLICIES: &[PolicyInfo] = &[
+    PolicyInfo {
+        name: "sjf-ffs",
+        summary: "shortest job first; two jobs share a GPU wherever there is room (first fit \
+                  sharing)",
+        family: "sharing",
+        source: SOURCE,
+        knowledge: Knowledge::Remaining,
+        reads_durations: true,
+        page: Some("sjf-bsbf"),
+        placement: None,
+        presets: FIRST_FIT_PRESETS,
+        own: FIRST_FIT,
+        make: |params, _| Ok(Box::new(Sharing::new(SharingParams::first_fit(params)))),
+        ..PolicyInfo::BASE
+    },
+    PolicyInfo {
+        name: "sjf-bsbf",
+        summary: "shortest job first; two jobs share a GPU where that lowers their mean \
+                  completion time",
+        family: "sharing",
+        source: SOURCE,
+        knowledge: Knowledge::Remaining,
+        reads_durations: true,
+        placement: None,
+        presets: BEST_BENEFIT_PRESETS,
+        own: BEST_BENEFIT,
+        make: |params, _| Ok(Box::new(Sharing::new(SharingParams::best_benefit(params)))),
+        ..PolicyInfo::BASE
+    },
+];
