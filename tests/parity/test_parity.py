@@ -14,6 +14,12 @@ from parity.draws import POLICIES, PREEMPTIVE, ROUNDS, settings_of
 from parity.harness import EndlessError, assert_same, run_engine, run_reference
 from parity.worlds import crowded, worlds
 
+PRESETS_THAT_SHARE = (
+    "sjf-bsbf-code",
+    "sjf-bsbf-consolidated",
+    "sjf-ffs-code",
+    "sjf-ffs-consolidated",
+)
 SENDERS = (
     "fifo",
     "easy",
@@ -89,3 +95,10 @@ def test_preemption_with_checkpoints_agrees_where_runs_end(
     world = data.draw(worlds(checkpoints=True), label="world")
     params = data.draw(settings_of(policy), label="params")
     compare(world, policy, params)
+
+
+@pytest.mark.parametrize("policy", PRESETS_THAT_SHARE)
+@settings(suppress_health_check=QUIET, max_examples=20)
+@given(data=st.data())
+def test_presets_that_share_agree_with_the_slow_simulator(policy: str, data: st.DataObject) -> None:
+    compare(data.draw(worlds(), label="world"), policy, {})

@@ -1731,15 +1731,11 @@ class SjfBsbf(PolicyBase):
         Whether a job gets its full batch back when its last co-runner has left.
     block : bool
         Whether the first job that does not fit blocks the jobs behind it (head-of-line blocking).
-    mixed_types : bool
-        Gangs over several GPU types: not available yet, only false is accepted.
     max_probe : int, >= 1
         With gather = server_first: most running jobs that are looked at for one server that holds
         the gang. In residents.
     estimate_error : float, >= 0
         Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
-    preemptive : bool
-        Preemption for the head of the queue: not available yet, only false is accepted.
 
     Examples
     --------
@@ -1759,10 +1755,8 @@ class SjfBsbf(PolicyBase):
     key: str = "time"
     restore_sub_batch: bool = True
     block: bool = False
-    mixed_types: bool = False
     max_probe: int = 256
     estimate_error: float = 0.0
-    preemptive: bool = False
 
 
 registry: Mapping[str, type[PolicyBase]] = {
