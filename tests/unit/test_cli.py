@@ -114,6 +114,13 @@ def test_compare_prints_saves_and_draws(tmp_path: Path) -> None:
     assert "gangline compare --trace" in page
 
 
+def test_what_compare_says_comes_in_lines() -> None:
+    done = gangline("compare", *SMALL, "--policies", "fifo,sjf,srtf")
+    assert "\\n" not in done.stdout + done.stderr
+    assert "*: best of its column" in done.stderr
+    assert max(map(len, done.stderr.splitlines())) <= 100
+
+
 def test_compare_json_has_every_run() -> None:
     data = document("compare", *SMALL, "--policies", "fifo,sjf", "--json")
     assert [row["policy"] for row in data["runs"]] == ["fifo", "sjf"]

@@ -116,11 +116,11 @@ def compare(
     titles, cells, best = comparison.verdict()
     title = f"{jobs!r} on {comparison.cluster.name}"
     _console.table(titles, cells, title=title, best=best, is_formatted=True)
-    _console.say(LEGEND)
+    _console.say(*LEGEND.splitlines())
     means = comparison.means()
     for line in (headline(means), waiting(means)):
         if line:
-            _console.write(textwrap.fill(line, _CHARACTERS))
+            _console.write(*textwrap.wrap(line, _CHARACTERS))
     _inputs.say_notes(jobs)
     for path in (out, html):
         if path is not None:
