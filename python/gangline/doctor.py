@@ -29,7 +29,11 @@ __all__ = ["Check", "Library", "Report", "examine"]
 PACKAGE = "gangline"
 DEVELOPMENT = ("dev",)  # extras of people who change gangline itself
 # What each extra is good for.
-GIVES = {"report": "charts that zoom, Gantt charts", "browser": "development: pages in a browser"}
+GIVES = {
+    "report": "charts that zoom, Gantt charts",
+    "browser": "development: pages in a browser",
+    "examples": "the data of the programs in examples/",
+}
 # Three jobs on one server of two GPUs, worked out by hand: (arrival, GPUs, duration).
 WORLD = {"a": (0.0, 2, 10.0), "b": (1.0, 1, 4.0), "c": (2.0, 2, 1.0)}
 EXPECTED = {

@@ -79,10 +79,12 @@ def test_every_extra_has_a_purpose_and_code_that_imports_it() -> None:
     extras = table["optional-dependencies"]
     assert set(doctor.GIVES) == set(extras) - set(doctor.DEVELOPMENT)
     files = [*(ROOT / "python").rglob("*.py"), *(ROOT / "tests" / "browser").rglob("*.py")]
+    files += (ROOT / "examples").rglob("*.py")
     text = "".join(path.read_text("utf-8") for path in files)
     for extra in doctor.GIVES:
         for line in extras[extra]:
             name = re.split(r"[^\w-]", line)[0].replace("-", "_")
+            name = {"scikit_learn": "sklearn"}.get(name, name)
             assert re.search(rf"^\s*(import|from) {name}\b", text, re.M), f"{extra}: {name}"
 
 

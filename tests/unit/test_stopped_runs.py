@@ -85,7 +85,7 @@ SLOW = {
 }
 
 
-@pytest.mark.parametrize("duration_s", [3e9, 4.5e9])
+@pytest.mark.parametrize("duration_s", [3e9, 3.9e9])
 @pytest.mark.parametrize("policy", ["fifo", "srtf", "easy", "las", "themis", "gavel-las"])
 def test_work_that_no_time_is_long_enough_for_is_never_done(policy: str, duration_s: float) -> None:
     # 3e9 s of work at half speed take 6e9 s; after 4e9 s a third of it would be left
