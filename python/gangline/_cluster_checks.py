@@ -11,30 +11,17 @@ import msgspec
 
 from gangline import network
 from gangline._decode import fail
-from gangline.cluster_schema import InterferenceRow, Sharing, Throughput
-from gangline.errors import ClusterError
+from gangline._sharing_checks import check_sharing
+from gangline.cluster_schema import Throughput
 
 if TYPE_CHECKING:
     from gangline.cluster import Cluster
     from gangline.cluster_schema import ThroughputRow
 
-__all__ = ["check", "later", "load_sharing", "load_tables"]
+__all__ = ["check", "load_tables"]
 
 _SERVERS_MAX = 1_000_000  # ours: a slip of the keyboard must not fill the memory
 _MEMORY_GB_MAX = 1e6  # ours: far beyond any GPU; its bytes fit 64 bits
-_ONE_PAIR = "a pair for one GPU type, gang size, batch size or mode"
-_SHARE_MAX = 2  # what the engine can hold today
-_PAIRS = 'pairs of models with `interference = "table"`'
-_NOT_YET = {  # keys of `[sharing]` that would change nothing today, and what to use
-    "models": _PAIRS,
-    "matrix": _PAIRS,
-    "util": _PAIRS,
-    "kappa": _PAIRS,
-    "symmetric": _PAIRS,
-    "gang_fallback": '"single"',
-    "combine": '"sum": no more than two jobs share a GPU',
-    "overhead_interferes": "true",
-}
 
 
 def check(cluster: Cluster, path: str | None) -> None:
@@ -65,14 +52,7 @@ def check(cluster: Cluster, path: str | None) -> None:
     network.check(cluster, path)
     _check_failures(cluster, path)
     _check_capacity(cluster, path)
-    _check_sharing(cluster.sharing, path)
-
-
-def later(path: str | None, key: str, value: str, instead: str) -> None:
-    """Refuse what is planned but not there yet, and say what to use."""
-    place = f"{path}: {key}" if path else key
-    message = f"{place}: `{value}` is not available yet; use {instead}"
-    raise ClusterError(message, path=path, key=key, value=value, expected=instead)
+    check_sharing(cluster.sharing, names, path)
 
 
 def _check_failures(cluster: Cluster, path: str | None) -> None:
@@ -118,66 +98,6 @@ def _check_capacity(cluster: Cluster, path: str | None) -> None:
         before = row.at_s
     if cluster.capacity and cluster.failures is not None:
         fail(path, "capacity", "either `capacity` or `failures`", "both")
-
-
-def _check_sharing(sharing: Sharing | None, path: str | None) -> None:
-    if sharing is None:
-        return
-    if sharing.interference not in ("constant", "table"):
-        later(path, "sharing.interference", sharing.interference, "`constant` or `table`")
-    if sharing.table is not None:
-        fail(path, "sharing.table", 'interference = "table" with it', sharing.interference)
-    for key, instead in _NOT_YET.items():
-        value = getattr(sharing, key)
-        if value != getattr(Sharing(), key):
-            later(path, f"sharing.{key}", str(value), instead)
-    if (sharing.max_share or 1) > _SHARE_MAX:
-        later(path, "sharing.max_share", str(sharing.max_share), "1 or 2")
-    if sharing.interference == "table" and not sharing.rows:
-        fail(path, "sharing.rows", "at least one pair {model, co_model, xi}", "none")
-    if sharing.xi is None and sharing.interference == "table" and sharing.missing == "constant":
-        fail(
-            path,
-            "sharing.xi",
-            'a number for the pairs that are absent (`missing = "constant"`)',
-            None,
-        )
-    if sharing.xi is not None and not math.isfinite(sharing.xi):
-        fail(path, "sharing.xi", "a finite number", sharing.xi)
-    seen: set[tuple[str, str]] = set()
-    for i, row in enumerate(sharing.rows or ()):
-        key = f"sharing.rows[{i}]"
-        if row.gpu_type or row.gpus:
-            later(path, key, _ONE_PAIR, "pairs of models only")
-        if math.isinf(row.xi):
-            fail(path, f"{key}.xi", "a finite number", row.xi)
-        if (row.model, row.co_model) in seen:
-            fail(path, key, "each ordered pair once", f"{row.model}, {row.co_model}")
-        seen.add((row.model, row.co_model))
-
-
-def load_sharing(cluster: Cluster, path: str | None) -> Cluster:
-    """Read the interference table that the description names into its rows."""
-    sharing = cluster.sharing
-    if sharing is None or sharing.table is None or sharing.interference != "table":
-        return cluster
-    from gangline.tables.interference import read_interference
-
-    file = Path(path or ".").parent / sharing.table
-    try:
-        table = read_interference(file)
-    except FileNotFoundError:
-        fail(path, "sharing.table", "a file that exists", str(file))
-    rows = []
-    for i, row in enumerate(table.to_pylist()):
-        if any(row[name] is not None for name in table.column_names[2:-1]):
-            later(path, f"sharing.table row {i + 1}", _ONE_PAIR, "pairs of models only")
-        # 0 marks a pair that cannot share, as in inline rows
-        rows.append(
-            InterferenceRow(model=row["model"], co_model=row["co_model"], xi=row["xi"] or 0.0)
-        )
-    loaded = msgspec.structs.replace(sharing, table=None, rows=(*(sharing.rows or ()), *rows))
-    return msgspec.structs.replace(cluster, sharing=loaded)
 
 
 def load_tables(cluster: Cluster, path: str | None) -> Cluster:

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gangline import _toml
-from gangline._cluster_checks import check, load_sharing, load_tables
+from gangline._cluster_checks import check, load_tables
 from gangline._decode import from_validation_error
 from gangline._plain import plain
 from gangline._safe import safe
+from gangline._sharing_checks import load_sharing
 from gangline.cluster_schema import (
     CapacityRow,
     FailureRow,

@@ -265,13 +265,20 @@ class Throughput(_Table, frozen=True):
 
 
 class InterferenceRow(_Table, frozen=True):
-    """Slow-down `xi` of `model` while it shares a GPU with `co_model`."""
+    """Slow-down `xi` of `model` while it shares a GPU with `co_model`.
+
+    A key that is left out stands for all: `gpu_type`, `gpus` (gang size of `model`), and the batch
+    sizes of both, samples per GPU, which come together. An `xi` of 0 or less, or NaN, is no number:
+    what `missing` says holds; of the gavel kind, such a pair may not share.
+    """
 
     model: Name
     co_model: Name
     xi: float
     gpu_type: str | None = None
-    gpus: int | None = None
+    gpus: Count | None = None
+    batch_size: Count | None = None
+    co_batch_size: Count | None = None
 
 
 class Sharing(_Table, frozen=True):
@@ -282,17 +289,33 @@ class Sharing(_Table, frozen=True):
     max_share : int
         Most jobs on one GPU, 1 or 2; the default is what the policy declares.
     interference : str
-        `"constant"` (one `xi` for every pair, default) or `"table"` (ordered pairs in `rows` or
-        `table`).
+        `"constant"` (one `xi` for every pair, default), `"table"` (ordered pairs in `rows` or
+        `table`), `"gavel"` (measured rates of pairs), `"matrix"` (`models` and `matrix`) or
+        `"analytic"` (`util` and `kappa`).
     xi : float
         Slow-down >= 1 of the constant kind, and of absent pairs with `missing = "constant"`. Has no
         default: a run that shares GPUs without any source of slow-downs is refused.
     rows : list of tables
-        Pairs of the table kind: model, co_model, xi.
+        Pairs of the table and gavel kinds.
     table : str
-        A CSV or Parquet file with the same columns, relative to the TOML; in place of `rows`.
+        A file, relative to the TOML, in place of `rows`: CSV or Parquet with the same columns; of
+        the gavel kind a throughput JSON. Its rows of GPU types that the cluster lacks are left out.
     missing : str
         What an absent pair means: `"error"` (default), `"constant"` or `"infeasible"`.
+    gang_fallback : str
+        Where a gang of several GPUs has no row of its own, nor one without a gang size: the row of
+        one GPU counts (`"single"`, default), or it may not share (`"infeasible"`).
+    models : list of str
+        Models of the matrix kind, in the order of its rows and columns.
+    matrix : list of lists of float
+        Slow-down of the model of the row beside that of the column.
+    symmetric : bool
+        Whether a matrix whose two directions differ is an error; default true.
+    util : dict
+        Model label to the part in (0, 1] of a GPU that it keeps busy alone, of the analytic kind:
+        `xi = max(1, u + other u) x (1 + kappa)`.
+    kappa : float
+        What sharing costs of itself, as a share of the time, >= 0; default 0.05.
     gang_xi : str
         What slows a gang whose GPUs are not all shared alike: the largest slow-down among its GPUs
         (`"max"`, default), or their mean (`"mean"`), to see how much the choice matters.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from gangline import _core
     from gangline.cluster import Cluster
+    from gangline.interference import Pairs
     from gangline.run_options import RunOptions
     from gangline.trace.table import Trace
 
@@ -73,6 +74,7 @@ class Result:
         *,
         cluster: Cluster,
         trace: Trace,
+        pairs: Pairs | None,
         policy: str,
         params: dict[str, Any],
         knowledge: str,
@@ -82,7 +84,7 @@ class Result:
         """Wrap the columns of a run; tables are built when asked for, without copies."""
         report = output.solver()
         summary = {**output.summary(), **(report.summary if report else {}), "wall_s": wall_s}
-        spec = _spec(cluster, trace, policy, params, options)
+        spec = _spec(cluster, trace, pairs, {"label": policy, "params": params}, options)
         spec["policy"]["knowledge"] = knowledge
         spec["log_hash"] = output.log_hash()
         spec["outcome"] = output.outcome()
@@ -275,26 +277,30 @@ def _parquet(path: Path) -> pa.Table:
 
 
 def _spec(
-    cluster: Cluster, trace: Trace, policy: str, params: dict[str, Any], options: RunOptions
+    cluster: Cluster,
+    trace: Trace,
+    pairs: Pairs | None,
+    policy: dict[str, Any],
+    options: RunOptions,
 ) -> dict[str, Any]:
     import numpy as np
     import pyarrow as pa
 
     from gangline import _core
-    from gangline.run_options import clamped, resolved_sharing
+    from gangline.run_options import resolved_sharing
     from gangline.trace.to_core import codes, estimated_rates
 
     given = msgspec.to_builtins(options)
     given.pop("seed", None)
     notes = {}
-    if clamped(cluster.sharing):
-        notes["xi_clamped"] = clamped(cluster.sharing)
+    if pairs is not None and pairs.clamped:
+        notes["xi_clamped"] = pairs.clamped
     unused = set(options.restart_by_model or {}) - set(codes(trace, "model")[1])
     if unused:
         notes["restart_by_model_without_jobs"] = len(unused)
     if estimated := estimated_rates(trace, cluster):
         notes["rates_from_another_gang_size"] = estimated
-    sharing = {} if cluster.sharing is None else {"sharing": resolved_sharing(cluster.sharing)}
+    sharing = cluster.sharing
     return {
         "gangline": _core.__version__,
         "versions": {
@@ -303,7 +309,7 @@ def _spec(
             "pyarrow": pa.__version__,
         },
         "seed": options.seed,
-        "policy": {"name": policy.partition("(")[0], "label": policy, "params": params},
+        "policy": {"name": policy["label"].partition("(")[0], **policy},
         "trace": {
             "path": trace.path,
             "jobs": len(trace),
@@ -312,7 +318,7 @@ def _spec(
             "notes": dict(trace.notes),
         },
         "cluster": cluster.to_dict(),
-        **sharing,
+        **({} if sharing is None else {"sharing": resolved_sharing(sharing, pairs)}),
         "options": given,
         "notes": notes,
         "memory_model": "trace" if "memory_gb" in trace.columns else "ignored",

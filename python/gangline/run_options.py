@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from gangline import network
-from gangline.cluster_schema import InterferenceRow, Sharing
+from gangline.cluster_schema import Sharing
 from gangline.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline.cluster import Cluster
+    from gangline.interference import Pairs
 
 __all__ = ["RunOptions"]
 
@@ -63,8 +63,13 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.max_events is not None and not 1 <= self.max_events < 2**64:
             _bad("max_events", self.max_events, "an integer from 1 to 2**64 - 1")
 
-    def to_core(self, cluster: Cluster, labels: Sequence[str]) -> dict[str, Any]:
-        """Return the options as the core wants them; `labels` are the model labels of the jobs."""
+    def to_core(
+        self, cluster: Cluster, labels: Sequence[str], pairs: Pairs | None
+    ) -> dict[str, Any]:
+        """Return the options as the core wants them.
+
+        `labels` are the model labels of the jobs, `pairs` by how much these slow each other down.
+        """
         sharing = cluster.sharing or Sharing()
         return {
             "seed": self.seed,
@@ -74,7 +79,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             "checkpoint_interval_s": self.checkpoint_interval_s,
             "on_infeasible": self.on_infeasible,
             "max_share": sharing.max_share,
-            "interference": _interference(sharing, labels),
+            "interference": None if pairs is None else pairs.to_core(),
             "gang_xi": sharing.gang_xi,
             "memory_fixed_fraction": sharing.memory_fixed_fraction,
             "acc_cost": sharing.acc_cost,
@@ -124,46 +129,16 @@ def _failures(cluster: Cluster) -> dict[str, Any] | None:
     }
 
 
-def _interference(sharing: Sharing, labels: Sequence[str]) -> dict[str, Any] | None:
-    """Slow-downs; of the table kind (labels + 1, labels + 1), last = no label, NaN = never."""
-    if sharing.interference == "constant":
-        return None if sharing.xi is None else {"kind": "constant", "xi": sharing.xi}
-    xi = _matrix(sharing, labels)
-    if sharing.missing == "constant":
-        xi[xi != xi] = sharing.xi
-    return {"kind": "table", "xi": xi, "needs_all_pairs": sharing.missing == "error"}
-
-
-def _matrix(sharing: Sharing, labels: Sequence[str]) -> npt.NDArray[np.float64]:
-    import numpy as np
-
-    index = {label: i for i, label in enumerate(labels)}
-    xi = np.full((len(labels) + 1, len(labels) + 1), math.nan)
-    for row in sharing.rows or ():
-        if row.model in index and row.co_model in index and usable(row):
-            xi[index[row.model], index[row.co_model]] = max(1.0, row.xi)
-    return xi
-
-
-def resolved_sharing(sharing: Sharing) -> dict[str, Any]:
+def resolved_sharing(sharing: Sharing, pairs: Pairs | None) -> dict[str, Any]:
     """Return what a run took of the sharing table, defaults included; pairs by their digest."""
     keys = ["interference", "xi", "gang_xi", "memory_fixed_fraction", "acc_cost"]
     if sharing.max_share is not None:
         keys.insert(0, "max_share")
     if sharing.interference != "constant":
         keys.append("missing")
+    own = {"table": ("gang_fallback",), "gavel": ("gang_fallback",), "analytic": ("kappa",)}
+    keys += own.get(sharing.interference, ())
     known = {key: getattr(sharing, key) for key in keys if getattr(sharing, key) is not None}
-    if sharing.rows:
-        known["sha256"] = hashlib.sha256(msgspec.json.encode(sharing.rows)).hexdigest()
+    if pairs is not None and pairs.of_job is not None:
+        known["sha256"] = pairs.digest()
     return known
-
-
-def usable(row: InterferenceRow) -> bool:
-    """Whether a pair carries a number; 0, negative and NaN count as absent."""
-    return row.xi > 0.0
-
-
-def clamped(sharing: Sharing | None) -> int:
-    """Count the slow-downs below 1, which are measuring noise and act as 1."""
-    rows = sharing.rows if sharing is not None else None
-    return sum(usable(row) and row.xi < 1.0 for row in rows or ())

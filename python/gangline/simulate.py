@@ -111,11 +111,13 @@ class Prepared:
         self, cluster: ClusterLike, trace: TraceLike, *, sharing: Mapping[str, Any] | None = None
     ) -> None:
         from gangline.trace.table import as_trace
+        from gangline.trace.to_core import pairs_of
 
         self.cluster = override(as_cluster(cluster), sharing)
         self.trace = as_trace(trace)
         self._core_cluster = self.cluster.to_core()
         self._core_jobs = self.trace.to_core(self.cluster)
+        self._pairs = pairs_of(self.trace, self.cluster)
 
     def run(
         self,
@@ -138,6 +140,7 @@ class Prepared:
             wall_s=time.perf_counter() - begin,
             cluster=self.cluster,
             trace=self.trace,
+            pairs=self._pairs,
             policy=start.label,
             params=start.params,
             knowledge=_knowledge(start.policy),
@@ -168,7 +171,7 @@ class Prepared:
         chosen, label, values = resolve_policy(policy, params)
         own = chosen if isinstance(chosen, Policy) else None
         _, labels = codes(self.trace, "model")
-        core_options = options.to_core(self.cluster, labels)
+        core_options = options.to_core(self.cluster, labels, self._pairs)
         if core_options["network"] is not None:
             with self._naming_jobs():
                 core_options["network"].check_jobs(self._core_cluster, self._core_jobs)

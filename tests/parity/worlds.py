@@ -121,7 +121,7 @@ def worlds(draw: st.DrawFn, *, checkpoints: bool = True) -> dict[str, Any]:
         world["network"] = draw(networks())
     if distance == "levels":
         world["locality"] = {"*": {"rack": 0.7, "network": 0.4}, "x": {"rack": 0.9, "network": 0.9}}
-    world["sharing"] = draw(sharings())
+    world["sharing"] = draw(sharings(tuple(row["name"] for row in cluster["gpu_types"])))
     if draw(st.integers(0, 2)) == 0:
         world["throughput"] = draw(throughputs(world))
     return world
@@ -226,14 +226,37 @@ def crowded(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
-def sharings(draw: st.DrawFn) -> dict[str, Any]:
-    """A constant or a table of slow-downs; of a gang the largest or the mean."""
+def sharings(draw: st.DrawFn, types: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Any source of slow-downs; of a gang the largest or the mean."""
     gang = {"gang_xi": draw(st.sampled_from(["max", "mean"]))}
-    if draw(st.booleans()):
+    kind = draw(st.sampled_from(["constant", "constant", "table", "table", "matrix", "analytic"]))
+    if kind == "constant":
         return gang | {"xi": draw(st.sampled_from([1.5, 1.0]))}
+    if kind == "analytic":
+        util = {label: draw(st.sampled_from([0.3, 0.6, 1.0])) for label in LABELS[:3]}
+        return gang | {"interference": kind, "util": util, "missing": "infeasible"}
     values = st.sampled_from([0.9, 1.3, 2.0, 0.0])
+    if kind == "matrix":
+        cells = [[draw(values) for _ in LABELS] for _ in LABELS]
+        matrix = {"interference": kind, "models": LABELS, "matrix": cells, "symmetric": False}
+        return gang | matrix | {"missing": "constant", "xi": 1.75}
     rows = [{"model": a, "co_model": b, "xi": draw(values)} for a in LABELS for b in LABELS]
-    return gang | {"interference": "table", "missing": "infeasible", "rows": rows}
+    if draw(st.booleans()):
+        return gang | {"interference": kind, "missing": "infeasible", "rows": rows}
+    for row in rows:
+        if types and draw(st.integers(0, 3)) == 0:
+            row["gpu_type"] = draw(st.sampled_from(types))
+        if draw(st.integers(0, 3)) == 0:
+            row["gpus"] = draw(st.sampled_from([1, 2]))
+        if draw(st.integers(0, 5)) == 0:
+            row |= {"batch_size": draw(st.sampled_from([8, 32])), "co_batch_size": 32}
+    return gang | {
+        "interference": draw(st.sampled_from([kind, "gavel"])),
+        "missing": draw(st.sampled_from(["infeasible", "constant"])),
+        "gang_fallback": draw(st.sampled_from(["single", "infeasible"])),
+        "xi": 1.5,
+        "rows": rows,
+    }
 
 
 @st.composite
@@ -252,7 +275,7 @@ def sharing_worlds(draw: st.DrawFn) -> dict[str, Any]:
         down = {"server": draw(st.integers(0, len(servers) - 1)), "down_s": 9.0, "up_s": 12.0}
         cluster["failures"] = {"table": [down]}
     times = st.sampled_from([2.0, 5.0, 6.0, 10.0, 25.0, 60.0])
-    world |= {"cluster": cluster, "sharing": draw(crowding())}
+    world |= {"cluster": cluster, "sharing": draw(crowding(tuple(k["name"] for k in kinds)))}
     world["jobs"] = [
         {
             "job_id": f"j{i}",
@@ -276,7 +299,7 @@ def sharing_worlds(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
-def crowding(draw: st.DrawFn) -> dict[str, Any]:
+def crowding(draw: st.DrawFn, types: tuple[str, ...]) -> dict[str, Any]:
     """Slow-downs around those where sharing stops to pay."""
     sharing: dict[str, Any] = {
         "gang_xi": draw(st.sampled_from(["max", "mean"])),
@@ -287,4 +310,14 @@ def crowding(draw: st.DrawFn) -> dict[str, Any]:
         return sharing | {"xi": draw(st.sampled_from([1.0, 1.25, 1.5, 1.6, 1.6, 2.0]))}
     values = st.sampled_from([1.0, 1.2, 1.4, 1.6, 2.0, 2.5, 0.0])
     rows = [{"model": a, "co_model": b, "xi": draw(values)} for a in LABELS for b in LABELS]
-    return sharing | {"interference": "table", "missing": "infeasible", "rows": rows}
+    for row in rows:
+        if draw(st.integers(0, 4)) == 0:
+            row["gpu_type"] = draw(st.sampled_from(types))
+        if draw(st.integers(0, 4)) == 0:
+            row["gpus"] = draw(st.sampled_from([1, 2]))
+    return sharing | {
+        "interference": "table",
+        "missing": draw(st.sampled_from(["infeasible", "constant"])),
+        "rows": rows,
+        "xi": 1.3,
+    }

@@ -12,7 +12,7 @@ import gangline as gl
 import reference
 from gangline import _core
 from gangline.simulate import make_options
-from gangline.trace.to_core import codes
+from gangline.trace.to_core import codes, pairs_of
 from parity.harness import Twin, cluster_of, trace_of
 
 RULES = {  # what the slow simulator calls a rule, and what the engine may
@@ -125,7 +125,7 @@ class Sides(RuleBasedStateMachine):
         }
         cluster, trace = cluster_of(world), trace_of(world)
         given = make_options({**world["run"], "check_invariants": True, "segments": True})
-        options = given.to_core(cluster, codes(trace, "model")[1])
+        options = given.to_core(cluster, codes(trace, "model")[1], pairs_of(trace, cluster))
         self.engine = _core.Simulation(
             cluster.to_core(), trace.to_core(cluster), options, round_s=round_s, mixes_types=True
         )

@@ -55,9 +55,8 @@ class Interference:
         self.constant: float | None = None
         if "xi" in self.o:
             self.constant = float(self.o["xi"])
-            if not 0 < self.constant < math.inf:
+            if not 1 <= self.constant < math.inf:
                 raise ClusterError("no slow-down", key="xi", value=self.constant)
-            self.clamped += self.constant < 1
         elif self.o["missing"] == "constant" and self.has_source():
             raise ClusterError("no slow-down for absent pairs", key="xi")
         if self.has_source():
@@ -69,7 +68,7 @@ class Interference:
         return any(key[-1] != (None, None) for key in self.table)
 
     def has_source(self) -> bool:
-        return SOURCES[self.kind] in self.o
+        return SOURCES[self.kind] in self.o or (self.kind == "gavel" and "rows" in self.o)
 
     def add(self, key: Key, xi: float) -> None:
         if key in self.table:
@@ -91,8 +90,9 @@ class Interference:
                 raise ClusterError("one batch without the other", key=row["model"])
             xi = row.get("xi")
             place = (row.get("gpus"), row.get("gpu_type"), batches)
-            if row.get("mode") is None:
-                self.add((row["model"], row["co_model"], *place), ABSENT if xi is None else xi)
+            if row.get("mode") is not None:
+                raise ClusterError("modes are for later", key=row["model"])
+            self.add((row["model"], row["co_model"], *place), ABSENT if xi is None else xi)
 
     def read_matrix(self) -> None:
         models, rows = self.o["models"], self.o["matrix"]
@@ -119,6 +119,9 @@ class Interference:
                 self.add((a, b, None, None, (None, None)), xi)
 
     def read_gavel(self) -> None:
+        if "rows" in self.o:
+            self.read_table()
+            return
         for kind, entries in self.o["throughputs"].items():
             for key, cell in entries.items():
                 model, gpus = ast.literal_eval(key)

@@ -190,14 +190,20 @@ fn read_jobs(jobs: &[Table], throughput: &[Table], cluster: &ClusterSpec) -> (Jo
     (jobs, rates)
 }
 
-fn read_sharing(table: &Table, labels: &[String], types: usize) -> Option<Interference> {
+/// One factor for all pairs, or rows of pairs of labels.
+fn read_sharing(table: &Table, jobs: &JobTable, types: usize) -> Option<Interference> {
     let xi = number(table, "xi");
     if word(table, "interference") != Some("table") {
         return xi.map(|xi| Interference::constant(xi, types).expect("valid"));
     }
-    let (side, given) = (labels.len() + 1, rows(table, "rows"));
+    let (labels, given) = (&jobs.columns().model_labels, rows(table, "rows"));
+    let side = labels.len() + 1;
+    let of_job: Vec<u32> = jobs
+        .ids()
+        .map(|job| jobs.model(job).unwrap_or(labels.len() as u32))
+        .collect();
     let missing = word(table, "missing").unwrap_or("error");
-    let mut square = Vec::new();
+    let (mut square, mut absent) = (Vec::new(), Vec::new());
     for at in 0..side * side {
         let (slowed, other) = (labels.get(at / side), labels.get(at % side));
         let row = given.iter().find(|row| {
@@ -205,19 +211,18 @@ fn read_sharing(table: &Table, labels: &[String], types: usize) -> Option<Interf
                 && word(row, "co_model") == other.map(String::as_str)
         });
         let value = row.and_then(|row| number(row, "xi")).filter(|&xi| xi > 0.0);
-        let absent = if missing == "constant" {
-            xi.expect("a slow-down")
-        } else {
-            f64::NAN
-        };
-        square.push(value.map_or(absent, |xi| xi.max(1.0)));
+        let count = |class: usize| of_job.iter().filter(|&&of| of as usize == class).count();
+        let (mine, others) = (at / side, at % side);
+        let can_meet = count(mine) > 0 && count(others) > usize::from(mine == others);
+        if value.is_none() && missing == "error" && can_meet {
+            let name = |label: Option<&String>| label.cloned().unwrap_or_default();
+            absent.push((name(slowed), name(other)));
+        }
+        let filled = if missing == "constant" { xi } else { None };
+        square.push(value.map_or(filled.unwrap_or(f64::NAN), |xi| xi.max(1.0)));
     }
-    let table = Interference::new(square.repeat(types), side).expect("valid");
-    Some(if missing == "error" {
-        table.with_all_pairs_needed()
-    } else {
-        table
-    })
+    let table = Interference::by_class(of_job, side, square.repeat(types));
+    Some(table.expect("valid").with_absent(absent))
 }
 
 /// The keys of `[network]` that scenarios use: links and models in full, no preset.
@@ -260,7 +265,7 @@ fn read_config(file: &Table, jobs: &JobTable, cluster: &ClusterSpec) -> RunConfi
     let (run, sharing) = (section(file, "run"), section(file, "sharing"));
     let labels = &jobs.columns().model_labels;
     let span = |key| SimSpan(ns(number(&run, key).unwrap_or(0.0)));
-    let interference = read_sharing(&sharing, labels, types);
+    let interference = read_sharing(&sharing, jobs, types);
     let mut config = RunConfig {
         restart: span("restart_s"),
         first_start: span("first_start_s"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import tomllib
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +116,15 @@ def test_unknown_preset_lists_the_known_ones() -> None:
         Cluster.preset("venice")
 
 
+def matrix(models: list[str], values: list[list[float]]) -> dict[str, Any]:
+    return {"sharing": {"interference": "matrix", "models": models, "matrix": values}}
+
+
+def rows(*changes: dict[str, Any]) -> dict[str, Any]:
+    pair = {"model": "a", "co_model": "b", "xi": 1.5}
+    return {"sharing": {"interference": "table", "rows": [pair | change for change in changes]}}
+
+
 BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"gpu_types": []}, "gpu_types", "at least one GPU type"),
     ({"servers": []}, "servers", "at least one block"),
@@ -189,12 +199,34 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"servers": ["V100"]}, "servers[0]", 'a table, got "V100"'),
     ({"name": ["V100"]}, "name", 'text, got "a list"'),
     ({"sharing": {"missing": "nothing"}}, "sharing.missing", "error, constant, infeasible"),
-    ({"sharing": {"interference": "gavel"}}, "sharing.interference", "not available yet"),
-    ({"sharing": {"overhead_interferes": False}}, "sharing.overhead_interferes", "use true"),
-    ({"sharing": {"gang_fallback": "infeasible"}}, "sharing.gang_fallback", 'use "single"'),
+    ({"sharing": {"overhead_interferes": False}}, "sharing.overhead_interferes", "expected true"),
     ({"sharing": {"combine": "max"}}, "sharing.combine", "no more than two jobs"),
-    ({"sharing": {"util": {"x": 0.5}}}, "sharing.util", "pairs of models"),
-    ({"sharing": {"models": ["x"], "matrix": [[1.5]]}}, "sharing.models", "pairs of models"),
+    ({"sharing": {"max_share": 3}}, "sharing.max_share", "1 or 2"),
+    ({"sharing": {"gang_fallback": "infeasible"}}, "sharing.gang_fallback", '"table" or "gavel"'),
+    ({"sharing": {"util": {"x": 0.5}}}, "sharing.util", 'interference = "analytic"'),
+    ({"sharing": {"interference": "gavel"}}, "sharing.table", "a throughput JSON with pairs"),
+    ({"sharing": {"interference": "matrix"}}, "sharing.matrix", "one per model"),
+    ({"sharing": {"interference": "analytic"}}, "sharing.util", "utilisation of each model"),
+    (
+        {"sharing": {"interference": "analytic", "util": {"x": 0.5, "y": 1.5}}},
+        "sharing.util.y",
+        "in (0, 1], got 1.5",
+    ),
+    (
+        {"sharing": {"interference": "analytic", "util": {"x": 0.5}, "kappa": math.inf}},
+        "sharing.kappa",
+        "a finite number",
+    ),
+    (matrix(["x", "x"], [[1, 1], [1, 1]]), "sharing.models", "each model once"),
+    (matrix(["x", "y"], [[1, 1]]), "sharing.matrix", "2 rows"),
+    (matrix(["x", "y"], [[1, 1], [1]]), "sharing.matrix[1]", "2 numbers"),
+    (matrix(["x"], [[math.inf]]), "sharing.matrix[0][0]", "a finite number"),
+    (matrix(["x", "y"], [[1, 1.2], [1.3, 1]]), "sharing.matrix[1][0]", "symmetric = false"),
+    (rows({"gpu_type": "T4"}), "sharing.rows[0].gpu_type", "one of V100, A100"),
+    (rows({"batch_size": 8}), "sharing.rows[0]", "batch_size and co_batch_size"),
+    (rows({"gpus": 0}), "sharing.rows[0].gpus", "an integer >= 1"),
+    (rows({"xi": math.inf}), "sharing.rows[0].xi", "a finite number"),
+    (rows({"gpus": 2}, {"gpus": 1}, {"gpus": 2}), "sharing.rows[2]", "each ordered pair once"),
     ({"sharing": {"xi": 0.5}}, "sharing.xi", "a number >= 1"),
     ({"sharing": {"interference": "table"}}, "sharing.rows", "at least one pair"),
     (

@@ -192,17 +192,27 @@ def test_the_spec_says_by_what_jobs_slow_each_other_down() -> None:
         "memory_fixed_fraction": 0.5,
         "acc_cost": 0.05,
     }
-    rows = [{"model": "a", "co_model": "a", "xi": 1.5}]
+    rows = [
+        {"model": "a", "co_model": "a", "xi": 1.5},
+        {"model": "b", "co_model": "b", "xi": 1.5},
+    ]
     table = pool() | {"sharing": {"interference": "table", "rows": rows, "missing": "infeasible"}}
-    first, same = (gl.simulate(table, alike(2), "fifo").spec["sharing"] for _ in range(2))
+    jobs = {"arrival_s": [0.0] * 2, "gpus": [1] * 2, "duration_s": [5.0] * 2, "model": ["a"] * 2}
+    first, same = (gl.simulate(table, pa.table(jobs), "fifo").spec["sharing"] for _ in range(2))
     assert first == same
-    assert (first["interference"], first["missing"], len(first["sha256"])) == (
-        "table",
-        "infeasible",
-        64,
-    )
+    assert len(first.pop("sha256")) == 64
+    assert first == {
+        "interference": "table",
+        "gang_xi": "max",
+        "memory_fixed_fraction": 0.5,
+        "acc_cost": 0.05,
+        "missing": "infeasible",
+        "gang_fallback": "single",
+    }
+    rows[1]["xi"] = 1.6  # no job is a b
+    assert gl.simulate(table, pa.table(jobs), "fifo").spec["sharing"] == same
     rows[0]["xi"] = 1.6
-    assert gl.simulate(table, alike(2), "fifo").spec["sharing"]["sha256"] != first["sha256"]
+    assert gl.simulate(table, pa.table(jobs), "fifo").spec["sharing"] != same
     plain = {key: value for key, value in pool().items() if key != "sharing"}
     assert "sharing" not in gl.simulate(plain, alike(2), "fifo").spec
 

@@ -238,7 +238,7 @@ def test_orders_for_timers_count_as_they_are_written(
 
 
 def test_a_timer_is_cancelled_in_a_run_step_by_step() -> None:
-    options = make_options({}).to_core(LAB, [])
+    options = make_options({}).to_core(LAB, [], None)
     jobs = gl.Trace.from_arrow(table()).to_core(LAB)
     run = _core.Simulation(LAB.to_core(), jobs, options)
     assert run.advance() == "decision"

@@ -9,8 +9,9 @@ import pytest
 import gangline as gl
 from gangline.cluster import Cluster
 from gangline.errors import ClusterError, PolicyError
-from gangline.run_options import RunOptions, clamped
+from gangline.run_options import RunOptions
 from gangline.simulate import make_options, override
+from gangline.trace.to_core import pairs_of
 
 
 def cluster(**changes: Any) -> Cluster:
@@ -28,7 +29,7 @@ def test_tables_become_arrays_by_label() -> None:
         network={"levels": {"a": [1, 0.9, 0.9], "*": [1, 1, 0.5], "unseen": [1, 0.1, 0.1]}},
         failures={"table": [{"server": 1, "down_s": 5.0}, {"server": 0, "down_s": 1, "up_s": 2}]},
     )
-    options = RunOptions(restart_s=2.0, restart_by_model={"b": 3.0}).to_core(lab, ["a", "b"])
+    options = RunOptions(restart_s=2.0, restart_by_model={"b": 3.0}).to_core(lab, ["a", "b"], None)
     rows = [[options["network"].at_tier(0, a, 4, t) for t in range(3)] for a in (0, 1, None)]
     assert rows == [[1, 0.9, 0.9], [1, 1, 0.5], [1, 1, 0.5]]
     assert options["restart_by_model"].tolist() == [2.0, 3.0]
@@ -38,7 +39,7 @@ def test_tables_become_arrays_by_label() -> None:
 
 def test_mean_times_become_seconds() -> None:
     lab = cluster(failures={"mtbf_hours": 2, "mttr_hours": 0.5})
-    assert RunOptions().to_core(lab, [])["failures"] == {"mtbf_s": 7200.0, "mttr_s": 1800.0}
+    assert RunOptions().to_core(lab, [], None)["failures"] == {"mtbf_s": 7200.0, "mttr_s": 1800.0}
 
 
 ROWS = [
@@ -50,30 +51,37 @@ ROWS = [
 
 
 def test_interference_rows_are_clamped_and_absent_pairs_marked() -> None:
-    lab = cluster(sharing={"interference": "table", "rows": ROWS})
-    xi = RunOptions().to_core(lab, ["a", "b"])["interference"]["xi"]
-    assert xi[0, 1] == 1.0
-    assert xi[1, 0] == 1.5
-    assert np.isnan(xi[[0, 1, 2, 2], [0, 1, 0, 2]]).all()
-    assert clamped(lab.sharing) == 1
-    lab = cluster(sharing={"interference": "table", "rows": ROWS, "missing": "constant", "xi": 1.3})
-    xi = RunOptions().to_core(lab, ["a", "b"])["interference"]["xi"]
-    assert xi[0, 0] == xi[2, 2] == 1.3
+    trace = gl.Trace.from_arrow(table_of("a", "b", None))
+    pairs = pairs_of(trace, cluster(sharing={"interference": "table", "rows": ROWS}))
+    assert pairs is not None
+    assert pairs.of_job is not None
+    a, b, none = pairs.of_job.tolist()
+    xi = pairs.xi[0]
+    assert np.isnan([xi[a, a], xi[b, b], xi[a, none], xi[none, b]]).all()
+    assert (xi[a, b], xi[b, a], pairs.clamped) == (1.0, 1.5, 1)
+    filled = {"interference": "table", "rows": ROWS, "missing": "constant", "xi": 1.3}
+    pairs = pairs_of(trace, cluster(sharing=filled))
+    assert pairs is not None
+    assert pairs.xi[0][a, a] == pairs.xi[0][none, none] == 1.3
+    assert (pairs.xi[0][a, b], pairs.absent) == (1.0, [])
+
+
+def table_of(*models: str | None) -> pa.Table:
+    jobs = {"arrival_s": [0.0] * len(models), "gpus": [1] * len(models)}
+    names = pa.array(models, pa.string())
+    return pa.table({**jobs, "duration_s": [5.0] * len(models), "model": names})
 
 
 def run(policy: str, *models: str | None, **sharing: Any) -> gl.Result:
-    jobs = {"arrival_s": [0.0] * len(models), "gpus": [1] * len(models)}
-    names = pa.array(models, pa.string())
-    trace = pa.table({**jobs, "duration_s": [5.0] * len(models), "model": names})
     table = {"interference": "table", "rows": ROWS, **sharing}
-    return gl.simulate(cluster(sharing=table), trace, policy)
+    return gl.simulate(cluster(sharing=table), table_of(*models), policy)
 
 
 def test_absent_pairs_are_listed_before_the_run() -> None:
     assert run("toy-share", "a", "b").summary["finished"] == 2  # no pair of a model with itself
-    with pytest.raises(ClusterError, match="no slow-down for a beside a; add rows") as caught:
+    with pytest.raises(ClusterError, match="no slow-down for a beside a; add these") as caught:
         run("toy-share", "a", "b", "a")
-    assert caught.value.key == "sharing.rows"
+    assert caught.value.key == "sharing"
     with pytest.raises(ClusterError, match=r"a beside \(no model\); \(no model\) beside a"):
         run("toy-share", "a", None)
 

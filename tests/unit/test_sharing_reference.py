@@ -81,7 +81,6 @@ def row(xi: float | None, **more: Any) -> dict[str, Any]:
         ([row(1.5), row(None, gpu_type="v")], 1, 0, None),
         ([row(1.5), row(math.nan, gpus=4)], 4, 0, None),
         ([row(1.5, gpus=2)], 1, 0, None),
-        ([row(1.5, mode="mps")], 1, 0, None),
         ([], 1, 0, None),
     ],
 )
@@ -204,12 +203,13 @@ def test_what_is_refused_before_the_run() -> None:
     assert caught.value.facts["pairs"] == {("c", "a"), ("c", "b")}
     bad: list[dict[str, Any]] = [
         {"interference": "magic", "xi": 1.5},
-        {"xi": 0.0},
+        {"xi": 0.9},
         {"xi": math.nan},
         {"interference": "table", "rows": rows, "missing": "constant"},
         {"interference": "table", "rows": [rows[0], rows[0]]},
         {"interference": "table", "rows": [{**rows[0], "xi": math.inf}]},
         {"interference": "table", "rows": [{**rows[0], "batch_size": 8}]},
+        {"interference": "table", "rows": [{**rows[0], "mode": "mps"}]},
     ]
     for sharing in bad:
         with pytest.raises(reference.ClusterError):

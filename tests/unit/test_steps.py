@@ -9,6 +9,7 @@ import pytest
 import gangline as gl
 from gangline import _core
 from gangline.simulate import make_options
+from gangline.trace.to_core import pairs_of
 from parity.harness import cluster_of, trace_of
 
 Orders = list[tuple[Any, ...]]
@@ -43,7 +44,9 @@ def driven(
     if sharing is not None:
         world["sharing"] = {"max_share": 2, **sharing}
     cluster_, trace = cluster_of(world), trace_of(world)
-    given = make_options({**run, "check_invariants": True}).to_core(cluster_, [])
+    given = make_options({**run, "check_invariants": True}).to_core(
+        cluster_, [], pairs_of(trace, cluster_)
+    )
     simulation = _core.Simulation(
         cluster_.to_core(), trace.to_core(cluster_), given, mixes_types=mixes_types
     )

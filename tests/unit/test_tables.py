@@ -362,14 +362,26 @@ def test_a_cluster_takes_an_interference_table(tmp_path: Path) -> None:
     rows = [(row.model, row.co_model, row.xi) for row in cluster.sharing.rows or ()]
     assert rows == [("a", "b", 1.5), ("b", "a", 0.9), ("a", "a", 0.0), ("b", "b", 0.0)]
     assert gl.Cluster.from_dict(cluster.to_dict()) == cluster
-    (tmp_path / "xi.csv").write_text("model,co_model,xi,gpu_type\na,b,1.5,V100\n")
-    with pytest.raises(gl.ClusterError, match=r"row 1: `a pair for one GPU type.*not available"):
-        gl.Cluster.from_toml(tmp_path / "lab.toml")
+    (tmp_path / "xi.csv").write_text(
+        "model,co_model,xi,gpu_type,gpus,batch_size,co_batch_size\n"
+        "a,b,1.5,v100,2,8,16\na,b,2,elsewhere,,,\na,b,1.2,,,,\n"
+    )
+    (one, other) = gl.Cluster.from_toml(tmp_path / "lab.toml").sharing.rows or ()
+    assert (one.gpu_type, one.gpus, one.batch_size, one.co_batch_size) == ("V100", 2, 8, 16)
+    assert (other.gpu_type, other.gpus, other.batch_size, other.xi) == (None, None, None, 1.2)
+    for text, words in (
+        ("model,co_model,xi,mode\na,b,1.5,mps\n", r"row 1: mode: .*not available yet.*mps"),
+        ("model,co_model,xi,gpu_type\na,b,1.5,K80\n", r"expected pairs on one of V100, T4"),
+        ("model,co_model,xi,batch_size\na,b,1.5,8\n", r"sharing.rows\[0\]: .*co_batch_size"),
+    ):
+        (tmp_path / "xi.csv").write_text(text)
+        with pytest.raises(gl.ClusterError, match=words):
+            gl.Cluster.from_toml(tmp_path / "lab.toml")
     (tmp_path / "lab.toml").write_text(lab + sharing.replace("xi.csv", "none.csv"))
     with pytest.raises(gl.ClusterError, match=r"sharing.table: expected a file that exists"):
         gl.Cluster.from_toml(tmp_path / "lab.toml")
     (tmp_path / "lab.toml").write_text(lab + '[sharing]\ntable = "xi.csv"\n')
-    with pytest.raises(gl.ClusterError, match='interference = "table" with it'):
+    with pytest.raises(gl.ClusterError, match='interference = "table" or "gavel"'):
         gl.Cluster.from_toml(tmp_path / "lab.toml")
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from gangline._laws.tables import Tables
-    from gangline.cluster_schema import Sharing
+    from gangline.interference import Pairs
 
 
 class Meeting(NamedTuple):
@@ -56,18 +56,21 @@ class Company:
         return int(self._t.seg_job[row])
 
     @cached_property
-    def slow_down(self) -> dict[tuple[str | None, str | None], float] | float | None:
-        """Slow-downs by pair of labels, one for all, or None where they are not known here."""
-        sharing = self._t.cluster.sharing
-        return None if sharing is None else _slow_downs(sharing)
+    def pairs(self) -> Pairs | None:
+        """Slow-downs by classes of jobs, None where they are not known here."""
+        from gangline.trace.to_core import pairs_of
 
-    def xi(self, job: int, other: int) -> float:
-        """Slow-down of a job beside another; NaN where it is not known."""
-        known = self.slow_down
-        if known is None or isinstance(known, float):
-            return math.nan if known is None else known
-        labels = self._t.label
-        return known.get((labels[job], labels[other]), known.get((None, None), math.nan))
+        return pairs_of(self._t.trace, self._t.cluster)
+
+    def xi(self, job: int, other: int, gpu: int) -> float:
+        """Slow-down of a job beside another on a GPU; NaN where it is not known."""
+        pairs = self.pairs
+        if pairs is None or min(job, other) < 0:
+            return math.nan
+        kind = self._t.kind_of(gpu)
+        if pairs.of_job is None:
+            return float(pairs.xi[kind, 0, 0])
+        return float(pairs.xi[kind, pairs.of_job[job], pairs.of_job[other]])
 
     def xi_at(self, stretch: int, time: float) -> float:
         """Slow-down of the gang of a stretch by who is beside it at an instant."""
@@ -76,7 +79,7 @@ class Company:
         by_gpu: dict[int, float] = {}
         for met in self.meetings.get(stretch, ()):
             if met.start <= time < met.end:
-                xi = np.maximum(by_gpu.get(met.gpu, 1.0), self.xi(job, met.job))
+                xi = np.maximum(by_gpu.get(met.gpu, 1.0), self.xi(job, met.job, met.gpu))
                 by_gpu[met.gpu] = float(xi)  # one that is not known leaves all unknown
         if not by_gpu:
             return 1.0
@@ -85,17 +88,3 @@ class Company:
             alone = int(t.stretches.width[stretch]) - len(by_gpu)
             return (alone + sum(by_gpu.values())) / (alone + len(by_gpu))
         return float(np.max(list(by_gpu.values())))
-
-
-def _slow_downs(sharing: Sharing) -> dict[tuple[str | None, str | None], float] | float | None:
-    if sharing.interference == "constant":
-        return sharing.xi
-    rows = sharing.rows or ()
-    if sharing.interference != "table" or any(row.gpu_type or row.gpus for row in rows):
-        return None
-    known: dict[tuple[str | None, str | None], float] = {
-        (row.model, row.co_model): max(1.0, row.xi) for row in rows if row.xi > 0.0
-    }
-    if sharing.missing == "constant" and sharing.xi is not None:
-        known[None, None] = sharing.xi
-    return known

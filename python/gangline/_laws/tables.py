@@ -132,6 +132,10 @@ class Tables:
         row, slot = np.nonzero(bits)
         return row, self.seg("server").astype(np.int64)[row] * SLOTS + slot
 
+    def kind_of(self, gpu: int) -> int:
+        """GPU type of a GPU as `gpu_rows` numbers them."""
+        return int(self.servers["type"][gpu // SLOTS])
+
     def sweep(self, amount: Numbers) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         """Add an amount per row up over time on each GPU that the row holds.
 

@@ -65,12 +65,14 @@ def read_interference(path: str | PathLike[str]) -> pa.Table:
 def interference_of(table: ThroughputTable) -> pa.Table:
     """Return the slow-downs in the pairs of a throughput table, per GPU type, gangs on one server.
 
+    Pairs of gangs of unlike sizes do not share all their GPUs and are left out.
+
     `xi` = rate alone / rate beside the other, null where either of the two does not run. Values
     below 1 are measuring noise and are kept as they are.
     """
     rows: list[dict[str, Any]] = []
     for pair in table.pairs.to_pylist():
-        if pair["placement"] != "server":
+        if pair["placement"] != "server" or pair["gpus"] != pair["co_gpus"]:
             continue
         alone = table.find(pair["gpu_type"], pair["model"], pair["gpus"])
         shares = pair["iters_per_s"] > 0.0 and pair["co_iters_per_s"] > 0.0

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["ThroughputTable", "read_throughput"]
+__all__ = ["ThroughputTable", "match_type", "read_throughput"]
 
 RATES = pa.schema(
     [
@@ -301,7 +301,7 @@ class ThroughputTable:
         ClusterError
             If the table knows none of them.
         """
-        spelling = {kind: _match(kind, names) for kind in self.gpu_types}
+        spelling = {kind: match_type(kind, names) for kind in self.gpu_types}
         rates = _renamed(self.rates, spelling)
         if not rates.num_rows:
             known = ", ".join(self.gpu_types) or "none"
@@ -449,7 +449,8 @@ def _scaled(by_size: Mapping[int, float], gpus: int) -> float:
     return by_size[size] * gpus / size
 
 
-def _match(kind: str, names: Sequence[str]) -> str | None:
+def match_type(kind: str, names: Sequence[str]) -> str | None:
+    """Return the name that a GPU type of a table goes by: the equal one, else one but for case."""
     if kind in names:
         return kind
     near = [name for name in names if name.casefold() == kind.casefold()]

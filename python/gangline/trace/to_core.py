@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gangline.interference import resolve
 from gangline.rates import NO_CLASS, JobKeys, classify, rates_of_copies, refuse_unknown
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from gangline import _core
     from gangline.cluster import Cluster
+    from gangline.interference import Pairs
     from gangline.rates import CopyRates, RateClasses
     from gangline.trace.table import Trace
 
@@ -67,6 +69,12 @@ def job_keys(trace: Trace) -> JobKeys:
         gpus=trace.numbers("gpus").astype(np.uint32),
         labels=labels,
     )
+
+
+def pairs_of(trace: Trace, cluster: Cluster) -> Pairs | None:
+    """Return by how much the jobs of a trace slow each other down; None if nothing says so."""
+    types = [gpu.name for gpu in cluster.gpu_types]
+    return resolve(cluster.sharing, types, job_keys(trace), _allowed(trace, cluster))
 
 
 def estimated_rates(trace: Trace, cluster: Cluster) -> int:

@@ -83,9 +83,12 @@ fn map(py: Python<'_>, error: &EngineError) -> PyResult<PyErr> {
             raise(py, "StalledError", &message, &facts)
         }
         EngineError::MissingPairs { pairs } => {
-            facts.set_item("key", "sharing.rows")?;
+            facts.set_item("key", "sharing")?;
             facts.set_item("value", pairs)?;
-            facts.set_item("expected", "a row for every pair of models in the trace")?;
+            facts.set_item(
+                "expected",
+                "a slow-down for every pair of models in the trace",
+            )?;
             raise(py, "ClusterError", &message, &facts)
         }
         EngineError::Option { field, what: _ } => {

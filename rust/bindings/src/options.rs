@@ -182,36 +182,18 @@ fn failures(table: &Bound<'_, PyDict>) -> PyResult<Failures> {
 
 fn interference(value: &Bound<'_, PyAny>, types: usize) -> PyResult<Interference> {
     let table = value.cast::<PyDict>()?;
-    let kind: String = required(table, "interference", "kind")?.extract()?;
     let xi = required(table, "interference", "xi")?;
-    let needs_all_pairs = match table.get_item("needs_all_pairs")? {
-        Some(value) => value.extract()?,
-        None => false,
-    };
-    if kind == "constant" {
+    let Some(of_job) = table.get_item("of_job")? else {
         return Ok(Interference::constant(xi.extract()?, types).map_err(CoreError::from)?);
-    }
-    if kind != "table" {
-        return Err(bad(
-            "interference",
-            format!("unknown kind {kind}: constant or table"),
-        ));
-    }
-    let xi: PyReadonlyArrayDyn<'_, f64> = xi.extract()?;
-    let shape = xi.as_array().shape().to_vec();
-    let values: Vec<f64> = xi.as_array().iter().copied().collect();
-    let classes = shape.last().copied().unwrap_or(0);
-    let per_type = if shape.len() == 3 {
-        values
-    } else {
-        values.repeat(types)
     };
-    let table = Interference::new(per_type, classes).map_err(CoreError::from)?;
-    Ok(if needs_all_pairs {
-        table.with_all_pairs_needed()
-    } else {
-        table
-    })
+    let of_job: PyReadonlyArray1<'_, u32> = of_job.extract()?;
+    let xi: PyReadonlyArrayDyn<'_, f64> = xi.extract()?;
+    let classes = xi.as_array().shape().last().copied().unwrap_or(0);
+    let values = xi.as_array().iter().copied().collect();
+    let of_job = of_job.as_array().iter().copied().collect();
+    let resolved = Interference::by_class(of_job, classes, values).map_err(CoreError::from)?;
+    let absent = required(table, "interference", "absent")?.extract()?;
+    Ok(resolved.with_absent(absent))
 }
 
 /// A policy's parameters.

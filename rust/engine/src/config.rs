@@ -181,6 +181,12 @@ impl RunConfig {
         if !(self.acc_cost.is_finite() && self.acc_cost >= 0.0) {
             return fail("acc_cost", "must be a finite number >= 0".to_owned());
         }
+        let (rows, types) = (jobs.len(), cluster.gpu_types().len());
+        let table = self.interference.as_ref();
+        if table.is_some_and(|table| !table.covers(rows, types)) {
+            let what = format!("the table is not for {rows} jobs and {types} GPU types");
+            return fail("interference", what);
+        }
         if matches!(self.timeline, TimelineMode::Sample(span) if span.0 <= 0) {
             return fail("timeline", "the sampling time must be > 0".to_owned());
         }
@@ -188,7 +194,7 @@ impl RunConfig {
     }
 
     /// Refuses a run that may share GPUs between jobs whose slow-down is not known.
-    pub(crate) fn require_pairs(&self, jobs: &JobTable) -> Result<(), EngineError> {
+    pub(crate) fn require_pairs(&self) -> Result<(), EngineError> {
         let Some(table) = &self.interference else {
             let what = "this run puts two jobs on a GPU, and nothing says by how much they slow \
                         each other down; add a [sharing] table with a source, or set sharing.xi";
@@ -197,19 +203,11 @@ impl RunConfig {
                 what: what.to_owned(),
             });
         };
-        let missing = table.missing_pairs(jobs);
-        if missing.is_empty() {
+        if table.absent().is_empty() {
             return Ok(());
         }
-        let labels = &jobs.columns().model_labels;
-        let name = |label: Option<u32>| {
-            let known = label.and_then(|label| labels.get(label as usize));
-            known.map_or_else(|| "(no model)".to_owned(), Clone::clone)
-        };
-        let pairs = missing.into_iter().map(|(a, b)| (name(a), name(b)));
-        Err(EngineError::MissingPairs {
-            pairs: pairs.collect(),
-        })
+        let pairs = table.absent().to_vec();
+        Err(EngineError::MissingPairs { pairs })
     }
 
     fn validate_failures(&self, cluster: &ClusterSpec) -> Result<(), EngineError> {

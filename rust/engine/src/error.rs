@@ -244,14 +244,14 @@ pub enum EngineError {
         /// The first ten of them.
         jobs: Vec<JobId>,
     },
-    /// A table of slow-downs that must name every pair of models does not.
+    /// A source of slow-downs that must know every pair of the trace does not.
     #[error(
-        "sharing.rows: no slow-down for {}; \
-         add rows, or set `missing` to `constant` or `infeasible`",
+        "sharing: no slow-down for {}; \
+         add these pairs to its source, or set `missing` to `constant` or `infeasible`",
         list_pairs(pairs)
     )]
     MissingPairs {
-        /// Labels of the slowed job and of its co-runner; never empty.
+        /// The first of them: labels of the slowed job and of its co-runner; never empty.
         pairs: Vec<(String, String)>,
     },
     /// An option with a bad value.
@@ -301,8 +301,8 @@ fn list_pairs(pairs: &[(String, String)]) -> String {
         .take(PAIRS_SHOWN)
         .map(|(slowed, other)| format!("{slowed} beside {other}"))
         .collect();
-    if pairs.len() > PAIRS_SHOWN {
-        shown.push(format!("and {} more", pairs.len() - PAIRS_SHOWN));
+    if pairs.len() > shown.len() {
+        shown.push("and more".to_owned());
     }
     shown.join("; ")
 }

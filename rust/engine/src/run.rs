@@ -107,7 +107,7 @@ impl Engine {
         config.validate(&world.cluster, &world.jobs)?;
         let max_share = config.max_share.min(traits.max_share).max(1);
         if max_share > 1 {
-            config.require_pairs(&world.jobs)?;
+            config.require_pairs()?;
         }
         let capacity = CapacityEvents::new(&config, world.cluster.servers().len());
         let mut recorder = Recorder::new(config.segments, config.timeline);

@@ -248,6 +248,12 @@ impl<'a> ClusterView<'a> {
         self.state.pair_xi(job, co_runner, gpu_type)
     }
 
+    /// Class of a job beside others: two jobs of one class slow each third alike, and are slowed alike by it. 0 without
+    /// a table of slowdown factors.
+    pub fn pair_class(&self, job: JobId) -> u32 {
+        self.state.pair_class(job)
+    }
+
     /// First start ever, if it has started.
     #[inline]
     pub fn first_start(&self, job: JobId) -> Option<SimTime> {

@@ -257,111 +257,157 @@ impl LocalityModel for TierTable {
     }
 }
 
-/// Slow-downs by co-runners, resolved before the run: per GPU type a square of model labels, the
-/// last row and column for jobs without a label. `None` of a pair = the two may not share.
+/// Slowdown factors by co-runners, resolved before the run: per GPU type a square over classes of jobs that are
+/// alike to others and to which others are alike. A pair that may not share has no factor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interference {
     classes: usize,
+    /// Class of each job; empty = all jobs are of one.
+    of_job: Vec<u32>,
+    /// `xi[type][slowed class][co-runner's class]`, row-major; NaN both ways = may not share.
     xi: Vec<f64>,
-    needs_all_pairs: bool,
+    absent: Vec<(String, String)>,
 }
 
 impl Interference {
-    /// The same slow-down for every pair.
+    /// The same factor for every pair.
     ///
     /// # Errors
     /// [`ModelError::Table`] if `xi` is not a finite number >= 1.
     pub fn constant(xi: f64, types: usize) -> Result<Self, ModelError> {
-        Self::new(vec![xi; types], 1)
+        if xi.is_nan() {
+            return Err(bad_interference(format!("factor {xi} is no number")));
+        }
+        Self::build(Vec::new(), 1, vec![xi; types])
     }
 
-    /// A table: `xi[type][slowed label][co-runner's label]`, row-major; NaN = may not share.
+    /// A table: the class of each job, and `xi[type][slowed class][co-runner's class]`, row-major; NaN in one of the
+    /// two directions of a pair = the two may not share.
     ///
     /// # Errors
-    /// [`ModelError::Table`] on a wrong length or a value that is neither NaN nor finite and >= 1.
-    pub fn new(xi: Vec<f64>, classes: usize) -> Result<Self, ModelError> {
-        let fail = |what: String| {
-            Err(ModelError::Table {
-                table: "interference",
-                what,
-            })
-        };
-        if classes == 0 || xi.is_empty() || !xi.len().is_multiple_of(classes * classes) {
-            return fail(format!(
-                "{} values are no squares of {classes} labels",
-                xi.len()
-            ));
+    /// [`ModelError::Table`] on a wrong length, a class that does not exist, or a factor that is neither NaN nor
+    /// finite and >= 1.
+    pub fn by_class(of_job: Vec<u32>, classes: usize, xi: Vec<f64>) -> Result<Self, ModelError> {
+        if let Some(bad) = of_job.iter().find(|&&class| class as usize >= classes) {
+            return Err(bad_interference(format!("class {bad} of {classes}")));
+        }
+        Self::build(of_job, classes, xi)
+    }
+
+    fn build(of_job: Vec<u32>, classes: usize, mut xi: Vec<f64>) -> Result<Self, ModelError> {
+        let square = classes * classes;
+        if classes == 0 || xi.is_empty() || !xi.len().is_multiple_of(square) {
+            let what = format!("{} values are no squares of {classes} classes", xi.len());
+            return Err(bad_interference(what));
         }
         if let Some(bad) = xi.iter().find(|xi| xi.is_infinite() || **xi < 1.0) {
-            return fail(format!("slow-down {bad} is below 1 or infinite"));
+            return Err(bad_interference(format!(
+                "factor {bad} is below 1 or infinite"
+            )));
+        }
+        for on_type in xi.chunks_exact_mut(square) {
+            for row in 0..classes {
+                for column in 0..row {
+                    let (there, back) = (row * classes + column, column * classes + row);
+                    if on_type[there].is_nan() || on_type[back].is_nan() {
+                        (on_type[there], on_type[back]) = (f64::NAN, f64::NAN);
+                    }
+                }
+            }
         }
         Ok(Self {
             classes,
+            of_job,
             xi,
-            needs_all_pairs: false,
+            absent: Vec::new(),
         })
     }
 
-    /// Makes a missing pair an error of the run instead of a pair that may not share.
+    /// Names the first pairs (slowed job, co-runner) that a run which shares GPUs would need and that have no factor:
+    /// such a run is refused.
     #[must_use]
-    pub fn with_all_pairs_needed(mut self) -> Self {
-        self.needs_all_pairs = true;
+    pub fn with_absent(mut self, pairs: Vec<(String, String)>) -> Self {
+        self.absent = pairs;
         self
     }
 
-    /// Pairs (slowed, co-runner) of labels that the table lacks and these jobs could form, if every
-    /// pair is needed: a label that only one job has forms no pair with itself. `None` = no label.
-    pub fn missing_pairs(&self, jobs: &JobFacts) -> Vec<(Option<u32>, Option<u32>)> {
-        if !self.needs_all_pairs {
-            return Vec::new();
-        }
-        let last = self.classes - 1;
-        let mut count = vec![0_usize; self.classes];
-        match &jobs.columns().model {
-            None => count[last] = jobs.len(),
-            Some(model) => {
-                for &label in model {
-                    count[(label as usize).min(last)] += 1;
-                }
-            }
-        }
-        let label = |class: usize| (class < last).then_some(class as u32);
-        let square = self.classes * self.classes;
-        let mut missing = Vec::new();
-        for (slowed, &here) in count.iter().enumerate() {
-            for (other, &there) in count.iter().enumerate() {
-                let can_meet = here > 0 && there > usize::from(slowed == other);
-                let at = slowed * self.classes + other;
-                let is_absent = || {
-                    self.xi
-                        .iter()
-                        .skip(at)
-                        .step_by(square)
-                        .any(|xi| xi.is_nan())
-                };
-                if can_meet && is_absent() {
-                    missing.push((label(slowed), label(other)));
-                }
-            }
-        }
-        missing
+    /// The first pairs without a factor that a run which shares GPUs would need.
+    pub fn absent(&self) -> &[(String, String)] {
+        &self.absent
     }
 
-    /// Slow-down of a job of label `slowed` next to one of label `co_runner`; `None` if one of the two
-    /// directions forbids the pair.
+    /// Whether the table is for so many jobs and GPU types.
+    pub fn covers(&self, jobs: usize, types: usize) -> bool {
+        let square = self.classes * self.classes;
+        (self.of_job.is_empty() || self.of_job.len() == jobs) && self.xi.len() == types * square
+    }
+
+    /// Class of a job: two jobs of one class are alike beside any other.
     #[inline]
-    pub fn xi(
-        &self,
-        slowed: Option<u32>,
-        co_runner: Option<u32>,
-        gpu_type: GpuTypeId,
-    ) -> Option<f64> {
-        let last = self.classes - 1;
-        let row = slowed.map_or(last, |label| (label as usize).min(last));
-        let column = co_runner.map_or(last, |label| (label as usize).min(last));
-        let base = gpu_type.index() * self.classes * self.classes;
-        let there = self.xi[base + row * self.classes + column];
-        let back = self.xi[base + column * self.classes + row];
-        (!there.is_nan() && !back.is_nan()).then_some(there)
+    pub fn class(&self, job: JobId) -> u32 {
+        self.of_job.get(job.index()).copied().unwrap_or(0)
+    }
+
+    /// Slowdown factor of a job next to another; `None` if the two may not share.
+    #[inline]
+    pub fn xi(&self, slowed: JobId, co_runner: JobId, gpu_type: GpuTypeId) -> Option<f64> {
+        let (row, column) = (self.class(slowed) as usize, self.class(co_runner) as usize);
+        let xi = self.xi[(gpu_type.index() * self.classes + row) * self.classes + column];
+        (!xi.is_nan()).then_some(xi)
+    }
+}
+
+fn bad_interference(what: String) -> ModelError {
+    ModelError::Table {
+        table: "interference",
+        what,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two classes on two types; the second type forbids a of b, so the pair.
+    fn table() -> Interference {
+        let xi = vec![1.0, 1.5, 2.0, 1.1, 1.2, f64::NAN, 3.0, 1.3];
+        Interference::by_class(vec![0, 1, 0], 2, xi).expect("valid")
+    }
+
+    #[test]
+    fn a_factor_is_looked_up_by_the_classes_and_the_type() {
+        let table = table();
+        let on = |a, b, t| table.xi(JobId(a), JobId(b), GpuTypeId::new(t));
+        assert_eq!(on(0, 1, 0), Some(1.5));
+        assert_eq!(on(1, 0, 0), Some(2.0));
+        assert_eq!(on(0, 2, 0), Some(1.0), "two jobs of one class");
+        assert_eq!(on(1, 1, 1), Some(1.3));
+        assert_eq!(
+            [on(0, 1, 1), on(1, 0, 1)],
+            [None, None],
+            "one way is enough"
+        );
+        assert_eq!(table.class(JobId(1)), 1);
+        assert!(table.covers(3, 2) && !table.covers(2, 2) && !table.covers(3, 1));
+    }
+
+    #[test]
+    fn one_factor_is_for_any_number_of_jobs() {
+        let table = Interference::constant(1.25, 2).expect("valid");
+        assert_eq!(table.xi(JobId(7), JobId(9), GpuTypeId::new(1)), Some(1.25));
+        assert!(table.covers(10, 2) && !table.covers(10, 3));
+    }
+
+    #[test]
+    fn bad_tables_are_refused() {
+        let table = |of_job, classes, xi| Interference::by_class(of_job, classes, xi);
+        assert!(table(vec![0], 1, vec![0.9]).is_err());
+        assert!(table(vec![0], 1, vec![f64::INFINITY]).is_err());
+        assert!(table(vec![1], 1, vec![1.0]).is_err(), "no such class");
+        assert!(table(vec![0], 2, vec![1.0; 3]).is_err());
+        assert!(table(vec![], 0, vec![]).is_err());
+        for xi in [0.5, f64::NAN, f64::INFINITY] {
+            assert!(Interference::constant(xi, 1).is_err());
+        }
     }
 }

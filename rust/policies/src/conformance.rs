@@ -115,7 +115,11 @@ pub fn draw(seed: u64, scope: Scope) -> Case {
         seed,
         on_infeasible: OnInfeasible::Drop,
         max_events: Some(1_000_000),
-        interference: Some(draw_interference(&mut extras, cluster.gpu_types().len())),
+        interference: Some(draw_interference(
+            &mut extras,
+            &jobs,
+            cluster.gpu_types().len(),
+        )),
         ..RunConfig::default()
     };
     if scope.has_trouble {
@@ -136,15 +140,20 @@ pub fn draw(seed: u64, scope: Scope) -> Case {
 }
 
 /// Slow-downs by co-runners: the same for every pair, or by label and GPU type, where some pairs may not share.
-fn draw_interference(extras: &mut Numbers, types: usize) -> Interference {
+fn draw_interference(extras: &mut Numbers, jobs: &JobTable, types: usize) -> Interference {
     if extras.once_in(2) {
         return Interference::constant(1.25, types).expect(">= 1");
     }
+    let none = MODELS.len() as u32;
+    let of_job = jobs
+        .ids()
+        .map(|job| jobs.model(job).unwrap_or(none))
+        .collect();
     let classes = MODELS.len() + 1;
     let xi = (0..types * classes * classes)
         .map(|_| extras.pick(&[1.0, 1.1, 1.25, 1.5, 1.9, 3.0, f64::NAN]))
         .collect();
-    Interference::new(xi, classes).expect("squares of numbers >= 1")
+    Interference::by_class(of_job, classes, xi).expect("squares of numbers >= 1")
 }
 
 /// A network where gangs over racks share up-links of so many bytes/s.
@@ -447,21 +456,27 @@ pub fn are_equal(a: &Output, b: &Output) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gangline_model::JobId;
 
     /// Which kinds of extras the world of a seed has.
     fn extras(seed: u64) -> [bool; 6] {
         let case = draw(seed, Scope::default());
         let columns = case.world.jobs.columns();
-        let (first, other) = (GpuTypeId(0), (Some(0), Some(1)));
-        let slowed = case.config.interference.expect("always drawn");
+        let table = case.config.interference.expect("always drawn");
+        let ids: Vec<JobId> = case.world.jobs.ids().collect();
+        let beside = |&one: &JobId| ids.iter().map(move |&other| (one, other));
+        let pairs = ids.iter().flat_map(beside);
+        let xi: Vec<_> = pairs
+            .map(|(one, other)| table.xi(one, other, GpuTypeId(0)))
+            .collect();
         let memory = columns.memory_bytes.as_ref();
         let gpu_bytes = case.world.cluster.gpu_types()[0].memory_bytes;
         [
             columns.batch_size.is_some(),
             columns.deadline.is_some(),
             memory.is_some_and(|need| need.iter().any(|bytes| 2 * bytes > gpu_bytes)),
-            slowed.xi(other.0, other.1, first).is_none(),
-            slowed.xi(None, None, first) != slowed.xi(None, other.1, first),
+            xi.contains(&None),
+            xi.iter().flatten().any(|some| xi[0] != Some(*some)),
             case.config
                 .locality
                 .is_some_and(|model| model.shared_bw().is_some()),

@@ -83,8 +83,14 @@ impl State {
     pub(crate) fn pair_xi(&self, job: JobId, co_runner: JobId, gpu_type: GpuTypeId) -> Option<f64> {
         match &self.config.interference {
             None => Some(1.0),
-            Some(table) => table.xi(self.jobs.model(job), self.jobs.model(co_runner), gpu_type),
+            Some(table) => table.xi(job, co_runner, gpu_type),
         }
+    }
+
+    /// Class of a job beside others: two jobs of one class slow each third alike, and are slowed alike by it.
+    pub(crate) fn pair_class(&self, job: JobId) -> u32 {
+        let table = self.config.interference.as_ref();
+        table.map_or(0, |table| table.class(job))
     }
 
     /// Slowdown factor of the whole gang: the largest over its GPUs, or their mean. The second value tells whether

@@ -63,7 +63,8 @@ impl Pairs {
                 .map(|t| rate(view, places, job, t).to_bits())
                 .collect();
             let memory = view.memory_bytes(job, 0);
-            let key = (jobs.gpus(job), jobs.model(job), memory, rates);
+            let class = view.pair_class(job);
+            let key = (jobs.gpus(job), jobs.model(job), class, memory, rates);
             let next = pairs.first.len() as u32;
             let kind = *known.entry(key).or_insert(next);
             if kind == next {
