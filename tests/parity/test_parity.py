@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import gangline as gl
 import reference
-from parity.draws import POLICIES, PREEMPTIVE, ROUNDS, settings_of
+from parity.draws import POLICIES, PREEMPTIVE, ROUNDS, settings_of, sharing_settings
 from parity.harness import EndlessError, assert_same, run_engine, run_reference
-from parity.worlds import crowded, worlds
+from parity.worlds import crowded, sharing_worlds, worlds
 
 PRESETS_THAT_SHARE = (
     "sjf-bsbf-code",
@@ -95,6 +95,14 @@ def test_preemption_with_checkpoints_agrees_where_runs_end(
     world = data.draw(worlds(checkpoints=True), label="world")
     params = data.draw(settings_of(policy), label="params")
     compare(world, policy, params)
+
+
+@pytest.mark.parametrize("policy", ["sjf-ffs", "sjf-bsbf", *PRESETS_THAT_SHARE])
+@settings(suppress_health_check=QUIET)
+@given(data=st.data())
+def test_jobs_on_few_gpus_agree_with_the_slow_simulator(policy: str, data: st.DataObject) -> None:
+    world = data.draw(sharing_worlds(), label="world")
+    compare(world, policy, data.draw(sharing_settings(policy), label="params"))
 
 
 @pytest.mark.parametrize("policy", PRESETS_THAT_SHARE)

@@ -267,7 +267,12 @@ def sharing_worlds(draw: st.DrawFn) -> dict[str, Any]:
     if draw(st.booleans()):
         kinds.append({"name": "t1", "memory_gb": 8, "speed": draw(st.sampled_from([2.0, 0.5]))})
     servers = [
-        {"gpu": draw(st.sampled_from(kinds))["name"], "gpus": draw(st.integers(1, 4)), "rack": rack}
+        {
+            "count": 1,
+            "gpu": draw(st.sampled_from(kinds))["name"],
+            "gpus": draw(st.integers(1, 4)),
+            "rack": rack,
+        }
         for rack in range(draw(st.integers(1, 4)))
     ]
     cluster: dict[str, Any] = {"name": "few", "gpu_types": kinds, "servers": servers}
