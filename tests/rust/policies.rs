@@ -304,6 +304,7 @@ fn one_gpu(arrivals: &[u64], works: &[u64]) -> Case {
         ..Scope::default()
     };
     let mut case = conformance::draw(0, scope);
+    case.config.interference = None; // it is for the jobs that were drawn
     let server = gangline_model::Server {
         gpu_type: gangline_model::GpuTypeId(0),
         gpus: 1,
