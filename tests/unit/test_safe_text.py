@@ -142,7 +142,6 @@ def test_long_values_are_cut() -> None:
     assert len(str(gl.ClusterError("x" * 1_000_000))) == 1200
 
 
-@pytest.mark.skipif(sys.platform == "darwin", reason="file names there are Unicode")
 def test_names_that_are_no_utf8(tmp_path: Path) -> None:
     trace = os.fsencode(tmp_path) + b"/\xff\x1b[2J.csv"
     Path(os.fsdecode(trace)).write_text("job_id,arrival_s,gpus,duration_s\na,0,1,10\n")
