@@ -30,7 +30,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 OUT = ROOT / "target" / "check"
-LOWER_CRATES = ("gangline-model", "gangline-engine", "gangline-policies")
+LOWER_CRATES = tuple(
+    f"gangline-{name}" for name in ("rng", "model", "network", "synth", "engine", "policies")
+)
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,14 @@ HEAVY_HOMES = {"bokeh": "report", "perfetto": "report", "highspy": "lp"}
 NEVER = {"pandas", "scipy", "cvxpy", "matplotlib"}
 NO_PYTHON_NO_THREADS = {"pyo3", "numpy", "rayon", "arrow-array", "arrow-schema", "arrow-pyarrow"}
 CRATE_MAY_USE = {
+    "gangline-rng": set[str](),
     "gangline-model": set[str](),
-    "gangline-engine": {"gangline-model"},
-    "gangline-policies": {"gangline-model", "gangline-engine"},
-    "gangline-python": {"gangline-model", "gangline-engine", "gangline-policies"},
-    "gangline-benches": {"gangline-model", "gangline-engine", "gangline-policies"},
+    "gangline-network": {"gangline-model"},
+    "gangline-synth": {"gangline-rng"},
+    "gangline-engine": (ENGINE_MAY_USE := {"gangline-rng", "gangline-model", "gangline-network"}),
+    "gangline-policies": ENGINE_MAY_USE | {"gangline-engine"},
+    "gangline-python": ENGINE_MAY_USE | {"gangline-engine", "gangline-policies", "gangline-synth"},
+    "gangline-benches": ENGINE_MAY_USE | {"gangline-engine", "gangline-policies"},
 }
 
 

@@ -1,7 +1,6 @@
 //! Rounds with shares that no policy would give: the walks over kept claims against a look at everybody, and
 //! the laws of rounds.
 
-use gangline_engine::rng::{Purpose, Stream};
 use gangline_engine::{Outcome, Policy, PolicyError, RunConfig};
 use gangline_model::{
     ClusterSpec, GpuType, GpuTypeId, JobColumns, JobTable, RackId, RateTable, Server, SimTime,
@@ -9,6 +8,7 @@ use gangline_model::{
 use gangline_policies::conformance::{self, Case, Numbers, Scope};
 use gangline_policies::lp::{Allocator, Ask};
 use gangline_policies::{ParamValue, Params, Services, build};
+use gangline_rng::{Purpose, Stream};
 use std::sync::Arc;
 
 /// Shares from a seed: zeros, ties and numbers of every size.

@@ -4,9 +4,11 @@ use gangline_engine::{
     Control, Engine, EngineError, FailureRow, Failures, GangXi, OnInfeasible, Output,
 };
 use gangline_engine::{PolicyError, RunConfig, Silent, World};
-use gangline_model::{Algorithms, Contention, LinkChange, ModelGiven, Network, NetworkConfig};
-use gangline_model::{ClusterSpec, GpuType, GpuTypeId, Interference, JobColumns, JobId, JobTable};
-use gangline_model::{RackId, RateTable, Server, SimSpan, SimTime, TierTable};
+use gangline_model::{
+    ClusterSpec, GpuType, GpuTypeId, Interference, JobColumns, JobId, JobTable, RackId, RateTable,
+    Server, SimSpan, SimTime, TierTable,
+};
+use gangline_network::{Algorithms, Contention, LinkChange, ModelGiven, Network, NetworkConfig};
 use gangline_policies::{ParamValue, Params, PolicyInfo, Services, build};
 use std::path::Path;
 use std::sync::Arc;

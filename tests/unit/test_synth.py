@@ -2,7 +2,7 @@
 
 The twin below is written from the description of the streams (random numbers by
 ``tests/reference/philox.py``); it also made the golden hashes of
-``rust/engine/src/synth/tests.rs``.
+``rust/synth/src/tests.rs``.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ def test_every_counter_is_said_in_words() -> None:
     root = Path(__file__).resolve().parents[2]
     places = [
         *(root / "python/gangline/trace").rglob("*.py"),
-        root / "rust/engine/src/synth/mod.rs",
+        root / "rust/synth/src/lib.rs",
     ]
     text = "\n".join(place.read_text("utf-8") for place in places)
     patterns = (

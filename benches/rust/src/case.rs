@@ -4,7 +4,8 @@
 //! have a name of their own: a policy with parameters, sharing, or a network.
 
 use gangline_engine::{Policy, RunConfig, World};
-use gangline_model::{Contention, Interference};
+use gangline_model::Interference;
+use gangline_network::Contention;
 use gangline_policies::{POLICIES, ParamValue, Params, Services, build};
 
 use crate::contender::{options, policy};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gangline_engine::{RunConfig, World};
-use gangline_model::{Contention, LinkChange, ModelGiven, Network, NetworkConfig};
+use gangline_network::{Contention, LinkChange, ModelGiven, Network, NetworkConfig};
 
 use crate::contender::options;
 use crate::workload::{Cluster, Jobs, MEAN_DURATION_S, philly_like};

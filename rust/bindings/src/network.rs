@@ -2,10 +2,10 @@
 
 use crate::convert::{Cluster, Jobs};
 use crate::error::CoreError;
-use gangline_model::{
-    Algorithms, Contention, Detail, Flows, Gang, GpuTypeId, LinkChange, LocalityModel, MaxMin,
-    Measured, ModelError, ModelGiven, Network as Model, NetworkConfig, NetworkKind, OnMissing,
-    Order, PRESETS, Shape, Stop, Tier,
+use gangline_model::{Gang, GpuTypeId, LocalityModel, ModelError, Shape, Tier};
+use gangline_network::{
+    Algorithms, Contention, Detail, Flows, LinkChange, MaxMin, Measured, ModelGiven,
+    Network as Model, NetworkConfig, NetworkKind, OnMissing, Order, PRESETS, Stop,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -223,7 +223,7 @@ impl Network {
     /// Labels that have a model whatever the cluster file says.
     #[staticmethod]
     fn models() -> Vec<String> {
-        gangline_model::network_models()
+        gangline_network::network_models()
     }
 
     /// Whether distance costs nothing.
@@ -314,7 +314,7 @@ impl Network {
     /// Where the clamp acts: (model, type, gang size, tier, closed form, factor that counts).
     #[allow(clippy::needless_pass_by_value)]
     fn check(&self, sizes: Vec<u32>) -> Vec<(String, u32, u32, u8, f64, f64)> {
-        let row = |clamp: gangline_model::Clamp| {
+        let row = |clamp: gangline_network::Clamp| {
             let tier = clamp.tier as u8;
             let kind = clamp.gpu_type.0;
             (

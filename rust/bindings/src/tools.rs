@@ -1,8 +1,7 @@
 //! Small faces: synthetic traces, keyed draws and the maths library of the core.
 
 use crate::error::raise;
-use gangline_engine::rng;
-use gangline_engine::synth::{
+use gangline_synth::{
     Law, Parameter, ParameterKind, Shape, SynthCodes, SynthError, SynthSpec, SynthValue, draws,
     extras, generate, parameters,
 };
@@ -231,7 +230,7 @@ fn synth_parameters<'py>(py: Python<'py>, shape: &str) -> PyResult<Bound<'py, Py
 /// One block of the generator.
 #[pyfunction]
 fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> (u32, u32, u32, u32) {
-    let [a, b, c, d] = rng::philox4x32(counter, key);
+    let [a, b, c, d] = gangline_rng::philox4x32(counter, key);
     (a, b, c, d)
 }
 

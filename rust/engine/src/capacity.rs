@@ -2,8 +2,8 @@
 
 use crate::config::{FailureRow, Failures, RunConfig};
 use crate::queue::{EventClass, EventQueue};
-use crate::rng::{Purpose, Stream};
 use gangline_model::{ServerId, SimSpan, SimTime};
+use gangline_rng::{Purpose, Stream};
 
 /// No server changes later than this, about 250 years. It leaves jobs thrown back by then more than 30 years before
 /// the end of time.

@@ -5,8 +5,7 @@
 //!
 //! - [`Engine`] gathers an instant, asks a [`Policy`], checks its [`Plan`] and carries it out;
 //! - [`ClusterView`] and [`Changes`] are all that a policy may look at;
-//! - [`FreeIndex`] answers questions about free GPUs in O(1) or O(log n);
-//! - [`rng`] draws keyed random numbers and [`synth`] makes worlds from a seed.
+//! - [`FreeIndex`] answers questions about free GPUs in O(1) or O(log n).
 #![forbid(unsafe_code)]
 
 mod apply;
@@ -23,12 +22,10 @@ mod policy;
 mod progress;
 mod queue;
 mod record;
-pub mod rng;
 mod run;
 mod segments;
 mod state;
 mod structures;
-pub mod synth;
 mod timers;
 mod uplinks;
 mod view;

@@ -11,7 +11,8 @@
 //! jobs that crowded up-links tie together.
 
 use crate::work::looked;
-use gangline_model::{Filling, Flows, JobId, Load, MaxMin, Stop};
+use gangline_model::{JobId, Load};
+use gangline_network::{Filling, Flows, MaxMin, Stop};
 use smallvec::SmallVec;
 
 /// Capacity of an up-link in the units in which demands are summed. Each demand is rounded down to a whole unit, so

@@ -4,8 +4,10 @@
 use arbitrary::{Arbitrary, Result, Unstructured};
 use gangline_engine::{Control, Engine, FailureRow, Failures, OnInfeasible, RunConfig};
 use gangline_engine::{Silent, TimelineMode, World};
-use gangline_model::{ClusterSpec, GpuType, GpuTypeId, JobColumns, JobTable, RackId, RateTable};
-use gangline_model::{Server, SimSpan, SimTime};
+use gangline_model::{
+    ClusterSpec, GpuType, GpuTypeId, JobColumns, JobTable, RackId, RateTable, Server, SimSpan,
+    SimTime,
+};
 use gangline_policies::{Params, Services, build};
 use libfuzzer_sys::fuzz_target;
 

@@ -10,8 +10,8 @@ mod error;
 mod gpu_set;
 mod id;
 mod job;
-mod network;
 mod rate;
+mod shape;
 mod time;
 
 pub use action::{Action, ActionKind, Terms, TimerTag, Verb};
@@ -20,10 +20,6 @@ pub use error::ModelError;
 pub use gpu_set::{GpuSet, ServerGpus, gpus_in, mask_of_lowest};
 pub use id::{GpuTypeId, JobId, RackId, ServerId};
 pub use job::{Infeasible, InfeasibleReason, JobColumns, JobFacts, JobTable};
-pub use network::{
-    Algorithms, BucketTimes, Clamp, Contention, Detail, Extent, Filling, Flows, Link, LinkChange,
-    Links, MaxMin, Measured, ModelGiven, Network, NetworkConfig, NetworkKind, OnMissing, Order,
-    PRESETS, Shape, Stop, Traffic, network_models,
-};
 pub use rate::{CopyRates, Gang, Interference, Load, LocalityModel, RateTable, TierTable};
+pub use shape::{Extent, Shape};
 pub use time::{MAX_SECONDS, NANOS_PER_SECOND, SPAN_MAX, SimSpan, SimTime, span_of_work};

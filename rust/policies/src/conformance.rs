@@ -8,16 +8,16 @@ mod draws;
 
 pub use draws::draw_params;
 
-use gangline_engine::rng::{Purpose, Stream};
 use gangline_engine::{
     Advance, ClusterView, Control, Engine, EngineError, FailureRow, Failures, OnInfeasible,
     Outcome, Output, Policy, RunConfig, Silent, World,
 };
 use gangline_model::{
-    ClusterSpec, Contention, GpuType, GpuTypeId, Interference, JobColumns, JobTable, LinkChange,
-    LocalityModel, ModelGiven, Network, NetworkConfig, RackId, RateTable, Server, SimSpan, SimTime,
-    TierTable,
+    ClusterSpec, GpuType, GpuTypeId, Interference, JobColumns, JobTable, LocalityModel, RackId,
+    RateTable, Server, SimSpan, SimTime, TierTable,
 };
+use gangline_network::{Contention, LinkChange, ModelGiven, Network, NetworkConfig};
+use gangline_rng::{Purpose, Stream};
 use std::sync::Arc;
 
 /// A world and the options of a run on it.

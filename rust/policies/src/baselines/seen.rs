@@ -1,8 +1,8 @@
 //! Durations as a policy sees them: exact, or off by a factor that is drawn once per job.
 
-use gangline_engine::rng::{Purpose, Stream};
 use gangline_engine::{ClusterView, PolicyError};
 use gangline_model::{JobId, SimSpan};
+use gangline_rng::{Purpose, Stream};
 
 /// The error of what a policy is told about durations (parameter `estimate_error`).
 #[derive(Clone, Copy, Debug, PartialEq)]

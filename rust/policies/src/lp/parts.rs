@@ -2,7 +2,7 @@
 
 use super::allocator::{Allocator, Ask, Company, Shares};
 use gangline_engine::PolicyError;
-use gangline_engine::rng::{Purpose, Stream};
+use gangline_rng::{Purpose, Stream};
 
 /// Shares of all jobs from so many parts, but never more parts than jobs.
 ///

@@ -7,8 +7,8 @@
 
 use super::allocator::{Allocator, Ask, Company, EqualSplit, Shares};
 use gangline_engine::PolicyError;
-use gangline_engine::rng::{Purpose, Stream};
 use gangline_model::{GpuTypeId, JobId};
+use gangline_rng::{Purpose, Stream};
 use std::collections::BTreeMap;
 
 /// Pairs of jobs, kept from one allocation to the next.

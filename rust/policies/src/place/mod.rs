@@ -29,9 +29,9 @@ pub use gangline_model::Tier as Level;
 pub use mixed::place_mixed;
 pub use params::{Fit, PlacementParams, RackChoice, Rule, SkewSource, Slots};
 
-use gangline_engine::rng::{Purpose, Stream};
 use gangline_engine::{ClusterView, FreeIndex, PolicyError, TypePool};
 use gangline_model::{GpuSet, GpuTypeId, JobFacts, JobId, ServerId, mask_of_lowest};
+use gangline_rng::{Purpose, Stream};
 use slots::aligned_mask;
 use speeds::Speeds;
 

@@ -1,9 +1,9 @@
 //! Rules that do not keep a gang together: `spread`, `random`, `random_server`, `count`.
 
 use super::{Demand, Pick};
-use gangline_engine::rng::Stream;
 use gangline_engine::{FreeIndex, TypePool};
 use gangline_model::{GpuSet, GpuTypeId, mask_of_lowest};
+use gangline_rng::Stream;
 
 /// Address of a job's random draws.
 pub(super) struct Key<'a> {

@@ -10,8 +10,8 @@ use super::{Demand, Level, PlacementParams, Placer, Rule, Skew};
 use crate::params::{ParamReader, ParamValue, Params};
 use gangline_engine::FreeIndex;
 use gangline_engine::PolicyError;
-use gangline_engine::rng::{Purpose, Stream};
 use gangline_model::{ClusterSpec, GpuSet, GpuType, GpuTypeId, JobId, RackId, Server, ServerId};
+use gangline_rng::{Purpose, Stream};
 
 /// Draws for tests; has nothing to do with the stream of the rules.
 struct Dice {

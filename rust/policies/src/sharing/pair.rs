@@ -62,7 +62,7 @@ impl Pair {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gangline_engine::rng::{Purpose, Stream};
+    use gangline_rng::{Purpose, Stream};
 
     fn pair(new_s: f64, resident_s: f64, xi_new: f64, xi_resident: f64, inflation: f64) -> Pair {
         Pair {

@@ -2,9 +2,9 @@
 
 use super::exact::Exact;
 use crate::class::Places;
-use gangline_engine::rng::{Purpose, Stream};
 use gangline_engine::{ClusterView, Plan, PolicyError};
 use gangline_model::{GpuSet, JobId, SimSpan};
+use gangline_rng::{Purpose, Stream};
 use rustc_hash::FxHashSet;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

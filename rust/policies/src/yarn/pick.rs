@@ -2,9 +2,9 @@
 
 use crate::class::Places;
 use crate::params::words;
-use gangline_engine::rng::{Purpose, Stream};
 use gangline_engine::{ClusterView, FreeIndex};
 use gangline_model::{GpuSet, GpuTypeId, JobId};
+use gangline_rng::{Purpose, Stream};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 

@@ -5,7 +5,7 @@ use gangline_benches::contender::{policy, run, summary};
 use gangline_benches::uplinks::{ENDLESS, NARROW, network, wide_gangs, world_of_small_racks};
 use gangline_benches::workload::Cluster;
 use gangline_engine::{EndReason, RunConfig, World};
-use gangline_model::Contention;
+use gangline_network::Contention;
 
 use crate::{least, timed};
 

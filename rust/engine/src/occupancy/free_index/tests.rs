@@ -1,8 +1,8 @@
 //! The index against a recount after random changes, and each question against a scan.
 
 use super::*;
-use crate::rng::{Purpose, Stream};
 use gangline_model::{GpuType, RackId, Server};
+use gangline_rng::{Purpose, Stream};
 
 /// Draws for the walks below; independent of the code under test.
 struct Dice {

@@ -2,8 +2,8 @@
 
 use super::{Dice, World, all_settings, demand, params};
 use crate::place::{Demand, Fit, Level, PlacementParams, Placer, RackChoice, Rule, Skew, Slots};
-use gangline_engine::rng::{Purpose, Stream};
 use gangline_model::{GpuTypeId, JobId, ServerId};
+use gangline_rng::{Purpose, Stream};
 use std::collections::{BTreeMap, BTreeSet};
 
 const SEED: u64 = 11;

@@ -1,7 +1,7 @@
 //! Measured pairs: a gang's throughput consolidated and spread, whose ratio is the loss.
 
 use super::config::{Measured, NetworkConfig, bad};
-use crate::ModelError;
+use gangline_model::ModelError;
 use std::collections::BTreeMap;
 
 /// GPU type, label, batch size (0 = any).

@@ -215,7 +215,7 @@ mod tests {
         for (noise, max_s) in [(0.3, 50_000.0), (1.2, 50_000.0), (0.5, 10.0), (0.7, 1e9)] {
             let mut sum = 0.0;
             for j in 0..noises {
-                let z = crate::rng::inverse_normal((f64::from(j) + 0.5) / f64::from(noises));
+                let z = gangline_rng::inverse_normal((f64::from(j) + 0.5) / f64::from(noises));
                 let factor = libm::exp(noise * z);
                 sum += (0..steps)
                     .map(|i| {
@@ -247,7 +247,7 @@ mod tests {
         let steps = 200_000;
         let sum: f64 = (0..steps)
             .map(|i| {
-                let z = crate::rng::inverse_normal((f64::from(i) + 0.5) / f64::from(steps));
+                let z = gangline_rng::inverse_normal((f64::from(i) + 0.5) / f64::from(steps));
                 let mean = 100.0 * libm::exp(0.5 * z);
                 mean * -libm::expm1(-80.0 / mean)
             })

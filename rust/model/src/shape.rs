@@ -1,6 +1,6 @@
 //! The shape of a placement: all that a network model looks at.
 
-use crate::{ClusterSpec, GpuSet, GpuTypeId, Tier};
+use crate::{ClusterSpec, GpuSet, Tier};
 use smallvec::SmallVec;
 
 /// How a gang lies over servers and racks.
@@ -141,11 +141,6 @@ impl Extent {
             racks,
         }
     }
-}
-
-/// Index of a GPU type's extent.
-pub(super) fn extent_of(extents: &[Extent], gpu_type: GpuTypeId) -> Extent {
-    extents[gpu_type.index()]
 }
 
 #[cfg(test)]

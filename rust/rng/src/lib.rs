@@ -87,7 +87,7 @@ const KEY_STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 /// One block of Philox4x32-10.
 ///
 /// ```
-/// # use gangline_engine::rng::philox4x32;
+/// # use gangline_rng::philox4x32;
 /// assert_eq!(philox4x32([0; 4], [0; 2])[0], 0x6627_e8d5);
 /// ```
 #[inline]
@@ -114,7 +114,7 @@ pub const fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
 /// All draws of one purpose under one seed; a value of 16 bytes, copied freely.
 ///
 /// ```
-/// # use gangline_engine::rng::{Purpose, Stream};
+/// # use gangline_rng::{Purpose, Stream};
 /// let failures = Stream::new(7, Purpose::Failures);
 /// let (server, changes_so_far) = (12, 0);
 /// let hours = failures.draw(server, changes_so_far, 0).exponential(1000.0);
@@ -248,7 +248,7 @@ impl Draw {
 /// Weights prepared for drawing: one multiplication and a binary search per draw.
 ///
 /// ```
-/// # use gangline_engine::rng::{Purpose, Stream, WeightTable};
+/// # use gangline_rng::{Purpose, Stream, WeightTable};
 /// let sizes = WeightTable::new(&[3.0, 0.0, 1.0]).expect("two weights are above 0");
 /// assert_eq!((sizes.index_at(0.74), sizes.index_at(0.75)), (0, 2));
 /// let drawn = Stream::new(1, Purpose::Gangs).draw(0, 0, 0).index(&sizes);

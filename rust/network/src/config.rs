@@ -3,7 +3,7 @@
 use super::alphabeta::{Algorithms, Link, Links, Traffic};
 use super::layers::Order;
 use super::presets::{PRESETS, Preset, models, preset};
-use crate::ModelError;
+use gangline_model::ModelError;
 
 /// Which model answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use self::durations::{Durations, QuantileTable, Shaping};
 use self::tables::Measured;
-use crate::rng::{Purpose, Stream, WeightTable};
+use gangline_rng::{Purpose, Stream, WeightTable};
 
 pub use self::error::SynthError;
 pub use self::extras::{Law, SynthExtras, draws, extras};
@@ -67,12 +67,12 @@ pub struct SynthTrace {
 /// A value out of range, values that exclude each other, or arrivals past 4e9 s.
 ///
 /// ```
-/// # use gangline_engine::synth::{Shape, SynthSpec, generate};
+/// # use gangline_synth::{Shape, SynthSpec, generate};
 /// let spec = SynthSpec { jobs: 100, seed: 7, ..SynthSpec::new(Shape::Philly) };
 /// let trace = generate(&spec)?;
 /// assert_eq!(trace.arrival_s.len(), 100);
 /// assert_eq!(trace, generate(&spec)?);
-/// # Ok::<(), gangline_engine::synth::SynthError>(())
+/// # Ok::<(), gangline_synth::SynthError>(())
 /// ```
 pub fn generate(spec: &SynthSpec) -> Result<SynthTrace, SynthError> {
     spec.check_ranges()?;

@@ -9,7 +9,6 @@ mod config;
 mod fair;
 mod layers;
 mod presets;
-mod shape;
 mod table;
 
 #[cfg(test)]
@@ -22,15 +21,13 @@ pub use config::{
 pub use fair::{Filling, Flows, MaxMin, Stop};
 pub use layers::Order;
 pub use presets::{PRESETS, network_models};
-pub use shape::{Extent, Shape};
 
-use crate::{
-    ClusterSpec, Gang, GpuTypeId, JobId, JobTable, Load, LocalityModel, ModelError, RateTable,
-    Tier, TierTable,
-};
 use config::bad;
+use gangline_model::{
+    ClusterSpec, Extent, Gang, GpuTypeId, JobId, JobTable, Load, LocalityModel, ModelError,
+    RateTable, Shape, Tier, TierTable,
+};
 use rustc_hash::FxHashMap;
-use shape::extent_of;
 use std::sync::{Mutex, PoisonError};
 use table::{Found, RatioTable};
 
@@ -187,7 +184,7 @@ impl AlphaBeta {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         *cache
             .entry(key)
-            .or_insert_with(|| self.factor(key, extent_of(extents, gang.gpu_type)))
+            .or_insert_with(|| self.factor(key, extents[gang.gpu_type.index()]))
     }
 
     /// What a gang over racks asks of the up-link of each. An iteration takes C / S alone, whatever form or
@@ -200,7 +197,7 @@ impl AlphaBeta {
         let traffic = &self.models[model as usize].1;
         let compute_s = traffic.compute_s?;
         let counted = if self.detail == Detail::Tier {
-            extent_of(extents, gang.gpu_type).canonical(gang.gpus, Tier::Network)
+            extents[gang.gpu_type.index()].canonical(gang.gpus, Tier::Network)
         } else {
             shape
         };
@@ -510,7 +507,7 @@ impl LocalityModel for Network {
     }
 
     fn canonical(&self, gpu_type: GpuTypeId, gpus: u32, tier: Tier) -> Shape {
-        extent_of(&self.extents, gpu_type).canonical(gpus, tier)
+        self.extents[gpu_type.index()].canonical(gpus, tier)
     }
 
     fn shared_bw(&self) -> Option<f64> {

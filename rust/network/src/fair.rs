@@ -15,7 +15,7 @@
 //! | b | [`Stop::rate`] | its max-min fair rate, at most d |
 //! | level | [`Filling::next`] | what each flow still open on a link would get of what is left |
 
-use crate::ModelError;
+use gangline_model::ModelError;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -181,7 +181,7 @@ impl MaxMin {
     /// # Examples
     /// Three racks of capacity 10; flows over the first two, the last two and the outer two:
     /// ```
-    /// use gangline_model::{Flows, MaxMin, Stop};
+    /// use gangline_network::{Flows, MaxMin, Stop};
     /// let mut flows = Flows::default();
     /// flows.push(Stop::demand(8.0), [0, 1]);
     /// flows.push(Stop::demand(6.0), [1, 2]);

@@ -3,7 +3,7 @@
 use super::error::SynthError;
 use super::spec::{Shape, SynthSpec};
 use super::{SynthCodes, draw_zipf};
-use crate::rng::{Purpose, Stream};
+use gangline_rng::{Purpose, Stream};
 
 /// Users and virtual clusters of jobs `0..jobs`, and a factor of noise for each duration.
 #[derive(Clone, Debug, PartialEq)]

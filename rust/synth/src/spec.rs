@@ -175,7 +175,7 @@ impl SynthSpec {
     /// then stays as it was.
     ///
     /// ```
-    /// # use gangline_engine::synth::{Shape, SynthError, SynthSpec, SynthValue};
+    /// # use gangline_synth::{Shape, SynthError, SynthSpec, SynthValue};
     /// let mut spec = SynthSpec::new(Shape::Philly);
     /// spec.set("jobs", &SynthValue::Text("500".into()))?;
     /// assert_eq!(spec.jobs, 500);

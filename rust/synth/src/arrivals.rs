@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::tables::{ArrivalProfile, BURST_GAP_S};
-use crate::rng::{Purpose, Stream};
+use gangline_rng::{Purpose, Stream};
 
 /// Simulated time ends near 9.22e9 s (64-bit nanoseconds); this leaves room for the run itself.
 pub(super) const LAST_ARRIVAL_S: f64 = 4.0e9;

@@ -9,8 +9,7 @@
 //! | tau | [`Links::tau`] | time of one bucket in one tier |
 
 use super::layers::{self, Order};
-use super::shape::Shape;
-use crate::Tier;
+use gangline_model::{Shape, Tier};
 
 /// Algorithms of a collective, as a set; the fastest of them counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
