@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     import gangline.reproduce as reproduce
     import gangline.tables as tables
     import gangline.testing as testing
-    from gangline.cluster import Cluster, Sharing
-    from gangline.cluster_files import read_cluster
+    from gangline.cluster import Cluster, Sharing, read_cluster
     from gangline.comparison import Comparison
     from gangline.policies.protocol import STEADY, Changes, Plan, Policy, View
     from gangline.result import Result, load_result
@@ -113,7 +112,7 @@ _HOMES = {
     "Cluster": "gangline.cluster",
     "Sharing": "gangline.cluster",
     "Comparison": "gangline.comparison",
-    "read_cluster": "gangline.cluster_files",
+    "read_cluster": "gangline.cluster",
     "Result": "gangline.result",
     "load_result": "gangline.result",
     "Trace": "gangline.trace",

@@ -5,26 +5,26 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from gangline import network
 from gangline._decode import fail
 from gangline._sharing_checks import check_sharing
-from gangline.cluster_schema import Throughput
+from gangline.cluster_schema import ClusterKeys, Throughput
 
 if TYPE_CHECKING:
-    from gangline.cluster import Cluster
     from gangline.cluster_schema import ThroughputRow
 
 __all__ = ["check", "load_tables"]
 
+_Keys = TypeVar("_Keys", bound=ClusterKeys)
 _SERVERS_MAX = 1_000_000  # ours: a slip of the keyboard must not fill the memory
 _MEMORY_GB_MAX = 1e6  # ours: far beyond any GPU; its bytes fit 64 bits
 
 
-def check(cluster: Cluster, path: str | None) -> None:
+def check(cluster: ClusterKeys, path: str | None) -> None:
     """Check the rules between values; a broken one is a ClusterError with its key path."""
     if not cluster.gpu_types:
         fail(path, "gpu_types", "at least one GPU type", "none")
@@ -55,7 +55,7 @@ def check(cluster: Cluster, path: str | None) -> None:
     check_sharing(cluster.sharing, names, path)
 
 
-def _check_failures(cluster: Cluster, path: str | None) -> None:
+def _check_failures(cluster: ClusterKeys, path: str | None) -> None:
     failures = cluster.failures
     if failures is None:
         return
@@ -87,7 +87,7 @@ def _check_failures(cluster: Cluster, path: str | None) -> None:
             fail(path, f"failures.table[{j}].down_s", expected, later_one.down_s)
 
 
-def _check_capacity(cluster: Cluster, path: str | None) -> None:
+def _check_capacity(cluster: ClusterKeys, path: str | None) -> None:
     before = -1.0
     for i, row in enumerate(cluster.capacity or ()):
         if not before < row.at_s < math.inf:
@@ -100,7 +100,7 @@ def _check_capacity(cluster: Cluster, path: str | None) -> None:
         fail(path, "capacity", "either `capacity` or `failures`", "both")
 
 
-def load_tables(cluster: Cluster, path: str | None) -> Cluster:
+def load_tables(cluster: _Keys, path: str | None) -> _Keys:
     """Read the rate table that the description names, so that the cluster is self-contained."""
     throughput = cluster.throughput
     if throughput is None:
@@ -126,7 +126,7 @@ def load_tables(cluster: Cluster, path: str | None) -> Cluster:
 def _table_rows(
     throughput: Throughput, names: list[str], path: str | None
 ) -> tuple[ThroughputRow, ...]:
-    from gangline.tables.throughput import read_throughput
+    from gangline.tables.files import read_throughput
 
     assert throughput.table is not None, "the caller asked"
     file = Path(path or ".").parent / throughput.table

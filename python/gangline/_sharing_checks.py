@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from gangline._decode import fail, repeated
-from gangline.cluster_schema import InterferenceRow, Sharing
+from gangline.cluster_schema import ClusterKeys, InterferenceRow, Sharing
 from gangline.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from gangline.cluster import Cluster
-
 __all__ = ["check_sharing", "load_sharing"]
 
+_Keys = TypeVar("_Keys", bound=ClusterKeys)
 _SHARE_MAX = 2  # what the engine can hold today
 _SHOWN = 20  # faults that one message lists
 _MIRROR = 1e-9  # relative difference at which two directions of a pair are one measurement
@@ -153,13 +152,13 @@ def _analytic(sharing: Sharing, _: Sequence[str]) -> Iterator[Fault]:
             yield f"sharing.util.{label}", "a utilisation in (0, 1]", value
 
 
-def load_sharing(cluster: Cluster, path: str | None) -> Cluster:
+def load_sharing(cluster: _Keys, path: str | None) -> _Keys:
     """Read the file that the table names into its rows, so that the cluster is self-contained."""
     sharing = cluster.sharing
     if sharing is None or sharing.table is None or sharing.interference not in ("table", "gavel"):
         return cluster
+    from gangline.tables.files import read_throughput
     from gangline.tables.interference import interference_of, read_interference
-    from gangline.tables.throughput import read_throughput
 
     types = [gpu.name for gpu in cluster.gpu_types]
     file = Path(path or ".").parent / sharing.table

@@ -10,7 +10,6 @@ Examples
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from gangline._safe import safe
 from gangline._sharing_checks import load_sharing
 from gangline.cluster_schema import (
     CapacityRow,
+    ClusterKeys,
     FailureRow,
     Failures,
     GpuType,
@@ -40,12 +40,7 @@ from gangline.cluster_schema import (
 from gangline.errors import ClusterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    import numpy.typing as npt
-
-    from gangline import _core
+    from os import PathLike
 
 __all__ = [
     "CapacityRow",
@@ -61,17 +56,13 @@ __all__ = [
     "Throughput",
     "ThroughputRow",
     "TierLinks",
+    "read_cluster",
 ]
-
-GIB = 2**30
-
 
 _BLOCKS_SHOWN = 20  # in notebooks
 
 
-class Cluster(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True
-):
+class Cluster(ClusterKeys, frozen=True, kw_only=True):
     """A GPU cluster: immutable, checked when it is made.
 
     Use `Cluster.from_toml`, `Cluster.preset`, `Cluster.homogeneous` or `Cluster.from_dict`.
@@ -92,16 +83,6 @@ class Cluster(
     notes : dict of str to int
         What the reader of a node list assumed or left out, and how often.
     """
-
-    name: str = "cluster"
-    gpu_types: tuple[GpuType, ...]
-    servers: tuple[ServerBlock, ...]
-    network: Network | None = None
-    failures: Failures | None = None
-    throughput: Throughput | None = None
-    sharing: Sharing | None = None
-    capacity: tuple[CapacityRow, ...] | None = None
-    notes: dict[str, int] = {}
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Cluster:
@@ -163,7 +144,7 @@ class Cluster(
         Parameters
         ----------
         path : str or Path
-            A TOML file, or what `gangline.cluster_files.read_cluster` knows.
+            A TOML file, or what `gangline.read_cluster` knows.
         **options
             Those of `read_cluster`; none with TOML.
         """
@@ -171,8 +152,6 @@ class Cluster(
             if options:
                 raise ClusterError(f"{path}: a TOML file takes no options", key=next(iter(options)))
             return cls.from_toml(path)
-        from gangline.cluster_files import read_cluster
-
         return read_cluster(path, **options)
 
     @classmethod
@@ -252,82 +231,6 @@ class Cluster(
         """Return the cluster as TOML text."""
         return _toml.dumps(self.to_dict())
 
-    @property
-    def servers_total(self) -> int:
-        """Number of servers."""
-        return sum(block.count for block in self.servers)
-
-    @property
-    def gpus_total(self) -> int:
-        """Number of GPUs."""
-        return sum(block.count * block.gpus for block in self.servers)
-
-    @property
-    def racks_total(self) -> int:
-        """Number of racks."""
-        return len(set(self._racks()))
-
-    def gpus_by_type(self) -> dict[str, int]:
-        """Return GPUs of each type, in the order of the types."""
-        counts = {gpu.name: 0 for gpu in self.gpu_types}
-        for block in self.servers:
-            counts[block.gpu] += block.count * block.gpus
-        return counts
-
-    def server_arrays(self) -> dict[str, npt.NDArray[np.uint32]]:
-        """Return one row per server: `type` and `rack` indices and `gpus`.
-
-        Racks are numbered densely in the order of their indices.
-        """
-        import numpy as np
-
-        index = {gpu.name: i for i, gpu in enumerate(self.gpu_types)}
-        counts = [block.count for block in self.servers]
-        kinds = np.repeat([index[block.gpu] for block in self.servers], counts)
-        gpus = np.repeat([block.gpus for block in self.servers], counts)
-        racks = np.unique(np.asarray(self._racks(), dtype=np.int64), return_inverse=True)[1]
-        return {
-            "type": kinds.astype(np.uint32),
-            "gpus": gpus.astype(np.uint32),
-            "rack": racks.astype(np.uint32),
-        }
-
-    def outages(self) -> list[tuple[int, float, float]]:
-        """Return (server, down_s, up_s) of the failure table and of the capacity over time."""
-        rows = (self.failures.table if self.failures is not None else None) or ()
-        failed = [(r.server, r.down_s, math.inf if r.up_s is None else r.up_s) for r in rows]
-        return failed + _away(self.capacity or (), self.servers_total)
-
-    def to_core(self) -> _core.Cluster:
-        """Return the cluster as the compiled core wants it."""
-        import numpy as np
-
-        from gangline import _core
-
-        rows = self.server_arrays()
-        memory = [math.floor(gpu.memory_gb * GIB + 0.5) for gpu in self.gpu_types]
-        return _core.Cluster(
-            [gpu.name for gpu in self.gpu_types],
-            np.asarray(memory, dtype=np.uint64),
-            np.asarray([gpu.speed for gpu in self.gpu_types], dtype=np.float64),
-            np.asarray([gpu.price_per_hour for gpu in self.gpu_types], dtype=np.float64),
-            rows["type"],
-            rows["gpus"],
-            rows["rack"],
-        )
-
-    def _racks(self) -> list[int]:
-        racks: list[int] = []
-        following = 0
-        for block in self.servers:
-            if isinstance(block.rack, int):
-                racks += [block.rack] * block.count
-            else:
-                size = int(block.rack.removeprefix("fill:"))
-                racks += [following + i // size for i in range(block.count)]
-            following = max(following, racks[-1] + 1)
-        return racks
-
     def __repr__(self) -> str:
         kinds = ", ".join(f"{count} {name}" for name, count in self.gpus_by_type().items())
         place = f"{_plural(self.servers_total, 'server')} in {_plural(self.racks_total, 'rack')}"
@@ -344,6 +247,42 @@ class Cluster(
         return table(["servers", "GPU type", "GPUs each", "racks"], rows, caption=repr(self))
 
 
+def read_cluster(
+    path: str | PathLike[str],
+    *,
+    format: str | None = None,  # noqa: A002
+    **options: Any,
+) -> Cluster:
+    """Read a cluster from a node list of a public trace.
+
+    Parameters
+    ----------
+    path : str or path
+        A CSV file, also `.gz`, `.xz`, `.zst`, or a member `archive.tar.gz::member`.
+    format : str, optional
+        Forces a format; the default looks at the first line.
+    **options
+        name, gpu, gpus, memory_gb, servers_per_rack, vc, start: see
+        `gangline.cluster_files.options.FileOptions`.
+
+    Returns
+    -------
+    Cluster
+        What was assumed or left out is counted in its `notes`.
+
+    Raises
+    ------
+    ClusterError
+        If the file is of no known kind, or a row is wrong (file, line, column).
+    OSError
+        If it cannot be opened.
+    """
+    from gangline.cluster_files.formats import read_keys
+
+    keys, name = read_keys(path, format=format, **options)
+    return Cluster.from_dict(keys, path=name)
+
+
 def _is_toml(path: Path) -> bool:
     """Whether a file is TOML: by its name, else because its first line is none of a list."""
     if path.suffix == ".toml" or not path.is_file():
@@ -355,23 +294,6 @@ def _is_toml(path: Path) -> bool:
     except UnicodeDecodeError:  # such as a packed list, which may hold any byte
         return False
     return first.startswith(("#", "[")) or "=" in first
-
-
-def _away(rows: Sequence[CapacityRow], servers: int) -> list[tuple[int, float, float]]:
-    """Return (server, from, to) of every absence."""
-    found = []
-    for server in range(min((row.servers for row in rows), default=servers), servers):
-        left: float | None = None
-        for row in rows:
-            is_there = server < row.servers
-            if is_there and left is not None:
-                found.append((server, left, row.at_s))
-                left = None
-            elif not is_there and left is None:
-                left = row.at_s
-        if left is not None:
-            found.append((server, left, math.inf))
-    return found
 
 
 def _plural(count: int, word: str) -> str:

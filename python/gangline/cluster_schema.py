@@ -5,12 +5,22 @@ Only shapes and single-value bounds live here; rules between values are in `clus
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import math
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from gangline import _core
+
 __all__ = [
     "CapacityRow",
+    "ClusterKeys",
     "FailureRow",
     "Failures",
     "GpuType",
@@ -24,6 +34,7 @@ __all__ = [
     "TierLinks",
 ]
 
+GIB = 2**30
 Positive = Annotated[float, Meta(gt=0)]
 NotNegative = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=1)]
@@ -343,3 +354,110 @@ class Sharing(_Table, frozen=True):
     util: dict[str, float] | None = None
     kappa: NotNegative = 0.05
     symmetric: bool = True
+
+
+class ClusterKeys(_Table, frozen=True, kw_only=True):
+    """The keys of a cluster file, and what follows from them; `gangline.Cluster` explains them."""
+
+    name: str = "cluster"
+    gpu_types: tuple[GpuType, ...]
+    servers: tuple[ServerBlock, ...]
+    network: Network | None = None
+    failures: Failures | None = None
+    throughput: Throughput | None = None
+    sharing: Sharing | None = None
+    capacity: tuple[CapacityRow, ...] | None = None
+    notes: dict[str, int] = {}
+
+    @property
+    def servers_total(self) -> int:
+        """Number of servers."""
+        return sum(block.count for block in self.servers)
+
+    @property
+    def gpus_total(self) -> int:
+        """Number of GPUs."""
+        return sum(block.count * block.gpus for block in self.servers)
+
+    @property
+    def racks_total(self) -> int:
+        """Number of racks."""
+        return len(set(self._racks()))
+
+    def gpus_by_type(self) -> dict[str, int]:
+        """Return GPUs of each type, in the order of the types."""
+        counts = {gpu.name: 0 for gpu in self.gpu_types}
+        for block in self.servers:
+            counts[block.gpu] += block.count * block.gpus
+        return counts
+
+    def server_arrays(self) -> dict[str, npt.NDArray[np.uint32]]:
+        """Return one row per server: `type` and `rack` indices and `gpus`.
+
+        Racks are numbered densely in the order of their indices.
+        """
+        import numpy as np
+
+        index = {gpu.name: i for i, gpu in enumerate(self.gpu_types)}
+        counts = [block.count for block in self.servers]
+        kinds = np.repeat([index[block.gpu] for block in self.servers], counts)
+        gpus = np.repeat([block.gpus for block in self.servers], counts)
+        racks = np.unique(np.asarray(self._racks(), dtype=np.int64), return_inverse=True)[1]
+        return {
+            "type": kinds.astype(np.uint32),
+            "gpus": gpus.astype(np.uint32),
+            "rack": racks.astype(np.uint32),
+        }
+
+    def outages(self) -> list[tuple[int, float, float]]:
+        """Return (server, down_s, up_s) of the failure table and of the capacity over time."""
+        rows = (self.failures.table if self.failures is not None else None) or ()
+        failed = [(r.server, r.down_s, math.inf if r.up_s is None else r.up_s) for r in rows]
+        return failed + _away(self.capacity or (), self.servers_total)
+
+    def to_core(self) -> _core.Cluster:
+        """Return the cluster as the compiled core wants it."""
+        import numpy as np
+
+        from gangline import _core
+
+        rows = self.server_arrays()
+        memory = [math.floor(gpu.memory_gb * GIB + 0.5) for gpu in self.gpu_types]
+        return _core.Cluster(
+            [gpu.name for gpu in self.gpu_types],
+            np.asarray(memory, dtype=np.uint64),
+            np.asarray([gpu.speed for gpu in self.gpu_types], dtype=np.float64),
+            np.asarray([gpu.price_per_hour for gpu in self.gpu_types], dtype=np.float64),
+            rows["type"],
+            rows["gpus"],
+            rows["rack"],
+        )
+
+    def _racks(self) -> list[int]:
+        racks: list[int] = []
+        following = 0
+        for block in self.servers:
+            if isinstance(block.rack, int):
+                racks += [block.rack] * block.count
+            else:
+                size = int(block.rack.removeprefix("fill:"))
+                racks += [following + i // size for i in range(block.count)]
+            following = max(following, racks[-1] + 1)
+        return racks
+
+
+def _away(rows: Sequence[CapacityRow], servers: int) -> list[tuple[int, float, float]]:
+    """Return (server, from, to) of every absence."""
+    found = []
+    for server in range(min((row.servers for row in rows), default=servers), servers):
+        left: float | None = None
+        for row in rows:
+            is_there = server < row.servers
+            if is_there and left is not None:
+                found.append((server, left, row.at_s))
+                left = None
+            elif not is_there and left is None:
+                left = row.at_s
+        if left is not None:
+            found.append((server, left, math.inf))
+    return found

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gangline import _core
-    from gangline.cluster import Cluster
-    from gangline.cluster_schema import ThroughputRow
+    from gangline.cluster_schema import ClusterKeys, ThroughputRow
 
 __all__ = [
     "TIERS",
@@ -58,7 +57,7 @@ def presets() -> list[str]:
     return _core.Network.presets()
 
 
-def known_models(cluster: Cluster) -> list[str]:
+def known_models(cluster: ClusterKeys) -> list[str]:
     """Model labels that the cluster's network knows; `*` stands for all others."""
     from gangline import _core
 
@@ -77,7 +76,7 @@ def known_models(cluster: Cluster) -> list[str]:
 
 
 def to_core(
-    cluster: Cluster, labels: Sequence[str], core: _core.Cluster | None = None
+    cluster: ClusterKeys, labels: Sequence[str], core: _core.Cluster | None = None
 ) -> _core.Network | None:
     """Return the network as the compiled core wants it; None where distance costs nothing.
 
@@ -96,7 +95,7 @@ def to_core(
     return _core.Network(core or cluster.to_core(), keys, list(labels))
 
 
-def check(cluster: Cluster, path: str | None) -> None:
+def check(cluster: ClusterKeys, path: str | None) -> None:
     """Check the network of a cluster description; errors name the file and the key."""
     network = cluster.network
     if network is None:
@@ -112,7 +111,7 @@ def check(cluster: Cluster, path: str | None) -> None:
 
 
 def slow_downs(
-    cluster: Cluster, *, models: Sequence[str] | None = None, gpus: Sequence[int] | None = None
+    cluster: ClusterKeys, *, models: Sequence[str] | None = None, gpus: Sequence[int] | None = None
 ) -> list[dict[str, Any]]:
     """Return what a gang keeps of its speed, by GPU type, model, tier and gang size.
 
@@ -169,7 +168,7 @@ def slow_downs(
     return rows
 
 
-def clamps(cluster: Cluster, gpus: Sequence[int]) -> list[dict[str, Any]]:
+def clamps(cluster: ClusterKeys, gpus: Sequence[int]) -> list[dict[str, Any]]:
     """Return where the closed form gave a wide tier more than a narrow one, and was held down.
 
     Returns
@@ -194,7 +193,7 @@ def clamps(cluster: Cluster, gpus: Sequence[int]) -> list[dict[str, Any]]:
     ]
 
 
-def shared_bw(cluster: Cluster) -> float | None:
+def shared_bw(cluster: ClusterKeys) -> float | None:
     """Return the bytes/s of each rack's up-link that jobs share; None where none is shared."""
     core = to_core(cluster, [])
     return None if core is None else core.shared_bw()
@@ -236,7 +235,7 @@ def fair_rates(
     return _core.Network.fair_rates(capacity, links, flows)
 
 
-def _room(cluster: Cluster, gpu: str) -> tuple[int, int, int]:
+def _room(cluster: ClusterKeys, gpu: str) -> tuple[int, int, int]:
     """Most GPUs of a type on one server, in one rack, in all."""
     import numpy as np
 
@@ -254,7 +253,7 @@ def _room(cluster: Cluster, gpu: str) -> tuple[int, int, int]:
     )
 
 
-def _measured(cluster: Cluster) -> list[tuple[int, str, int, int, float, float | None]]:
+def _measured(cluster: ClusterKeys) -> list[tuple[int, str, int, int, float, float | None]]:
     """Consolidated throughputs, each with its spread twin where the table has one."""
     found = cluster.throughput.rows if cluster.throughput is not None else None
     names = [gpu.name for gpu in cluster.gpu_types]

@@ -110,7 +110,7 @@ class Prepared:
     def __init__(
         self, cluster: ClusterLike, trace: TraceLike, *, sharing: Mapping[str, Any] | None = None
     ) -> None:
-        from gangline.trace.table import as_trace
+        from gangline.trace.read import as_trace
         from gangline.trace.to_core import pairs_of
 
         self.cluster = override(as_cluster(cluster), sharing)

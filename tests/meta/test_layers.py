@@ -26,6 +26,9 @@ LAYERS: tuple[frozenset[str], ...] = (
 )
 PUBLIC_FACE = "__init__"  # gangline/__init__.py: a list of names, may import all but the cli
 
+# Packages that still have a circle inside.
+CIRCLES_LEFT = {"gangline.audit", "gangline._laws"}
+
 HEAVY_HOMES = {"bokeh": "report", "perfetto": "report", "highspy": "lp"}
 NEVER = {"pandas", "scipy", "cvxpy", "matplotlib"}
 NO_PYTHON_NO_THREADS = {"pyo3", "numpy", "rayon", "arrow-array", "arrow-schema", "arrow-pyarrow"}
@@ -100,6 +103,56 @@ def package_offenders(package: Path) -> list[str]:
     return offenders
 
 
+def import_graph(package: Path) -> dict[str, set[str]]:
+    """Return which modules each module imports, in functions and for type checks too.
+
+    `from folder import name` counts for the module `folder.name` where there is one. That Python
+    runs the `__init__` of every folder above a module is no import of the module's own.
+    """
+    modules = {
+        ".".join((package.name, *path.relative_to(package).with_suffix("").parts)): path
+        for path in files(".py", under=package)
+    }
+    graph: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        name = module.removesuffix(".__init__")
+        inside = tuple(module.split(".")[:-1])
+        graph[name] = set()
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                graph[name] |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                base = inside[: len(inside) - node.level + 1] if node.level else ()
+                source = ".".join((*base, *([node.module] if node.module else [])))
+                for alias in node.names:
+                    deeper = f"{source}.{alias.name}"
+                    is_module = deeper in modules or f"{deeper}.__init__" in modules
+                    is_core = deeper == f"{package.name}._core"
+                    graph[name].add(deeper if is_module or is_core else source)
+    return {name: (used & graph.keys()) - {name} for name, used in graph.items()}
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Return the groups of modules that import each other, by way of others too."""
+
+    def reach(start: str) -> set[str]:
+        found: set[str] = set()
+        ahead = [start]
+        while ahead:
+            for module in graph[ahead.pop()] - found:
+                found.add(module)
+                ahead.append(module)
+        return found
+
+    reached = {module: reach(module) for module in graph}
+    groups = {
+        frozenset(other for other in reached[module] if module in reached[other])
+        for module in graph
+        if module in reached[module]
+    }
+    return sorted(sorted(group) for group in groups)
+
+
 def crate_offenders(packages: list[dict[str, Any]]) -> list[str]:
     """Check the dependencies of the four crates and of the benchmarks."""
     offenders = []
@@ -135,6 +188,13 @@ def test_python_follows_the_table() -> None:
     assert package_offenders(PACKAGE) == []
 
 
+def test_no_modules_import_each_other() -> None:
+    graph = import_graph(PACKAGE)
+    assert len(graph) > len(LAYERS), "no modules found: the rule looks at nothing"
+    left = [group for group in circles(graph) if group[0].rpartition(".")[0] not in CIRCLES_LEFT]
+    assert left == []
+
+
 def test_crates_follow_the_arrow() -> None:
     packages = cargo_metadata()["packages"]
     assert {package["name"] for package in packages} == set(CRATE_MAY_USE)
@@ -157,6 +217,18 @@ def test_an_upward_import_is_named(tmp_path: Path) -> None:
     assert "result.py:1: gangline.result may not import gangline.cli" in named
     assert "result.py:2: bokeh belongs to gangline.report" in named
     assert "gangline.novel has no layer" in named
+
+
+def test_a_circle_is_named(tmp_path: Path) -> None:
+    package = tmp_path / "gangline"
+    (package / "trace").mkdir(parents=True)
+    (package / "__init__.py").write_text("from gangline.trace import read\n")
+    (package / "trace" / "__init__.py").write_text("from gangline.trace.read import x\n")
+    (package / "trace" / "read.py").write_text("def x():\n    from . import table\n")
+    typed = "if TYPE_CHECKING:\n    from gangline.trace.read import x\n"
+    (package / "trace" / "table.py").write_text(f"from gangline import _core\n{typed}")
+    found = circles(import_graph(package))
+    assert found == [["gangline.trace.read", "gangline.trace.table"]]
 
 
 def test_a_crate_against_the_arrow_is_named() -> None:

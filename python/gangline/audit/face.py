@@ -182,7 +182,7 @@ def audit(
     from gangline.audit.findings import Findings
     from gangline.audit.world import World
     from gangline.simulate import as_cluster
-    from gangline.trace.table import as_trace
+    from gangline.trace.read import as_trace
 
     inputs.check_options(
         {"max_share": (max_share, 1), "max_parts": (max_parts, 1), "first": (first, 0)},

@@ -1,5 +1,5 @@
-"""Clusters from the node lists that public traces come with; they give a cluster, never jobs."""
+"""The node lists that public traces come with: from their rows to the keys of a cluster."""
 
-from gangline.cluster_files.formats import FORMATS, ClusterFormat, read_cluster
+from gangline.cluster_files.formats import FORMATS, ClusterFormat
 
-__all__ = ["FORMATS", "ClusterFormat", "read_cluster"]
+__all__ = ["FORMATS", "ClusterFormat"]

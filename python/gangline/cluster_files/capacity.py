@@ -9,7 +9,7 @@ from gangline.cluster_files.rows import gpu_types
 from gangline.errors import ClusterError
 
 if TYPE_CHECKING:
-    from gangline.cluster_files.formats import FileOptions
+    from gangline.cluster_files.options import FileOptions
     from gangline.cluster_files.rows import Rows
 
 __all__ = ["helios_daily"]

@@ -1,4 +1,4 @@
-"""The node lists that are known, how a file is recognised, and what may be asked of a reader."""
+"""The node lists that are known, and how a file is recognised."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gangline._decode import from_validation_error
 from gangline.cluster_files import capacity, nodes
+from gangline.cluster_files.options import make_options
 from gangline.cluster_files.rows import cells, simple
 from gangline.errors import ClusterError, TraceError
 from gangline.trace.source import Source
@@ -16,41 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from os import PathLike
 
-    from gangline.cluster import Cluster
-
-__all__ = ["FORMATS", "ClusterFormat", "FileOptions", "read_cluster"]
+__all__ = ["FORMATS", "ClusterFormat", "read_keys"]
 
 _MAX_BYTES = 2**30  # ours: a list of a million servers is smaller
-
-
-class FileOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a reader assumes where its file says nothing.
-
-    Parameters
-    ----------
-    name : str
-        Name of the cluster; default: the format's.
-    gpu : str
-        Name of the GPU type, where the file has none.
-    gpus : int
-        GPUs per server, where the file has none; default 8.
-    memory_gb : float
-        GiB of one GPU, for types that are not known.
-    servers_per_rack : int
-        Where the file has no racks; default 32.
-    vc : str
-        `helios-daily`: one virtual cluster instead of all.
-    start : str
-        `helios-daily`: the date or time at which the run begins; default: the first date.
-    """
-
-    name: str | None = None
-    gpu: str | None = None
-    gpus: int = 8
-    memory_gb: float | None = None
-    servers_per_rack: int = 32
-    vc: str | None = None
-    start: str | None = None
 
 
 class ClusterFormat(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,39 +94,17 @@ FORMATS = (
 )
 
 
-def read_cluster(
+def read_keys(
     path: str | PathLike[str],
     *,
     format: str | None = None,  # noqa: A002
     **options: Any,
-) -> Cluster:
-    """Read a cluster from a node list of a public trace.
+) -> tuple[dict[str, Any], str]:
+    """Return the keys of the cluster that a node list describes, and the name of the list.
 
-    Parameters
-    ----------
-    path : str or path
-        A CSV file, also `.gz`, `.xz`, `.zst`, or a member `archive.tar.gz::member`.
-    format : str, optional
-        Forces a format; the default looks at the first line.
-    **options
-        name, gpu, gpus, memory_gb, servers_per_rack, vc, start: see
-        `gangline.cluster_files.formats.FileOptions`.
-
-    Returns
-    -------
-    Cluster
-        What was assumed or left out is counted in its `notes`.
-
-    Raises
-    ------
-    ClusterError
-        If the file is of no known kind, or a row is wrong (file, line, column).
-    OSError
-        If it cannot be opened.
+    Parameters and errors are those of `gangline.read_cluster`.
     """
-    from gangline.cluster import Cluster
-
-    chosen = _options(options)
+    chosen = make_options(options)
     try:
         source = Source(str(path), _MAX_BYTES)
         found = _find(format, source.name) if format else detect(source)
@@ -169,7 +115,7 @@ def read_cluster(
     if chosen.name is not None:
         data["name"] = chosen.name
     notes = {key: count for key, count in data.get("notes", {}).items() if count}
-    return Cluster.from_dict({**data, "notes": notes}, path=source.name)
+    return {**data, "notes": notes}, source.name
 
 
 def detect(source: Source) -> ClusterFormat:
@@ -205,20 +151,3 @@ def _find(name: str, path: str) -> ClusterFormat:
             return item
     known = ", ".join(item.name for item in FORMATS)
     raise ClusterError(f"{path}: unknown cluster format `{name}`; known: {known}", key="format")
-
-
-def _options(values: dict[str, Any]) -> FileOptions:
-    try:
-        options = msgspec.convert(values, FileOptions)
-    except msgspec.ValidationError as error:
-        made = from_validation_error(error, values, FileOptions, None)
-        raise ClusterError(
-            f"options of a cluster file: {made}",
-            key=made.key,
-            value=made.value,
-            expected=made.expected,
-        ) from None
-    for name, least in (("gpus", 1), ("servers_per_rack", 1)):
-        if getattr(options, name) < least:
-            raise ClusterError(f"{name}: expected an integer >= 1, got {getattr(options, name)}")
-    return options

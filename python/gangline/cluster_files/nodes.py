@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gangline.cluster_files.rows import Rows, Server, gpu_types, grouped
 
 if TYPE_CHECKING:
-    from gangline.cluster_files.formats import FileOptions
+    from gangline.cluster_files.options import FileOptions
 
 __all__ = ["lingjun", "openb", "pai", "philly", "spot", "tiresias"]
 

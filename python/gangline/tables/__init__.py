@@ -17,9 +17,10 @@ Examples
 10.0
 """
 
+from gangline.tables.files import read_throughput
 from gangline.tables.interference import interference_of, read_interference
 from gangline.tables.pollux import PolluxProfile, PolluxProfiles, read_pollux
-from gangline.tables.throughput import ThroughputTable, read_throughput
+from gangline.tables.throughput import ThroughputTable
 
 __all__ = [
     "PolluxProfile",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
@@ -14,7 +14,10 @@ from gangline.trace.parquet import read_parquet
 from gangline.trace.source import Source
 from gangline.trace.text import TextFile, simple
 
-__all__ = ["MAX_BYTES", "read"]
+if TYPE_CHECKING:
+    from os import PathLike
+
+__all__ = ["MAX_BYTES", "parquet", "read_throughput"]
 
 MAX_BYTES = 2**30  # ours: the largest public table has 1.3 MB
 _CSV = {
@@ -27,8 +30,29 @@ _CSV = {
 }
 
 
-def read(path: str, format: Literal["native", "gavel"] | None) -> ThroughputTable:  # noqa: A002
-    """See `gangline.tables.read_throughput`."""
+def read_throughput(
+    path: str | PathLike[str],
+    *,
+    format: Literal["native", "gavel"] | None = None,  # noqa: A002
+) -> ThroughputTable:
+    """Read a throughput table.
+
+    Parameters
+    ----------
+    path : str or path
+        Parquet or CSV (native), or Gavel's JSON; also `.gz`, `.xz`, `.zst`, and a member
+        `archive.tar.xz::member`.
+    format : str, optional
+        "native" or "gavel"; the default looks at the first byte.
+
+    Raises
+    ------
+    ClusterError
+        If the file is damaged or a value is out of range; it names line and column or key path.
+    OSError
+        If it cannot be opened.
+    """
+    path = str(path)
     try:
         source = Source(path, MAX_BYTES)
         head = source.head.lstrip()

@@ -9,13 +9,14 @@ import pyarrow as pa
 
 from gangline._decode import fail, repeated
 from gangline.errors import ClusterError, TraceError
-from gangline.tables.files import MAX_BYTES, parquet
-from gangline.tables.throughput import ThroughputTable, read_throughput
+from gangline.tables.files import MAX_BYTES, parquet, read_throughput
 from gangline.trace.source import Source
 from gangline.trace.text import TextFile, simple
 
 if TYPE_CHECKING:
     from os import PathLike
+
+    from gangline.tables.throughput import ThroughputTable
 
 __all__ = ["INTERFERENCE", "interference_of", "read_interference"]
 

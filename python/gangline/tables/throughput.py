@@ -17,11 +17,10 @@ from gangline.tables.keys import batch_size_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from os import PathLike
 
     import numpy.typing as npt
 
-__all__ = ["ThroughputTable", "match_type", "read_throughput"]
+__all__ = ["ThroughputTable", "match_type"]
 
 RATES = pa.schema(
     [
@@ -375,33 +374,6 @@ class ThroughputTable:
             value=(gpu_type, model, gpus, placement),
             expected="a row for this combination",
         )
-
-
-def read_throughput(
-    path: str | PathLike[str],
-    *,
-    format: Literal["native", "gavel"] | None = None,  # noqa: A002
-) -> ThroughputTable:
-    """Read a throughput table.
-
-    Parameters
-    ----------
-    path : str or path
-        Parquet or CSV (native), or Gavel's JSON; also `.gz`, `.xz`, `.zst`, and a member
-        `archive.tar.xz::member`.
-    format : str, optional
-        "native" or "gavel"; the default looks at the first byte.
-
-    Raises
-    ------
-    ClusterError
-        If the file is damaged or a value is out of range; it names line and column or key path.
-    OSError
-        If it cannot be opened.
-    """
-    from gangline.tables.files import read
-
-    return read(str(path), format)
 
 
 def _native(table: pa.Table, path: str) -> pa.Table:

@@ -10,16 +10,14 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gangline.trace.normalise import Raw
-
 
 def identifiers(
-    raw: Raw, columns: dict[str, Any], rows: int, are_distinct: Callable[[], bool]
+    columns: dict[str, Any], rows: int, are_distinct: Callable[[], bool], notes: dict[str, int]
 ) -> Any:
     """Return the job ids of rows in the order of arrival.
 
     Without a column they are "0", "1", ...; the second, third, ... of equal ids get "#2", "#3", ...
-    and are counted in the notes. `are_distinct` tells what `surely_distinct` found.
+    and are counted in `notes`. `are_distinct` returns what `surely_distinct` found.
     """
     if "job_id" not in columns:
         return pa.array(np.arange(rows)).cast(pa.string())
@@ -27,7 +25,7 @@ def identifiers(
     if are_distinct() or len(ids.unique()) == len(ids):
         return ids
     unique, renamed = _suffixed(ids)
-    raw.notes["duplicate_id"] = renamed
+    notes["duplicate_id"] = renamed
     return unique
 
 

@@ -112,7 +112,7 @@ def normalise(raw: Raw, options: Options) -> pa.Table:
         taken = pa.array(rows)
         columns = each(lambda array: array.take(taken), columns)
     _clock(raw, columns, options)
-    columns["job_id"] = identifiers(raw, columns, len(columns["arrival_s"]), are_distinct)
+    columns["job_id"] = identifiers(columns, len(columns["arrival_s"]), are_distinct, raw.notes)
     ordered = {name: _decoded(name, columns[name]) for name in COLUMNS if name in columns}
     return pa.table(ordered)
 

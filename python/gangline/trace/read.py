@@ -14,13 +14,11 @@ from gangline.trace.detect import detect
 from gangline.trace.formats import FORMATS, find, reader_of, special_of
 from gangline.trace.origins import lookup
 from gangline.trace.source import Source
-from gangline.trace.table import build
+from gangline.trace.table import Trace, build
 from gangline.trace.text import BOM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from gangline.trace.table import Trace
 
 SYNTH = "synth:"
 
@@ -86,6 +84,18 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
             return build(raw, chosen, lambda: _provenance(source, raw.metadata))
     finally:
         source.release()
+
+
+def as_trace(value: object) -> Trace:
+    """Accept a Trace, a path, a `synth:` address or any Arrow table."""
+    if isinstance(value, Trace):
+        return value
+    if isinstance(value, str) or hasattr(value, "__fspath__"):
+        return read_trace(value)
+    if hasattr(value, "__arrow_c_stream__"):
+        return Trace.from_arrow(value)
+    kind = type(value).__name__
+    raise TraceError(f"expected a Trace, a path or an Arrow table, got {kind}", value=kind)
 
 
 def _refuse_options_of_others(options: Mapping[str, Any], name: str) -> None:

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from gangline._safe import safe
 from gangline._words import duration, plural
-from gangline.errors import TraceError
 from gangline.trace import options as trace_options
 from gangline.trace.normalise import Raw, normalise, numbers
 from gangline.trace.schema import METADATA_KEYS
@@ -211,17 +210,3 @@ def build(
     kept = {key: value for key, value in metadata.items() if key in METADATA_KEYS}
     kept.pop("notes", None)
     return Trace(table, notes=notes, metadata=kept, path=raw.path)
-
-
-def as_trace(value: object) -> Trace:
-    """Accept a Trace, a path, a `synth:` address or any Arrow table."""
-    if isinstance(value, Trace):
-        return value
-    if isinstance(value, str) or hasattr(value, "__fspath__"):
-        from gangline.trace.read import read_trace
-
-        return read_trace(value)
-    if hasattr(value, "__arrow_c_stream__"):
-        return Trace.from_arrow(value)
-    kind = type(value).__name__
-    raise TraceError(f"expected a Trace, a path or an Arrow table, got {kind}", value=kind)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -16,13 +16,29 @@ if TYPE_CHECKING:
     from gangline.cluster import Cluster
     from gangline.interference import Pairs
     from gangline.rates import CopyRates, RateClasses
-    from gangline.trace.table import Trace
 
 GIB = 2**30
 NO_LABEL = 0xFFFF_FFFF
 
 
-def to_core(trace: Trace, cluster: Cluster) -> _core.Jobs:
+class JobTable(Protocol):
+    """What the functions below need of a `gangline.Trace`."""
+
+    def __len__(self) -> int:
+        """Return the number of jobs."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that are there."""
+
+    def column(self, name: str) -> Any:
+        """Return one column as a single Arrow array."""
+
+    def numbers(self, name: str) -> Any:
+        """Return a numeric column as numpy; nulls are NaN."""
+
+
+def to_core(trace: JobTable, cluster: Cluster) -> _core.Jobs:
     """Build the job table of one (trace, cluster) pair."""
     from gangline import _core
 
@@ -59,7 +75,7 @@ def to_core(trace: Trace, cluster: Cluster) -> _core.Jobs:
     )
 
 
-def job_keys(trace: Trace) -> JobKeys:
+def job_keys(trace: JobTable) -> JobKeys:
     """Return what the rates of the jobs depend on."""
     model, labels = codes(trace, "model")
     batch = _optional(trace, "batch_size", 0.0)
@@ -71,13 +87,13 @@ def job_keys(trace: Trace) -> JobKeys:
     )
 
 
-def pairs_of(trace: Trace, cluster: Cluster) -> Pairs | None:
+def pairs_of(trace: JobTable, cluster: Cluster) -> Pairs | None:
     """Return by how much the jobs of a trace slow each other down; None if nothing says so."""
     types = [gpu.name for gpu in cluster.gpu_types]
     return resolve(cluster.sharing, types, job_keys(trace), _allowed(trace, cluster))
 
 
-def estimated_rates(trace: Trace, cluster: Cluster) -> int:
+def estimated_rates(trace: JobTable, cluster: Cluster) -> int:
     """Count the jobs whose rate was taken from another gang size."""
     if cluster.throughput is None or cluster.throughput.missing != "nearest":
         return 0
@@ -85,7 +101,7 @@ def estimated_rates(trace: Trace, cluster: Cluster) -> int:
     return 0 if classes is None else int(classes.estimated.sum())
 
 
-def rate_classes(trace: Trace, cluster: Cluster, keys: JobKeys) -> RateClasses | None:
+def rate_classes(trace: JobTable, cluster: Cluster, keys: JobKeys) -> RateClasses | None:
     """Classes of the jobs that the cluster's throughput table speaks of; None without a table."""
     if cluster.throughput is None or not cluster.throughput.rows or not keys.labels:
         return None
@@ -104,7 +120,7 @@ def copy_rates(cluster: Cluster, keys: JobKeys) -> CopyRates | None:
 
 
 def _rates(
-    trace: Trace, cluster: Cluster, keys: JobKeys, known: npt.NDArray[np.bool_] | None
+    trace: JobTable, cluster: Cluster, keys: JobKeys, known: npt.NDArray[np.bool_] | None
 ) -> tuple[
     npt.NDArray[np.uint32] | None, npt.NDArray[np.float64] | None, npt.NDArray[np.bool_] | None
 ]:
@@ -129,7 +145,7 @@ def _rates(
     return classes.of_job, classes.table, known
 
 
-def codes(trace: Trace, name: str) -> tuple[npt.NDArray[np.uint32] | None, list[str]]:
+def codes(trace: JobTable, name: str) -> tuple[npt.NDArray[np.uint32] | None, list[str]]:
     """Return label codes (2**32 - 1 = none) and the labels; None without the column."""
     if name not in trace.columns:
         return None, []
@@ -143,7 +159,7 @@ def codes(trace: Trace, name: str) -> tuple[npt.NDArray[np.uint32] | None, list[
 
 
 def work_of(
-    trace: Trace,
+    trace: JobTable,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64] | None, npt.NDArray[np.bool_] | None]:
     """Work, reference rate (None = 1 everywhere), and whether a duration is known (None = yes)."""
     has = {name: name in trace.columns for name in ("duration_s", "iterations")}
@@ -160,26 +176,26 @@ def work_of(
     return work, rate, None if known.all() else known
 
 
-def _has_iterations(trace: Trace) -> npt.NDArray[np.bool_]:
+def _has_iterations(trace: JobTable) -> npt.NDArray[np.bool_]:
     if "iterations" not in trace.columns:
         return np.zeros(len(trace), dtype=np.bool_)
     return np.asarray(~np.isnan(trace.numbers("iterations")))
 
 
-def _optional(trace: Trace, name: str, default: float) -> npt.NDArray[np.float64] | None:
+def _optional(trace: JobTable, name: str, default: float) -> npt.NDArray[np.float64] | None:
     if name not in trace.columns:
         return None
     values = trace.numbers(name).astype(np.float64)
     return np.where(np.isnan(values), default, values)
 
 
-def _memory(trace: Trace) -> npt.NDArray[np.uint64] | None:
+def _memory(trace: JobTable) -> npt.NDArray[np.uint64] | None:
     """Bytes per GPU, rounded to the nearest, halves up; unknown = 0."""
     values = _optional(trace, "memory_gb", 0.0)
     return None if values is None else np.floor(values * GIB + 0.5).astype(np.uint64)
 
 
-def _allowed(trace: Trace, cluster: Cluster) -> npt.NDArray[np.uint64] | None:
+def _allowed(trace: JobTable, cluster: Cluster) -> npt.NDArray[np.uint64] | None:
     """Bit t = type t allowed; a list that names no type of this cluster gives 0."""
     if "gpu_types" not in trace.columns:
         return None
