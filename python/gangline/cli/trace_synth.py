@@ -25,12 +25,13 @@ def synth(
     Parameters
     ----------
     shape
-        philly, helios, pai, uniform, gavel, bsbf, dally-batch, dally-poisson or dally-week; or an
-        address such as synth:philly?jobs=1000.
+        philly, helios, pai, uniform, gavel, bsbf, dally-batch, dally-poisson, dally-week or
+        hadar; or an address such as synth:philly?jobs=1000.
     out
         File to write: .parquet, .arrow or .csv. An earlier .parquet or .arrow trace is replaced.
     jobs
-        How many jobs. Needed, but for bsbf (160) and the dally shapes (the published number).
+        How many jobs. Needed, but for bsbf (160), hadar (480) and the dally shapes (the published
+        number).
     seed
         Same seed, same jobs; 0 if not given.
     settings

@@ -41,6 +41,7 @@ __all__ = [
     "from_uri",
     "gavel",
     "generate",
+    "hadar",
     "helios",
     "pai",
     "philly",
@@ -48,7 +49,7 @@ __all__ = [
 ]
 
 _IN_CORE = ("philly", "helios", "pai", "uniform")
-SHAPES = (*_IN_CORE, "gavel", "bsbf", "dally-batch", "dally-poisson", "dally-week")
+SHAPES = (*_IN_CORE, "gavel", "bsbf", "dally-batch", "dally-poisson", "dally-week", "hadar")
 """Every generator, as `generate` and addresses name it."""
 
 
@@ -208,6 +209,39 @@ def dally_week(*, jobs: int = 411, seed: int = 0, **parameters: Any) -> Trace:
     return generate("dally-week", jobs=jobs, seed=seed, **parameters)
 
 
+def hadar(*, jobs: int = 480, seed: int = 0, **parameters: Any) -> Trace:
+    """Jobs of the Hadar study, for the clusters `hadar-60` and `hadar-60-smooth`.
+
+    Parameters
+    ----------
+    jobs : int
+        How many; a smaller number gives the first of a larger one.
+    seed : int
+        Same seed, same jobs.
+    **parameters
+        `arrivals` ("static", the default: all at once; "poisson"), `load` (1; with poisson: what
+        arrives over what the 60 GPUs of `hadar-60` can do, in V100-GPU-seconds), `class_shares` (of
+        S, M, L and XL jobs; equal), `gang_shares` (of 1, 2, 4 and 8 GPUs; 0.7, 0.1, 0.15, 0.05),
+        `mixing` (false; true: gangs of 6, 8 and 12 GPUs and no CycleGAN, so that GPUs of one type
+        are scarce), `smooth` (false; true: iterations by the rates of `hadar-60-smooth`), `users`,
+        `vcs`, `noise`.
+
+    Notes
+    -----
+    Classes by V100-GPU-hours, uniform: S ResNet-18, up to 1; M CycleGAN, 1 to 10, one GPU; L LM or
+    Transformer, 10 to 50; XL ResNet-50, 60 to 100. They follow secondary descriptions of the
+    evaluation in arXiv 2503.10918 that we could not check against the paper; all shares are ours.
+    Both a duration (on V100) and iterations are given: clusters without a rate table can run it.
+
+    Examples
+    --------
+    >>> trace = hadar(jobs=4, seed=1)
+    >>> trace.column("model").to_pylist()[0], trace.numbers("gpus").tolist()
+    ('LM (batch size 20)', [8, 1, 1, 1])
+    """
+    return generate("hadar", jobs=jobs, seed=seed, **parameters)
+
+
 def generate(shape: str, **parameters: Any) -> Trace:
     """Draw a trace of one of `SHAPES`.
 
@@ -274,7 +308,7 @@ def _build(shape: str, parameters: dict[str, Any], options: trace_options.Option
 
 def _in_python(shape: str, name: str, parameters: dict[str, Any]) -> Raw:
     """Draw a shape that imitates one public program or one set of experiments."""
-    from gangline.trace import synth_bsbf, synth_dally, synth_gavel
+    from gangline.trace import synth_bsbf, synth_dally, synth_gavel, synth_hadar
 
     kinds: dict[str, tuple[type[Any], Any]] = {
         "gavel": (synth_gavel.GavelParameters, synth_gavel.generate),
@@ -282,6 +316,7 @@ def _in_python(shape: str, name: str, parameters: dict[str, Any]) -> Raw:
         "dally-batch": (synth_dally.BatchParameters, synth_dally.batch),
         "dally-poisson": (synth_dally.PoissonParameters, synth_dally.poisson),
         "dally-week": (synth_dally.WeekParameters, synth_dally.week),
+        "hadar": (synth_hadar.HadarParameters, synth_hadar.generate),
     }
     kind, draw = kinds[shape]
     raw: Raw = draw(decode(kind, name, parameters))

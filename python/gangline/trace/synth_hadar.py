@@ -1,0 +1,208 @@
+"""The workload of the Hadar study: five models in four classes of GPU-hours, on measured rates.
+
+The classes follow secondary descriptions of the evaluation (arXiv 2503.10918) that we could not
+check against the paper; shares and the law inside a class are ours. GPU-hours are those of V100.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from gangline.errors import TraceError
+from gangline.trace.normalise import Raw
+from gangline.trace.synth_extras import Extras
+
+__all__ = ["CLASSES", "Class", "HadarParameters", "generate"]
+
+NAME = "synth:hadar"
+_HOUR_S = 3600.0
+_LAST_ARRIVAL_S = 4.0e9  # as for the generators of the core
+_REFERENCE = "V100"
+_GPU_TYPES = ("V100", "P100", "K80")
+_GPUS_PER_TYPE = 20  # of the preset hadar-60
+_GANGS = (1, 2, 4, 8)
+_MIXING_GANGS = {6: 0.4, 8: 0.4, 12: 0.2}
+
+_Floats = npt.NDArray[np.float64]
+_Ints = npt.NDArray[np.int64]
+
+
+class Class(NamedTuple):
+    """One class of jobs: GPU-hours in (above, most], uniform; one of the models, evenly."""
+
+    name: str
+    models: tuple[str, ...]
+    above: float
+    most: float
+    single: bool = False
+
+
+CLASSES = (
+    Class("S", ("ResNet-18 (batch size 64)",), 0.0, 1.0),
+    Class("M", ("CycleGAN",), 1.0, 10.0, single=True),
+    Class("L", ("LM (batch size 20)", "Transformer (batch size 64)"), 10.0, 50.0),
+    Class("XL", ("ResNet-50 (batch size 64)",), 60.0, 100.0),
+)
+"""Classes from short to long; a job's model tells its class."""
+
+
+class HadarParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """What to draw; see `gangline.synth.hadar`."""
+
+    jobs: Annotated[int, msgspec.Meta(ge=1, le=100_000_000)] = 480
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    arrivals: str = "static"
+    load: Annotated[float, msgspec.Meta(gt=0, le=1e5)] | None = None
+    class_shares: Any = (0.25, 0.25, 0.25, 0.25)
+    gang_shares: Any = None
+    mixing: bool = False
+    smooth: bool = False
+    users: Annotated[int, msgspec.Meta(ge=0)] = 0
+    vcs: Annotated[int, msgspec.Meta(ge=0)] = 0
+    noise: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+
+
+class _Mix(NamedTuple):
+    """What jobs are drawn from: shares of `CLASSES`, gang sizes with shares, rates."""
+
+    classes: tuple[float, ...]
+    gangs: dict[int, float]
+    rates: dict[tuple[str, str, int], float]
+
+    def gangs_of(self, one: Class) -> dict[int, float]:
+        return {1: 1.0} if one.single else self.gangs
+
+
+def generate(given: HadarParameters) -> Raw:
+    """Draw the jobs; those of a smaller number are the first of a larger one."""
+    from gangline import _core
+
+    if given.arrivals not in ("static", "poisson"):
+        raise TraceError.at(NAME, None, "arrivals", given.arrivals, "static or poisson")
+    if given.load is not None and given.arrivals != "poisson":
+        raise TraceError.at(NAME, None, "load", given.load, "arrivals=poisson beside it")
+    mix = _mix(given)
+    extras = Extras.draw(given.jobs, given.seed, given.users, given.vcs, given.noise)
+    kind = _pick(mix.classes, _core.synth_uniforms(given.seed, "models", given.jobs, 0))
+    second = _core.synth_uniforms(given.seed, "models", given.jobs, 1)
+    gpus = np.asarray(list(mix.gangs))[
+        _pick(tuple(mix.gangs.values()), _core.synth_uniforms(given.seed, "gangs", given.jobs, 0))
+    ]
+    gpus = np.where(np.asarray([one.single for one in CLASSES])[kind], 1, gpus)
+    durations = _durations(kind, gpus, given, extras.noise)
+    models = [
+        CLASSES[k].models[int(u * len(CLASSES[k].models))]
+        for k, u in zip(kind.tolist(), second.tolist(), strict=True)
+    ]
+    rates = [mix.rates[_REFERENCE, m, g] for m, g in zip(models, gpus.tolist(), strict=True)]
+    iterations = np.maximum(np.floor(durations * np.asarray(rates) + 0.5), 1.0)
+    columns: dict[str, Any] = {
+        "arrival_s": pa.array(_arrivals(given, mix)),
+        "gpus": pa.array(gpus.astype(np.int32)),
+        "duration_s": pa.array(durations),
+        "iterations": pa.array(iterations),
+        "model": pa.array(models).dictionary_encode(),
+        **extras.columns,
+    }
+    return Raw(columns=columns, path=NAME, reader=NAME, foreign=False)
+
+
+def _mix(given: HadarParameters) -> _Mix:
+    classes = _shares("class_shares", given.class_shares)
+    if not given.mixing:
+        shares = (0.70, 0.10, 0.15, 0.05) if given.gang_shares is None else given.gang_shares
+        gangs = dict(zip(_GANGS, _shares("gang_shares", shares), strict=True))
+        return _Mix(classes, gangs, _rates(given.smooth))
+    if given.gang_shares is not None:
+        expected = "nothing beside mixing=true, which has gangs of its own"
+        raise TraceError.at(NAME, None, "gang_shares", given.gang_shares, expected)
+    # Models that were measured on one GPU only cannot be gangs.
+    classes = tuple(0.0 if one.single else x for one, x in zip(CLASSES, classes, strict=True))
+    if not sum(classes):
+        expected = "a share above 0 of a class other than M with mixing=true"
+        raise TraceError.at(NAME, None, "class_shares", given.class_shares, expected)
+    return _Mix(classes, _MIXING_GANGS, _rates(given.smooth))
+
+
+def _shares(field: str, given: Any) -> tuple[float, ...]:
+    """Return four shares, also from a text such as `1,0,0,0`; they need not add up to 1."""
+    expected = "four numbers >= 0, not all 0, such as 0.7,0.1,0.15,0.05"
+    try:
+        values = [float(x) for x in (given.split(",") if isinstance(given, str) else given)]
+    except (TypeError, ValueError):
+        raise TraceError.at(NAME, None, field, given, expected) from None
+    fine = len(values) == len(CLASSES) and all(0.0 <= x < np.inf for x in values)
+    if not fine or not 0.0 < sum(values) < np.inf:
+        raise TraceError.at(NAME, None, field, given, expected)
+    return tuple(values)
+
+
+def _rates(smooth: bool) -> dict[tuple[str, str, int], float]:
+    """Return the rates of the presets by GPU type, model and gang size."""
+    from gangline.tables import read_throughput
+
+    name = "hadar_rates_smooth.csv" if smooth else "hadar_rates.csv"
+    with resources.as_file(resources.files("gangline") / "presets" / name) as path:
+        rows = read_throughput(path).rates.to_pylist()
+    return {(row["gpu_type"], row["model"], row["gpus"]): row["iters_per_s"] for row in rows}
+
+
+def _pick(shares: tuple[float, ...], draws: _Floats) -> _Ints:
+    bounds = np.cumsum(shares)
+    return np.asarray(np.searchsorted(bounds, draws * bounds[-1], side="right"))
+
+
+def _durations(kind: _Ints, gpus: _Ints, given: HadarParameters, noise: _Floats | None) -> _Floats:
+    """Return seconds on V100, whole milliseconds."""
+    from gangline import _core
+
+    draws = _core.synth_uniforms(given.seed, "durations", given.jobs, 0)
+    most = np.asarray([one.most for one in CLASSES])[kind]
+    above = np.asarray([one.above for one in CLASSES])[kind]
+    hours = most - draws * (most - above)
+    if noise is not None:
+        hours = hours * noise
+    return np.asarray(np.maximum(np.floor(hours * _HOUR_S / gpus * 1000.0 + 0.5) / 1000.0, 0.001))
+
+
+def _arrivals(given: HadarParameters, mix: _Mix) -> _Floats:
+    from gangline import _core
+
+    if given.arrivals == "static":
+        return np.zeros(given.jobs, dtype=np.float64)
+    gaps = _core.synth_exponentials(given.seed, "arrivals", given.jobs, 0)
+    gaps[0] = 0.0  # the clock starts at the first job
+    load = 1.0 if given.load is None else given.load
+    moments = np.cumsum(gaps) * (_mean_hours(mix) * _HOUR_S / (_capacity(mix) * load))
+    if moments[-1] > _LAST_ARRIVAL_S:
+        message = f"{NAME}: the last job would arrive after {_LAST_ARRIVAL_S:g} s; ask for fewer"
+        raise TraceError(f"{message} jobs or a higher load", path=NAME, column="arrival_s")
+    return np.asarray(np.floor(moments * 1e6 + 0.5) / 1e6)
+
+
+def _mean_hours(mix: _Mix) -> float:
+    """Return the expected V100-GPU-hours of a job."""
+    total = sum(mix.classes)
+    means = [(one.above + one.most) / 2.0 for one in CLASSES]
+    return sum(share * mean for share, mean in zip(mix.classes, means, strict=True)) / total
+
+
+def _capacity(mix: _Mix) -> float:
+    """Return how many V100 the 60 GPUs of `hadar-60` are worth to the expected job."""
+    worth = 0.0
+    total = sum(mix.classes)
+    for one, share in zip(CLASSES, mix.classes, strict=True):
+        gangs = mix.gangs_of(one)
+        for model in one.models:
+            for gpus, of_gang in gangs.items():
+                weight = share / total / len(one.models) * of_gang / sum(gangs.values())
+                fastest = mix.rates[_REFERENCE, model, gpus]
+                relative = sum(mix.rates[kind, model, gpus] / fastest for kind in _GPU_TYPES)
+                worth += weight * relative
+    return _GPUS_PER_TYPE * worth
