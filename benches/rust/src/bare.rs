@@ -14,23 +14,20 @@ use std::collections::binary_heap::PeekMut;
 
 use crate::workload::{Cluster, Jobs};
 
-/// When each job started first and finished, nanoseconds.
+/// When each job started and finished, nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// First start of each job.
+    /// Start of each job.
     pub start_ns: Vec<i64>,
     /// Finish of each job.
     pub finish_ns: Vec<i64>,
-    /// Starts of all jobs; a job that is stopped starts several times.
-    pub starts: u64,
 }
 
 impl Times {
-    pub(crate) fn new(jobs: usize) -> Self {
+    fn new(jobs: usize) -> Self {
         Self {
             start_ns: vec![-1; jobs],
             finish_ns: vec![-1; jobs],
-            starts: 0,
         }
     }
 }
@@ -84,7 +81,6 @@ impl<'a> Loop<'a> {
             free: FreeGpus::new(cluster, jobs.len()),
             now_ns: 0,
             times: Times {
-                starts: jobs.len() as u64, // nobody is stopped
                 ..Times::new(jobs.len())
             },
         }
@@ -168,7 +164,7 @@ impl ShortestFirst {
 }
 
 /// Servers in buckets by free GPUs, and who holds what.
-pub(crate) struct FreeGpus {
+struct FreeGpus {
     total: u32,
     free: Vec<u32>,
     bucket: Vec<Vec<u32>>,
@@ -184,7 +180,7 @@ pub(crate) struct FreeGpus {
 const WIDE: u32 = 1 << 31;
 
 impl FreeGpus {
-    pub(crate) fn new(cluster: Cluster, jobs: usize) -> Self {
+    fn new(cluster: Cluster, jobs: usize) -> Self {
         let mut bucket = vec![Vec::new(); cluster.gpus_per_server as usize + 1];
         bucket[cluster.gpus_per_server as usize] = (0..cluster.servers).collect();
         Self {
@@ -200,7 +196,7 @@ impl FreeGpus {
     }
 
     /// Best fit on one server, else the fullest servers first. The caller knows that it fits.
-    pub(crate) fn take(&mut self, job: u32, gpus: u32) {
+    fn take(&mut self, job: u32, gpus: u32) {
         self.total -= gpus;
         if let Some(server) = self.best_fit(gpus) {
             self.place[job as usize] = server;
@@ -228,7 +224,7 @@ impl FreeGpus {
         }
     }
 
-    pub(crate) fn give(&mut self, job: u32, gpus: u32) {
+    fn give(&mut self, job: u32, gpus: u32) {
         self.total += gpus;
         let place = self.place[job as usize];
         if place & WIDE == 0 {
@@ -318,7 +314,6 @@ mod tests {
                 if jobs.gpus[job] <= free {
                     free -= jobs.gpus[job];
                     times.start_ns[job] = now;
-                    times.starts += 1;
                     times.finish_ns[job] = now + jobs.duration_ns[job];
                     instants.push(times.finish_ns[job]);
                 } else if !shortest_first {

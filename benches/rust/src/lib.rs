@@ -4,7 +4,6 @@
 //! workloads that speed and instruction counts are measured on.
 
 pub mod bare;
-pub mod bare_preemptive;
 pub mod case;
 pub mod contender;
 pub mod floor;

@@ -10,7 +10,6 @@
 use std::process::ExitCode;
 
 use gangline_benches::bare::{self, Times};
-use gangline_benches::bare_preemptive;
 use gangline_benches::case::{Case, case, names};
 use gangline_benches::contender::{options, policy, run, summary};
 use gangline_benches::workload::{Cluster, Jobs, Load, MEAN_DURATION_S, philly_like, with_backlog};
@@ -34,10 +33,6 @@ fn bare_loop(name: &str) -> Option<BareLoop> {
     match name {
         "bare-fifo" => Some(bare::fifo),
         "bare-sjf" => Some(bare::sjf),
-        "bare-srtf" => Some(bare_preemptive::srtf),
-        "bare-srsf" => Some(bare_preemptive::srsf),
-        "bare-las" => Some(bare_preemptive::las),
-        "bare-tiresias" => Some(bare_preemptive::tiresias),
         _ => None,
     }
 }
@@ -193,10 +188,9 @@ fn whole_run(name: &str, load: Load, count: &str, servers: Option<&str>) -> Exit
         let begin = clock();
         let times = measured_bare(bare_loop, &jobs, cluster);
         print_since(begin);
-        // an arrival and an end per job, and starts and stops
+        // an arrival, a start and an end per job
         let last_ns = times.finish_ns.last().copied().unwrap_or(0);
-        let operations = count as f64 + 2.0 * times.starts as f64;
-        (last_ns as f64 / 1e9, operations)
+        (last_ns as f64 / 1e9, 3.0 * count as f64)
     } else if let Some(case) = case(name, count, cluster, load) {
         let Case {
             jobs: _jobs,
