@@ -16,10 +16,10 @@ from scripts import fuzz_damage, fuzz_readers
 
 from gangline.errors import TraceError
 from gangline.trace import columns, read_trace
-from gangline.trace.detect import detect
+from gangline.trace.files.detect import detect
+from gangline.trace.files.source import Source
 from gangline.trace.formats import FORMATS
 from gangline.trace.readers import swf
-from gangline.trace.source import Source
 from samples.traces import OPTIONS, SAMPLES
 
 if TYPE_CHECKING:

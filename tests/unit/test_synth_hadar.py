@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gangline as gl
-from gangline.trace.synth_hadar import CLASSES
+from gangline.trace.synth.hadar_jobs import CLASSES
 from meta.house import ROOT
 from reference import philox
 from reference.philox import Purpose

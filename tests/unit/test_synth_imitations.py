@@ -13,8 +13,8 @@ import pytest
 
 import gangline as gl
 from gangline import _core
-from gangline.trace.synth_bsbf import ROWS
-from gangline.trace.synth_gavel import LABELS
+from gangline.trace.synth.bsbf_jobs import ROWS
+from gangline.trace.synth.gavel_jobs import LABELS
 from reference import philox
 from reference.philox import Purpose
 

@@ -18,9 +18,9 @@ import pytest
 
 from gangline.errors import TraceError
 from gangline.trace import read_trace
+from gangline.trace.files.source import Source
+from gangline.trace.files.text import TextFile
 from gangline.trace.formats import FORMATS
-from gangline.trace.source import Source
-from gangline.trace.text import TextFile
 from samples import traces as samples
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import pytest
 
 from gangline.errors import TraceError
 from gangline.trace import Trace, read_trace
-from gangline.trace.detect import detect
+from gangline.trace.files.detect import detect
+from gangline.trace.files.source import Source
 from gangline.trace.formats import FORMATS
-from gangline.trace.reasons import COUNTED, DROPPED
-from gangline.trace.source import Source
+from gangline.trace.notes import COUNTED, DROPPED
 from meta.house import ROOT
 from samples import traces as samples
 

@@ -16,7 +16,7 @@ from gangline.audit.words import Fates, fates
 from gangline.errors import PolicyError, ResultError, TraceError
 from gangline.result import load_result
 from gangline.trace.faults import Fault, short
-from gangline.trace.text import BOM, ERRORS_SHOWN
+from gangline.trace.files.text import BOM, ERRORS_SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline.audit.face import TableLike
-    from gangline.trace.text import TextFile
+    from gangline.trace.files.text import TextFile
 
 __all__ = ["Columns", "check_options", "read"]
 
@@ -279,8 +279,8 @@ def _rename(table: pa.Table, mapping: Mapping[str, str], path: str) -> pa.Table:
 
 
 def _read_file(path: Path) -> tuple[pa.Table, TextFile | None]:
-    from gangline.trace.source import Source
-    from gangline.trace.text import TextFile
+    from gangline.trace.files.source import Source
+    from gangline.trace.files.text import TextFile
 
     if not path.exists():
         raise FileNotFoundError(2, "no such table", str(path))

@@ -124,7 +124,7 @@ class TraceChoice:
 
 def say_notes(trace: Trace) -> None:
     """Say what was left out of a trace, or is odd in it, with what that means."""
-    from gangline.trace.reasons import explain
+    from gangline.trace.notes import explain
 
     for name, count in trace.notes.items():
         _console.say(f"note: {name} {count:,}: {explain(name)}")

@@ -154,7 +154,7 @@ def _say_reports(reports: list[dict[str, Any]], *, quiet: bool) -> None:
 
 
 def _dropped(facts: dict[str, Any]) -> None:
-    from gangline.trace.reasons import DROPPED, explain
+    from gangline.trace.notes import DROPPED, explain
 
     notes = facts["notes"]
     left_out = {name: count for name, count in notes.items() if name in DROPPED}

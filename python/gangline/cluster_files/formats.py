@@ -10,7 +10,7 @@ from gangline.cluster_files import capacity, nodes
 from gangline.cluster_files.options import make_options
 from gangline.cluster_files.rows import cells, simple
 from gangline.errors import ClusterError, TraceError
-from gangline.trace.source import Source
+from gangline.trace.files.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from gangline.errors import ClusterError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from gangline.trace.source import Source
+    from gangline.trace.files.source import Source
 
 __all__ = ["Rows", "cells", "gpu_types", "grouped", "simple"]
 

@@ -10,9 +10,9 @@ from gangline._decode import fail
 from gangline.errors import ClusterError, TraceError
 from gangline.tables import gavel
 from gangline.tables.throughput import PAIRS, RATES, REQUIRED, ThroughputTable
-from gangline.trace.parquet import read_parquet
-from gangline.trace.source import Source
-from gangline.trace.text import TextFile, simple
+from gangline.trace.files.parquet import read_parquet
+from gangline.trace.files.source import Source
+from gangline.trace.files.text import TextFile, simple
 
 if TYPE_CHECKING:
     from os import PathLike

@@ -10,8 +10,8 @@ import pyarrow as pa
 from gangline._decode import fail, repeated
 from gangline.errors import ClusterError, TraceError
 from gangline.tables.files import MAX_BYTES, parquet, read_throughput
-from gangline.trace.source import Source
-from gangline.trace.text import TextFile, simple
+from gangline.trace.files.source import Source
+from gangline.trace.files.text import TextFile, simple
 
 if TYPE_CHECKING:
     from os import PathLike

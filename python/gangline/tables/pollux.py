@@ -18,9 +18,9 @@ import pyarrow as pa
 from gangline._safe import safe
 from gangline.errors import TraceError
 from gangline.trace.faults import Fault
-from gangline.trace.source import Source
-from gangline.trace.tar import is_tar
-from gangline.trace.text import TextFile
+from gangline.trace.files.source import Source
+from gangline.trace.files.tar import is_tar
+from gangline.trace.files.text import TextFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,4 +1,11 @@
-"""Traces: read, draw, write, look at."""
+"""Traces: read, draw, write, look at.
+
+- `read`, `write`, `formats`: opening and saving, and the formats that both know
+- `files`: packed files, their format, their text and cells
+- `readers`, `writers`: one module per format
+- `synth`: the generators
+- the other modules: the table of jobs, its options and checks, and the way to the compiled core
+"""
 
 from gangline.trace import synth
 from gangline.trace.read import read_trace

@@ -10,9 +10,9 @@ import msgspec
 from gangline.errors import TraceError
 
 if TYPE_CHECKING:
+    from gangline.trace.files.source import Source
     from gangline.trace.normalise import Raw
     from gangline.trace.options import Options
-    from gangline.trace.source import Source
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,6 @@ import pyarrow as pa
 from gangline.errors import TraceError
 from gangline.trace.columns import begin, each, one_chunk
 from gangline.trace.faults import Fault, Faults, short
-from gangline.trace.identifiers import identifiers, surely_distinct
 from gangline.trace.schema import BOUNDS, COLUMNS, SECONDS_MAX, STATUSES
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def normalise(raw: Raw, options: Options) -> pa.Table:
     _refuse_bad(raw, columns, keep, options)
     columns = {name: _cast(raw, name, array) for name, array in columns.items()}
     # Begun here, where ids are mostly in order; rows that are dropped can only leave it open.
-    are_distinct = begin(surely_distinct, columns.get("job_id", _NO_IDS))
+    are_distinct = begin(_surely_distinct, columns.get("job_id", _NO_IDS))
     _filters(raw, columns, keep, options)
     rows = _chosen(raw, columns, keep.rows, options)
     for reason, marked in raw.marks.items():
@@ -112,7 +111,7 @@ def normalise(raw: Raw, options: Options) -> pa.Table:
         taken = pa.array(rows)
         columns = each(lambda array: array.take(taken), columns)
     _clock(raw, columns, options)
-    columns["job_id"] = identifiers(columns, len(columns["arrival_s"]), are_distinct, raw.notes)
+    columns["job_id"] = _identifiers(columns, len(columns["arrival_s"]), are_distinct, raw.notes)
     ordered = {name: _decoded(name, columns[name]) for name in COLUMNS if name in columns}
     return pa.table(ordered)
 
@@ -445,3 +444,63 @@ def statuses(array: Any, mapping: Mapping[str, str], notes: dict[str, int]) -> A
     return pa.DictionaryArray.from_arrays(
         pa.array(codes[indices].astype(np.int32)), pa.array(STATUSES)
     )
+
+
+def _identifiers(
+    columns: dict[str, Any], rows: int, are_distinct: Callable[[], bool], notes: dict[str, int]
+) -> Any:
+    """Return the job ids of rows in the order of arrival.
+
+    Without a column they are "0", "1", ...; the second, third, ... of equal ids get "#2", "#3", ...
+    and are counted in `notes`. `are_distinct` returns what `_surely_distinct` found.
+    """
+    if "job_id" not in columns:
+        return pa.array(np.arange(rows)).cast(pa.string())
+    ids = columns["job_id"]
+    if are_distinct() or len(ids.unique()) == len(ids):
+        return ids
+    unique, renamed = _suffixed(ids)
+    notes["duplicate_id"] = renamed
+    return unique
+
+
+def _surely_distinct(ids: Any) -> bool:
+    """Whether all texts are seen to be different; false leaves it open."""
+    from gangline import _core
+
+    _, offsets, data = ids.buffers()
+    places = np.frombuffer(offsets, np.int32)[ids.offset : ids.offset + len(ids) + 1]
+    return _core.surely_distinct(places, np.frombuffer(data or b"", np.uint8))
+
+
+def _suffixed(ids: Any) -> tuple[Any, int]:
+    import pyarrow.compute as pc
+
+    codes = np.asarray(ids.dictionary_encode().indices.to_numpy())
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    first = np.repeat(starts, np.diff(np.r_[starts, len(ordered)]))
+    rank = np.empty(len(codes), dtype=np.int64)
+    rank[order] = np.arange(len(codes)) - first  # 0 for the first of its name
+    again = rank > 0
+    suffix = pa.array(rank + 1).cast(pa.string())
+    names = pc.if_else(pa.array(again), pc.binary_join_element_wise(ids, suffix, "#"), ids)
+    if len(names.unique()) < len(names):
+        names = _one_by_one(ids)  # a made name stood in the file already
+    return names, int(again.sum())
+
+
+def _one_by_one(ids: Any) -> Any:
+    names = ids.to_pylist()
+    taken = set(names)
+    seen: dict[str, int] = {}
+    for i, name in enumerate(names):
+        count = seen.get(name, 0) + 1
+        if count > 1:
+            while f"{name}#{count}" in taken:
+                count += 1
+            names[i] = f"{name}#{count}"
+            taken.add(names[i])
+        seen[name] = count
+    return pa.array(names, type=pa.string())

@@ -11,8 +11,8 @@ import msgspec
 from gangline._decode import from_validation_error
 from gangline._plain import plain
 from gangline.errors import TraceError
+from gangline.trace.files.text import ERRORS_SHOWN
 from gangline.trace.schema import STATUSES
-from gangline.trace.text import ERRORS_SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,12 +10,12 @@ import numpy as np
 
 from gangline.errors import TraceError
 from gangline.trace import options as trace_options
-from gangline.trace.detect import detect
+from gangline.trace.files.detect import detect
+from gangline.trace.files.origins import lookup
+from gangline.trace.files.source import Source
+from gangline.trace.files.text import BOM
 from gangline.trace.formats import FORMATS, find, reader_of, special_of
-from gangline.trace.origins import lookup
-from gangline.trace.source import Source
 from gangline.trace.table import Trace, build
-from gangline.trace.text import BOM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from gangline.trace.faults import Faults
-from gangline.trace.jsontext import JsonFile, convert
+from gangline.trace.files.jsontext import JsonFile, convert
 
 if TYPE_CHECKING:
     import numpy.typing as npt

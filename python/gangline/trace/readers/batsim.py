@@ -14,15 +14,15 @@ import numpy as np
 import pyarrow as pa
 
 from gangline.errors import TraceError
-from gangline.trace import times
-from gangline.trace.jsontext import ROOT, JsonFile
+from gangline.trace.files.jsontext import ROOT, JsonFile
+from gangline.trace.files.text import LABEL
 from gangline.trace.normalise import Raw
+from gangline.trace.readers import _times as times
 from gangline.trace.readers._json import Records
-from gangline.trace.text import LABEL
 
 if TYPE_CHECKING:
+    from gangline.trace.files.source import Source
     from gangline.trace.options import Options
-    from gangline.trace.source import Source
 
 NAME = "batsim"
 # The spellings of three generations of the format.

@@ -13,16 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gangline.trace import times
+from gangline.trace.files.text import LABEL, convert
 from gangline.trace.normalise import numbers, valid
+from gangline.trace.readers import _times as times
 from gangline.trace.readers import tiresias
 from gangline.trace.readers._columns import read_columns, refuse
-from gangline.trace.text import LABEL, convert
 
 if TYPE_CHECKING:
+    from gangline.trace.files.source import Source
     from gangline.trace.normalise import Raw
     from gangline.trace.options import Options
-    from gangline.trace.source import Source
 
 NAME = "chronus"
 _BEST_EFFORT = "best"

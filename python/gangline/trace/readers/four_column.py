@@ -14,9 +14,9 @@ from gangline.trace.normalise import numbers
 from gangline.trace.readers._columns import read_columns
 
 if TYPE_CHECKING:
+    from gangline.trace.files.source import Source
     from gangline.trace.normalise import Raw
     from gangline.trace.options import Options
-    from gangline.trace.source import Source
 
 NAME = "four-column"
 CLAMP_S = 172_800.0  # two days; both public files stop exactly there

@@ -15,15 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gangline.errors import TraceError
-from gangline.trace import times
+from gangline.trace.files.text import LABEL, TextFile
 from gangline.trace.normalise import numbers
+from gangline.trace.readers import _times as times
 from gangline.trace.readers._columns import take_columns
-from gangline.trace.text import LABEL, TextFile
 
 if TYPE_CHECKING:
+    from gangline.trace.files.source import Source
     from gangline.trace.normalise import Raw
     from gangline.trace.options import Options
-    from gangline.trace.source import Source
 
 NAME = "gavel"
 _COLUMNS = {

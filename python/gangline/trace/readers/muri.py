@@ -13,9 +13,9 @@ from gangline.trace.readers import tiresias
 from gangline.trace.readers._columns import read_columns
 
 if TYPE_CHECKING:
+    from gangline.trace.files.source import Source
     from gangline.trace.normalise import Raw
     from gangline.trace.options import Options
-    from gangline.trace.source import Source
 
 NAME = "muri"
 _MS = 1000.0

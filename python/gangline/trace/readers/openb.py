@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from gangline.trace import times
+from gangline.trace.files.text import LABEL
 from gangline.trace.normalise import numbers, statuses, valid
+from gangline.trace.readers import _times as times
 from gangline.trace.readers._columns import lists_of, read_columns
 from gangline.trace.schema import STATUS_WORDS
-from gangline.trace.text import LABEL
 
 if TYPE_CHECKING:
+    from gangline.trace.files.source import Source
     from gangline.trace.normalise import Raw
     from gangline.trace.options import Options
-    from gangline.trace.source import Source
 
 NAME = "openb"
 _WHOLE_GPU = 1000.0  # thousandths of a GPU

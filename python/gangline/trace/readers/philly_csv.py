@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from gangline.trace.files.text import LABEL, TIME
 from gangline.trace.normalise import numbers
 from gangline.trace.readers._columns import read_columns
-from gangline.trace.readers._local import to_seconds
-from gangline.trace.text import LABEL, TIME
+from gangline.trace.readers._times import to_seconds
 
 if TYPE_CHECKING:
+    from gangline.trace.files.source import Source
     from gangline.trace.normalise import Raw
     from gangline.trace.options import Options
-    from gangline.trace.source import Source
 
 NAME = "philly-csv"
 _WANTED = {

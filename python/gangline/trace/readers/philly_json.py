@@ -12,20 +12,20 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from gangline.trace import times
-from gangline.trace.jsontext import JsonFile
+from gangline.trace.files.jsontext import JsonFile
+from gangline.trace.files.text import LABEL, TIME, WORDS, convert
 from gangline.trace.normalise import Raw, numbers, statuses
+from gangline.trace.readers import _times as times
 from gangline.trace.readers._json import Records, decode_list
-from gangline.trace.readers._local import to_seconds
+from gangline.trace.readers._times import to_seconds
 from gangline.trace.readers.philly_csv import REPEATED_US
 from gangline.trace.schema import STATUS_WORDS
-from gangline.trace.text import LABEL, TIME, WORDS, convert
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from gangline.trace.files.source import Source
     from gangline.trace.options import Options
-    from gangline.trace.source import Source
 
 NAME = "philly-json"
 _UNKNOWN = (None, "None", "")

@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gangline.errors import TraceError
+from gangline.trace.files.text import LABEL
 from gangline.trace.normalise import numbers
 from gangline.trace.readers._columns import read_columns
-from gangline.trace.text import LABEL
 
 if TYPE_CHECKING:
     from gangline.tables.pollux import PolluxProfiles
+    from gangline.trace.files.source import Source
     from gangline.trace.normalise import Raw
     from gangline.trace.options import Options
-    from gangline.trace.source import Source
 
 NAME = "pollux"
 _WANTED = {

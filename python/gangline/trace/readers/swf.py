@@ -16,16 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gangline.errors import TraceError
-from gangline.trace import times
+from gangline.trace.files.text import BOM, LABEL, TextFile
 from gangline.trace.normalise import numbers
+from gangline.trace.readers import _times as times
 from gangline.trace.readers._columns import take_columns
 from gangline.trace.schema import STATUSES
-from gangline.trace.text import BOM, LABEL, TextFile
 
 if TYPE_CHECKING:
+    from gangline.trace.files.source import Source
     from gangline.trace.normalise import Raw
     from gangline.trace.options import Options
-    from gangline.trace.source import Source
 
 NAME = "swf"
 _FIELDS = 18

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from gangline.trace.files.text import LABEL
 from gangline.trace.readers._columns import read_columns
-from gangline.trace.text import LABEL
 
 if TYPE_CHECKING:
+    from gangline.trace.files.source import Source
     from gangline.trace.normalise import Raw
     from gangline.trace.options import Options
-    from gangline.trace.source import Source
 
 NAME = "tiresias"
 COLUMNS = {

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from gangline.trace import times
+from gangline.trace.files.text import LABEL
 from gangline.trace.normalise import numbers, statuses
+from gangline.trace.readers import _times as times
 from gangline.trace.readers._columns import read_columns
 from gangline.trace.schema import STATUS_WORDS
-from gangline.trace.text import LABEL
 
 if TYPE_CHECKING:
+    from gangline.trace.files.source import Source
     from gangline.trace.normalise import Raw
     from gangline.trace.options import Options
-    from gangline.trace.source import Source
 
 NAME = "windows"
 _WANTED = {

@@ -1,14 +1,4 @@
-"""Synthetic traces with the shape of the public ones; same seed, same bytes, on every platform.
-
-Examples
---------
->>> import gangline as gl
->>> trace = gl.synth.philly(jobs=100, seed=1)
->>> len(trace)
-100
->>> gl.synth.philly(jobs=100, seed=1).table.equals(trace.table)
-True
-"""
+"""The generators by name: their public functions, addresses, and what all of them share."""
 
 from __future__ import annotations
 
@@ -25,8 +15,8 @@ from gangline._plain import plain
 from gangline.errors import TraceError
 from gangline.trace import options as trace_options
 from gangline.trace.normalise import Raw
-from gangline.trace.synth_extras import decode, models_of
-from gangline.trace.synth_extras import labels as label_column
+from gangline.trace.synth.extras import decode, models_of
+from gangline.trace.synth.extras import labels as label_column
 from gangline.trace.table import build
 
 if TYPE_CHECKING:
@@ -308,15 +298,15 @@ def _build(shape: str, parameters: dict[str, Any], options: trace_options.Option
 
 def _in_python(shape: str, name: str, parameters: dict[str, Any]) -> Raw:
     """Draw a shape that imitates one public program or one set of experiments."""
-    from gangline.trace import synth_bsbf, synth_dally, synth_gavel, synth_hadar
+    from gangline.trace.synth import bsbf_jobs, dally_jobs, gavel_jobs, hadar_jobs
 
     kinds: dict[str, tuple[type[Any], Any]] = {
-        "gavel": (synth_gavel.GavelParameters, synth_gavel.generate),
-        "bsbf": (synth_bsbf.BsbfParameters, synth_bsbf.generate),
-        "dally-batch": (synth_dally.BatchParameters, synth_dally.batch),
-        "dally-poisson": (synth_dally.PoissonParameters, synth_dally.poisson),
-        "dally-week": (synth_dally.WeekParameters, synth_dally.week),
-        "hadar": (synth_hadar.HadarParameters, synth_hadar.generate),
+        "gavel": (gavel_jobs.GavelParameters, gavel_jobs.generate),
+        "bsbf": (bsbf_jobs.BsbfParameters, bsbf_jobs.generate),
+        "dally-batch": (dally_jobs.BatchParameters, dally_jobs.batch),
+        "dally-poisson": (dally_jobs.PoissonParameters, dally_jobs.poisson),
+        "dally-week": (dally_jobs.WeekParameters, dally_jobs.week),
+        "hadar": (hadar_jobs.HadarParameters, hadar_jobs.generate),
     }
     kind, draw = kinds[shape]
     raw: Raw = draw(decode(kind, name, parameters))

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from gangline.errors import TraceError
 from gangline.trace.normalise import Raw
-from gangline.trace.synth_extras import Extras
+from gangline.trace.synth.extras import Extras
 
 __all__ = ["ROWS", "BsbfParameters", "Row", "generate"]
 

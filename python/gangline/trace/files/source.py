@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from gangline.errors import TraceError
 from gangline.trace.faults import short
-from gangline.trace.tar import Tar
+from gangline.trace.files.tar import Tar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline.trace.faults import Fault
-    from gangline.trace.source import Source
+    from gangline.trace.files.source import Source
 
 ERRORS_SHOWN = 20
 BOM = b"\xef\xbb\xbf"

@@ -17,7 +17,7 @@ from gangline.trace.faults import short
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from gangline.trace.source import Source
+    from gangline.trace.files.source import Source
 
 __all__ = ["read_parquet"]
 

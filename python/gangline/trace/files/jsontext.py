@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from gangline.trace.faults import Fault
-    from gangline.trace.source import Source
+    from gangline.trace.files.source import Source
 
 BOM = b"\xef\xbb\xbf"
 ROOT = "$."

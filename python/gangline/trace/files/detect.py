@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from gangline.errors import TraceError
 from gangline.trace.faults import short
+from gangline.trace.files.tar import is_tar
+from gangline.trace.files.text import BOM, header, not_text, simple
 from gangline.trace.formats import FORMATS, Format
-from gangline.trace.tar import is_tar
-from gangline.trace.text import BOM, header, not_text, simple
 
 if TYPE_CHECKING:
-    from gangline.trace.source import Source
+    from gangline.trace.files.source import Source
 
 SWF_FIELDS = 18
 _SWF_STATUS = 11  # field, from 1
