@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     import gangline.policies as policies
     import gangline.report as report
     import gangline.reproduce as reproduce
+    import gangline.sharing as sharing
     import gangline.tables as tables
     import gangline.testing as testing
     from gangline.cluster import Cluster, Sharing, read_cluster
@@ -94,6 +95,7 @@ __all__ = [
     "read_trace",
     "report",
     "reproduce",
+    "sharing",
     "simulate",
     "synth",
     "tables",
@@ -126,6 +128,7 @@ _MODULES = {
     "policies": "gangline.policies",
     "report": "gangline.report",
     "reproduce": "gangline.reproduce",
+    "sharing": "gangline.sharing",
     "synth": "gangline.trace.synth",
     "tables": "gangline.tables",
     "testing": "gangline.testing",

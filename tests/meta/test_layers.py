@@ -18,7 +18,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"_decode", "_files", "_html", "_plain", "_toml", "_words"}),  # know no scheduling
     frozenset({"cluster", "cluster_schema", "_cluster_checks", "_sharing_checks"})
     | frozenset({"rates", "interference", "trace", "policies", "lp"})
-    | frozenset({"network", "tables", "cluster_files", "hadare"}),
+    | frozenset({"network", "tables", "cluster_files", "hadare", "sharing"}),
     frozenset({"run_options", "result", "simulate", "compare", "comparison", "sweep"})
     | frozenset({"_result_folder", "_tables", "testing", "_laws", "executors", "env"}),
     frozenset({"report", "reproduce", "audit", "doctor", "explain"}),

@@ -1,6 +1,7 @@
-//! Small faces: synthetic traces, keyed draws and the maths library of the core.
+//! Small faces: synthetic traces, keyed draws, the pair rule and the maths library of the core.
 
 use crate::error::raise;
+use gangline_policies::sharing::Pair;
 use gangline_synth::{
     Law, Parameter, ParameterKind, Shape, SynthCodes, SynthError, SynthSpec, SynthValue, draws,
     extras, generate, parameters,
@@ -17,6 +18,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(synth_uniforms, module)?)?;
     module.add_function(wrap_pyfunction!(synth_exponentials, module)?)?;
     module.add_function(wrap_pyfunction!(synth_log_normals, module)?)?;
+    module.add_function(wrap_pyfunction!(sharing_pair, module)?)?;
     module.add_function(wrap_pyfunction!(philox4x32, module)?)?;
     module.add_function(wrap_pyfunction!(pow, module)?)?;
     module.add_function(wrap_pyfunction!(exp, module)?)?;
@@ -225,6 +227,25 @@ fn synth_parameters<'py>(py: Python<'py>, shape: &str) -> PyResult<Bound<'py, Py
         list.append(row)?;
     }
     Ok(list)
+}
+
+/// Mean completion times of two jobs together and one after the other, the threshold of the pair rule and its word.
+#[pyfunction]
+fn sharing_pair(
+    new_s: f64,
+    resident_s: f64,
+    xi_new: f64,
+    xi_resident: f64,
+    inflation: f64,
+) -> (f64, f64, f64, bool) {
+    let pair = Pair {
+        new_s,
+        resident_s,
+        xi_new,
+        xi_resident,
+        inflation,
+    };
+    (pair.t_con(), pair.t_seq(), pair.threshold(), pair.shares())
 }
 
 /// One block of the generator.
