@@ -31,7 +31,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 OUT = ROOT / "target" / "check"
 LOWER_CRATES = tuple(
-    f"gangline-{name}" for name in ("rng", "model", "network", "synth", "engine", "policies")
+    f"gangline-{name}"
+    for name in ("rng", "model", "network", "synth", "engine", "policies", "testkit")
 )
 
 

@@ -38,9 +38,13 @@ CRATE_MAY_USE = {
     "gangline-network": {"gangline-model"},
     "gangline-synth": {"gangline-rng"},
     "gangline-engine": (ENGINE_MAY_USE := {"gangline-rng", "gangline-model", "gangline-network"}),
-    "gangline-policies": ENGINE_MAY_USE | {"gangline-engine"},
-    "gangline-python": ENGINE_MAY_USE | {"gangline-engine", "gangline-policies", "gangline-synth"},
-    "gangline-benches": ENGINE_MAY_USE | {"gangline-engine", "gangline-policies"},
+    # testkit as a dev-dependency only: it depends on the policies
+    "gangline-policies": ENGINE_MAY_USE | {"gangline-engine", "gangline-testkit"},
+    "gangline-testkit": (
+        TESTKIT_MAY_USE := ENGINE_MAY_USE | {"gangline-engine", "gangline-policies"}
+    ),
+    "gangline-python": TESTKIT_MAY_USE | {"gangline-synth", "gangline-testkit"},
+    "gangline-benches": TESTKIT_MAY_USE | {"gangline-testkit"},
 }
 
 

@@ -3,8 +3,8 @@
 
 use gangline_engine::ClusterView;
 use gangline_model::{GpuTypeId, JobId, SimTime};
-use gangline_policies::conformance::{self, Scope};
 use gangline_policies::{ParamValue, Params, Services, build};
+use gangline_testkit::conformance::{self, Scope};
 use std::collections::BTreeMap;
 
 /// First instant at which the running jobs, ending as they will, leave enough GPUs for the head.

@@ -1,12 +1,13 @@
 //! Laws of the policies, on drawn worlds run through the engine.
 
 use gangline_engine::Outcome;
-use gangline_policies::conformance::{self, Case, Numbers, Scope};
-use gangline_policies::{POLICIES, ParamValue, Params, Services, Stops, build};
+use gangline_policies::{ParamValue, Params, Services, Stops};
+use gangline_testkit::conformance::{self, Case, Numbers, Scope};
+use gangline_testkit::{build, find, policies};
 
 /// Parameters of a policy, drawn from a seed; `is_loose` = only placement rules that refuse no gang.
 fn draw_params(name: &str, numbers: &mut Numbers, is_loose: bool) -> Params {
-    let info = gangline_policies::find(name).expect("a registered policy");
+    let info = find(name).expect("a registered policy");
     let mut params = conformance::draw_params(info, numbers);
     if is_loose && info.has_placement() {
         let loose = ["consolidate", "count", "spread", "random", "random_server"];
@@ -20,7 +21,7 @@ fn draw_params(name: &str, numbers: &mut Numbers, is_loose: bool) -> Params {
 /// Whether a run that loses work at each preemption still ends: not if jobs are preempted for ever, nor if a round
 /// or lease is shorter than what is lost.
 fn is_losing(name: &str, params: &Params) -> bool {
-    let info = gangline_policies::find(name).expect("a registered policy");
+    let info = find(name).expect("a registered policy");
     let knob = params
         .get("promote_knob")
         .is_some_and(|k| *k != ParamValue::Float(0.0));
@@ -32,7 +33,7 @@ fn is_losing(name: &str, params: &Params) -> bool {
 #[test]
 fn every_policy_passes_the_law() {
     for seed in 0..150 {
-        for info in POLICIES.iter().filter(|info| !info.needs.allocator()) {
+        for info in policies().filter(|info| !info.needs.allocator()) {
             let mut numbers = Numbers::new(seed + 1_000_000);
             let is_loose = seed % 2 == 0;
             let params = draw_params(info.name, &mut numbers, is_loose);

@@ -5,10 +5,10 @@ use gangline_engine::{Outcome, Policy, PolicyError, RunConfig};
 use gangline_model::{
     ClusterSpec, GpuType, GpuTypeId, JobColumns, JobTable, RackId, RateTable, Server, SimTime,
 };
-use gangline_policies::conformance::{self, Case, Numbers, Scope};
 use gangline_policies::lp::{Allocator, Ask};
 use gangline_policies::{ParamValue, Params, Services, build};
 use gangline_rng::{Purpose, Stream};
+use gangline_testkit::conformance::{self, Case, Numbers, Scope};
 use std::sync::Arc;
 
 /// Shares from a seed: zeros, ties and numbers of every size.

@@ -9,7 +9,8 @@ use gangline_model::{
     Server, SimSpan, SimTime, TierTable,
 };
 use gangline_network::{Algorithms, Contention, LinkChange, ModelGiven, Network, NetworkConfig};
-use gangline_policies::{ParamValue, Params, PolicyInfo, Services, build};
+use gangline_policies::{ParamValue, Params, PolicyInfo, Services};
+use gangline_testkit::{build, find};
 use std::path::Path;
 use std::sync::Arc;
 use toml::{Table, Value};
@@ -618,7 +619,7 @@ fn every_scenario_matches_its_derivation() {
             let is_solved = |info: &PolicyInfo| {
                 info.needs.allocator() || info.needs.auctioneer(&read_params(expect))
             };
-            if gangline_policies::find(name).is_ok_and(is_solved) {
+            if find(name).is_ok_and(is_solved) {
                 continue;
             }
             for skip in [true, false] {

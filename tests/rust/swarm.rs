@@ -7,8 +7,9 @@ mod settings;
 
 use gangline_engine::Outcome;
 use gangline_model::{ClusterSpec, GpuType, GpuTypeId, RackId, RateTable, Server};
-use gangline_policies::conformance::{self, Case, Numbers, Scope};
-use gangline_policies::{POLICIES, Services, build};
+use gangline_policies::Services;
+use gangline_testkit::conformance::{self, Case, Numbers, Scope};
+use gangline_testkit::policies;
 use settings::number;
 use std::sync::Arc;
 
@@ -47,10 +48,7 @@ fn widen(case: &mut Case, numbers: &mut Numbers) {
 
 fn swarm_run(seed: u64) {
     let mut numbers = Numbers::new(seed.wrapping_add(7_000_000));
-    let known: Vec<_> = POLICIES
-        .iter()
-        .filter(|info| !info.needs.allocator())
-        .collect();
+    let known: Vec<_> = policies().filter(|info| !info.needs.allocator()).collect();
     let info = known[numbers.below(known.len() as u64) as usize];
     let params = conformance::draw_params(info, &mut numbers);
     let scope = Scope {
@@ -65,7 +63,8 @@ fn swarm_run(seed: u64) {
         widen(&mut case, &mut numbers);
     }
     let words = format!("seed {seed}, {} {params:?}", info.name);
-    let mut policy = build(info.name, &params, Services::default())
+    let mut policy = info
+        .build(&params, Services::default())
         .unwrap_or_else(|error| panic!("{words}: {error}"));
     let output =
         conformance::run(&case, policy.as_mut()).unwrap_or_else(|error| panic!("{words}: {error}"));

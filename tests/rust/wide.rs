@@ -11,8 +11,8 @@ use gangline_model::{
     ClusterSpec, GpuType, GpuTypeId, JobColumns, JobTable, RackId, RateTable, Server, SimSpan,
     SimTime,
 };
-use gangline_policies::conformance::{self, Case, Numbers};
 use gangline_policies::{ParamValue, Params, Services, build};
+use gangline_testkit::conformance::{self, Case, Numbers};
 use settings::number;
 use std::sync::Arc;
 

@@ -6,7 +6,8 @@
 use gangline_engine::{Policy, RunConfig, World};
 use gangline_model::Interference;
 use gangline_network::Contention;
-use gangline_policies::{POLICIES, ParamValue, Params, Services, build};
+use gangline_policies::{ParamValue, Params, Services, build};
+use gangline_testkit::policies;
 
 use crate::contender::{options, policy};
 use crate::fork::FloorFork;
@@ -42,7 +43,7 @@ pub struct Case {
 
 /// Names of all cases that run without a solver.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    let registered = POLICIES.iter().filter(|info| !info.needs.allocator());
+    let registered = policies().filter(|info| !info.needs.allocator());
     OTHERS
         .into_iter()
         .chain(registered.map(|info| info.name).collect::<Vec<_>>())

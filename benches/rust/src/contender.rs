@@ -3,7 +3,8 @@
 
 use gangline_engine::{Control, Engine, Output, Policy, RunConfig, Silent, World};
 use gangline_model::SimTime;
-use gangline_policies::{Params, Services, build};
+use gangline_policies::{Params, Services};
+use gangline_testkit::build;
 
 use crate::floor::Floor;
 

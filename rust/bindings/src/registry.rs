@@ -1,21 +1,43 @@
 //! The registry as data: what `scripts/registry.py` writes code and tables from, and what tests draw from.
 
 use gangline_engine::Knowledge;
+use gangline_engine::PolicyError;
 use gangline_policies::{ParamDefault, ParamKind, ParamSpec, PolicyInfo};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-/// The policies, hidden ones included, in the order of lists.
+/// Whether the toy policies of the tests can be run; a release does not contain them.
+const HAS_TOYS: bool = cfg!(debug_assertions);
+
+/// The policy of a name.
+pub(crate) fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
+    if HAS_TOYS {
+        gangline_testkit::find(name)
+    } else {
+        gangline_policies::find(name)
+    }
+}
+
+/// The policies in the order of lists; in development builds also the toys, as hidden ones.
 #[pyfunction]
 pub(crate) fn registry(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
     for info in gangline_policies::POLICIES.iter() {
-        list.append(policy(py, info)?)?;
+        list.append(policy(py, info, false)?)?;
+    }
+    if HAS_TOYS {
+        for info in gangline_testkit::TOYS {
+            list.append(policy(py, info, true)?)?;
+        }
     }
     Ok(list)
 }
 
-fn policy<'py>(py: Python<'py>, info: &PolicyInfo) -> PyResult<Bound<'py, PyDict>> {
+fn policy<'py>(
+    py: Python<'py>,
+    info: &PolicyInfo,
+    is_hidden: bool,
+) -> PyResult<Bound<'py, PyDict>> {
     let row = PyDict::new(py);
     row.set_item("name", info.name)?;
     row.set_item("summary", info.summary)?;
@@ -30,7 +52,7 @@ fn policy<'py>(py: Python<'py>, info: &PolicyInfo) -> PyResult<Bound<'py, PyDict
     row.set_item("stops", info.stops.name())?;
     row.set_item("work_conserving", info.is_work_conserving)?;
     row.set_item("allocator", info.needs.allocator())?;
-    row.set_item("hidden", info.is_hidden)?;
+    row.set_item("hidden", is_hidden)?;
     row.set_item("page", info.page())?;
     row.set_item("always_shown", info.always_shown.to_vec())?;
     let presets = PyDict::new(py);
@@ -42,7 +64,7 @@ fn policy<'py>(py: Python<'py>, info: &PolicyInfo) -> PyResult<Bound<'py, PyDict
         presets.set_item(preset.name, params)?;
     }
     row.set_item("presets", presets)?;
-    let own = info.own_parameters().len();
+    let own = info.own.len();
     let parameters = PyList::empty(py);
     for (at, spec) in info.parameters().enumerate() {
         parameters.append(parameter(py, &spec, at >= own)?)?;

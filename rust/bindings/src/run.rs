@@ -8,6 +8,7 @@ use crate::output::RunOutput;
 use crate::py_allocator::PyAllocator;
 use crate::py_auctioneer::PyAuctioneer;
 use crate::py_policy::{PyPolicy, Raised};
+use crate::registry;
 use gangline_engine::{
     Control, Engine, EngineError, Output, Policy, PolicyError, RunConfig, Stopwatch, World,
 };
@@ -269,7 +270,7 @@ pub(crate) fn build(
     raised: &Raised,
 ) -> PyResult<Built> {
     let values = params(given)?;
-    let info = gangline_policies::find(name).map_err(CoreError::from)?;
+    let info = registry::find(name).map_err(CoreError::from)?;
     let mut services = Services::default();
     let mut object = None;
     if info.needs.auctioneer(&values) {
@@ -282,7 +283,7 @@ pub(crate) fn build(
         object = Some(allocator.object());
         services.allocator = Some(Box::new(allocator));
     }
-    let policy = gangline_policies::build(name, &values, services).map_err(CoreError::from)?;
+    let policy = info.build(&values, services).map_err(CoreError::from)?;
     Ok((policy, object))
 }
 
@@ -292,7 +293,7 @@ pub(crate) fn require_durations(
     given: &Bound<'_, PyDict>,
     missing: usize,
 ) -> PyResult<()> {
-    let info = gangline_policies::find(name).map_err(CoreError::from)?;
+    let info = registry::find(name).map_err(CoreError::from)?;
     if missing > 0 && info.needs_durations(&params(given)?) {
         let error = PolicyError::MissingDuration {
             policy: name.to_owned(),

@@ -4,7 +4,7 @@
 use arbitrary::{Result, Unstructured};
 use gangline_engine::{Advance, Engine, EngineError, Knowledge, Next, PolicyTraits, WakeOn};
 use gangline_model::{Action, GpuSet, JobId, ServerId, SimSpan, SimTime, Terms, TimerTag};
-use gangline_policies::conformance::{self, Scope};
+use gangline_testkit::conformance::{self, Scope};
 use libfuzzer_sys::fuzz_target;
 
 fn gpus(u: &mut Unstructured) -> Result<GpuSet> {

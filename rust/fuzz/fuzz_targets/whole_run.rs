@@ -4,8 +4,9 @@
 use arbitrary::{Result, Unstructured};
 use gangline_engine::Failures;
 use gangline_model::SimSpan;
-use gangline_policies::conformance::{self, Scope};
-use gangline_policies::{POLICIES, ParamKind, ParamValue, Params, Services, build};
+use gangline_policies::{ParamKind, ParamValue, Params, PolicyInfo, Services};
+use gangline_testkit::conformance::{self, Scope};
+use gangline_testkit::policies;
 use libfuzzer_sys::fuzz_target;
 
 fn value(u: &mut Unstructured, kind: ParamKind) -> Result<ParamValue> {
@@ -29,7 +30,7 @@ fn value(u: &mut Unstructured, kind: ParamKind) -> Result<ParamValue> {
 }
 
 fn twice(u: &mut Unstructured) -> Result<()> {
-    let info = u.choose(&POLICIES[..])?;
+    let info = u.choose(&policies().collect::<Vec<&PolicyInfo>>())?;
     if info.needs.allocator() {
         return Ok(());
     }
@@ -61,8 +62,8 @@ fn twice(u: &mut Unstructured) -> Result<()> {
         }
     }
     let (Ok(mut first), Ok(mut second)) = (
-        build(info.name, &params, Services::default()),
-        build(info.name, &params, Services::default()),
+        info.build(&params, Services::default()),
+        info.build(&params, Services::default()),
     ) else {
         return Ok(());
     };

@@ -8,7 +8,6 @@
 pub mod baselines;
 pub mod class;
 pub mod compat;
-pub mod conformance;
 pub mod dally;
 pub mod gandiva;
 pub mod hadar;
@@ -21,9 +20,8 @@ pub mod round;
 pub mod sharing;
 pub mod themis;
 pub mod tiresias;
-pub mod toy;
 mod turns;
 pub mod yarn;
 
-pub use params::{ParamDefault, ParamKind, ParamSpec, ParamValue, Params};
-pub use registry::{Needs, POLICIES, PolicyInfo, Preset, Services, Stops, build, find};
+pub use params::{ParamDefault, ParamKind, ParamReader, ParamSpec, ParamValue, Params, spec};
+pub use registry::{MakePolicy, Needs, POLICIES, PolicyInfo, Preset, Services, Stops, build, find};

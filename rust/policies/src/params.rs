@@ -113,7 +113,8 @@ pub struct ParamSpec {
 
 impl ParamSpec {
     /// The same, with [`Self::outlasts_restarts`].
-    pub(crate) const fn outlasting_restarts(self) -> Self {
+    #[must_use]
+    pub const fn outlasting_restarts(self) -> Self {
         Self {
             outlasts_restarts: true,
             ..self
@@ -122,7 +123,7 @@ impl ParamSpec {
 }
 
 /// One parameter.
-pub(crate) const fn spec(
+pub const fn spec(
     name: &'static str,
     kind: ParamKind,
     default: ParamDefault,

@@ -1,10 +1,10 @@
 //! What holds of the groups after every decision, on drawn worlds.
 
 use super::{Gandiva, GandivaParams};
-use crate::conformance::{self, Numbers, Scope};
 use crate::place::{PlacementParams, Rule};
 use gangline_engine::{Advance, ClusterView, Engine, Phase, Policy};
 use gangline_model::{GpuSet, JobId, SimSpan, SimTime};
+use gangline_testkit::conformance::{self, Numbers, Scope};
 use std::collections::BTreeSet;
 
 fn seconds(seconds: u64) -> SimSpan {

@@ -187,7 +187,7 @@ fn certain_until(first: &Line, second: &Line, now: SimTime) -> SimTime {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::Numbers;
+    use gangline_testkit::conformance::Numbers;
 
     #[test]
     fn a_walk_is_a_sort() {

@@ -5,7 +5,6 @@ use super::find::{Finder, Goal, Live};
 use super::params::HadarParams;
 use super::servers::Servers;
 use super::{Chosen, Hadar, price};
-use crate::conformance::{self, Case, Scope};
 use crate::params::{ParamReader, ParamValue, Params};
 use gangline_engine::{
     Advance, Engine, EngineError, OnInfeasible, Output, Policy, PolicyError, PolicyTraits,
@@ -15,6 +14,7 @@ use gangline_model::{
     ClusterSpec, GpuType, GpuTypeId, JobColumns, JobTable, RackId, RateTable, Server, ServerId,
     SimSpan, SimTime,
 };
+use gangline_testkit::conformance::{self, Case, Scope};
 use std::sync::Arc;
 
 const SPEC: &str = "a value of the text";

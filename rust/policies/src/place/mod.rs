@@ -14,7 +14,6 @@
 
 mod consolidate;
 pub(crate) mod levels;
-mod mixed;
 mod params;
 mod scatter;
 mod skew;
@@ -26,7 +25,6 @@ mod yarn;
 mod tests;
 
 pub use gangline_model::Tier as Level;
-pub use mixed::place_mixed;
 pub use params::{Fit, PlacementParams, RackChoice, Rule, SkewSource, Slots};
 
 use gangline_engine::{ClusterView, FreeIndex, PolicyError, TypePool};

@@ -9,7 +9,6 @@ mod preemptive;
 mod queues;
 mod sharing;
 mod themis;
-mod toys;
 mod yarn;
 
 use crate::baselines::Seen;
@@ -109,8 +108,8 @@ pub struct Preset {
     pub params: &'static [(&'static str, ParamDefault)],
 }
 
-/// Makes a policy of its parameters.
-type Make = fn(&ParamReader, Services) -> Result<Box<dyn Policy>, PolicyError>;
+/// Makes a policy of its checked parameters.
+pub type MakePolicy = fn(&ParamReader, Services) -> Result<Box<dyn Policy>, PolicyError>;
 
 /// A policy as the outside sees it: its only declaration. What users and tests read of it elsewhere is written by
 /// `scripts/registry.py`.
@@ -135,23 +134,22 @@ pub struct PolicyInfo {
     /// The outside service that it needs.
     pub needs: Needs,
     /// Page of `docs/policies` that describes it, if not one of its own name.
-    page: Option<&'static str>,
+    pub page: Option<&'static str>,
     /// Parameters that tables name even where they have their default.
     pub always_shown: &'static [&'static str],
     /// Names for it with some parameters set.
     pub presets: &'static [Preset],
-    /// Left out of the lists that users see.
-    pub is_hidden: bool,
     /// Placement rule if none is given; `None` for a policy without parameters of placement.
-    placement: Option<Rule>,
+    pub placement: Option<Rule>,
     /// Its own parameters.
-    own: &'static [ParamSpec],
-    make: Make,
+    pub own: &'static [ParamSpec],
+    /// Makes it of checked parameters; see [`Self::build`].
+    pub make: MakePolicy,
 }
 
 impl PolicyInfo {
     /// What most declarations have in common; a declaration states what differs.
-    const BASE: Self = Self {
+    pub const BASE: Self = Self {
         name: "",
         summary: "",
         family: "",
@@ -164,7 +162,6 @@ impl PolicyInfo {
         page: None,
         always_shown: &[],
         presets: &[],
-        is_hidden: false,
         placement: Some(Rule::Consolidate),
         own: &[],
         make: |_, _| unreachable!("a declaration says how the policy is made"),
@@ -180,16 +177,36 @@ impl PolicyInfo {
         self.placement.is_some()
     }
 
-    /// Its own parameters, without those of placement.
-    pub fn own_parameters(&self) -> &'static [ParamSpec] {
-        self.own
-    }
-
     /// All parameters: its own, then those of placement.
     pub fn parameters(&self) -> impl Iterator<Item = ParamSpec> + Clone + use<> {
         let rule = self.placement;
         let own = self.own.iter().copied();
         own.chain(rule.into_iter().flat_map(PlacementParams::specs))
+    }
+
+    /// A policy with its parameters and what it takes from outside; see [`build`].
+    ///
+    /// # Errors
+    /// [`PolicyError::Parameter`].
+    ///
+    /// # Panics
+    /// If a service is lent that the policy does not take.
+    pub fn build(
+        &self,
+        params: &Params,
+        services: Services,
+    ) -> Result<Box<dyn Policy>, PolicyError> {
+        let name = self.name;
+        assert!(
+            services.allocator.is_none() || self.needs.allocator(),
+            "{name} takes no allocator"
+        );
+        assert!(
+            services.auctioneer.is_none() || self.needs.auctioneer(params),
+            "{name} takes no auctioneer"
+        );
+        let reader = ParamReader::new(name, self.parameters(), params)?;
+        (self.make)(&reader, services)
     }
 
     /// Whether a run with these parameters needs durations in the trace.
@@ -211,7 +228,6 @@ pub static POLICIES: LazyLock<Vec<PolicyInfo>> = LazyLock::new(|| {
         dally::POLICIES,
         hadar::POLICIES,
         sharing::POLICIES,
-        toys::POLICIES,
     ]
     .concat()
 });
@@ -225,11 +241,7 @@ pub fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
         .iter()
         .find(|info| info.name == name)
         .ok_or_else(|| {
-            let known: Vec<&str> = POLICIES
-                .iter()
-                .filter(|info| !info.is_hidden)
-                .map(|info| info.name)
-                .collect();
+            let known: Vec<&str> = POLICIES.iter().map(|info| info.name).collect();
             PolicyError::UnknownPolicy {
                 name: name.to_owned(),
                 nearest: nearest(name, &known),
@@ -245,7 +257,7 @@ pub fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
 /// [`PolicyError::UnknownPolicy`] or [`PolicyError::Parameter`].
 ///
 /// # Panics
-/// If a service is lent that the policy does not take.
+/// As [`PolicyInfo::build`].
 ///
 /// # Examples
 /// ```
@@ -259,17 +271,7 @@ pub fn build(
     params: &Params,
     services: Services,
 ) -> Result<Box<dyn Policy>, PolicyError> {
-    let info = find(name)?;
-    assert!(
-        services.allocator.is_none() || info.needs.allocator(),
-        "{name} takes no allocator"
-    );
-    assert!(
-        services.auctioneer.is_none() || info.needs.auctioneer(params),
-        "{name} takes no auctioneer"
-    );
-    let reader = ParamReader::new(name, info.parameters(), params)?;
-    (info.make)(&reader, services)
+    find(name)?.build(params, services)
 }
 
 fn seen(params: &ParamReader) -> Seen {

@@ -1,9 +1,7 @@
-//! Small policies for tests.
+//! The toys as the registry declares policies.
 
-use super::parameters::spec;
-use super::{PolicyInfo, Stops};
-use crate::params::{ParamDefault, ParamKind, ParamSpec};
-use crate::toy::{ForkParams, ToyFork, ToyMixed, ToyRound, ToyShare, ToyTimer};
+use super::{ForkParams, ToyFork, ToyMixed, ToyRound, ToyShare, ToyTimer};
+use gangline_policies::{ParamDefault, ParamKind, ParamSpec, PolicyInfo, Stops, spec};
 
 const TOY_ROUND: &[ParamSpec] = &[spec(
     "round_s",
@@ -67,13 +65,13 @@ const TOY_FORK: &[ParamSpec] = &[
     ),
 ];
 
-pub(super) const POLICIES: &[PolicyInfo] = &[
+/// The toys. Users of a release never see them.
+pub const TOYS: &[PolicyInfo] = &[
     PolicyInfo {
         name: "toy-fork",
         summary: "jobs train as several copies while no job waits; for tests",
         family: "toy",
         source: "ours",
-        is_hidden: true,
         placement: None,
         own: TOY_FORK,
         make: |params, _| {
@@ -93,7 +91,6 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         summary: "first come, first served, over several GPU types; for tests",
         family: "toy",
         source: "ours",
-        is_hidden: true,
         placement: None,
         make: |_, _| Ok(Box::new(ToyMixed::new())),
         ..PolicyInfo::BASE
@@ -104,7 +101,6 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         summary: "least attained service in rounds; for tests",
         family: "toy",
         source: "ours",
-        is_hidden: true,
         placement: None,
         own: TOY_ROUND,
         make: |params, _| {
@@ -118,7 +114,6 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         summary: "waits some time for one server; for tests",
         family: "toy",
         source: "ours",
-        is_hidden: true,
         placement: None,
         own: TOY_TIMER,
         make: |params, _| Ok(Box::new(ToyTimer::new(params.span("delay_s")?))),
@@ -129,7 +124,6 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         summary: "two jobs to a GPU where no GPU is free; for tests",
         family: "toy",
         source: "ours",
-        is_hidden: true,
         placement: None,
         own: TOY_SHARE,
         make: |params, _| Ok(Box::new(ToyShare::new(params.flag("halve")))),

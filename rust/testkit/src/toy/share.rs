@@ -1,9 +1,9 @@
 //! `toy-share`: free GPUs first, else the lowest GPUs that hold at most one job.
 
-use crate::class::Places;
-use crate::place::Level;
 use gangline_engine::{Changes, ClusterView, Next, Phase, Plan, Policy, PolicyError, PolicyTraits};
 use gangline_model::{Action, GpuSet, GpuTypeId, JobId, ServerId, Terms};
+use gangline_policies::class::Places;
+use gangline_policies::place::Level;
 use std::collections::BTreeMap;
 
 /// A queue that shares GPUs between two jobs.

@@ -2,8 +2,7 @@
 //! the order of these worlds. What a kind does not tell is in [`exception`], each case with its reason.
 
 use super::{Numbers, QUEUES};
-use crate::params::{ParamDefault, ParamKind, ParamSpec, ParamValue, Params};
-use crate::registry::PolicyInfo;
+use gangline_policies::{ParamDefault, ParamKind, ParamSpec, ParamValue, Params, PolicyInfo};
 
 /// Longer than every restart overhead of the drawn worlds.
 const OVER_RESTARTS_S: [f64; 4] = [11.0, 17.5, 30.0, 60.0];

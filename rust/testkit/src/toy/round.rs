@@ -1,11 +1,11 @@
 //! `toy-round`: at each round all active jobs by attained service; whoever can keeps its place.
 
-use crate::class::Places;
-use crate::place::Level;
 use gangline_engine::{
     Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };
 use gangline_model::{JobId, SimSpan};
+use gangline_policies::class::Places;
+use gangline_policies::place::Level;
 
 /// Rounds by attained service.
 #[derive(Debug)]

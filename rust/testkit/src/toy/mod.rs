@@ -5,18 +5,20 @@
 
 mod fork;
 mod mixed;
+mod registry;
 mod round;
 mod share;
 mod timer;
 
 pub use fork::{ForkParams, ToyFork};
-pub use mixed::ToyMixed;
+pub use mixed::{ToyMixed, place_mixed};
+pub use registry::TOYS;
 pub use round::ToyRound;
 pub use share::ToyShare;
 pub use timer::ToyTimer;
 
-use crate::class::Places;
-use crate::place::{Level, PlacementParams};
+use gangline_policies::class::Places;
+use gangline_policies::place::{Level, PlacementParams};
 
 /// The places of a toy, up to a level.
 fn places(max_level: Level) -> Places {

@@ -1,11 +1,11 @@
 //! `toy-timer`: a job waits some time for one server before it accepts any place.
 
-use crate::class::Places;
-use crate::place::Level;
 use gangline_engine::{
     Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };
 use gangline_model::{JobId, SimSpan, TimerTag};
+use gangline_policies::class::Places;
+use gangline_policies::place::Level;
 
 /// A queue with a delay before it spreads gangs.
 #[derive(Debug)]

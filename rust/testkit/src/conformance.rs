@@ -382,7 +382,8 @@ pub fn no_fitting_job_waits(view: &ClusterView<'_>) -> Result<(), String> {
 ///
 /// # Examples
 /// ```
-/// use gangline_policies::{Params, Services, build, conformance};
+/// use gangline_policies::{Params, Services, build};
+/// use gangline_testkit::conformance;
 /// let make = || build("srtf", &Params::new(), Services::default()).expect("a known policy");
 /// conformance::check(make, 1, conformance::Scope::default(), true).unwrap();
 /// ```

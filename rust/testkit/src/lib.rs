@@ -1,0 +1,48 @@
+//! For tests: worlds drawn from a seed, the laws that every policy must pass, and toy policies.
+//!
+//! No release contains any of this. Development builds of the Python module know the toys, so that tests in Python
+//! can run them.
+#![forbid(unsafe_code)]
+
+pub mod conformance;
+pub mod toy;
+
+pub use toy::TOYS;
+
+use gangline_engine::{Policy, PolicyError};
+use gangline_policies::{POLICIES, Params, PolicyInfo, Services};
+
+/// Every policy of the registry, then the toys.
+pub fn policies() -> impl Iterator<Item = &'static PolicyInfo> {
+    POLICIES.iter().chain(TOYS)
+}
+
+/// The policy of a name, or the toy.
+///
+/// # Errors
+/// [`PolicyError::UnknownPolicy`], naming the nearest policy that is none of the toys.
+pub fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
+    match TOYS.iter().find(|toy| toy.name == name) {
+        Some(toy) => Ok(toy),
+        None => gangline_policies::find(name),
+    }
+}
+
+/// As [`gangline_policies::build`], the toys included.
+///
+/// # Errors
+/// [`PolicyError::UnknownPolicy`] or [`PolicyError::Parameter`].
+///
+/// # Examples
+/// ```
+/// use gangline_policies::{Params, Services};
+/// assert!(gangline_testkit::build("toy-share", &Params::new(), Services::default()).is_ok());
+/// assert!(gangline_policies::build("toy-share", &Params::new(), Services::default()).is_err());
+/// ```
+pub fn build(
+    name: &str,
+    params: &Params,
+    services: Services,
+) -> Result<Box<dyn Policy>, PolicyError> {
+    find(name)?.build(params, services)
+}
