@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gangline import _core
 from parity.harness import assert_same, run_engine, run_reference
 
 if TYPE_CHECKING:
@@ -36,16 +37,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "toy-share": {},
     "toy-round": {"round_s": 10.0},
 }
-PREEMPTIVE = (
-    "srtf",
-    "srsf",
-    "las",
-    "tiresias",
-    "gittins",
-    "tiresias-gittins",
-    "gandiva",
-    "toy-round",
-)
+PREEMPTIVE = [entry["name"] for entry in _core.registry() if entry["stops"] != "no"]
 
 
 def world(*, share: bool) -> dict[str, Any]:

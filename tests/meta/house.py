@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import subprocess
@@ -13,7 +12,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python" / "gangline"
 RUST = ROOT / "rust"
-LOWER_CRATES = ("model", "engine", "policies")
+LOWER_CRATES = ("rng", "model", "network", "synth", "engine", "policies")
 SKIPPED_FOLDERS = {"target", ".venv", ".git", "__pycache__", "_build", "shared", "node_modules"}
 
 
@@ -93,21 +92,3 @@ def without_rust_tests(bare: str) -> str:
         end = closing(bare, match.end() - 1)
         bare = bare[: match.start()] + re.sub(r"[^\n]", " ", bare[match.start() : end]) + bare[end:]
     return bare
-
-
-def code_lines(text: str) -> int:
-    """Count the lines that hold something."""
-    return sum(1 for line in text.splitlines() if line.strip())
-
-
-def docstring_lines(node: ast.AST) -> set[int]:
-    """Return the line numbers of all docstrings inside a node."""
-    lines: set[int] = set()
-    for child in ast.walk(node):
-        body = getattr(child, "body", None)
-        if not isinstance(body, list) or not body or not isinstance(body[0], ast.Expr):
-            continue
-        value = body[0].value
-        if isinstance(value, ast.Constant) and isinstance(value.value, str):
-            lines.update(range(value.lineno, (value.end_lineno or value.lineno) + 1))
-    return lines

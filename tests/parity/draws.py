@@ -14,6 +14,10 @@ from gangline import _core
 
 ENTRIES: dict[str, dict[str, Any]] = {entry["name"]: entry for entry in _core.registry()}
 POLICIES = tuple(ENTRIES)
+FAMILIES: dict[str, list[str]] = {
+    family: [name for name, entry in ENTRIES.items() if entry["family"] == family]
+    for family in dict.fromkeys(entry["family"] for entry in ENTRIES.values())
+}
 
 
 def _having(parameter: str) -> tuple[str, ...]:

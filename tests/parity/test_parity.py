@@ -10,28 +10,15 @@ from hypothesis import strategies as st
 
 import gangline as gl
 import reference
-from parity.draws import POLICIES, PREEMPTIVE, ROUNDS, settings_of, sharing_settings
+from parity.draws import FAMILIES, POLICIES, PREEMPTIVE, ROUNDS, settings_of, sharing_settings
 from parity.harness import EndlessError, assert_same, run_engine, run_reference
 from parity.worlds import crowded, sharing_worlds, worlds
 
-PRESETS_THAT_SHARE = (
-    "sjf-bsbf-code",
-    "sjf-bsbf-consolidated",
-    "sjf-ffs-code",
-    "sjf-ffs-consolidated",
-)
-SENDERS = (
-    "fifo",
-    "easy",
-    "srtf",
-    "tiresias",
-    "dally",
-    "themis",
-    "gavel-las",
-    "toy-share",
-    "toy-mixed",
-)
-PRESETS = ("hadar-paper", "hadar-ttd", "hadar-jct")
+SHARING = FAMILIES["sharing"]
+PRESETS_THAT_SHARE = [name for name, kind in gl.policies.presets.items() if kind.name in SHARING]
+PRESETS = [name for name, kind in gl.policies.presets.items() if kind.name == "hadar"]
+SENDERS = [*(names[0] for names in FAMILIES.values()), "toy-share", "toy-mixed"]
+"""One policy of each family, and what only a toy does."""
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
@@ -97,7 +84,7 @@ def test_preemption_with_checkpoints_agrees_where_runs_end(
     compare(world, policy, params)
 
 
-@pytest.mark.parametrize("policy", ["sjf-ffs", "sjf-bsbf", *PRESETS_THAT_SHARE])
+@pytest.mark.parametrize("policy", [*SHARING, *PRESETS_THAT_SHARE])
 @settings(suppress_health_check=QUIET)
 @given(data=st.data())
 def test_jobs_on_few_gpus_agree_with_the_slow_simulator(policy: str, data: st.DataObject) -> None:

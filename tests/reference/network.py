@@ -277,7 +277,7 @@ class Network:
 
         found = at(sizes[-1])
         if found is not None and self.o.get("monotone_n", False):
-            found = min([x for x in map(at, sizes) if x is not None])
+            found = min(x for x in map(at, sizes) if x is not None)
         return found
 
     def locality(self, job: Job, t: int, shape: Shape) -> float:

@@ -4,18 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import gangline as gl
 from gangline import _core, policies
+from gangline.errors import PolicyError
 
-SHARING = ("gavel-gandiva", "sjf-ffs", "sjf-bsbf")
-"""Put two jobs on a GPU with their default parameters."""
+
+def shares_gpus(name: str) -> bool:
+    """Whether a policy with its default parameters asks for the interference of co-runners."""
+    lab = gl.Cluster.homogeneous(servers=1, gpus=1)
+    job = pa.table({"arrival_s": [0.0], "gpus": [1], "duration_s": [1.0]})
+    try:
+        gl.simulate(lab, job, name)
+    except PolicyError as error:
+        return str(error).startswith("sharing: ")
+    return False
+
+
+def test_policies_of_the_family_share_gpus() -> None:
+    family = [entry["name"] for entry in _core.registry() if entry["family"] == "sharing"]
+    assert family
+    assert [name for name in family if not shares_gpus(name)] == []
+    assert not shares_gpus("fifo")
 
 
 @pytest.mark.parametrize("name", list(policies.registry))
 def test_every_policy_keeps_every_law(name: str) -> None:
-    gl.testing.check_policy(name, max_share=2 if name in SHARING else None)
+    gl.testing.check_policy(name, max_share=2 if shares_gpus(name) else None)
 
 
 VARIANTS: list[tuple[str, dict[str, Any]]] = [

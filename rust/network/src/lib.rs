@@ -3,6 +3,7 @@
 //!
 //! A factor depends on (model, GPU type, gang size, shape) alone. It is worked out when first asked for
 //! and kept; the parameters never change, so nothing is ever forgotten.
+#![forbid(unsafe_code)]
 
 mod alphabeta;
 mod config;

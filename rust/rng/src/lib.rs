@@ -18,6 +18,7 @@
 //! addresses never share a block. The price: `id1` has 32 bits and `counter` 24.
 //! The four words of the output make two lanes: `a = word 0 + 2^32 word 1`, `b` alike from words
 //! 2 and 3. All samplers use lane `a`; only [`Draw::below`] may look further.
+#![forbid(unsafe_code)]
 
 /// What a draw is for: the name of a stream. Codes are part of the results and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

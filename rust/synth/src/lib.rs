@@ -4,6 +4,7 @@
 //! never moves another column, and asking for more jobs only appends. Logarithms and exponentials
 //! come from `libm`: same seed, same bytes on every platform. One job costs about 150 ns.
 //! Nothing here knows the engine, files or Python.
+#![forbid(unsafe_code)]
 
 mod arrivals;
 mod durations;
