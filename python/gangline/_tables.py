@@ -21,16 +21,11 @@ TIER = ("server", "rack", "network")
 END = ("finished", "preempted", "moved", "failed", "retimed", "stopped")
 _LABEL = pa.dictionary(pa.int32(), pa.string())
 _ROWS_PER_GROUP = 1 << 17  # ours: bounds the writer's buffers; larger groups are no faster
-_NS = 1e9
 
 
 def jobs(columns: dict[str, npt.NDArray[Any]], trace: Trace) -> pa.Table:
-    """Return the jobs table; derived columns are computed here."""
-    arrival, gpus = trace.numbers("arrival_s"), trace.numbers("gpus")
-    start, finish, run = columns["first_start_s"], columns["finish_s"], columns["run_s"]
-    jct = _difference(finish, arrival)
-    wait = np.maximum(_difference(jct, run), 0.0)
-    status = columns["status"]
+    """Return the jobs table."""
+    run, status = columns["run_s"], columns["status"]
     unknown = bool((status != 0).any())
 
     def maybe(values: npt.NDArray[np.float64]) -> Any:
@@ -42,11 +37,11 @@ def jobs(columns: dict[str, npt.NDArray[Any]], trace: Trace) -> pa.Table:
         "model": _label(trace, "model"),
         "gpus": trace.column("gpus"),
         "arrival_s": trace.column("arrival_s"),
-        "first_start_s": maybe(start),
-        "finish_s": maybe(finish),
-        "jct_s": maybe(jct),
-        "queue_s": maybe(_difference(start, arrival)),
-        "wait_s": maybe(wait),
+        "first_start_s": maybe(columns["first_start_s"]),
+        "finish_s": maybe(columns["finish_s"]),
+        "jct_s": maybe(columns["jct_s"]),
+        "queue_s": maybe(columns["queue_s"]),
+        "wait_s": maybe(columns["wait_s"]),
         "run_s": pa.array(run),
         "overhead_s": pa.array(columns["overhead_s"]),
         "slowdown": maybe(columns["slowdown"]),
@@ -56,7 +51,7 @@ def jobs(columns: dict[str, npt.NDArray[Any]], trace: Trace) -> pa.Table:
         "comm_s": pa.array(columns["comm_s"]),
         "share_s": pa.array(columns["share_s"]),
         # The parts of a forked job hold GPUs side by side.
-        "gpu_seconds": pa.array(columns.get("gpu_seconds", gpus * run)),
+        "gpu_seconds": pa.array(columns.get("gpu_seconds", trace.numbers("gpus") * run)),
         "status": _words(status, STATUS),
         "trace_status": _label(trace, "trace_status"),
     }
@@ -273,17 +268,6 @@ def _repeats(column: pa.ChunkedArray) -> bool:
             return False
         return bool((values == first).all())
     return False
-
-
-def _difference(
-    later: npt.NDArray[np.float64], earlier: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """Subtract times and round to the nanosecond, which both are multiples of."""
-    gap = later - earlier
-    gap *= _NS
-    np.rint(gap, out=gap)
-    gap /= _NS
-    return gap
 
 
 def _label(trace: Trace, name: str) -> Any:

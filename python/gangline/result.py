@@ -86,6 +86,8 @@ class Result:
         summary = {**output.summary(), **(report.summary if report else {}), "wall_s": wall_s}
         spec = _spec(cluster, trace, pairs, {"label": policy, "params": params}, options)
         spec["policy"]["knowledge"] = knowledge
+        if output.copy_gpus() != "gang":
+            spec["policy"]["copy_gpus"] = output.copy_gpus()
         spec["log_hash"] = output.log_hash()
         spec["outcome"] = output.outcome()
         spec["counters"] = dict(output.counters())

@@ -75,6 +75,7 @@ def broken_laws(
     outcome: str | None = None,
     options: Mapping[str, Any] | None = None,
     max_share: int = 1,
+    copy_gpus: str | int = "gang",
     work_conserving: bool = False,
 ) -> list[Broken]:
     """Return every law that the tables break, with what breaks it.
@@ -95,6 +96,9 @@ def broken_laws(
         work of jobs that were stopped is only known within bounds.
     max_share : int
         Most jobs that the run allowed on one GPU.
+    copy_gpus : str or int
+        GPUs of each part of a job: "gang", as many as the job asks for; "server", all of its
+        server; or a number.
     work_conserving : bool
         Whether the policy claims that no job waits while enough GPUs of a type that it may use are
         free, wherever they are; checked where the cluster lists all outages.
@@ -114,6 +118,7 @@ def broken_laws(
         outcome=outcome,
         options=options,
         max_share=max_share,
+        copy_gpus=copy_gpus,
         work_conserving=work_conserving,
     )
     found: list[Broken] = []
@@ -154,6 +159,7 @@ def check_result(
         outcome=result.spec.get("outcome"),
         options=result.spec.get("options", {}),
         max_share=max_share,
+        copy_gpus=result.spec["policy"].get("copy_gpus", "gang"),
         work_conserving=work_conserving,
     )
     if found:

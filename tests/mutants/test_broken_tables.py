@@ -257,3 +257,64 @@ def test_a_co_runner_that_is_not_re_timed_is_caught() -> None:
         rows["segments"].remove(after)
 
     assert "co-runners" in laws_of(result, lab, trace, stays_fast, max_share=2)
+
+
+UNLIKE = gl.Cluster.from_dict(
+    {
+        "name": "unlike",
+        "gpu_types": [
+            {"name": "g", "memory_gb": 16},
+            {"name": "h", "memory_gb": 16, "speed": 2.0},
+        ],
+        "servers": [
+            {"count": 2, "gpu": "g", "gpus": 4, "rack": 0},
+            {"count": 1, "gpu": "h", "gpus": 8, "rack": 0},
+        ],
+    }
+)
+
+
+@cache
+def run_of_copies() -> tuple[gl.Result, gl.Trace]:
+    """Jobs of one GPU and of two, whose copies take whole servers and pause to be merged."""
+    rows = [
+        {"job_id": f"j{i}", "arrival_s": float(i), "gpus": 1 + i % 2, "duration_s": 60.0}
+        for i in range(4)
+    ]
+    trace = gl.Trace.from_arrow(pa.Table.from_pylist(rows))
+    params = {"whole": True, "copies": 3, "merge_s": 0.5, "period_s": 4.0}
+    return gl.simulate(UNLIKE, trace, "toy-fork", params=params, segments=True), trace
+
+
+def test_copies_of_another_size_than_the_gang_break_no_law() -> None:
+    result, trace = run_of_copies()
+    assert result.spec["policy"]["copy_gpus"] == "server"
+    gl.testing.check_result(result, UNLIKE, trace)
+    found = gl.audit(result.segments, UNLIKE, jobs=result.jobs, trace=trace, copy_gpus="server")
+    assert found.ok, found
+    assert {"gang", "rate", "short-run", "sums"} <= set(found.checked)
+
+
+@pytest.mark.parametrize(
+    ("change", "law", "rule"),
+    [
+        ({"gpu_mask": 0b111}, "gang-whole", "gang"),
+        ({"rate": 40.0}, "rates", "rate"),
+        ({"server": 0, "gpu_mask": 0b1111}, "parts-apart", "gang"),
+    ],
+)
+def test_a_copy_of_the_wrong_size_speed_or_place_is_caught(
+    change: dict[str, Any], law: str, rule: str
+) -> None:
+    result, trace = run_of_copies()
+    rows = result.segments.to_pylist()
+    copies = {(row["job_id"], row["start_s"]) for row in rows if row["server"] == 0}
+    row = next(row for row in rows if row["part"] > 0 and (row["job_id"], row["start_s"]) in copies)
+    row |= change
+    segments = pa.Table.from_pylist(rows, schema=result.segments.schema)
+    found = gl.testing.broken_laws(
+        result.jobs, segments, UNLIKE, trace, copy_gpus="server", options=result.spec["options"]
+    )
+    assert law in dict(found)
+    audit = gl.audit(segments, UNLIKE, jobs=result.jobs, trace=trace, copy_gpus="server")
+    assert rule in audit.counts

@@ -60,7 +60,6 @@ def test_every_law_holds_of_our_policies(policy: str, data: st.DataObject) -> No
     """Checkpoints, failures, contention, pairs, memory: the kit accuses nobody who is right."""
     world = data.draw(worlds())
     params = data.draw(accepted_settings(policy, world))
-    params.pop("whole", None)  # the kit knows copies that are whole gangs, not those of other sizes
     try:
         result = run_engine(world, policy, params, **limit_of(policy, params))
     except (gl.StalledError, gl.PolicyError):

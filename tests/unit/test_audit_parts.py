@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 import gangline as gl
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LAB = gl.Cluster.homogeneous(servers=3, gpus=4)
 TRACE = gl.Trace.from_arrow(
@@ -142,3 +145,46 @@ def test_work_is_the_sum_over_parts() -> None:
     rows = segments()
     rows["rate"][1] = 2.0  # of both parts together: a row has the rate of its part
     assert look(rows).counts == {"rate": 1}
+
+
+WHOLE = {"job_id": ["a", "a"], "start_s": [0.0, 0.0], "end_s": [3.0, 3.0], "server": [0, 1]}
+
+
+@pytest.mark.parametrize(
+    ("copy_gpus", "masks", "broken"),
+    [
+        ("server", [0b1111, 0b1111], set()),
+        ("server", [0b1111, 0b111], {"gang", "short-run"}),
+        (4, [0b1111, 0b1111], set()),
+        (3, [0b111, 0b111], {"short-run"}),
+        ("gang", [0b1111, 0b1111], {"gang"}),
+    ],
+)
+def test_copies_may_have_another_size_than_the_gang(
+    copy_gpus: str | int, masks: list[int], broken: set[str]
+) -> None:
+    """A gang of 2 does 12 s of work alone; two copies on all 4 GPUs of a server do 4 per second."""
+    job = {"job_id": ["a"], "arrival_s": [0.0], "gpus": [2], "duration_s": [12.0]}
+    for rows in (WHOLE, WHOLE | {"part": [0, 1]}):
+        found = gl.audit(
+            pa.table(rows | {"gpu_mask": masks}),
+            LAB,
+            trace=pa.table(job),
+            copy_gpus=copy_gpus,
+            max_parts=2,
+        )
+        assert set(found.counts) == broken
+
+
+def test_a_size_of_copies_that_is_none_is_refused() -> None:
+    for wrong in ("servers", 0, True):
+        with pytest.raises(gl.PolicyError, match="copy_gpus: expected gang, server or an integer"):
+            gl.audit(pa.table(WHOLE), LAB, copy_gpus=wrong)
+
+
+def test_the_folder_of_a_result_tells_the_size_of_copies(tmp_path: Path) -> None:
+    params = {"whole": True, "copies": 2}
+    result = gl.simulate(LAB, TRACE, "toy-fork", params=params, segments=True)
+    result.save(tmp_path / "run")
+    assert gl.audit(tmp_path / "run", LAB, trace=TRACE).ok
+    assert "gang" in gl.audit(tmp_path / "run", LAB, trace=TRACE, copy_gpus="gang").counts

@@ -102,12 +102,14 @@ def capacity(t: Tables) -> str | None:
 
 
 def gang_whole(t: Tables) -> str | None:
-    """Check that each part of a job is its whole gang, and is in one place at a time."""
+    """Check that each part of a job has all its GPUs, and is in one place at a time."""
     held = t.stretches
-    wrong = first(held.width != t.gang[held.job])
+    wrong = first(held.width != t.whole)
     if wrong is not None:
-        job = int(held.job[wrong])
-        return f"job {t.name(job)} holds {held.width[wrong]} GPUs at {held.start[wrong]} s"
+        return (
+            f"job {t.name(held.job[wrong])} holds {held.width[wrong]} GPUs at {held.start[wrong]} "
+            f"s; a part has {t.whole[wrong]}"
+        )
     back = first(_same_part(held) & (held.start[1:] < held.end[:-1] - 1e-9))
     return None if back is None else f"job {t.name(held.job[back])} runs twice at a time"
 

@@ -97,9 +97,8 @@ def rates(t: Tables) -> str | None:
     Where distance costs nothing, none is slower either, except one that rests.
     """
     held = t.stretches
-    kinds = t.servers["type"][t.seg("server").astype(np.int64)]
     base = np.full(len(held.job), np.inf)
-    np.minimum.at(base, t.stretch_of_row, t.base[t.seg_job, kinds])
+    np.minimum.at(base, t.stretch_of_row, t.base_of_row)
     rate = t.seg("rate")[held.row]
     batch, sub_batch = _batches(t)
     cost = t.cluster.sharing.acc_cost if t.cluster.sharing is not None else 0.05

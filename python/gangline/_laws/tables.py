@@ -62,6 +62,7 @@ class Tables:
         outcome: str | None,
         options: Mapping[str, Any] | None,
         max_share: int,
+        copy_gpus: str | int,
         work_conserving: bool,
     ) -> None:
         self.jobs, self.segments = jobs, segments
@@ -70,6 +71,7 @@ class Tables:
         self.outcome = outcome
         self.options = options
         self.max_share = max_share
+        self.copy_gpus = copy_gpus
         self.work_conserving = work_conserving
         self.servers = cluster.server_arrays()
 
@@ -180,8 +182,21 @@ class Tables:
         return stretches, inverse
 
     @cached_property
+    def whole(self) -> Numbers:
+        """GPUs that the part of each stretch has when it is whole."""
+        held = self.stretches
+        if self.copy_gpus == "gang":
+            return np.asarray(self.gang[held.job])
+        if self.copy_gpus == "server":
+            server = self.seg("server")[held.row].astype(np.int64)
+            return np.asarray(self.servers["gpus"][server]).astype(np.int64)
+        return np.full(len(held.job), self.copy_gpus, dtype=np.int64)
+
+    @cached_property
     def in_parts(self) -> npt.NDArray[np.bool_]:
-        """Which jobs ever held another part than their first."""
+        """Which jobs ever held another part than their first, or parts of another size."""
+        if self.copy_gpus != "gang":
+            return np.ones(len(self.ids), dtype=np.bool_)
         found = np.zeros(len(self.ids), dtype=np.bool_)
         found[self.seg_job[self.part > 0]] = True
         return found
@@ -202,8 +217,22 @@ class Tables:
     @cached_property
     def base(self) -> Numbers:
         """Iterations per second of each gang alone on each GPU type, shape (jobs, types)."""
-        rates: Numbers = self.trace.to_core(self.cluster).base_rates(self.cluster.to_core())
+        rates: Numbers = self._core_jobs.base_rates(self.cluster.to_core())
         return rates
+
+    @cached_property
+    def base_of_row(self) -> Numbers:
+        """Iterations per second alone on the GPUs of each row."""
+        kinds = self.servers["type"][self.seg("server").astype(np.int64)]
+        if self.copy_gpus == "gang":
+            return np.asarray(self.base[self.seg_job, kinds])
+        rows = [column.astype(np.uint32) for column in (self.seg_job, kinds, self.width)]
+        rates: Numbers = self._core_jobs.copy_rates(self.cluster.to_core(), *rows)
+        return rates
+
+    @cached_property
+    def _core_jobs(self) -> Any:
+        return self.trace.to_core(self.cluster)
 
     @cached_property
     def label(self) -> list[str | None]:

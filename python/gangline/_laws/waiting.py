@@ -24,7 +24,9 @@ def work_conserving(t: Tables) -> str | None:
     no table. Cost: changes x (types + free GPUs).
     """
     failures = t.cluster.failures
-    if not t.work_conserving or (failures is not None and failures.mtbf_hours is not None):
+    if not t.work_conserving or t.copy_gpus != "gang":
+        return None  # a copy needs its GPUs on one server, which may be spread over several
+    if failures is not None and failures.mtbf_hours is not None:
         return None
     usable = _usable(t)
     kinds = len(t.cluster.gpu_types)

@@ -109,6 +109,7 @@ def audit(
     columns: Mapping[str, str] | None = None,
     max_share: int = 1,
     max_parts: int = 1,
+    copy_gpus: str | int | None = None,
     max_idle_s: float = MAX_IDLE_S,
     tolerance_s: float = TOLERANCE_S,
     first: int = 100,
@@ -136,6 +137,9 @@ def audit(
     max_parts : int
         Most whole gangs that one job may hold at a time; more than 1 for forked jobs in tables
         without a column `part`.
+    copy_gpus : str or int, optional
+        GPUs of each part of a job: "gang", as many as the job asks for; "server", all of its
+        server; or a number. Default: what the folder of a result says, else "gang".
     max_idle_s : float
         Longest that a gang may wait while it and all others that wait would fit; infinity: as long
         as it likes.
@@ -180,6 +184,7 @@ def audit(
 
     from gangline.audit import hints, inputs, jobs_rules, segment_rules
     from gangline.audit.findings import Findings
+    from gangline.audit.inputs import gpus_of_copies
     from gangline.audit.world import World
     from gangline.simulate import as_cluster
     from gangline.trace.read import as_trace
@@ -197,6 +202,7 @@ def audit(
         held,
         max_share=max_share,
         max_parts=max_parts,
+        copy_gpus=gpus_of_copies(table, copy_gpus),
         max_idle_s=max_idle_s,
         tolerance_s=tolerance_s,
     )

@@ -3,8 +3,8 @@
 A gang fits where one server has as many GPUs free; a gang wider than every server, where the
 wholly free servers of one rack and type have; one wider than that, where those of one type have. So
 a strict placement rule is no reason to let it wait. Where the table does not tell servers, a gang
-fits only if it does so however the busy GPUs are spread. GPUs of failed servers are busy, and a GPU
-counts as busy as often as it is held.
+fits only if it does so however the busy GPUs are spread. A copy of a job always needs one server.
+GPUs of failed servers are busy, and a GPU counts as busy as often as it is held.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     Bools = npt.NDArray[np.bool_]
 
 __all__ = ["Busy", "Waits", "check", "waits_between"]
+
+
+WHOLE = 0
+"""Instead of a number of GPUs: all of a server."""
 
 
 class Waits(NamedTuple):
@@ -84,7 +88,7 @@ def waits_between(world: World, job: Ints, start: Floats, end: Floats, last: flo
         np.concatenate([world.arrival[ran], time[gap], final[left]]),
         np.concatenate([first[ran], time[gap + 1], np.full(len(left), last)]),
     )
-    known = (waits.end > waits.start) & (world.gang[waits.job] > 0)
+    known = (waits.end > waits.start) & (world.part_sizes[0][waits.job] > 0)
     return Waits(waits.job[known], waits.start[known], waits.end[known])
 
 
@@ -149,7 +153,10 @@ def _kinds(world: World, job: Ints) -> tuple[Ints, list[tuple[int, Bools]]]:
     """Return the kind of each job and, by kind, its gang and the types that it can use."""
     bit = np.uint64(1) << np.arange(len(world.types), dtype=np.uint64)
     types, code = np.unique((world.usable * bit).sum(axis=1, dtype=np.uint64), return_inverse=True)
-    kinds, kind = np.unique(world.gang[job] * len(types) + code[job], return_inverse=True)
+    gang = world.part_sizes[0]
+    if world.copy_gpus == "server":
+        gang = np.full(len(gang), WHOLE, dtype=np.int64)
+    kinds, kind = np.unique(gang[job] * len(types) + code[job], return_inverse=True)
     found = [divmod(number, len(types)) for number in kinds.tolist()]
     return kind, [(gang, (types[at] & bit) != 0) for gang, at in found]
 
@@ -164,6 +171,10 @@ class _Level(NamedTuple):
     gpus: Ints
     """GPUs of each unit."""
 
+    def needed(self, gang: int) -> Ints:
+        """Return the GPUs that a gang needs of each unit to fit there."""
+        return self.gpus if gang == WHOLE else np.full(len(self.gpus), gang)
+
 
 def _levels(world: World) -> list[_Level]:
     """Return the levels at which gangs are placed; a gang belongs to the first that holds it."""
@@ -171,7 +182,7 @@ def _levels(world: World) -> list[_Level]:
     alone = np.arange(len(kind))
     racks = np.unique(world.server_rack * len(world.types) + kind, return_inverse=True)[1]
     levels = []
-    for unit in (alone, racks, kind):
+    for unit in (alone,) if world.forks else (alone, racks, kind):
         gpus = np.bincount(unit, weights=world.server_gpus).astype(np.int64)
         of_unit = np.zeros(len(gpus), dtype=np.int64)
         of_unit[unit] = kind
@@ -211,7 +222,8 @@ def _on_servers(world: World, time: Time, busy: Busy) -> Callable[[int, Bools], 
     def fits(gang: int, types: Bools) -> Bools:
         number, units = _chosen(levels, gang, types)
         unit, place, now, before = changes[number]
-        step = (now >= gang).astype(np.int64) - (before >= gang)
+        needed = levels[number].needed(gang)[unit]
+        step = (now >= needed).astype(np.int64) - (before >= needed)
         mine = (step != 0) & units[unit]
         return time.count(place[mine], step[mine], int(units.sum())) > 0
 
@@ -247,7 +259,7 @@ def _on_totals(world: World, held: Ints) -> Callable[[int, Bools], Bools]:
         number, units = _chosen(levels, gang, types)
         level = levels[number]
         if number == 0:
-            needed = int((level.gpus[units] - gang + 1).sum())
+            needed = int((level.gpus - level.needed(gang) + 1)[units].sum())
         else:  # at worst each busy GPU spoils a server of its own, the largest first
             mine = units[level.unit]
             order = np.lexsort((world.server_gpus[mine], level.unit[mine]))

@@ -111,6 +111,21 @@ def check_options(
             raise PolicyError(message, field="require", value=rule)
 
 
+def gpus_of_copies(table: TableLike, given: str | int | None) -> str | int:
+    """Return the size of the parts of jobs: as given, else as the folder of a result says."""
+    if given is None:
+        folder = Path(str(table)) if _is_path(table) else None
+        if folder is None or not (folder / "spec.json").is_file():
+            return "gang"
+        found: str | int = load_result(folder).spec["policy"].get("copy_gpus", "gang")
+        return found
+    is_number = isinstance(given, int) and not isinstance(given, bool) and given >= 1
+    if given not in ("gang", "server") and not is_number:
+        message = f"audit: copy_gpus: expected gang, server or an integer >= 1, got {given}"
+        raise PolicyError(message, field="copy_gpus", value=given)
+    return given
+
+
 def _meant(name: str, known: tuple[str, ...]) -> str:
     near = difflib.get_close_matches(name, known, 1)
     return f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}"

@@ -45,6 +45,11 @@ class _Rows:
         if not table.has("gpus"):
             gang = np.append(world.gang, -1)[self.job].astype(np.float64)
             self.gang = np.where(gang < 0, np.nan, gang)
+        self.least = self.most = self.gang  # GPUs of a part
+        if world.forks:
+            self.least, self.most = (
+                np.append(sizes, -1)[self.job].astype(np.float64) for sizes in world.part_sizes
+            )
         self.run = self._number("run_s")
         if not table.has("run_s") and table.has("wait_s"):
             self.run = self.finish - self.arrival - table["wait_s"]
@@ -217,11 +222,11 @@ def _gangs(world: World, rows: _Rows, findings: Findings) -> None:
     findings.add(
         "capacity",
         TABLE,
-        (rows.done | np.isfinite(rows.start)) & (gang > world.gpus_total),
-        lambda row: f"{gang[row]:g} GPUs on a cluster of {world.gpus_total}",
+        (rows.done | np.isfinite(rows.start)) & (rows.least > world.gpus_total),
+        lambda row: f"{rows.least[row]:g} GPUs on a cluster of {world.gpus_total}",
         job=rows.job,
         time=rows.start,
-        found=gang,
+        found=rows.least,
         allowed=np.full(len(gang), float(world.gpus_total)),
     )
 
@@ -230,7 +235,7 @@ def _work(world: World, rows: _Rows, findings: Findings) -> Floats:
     """Look at run times; return the least time that each row must have held its GPUs."""
     least = np.full(len(rows.table), np.nan)
     if world.work is not None and world.base is not None:
-        best = (world.base * world.usable).max(axis=1)
+        best = world.best_part
         shortest = np.divide(world.work, best, out=np.full(world.jobs, np.nan), where=best > 0.0)
         least = np.append(shortest, np.nan)[rows.job] / rows.parts
     elif rows.table.has("duration_s"):
@@ -300,19 +305,20 @@ def _sums(world: World, rows: _Rows, findings: Findings) -> None:
             allowed=most,
         )
     if table.has("gpu_seconds") and table.has("run_s"):
-        _gpu_seconds(world, rows, table["gpu_seconds"], rows.gang * table["run_s"], findings)
+        _gpu_seconds(world, rows, table["gpu_seconds"], findings)
 
 
-def _gpu_seconds(
-    world: World, rows: _Rows, given: Floats, wanted: Floats, findings: Findings
-) -> None:
+def _gpu_seconds(world: World, rows: _Rows, given: Floats, findings: Findings) -> None:
     """Hold GPU-seconds against gpus x run: of each part, where a job has several."""
-    slack = world.tolerance(wanted, rows.gang + 2.0) * rows.parts
-    above = given > wanted * rows.parts + slack
+    run = rows.table["run_s"]
+    least, most = rows.least * run, rows.most * run
+    slack = world.tolerance(most, rows.most + 2.0) * rows.parts
+    above = given > most * rows.parts + slack
+    wanted = np.where(above, most, least)
     findings.add(
         "sums",
         TABLE,
-        above | (given < wanted - slack),
+        above | (given < least - slack),
         lambda row: f"gpu_seconds is {given[row]:.9g}, gpus x run is {wanted[row]:.9g}",
         job=rows.job,
         time=rows.arrival,
@@ -320,14 +326,14 @@ def _gpu_seconds(
         allowed=wanted,
     )
     if above.any() and world.held is None:
-        most = int(np.ceil((given[above] / wanted[above]).max()))
-        findings.note(f"if jobs fork, gpu_seconds may exceed gpus x run: `--max-parts {most}`")
+        parts = int(np.ceil((given[above] / most[above]).max()))
+        findings.note(f"if jobs fork, gpu_seconds may exceed gpus x run: `--max-parts {parts}`")
 
 
 def _capacity(world: World, rows: _Rows, least: Floats, findings: Findings) -> None:
     """Sweep the jobs that must have held their GPUs from first start to finish."""
     still = least >= rows.span - world.tolerance(rows.span, 2.0)
-    kept = np.flatnonzero(still & np.isfinite(rows.span) & (rows.gang >= 1))
+    kept = np.flatnonzero(still & np.isfinite(rows.span) & (rows.least >= 1))
     if not len(kept):
         if world.held is None:  # without segments this is all there is to see of it
             findings.withdraw("capacity", _why_not(rows, least))
@@ -339,7 +345,7 @@ def _capacity(world: World, rows: _Rows, least: Floats, findings: Findings) -> N
             "first_start_s is not given: taken as finish - run time, as if every job ran in one "
             "piece; where jobs are preempted give first_start_s or preemptions"
         )
-    gang = rows.gang[kept].astype(np.int64)
+    gang = rows.least[kept].astype(np.int64)
     sweep = Sweep(rows.start[kept], rows.finish[kept], world.tolerance_s)
     kinds = np.full(len(kept), -1, dtype=np.int64)
     if "gpu_type" in rows.table.words:
@@ -376,14 +382,14 @@ def _utilisation(world: World, rows: _Rows, least: Floats, findings: Findings) -
     Looked at from the first start to each finish, and from each start to the last finish.
     """
     begin = np.where(np.isnan(rows.start) | rows.is_assumed, rows.arrival, rows.start)
-    used = rows.gang * least
+    used = rows.least * least
     known = np.isfinite(begin) & np.isfinite(rows.finish) & np.isfinite(used)
     kept = np.flatnonzero(known & (rows.finish >= begin))
     if not len(kept):
         findings.skip("utilisation", _HELD)
         return
     begin, finish, used, job = begin[kept], rows.finish[kept], used[kept], rows.job[kept]
-    gang = rows.gang[kept]
+    gang = rows.least[kept]
     first, last = float(begin.min()), float(finish.max())
     rate = float(world.gpus_total * world.max_share)
     forward, backward = np.argsort(finish, kind="stable"), np.argsort(-begin, kind="stable")
@@ -410,7 +416,7 @@ def _utilisation(world: World, rows: _Rows, least: Floats, findings: Findings) -
 
 def _idle(world: World, rows: _Rows, findings: Findings) -> None:
     """Look for gangs that wait while they fit; a job that stopped counts as busy meanwhile."""
-    if rows.is_assumed or np.isnan(rows.start).all() or np.isnan(rows.gang).all():
+    if rows.is_assumed or np.isnan(rows.start).all() or np.isnan(rows.least).all():
         findings.skip("idle", "when jobs started: first_start_s or queue_s, and gpus or a trace")
         return
     start = np.where(np.isnan(rows.start), rows.arrival, rows.start)
@@ -419,9 +425,9 @@ def _idle(world: World, rows: _Rows, findings: Findings) -> None:
         last = np.fmax.reduce(np.fmax(start, finish), initial=0.0)
         finish = np.where(np.isnan(finish) & world.status.is_open, last, finish)
         start = np.where(world.status.is_open, rows.start, start)
-    kept = np.flatnonzero(np.isfinite(start) & np.isfinite(finish) & (rows.gang >= 1))
+    kept = np.flatnonzero(np.isfinite(start) & np.isfinite(finish) & (rows.least >= 1))
     start, finish = start[kept], finish[kept]
     nowhere = np.full(len(kept), -1, dtype=np.int64)
-    busy = idle.Busy(nowhere, rows.gang[kept].astype(np.int64), start, finish)
+    busy = idle.Busy(nowhere, rows.least[kept].astype(np.int64), start, finish)
     waits = idle.waits_between(world, rows.job[kept], start, finish, finish.max(initial=0.0))
     idle.check(world, findings, TABLE, busy, waits, has_servers=False)

@@ -53,14 +53,14 @@ class _Rows:
         if self.table.has("gpus"):
             given = self.table["gpus"]
             return np.where(np.isfinite(given), given, 0.0).astype(np.int64)
-        gang = np.append(self._world.gang, 0)[self.job]
-        return gang if (self._world.gang > 0).any() else None
+        gang = np.maximum(self._world.part_gpus(self.job, self.server), 0)
+        return gang if (gang > 0).any() else None
 
     @cached_property
     def part(self) -> Ints | None:
         """Part of each row, counted over all jobs; None if jobs have no parts."""
         if not self.table.has("part"):
-            return None
+            return self.server if self._world.forks and self.has_server else None
         number = np.unique(np.nan_to_num(self.table["part"]), return_inverse=True)[1]
         return np.asarray(number, dtype=np.int64)
 
@@ -99,7 +99,7 @@ def check(world: World, findings: Findings) -> None:
             findings.skip(rule, "how much work there is: a trace")
     else:
         _gangs(world, rows, rows.width, findings)
-        _parts(rows, findings, world.tolerance_s)
+        _parts(rows, findings, world.tolerance_s, forks=world.forks)
         _capacity(world, rows, rows.width, findings)
         _slots(world, rows, findings)
         _utilisation(world, rows, rows.width, findings)
@@ -251,8 +251,11 @@ def _gangs(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
         server=rows.server,
         found=width,
     )
+    if world.copy_gpus == "server" and not rows.has_server:
+        return
     kept = np.flatnonzero(rows.good & (rows.job >= 0))
     job = np.concatenate([rows.job[kept], rows.job[kept]])
+    server = np.concatenate([rows.server[kept], rows.server[kept]])
     part = np.zeros(len(job), dtype=np.int64)
     if rows.part is not None:
         part = np.concatenate([rows.part[kept], rows.part[kept]])
@@ -265,7 +268,7 @@ def _gangs(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
     last[:-1] = (job[1:] != job[:-1]) | (part[1:] != part[:-1])
     last[:-1] |= time[1:] - time[:-1] > world.tolerance_s
     job, time, held = job[last], time[last], held[last]
-    gang = world.gang[job] if len(job) else np.zeros(0, dtype=np.int64)
+    gang = world.part_gpus(job, server[order][last])
     if (gang < 0).any():  # then the first that a job holds is its gang
         first = np.zeros(world.jobs, dtype=np.int64)
         some = np.flatnonzero(held > 0)[::-1]
@@ -283,11 +286,12 @@ def _gangs(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
             "gang: jobs whose gangs grow or shrink on the way (elastic jobs) break this rule; "
             "the rules on work do not hold for them"
         )
+    whole_is = "a part of it has" if world.forks else "its gang is"
     findings.add(
         "gang",
         TABLE,
         ~whole,
-        lambda at: f"holds {held[at]} GPUs from {time[at]:.9g} s; its gang is {gang[at]}",
+        lambda at: f"holds {held[at]} GPUs from {time[at]:.9g} s; {whole_is} {gang[at]}",
         job=job,
         time=time,
         found=held,
@@ -295,7 +299,7 @@ def _gangs(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
     )
 
 
-def _parts(rows: _Rows, findings: Findings, tolerance_s: float) -> None:
+def _parts(rows: _Rows, findings: Findings, tolerance_s: float, *, forks: bool) -> None:
     """Look where parts are: each on one server, those of a job on different ones."""
     part, job, server = rows.part, rows.job, rows.server
     if part is None or not rows.has_server:
@@ -310,9 +314,9 @@ def _parts(rows: _Rows, findings: Findings, tolerance_s: float) -> None:
         begins = np.flatnonzero(differ & ~np.append(np.False_, differ[:-1]))
         return kept[sweep.row[begins]], sweep.time[begins]
 
-    forked = job[differing(part, job, placed)[0]]
-    placed &= np.isin(job, forked)
-    number = rows.table["part"]
+    if not forks:
+        placed &= np.isin(job, job[differing(part, job, placed)[0]])
+    number = rows.table["part"] if rows.table.has("part") else part
     for value, other, words in (
         (part, server, lambda row: f"several parts of the job are on server {server[row]}"),
         (server, part, lambda row: f"part {number[row]:g} of a forked job is on several servers"),
@@ -492,8 +496,7 @@ def _work(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
         return
     kept = np.flatnonzero(rows.good & (rows.job >= 0))
     job, kind, length = rows.job[kept], rows.type[kept], rows.length[kept]
-    best = world.base.max(axis=1)[job]
-    base = np.where(kind >= 0, world.base[job, np.maximum(kind, 0)], best)
+    base = world.base_of_rows(job, kind, width[kept])
     speed = base
     if rows.table.has("rate"):
         speed = rows.table["rate"][kept]
@@ -512,7 +515,8 @@ def _work(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
         speed = np.where(np.isnan(speed), base, speed)
     else:
         findings.skip("rate", "the column rate")
-    part = width[kept] / np.maximum(world.gang[job], 1)
+    whole = width[kept] if world.forks else world.gang[job]  # a copy lies in one row
+    part = width[kept] / np.maximum(whole, 1)
     done = np.bincount(job, weights=length * speed * part, minlength=world.jobs)
     done = done.astype(np.float64)  # without rows they are counted, not summed
     fastest, slowest = np.zeros(world.jobs), np.full(world.jobs, np.inf)
@@ -538,7 +542,7 @@ def _work(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
 
 
 def _idle(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
-    if np.isnan(world.arrival).all() or (world.gang <= 0).all():
+    if np.isnan(world.arrival).all() or (world.part_sizes[0] <= 0).all():
         return
     kept = np.flatnonzero(rows.good & (width > 0))
     start, end = rows.start[kept], rows.end[kept]
@@ -590,7 +594,7 @@ def _agreement(world: World, rows: _Rows, findings: Findings) -> None:
     if rows.width is not None:
         seconds = rows.length[kept] * rows.width[kept].astype(np.float64)
         used = np.bincount(job, seconds, minlength=world.jobs).astype(np.float64)
-        _same(world, findings, "gpu_seconds", used, ran > 0, ran * world.gang)
+        _same(world, findings, "gpu_seconds", used, ran > 0, ran * world.part_sizes[1])
 
 
 def _same(

@@ -44,12 +44,14 @@ class World:
         *,
         max_share: int,
         max_parts: int,
+        copy_gpus: str | int,
         max_idle_s: float,
         tolerance_s: float,
     ) -> None:
         self.cluster, self.trace = cluster, trace
         self.listed, self.held = listed, held
         self.max_share, self.max_parts = max_share, max_parts
+        self.copy_gpus = copy_gpus
         self.max_idle_s, self.tolerance_s = max_idle_s, tolerance_s
         if trace is not None:
             reference = trace.column("job_id")
@@ -102,6 +104,30 @@ class World:
         if self.trace is not None:
             return np.asarray(self.trace.numbers("gpus")).astype(np.int64)
         return _whole(self.of_job("gpus"))
+
+    @property
+    def forks(self) -> bool:
+        """Whether parts have another size than the gang of their job."""
+        return self.copy_gpus != "gang"
+
+    def part_gpus(self, job: Ints, server: Ints) -> Ints:
+        """GPUs that a part of a job has on a server; -1 = unknown."""
+        if self.copy_gpus == "gang":
+            return np.append(self.gang, -1)[job]
+        if self.copy_gpus == "server":
+            return np.append(self.server_gpus, -1)[server]
+        return np.full(len(job), self.copy_gpus, dtype=np.int64)
+
+    @cached_property
+    def part_sizes(self) -> tuple[Ints, Ints]:
+        """Fewest and most GPUs of a part of each job; -1 = unknown."""
+        if self.copy_gpus == "gang":
+            return self.gang, self.gang
+        sizes = self.server_gpus
+        if isinstance(self.copy_gpus, int):
+            sizes = np.asarray([self.copy_gpus], dtype=np.int64)
+        least, most = np.full(self.jobs, sizes.min()), np.full(self.jobs, sizes.max())
+        return least, most
 
     @cached_property
     def arrival(self) -> Floats:
@@ -215,6 +241,39 @@ class World:
             return None
         rates: Floats = self.core.base_rates(self.cluster.to_core())
         return rates
+
+    def base_of_rows(self, job: Ints, kind: Ints, gpus: Ints) -> Floats:
+        """Return iterations per second alone on so many GPUs of a type; of type -1: at best."""
+        assert self.base is not None, "asked for only with a trace"
+        if not self.forks:
+            best = self.base.max(axis=1)[job]
+            return np.where(kind >= 0, self.base[job, np.maximum(kind, 0)], best)
+        core, cluster = self.core, self.cluster.to_core()
+        jobs, size = job.astype(np.uint32), gpus.astype(np.uint32)
+
+        def rates(kinds: Ints) -> Floats:
+            found: Floats = core.copy_rates(cluster, jobs, kinds.astype(np.uint32), size)
+            return found
+
+        if (kind >= 0).all():
+            return rates(kind)
+        every = [rates(np.full(len(job), at)) for at in range(len(self.types))]
+        return np.where(kind >= 0, rates(np.maximum(kind, 0)), np.max(every, axis=0))
+
+    @cached_property
+    def best_part(self) -> Floats:
+        """Iterations per second of the fastest part that each job can have; 0 = it has none."""
+        assert self.base is not None, "asked for only with a trace"
+        if not self.forks:
+            return np.asarray((self.base * self.usable).max(axis=1))
+        job, best = np.arange(self.jobs), np.zeros(self.jobs)
+        for kind, gpus in {*zip(self.server_type.tolist(), self.server_gpus.tolist(), strict=True)}:
+            size = gpus if self.copy_gpus == "server" else int(self.copy_gpus)
+            if size <= gpus:
+                shape = np.full(self.jobs, kind), np.full(self.jobs, size)
+                rates = self.base_of_rows(job, *shape)
+                best = np.maximum(best, np.where(self.usable[:, kind], rates, 0.0))
+        return best
 
     @cached_property
     def allowed(self) -> npt.NDArray[np.uint64] | None:

@@ -26,6 +26,7 @@ def audit(
     columns: str | None = None,
     max_share: Whole = 1,
     max_parts: Whole = 1,
+    copy_gpus: Annotated[str | None, Parameter(name="--copy-gpus")] = None,
     max_idle_s: Annotated[float, Parameter(name="--max-idle-s")] = 3600.0,
     tolerance_s: Annotated[float, Parameter(name="--tolerance-s")] = 1e-6,
     first: Whole = 10,
@@ -51,6 +52,8 @@ def audit(
         Most jobs that may be on one GPU.
     max_parts
         Most whole gangs that one job may hold at a time.
+    copy_gpus
+        GPUs of each part of a job: gang, server (all of its server), or a number.
     max_idle_s
         Longest that a gang may wait while it and all others that wait would fit.
     tolerance_s
@@ -77,6 +80,7 @@ def audit(
         columns=_mapping(columns),
         max_share=max_share,
         max_parts=max_parts,
+        copy_gpus=int(copy_gpus) if copy_gpus and copy_gpus.isdecimal() else copy_gpus,
         max_idle_s=max_idle_s,
         tolerance_s=tolerance_s,
         first=first,

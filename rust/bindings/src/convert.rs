@@ -10,7 +10,7 @@ use numpy::{
     IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
     PyReadonlyArray3,
 };
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::Arc;
@@ -239,6 +239,35 @@ impl Jobs {
             rates.extend((0..types).map(of_type));
         }
         rates.into_pyarray(py).reshape([jobs, types])
+    }
+
+    /// Iterations per second of copies, alone and consolidated; row i is a copy of job `job[i]` on `gpus[i]` GPUs of
+    /// type `gpu_type[i]`.
+    #[allow(clippy::needless_pass_by_value)]
+    fn copy_rates<'py>(
+        &self,
+        py: Python<'py>,
+        cluster: &Bound<'_, Cluster>,
+        job: PyReadonlyArray1<'py, u32>,
+        gpu_type: PyReadonlyArray1<'py, u32>,
+        gpus: PyReadonlyArray1<'py, u32>,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let world = self.world(cluster.get())?;
+        let (jobs, types) = (self.table.len(), world.cluster.gpu_types().len());
+        let (job, gpu_type, gpus) = (job.as_slice()?, gpu_type.as_slice()?, gpus.as_slice()?);
+        let is_known = job.iter().all(|&at| (at as usize) < jobs)
+            && gpu_type.iter().all(|&at| (at as usize) < types);
+        if !is_known || job.len() != gpu_type.len() || job.len() != gpus.len() {
+            let message =
+                format!("expected rows of equal length, of {jobs} jobs and {types} types");
+            return Err(PyValueError::new_err(message));
+        }
+        let rate = |at: usize| {
+            let (job, id) = (JobId(job[at]), GpuTypeId::new(gpu_type[at] as usize));
+            world.rates.of_copy(&world.jobs, job, id, gpus[at])
+        };
+        let rates: Vec<f64> = (0..job.len()).map(rate).collect();
+        Ok(rates.into_pyarray(py))
     }
 }
 

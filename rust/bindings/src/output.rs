@@ -1,7 +1,7 @@
 //! Results to Python: vectors move into numpy arrays without a copy.
 
 use crate::error::CoreError;
-use gangline_engine::{EngineError, Output, Segments, Timeline};
+use gangline_engine::{CopyGpus, EngineError, Output, Segments, Timeline};
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -15,6 +15,7 @@ pub(crate) struct RunOutput {
     summary: Vec<(&'static str, f64)>,
     counters: Vec<(&'static str, u64)>,
     solver: Option<Arc<Py<PyAny>>>,
+    copy_gpus: CopyGpus,
     log_hash: u64,
     outcome: &'static str,
 }
@@ -41,6 +42,7 @@ impl RunOutput {
             summary: std::mem::take(&mut output.summary),
             counters,
             solver: None,
+            copy_gpus: output.copy_gpus,
             log_hash: output.log_hash,
             outcome: match output.outcome {
                 Some(Outcome::Finished) => "finished",
@@ -104,15 +106,16 @@ impl RunOutput {
         for entry in &out.dropped {
             reason[entry.job.index()] = entry.reason as u8;
         }
-        table.set_item(
-            "first_start_s",
-            std::mem::take(&mut out.first_start_s).into_pyarray(py),
-        )?;
-        table.set_item(
-            "finish_s",
-            std::mem::take(&mut out.finish_s).into_pyarray(py),
-        )?;
-        table.set_item("run_s", std::mem::take(&mut out.run_s).into_pyarray(py))?;
+        for (name, column) in [
+            ("first_start_s", &mut out.first_start_s),
+            ("finish_s", &mut out.finish_s),
+            ("jct_s", &mut out.jct_s),
+            ("queue_s", &mut out.queue_s),
+            ("wait_s", &mut out.wait_s),
+            ("run_s", &mut out.run_s),
+        ] {
+            table.set_item(name, std::mem::take(column).into_pyarray(py))?;
+        }
         if !out.gpu_s.is_empty() {
             let gpu_s = std::mem::take(&mut out.gpu_s);
             table.set_item("gpu_seconds", gpu_s.into_pyarray(py))?;
@@ -219,6 +222,15 @@ impl RunOutput {
     fn solver(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let report = |solver: &Arc<Py<PyAny>>| solver.call_method0(py, "report");
         self.solver.as_ref().map(report).transpose()
+    }
+
+    /// How many GPUs each part of a forked job had: "gang", "server" (all of its server) or a number.
+    fn copy_gpus<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(match self.copy_gpus {
+            CopyGpus::Gang => "gang".into_pyobject(py)?.into_any(),
+            CopyGpus::Server => "server".into_pyobject(py)?.into_any(),
+            CopyGpus::Fixed(gpus) => gpus.into_pyobject(py)?.into_any(),
+        })
     }
 
     /// Hash of the event log.

@@ -1,5 +1,6 @@
 //! The summary of a run (`docs/concepts/metrics.md`): quantiles, utilisation, fairness. O(jobs), once.
 
+use crate::policy::CopyGpus;
 use crate::record::Timeline;
 use crate::run::{Engine, Outcome};
 use crate::segments::Segments;
@@ -13,6 +14,12 @@ pub struct Output {
     pub first_start_s: Vec<f64>,
     /// Finish, s; NaN if the job did not finish.
     pub finish_s: Vec<f64>,
+    /// Completion time, s: finish - arrival; NaN if the job did not finish.
+    pub jct_s: Vec<f64>,
+    /// Time from the arrival to the first start, s; NaN if the job never started.
+    pub queue_s: Vec<f64>,
+    /// Of the completion time, without GPUs, s; NaN if the job did not finish.
+    pub wait_s: Vec<f64>,
     /// Time holding GPUs, s.
     pub run_s: Vec<f64>,
     /// Of that, without progress, s; empty = 0 for all.
@@ -45,6 +52,8 @@ pub struct Output {
     pub timeline: Timeline,
     /// Summary keys and values, in a fixed order (`docs/reference/columns.md`).
     pub summary: Vec<(&'static str, f64)>,
+    /// How many GPUs each part of a forked job had.
+    pub copy_gpus: CopyGpus,
     /// Hash of the event log.
     pub log_hash: u64,
     /// How the run ended.
@@ -55,6 +64,7 @@ impl Engine {
     /// Takes the results out. Columns of jobs are in job-index order.
     pub fn output(mut self) -> Output {
         let outcome = self.outcome;
+        let copy_gpus = self.state.types.copy_gpus().unwrap_or_default();
         // jobs that still run have held their GPUs up to now
         self.close(Outcome::Interrupted);
         let rows = self.state.jobs.len();
@@ -75,6 +85,7 @@ impl Engine {
         }
         let mut output = Output {
             status,
+            copy_gpus,
             first_start_s: state
                 .iter()
                 .map(|job| or_nan(job.first_start, NOT_YET))
@@ -83,6 +94,9 @@ impl Engine {
                 .iter()
                 .map(|job| or_nan(job.finish, SimTime::NEVER))
                 .collect(),
+            jct_s: Vec::with_capacity(rows),
+            queue_s: Vec::with_capacity(rows),
+            wait_s: Vec::with_capacity(rows),
             run_s: state.iter().map(|job| seconds(job.run_ns)).collect(),
             overhead_s: column(&out.overhead_ns),
             comm_s: out.comm_s,
@@ -105,9 +119,28 @@ impl Engine {
             log_hash: self.recorder.hash.0,
             outcome,
         };
+        self.times(&mut output);
         self.fairness(&mut output);
         output.summary = self.summary(&output);
         output
+    }
+
+    /// Seconds from the arrival of a job to an instant.
+    fn since_arrival(&self, job: JobId, at_s: f64) -> f64 {
+        at_s - self.state.jobs.arrival(job).seconds()
+    }
+
+    /// Completion times and what they consist of, to the nanosecond: the rest is noise of the floats.
+    fn times(&self, output: &mut Output) {
+        for job in self.state.jobs.ids() {
+            let at = job.index();
+            let jct = to_nanos(self.since_arrival(job, output.finish_s[at]));
+            let queue = to_nanos(self.since_arrival(job, output.first_start_s[at]));
+            let wait = to_nanos(jct - output.run_s[at]);
+            output.jct_s.push(jct);
+            output.queue_s.push(queue);
+            output.wait_s.push(if wait <= 0.0 { 0.0 } else { wait });
+        }
     }
 
     /// Preemptions by job; empty if there was none.
@@ -136,7 +169,7 @@ impl Engine {
                 continue;
             }
             let isolated = span_of_work(self.state.jobs.work(job), best_rate).seconds();
-            let jct = output.finish_s[at] - self.state.jobs.arrival(job).seconds();
+            let jct = self.since_arrival(job, output.finish_s[at]);
             // the column holds the integral of active jobs over the job's life until here
             let active = output.ftf[at] / (jct * NANOS_PER_SECOND);
             let share = f64::from(self.state.jobs.gpus(job)) * active / total;
@@ -152,14 +185,10 @@ impl Engine {
             jobs.ids().filter(done).map(value).collect()
         };
         let arrival = |job: JobId| jobs.arrival(job).seconds();
-        let mut jct = each(&|job| output.finish_s[job.index()] - arrival(job));
-        let mut queue = each(&|job| output.first_start_s[job.index()] - arrival(job));
+        let mut jct = each(&|job| self.since_arrival(job, output.finish_s[job.index()]));
+        let mut queue = each(&|job| self.since_arrival(job, output.first_start_s[job.index()]));
         let mut ftf = each(&|job| output.ftf[job.index()]);
-        // to the nanosecond, as in the jobs table: the rest is noise of the floats
-        let wait = each(&|job| {
-            let jct = output.finish_s[job.index()] - arrival(job);
-            to_nanos(jct - output.run_s[job.index()])
-        });
+        let wait = each(&|job| output.wait_s[job.index()]);
         let finished = jct.len();
         let first = jobs
             .ids()
@@ -311,7 +340,7 @@ struct Shares {
 
 /// A difference of two times, rounded to the nanosecond, of which both are multiples.
 fn to_nanos(seconds: f64) -> f64 {
-    (seconds * NANOS_PER_SECOND).round() / NANOS_PER_SECOND
+    (seconds * NANOS_PER_SECOND).round_ties_even() / NANOS_PER_SECOND
 }
 
 /// Arithmetic mean in index order; NaN of nothing.
