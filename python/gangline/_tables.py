@@ -26,7 +26,8 @@ _ROWS_PER_GROUP = 1 << 17  # ours: bounds the writer's buffers; larger groups ar
 def jobs(columns: dict[str, npt.NDArray[Any]], trace: Trace) -> pa.Table:
     """Return the jobs table."""
     run, status = columns["run_s"], columns["status"]
-    unknown = bool((status != 0).any())
+    # a job that only copies of another size can run has no isolated time
+    unknown = bool((status != 0).any() or np.isnan(columns["slowdown"]).any())
 
     def maybe(values: npt.NDArray[np.float64]) -> Any:
         return pa.array(values, from_pandas=unknown)

@@ -25,10 +25,14 @@ RUNS = [("las", 2), ("fifo-skip", 3), ("srtf", 4)]  # with moves, mixed types an
 def test_runs_of_every_policy_are_clean(policy: str) -> None:
     for cluster, trace, options in small_worlds():
         result = gl.simulate(cluster, trace, policy, segments=True, **options)
-        share = _share(result)
-        both = gl.audit(result.segments, cluster, jobs=result.jobs, trace=trace, max_share=share)
-        alone = gl.audit(result.segments, cluster, max_share=share)
-        listed = gl.audit(result.jobs, cluster, trace=trace, max_share=share)
+        terms: dict[str, Any] = {
+            "max_share": _share(result),
+            "max_parts": 1 + max(result.segments["part"].to_pylist()),
+            "copy_gpus": result.spec["policy"].get("copy_gpus"),
+        }
+        both = gl.audit(result.segments, cluster, jobs=result.jobs, trace=trace, **terms)
+        alone = gl.audit(result.segments, cluster, **terms)
+        listed = gl.audit(result.jobs, cluster, trace=trace, **terms)
         assert both.findings.to_pylist() == []
         assert alone.findings.to_pylist() == []
         assert listed.findings.to_pylist() == []
