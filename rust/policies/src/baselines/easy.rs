@@ -8,8 +8,9 @@ mod backlog;
 
 use super::Seen;
 use crate::class::Places;
-use crate::order::{Key, MinTree, SumTree};
+use crate::order::{MinTree, SumTree};
 use crate::place::PlacementParams;
+use crate::queue::Key;
 use backlog::Backlog;
 use gangline_engine::{
     Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,

@@ -2,8 +2,8 @@
 
 use super::Seen;
 use crate::class::Places;
-use crate::order::{Measure, SkipPass};
 use crate::place::PlacementParams;
+use crate::queue::{Measure, SkipPass};
 use gangline_engine::{
     Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
 };

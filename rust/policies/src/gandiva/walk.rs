@@ -7,7 +7,7 @@ use super::pairs::Pairs;
 use super::params::GandivaParams;
 use super::turns::{Turn, Turns};
 use crate::class::Places;
-use crate::order::{ClassQueues, JobTimers, Key};
+use crate::queue::{ClassQueues, JobTimers, Key};
 use gangline_engine::{
     Changes, ClusterView, FreeIndex, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };

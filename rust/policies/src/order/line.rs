@@ -19,7 +19,7 @@ const LEAST: usize = 256;
 
 /// Entries in order.
 #[derive(Debug, Default)]
-pub(super) struct Line<K> {
+pub(crate) struct Line<K> {
     /// The first entries, in descending order.
     front: Vec<K>,
     /// The next ones, up to `horizon`; none comes before one of `front`.
@@ -32,13 +32,13 @@ pub(super) struct Line<K> {
 impl<K: Copy + Default + Ord> Line<K> {
     /// Number of entries, stale or not.
     #[inline]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.front.len() + self.near.len() + self.far.len()
     }
 
     /// Adds an entry.
     #[inline]
-    pub(super) fn push(&mut self, key: K) {
+    pub(crate) fn push(&mut self, key: K) {
         let is_front = match self.front.first() {
             Some(last) => key < *last,
             None => false,
@@ -72,7 +72,7 @@ impl<K: Copy + Default + Ord> Line<K> {
 
     /// The first live entry; stale ones before it are dropped.
     #[inline]
-    pub(super) fn first(&mut self, is_live: impl Fn(K) -> bool) -> Option<K> {
+    pub(crate) fn first(&mut self, is_live: impl Fn(K) -> bool) -> Option<K> {
         loop {
             match self.front.last() {
                 Some(&first) if is_live(first) => return Some(first),
@@ -114,7 +114,7 @@ impl<K: Copy + Default + Ord> Line<K> {
     }
 
     /// Drops all stale entries.
-    pub(super) fn retain(&mut self, is_live: impl Fn(K) -> bool) {
+    pub(crate) fn retain(&mut self, is_live: impl Fn(K) -> bool) {
         self.front.retain(|&key| is_live(key));
         self.near.retain(|&Reverse(key)| is_live(key));
         self.far.retain(|&key| is_live(key));
@@ -122,7 +122,7 @@ impl<K: Copy + Default + Ord> Line<K> {
 
     /// Drops the first entry.
     #[inline]
-    pub(super) fn pop(&mut self) {
+    pub(crate) fn pop(&mut self) {
         self.front.pop();
     }
 }

@@ -1,18 +1,25 @@
 //! Waiting jobs: one binary heap per demand class, with lazy deletion.
 
-use crate::order::Key;
+use super::Key;
 use gangline_engine::BitSet;
 use gangline_model::JobId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Where a job of a queue policy is.
+/// Queue state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-enum Where {
+pub enum QueueState {
+    /// It has not arrived, has ended, or was just stopped.
     #[default]
-    Nowhere,
+    Absent,
+    /// In the queue of its class.
     Waiting,
+    /// Admitted by a pass with preemption, but unplaced: the placement rule has no GPUs for it yet.
+    Unplaced,
+    /// Runs.
     Running,
+    /// Runs without admission, on GPUs that the unplaced jobs before it cannot use.
+    Backfilled,
 }
 
 /// Waiting jobs by class and key. Also keeps every job's present key, waiting or running.
@@ -24,7 +31,7 @@ pub struct ClassQueues {
     mains: Vec<i64>,
     /// Empty while every lead is 0.
     leads: Vec<u64>,
-    place: Vec<Where>,
+    state: Vec<QueueState>,
     waiting: usize,
 }
 
@@ -36,7 +43,7 @@ impl ClassQueues {
             busy: BitSet::new(classes.max(1)),
             mains: vec![0; jobs],
             leads: if has_leads { vec![0; jobs] } else { Vec::new() },
-            place: vec![Where::Nowhere; jobs],
+            state: vec![QueueState::Absent; jobs],
             waiting: 0,
         }
     }
@@ -47,16 +54,25 @@ impl ClassQueues {
         self.waiting == 0
     }
 
+    /// The state of a job, after all plans so far.
+    #[inline]
+    pub fn state(&self, job: JobId) -> QueueState {
+        self.state[job.index()]
+    }
+
     /// Whether a job waits here.
     #[inline]
     pub fn is_waiting(&self, job: JobId) -> bool {
-        self.place[job.index()] == Where::Waiting
+        self.state(job) == QueueState::Waiting
     }
 
-    /// Whether a job runs, as far as the plans so far say.
+    /// Whether a job runs, after all plans so far.
     #[inline]
     pub fn is_running(&self, job: JobId) -> bool {
-        self.place[job.index()] == Where::Running
+        matches!(
+            self.state(job),
+            QueueState::Running | QueueState::Backfilled
+        )
     }
 
     /// The present key of a job.
@@ -83,9 +99,9 @@ impl ClassQueues {
     #[inline]
     pub fn push(&mut self, class: usize, key: Key) {
         self.set_key(key);
-        let place = &mut self.place[key.job as usize];
-        if *place != Where::Waiting {
-            *place = Where::Waiting;
+        let state = &mut self.state[key.job as usize];
+        if *state != QueueState::Waiting {
+            *state = QueueState::Waiting;
             self.waiting += 1;
         }
         let heap = &mut self.heaps[class];
@@ -99,7 +115,7 @@ impl ClassQueues {
     #[inline]
     pub fn head(&mut self, class: usize) -> Option<Key> {
         while let Some(&Reverse(key)) = self.heaps[class].peek() {
-            if self.place[key.job as usize] == Where::Waiting && self.key(key.job()) == key {
+            if self.is_waiting(key.job()) && self.key(key.job()) == key {
                 return Some(key);
             }
             self.heaps[class].pop();
@@ -125,22 +141,29 @@ impl ClassQueues {
     /// Notes that a job runs, under this key; its entry in a heap, if it has one, becomes stale.
     #[inline]
     pub fn set_running(&mut self, key: Key) {
-        self.set_key(key);
-        let place = &mut self.place[key.job as usize];
-        if *place == Where::Waiting {
-            self.waiting -= 1;
-        }
-        *place = Where::Running;
+        self.set(key, QueueState::Running);
     }
 
-    /// Notes that a job neither waits nor runs.
+    /// Notes the key of a job and its state, any but waiting; its entry in a heap, if it has one, becomes stale.
+    #[inline]
+    pub fn set(&mut self, key: Key, state: QueueState) {
+        debug_assert!(state != QueueState::Waiting, "a job waits after a push");
+        self.set_key(key);
+        self.leave(key.job(), state);
+    }
+
+    /// Notes that a job is absent.
     #[inline]
     pub fn forget(&mut self, job: JobId) {
-        let place = &mut self.place[job.index()];
-        if *place == Where::Waiting {
+        self.leave(job, QueueState::Absent);
+    }
+
+    #[inline]
+    fn leave(&mut self, job: JobId, state: QueueState) {
+        let old = std::mem::replace(&mut self.state[job.index()], state);
+        if old == QueueState::Waiting {
             self.waiting -= 1;
         }
-        *place = Where::Nowhere;
     }
 
     /// The next class, from `class` on, that may have a waiting job.

@@ -4,8 +4,8 @@
 //! the classes in one small heap give the same starts as a walk of the whole queue. An arrival wakes its
 //! own class only, and only if nobody of it waits already. Cost O((starts + classes) log n).
 
+use super::{ClassQueues, Key, Measure, Rank};
 use crate::class::Places;
-use crate::order::{ClassQueues, Key, Measure, Rank};
 use gangline_engine::{Changes, ClusterView, Plan};
 use gangline_model::JobId;
 use std::cmp::Reverse;

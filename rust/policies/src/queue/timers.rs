@@ -3,7 +3,7 @@
 //! Most timers of a queue policy are cancelled before they are due. Here such a timer costs a push into a list, in
 //! no order while it is far off; the engine hears only of the earliest one.
 
-use crate::order::line::Line;
+use crate::order::Line;
 use gangline_engine::Plan;
 use gangline_model::{JobId, SimTime, TimerTag};
 
