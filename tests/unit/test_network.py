@@ -267,6 +267,22 @@ def test_skew_by_the_oracle_and_by_sizes() -> None:
     assert starts("any", skew="sizes", skew_threshold=0.95) == 1.0
 
 
+def test_tensor_sizes_count_where_distance_costs_nothing() -> None:
+    """A network without costs still says how large a model's largest tensor is."""
+    blocks = [{"gpus": 3, "duration_s": 100.0, "arrival_s": 0.0, "model": "resnet50"}] * 4
+    job = {"gpus": 2, "arrival_s": 1.0, "model": "resnet50"}  # by its name it goes anywhere
+
+    def starts(skew: float) -> float:
+        model = {**MODEL, "skew": skew}
+        network = {"preset": "ideal", "models": {"resnet50": model}}
+        params = {"placement": "skew", "skew": "sizes"}
+        result = gl.simulate(lab(network=network), trace(*blocks, job), "las", params=params)
+        return float(result.jobs["first_start_s"].to_pylist()[-1])
+
+    assert starts(0.9) == 100.0
+    assert starts(0.1) == 1.0
+
+
 def test_best_speed_leaves_an_uneven_place() -> None:
     """First fit: the first rack with room splits 3 + 1; whole racks before it split 2 | 2."""
     link = {**LINK, "port_bw": 1e9}

@@ -106,7 +106,7 @@ fn set(config: &mut RunConfig, key: &str, value: &Bound<'_, PyAny>, types: usize
         "acc_cost" => config.acc_cost = value.extract()?,
         "network" => {
             let network: PyRef<'_, Network> = value.extract()?;
-            if !network.model.is_free() {
+            if network.model.is_informative() {
                 config.locality = Some(Arc::clone(&network.model) as _);
             }
         }

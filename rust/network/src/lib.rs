@@ -274,6 +274,11 @@ impl Network {
         matches!(self.answer, Answer::Free)
     }
 
+    /// Whether it says anything about a job: a cost of distance, or the tensor sizes of a model.
+    pub fn is_informative(&self) -> bool {
+        !self.is_free() || self.skews.iter().any(Option::is_some)
+    }
+
     /// Whether every job of more than one GPU can be answered on every type it may use.
     ///
     /// # Errors
