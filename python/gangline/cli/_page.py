@@ -29,11 +29,12 @@ def write_tables(
     sentences: Sequence[str],
     tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[Any]]]],
     path: Path,
+    pictures: Sequence[tuple[str, str, str]] = (),
 ) -> None:
-    """Write a page of tables, with the command as it was typed."""
+    """Write a page of tables and pictures, with the command as it was typed."""
     from gangline import report
 
-    report.write_tables(title, sentences, tables, path, command=_typed())
+    report.write_tables(title, sentences, tables, path, command=_typed(), pictures=pictures)
 
 
 def _typed() -> str:

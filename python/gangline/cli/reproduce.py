@@ -28,11 +28,11 @@ def reproduce(
     Parameters
     ----------
     paper
-        dally.
+        dally or hadar.
     quick
         A small part of it, in less than a minute.
     clusters
-        Sizes separated by commas, RACKSxSERVERS, such as 4x4,8x8.
+        Clusters of the study separated by commas; for dally RACKSxSERVERS, such as 4x4,8x8.
     networks
         Link presets separated by commas.
     workloads
@@ -46,7 +46,7 @@ def reproduce(
     out
         Folder: reproduction.json, and the runs of each world as `compare --out` writes them.
     html
-        File for a page with all tables; it loads nothing.
+        File for a page with all tables and figures; it loads nothing.
     json
         Print one JSON document instead of tables.
     """
@@ -72,7 +72,8 @@ def reproduce(
         **{axis: _names(axis, text) for axis, text in axes.items() if text is not None},
     )
     if html is not None:
-        _page.write_tables(made.study.title, made.sentences(), made.tables(), html)
+        pictures = [(one.title, one.about, one.svg) for one in made.figures()]
+        _page.write_tables(made.study.title, made.sentences(), made.tables(), html, pictures)
     if json:
         _console.document(made.to_dict())
         return 0

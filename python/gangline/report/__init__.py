@@ -11,6 +11,7 @@ Examples
 
 from __future__ import annotations
 
+from gangline.report._intervals import Bar, Interval, intervals
 from gangline.report.digest import Digest, digest
 from gangline.report.output import check_target, write
 from gangline.report.page import INSTALL, can_draw, render
@@ -20,11 +21,14 @@ from gangline.report.saved import choose, load_runs
 
 __all__ = [
     "INSTALL",
+    "Bar",
     "Digest",
+    "Interval",
     "can_draw",
     "check_target",
     "choose",
     "digest",
+    "intervals",
     "load_runs",
     "render",
     "write",

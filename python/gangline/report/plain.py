@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["write_tables"]
 
 Table = tuple[str, "Sequence[str]", "Sequence[Sequence[Any]]"]
+Picture = tuple[str, str, str]
 
 
 def write_tables(
@@ -27,6 +28,7 @@ def write_tables(
     path: str | PathLike[str],
     *,
     command: str = "",
+    pictures: Sequence[Picture] = (),
 ) -> Path:
     """Write titled tables, what they say in words, and the command that repeats them.
 
@@ -42,6 +44,8 @@ def write_tables(
         An earlier report there is replaced; any other file is an error.
     command : str
         How to repeat it; nothing if not given.
+    pictures : sequence of (title, how to read it, SVG element)
+        Shown between the sentences and the tables.
 
     Raises
     ------
@@ -57,6 +61,8 @@ def write_tables(
     said = "".join(f"<p>{text(line)}</p>" for line in sentences)
     body = [f"<header><h1>{text(title)}</h1></header><main>"]
     body.append(section("reading", "What the numbers say", said))
+    for number, (name, about, svg) in enumerate(pictures):
+        body.append(section(f"figure{number}", text(name), f"<p>{text(about)}</p>{svg}"))
     for number, (name, titles, rows) in enumerate(found):
         cells = [[_cell(value, column) for column, value in enumerate(row)] for row in rows]
         drawn = tables.table([(column, "") for column in titles], cells, caption=name)

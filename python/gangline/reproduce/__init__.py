@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangline.errors import GanglineError, PolicyError
 from gangline.reproduce.runs import KIND, Reproduction, carry_out
-from gangline.reproduce.study import Choice, Claim, Contender, Setting, Study
+from gangline.reproduce.study import Choice, Claim, Contender, Factor, Setting, Study, Variation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,14 +33,16 @@ __all__ = [
     "Choice",
     "Claim",
     "Contender",
+    "Factor",
     "Reproduction",
     "Setting",
     "Study",
+    "Variation",
     "run",
     "study",
 ]
 
-STUDIES = ("dally",)
+STUDIES = ("dally", "hadar")
 """Every study by its name; each is a module here with a `STUDY`."""
 
 

@@ -93,6 +93,7 @@ def savings(study: Study, rows: Sequence[dict[str, Any]]) -> list[Saving]:
                     1.0 - value[world, study.hero][claim.measure] / needed
                     for world in worlds
                     if (world, study.hero) in value
+                    and (world, other) in value
                     and (needed := value[world, other][claim.measure]) > 0.0
                 )
                 if shares:
@@ -149,7 +150,7 @@ def sentences(study: Study, found: Sequence[Saving]) -> list[str]:
     """Return what the numbers say, for people."""
     lines = []
     judged = readings(study, found)
-    if not judged:
+    if not judged and study.claims:
         lines.append(
             f"No verdict: it takes {study.hero} and {study.fair}"
             f"{' on ' + study.home if study.home else ''}."

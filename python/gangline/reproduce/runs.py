@@ -6,8 +6,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gangline.errors import GanglineError, InfeasibleJobError
+from gangline.reproduce import variations
+from gangline.reproduce.figures import Figure, figures
+from gangline.reproduce.ratios import Ratio, factor_rows, ratios, said, shown, with_totals
 from gangline.reproduce.reading import Saving, readings, savings, sentences
 from gangline.reproduce.study import Setting
+from gangline.reproduce.variations import Place, places, varied_ratios
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +20,7 @@ if TYPE_CHECKING:
 
     from gangline.cluster import Cluster
     from gangline.policies.parameters import PolicyBase
-    from gangline.reproduce.study import Choice, Study
+    from gangline.reproduce.study import Choice, Factor, Study
     from gangline.result import Result
     from gangline.run_options import RunOptions
     from gangline.simulate import Prepared, Progress
@@ -27,18 +31,28 @@ __all__ = ["MEASURES", "Reproduction", "carry_out"]
 KIND = "reproduction"
 _HOUR_S = 3600.0
 # Key of a row, title of its column; seconds are shown as hours.
-MEASURES = (
-    ("makespan_s", "makespan h"),
-    ("jct_mean_s", "JCT mean h"),
-    ("jct_p95_s", "p95 h"),
-    ("jct_p99_s", "p99 h"),
-    ("queue_mean_s", "queue h"),
-    ("wait_mean_s", "wait h"),
-    ("comm_mean_s", "comm. h"),
-    ("useful_utilization", "useful util."),
-    ("preemptions", "preempt."),
-    ("migrations", "moves"),
-)
+MEASURES = {
+    "makespan_s": "makespan h",
+    "jct_mean_s": "JCT mean h",
+    "jct_p50_s": "p50 h",
+    "jct_p95_s": "p95 h",
+    "jct_p99_s": "p99 h",
+    "queue_mean_s": "queue h",
+    "wait_mean_s": "wait h",
+    "comm_mean_s": "comm. h",
+    "ftf_mean": "rho mean",
+    "ftf_p99": "rho p99",
+    "ftf_max": "rho max",
+    "gpu_utilization": "GPU util.",
+    "node_utilization": "node util.",
+    "useful_utilization": "useful util.",
+    "preemptions": "preempt.",
+    "migrations": "moves",
+}
+_USUAL = (
+    "makespan_s", "jct_mean_s", "jct_p95_s", "jct_p99_s", "queue_mean_s", "wait_mean_s",
+    "comm_mean_s", "useful_utilization", "preemptions", "migrations",
+)  # fmt: skip
 
 
 class Reproduction:
@@ -54,6 +68,8 @@ class Reproduction:
         Run options of all runs.
     runs : list of dict
         One row per run: cluster, network, workload, policy, seed, and the measures; seconds.
+    varied : list of dict
+        The same of the runs in which one thing was changed, and which: `variation`.
     """
 
     def __init__(self, study: Study, choice: Choice, options: Mapping[str, Any]) -> None:
@@ -61,6 +77,7 @@ class Reproduction:
         self.choice = choice
         self.options = dict(options)
         self.runs: list[dict[str, Any]] = []
+        self.varied: list[dict[str, Any]] = []
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -71,10 +88,28 @@ class Reproduction:
         rows = []
         for (setting, policy), runs in groups.items():
             row: dict[str, Any] = {**asdict(setting), "policy": policy, "seeds": len(runs)}
-            for key, _ in MEASURES:
-                row[key] = sum(run[key] for run in runs) / len(runs)
+            for key in (*MEASURES, *map(_of_class, self.study.classes)):
+                row[key] = _mean([run[key] for run in runs])
             rows.append(row)
         return rows
+
+    @property
+    def ratios(self) -> list[Ratio]:
+        """How many times better heroes are than rivals, by claim, rival and world."""
+        return ratios(self.study, self.runs)
+
+    @property
+    def varied_ratios(self) -> list[tuple[Place, Ratio]]:
+        """The same by what was changed."""
+        found = places(self.study, self.choice)
+        return varied_ratios(self.study, found, self.varied)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Keys and titles of the columns of each world's table."""
+        shown_keys = self.study.measures or _USUAL
+        classes = {_of_class(name): f"JCT {name} h" for name in self.study.classes}
+        return {**{key: MEASURES[key] for key in shown_keys}, **classes}
 
     @property
     def missing(self) -> list[str]:
@@ -84,13 +119,13 @@ class Reproduction:
     def tables(self) -> list[tuple[str, list[str], list[list[Any]]]]:
         """Return title, column titles and cells of each world, then of the savings and claims."""
         rows = self.rows
+        columns = self.columns
         found = []
-        for setting in self.choice.settings():
+        for setting in self.study.settings(self.choice):
             own = [row for row in rows if _setting(row) == setting]
-            cells = [
-                [row["policy"], *(_shown(key, row[key]) for key, _ in MEASURES)] for row in own
-            ]
-            found.append((self._title(setting), ["policy", *(t for _, t in MEASURES)], cells))
+            cells = [[row["policy"], *(_shown(key, row[key]) for key in columns)] for row in own]
+            found.append((self._title(setting), ["policy", *columns.values()], cells))
+        found += self._factors()
         saved = savings(self.study, rows)
         if saved:
             found.append(self._savings(saved))
@@ -98,6 +133,46 @@ class Reproduction:
         if judged:
             found.append(self._claims(judged))
         return found
+
+    def _factors(self) -> list[tuple[str, list[str], list[list[Any]]]]:
+        """Return a table per claim by world and rival, one by variation, and the claims."""
+        by_world = self.ratios
+        found = []
+        for factor in self.study.factors:
+            mine = with_totals([ratio for ratio in by_world if ratio.factor == factor])
+            found += self._ratio_table(factor, "world", mine)
+        varied = self.varied_ratios
+        for factor in self.study.factors:
+            mine = [(place.label, ratio) for place, ratio in varied if ratio.factor == factor]
+            found += self._ratio_table(factor, "changed alone", mine)
+        rows = factor_rows(by_world)
+        if rows:
+            found.append(_claimed_factors(self.study, rows))
+        return found
+
+    def _ratio_table(
+        self, factor: Factor, first: str, mine: Sequence[tuple[str, Ratio]]
+    ) -> list[tuple[str, list[str], list[list[Any]]]]:
+        """Return one line per world or variation and one column per rival; nothing if empty."""
+        against = [name for name in factor.against if any(r.against == name for _, r in mine)]
+        cells: list[list[Any]] = []
+        for label in dict.fromkeys(label for label, _ in mine):
+            own = {ratio.against: shown(ratio) for name, ratio in mine if name == label}
+            cells.append([label, *(own.get(name) for name in against)])
+        over = "that of each rival" if factor.more else f"that of {factor.hero}"
+        whose = factor.hero if factor.more else "each rival"
+        title = f"{factor.words} of {whose} over {over}; above 1 {factor.hero} is better"
+        if any(ratio.interval for _, ratio in mine):
+            title += " (95 % interval)"
+        if first != "world":
+            (home, *_) = (ratio.setting for _, ratio in mine)
+            title += f"; one thing changed, on {home.title if home else ''}"
+        return [(title, [first, *against], cells)] if cells else []
+
+    def figures(self) -> list[Figure]:
+        """Return the pictures of the page; none without claims of averages."""
+        by_world = self.ratios
+        return figures(by_world, self.varied_ratios)
 
     def _savings(self, saved: Sequence[Saving]) -> tuple[str, list[str], list[list[Any]]]:
         """One line per network and rival: best and mean saving of each measure, and how often."""
@@ -140,10 +215,15 @@ class Reproduction:
     def sentences(self) -> list[str]:
         """Return what the numbers say, and what a reader has to know of them."""
         lines = sentences(self.study, savings(self.study, self.rows))
+        lines += said(self.study, self.ratios)
         told = [c for c in self.choice.policies if _is_told(self.study.contender(c).policy)]
         if told:
             names = ", ".join(told)
-            lines.append(f"Told how long jobs run, which {self.study.hero} is not: {names}.")
+            lines.append(
+                f"Told how long jobs run: {names}; the others are not."
+                if _is_told(self.study.contender(self.study.hero).policy)
+                else f"Told how long jobs run, which {self.study.hero} is not: {names}."
+            )
         if self.missing:
             lines.append(f"Not in this version: {', '.join(self.missing)}.")
         return [*lines, *self.study.remarks]
@@ -173,7 +253,12 @@ class Reproduction:
             "rows": rows,
             "runs": self.runs,
             "savings": [saving.to_dict() for saving in saved],
-            "claims": readings(self.study, saved),
+            "claims": [*readings(self.study, saved), *factor_rows(self.ratios)],
+            "ratios": [ratio.to_dict() for ratio in self.ratios],
+            "varied": self.varied,
+            "varied_ratios": [
+                {"variation": place.label, **ratio.to_dict()} for place, ratio in self.varied_ratios
+            ],
             "reading": self.sentences(),
         }
 
@@ -195,13 +280,41 @@ class Reproduction:
         return Path(path)
 
     def __repr__(self) -> str:
-        worlds = len(self.choice.settings())
+        worlds = len(self.study.settings(self.choice))
         return f"Reproduction({self.study.name}: {worlds} worlds, {len(self.runs)} runs)"
 
     def _title(self, setting: Setting) -> str:
         seeds = len(self.choice.seeds)
         averaged = f", mean of {seeds} seeds" if seeds > 1 else ""
         return setting.title + averaged
+
+
+def _claimed_factors(
+    study: Study, rows: Sequence[dict[str, Any]]
+) -> tuple[str, list[str], list[list[Any]]]:
+    """Return the table of the claims: published, measured, by world, verdict."""
+    titles = ["claim", "published", "measured with", "against", "times better", "95 % interval"]
+    titles += ["worst world", "best world", "better in", "it"]
+    cells: list[list[Any]] = []
+    for row in rows:
+        ends = None if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}"
+        numbers = (f"{row[key]:.2f}" for key in ("times_better", "least", "most"))
+        mean, least, most = numbers
+        cells.append(
+            [
+                row["words"],
+                f"{row['claimed']:.4g}",
+                row["hero"],
+                row["against"],
+                mean,
+                ends,
+                least,
+                most,
+                f"{row['better_in']} of {row['worlds']}",
+                row["verdict"],
+            ]
+        )
+    return f"The claims of {study.source}", titles, cells
 
 
 def carry_out(
@@ -212,7 +325,7 @@ def carry_out(
     folder: Path | None = None,
     report: Progress | None = None,
 ) -> Reproduction:
-    """Run the worlds of a choice, one after the other.
+    """Run the worlds of a choice, one after the other, then the variations of the study.
 
     Parameters
     ----------
@@ -221,42 +334,99 @@ def carry_out(
     options : mapping
         Run options of all runs.
     folder : Path, optional
-        Where each run is saved as soon as it is done, by world and seed.
+        Where each run of the worlds is saved as soon as it is done, by world and seed.
     report : callable, optional
         Gets (simulated seconds, jobs done, jobs of all runs).
     """
-    from gangline.comparison import check_out, run_name
-    from gangline.policies.registry import make
-    from gangline.simulate import Prepared, make_options
-
     made = Reproduction(study, choice, options)
-    drawn = _drawn(study, choice)
     # All worlds and contenders before the first run: a mistake in the last one costs nothing.
-    clusters = {s: study.cluster(s.cluster, s.network) for s in choice.settings()}
-    if options.get("on_infeasible", "error") == "error":
-        for setting, cluster in clusters.items():
-            _check_room(setting, cluster, [drawn[setting.workload, seed] for seed in choice.seeds])
-    contenders = [study.contender(name) for name in choice.policies]
-    policies = {one.name: make(one.policy, one.params) for one in contenders}
-    worlds = [
-        _World(
-            setting,
-            Prepared(cluster, drawn[setting.workload, seed]),
-            make_options({**options, "seed": seed}),
-        )
-        for setting, cluster in clusters.items()
-        for seed in choice.seeds
-    ]
-    for world in worlds:
-        _check_contenders(world, policies)
-        if folder is not None:
-            names = [run_name(policy.label(), world.options.seed) for policy in policies.values()]
+    worlds = _worlds(study, choice, options)
+    varied = _varied(study, choice, options)
+    for world in (*worlds, *(world for _, world in varied)):
+        _check_contenders(world)
+    if folder is not None:
+        from gangline.comparison import check_out, run_name
+
+        for world in worlds:
+            names = [run_name(one.label(), world.options.seed) for one in world.policies.values()]
             check_out(folder / world.folder, names)
-    jobs = sum(len(world.prepared.trace) for world in worlds)
-    progress = _Total(report, jobs * len(policies))
+    every = (*worlds, *(world for _, world in varied))
+    jobs = sum(len(world.prepared.trace) * len(world.policies) for world in every)
+    progress = _Total(report, jobs)
     for world in worlds:
-        _one_world(made, world, policies, folder=folder, progress=progress)
+        _one_world(made, world, folder=folder, progress=progress)
+    known: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for place, world in varied:
+        made.varied += _one_variation(study, place, world, known, progress)
     return made
+
+
+def _worlds(study: Study, choice: Choice, options: Mapping[str, Any]) -> list[_World]:
+    """Return every world with every seed."""
+    from gangline.policies.registry import make
+
+    drawn = _Drawn(study)
+    found = []
+    for setting in study.settings(choice):
+        cluster = study.cluster(setting.cluster, setting.network)
+        contenders = [study.contender(name) for name in study.contenders_in(setting, choice)]
+        policies = {one.name: make(one.policy, one.params) for one in contenders}
+        if options.get("on_infeasible", "error") == "error":
+            _check_room(setting, cluster, [drawn.of(setting.workload, s) for s in choice.seeds])
+        found += [
+            drawn.world(setting, cluster, policies, {**options, "seed": seed})
+            for seed in choice.seeds
+        ]
+    return found
+
+
+def _varied(study: Study, choice: Choice, options: Mapping[str, Any]) -> list[tuple[Place, _World]]:
+    """Return the world of every variation with every seed."""
+    from gangline.policies.registry import make
+
+    drawn = _Drawn(study)
+    found = []
+    for place in places(study, choice):
+        cluster = study.cluster(place.setting.cluster, place.setting.network)
+        contenders = variations.contenders(study, choice, place.variation)
+        policies = {one.name: make(one.policy, one.params) for one in contenders}
+        given = {**options, **place.variation.options}
+        found += [
+            (place, drawn.world(place.setting, cluster, policies, {**given, "seed": seed}))
+            for seed in choice.seeds
+        ]
+    return found
+
+
+class _Drawn:
+    """Workloads by name and seed, each drawn once."""
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._known: dict[tuple[str, int], Trace] = {}
+        self._prepared: dict[tuple[Setting, int], Prepared] = {}
+
+    def of(self, workload: str, seed: int) -> Trace:
+        from gangline.trace import read_trace
+
+        if (workload, seed) not in self._known:
+            address = self._study.workloads[workload].format(seed=seed)
+            self._known[workload, seed] = read_trace(address)
+        return self._known[workload, seed]
+
+    def world(
+        self,
+        setting: Setting,
+        cluster: Cluster,
+        policies: Mapping[str, PolicyBase],
+        options: Mapping[str, Any],
+    ) -> _World:
+        from gangline.simulate import Prepared, make_options
+
+        seed = int(options["seed"])
+        if (setting, seed) not in self._prepared:
+            self._prepared[setting, seed] = Prepared(cluster, self.of(setting.workload, seed))
+        return _World(setting, self._prepared[setting, seed], make_options(options), policies)
 
 
 class _World(NamedTuple):
@@ -265,6 +435,7 @@ class _World(NamedTuple):
     setting: Setting
     prepared: Prepared
     options: RunOptions
+    policies: Mapping[str, PolicyBase]
 
     @property
     def folder(self) -> str:
@@ -284,9 +455,9 @@ def _check_room(setting: Setting, cluster: Cluster, traces: Sequence[Trace]) -> 
         raise InfeasibleJobError(message, reason="too many GPUs")
 
 
-def _check_contenders(world: _World, policies: Mapping[str, PolicyBase]) -> None:
+def _check_contenders(world: _World) -> None:
     """Refuse a contender that would not start in a world."""
-    for name, policy in policies.items():
+    for name, policy in world.policies.items():
         try:
             world.prepared.check(policy, world.options)
         except GanglineError as error:
@@ -294,23 +465,16 @@ def _check_contenders(world: _World, policies: Mapping[str, PolicyBase]) -> None
             raise
 
 
-def _one_world(
-    made: Reproduction,
-    world: _World,
-    policies: Mapping[str, PolicyBase],
-    *,
-    folder: Path | None,
-    progress: _Total,
-) -> None:
+def _one_world(made: Reproduction, world: _World, *, folder: Path | None, progress: _Total) -> None:
     """Run every contender on one workload, as a comparison of its own."""
     from gangline.comparison import Comparison, run_name
 
-    setting, prepared, options = world
+    prepared, options = world.prepared, world.options
     comparison = Comparison(cluster=prepared.cluster, trace=prepared.trace)
     place = None if folder is None else folder / world.folder
-    for name, policy in policies.items():
+    for name, policy in world.policies.items():
         result = prepared.run(policy, options, progress=progress.of_run())
-        made.runs.append(_row(setting, name, options.seed, result))
+        made.runs.append(_row(made.study, world, name, result))
         comparison.add(result, keep=False)
         if place is not None:
             result.save(place / run_name(result.policy, result.seed))
@@ -319,26 +483,53 @@ def _one_world(
         comparison.save(place)
 
 
-def _drawn(study: Study, choice: Choice) -> dict[tuple[str, int], Trace]:
-    from gangline.trace import read_trace
+def _one_variation(
+    study: Study,
+    place: Place,
+    world: _World,
+    known: dict[tuple[str, str, str], dict[str, Any]],
+    progress: _Total,
+) -> list[dict[str, Any]]:
+    """Run heroes and rivals on one workload; what was run before in this very way is `known`."""
+    rows = []
+    for name, policy in world.policies.items():
+        key = (world.folder, policy.label(), repr(world.options))
+        if key not in known:
+            result = world.prepared.run(policy, world.options, progress=progress.of_run())
+            known[key] = _row(study, world, name, result)
+        progress.end_run(len(world.prepared.trace))
+        rows.append({"variation": place.label, **known[key], "policy": name})
+    return rows
 
-    return {
-        (name, seed): read_trace(study.workloads[name].format(seed=seed))
-        for name in choice.workloads
-        for seed in choice.seeds
-    }
 
-
-def _row(setting: Setting, name: str, seed: int, result: Result) -> dict[str, Any]:
+def _row(study: Study, world: _World, name: str, result: Result) -> dict[str, Any]:
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    row: dict[str, Any] = {**asdict(setting), "policy": name, "seed": seed}
+    jobs = result.jobs
+    row: dict[str, Any] = {**asdict(world.setting), "policy": name, "seed": world.options.seed}
     row["jobs"] = result.summary["jobs"]
     row["finished"] = result.summary["finished"]
-    known = {**result.summary, "comm_mean_s": pc.mean(result.jobs["comm_s"]).as_py()}
-    row |= {key: known[key] for key, _ in MEASURES}
+    known = {**result.summary, "comm_mean_s": pc.mean(jobs["comm_s"]).as_py()}
+    row |= {key: known[key] for key in MEASURES}
+    if study.classes:
+        models = jobs["model"].cast("string")
+        for title, names in study.classes.items():
+            is_in = pc.is_in(models, value_set=pa.array(names))
+            row[_of_class(title)] = pc.mean(jobs["jct_s"].filter(is_in)).as_py()
     row["log_hash"] = result.log_hash
     return row
+
+
+def _of_class(name: str) -> str:
+    """Return the key of the mean JCT of a class."""
+    return f"jct_{name}_s"
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Return the mean of those that are there: a class may have no job in some seed."""
+    there = [value for value in values if value is not None]
+    return sum(there) / len(there) if there else None
 
 
 class _Total:
@@ -377,7 +568,9 @@ def _setting(row: dict[str, Any]) -> Setting:
     return Setting(row["cluster"], row["network"], row["workload"])
 
 
-def _shown(key: str, value: float) -> float:
+def _shown(key: str, value: float | None) -> float | None:
+    if value is None:
+        return None
     # sums of floats leave 1e-15 where nobody waited
     return round(value / _HOUR_S, 9) if key.endswith("_s") else value
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from gangline.cluster import Cluster
 
-__all__ = ["Choice", "Claim", "Contender", "Setting", "Study"]
+__all__ = ["Choice", "Claim", "Contender", "Factor", "Setting", "Study", "Variation"]
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,15 @@ class Contender:
         In the registry, or a preset.
     params : mapping
         Parameters that differ from the policy's defaults.
+    only : tuple of str
+        Workloads that it is run on unless it is asked for by name; empty = all. For contenders that
+        take too long elsewhere.
     """
 
     name: str
     policy: str
     params: Mapping[str, Any] = field(default_factory=dict)
+    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,64 @@ class Claim:
     measure: str
     words: str
     share: float
+
+
+@dataclass(frozen=True)
+class Factor:
+    """What a paper says its policy is better by on average, as a factor.
+
+    Parameters
+    ----------
+    measure : str
+        Key of the rows.
+    words : str
+        As in "makespan".
+    times : float
+        The published number as a factor above 1: 1.2 for "1.2 times shorter", 2 for "50 % lower".
+    published : str
+        The claim in words, with its baseline as far as the paper names one.
+    hero : str
+        The contender that is meant to reach it.
+    against : tuple of str
+        Contenders that it is held against, first the one that the paper names.
+    more : bool
+        Whether a larger value is better, as for utilisation.
+    clusters : tuple of str
+        Where the claim is judged; empty = everywhere.
+    """
+
+    measure: str
+    words: str
+    times: float
+    published: str
+    hero: str
+    against: tuple[str, ...]
+    more: bool = False
+    clusters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Variation:
+    """One thing changed alone, to see whether a result hangs on it.
+
+    Parameters
+    ----------
+    group, label : str
+        What is changed, and to what, as in "round length" and "90 s".
+    params : mapping
+        Parameters of the heroes, and of any rival that has them all.
+    options : mapping
+        Run options of everyone.
+    cluster, workload : str
+        In place of the usual; empty = the usual.
+    """
+
+    group: str
+    label: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    cluster: str = ""
+    workload: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,6 +151,8 @@ class Choice:
         Names of the study's axes; networks are empty for a paper without any.
     seeds : sequence of int
         Each draws its own workload; tables show means.
+    named : bool
+        Whether the policies were asked for by name: then each is run in every world.
     """
 
     clusters: Sequence[str] = ()
@@ -96,6 +160,7 @@ class Choice:
     workloads: Sequence[str] = ()
     policies: Sequence[str] = ()
     seeds: Sequence[int] = ()
+    named: bool = False
 
     def settings(self) -> list[Setting]:
         """Return every world, workloads innermost."""
@@ -144,6 +209,18 @@ class Study:
         Contenders that are the hero with other parameters: no rivals of it.
     remarks : tuple of str
         What a reader of the numbers has to know.
+    factors : tuple of Factor
+        What the paper says of averages, each against several rivals; intervals come from the seeds.
+    measures : tuple of str
+        Columns of the tables, keys of `gangline.reproduce.runs.MEASURES`; empty = the usual.
+    classes : mapping of str to tuple of str
+        Classes of jobs by their models, for columns with the mean JCT of each.
+    meant_for : mapping of str to tuple of str
+        Clusters of a workload; a workload that is not named is run on all.
+    variations : tuple of Variation
+        Each is run alone, in the world that `varied` says.
+    varied : tuple of Setting
+        Worlds for variations: the first that is among those chosen.
     """
 
     name: str
@@ -164,6 +241,29 @@ class Study:
     options: Mapping[str, Any] = field(default_factory=dict)
     variants: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    factors: tuple[Factor, ...] = ()
+    measures: tuple[str, ...] = ()
+    classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    meant_for: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    variations: tuple[Variation, ...] = ()
+    varied: tuple[Setting, ...] = ()
+
+    def settings(self, choice: Choice) -> list[Setting]:
+        """Return the worlds of a choice: each workload on the clusters that it is meant for."""
+        return [
+            one
+            for one in choice.settings()
+            if one.cluster in self.meant_for.get(one.workload, (one.cluster,))
+        ]
+
+    def contenders_in(self, setting: Setting, choice: Choice) -> list[str]:
+        """Return the names of those that are run in a world."""
+        return [
+            name
+            for name in choice.policies
+            for one in [self.contender(name)]
+            if choice.named or not one.only or setting.workload in one.only
+        ]
 
     def available(self) -> tuple[list[Contender], list[str]]:
         """Return the contenders whose policies are registered, and the names of the others."""
@@ -209,6 +309,7 @@ class Study:
             workloads=given.workloads or base.workloads,
             policies=given.policies or [c.name for c in there],
             seeds=given.seeds or base.seeds,
+            named=bool(given.policies),
         )
         _check("networks", chosen.networks, self.networks)
         _check("workloads", chosen.workloads, list(self.workloads))
@@ -220,6 +321,11 @@ class Study:
                 raise GanglineError(
                     f"--{name}: one is named twice in {', '.join(map(str, values))}"
                 )
+        if not self.settings(chosen):
+            places = ", ".join(
+                dict.fromkeys(x for w in chosen.workloads for x in self.meant_for[w])
+            )
+            raise GanglineError(f"--clusters: these workloads are meant for {places}")
         return chosen
 
 

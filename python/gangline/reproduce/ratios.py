@@ -1,0 +1,270 @@
+"""How many times better one contender is than another, with intervals from the seeds.
+
+A ratio is taken for each seed by itself, of two runs on the same jobs; means are geometric. The
+interval is a bootstrap over the seeds with draws of its own, the same every time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gangline.reproduce.reading import NEGLIGIBLE, ROUNDING
+from gangline.reproduce.study import Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gangline.reproduce.study import Factor, Study
+
+__all__ = [
+    "Ratio",
+    "factor_rows",
+    "interval",
+    "judge_factor",
+    "paired",
+    "pooled",
+    "ratios",
+    "said",
+    "shown",
+    "with_totals",
+]
+
+# With fewer seeds an interval would say more than the runs can tell.
+LEAST_SEEDS = 5
+_RESAMPLES = 2000
+_CONFIDENCE = 0.95
+_STREAM, _COUNTERS = "extra", 256  # of the core's random numbers
+
+Runs = dict[tuple[Setting, str, int], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times better the hero of a claim is than one rival; below 1 it is worse.
+
+    Parameters
+    ----------
+    factor : Factor
+        The claim.
+    against : str
+        The rival.
+    logs : tuple of float
+        Natural logarithm of the ratio, one per seed.
+    setting : Setting, optional
+        The world; None = over all worlds, each of the same weight.
+    """
+
+    factor: Factor
+    against: str
+    logs: tuple[float, ...]
+    setting: Setting | None = None
+
+    @property
+    def mean(self) -> float:
+        """The geometric mean over the seeds."""
+        from gangline import _core
+
+        return _core.exp(sum(self.logs) / len(self.logs))
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the mean; None with too few seeds."""
+        return interval(self.logs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        ends = self.interval
+        place = self.setting
+        return {
+            "measure": self.factor.measure,
+            "hero": self.factor.hero,
+            "against": self.against,
+            "world": None if place is None else place.title,
+            "times_better": self.mean,
+            "low": None if ends is None else ends[0],
+            "high": None if ends is None else ends[1],
+            "seeds": len(self.logs),
+        }
+
+
+def interval(logs: Sequence[float]) -> tuple[float, float] | None:
+    """Return a bootstrap interval of the geometric mean, by percentiles; the same every time.
+
+    Examples
+    --------
+    >>> interval([0.0] * 4) is None
+    True
+    >>> interval([0.5] * 10)
+    (1.6487212707001282, 1.6487212707001282)
+    """
+    import numpy as np
+
+    from gangline import _core
+
+    count = len(logs)
+    if count < LEAST_SEEDS:
+        return None
+    values = np.asarray(logs)
+    # one column of draws per place: sums in a fixed order, the same on every platform
+    total = np.zeros(_RESAMPLES)
+    for place in range(count):
+        drawn = _core.synth_uniforms(place // _COUNTERS, _STREAM, _RESAMPLES, place % _COUNTERS)
+        total = total + values[np.minimum((drawn * count).astype(np.int64), count - 1)]
+    means = np.sort(total / count)
+    outside = round((1.0 - _CONFIDENCE) / 2.0 * _RESAMPLES)
+    return _core.exp(float(means[outside - 1])), _core.exp(float(means[-outside]))
+
+
+def ratios(study: Study, runs: Sequence[dict[str, Any]]) -> list[Ratio]:
+    """Return the ratios of every claim, world and rival that was run.
+
+    A world where one of the two values is 0 in some seed (nobody waited) has no ratio.
+    """
+    known: Runs = {(_setting(run), run["policy"], run["seed"]): run for run in runs}
+    worlds = list(dict.fromkeys(setting for setting, _, _ in known))
+    found = []
+    for factor in study.factors:
+        for against in factor.against:
+            for world in worlds:
+                if factor.clusters and world.cluster not in factor.clusters:
+                    continue
+                logs = _logs(known, factor, against, world)
+                if logs:
+                    found.append(Ratio(factor, against, logs, world))
+    return found
+
+
+def paired(factor: Factor, hero: dict[str, Any], other: dict[str, Any]) -> float | None:
+    """Return the logarithm of how many times better the hero's run is; None without a ratio."""
+    from gangline import _core
+
+    mine, theirs = hero[factor.measure], other[factor.measure]
+    if not (mine > 0.0 and theirs > 0.0):
+        return None
+    log = _core.log(theirs) - _core.log(mine)
+    return -log if factor.more else log
+
+
+def _logs(known: Runs, factor: Factor, against: str, world: Setting) -> tuple[float, ...]:
+    seeds = [seed for place, policy, seed in known if (place, policy) == (world, factor.hero)]
+    logs = []
+    for seed in seeds:
+        other = known.get((world, against, seed))
+        log = None if other is None else paired(factor, known[world, factor.hero, seed], other)
+        if log is None:
+            return ()
+        logs.append(log)
+    return tuple(logs)
+
+
+def pooled(found: Sequence[Ratio]) -> list[Ratio]:
+    """Return one ratio per claim and rival over all its worlds, each of the same weight.
+
+    Worlds share their seeds, so the mean over worlds is taken seed by seed first.
+    """
+    groups: dict[tuple[Factor, str], list[Ratio]] = {}
+    for ratio in found:
+        groups.setdefault((ratio.factor, ratio.against), []).append(ratio)
+    return [
+        Ratio(
+            group[0].factor,
+            group[0].against,
+            tuple(
+                sum(logs) / len(group)
+                for logs in zip(*(ratio.logs for ratio in group), strict=True)
+            ),
+        )
+        for group in groups.values()
+    ]
+
+
+def with_totals(found: Sequence[Ratio]) -> list[tuple[str, Ratio]]:
+    """Return the ratios by the names of their worlds, and those over all of several."""
+    named = [(one.setting.title, one) for one in found if one.setting is not None]
+    worlds = {label for label, _ in named}
+    return named + ([("all worlds", one) for one in pooled(found)] if len(worlds) > 1 else [])
+
+
+def judge_factor(ratio: Ratio) -> str:
+    """Return "holds", "holds in part", "does not hold" or "the reverse holds".
+
+    It holds if the mean reaches the published factor, in part if the hero is better by less. Better
+    means that the whole interval lies above 1; without an interval, a mean of at least 1 % above.
+    """
+    ends = ratio.interval or (ratio.mean / (1.0 + NEGLIGIBLE), ratio.mean * (1.0 + NEGLIGIBLE))
+    if ends[1] < 1.0:
+        return "the reverse holds"
+    if ends[0] <= 1.0:
+        return "does not hold"
+    reached = ratio.mean >= ratio.factor.times - ROUNDING
+    return "holds" if reached else "holds in part"
+
+
+def shown(ratio: Ratio) -> str:
+    """Return a ratio as tables show it, such as `1.21 (1.15 to 1.27)`."""
+    ends = ratio.interval
+    between = "" if ends is None else f" ({ends[0]:.2f} to {ends[1]:.2f})"
+    return f"{ratio.mean:.2f}{between}"
+
+
+def factor_rows(found: Sequence[Ratio]) -> list[dict[str, Any]]:
+    """Return one row per claim and rival: the published factor, what we measured, the verdict."""
+    rows = []
+    for ratio in pooled(found):
+        mine = [one for one in found if (one.factor, one.against) == (ratio.factor, ratio.against)]
+        means = [one.mean for one in mine]
+        rows.append(
+            {
+                **ratio.to_dict(),
+                "words": ratio.factor.words,
+                "published": ratio.factor.published,
+                "claimed": ratio.factor.times,
+                "worlds": len(mine),
+                "least": min(means),
+                "most": max(means),
+                "better_in": sum(mean > 1.0 for mean in means),
+                "verdict": judge_factor(ratio),
+            }
+        )
+    return rows
+
+
+def said(study: Study, found: Sequence[Ratio]) -> list[str]:
+    """Return what the ratios say of the claims, for people."""
+    lines = []
+    rows = factor_rows(found)
+    for factor in study.factors:
+        mine = [row for row in rows if _is_of(row, factor)]
+        if not mine:
+            rivals = " or ".join(factor.against)
+            lines.append(
+                f"{factor.published}: no verdict; it takes {factor.hero} and {rivals} in one world."
+            )
+            continue
+        lines.append(f"{factor.published}. " + " ".join(_sentence(row) for row in mine))
+    return lines
+
+
+def _is_of(row: dict[str, Any], factor: Factor) -> bool:
+    return bool(
+        (row["measure"], row["hero"], row["published"])
+        == (factor.measure, factor.hero, factor.published)
+    )
+
+
+def _sentence(row: dict[str, Any]) -> str:
+    times = f"{row['times_better']:.2f} times"
+    if row["low"] is not None:
+        times += f" (95 % interval {row['low']:.2f} to {row['high']:.2f})"
+    places = ""
+    if row["worlds"] > 1:
+        places = (
+            f", from {row['least']:.2f} to {row['most']:.2f} in the {row['worlds']} worlds, "
+            f"better in {row['better_in']}"
+        )
+    return f"{row['hero']} against {row['against']}: {times}{places}: {row['verdict']}."
+
+
+def _setting(run: dict[str, Any]) -> Setting:
+    return Setting(run["cluster"], run["network"], run["workload"])

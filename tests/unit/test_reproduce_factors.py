@@ -1,0 +1,276 @@
+"""Claims of averages: paired ratios, their intervals, variations, and the study of Hadar."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+import gangline as gl
+from gangline import policies, reproduce
+from gangline.cli.app import main
+from gangline.reproduce import ratios, runs
+from gangline.reproduce.study import Choice, Contender, Factor, Setting, Study, Variation
+from reference import philox
+from reference.philox import Purpose
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JCT = Factor("jct_mean_s", "mean JCT", 1.5, "Mean JCT 1.5 times", "srtf", ("fifo", "las"))
+USED = Factor("gpu_utilization", "GPU use", 1.1, "GPU use 1.1 times", "srtf", ("fifo",), more=True)
+
+
+def plain_cluster(size: str, network: str) -> gl.Cluster:
+    assert network == ""
+    return gl.Cluster.homogeneous(servers=int(size), gpus=4)
+
+
+TOY = Study(
+    name="toy",
+    title="A toy",
+    source="nobody, 2026",
+    hero="srtf",
+    contenders=(
+        Contender("fifo", "fifo"),
+        Contender("las", "las", only=("plain",)),
+        Contender("srtf", "srtf"),
+    ),
+    claims=(),
+    factors=(JCT, USED),
+    rivals=("fifo",),
+    fair="las",
+    ablation="",
+    home="",
+    networks=(),
+    workloads={
+        "plain": "synth:uniform?jobs=40&rate_per_h=30&max_gpus=4&seed={seed}",
+        "small": "synth:uniform?jobs=20&rate_per_h=30&max_gpus=4&seed={seed}",
+    },
+    cluster=plain_cluster,
+    quick=Choice(clusters=("2",), workloads=("plain",), seeds=(3,)),
+    full=Choice(clusters=("2", "3"), workloads=("plain", "small"), seeds=(3, 4)),
+    measures=("jct_mean_s", "gpu_utilization"),
+    meant_for={"small": ("3",)},
+    variations=(
+        Variation("restart", "1 h", options={"restart_s": 3600.0, "first_start_s": 3600.0}),
+        Variation("placement", "spread", {"placement": "spread"}),
+        Variation("cluster", "3", cluster="3"),
+    ),
+    varied=(Setting("2", "", "plain"),),
+)
+
+
+def row(policy: str, seed: int, jct: float, world: str = "w", used: float = 0.5) -> dict[str, Any]:
+    place = {"cluster": world, "network": "", "workload": "plain", "seed": seed}
+    return {**place, "policy": policy, "jct_mean_s": jct, "gpu_utilization": used}
+
+
+def slow_interval(logs: list[float]) -> tuple[float, float]:
+    """Resample 2,000 times, one draw at a time; the 50th of each end."""
+    means = sorted(
+        sum(
+            logs[int(philox.uniform(0, Purpose.EXTRA, i, counter=place) * len(logs))]
+            for place in range(len(logs))
+        )
+        / len(logs)
+        for i in range(2000)
+    )
+    return math.exp(means[49]), math.exp(means[-50])
+
+
+def test_ratios_by_hand() -> None:
+    made = [
+        row("fifo", 0, 100.0), row("srtf", 0, 50.0, used=0.8), row("las", 0, 60.0),
+        row("fifo", 1, 100.0), row("srtf", 1, 25.0, used=0.4), row("las", 1, 20.0),
+        row("fifo", 0, 90.0, "v"), row("srtf", 0, 90.0, "v"),
+        row("fifo", 1, 80.0, "v"), row("srtf", 1, 40.0, "v"),
+    ]  # fmt: skip
+    found = ratios.ratios(TOY, made)
+    by_key = {(one.factor.measure, one.against, one.setting.cluster): one for one in found
+              if one.setting is not None}  # fmt: skip
+    assert len(by_key) == len(found) == 5
+    assert by_key["jct_mean_s", "fifo", "w"].mean == pytest.approx(math.sqrt(8.0), rel=1e-12)
+    assert by_key["jct_mean_s", "las", "w"].mean == pytest.approx(math.sqrt(0.96), rel=1e-12)
+    # more is better there: 0.8 / 0.5 and 0.4 / 0.5
+    assert by_key["gpu_utilization", "fifo", "w"].mean == pytest.approx(math.sqrt(1.28), rel=1e-12)
+    everywhere = {(one.factor.measure, one.against): one for one in ratios.pooled(found)}
+    assert everywhere["jct_mean_s", "fifo"].mean == pytest.approx(16.0**0.25, rel=1e-12)
+    assert everywhere["jct_mean_s", "fifo"].logs == pytest.approx(
+        [math.log(2) / 2, math.log(8) / 2], rel=1e-12
+    )
+    # where somebody needs nothing there is no ratio
+    assert ratios.ratios(TOY, [row("fifo", 0, 0.0, used=0.0), row("srtf", 0, 1.0)]) == []
+
+
+def test_an_interval_is_that_of_the_plain_bootstrap_and_the_same_every_time() -> None:
+    logs = [math.log(1.0 + 0.07 * i * i % 0.9) for i in range(10)]
+    low, high = ratios.interval(logs) or (0.0, 0.0)
+    assert (low, high) == pytest.approx(slow_interval(logs), rel=1e-12)
+    assert low < math.exp(sum(logs) / 10) < high
+    assert ratios.interval(logs) == (low, high)
+    assert ratios.interval(logs[:4]) is None
+
+
+@pytest.mark.parametrize(
+    ("logs", "verdict"),
+    [
+        ([math.log(1.5)] * 5, "holds"),
+        ([math.log(1.496)] * 5, "holds"),  # as rounded
+        ([math.log(1.3)] * 5, "holds in part"),
+        ([math.log(4.0), math.log(4.0), math.log(0.4), math.log(0.4), math.log(1.2)],
+         "does not hold"),
+        ([math.log(0.8)] * 5, "the reverse holds"),
+        ([math.log(1.6)], "holds"),  # one seed has no interval
+        ([math.log(1.005)], "does not hold"),
+        ([math.log(0.98)], "the reverse holds"),
+    ],
+)  # fmt: skip
+def test_verdicts(logs: list[float], verdict: str) -> None:
+    assert ratios.judge_factor(ratios.Ratio(JCT, "fifo", tuple(logs))) == verdict
+
+
+def test_worlds_contenders_and_columns_are_those_of_the_study() -> None:
+    choice = TOY.choose(Choice(), quick=False)
+    assert [one.title for one in TOY.settings(choice)] == ["2, plain", "3, plain", "3, small"]
+    small = Setting("3", "", "small")
+    assert TOY.contenders_in(small, choice) == ["fifo", "srtf"]
+    named = TOY.choose(Choice(policies=("las", "srtf")), quick=False)
+    assert TOY.contenders_in(small, named) == ["las", "srtf"]
+    with pytest.raises(gl.GanglineError, match="--clusters: these workloads are meant for 3"):
+        TOY.choose(Choice(clusters=("2",), workloads=("small",)), quick=False)
+
+
+def test_a_study_with_factors_and_variations() -> None:
+    made = runs.carry_out(TOY, TOY.choose(Choice(seeds=range(3, 9)), quick=False), {})
+    assert len(made.runs) == 6 * (3 + 3 + 2)
+    titles = [title for title, _, _ in made.tables()]
+    assert len(titles) == 3 + 2 + 2 + 1
+    assert titles[0] == "2, plain, mean of 6 seeds"
+    assert made.tables()[0][1] == ["policy", "JCT mean h", "GPU util."]
+    document = made.to_dict()
+    assert {one["against"] for one in document["claims"]} == {"fifo", "las"}
+    for claim in document["claims"]:
+        assert claim["low"] <= claim["times_better"] <= claim["high"]
+        assert claim["verdict"] in made.tables()[-1][2][document["claims"].index(claim)]
+    # las is not run on `small`, so its claim is about two worlds
+    assert [one["worlds"] for one in document["claims"]] == [3, 2, 3]
+    labels = [one["variation"] for one in document["varied_ratios"]]
+    assert set(labels) == {"as in the study", "restart 1 h", "placement spread", "cluster 3"}
+    # unchanged is the very world of the study
+    (usual,) = (r for r in document["ratios"] if (r["world"], r["measure"], r["against"]) == (
+        "2, plain", "jct_mean_s", "fifo"))  # fmt: skip
+    first = document["varied_ratios"][0]
+    assert {**first, "variation": 0} == {**usual, "variation": 0}
+    # a variation is what one gets by hand
+    cells = {run["variation"]: run for run in made.varied
+             if (run["policy"], run["seed"]) == ("srtf", 3)}  # fmt: skip
+    address = TOY.workloads["plain"].format(seed=3)
+    by_hand = {
+        "restart 1 h": gl.simulate(
+            plain_cluster("2", ""), address, "srtf", restart_s=3600, first_start_s=3600, seed=3
+        ),
+        "placement spread": gl.simulate(
+            plain_cluster("2", ""), address, "srtf", params={"placement": "spread"}, seed=3
+        ),
+        "cluster 3": gl.simulate(plain_cluster("3", ""), address, "srtf", seed=3),
+    }
+    for label, result in by_hand.items():
+        assert cells[label]["log_hash"] == result.log_hash
+    assert len({run["log_hash"] for run in cells.values()}) == 4
+
+
+def test_figures_are_whole_pictures_of_the_ratios() -> None:
+    made = runs.carry_out(TOY, TOY.choose(Choice(seeds=range(3, 8)), quick=False), {})
+    drawn = made.figures()
+    assert [one.name for one in drawn] == ["claim-1", "claim-2", "varied-1", "varied-2"]
+    first = ET.fromstring(drawn[0].svg)
+    texts = ["".join(element.itertext()) for element in first.iter() if element.tag == "text"]
+    for world in ("2, plain", "3, plain", "3, small", "all worlds", "against fifo", "against las"):
+        assert world in texts
+    assert len(list(first.iter("g"))) == 3 + 2 + 2  # las has no ratio on `small`
+    titles = [element.text for element in first.iter("title")]
+    by_world = [one for one in made.ratios if one.factor == JCT]
+    for one in by_world:
+        low, high = one.interval or (0, 0)
+        assert f"against {one.against}: {one.mean:.2f}, {low:.2f} to {high:.2f}" in titles
+    width = float(first.attrib["width"])
+    for circle in first.iter("circle"):
+        assert 0 < float(circle.attrib["cx"]) < width
+
+
+def test_the_study_of_hadar_is_made_of_what_there_is() -> None:
+    study = reproduce.study("hadar")
+    known = {*policies.registry, *policies.presets}
+    assert all(one.policy in known for one in study.contenders)
+    names = {one.name for one in study.contenders}
+    for factor in study.factors:
+        assert {factor.hero, *factor.against} <= names
+        assert factor.times > 1.0
+    times = {(one.measure, round(one.times, 4)) for one in study.factors}
+    assert {("makespan_s", 1.2), ("jct_mean_s", 3.0), ("jct_mean_s", 2.5), ("ftf_mean", 1.015),
+            ("queue_mean_s", round(1 / 0.87, 4))} <= times  # fmt: skip
+    assert len(study.full.seeds) == 10
+    assert dict(study.options) == {"restart_s": 10.0, "first_start_s": 10.0}
+    for setting in study.settings(study.full):
+        assert study.cluster(setting.cluster, setting.network).name == setting.cluster
+    models = set(gl.synth.hadar(jobs=200).table.column("model").to_pylist())
+    assert {model for names in study.classes.values() for model in names} == models
+
+
+def test_hadar_from_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.html"
+    command = [
+        "reproduce", "hadar", "--workloads", "static-60", "--seeds", "1",
+        "--policies", "hadar-ttd,hadar-jct,gavel-las,yarn-cs",
+    ]  # fmt: skip
+    monkeypatch.setattr("sys.argv", ["gangline", *command])
+    assert main([*command, "--html", str(page), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    trace = gl.synth.hadar(jobs=60, seed=1)
+    cluster = gl.Cluster.preset("hadar-60")
+    for one in document["rows"]:
+        result = gl.simulate(cluster, trace, one["policy"], restart_s=10, first_start_s=10, seed=1)
+        assert one["makespan_s"] == result.summary["makespan_s"]
+        of_class = [
+            jct for jct, model in zip(result.jobs["jct_s"].to_pylist(),
+                                      result.jobs["model"].to_pylist(), strict=True)
+            if model == "CycleGAN"
+        ]  # fmt: skip
+        assert one["jct_M_s"] == pytest.approx(sum(of_class) / len(of_class), rel=1e-12)
+    claims = {(one["measure"], one["hero"], one["against"]): one for one in document["claims"]}
+    row_of = {one["policy"]: one for one in document["rows"]}
+    found = claims["jct_mean_s", "hadar-jct", "yarn-cs"]["times_better"]
+    expected = row_of["yarn-cs"]["jct_mean_s"] / row_of["hadar-jct"]["jct_mean_s"]
+    assert found == pytest.approx(expected, rel=1e-12)
+    assert any("our interpretation of Hadar" in line for line in document["reading"])
+    text = page.read_text()
+    assert len(re.findall("<svg", text)) >= 6
+    assert "http:" not in text
+    assert "https:" not in text
+
+
+def test_an_interrupt_stops_the_variations_too() -> None:
+    def stop(now_s: float, done: int, total: int) -> None:
+        if done > 40 * 3 + 20:
+            raise KeyboardInterrupt
+
+    choice = TOY.choose(Choice(clusters=("2",), workloads=("plain",), seeds=(3,)), quick=False)
+    with pytest.raises(KeyboardInterrupt):
+        runs.carry_out(TOY, choice, {}, report=stop)
+
+
+@pytest.mark.slow
+def test_quick_hadar_takes_less_than_a_minute() -> None:
+    begin = time.process_time()
+    made = reproduce.run("hadar", quick=True)
+    assert time.process_time() - begin < 60.0
+    assert len(made.to_dict()["claims"]) == 16
+    assert made.varied
