@@ -21,9 +21,6 @@ mod slots;
 mod speeds;
 mod yarn;
 
-#[cfg(test)]
-mod tests;
-
 pub use gangline_model::Tier as Level;
 pub use params::{Fit, PlacementParams, RackChoice, Rule, SkewSource, Slots};
 

@@ -1,8 +1,10 @@
 //! A second implementation of every rule, written from its description: sorts, scans, copies.
 
 use super::{Dice, World, all_settings, demand, params};
-use crate::place::{Demand, Fit, Level, PlacementParams, Placer, RackChoice, Rule, Skew, Slots};
 use gangline_model::{GpuTypeId, JobId, ServerId};
+use gangline_policies::place::{
+    Demand, Fit, Level, PlacementParams, Placer, RackChoice, Rule, Skew, Slots,
+};
 use gangline_rng::{Purpose, Stream};
 use std::collections::{BTreeMap, BTreeSet};
 

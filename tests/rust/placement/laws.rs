@@ -1,125 +1,12 @@
 //! What must hold for any world: brute force on small ones, laws on random ones.
 
 use super::{Dice, World, all_settings, demand, placer};
-use crate::place::{Demand, Level, Placer, Rule, Skew};
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId};
+use gangline_policies::place::{Demand, Level, Placer, Rule, Skew};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 const TYPE: GpuTypeId = GpuTypeId(0);
-
-/// Fewest members of `free` whose sum is at least `gpus`, by trying all subsets.
-fn fewest(free: &[u32], gpus: u32) -> u32 {
-    let sum = |set: u32| -> u32 {
-        free.iter()
-            .enumerate()
-            .filter(|(at, _)| set >> at & 1 == 1)
-            .map(|(_, free)| free)
-            .sum()
-    };
-    (0..1 << free.len())
-        .filter(|&set| sum(set) >= gpus)
-        .map(u32::count_ones)
-        .min()
-        .expect("room")
-}
-
-fn check_consolidate(racks: &[u32], free: &[u32], world: &mut World, placer: &mut Placer) {
-    let rack_free = |rack: u32| -> Vec<u32> {
-        (0..free.len())
-            .filter(|&at| racks[at] == rack)
-            .map(|at| free[at])
-            .collect()
-    };
-    let totals: Vec<u32> = (0..4).map(|rack| rack_free(rack).iter().sum()).collect();
-    let is_best = placer.params().fit == crate::place::Fit::Best;
-    for gpus in 1..=17 {
-        let narrowest = if free.iter().any(|&free| free >= gpus) {
-            Some(Level::Server)
-        } else if totals.iter().any(|&total| total >= gpus) {
-            Some(Level::Rack)
-        } else {
-            (free.iter().sum::<u32>() >= gpus).then_some(Level::Network)
-        };
-        for max_level in [Level::Server, Level::Rack, Level::Network] {
-            let asked = Demand {
-                max_level,
-                ..demand(gpus)
-            };
-            let found = placer.place(&mut world.index, TYPE, &asked);
-            let tier = found.as_ref().map(|gpus| world.cluster.tier(gpus));
-            assert_eq!(
-                tier,
-                narrowest.filter(|&tier| tier <= max_level),
-                "{racks:?} {free:?} {gpus}"
-            );
-            let (Some(found), Some(tier), true) = (found, tier, is_best) else {
-                continue;
-            };
-            let servers = found.by_server().len() as u32;
-            let at = found.by_server()[0].server.index();
-            match tier {
-                Level::Server => {
-                    let tighter = free.iter().any(|&other| other >= gpus && other < free[at]);
-                    assert!(!tighter, "a smaller server was enough: {free:?} {gpus}");
-                }
-                Level::Rack => {
-                    let tighter = totals
-                        .iter()
-                        .any(|&t| t >= gpus && t < totals[racks[at] as usize]);
-                    assert!(
-                        !tighter,
-                        "a smaller rack was enough: {racks:?} {free:?} {gpus}"
-                    );
-                    assert_eq!(
-                        servers,
-                        fewest(&rack_free(racks[at]), gpus),
-                        "{free:?} {gpus}"
-                    );
-                }
-                Level::Network => {
-                    let mut used: Vec<u32> = found
-                        .by_server()
-                        .iter()
-                        .map(|part| racks[part.server.index()])
-                        .collect();
-                    used.sort_unstable();
-                    used.dedup();
-                    assert_eq!(
-                        used.len() as u32,
-                        fewest(&totals, gpus),
-                        "{racks:?} {free:?}"
-                    );
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn narrowest_tier_and_fewest_servers_on_every_small_cluster() {
-    for racks in [
-        [0, 0, 0, 0],
-        [0, 0, 1, 1],
-        [0, 1, 1, 1],
-        [0, 1, 0, 1],
-        [0, 1, 2, 0],
-        [3, 2, 1, 0],
-    ] {
-        let servers = racks.map(|rack| (0, 4, rack));
-        let mut world = World::new(&servers, &[]);
-        for fit in ["best", "first"] {
-            let mut placer = placer(&[("fit", fit)]);
-            for state in 0..625 {
-                let free: Vec<u32> = (0..4).map(|at| state / 5_u32.pow(at) % 5).collect();
-                for (at, &free) in free.iter().enumerate() {
-                    world.set(at, 0b1111 & !(0b1111 << free));
-                }
-                check_consolidate(&racks, &free, &mut world, &mut placer);
-            }
-        }
-    }
-}
 
 /// What every answer must be, whatever the rule.
 fn check_answer(world: &mut World, placer: &mut Placer, asked: &Demand) {

@@ -6,11 +6,11 @@ mod golden;
 mod laws;
 mod oracle;
 
-use super::{Demand, Level, PlacementParams, Placer, Rule, Skew};
-use crate::params::{ParamReader, ParamValue, Params};
 use gangline_engine::FreeIndex;
 use gangline_engine::PolicyError;
 use gangline_model::{ClusterSpec, GpuSet, GpuType, GpuTypeId, JobId, RackId, Server, ServerId};
+use gangline_policies::place::{Demand, Level, PlacementParams, Placer, Rule, Skew};
+use gangline_policies::{ParamReader, ParamValue, Params};
 use gangline_rng::{Purpose, Stream};
 
 /// Draws for tests; has nothing to do with the stream of the rules.

@@ -1,11 +1,11 @@
 //! Answers worked out by hand, and the text side of the parameters.
 
 use super::{World, demand, params, placer, read};
-use crate::place::{
-    Fit, Level, PlacementParams, Placer, RackChoice, Rule, Skew, SkewSource, Slots,
-};
 use gangline_engine::PolicyError;
 use gangline_model::{GpuSet, GpuTypeId, JobColumns, JobId, JobTable, SimTime};
+use gangline_policies::place::{
+    Fit, Level, PlacementParams, Placer, RackChoice, Rule, Skew, SkewSource, Slots,
+};
 
 /// Two racks of two servers of 4 GPUs; free: 4, 1 | 2, 3.
 fn world() -> World {
@@ -131,7 +131,7 @@ fn levels_above_the_allowed_one_are_not_used() {
         &[("max_level", "rack")],
         &[(5, &[(0, 4), (1, 1)]), (6, &[])],
     );
-    let narrowed = crate::place::Demand {
+    let narrowed = gangline_policies::place::Demand {
         max_level: Level::Rack,
         ..demand(6)
     };
@@ -149,7 +149,7 @@ fn skew_waits_for_the_fewest_servers() {
         &[("placement", "skew")],
         &[(4, &[(0, 4)]), (5, &[(0, 4), (1, 1)]), (6, &[]), (11, &[])],
     );
-    let low = crate::place::Demand {
+    let low = gangline_policies::place::Demand {
         skew: Skew::LOW,
         ..demand(6)
     };
