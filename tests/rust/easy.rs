@@ -5,6 +5,7 @@ use gangline_engine::ClusterView;
 use gangline_model::{GpuTypeId, JobId, SimTime};
 use gangline_policies::{ParamValue, Params, Services, build};
 use gangline_testkit::conformance::{self, Scope};
+use gangline_testkit::plain;
 use std::collections::BTreeMap;
 
 /// First instant at which the running jobs, ending as they will, leave enough GPUs for the head.
@@ -91,7 +92,9 @@ fn estimates_may_exceed_simulated_time() {
                 ("estimate_extend".to_owned(), ParamValue::Float(extend)),
             ]);
             let mut fast = build("easy", &params, Services::default()).expect("valid parameters");
-            let mut plain = build("easy", &params, Services::plain()).expect("valid parameters");
+            let mut plain = plain::build("easy", &params)
+                .expect("valid parameters")
+                .expect("it has one");
             let fast = conformance::run(&case, fast.as_mut())
                 .unwrap_or_else(|error| panic!("seed {seed}, sigma {sigma}: {error}"));
             let plain = conformance::run(&case, plain.as_mut()).expect("the run ends");

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod conformance;
+pub mod plain;
 pub mod toy;
 
 pub use toy::TOYS;

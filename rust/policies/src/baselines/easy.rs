@@ -1,6 +1,6 @@
 //! `easy`: FIFO with a reservation for the blocked head, and backfill behind it.
 //!
-//! The reservation counts GPUs over the estimated finishes of running jobs: one descent in a tree with sums.
+//! The reservation counts GPUs over the estimated finishes of running jobs, no more of them than the head wants GPUs.
 //! Candidates for backfill are found per class: the first waiting job that is short enough to end before the
 //! reservation; or simply the first one, if the gang fits beside the reserved GPUs. O((starts + classes) log n).
 
@@ -8,16 +8,15 @@ mod backlog;
 
 use super::Seen;
 use crate::class::Places;
-use crate::order::{MinTree, SumTree};
+use crate::order::MinTree;
 use crate::place::PlacementParams;
-use crate::queue::Key;
 use backlog::Backlog;
 use gangline_engine::{
     Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
 };
 use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan, SimTime, span_of_work};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// The reservation of a blocked head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,19 +35,18 @@ pub struct Easy {
     extend: f64,
     places: Places,
     backlog: Backlog,
-    /// Running jobs by estimated finish, per type.
-    ends: Vec<SumTree>,
+    /// GPUs of the running jobs by estimated finish, per type.
+    ends: Vec<BTreeMap<(SimTime, JobId), u32>>,
     end_of: Vec<SimTime>,
     blocked: Option<Shadow>,
     heads: BinaryHeap<Reverse<(JobId, usize)>>,
     /// Per class, as bits: types where the placement rule found no place in this pass.
     dead: Vec<u64>,
-    is_plain: bool,
 }
 
 impl Easy {
     /// EASY with a placement rule. An estimate that has run out becomes `extend` times the time since the start.
-    pub fn new(placement: PlacementParams, seen: Seen, extend: f64, is_plain: bool) -> Self {
+    pub fn new(placement: PlacementParams, seen: Seen, extend: f64) -> Self {
         Self {
             seen,
             extend,
@@ -59,7 +57,6 @@ impl Easy {
             blocked: None,
             heads: BinaryHeap::new(),
             dead: Vec::new(),
-            is_plain,
         }
     }
 
@@ -93,12 +90,7 @@ impl Easy {
         };
         let end = (view.now() + span).min(LATEST);
         self.end_of[job.index()] = end;
-        let key = Key {
-            lead: 0,
-            main: end.0,
-            job: job.0,
-        };
-        self.ends[gpu_type.index()].insert(key, gpus.gpus());
+        self.ends[gpu_type.index()].insert((end, job), gpus.gpus());
         self.backlog.remove(job, &self.places);
         self.places.note_start(job);
         plan.take(&gpus);
@@ -131,15 +123,15 @@ impl Easy {
         }
         let now = view.now();
         for tree in &mut self.ends {
-            while let Some(key) = tree.first().filter(|key| key.main <= now.0) {
-                let gpus = tree.remove(key);
-                let started = view.run(key.job()).expect("a running job").started;
+            while let Some(entry) = tree.first_entry().filter(|entry| entry.key().0 <= now) {
+                let ((_, job), gpus) = entry.remove_entry();
+                let started = view.run(job).expect("a running job").started;
                 let longer = (self.extend * (now - started).0 as f64).round() as i64;
                 let end = (started + SimSpan(longer))
                     .max(now + SimSpan(1))
                     .min(LATEST);
-                self.end_of[key.job as usize] = end;
-                tree.insert(Key { main: end.0, ..key }, gpus);
+                self.end_of[job.index()] = end;
+                tree.insert((end, job), gpus);
             }
         }
     }
@@ -153,28 +145,20 @@ impl Easy {
             extra: 0,
         };
         for &gpu_type in &class.types {
-            let tree = &self.ends[gpu_type.index()];
-            let free = u64::from(plan.gpus_free(gpu_type));
-            let need = u64::from(class.gpus);
-            let time = if free >= need {
-                view.now()
-            } else {
-                match tree.first_reaching(need - free) {
-                    Some(key) => SimTime(key.main),
-                    None => continue,
+            let (mut free, mut time) = (plan.gpus_free(gpu_type), view.now());
+            for (&(end, _), &gpus) in &self.ends[gpu_type.index()] {
+                if free >= class.gpus && end > time {
+                    break;
                 }
-            };
-            if best.reserved.is_some_and(|(_, earliest)| earliest <= time) {
+                free += gpus;
+                time = time.max(end);
+            }
+            let is_later = |(_, earliest)| earliest <= time;
+            if free < class.gpus || best.reserved.is_some_and(is_later) {
                 continue;
             }
-            let bound = Key {
-                lead: 0,
-                main: time.0,
-                job: u32::MAX,
-            };
-            let freed = tree.sum_up_to(bound);
             best.reserved = Some((gpu_type, time));
-            best.extra = (free + freed - need) as u32;
+            best.extra = free - class.gpus;
         }
         best
     }
@@ -303,22 +287,6 @@ impl Easy {
         Ok(())
     }
 
-    /// The oracle: every waiting job in order of arrival.
-    fn backfill_plain(
-        &mut self,
-        view: &ClusterView<'_>,
-        plan: &mut Plan<'_>,
-        shadow: &mut Shadow,
-    ) -> Result<(), PolicyError> {
-        let mut next = view.next_waiting(JobId(shadow.head.0 + 1));
-        while let Some(job) = next {
-            self.dead.fill(0);
-            self.backfill(view, plan, job, shadow)?;
-            next = view.next_waiting(JobId(job.0 + 1));
-        }
-        Ok(())
-    }
-
     /// Takes in which jobs left, and whose estimated finish changed.
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
         for &job in &changes.finished {
@@ -345,12 +313,7 @@ impl Easy {
             if let (Some(run), Some(end)) = (view.run(job), view.finish(job)?) {
                 self.remove_end(job);
                 self.end_of[job.index()] = end;
-                let key = Key {
-                    lead: 0,
-                    main: end.0,
-                    job: job.0,
-                };
-                self.ends[run.gpu_type().index()].insert(key, view.jobs().gpus(job));
+                self.ends[run.gpu_type().index()].insert((end, job), view.jobs().gpus(job));
             }
         }
         Ok(())
@@ -372,26 +335,10 @@ impl Easy {
 
     fn remove_end(&mut self, job: JobId) {
         let end = std::mem::replace(&mut self.end_of[job.index()], SimTime::NEVER);
-        let key = Key {
-            lead: 0,
-            main: end.0,
-            job: job.0,
-        };
-        let types = &self
-            .places
-            .classes()
-            .get(self.places.classes().of(job))
-            .types;
-        let tree = if let [only] = types.as_slice() {
-            only.index()
-        } else {
-            let ran_on = types
-                .iter()
-                .map(|t| t.index())
-                .find(|&t| self.ends[t].contains(key));
-            ran_on.expect("the job ran on one of its types")
-        };
-        self.ends[tree].remove(key);
+        let classes = self.places.classes();
+        let mut types = classes.get(classes.of(job)).types.iter();
+        let was_there = types.any(|t| self.ends[t.index()].remove(&(end, job)).is_some());
+        debug_assert!(was_there, "{job} ran on one of its types");
     }
 }
 
@@ -416,7 +363,7 @@ impl Policy for Easy {
         let unplaceable = self.places.start(view, plan)?;
         self.backlog = Backlog::new(view.jobs().len(), self.places.classes());
         self.ends
-            .resize_with(view.cluster().gpu_types().len(), SumTree::default);
+            .resize_with(view.cluster().gpu_types().len(), BTreeMap::new);
         self.end_of = vec![SimTime::NEVER; view.jobs().len()];
         self.dead = vec![0; self.places.classes().len()];
         Ok(unplaceable)
@@ -430,7 +377,7 @@ impl Policy for Easy {
     ) -> Result<Next, PolicyError> {
         self.update(view, changes)?;
         let only_arrivals = !changes.has_room();
-        let before = self.blocked.filter(|_| only_arrivals && !self.is_plain);
+        let before = self.blocked.filter(|_| only_arrivals);
         let mut next = before.map_or_else(|| view.first_waiting(), |shadow| Some(shadow.head));
         self.blocked = None;
         while let Some(job) = next {
@@ -448,9 +395,7 @@ impl Policy for Easy {
         }
         let mut shadow = self.reserve(view, plan, head);
         self.dead.fill(0);
-        if self.is_plain {
-            self.backfill_plain(view, plan, &mut shadow)?;
-        } else if before == Some(shadow) {
+        if before == Some(shadow) {
             // the reservation stands and no GPUs came free: only jobs that just arrived may start
             for &job in &changes.arrived {
                 self.backfill(view, plan, job, &mut shadow)?;

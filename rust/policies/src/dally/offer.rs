@@ -102,8 +102,6 @@ pub(super) struct Offer {
 enum Candidate {
     /// The best of a class.
     Class(usize),
-    /// A waiting job of a class, looked at by itself.
-    Job(usize),
     Up,
 }
 
@@ -166,24 +164,12 @@ impl Offer {
     }
 
     /// Offers in order: the best of the classes, and the jobs that are up one by one.
-    pub(super) fn walk(
-        &mut self,
-        free: &mut FreeIndex,
-        params: &DallyParams,
-        now: SimTime,
-        is_plain: bool,
-    ) {
+    pub(super) fn walk(&mut self, free: &mut FreeIndex, params: &DallyParams, now: SimTime) {
         self.heap.clear();
         let mut next = self.busy.next_from(0);
         while let Some(class) = next {
             next = self.busy.next_from(class + 1);
-            if is_plain {
-                let ranks = self.classes[class].waiting.ranks();
-                let all = ranks
-                    .into_iter()
-                    .map(|rank| Reverse((rank, Candidate::Job(class))));
-                self.heap.extend(all);
-            } else if let Some(rank) = self.best(free, class, params, now) {
+            if let Some(rank) = self.best(free, class, params, now) {
                 self.heap.push(Reverse((rank, Candidate::Class(class))));
             }
         }
@@ -193,9 +179,6 @@ impl Offer {
         while let Some(Reverse((rank, candidate))) = self.heap.pop() {
             match candidate {
                 Candidate::Up => self.ask_up(free, params, now),
-                Candidate::Job(class) => {
-                    self.ask_waiting(free, class, rank, params, now);
-                }
                 Candidate::Class(class) => {
                     // what it may use has shrunk since it was put in
                     let best = self.best(free, class, params, now);

@@ -31,12 +31,11 @@ pub struct Dally {
     since: Vec<i64>,
     waiting: usize,
     armed: SimTime,
-    is_plain: bool,
 }
 
 impl Dally {
-    /// The policy; `is_plain` walks over all jobs at every decision, and looks at every end of a lease.
-    pub fn new(params: DallyParams, is_plain: bool) -> Self {
+    /// The policy.
+    pub fn new(params: DallyParams) -> Self {
         let placement = PlacementParams {
             fit: params.fit,
             ..PlacementParams::default()
@@ -50,7 +49,6 @@ impl Dally {
             since: Vec::new(),
             waiting: 0,
             armed: SimTime::NEVER,
-            is_plain,
             params,
         }
     }
@@ -217,8 +215,8 @@ impl Dally {
     /// One timer for whatever ends first.
     fn arm(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         let now = view.now();
-        // while nobody waits, leases end in silence: only tests look at all of them
-        let everyone = self.waiting > 0 || self.is_plain;
+        // while no job waits, leases are renewed without a decision
+        let everyone = self.waiting > 0;
         let mut next = SimTime::NEVER;
         if everyone || self.may_upgrade() {
             next = self.leases().next(now, everyone).unwrap_or(next);
@@ -296,8 +294,7 @@ impl Policy for Dally {
         self.update(view, changes, plan.free());
         self.raise(view);
         if self.waiting > 0 || !self.offer.ups.is_empty() {
-            let (now, is_plain) = (view.now(), self.is_plain);
-            self.offer.walk(plan.free(), &self.params, now, is_plain);
+            self.offer.walk(plan.free(), &self.params, view.now());
         }
         self.settle(view, plan);
         Ok(Next::Ask)

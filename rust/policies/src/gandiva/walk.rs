@@ -7,7 +7,7 @@ use super::pairs::Pairs;
 use super::params::GandivaParams;
 use super::turns::{Turn, Turns};
 use crate::class::Places;
-use crate::queue::{ClassQueues, JobTimers, Key};
+use crate::queue::{ByClass, JobTimers};
 use gangline_engine::{
     Changes, ClusterView, FreeIndex, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };
@@ -35,7 +35,8 @@ pub struct Gandiva {
     pub(super) crowd: Crowd,
     pub(super) homes: Homes,
     pairs: Pairs,
-    queue: ClassQueues,
+    /// Jobs without a group.
+    queue: ByClass<JobId>,
     heads: BinaryHeap<Reverse<(JobId, usize)>>,
     /// Ends of turns and trials; a timer is named by the slot of its group.
     timers: JobTimers,
@@ -65,7 +66,7 @@ impl Gandiva {
             crowd: Crowd::default(),
             homes: Homes::default(),
             pairs: Pairs::new(params.pack_gain),
-            queue: ClassQueues::default(),
+            queue: ByClass::new(0),
             heads: BinaryHeap::new(),
             timers: JobTimers::new(0),
             headless: Vec::new(),
@@ -169,15 +170,7 @@ impl Gandiva {
 
     fn wait(&mut self, job: JobId) {
         let class = self.places.classes().of(job);
-        // ids ascend with arrival
-        self.queue.push(
-            class,
-            Key {
-                lead: 0,
-                main: 0,
-                job: job.0,
-            },
-        );
+        self.queue.push(class, job);
     }
 
     /// A group is no more; who is left of it waits like a newcomer.
@@ -302,20 +295,13 @@ impl Gandiva {
     /// In order of arrival, whoever finds a group; the others are skipped. A class whose first does not find
     /// one is done: groups that others make meanwhile are of no use to it.
     fn serve(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, arrived: Option<&[JobId]>) {
-        if self.queue.is_empty() {
-            return;
-        }
         let mut classes: SmallVec<[usize; 16]> = SmallVec::new();
         if let Some(arrived) = arrived {
             classes.extend(arrived.iter().map(|&job| self.places.classes().of(job)));
             classes.sort_unstable();
             classes.dedup();
         } else {
-            let mut from = 0;
-            while let Some(class) = self.queue.next_class(from) {
-                classes.push(class);
-                from = class + 1;
-            }
+            classes.extend(self.queue.busy());
         }
         for class in classes {
             self.push_head(plan.free(), class);
@@ -332,10 +318,10 @@ impl Gandiva {
     }
 
     fn push_head(&mut self, free: &mut FreeIndex, class: usize) {
-        if let Some(head) = self.queue.head(class)
+        if let Some(job) = self.queue.first(class)
             && self.can(free, class)
         {
-            self.heads.push(Reverse((head.job(), class)));
+            self.heads.push(Reverse((job, class)));
         }
     }
 
@@ -420,7 +406,7 @@ impl Policy for Gandiva {
         let (jobs, classes) = (view.jobs().len(), self.places.classes().len());
         let kinds = self.kinds.len();
         self.crowd = Crowd::new(jobs, classes, kinds, self.params.max_residents);
-        self.queue = ClassQueues::new(classes, jobs, false);
+        self.queue = ByClass::new(classes);
         self.timers = JobTimers::new(view.cluster().gpus_total() as usize);
         // where nobody can join a group there is nothing to keep sizes together for
         if self.params.max_residents > 1 && self.places.is_narrow() {

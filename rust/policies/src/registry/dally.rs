@@ -152,9 +152,9 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     placement: None,
     presets: PRESETS,
     own: PARAMETERS,
-    make: |params, services| {
+    make: |params, _| {
         let own = DallyParams::read(params)?;
-        Ok(Box::new(Dally::new(own, services.is_plain)))
+        Ok(Box::new(Dally::new(own)))
     },
     ..PolicyInfo::BASE
 }];

@@ -254,10 +254,7 @@ const SOLVED: PolicyInfo = PolicyInfo {
     source: "Gavel (OSDI 2020)",
     stops: Stops::InRounds,
     needs: Needs::Allocator,
-    make: |params, services| {
-        let is_plain = services.is_plain;
-        rounds(params, services.allocator(), is_plain)
-    },
+    make: |params, services| rounds(params, services.allocator()),
     ..PolicyInfo::BASE
 };
 /// The same for a policy that is told how much work is left.
@@ -345,7 +342,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         name: "gavel-isolated",
         summary: "an equal split of every GPU type",
         own: CLOSED,
-        make: |params, services| rounds(params, Box::new(EqualSplit), services.is_plain),
+        make: |params, _| rounds(params, Box::new(EqualSplit)),
         ..CLOSED_FORM
     },
     PolicyInfo {
@@ -354,7 +351,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
                   started",
         stops: Stops::Never,
         own: FIFO,
-        make: |params, services| rounds(params, Box::new(NoSolver), services.is_plain),
+        make: |params, _| rounds(params, Box::new(NoSolver)),
         ..CLOSED_FORM
     },
     PolicyInfo {
@@ -365,9 +362,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         }],
         summary: "order of arrival, fastest GPU type with room; placed anew at each allocation",
         own: FIFO_PERF,
-        make: |params, services| {
-            rounds(params, Box::new(FastestFirst::default()), services.is_plain)
-        },
+        make: |params, _| rounds(params, Box::new(FastestFirst::default())),
         ..CLOSED_FORM
     },
     PolicyInfo {
@@ -380,9 +375,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         name: "gavel-gandiva",
         summary: "an equal split over jobs and random pairs of them; pairs stay while they gain",
         own: GANDIVA,
-        make: |params, services| {
-            rounds(params, Box::new(RandomPairs::default()), services.is_plain)
-        },
+        make: |params, _| rounds(params, Box::new(RandomPairs::default())),
         ..CLOSED_FORM
     },
 ];
@@ -391,7 +384,6 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
 fn rounds(
     params: &ParamReader,
     allocator: Box<dyn Allocator>,
-    plain: bool,
 ) -> Result<Box<dyn Policy>, PolicyError> {
     if params.flag("compat") {
         return compat(params, allocator);
@@ -423,7 +415,6 @@ fn rounds(
         mechanism,
         PlacementParams::read(params),
         allocator,
-        plain,
     )))
 }
 

@@ -1,7 +1,7 @@
 //! Queues without preemption.
 
 use super::parameters::{ESTIMATE_ERROR, spec};
-use super::{PolicyInfo, Services, seen};
+use super::{PolicyInfo, seen};
 use crate::baselines::{Easy, Fifo, Skip, SkipOrder, Strict};
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
 use crate::place::PlacementParams;
@@ -37,7 +37,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         is_work_conserving: true,
         family: "queue",
         source: OF_QUEUES,
-        make: |params, services| Ok(Box::new(skip(SkipOrder::Arrival, params, &services))),
+        make: |params, _| Ok(Box::new(skip(SkipOrder::Arrival, params))),
         ..PolicyInfo::BASE
     },
     PolicyInfo {
@@ -49,13 +49,12 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         knowledge: Knowledge::Remaining,
         reads_durations: true,
         own: EASY,
-        make: |params, services| {
+        make: |params, _| {
             let extend = params.number("estimate_extend");
             Ok(Box::new(Easy::new(
                 PlacementParams::read(params),
                 seen(params),
                 extend,
-                services.is_plain,
             )))
         },
         ..PolicyInfo::BASE
@@ -69,7 +68,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         knowledge: Knowledge::Remaining,
         reads_durations: true,
         own: SIZED,
-        make: |params, services| Ok(Box::new(skip(SkipOrder::Duration, params, &services))),
+        make: |params, _| Ok(Box::new(skip(SkipOrder::Duration, params))),
         ..PolicyInfo::BASE
     },
     PolicyInfo {
@@ -97,12 +96,11 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         knowledge: Knowledge::Remaining,
         reads_durations: true,
         own: SIZED,
-        make: |params, services| Ok(Box::new(skip(SkipOrder::Area, params, &services))),
+        make: |params, _| Ok(Box::new(skip(SkipOrder::Area, params))),
         ..PolicyInfo::BASE
     },
 ];
 
-fn skip(order: SkipOrder, params: &ParamReader, services: &Services) -> Skip {
-    let placement = PlacementParams::read(params);
-    Skip::new(order, placement, seen(params), services.is_plain)
+fn skip(order: SkipOrder, params: &ParamReader) -> Skip {
+    Skip::new(order, PlacementParams::read(params), seen(params))
 }

@@ -5,8 +5,7 @@
 //! share is served last. Whoever can keeps its GPUs. A new allocation is asked for when the set of jobs or
 //! the capacity changed. Must not know who allocates.
 //!
-//! A round costs O((running + passed over) log n): claims are kept in order between rounds. The plain form,
-//! which looks at all active jobs, is its oracle.
+//! A round costs O((running + passed over) log n): claims are kept in order between rounds, unless jobs share GPUs.
 
 mod accounts;
 mod arrange;
@@ -112,7 +111,6 @@ struct Holder {
 /// A policy in rounds.
 pub struct Rounds {
     params: RoundParams,
-    is_plain: bool,
     places: Places,
     allocator: Box<dyn Allocator>,
     accounts: Accounts,
@@ -169,15 +167,13 @@ impl Choice {
 }
 
 impl Rounds {
-    /// A policy with a placement rule and an allocator; `is_plain` = the oracle, which keeps no order.
+    /// A policy with a placement rule and an allocator.
     pub fn new(
         params: RoundParams,
         placement: PlacementParams,
         allocator: Box<dyn Allocator>,
-        is_plain: bool,
     ) -> Self {
         Self {
-            is_plain: is_plain || params.packs.is_some(), // pairs are looked at one by one
             params,
             places: Places::new(placement),
             allocator,
@@ -197,6 +193,11 @@ impl Rounds {
             chosen_in: Vec::new(),
             starts: Vec::new(),
         }
+    }
+
+    /// Whether claims are kept in order; pairs are looked at one by one.
+    fn keeps_queues(&self) -> bool {
+        self.params.packs.is_none()
     }
 
     fn note(&mut self, view: &ClusterView<'_>, changes: &Changes) {
@@ -224,6 +225,7 @@ impl Rounds {
 
     /// Counts the time that jobs have held GPUs, and puts their claims where they belong now.
     fn count(&mut self, now: SimTime) {
+        let keeps_queues = self.keeps_queues();
         for holder in &mut self.holders {
             let (job, gpu_type) = (holder.job, holder.gpu_type.index());
             let span = now.0 - holder.since.0;
@@ -238,7 +240,7 @@ impl Rounds {
             let before = self.accounts.claim(job, gpu_type);
             self.accounts.credit(job, gpu_type, span);
             let after = self.accounts.claim(job, gpu_type);
-            if !self.is_plain && before != after {
+            if keeps_queues && before != after {
                 self.queues.insert(gpu_type, after);
             }
         }
@@ -246,7 +248,7 @@ impl Rounds {
 
     /// Puts the claims of a job that arrived into the queues.
     fn claim_all(&mut self, view: &ClusterView<'_>, job: JobId) {
-        if self.is_plain {
+        if !self.keeps_queues() {
             return;
         }
         self.is_active[job.index()] = true;
@@ -302,7 +304,7 @@ impl Rounds {
         if let Some(pairs) = &mut self.pairs {
             pairs.reset(view.now(), &ask.jobs, &groups, &shares.company);
         }
-        if !self.is_plain {
+        if self.keeps_queues() {
             let (accounts, places) = (&self.accounts, &self.places);
             let claims = ask.jobs.iter().flat_map(|&job| {
                 let types = types(view).map(GpuTypeId::index);
@@ -403,7 +405,7 @@ impl Policy for Rounds {
             Some(text) => self.order_given(view, text)?,
             None => types(view).collect(),
         };
-        if !self.is_plain {
+        if self.keeps_queues() {
             let sizes = &view.jobs().columns().gpus;
             self.queues = Queues::new(sizes, gpu_types.len());
             self.chosen_in = vec![0; sizes.len()];

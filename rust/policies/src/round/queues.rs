@@ -138,39 +138,54 @@ impl Queues {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
-    fn claim(job: u32, priority: f64) -> Claim {
+    fn claim(job: usize, priority: u32) -> Claim {
         Claim {
-            priority,
+            priority: f64::from(priority),
             deficit_s: 0.0,
-            share: priority,
-            job: JobId(job),
+            share: f64::from(priority),
+            job: JobId::new(job),
         }
     }
 
-    #[test]
-    fn a_walk_goes_by_claim_and_passes_over_what_does_not_fit() {
-        let mut queues = Queues::new(&[1, 4, 1, 1], 1);
-        let mut now = [0.1, 0.9, 0.5, 0.0];
-        queues.refill((0..4).map(|job| (0, claim(job, now[job as usize]))));
-        let walked = |queues: &mut Queues, now: [f64; 4], pass, mut free| {
-            let mut seen = Vec::new();
-            let is_old = |known: &Claim| *known != claim(known.job.0, now[known.job.index()]);
-            queues.walk(0, pass, &mut free, is_old, |job| {
-                seen.push(job.0);
-                true
-            });
-            seen
-        };
-        // twice: what a walk takes out it puts back
-        for _ in 0..2 {
-            assert_eq!(walked(&mut queues, now, Pass::Shared, 9), [1, 2, 0]);
+    proptest! {
+        /// Claims change between walks; each walk offers what a sorted list of the present ones would.
+        #[test]
+        fn a_walk_equals_one_over_a_sorted_list(
+            jobs in prop::collection::vec((1_u32..5, 0_u32..6), 1..40),
+            walks in prop::collection::vec((0_u32..30, 0_usize..3, any::<u64>(), 0_usize..40, 0_u32..6), 1..12),
+        ) {
+            let gangs: Vec<u32> = jobs.iter().map(|job| job.0).collect();
+            let mut queues = Queues::new(&gangs, 1);
+            let mut now: Vec<Claim> = jobs.iter().enumerate().map(|(at, job)| claim(at, job.1)).collect();
+            queues.refill(now.iter().map(|claim| (0, *claim)));
+            for (mut free, pass, takes, changed, priority) in walks {
+                if let Some(job) = (changed < now.len()).then_some(changed) {
+                    now[job] = claim(job, priority);
+                    queues.insert(0, now[job]);
+                }
+                let pass = [Pass::Shared, Pass::Rest, Pass::All][pass];
+                let taken = |job: JobId| takes >> job.0 & 1 == 1;
+                let (mut expected, mut left) = (Vec::new(), free);
+                let mut sorted: Vec<&Claim> = now.iter().filter(|claim| pass.sees(claim)).collect();
+                sorted.sort_by(|a, b| b.cmp(a));
+                for job in sorted.into_iter().map(|claim| claim.job) {
+                    if left > 0 && gangs[job.index()] <= left {
+                        expected.push(job);
+                        left -= if taken(job) { gangs[job.index()] } else { 0 };
+                    }
+                }
+                let mut found = Vec::new();
+                let is_old = |known: &Claim| *known != now[known.job.index()];
+                queues.walk(0, pass, &mut free, is_old, |job| {
+                    // a claim that was renewed without a change is there twice
+                    let is_new = !found.contains(&job);
+                    found.extend(is_new.then_some(job));
+                    is_new && taken(job)
+                });
+                prop_assert_eq!((found, free), (expected, left));
+            }
         }
-        assert_eq!(walked(&mut queues, now, Pass::Shared, 3), [2, 0]);
-        assert_eq!(walked(&mut queues, now, Pass::All, 4), [1]);
-        assert_eq!(walked(&mut queues, now, Pass::Rest, 1), [3]);
-        now[2] = 0.05;
-        queues.insert(0, claim(2, now[2]));
-        assert_eq!(walked(&mut queues, now, Pass::All, 3), [0, 2, 3]);
     }
 }
