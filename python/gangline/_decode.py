@@ -24,6 +24,7 @@ _WORDS = (
     ("int", "an integer"),
     ("str of length >= 1", "text"),
     ("str", "text"),
+    ("bool", "true or false"),
     ("array", "a list"),
     ("object", "a table"),
     (" >= 0.0", " >= 0"),

@@ -28,7 +28,7 @@ from gangline._files import (
     workplace,
 )
 from gangline._plain import finite, is_deeper
-from gangline.errors import ClusterError, PolicyError, ResultError
+from gangline.errors import ClusterError, OptionError, ResultError
 from gangline.run_options import RunOptions
 
 if TYPE_CHECKING:
@@ -312,7 +312,7 @@ def _checked(path: Path, spec: dict[str, Any]) -> Cluster:
             {key: value for key, value in kept.items() if value is not None}
         )
         msgspec.convert({**spec["options"], "seed": spec["seed"]}, RunOptions).check()
-    except (ClusterError, PolicyError) as error:
+    except (ClusterError, OptionError) as error:
         raise ResultError(f"{path}: {error}", path=str(path)) from None
     for part in ("throughput", "sharing"):
         table = spec["cluster"].get(part)

@@ -36,7 +36,7 @@ _OF_KIND = {  # keys that say nothing with another kind
 _NEEDS = {
     "table": ("rows", "at least one pair {model, co_model, xi}"),
     "gavel": ("table", "a throughput JSON with pairs"),
-    "matrix": ("matrix", "rows of slow-downs, one per model"),
+    "matrix": ("matrix", "rows of slowdown factors, one per model"),
     "analytic": ("util", "the utilisation of each model"),
 }
 _NOT_YET = {

@@ -305,7 +305,7 @@ class Sharing(_Table, frozen=True):
         `"analytic"` (`util` and `kappa`).
     xi : float
         Slow-down >= 1 of the constant kind, and of absent pairs with `missing = "constant"`. Has no
-        default: a run that shares GPUs without any source of slow-downs is refused.
+        default: a run that shares GPUs without any source of slowdown factors is refused.
     rows : list of tables
         Pairs of the table and gavel kinds.
     table : str
@@ -328,8 +328,8 @@ class Sharing(_Table, frozen=True):
     kappa : float
         What sharing costs of itself, as a share of the time, >= 0; default 0.05.
     gang_xi : str
-        What slows a gang whose GPUs are not all shared alike: the largest slow-down among its GPUs
-        (`"max"`, default), or their mean (`"mean"`), to see how much the choice matters.
+        What slows a gang whose GPUs are not all shared alike: the largest slowdown factor among
+        its GPUs (`"max"`, default), or their mean (`"mean"`), to see how much the choice matters.
     memory_fixed_fraction : float
         Part of a job's memory that does not shrink with its batch, 0 to 1; default 0.5.
     acc_cost : float

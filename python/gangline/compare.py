@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from gangline.errors import PolicyError
+from gangline.errors import OptionError, PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -108,15 +108,15 @@ def _check(
         message = f'policies: expected a sequence of policies, got "{policies}"; write it as a list'
         raise PolicyError(message, field="policies", value=policies)
     if "seed" in options:
-        message = f"seed: a comparison takes `seeds=[{options['seed']}]`"
-        raise PolicyError(message, field="seed", value=options["seed"])
+        message = f"seed: not an option of a comparison; use `seeds=[{options['seed']}]`"
+        raise OptionError(message, field="seed", value=options["seed"])
     if not isinstance(policies, Iterable):
         kind = type(policies).__name__
         message = f"policies: expected a sequence of policies, got {kind}; write it as a list"
         raise PolicyError(message, field="policies", value=kind)
     if not isinstance(seeds, Iterable):
         message = f"seeds: expected a sequence of integers, got {seeds!r}"
-        raise PolicyError(message, field="seeds", value=seeds)
+        raise OptionError(message, field="seeds", value=seeds)
     chosen, drawn = list(policies), list(seeds)
     for field, given in (("policies", chosen), ("seeds", drawn)):
         if len(given) == 0:
@@ -138,11 +138,11 @@ def _refuse_repeated(contenders: Sequence[tuple[PolicyLike, Any]], seeds: Sequen
 
     seed = repeated(seeds)
     if seed is not None:
-        message = f"seeds: expected each once, got {seed} twice"
-        raise PolicyError(message, field="seeds", value=seed)
+        message = f"seeds: duplicate value {seed}"
+        raise OptionError(message, field="seeds", value=seed)
     label = repeated(resolve_policy(policy, given)[1] for policy, given in contenders)
     if label is not None:
-        message = f"policies: expected each once, got `{label}` twice"
+        message = f"policies: duplicate `{label}`"
         if any(isinstance(policy, Policy) for policy, _ in contenders):
-            message += "; objects of one class need a `label()` that tells them apart"
+            message += "; give objects of one class different labels with `label()`"
         raise PolicyError(message, field="policies", value=label)

@@ -30,8 +30,8 @@ PACKAGE = "gangline"
 DEVELOPMENT = ("dev",)  # extras of people who change gangline itself
 # What each extra is good for.
 GIVES = {
-    "report": "charts that zoom, Gantt charts",
-    "browser": "development: pages in a browser",
+    "report": "interactive charts, Gantt charts",
+    "browser": "development: reports in a browser",
     "examples": "the data of the programs in examples/",
 }
 # Three jobs on one server of two GPUs, worked out by hand: (arrival, GPUs, duration).

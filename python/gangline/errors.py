@@ -31,6 +31,7 @@ __all__ = [
     "MissingExtraError",
     "MissingThroughput",
     "NetworkError",
+    "OptionError",
     "PlacementError",
     "PlanError",
     "PolicyError",
@@ -149,6 +150,13 @@ class MissingThroughput(NetworkError):  # noqa: N818 - says what is missing
     job_id: str | None = None
     gpu_type: str | None = None
     gpus: int | None = None
+
+
+class OptionError(GanglineError, ValueError):
+    """An option of a run or a comparison is wrong: names the option and the value."""
+
+    field: str | None = None
+    value: object = None
 
 
 class PolicyError(GanglineError, ValueError):

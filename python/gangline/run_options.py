@@ -9,7 +9,7 @@ import msgspec
 
 from gangline import network
 from gangline.cluster_schema import Sharing
-from gangline.errors import PolicyError
+from gangline.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_events: int | None = None
 
     def check(self) -> None:
-        """Raise a PolicyError for a value out of range."""
+        """Raise an OptionError for a value out of range."""
         if isinstance(self.seed, bool) or not 0 <= self.seed < 2**64:
             _bad("seed", self.seed, "an integer from 0 to 2**64 - 1")
         for name in ("restart_s", "first_start_s", "until_s"):
@@ -96,7 +96,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def _bad(name: str, value: object, expected: str) -> None:
     message = f"run option {name}: expected {expected}, got {value!r}"
-    raise PolicyError(message, field=name, value=value)
+    raise OptionError(message, field=name, value=value)
 
 
 def _by_model(

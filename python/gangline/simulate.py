@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from gangline._plain import plain
 from gangline._safe import safe
-from gangline.errors import ClusterError, GanglineError, InfeasibleJobError, PolicyError
+from gangline.errors import (
+    ClusterError,
+    GanglineError,
+    InfeasibleJobError,
+    OptionError,
+    PolicyError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -73,7 +79,7 @@ def simulate(
 
     Raises
     ------
-    TraceError, ClusterError, PolicyError
+    TraceError, ClusterError, PolicyError, OptionError
         If an input is wrong.
     InfeasibleJobError
         If a job can never run and `on_infeasible` is "error".
@@ -221,7 +227,7 @@ def make_options(values: Mapping[str, Any]) -> RunOptions:
     known = RunOptions.__struct_fields__
     for name in values:
         if name not in known:
-            raise PolicyError(
+            raise OptionError(
                 f"unknown run option `{name}`; known: {', '.join(known)}, sharing", field=name
             )
     values = plain(values)
@@ -229,7 +235,7 @@ def make_options(values: Mapping[str, Any]) -> RunOptions:
         options = msgspec.convert(values, RunOptions)
     except msgspec.ValidationError as error:
         made = from_validation_error(error, values, RunOptions, None)
-        raise PolicyError(f"run option {made}", field=made.key, value=made.value) from None
+        raise OptionError(f"run option {made}", field=made.key, value=made.value) from None
     options.check()
     return options
 
@@ -285,7 +291,8 @@ def resolve_policy(
         policy = make(policy, params)
     elif params:
         raise PolicyError(
-            "`params` goes with a policy's name; set them on the object", field="params"
+            "`params` is only allowed with a policy name; set the parameters on the object",
+            field="params",
         )
     if isinstance(policy, PolicyBase):
         return policy.name, policy.label(), policy.params()
@@ -294,7 +301,7 @@ def resolve_policy(
         return policy, policy.label(), plain(policy.params())
     kind = type(policy).__name__
     if isinstance(policy, type):
-        kind = f"the class {policy.__name__}; an object of it is {policy.__name__}()"
+        kind = f"the class {policy.__name__}; pass an object of it: {policy.__name__}()"
     raise PolicyError(
         f"expected a policy name, a configuration or a gangline.Policy object, got {kind}",
         value=kind,

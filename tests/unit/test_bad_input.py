@@ -259,7 +259,7 @@ SYNTHS: dict[str, tuple[str, tuple[str, ...]]] = {
     "no rate": ("synth:philly?jobs=3&rate_per_h=0", ("rate_per_h",)),
     "seed of words": ("synth:philly?jobs=3&seed=x", ("seed",)),
     "no value": ("synth:philly?jobs", ("jobs",)),
-    "a key twice": ("synth:philly?jobs=3&jobs=4", ("jobs", "twice")),
+    "a key twice": ("synth:philly?jobs=3&jobs=4", ("jobs", "duplicate")),
 }
 
 
@@ -337,7 +337,7 @@ def test_no_permission_to_write(command: str, tmp_path: Path, refuse: Refuse) ->
         "trace": ["trace", "convert", "t.csv", "/sys/t.swf"],
         "cluster": ["cluster", "convert", "pollux-64", "--out", "/sys/lab.toml"],
     }
-    refuse(*commands[command], words=("/sys/", "choose another place"))
+    refuse(*commands[command], words=("/sys/", "choose another path"))
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])

@@ -203,7 +203,7 @@ def test_wrong_usage_points_to_the_help_of_the_command(line: str, help_of: str) 
     done = gangline(*line.split())
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
-    assert done.stderr.endswith(f"({help_of} --help shows what there is)\n")
+    assert done.stderr.endswith(f"({help_of} --help lists the options)\n")
 
 
 def test_cluster_commands(tmp_path: Path) -> None:
@@ -472,5 +472,8 @@ def test_a_library_that_is_gone_is_named(
     command = ["run", "--trace", trace, "--cluster", "pollux-64", "--policy", "gavel-las"]
     assert main(command) == 2
     shown = capsys.readouterr().err
-    assert "gangline: highspy is not installed; `gangline doctor` tells how" in shown
+    assert (
+        "gangline: highspy is not installed; `gangline doctor` shows the command that installs it"
+        in shown
+    )
     assert "Traceback" not in shown

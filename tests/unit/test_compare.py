@@ -186,16 +186,17 @@ class Named(gl.Policy):
 @pytest.mark.parametrize(
     ("policies", "seeds", "words"),
     [
-        (["fifo", "sjf"], [1, 1], "seeds: expected each once, got 1 twice"),
-        (["fifo", "fifo"], [0], "policies: expected each once, got `fifo` twice"),
-        (["fifo", gl.policies.Fifo()], [0], "policies: expected each once, got `fifo` twice"),
-        ([Named("a"), Named("a", is_last_first=True)], [0], "got `a` twice; .*label"),
+        (["fifo", "sjf"], [1, 1], "seeds: duplicate value 1"),
+        (["fifo", "fifo"], [0], "policies: duplicate `fifo`"),
+        (["fifo", gl.policies.Fifo()], [0], "policies: duplicate `fifo`"),
+        ([Named("a"), Named("a", is_last_first=True)], [0], "policies: duplicate `a`; .*label"),
     ],
 )
 def test_what_would_be_averaged_as_two_seeds_of_one_policy_is_refused(
     policies: list[Any], seeds: list[int], words: str
 ) -> None:
-    with pytest.raises(gl.PolicyError, match=words):
+    kind = gl.OptionError if words.startswith("seeds") else gl.PolicyError
+    with pytest.raises(kind, match=words):
         gl.compare(LAB, JOBS, policies, seeds=seeds)
 
 
@@ -208,12 +209,14 @@ def test_what_would_be_averaged_as_two_seeds_of_one_policy_is_refused(
     ],
 )
 def test_a_seed_that_is_no_whole_number_is_refused(seeds: Any, words: str) -> None:
-    with pytest.raises(gl.PolicyError, match=words):
+    with pytest.raises(gl.OptionError, match=words):
         gl.compare(LAB, JOBS, ["fifo"], seeds=seeds)
 
 
 def test_one_seed_by_the_name_of_simulate_is_told_to_use_seeds() -> None:
-    with pytest.raises(gl.PolicyError, match=r"seed: a comparison takes `seeds=\[1\]`"):
+    with pytest.raises(
+        gl.OptionError, match=r"seed: not an option of a comparison; use `seeds=\[1\]`"
+    ):
         gl.compare(LAB, JOBS, ["fifo"], seed=1)
 
 

@@ -122,7 +122,9 @@ def test_an_unknown_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(gl.ClusterError, match=r"throughput: no rate on V100 for .*: c on 1"):
         gl.simulate(cluster, steps(("a", 1, 800), ("c", 1, 300)), PACKED)
     jobs = steps(("a", 1, 800), ("c", 1, 300)).append_column("duration_s", pa.array([9.0, 9.0]))
-    with pytest.raises(gl.ClusterError, match=r"no slow-down for a beside c; c beside a; add"):
+    with pytest.raises(
+        gl.ClusterError, match=r"no slowdown factor for a with co-runner c; c with co-runner a; add"
+    ):
         gl.simulate(cluster, jobs, PACKED)
     assert gl.simulate(cluster, jobs, "fifo").summary["finished"] == 2  # shares nothing
 
@@ -165,7 +167,10 @@ def test_rows_by_type_slow_jobs_down_on_that_type() -> None:
     # on v the pair is absent, and matters only where the jobs may be there
     known = lab(interference="table", rows=rows[1::2])
     assert finishes(gl.simulate(known, pair("k"), "toy-share")) == [160.0, 120.0]
-    with pytest.raises(gl.ClusterError, match=r"no slow-down for a beside b on v; b beside a on v"):
+    with pytest.raises(
+        gl.ClusterError,
+        match=r"no slowdown factor for a with co-runner b on v; b with co-runner a on v",
+    ):
         gl.simulate(known, pair(), "toy-share")
 
 

@@ -164,11 +164,11 @@ def test_sharing_needs_a_source_of_slow_downs(policy: Any) -> None:
     silent = pool()
     for given in ({}, {"max_share": 2}, {"gang_xi": "mean"}):
         silent["sharing"] = given
-        with pytest.raises(gl.PolicyError, match=r"sharing\.xi") as caught:
+        with pytest.raises(gl.OptionError, match=r"sharing\.xi") as caught:
             gl.simulate(silent, alike(2), policy)
         assert caught.value.field == "sharing"
     del silent["sharing"]
-    with pytest.raises(gl.PolicyError, match=r"sharing\.xi"):
+    with pytest.raises(gl.OptionError, match=r"sharing\.xi"):
         gl.compare(silent, alike(2), [policy])
     assert gl.simulate(silent, alike(2), policy, sharing={"xi": 1.5}).summary["finished"] == 2
 

@@ -168,5 +168,5 @@ def test_plan_collects_actions() -> None:
 def test_a_dead_view_says_so() -> None:
     view = View(object())
     view._kill()
-    with pytest.raises(PolicyError, match="a view is dead"):
+    with pytest.raises(PolicyError, match="a view is valid only"):
         view.waiting("job")

@@ -8,7 +8,7 @@ import pytest
 
 import gangline as gl
 from gangline.cluster import Cluster
-from gangline.errors import ClusterError, PolicyError
+from gangline.errors import ClusterError, OptionError
 from gangline.run_options import RunOptions
 from gangline.simulate import make_options, override
 from gangline.trace.to_core import pairs_of
@@ -79,10 +79,12 @@ def run(policy: str, *models: str | None, **sharing: Any) -> gl.Result:
 
 def test_absent_pairs_are_listed_before_the_run() -> None:
     assert run("toy-share", "a", "b").summary["finished"] == 2  # no pair of a model with itself
-    with pytest.raises(ClusterError, match="no slow-down for a beside a; add these") as caught:
+    with pytest.raises(
+        ClusterError, match="no slowdown factor for a with co-runner a; add these"
+    ) as caught:
         run("toy-share", "a", "b", "a")
     assert caught.value.key == "sharing"
-    with pytest.raises(ClusterError, match=r"a beside \(no model\); \(no model\) beside a"):
+    with pytest.raises(ClusterError, match=r"a with co-runner \(no model\); \(no model\) with"):
         run("toy-share", "a", None)
 
 
@@ -130,7 +132,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("values", "field"), BAD)
 def test_bad_options_are_named(values: dict[str, Any], field: str) -> None:
-    with pytest.raises(PolicyError) as caught:
+    with pytest.raises(OptionError) as caught:
         make_options(values)
     assert caught.value.field == field
 

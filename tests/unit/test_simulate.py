@@ -98,7 +98,7 @@ def test_configurations_and_names_with_parameters_agree() -> None:
     assert by_name.log_hash == by_object.log_hash
     assert by_name.spec["policy"] == by_object.spec["policy"]
     assert by_name.policy == "las(limits=[5.0, 9.0])"
-    with pytest.raises(gl.PolicyError, match="set them on the object"):
+    with pytest.raises(gl.PolicyError, match="set the parameters on the object"):
         gl.simulate(LAB, JOBS, policies.Las(), params={"limits": [5]})
 
 

@@ -401,7 +401,7 @@ def test_bad_interference_tables_are_refused(tmp_path: Path, content: str, words
         gl.tables.read_interference(tmp_path / "xi.csv")
     infinite = pa.table({"model": ["a"], "co_model": ["b"], "xi": [float("inf")]})
     pq.write_table(infinite, tmp_path / "xi.parquet")
-    with pytest.raises(gl.ClusterError, match="a finite slow-down"):
+    with pytest.raises(gl.ClusterError, match="a finite slowdown factor"):
         gl.tables.read_interference(tmp_path / "xi.parquet")
 
 

@@ -497,7 +497,7 @@ def test_equally_near_formats_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_trace_is_told_what_it_is(text: str, words: str, tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=f"not a trace format that is known: {words}"):
+    with pytest.raises(TraceError, match=f"unknown trace format: {words}"):
         read(tmp_path, text)
 
 

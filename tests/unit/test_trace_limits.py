@@ -217,7 +217,7 @@ HOSTILE = {
     "a name of a megabyte": block(b"L", MIB) + b"n" * MIB + block(b"0", 0),
     "a length beyond the header": block(b"x", 512) + filled(b"9999 path=n\n") + block(b"0", 0),
     "a length of nothing": block(b"x", 512) + filled(b"0 path=n\n") + block(b"0", 0),
-    "a size that is none": block(b"x", 512) + filled(b"10 size=x\n") + block(b"0", 0),
+    "an invalid size": block(b"x", 512) + filled(b"10 size=x\n") + block(b"0", 0),
     "a million empty members": block(b"0", 0) * 1_000_000,
     "a million headers of nothing": block(b"x", 0) * 1_000_000,
     "a wrong sum": block(b"0", 0)[:-1] + b"x",

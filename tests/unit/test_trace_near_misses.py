@@ -48,7 +48,7 @@ def test_swf_is_known_with_text_after_its_fields(tmp_path: Path) -> None:
     ],
 )
 def test_many_numbers_a_line_are_no_swf(text: str, tmp_path: Path) -> None:
-    assert "not a trace format" in refusal(tmp_path / "numbers.txt", text)
+    assert "unknown trace format" in refusal(tmp_path / "numbers.txt", text)
 
 
 def test_processors_that_count_as_gpus_are_told(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_near_miss_says_what_to_rename_and_forces_nothing_that_fails(tmp_path:
     path = tmp_path / "own.csv"
     words = refusal(path, "job_id,arrival_s,gpus,runtime\na,0,1,10\n")
     assert "native lacks duration_s or iterations" in words
-    assert "rename what stands for them" in words
+    assert "rename the columns that hold them" in words
     assert "--format" not in words
     assert "--format" in refusal(path, "1,2,3\n4,5,6\n")  # formats without a header
 

@@ -53,4 +53,6 @@ def write(runs: Sequence[Result] | Sequence[Digest] | Path, path: Path) -> None:
     live = isinstance(runs, list)
     report.write(runs, path, command=_typed() if live else "")
     if not report.can_draw():
-        _console.say(f"note: the charts are pictures; for charts that zoom: {report.INSTALL}")
+        _console.say(
+            f"note: the charts are static images; for interactive charts: {report.INSTALL}"
+        )

@@ -53,12 +53,12 @@ app.command(doctor)
 app.command(cluster_app)
 app.command(trace_app)
 
-_ELSEWHERE = "choose another place"
+_ELSEWHERE = "choose another path"
 _NO_ROOM = f"; free some space, or {_ELSEWHERE}"
-_NO_RIGHT = f"; {_ELSEWHERE}, or change who may use this one"
+_NO_RIGHT = f"; {_ELSEWHERE}, or change its permissions"
 _NO_MEMORY = "; take fewer jobs (--limit), or leave out --segments"
 _HINTS = {
-    errno.ELOOP: f"; links lead in a circle: {_ELSEWHERE}",
+    errno.ELOOP: f"; the links form a loop: {_ELSEWHERE}",
     errno.ENOENT: "; check the name",
     errno.EACCES: _NO_RIGHT,
     errno.EPERM: _NO_RIGHT,
@@ -85,12 +85,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except CycloptsError as error:
         command = " ".join(["gangline", *(error.command_chain or ())])
-        _console.say(f"gangline: {_one_line(str(error))} ({command} --help shows what there is)")
+        _console.say(f"gangline: {_one_line(str(error))} ({command} --help lists the options)")
         return _exit.USAGE
     except GanglineError as error:
         notes = getattr(error, "__notes__", ())  # such as the round of a solve that failed
-        # The core speaks Python; here the flag of that name does it.
-        words = str(error).replace("`on_infeasible` = drop", "`--on-infeasible drop`")
+        # The core names the option of Python; on the command line it is a flag.
+        words = str(error).replace('`on_infeasible="drop"`', "`--on-infeasible drop`")
         # Several errors of a trace have a line each; a line break in a name was made visible.
         _console.say(*"; ".join([f"gangline: {words}", *map(safe, notes)]).split("\n"))
         return _exit.code_of(error)
@@ -109,7 +109,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _exit.DONE  # the library that draws tables and help ends so where the reader is gone
     except ModuleNotFoundError as error:
-        _console.say(f"gangline: {error.name} is not installed; `gangline doctor` tells how")
+        _console.say(
+            f"gangline: {error.name} is not installed; "
+            "`gangline doctor` shows the command that installs it"
+        )
         return _exit.USAGE
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""

@@ -109,12 +109,13 @@ def _show_network(cluster: Cluster) -> None:
     _console.table(
         ["GPU type", "model", "tier", *(f"{size} GPUs" for size in sizes)],
         cells,
-        title="Share of its speed that a gang keeps, by model, tier and size",
+        title="Locality factor (share of its speed that a gang keeps), by model, tier and size",
     )
     shared = shared_bw(cluster)
     if shared is not None:
         _console.write(
-            f"gangs over racks share up-links of {shared:,.0f} bytes/s; the table is for one alone"
+            f"gangs that span racks share up-links of {shared:,.0f} bytes/s; "
+            "the table is for one gang alone"
         )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _CHARACTERS = 88  # of a line of text
 LEGEND = """\
-*: best of its column, and all within 1 % of it or shown by the same figures
+*: best value of the column, and all values within 1 % of it or shown alike
 JCT: from arrival to finish; queue: from arrival to first start; FTF: time taken
 over the time on an equal share of the cluster; preempt.: running jobs stopped"""
 

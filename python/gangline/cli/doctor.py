@@ -39,5 +39,5 @@ def doctor(*, json: Json = False) -> int:
             _console.write(f"to install what is missing: {line}")
     if report.ok:
         return _exit.DONE
-    _console.say("gangline: the self-check failed; the tables above say where")
+    _console.say("gangline: the self-check failed; see the tables above")
     return _exit.REFUSED

@@ -1000,7 +1000,7 @@ class GavelMakespanAgnostic(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GavelMaxSum(PolicyConfig):
-    """Most total throughput.
+    """Largest total throughput.
 
     Source: Gavel (OSDI 2020).
 
@@ -1072,7 +1072,7 @@ class GavelMaxSum(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GavelCost(PolicyConfig):
-    """Most throughput per price, deadlines first; needs a price for every GPU type.
+    """Largest throughput per cost, deadlines first; needs a price for every GPU type.
 
     Source: Gavel (OSDI 2020).
 

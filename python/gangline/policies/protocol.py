@@ -119,7 +119,9 @@ class View:
 
     def _look(self) -> Any:
         if not self._alive:
-            raise PolicyError("a view is dead once `decide` has returned; copy what you keep")
+            raise PolicyError(
+                "a view is valid only during `decide`; copy the values that you need later"
+            )
         return self._core
 
     def _kill(self) -> None:

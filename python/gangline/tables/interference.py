@@ -32,8 +32,8 @@ INTERFERENCE = pa.schema(
         ("xi", pa.float64()),
     ]
 )
-"""Columns of an interference table: the slow-down `xi` of `model` beside `co_model`. A blank key
-column stands for all. `xi` null = these two cannot share, or nothing is known."""
+"""Columns of an interference table: the slowdown factor `xi` of `model` with the co-runner
+`co_model`. A blank key column means all. `xi` null = the two cannot share, or are not known."""
 _REQUIRED = ("model", "co_model", "xi")
 
 
@@ -43,12 +43,12 @@ def read_interference(path: str | PathLike[str]) -> pa.Table:
     Returns
     -------
     pyarrow.Table
-        Columns of `INTERFERENCE`; 0, negative, NaN and blank slow-downs are null.
+        Columns of `INTERFERENCE`; 0, negative, NaN and blank slowdown factors are null.
 
     Raises
     ------
     ClusterError
-        If a column is missing, a slow-down is infinite, or two rows have one key.
+        If a column is missing, a slowdown factor is infinite, or two rows have one key.
     OSError
         If the file cannot be opened.
     """
@@ -64,7 +64,7 @@ def read_interference(path: str | PathLike[str]) -> pa.Table:
 
 
 def interference_of(table: ThroughputTable) -> pa.Table:
-    """Return the slow-downs in the pairs of a throughput table, per GPU type, gangs on one server.
+    """Return the slowdown factors of the pairs of a throughput table, for gangs on one server.
 
     Pairs of gangs of unlike sizes do not share all their GPUs and are left out.
 
@@ -122,7 +122,7 @@ def _checked(table: pa.Table, path: str) -> pa.Table:
         seen.add(key)
         xi = row["xi"]
         if xi is not None and math.isinf(xi):
-            fail(path, f"{where}: xi", "a finite slow-down", xi)
+            fail(path, f"{where}: xi", "a finite slowdown factor", xi)
         known = xi is not None and xi > 0.0
         rows.append(
             {**dict(zip(INTERFERENCE.names, key, strict=False)), "xi": xi if known else None}

@@ -87,13 +87,13 @@ fn map(py: Python<'_>, error: &EngineError) -> PyResult<PyErr> {
             facts.set_item("value", pairs)?;
             facts.set_item(
                 "expected",
-                "a slow-down for every pair of models in the trace",
+                "a slowdown factor for every pair of models in the trace",
             )?;
             raise(py, "ClusterError", &message, &facts)
         }
         EngineError::Option { field, what: _ } => {
             facts.set_item("field", field)?;
-            raise(py, "PolicyError", &message, &facts)
+            raise(py, "OptionError", &message, &facts)
         }
         EngineError::Step { what } => Ok(PyValueError::new_err(*what)),
     }

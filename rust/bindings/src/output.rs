@@ -94,7 +94,7 @@ impl RunOutput {
             )
         });
         if out.status.len() != self.rows {
-            let what = "the jobs table was taken before".to_owned();
+            let what = "the jobs table was already taken".to_owned();
             return Err(CoreError(EngineError::Option {
                 field: "jobs",
                 what,

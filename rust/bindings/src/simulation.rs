@@ -36,7 +36,7 @@ impl Inner {
     fn engine(&mut self) -> PyResult<&mut Engine> {
         self.engine
             .as_mut()
-            .ok_or_else(|| PyValueError::new_err("the results were taken: the run is over"))
+            .ok_or_else(|| PyValueError::new_err("the run is over: its results were already taken"))
     }
 }
 

@@ -48,7 +48,7 @@ impl PolicyView {
         {
             Some(view) => read(view),
             None => Err(PyRuntimeError::new_err(
-                "a view is dead once `decide` has returned",
+                "a view is valid only during `decide`",
             )),
         }
     }

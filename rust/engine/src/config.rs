@@ -47,7 +47,7 @@ pub enum OnInfeasible {
 /// By what a gang is slowed that has co-runners on some of its GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum GangXi {
-    /// By the largest slow-down among its GPUs: it is synchronous.
+    /// By the largest slowdown factor among its GPUs: it is synchronous.
     #[default]
     Max,
     /// By their mean, to see how much the choice matters.
@@ -172,7 +172,7 @@ impl RunConfig {
         if !(1..=2).contains(&self.max_share) {
             return fail(
                 "max_share",
-                format!("{} is neither 1 nor 2", self.max_share),
+                format!("expected 1 or 2, got {}", self.max_share),
             );
         }
         if !(0.0..=1.0).contains(&self.memory_fixed_fraction) {
@@ -184,7 +184,7 @@ impl RunConfig {
         let (rows, types) = (jobs.len(), cluster.gpu_types().len());
         let table = self.interference.as_ref();
         if table.is_some_and(|table| !table.covers(rows, types)) {
-            let what = format!("the table is not for {rows} jobs and {types} GPU types");
+            let what = format!("the table does not fit {rows} jobs and {types} GPU types");
             return fail("interference", what);
         }
         if matches!(self.timeline, TimelineMode::Sample(span) if span.0 <= 0) {
@@ -193,11 +193,11 @@ impl RunConfig {
         self.validate_failures(cluster)
     }
 
-    /// Refuses a run that may share GPUs between jobs whose slow-down is not known.
+    /// Refuses a run that may share GPUs between jobs whose slowdown factor is not known.
     pub(crate) fn require_pairs(&self) -> Result<(), EngineError> {
         let Some(table) = &self.interference else {
-            let what = "this run puts two jobs on a GPU, and nothing says by how much they slow \
-                        each other down; add a [sharing] table with a source, or set sharing.xi";
+            let what = "this run puts two jobs on a GPU, and their slowdown factors are unknown; \
+                        add a [sharing] table with a source, or set sharing.xi";
             return Err(EngineError::Option {
                 field: "sharing",
                 what: what.to_owned(),

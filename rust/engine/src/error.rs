@@ -90,24 +90,24 @@ impl Rule {
             Self::AlreadyRunning => "the job is running",
             Self::NotRunning => "the job is not running",
             Self::TwoActions => "the plan has two actions for the job (or for one part of it)",
-            Self::GangSize => "the set does not have exactly the gang's number of GPUs",
+            Self::GangSize => "the number of GPUs differs from the size of the gang",
             Self::NoSuchGpu => "the server or slot does not exist",
             Self::ServerDown => "the server is down",
             Self::TypeNotAllowed => "the job may not use this GPU type",
-            Self::MixedTypes => "the gang mixes GPU types and this policy does not declare that",
+            Self::MixedTypes => {
+                "the gang mixes GPU types and the policy does not declare `mixes_types`"
+            }
             Self::Capacity => "a GPU is already taken",
             Self::SharingLimit => "a GPU would hold more jobs than the run allows",
             Self::Memory => "the jobs on a GPU would need more memory than it has",
-            Self::InfeasiblePair => "two jobs on a GPU may not share",
+            Self::InfeasiblePair => "two jobs on a GPU cannot share it: their pair is infeasible",
             Self::SubBatch => "the sub-batch is below 1 or above the job's batch size",
-            Self::TimerNotAfterNow => "the timer does not lie after now",
+            Self::TimerNotAfterNow => "the timer is not later than the current time",
             Self::WorkLimit => "the iteration quota is not above 0",
-            Self::Overhead => "the overhead is not 0 to 4e9 s",
-            Self::NotForked => {
-                "the policy does not declare that it forks jobs, so a job has part 0 only"
-            }
-            Self::PartSpansServers => "a part of a forked job lies on several servers",
-            Self::PartsShareServer => "two parts of the job lie on one server",
+            Self::Overhead => "the overhead is outside 0 to 4e9 s",
+            Self::NotForked => "the policy does not declare `forks`, so a job has part 0 only",
+            Self::PartSpansServers => "a part of a forked job spans several servers",
+            Self::PartsShareServer => "two parts of the job are on one server",
         }
     }
 }
@@ -210,7 +210,7 @@ pub enum EngineError {
     Policy(#[from] PolicyError),
     /// Jobs that can never run here.
     #[error(
-        "{} can never run here; job {}: {}; `on_infeasible` = drop leaves such jobs out",
+        "{} can never run here; job {}: {}; leave such jobs out with `on_infeasible=\"drop\"`",
         count(jobs.len()), jobs[0].job, jobs[0].reason.text()
     )]
     Infeasible {
@@ -224,16 +224,16 @@ pub enum EngineError {
         time: SimTime,
         /// How many jobs wait.
         waiting: usize,
-        /// How many hold GPUs without progress, at their limits of work.
+        /// How many hold GPUs without progress, paused at their iteration quotas.
         resting: usize,
         /// The first ten of them, those that wait first.
         jobs: Vec<JobId>,
     },
     /// Jobs are not done and the next event lies beyond the end of simulated time.
     #[error(
-        "{} not done at {} s, and the next event lies beyond the end of simulated time; first: {}; \
-         no job can take more than 4e9 s; if failures or preemptions keep taking their work, set a \
-         checkpoint interval; or stop the run at a time or after so many events",
+        "{} not done at {} s, and the next event is beyond the end of simulated time; first: {}; \
+         a job may take at most 4e9 s; if failures or preemptions undo work again and again, set a \
+         checkpoint interval, or stop the run with `until_s` or `max_events`",
         count(*open), time.seconds(), list(jobs)
     )]
     Endless {
@@ -244,9 +244,9 @@ pub enum EngineError {
         /// The first ten of them.
         jobs: Vec<JobId>,
     },
-    /// A source of slow-downs that must know every pair of the trace does not.
+    /// A source of slowdown factors that must know every pair of the trace does not.
     #[error(
-        "sharing: no slow-down for {}; \
+        "sharing: no slowdown factor for {}; \
          add these pairs to its source, or set `missing` to `constant` or `infeasible`",
         list_pairs(pairs)
     )]
@@ -278,12 +278,14 @@ fn stall(time: SimTime, waiting: usize, resting: usize, jobs: &[JobId]) -> Strin
     let (at, first) = (time.seconds(), list(jobs));
     if resting == 0 {
         let all = count(waiting);
-        return format!("{all} waiting at {at} s, and nothing will start them; first: {first}");
+        return format!(
+            "{all} waiting at {at} s, and no future event can start them; first: {first}"
+        );
     }
     let all = count(waiting + resting);
     format!(
-        "{all} not done at {at} s, {waiting} waiting and {resting} on GPUs at their limit of work, and \
-         nothing will let them go on; first: {first}"
+        "{all} not done at {at} s, {waiting} waiting and {resting} paused at their iteration quota, \
+         and no future event can let them proceed; first: {first}"
     )
 }
 
@@ -299,7 +301,7 @@ fn list_pairs(pairs: &[(String, String)]) -> String {
     let mut shown: Vec<String> = pairs
         .iter()
         .take(PAIRS_SHOWN)
-        .map(|(slowed, other)| format!("{slowed} beside {other}"))
+        .map(|(slowed, other)| format!("{slowed} with co-runner {other}"))
         .collect();
     if pairs.len() > shown.len() {
         shown.push("and more".to_owned());

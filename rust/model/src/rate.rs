@@ -1,4 +1,4 @@
-//! How fast a gang goes (`docs/concepts/jobs-and-rates.md`): base rate, locality factor, slow-down by co-runners.
+//! How fast a gang goes (`docs/concepts/jobs-and-rates.md`): base rate, locality factor, slowdown by co-runners.
 //!
 //! The three are ports: a table serves each of them here, other models plug in without touching the
 //! engine.

@@ -44,8 +44,8 @@ _CUT_DOWN = 3
 """So many columns, all of one format, tell a file that was cut down from it."""
 _NEAREST = 2
 _OWN = (
-    "a trace of your own needs arrival_s, gpus and duration_s, in seconds: rename what stands "
-    "for them"
+    "a trace of your own needs arrival_s, gpus and duration_s, in seconds: rename the columns "
+    "that hold them"
 )
 _NEAR_ENOUGH = 0.5  # ours: who lacks more than half of the columns has another file
 _NAMES_SHOWN = 8
@@ -142,7 +142,7 @@ def _by_header(source: Source, names: list[str]) -> str:
         words = "this is the older demo format of the Tiresias simulator, which has no iterations"
     else:
         stranger = _stranger(source.head)
-        words = f"not a trace format that is known: {stranger or _nearness(names)}"
+        words = f"unknown trace format: {stranger or _nearness(names)}"
     raise TraceError(
         f"{source.name}: {words}{force}",
         path=source.name,

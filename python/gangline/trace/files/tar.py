@@ -65,7 +65,7 @@ class Tar:
             kind = header[156:157]
             size = _number(header[124:136]) if long_size < 0 else long_size
             if size is None or kind == _SPARSE:
-                raise self.error("a sparse file" if size is not None else "a size that is none")
+                raise self.error("a sparse file" if size is not None else "an invalid size")
             self._left = 0 if kind in _WITHOUT_DATA else size
             self._padding = -self._left % _BLOCK
             if kind in _EXTENDED:
@@ -131,7 +131,7 @@ class Tar:
                 name = _text(value)
             if key == b"size":
                 if not value.isdigit() or len(value) > _DIGITS:
-                    raise self.error("a size that is none")
+                    raise self.error("an invalid size")
                 size = int(value)
             at = end
         return name, size

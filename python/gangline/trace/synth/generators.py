@@ -254,7 +254,7 @@ def from_uri(uri: str, **options: Any) -> Trace:
     parameters = {key: _value(text) for key, text in pairs}
     twice = repeated([key for key, _ in pairs])
     if twice is not None:
-        raise TraceError(f"{uri}: `{twice}` is there twice", path=uri, column=twice)
+        raise TraceError(f"{uri}: duplicate parameter `{twice}`", path=uri, column=twice)
     return _build(shape, parameters, trace_options.make(options))
 
 

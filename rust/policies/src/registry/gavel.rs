@@ -316,13 +316,13 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "gavel-max-sum",
-        summary: "most total throughput",
+        summary: "largest total throughput",
         own: SUM,
         ..SOLVED
     },
     PolicyInfo {
         name: "gavel-cost",
-        summary: "most throughput per price, deadlines first; needs a price for every GPU type",
+        summary: "largest throughput per cost, deadlines first; needs a price for every GPU type",
         own: COST,
         ..TOLD
     },
