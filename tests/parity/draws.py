@@ -68,6 +68,9 @@ EXCEPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "merge_s": st.sampled_from([0.0, 0.5, 2.0]),
     # without a head start equal jobs swap every nanosecond
     "las_quantum": st.sampled_from([0.5, 2.0, 5.0]),
+    # a round outlasts the consolidation of copies, except where many large models come together
+    "c0_s": st.sampled_from([0.0, 0.5, 1.0, 1.5]),
+    "bandwidth": st.sampled_from([1.25e9, 1e10, 1e12]),
     # fewer than there are jobs are refused
     "exact_max_jobs": DEFAULT,
     # seldom, and later than the age of every job
@@ -127,6 +130,8 @@ def settings_of(draw: st.DrawFn, policy: str, types: tuple[str, ...] = ()) -> di
     if {"rack_delay", "network_delay"} & set(chosen):
         for name in ("rack_delay", "network_delay"):
             chosen.setdefault(name, draw(EXCEPTIONS[name]))
+    if not (chosen.get("fill", True) or chosen.get("price_pass")):
+        chosen.pop("fill")  # some pass gives out copies
     if types and "type_order" in parameters and draw(st.integers(0, 2)) == 0:
         chosen["type_order"] = ",".join(draw(st.permutations(types)))
     if chosen.get("auction") == "milp" and draw(st.integers(0, 7)):
@@ -149,6 +154,8 @@ def accepted_settings(draw: st.DrawFn, policy: str, world: dict[str, Any]) -> di
     for parameter in ENTRIES[policy]["parameters"]:
         if parameter["outlasts_restarts"] and chosen.get(parameter["name"]):
             chosen[parameter["name"]] = max(chosen[parameter["name"]], OVER_RESTARTS[0])
+    if any(parameter["name"] == "bandwidth" for parameter in ENTRIES[policy]["parameters"]):
+        chosen["bandwidth"] = 1e12  # a consolidation is shorter than every round
     if chosen.get("auction") == "milp":
         chosen.pop("placement", None)  # its bids are for tiers: another rule is refused
     return chosen

@@ -16,7 +16,8 @@ from parity.worlds import crowded, sharing_worlds, worlds
 
 SHARING = FAMILIES["sharing"]
 PRESETS_THAT_SHARE = [name for name, kind in gl.policies.presets.items() if kind.name in SHARING]
-PRESETS = [name for name, kind in gl.policies.presets.items() if kind.name == "hadar"]
+PRICED = ("hadar", "hadare")
+PRESETS = [name for name, kind in gl.policies.presets.items() if kind.name in PRICED]
 SENDERS = [*(names[0] for names in FAMILIES.values()), "toy-share", "toy-mixed"]
 """One policy of each family, and what only a toy does."""
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]

@@ -56,6 +56,10 @@ REGISTRY: dict[str, type[Policy]] = {
     "hadar-paper": Hadar,
     "hadar-ttd": Hadar,
     "hadar-jct": Hadar,
+    "hadare": HadarE,
+    "hadare-paper": HadarE,
+    "hadare-lab": HadarE,
+    "hadare-nofork": HadarE,
     "sjf-ffs": SjfFfs,
     "sjf-ffs-code": SjfFfs,
     "sjf-ffs-consolidated": SjfFfs,
@@ -69,18 +73,9 @@ REGISTRY: dict[str, type[Policy]] = {
     "toy-mixed": ToyMixed,
 }
 
-# Policies that the engine does not have yet: no drawn world or scenario asks for them.
-AHEAD: dict[str, type[Policy]] = {
-    "hadare": HadarE,
-    "hadare-paper": HadarE,
-    "hadare-lab": HadarE,
-    "hadare-nofork": HadarE,
-}
-
 
 def make(ref: Reference, name: str, params: dict[str, Any]) -> Policy:
     """Return a policy by its registry name."""
-    known = REGISTRY | AHEAD
-    if name not in known:
+    if name not in REGISTRY:
         raise PolicyError(f"unknown policy {name}", field="policy", value=name)
-    return known[name](ref, name, params)
+    return REGISTRY[name](ref, name, params)

@@ -38,6 +38,7 @@ __all__ = [
     "GavelWaterFillingAgnostic",
     "Gittins",
     "Hadar",
+    "Hadare",
     "Las",
     "PolicyConfig",
     "Sjf",
@@ -1659,6 +1660,61 @@ class Hadar(PolicyBase):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Hadare(PolicyBase):
+    """Each job trains as several copies on unlike servers, consolidated every round.
+
+    Source: HadarE (arXiv 2503.10918), our interpretation.
+
+    Parameters
+    ----------
+    max_copies : float, a whole number >= 1, optional
+        Most copies of a job; none = one per server.
+    gpus_per_copy : float, a whole number >= 1, optional
+        GPUs of a copy; smaller servers hold none; none = all GPUs of the server.
+    round_s : float, > 0
+        Length of a round. In seconds.
+    c0_s : float, >= 0
+        Fixed part of the time that a consolidation of copies takes. In seconds.
+    bandwidth : float, > 0
+        Bandwidth at which the parameters of copies travel. In bytes/s.
+    fan_in : str, one of parallel, serial
+        Parameters of the copies travel in parallel, or one after the other (serial).
+    utility : str, one of effective_throughput, normalised, inverse_jct
+        With price_pass: value of a completion time, as in hadar.
+    umin_factor : float, > 0
+        With price_pass: factor of the lowest price.
+    fill : bool
+        Whether every idle server gets a copy of the job that is relatively fastest there.
+    price_pass : bool
+        Whether copies are first given out at prices, as in hadar.
+    min_share : float, from 0 to 1
+        Slowest copy of a job, as a share of its fastest possible one.
+    min_steps : int, >= 0
+        Fewest iterations of a further copy in a round. In iterations.
+
+    Examples
+    --------
+    >>> Hadare(fan_in="serial").label()
+    'hadare(fan_in=serial)'
+    """
+
+    name: ClassVar[str] = "hadare"
+
+    max_copies: float | None = field(default=None, metadata={"kind": "maybe"})
+    gpus_per_copy: float | None = field(default=None, metadata={"kind": "maybe"})
+    round_s: float = 360.0
+    c0_s: float = 1.0
+    bandwidth: float = 1250000000.0
+    fan_in: str = "parallel"
+    utility: str = "normalised"
+    umin_factor: float = 0.25
+    fill: bool = True
+    price_pass: bool = False
+    min_share: float = 0.0
+    min_steps: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
 class SjfFfs(PolicyBase):
     """Shortest job first; two jobs share a GPU wherever there is room (first fit sharing).
 
@@ -1794,6 +1850,7 @@ registry: Mapping[str, type[PolicyBase]] = {
         GavelGandiva,
         Dally,
         Hadar,
+        Hadare,
         SjfFfs,
         SjfBsbf,
     )
@@ -1812,6 +1869,9 @@ presets: Mapping[str, PolicyBase] = {
     ),
     "hadar-ttd": Hadar(),
     "hadar-jct": Hadar(utility="inverse_jct"),
+    "hadare-paper": Hadare(price_pass=True),
+    "hadare-lab": Hadare(gpus_per_copy=1),
+    "hadare-nofork": Hadare(max_copies=1),
     "sjf-ffs-code": SjfFfs(free_pick="few_residents"),
     "sjf-ffs-consolidated": SjfFfs(gather="server_first"),
     "sjf-bsbf-code": SjfBsbf(partner_time="current", sub_batches=False, free_pick="few_residents"),

@@ -106,6 +106,7 @@ fn set(config: &mut RunConfig, key: &str, value: &Bound<'_, PyAny>, types: usize
         "acc_cost" => config.acc_cost = value.extract()?,
         "network" => {
             let network: PyRef<'_, Network> = value.extract()?;
+            config.grad_bytes = network.model.grad_bytes().to_vec();
             if network.model.is_informative() {
                 config.locality = Some(Arc::clone(&network.model) as _);
             }

@@ -90,6 +90,8 @@ pub struct RunConfig {
     pub memory_fixed_fraction: f64,
     /// Cost of a gradient accumulation step: iteration time grows by 1 + cost x (steps - 1).
     pub acc_cost: f64,
+    /// Bytes of all gradients by model label, for policies that fork jobs; empty = 0.
+    pub grad_bytes: Vec<f64>,
     /// Locality factors; `None` = 1 everywhere.
     pub locality: Option<Arc<dyn LocalityModel>>,
     /// Failures and repairs.
@@ -124,6 +126,7 @@ impl Default for RunConfig {
             gang_xi: GangXi::Max,
             memory_fixed_fraction: 0.5,
             acc_cost: 0.05,
+            grad_bytes: Vec::new(),
             locality: None,
             failures: Failures::None,
             seed: 0,

@@ -345,6 +345,14 @@ impl<'a> ClusterView<'a> {
         self.run(job).map(|run| run.only().locality)
     }
 
+    /// Bytes of all gradients of the job's model; 0 if that is not known.
+    pub fn grad_bytes(&self, job: JobId) -> f64 {
+        let known = &self.state.config.grad_bytes;
+        let label = self.jobs().model(job);
+        let bytes = label.and_then(|label| known.get(label as usize));
+        bytes.copied().unwrap_or(0.0)
+    }
+
     /// Whether gangs over racks slow each other down.
     #[inline]
     pub fn shares_uplinks(&self) -> bool {

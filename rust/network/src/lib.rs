@@ -39,6 +39,8 @@ pub struct Network {
     extents: Vec<Extent>,
     labels: Vec<String>,
     skews: Vec<Option<f64>>,
+    /// Bytes of all gradients by label; 0 = the model is not known.
+    grad_bytes: Vec<f64>,
 }
 
 #[derive(Debug)]
@@ -255,6 +257,8 @@ impl Network {
         let find = |label: &String| traffic.iter().find(|(known, _)| known == label);
         let rest = config.default_model.as_ref().and_then(find);
         let skew = |label: &String| find(label).or(rest).and_then(|(_, traffic)| traffic.skew);
+        let bytes = |label: &String| find(label).map_or(0.0, |(_, traffic)| traffic.grad_bytes);
+        let grad_bytes = labels.iter().map(bytes).collect();
         let answer = match config.resolved_kind()? {
             NetworkKind::Free => Answer::Free,
             NetworkKind::AlphaBeta => Answer::AlphaBeta(AlphaBeta::new(config, cluster, labels)?),
@@ -265,8 +269,14 @@ impl Network {
             answer,
             extents: Extent::by_type(cluster),
             skews: labels.iter().map(skew).collect(),
+            grad_bytes,
             labels: labels.to_vec(),
         })
+    }
+
+    /// Bytes of all gradients of each model label; 0 if the model is not known.
+    pub fn grad_bytes(&self) -> &[f64] {
+        &self.grad_bytes
     }
 
     /// Whether distance costs nothing.

@@ -11,6 +11,7 @@ pub mod compat;
 pub mod dally;
 pub mod gandiva;
 pub mod hadar;
+pub mod hadare;
 pub mod lp;
 pub mod order;
 pub mod params;

@@ -1,60 +1,65 @@
 //! What does not change about a job once it has arrived.
 
-use super::params::{HadarParams, Utility};
+use super::params::Utility;
 use gangline_engine::{ClusterView, PolicyError};
-use gangline_model::{GpuTypeId, JobId, SimTime};
+use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
 use smallvec::SmallVec;
+
+/// Gang rates by GPU type.
+pub(crate) type Rates = SmallVec<[(GpuTypeId, f64); 4]>;
 
 /// A GPU type that a job can use.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct TypeFacts {
-    pub(super) id: GpuTypeId,
+pub(crate) struct TypeFacts {
+    pub(crate) id: GpuTypeId,
+    /// Gang rate there.
+    pub(crate) rate: f64,
     /// `t_min`: time for all the work there.
-    pub(super) time_s: f64,
+    pub(crate) time_s: f64,
 }
 
 /// A job.
 #[derive(Clone, Debug)]
-pub(super) struct Facts {
-    pub(super) job: JobId,
-    pub(super) arrival: SimTime,
-    pub(super) gpus: u32,
+pub(crate) struct Facts {
+    pub(crate) job: JobId,
+    pub(crate) arrival: SimTime,
+    pub(crate) gpus: u32,
     /// A of `U = A / d`.
-    pub(super) numerator: f64,
+    pub(crate) numerator: f64,
     /// Usable types by rate of one worker, fastest first, then index.
-    pub(super) types: SmallVec<[TypeFacts; 4]>,
+    pub(crate) types: SmallVec<[TypeFacts; 4]>,
     /// Gang rate on the fastest of them.
-    pub(super) best_rate: f64,
+    pub(crate) best_rate: f64,
     /// `t_max`: slots on the slowest of them.
     pub(super) slots_max: u128,
 }
 
 impl Facts {
-    pub(super) fn new(
+    /// Facts of a job, by its rates on the things that it can use; these are GPU types, or groups of servers.
+    pub(crate) fn new(
         view: &ClusterView<'_>,
-        params: &HadarParams,
-        job: JobId,
+        (utility, round): (Utility, SimSpan),
+        (job, gpus): (JobId, u32),
+        mut rates: Rates,
         isolated_s: Option<f64>,
     ) -> Result<Self, PolicyError> {
         let work = view.work(job)?;
-        let gpus = view.jobs().gpus(job);
-        let mut rates = gang_rates(view, job);
         let per_gpu = |rate: f64| rate / f64::from(gpus);
         rates.sort_by(|a, b| per_gpu(b.1).total_cmp(&per_gpu(a.1)).then(a.0.cmp(&b.0)));
         let all = || rates.iter().map(|&(_, rate)| rate);
         let best_rate = all().fold(0.0, f64::max);
         let slowest = all().fold(f64::INFINITY, f64::min);
-        let slots_max = libm::ceil(work / (slowest * params.round.seconds()));
-        let numerator = match params.utility {
+        let slots_max = libm::ceil(work / (slowest * round.seconds()));
+        let numerator = match utility {
             Utility::EffectiveThroughput => work,
             Utility::Normalised | Utility::Makespan => work / best_rate,
             Utility::InverseJct => 1.0,
             Utility::FinishTimeFairness => isolated_s.unwrap_or(work / best_rate),
         };
-        let time_s = |rate| work / rate;
         let types = rates.iter().map(|&(id, rate)| TypeFacts {
             id,
-            time_s: time_s(rate),
+            rate,
+            time_s: work / rate,
         });
         Ok(Self {
             job,
@@ -113,7 +118,7 @@ impl Line {
 }
 
 /// Gang rates on the types that are allowed and have the memory, however few GPUs of them there are.
-pub(super) fn gang_rates(view: &ClusterView<'_>, job: JobId) -> SmallVec<[(GpuTypeId, f64); 4]> {
+pub(super) fn gang_rates(view: &ClusterView<'_>, job: JobId) -> Rates {
     let jobs = view.jobs();
     let (allowed, memory) = (jobs.allowed_types(job), jobs.memory_bytes(job));
     let types = view.cluster().gpu_types().iter().enumerate();

@@ -19,12 +19,12 @@
 //! not depend on the number of servers.
 
 mod emit;
-mod facts;
+pub(crate) mod facts;
 mod find;
 mod kinetic;
 mod params;
 mod pass;
-mod price;
+pub(crate) mod price;
 mod queue;
 mod search;
 mod servers;
@@ -120,7 +120,10 @@ impl Hadar {
             Utility::FinishTimeFairness => Some(self.isolated_s(view, job)?),
             _ => None,
         };
-        let facts = Facts::new(view, &self.params, job, isolated_s)?;
+        let terms = (self.params.utility, self.params.round);
+        let gang = (job, view.jobs().gpus(job));
+        let rates = facts::gang_rates(view, job);
+        let facts = Facts::new(view, terms, gang, rates, isolated_s)?;
         self.pricing.add(&facts);
         self.active.insert(job, facts);
         Ok(())

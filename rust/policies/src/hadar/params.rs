@@ -1,5 +1,6 @@
 //! Settings of Hadar, read from parameters.
 
+use super::price::Terms;
 use super::queue::Sorting;
 use crate::params::{ParamReader, words};
 use gangline_engine::PolicyError;
@@ -160,6 +161,15 @@ impl HadarParams {
             exact_max_jobs: params.number("exact_max_jobs") as usize,
             scan_limit: (limit > 0.0).then_some(limit as usize),
         })
+    }
+
+    pub(super) fn terms(&self) -> Terms<'_> {
+        Terms {
+            policy: &self.policy,
+            round: self.round,
+            umin_factor: self.umin_factor,
+            horizon: self.horizon,
+        }
     }
 
     /// By what the queue is sorted.

@@ -28,9 +28,18 @@ struct Epoch {
     end_ns: i128,
 }
 
+/// Parameters of the bounds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms<'a> {
+    pub(crate) policy: &'a str,
+    pub(crate) round: SimSpan,
+    pub(crate) umin_factor: f64,
+    pub(crate) horizon: Option<SimSpan>,
+}
+
 /// What prices rest on.
 #[derive(Debug)]
-pub(super) struct Pricing {
+pub(crate) struct Pricing {
     epoch: Option<Epoch>,
     /// Sum of the slots that the active jobs need on their slowest types.
     slots: u128,
@@ -70,7 +79,7 @@ pub(crate) fn price(floor: f64, ceiling: f64, used: u32, capacity: u32) -> f64 {
 }
 
 impl Pricing {
-    pub(super) fn new(types: usize) -> Self {
+    pub(crate) fn new(types: usize) -> Self {
         Self {
             epoch: None,
             slots: 0,
@@ -96,7 +105,7 @@ impl Pricing {
     }
 
     /// A job becomes active.
-    pub(super) fn add(&mut self, facts: &Facts) {
+    pub(crate) fn add(&mut self, facts: &Facts) {
         self.slots = self.slots.saturating_add(facts.slots_max);
         for one in &facts.types {
             self.highest[one.id.index()].insert(Self::high_of(facts, one));
@@ -108,7 +117,7 @@ impl Pricing {
     }
 
     /// A job ended.
-    pub(super) fn remove(&mut self, facts: &Facts) {
+    pub(crate) fn remove(&mut self, facts: &Facts) {
         self.slots = self.slots.saturating_sub(facts.slots_max);
         for one in &facts.types {
             self.highest[one.id.index()].remove(&Self::high_of(facts, one));
@@ -119,10 +128,41 @@ impl Pricing {
         }
     }
 
-    /// Prices at an instant with active jobs.
+    /// `U_min`, and `U_max` by type, at an instant with active jobs and so many GPUs.
     ///
     /// # Errors
     /// [`PolicyError::Parameter`] if the horizon is shorter than the age of the oldest job.
+    pub(crate) fn bounds(
+        &mut self,
+        terms: &Terms<'_>,
+        now: SimTime,
+        active: &BTreeMap<JobId, Facts>,
+        gpus: u32,
+    ) -> Result<(f64, Vec<f64>), PolicyError> {
+        let oldest = active.values().next().map_or(now, |facts| facts.arrival);
+        let epoch = match terms.horizon {
+            Some(horizon) => fixed_epoch(terms, horizon, now, oldest)?,
+            None => self.next_epoch(terms, now, oldest),
+        };
+        if self.epoch != Some(epoch) {
+            let lows = active.values().map(|facts| Self::low_of(&epoch, facts));
+            self.lowest = lows.collect();
+            self.epoch = Some(epoch);
+        }
+        let gpus = f64::from(gpus.max(1));
+        let floor = terms.umin_factor * value(self.longest.first()) / (epoch.slots * gpus)
+            * value(self.lowest.first());
+        let highest = self.highest.iter();
+        Ok((
+            floor,
+            highest.map(|numbers| value(numbers.last())).collect(),
+        ))
+    }
+
+    /// Prices at an instant with active jobs.
+    ///
+    /// # Errors
+    /// Those of [`Pricing::bounds`].
     pub(super) fn prices(
         &mut self,
         params: &HadarParams,
@@ -130,21 +170,7 @@ impl Pricing {
         active: &BTreeMap<JobId, Facts>,
         servers: &Servers,
     ) -> Result<Prices, PolicyError> {
-        let oldest = active.values().next().map_or(now, |facts| facts.arrival);
-        let epoch = match params.horizon {
-            Some(horizon) => fixed_epoch(params, horizon, now, oldest)?,
-            None => self.next_epoch(params, now, oldest),
-        };
-        if self.epoch != Some(epoch) {
-            let lows = active.values().map(|facts| Self::low_of(&epoch, facts));
-            self.lowest = lows.collect();
-            self.epoch = Some(epoch);
-        }
-        let gpus = f64::from(servers.up_total().max(1));
-        let floor = params.umin_factor * value(self.longest.first()) / (epoch.slots * gpus)
-            * value(self.lowest.first());
-        let highest = self.highest.iter();
-        let ceiling: Vec<f64> = highest.map(|numbers| value(numbers.last())).collect();
+        let (floor, ceiling) = self.bounds(&params.terms(), now, active, servers.up_total())?;
         let table = servers.groups.iter().map(|group| {
             let (size, ceiling) = (group.capacity, ceiling[group.gpu_type.index()]);
             let price = |free| price(floor, ceiling, size - free, size);
@@ -158,8 +184,8 @@ impl Pricing {
     }
 
     /// The epoch without a fixed horizon: the present one as long as it is neither too short nor much too long.
-    fn next_epoch(&self, params: &HadarParams, now: SimTime, oldest: SimTime) -> Epoch {
-        let round = params.round.0;
+    fn next_epoch(&self, terms: &Terms<'_>, now: SimTime, oldest: SimTime) -> Epoch {
+        let round = terms.round.0;
         let need = |base: SimTime| {
             let elapsed = (now - base).0;
             let past = elapsed / round + i64::from(elapsed % round > 0);
@@ -185,7 +211,7 @@ impl Pricing {
 }
 
 fn fixed_epoch(
-    params: &HadarParams,
+    terms: &Terms<'_>,
     horizon: SimSpan,
     now: SimTime,
     oldest: SimTime,
@@ -193,7 +219,7 @@ fn fixed_epoch(
     let age = now - oldest;
     if age > horizon {
         return Err(PolicyError::Parameter {
-            policy: params.policy.clone(),
+            policy: terms.policy.to_owned(),
             field: "horizon_s".to_owned(),
             value: horizon.seconds().to_string(),
             expected: format!(
@@ -204,7 +230,7 @@ fn fixed_epoch(
     }
     Ok(Epoch {
         base: oldest,
-        slots: horizon.seconds() / params.round.seconds(),
+        slots: horizon.seconds() / terms.round.seconds(),
         end_ns: i128::from((oldest + horizon).0),
     })
 }

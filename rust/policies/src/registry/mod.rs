@@ -4,6 +4,7 @@ mod dally;
 mod gandiva;
 mod gavel;
 mod hadar;
+mod hadare;
 mod parameters;
 mod preemptive;
 mod queues;
@@ -227,6 +228,7 @@ pub static POLICIES: LazyLock<Vec<PolicyInfo>> = LazyLock::new(|| {
         gavel::POLICIES,
         dally::POLICIES,
         hadar::POLICIES,
+        hadare::POLICIES,
         sharing::POLICIES,
     ]
     .concat()

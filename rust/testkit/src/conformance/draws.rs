@@ -42,6 +42,10 @@ fn exception(name: &str, numbers: &mut Numbers) -> Option<ParamValue> {
         "merge_s" => ParamValue::Float(numbers.below(5) as f64),
         // without a head start equal jobs swap every nanosecond
         "las_quantum" => ParamValue::Float(numbers.pick(&[1.0, 5.0, 30.0])),
+        // a round outlasts the consolidation of copies
+        "c0_s" => ParamValue::Float(numbers.pick(&[0.0, 0.5, 1.0, 5.0])),
+        // some pass gives out copies
+        "fill" => ParamValue::Bool(true),
         // the exact search is for few jobs, a wide beam for few rounds
         "tier" => ParamValue::Str(numbers.pick(&["beam", "greedy", "greedy"]).to_owned()),
         "beam_width" => ParamValue::Float(numbers.pick(&[1.0, 2.0, 4.0])),

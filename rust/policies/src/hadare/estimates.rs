@@ -1,0 +1,271 @@
+//! Estimators of the rates of copies: what the policy plans with. Progress is always made at the true rates.
+
+use super::params::Estimator as Choice;
+use gangline_engine::ClusterView;
+use gangline_model::JobId;
+use gangline_rng::{Purpose, Stream};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+
+/// A copy of a job on a node, and its rate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copy {
+    pub(super) job: JobId,
+    pub(super) node: u32,
+    /// Its true rate.
+    pub(super) rate: f64,
+    /// The rate in the run's table, if it has one for the job.
+    pub(super) measured: Option<f64>,
+}
+
+/// An estimator of rates.
+pub(super) trait Estimator: Debug + Send {
+    /// Rate of a copy that could be, iterations per second; finite and at least 0.
+    fn estimate(&self, copy: Copy) -> f64;
+
+    /// Whether estimates change with what is seen.
+    fn learns(&self) -> bool {
+        false
+    }
+
+    /// A copy is placed, with this estimate of its rate.
+    fn place(&mut self, _job: JobId, _node: u32, _estimate: f64) {}
+
+    /// A copy has run for a round, at this rate.
+    fn observe(&mut self, _job: JobId, _node: u32, _rate: f64) {}
+}
+
+/// The estimator of a choice.
+pub(super) fn estimator(choice: Choice, view: &ClusterView<'_>) -> Box<dyn Estimator> {
+    match choice {
+        Choice::Oracle => Box::new(Oracle),
+        Choice::Noisy { sigma } => Box::new(Noisy {
+            sigma,
+            draws: Stream::new(view.seed(), Purpose::Estimates),
+        }),
+        Choice::Ewma { alpha } => Box::new(Ewma::new(alpha, view.cluster().servers().len())),
+    }
+}
+
+/// The true rates.
+#[derive(Debug, Default)]
+pub(super) struct Oracle;
+
+impl Estimator for Oracle {
+    fn estimate(&self, copy: Copy) -> f64 {
+        copy.rate
+    }
+}
+
+/// The true rates, each times a random factor.
+#[derive(Debug)]
+struct Noisy {
+    sigma: f64,
+    draws: Stream,
+}
+
+impl Estimator for Noisy {
+    fn estimate(&self, copy: Copy) -> f64 {
+        let draw = self.draws.draw(u64::from(copy.job.0), copy.node, 0);
+        copy.rate * draw.log_normal(self.sigma)
+    }
+}
+
+/// Numbers of jobs, and the mean of them, added up by job.
+#[derive(Clone, Debug, Default)]
+struct Means {
+    /// Job, its number, and the sum up to it: new numbers are mostly those of late jobs.
+    rows: Vec<(JobId, f64, f64)>,
+}
+
+impl Means {
+    fn get(&self, job: JobId) -> Option<f64> {
+        let at = self.rows.binary_search_by_key(&job, |row| row.0).ok()?;
+        Some(self.rows[at].1)
+    }
+
+    fn set(&mut self, job: JobId, number: f64) {
+        let at = match self.rows.binary_search_by_key(&job, |row| row.0) {
+            Ok(at) => {
+                self.rows[at].1 = number;
+                at
+            }
+            Err(at) => {
+                self.rows.insert(at, (job, number, 0.0));
+                at
+            }
+        };
+        let mut sum = if at == 0 { 0.0 } else { self.rows[at - 1].2 };
+        for row in &mut self.rows[at..] {
+            sum += row.1;
+            row.2 = sum;
+        }
+    }
+
+    fn mean(&self) -> Option<f64> {
+        let last = self.rows.last()?;
+        Some(last.2 / self.rows.len() as f64)
+    }
+}
+
+/// What is known of a node.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    /// Estimates of the copies that were observed there.
+    estimates: Means,
+    /// Their observed rates, each divided by the mean of the job's observed rates.
+    speeds: Means,
+}
+
+/// An exponentially weighted moving average of observed rates.
+#[derive(Debug)]
+struct Ewma {
+    /// Weight of the latest observation.
+    alpha: f64,
+    nodes: Vec<Seen>,
+    /// Observed rates of each job by node.
+    rates: BTreeMap<JobId, BTreeMap<u32, f64>>,
+    /// Estimates of copies that are placed and were not observed yet.
+    placed: BTreeMap<(JobId, u32), f64>,
+}
+
+impl Ewma {
+    fn new(alpha: f64, servers: usize) -> Self {
+        Self {
+            alpha,
+            nodes: vec![Seen::default(); servers],
+            rates: BTreeMap::new(),
+            placed: BTreeMap::new(),
+        }
+    }
+
+    /// How fast a node is for its jobs, relative to the other nodes where they ran.
+    fn speed(&self, node: u32) -> f64 {
+        self.nodes[node as usize].speeds.mean().unwrap_or(1.0)
+    }
+}
+
+impl Estimator for Ewma {
+    fn estimate(&self, copy: Copy) -> f64 {
+        let node = &self.nodes[copy.node as usize];
+        if let Some(estimate) = node.estimates.get(copy.job).or(copy.measured) {
+            return estimate;
+        }
+        if let Some(own) = self.rates.get(&copy.job) {
+            let here = self.speed(copy.node);
+            let scaled = own.iter().map(|(&i, rate)| rate * here / self.speed(i));
+            return scaled.fold(0.0, |sum, rate| sum + rate) / own.len() as f64;
+        }
+        node.estimates.mean().unwrap_or(1.0)
+    }
+
+    fn learns(&self) -> bool {
+        true
+    }
+
+    fn place(&mut self, job: JobId, node: u32, estimate: f64) {
+        if self.nodes[node as usize].estimates.get(job).is_none() {
+            self.placed.insert((job, node), estimate);
+        }
+    }
+
+    fn observe(&mut self, job: JobId, node: u32, rate: f64) {
+        let placed = self.placed.remove(&(job, node));
+        let seen = &mut self.nodes[node as usize].estimates;
+        if let Some(before) = seen.get(job).or(placed) {
+            seen.set(job, (1.0 - self.alpha) * before + self.alpha * rate);
+        }
+        let own = self.rates.entry(job).or_default();
+        if own.insert(node, rate).is_none() {
+            let mean = own.values().fold(0.0, |sum, rate| sum + rate) / own.len() as f64;
+            for (&i, rate) in &*own {
+                self.nodes[i as usize].speeds.set(job, rate / mean);
+            }
+        }
+    }
+}
+
+/// Copies of the last plan, each with its true rate.
+#[derive(Debug, Default)]
+pub(super) struct LastPlan {
+    copies: Vec<Copy>,
+}
+
+impl LastPlan {
+    pub(super) fn push(&mut self, copy: Copy) {
+        self.copies.push(copy);
+    }
+
+    /// The estimator learns from the copies whose servers did not fail.
+    pub(super) fn tell(&mut self, estimator: &mut dyn Estimator, failed: &BTreeSet<u32>) {
+        for copy in self.copies.drain(..) {
+            if !failed.contains(&copy.node) {
+                estimator.observe(copy.job, copy.node, copy.rate);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copy(job: u32, node: u32) -> Copy {
+        Copy {
+            job: JobId(job),
+            node,
+            rate: f64::NAN,
+            measured: None,
+        }
+    }
+
+    fn watch(ewma: &mut Ewma, job: u32, node: u32, rate: f64) {
+        let estimate = ewma.estimate(copy(job, node));
+        ewma.place(JobId(job), node, estimate);
+        ewma.observe(JobId(job), node, rate);
+    }
+
+    #[test]
+    fn an_average_moves_towards_what_is_seen() {
+        let mut ewma = Ewma::new(0.5, 3);
+        assert!((ewma.estimate(copy(0, 0)) - 1.0).abs() < 1e-15);
+        watch(&mut ewma, 0, 0, 4.0);
+        assert!((ewma.estimate(copy(0, 0)) - 2.5).abs() < 1e-15);
+        watch(&mut ewma, 0, 0, 4.0);
+        assert!((ewma.estimate(copy(0, 0)) - 3.25).abs() < 1e-15);
+        // the table comes before what other jobs did there, not before what this one did
+        let measured = |job, node| Copy {
+            measured: Some(9.0),
+            ..copy(job, node)
+        };
+        assert!((ewma.estimate(measured(0, 0)) - 3.25).abs() < 1e-15);
+        assert!((ewma.estimate(measured(1, 0)) - 9.0).abs() < 1e-15);
+        assert!((ewma.estimate(copy(1, 0)) - 3.25).abs() < 1e-15);
+    }
+
+    #[test]
+    fn an_unseen_node_counts_by_its_speed() {
+        let mut ewma = Ewma::new(1.0, 3);
+        watch(&mut ewma, 0, 0, 6.0);
+        watch(&mut ewma, 0, 1, 2.0);
+        // node 0 is 1.5 times the mean of job 0, node 1 half of it, node 2 is unseen and counts 1
+        watch(&mut ewma, 1, 1, 10.0);
+        // job 1 makes node 1's speed (0.5 + 1) / 2
+        assert!((ewma.estimate(copy(1, 0)) - 10.0 * 1.5 / 0.75).abs() < 1e-12);
+        assert!((ewma.estimate(copy(1, 2)) - 10.0 / 0.75).abs() < 1e-12);
+    }
+
+    #[test]
+    fn means_are_those_of_a_sum_by_job() {
+        let mut means = Means::default();
+        let numbers = [(5, 0.1), (1, 0.7), (3, 1e16), (1, 0.2), (4, 0.3), (5, 0.6)];
+        let mut plain = BTreeMap::new();
+        for (job, number) in numbers {
+            means.set(JobId(job), number);
+            plain.insert(job, number);
+            let sum = plain.values().fold(0.0, |sum, number| sum + number);
+            let mean = means.mean().expect("some");
+            assert_eq!(mean.to_bits(), (sum / plain.len() as f64).to_bits());
+        }
+    }
+}

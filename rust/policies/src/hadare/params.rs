@@ -1,0 +1,102 @@
+//! Settings of `HadarE`, read from parameters.
+
+use crate::hadar::Utility;
+use crate::params::{ParamReader, words};
+use gangline_engine::{CopyGpus, PolicyError};
+use gangline_model::SimSpan;
+
+words! {
+    /// How the parameters of copies come together.
+    pub enum FanIn {
+        /// All at once.
+        Parallel = "parallel",
+        /// One after the other.
+        Serial = "serial",
+    }
+}
+
+/// Everything that `HadarE` can be told.
+#[derive(Clone, Debug)]
+pub struct HadarEParams {
+    /// The name it goes by in messages.
+    pub policy: String,
+    /// Most copies of a job; `None` = one per server.
+    pub max_copies: Option<usize>,
+    /// GPUs of a copy.
+    pub copy_gpus: CopyGpus,
+    /// Length of a round.
+    pub round: SimSpan,
+    /// Fixed cost of a consolidation, s.
+    pub c0_s: f64,
+    /// Bytes/s at which parameters travel.
+    pub bandwidth: f64,
+    /// How they come together.
+    pub fan_in: FanIn,
+    /// Utility of a completion time.
+    pub utility: Utility,
+    /// Factor of the lowest price.
+    pub umin_factor: f64,
+    /// Whether idle servers get copies whatever they cost.
+    pub fill: bool,
+    /// Whether copies are given out by price.
+    pub price_pass: bool,
+    /// Slowest copy, as a share of the job's fastest.
+    pub min_share: f64,
+    /// Fewest iterations of a further copy in a round.
+    pub min_steps: f64,
+}
+
+impl HadarEParams {
+    /// Utilities that are offered: those that need no knowledge of the other jobs.
+    pub const UTILITIES: &'static [&'static str] =
+        &["effective_throughput", "normalised", "inverse_jct"];
+
+    /// Reads them.
+    ///
+    /// # Errors
+    /// [`PolicyError::Parameter`] for times that no clock can tell, and without any pass.
+    pub fn read(params: &ParamReader) -> Result<Self, PolicyError> {
+        let (copies, gpus) = (params.number("max_copies"), params.number("gpus_per_copy"));
+        let read = Self {
+            policy: params.policy().to_owned(),
+            max_copies: (copies > 0.0).then_some(copies as usize),
+            copy_gpus: if gpus > 0.0 {
+                CopyGpus::Fixed(gpus as u32)
+            } else {
+                CopyGpus::Server
+            },
+            round: params.period("round_s")?,
+            c0_s: params.number("c0_s"),
+            bandwidth: params.number("bandwidth"),
+            fan_in: params.choice("fan_in", FanIn::named),
+            utility: params.choice("utility", Utility::named),
+            umin_factor: params.number("umin_factor"),
+            fill: params.flag("fill"),
+            price_pass: params.flag("price_pass"),
+            min_share: params.number("min_share"),
+            min_steps: params.number("min_steps"),
+        };
+        if read.fill || read.price_pass {
+            return Ok(read);
+        }
+        Err(PolicyError::Parameter {
+            policy: read.policy,
+            field: "fill".to_owned(),
+            value: "false".to_owned(),
+            expected: "true, or price_pass = true: some pass must give out copies".to_owned(),
+        })
+    }
+
+    /// Time that bringing together so many copies takes, for a model of so many bytes.
+    pub(super) fn consolidation(&self, copies: usize, bytes: f64) -> SimSpan {
+        if copies < 2 {
+            return SimSpan::ZERO;
+        }
+        let seconds = match self.fan_in {
+            FanIn::Parallel => self.c0_s + bytes / self.bandwidth,
+            FanIn::Serial => self.c0_s + copies as f64 * bytes / self.bandwidth,
+        };
+        // longer than any round, and so refused before the run
+        SimSpan::from_seconds(seconds).unwrap_or(SimSpan(i64::MAX / 4))
+    }
+}
