@@ -9,7 +9,7 @@ import pytest
 
 import gangline as gl
 from gangline import _core, policies
-from gangline.errors import OptionError
+from gangline.errors import GanglineError
 
 
 def shares_gpus(name: str) -> bool:
@@ -18,7 +18,7 @@ def shares_gpus(name: str) -> bool:
     job = pa.table({"arrival_s": [0.0], "gpus": [1], "duration_s": [1.0]})
     try:
         gl.simulate(lab, job, name)
-    except OptionError as error:
+    except GanglineError as error:  # also of other inputs that a policy asks for
         return str(error).startswith("sharing: ")
     return False
 
