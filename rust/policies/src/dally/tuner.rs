@@ -186,6 +186,33 @@ mod tests {
         assert_eq!(after(24.0, &[1.0, 13.0], &[]), (19.0, 12.0));
     }
 
+    #[test]
+    fn a_wait_counts_up_to_the_end_of_the_window() {
+        let params = params(24.0);
+        let mut tuner = Tuner::new(&params);
+        tuner.record(true, SimTime(0), 8 * LEASE, LEASE);
+        let rack = |tuner: &mut Tuner, now| tuner.delays(&params, SimTime(now)).rack;
+        assert_eq!(rack(&mut tuner, 24 * LEASE), 8 * LEASE);
+        assert_eq!(rack(&mut tuner, 24 * LEASE + 1), 6 * LEASE);
+    }
+
+    #[test]
+    fn the_cap_is_the_given_share_of_the_history() {
+        let rack = |share| {
+            let params = DallyParams {
+                rack_cap_share: share,
+                ..params(24.0)
+            };
+            let mut tuner = Tuner::new(&params);
+            tuner.record(true, SimTime(0), 30 * LEASE, LEASE);
+            tuner.delays(&params, SimTime(1)).rack
+        };
+        assert_eq!(
+            [0.5, 0.51, 1.0].map(rack),
+            [12, 13, 24].map(|leases| leases * LEASE)
+        );
+    }
+
     proptest! {
         /// Sums that slide equal sums worked out afresh; timers keep within their bounds.
         #[test]
@@ -207,7 +234,7 @@ mod tests {
                     fresh.record(on_server, SimTime(at), wait, LEASE);
                 }
                 prop_assert_eq!(got, fresh.delays(&params, SimTime(now)));
-                let cap = (0.8 * history).ceil();
+                let cap = (params.rack_cap_share * history).ceil();
                 let leases = |ns: i64| ns as f64 / LEASE as f64;
                 prop_assert!(leases(got.rack) >= cap.min(6.0) && leases(got.rack) <= cap);
                 prop_assert!(leases(got.network) >= history.min(12.0));
