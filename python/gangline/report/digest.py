@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gangline.report.shapes import Shapes, gangs, shapes
 from gangline.report.waiting import blocked_share, idle_share
 
 if TYPE_CHECKING:
@@ -139,6 +140,8 @@ class Digest:
     model_times : list of ModelTime
         By model, most GPU time first, finished or not; empty if the run kept no segments or the
         trace names no models.
+    shapes : Shapes, optional
+        Gangs over several GPU types, and jobs with copies; None if the run kept no segments.
     """
 
     spec: dict[str, Any]
@@ -156,6 +159,7 @@ class Digest:
     busy_until_s: float
     losses: list[Loss] = field(default_factory=list)
     model_times: list[ModelTime] = field(default_factory=list)
+    shapes: Shapes | None = None
 
     @property
     def label(self) -> str:
@@ -239,6 +243,7 @@ def digest(result: Result) -> Digest:
             busy_until_s=busy_until_s,
             losses=lost,
             model_times=spread,
+            shapes=_shapes(result),
         )
     except KeyError as error:
         message = f"{result.policy}: the tables of this result lack {error}; run it again"
@@ -384,20 +389,38 @@ def _losses(jobs: pa.Table) -> list[Loss]:
     ]
 
 
-def _model_times(result: Result) -> list[ModelTime]:
+def _shapes(result: Result) -> Shapes | None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if not result.has_segments:
+        return None
+    segments = result.segments
+    ids = result.jobs["job_id"].cast(pa.string())
+    job = pc.index_in(segments["job_id"].cast(pa.string()), value_set=ids)
+    names, of_server = _types(result)
+    return shapes(gangs(segments, np.asarray(job.to_numpy(), np.int64), of_server), names)
+
+
+def _types(result: Result) -> tuple[list[str], npt.NDArray[np.int64]]:
+    """Return the names of the GPU types, and the type of each server."""
     from gangline.cluster import Cluster
+
+    cluster = Cluster.from_dict({k: result.spec["cluster"][k] for k in ("gpu_types", "servers")})
+    names = [kind.name for kind in cluster.gpu_types]
+    return names, cluster.server_arrays()["type"].astype(np.int64)
+
+
+def _model_times(result: Result) -> list[ModelTime]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
     named = _named(result.jobs, "model") if result.has_segments else None
     if named is None:
         return []
     codes, names = named
     jobs, segments = result.jobs, result.segments
-    cluster = Cluster.from_dict({k: result.spec["cluster"][k] for k in ("gpu_types", "servers")})
-    types = [kind.name for kind in cluster.gpu_types]
-    of_server = cluster.server_arrays()["type"].astype(np.int64)
+    types, of_server = _types(result)
     row = pc.index_in(
         segments["job_id"].cast(pa.string()), value_set=jobs["job_id"].cast(pa.string())
     )

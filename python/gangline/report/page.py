@@ -400,8 +400,26 @@ def _types(drawn: Sequence[Digest], blocks: dict[str, str]) -> str:
     about = "Share of the GPUs that held a job"
     about += ", and where the time that jobs held GPUs went." if len(kinds) > 1 else "."
     use = tables.table(titles, rows, caption="Use of each GPU type")
-    models = _models(drawn) if len(kinds) > 1 else ""
+    models = _models(drawn) + _shapes(drawn) if len(kinds) > 1 else ""
     return f"<p class=about>{about}</p>{_grid(blocks, 'gpu_types')}{use}{models}"
+
+
+def _shapes(drawn: Sequence[Digest]) -> str:
+    """Tell of gangs over several GPU types and of copies; nothing without segments."""
+    known = [run.shapes for run in drawn if run.shapes is not None]
+    if not known:
+        return ""
+    if not any(one.mixed_jobs or one.copied_jobs for one in known):
+        said = "No gang lay on GPUs of several types, and no job ran as several copies at once."
+        return f"<p class=soft>{said}</p>"
+    about = (
+        "A gang over several types goes at the pace of its slowest GPU. A job that runs as several "
+        "copies holds a gang on several servers at once; the Gantt chart of "
+        "<code>gangline gantt</code> shows on which."
+    )
+    titles, rows = tables.shapes(drawn)
+    table = tables.table(titles, rows, caption="Gangs over several GPU types, and copies")
+    return f"<h3>Mixed gangs and copies</h3><p class=about>{about}</p>{table}"
 
 
 def _models(drawn: Sequence[Digest]) -> str:

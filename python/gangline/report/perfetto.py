@@ -17,10 +17,12 @@ from gangline.errors import MissingExtraError
 from gangline.report.gantt import gantt
 from gangline.report.output import check_target
 from gangline.report.page import INSTALL
+from gangline.report.shapes import gangs
 
 if TYPE_CHECKING:
     from os import PathLike
 
+    from gangline.cluster import Cluster
     from gangline.report.gantt import Gantt
     from gangline.result import Result
 
@@ -30,7 +32,7 @@ KIND = "Gantt chart"
 """Kind of file, in its seal."""
 _SEQUENCE = 1  # all packets come from one writer
 _COUNTERS = (("gpus_busy", "GPUs busy"), ("jobs_waiting", "Jobs waiting"))
-_TEXTS = ("user", "model", "tier", "end", "beside")
+_TEXTS = ("user", "model", "tier", "types", "end", "beside")
 
 
 def write_gantt(
@@ -147,10 +149,7 @@ _EXPLICIT = 3  # children in the order of their rank
 
 def _tracks(writer: _Writer, result: Result, drawn: Gantt) -> None:
     """Describe every rack, server and GPU, in the order of the cluster, and every second lane."""
-    from gangline.cluster import Cluster
-
-    shape = {key: result.spec["cluster"][key] for key in ("gpu_types", "servers")}
-    cluster = Cluster.from_dict(shape)
+    cluster = _cluster(result)
     names = [kind.name for kind in cluster.gpu_types]
     arrays = {key: values.tolist() for key, values in cluster.server_arrays().items()}
     has_racks = len(set(arrays["rack"])) > 1
@@ -233,6 +232,25 @@ def _event(writer: _Writer, kind: int, track: int, time_ns: int) -> Any:
     return packet
 
 
+def _mixed(result: Result, drawn: Gantt) -> list[str | None]:
+    """Return the GPU types of each row's gang where there are several, such as `K80 + V100`."""
+    cluster = _cluster(result)
+    of_server = cluster.server_arrays()["type"].astype(np.int64)
+    found = gangs(drawn.segments, drawn.job, of_server)
+    names = [kind.name for kind in cluster.gpu_types]
+    known: dict[int, str | None] = {}
+    for bits in np.unique(found.types).tolist():
+        kinds = [name for i, name in enumerate(names) if bits >> i & 1]
+        known[bits] = " + ".join(kinds) if len(kinds) > 1 else None
+    return [known[bits] for bits in found.types[found.of_row].tolist()]
+
+
+def _cluster(result: Result) -> Cluster:
+    from gangline.cluster import Cluster
+
+    return Cluster.from_dict({k: result.spec["cluster"][k] for k in ("gpu_types", "servers")})
+
+
 class _Facts:
     """What is known of a slice, as plain columns."""
 
@@ -245,6 +263,7 @@ class _Facts:
         beside = "co_runner" if "co_runner" in segments.column_names else None
         self._of_row = {
             "tier": segments["tier"].to_pylist(),
+            "types": _mixed(result, drawn),
             "end": segments["end_reason"].to_pylist(),
             "beside": segments[beside].to_pylist() if beside else None,
         }

@@ -221,6 +221,45 @@ def model_times(run: Digest) -> tuple[list[tuple[str, str]], list[list[Cell]], i
     return titles, rows, max(len(run.model_times) - _MODELS_SHOWN, 0)
 
 
+def shapes(runs: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
+    """Return a table of the gangs over several GPU types and of the jobs with copies."""
+    titles = [
+        ("Policy", ""),
+        ("Jobs with a mixed gang", "Jobs that held GPUs of several types as one gang at some time"),
+        ("GPU time in mixed gangs", "Share of all GPU time held"),
+        ("Types mixed", "Those that took part, with the share of the GPU time in mixed gangs"),
+        ("Jobs with copies", "Jobs that ran as several copies at once at some time"),
+        ("GPU time with copies", "Share of all GPU time held by jobs while they had copies"),
+        ("Most copies", "Of one job at once"),
+    ]
+    rows = []
+    for i, run in enumerate(runs):
+        one = run.shapes
+        if one is None:
+            rows.append([policy_cell(i, run.label), *([Cell("–", None)] * (len(titles) - 1))])
+            continue
+        mixed, copied = (
+            part / one.gpu_h if one.gpu_h else 0.0 for part in (one.mixed_gpu_h, one.copied_gpu_h)
+        )
+        kinds = ", ".join(
+            f"{' + '.join(names)} {words.share(hours / one.mixed_gpu_h)}"
+            for names, hours in one.mixes.items()
+            if one.mixed_gpu_h
+        )
+        rows.append(
+            [
+                policy_cell(i, run.label),
+                Cell(words.count(one.mixed_jobs), one.mixed_jobs),
+                Cell(bar(mixed), mixed),
+                Cell(text(kinds) or "–", kinds),
+                Cell(words.count(one.copied_jobs), one.copied_jobs),
+                Cell(bar(copied), copied),
+                Cell(words.count(one.copies_most), one.copies_most),
+            ]
+        )
+    return titles, rows
+
+
 def _length_s(run: Digest, gpus: int) -> float:
     """Return how long the run was: to its last finish, or to where it was stopped."""
     used = _number(run.summary.get("gpu_utilization"))
