@@ -7,9 +7,9 @@
 
 pub mod baselines;
 pub mod class;
-pub mod compat;
 pub mod dally;
 pub mod gandiva;
+pub mod gavel_timing;
 pub mod hadar;
 pub mod hadare;
 pub mod lp;

@@ -13,7 +13,7 @@ pub(super) type Span = (Level, usize);
 pub(super) struct Resident {
     pub(super) job: JobId,
     pub(super) class: usize,
-    /// Who joined a group before whom.
+    /// How many had joined a group before it.
     pub(super) joined: u64,
     /// Turned into run time for the turns by adding what the job has run so far, ns.
     pub(super) offset: i64,
@@ -22,8 +22,7 @@ pub(super) struct Resident {
 }
 
 impl Resident {
-    /// Run time by which turns are given, ns: since it joined, from the least of those it met.
-    #[inline]
+    /// Run time by which turns are given, ns: since it joined, from the least of those that were there.
     pub(super) fn run_time(&self, view: &ClusterView<'_>) -> i64 {
         view.executed(self.job).0 + self.offset
     }
@@ -33,25 +32,23 @@ impl Resident {
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) kind: usize,
-    /// Which group was made before which: its index.
-    pub(super) born: u64,
+    /// How many groups were made before it.
+    pub(super) index: u64,
     pub(super) gpus: GpuSet,
     pub(super) span: Span,
     pub(super) residents: SmallVec<[Resident; 4]>,
-    /// Who runs: the one whose turn it is, then who runs beside it.
+    /// The job whose turn it is, then its co-runner.
     pub(super) running: SmallVec<[JobId; 2]>,
-    /// `NEVER` while nobody waits for a turn.
+    /// `NEVER` while no resident waits for a turn.
     pub(super) turn_end: SimTime,
     /// `NEVER` while no trial goes on.
     pub(super) trial_end: SimTime,
-    pub(super) is_touched: bool,
-    pub(super) listed: Listed,
 }
 
 /// Where a group is listed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Listed {
-    /// Its residents when it was listed; 0 = not listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listing {
+    /// Its residents; one without any is listed nowhere.
     pub(super) residents: usize,
     /// Classes of the residents that may migrate, ascending.
     pub(super) classes: SmallVec<[usize; 4]>,
@@ -61,17 +58,15 @@ pub(super) struct Listed {
 
 impl Group {
     /// Whether a resident waits for its turn.
-    #[inline]
     pub(super) fn has_waiting(&self) -> bool {
         self.residents.len() > self.running.len()
     }
 
-    #[inline]
     pub(super) fn is_running(&self, job: JobId) -> bool {
         self.running.contains(&job)
     }
 
-    /// Residents that may migrate: those that wait for a turn, else those that run beside another.
+    /// Residents that may migrate: those that wait for a turn, else co-runners.
     pub(super) fn movable(&self) -> impl Iterator<Item = &Resident> {
         let (has_waiting, is_alone) = (self.has_waiting(), self.residents.len() == 1);
         self.residents
@@ -79,15 +74,15 @@ impl Group {
             .filter(move |one| !(is_alone || has_waiting && self.is_running(one.job)))
     }
 
-    /// What the lists of [`super::crowd::Crowd`] should say of it.
-    pub(super) fn listing(&self) -> Listed {
+    /// What the lists of [`super::groups::Groups`] say of it.
+    pub(super) fn listing(&self) -> Listing {
         let mut classes: SmallVec<[usize; 4]> = self.movable().map(|one| one.class).collect();
         classes.sort_unstable();
         classes.dedup();
-        Listed {
+        Listing {
             residents: self.residents.len(),
             classes,
-            span: (self.span.1 > 1).then_some(self.span),
+            span: (self.span.1 > 1 && !self.residents.is_empty()).then_some(self.span),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Gandiva (OSDI 2018): no job waits for GPUs that others of its size hold; they take turns on them
+//! Gandiva (OSDI 2018): jobs of one gang size take turns on the same GPUs instead of waiting for free ones
 //! (`docs/policies/gandiva.md`).
 //!
 //! | symbol | here | meaning |
@@ -6,23 +6,23 @@
 //! | d | `gpus` | gang size |
 //! | G | `server_gpus_max` | size of the largest up server of a type |
 //! | group | [`group::Group`] | d GPUs and the residents that take turns on them |
-//! | size class | `kind` | GPU type, gang size and what the placement rule is asked: who may share a group |
-//! | xi | [`pairs::Pairs`] | slow-down beside another job; known of a pair once a trial has measured it |
+//! | size class | `kind` | GPU type, gang size and what the placement rule is asked: which jobs may share a group |
+//! | xi | [`pairs::Pairs`] | slowdown by a co-runner; known of a pair of models once a trial has measured it |
 //!
-//! The rules: [`walk`] (one decision), [`turns`] (who of a group runs, and until when), [`moves`] (migration),
-//! [`homes`] (which servers a size class has claimed), [`crowd`] (the groups, by what is asked of them).
+//! The rules: [`policy`] (one decision), [`turns`] (which residents run, and until when), [`migration`],
+//! [`affinity`] (which servers a size class has claimed), [`groups`] (their index).
 //! A decision costs what the groups it touches cost, and O(classes); it scans neither queue nor servers.
 
-mod crowd;
+mod affinity;
 mod group;
-mod homes;
-mod moves;
+mod groups;
+mod migration;
 mod pairs;
 mod params;
+mod policy;
 #[cfg(test)]
 mod tests;
 mod turns;
-mod walk;
 
 pub use params::GandivaParams;
-pub use walk::Gandiva;
+pub use policy::Gandiva;

@@ -1,4 +1,4 @@
-//! Which models are worth running together: learned by trials, remembered by pair.
+//! Which models make good co-runners: learned by trials, remembered by pair.
 
 use gangline_engine::ClusterView;
 use gangline_model::{GpuTypeId, JobId};

@@ -34,30 +34,30 @@ fn draw_params(numbers: &mut Numbers) -> GandivaParams {
     }
 }
 
-/// Every group of the crowd that has residents, once.
+/// Every group that has residents, once.
 fn slots(policy: &Gandiva, view: &ClusterView<'_>) -> Vec<u32> {
     let jobs = view.jobs().ids();
-    let slots: BTreeSet<u32> = jobs.filter_map(|job| policy.crowd.of(job)).collect();
+    let slots: BTreeSet<u32> = jobs.filter_map(|job| policy.groups.of(job)).collect();
     slots.into_iter().collect()
 }
 
 fn check_groups(policy: &Gandiva, view: &ClusterView<'_>) {
     let mut held = GpuSet::new();
     for slot in slots(policy, view) {
-        let group = policy.crowd.get(slot);
+        let group = policy.groups.get(slot);
         let kind = policy.kinds[group.kind];
         assert!(group.residents.len() <= policy.params.max_residents);
         assert_eq!(group.gpus.gpus(), kind.gpus, "as many GPUs as the gang has");
         let most = if policy.params.pack { 2 } else { 1 };
-        assert!((1..=most).contains(&group.running.len()), "somebody runs");
+        assert!((1..=most).contains(&group.running.len()), "a resident runs");
         for resident in &group.residents {
-            assert_eq!(policy.crowd.of(resident.job), Some(slot));
+            assert_eq!(policy.groups.of(resident.job), Some(slot));
             assert_eq!(view.jobs().gpus(resident.job), kind.gpus);
             let runs = view.run(resident.job).map(gangline_engine::Run::gpus);
             let expected = group.is_running(resident.job).then_some(&group.gpus);
             assert_eq!(
                 runs, expected,
-                "who has the turn runs, on the GPUs of the group"
+                "the job whose turn it is runs, on the GPUs of the group"
             );
         }
         for part in group.gpus.by_server() {
@@ -75,14 +75,14 @@ fn check_groups(policy: &Gandiva, view: &ClusterView<'_>) {
     }
 }
 
-/// Nobody is lost, and nobody queues while there is a group to join or to make.
+/// No job is lost, and none waits while there is a group to join or to make.
 fn check_queue(
     policy: &mut Gandiva,
     view: &ClusterView<'_>,
     free: &mut gangline_engine::FreeIndex,
 ) {
     for job in view.jobs().ids() {
-        let has_group = policy.crowd.of(job).is_some();
+        let has_group = policy.groups.of(job).is_some();
         match view.phase(job) {
             Phase::Pending | Phase::Finished | Phase::Dropped => assert!(!has_group),
             Phase::Running => assert!(has_group),
@@ -95,7 +95,7 @@ fn check_queue(
 fn check_in_vain(policy: &mut Gandiva, free: &mut gangline_engine::FreeIndex, job: JobId) {
     let class = policy.places.classes().of(job);
     for &kind in &policy.kinds_of[class] {
-        assert_eq!(policy.crowd.most_open(kind), None, "it could join");
+        assert_eq!(policy.groups.most_open(kind), None, "it could join");
     }
     assert_eq!(
         policy.find_place(free, class, job),

@@ -1,6 +1,6 @@
-//! Who of a group runs, and until when.
+//! Which residents of a group run, and until when.
 //!
-//! Turns and trials are counted in progress, from when everybody of the turn is past its overhead: a switch
+//! Turns and trials are counted in progress, from when all jobs of the turn are past their overhead: a switch
 //! that costs more than a turn could last would otherwise stop all work.
 
 use super::group::{Group, Resident};
@@ -50,17 +50,17 @@ impl Turns<'_> {
         }
     }
 
-    /// When all that run make progress.
+    /// When all running residents make progress.
     fn base(&self, group: &Group) -> SimTime {
         let running = group
             .residents
             .iter()
             .filter(|one| group.is_running(one.job));
         let starts = running.map(|one| self.progress_start(group, one));
-        starts.max().expect("somebody of a group runs")
+        starts.max().expect("a resident of a group runs")
     }
 
-    /// Residents by run time; of equal ones those that wait first, then who joined first.
+    /// Residents by run time; of equal ones those that wait first, then in the order in which they joined.
     fn order(&self, group: &Group) -> SmallVec<[Resident; 4]> {
         let mut order = group.residents.clone();
         order.sort_by_key(|one| {
@@ -73,7 +73,7 @@ impl Turns<'_> {
         order
     }
 
-    /// Puts a group right.
+    /// Decides which residents run from now on.
     pub(super) fn settle(&self, group: &mut Group, turn: Turn) {
         match turn {
             Turn::Next => self.begin(group),
@@ -82,7 +82,7 @@ impl Turns<'_> {
         }
     }
 
-    /// Gives the next turn: to the resident that has run least, and to one beside it.
+    /// Gives the next turn to the resident that has run least, and to a co-runner.
     fn begin(&self, group: &mut Group) {
         let order = self.order(group);
         group.running.clear();
@@ -93,7 +93,7 @@ impl Turns<'_> {
         self.set_turn_end(group);
     }
 
-    /// A partner for who runs alone, and the end of the turn.
+    /// A co-runner for a resident that runs alone, and the end of the turn.
     fn go_on(&self, group: &mut Group) {
         if self.params.pack && group.running.len() == 1 && group.has_waiting() {
             let order = self.order(group);
@@ -102,7 +102,7 @@ impl Turns<'_> {
         self.set_turn_end(group);
     }
 
-    /// Lets the first of an order that may run beside the one that runs.
+    /// Adds the first resident in order that may be a co-runner of the one that runs.
     fn pair_up(&self, group: &mut Group, order: &[Resident]) {
         if !self.params.pack {
             return;
@@ -141,7 +141,7 @@ impl Turns<'_> {
         }
     }
 
-    /// The group has other GPUs: everybody starts anew there.
+    /// The group has other GPUs: all residents start anew there.
     fn restart(&self, group: &mut Group) {
         for resident in &mut group.residents {
             resident.has_run = false;

@@ -2,7 +2,7 @@
 
 use super::parameters::spec;
 use super::{Needs, PolicyInfo, Preset, Stops};
-use crate::compat::{Compat, CompatParams};
+use crate::gavel_timing::{GavelTiming, GavelTimingParams};
 use crate::lp::{Allocator, EqualSplit, FastestFirst, NoSolver, RandomPairs};
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
 use crate::place::PlacementParams;
@@ -444,14 +444,14 @@ fn compat(
     for fixed in own {
         params.expect_default(&fixed, "with compat = true")?;
     }
-    let mechanism = CompatParams {
+    let mechanism = GavelTimingParams {
         policy: policy.to_owned(),
         round_s: params.number("round_s"),
         shuffles: policy == "gavel-isolated" || policy.ends_with("-agnostic"),
         skips_zero: policy == "gavel-fifo-perf",
         knowledge: super::find(policy)?.knowledge,
     };
-    Ok(Box::new(Compat::new(
+    Ok(Box::new(GavelTiming::new(
         mechanism,
         PlacementParams::read(params),
         allocator,

@@ -1,4 +1,5 @@
-//! What each job was promised and what it got, per GPU type, since the last reset.
+//! What each job was promised and what it got, per GPU type, since the last reset: for rounds on a grid and for those
+//! of the public simulator.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -8,24 +9,22 @@
 //!
 //! Times are integers until they are divided, so that skipped rounds change nothing.
 
-use gangline_model::{JobId, SimSpan, SimTime};
+use gangline_model::JobId;
 
 /// Tables by job and type.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Accounts {
+pub(crate) struct Accounts {
     types: usize,
     half_round_ns: i64,
     share: Vec<f64>,
     held_ns: Vec<i64>,
     deficit_s: Vec<f64>,
     has_shares: Vec<bool>,
-    /// When the shares were computed.
-    reset_at: SimTime,
 }
 
 /// Place of a job in the queue of a type; the greatest comes first.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Claim {
+pub(crate) struct Claim {
     /// `X / t`.
     pub priority: f64,
     pub deficit_s: f64,
@@ -52,15 +51,14 @@ impl Ord for Claim {
 }
 
 impl Accounts {
-    pub(super) fn new(jobs: usize, types: usize, round: SimSpan) -> Self {
+    pub(crate) fn new(jobs: usize, types: usize, half_round_ns: i64) -> Self {
         Self {
             types,
-            half_round_ns: round.0 / 2,
+            half_round_ns,
             share: vec![0.0; jobs * types],
             held_ns: vec![0; jobs * types],
             deficit_s: vec![0.0; jobs * types],
             has_shares: vec![false; jobs],
-            reset_at: SimTime(0),
         }
     }
 
@@ -69,7 +67,7 @@ impl Accounts {
     }
 
     /// Counts time that a job held GPUs of a type.
-    pub(super) fn credit(&mut self, job: JobId, gpu_type: usize, span_ns: i64) {
+    pub(crate) fn credit(&mut self, job: JobId, gpu_type: usize, span_ns: i64) {
         let at = self.at(job, gpu_type);
         self.held_ns[at] += span_ns;
     }
@@ -85,9 +83,19 @@ impl Accounts {
         found
     }
 
-    pub(super) fn claim(&self, job: JobId, gpu_type: usize) -> Claim {
+    /// Time that a job held GPUs of a type, from half a round on, ns.
+    pub(crate) fn held_ns(&self, job: JobId, gpu_type: usize) -> i64 {
+        self.half_round_ns + self.held_ns[self.at(job, gpu_type)]
+    }
+
+    /// Whether a job had an allocation.
+    pub(crate) fn has_shares(&self, job: JobId) -> bool {
+        self.has_shares[job.index()]
+    }
+
+    pub(crate) fn claim(&self, job: JobId, gpu_type: usize) -> Claim {
         let at = self.at(job, gpu_type);
-        let held_s = (self.half_round_ns + self.held_ns[at]) as f64 / 1e9;
+        let held_s = self.held_ns(job, gpu_type) as f64 / 1e9;
         let share = self.share[at];
         Claim {
             priority: share / held_s,
@@ -97,9 +105,8 @@ impl Accounts {
         }
     }
 
-    /// Closes the books of the active jobs and opens new ones with these shares.
-    pub(super) fn reset(&mut self, now: SimTime, jobs: &[JobId], shares: &[f64]) {
-        let elapsed_s = (now.0 - self.reset_at.0) as f64 / 1e9;
+    /// Closes the books of the active jobs, so many seconds after the last time, and opens new ones with these shares.
+    pub(crate) fn reset(&mut self, elapsed_s: f64, jobs: &[JobId], shares: &[f64]) {
         for (&job, row) in jobs.iter().zip(shares.chunks_exact(self.types)) {
             for (gpu_type, &share) in row.iter().enumerate() {
                 let at = self.at(job, gpu_type);
@@ -112,7 +119,6 @@ impl Accounts {
             }
             self.has_shares[job.index()] = true;
         }
-        self.reset_at = now;
     }
 }
 
@@ -122,8 +128,8 @@ mod tests {
 
     #[test]
     fn claims_start_at_half_a_round_and_fall_with_time_held() {
-        let mut accounts = Accounts::new(2, 1, SimSpan(360_000_000_000));
-        accounts.reset(SimTime(0), &[JobId(0), JobId(1)], &[0.5, 0.25]);
+        let mut accounts = Accounts::new(2, 1, 180_000_000_000);
+        accounts.reset(0.0, &[JobId(0), JobId(1)], &[0.5, 0.25]);
         assert!((accounts.claim(JobId(0), 0).priority - 0.5 / 180.0).abs() < 1e-15);
         accounts.credit(JobId(0), 0, 360_000_000_000);
         assert!(accounts.claim(JobId(0), 0) < accounts.claim(JobId(1), 0));
@@ -131,17 +137,17 @@ mod tests {
 
     #[test]
     fn a_reset_books_promised_minus_received() {
-        let mut accounts = Accounts::new(1, 1, SimSpan(10));
-        accounts.reset(SimTime(0), &[JobId(0)], &[0.5]);
+        let mut accounts = Accounts::new(1, 1, 5);
+        accounts.reset(0.0, &[JobId(0)], &[0.5]);
         accounts.credit(JobId(0), 0, 3_000_000_000);
-        accounts.reset(SimTime(10_000_000_000), &[JobId(0)], &[1.0]);
+        accounts.reset(10.0, &[JobId(0)], &[1.0]);
         assert!((accounts.claim(JobId(0), 0).deficit_s - 2.0).abs() < 1e-12);
     }
 
     #[test]
     fn equal_claims_go_by_job() {
-        let mut accounts = Accounts::new(2, 1, SimSpan(10));
-        accounts.reset(SimTime(0), &[JobId(0), JobId(1)], &[0.5, 0.5]);
+        let mut accounts = Accounts::new(2, 1, 5);
+        accounts.reset(0.0, &[JobId(0), JobId(1)], &[0.5, 0.5]);
         assert!(accounts.claim(JobId(0), 0) > accounts.claim(JobId(1), 0));
     }
 }

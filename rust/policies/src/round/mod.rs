@@ -21,7 +21,7 @@ use crate::lp::{Allocator, Shares, in_parts};
 use crate::place::PlacementParams;
 use crate::turns::check_length;
 use crate::yarn::GpuPick;
-use accounts::Accounts;
+pub(crate) use accounts::{Accounts, Claim};
 pub(crate) use ask::{ask, rate, types};
 use ask::{can, order_of_types};
 use choose::Who;
@@ -300,9 +300,11 @@ impl Rounds {
             let message = "the allocator gave no finite share for each job and type".to_owned();
             return Err(PolicyError::Failed { message });
         }
-        self.accounts.reset(view.now(), &ask.jobs, &shares.alone);
+        let elapsed = view.now() - self.solved_at.unwrap_or(SimTime(0));
+        self.accounts
+            .reset(elapsed.seconds(), &ask.jobs, &shares.alone);
         if let Some(pairs) = &mut self.pairs {
-            pairs.reset(view.now(), &ask.jobs, &groups, &shares.company);
+            pairs.reset(elapsed.seconds(), &ask.jobs, &groups, &shares.company);
         }
         if self.keeps_queues() {
             let (accounts, places) = (&self.accounts, &self.places);
@@ -400,7 +402,8 @@ impl Policy for Rounds {
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
         let gpu_types = view.cluster().gpu_types();
-        self.accounts = Accounts::new(view.jobs().len(), gpu_types.len(), self.params.round);
+        let half_round_ns = self.params.round.0 / 2;
+        self.accounts = Accounts::new(view.jobs().len(), gpu_types.len(), half_round_ns);
         self.type_order = match &self.params.type_order {
             Some(text) => self.order_given(view, text)?,
             None => types(view).collect(),

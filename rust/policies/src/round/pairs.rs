@@ -16,7 +16,7 @@ use super::ask::{rate, types};
 use crate::class::Places;
 use crate::lp::{Ask, Company};
 use gangline_engine::ClusterView;
-use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
+use gangline_model::{GpuTypeId, JobId, SimSpan};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,6 @@ pub(super) struct Pairs {
     first: Vec<JobId>,
     books: Vec<BTreeMap<(u32, GpuTypeId), Book>>,
     has_shares: Vec<bool>,
-    reset_at: SimTime,
 }
 
 impl Pairs {
@@ -112,12 +111,11 @@ impl Pairs {
     /// Closes the books of the active jobs and opens new ones with these shares.
     pub(super) fn reset(
         &mut self,
-        now: SimTime,
+        elapsed_s: f64,
         jobs: &[JobId],
         groups: &[u32],
         company: &[Company],
     ) {
-        let elapsed_s = (now.0 - self.reset_at.0) as f64 / 1e9;
         for job in jobs.iter().map(|job| job.index()) {
             for book in self.books[job].values_mut() {
                 if self.has_shares[job] {
@@ -134,7 +132,6 @@ impl Pairs {
             let key = (groups[entry.beside as usize], entry.gpu_type);
             books.entry(key).or_default().share = entry.share;
         }
-        self.reset_at = now;
     }
 
     /// Counts time that a job held GPUs beside one of a group.

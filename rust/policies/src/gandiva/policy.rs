@@ -1,8 +1,8 @@
-//! One decision: who has left, who finds a group, who migrates, whose turn it is.
+//! One decision: departures, jobs that find a group, migration, turns.
 
-use super::crowd::Crowd;
+use super::affinity::Affinity;
 use super::group::Resident;
-use super::homes::Homes;
+use super::groups::Groups;
 use super::pairs::Pairs;
 use super::params::GandivaParams;
 use super::turns::{Turn, Turns};
@@ -32,16 +32,16 @@ pub struct Gandiva {
     pub(super) kinds: Vec<Kind>,
     /// Kinds of a class, in the order of its types.
     pub(super) kinds_of: Vec<SmallVec<[usize; 4]>>,
-    pub(super) crowd: Crowd,
-    pub(super) homes: Homes,
+    pub(super) groups: Groups,
+    pub(super) affinity: Affinity,
     pairs: Pairs,
     /// Jobs without a group.
     queue: ByClass<JobId>,
     heads: BinaryHeap<Reverse<(JobId, usize)>>,
     /// Ends of turns and trials; a timer is named by the slot of its group.
     timers: JobTimers,
-    /// Groups without anybody running, between a departure and the next turn.
-    headless: Vec<u32>,
+    /// Groups of which no resident runs, between a departure and the next turn.
+    idle: Vec<u32>,
     /// Whether groups on several servers may have a narrower place since it was last looked for.
     pub(super) may_narrow: bool,
     pub(super) counts: Counts,
@@ -63,13 +63,13 @@ impl Gandiva {
             places: Places::new(params.placement.clone()),
             kinds: Vec::new(),
             kinds_of: Vec::new(),
-            crowd: Crowd::default(),
-            homes: Homes::default(),
+            groups: Groups::default(),
+            affinity: Affinity::default(),
             pairs: Pairs::new(params.pack_gain),
             queue: ByClass::new(0),
             heads: BinaryHeap::new(),
             timers: JobTimers::new(0),
-            headless: Vec::new(),
+            idle: Vec::new(),
             may_narrow: false,
             counts: Counts::default(),
             params,
@@ -121,23 +121,23 @@ impl Gandiva {
         Ok(())
     }
 
-    /// Takes in who has left and which servers have come and gone. Whether GPUs or turns came free.
+    /// Takes in which jobs have left and which servers have failed or come back. Whether GPUs or turns came free.
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes, plan: &mut Plan<'_>) -> bool {
         let mut emptied: SmallVec<[u32; 8]> = SmallVec::new();
         for &job in &changes.finished {
-            let slot = self.crowd.of(job).expect("who runs has a group");
-            self.crowd.leave(slot, job);
-            let group = self.crowd.get(slot);
+            let slot = self.groups.of(job).expect("a running job has a group");
+            self.groups.leave(slot, job);
+            let group = self.groups.get(slot);
             if group.residents.is_empty() {
                 emptied.push(slot);
             } else if group.running.is_empty() {
-                self.headless.push(slot);
+                self.idle.push(slot);
             }
         }
         let mut broken: SmallVec<[u32; 8]> = SmallVec::new();
-        let crowd = &self.crowd;
-        self.headless.retain(|&slot| {
-            let gpus = &crowd.get(slot).gpus;
+        let groups = &self.groups;
+        self.idle.retain(|&slot| {
+            let gpus = &groups.get(slot).gpus;
             let is_up = gpus.by_server().iter().all(|part| view.is_up(part.server));
             if is_up {
                 // the engine takes them for free
@@ -148,15 +148,15 @@ impl Gandiva {
             is_up
         });
         for slot in emptied.into_iter().chain(broken) {
-            self.dissolve(plan.free(), slot);
+            self.remove(plan.free(), slot);
         }
         for &job in &changes.requeued {
-            if let Some(slot) = self.crowd.of(job) {
-                self.dissolve(plan.free(), slot);
+            if let Some(slot) = self.groups.of(job) {
+                self.remove(plan.free(), slot);
             }
         }
         for &server in changes.servers_down.iter().chain(&changes.servers_up) {
-            self.homes.refresh(plan.free(), server);
+            self.affinity.refresh(plan.free(), server);
             self.may_narrow = true;
         }
         for &job in &changes.arrived {
@@ -173,10 +173,10 @@ impl Gandiva {
         self.queue.push(class, job);
     }
 
-    /// A group is no more; who is left of it waits like a newcomer.
-    fn dissolve(&mut self, free: &FreeIndex, slot: u32) {
-        let group = self.crowd.dissolve(slot);
-        self.homes.leave(free, &group.gpus);
+    /// Removes a group; residents that are left wait like jobs that have just arrived.
+    fn remove(&mut self, free: &FreeIndex, slot: u32) {
+        let group = self.groups.remove(slot);
+        self.affinity.release(free, &group.gpus);
         self.timers.clear(JobId(slot));
         self.may_narrow = true;
         for resident in &group.residents {
@@ -190,21 +190,22 @@ impl Gandiva {
         while let Some(slot) = self.timers.due(view.now()) {
             due.push(slot.0);
         }
-        due.sort_unstable_by_key(|&slot| self.crowd.get(slot).born);
+        due.sort_unstable_by_key(|&slot| self.groups.get(slot).index);
         for &slot in &due {
-            let gpu_type = self.kinds[self.crowd.get(slot).kind].gpu_type;
-            let group = self.crowd.touch(slot);
-            if group.trial_end > view.now() {
-                continue;
-            }
-            let [lead, partner] = group.running[..] else {
-                unreachable!("a trial is of two");
-            };
-            group.trial_end = SimTime::NEVER;
-            if !self.pairs.measure(view, lead, partner, gpu_type) {
-                group.running.truncate(1);
-            }
-            self.crowd.relist(slot);
+            let gpu_type = self.kinds[self.groups.get(slot).kind].gpu_type;
+            let pairs = &mut self.pairs;
+            self.groups.change(slot, |group| {
+                if group.trial_end > view.now() {
+                    return;
+                }
+                let [lead, partner] = group.running[..] else {
+                    unreachable!("a trial is of two");
+                };
+                group.trial_end = SimTime::NEVER;
+                if !pairs.measure(view, lead, partner, gpu_type) {
+                    group.running.truncate(1);
+                }
+            });
         }
         due
     }
@@ -234,14 +235,14 @@ impl Gandiva {
     ) -> Option<GpuSet> {
         let Kind { gpu_type, gpus } = self.kinds[kind];
         let fit = self.params.placement.fit;
-        match self.homes.find(fit, kind, gpu_type, gpus) {
+        match self.affinity.find(fit, kind, gpu_type, gpus) {
             Some(at) => Some(self.places.place_at(free.pool(gpu_type), at, gpus)),
             None => self.places.place_on(free, class, job, gpu_type),
         }
     }
 
     /// A new group with its first resident.
-    pub(super) fn found(
+    pub(super) fn make_group(
         &mut self,
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
@@ -249,7 +250,7 @@ impl Gandiva {
         (class, job): (usize, JobId),
     ) {
         plan.take(&gpus);
-        self.homes.host(plan.free(), kind, &gpus);
+        self.affinity.claim(plan.free(), kind, &gpus);
         let span = (plan.free().tier(&gpus), gpus.by_server().len());
         let first = Resident {
             job,
@@ -258,7 +259,7 @@ impl Gandiva {
             offset: -view.executed(job).0,
             has_run: false,
         };
-        self.crowd.found(kind, gpus, span, first);
+        self.groups.make(kind, gpus, span, first);
         self.may_narrow = true;
     }
 
@@ -266,13 +267,13 @@ impl Gandiva {
     fn join(&mut self, view: &ClusterView<'_>, class: usize, job: JobId) -> bool {
         let kinds = self.kinds_of[class].iter().enumerate();
         let open = kinds.filter_map(|(order, &kind)| {
-            let (residents, born, slot) = self.crowd.most_open(kind)?;
-            Some((residents, order, born, slot))
+            let (residents, index, slot) = self.groups.most_open(kind)?;
+            Some((residents, order, index, slot))
         });
         let Some((.., slot)) = open.min() else {
             return false;
         };
-        let residents = &self.crowd.get(slot).residents;
+        let residents = &self.groups.get(slot).residents;
         let least = residents.iter().map(|one| one.run_time(view)).min();
         let resident = Resident {
             job,
@@ -281,7 +282,7 @@ impl Gandiva {
             offset: least.unwrap_or(0) - view.executed(job).0,
             has_run: false,
         };
-        self.crowd.join(slot, resident);
+        self.groups.join(slot, resident);
         self.counts.joins += 1;
         true
     }
@@ -289,11 +290,11 @@ impl Gandiva {
     /// Whether the first of a class may find a new group or one to join.
     fn can(&self, free: &mut FreeIndex, class: usize) -> bool {
         let mut kinds = self.kinds_of[class].iter();
-        kinds.any(|&kind| self.crowd.most_open(kind).is_some()) || self.places.can(free, class)
+        kinds.any(|&kind| self.groups.most_open(kind).is_some()) || self.places.can(free, class)
     }
 
-    /// In order of arrival, whoever finds a group; the others are skipped. A class whose first does not find
-    /// one is done: groups that others make meanwhile are of no use to it.
+    /// Jobs that find a group, in order of arrival; the others are skipped. A class whose first job finds none is
+    /// done: groups that others make meanwhile are of no use to it.
     fn serve(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, arrived: Option<&[JobId]>) {
         let mut classes: SmallVec<[usize; 16]> = SmallVec::new();
         if let Some(arrived) = arrived {
@@ -308,7 +309,7 @@ impl Gandiva {
         }
         while let Some(Reverse((job, class))) = self.heads.pop() {
             if let Some(place) = self.find_place(plan.free(), class, job) {
-                self.found(view, plan, place, (class, job));
+                self.make_group(view, plan, place, (class, job));
             } else if !self.join(view, class, job) {
                 continue;
             }
@@ -325,64 +326,64 @@ impl Gandiva {
         }
     }
 
-    /// Settles whose turn it is in a group, and its lists.
-    pub(super) fn put_right(&mut self, view: &ClusterView<'_>, slot: u32, turn: Turn) {
+    /// Decides whose turn it is in a group.
+    pub(super) fn set_turn(&mut self, view: &ClusterView<'_>, slot: u32, turn: Turn) {
         let turns = Turns {
             view,
             params: &self.params,
             pairs: &self.pairs,
-            gpu_type: self.kinds[self.crowd.get(slot).kind].gpu_type,
+            gpu_type: self.kinds[self.groups.get(slot).kind].gpu_type,
         };
-        turns.settle(self.crowd.touch(slot), turn);
-        self.crowd.relist(slot);
+        self.groups.change(slot, |group| turns.settle(group, turn));
     }
 
-    /// Puts the touched groups right and writes down what that means for the cluster.
-    fn carry_out(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, due: &[u32]) {
+    /// Decides the turns of the groups that have changed and writes the actions.
+    fn apply(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, due: &[u32]) {
         for &slot in due {
-            let group = self.crowd.get(slot);
+            let group = self.groups.get(slot);
             if group.turn_end <= view.now() {
-                self.put_right(view, slot, Turn::Next);
+                self.set_turn(view, slot, Turn::Next);
             }
         }
-        for slot in self.crowd.take_touched() {
-            self.put_right(view, slot, Turn::Same);
-            self.timers.set(JobId(slot), self.crowd.get(slot).due());
+        for slot in self.groups.take_changed() {
+            self.set_turn(view, slot, Turn::Same);
+            self.timers.set(JobId(slot), self.groups.get(slot).due());
             self.write(view, plan, slot);
         }
-        // what was settled is no longer touched
-        self.crowd.take_touched();
+        // what was decided needs no other decision
+        drop(self.groups.take_changed());
     }
 
     /// The actions that make the cluster what a group says.
     fn write(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, slot: u32) {
-        let group = self.crowd.touch(slot);
+        let group = self.groups.get(slot);
+        let (gpus, running) = (group.gpus.clone(), group.running.clone());
         let switch = self.params.switch;
-        for resident in &mut group.residents {
+        for resident in &group.residents {
             let job = resident.job;
-            let runs = group.running.contains(&job);
+            let runs = running.contains(&job);
             match view.run(job) {
                 None if runs => {
-                    let gpus = group.gpus.clone();
                     let terms = Terms {
                         overhead: switch.filter(|_| resident.has_run),
                         ..Terms::default()
                     };
-                    plan.push(Action::start(job, gpus).with(terms));
+                    plan.push(Action::start(job, gpus.clone()).with(terms));
                     self.places.note_start(job);
                 }
-                Some(run) if runs && *run.gpus() != group.gpus => {
-                    let gpus = group.gpus.clone();
-                    plan.move_to(job, gpus);
-                }
+                Some(run) if runs && *run.gpus() != gpus => plan.move_to(job, gpus.clone()),
                 Some(_) if !runs => {
                     plan.preempt(job);
                     self.counts.switches += 1;
                 }
                 _ => {}
             }
-            resident.has_run |= runs;
         }
+        self.groups.change(slot, |group| {
+            for resident in &mut group.residents {
+                resident.has_run |= running.contains(&resident.job);
+            }
+        });
     }
 }
 
@@ -405,12 +406,12 @@ impl Policy for Gandiva {
         self.learn_kinds();
         let (jobs, classes) = (view.jobs().len(), self.places.classes().len());
         let kinds = self.kinds.len();
-        self.crowd = Crowd::new(jobs, classes, kinds, self.params.max_residents);
+        self.groups = Groups::new(jobs, classes, kinds, self.params.max_residents);
         self.queue = ByClass::new(classes);
         self.timers = JobTimers::new(view.cluster().gpus_total() as usize);
-        // where nobody can join a group there is nothing to keep sizes together for
+        // where no job can join a group, sizes need not be kept together
         if self.params.max_residents > 1 && self.places.is_narrow() {
-            self.homes = Homes::new(plan.free(), view.cluster().servers().len(), kinds);
+            self.affinity = Affinity::new(plan.free(), view.cluster().servers().len(), kinds);
         }
         Ok(unplaceable)
     }
@@ -423,15 +424,15 @@ impl Policy for Gandiva {
     ) -> Result<Next, PolicyError> {
         let has_grown = self.update(view, changes, plan);
         let due = self.end_trials(view);
-        for slot in std::mem::take(&mut self.headless) {
-            self.put_right(view, slot, Turn::Next);
+        for slot in std::mem::take(&mut self.idle) {
+            self.set_turn(view, slot, Turn::Next);
         }
         self.serve(view, plan, (!has_grown).then_some(&changes.arrived));
         let is_asked = !(changes.finished.is_empty() && due.is_empty());
         if is_asked && self.migrate(view, plan) {
             self.serve(view, plan, None);
         }
-        self.carry_out(view, plan, &due);
+        self.apply(view, plan, &due);
         self.timers.flush(view.now(), plan);
         Ok(Next::Ask)
     }

@@ -9,15 +9,15 @@ use gangline_model::{GpuSet, GpuTypeId, ServerId};
 use std::collections::BTreeSet;
 
 /// Servers by free GPUs, then position in the pool of their type.
-type Shelf = BTreeSet<(u32, u32)>;
+type ByFree = BTreeSet<(u32, u32)>;
 
 /// What is kept of a server.
 #[derive(Clone, Copy, Debug, Default)]
-struct Home {
+struct Claim {
     /// Groups on it.
     hosts: u32,
-    claim: Option<usize>,
-    /// The shelf it is on, and with how many free GPUs.
+    kind: Option<usize>,
+    /// The list it is in, and with how many free GPUs.
     listed: Option<(At, u32)>,
 }
 
@@ -29,29 +29,29 @@ enum At {
     Claimed(usize),
 }
 
-/// Servers by who has claimed them; empty where affinity is not asked for.
+/// Servers by the kind that has claimed them; empty where affinity is not asked for.
 #[derive(Debug, Default)]
-pub(super) struct Homes {
-    servers: Vec<Home>,
-    idle: Vec<Shelf>,
-    claimed: Vec<Shelf>,
+pub(super) struct Affinity {
+    servers: Vec<Claim>,
+    idle: Vec<ByFree>,
+    claimed: Vec<ByFree>,
 }
 
-impl Homes {
+impl Affinity {
     /// All servers of the index, none with a group.
     pub(super) fn new(free: &FreeIndex, count: usize, kinds: usize) -> Self {
-        let mut homes = Self {
-            servers: vec![Home::default(); count],
-            idle: vec![Shelf::new(); free.types()],
-            claimed: vec![Shelf::new(); kinds],
+        let mut affinity = Self {
+            servers: vec![Claim::default(); count],
+            idle: vec![ByFree::new(); free.types()],
+            claimed: vec![ByFree::new(); kinds],
         };
         for index in 0..count {
-            homes.refresh(free, ServerId::new(index));
+            affinity.refresh(free, ServerId::new(index));
         }
-        homes
+        affinity
     }
 
-    fn shelf(&mut self, at: At) -> &mut Shelf {
+    fn list(&mut self, at: At) -> &mut ByFree {
         match at {
             At::Idle(gpu_type) => &mut self.idle[gpu_type.index()],
             At::Claimed(kind) => &mut self.claimed[kind],
@@ -60,44 +60,44 @@ impl Homes {
 
     /// Notes how many GPUs of a server are free now.
     pub(super) fn refresh(&mut self, free: &FreeIndex, server: ServerId) {
-        let Some(&Home { claim, listed, .. }) = self.servers.get(server.index()) else {
+        let Some(&Claim { kind, listed, .. }) = self.servers.get(server.index()) else {
             return;
         };
         let (gpu_type, position) = (free.type_of(server), free.position(server));
         let count = free.pool(gpu_type).free(position);
-        let place = claim.map_or(At::Idle(gpu_type), At::Claimed);
+        let place = kind.map_or(At::Idle(gpu_type), At::Claimed);
         // a server that is down has no free GPU
         let wanted = (count > 0).then_some((place, count));
         if wanted == listed {
             return;
         }
-        if let Some((shelf, count)) = listed {
-            self.shelf(shelf).remove(&(count, position as u32));
+        if let Some((list, count)) = listed {
+            self.list(list).remove(&(count, position as u32));
         }
-        if let Some((shelf, count)) = wanted {
-            self.shelf(shelf).insert((count, position as u32));
+        if let Some((list, count)) = wanted {
+            self.list(list).insert((count, position as u32));
         }
         self.servers[server.index()].listed = wanted;
     }
 
     /// A group of a kind has taken its GPUs.
-    pub(super) fn host(&mut self, free: &FreeIndex, kind: usize, gpus: &GpuSet) {
+    pub(super) fn claim(&mut self, free: &FreeIndex, kind: usize, gpus: &GpuSet) {
         for part in gpus.by_server() {
-            if let Some(home) = self.servers.get_mut(part.server.index()) {
-                home.hosts += 1;
-                home.claim.get_or_insert(kind);
+            if let Some(server) = self.servers.get_mut(part.server.index()) {
+                server.hosts += 1;
+                server.kind.get_or_insert(kind);
                 self.refresh(free, part.server);
             }
         }
     }
 
     /// A group has given its GPUs back.
-    pub(super) fn leave(&mut self, free: &FreeIndex, gpus: &GpuSet) {
+    pub(super) fn release(&mut self, free: &FreeIndex, gpus: &GpuSet) {
         for part in gpus.by_server() {
-            if let Some(home) = self.servers.get_mut(part.server.index()) {
-                home.hosts -= 1;
-                if home.hosts == 0 {
-                    home.claim = None;
+            if let Some(server) = self.servers.get_mut(part.server.index()) {
+                server.hosts -= 1;
+                if server.hosts == 0 {
+                    server.kind = None;
                 }
                 self.refresh(free, part.server);
             }
@@ -118,11 +118,11 @@ impl Homes {
     }
 }
 
-/// The server of a shelf with at least `gpus` free that the fit prefers.
-fn least(shelf: &Shelf, fit: Fit, gpus: u32) -> Option<usize> {
+/// The server of a list with at least `gpus` free that the fit prefers.
+fn least(list: &ByFree, fit: Fit, gpus: u32) -> Option<usize> {
     let mut best = None;
     let mut from = gpus;
-    while let Some(&(free, at)) = shelf.range((from, 0)..).next() {
+    while let Some(&(free, at)) = list.range((from, 0)..).next() {
         if fit == Fit::Best {
             return Some(at as usize);
         }

@@ -1,7 +1,7 @@
 //! Migration: residents of crowded groups to GPUs that are free, gangs on many servers to fewer.
 
+use super::policy::{Gandiva, Kind};
 use super::turns::Turn;
-use super::walk::{Gandiva, Kind};
 use crate::place::Level;
 use gangline_engine::{ClusterView, FreeIndex, Plan};
 use gangline_model::JobId;
@@ -27,13 +27,11 @@ impl Gandiva {
     fn spread(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         let mut placeable: SmallVec<[usize; 8]> = SmallVec::new();
         let mut most = None;
-        let mut from = 0;
-        while let Some(class) = self.crowd.next_movable(from) {
-            from = class + 1;
+        let candidates: SmallVec<[_; 8]> = self.groups.most_crowded().collect();
+        for (class, entry) in candidates {
             if !self.places.can(plan.free(), class) {
                 continue;
             }
-            let entry = self.crowd.most_crowded(class).expect("it has one");
             let job = self.movable_of(entry.2, class);
             if self.find_place(plan.free(), class, job).is_some() {
                 placeable.push(class);
@@ -43,23 +41,23 @@ impl Gandiva {
         let Some((Reverse(_), _, slot)) = most else {
             return false;
         };
-        let movable = self.crowd.get(slot).movable();
+        let movable = self.groups.get(slot).movable();
         let least = movable
             .filter(|one| placeable.contains(&one.class))
             .min_by_key(|one| (view.executed(one.job), one.joined))
             .copied()
             .expect("one of its residents made the group a candidate");
         let place = self.find_place(plan.free(), least.class, least.job);
-        self.crowd.leave(slot, least.job);
+        self.groups.leave(slot, least.job);
         let place = place.expect("asked before");
-        self.found(view, plan, place, (least.class, least.job));
+        self.make_group(view, plan, place, (least.class, least.job));
         self.counts.spreads += 1;
         true
     }
 
     /// A resident of a class that may leave the group.
     fn movable_of(&self, slot: u32, class: usize) -> JobId {
-        let mut movable = self.crowd.get(slot).movable();
+        let mut movable = self.groups.get(slot).movable();
         let found = movable.find(|one| one.class == class);
         found.expect("listed under the class").job
     }
@@ -71,7 +69,7 @@ impl Gandiva {
         }
         let mut best = None;
         for kind in 0..self.kinds.len() {
-            let Some(entry) = self.crowd.widest(kind) else {
+            let Some(entry) = self.groups.widest(kind) else {
                 continue;
             };
             let (Reverse(span), _, slot) = entry;
@@ -79,7 +77,7 @@ impl Gandiva {
             if is_least || best.as_ref().is_some_and(|(other, _)| *other < entry) {
                 continue;
             }
-            let group = self.crowd.get(slot);
+            let group = self.groups.get(slot);
             let job = group.running[0];
             let class = self.places.classes().of(job);
             if !self
@@ -97,16 +95,18 @@ impl Gandiva {
             self.may_narrow = false;
             return false;
         };
-        let group = self.crowd.get(slot);
+        let group = self.groups.get(slot);
         let (kind, old) = (group.kind, group.gpus.clone());
         plan.give_back(&old);
         plan.take(&gpus);
-        self.homes.leave(plan.free(), &old);
-        self.homes.host(plan.free(), kind, &gpus);
-        let group = self.crowd.touch(slot);
-        group.span = (plan.free().tier(&gpus), gpus.by_server().len());
-        group.gpus = gpus;
-        self.put_right(view, slot, Turn::Elsewhere);
+        self.affinity.release(plan.free(), &old);
+        self.affinity.claim(plan.free(), kind, &gpus);
+        let span = (plan.free().tier(&gpus), gpus.by_server().len());
+        self.groups.change(slot, |group| {
+            group.span = span;
+            group.gpus = gpus;
+        });
+        self.set_turn(view, slot, Turn::Elsewhere);
         self.counts.narrowings += 1;
         true
     }

@@ -7,33 +7,33 @@
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
-//! | t | `held_ns` | time booked on a type since the reset, from half a round on |
-//! | S | `booked_ns` | sum of t over a type; finished jobs stay in it until the reset |
+//! | t | `Accounts::held_ns` | time booked on a type since the reset, from half a round on |
+//! | S | `booked_ns` | sum of t over a type; finished jobs stay in it until the reset, new ones come in at it |
 //! | `last_reset` | `last_reset` | when shares were renewed; 0 opens the gate |
 
-mod books;
-mod order;
+mod type_order;
 
 use crate::class::Places;
 use crate::lp::Allocator;
 use crate::place::PlacementParams;
-use crate::round::{ask, rate, types};
-use books::Books;
+use crate::round::{Accounts, Claim, ask, rate, types};
 use gangline_engine::{
     Changes, ClusterView, Knowledge, Next, Phase, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };
 use gangline_model::{Action, GpuSet, GpuTypeId, JobId, SimTime, Terms, TimerTag, span_of_work};
-use order::TypeOrder;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use type_order::TypeOrder;
 
 /// Least time between two allocations, whatever the round [code].
 const SOLVE_INTERVAL_S: f64 = 1920.0;
+/// Priority of a job whose type has no time booked yet, per unit of share [code].
+const UNTOUCHED: f64 = 1e9;
 const END_OF_ROUND: TimerTag = TimerTag { kind: 0, id: 0 };
 
 /// Parameters of the mechanism.
 #[derive(Clone, Debug)]
-pub struct CompatParams {
+pub struct GavelTimingParams {
     /// Name of the policy, for messages.
     pub policy: String,
     /// Seconds that a micro-task may take.
@@ -56,12 +56,14 @@ struct Task {
 }
 
 /// A policy with the public simulator's timing.
-pub struct Compat {
-    params: CompatParams,
+pub struct GavelTiming {
+    params: GavelTimingParams,
     places: Places,
     allocator: Box<dyn Allocator>,
     order: TypeOrder,
-    books: Books,
+    accounts: Accounts,
+    half_round_ns: i64,
+    booked_ns: Vec<i64>,
     /// Whole steps left, by job: the simulator's own book, of which the allocator hears only if it may.
     left: Vec<f64>,
     arrived: Vec<JobId>,
@@ -75,18 +77,18 @@ pub struct Compat {
     solves: u64,
 }
 
-impl std::fmt::Debug for Compat {
+impl std::fmt::Debug for GavelTiming {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Compat")
+        f.debug_struct("GavelTiming")
             .field("params", &self.params)
             .finish_non_exhaustive()
     }
 }
 
-impl Compat {
+impl GavelTiming {
     /// A policy with a placement rule and an allocator.
     pub fn new(
-        params: CompatParams,
+        params: GavelTimingParams,
         placement: PlacementParams,
         allocator: Box<dyn Allocator>,
     ) -> Self {
@@ -95,7 +97,9 @@ impl Compat {
             places: Places::new(placement),
             allocator,
             order: TypeOrder::default(),
-            books: Books::default(),
+            accounts: Accounts::default(),
+            half_round_ns: 0,
+            booked_ns: Vec::new(),
             left: Vec::new(),
             arrived: Vec::new(),
             active: BTreeSet::new(),
@@ -150,7 +154,9 @@ impl Compat {
         let tasks = std::mem::take(&mut self.tasks);
         for task in &tasks {
             let spent = task.finish - self.previous_end;
-            self.books.credit(task.job, task.gpu_type, spent);
+            let gpu_type = task.gpu_type.index();
+            self.accounts.credit(task.job, gpu_type, spent.0);
+            self.booked_ns[gpu_type] += spent.0;
             let left = &mut self.left[task.job.index()];
             *left -= task.steps;
             let is_done = view.phase(task.job) == Phase::Finished;
@@ -167,7 +173,6 @@ impl Compat {
 
     fn admit(&mut self) {
         for job in self.arrived.drain(..) {
-            self.books.admit(job);
             self.active.insert(job);
             self.expected -= 1;
             self.is_stale = true;
@@ -190,7 +195,8 @@ impl Compat {
             |_| None,
         )?;
         let elapsed_s = (now - self.last_reset).seconds();
-        self.books.reset(&ask.jobs, elapsed_s);
+        let all_half_ns = self.half_round_ns * ask.jobs.len() as i64;
+        self.booked_ns.fill(all_half_ns);
         self.last_reset = now;
         self.is_stale = false;
         if ask.jobs.is_empty() {
@@ -200,9 +206,22 @@ impl Compat {
         if shares.len() != ask.rates.len() || !shares.iter().all(|share| share.is_finite()) {
             return Err(self.refuse("the allocator gave no finite share for each job and type"));
         }
-        self.books.promise(&ask.jobs, &shares);
+        self.accounts.reset(elapsed_s, &ask.jobs, &shares);
         self.solves += 1;
         Ok(())
+    }
+
+    /// Claim of a job to a type: its priority is its share over its part of the time booked there.
+    fn claim(&self, job: JobId, gpu_type: GpuTypeId) -> Claim {
+        let gpu_type = gpu_type.index();
+        let claim = self.accounts.claim(job, gpu_type);
+        let part = self.accounts.held_ns(job, gpu_type) as f64 / self.booked_ns[gpu_type] as f64;
+        let priority = match part {
+            _ if claim.share <= 0.0 => 0.0,
+            part if part > 0.0 => claim.share / part,
+            _ => claim.share * UNTOUCHED,
+        };
+        Claim { priority, ..claim }
     }
 
     /// Jobs and types of the next round, and whether each of them runs: one without shares uses up GPUs.
@@ -214,17 +233,16 @@ impl Compat {
             let claims = self.active.iter().filter(|job| !taken.contains(job));
             let mut claims: Vec<_> = claims
                 .filter(|&&job| rate(view, &self.places, job, gpu_type) > 0.0)
-                .map(|&job| self.books.claim(job, gpu_type))
+                .map(|&job| self.claim(job, gpu_type))
                 .filter(|claim| claim.priority > 0.0 || !self.params.skips_zero)
                 .collect();
-            // stable: ties in order of admission
-            claims.sort_by(|a, b| b.cmp(a));
+            claims.sort_unstable_by(|a, b| b.cmp(a));
             for claim in claims {
                 let gpus = view.jobs().gpus(claim.job);
                 if gpus <= left {
                     left -= gpus;
                     taken.insert(claim.job);
-                    if self.books.has_shares(claim.job) {
+                    if self.accounts.has_shares(claim.job) {
                         chosen.push((claim.job, gpu_type));
                     }
                 }
@@ -313,7 +331,7 @@ impl Compat {
     }
 }
 
-impl Policy for Compat {
+impl Policy for GavelTiming {
     fn traits(&self) -> PolicyTraits {
         PolicyTraits {
             wake_on: WakeOn::QUEUE | WakeOn::TIMER,
@@ -334,7 +352,9 @@ impl Policy for Compat {
         let gpu_types = view.cluster().gpu_types();
         self.allocator.start(gpu_types)?;
         self.order = TypeOrder::new(gpu_types, self.params.shuffles.then(|| view.seed()));
-        self.books = Books::new(jobs.len(), gpu_types.len(), self.params.round_s);
+        self.half_round_ns = (self.params.round_s / 2.0 * 1e9).round() as i64;
+        self.accounts = Accounts::new(jobs.len(), gpu_types.len(), self.half_round_ns);
+        self.booked_ns = vec![0; gpu_types.len()];
         self.left = jobs
             .ids()
             .map(|job| view.work(job))

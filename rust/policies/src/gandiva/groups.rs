@@ -1,0 +1,180 @@
+//! All groups, indexed by what is asked of them: which take one more resident, which can give one away, which reach
+//! farther than they might. Every change costs O(log groups).
+
+use super::group::{Group, Listing, Resident, Span};
+use gangline_engine::BitSet;
+use gangline_model::{GpuSet, JobId, SimTime};
+use smallvec::smallvec;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+const NONE: u32 = u32::MAX;
+
+/// A group in a list: what it is sorted by, its index, its slot.
+type Entry<K> = (K, u64, u32);
+
+/// All groups.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    slots: Vec<Group>,
+    vacant: Vec<u32>,
+    /// Slot of the group of each job.
+    of: Vec<u32>,
+    max_residents: usize,
+    /// Groups made and residents added so far.
+    made: u64,
+    joins: u64,
+    /// Groups that take one more resident, by kind; fewest residents first.
+    open: Vec<BTreeSet<Entry<usize>>>,
+    /// Groups with a resident of the class that may migrate; most residents first.
+    movable: Vec<BTreeSet<Entry<Reverse<usize>>>>,
+    /// Classes with such a group.
+    movable_classes: BitSet,
+    /// Groups on several servers, by kind; the widest first.
+    wide: Vec<BTreeSet<Entry<Reverse<Span>>>>,
+    /// Groups that this decision has changed: index, slot.
+    changed: BTreeSet<(u64, u32)>,
+}
+
+impl Groups {
+    pub(super) fn new(jobs: usize, classes: usize, kinds: usize, max_residents: usize) -> Self {
+        Self {
+            of: vec![NONE; jobs],
+            max_residents,
+            open: vec![BTreeSet::new(); kinds],
+            movable: vec![BTreeSet::new(); classes],
+            movable_classes: BitSet::new(classes.max(1)),
+            wide: vec![BTreeSet::new(); kinds],
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn get(&self, slot: u32) -> &Group {
+        &self.slots[slot as usize]
+    }
+
+    /// Changes a group, its place in the lists with it, and notes that it has changed.
+    pub(super) fn change<T>(&mut self, slot: u32, change: impl FnOnce(&mut Group) -> T) -> T {
+        let group = &mut self.slots[slot as usize];
+        self.changed.insert((group.index, slot));
+        let before = group.listing();
+        let result = change(group);
+        let after = group.listing();
+        if before != after {
+            self.unlist(slot, before);
+            self.list(slot, after);
+        }
+        result
+    }
+
+    /// The slots of the groups that were changed, in order of their index; they are forgotten as such.
+    pub(super) fn take_changed(&mut self) -> impl Iterator<Item = u32> + use<> {
+        let changed = std::mem::take(&mut self.changed);
+        changed.into_iter().map(|(_, slot)| slot)
+    }
+
+    /// The group of a job.
+    pub(super) fn of(&self, job: JobId) -> Option<u32> {
+        let slot = self.of[job.index()];
+        (slot != NONE).then_some(slot)
+    }
+
+    /// Makes a group with its first resident, which runs.
+    pub(super) fn make(&mut self, kind: usize, gpus: GpuSet, span: Span, first: Resident) {
+        let group = Group {
+            kind,
+            index: self.made,
+            gpus,
+            span,
+            residents: smallvec![],
+            running: smallvec![first.job],
+            turn_end: SimTime::NEVER,
+            trial_end: SimTime::NEVER,
+        };
+        self.made += 1;
+        let slot = self.vacant.pop().unwrap_or_else(|| {
+            self.slots.push(group.clone());
+            self.slots.len() as u32 - 1
+        });
+        self.slots[slot as usize] = group;
+        self.join(slot, first);
+    }
+
+    /// One more resident.
+    pub(super) fn join(&mut self, slot: u32, mut resident: Resident) {
+        resident.joined = self.joins;
+        self.joins += 1;
+        self.of[resident.job.index()] = slot;
+        self.change(slot, |group| group.residents.push(resident));
+    }
+
+    /// Takes a resident out of its group; a trial that it took part in is over.
+    pub(super) fn leave(&mut self, slot: u32, job: JobId) {
+        self.of[job.index()] = NONE;
+        self.change(slot, |group| {
+            group.residents.retain(|one| one.job != job);
+            if group.is_running(job) {
+                group.running.retain(|running| *running != job);
+                group.trial_end = SimTime::NEVER;
+            }
+        });
+    }
+
+    /// Removes a group; its residents are without one.
+    pub(super) fn remove(&mut self, slot: u32) -> Group {
+        let group = self.slots[slot as usize].clone();
+        self.unlist(slot, group.listing());
+        for resident in &group.residents {
+            self.of[resident.job.index()] = NONE;
+        }
+        self.changed.remove(&(group.index, slot));
+        self.vacant.push(slot);
+        group
+    }
+
+    fn unlist(&mut self, slot: u32, from: Listing) {
+        let (index, kind) = (self.get(slot).index, self.get(slot).kind);
+        self.open[kind].remove(&(from.residents, index, slot));
+        for class in from.classes {
+            self.movable[class].remove(&(Reverse(from.residents), index, slot));
+            if self.movable[class].is_empty() {
+                self.movable_classes.remove(class);
+            }
+        }
+        if let Some(span) = from.span {
+            self.wide[kind].remove(&(Reverse(span), index, slot));
+        }
+    }
+
+    fn list(&mut self, slot: u32, at: Listing) {
+        let (index, kind) = (self.get(slot).index, self.get(slot).kind);
+        if (1..self.max_residents).contains(&at.residents) {
+            self.open[kind].insert((at.residents, index, slot));
+        }
+        for class in at.classes {
+            self.movable[class].insert((Reverse(at.residents), index, slot));
+            self.movable_classes.insert(class);
+        }
+        if let Some(span) = at.span {
+            self.wide[kind].insert((Reverse(span), index, slot));
+        }
+    }
+
+    /// The group of a kind with the fewest residents that takes one more: residents, index, slot.
+    pub(super) fn most_open(&self, kind: usize) -> Option<Entry<usize>> {
+        self.open[kind].first().copied()
+    }
+
+    /// Classes of which a resident may migrate, each with the group that has the most residents of those that can
+    /// give one away.
+    pub(super) fn most_crowded(&self) -> impl Iterator<Item = (usize, Entry<Reverse<usize>>)> {
+        let next = |from: usize| self.movable_classes.next_from(from);
+        let classes = std::iter::successors(next(0), move |&class| next(class + 1));
+        classes.filter_map(|class| Some((class, *self.movable[class].first()?)))
+    }
+
+    /// The group of a kind that reaches farthest, if it has several servers.
+    pub(super) fn widest(&self, kind: usize) -> Option<Entry<Reverse<Span>>> {
+        self.wide[kind].first().copied()
+    }
+}
