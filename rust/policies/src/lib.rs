@@ -1,6 +1,6 @@
 //! What to run where: queue orders, placement rules and the scheduling policies.
 //!
-//! A policy is an order (keys and queues: `queue/`, with preemption `order/`) together with a placement rule
+//! A policy is an order (keys and queues: `queue/`, with preemption `preempt/`) together with a placement rule
 //! (`place/`); the registry is the only list of their names. Nothing here changes the state of a run: a policy
 //! reads a view and fills a plan.
 #![forbid(unsafe_code)]
@@ -16,6 +16,7 @@ pub mod lp;
 pub mod order;
 pub mod params;
 pub mod place;
+pub mod preempt;
 pub mod queue;
 mod registry;
 pub mod round;

@@ -4,9 +4,9 @@
 //! overhead, slowed by place or partner, seen inexactly) get another key at each decision.
 
 use super::Seen;
-use crate::class::Places;
-use crate::order::{JobTimers, Key, Measure, Protection, Repack};
 use crate::place::PlacementParams;
+use crate::preempt::{Pass, Protection};
+use crate::queue::{JobTimers, Key, Measure};
 use gangline_engine::{
     Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };
@@ -23,8 +23,7 @@ pub struct ShortestRemaining {
     /// For how long a job may not be preempted after a start or move.
     protection: Protection,
     is_plain: bool,
-    places: Places,
-    pass: Repack,
+    pass: Pass,
     timers: Option<JobTimers>,
     /// Whether the key of every running job stands still from its start on.
     is_steady: bool,
@@ -52,8 +51,7 @@ impl ShortestRemaining {
             seen,
             protection,
             is_plain,
-            places: Places::new(placement),
-            pass: Repack::new(measure, false, is_plain),
+            pass: Pass::new(placement, measure, false, is_plain),
             timers: None,
             is_steady: false,
             drifting: Vec::new(),
@@ -76,7 +74,7 @@ impl ShortestRemaining {
             main,
             job: job.0,
         };
-        self.pass.wait(self.places.classes().of(job), key);
+        self.pass.wait(key);
         Ok(())
     }
 
@@ -99,13 +97,7 @@ impl ShortestRemaining {
 
     /// Takes in what happened since the last decision.
     fn update(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
-        for &job in &changes.finished {
-            self.pass.leave(job);
-            if let Some(timers) = &mut self.timers {
-                timers.clear(job);
-            }
-        }
-        for &job in &changes.requeued {
+        for &job in changes.finished.iter().chain(&changes.requeued) {
             self.pass.leave(job);
             if let Some(timers) = &mut self.timers {
                 timers.clear(job);
@@ -181,10 +173,9 @@ impl Policy for ShortestRemaining {
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
-        let unplaceable = self.places.start(view, plan)?;
-        self.protection.check(view, &self.places)?;
+        let unplaceable = self.pass.start(view, plan)?;
+        self.protection.check(view, &self.pass.places)?;
         let is_protecting = self.protection.span != SimSpan::ZERO;
-        self.pass.start(view, &self.places);
         self.timers = is_protecting.then(|| JobTimers::new(view.jobs().len()));
         self.is_steady = !is_protecting && self.seen.is_exact() && view.is_undisturbed();
         Ok(unplaceable)
@@ -197,7 +188,7 @@ impl Policy for ShortestRemaining {
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
         self.update(view, changes)?;
-        self.pass.decide(view, plan, &mut self.places);
+        self.pass.decide(view, plan);
         self.stopped.extend_from_slice(&self.pass.stopped);
         if self.is_steady {
             return Ok(Next::Ask);

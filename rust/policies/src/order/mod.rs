@@ -1,18 +1,10 @@
-//! The pass with preemption and its structures.
+//! Structures of the passes.
 
-mod ledger;
 mod line;
 mod min_tree;
-mod protection;
-mod repack;
-mod running;
 mod sum_tree;
 
-pub use crate::queue::{JobTimers, Key, Measure, Rank};
-pub use ledger::{Ledger, Stand};
+pub use crate::queue::Key;
 pub(crate) use line::Line;
 pub use min_tree::MinTree;
-pub use protection::Protection;
-pub use repack::Repack;
-pub use running::Running;
 pub use sum_tree::SumTree;

@@ -3,9 +3,9 @@
 use super::parameters::{ESTIMATE_ERROR, MIN_RUN, spec};
 use super::{PolicyInfo, Services, Stops, seen};
 use crate::baselines::ShortestRemaining;
-use crate::order::Protection;
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
 use crate::place::{PlacementParams, Rule};
+use crate::preempt::Protection;
 use crate::tiresias::{ContinuousLas, QueuedParams, QueuedService};
 use gangline_engine::{Knowledge, Policy, PolicyError};
 

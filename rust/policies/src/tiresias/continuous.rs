@@ -4,9 +4,9 @@
 //! jobs and class heads: O(running log running). Between decisions a timer waits for the first running job whose key
 //! passes that of a waiting one.
 
-use crate::class::Places;
-use crate::order::{JobTimers, Key, Measure, Protection, Repack};
 use crate::place::PlacementParams;
+use crate::preempt::{Pass, Protection};
+use crate::queue::{JobTimers, Key, Measure};
 use gangline_engine::{
     Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };
@@ -27,8 +27,7 @@ pub struct ContinuousLas {
     quantum: i128,
     is_time: bool,
     protection: Protection,
-    places: Places,
-    pass: Repack,
+    pass: Pass,
     timers: Option<JobTimers>,
     /// Attained services of the waiting jobs.
     waiting: BTreeSet<(i128, JobId)>,
@@ -48,8 +47,7 @@ impl ContinuousLas {
             quantum,
             is_time,
             protection,
-            places: Places::new(placement),
-            pass: Repack::new(Measure::Fixed, true, is_plain),
+            pass: Pass::new(placement, Measure::Fixed, true, is_plain),
             timers: None,
             waiting: BTreeSet::new(),
             running: Vec::new(),
@@ -82,10 +80,7 @@ impl ContinuousLas {
     fn wait(&mut self, view: &ClusterView<'_>, job: JobId) {
         let attained = self.attained(view, job);
         self.waiting.insert((attained, job));
-        self.pass.wait(
-            self.places.classes().of(job),
-            Self::key(job, attained, true),
-        );
+        self.pass.wait(Self::key(job, attained, true));
     }
 
     /// Key value of a running job now.
@@ -193,9 +188,8 @@ impl Policy for ContinuousLas {
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
-        let unplaceable = self.places.start(view, plan)?;
-        self.protection.check(view, &self.places)?;
-        self.pass.start(view, &self.places);
+        let unplaceable = self.pass.start(view, plan)?;
+        self.protection.check(view, &self.pass.places)?;
         self.timers = Some(JobTimers::new(view.jobs().len()));
         Ok(unplaceable)
     }
@@ -207,7 +201,7 @@ impl Policy for ContinuousLas {
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
         self.update(view, changes);
-        self.pass.decide(view, plan, &mut self.places);
+        self.pass.decide(view, plan);
         self.follow_up(view);
         if let Some(timers) = &mut self.timers {
             timers.flush(view.now(), plan);

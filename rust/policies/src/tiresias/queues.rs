@@ -5,10 +5,10 @@
 //! timer, for the first of these.
 
 use super::GittinsIndex;
-use crate::class::Places;
-use crate::order::{JobTimers, Key, Measure, Protection, Repack};
 use crate::params::ParamReader;
 use crate::place::PlacementParams;
+use crate::preempt::{Pass, Protection};
+use crate::queue::{JobTimers, Key, Measure};
 use gangline_engine::{
     Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };
@@ -77,8 +77,7 @@ impl QueuedParams {
 pub struct QueuedService {
     params: QueuedParams,
     index: Option<GittinsIndex>,
-    places: Places,
-    pass: Repack,
+    pass: Pass,
     timers: JobTimers,
     queue: Vec<u16>,
     /// Time executed up to the last promotion, ns; empty without promotion.
@@ -95,8 +94,7 @@ impl QueuedService {
         Self {
             params,
             index: None,
-            places: Places::new(placement),
-            pass: Repack::new(Measure::FirstStart, false, is_plain),
+            pass: Pass::new(placement, Measure::FirstStart, false, is_plain),
             timers: JobTimers::new(0),
             queue: Vec::new(),
             promoted_at: Vec::new(),
@@ -167,7 +165,7 @@ impl QueuedService {
     fn wait(&mut self, view: &ClusterView<'_>, job: JobId) {
         let rank = self.rank(view, job);
         let key = self.key(job, rank, Self::first_start(view, job), true);
-        self.pass.wait(self.places.classes().of(job), key);
+        self.pass.wait(key);
         if self.promotes() {
             self.timers.set(job, self.promotion_at(view, job));
         }
@@ -244,7 +242,7 @@ impl QueuedService {
         for &job in &changes.arrived {
             let rank = self.rank(view, job);
             let key = self.key(job, rank, NEVER_STARTED, true);
-            self.pass.wait(self.places.classes().of(job), key);
+            self.pass.wait(key);
         }
         while let Some(job) = self.timers.due(view.now()) {
             if self.pass.is_running(job) {
@@ -308,10 +306,9 @@ impl Policy for QueuedService {
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
-        let unplaceable = self.places.start(view, plan)?;
-        self.params.protection.check(view, &self.places)?;
+        let unplaceable = self.pass.start(view, plan)?;
+        self.params.protection.check(view, &self.pass.places)?;
         let jobs = view.jobs().len();
-        self.pass.start(view, &self.places);
         self.timers = JobTimers::new(jobs);
         self.queue = vec![0; jobs];
         if self.promotes() {
@@ -342,7 +339,7 @@ impl Policy for QueuedService {
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
         self.update(view, changes);
-        self.pass.decide(view, plan, &mut self.places);
+        self.pass.decide(view, plan);
         self.follow_up(view);
         self.timers.flush(view.now(), plan);
         Ok(Next::Ask)

@@ -1,0 +1,164 @@
+//! The pass in incremental form, for one GPU type: the running jobs are those that the count admitted last time, so a
+//! decision only changes what has to change.
+//!
+//! A waiting job fits if enough GPUs are free or held by admitted jobs behind it in the order. The first one that fits is
+//! admitted, and so on. If more GPUs are counted then than there are, the first running job that no longer fits is
+//! dropped, which may make room for waiting jobs behind it, and so on. Each step goes forward in the order, so the
+//! result is that of the walk.
+
+use super::Pass;
+use crate::queue::{Key, QueueState, Rank};
+use gangline_engine::{ClusterView, Plan};
+use gangline_model::GpuTypeId;
+use std::cmp::Reverse;
+
+pub(super) const TYPE: GpuTypeId = GpuTypeId(0);
+
+impl Pass {
+    /// All four steps for a placement rule that refuses no gang: the dropped stop, the admitted start.
+    pub(super) fn incremental(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
+        if !self.has_room && self.woken.is_empty() {
+            return; // no job left, and those that came stand behind one that does not fit
+        }
+        let now = view.now().0;
+        let count = self.count(view);
+        for key in count.dropped {
+            plan.release(key.job());
+            self.stop_job(plan, key.job());
+        }
+        for (key, class) in count.admitted {
+            let found = self.places.place_on(plan.free(), class, key.job(), TYPE);
+            let gpus = found.expect("enough GPUs are free, and the rule asks for no more");
+            self.start_job(plan, self.running_key(key, now), gpus, QueueState::Running);
+        }
+    }
+
+    /// Step 1, from what was admitted before.
+    pub(super) fn count(&mut self, view: &ClusterView<'_>) -> Count {
+        let now = view.now().0;
+        let mut count = Count {
+            free: i64::from(view.gpus_up(TYPE)) - self.running.gpus() as i64,
+            now,
+            ..Count::default()
+        };
+        self.heads.clear();
+        let woken = std::mem::take(&mut self.woken);
+        for class in 0..self.places.classes().len() {
+            if self.has_room || woken.contains(&class) {
+                self.push_left_out(class);
+            }
+        }
+        self.woken = woken;
+        loop {
+            self.admit_fitting(&mut count);
+            if count.free >= 0 {
+                return count;
+            }
+            let over = count.free.unsigned_abs();
+            let ((rank, key, gpus), rest) = self
+                .running
+                .first_over(over, now)
+                .expect("more GPUs are counted than there are, so some job holds some");
+            self.running.remove(key, gpus);
+            count.free += i64::from(gpus);
+            self.drop_job(view, key, &mut count);
+            if rest > 0 {
+                self.list_behind(&rank, rest);
+            }
+        }
+    }
+
+    /// Fills `heads` again: after a job was dropped, those behind it may use what it leaves, `rest` GPUs at most.
+    fn list_behind(&mut self, rank: &Rank, rest: u64) {
+        for class in 0..self.places.classes().len() {
+            if u64::from(self.gpus(class)) <= rest {
+                self.push_left_out(class);
+            }
+        }
+        self.heads.retain(|Reverse((head, _))| head > rank);
+    }
+
+    /// Adds the first job of a class that the count does not admit to `heads`.
+    fn push_left_out(&mut self, class: usize) {
+        let waiting = self.queues.head(class);
+        let backfilled = self.strict.first_backfilled(class);
+        let first = match (waiting, backfilled) {
+            (Some(waiting), Some(backfilled)) => Some(waiting.min(backfilled)),
+            (waiting, backfilled) => waiting.or(backfilled),
+        };
+        if let Some(key) = first {
+            let rank = self.measure.waiting(key, self.gpus(class));
+            self.heads.push(Reverse((rank, class)));
+        }
+    }
+
+    /// Admits, in order, the jobs of `heads` that fit, and the next ones of their classes.
+    fn admit_fitting(&mut self, count: &mut Count) {
+        let mut last = None;
+        while let Some(Reverse((rank, class))) = self.heads.pop() {
+            let gpus = self.gpus(class);
+            let missing = i64::from(gpus) - count.free;
+            if missing > 0 {
+                let last = last.get_or_insert_with(|| self.running.last_rank(count.now));
+                if last.is_none_or(|last| last < rank) {
+                    continue; // no job behind it could make room
+                }
+                let missing = missing.unsigned_abs();
+                if !self.running.hold_behind(&rank, missing, count.now) {
+                    continue;
+                }
+            }
+            let key = self.queues.key(gangline_model::JobId(rank.job));
+            self.admit(key, class, count);
+            count.free -= i64::from(gpus);
+            self.push_left_out(class);
+        }
+    }
+
+    fn admit(&mut self, key: Key, class: usize, count: &mut Count) {
+        let gpus = self.gpus(class);
+        if self.queues.state(key.job()) == QueueState::Backfilled {
+            self.strict.admit_backfilled(class, key);
+            self.queues.set(key, QueueState::Running);
+            self.running.insert(key, gpus);
+            return;
+        }
+        self.queues.pop(class);
+        if self.strict.is_used() {
+            self.strict.add_unplaced(class, key);
+            self.queues.set(key, QueueState::Unplaced);
+            self.running.insert(key, gpus);
+        } else {
+            count.admitted.push((key, class));
+            self.running.insert(self.running_key(key, count.now), gpus);
+        }
+    }
+
+    /// A job of the running set is not admitted any more.
+    fn drop_job(&mut self, view: &ClusterView<'_>, key: Key, count: &mut Count) {
+        if !self.strict.is_used() {
+            count.dropped.push(key);
+            return;
+        }
+        let class = self.places.classes().of(key.job());
+        if self.queues.state(key.job()) == QueueState::Running {
+            self.strict.backfill(view, class, key);
+            self.queues.set(key, QueueState::Backfilled);
+        } else {
+            self.strict.remove_unplaced(class, key);
+            self.queues.push(class, key);
+        }
+    }
+}
+
+/// The count, and what it changes where the placement rule refuses no gang.
+#[derive(Debug, Default)]
+pub(super) struct Count {
+    /// GPUs not counted as those of any job; below 0 while too many are counted.
+    free: i64,
+    now: i64,
+    /// Waiting jobs that are admitted, by their keys so far, with their classes.
+    admitted: Vec<(Key, usize)>,
+    /// Running jobs that are not.
+    dropped: Vec<Key>,
+}

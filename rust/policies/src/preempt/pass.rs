@@ -1,0 +1,284 @@
+//! The pass with preemption as a policy uses it: it tells the pass what happened to its jobs and asks for a plan.
+
+use super::running::RunningSet;
+use super::strict::Strict;
+use crate::class::Places;
+use crate::place::PlacementParams;
+use crate::queue::{ClassQueues, Key, Measure, QueueState, Rank};
+use gangline_engine::{Changes, ClusterView, Plan, PolicyError};
+use gangline_model::{GpuSet, JobId};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// How step 1, and with it the others, is carried out; see [`super`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Algorithm {
+    Incremental,
+    Strict,
+    Walk,
+    Plain,
+}
+
+/// Waiting and running jobs, and the pass over both.
+#[derive(Debug)]
+pub struct Pass {
+    pub(super) measure: Measure,
+    algorithm: Algorithm,
+    /// Demand classes and placement rule.
+    pub places: Places,
+    /// Waiting jobs by class; keys and queue states of all jobs.
+    pub(super) queues: ClassQueues,
+    /// Whether a refusal says nothing about the other jobs of a class: [`Places::is_fickle`].
+    pub(super) fickle: Vec<bool>,
+    is_rule_known: bool,
+    /// The admitted jobs; not kept by the walks.
+    pub(super) running: RunningSet,
+    pub(super) strict: Strict,
+    /// Whether there may be room for the first job of any class, by count; else only for those of `woken`.
+    pub(super) has_room: bool,
+    /// Classes that may have another first job since the last pass.
+    pub(super) woken: Vec<usize>,
+    /// First jobs of classes, still to be asked. Reused.
+    pub(super) heads: BinaryHeap<Reverse<(Rank, usize)>>,
+    /// Jobs that the last pass started.
+    pub started: Vec<JobId>,
+    /// Jobs that the last pass moved.
+    pub moved: Vec<JobId>,
+    /// Jobs that the last pass preempted; the policy puts them back with [`Pass::wait`].
+    pub stopped: Vec<JobId>,
+}
+
+impl Pass {
+    /// A pass in the order of a measure. `keys_move`: running jobs fall back in the order as time goes.
+    pub fn new(
+        placement: PlacementParams,
+        measure: Measure,
+        keys_move: bool,
+        is_plain: bool,
+    ) -> Self {
+        let algorithm = match (is_plain, keys_move) {
+            (true, _) => Algorithm::Plain,
+            (false, true) => Algorithm::Walk,
+            (false, false) => Algorithm::Incremental,
+        };
+        Self {
+            measure,
+            algorithm,
+            places: Places::new(placement),
+            queues: ClassQueues::default(),
+            fickle: Vec::new(),
+            is_rule_known: false,
+            running: RunningSet::new(measure, &[]),
+            strict: Strict::default(),
+            has_room: false,
+            woken: Vec::new(),
+            heads: BinaryHeap::new(),
+            started: Vec::new(),
+            moved: Vec::new(),
+            stopped: Vec::new(),
+        }
+    }
+
+    /// Sizes everything. Returns the jobs that have no place even on the empty cluster.
+    ///
+    /// # Errors
+    /// [`PolicyError`] for a placement rule that cannot serve this run.
+    pub fn start(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<Vec<JobId>, PolicyError> {
+        let unplaceable = self.places.start(view, plan)?;
+        let classes = self.places.classes();
+        self.queues = ClassQueues::new(classes.len(), view.jobs().len(), true);
+        if self.algorithm == Algorithm::Incremental {
+            let is_fixed = self.measure.is_fixed();
+            self.algorithm = match (view.cluster().gpu_types().len(), self.places.is_strict()) {
+                (1, false) => Algorithm::Incremental,
+                (1, true) if is_fixed => Algorithm::Strict,
+                _ => Algorithm::Walk,
+            };
+        }
+        if self.algorithm == Algorithm::Strict {
+            // an admitted job may start much later, and its key must not change meanwhile
+            self.measure = Measure::Fixed;
+            self.strict = Strict::new(classes);
+        }
+        self.fickle = vec![false; classes.len()];
+        let sizes: Vec<u32> = classes.iter().map(|class| class.gpus).collect();
+        self.running = RunningSet::new(self.measure, &sizes);
+        Ok(unplaceable)
+    }
+
+    /// Whether a job runs, after all plans so far.
+    pub fn is_running(&self, job: JobId) -> bool {
+        self.queues.is_running(job)
+    }
+
+    /// The present key of a job.
+    pub fn key(&self, job: JobId) -> Key {
+        self.queues.key(job)
+    }
+
+    pub(super) fn gpus(&self, class: usize) -> u32 {
+        self.places.classes().get(class).gpus
+    }
+
+    /// Whether `running` is kept.
+    fn is_kept(&self) -> bool {
+        matches!(self.algorithm, Algorithm::Incremental | Algorithm::Strict)
+    }
+
+    /// Takes in failures and repairs. Call after the jobs that were requeued by them have left.
+    pub fn servers_changed(&mut self, view: &ClusterView<'_>, changes: &Changes) {
+        if changes.has_servers() {
+            self.has_room = true;
+            self.is_rule_known = false;
+            let servers = changes.servers_down.iter().chain(&changes.servers_up);
+            self.strict.servers_changed(view, servers);
+        }
+    }
+
+    /// Takes out a running job that has finished or was requeued by a failure.
+    pub fn leave(&mut self, job: JobId) {
+        let class = self.places.classes().of(job);
+        let key = self.queues.key(job);
+        match self.queues.state(job) {
+            QueueState::Running => {
+                if self.is_kept() {
+                    self.running.remove(key, self.gpus(class));
+                }
+                self.has_room = true;
+                self.strict.leave_admitted(job);
+            }
+            QueueState::Backfilled => self.strict.leave_backfilled(class, key),
+            _ => {}
+        }
+        self.queues.forget(job);
+    }
+
+    /// Puts a job into its queue, or gives a waiting one another key.
+    pub fn wait(&mut self, key: Key) {
+        let class = self.places.classes().of(key.job());
+        if self.queues.state(key.job()) == QueueState::Unplaced {
+            let old = self.queues.key(key.job());
+            self.strict.remove_unplaced(class, old);
+            self.running.remove(old, self.gpus(class));
+            self.has_room = true;
+        }
+        let is_behind = |head: Key| head < key && head.job != key.job;
+        // a job behind a first one that does not fit does not fit either
+        if !self.queues.head(class).is_some_and(is_behind) && !self.woken.contains(&class) {
+            self.woken.push(class);
+        }
+        self.queues.push(class, key);
+    }
+
+    /// Gives a running job another key. If it comes forward nothing changes for others.
+    pub fn rekey(&mut self, key: Key) {
+        let job = key.job();
+        let old = self.queues.key(job);
+        if old == key {
+            return;
+        }
+        let class = self.places.classes().of(job);
+        let state = self.queues.state(job);
+        self.queues.set(key, state);
+        if state == QueueState::Backfilled {
+            self.strict.rekey_backfilled(class, old, key);
+            self.woken.push(class);
+            return;
+        }
+        self.has_room |= key > old;
+        if self.is_kept() {
+            let gpus = self.gpus(class);
+            self.running.remove(old, gpus);
+            self.running.insert(key, gpus);
+        }
+    }
+
+    /// Decides who runs: fills the plan, `started`, `moved` and `stopped`.
+    pub fn decide(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
+        self.started.clear();
+        self.moved.clear();
+        self.stopped.clear();
+        if !self.is_rule_known && self.places.is_strict() {
+            self.know_rule(plan);
+        }
+        match self.algorithm {
+            Algorithm::Incremental => self.incremental(view, plan),
+            Algorithm::Strict => {
+                self.count(view);
+                self.settle_strict(view, plan);
+            }
+            Algorithm::Walk => self.walk(view, plan),
+            Algorithm::Plain => self.plain(view, plan),
+        }
+        self.woken.clear();
+        self.has_room = false;
+    }
+
+    /// Asks the placement rule about each class.
+    fn know_rule(&mut self, plan: &mut Plan<'_>) {
+        self.is_rule_known = true;
+        let (places, free) = (&self.places, plan.free());
+        let is_fickle = |class| {
+            let types = &places.classes().get(class).types;
+            types.iter().any(|&t| places.is_fickle(free, class, t))
+        };
+        self.fickle = (0..places.classes().len()).map(is_fickle).collect();
+        if self.algorithm != Algorithm::Strict {
+            return;
+        }
+        self.strict.know_rule(free, &self.places);
+        if self.fickle.contains(&true) {
+            // rare: a gang wider than every rack; the walk asks each job of such a class
+            self.algorithm = Algorithm::Walk;
+            let strict = std::mem::take(&mut self.strict);
+            for (class, key) in strict.unplaced() {
+                self.queues.push(class, key);
+            }
+            for key in strict.backfilled() {
+                self.queues.set(key, QueueState::Running);
+            }
+        }
+    }
+
+    /// Starts a job that is in no queue any more.
+    pub(super) fn start_job(
+        &mut self,
+        plan: &mut Plan<'_>,
+        key: Key,
+        gpus: GpuSet,
+        state: QueueState,
+    ) {
+        let job = key.job();
+        self.queues.set(key, state);
+        self.places.note_start(job);
+        plan.take(&gpus);
+        plan.start(job, gpus);
+        self.started.push(job);
+    }
+
+    pub(super) fn stop_job(&mut self, plan: &mut Plan<'_>, job: JobId) {
+        plan.preempt(job);
+        self.queues.forget(job);
+        self.stopped.push(job);
+    }
+
+    /// Adds the first waiting job of a class to `heads`.
+    pub(super) fn push_head(&mut self, class: usize) {
+        if let Some(key) = self.queues.head(class) {
+            let rank = self.measure.waiting(key, self.gpus(class));
+            self.heads.push(Reverse((rank, class)));
+        }
+    }
+
+    /// A waiting job's key once it runs from `now` on.
+    pub(super) fn running_key(&self, key: Key, now: i64) -> Key {
+        Key {
+            main: self.measure.to_running(key.main, now),
+            ..key
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Free capacity along the order of jobs, under a strict placement rule.
+//!
+//! At the place of a key in the order those GPUs are free that neither an admitted job holds, nor a backfilled one before
+//! that key. Along the order a server only loses GPUs. So "this server has n GPUs free" holds up to one place in the
+//! order, and one ordered set per n answers which servers have n GPUs free at a key.
+
+use crate::queue::Key;
+use gangline_engine::{ClusterView, FreeIndex, Plan};
+use gangline_model::{GpuSet, JobId, ServerId, Verb};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::collections::BTreeSet;
+
+/// Behind every job.
+const END: Key = Key {
+    lead: u64::MAX,
+    main: i64::MAX,
+    job: u32::MAX,
+};
+
+/// How a job holds GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    None,
+    Admitted,
+    Backfilled(Key),
+}
+
+/// Free GPUs at every place in the order.
+#[derive(Debug)]
+pub(super) struct FreeProfile {
+    /// What no admitted job holds: the free GPUs before the first job.
+    pub(super) start: FreeIndex,
+    /// What each running job holds.
+    held: FxHashMap<JobId, GpuSet>,
+    servers: Vec<Server>,
+    /// By number of GPUs less 1: the servers that ever have so many free, by the last key at which they do.
+    last_with: Vec<BTreeSet<(Key, u32)>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Server {
+    /// GPUs of backfilled jobs, in the order of their keys.
+    backfilled: SmallVec<[(Key, u64); 8]>,
+    /// By number of GPUs less 1: the last key at which so many are free.
+    last_with: SmallVec<[Key; 8]>,
+}
+
+impl FreeProfile {
+    /// All running jobs and those that the plan starts are admitted ones.
+    pub(super) fn new(view: &ClusterView<'_>, plan: Option<&Plan<'_>>) -> Self {
+        let all = (0..view.cluster().servers().len()).map(ServerId::new);
+        let down = all.clone().filter(|&server| !view.is_up(server));
+        let sizes = view.cluster().servers().iter().map(|server| server.gpus);
+        let mut profile = Self {
+            start: FreeIndex::with_down(view.cluster(), down),
+            held: FxHashMap::default(),
+            servers: vec![Server::default(); all.len()],
+            last_with: vec![BTreeSet::new(); sizes.max().unwrap_or(0) as usize],
+        };
+        for job in view.running() {
+            let run = view.run(job).expect("a running job");
+            profile.admit(job, run.gpus().clone());
+        }
+        for action in plan.into_iter().flat_map(Plan::actions) {
+            if let Verb::Start(gpus) = &action.verb {
+                profile.admit(action.job, gpus.clone());
+            }
+        }
+        all.for_each(|server| profile.refresh(server));
+        profile
+    }
+
+    fn admit(&mut self, job: JobId, gpus: GpuSet) {
+        for part in gpus.by_server() {
+            let mask = self.start.free_mask(part.server) & !part.mask;
+            self.start.sync(part.server, mask);
+        }
+        self.held.insert(job, gpus);
+    }
+
+    /// Number of running jobs.
+    pub(super) fn jobs(&self) -> usize {
+        self.held.len()
+    }
+
+    /// A job takes GPUs.
+    pub(super) fn take(&mut self, job: JobId, gpus: GpuSet, hold: Hold) {
+        self.change_gpus(&gpus, Hold::None, hold);
+        self.held.insert(job, gpus);
+    }
+
+    /// A job gives up its GPUs.
+    pub(super) fn give(&mut self, job: JobId, hold: Hold) -> GpuSet {
+        let gpus = self.held.remove(&job).expect("the job runs");
+        self.change_gpus(&gpus, hold, Hold::None);
+        gpus
+    }
+
+    /// A job holds its GPUs in another way.
+    pub(super) fn change(&mut self, job: JobId, old: Hold, hold: Hold) {
+        let gpus = self.held.remove(&job).expect("the job runs");
+        self.change_gpus(&gpus, old, hold);
+        self.held.insert(job, gpus);
+    }
+
+    fn change_gpus(&mut self, gpus: &GpuSet, old: Hold, hold: Hold) {
+        for part in gpus.by_server() {
+            let mut start = self.start.free_mask(part.server);
+            let backfilled = &mut self.servers[part.server.index()].backfilled;
+            match old {
+                Hold::None => {}
+                Hold::Admitted => start |= part.mask,
+                Hold::Backfilled(key) => backfilled.retain(|other| other.0 != key),
+            }
+            match hold {
+                Hold::None => {}
+                Hold::Admitted => start &= !part.mask,
+                Hold::Backfilled(key) => {
+                    let at = backfilled.partition_point(|other| other.0 < key);
+                    backfilled.insert(at, (key, part.mask));
+                }
+            }
+            self.start.sync(part.server, start);
+            self.refresh(part.server);
+        }
+    }
+
+    /// A server has failed or come back, and no job holds any of its GPUs.
+    pub(super) fn set_up(&mut self, server: ServerId, is_up: bool) {
+        self.start.set_up(server, false);
+        self.start.set_up(server, is_up);
+        self.refresh(server);
+    }
+
+    /// Works out anew up to which keys a server has how many GPUs free.
+    fn refresh(&mut self, server: ServerId) {
+        let mut free = self.start.free_mask(server).count_ones() as usize;
+        let at = server.index();
+        let mut last_with: SmallVec<[Key; 8]> = SmallVec::from_elem(END, free);
+        for &(key, mask) in &self.servers[at].backfilled {
+            let left = free - mask.count_ones() as usize;
+            last_with[left..free].fill(key);
+            free = left;
+        }
+        let old = std::mem::replace(&mut self.servers[at].last_with, last_with);
+        let new = &self.servers[at].last_with;
+        for number in 0..old.len().max(new.len()) {
+            let (old, new) = (old.get(number), new.get(number));
+            if old == new {
+                continue;
+            }
+            let servers = &mut self.last_with[number];
+            if let Some(old) = old {
+                servers.remove(&(*old, at as u32));
+            }
+            if let Some(new) = new {
+                servers.insert((*new, at as u32));
+            }
+        }
+    }
+
+    /// Whether so many servers have so many GPUs free each at a key. O(servers).
+    pub(super) fn has(&self, servers: u32, gpus: u32, key: Key) -> bool {
+        let Some(with) = self.last_with.get(gpus as usize - 1) else {
+            return false;
+        };
+        let at = servers as usize - 1;
+        with.iter()
+            .rev()
+            .nth(at)
+            .is_some_and(|(last, _)| *last >= key)
+    }
+
+    /// The server that suits a gang best at a key, with its free GPUs: the one with the fewest free, or if
+    /// `is_first_fit` the first one. O(servers with enough GPUs free).
+    pub(super) fn find(&self, gpus: u32, key: Key, is_first_fit: bool) -> Option<(ServerId, u64)> {
+        let with = self.last_with.get(gpus as usize - 1)?;
+        let fitting = with.range((key, 0)..).map(|&(_, server)| {
+            let server = ServerId(server);
+            (server, self.free_at(server, key))
+        });
+        fitting.min_by_key(|&(server, mask)| {
+            let free = if is_first_fit { 0 } else { mask.count_ones() };
+            (free, server)
+        })
+    }
+
+    /// Free GPUs of a server at a key.
+    fn free_at(&self, server: ServerId, key: Key) -> u64 {
+        let backfilled = self.servers[server.index()].backfilled.iter();
+        let before = backfilled.take_while(|job| job.0 < key);
+        before.fold(self.start.free_mask(server), |free, job| free & !job.1)
+    }
+
+    /// Asks a question about all GPUs that are free at a key; `before` are the backfilled jobs before it. O(them).
+    pub(super) fn at<T>(
+        &mut self,
+        before: impl Iterator<Item = JobId>,
+        ask: impl FnOnce(&mut FreeIndex) -> T,
+    ) -> T {
+        let mut taken: Vec<(ServerId, u64)> = Vec::new();
+        for part in before.flat_map(|job| self.held[&job].by_server()) {
+            let mask = self.start.free_mask(part.server);
+            taken.push((part.server, mask));
+            self.start.sync(part.server, mask & !part.mask);
+        }
+        let answer = ask(&mut self.start);
+        for (server, mask) in taken.into_iter().rev() {
+            self.start.sync(server, mask);
+        }
+        answer
+    }
+
+    /// The first backfilled job that holds some of these GPUs.
+    pub(super) fn holder(&self, gpus: &GpuSet) -> Option<Key> {
+        gpus.by_server().iter().find_map(|part| {
+            let backfilled = &self.servers[part.server.index()].backfilled;
+            let found = backfilled.iter().find(|job| job.1 & part.mask != 0);
+            found.map(|job| job.0)
+        })
+    }
+}

@@ -1,0 +1,320 @@
+//! Steps 3 and 4 after the incremental count, where the placement rule may refuse a gang although enough GPUs are free
+//! (`yarn`, `skew`, ...): unplaced and backfilled jobs are kept from decision to decision.
+//!
+//! In the rule, all backfilled jobs give up their GPUs at each decision, the unplaced ones are tried, then backfilled and
+//! waiting ones in order; a backfilled job keeps its GPUs if they are still free. So at its turn a waiting job may take
+//! all GPUs that neither the admitted jobs nor the backfilled ones before it hold: [`FreeProfile`]. A new placement
+//! stops exactly the backfilled jobs on the GPUs that it takes.
+
+use super::Pass;
+use super::incremental::TYPE;
+use super::profile::{FreeProfile, Hold};
+use crate::class::{Classes, Places};
+use crate::queue::{Key, QueueState};
+use gangline_engine::{ClusterView, FreeIndex, Plan};
+use gangline_model::{GpuSet, JobId, ServerId};
+use std::collections::BTreeSet;
+
+/// Unplaced and backfilled jobs, and what is free between them.
+#[derive(Debug, Default)]
+pub(super) struct Strict {
+    classes: Vec<Class>,
+    /// `None` while there are only admitted jobs, all with GPUs: what is free is what the plan has free.
+    profile: Option<FreeProfile>,
+    /// Number of decisions since the profile was needed.
+    idle: usize,
+}
+
+#[derive(Debug, Default)]
+struct Class {
+    gpus: u32,
+    /// Its gangs get one server or none.
+    is_on_one_server: bool,
+    /// See [`Places::needs`].
+    needs: Option<(u32, u32)>,
+    unplaced: BTreeSet<Key>,
+    backfilled: BTreeSet<Key>,
+    /// An unplaced job was refused, and no GPUs have come free for such jobs since.
+    is_unplaced_refused: bool,
+    /// A waiting job was refused at this key, and no GPUs have come free before it since. Not used for gangs on one
+    /// server: of these the profile knows.
+    refused_from: Option<Key>,
+}
+
+impl Strict {
+    pub(super) fn new(classes: &Classes) -> Self {
+        let class = |gpus| Class {
+            gpus,
+            ..Class::default()
+        };
+        Self {
+            classes: classes.iter().map(|of| class(of.gpus)).collect(),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn is_used(&self) -> bool {
+        !self.classes.is_empty()
+    }
+
+    pub(super) fn first_backfilled(&self, class: usize) -> Option<Key> {
+        self.classes.get(class)?.backfilled.first().copied()
+    }
+
+    /// All unplaced jobs with their classes.
+    pub(super) fn unplaced(&self) -> impl Iterator<Item = (usize, Key)> + '_ {
+        let classes = self.classes.iter().enumerate();
+        classes.flat_map(|(at, class)| class.unplaced.iter().map(move |&key| (at, key)))
+    }
+
+    /// All backfilled jobs.
+    pub(super) fn backfilled(&self) -> impl Iterator<Item = Key> + '_ {
+        let classes = self.classes.iter();
+        classes.flat_map(|class| class.backfilled.iter().copied())
+    }
+
+    /// Asks the placement rule about each class.
+    pub(super) fn know_rule(&mut self, free: &FreeIndex, places: &Places) {
+        for (at, class) in self.classes.iter_mut().enumerate() {
+            class.is_on_one_server = places.is_on_one_server(free, at, TYPE);
+            class.needs = places.needs(free, at, TYPE);
+        }
+    }
+
+    /// GPUs have come free for unplaced jobs, and so for all waiting ones.
+    fn note_gain(&mut self) {
+        for class in &mut self.classes {
+            class.is_unplaced_refused = false;
+            class.refused_from = None;
+        }
+    }
+
+    /// GPUs have come free for waiting jobs behind a key.
+    fn note_gain_behind(&mut self, key: Key) {
+        for class in &mut self.classes {
+            class.refused_from = class.refused_from.filter(|from| *from <= key);
+        }
+    }
+
+    /// Makes the profile, if there is none.
+    fn make_profile(&mut self, view: &ClusterView<'_>, plan: Option<&Plan<'_>>) {
+        if self.profile.is_none() {
+            self.profile = Some(FreeProfile::new(view, plan));
+            self.idle = 0;
+        }
+    }
+
+    /// Drops the profile when it was not needed for as many decisions as jobs run, so that a load that comes and goes
+    /// pays for making it once in as many decisions.
+    fn drop_idle_profile(&mut self, is_needed: bool) {
+        self.idle = if is_needed { 0 } else { self.idle + 1 };
+        if self
+            .profile
+            .as_ref()
+            .is_some_and(|profile| self.idle > profile.jobs())
+        {
+            self.profile = None;
+        }
+    }
+
+    pub(super) fn leave_admitted(&mut self, job: JobId) {
+        self.note_gain();
+        if let Some(profile) = &mut self.profile {
+            profile.give(job, Hold::Admitted);
+        }
+    }
+
+    /// A backfilled job gives up its GPUs.
+    pub(super) fn leave_backfilled(&mut self, class: usize, key: Key) {
+        self.classes[class].backfilled.remove(&key);
+        self.note_gain_behind(key);
+        if let Some(profile) = &mut self.profile {
+            profile.give(key.job(), Hold::Backfilled(key));
+        }
+    }
+
+    pub(super) fn rekey_backfilled(&mut self, class: usize, old: Key, key: Key) {
+        let backfilled = &mut self.classes[class].backfilled;
+        backfilled.remove(&old);
+        backfilled.insert(key);
+        // if it comes forward, jobs between have less room: no refusal of theirs is out of date
+        if key > old {
+            self.note_gain_behind(old);
+        }
+        self.change(key.job(), Hold::Backfilled(old), Hold::Backfilled(key));
+    }
+
+    /// The count admits a backfilled job.
+    pub(super) fn admit_backfilled(&mut self, class: usize, key: Key) {
+        self.classes[class].backfilled.remove(&key);
+        self.change(key.job(), Hold::Backfilled(key), Hold::Admitted);
+    }
+
+    /// The count does not admit a running job any more.
+    pub(super) fn backfill(&mut self, view: &ClusterView<'_>, class: usize, key: Key) {
+        self.make_profile(view, None);
+        self.classes[class].backfilled.insert(key);
+        self.note_gain();
+        self.change(key.job(), Hold::Admitted, Hold::Backfilled(key));
+    }
+
+    fn change(&mut self, job: JobId, old: Hold, hold: Hold) {
+        let profile = self.profile.as_mut();
+        let profile = profile.expect("there is a profile while there are backfilled jobs");
+        profile.change(job, old, hold);
+    }
+
+    pub(super) fn add_unplaced(&mut self, class: usize, key: Key) {
+        self.classes[class].unplaced.insert(key);
+    }
+
+    /// An unplaced job starts, gets another key, or is not admitted any more.
+    pub(super) fn remove_unplaced(&mut self, class: usize, key: Key) {
+        self.classes[class].unplaced.remove(&key);
+    }
+
+    /// Servers have failed or come back; their jobs have left.
+    pub(super) fn servers_changed<'a>(
+        &mut self,
+        view: &ClusterView<'_>,
+        servers: impl Iterator<Item = &'a ServerId>,
+    ) {
+        self.note_gain();
+        if let Some(profile) = &mut self.profile {
+            for &server in servers {
+                profile.set_up(server, view.is_up(server));
+            }
+        }
+    }
+
+    /// The first unplaced job that may have a place, with its class.
+    fn next_unplaced(&self) -> Option<(Key, usize)> {
+        let open = self.classes.iter().enumerate();
+        let open = open.filter(|(_, class)| !class.is_unplaced_refused);
+        open.filter_map(|(at, class)| Some((*class.unplaced.first()?, at)))
+            .min()
+    }
+
+    /// Whether a waiting job may have a place; `false` is certain.
+    fn may_fit(&self, profile: &FreeProfile, class: usize, key: Key) -> bool {
+        let class = &self.classes[class];
+        if class.is_on_one_server {
+            return profile.has(1, class.gpus, key);
+        }
+        class.refused_from.is_none_or(|from| key < from)
+            && class
+                .needs
+                .is_none_or(|(servers, gpus)| profile.has(servers, gpus, key))
+    }
+
+    /// GPUs for a waiting job, of those that no job before it holds.
+    fn place(&mut self, places: &mut Places, class: usize, key: Key) -> Option<GpuSet> {
+        let profile = self.profile.as_mut().expect("jobs wait");
+        let of = &mut self.classes[class];
+        if of.is_on_one_server {
+            let (server, mask) = profile.find(of.gpus, key, places.is_first_fit())?;
+            return Some(places.place_in_mask(server, mask, of.gpus));
+        }
+        let classes = self.classes.iter();
+        let before = classes.flat_map(|class| class.backfilled.range(..key));
+        let found = profile.at(before.map(|before| before.job()), |free| {
+            places.place_on(free, class, key.job(), TYPE)
+        });
+        if found.is_none() {
+            self.classes[class].refused_from = Some(key);
+        }
+        found
+    }
+}
+
+impl Pass {
+    /// Steps 3 and 4 after the count.
+    pub(super) fn settle_strict(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
+        let mut stopped = Vec::new();
+        self.place_unplaced(view, plan, &mut stopped);
+        let has_waiting = !self.queues.is_empty();
+        if has_waiting {
+            self.strict.make_profile(view, Some(plan));
+            self.place_waiting(plan, &mut stopped);
+        }
+        if stopped.len() > 1 {
+            stopped.sort_unstable();
+            plan.sort_preemptions(|job| self.queues.key(job));
+        }
+        self.stopped.extend(stopped.into_iter().map(Key::job));
+        let mut classes = self.strict.classes.iter();
+        let is_plain =
+            classes.all(|class| class.unplaced.is_empty() && class.backfilled.is_empty());
+        self.strict.drop_idle_profile(has_waiting || !is_plain);
+    }
+
+    /// Step 3.
+    fn place_unplaced(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        stopped: &mut Vec<Key>,
+    ) {
+        while let Some((key, class)) = self.strict.next_unplaced() {
+            let profile = self.strict.profile.as_mut();
+            let free = profile.map_or(plan.free(), |profile| &mut profile.start);
+            let Some(gpus) = self.places.place_on(free, class, key.job(), TYPE) else {
+                self.strict.classes[class].is_unplaced_refused = true;
+                self.strict.make_profile(view, Some(plan));
+                continue;
+            };
+            self.strict.remove_unplaced(class, key);
+            self.stop_holders(plan, &gpus, stopped);
+            if let Some(profile) = &mut self.strict.profile {
+                profile.take(key.job(), gpus.clone(), Hold::Admitted);
+            }
+            self.start_job(plan, key, gpus, QueueState::Running);
+        }
+    }
+
+    /// Step 4: always the first waiting job that may have a place.
+    fn place_waiting(&mut self, plan: &mut Plan<'_>, stopped: &mut Vec<Key>) {
+        while let Some((key, class)) = self.next_waiting() {
+            let Some(gpus) = self.strict.place(&mut self.places, class, key) else {
+                continue;
+            };
+            self.queues.pop(class);
+            self.stop_holders(plan, &gpus, stopped);
+            self.strict.classes[class].backfilled.insert(key);
+            let profile = self.strict.profile.as_mut().expect("jobs wait");
+            profile.take(key.job(), gpus.clone(), Hold::Backfilled(key));
+            self.start_job(plan, key, gpus, QueueState::Backfilled);
+        }
+    }
+
+    /// The first waiting job that may have a place, with its class. Behind an unplaced job none of its class has one.
+    fn next_waiting(&mut self) -> Option<(Key, usize)> {
+        let profile = self.strict.profile.as_ref().expect("jobs wait");
+        let mut first = None;
+        let mut from = 0;
+        while let Some(class) = self.queues.next_class(from) {
+            from = class + 1;
+            let Some(key) = self.queues.head(class) else {
+                continue;
+            };
+            let is_first = first.is_none_or(|first| (key, class) < first);
+            let is_open = self.strict.classes[class].unplaced.is_empty();
+            if is_first && is_open && self.strict.may_fit(profile, class, key) {
+                first = Some((key, class));
+            }
+        }
+        first
+    }
+
+    /// Stops the backfilled jobs that hold some of these GPUs.
+    fn stop_holders(&mut self, plan: &mut Plan<'_>, gpus: &GpuSet, stopped: &mut Vec<Key>) {
+        while let Some(key) = self.strict.profile.as_ref().and_then(|p| p.holder(gpus)) {
+            let class = self.places.classes().of(key.job());
+            self.strict.leave_backfilled(class, key);
+            self.queues.forget(key.job());
+            plan.release(key.job());
+            plan.preempt(key.job());
+            stopped.push(key);
+        }
+    }
+}

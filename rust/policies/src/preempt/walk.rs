@@ -1,0 +1,208 @@
+//! The pass for every run: the rule carried out over the running jobs and the first waiting job of each demand class.
+
+use super::Pass;
+use crate::queue::{Key, QueueState, Rank};
+use gangline_engine::{ClusterView, Plan};
+use gangline_model::{GpuTypeId, JobId};
+use std::cmp::Reverse;
+
+/// A job in the order: running, or admitted by this count.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    rank: Rank,
+    class: usize,
+    is_running: bool,
+    admitted_on: Option<GpuTypeId>,
+    /// Whether it keeps or gets GPUs.
+    has_gpus: bool,
+}
+
+impl Entry {
+    fn job(&self) -> JobId {
+        JobId(self.rank.job)
+    }
+}
+
+impl Pass {
+    /// Cost O(running log running + classes).
+    pub(super) fn walk(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
+        let mut order = self.count_all(view);
+        let has_lost = |entry: &&Entry| entry.is_running && !entry.has_gpus;
+        for entry in order.iter().filter(has_lost) {
+            plan.release(entry.job());
+        }
+        self.place_admitted(view, plan, &mut order);
+        order.retain(|entry| !entry.has_gpus);
+        if order.iter().all(|entry| entry.admitted_on.is_none()) {
+            // all admitted jobs have GPUs: for no other job enough are left, by number
+            for entry in order {
+                self.stop_job(plan, entry.job());
+            }
+        } else {
+            self.backfill(view, plan, order);
+        }
+    }
+
+    /// Step 1: all running jobs and the waiting ones that are admitted, in order.
+    fn count_all(&mut self, view: &ClusterView<'_>) -> Vec<Entry> {
+        let types = view.cluster().gpu_types().len();
+        let mut left: Vec<u32> = (0..types)
+            .map(|at| view.gpus_up(GpuTypeId::new(at)))
+            .collect();
+        let mut running: Vec<Rank> = view
+            .running()
+            .map(|job| self.running_rank(view, job))
+            .collect();
+        running.sort_unstable();
+        self.list_heads();
+        let mut order = Vec::with_capacity(running.len());
+        let mut running = running.into_iter().peekable();
+        loop {
+            let head = self.heads.peek().map(|&Reverse(head)| head);
+            let next = running.next_if(|rank| head.is_none_or(|(head, _)| *rank < head));
+            if let Some(rank) = next {
+                let job = JobId(rank.job);
+                let class = self.places.classes().of(job);
+                let own = view.run(job).expect("a running job").gpu_type();
+                let admitted_on = self.admit_on(class, Some(own), &mut left);
+                order.push(Entry {
+                    rank,
+                    class,
+                    is_running: true,
+                    admitted_on,
+                    has_gpus: admitted_on == Some(own),
+                });
+                continue;
+            }
+            let Some((rank, class)) = head else {
+                return order;
+            };
+            self.heads.pop();
+            let admitted_on = self.admit_on(class, None, &mut left);
+            if admitted_on.is_some() {
+                self.queues.pop(class);
+                self.push_head(class);
+                order.push(Entry {
+                    rank,
+                    class,
+                    is_running: false,
+                    admitted_on,
+                    has_gpus: false,
+                });
+            }
+        }
+    }
+
+    fn running_rank(&self, view: &ClusterView<'_>, job: JobId) -> Rank {
+        let gpus = view.jobs().gpus(job);
+        self.measure
+            .running(self.queues.key(job), gpus, view.now().0)
+    }
+
+    /// The type that admits a gang by number, its own first; takes the GPUs off what is left.
+    fn admit_on(
+        &self,
+        class: usize,
+        own: Option<GpuTypeId>,
+        left: &mut [u32],
+    ) -> Option<GpuTypeId> {
+        let of = self.places.classes().get(class);
+        let others = of.types.iter().copied().filter(|&t| Some(t) != own);
+        let found = own
+            .into_iter()
+            .chain(others)
+            .find(|t| left[t.index()] >= of.gpus)?;
+        left[found.index()] -= of.gpus;
+        Some(found)
+    }
+
+    /// Step 3. A waiting job without a place goes back to its queue.
+    fn place_admitted(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, order: &mut [Entry]) {
+        for entry in order.iter_mut().filter(|entry| !entry.has_gpus) {
+            let Some(gpu_type) = entry.admitted_on else {
+                continue;
+            };
+            let job = entry.job();
+            let key = self.queues.key(job);
+            let found = self
+                .places
+                .place_on(plan.free(), entry.class, job, gpu_type);
+            entry.has_gpus = found.is_some();
+            match found {
+                Some(gpus) if entry.is_running => {
+                    plan.take(&gpus);
+                    plan.move_to(job, gpus);
+                    self.moved.push(job);
+                }
+                Some(gpus) => {
+                    let key = self.running_key(key, view.now().0);
+                    self.start_job(plan, key, gpus, QueueState::Running);
+                }
+                None if entry.is_running => {}
+                None => self.queues.push(entry.class, key),
+            }
+        }
+    }
+
+    /// Step 4 over the jobs that gave up their GPUs and the first waiting jobs of the classes.
+    fn backfill(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, order: Vec<Entry>) {
+        self.list_heads();
+        self.list_fickle(view);
+        let lost = order.into_iter().filter(|entry| entry.is_running);
+        let mut lost = lost.peekable();
+        loop {
+            let head = self.heads.peek().map(|&Reverse(head)| head);
+            let next = lost.next_if(|entry| head.is_none_or(|(head, _)| entry.rank < head));
+            if let Some(entry) = next {
+                let run = view.run(entry.job()).expect("a running job");
+                let old = run.gpus();
+                if plan.free().is_free(old) {
+                    plan.take(old);
+                } else {
+                    self.stop_job(plan, entry.job());
+                }
+                continue;
+            }
+            let Some((rank, class)) = head else {
+                return;
+            };
+            self.heads.pop();
+            let job = JobId(rank.job);
+            let key = self.queues.key(job);
+            if let Some(gpus) = self.places.place(plan.free(), class, job) {
+                let key = self.running_key(key, view.now().0);
+                self.start_job(plan, key, gpus, QueueState::Running);
+                if !self.fickle[class] {
+                    self.push_head(class);
+                }
+            }
+        }
+    }
+
+    /// Fills `heads` with the first waiting job of each class.
+    fn list_heads(&mut self) {
+        self.heads.clear();
+        let mut from = 0;
+        while let Some(class) = self.queues.next_class(from) {
+            self.push_head(class);
+            from = class + 1;
+        }
+    }
+
+    /// Puts all waiting jobs of fickle classes into `heads` instead of their first ones.
+    fn list_fickle(&mut self, view: &ClusterView<'_>) {
+        if !self.fickle.contains(&true) {
+            return;
+        }
+        let fickle = &self.fickle;
+        self.heads.retain(|Reverse((_, class))| !fickle[*class]);
+        for job in view.waiting() {
+            let class = self.places.classes().of(job);
+            if self.fickle[class] && self.queues.is_waiting(job) {
+                let key: Key = self.queues.key(job);
+                let rank = self.measure.waiting(key, self.gpus(class));
+                self.heads.push(Reverse((rank, class)));
+            }
+        }
+    }
+}
