@@ -28,7 +28,7 @@ def reproduce(
     Parameters
     ----------
     paper
-        dally or hadar.
+        dally, hadar or hadare.
     quick
         A small part of it, in less than a minute.
     clusters

@@ -37,7 +37,7 @@ class Bar(NamedTuple):
 
 
 def intervals(
-    title: str, bars: Sequence[Bar], series: Sequence[str], *, published: float | None = None
+    title: str, bars: Sequence[Bar], series: Sequence[str], *, published: Sequence[float] = ()
 ) -> str:
     """Return an SVG element; text takes the colour of the page around it.
 
@@ -49,10 +49,10 @@ def intervals(
         From top to bottom.
     series : sequence of str
         Names in the legend, by the numbers of the marks.
-    published : float, optional
-        Where a dashed line is drawn.
+    published : sequence of float
+        Where dashed lines are drawn.
     """
-    values = [1.0, *((published,) if published is not None else ())]
+    values = [1.0, *published]
     for bar in bars:
         for mark in bar.marks:
             values += [mark.mean, *(mark.ends or ())]
@@ -66,8 +66,8 @@ def intervals(
 
     parts = [_legend(series), _axis(low, high, place, height)]
     base = height - _BOTTOM
-    if published is not None:
-        x = place(published)
+    for claimed in published:
+        x = place(claimed)
         parts.append(
             f'<path d="M{x:.1f} {_TOP}V{base}" stroke="currentColor" stroke-dasharray="4 4"/>'
         )

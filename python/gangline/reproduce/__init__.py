@@ -42,7 +42,7 @@ __all__ = [
     "study",
 ]
 
-STUDIES = ("dally", "hadar")
+STUDIES = ("dally", "hadar", "hadare")
 """Every study by its name; each is a module here with a `STUDY`."""
 
 

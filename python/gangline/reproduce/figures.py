@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gangline.report import Bar, Interval, intervals
-from gangline.reproduce.ratios import with_totals
+from gangline.reproduce.ratios import distinct, with_totals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,41 +41,47 @@ class Figure:
 def figures(found: Sequence[Ratio], varied: Sequence[tuple[Place, Ratio]]) -> list[Figure]:
     """Return one figure per claim over the worlds, and one per claim over the variations."""
     drawn = []
-    for number, factor in enumerate(dict.fromkeys(ratio.factor for ratio in found)):
+    for number, same in enumerate(distinct(found)):
+        factor = same[0]
         mine = with_totals([ratio for ratio in found if ratio.factor == factor])
         drawn.append(
             Figure(
                 f"claim-{number + 1}",
                 f"{factor.hero}: {factor.words}",
-                _about(factor, "each world"),
-                _draw(factor, mine),
+                _about(same, "each world"),
+                _draw(same, mine),
             )
         )
-    for number, factor in enumerate(dict.fromkeys(ratio.factor for _, ratio in varied)):
+    for number, same in enumerate(distinct([ratio for _, ratio in varied])):
+        factor = same[0]
         mine = [(place.label, ratio) for place, ratio in varied if ratio.factor == factor]
         (world, *_) = (place.setting for place, _ in varied)
         drawn.append(
             Figure(
                 f"varied-{number + 1}",
                 f"{factor.hero}: {factor.words}, one thing changed at a time",
-                f"{_about(factor, 'each change')} World: {world.title}, unless the line names "
+                f"{_about(same, 'each change')} World: {world.title}, unless the line names "
                 "another.",
-                _draw(factor, mine),
+                _draw(same, mine),
             )
         )
     return drawn
 
 
-def _about(factor: Factor, rows: str) -> str:
+def _about(same: Sequence[Factor], rows: str) -> str:
+    factor = same[0]
+    times = " and ".join(f"{one.times:.4g}" for one in same)
+    line = "line is the published factor" if len(same) == 1 else "lines are the published factors"
     ratio = f"{factor.hero} over each rival" if factor.more else f"each rival over {factor.hero}"
     return (
         f"{factor.words[0].upper()}{factor.words[1:]}, {ratio}, in {rows}: the mean over the "
         f"seeds, and its 95 % interval with five seeds or more. Right of 1 {factor.hero} is "
-        f"better; the dashed line is the published factor, {factor.times:.4g}."
+        f"better; the dashed {line}, {times}."
     )
 
 
-def _draw(factor: Factor, rows: Sequence[tuple[str, Ratio]]) -> str:
+def _draw(same: Sequence[Factor], rows: Sequence[tuple[str, Ratio]]) -> str:
+    factor = same[0]
     bars = []
     for label in dict.fromkeys(label for label, _ in rows):
         marks = []
@@ -85,4 +91,4 @@ def _draw(factor: Factor, rows: Sequence[tuple[str, Ratio]]) -> str:
                     marks.append(Interval(number, ratio.mean, ratio.interval))
         bars.append(Bar(label, tuple(marks)))
     title = f"{factor.words}: ratios of {factor.hero} and its rivals"
-    return intervals(title, bars, factor.against, published=factor.times)
+    return intervals(title, bars, factor.against, published=[one.times for one in same])

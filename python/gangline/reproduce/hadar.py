@@ -78,6 +78,8 @@ STUDY = Study(
         Contender("hadar-ftf", "hadar", {"utility": "ftf"}),
         # its beam looks at every waiting job in each round: minutes for 480 jobs
         Contender("hadar-paper", "hadar-paper", only=("static-60", "static-160")),
+        Contender("hadare", "hadare"),
+        Contender("hadare-nofork", "hadare-nofork"),
         Contender("gavel-las", "gavel-las"),
         Contender("gavel-makespan", "gavel-makespan"),
         Contender("gavel-ftf", "gavel-ftf"),

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Ratio",
+    "distinct",
     "factor_rows",
     "interval",
+    "is_judged",
     "judge_factor",
     "paired",
     "pooled",
@@ -127,8 +129,6 @@ def ratios(study: Study, runs: Sequence[dict[str, Any]]) -> list[Ratio]:
     for factor in study.factors:
         for against in factor.against:
             for world in worlds:
-                if factor.clusters and world.cluster not in factor.clusters:
-                    continue
                 logs = _logs(known, factor, against, world)
                 if logs:
                     found.append(Ratio(factor, against, logs, world))
@@ -158,13 +158,19 @@ def _logs(known: Runs, factor: Factor, against: str, world: Setting) -> tuple[fl
     return tuple(logs)
 
 
+def is_judged(ratio: Ratio) -> bool:
+    """Tell whether a claim is about this world."""
+    there = ratio.factor.clusters
+    return ratio.setting is None or not there or ratio.setting.cluster in there
+
+
 def pooled(found: Sequence[Ratio]) -> list[Ratio]:
-    """Return one ratio per claim and rival over all its worlds, each of the same weight.
+    """Return one ratio per claim and rival over the worlds of the claim, each of the same weight.
 
     Worlds share their seeds, so the mean over worlds is taken seed by seed first.
     """
     groups: dict[tuple[Factor, str], list[Ratio]] = {}
-    for ratio in found:
+    for ratio in filter(is_judged, found):
         groups.setdefault((ratio.factor, ratio.against), []).append(ratio)
     return [
         Ratio(
@@ -182,8 +188,26 @@ def pooled(found: Sequence[Ratio]) -> list[Ratio]:
 def with_totals(found: Sequence[Ratio]) -> list[tuple[str, Ratio]]:
     """Return the ratios by the names of their worlds, and those over all of several."""
     named = [(one.setting.title, one) for one in found if one.setting is not None]
-    worlds = {label for label, _ in named}
-    return named + ([("all worlds", one) for one in pooled(found)] if len(worlds) > 1 else [])
+    judged = {label for label, one in named if is_judged(one)}
+    if len(judged) < 2:
+        return named
+    return named + [
+        (
+            f"all worlds on {' and '.join(one.factor.clusters)}"
+            if one.factor.clusters
+            else "all worlds",
+            one,
+        )
+        for one in pooled(found)
+    ]
+
+
+def distinct(found: Sequence[Ratio]) -> list[tuple[Factor, ...]]:
+    """Return the claims, those with the same ratios together: each set needs one table."""
+    groups: dict[tuple[Any, ...], dict[Factor, None]] = {}
+    for ratio in found:
+        groups.setdefault(ratio.factor.numbers, {})[ratio.factor] = None
+    return [tuple(group) for group in groups.values()]
 
 
 def judge_factor(ratio: Ratio) -> str:
@@ -212,7 +236,11 @@ def factor_rows(found: Sequence[Ratio]) -> list[dict[str, Any]]:
     """Return one row per claim and rival: the published factor, what we measured, the verdict."""
     rows = []
     for ratio in pooled(found):
-        mine = [one for one in found if (one.factor, one.against) == (ratio.factor, ratio.against)]
+        mine = [
+            one
+            for one in found
+            if (one.factor, one.against) == (ratio.factor, ratio.against) and is_judged(one)
+        ]
         means = [one.mean for one in mine]
         rows.append(
             {

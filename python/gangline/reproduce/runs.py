@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gangline.errors import GanglineError, InfeasibleJobError
 from gangline.reproduce import variations
 from gangline.reproduce.figures import Figure, figures
-from gangline.reproduce.ratios import Ratio, factor_rows, ratios, said, shown, with_totals
+from gangline.reproduce.ratios import Ratio, distinct, factor_rows, ratios, said, shown, with_totals
 from gangline.reproduce.reading import Saving, readings, savings, sentences
 from gangline.reproduce.study import Setting
 from gangline.reproduce.variations import Place, places, varied_ratios
@@ -138,11 +138,11 @@ class Reproduction:
         """Return a table per claim by world and rival, one by variation, and the claims."""
         by_world = self.ratios
         found = []
-        for factor in self.study.factors:
+        for factor, *_ in distinct(by_world):
             mine = with_totals([ratio for ratio in by_world if ratio.factor == factor])
             found += self._ratio_table(factor, "world", mine)
         varied = self.varied_ratios
-        for factor in self.study.factors:
+        for factor, *_ in distinct([ratio for _, ratio in varied]):
             mine = [(place.label, ratio) for place, ratio in varied if ratio.factor == factor]
             found += self._ratio_table(factor, "changed alone", mine)
         rows = factor_rows(by_world)

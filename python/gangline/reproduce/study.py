@@ -82,7 +82,7 @@ class Factor:
     more : bool
         Whether a larger value is better, as for utilisation.
     clusters : tuple of str
-        Where the claim is judged; empty = everywhere.
+        Where the claim is judged; empty = everywhere. Ratios are shown of all worlds.
     """
 
     measure: str
@@ -93,6 +93,11 @@ class Factor:
     against: tuple[str, ...]
     more: bool = False
     clusters: tuple[str, ...] = ()
+
+    @property
+    def numbers(self) -> tuple[Any, ...]:
+        """Return what its ratios depend on: claims that share it differ in the factor alone."""
+        return self.measure, self.hero, self.against, self.more, self.clusters
 
 
 @dataclass(frozen=True)

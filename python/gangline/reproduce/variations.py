@@ -51,10 +51,9 @@ def places(study: Study, choice: Choice) -> list[Place]:
 def contenders(study: Study, choice: Choice, variation: Variation) -> list[Contender]:
     """Return heroes and rivals of all claims as this variation has them.
 
-    Parameters are changed for the heroes, and for rivals that have all of them.
+    Parameters are changed for the heroes, and for rivals that have all of them and have not set one
+    of them on purpose.
     """
-    from gangline.policies.registry import make
-
     heroes = {factor.hero for factor in study.factors}
     wanted = [*heroes, *(name for factor in study.factors for name in factor.against)]
     found = []
@@ -62,13 +61,21 @@ def contenders(study: Study, choice: Choice, variation: Variation) -> list[Conte
         if name not in wanted:
             continue
         one = study.contender(name)
-        known = set(make(one.policy, one.params).params())
-        if name in heroes or variation.params.keys() <= known:
+        if name in heroes or variation.params.keys() <= _left_alone(one):
             one = replace(one, params={**one.params, **variation.params})
         found.append(one)
     names = {one.name for one in found}
     pairs = any(f.hero in names and names & set(f.against) for f in study.factors)
     return found if pairs else []
+
+
+def _left_alone(one: Contender) -> set[str]:
+    """Return the parameters that neither a contender nor its preset sets."""
+    from gangline.policies.registry import find, make
+
+    default = find(one.policy)().params()
+    return {key for key, value in make(one.policy, one.params).params().items()
+            if default[key] == value}  # fmt: skip
 
 
 def varied_ratios(
