@@ -71,6 +71,8 @@ EXCEPTIONS: dict[str, st.SearchStrategy[Any]] = {
     # a round outlasts the consolidation of copies, except where many large models come together
     "c0_s": st.sampled_from([0.0, 0.5, 1.0, 1.5]),
     "bandwidth": st.sampled_from([1.25e9, 1e10, 1e12]),
+    # an average that learns nothing is refused
+    "estimator_alpha": st.sampled_from([0.1, 0.5, 1.0]),
     # fewer than there are jobs are refused
     "exact_max_jobs": DEFAULT,
     # seldom, and later than the age of every job

@@ -38,6 +38,23 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"gpus_per_copy": 1.5}, "gpus_per_copy"),
     ({"utility": "ftf"}, "utility"),
     ({"min_share": 1.5}, "min_share"),
+    ({"max_copies": 0.5}, "max_copies"),
+    ({"gpus_per_copy": 0}, "gpus_per_copy"),
+    ({"round_s": 0}, "round_s"),
+    ({"round_s": -360.0}, "round_s"),
+    ({"c0_s": -1.0}, "c0_s"),
+    ({"c0_s": 360.0}, "round_s"),
+    ({"bandwidth": 0.0}, "bandwidth"),
+    ({"fan_in": "star"}, "fan_in"),
+    ({"utility": "makespan"}, "utility"),
+    ({"umin_factor": 0.0}, "umin_factor"),
+    ({"min_share": -0.1}, "min_share"),
+    ({"min_steps": -1}, "min_steps"),
+    ({"min_steps": 1.5}, "min_steps"),
+    ({"estimator": "gauss"}, "estimator"),
+    ({"estimator_alpha": 0.0}, "estimator_alpha"),
+    ({"estimator_alpha": 1.5}, "estimator_alpha"),
+    ({"estimator_sigma": -0.1}, "estimator_sigma"),
     ({"fill": False}, "fill"),
     ({"round_s": 1.0}, "round_s"),  # no time is left after a consolidation of 1 s
 ]
@@ -48,6 +65,55 @@ def test_bad_parameters_are_refused_before_the_run(params: dict[str, Any], field
     with pytest.raises(gl.PolicyError) as caught:
         gl.simulate(LAB, jobs(1), "hadare", params=params)
     assert (caught.value.policy, caught.value.field) == ("hadare", field)
+
+
+def test_a_window_that_a_restart_fills_is_refused_before_the_run() -> None:
+    for params in ({}, {"max_copies": 1}):
+        with pytest.raises(gl.PolicyError) as caught:
+            gl.simulate(LAB, jobs(1), "hadare", params=params, first_start_s=360.0)
+        assert caught.value.field == "round_s"
+        assert "job 0" in str(caught.value)
+
+
+def test_an_estimate_that_is_no_number_is_refused() -> None:
+    params = {"estimator": "noisy", "estimator_sigma": 1e6}
+    with pytest.raises(gl.PolicyError) as caught:
+        gl.simulate(LAB, jobs(4), "hadare", params=params)
+    assert (caught.value.policy, caught.value.field) == ("hadare", "estimator")
+
+
+def test_a_job_without_any_node_is_refused_by_name() -> None:
+    with pytest.raises(gl.InfeasibleJobError) as caught:
+        gl.simulate(LAB, jobs(2), "hadare", params={"gpus_per_copy": 5})
+    assert caught.value.job == 0
+
+
+def test_servers_that_are_too_small_for_a_copy_are_left_out() -> None:
+    run = gl.simulate(LAB, jobs(2), "hadare", params={"gpus_per_copy": 3}, segments=True)
+    assert {row["server"] for row in run.segments.to_pylist()} == {0}
+
+
+def test_averages_and_quotas_by_hand() -> None:
+    """A job without measured rates counts as doing 1 iteration/s at first; its true rate is 4."""
+    cluster = gl.Cluster.from_dict(
+        {
+            "name": "one",
+            "gpu_types": [{"name": "fast", "memory_gb": 16, "speed": 4.0}],
+            "servers": [{"count": 1, "gpu": "fast", "gpus": 1, "rack": 0}],
+        }
+    )
+    params = {"estimator": "ewma", "round_s": 100.0, "c0_s": 0.0}
+    run = gl.simulate(cluster, jobs(1, 550.0, 1), "hadare", params=params, segments=True)
+    # 1 at first, then (1 + 4) / 2 and (2.5 + 4) / 2: quotas 100 and 250; 200 are left, less than
+    # 325, so they are the quota of the third round
+    rows = [(row["start_s"], row["end_s"], row["rate"]) for row in run.segments.to_pylist()]
+    assert rows == [
+        (0.0, 25.0, 4.0),
+        (25.0, 100.0, 0.0),
+        (100.0, 162.5, 4.0),
+        (162.5, 200.0, 0.0),
+        (200.0, 250.0, 4.0),
+    ]
 
 
 def test_presets_are_names_with_settings() -> None:

@@ -1691,6 +1691,12 @@ class Hadare(PolicyBase):
         Slowest copy of a job, as a share of its fastest possible one.
     min_steps : int, >= 0
         Fewest iterations of a further copy in a round. In iterations.
+    estimator : str, one of oracle, ewma, noisy
+        Rates that are planned with: true ones (oracle), averages of those seen (ewma), noisy ones.
+    estimator_alpha : float, from 0 to 1
+        With estimator=ewma: weight of the latest observation, above 0.
+    estimator_sigma : float, >= 0
+        With estimator=noisy: sigma of the log-normal factor per job and server.
 
     Examples
     --------
@@ -1712,6 +1718,9 @@ class Hadare(PolicyBase):
     price_pass: bool = False
     min_share: float = 0.0
     min_steps: int = 1
+    estimator: str = "oracle"
+    estimator_alpha: float = 0.5
+    estimator_sigma: float = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)

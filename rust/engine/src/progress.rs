@@ -587,7 +587,7 @@ impl State {
     #[inline]
     pub(crate) fn end_run(&mut self, slot: usize, recorder: &mut Recorder) {
         let parts = self.runs[slot].parts.len();
-        if parts > 1 {
+        if self.forks {
             self.drop_quotas(slot);
         }
         for _ in 0..parts {

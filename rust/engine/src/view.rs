@@ -290,6 +290,12 @@ impl<'a> ClusterView<'a> {
         state.rates.of_copy(&state.jobs, job, gpu_type, gpus)
     }
 
+    /// Whether the job's rates are measured ones of the throughput table.
+    pub fn has_measured_rates(&self, job: JobId) -> bool {
+        let state = self.state;
+        state.rates.is_measured(&state.jobs, job)
+    }
+
     /// Whether the run goes without the job: it can never run here.
     pub fn is_dropped(&self, job: JobId) -> bool {
         self.state.lives.is_dropped(job)

@@ -109,8 +109,7 @@ impl RateTable {
         if gpus == gang {
             return base;
         }
-        let classes = jobs.columns().rate_class.as_ref();
-        if classes.is_none_or(|classes| classes[job.index()] == u32::MAX) {
+        if !self.is_measured(jobs, job) {
             return base * f64::from(gpus) / f64::from(gang);
         }
         let Some(copies) = &self.copies else {
@@ -122,6 +121,12 @@ impl RateTable {
         }
         let at = row as usize * copies.sizes + gpus as usize - 1;
         copies.rates[at * self.speeds.len() + gpu_type.index()]
+    }
+
+    /// Whether the job's rates are those of the table.
+    pub fn is_measured(&self, jobs: &JobFacts, job: JobId) -> bool {
+        let classes = jobs.columns().rate_class.as_ref();
+        classes.is_some_and(|classes| classes[job.index()] != u32::MAX)
     }
 
     /// Base rate of the job's gang on a type.

@@ -9,25 +9,25 @@ use gangline_engine::{ClusterView, PolicyError};
 use gangline_model::{JobId, SimSpan};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Place of a job among those that want a node of a group: normalised rate, largest first, as bits of a number >= 0;
-/// copies so far; job.
+/// Place of a job among those that want a node: normalised rate, largest first, as bits of a number >= 0; copies so
+/// far; job.
 type Place = (u64, u32, JobId);
 
-/// All unfinished jobs by how much they want a node of each group; kept between decisions, with no copies.
+/// All unfinished jobs by how much they want a node of each column; kept between decisions, with no copies.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
-    groups: Vec<BTreeSet<Place>>,
+    columns: Vec<BTreeSet<Place>>,
 }
 
-fn place(parent: &Parent, group: usize, copies: u32, job: JobId) -> Place {
-    let share = parent.rates[group] / parent.best_rate;
+fn place(parent: &Parent, column: usize, copies: u32, job: JobId) -> Place {
+    let share = parent.rates[column] / parent.best_rate;
     (!share.to_bits(), copies, job)
 }
 
 impl Standing {
-    pub(super) fn new(groups: usize) -> Self {
+    pub(super) fn new(columns: usize) -> Self {
         Self {
-            groups: vec![BTreeSet::new(); groups],
+            columns: vec![BTreeSet::new(); columns],
         }
     }
 
@@ -39,17 +39,17 @@ impl Standing {
         self.change(job, parent, Some(0), None);
     }
 
-    /// A job has another number of copies now.
+    /// A job has another number of copies now; `None` = it wants none.
     fn change(&mut self, job: JobId, parent: &Parent, from: Option<u32>, to: Option<u32>) {
-        for (at, group) in self.groups.iter_mut().enumerate() {
+        for (at, column) in self.columns.iter_mut().enumerate() {
             if parent.rates[at] <= 0.0 {
                 continue;
             }
             if let Some(from) = from {
-                group.remove(&place(parent, at, from, job));
+                column.remove(&place(parent, at, from, job));
             }
             if let Some(to) = to {
-                group.insert(place(parent, at, to, job));
+                column.insert(place(parent, at, to, job));
             }
         }
     }
@@ -63,6 +63,15 @@ struct Claim {
     copies: u32,
     /// Sum of their rates, in the order in which they were given.
     rate: f64,
+}
+
+/// Payoff, normalised rate, copies so far, job and node of a further copy.
+type Bid = (f64, f64, u32, JobId, u32);
+
+/// Largest payoff, then highest normalised rate, fewest copies, first job, first node.
+fn is_before(a: Bid, b: Bid) -> bool {
+    let floats = b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1));
+    floats.then((a.2, a.3, a.4).cmp(&(b.2, b.3, b.4))).is_lt()
 }
 
 /// A round under construction.
@@ -133,29 +142,37 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Whether a job may have one more copy, in a group.
-    fn may_have(&self, job: JobId, group: usize) -> bool {
+    /// Whether a job with so many copies may have no more, wherever.
+    fn is_full(&self, copies: u32) -> bool {
+        let most = self.params.max_copies;
+        most.is_some_and(|most| copies as usize >= most)
+    }
+
+    /// Rate of a copy of a job on a node that is planned with.
+    fn rate(&self, job: JobId, node: u32) -> f64 {
+        self.parents[&job].rates[self.nodes.column(node)]
+    }
+
+    /// Whether a job may have one more copy, on a node.
+    fn may_have(&self, job: JobId, node: u32) -> bool {
         let parent = &self.parents[&job];
-        let (rate, copies) = (parent.rates[group], self.copies(job));
-        let fits = self
-            .params
-            .max_copies
-            .is_none_or(|most| (copies as usize) < most);
-        if !fits || rate <= 0.0 || rate < self.params.min_share * parent.best_rate {
+        let (rate, copies) = (self.rate(job, node), self.copies(job));
+        if self.is_full(copies) || rate <= 0.0 || rate < self.params.min_share * parent.best_rate {
             return false;
         }
-        let overhead = || self.overhead(job, Some(group)).0;
+        let overhead = || self.overhead(job, Some(self.nodes.group(node))).0;
         let window = || SimSpan(self.params.round.0 - overhead()).seconds();
         copies == 0 || rate * window() >= self.params.min_steps
     }
 
-    /// Gives a job a copy on the idle node of lowest index in a group.
-    fn give(&mut self, job: JobId, group: usize) {
-        self.idle[group].pop_first();
+    /// Gives a job a copy on an idle node.
+    fn give(&mut self, job: JobId, node: u32) {
+        let (group, rate) = (self.nodes.group(node), self.rate(job, node));
+        self.idle[group].remove(&node);
         let claim = self.claims.entry(job).or_default();
         *claim.groups.entry(group).or_default() += 1;
         claim.copies += 1;
-        claim.rate += self.parents[&job].rates[group];
+        claim.rate += rate;
     }
 
     /// Gives out copies by payoff: the gain in utility less the price of a node.
@@ -169,45 +186,35 @@ impl<'a> Draft<'a> {
             left.insert(job, self.view.remaining_work(job)?);
         }
         loop {
-            let mut best: Option<(f64, f64, u32, JobId, usize)> = None;
+            let mut best: Option<Bid> = None;
             for (&job, facts) in active {
                 for (group, &ceiling) in ceiling.iter().enumerate() {
-                    if self.idle[group].is_empty() || !self.may_have(job, group) {
+                    let Some(&node) = self.idle[group].first() else {
+                        continue;
+                    };
+                    if !self.may_have(job, node) {
                         continue;
                     }
                     let healthy = self.nodes.groups[group].up.len() as u32;
                     let given = healthy - self.idle[group].len() as u32;
                     let price = price(*floor, ceiling, given, healthy);
-                    let payoff = self.gain(facts, left[&job], group) - price;
-                    let parent = &self.parents[&job];
-                    let share = parent.rates[group] / parent.best_rate;
-                    let found = (payoff, share, self.copies(job), job, group);
-                    if payoff > 0.0 && best.is_none_or(|best| self.is_before(found, best)) {
+                    let payoff = self.gain(facts, left[&job], node) - price;
+                    let share = self.rate(job, node) / self.parents[&job].best_rate;
+                    let found = (payoff, share, self.copies(job), job, node);
+                    if payoff > 0.0 && best.is_none_or(|best| is_before(found, best)) {
                         best = Some(found);
                     }
                 }
             }
-            let Some((_, _, _, job, group)) = best else {
+            let Some((_, _, _, job, node)) = best else {
                 return Ok(());
             };
-            self.give(job, group);
+            self.give(job, node);
         }
     }
 
-    /// Payoff, normalised rate, fewer copies, job, node.
-    fn is_before(
-        &self,
-        a: (f64, f64, u32, JobId, usize),
-        b: (f64, f64, u32, JobId, usize),
-    ) -> bool {
-        let node = |group: usize| self.idle[group].first();
-        let floats = b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1));
-        let rest = (a.2, a.3, node(a.4)).cmp(&(b.2, b.3, node(b.4)));
-        floats.then(rest).is_lt()
-    }
-
     /// What a further copy adds to the utility of a job.
-    fn gain(&self, facts: &Facts, left: f64, group: usize) -> f64 {
+    fn gain(&self, facts: &Facts, left: f64, node: u32) -> f64 {
         let job = facts.job;
         let waited_s = (self.view.now() - facts.arrival).seconds();
         let utility = |overhead: SimSpan, rate: f64| {
@@ -215,8 +222,8 @@ impl<'a> Draft<'a> {
         };
         let rate = self.claims.get(&job).map_or(0.0, |claim| claim.rate);
         let with = utility(
-            self.overhead(job, Some(group)),
-            rate + self.parents[&job].rates[group],
+            self.overhead(job, Some(self.nodes.group(node))),
+            rate + self.rate(job, node),
         );
         let without = if self.copies(job) == 0 {
             0.0
@@ -228,41 +235,40 @@ impl<'a> Draft<'a> {
 
     /// Gives every idle node, by index, to the job that is relatively fastest there.
     pub(super) fn fill_pass(&mut self, standing: &mut Standing) {
-        let claimed: Vec<(JobId, u32)> = self
-            .claims
-            .iter()
-            .map(|(&job, claim)| (job, claim.copies))
-            .collect();
-        for &(job, copies) in &claimed {
-            standing.change(job, &self.parents[&job], Some(0), Some(copies));
+        let wants = |draft: &Self, copies| (!draft.is_full(copies)).then_some(copies);
+        for (&job, claim) in &self.claims {
+            let to = wants(self, claim.copies);
+            standing.change(job, &self.parents[&job], Some(0), to);
         }
         let mut nodes: Vec<u32> = self.idle.iter().flatten().copied().collect();
         nodes.sort_unstable();
         for node in nodes {
-            let group = self.nodes.group(node);
-            let wanting = standing.groups[group].iter();
+            let wanting = standing.columns[self.nodes.column(node)].iter();
             let next = wanting
                 .map(|&(_, _, job)| job)
-                .find(|&job| self.may_have(job, group));
+                .find(|&job| self.may_have(job, node));
             if let Some(job) = next {
                 let copies = self.copies(job);
-                self.give(job, group);
-                standing.change(job, &self.parents[&job], Some(copies), Some(copies + 1));
+                self.give(job, node);
+                let to = wants(self, copies + 1);
+                standing.change(job, &self.parents[&job], Some(copies), to);
             }
         }
         for (&job, claim) in &self.claims {
-            standing.change(job, &self.parents[&job], Some(claim.copies), Some(0));
+            let from = wants(self, claim.copies);
+            standing.change(job, &self.parents[&job], from, Some(0));
         }
     }
 
-    /// Every unfinished job with its nodes, ascending, and the overhead of its copies: jobs keep the nodes they hold as
-    /// far as their counts go, lowest first.
+    /// The jobs that have or had nodes, with those they get, ascending, and the overhead of their copies: jobs keep the
+    /// nodes they hold as far as their counts go, lowest first.
     pub(super) fn settle(mut self) -> Vec<(JobId, Vec<u32>, SimSpan)> {
         let mut placed: BTreeMap<JobId, Vec<u32>> = BTreeMap::new();
         for (group, idle) in self.idle.iter_mut().enumerate() {
             idle.clone_from(&self.nodes.groups[group].up);
         }
         for (&job, claim) in &self.claims {
+            let own = placed.entry(job).or_default();
             for (&group, &count) in &claim.groups {
                 let held = self.held.get(&job).and_then(|held| held.get(&group));
                 let mut held = held.cloned().unwrap_or_default();
@@ -271,30 +277,24 @@ impl<'a> Draft<'a> {
                 for node in &held {
                     self.idle[group].remove(node);
                 }
-                placed.entry(job).or_default().extend(held);
+                own.extend(held);
             }
         }
         for (&job, claim) in &self.claims {
+            let own = placed.entry(job).or_default();
             for (&group, &count) in &claim.groups {
-                let nodes = placed.entry(job).or_default();
-                let there = nodes
-                    .iter()
-                    .filter(|&&node| self.nodes.group(node) == group);
+                let there = own.iter().filter(|&&node| self.nodes.group(node) == group);
                 for _ in there.count()..count as usize {
                     let node = self.idle[group].pop_first();
-                    nodes.push(node.expect("no more copies than nodes"));
+                    own.push(node.expect("no more copies than nodes"));
                 }
             }
+            own.sort_unstable();
         }
-        let overhead: Vec<SimSpan> = (self.parents.keys())
-            .map(|&job| self.overhead(job, None))
-            .collect();
-        let jobs = self.parents.keys().zip(overhead);
-        jobs.map(|(&job, overhead)| {
-            let mut nodes = placed.remove(&job).unwrap_or_default();
-            nodes.sort_unstable();
-            (job, nodes, overhead)
-        })
-        .collect()
+        for &job in self.held.keys() {
+            placed.entry(job).or_default();
+        }
+        let with_overhead = |(job, nodes)| (job, nodes, self.overhead(job, None));
+        placed.into_iter().map(with_overhead).collect()
     }
 }

@@ -8,7 +8,7 @@
 //! | `F_j` | `HadarEParams::max_copies` | most copies of a job |
 //! | `K_j(t)` | `draft::Claim` | copies of a job in a round, by group |
 //! | `S_j` | `view.remaining_work(job)` | work that is left |
-//! | `X_jk` | `Parent::rate` | rate of a copy, the same all over a group |
+//! | `X_jk` | `Parent::rates` | rate of a copy, by column: the same all over a group unless it is estimated |
 //! | `L_s` | `HadarEParams::round` | length of a round |
 //! | `o_jk` | `draft::Draft::overhead` | time without progress at the start of a round, the same for all copies of a job |
 //!
@@ -16,25 +16,30 @@
 //! every job for every copy it gives out.
 
 mod draft;
+mod estimates;
 mod nodes;
 mod params;
 
-pub use params::{FanIn, HadarEParams};
+pub use params::{Estimator, EstimatorName, FanIn, HadarEParams};
 
 use crate::hadar::facts::{Facts, Rates};
 use crate::hadar::price::{Pricing, Terms};
 use draft::{Draft, Standing};
+use estimates::{Copy, LastPlan, Oracle};
 use gangline_engine::{
     Change, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };
 use gangline_model::{Action, GpuSet, GpuTypeId, JobId, ServerId, SimSpan, Terms as HoldTerms};
 use nodes::Nodes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Makes quotas of a last round a little larger, so that rounding leaves no work for another one.
+const NO_CRUMB: f64 = 1.0 + 1e-9;
 
 /// An unfinished job.
 #[derive(Clone, Debug)]
 pub(crate) struct Parent {
-    /// Rate of a copy by group; 0 = none there.
+    /// Rate of a copy that is planned with, by column of `Nodes`; 0 = none there.
     rates: Vec<f64>,
     best_rate: f64,
     /// Bytes of its parameters.
@@ -51,6 +56,8 @@ pub struct HadarE {
     parents: BTreeMap<JobId, Parent>,
     pricing: Pricing,
     standing: Standing,
+    estimator: Box<dyn estimates::Estimator>,
+    last_plan: LastPlan,
     is_held: bool,
 }
 
@@ -64,44 +71,94 @@ impl HadarE {
             parents: BTreeMap::new(),
             pricing: Pricing::new(0),
             standing: Standing::default(),
+            estimator: Box::new(Oracle),
+            last_plan: LastPlan::default(),
             is_held: false,
         }
     }
 
-    /// Rates of the copies of a job by group, alone and consolidated.
-    fn rates_of(&self, view: &ClusterView<'_>, job: JobId) -> Vec<f64> {
-        let usable = view.usable_types(job);
-        let rate = |group: &nodes::Group| {
-            let is_usable = usable >> group.gpu_type.index() & 1 == 1;
-            let mask = u64::MAX >> (64 - group.copy);
-            let copy = GpuSet::single(group.first, mask);
-            if is_usable {
-                view.rate_alone(job, &copy)
-            } else {
-                0.0
-            }
-        };
-        self.nodes.groups.iter().map(rate).collect()
+    /// True rate of a copy of a job in a group, alone and consolidated; 0 = none there.
+    fn true_rate(&self, view: &ClusterView<'_>, job: JobId, group: usize) -> f64 {
+        let group = &self.nodes.groups[group];
+        if view.usable_types(job) >> group.gpu_type.index() & 1 == 0 {
+            return 0.0;
+        }
+        let copy = GpuSet::single(group.first, u64::MAX >> (64 - group.copy));
+        view.rate_alone(job, &copy)
     }
 
-    fn parent(&self, view: &ClusterView<'_>, job: JobId) -> Parent {
-        let rates = self.rates_of(view, job);
-        Parent {
-            best_rate: rates.iter().copied().fold(0.0, f64::max),
-            rates,
-            bytes: view.grad_bytes(job),
+    /// Rates that are planned with, by column.
+    fn rates_of(&self, view: &ClusterView<'_>, job: JobId) -> Result<Vec<f64>, PolicyError> {
+        let groups = 0..self.nodes.groups.len();
+        let exact: Vec<f64> = groups.map(|at| self.true_rate(view, job, at)).collect();
+        if self.params.estimator.is_exact() {
+            return Ok(exact);
+        }
+        let is_measured = view.has_measured_rates(job);
+        let mut rates = Vec::with_capacity(self.nodes.columns());
+        for (node, group) in self.nodes.group_by_column().enumerate() {
+            let rate = group.map_or(0.0, |at| exact[at]);
+            if rate <= 0.0 {
+                rates.push(0.0);
+                continue;
+            }
+            let group = &self.nodes.groups[self.nodes.group(node as u32)];
+            let measured = || view.copy_rate(job, group.gpu_type, group.copy);
+            let copy = Copy {
+                job,
+                node: node as u32,
+                rate,
+                measured: is_measured.then(measured),
+            };
+            let estimate = self.estimator.estimate(copy);
+            if !estimate.is_finite() || estimate <= 0.0 {
+                return Err(self.bad_estimate(copy, estimate));
+            }
+            rates.push(estimate);
+        }
+        Ok(rates)
+    }
+
+    fn bad_estimate(&self, copy: Copy, estimate: f64) -> PolicyError {
+        PolicyError::Parameter {
+            policy: self.params.policy.clone(),
+            field: "estimator".to_owned(),
+            value: self.params.estimator.name().to_owned(),
+            expected: format!(
+                "an estimator with finite rates above 0; the copy of job {} on server {} is said to do {estimate} \
+                 iterations/s",
+                copy.job, copy.node
+            ),
         }
     }
 
-    fn arrive(&mut self, view: &ClusterView<'_>, job: JobId) -> Result<(), PolicyError> {
-        let parent = self.parent(view, job);
-        let groups = parent.rates.iter().enumerate();
-        let rates: Rates = groups
-            .filter(|(_, rate)| **rate > 0.0)
-            .map(|(at, rate)| (GpuTypeId::new(at), *rate))
+    fn parent(&self, view: &ClusterView<'_>, job: JobId) -> Result<Parent, PolicyError> {
+        let rates = self.rates_of(view, job)?;
+        Ok(Parent {
+            best_rate: rates.iter().copied().fold(0.0, f64::max),
+            rates,
+            bytes: view.grad_bytes(job),
+        })
+    }
+
+    fn facts(
+        &self,
+        view: &ClusterView<'_>,
+        job: JobId,
+        parent: &Parent,
+    ) -> Result<Facts, PolicyError> {
+        let columns = parent.rates.iter().zip(self.nodes.group_by_column());
+        let rates: Rates = columns
+            .filter(|(rate, _)| **rate > 0.0)
+            .filter_map(|(rate, group)| Some((GpuTypeId::new(group?), *rate)))
             .collect();
         let terms = (self.params.utility, self.params.round);
-        let facts = Facts::new(view, terms, (job, 1), rates, None)?;
+        Facts::new(view, terms, (job, 1), rates, None)
+    }
+
+    fn arrive(&mut self, view: &ClusterView<'_>, job: JobId) -> Result<(), PolicyError> {
+        let parent = self.parent(view, job)?;
+        let facts = self.facts(view, job, &parent)?;
         if self.params.price_pass {
             self.pricing.add(&facts);
         }
@@ -111,21 +168,39 @@ impl HadarE {
         Ok(())
     }
 
+    fn leave(&mut self, job: JobId) {
+        if let Some(facts) = self.active.remove(&job)
+            && self.params.price_pass
+        {
+            self.pricing.remove(&facts);
+        }
+        if let Some(parent) = self.parents.remove(&job) {
+            self.standing.remove(job, &parent);
+        }
+    }
+
+    /// The estimator learns from the round that ended, and every job is planned with what it says now.
+    fn learn(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<(), PolicyError> {
+        let failed = changes.order.iter().filter_map(|change| match change {
+            Change::Down(server) => Some(server.0),
+            _ => None,
+        });
+        let failed: BTreeSet<u32> = failed.collect();
+        self.last_plan.tell(&mut *self.estimator, &failed);
+        let jobs: Vec<JobId> = self.active.keys().copied().collect();
+        for job in jobs {
+            self.leave(job);
+            self.arrive(view, job)?;
+        }
+        Ok(())
+    }
+
     /// Takes in what happened. Whether anything did.
     fn note(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Result<bool, PolicyError> {
         for change in &changes.order {
             match *change {
                 Change::Arrived(job) => self.arrive(view, job)?,
-                Change::Finished(job) => {
-                    if let Some(facts) = self.active.remove(&job)
-                        && self.params.price_pass
-                    {
-                        self.pricing.remove(&facts);
-                    }
-                    if let Some(parent) = self.parents.remove(&job) {
-                        self.standing.remove(job, &parent);
-                    }
-                }
+                Change::Finished(job) => self.leave(job),
                 Change::Up(server) => self.nodes.set_up(server, true),
                 Change::Down(server) => self.nodes.set_up(server, false),
             }
@@ -136,10 +211,9 @@ impl HadarE {
     /// A window of a round is left to every number of copies that a job may have.
     fn check_windows(&self, view: &ClusterView<'_>) -> Result<(), PolicyError> {
         for job in view.jobs().ids() {
-            let parent = self.parent(view, job);
-            let holding = parent.rates.iter().zip(&self.nodes.groups);
-            let nodes = holding.filter(|(rate, _)| **rate > 0.0);
-            let nodes: u32 = nodes.map(|(_, group)| group.nodes).sum();
+            let groups = self.nodes.groups.iter().enumerate();
+            let holding = groups.filter(|(at, _)| self.true_rate(view, job, *at) > 0.0);
+            let nodes: u32 = holding.map(|(_, group)| group.nodes).sum();
             if nodes == 0 {
                 continue; // dropped
             }
@@ -149,7 +223,7 @@ impl HadarE {
                 .unwrap_or(usize::MAX)
                 .min(nodes as usize);
             let start = view.overhead(job).max(view.restart_overhead(job));
-            let merge = self.params.consolidation(most, parent.bytes);
+            let merge = self.params.consolidation(most, view.grad_bytes(job));
             let overhead = start.max(merge);
             if overhead >= self.params.round {
                 return Err(PolicyError::Parameter {
@@ -192,9 +266,56 @@ impl HadarE {
         let placed = draft.settle();
         let mut all_stay = placed.len() == self.active.len();
         for (job, nodes, overhead) in placed {
-            all_stay &= self.emit(view, plan, job, &nodes, overhead);
+            all_stay &= self.emit(view, plan, (job, &nodes), overhead)?;
+            if self.estimator.learns() {
+                self.remember(view, job, &nodes);
+            }
         }
-        Ok(all_stay)
+        Ok(all_stay && self.params.estimator.is_exact())
+    }
+
+    fn remember(&mut self, view: &ClusterView<'_>, job: JobId, nodes: &[u32]) {
+        for &node in nodes {
+            let estimate = self.parents[&job].rates[self.nodes.column(node)];
+            self.estimator.place(job, node, estimate);
+            self.last_plan.push(Copy {
+                job,
+                node,
+                rate: self.true_rate(view, job, self.nodes.group(node)),
+                measured: None,
+            });
+        }
+    }
+
+    /// Iterations of each copy of a job in the round, by the estimated rates; `None` = as many as it can.
+    fn quotas(
+        &self,
+        view: &ClusterView<'_>,
+        (job, nodes): (JobId, &[u32]),
+        overhead: SimSpan,
+    ) -> Result<Vec<Option<f64>>, PolicyError> {
+        if self.params.estimator.is_exact() {
+            return Ok(vec![None; nodes.len()]);
+        }
+        let left = view.remaining_work(job)?;
+        let window_s = SimSpan(self.params.round.0 - overhead.0).seconds();
+        let rates = &self.parents[&job].rates;
+        let rates = || nodes.iter().map(|&node| rates[self.nodes.column(node)]);
+        let (mut budget, mut sum) = (0.0, 0.0);
+        for rate in rates() {
+            budget += rate * window_s;
+            sum += rate;
+        }
+        let quota = |rate: f64| {
+            if budget <= left {
+                rate * window_s
+            } else if left <= 0.0 {
+                f64::INFINITY
+            } else {
+                left * rate / sum * NO_CRUMB
+            }
+        };
+        Ok(rates().map(|rate| Some(quota(rate))).collect())
     }
 
     /// Writes the actions for a job; whether it stays alone where it was alone.
@@ -202,37 +323,41 @@ impl HadarE {
         &self,
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
-        job: JobId,
-        nodes: &[u32],
+        (job, nodes): (JobId, &[u32]),
         overhead: SimSpan,
-    ) -> bool {
+    ) -> Result<bool, PolicyError> {
         let parts = view.run(job).map_or(&[][..], |run| run.parts());
         for part in parts {
             if !nodes.contains(&u32::from(part.number)) {
                 plan.push(Action::preempt(job).of_part(part.number));
             }
         }
-        for &node in nodes {
+        let quotas = self.quotas(view, (job, nodes), overhead)?;
+        for (&node, quota) in nodes.iter().zip(quotas) {
             let number = node as u16;
             let terms = |overhead| HoldTerms {
-                overhead: Some(overhead),
+                overhead,
+                quota,
                 ..HoldTerms::default()
             };
             if parts.iter().any(|part| part.number == number) {
                 // those that were several and are one are merged: what they did is safe
-                if nodes.len() > 1 {
-                    plan.push(Action::keep(job, terms(overhead)).of_part(number));
-                } else if parts.len() > 1 {
-                    plan.push(Action::keep(job, terms(SimSpan::ZERO)).of_part(number));
+                let pause = if nodes.len() > 1 {
+                    Some(overhead)
+                } else {
+                    (parts.len() > 1).then_some(SimSpan::ZERO)
+                };
+                if pause.is_some() || quota.is_some() {
+                    plan.push(Action::keep(job, terms(pause)).of_part(number));
                 }
                 continue;
             }
             let copy = self.nodes.groups[self.nodes.group(node)].copy;
             let gpus = GpuSet::single(ServerId(node), u64::MAX >> (64 - copy));
-            let start = Action::start(job, gpus).with(terms(overhead));
+            let start = Action::start(job, gpus).with(terms(Some(overhead)));
             plan.push(start.of_part(number));
         }
-        nodes.len() == 1 && parts.len() == 1 && u32::from(parts[0].number) == nodes[0]
+        Ok(nodes.len() == 1 && parts.len() == 1 && u32::from(parts[0].number) == nodes[0])
     }
 }
 
@@ -262,7 +387,8 @@ impl Policy for HadarE {
         }
         self.nodes = Nodes::new(view, &self.params);
         self.pricing = Pricing::new(self.nodes.groups.len());
-        self.standing = Standing::new(self.nodes.groups.len());
+        self.standing = Standing::new(self.nodes.columns());
+        self.estimator = estimates::estimator(self.params.estimator, view);
         self.check_windows(view)?;
         Ok(Vec::new())
     }
@@ -276,6 +402,9 @@ impl Policy for HadarE {
         let has_event = self.note(view, changes)?;
         if self.is_held && !has_event {
             return Ok(Next::Steady);
+        }
+        if self.estimator.learns() {
+            self.learn(view, changes)?;
         }
         self.is_held = self.active.is_empty() || self.decide_round(view, plan)?;
         Ok(if self.is_held {

@@ -26,11 +26,16 @@ pub(super) struct Nodes {
     pub(super) groups: Vec<Group>,
     /// Group of each server; `None` if it is too small for a copy.
     of: Vec<Option<u32>>,
+    /// Whether every node is a column of its own.
+    are_unlike: bool,
 }
 
 impl Nodes {
     pub(super) fn new(view: &ClusterView<'_>, params: &HadarEParams) -> Self {
-        let mut all = Self::default();
+        let mut all = Self {
+            are_unlike: !params.estimator.is_exact(),
+            ..Self::default()
+        };
         for (index, server) in view.cluster().servers().iter().enumerate() {
             let copy = params.copy_gpus.on(server.gpus, 1);
             if copy > server.gpus {
@@ -74,6 +79,35 @@ impl Nodes {
     /// Group of a server.
     pub(super) fn group(&self, server: u32) -> usize {
         self.of[server as usize].expect("only nodes hold copies") as usize
+    }
+
+    /// Columns of the table of rates that are planned with: groups, or single nodes where rates are estimated.
+    pub(super) fn columns(&self) -> usize {
+        if self.are_unlike {
+            self.of.len()
+        } else {
+            self.groups.len()
+        }
+    }
+
+    /// Column of a node.
+    pub(super) fn column(&self, node: u32) -> usize {
+        if self.are_unlike {
+            node as usize
+        } else {
+            self.group(node)
+        }
+    }
+
+    /// Group of each column; `None` if it is a server that can hold no copy.
+    pub(super) fn group_by_column(&self) -> impl Iterator<Item = Option<usize>> {
+        (0..self.columns()).map(|at| {
+            if self.are_unlike {
+                self.of[at].map(|group| group as usize)
+            } else {
+                Some(at)
+            }
+        })
     }
 
     /// Nodes that are up.

@@ -15,6 +15,62 @@ words! {
     }
 }
 
+words! {
+    /// Names of estimators of rates.
+    pub enum EstimatorName {
+        /// The true rates.
+        Oracle = "oracle",
+        /// A moving average of the rates seen.
+        Ewma = "ewma",
+        /// The true rates times a random factor.
+        Noisy = "noisy",
+    }
+}
+
+/// Where the rates of copies that are planned with come from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Estimator {
+    /// The true rates.
+    Oracle,
+    /// A moving average of the rates seen.
+    Ewma {
+        /// Weight of the latest observation.
+        alpha: f64,
+    },
+    /// The true rates times a log-normal factor per job and server.
+    Noisy {
+        /// Sigma of the factor.
+        sigma: f64,
+    },
+}
+
+impl Estimator {
+    fn read(params: &ParamReader) -> Self {
+        let sigma = params.number("estimator_sigma");
+        match params.choice("estimator", EstimatorName::named) {
+            EstimatorName::Ewma => Self::Ewma {
+                alpha: params.number("estimator_alpha"),
+            },
+            EstimatorName::Noisy if sigma > 0.0 => Self::Noisy { sigma },
+            EstimatorName::Noisy | EstimatorName::Oracle => Self::Oracle,
+        }
+    }
+
+    /// Whether the rates that are planned with are the true ones.
+    pub(super) fn is_exact(self) -> bool {
+        self == Self::Oracle
+    }
+
+    /// The name that users give.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Oracle => "oracle",
+            Self::Ewma { .. } => "ewma",
+            Self::Noisy { .. } => "noisy",
+        }
+    }
+}
+
 /// Everything that `HadarE` can be told.
 #[derive(Clone, Debug)]
 pub struct HadarEParams {
@@ -44,6 +100,8 @@ pub struct HadarEParams {
     pub min_share: f64,
     /// Fewest iterations of a further copy in a round.
     pub min_steps: f64,
+    /// Where the rates of copies that are planned with come from.
+    pub estimator: Estimator,
 }
 
 impl HadarEParams {
@@ -54,7 +112,7 @@ impl HadarEParams {
     /// Reads them.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] for times that no clock can tell, and without any pass.
+    /// [`PolicyError::Parameter`] for times that no clock can tell, averages that learn nothing, and without any pass.
     pub fn read(params: &ParamReader) -> Result<Self, PolicyError> {
         let (copies, gpus) = (params.number("max_copies"), params.number("gpus_per_copy"));
         let read = Self {
@@ -75,16 +133,24 @@ impl HadarEParams {
             price_pass: params.flag("price_pass"),
             min_share: params.number("min_share"),
             min_steps: params.number("min_steps"),
+            estimator: Estimator::read(params),
         };
-        if read.fill || read.price_pass {
-            return Ok(read);
+        let refuse = |field: &str, value: &str, expected: &str| {
+            Err(PolicyError::Parameter {
+                policy: params.policy().to_owned(),
+                field: field.to_owned(),
+                value: value.to_owned(),
+                expected: expected.to_owned(),
+            })
+        };
+        if params.number("estimator_alpha") <= 0.0 {
+            return refuse("estimator_alpha", "0", "a number above 0, up to 1");
         }
-        Err(PolicyError::Parameter {
-            policy: read.policy,
-            field: "fill".to_owned(),
-            value: "false".to_owned(),
-            expected: "true, or price_pass = true: some pass must give out copies".to_owned(),
-        })
+        if !read.fill && !read.price_pass {
+            let expected = "true, or price_pass = true: some pass must give out copies";
+            return refuse("fill", "false", expected);
+        }
+        Ok(read)
     }
 
     /// Time that bringing together so many copies takes, for a model of so many bytes.

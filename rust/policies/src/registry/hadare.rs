@@ -2,7 +2,7 @@
 
 use super::parameters::spec;
 use super::{PolicyInfo, Preset, Stops};
-use crate::hadare::{FanIn, HadarE, HadarEParams};
+use crate::hadare::{EstimatorName, FanIn, HadarE, HadarEParams};
 use crate::params::{ParamDefault, ParamKind, ParamSpec};
 use gangline_engine::Knowledge;
 
@@ -91,6 +91,27 @@ const PARAMETERS: &[ParamSpec] = &[
         ParamDefault::Int(1),
         "iterations",
         "fewest iterations of a further copy in a round",
+    ),
+    spec(
+        "estimator",
+        ParamKind::Choice(EstimatorName::NAMES),
+        ParamDefault::Str("oracle"),
+        "",
+        "rates that are planned with: true ones (oracle), averages of those seen (ewma), noisy ones",
+    ),
+    spec(
+        "estimator_alpha",
+        ParamKind::Fraction,
+        ParamDefault::Float(0.5),
+        "",
+        "with estimator=ewma: weight of the latest observation, above 0",
+    ),
+    spec(
+        "estimator_sigma",
+        ParamKind::AtLeast(0.0),
+        ParamDefault::Float(0.1),
+        "",
+        "with estimator=noisy: sigma of the log-normal factor per job and server",
     ),
 ];
 

@@ -44,6 +44,8 @@ fn exception(name: &str, numbers: &mut Numbers) -> Option<ParamValue> {
         "las_quantum" => ParamValue::Float(numbers.pick(&[1.0, 5.0, 30.0])),
         // a round outlasts the consolidation of copies
         "c0_s" => ParamValue::Float(numbers.pick(&[0.0, 0.5, 1.0, 5.0])),
+        // an average learns
+        "estimator_alpha" => ParamValue::Float(numbers.pick(&[0.1, 0.5, 1.0])),
         // some pass gives out copies
         "fill" => ParamValue::Bool(true),
         // the exact search is for few jobs, a wide beam for few rounds
