@@ -74,7 +74,7 @@ def seal(path: Path, kind: str, copies: int = 1) -> None:
 
 
 def is_sealed(path: Path, kind: str) -> bool:
-    """Whether gangline wrote this file, as one of this kind, and nobody has changed it since."""
+    """Whether gangline wrote this file, as one of this kind, and it was not changed since."""
     with path.open("rb") as file:
         found = _seals(file, kind)
         digits = {digits for _, digits in found}

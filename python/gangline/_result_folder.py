@@ -201,7 +201,7 @@ def _earlier(folder: Path) -> list[str]:
     Raises
     ------
     FileExistsError
-        If gangline did not write them, or somebody has changed them since.
+        If gangline did not write them, or they were changed since.
     """
     if all(path.name.startswith(PREFIX) for path in folder.iterdir()):
         return []
@@ -236,7 +236,10 @@ def _locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
         import fcntl
 
         handle = os.open(folder, os.O_RDONLY)
-        fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        fcntl.flock(
+            handle,
+            fcntl.LOCK_SH if shared else fcntl.LOCK_EX,
+        )
     try:
         yield
     finally:

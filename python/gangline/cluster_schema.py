@@ -276,7 +276,7 @@ class Throughput(_Table, frozen=True):
 
 
 class InterferenceRow(_Table, frozen=True):
-    """Slow-down `xi` of `model` while it shares a GPU with `co_model`.
+    """Slowdown factor `xi` of `model` while it shares a GPU with `co_model`.
 
     A key that is left out stands for all: `gpu_type`, `gpus` (gang size of `model`), and the batch
     sizes of both, samples per GPU, which come together. An `xi` of 0 or less, or NaN, is no number:
@@ -304,8 +304,9 @@ class Sharing(_Table, frozen=True):
         `table`), `"gavel"` (measured rates of pairs), `"matrix"` (`models` and `matrix`) or
         `"analytic"` (`util` and `kappa`).
     xi : float
-        Slow-down >= 1 of the constant kind, and of absent pairs with `missing = "constant"`. Has no
-        default: a run that shares GPUs without any source of slowdown factors is refused.
+        Slowdown factor >= 1 of the constant kind, and of absent pairs with
+        `missing = "constant"`. Has no default: a run that shares GPUs without any source of
+        slowdown factors is refused.
     rows : list of tables
         Pairs of the table and gavel kinds.
     table : str
@@ -319,7 +320,7 @@ class Sharing(_Table, frozen=True):
     models : list of str
         Models of the matrix kind, in the order of its rows and columns.
     matrix : list of lists of float
-        Slow-down of the model of the row beside that of the column.
+        Slowdown factor of the model of the row beside that of the column.
     symmetric : bool
         Whether a matrix whose two directions differ is an error; default true.
     util : dict

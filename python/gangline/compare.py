@@ -36,7 +36,7 @@ def compare(
     cluster, trace : as for `gangline.simulate`
         Read and converted once.
     policies : iterable of policies
-        Names, configurations or gangline.Policy objects, each once: they are told apart by label.
+        Names, configurations or gangline.Policy objects, each once; labels distinguish them.
     seeds : iterable of int
         Each policy runs once with each.
     params : mapping, optional
@@ -58,7 +58,7 @@ def compare(
     Raises
     ------
     PolicyError
-        If there is no policy or no seed, one is there twice, or `params` names a policy that is not
+        If there is no policy or no seed, one is duplicate, or `params` names a policy that is not
         compared.
     TraceError, ClusterError, InfeasibleJobError, PlanError
         As for `gangline.simulate`; what can be known before the first run is raised before it.

@@ -9,7 +9,7 @@ Examples
 ...     "servers": [{"count": 8, "gpu": "A100", "gpus": 8, "rack": "fill:4"}],
 ...     "network": {"preset": "dally-2024"},
 ... })
->>> rows = network.slow_downs(lab, models=["VGG11"], gpus=[8])
+>>> rows = network.locality_factors(lab, models=["VGG11"], gpus=[8])
 >>> [(row["tier"], round(row["locality"], 4)) for row in rows]
 [('server', 0.9997), ('rack', 0.997), ('network', 0.9476)]
 """
@@ -34,9 +34,9 @@ __all__ = [
     "clamps",
     "fair_rates",
     "known_models",
+    "locality_factors",
     "presets",
     "shared_bw",
-    "slow_downs",
     "to_core",
 ]
 
@@ -110,7 +110,7 @@ def check(cluster: ClusterKeys, path: str | None) -> None:
         raise type(error)(message, **facts) from None
 
 
-def slow_downs(
+def locality_factors(
     cluster: ClusterKeys, *, models: Sequence[str] | None = None, gpus: Sequence[int] | None = None
 ) -> list[dict[str, Any]]:
     """Return what a gang keeps of its speed, by GPU type, model, tier and gang size.
@@ -254,7 +254,7 @@ def _room(cluster: ClusterKeys, gpu: str) -> tuple[int, int, int]:
 
 
 def _measured(cluster: ClusterKeys) -> list[tuple[int, str, int, int, float, float | None]]:
-    """Consolidated throughputs, each with its spread twin where the table has one."""
+    """Consolidated throughputs, each with its spread counterpart where the table has one."""
     found = cluster.throughput.rows if cluster.throughput is not None else None
     names = [gpu.name for gpu in cluster.gpu_types]
 

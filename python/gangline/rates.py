@@ -158,7 +158,7 @@ def refuse_unknown(
     types: Sequence[str],
     throughput: Throughput | None,
 ) -> None:
-    """Raise a ClusterError that names the first jobs whose rate nobody knows.
+    """Raise a ClusterError that names the first jobs without a known rate.
 
     These jobs know their iterations but no duration, and no row of the table speaks of them.
     """

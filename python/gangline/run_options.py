@@ -26,7 +26,7 @@ _HOUR_S = 3600.0
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run is told besides cluster, jobs and policy; see `gangline.simulate`."""
+    """Options of a run besides cluster, jobs and policy; see `gangline.simulate`."""
 
     seed: int = 0
     restart_s: float | None = None

@@ -209,7 +209,7 @@ def check_policy(
     --------
     >>> import gangline as gl
     >>> class Sleepy(gl.Policy):
-    ...     '''Starts nobody, but asks to be woken a second later, again and again.'''
+    ...     '''Starts no job, but asks to be woken a second later, again and again.'''
     ...     wake_on = ("arrival", "timer")
     ...     def decide(self, view, changes):
     ...         plan = gl.Plan()
@@ -289,7 +289,7 @@ def small_worlds() -> list[World]:
 
 
 def _clusters() -> list[Cluster]:
-    """Clusters of `small_worlds`; policies that share GPUs find a slow-down in each."""
+    """Clusters of `small_worlds`; policies that share GPUs find a slowdown factor in each."""
     from gangline.cluster import Cluster
 
     first = {"name": "A", "memory_gb": 16, "price_per_hour": 1.0}

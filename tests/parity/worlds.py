@@ -227,7 +227,7 @@ def crowded(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def sharings(draw: st.DrawFn, types: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Any source of slow-downs; of a gang the largest or the mean."""
+    """Any source of slowdown factors; of a gang the largest or the mean."""
     gang = {"gang_xi": draw(st.sampled_from(["max", "mean"]))}
     kind = draw(st.sampled_from(["constant", "constant", "table", "table", "matrix", "analytic"]))
     if kind == "constant":
@@ -305,7 +305,7 @@ def sharing_worlds(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def crowding(draw: st.DrawFn, types: tuple[str, ...]) -> dict[str, Any]:
-    """Slow-downs around those where sharing stops to pay."""
+    """Slowdown factors around those where sharing stops to pay."""
     sharing: dict[str, Any] = {
         "gang_xi": draw(st.sampled_from(["max", "mean"])),
         "acc_cost": draw(st.sampled_from([0.05, 0.0, 0.01, 0.5])),

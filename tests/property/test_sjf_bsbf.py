@@ -118,7 +118,7 @@ def test_to_ask_again_changes_nothing(policy: str, data: st.DataObject) -> None:
 
 @settings(suppress_health_check=QUIET)
 @given(data=st.data())
-def test_slow_downs_of_one_cost_nothing(data: st.DataObject) -> None:
+def test_slowdown_factors_of_one_cost_nothing(data: st.DataObject) -> None:
     """Each job runs as long as alone, overhead aside, on GPUs without distances."""
     world = data.draw(sharing_worlds(), label="world")
     world.pop("locality", None)

@@ -56,9 +56,9 @@ class Interference:
         if "xi" in self.o:
             self.constant = float(self.o["xi"])
             if not 1 <= self.constant < math.inf:
-                raise ClusterError("no slow-down", key="xi", value=self.constant)
+                raise ClusterError("no slowdown factor", key="xi", value=self.constant)
         elif self.o["missing"] == "constant" and self.has_source():
-            raise ClusterError("no slow-down for absent pairs", key="xi")
+            raise ClusterError("no slowdown factor for absent pairs", key="xi")
         if self.has_source():
             getattr(self, f"read_{self.kind}")()
 
@@ -163,10 +163,10 @@ class Interference:
         return ABSENT
 
     def one_way(self, a: Job, b: Job, t: int) -> float | None:
-        """Slow-down of ``a`` by ``b``; None where the two may not share; ClusterError if absent."""
+        """Slowdown factor of ``a`` by ``b``; None: they may not share; ClusterError if absent."""
         xi = self.constant if self.kind == "constant" else self.looked_up(a, b, t)
         if xi is None:
-            raise PolicyError("no slow-down given", field="sharing")
+            raise PolicyError("no slowdown factor given", field="sharing")
         if xi == NEVER:
             return None
         if math.isnan(xi):
@@ -182,7 +182,7 @@ class Interference:
         return None not in (self.one_way(a, b, t), self.one_way(b, a, t))
 
     def absent(self, jobs: list[Job]) -> Iterator[tuple[Job, Job, int]]:
-        """Ordered pairs of jobs that could meet on a type and have no slow-down."""
+        """Ordered pairs of jobs that could meet on a type and have no slowdown factor."""
         if self.kind == "constant" or self.o["missing"] != "error":
             return
         for a in jobs:
@@ -195,7 +195,7 @@ class Interference:
     def refuse(self, jobs: list[Job]) -> None:
         """Refuse a run that shares without a source, or whose pairs are not all known."""
         if not self.has_source():
-            raise PolicyError("no slow-down given", field="sharing")
+            raise PolicyError("no slowdown factor given", field="sharing")
         pairs = {(a.model, b.model) for a, b, _ in self.absent(jobs)}
         if pairs:
             raise ClusterError("absent pairs", pairs=pairs)

@@ -31,7 +31,7 @@ def tier_of(servers: list[Server], gpus: tuple[Gpu, ...]) -> str:
 
 
 class Rates:
-    """Pure questions about memory, slow-downs and rates in one world."""
+    """Pure questions about memory, slowdown factors and rates in one world."""
 
     def __init__(self, world: World, types: list[GpuType], servers: list[Server]) -> None:
         self.types, self.servers = types, servers
@@ -61,7 +61,7 @@ class Rates:
         return 1.0 + float(self.options["acc_cost"]) * (steps - 1)
 
     def xi_gpu(self, job: Job, others: list[Job], t: int) -> float:
-        """Slow-down of the job on one GPU of a type by those it shares it with."""
+        """Slowdown factor of the job on one GPU of a type by those it shares it with."""
         each = [self.one_way(job, o, t) for o in others]
         values = [xi for xi in each if xi is not None]
         if len(values) <= 1:
@@ -76,7 +76,7 @@ class Rates:
         return total
 
     def xi_gang(self, job: Job, gpus: tuple[Gpu, ...], residents: dict[Gpu, list[Job]]) -> float:
-        """Slow-down of the whole gang on these GPUs."""
+        """Slowdown factor of the whole gang on these GPUs."""
         per_gpu = [
             self.xi_gpu(job, [o for o in residents[g] if o is not job], self.servers[g[0]].type)
             for g in gpus

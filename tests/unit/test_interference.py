@@ -1,4 +1,4 @@
-"""Sources of slow-downs: what a run takes of measured pairs, squares, utilisation and rows."""
+"""Sources of slowdown factors: measured pairs, matrices, utilisation and rows."""
 
 from __future__ import annotations
 

@@ -388,7 +388,7 @@ def test_twins_see_pairs_in_the_unit_of_their_own_rates() -> None:
 
 
 def test_a_job_with_next_to_nothing_left_disturbs_nobody() -> None:
-    """One GPU, slow-down 1.5, work 6, 1, 1, 1, 1, 1e-9, 1.
+    """One GPU, slowdown factor 1.5, work 6, 1, 1, 1, 1, 1e-9, 1.
 
     With p the time of the long job in pairs and a alone: a + p / 1.5 = 6 and p / 1.5 = 5 for the
     rest, so a = 1, p = 7.5; a pair without the long job would only add time.

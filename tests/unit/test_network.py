@@ -157,10 +157,10 @@ def test_a_model_without_an_unscaled_time_is_refused() -> None:
 
 def test_a_model_without_an_unscaled_time_is_in_no_table() -> None:
     cluster = gl.Cluster.from_dict(lab(network={"preset": "dally-2024", "compute": "unscaled"}))
-    found = network.slow_downs(cluster)
+    found = network.locality_factors(cluster)
     assert {row["model"] for row in found} == {*network.known_models(cluster)} - {"BERT-large"}
     assert all(0.0 < row["locality"] <= 1.0 for row in found)
-    assert network.slow_downs(cluster, models=["BERT-large"]) == []
+    assert network.locality_factors(cluster, models=["BERT-large"]) == []
 
 
 def rows(*given: tuple[str, int, float, float | None]) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def test_missing_pairs() -> None:
 def test_table_of_what_gangs_keep() -> None:
     cluster = gl.Cluster.from_dict(lab(network={"levels": {"m": [0.9, 0.5, 0.25], "*": [1, 1, 1]}}))
     assert network.known_models(cluster) == ["m", "*"]
-    found = network.slow_downs(cluster)
+    found = network.locality_factors(cluster)
     mine = {
         (row["gpu_type"], row["tier"], row["gpus"]): row["locality"]
         for row in found
@@ -227,14 +227,14 @@ def test_table_of_what_gangs_keep() -> None:
         ("h", "network", 2): 0.25,
         ("h", "network", 4): 0.25,
     }
-    assert network.slow_downs(gl.Cluster.from_dict(lab())) == []
-    assert network.slow_downs(gl.Cluster.from_dict(lab(network={"preset": "ideal"}))) == []
+    assert network.locality_factors(gl.Cluster.from_dict(lab())) == []
+    assert network.locality_factors(gl.Cluster.from_dict(lab(network={"preset": "ideal"}))) == []
 
 
 def test_asking_for_an_unknown_model_is_an_error() -> None:
     cluster = gl.Cluster.from_dict(lab(network={"preset": "dally-2024"}))
     with pytest.raises(gl.NetworkError, match="known: AlexNet"):
-        network.slow_downs(cluster, models=["alexnet"])
+        network.locality_factors(cluster, models=["alexnet"])
 
 
 def test_skew_by_the_oracle_and_by_sizes() -> None:

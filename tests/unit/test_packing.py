@@ -159,7 +159,7 @@ SHARERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("policy", SHARERS.values(), ids=list(SHARERS))
-def test_sharing_needs_a_source_of_slow_downs(policy: Any) -> None:
+def test_sharing_needs_a_source_of_slowdown_factors(policy: Any) -> None:
     """How many jobs share a GPU does not say by how much they slow each other down."""
     silent = pool()
     for given in ({}, {"max_share": 2}, {"gang_xi": "mean"}):

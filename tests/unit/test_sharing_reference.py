@@ -1,4 +1,4 @@
-"""Memory, slow-downs of every kind and the numbers of shared runs in the slow simulator."""
+"""Memory, slowdown factors of every kind and the numbers of shared runs in the slow simulator."""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ def test_what_is_refused() -> None:
             reference.run(world, policy, params)
         assert caught.value.facts["field"] in params
     for policy in ("sjf-ffs", "sjf-bsbf"):
-        with pytest.raises(reference.PolicyError):  # no slow-down given
+        with pytest.raises(reference.PolicyError):  # no slowdown factor given
             reference.run({**world, "sharing": {}}, policy)
     one = {**world, "sharing": {"max_share": 1}}
     with pytest.raises(reference.PolicyError):

@@ -405,7 +405,7 @@ def test_bad_interference_tables_are_refused(tmp_path: Path, content: str, words
         gl.tables.read_interference(tmp_path / "xi.parquet")
 
 
-def test_pairs_become_slow_downs(tmp_path: Path) -> None:
+def test_pairs_become_slowdown_factors(tmp_path: Path) -> None:
     table = read_throughput(write(tmp_path / "rates.json", GAVEL))
     found = gl.tables.interference_of(table).to_pylist()
     # alone 4 a second: 3 beside itself, 2 beside the other
@@ -417,7 +417,7 @@ def test_pairs_become_slow_downs(tmp_path: Path) -> None:
 
 
 @pytest.mark.shared
-def test_slow_downs_of_the_public_pairs(table: ThroughputTable) -> None:
+def test_slowdown_factors_of_the_public_pairs(table: ThroughputTable) -> None:
     found = gl.tables.interference_of(table).to_pylist()
     published = {
         "v100": (636, [1.00, 1.19, 1.47, 2.07, 4.86]),

@@ -57,13 +57,13 @@ class Company:
 
     @cached_property
     def pairs(self) -> Pairs | None:
-        """Slow-downs by classes of jobs, None where they are not known here."""
+        """Slowdown factors by classes of jobs, None where they are not known here."""
         from gangline.trace.to_core import pairs_of
 
         return pairs_of(self._t.trace, self._t.cluster)
 
     def xi(self, job: int, other: int, gpu: int) -> float:
-        """Slow-down of a job beside another on a GPU; NaN where it is not known."""
+        """Slowdown factor of a job beside another on a GPU; NaN where it is not known."""
         pairs = self.pairs
         if pairs is None or min(job, other) < 0:
             return math.nan
@@ -73,7 +73,7 @@ class Company:
         return float(pairs.xi[kind, pairs.of_job[job], pairs.of_job[other]])
 
     def xi_at(self, stretch: int, time: float) -> float:
-        """Slow-down of the gang of a stretch by who is beside it at an instant."""
+        """Slowdown factor of the gang of a stretch by who is beside it at an instant."""
         t = self._t
         job = int(t.stretches.job[stretch])
         by_gpu: dict[int, float] = {}

@@ -59,8 +59,8 @@ def _batches(t: Tables) -> tuple[Numbers, Numbers]:
 def co_runners(t: Tables) -> str | None:
     """Check that co-runners are named, and that a row ends when they make its job go otherwise.
 
-    The column names who was beside the job as the row began. That somebody comes or goes ends the
-    row unless the job goes on at the same slow-down.
+    The column names who was beside the job as the row began. A job that comes or goes ends the
+    row unless the job goes on at the same slowdown factor.
     """
     if not t.has("co_runner"):
         return None
@@ -78,7 +78,7 @@ def co_runners(t: Tables) -> str | None:
                 f"its segment says {given or 'none'}"
             )
         if t.seg("rate")[held.row[stretch]] == 0.0:
-            continue  # a job that rests goes on resting
+            continue  # a job paused at its quota stays paused
         before = company.xi_at(stretch, begin)
         changes = {time for each in met for time in (each.start, each.end) if begin < time < end}
         for time in sorted(changes):

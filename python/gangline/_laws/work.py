@@ -77,7 +77,7 @@ def _overheads(t: Tables, stints: Stints) -> Numbers:
     Nor does anything tell what a stop cost where the options of the run are not known.
     """
     given = t.job("overhead_s")
-    # The first to start pays for the first start; of parts that start together, nobody knows.
+    # The first to start pays for the first start; of parts that start together it is not known.
     order = np.lexsort((stints.start, stints.job))
     is_first = np.zeros(len(order), dtype=np.bool_)
     is_first[order] = np.diff(stints.job[order], prepend=-1) != 0

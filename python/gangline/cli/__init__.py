@@ -1,1 +1,1 @@
-"""The command `gangline`: everything a person types; nobody imports it."""
+"""The command line `gangline`; no other module imports it."""

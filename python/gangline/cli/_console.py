@@ -24,9 +24,9 @@ _NAME_LEAST = 12  # characters that a column of words keeps in a narrow terminal
 
 
 def open_voices() -> None:
-    """Make both voices safe to use: closed ones are silent, and no letter is beyond a terminal."""
+    """Make stdout and stderr safe: closed ones are silent, and every character can be shown."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started us
+        if getattr(sys, name) is None:  # closed by the parent process
             nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - to the end
             setattr(sys, name, nowhere)
     out = sys.stdout

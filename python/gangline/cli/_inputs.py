@@ -71,8 +71,8 @@ class TraceChoice:
     cpu_jobs
         Whether jobs without GPUs are left out or end the reading, where a format has such jobs.
     zone
-        Zone of local times, such as America/Los_Angeles; the default takes differences of what
-        the clock on the wall showed.
+        Zone of local times, such as America/Los_Angeles; the default takes differences of
+        local clock times.
     max_bytes
         Refuse inputs that unpack to more.
     option
@@ -96,7 +96,7 @@ class TraceChoice:
     option: Annotated[list[str] | None, Parameter(negative="")] = None
 
     def read(self, path: str, *, max_errors: int | None = None) -> Trace:
-        """Read the trace; `max_errors` says how many errors are told in full."""
+        """Read the trace; `max_errors` says how many errors are shown in full."""
         _pandas.leave_out()
         from gangline.trace import read_trace
 

@@ -21,7 +21,7 @@ def leave_out() -> None:
 
     pyarrow looks for pandas when it first makes an array and when it first makes one of numpy's,
     to know the objects of pandas by sight. A look while pandas is hidden settles that. Its
-    conversions to pandas still load it when they are called, and so does whoever imports it.
+    conversions to pandas still load it when they are called, and so does any code that imports it.
     """
     if "pandas" in sys.modules:
         return

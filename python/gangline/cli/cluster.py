@@ -92,9 +92,9 @@ def _notes(cluster: Cluster) -> list[str]:
 
 def _show_network(cluster: Cluster) -> None:
     """Draw what a gang keeps of its speed: one line per model and tier, one column per size."""
-    from gangline.network import shared_bw, slow_downs
+    from gangline.network import locality_factors, shared_bw
 
-    kept = slow_downs(cluster)
+    kept = locality_factors(cluster)
     if not kept:
         return
     sizes = sorted({row["gpus"] for row in kept})

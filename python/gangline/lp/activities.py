@@ -67,11 +67,11 @@ class Activities:
         """Return a typical size of each variable: the unit in which a solver sees it."""
         members = self.classes.count
         need = float(np.sum(members * self.gang_of_class()))
-        crowd = max(1.0, need / float(np.sum(self.capacity)))
+        load = max(1.0, need / float(np.sum(self.capacity)))
         unit = members[self.pairs[:, 0]]
         paired = self.pairs[:, 1] >= 0
         unit[paired] = np.minimum(unit[paired], members[self.pairs[paired, 1]])
-        return unit / crowd
+        return unit / load
 
     def gang_of_class(self) -> F64:
         """Return the gang size of each class that has an activity; 0 for others."""

@@ -61,4 +61,4 @@ def aggregate(columns: list[F64]) -> Classes:
 
 
 NOT_GROUPED = Classes(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
-"""Of an instance whose jobs nobody has looked at yet."""
+"""Of an instance whose jobs are not grouped yet."""

@@ -174,9 +174,9 @@ class Instance:
         columns = [
             np.asarray(getattr(self.settings if name in PER_JOB else self, name)) for name in names
         ]
-        # A number that all jobs share tells nobody apart.
-        told = [column for column in columns if column.ndim and column.strides != (0,)]
-        groups = aggregate(told)
+        # A number that all jobs share does not tell jobs apart.
+        telling = [column for column in columns if column.ndim and column.strides != (0,)]
+        groups = aggregate(telling)
         return self.rows_of(groups.first, groups)
 
     def write(self, path: str | Path) -> None:
@@ -218,7 +218,7 @@ def read(policy: str, arrays: Mapping[str, Any], settings: Settings) -> Instance
     for name, default in (("scale", None), ("weight", 1.0), ("steps_remaining", 1.0), ("age_s", 0)):
         value = arrays.get(name)
         sized[name] = (
-            np.broadcast_to(np.float64(default), jobs)  # one number, looked at by nobody twice
+            np.broadcast_to(np.float64(default), jobs)  # one number for all
             if value is None and default is not None
             else _array(policy, name, value, 1)
         )

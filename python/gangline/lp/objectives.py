@@ -43,12 +43,12 @@ class Problem:
 
 
 def agnostic(policy: str) -> bool:
-    """Whether the policy is the twin that does not know how fast a job is on each type."""
+    """Whether the policy is a heterogeneity-agnostic variant, which knows no rates."""
     return policy.endswith("-agnostic")
 
 
 def rates_seen(instance: Instance) -> F64:
-    """Return the rates that the policy looks at: the twin sees one rate on all usable types.
+    """Return the rates that the policy sees: an agnostic variant sees one rate on all usable types.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def pack(instance: Instance, rates: F64, measure: F64, worth: F64) -> Problem:
 def _as_seen(instance: Instance, rates: F64, beside: F64) -> F64:
     """Return pair rates in the unit of `rates`, of shape (classes, classes, types).
 
-    A twin that is not told the rates still knows by how much jobs slow each other down.
+    An agnostic variant still knows the slowdown factors of co-runners.
     """
     if rates is instance.rates:
         return beside
@@ -257,8 +257,8 @@ def finish_time_fairness(instance: Instance, solver: Solver) -> Allocation:
 def _wanted(rho: float, known: tuple[F64, F64, F64], fastest: F64) -> F64:
     """Return the seconds per step that each job may take; `known` = age, steps left, fair time.
 
-    What is left of a job may drown in its age: nobody is asked to be faster than alone on its
-    fastest type. Who has nearly all the time of the world asks for next to nothing, not for less
+    The remaining work may vanish beside the age: no job is asked to be faster than alone on its
+    fastest type. A job with nearly unlimited time asks for next to nothing, not for less
     than a program can tell from zero.
     """
     age, left, fair = known
@@ -279,7 +279,7 @@ def _least_rho(
         return float(np.max((age + left / space.rates_of(y)) / fair))
 
     best, fastest = kernel.spread(space), kernel.fastest(space, alone=False)
-    # Nobody ends earlier than alone on its fastest type; if all can come that close, that is it.
+    # No job ends earlier than alone on its fastest type; if all can come that close, that is it.
     upper, lower = reached(best), float(np.max((age + left / fastest) / fair))
     trial = min(upper, lower * (1.0 + 0.5 * FTF_GAP))
     for _ in range(FTF_STEPS):

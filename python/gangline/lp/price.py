@@ -65,7 +65,7 @@ def price_maxmin(space: Activities, measure: F64, solver: Solver) -> Plan:
 
 
 def price_levels(space: Activities, level: F64, speed: F64, solver: Solver) -> tuple[F64, F64]:
-    """Fill levels by prices: nobody rises who would take from someone lower.
+    """Fill levels by prices: no share rises at the cost of a lower one.
 
     Parameters
     ----------

@@ -130,7 +130,7 @@ class Digest:
         too coarse a one.
     behind_head : float
         Share of the waiting time for a first start that is head-of-line blocking, as
-        `waiting.blocked_share` defines it; nan if nobody waited or the tables do not tell.
+        `waiting.blocked_share` defines it; nan if no job waited or the tables do not say.
     busy_until_s : float
         Last arrival, or end of the last waiting, whichever is later; since the first arrival.
     jain : float
@@ -173,7 +173,7 @@ class Digest:
 
     @property
     def time_share(self) -> dict[str, float]:
-        """Of all GPU time held, the share on each GPU type; empty if nobody knows.
+        """Of all GPU time held, the share on each GPU type; empty if the tables do not say.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""What distance cost: the matrix of slow-downs as a heat map, losses by model and tier as bars.
+"""What distance cost: locality factors as a heat map, losses by model and tier as bars.
 
 Both are still pictures on every page, with their numbers in a table or in the cells.
 """
@@ -97,9 +97,9 @@ def heats(run: Digest) -> tuple[list[Heat], str]:
         models = [name for name in asked if name in known] or known
         largest = max((loss.gpus_max for loss in run.losses), default=0)
         sizes = [2**k for k in range(1, 17) if 2**k < 2 * largest] or None
-        rows = network.slow_downs(cluster, models=models[:_MODELS_SHOWN], gpus=sizes)
+        rows = network.locality_factors(cluster, models=models[:_MODELS_SHOWN], gpus=sizes)
     except GanglineError as error:
-        return [], f"The matrix of slow-downs cannot be drawn from this result: {error}"
+        return [], f"The matrix of locality factors cannot be drawn from this result: {error}"
     by_type: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         by_type.setdefault(row["gpu_type"], []).append(row)

@@ -1,4 +1,4 @@
-"""Reports on disk: whole or absent, and never over a file that is somebody else's."""
+"""Reports on disk: whole or absent, and never over a file that gangline did not write."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def check_target(path: Path, kind: str = REPORT) -> None:
     Raises
     ------
     ResultError
-        If the path is a folder, or a file of another kind or of somebody else.
+        If the path is a folder, or a file of another kind or not of gangline.
     OSError
         If nothing can be written there.
     """

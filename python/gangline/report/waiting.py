@@ -58,7 +58,7 @@ def blocked_share(jobs: pa.Table, timeline: pa.Table, gpus_by_type: dict[str, in
     Returns
     -------
     float
-        NaN if nobody waited or the tables do not tell: without a timeline, or where GPUs of several
+        NaN if no job waited or the tables do not say: without a timeline, or where GPUs of several
         types fail.
 
     Notes
@@ -105,7 +105,7 @@ def _waiting(arrival_s: Floats, start_s: Floats, time_s: Floats) -> npt.NDArray[
 
 
 def _idle(timeline: pa.Table, gpus_by_type: dict[str, int]) -> Floats:
-    """Return the idle GPUs of the type that has most of them; NaN where nobody can tell."""
+    """Return the idle GPUs of the type that has most of them; NaN where it is not known."""
     total = _column(timeline, "gpus_total")
     if len(gpus_by_type) == 1:
         return total - _column(timeline, "gpus_busy")

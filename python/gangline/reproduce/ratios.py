@@ -121,7 +121,7 @@ def interval(logs: Sequence[float]) -> tuple[float, float] | None:
 def ratios(study: Study, runs: Sequence[dict[str, Any]]) -> list[Ratio]:
     """Return the ratios of every claim, world and rival that was run.
 
-    A world where one of the two values is 0 in some seed (nobody waited) has no ratio.
+    A world where one of the two values is 0 in some seed (no job waited) has no ratio.
     """
     known: Runs = {(_setting(run), run["policy"], run["seed"]): run for run in runs}
     worlds = list(dict.fromkeys(setting for setting, _, _ in known))

@@ -571,7 +571,7 @@ def _setting(row: dict[str, Any]) -> Setting:
 def _shown(key: str, value: float | None) -> float | None:
     if value is None:
         return None
-    # sums of floats leave 1e-15 where nobody waited
+    # sums of floats leave 1e-15 where no job waited
     return round(value / _HOUR_S, 9) if key.endswith("_s") else value
 
 

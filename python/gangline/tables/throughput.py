@@ -92,7 +92,7 @@ class ThroughputTable:
         Raises
         ------
         ClusterError
-            If a column is missing, a value is out of range, or a combination is there twice.
+            If a column is missing, a value is out of range, or a combination is duplicate.
         """
         table = data if isinstance(data, pa.Table) else pa.table(data)
         missing = [name for name in REQUIRED if name not in table.column_names]

@@ -50,8 +50,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         What a job without GPUs does; dropped ones are counted. Default: "drop" where the format
         has such jobs, elsewhere "error".
     zone : str, optional
-        Zone of local times, such as "America/Los_Angeles"; None takes differences of what the
-        clock on the wall showed. Formats without local times ignore it.
+        Zone of local times, such as "America/Los_Angeles"; None takes differences of
+        local clock times. Formats without local times ignore it.
     on_bad_row : "error" or "drop"
         What a row that cannot be read does; dropped rows are counted.
     max_bytes : int

@@ -70,8 +70,8 @@ def write_trace(
 
     Notes
     -----
-    A Parquet or Arrow file that gangline wrote and nobody changed since is replaced. Other formats
-    have no place for a mark: a file that is there must already hold the same bytes.
+    A Parquet or Arrow file that gangline wrote and that was not changed since is replaced. Other
+    formats have no place for a mark: an existing file must already hold the same bytes.
 
     Examples
     --------

@@ -116,7 +116,7 @@ impl PyPolicy {
         let (orders, is_steady) = answer;
         let arms = orders.timers.iter().any(|(_, time)| time.is_some());
         if arms && !self.wake_on.intersects(WakeOn::TIMER) {
-            let message = "`wake_at` wakes nobody: this policy's `wake_on` lacks \"timer\"";
+            let message = "`wake_at` has no effect: this policy's `wake_on` lacks \"timer\"";
             let facts = PyDict::new(py);
             facts.set_item("field", "wake_on")?;
             return Err(crate::error::raise(py, "PolicyError", message, &facts)?);

@@ -73,7 +73,7 @@ fn policy<'py>(
     Ok(row)
 }
 
-/// What it is told of durations, as the table of policies says it.
+/// What it knows of durations, as the table of policies says it.
 fn durations(info: &PolicyInfo) -> &'static str {
     match (info.reads_durations, info.knowledge) {
         (false, _) => "no",

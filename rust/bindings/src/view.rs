@@ -1,5 +1,5 @@
-//! What a policy written in Python sees. Columns are copied when asked for; a column nobody reads is never
-//! filled. The view is dead once `decide` has returned.
+//! What a policy written in Python sees. Columns are copied when asked for; an unused column is never
+//! filled. The view is valid only during `decide`.
 
 use crate::error::raise;
 use gangline_engine::{Changes, ClusterView, Part, Run};

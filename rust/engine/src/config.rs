@@ -82,7 +82,7 @@ pub struct RunConfig {
     pub checkpoint_interval: Option<SimSpan>,
     /// Most jobs on one GPU, 1 or 2; the policy's own limit counts too.
     pub max_share: u32,
-    /// Slow-downs by co-runners; a run that shares GPUs is refused without them.
+    /// Slowdown factors by co-runners; a run that shares GPUs is refused without them.
     pub interference: Option<Interference>,
     /// By what a gang is slowed whose GPUs are not all shared alike.
     pub gang_xi: GangXi,

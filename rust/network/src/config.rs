@@ -1,4 +1,4 @@
-//! What a network is told, and the checks of it.
+//! The keys of a network, and their checks.
 
 use super::alphabeta::{Algorithms, Link, Links, Traffic};
 use super::layers::Order;

@@ -1,8 +1,7 @@
 //! Counter-based random numbers: every draw is a pure function of where it is used.
 //!
 //! The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy
-//! as 1, 2, 3", SC 2011). There is no state: nobody can move another's draw by asking first or
-//! more often. One draw costs one block (about 10 ns). `tests/reference/philox.py` is the twin.
+//! as 1, 2, 3", SC 2011). There is no state: no draw depends on how many were made before. One draw costs one block (about 10 ns). `tests/reference/philox.py` is the same in Python.
 //!
 //! # Layout
 //! A draw is addressed by `(seed, purpose, id0, id1, counter)`; the words of a block are
@@ -39,7 +38,7 @@ pub enum Purpose {
     Vcs = 6,
     /// Failures and repairs of servers: `id0` = server; even `id1` = a time up, odd `id1` = a time down.
     Failures = 7,
-    /// Errors of what a policy is told (durations, rates).
+    /// Errors of what a policy knows (durations, rates).
     Estimates = 8,
     /// Random placement rules; `id0` = job index, `id1` = number of starts so far.
     Placement = 9,

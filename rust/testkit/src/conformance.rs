@@ -139,7 +139,7 @@ pub fn draw(seed: u64, scope: Scope) -> Case {
     }
 }
 
-/// Slow-downs by co-runners: the same for every pair, or by label and GPU type, where some pairs may not share.
+/// Slowdown factors by co-runners: the same for every pair, or by label and GPU type, where some pairs may not share.
 fn draw_interference(extras: &mut Numbers, jobs: &JobTable, types: usize) -> Interference {
     if extras.once_in(2) {
         return Interference::constant(1.25, types).expect(">= 1");

@@ -48,7 +48,7 @@ def read_parquet(
         return _read(source, wanted)
     except MemoryError:
         raise source.too_large() from None
-    # ValueError: names that are no text; KeyError: columns that are there twice
+    # ValueError: names that are no text; KeyError: duplicate columns
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         if isinstance(error, TraceError):
             raise

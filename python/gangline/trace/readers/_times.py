@@ -52,7 +52,7 @@ class Local:
     Parameters
     ----------
     zone : str or None
-        Name in the tz database; None leaves the times as the clock on the wall showed them.
+        Name in the tz database; None leaves the times as local clock times.
     path : str
         For messages.
 
@@ -110,7 +110,7 @@ def to_seconds(
     names : tuple of str
         Internal names; those absent are passed over.
     zone : str or None
-        Zone of local times; None leaves them as the clock on the wall showed them.
+        Zone of local times; None leaves them as local clock times.
     repeated : (int, int), optional
         Microseconds between which local times of the first column occur twice; without a zone
         they are counted only.

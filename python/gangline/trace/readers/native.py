@@ -106,7 +106,7 @@ def _plain_status(raw: Raw) -> None:
     if set(words.dictionary.to_pylist()) <= set(STATUSES):
         return
     plain = statuses(words, {word: word for word in STATUSES}, raw.notes)
-    # nobody's word is no word: what is missing stays missing
+    # what is missing stays missing
     codes = pc.if_else(words.is_valid(), plain.indices, None)
     raw.columns["trace_status"] = pa.DictionaryArray.from_arrays(codes, plain.dictionary)
 

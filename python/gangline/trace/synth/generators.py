@@ -315,7 +315,7 @@ def _in_python(shape: str, name: str, parameters: dict[str, Any]) -> Raw:
 
 
 def _origin(name: str, parameters: dict[str, Any]) -> str:
-    """Return the generator and what it was told; a table in memory only as its kind."""
+    """Return the generator and its parameters; a table in memory only as its kind."""
     return f"{name} {json.dumps(parameters, sort_keys=True, default=repr)}"
 
 

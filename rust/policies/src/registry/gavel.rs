@@ -257,7 +257,7 @@ const SOLVED: PolicyInfo = PolicyInfo {
     make: |params, services| rounds(params, services.allocator()),
     ..PolicyInfo::BASE
 };
-/// The same for a policy that is told how much work is left.
+/// The same for a policy that knows how much work is left.
 const TOLD: PolicyInfo = PolicyInfo {
     knowledge: Knowledge::Remaining,
     reads_durations: true,
@@ -418,7 +418,7 @@ fn rounds(
     )))
 }
 
-/// Who meets whom on shared GPUs; nobody unless asked for.
+/// Which jobs share GPUs; none unless asked for.
 fn partners(params: &ParamReader) -> Option<Partners> {
     if params.policy() == "gavel-gandiva" {
         return Some(Partners::Single);

@@ -3,7 +3,7 @@
 pub(super) use crate::params::spec;
 use crate::params::{ParamDefault, ParamKind, ParamSpec};
 
-/// Error of the durations that a policy is told.
+/// Error of the durations that a policy sees.
 pub(super) const ESTIMATE_ERROR: ParamSpec = spec(
     "estimate_error",
     ParamKind::AtLeast(0.0),
