@@ -85,15 +85,15 @@ def _expected(what: str, kind: type, key: str) -> str:
     wanted = what.removeprefix("Expected ").split(", got ")[0].replace("`", "")
     if "^fill:" in wanted or wanted == "int | str":
         return 'a rack index or "fill:N"'
-    return plain(what)
+    return expected_words(what)
 
 
-def plain(what: str) -> str:
+def expected_words(what: str) -> str:
     """Say what msgspec expected without its names of types.
 
     Examples
     --------
-    >>> plain("Expected `float` > 0.0")
+    >>> expected_words("Expected `float` > 0.0")
     'a number > 0'
     """
     wanted = what.removeprefix("Expected ").split(", got ")[0].replace("`", "")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
+from gangline._builtin_values import finite, is_deeper
 from gangline._decode import from_validation_error
 from gangline._files import (
     PREFIX,
@@ -27,7 +28,6 @@ from gangline._files import (
     whole,
     workplace,
 )
-from gangline._plain import finite, is_deeper
 from gangline.errors import ClusterError, OptionError, ResultError
 from gangline.run_options import RunOptions
 

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-from gangline._plain import is_deeper
+from gangline._builtin_values import is_deeper
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _DEEPEST = 50  # ours: levels of tables and lists inside each other

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gangline import _toml
+from gangline._builtin_values import to_builtins
 from gangline._cluster_checks import check, load_tables
 from gangline._decode import from_validation_error
-from gangline._plain import plain
 from gangline._safe import safe
 from gangline._sharing_checks import load_sharing
 from gangline.cluster_schema import (
@@ -128,7 +128,7 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
             kind = type(data).__name__
             message = f"expected the keys of a cluster as a mapping, got {kind}"
             raise ClusterError(message, path=path, value=kind)
-        data = plain(data)
+        data = to_builtins(data)
         try:
             cluster = msgspec.convert(data, cls)
         except msgspec.ValidationError as error:
@@ -206,7 +206,7 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         >>> Cluster.homogeneous(servers=64, gpus=8, gpu="V100", servers_per_rack=16)
         Cluster('64x8 V100', 64 servers in 4 racks, 512 GPUs: 512 V100)
         """
-        servers, gpus = plain(servers), plain(gpus)
+        servers, gpus = to_builtins(servers), to_builtins(gpus)
         block: dict[str, Any] = {"count": servers, "gpu": gpu, "gpus": gpus}
         if servers_per_rack is not None:
             block["rack"] = f"fill:{servers_per_rack}"

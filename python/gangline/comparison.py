@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pyarrow as pa
 
-from gangline import _words
+from gangline import _formatting
 from gangline._result_folder import check, check_json, write_sealed
 from gangline._safe import safe
 
@@ -86,13 +86,13 @@ class Comparison:
         which all tie has no mark.
         """
         means = self.means()
-        titles = ["policy", *(measure.short for measure in _words.MEASURES)]
+        titles = ["policy", *(measure.short for measure in _formatting.MEASURES)]
         cells = [[str(row["policy"])] for row in means]
         best = [[False] for _ in means]
-        for measure in _words.MEASURES:
-            form = _words.brief if measure.form is _words.duration else measure.form
+        for measure in _formatting.MEASURES:
+            form = _formatting.brief if measure.form is _formatting.duration else measure.form
             values = [row.get(measure.key) for row in means]
-            marks = _words.leaders(values, measure.direction, form)
+            marks = _formatting.leaders(values, measure.direction, form)
             for line, marked, value, mark in zip(cells, best, values, marks, strict=True):
                 line.append(form(value))
                 marked.append(mark)
@@ -154,9 +154,9 @@ class Comparison:
         from gangline._html import table
 
         _, _, best = self.verdict()
-        titles = ["Policy", *(measure.title for measure in _words.MEASURES)]
+        titles = ["Policy", *(measure.title for measure in _formatting.MEASURES)]
         rows = [
-            [row["policy"], *(one.form(row.get(one.key)) for one in _words.MEASURES)]
+            [row["policy"], *(one.form(row.get(one.key)) for one in _formatting.MEASURES)]
             for row in self.means()
         ]
         caption = f"{self.trace!r} on {self.cluster.name}"
@@ -199,7 +199,7 @@ def ranking(means: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     if not known:
         return [], []
     top = known[0]["jct_mean_s"]
-    is_best = [_words.is_tie(row["jct_mean_s"], top, _words.duration) for row in known]
+    is_best = [_formatting.is_tie(row["jct_mean_s"], top, _formatting.duration) for row in known]
     best = [row for row, mark in zip(known, is_best, strict=True) if mark]
     return best, [row for row, mark in zip(known, is_best, strict=True) if not mark]
 
@@ -228,8 +228,8 @@ def headline(means: Sequence[Row], name: Name = str) -> str:
     best, others = ranking(means)
     if len(best) + len(others) < 2:
         return ""
-    names = _words.listed([name(row["policy"]) for row in best])
-    took = _words.duration(best[0]["jct_mean_s"])
+    names = _formatting.listed([name(row["policy"]) for row in best])
+    took = _formatting.duration(best[0]["jct_mean_s"])
     if not others:
         return f"{names} finished jobs equally soon: {took} from arrival to finish on average."
     behind = [f"{_less(best[0], row)} than under {_timed(row, name)}" for row in others]
@@ -249,12 +249,12 @@ def price(row: Row, name: Name = str) -> str:
         done.append(f"stopped running jobs {_times(stops)}")
     if moves:
         done.append(f"moved running jobs {_times(moves)}")
-    each = f" ({_words.times((stops + moves) / jobs)} per job)" if jobs else ""
+    each = f" ({_formatting.times((stops + moves) / jobs)} per job)" if jobs else ""
     lost = row.get("overhead_fraction")
     cost = (
         "restarts cost nothing in this run (--restart-s 30 makes each take 30 s)"
         if not lost
-        else f"starts and restarts took {_words.percent(lost)} of the GPU time that jobs held"
+        else f"starts and restarts took {_formatting.percent(lost)} of the GPU time that jobs held"
     )
     return f"{name(row['policy'])} {' and '.join(done)}{each}; {cost}."
 
@@ -270,15 +270,15 @@ def waiting(means: Sequence[Row]) -> str:
     used = max(float(row.get("gpu_utilization") or 0.0) for row in known)
     times = [float(row["jct_mean_s"]) for row in known]
     what = "nearly idle" if used < _IDLE else "large enough for this load"
-    said = f"The cluster is {what}: {_words.percent(used)} of the GPU time was in use."
+    said = f"The cluster is {what}: {_formatting.percent(used)} of the GPU time was in use."
     if share == 0.0:
         said += " No job waited on its way from arrival to finish"
     else:
-        part = _words.percent(share)
+        part = _formatting.percent(share)
         said += f" On average jobs waited for at most {part} of the time from arrival to finish"
     if max(times) > (1.0 + _HARDLY) * min(times):
         return f"{said}."  # they differ in how fast jobs ran
-    return f"{said}, so policies can hardly differ in it: {_words.LIGHT_LOAD}."
+    return f"{said}, so policies can hardly differ in it: {_formatting.LIGHT_LOAD}."
 
 
 def _times(count: float) -> str:
@@ -288,11 +288,11 @@ def _times(count: float) -> str:
 
 
 def _less(best: Row, other: Row) -> str:
-    return f"{_words.percent(1.0 - best['jct_mean_s'] / other['jct_mean_s'])} less"
+    return f"{_formatting.percent(1.0 - best['jct_mean_s'] / other['jct_mean_s'])} less"
 
 
 def _timed(row: Row, name: Name) -> str:
-    return f"{name(row['policy'])} ({_words.duration(row['jct_mean_s'])})"
+    return f"{name(row['policy'])} ({_formatting.duration(row['jct_mean_s'])})"
 
 
 def run_name(policy: str, seed: int) -> str:

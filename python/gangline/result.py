@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gangline import _result_folder, _tables
-from gangline._plain import finite
+from gangline._builtin_values import finite
 from gangline._safe import safe
 from gangline.errors import GanglineError, ResultError
 
@@ -204,11 +204,11 @@ class Result:
         )
 
     def _repr_html_(self) -> str:
-        from gangline import _words
+        from gangline import _formatting
         from gangline._html import more, table
 
         rows = [["Jobs finished", self.summary.get("finished")]]
-        rows += [[one.title, one.form(self.summary.get(one.key))] for one in _words.MEASURES]
+        rows += [[one.title, one.form(self.summary.get(one.key))] for one in _formatting.MEASURES]
         every = table(["key", "value"], list(self.summary.items()))
         return table(["", ""], rows, caption=repr(self)) + more("every number", every)
 

@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from gangline._plain import plain
+from gangline._builtin_values import to_builtins
 from gangline._safe import safe
 from gangline.errors import (
     ClusterError,
@@ -230,7 +230,7 @@ def make_options(values: Mapping[str, Any]) -> RunOptions:
             raise OptionError(
                 f"unknown run option `{name}`; known: {', '.join(known)}, sharing", field=name
             )
-    values = plain(values)
+    values = to_builtins(values)
     try:
         options = msgspec.convert(values, RunOptions)
     except msgspec.ValidationError as error:
@@ -298,7 +298,7 @@ def resolve_policy(
         return policy.name, policy.label(), policy.params()
     if isinstance(policy, Policy):
         check_declaration(policy)
-        return policy, policy.label(), plain(policy.params())
+        return policy, policy.label(), to_builtins(policy.params())
     kind = type(policy).__name__
     if isinstance(policy, type):
         kind = f"the class {policy.__name__}; pass an object of it: {policy.__name__}()"

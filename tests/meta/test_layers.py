@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 # Modules with a leading underscore at the top of the package are helpers of the layer given here.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"_core", "_safe", "_version", "errors"}),
-    frozenset({"_decode", "_files", "_html", "_plain", "_toml", "_words"}),  # know no scheduling
+    frozenset(
+        {"_builtin_values", "_decode", "_files", "_formatting", "_html", "_toml"}
+    ),  # know no scheduling
     frozenset({"cluster", "cluster_schema", "_cluster_checks", "_sharing_checks"})
     | frozenset({"rates", "interference", "trace", "policies", "lp"})
     | frozenset({"network", "tables", "cluster_files", "hadare", "sharing"}),

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
-from gangline import _words as words
+from gangline import _formatting as words
 
 if TYPE_CHECKING:
     from pathlib import Path

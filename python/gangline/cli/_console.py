@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from gangline._plain import finite
+from gangline._builtin_values import finite
 from gangline._safe import safe
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from gangline._plain import plain
+from gangline._builtin_values import to_builtins
 
 __all__ = ["PolicyBase"]
 
@@ -29,15 +29,18 @@ class PolicyBase:
         >>> Fifo(fit="first").params()["fit"]
         'first'
         """
-        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        return {
+            field.name: _parameter_value(getattr(self, field.name))
+            for field in dataclasses.fields(self)
+        }
 
     def changed(self) -> dict[str, Any]:
         """Return the parameters that differ from their defaults."""
         default = type(self)()
         return {
-            field.name: _plain(getattr(self, field.name))
+            field.name: _parameter_value(getattr(self, field.name))
             for field in dataclasses.fields(self)
-            if plain(getattr(self, field.name)) != getattr(default, field.name)
+            if to_builtins(getattr(self, field.name)) != getattr(default, field.name)
         }
 
     def label(self) -> str:
@@ -60,8 +63,8 @@ class PolicyBase:
         return table(["parameter", "value"], list(self.params().items()), caption=self.name)
 
 
-def _plain(value: object) -> object:
-    value = plain(value)
+def _parameter_value(value: object) -> object:
+    value = to_builtins(value)
     if isinstance(value, Mapping):
         return dict(value)
     return list(value) if isinstance(value, tuple) else value

@@ -31,7 +31,7 @@ import operator
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from gangline._plain import plain
+from gangline._builtin_values import to_builtins
 from gangline.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -407,7 +407,7 @@ def _check_records(policy: Policy) -> None:
         message = f"{label}: params(): expected a dict of parameters, got {type(params).__name__}"
         raise PolicyError(message, policy=label, field="params", value=params)
     try:
-        json.dumps(plain(params))
+        json.dumps(to_builtins(params))
     except (TypeError, ValueError) as error:
         message = f"{label}: params(): expected a dict of plain values, to be saved: {error}"
         raise PolicyError(message, policy=label, field="params", value=params) from None

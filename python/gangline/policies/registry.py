@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gangline import _toml
-from gangline._plain import plain
+from gangline._builtin_values import to_builtins
 from gangline.errors import PolicyError
 from gangline.policies._generated import presets, registry
 
@@ -59,7 +59,7 @@ def make(name: str, settings: Mapping[str, Any] | None = None) -> PolicyBase:
         kind_of = type(settings).__name__
         message = f"{name}: params: expected parameters by name, got {kind_of}"
         raise PolicyError(message, policy=name, field="params", value=kind_of)
-    for key, value in plain(settings or {}).items():
+    for key, value in to_builtins(settings or {}).items():
         if key not in fields:
             near = difflib.get_close_matches(key, fields, n=1)
             hint = f"; did you mean `{near[0]}`?" if near else ""

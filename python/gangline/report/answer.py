@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from gangline import _words as words
+from gangline import _formatting as words
 from gangline import comparison
 from gangline.report.tables import text
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from gangline import _words as words
+from gangline import _formatting as words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

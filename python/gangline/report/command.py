@@ -8,7 +8,7 @@ import shlex
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
-from gangline._plain import finite
+from gangline._builtin_values import finite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

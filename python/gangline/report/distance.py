@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gangline import _words as words
+from gangline import _formatting as words
 from gangline.report import tables
 from gangline.report.charts import COLOURS
 from gangline.report.tables import Cell, text

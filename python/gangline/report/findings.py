@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gangline import _words as words
+from gangline import _formatting as words
 from gangline.comparison import means as mean_rows
 
 if TYPE_CHECKING:

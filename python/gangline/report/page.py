@@ -10,7 +10,7 @@ import math
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from gangline import _words as words
+from gangline import _formatting as words
 from gangline._files import unsealed
 from gangline.report import _svg, answer, distance, findings, tables
 from gangline.report.charts import charts

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gangline import _words as words
+from gangline import _formatting as words
 from gangline._html import text
 from gangline.report.charts import style_of, width_of
 

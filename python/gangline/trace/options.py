@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
+from gangline._builtin_values import to_builtins
 from gangline._decode import from_validation_error
-from gangline._plain import plain
 from gangline.errors import TraceError
 from gangline.trace.files.text import ERRORS_SHOWN
 from gangline.trace.schema import STATUSES
@@ -127,7 +127,9 @@ def make(values: Mapping[str, object], special: type[msgspec.Struct] | None = No
             raise TraceError(
                 f"unknown option `{name}`; known: {known}", column=name, expected="option"
             )
-    given = {name: _plain(name, value) for name, value in values.items() if value is not None}
+    given = {
+        name: _option_value(name, value) for name, value in values.items() if value is not None
+    }
     options = _convert({name: given[name] for name in given if name in common}, Options)
     options.check()
     if special is None:
@@ -150,12 +152,12 @@ def given(options: Options) -> dict[str, Any]:
     return found
 
 
-def _plain(name: str, value: object) -> object:
+def _option_value(name: str, value: object) -> object:
     if name == "status" and isinstance(value, str):
         return (value,)
     if isinstance(value, PathLike):
         return fspath(value)
-    value = plain(value)
+    value = to_builtins(value)
     return tuple(value) if name in ("status", "window") and isinstance(value, list) else value
 
 

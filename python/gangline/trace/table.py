@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from gangline._formatting import duration, plural
 from gangline._safe import safe
-from gangline._words import duration, plural
 from gangline.trace import options as trace_options
 from gangline.trace.normalise import Raw, normalise, numbers
 from gangline.trace.schema import METADATA_KEYS

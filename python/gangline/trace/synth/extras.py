@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from gangline._decode import plain
+from gangline._decode import expected_words
 from gangline.errors import TraceError
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ def decode(kind: type[_T], name: str, parameters: Mapping[str, object]) -> _T:
         words, _, place = str(error).partition(" - at `$.")
         key = place.rstrip("`")
         raise TraceError(
-            f"{name}: {key}: expected {plain(words)}, got {parameters.get(key, 'nothing')!r}",
+            f"{name}: {key}: expected {expected_words(words)}, "
+            f"got {parameters.get(key, 'nothing')!r}",
             path=name,
             column=key,
         ) from None

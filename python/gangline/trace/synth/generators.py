@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from gangline import _toml
+from gangline._builtin_values import to_builtins
 from gangline._decode import repeated
-from gangline._plain import plain
 from gangline.errors import TraceError
 from gangline.trace import options as trace_options
 from gangline.trace.normalise import Raw
@@ -269,7 +269,7 @@ def _build(shape: str, parameters: dict[str, Any], options: trace_options.Option
     from gangline import _core
 
     name = f"synth:{shape}"
-    parameters = plain(parameters)
+    parameters = to_builtins(parameters)
     if shape not in SHAPES:
         known = ", ".join(SHAPES)
         raise TraceError(f"{name}: unknown generator; known: {known}", path=name, value=shape)

@@ -1,14 +1,14 @@
-"""Plain values: numpy's numbers and arrays as Python's own, and what JSON can hold."""
+"""Values of Python's built-in types: from numpy's numbers and arrays, and for JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["finite", "is_deeper", "plain"]
+__all__ = ["finite", "is_deeper", "to_builtins"]
 
 
-def plain(value: Any) -> Any:
+def to_builtins(value: Any) -> Any:
     """Return numpy's numbers and arrays as Python's, inside lists and mappings too.
 
     Everything else is returned as it is.
@@ -16,14 +16,14 @@ def plain(value: Any) -> Any:
     Examples
     --------
     >>> import numpy as np
-    >>> plain({"seed": np.int64(1), "limits": np.array([2.0, 3.0]), "fit": "best"})
+    >>> to_builtins({"seed": np.int64(1), "limits": np.array([2.0, 3.0]), "fit": "best"})
     {'seed': 1, 'limits': [2.0, 3.0], 'fit': 'best'}
     """
     if hasattr(value, "dtype") and hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, Mapping):
-        return {name: plain(item) for name, item in value.items()}
-    return type(value)(map(plain, value)) if type(value) in (list, tuple) else value
+        return {name: to_builtins(item) for name, item in value.items()}
+    return type(value)(map(to_builtins, value)) if type(value) in (list, tuple) else value
 
 
 def finite(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Numbers as people say them."""
+"""Numbers formatted for people: durations, shares, counts, and which of them are alike."""
 
 from __future__ import annotations
 
