@@ -73,7 +73,9 @@ def reproduce(
     )
     if html is not None:
         pictures = [(one.title, one.about, one.svg) for one in made.figures()]
-        _page.write_tables(made.study.title, made.sentences(), made.tables(), html, pictures)
+        *others, last = made.tables()
+        # on the screen the claims come last, where one looks first; on a page they come first
+        _page.write_tables(made.study.title, made.sentences(), [last, *others], html, pictures)
     if json:
         _console.document(made.to_dict())
         return 0

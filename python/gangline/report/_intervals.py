@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Bar", "Interval", "intervals"]
 
 _WIDTH, _LEFT, _RIGHT = 760, 250, 16
-_LINE, _GAP, _TOP, _BOTTOM = 13, 9, 30, 40
+_LINE, _GAP, _TOP, _BOTTOM, _ROW = 13, 9, 30, 40, 16
 _LETTER = 6.4  # of a letter of the legend, with room to spare
 _ROUND = (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0)
 
@@ -57,22 +57,24 @@ def intervals(
         for mark in bar.marks:
             values += [mark.mean, *(mark.ends or ())]
     low, high = min(values) / 1.04, max(values) * 1.04
+    legend, rows = _legend(series)
+    top = _TOP + _ROW * (rows - 1)
     heights = [_LINE * max(len(bar.marks), 1) + _GAP for bar in bars]
-    height = _TOP + sum(heights) + _BOTTOM
+    height = top + sum(heights) + _BOTTOM
     span = math.log10(high) - math.log10(low)
 
     def place(value: float) -> float:
         return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (math.log10(value) - math.log10(low)) / span
 
-    parts = [_legend(series), _axis(low, high, place, height)]
+    parts = [legend, _axis(low, high, place, (top, height))]
     base = height - _BOTTOM
     for claimed in published:
         x = place(claimed)
         parts.append(
-            f'<path d="M{x:.1f} {_TOP}V{base}" stroke="currentColor" stroke-dasharray="4 4"/>'
+            f'<path d="M{x:.1f} {top}V{base}" stroke="currentColor" stroke-dasharray="4 4"/>'
         )
-    parts.append(f'<path d="M{place(1.0):.1f} {_TOP}V{base}" stroke="currentColor"/>')
-    y = float(_TOP)
+    parts.append(f'<path d="M{place(1.0):.1f} {top}V{base}" stroke="currentColor"/>')
+    y = float(top)
     for bar, tall in zip(bars, heights, strict=True):
         parts.append(
             f'<text x="{_LEFT - 10}" y="{y + tall / 2 + 4:.1f}" text-anchor="end">'
@@ -88,25 +90,30 @@ def intervals(
     )
 
 
-def _legend(series: Sequence[str]) -> str:
-    parts, x = [], float(_LEFT)
+def _legend(series: Sequence[str]) -> tuple[str, int]:
+    """Return the names with their colours, and how many rows they take."""
+    parts, x, row = [], float(_LEFT), 0
     for number, name in enumerate(series):
         colour, _ = style_of(number)
+        wide = 24 + _LETTER * (len(name) + len("against "))
+        if x > _LEFT and x + wide > _WIDTH:
+            x, row = float(_LEFT), row + 1
         parts.append(
-            f'<circle cx="{x:.1f}" cy="12" r="4" fill="{colour}"/>'
-            f'<text x="{x + 8:.1f}" y="16">against {html.escape(name)}</text>'
+            f'<circle cx="{x:.1f}" cy="{12 + _ROW * row}" r="4" fill="{colour}"/>'
+            f'<text x="{x + 8:.1f}" y="{16 + _ROW * row}">against {html.escape(name)}</text>'
         )
-        x += 24 + _LETTER * (len(name) + len("against "))
-    return "".join(parts)
+        x += wide
+    return "".join(parts), row + 1
 
 
-def _axis(low: float, high: float, place: Scale, height: int) -> str:
+def _axis(low: float, high: float, place: Scale, ends: tuple[int, int]) -> str:
+    top, height = ends
     base = height - _BOTTOM
     parts = [f'<path d="M{_LEFT} {base}H{_WIDTH - _RIGHT}" stroke="#888"/>']
     end = -math.inf
     for value in _ticks(low, high):
         x = place(value)
-        parts.append(f'<path d="M{x:.1f} {_TOP}V{base}" stroke="#888" stroke-opacity=".25"/>')
+        parts.append(f'<path d="M{x:.1f} {top}V{base}" stroke="#888" stroke-opacity=".25"/>')
         label = f"{value:g}"
         half = 3.2 * len(label) + 3
         if x - half > end:  # labels never overlap

@@ -432,6 +432,7 @@ def _models(drawn: Sequence[Digest]) -> str:
     parts = [f"<h3>By model and GPU type</h3><p class=about>{about}</p>"]
     for run in known:
         titles, rows, hidden = tables.model_times(run)
+        parts.append(f"<h4>{text(_cut(run.label))}</h4>")
         parts.append(tables.table(titles, rows, caption=run.label))
         if hidden:
             more = words.plural(hidden, "model")

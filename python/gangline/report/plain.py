@@ -45,7 +45,7 @@ def write_tables(
     command : str
         How to repeat it; nothing if not given.
     pictures : sequence of (title, how to read it, SVG element)
-        Shown between the sentences and the tables.
+        Shown after the first table.
 
     Raises
     ------
@@ -61,12 +61,16 @@ def write_tables(
     said = "".join(f"<p>{text(line)}</p>" for line in sentences)
     body = [f"<header><h1>{text(title)}</h1></header><main>"]
     body.append(section("reading", "What the numbers say", said))
-    for number, (name, about, svg) in enumerate(pictures):
-        body.append(section(f"figure{number}", text(name), f"<p>{text(about)}</p>{svg}"))
+    drawn = [
+        section(f"figure{number}", text(name), f"<p>{text(about)}</p>{svg}")
+        for number, (name, about, svg) in enumerate(pictures)
+    ]
     for number, (name, titles, rows) in enumerate(found):
         cells = [[_cell(value, column) for column, value in enumerate(row)] for row in rows]
-        drawn = tables.table([(column, "") for column in titles], cells, caption=name)
-        body.append(section(f"table{number}", text(name), drawn))
+        shown = tables.table([(column, "") for column in titles], cells, caption=name)
+        body.append(section(f"table{number}", text(name), shown))
+        if number == 0:
+            body += drawn
     if command:
         body.append(section("repeat", "To repeat it", f"<pre>{text(command)}</pre>"))
     body.append(f"</main>{footer(_core.__version__)}")

@@ -251,7 +251,7 @@ def factor_rows(found: Sequence[Ratio]) -> list[dict[str, Any]]:
                 "worlds": len(mine),
                 "least": min(means),
                 "most": max(means),
-                "better_in": sum(mean > 1.0 for mean in means),
+                "better_in": sum(mean > 1.0 + NEGLIGIBLE for mean in means),
                 "verdict": judge_factor(ratio),
             }
         )
@@ -270,7 +270,8 @@ def said(study: Study, found: Sequence[Ratio]) -> list[str]:
                 f"{factor.published}: no verdict; it takes {factor.hero} and {rivals} in one world."
             )
             continue
-        lines.append(f"{factor.published}. " + " ".join(_sentence(row) for row in mine))
+        listed = "; ".join(map(_against, mine))
+        lines.append(f"{factor.published}. Measured with {factor.hero}: {listed}.")
     return lines
 
 
@@ -281,17 +282,14 @@ def _is_of(row: dict[str, Any], factor: Factor) -> bool:
     )
 
 
-def _sentence(row: dict[str, Any]) -> str:
-    times = f"{row['times_better']:.2f} times"
+def _against(row: dict[str, Any]) -> str:
+    facts = []
     if row["low"] is not None:
-        times += f" (95 % interval {row['low']:.2f} to {row['high']:.2f})"
-    places = ""
+        facts.append(f"95 % interval {row['low']:.2f} to {row['high']:.2f}")
     if row["worlds"] > 1:
-        places = (
-            f", from {row['least']:.2f} to {row['most']:.2f} in the {row['worlds']} worlds, "
-            f"better in {row['better_in']}"
-        )
-    return f"{row['hero']} against {row['against']}: {times}{places}: {row['verdict']}."
+        facts.append(f"{row['least']:.2f} to {row['most']:.2f} by world")
+    between = f" ({'; '.join(facts)})" if facts else ""
+    return f"against {row['against']} {row['times_better']:.2f} times{between}, {row['verdict']}"
 
 
 def _setting(run: dict[str, Any]) -> Setting:
