@@ -1,7 +1,8 @@
 """The laws that every run must keep, for our policies and yours.
 
 `check_result` looks at the tables of one run; `check_policy` runs a policy on small worlds and
-checks each. A broken law is a `LawBroken` that names it.
+checks each. A broken law is a `LawBroken` that names it. The laws are the rules of
+`gangline.audit`, held to the nanosecond.
 
 Examples
 --------
@@ -11,11 +12,16 @@ Examples
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from gangline._laws import LAWS, STRUCTURE, Broken, Tables
+from gangline.audit.findings import RULES
+from gangline.audit.inputs import columns_of
+from gangline.audit.rules import look
+from gangline.audit.world import Run
+from gangline.audit.world import World as Tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,13 +43,18 @@ __all__ = [
     "small_worlds",
 ]
 
-LAW_NAMES: tuple[str, ...] = (*LAWS, "ends", "repeats")
-"""Names of the laws, as `LawBroken.law` gives them."""
+LAW_NAMES: tuple[str, ...] = (*RULES, "ends", "repeats")
+"""Names of the laws, as `LawBroken.law` gives them: the rules of `gangline.audit`, that a run ends,
+and that it repeats."""
+
+TOLERANCE_S = 6e-10
+"""The engine's times are whole nanoseconds; those of a trace may lie half of one beside them."""
 
 EVENTS_MAX = 100_000
 """After so many events a run of `check_policy` counts as endless. Ours: our own policies need less
 than a hundredth of it on `small_worlds`."""
 
+Broken: TypeAlias = tuple[str, str]
 World: TypeAlias = "tuple[ClusterLike, TraceLike, Mapping[str, Any]]"
 
 
@@ -108,27 +119,39 @@ def broken_laws(
     list of (law, what)
         Empty if all hold.
     """
-    tables = Tables(
-        jobs,
-        segments,
+    run = Run(timeline, summary, outcome, options, work_conserving)
+    return _broken(jobs, segments, cluster, trace, run, max_share, copy_gpus)
+
+
+def _broken(
+    jobs: pa.Table,
+    segments: pa.Table,
+    cluster: Cluster,
+    trace: Trace,
+    run: Run,
+    max_share: int,
+    copy_gpus: str | int,
+) -> list[Broken]:
+    """Go through the rules of the audit; return the first finding of each."""
+    world = Tables(
         cluster,
         trace,
-        timeline=timeline,
-        summary=summary,
-        outcome=outcome,
-        options=options,
+        columns_of(jobs, "jobs"),
+        columns_of(segments, "segments"),
         max_share=max_share,
+        max_parts=1,
         copy_gpus=copy_gpus,
-        work_conserving=work_conserving,
+        max_idle_s=math.inf,
+        tolerance_s=TOLERANCE_S,
+        run=run,
     )
-    found: list[Broken] = []
-    for law, check in LAWS.items():
-        what = check(tables)
-        if what is not None:
-            found.append((law, what))
-        if found and law == STRUCTURE[-1]:
-            return found  # the other laws need rows that point somewhere
-    return found
+    found: dict[str, str] = {}
+    for row in look(world, 1).table().to_pylist():
+        place = [f"job {row['job_id']}"] if row["job_id"] is not None else []
+        place += [f"server {row['server']}"] if row["server"] is not None else []
+        place += [f"{row['time_s']:.9g} s"] if row["time_s"] is not None else []
+        found.setdefault(row["rule"], f"{', '.join([row['table'], *place])}: {row['what']}")
+    return list(found.items())
 
 
 def check_result(
@@ -149,18 +172,14 @@ def check_result(
     >>> result = gl.simulate(lab, trace, "las", segments=True)
     >>> gl.testing.check_result(result, lab, trace)
     """
-    found = broken_laws(
+    found = _broken(
         result.jobs,
         result.segments,
         cluster,
         trace,
-        timeline=result.timeline,
-        summary=result.summary,
-        outcome=result.spec.get("outcome"),
-        options=result.spec.get("options", {}),
-        max_share=max_share,
-        copy_gpus=result.spec["policy"].get("copy_gpus", "gang"),
-        work_conserving=work_conserving,
+        Run.of(result, claims_work_conserving=work_conserving),
+        max_share,
+        result.spec["policy"].get("copy_gpus", "gang"),
     )
     if found:
         raise LawBroken(found)

@@ -64,7 +64,13 @@ def test_every_law_holds_of_our_policies(policy: str, data: st.DataObject) -> No
         result = run_engine(world, policy, params, **limit_of(policy, params))
     except (gl.StalledError, gl.PolicyError):
         return  # a restart longer than a turn is refused; with checkpoints some runs never end
-    gl.testing.check_result(result, cluster_of(world), trace_of(world), max_share=2)
+    cluster, trace = cluster_of(world), trace_of(world)
+    gl.testing.check_result(result, cluster, trace, max_share=2)
+    if not len(result.segments):
+        return  # nothing to audit
+    terms = {"copy_gpus": result.spec["policy"].get("copy_gpus"), "max_idle_s": math.inf}
+    found = gl.audit(result.segments, cluster, jobs=result.jobs, trace=trace, max_share=2, **terms)
+    assert found.findings.to_pylist() == []
 
 
 def same_columns(ours: dict[str, Any], theirs: dict[str, Any]) -> None:

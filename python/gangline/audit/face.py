@@ -6,16 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from os import PathLike
-    from typing import TypeAlias
 
     import pyarrow as pa
 
     from gangline.audit.findings import Findings
+    from gangline.audit.inputs import TableLike
     from gangline.simulate import ClusterLike, TraceLike
-    from gangline.trace.table import ArrowStream
-
-    TableLike: TypeAlias = ArrowStream | str | PathLike[str]
 
 __all__ = ["Audit", "audit"]
 
@@ -180,12 +176,9 @@ def audit(
     >>> gl.audit(result.segments, lab, jobs=result.jobs, trace=trace).ok
     True
     """
-    import numpy as np
-
-    from gangline.audit import hints, inputs, jobs_rules, segment_rules
-    from gangline.audit.findings import Findings
-    from gangline.audit.inputs import gpus_of_copies
-    from gangline.audit.world import World
+    from gangline.audit import inputs
+    from gangline.audit.rules import look
+    from gangline.audit.world import Run, World
     from gangline.simulate import as_cluster
     from gangline.trace.read import as_trace
 
@@ -194,6 +187,7 @@ def audit(
         {"max_idle_s": max_idle_s, "tolerance_s": tolerance_s},
         require,
     )
+    result = inputs.result_of(table)
     held, listed = inputs.read(table, jobs, columns)
     world = World(
         as_cluster(cluster),
@@ -202,19 +196,12 @@ def audit(
         held,
         max_share=max_share,
         max_parts=max_parts,
-        copy_gpus=gpus_of_copies(table, copy_gpus),
+        copy_gpus=inputs.gpus_of_copies(result, copy_gpus),
         max_idle_s=max_idle_s,
         tolerance_s=tolerance_s,
+        run=None if result is None else Run.of(result),
     )
-    findings = Findings(world.names, first)
-    hints.on_tables(world, findings)
-    rows = {}
-    with np.errstate(invalid="ignore", over="ignore"):  # infinite times are findings themselves
-        if held is not None:
-            rows["segments"] = len(held)
-            segment_rules.check(world, findings)
-        if listed is not None:
-            rows["jobs"] = len(listed)
-            jobs_rules.check(world, findings)
-    hints.on_findings(world, findings)
+    findings = look(world, first)
+    rows = {} if held is None else {"segments": len(held)}
+    rows |= {} if listed is None else {"jobs": len(listed)}
     return Audit(findings, rows, require)

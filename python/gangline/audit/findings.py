@@ -27,16 +27,22 @@ RULES = {
     "type-not-allowed": "a job runs on GPU types that it allows",
     "arrival": "jobs arrive when the trace says",
     "before-arrival": "nothing runs before it arrives",
+    "lost-job": "every job is finished, dropped, or was left when the run was stopped",
+    "finish": "a job finishes once, at the end of its last segment",
     "gang": "a job holds its whole gang or nothing",
     "capacity": "no more GPUs are held than there are: of a server, of a type, in total",
     "double-booking": "a GPU holds no more jobs than may share it",
     "memory": "the jobs on a GPU fit into its memory",
     "down": "nothing runs on a server that is down",
-    "rate": "nothing runs faster than alone on the same GPUs",
+    "rate": "no job is faster than its GPUs, its batch and its co-runners allow",
+    "co-runners": "co-runners are named, and change the rate of a job as soon as they come or go",
     "short-run": "a finished job ran as long as its work takes",
+    "work-done": "no job does more than its work",
+    "work-conserving": "no job waits while enough GPUs are free, if the policy claims that",
     "idle": "no gang waits for long while it and all others that wait would fit",
     "utilisation": "no more GPU-seconds are used than there are",
     "sums": "columns that follow from others do",
+    "summary": "the summary agrees with the tables",
 }
 """Rule to what it says, in the order in which findings are listed."""
 
@@ -50,6 +56,12 @@ _NEEDS = {
     "memory": "segments with the columns server and gpu_mask, and a trace with memory_gb",
     "down": "segments with the column server",
     "rate": "segments with the column rate, and a trace",
+    "lost-job": "how the run ended: the folder of a result",
+    "finish": "segments with the column end_reason, and a jobs table with the column status",
+    "co-runners": "segments with server, gpu_mask and co_runner, and a trace or jobs table",
+    "work-done": "segments with the column rate, a jobs table with overhead_s, and a trace",
+    "work-conserving": "a policy that claims it: `gl.testing.check_policy`",
+    "summary": "the folder of a result",
     "idle": "when jobs arrive and how large they are: a jobs table or a trace",
     "sums": "columns that follow from others, such as jct_s, queue_s or gpu_seconds",
 }
@@ -128,6 +140,10 @@ class Findings:
         """Say what was assumed, or what findings may mean; each once."""
         if text not in self.notes:
             self.notes.append(text)
+
+    def looked_at(self, rule: str) -> None:
+        """Note that a rule was looked at, whatever it found."""
+        self._checked.add(rule)
 
     def withdraw(self, rule: str, missing: str) -> None:
         """Note that a rule was looked at in a small part only, which is not to have checked it."""

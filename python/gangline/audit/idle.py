@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
@@ -96,25 +96,14 @@ def check(
     world: World, findings: Findings, table: str, busy: Busy, waits: Waits, *, has_servers: bool
 ) -> None:
     """Measure, and find the waits that were longer than allowed."""
-    server, down, up = world.outages
     last = float(busy.end.max(initial=0.0))
-    busy = Busy(
-        np.concatenate([busy.server, server]),
-        np.concatenate([busy.gpus, world.server_gpus[server]]),
-        np.concatenate([busy.start, down]),
-        np.concatenate([busy.end, np.maximum(np.minimum(up, last), down)]),
-    )
+    busy = _with_outages(world, busy, last)
     time = Time(busy.start, busy.end, waits.start, waits.end)
-    held = time.count(time.place(busy.start), busy.gpus)
-    held -= time.count(time.place(busy.end), busy.gpus)
+    held = _held(time, busy)
     fits = _on_servers(world, time, busy) if has_servers else _on_totals(world, held)
     some = np.zeros(len(held), dtype=np.bool_)
     waiting, blocked = some.copy(), some.copy()
-    begin, end = time.place(waits.start), time.place(waits.end)
-    kind, kinds = _kinds(world, waits.job)
-    for number, (gang, types) in enumerate(kinds):
-        mine = kind == number
-        here = time.count(begin[mine]) > time.count(end[mine])
+    for gang, types, here in _queue(world, time, waits):
         fit = fits(gang, types)
         some |= here & fit
         blocked |= here & ~fit
@@ -133,6 +122,61 @@ def check(
         found=longest,
         allowed=np.full(len(longest), world.max_idle_s),
     )
+
+
+def check_claim(world: World, findings: Findings, table: str, busy: Busy, waits: Waits) -> None:
+    """Find where a gang waits while enough GPUs of a type that it may use are free, anywhere."""
+    last = float(busy.end.max(initial=0.0))
+    busy = _with_outages(world, busy, last)
+    time = Time(busy.start, busy.end, waits.start, waits.end)
+    kinds = world.server_type[busy.server]
+    free = [
+        int(total) - _held(time, Busy(*(column[kinds == kind] for column in busy)))
+        for kind, total in enumerate(world.gpus_by_type)
+    ]
+    lasts = np.diff(time.times, append=time.times[-1:]) > world.tolerance_s
+    for gang, types, here in _queue(world, time, waits):
+        most = np.max([free[kind] for kind in np.flatnonzero(types)], axis=0, initial=0)
+        bad = here & lasts & (most >= gang)
+        bad[1:] &= ~bad[:-1]  # where it begins
+        findings.add(
+            "work-conserving",
+            table,
+            bad,
+            lambda at, gang=gang, most=most: (  # type: ignore[misc]
+                f"a job of {gang} GPUs waits while {most[at]} GPUs of a type it may use are free"
+            ),
+            time=time.times,
+            found=most,
+            allowed=np.full(len(most), gang),
+        )
+    findings.looked_at("work-conserving")
+
+
+def _with_outages(world: World, busy: Busy, last: float) -> Busy:
+    """Add the GPUs of servers that are down, which are not free."""
+    server, down, up = world.outages
+    return Busy(
+        np.concatenate([busy.server, server]),
+        np.concatenate([busy.gpus, world.server_gpus[server]]),
+        np.concatenate([busy.start, down]),
+        np.concatenate([busy.end, np.maximum(np.minimum(up, last), down)]),
+    )
+
+
+def _held(time: Time, busy: Busy) -> Ints:
+    """Return the GPUs that are busy after each instant."""
+    started = time.count(time.place(busy.start), busy.gpus)
+    return started - time.count(time.place(busy.end), busy.gpus)
+
+
+def _queue(world: World, time: Time, waits: Waits) -> Iterator[tuple[int, Bools, Bools]]:
+    """Go through the kinds of jobs: their gang, the types that they can use, and when one waits."""
+    begin, end = time.place(waits.start), time.place(waits.end)
+    kind, kinds = _kinds(world, waits.job)
+    for number, (gang, types) in enumerate(kinds):
+        mine = kind == number
+        yield gang, types, time.count(begin[mine]) > time.count(end[mine])
 
 
 def _figures(
@@ -211,16 +255,14 @@ def _on_servers(world: World, time: Time, busy: Busy) -> Callable[[int, Bools], 
     )
     size = world.server_gpus[change.unit]
     whole = size * ((change.now >= size).astype(np.int64) - (change.before >= size))
-    changes = (
-        [change]
-        + [  # a wide gang takes whole servers
-            _Changes.of(level.unit[change.unit], change.place, whole, level.gpus)
-            for level in levels[1:]
-        ]
-    )
+    changes = {0: change}
 
     def fits(gang: int, types: Bools) -> Bools:
         number, units = _chosen(levels, gang, types)
+        if number not in changes:  # a wide gang takes whole servers
+            level = levels[number]
+            unit = level.unit[change.unit]
+            changes[number] = _Changes.of(unit, change.place, whole, level.gpus)
         unit, place, now, before = changes[number]
         needed = levels[number].needed(gang)[unit]
         step = (now >= needed).astype(np.int64) - (before >= needed)

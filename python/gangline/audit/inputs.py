@@ -20,13 +20,18 @@ from gangline.trace.files.text import BOM, ERRORS_SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from os import PathLike
+    from typing import TypeAlias
 
     import numpy.typing as npt
 
-    from gangline.audit.face import TableLike
+    from gangline.result import Result
     from gangline.trace.files.text import TextFile
+    from gangline.trace.table import ArrowStream
 
-__all__ = ["Columns", "check_options", "read"]
+    TableLike: TypeAlias = ArrowStream | str | PathLike[str]
+
+__all__ = ["Columns", "check_options", "columns_of", "gpus_of_copies", "read", "result_of"]
 
 MAX_BYTES = 8 << 30  # ours: as for traces, a bound on what a compressed file may unpack to
 SEGMENT_NUMBERS = ("start_s", "end_s", "server", "gpus", "rate", "part", "sub_batch")
@@ -39,6 +44,7 @@ JOB_NUMBERS = (
     "wait_s",
     "run_s",
     "overhead_s",
+    "share_s",
     "gpu_seconds",
     "gpus",
     "duration_s",
@@ -48,7 +54,7 @@ JOB_NUMBERS = (
 _SEPARATORS = (b";", b"\t", b"|")
 _NUMBER = r"^[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|(?i:nan|inf(inity)?))$"
 _SHOWN = 5  # folders that a message names
-WORDS = ("job_id", "gpu_type", "status", "end_reason")
+WORDS = ("job_id", "gpu_type", "status", "end_reason", "co_runner")
 MASK = "gpu_mask"
 NATIVE = tuple(dict.fromkeys((*WORDS, *SEGMENT_NUMBERS, MASK, *JOB_NUMBERS)))
 """Names that a mapping may give."""
@@ -111,14 +117,19 @@ def check_options(
             raise PolicyError(message, field="require", value=rule)
 
 
-def gpus_of_copies(table: TableLike, given: str | int | None) -> str | int:
-    """Return the size of the parts of jobs: as given, else as the folder of a result says."""
+def result_of(table: TableLike) -> Result | None:
+    """Return the result whose folder is given; None for other tables."""
+    if not _is_path(table) or not (Path(str(table)) / "spec.json").is_file():
+        return None
+    _require_one(Path(str(table)))
+    return load_result(str(table))
+
+
+def gpus_of_copies(result: Result | None, given: str | int | None) -> str | int:
+    """Return the size of the parts of jobs: as given, else as the result says."""
     if given is None:
-        folder = Path(str(table)) if _is_path(table) else None
-        if folder is None or not (folder / "spec.json").is_file():
-            return "gang"
-        found: str | int = load_result(folder).spec["policy"].get("copy_gpus", "gang")
-        return found
+        found: str | int = "gang"
+        return found if result is None else result.spec["policy"].get("copy_gpus", found)
     is_number = isinstance(given, int) and not isinstance(given, bool) and given >= 1
     if given not in ("gang", "server") and not is_number:
         message = f"audit: copy_gpus: expected gang, server or an integer >= 1, got {given}"
@@ -184,6 +195,11 @@ def read(
     if second is not None and not second.has("finish_s"):
         raise TraceError(f"{second.path}: expected a jobs table with finish_s", path=second.path)
     return main, second
+
+
+def columns_of(table: pa.Table, path: str) -> Columns:
+    """Return a table of our own engine in numpy."""
+    return _columns(_Loaded(path, table, None), {})
 
 
 def _is_path(value: object) -> bool:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gangline.audit import idle
+from gangline.audit import idle, sharing, work
+from gangline.audit.rows import SLOTS, Rows, held_seconds
 from gangline.audit.sweep import Sweep, over
-from gangline.trace.to_core import GIB
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline.audit.findings import Findings
-    from gangline.audit.inputs import Columns
     from gangline.audit.world import World
 
     Floats = npt.NDArray[np.float64]
@@ -25,73 +23,18 @@ if TYPE_CHECKING:
 __all__ = ["check"]
 
 TABLE = "segments"
-SLOTS = 64
-
-
-class _Rows:
-    """The rows of the table as the rules need them; `good` ones have usable times and a job."""
-
-    def __init__(self, world: World, table: Columns) -> None:
-        self.table = table
-        self.job = world.codes(table)
-        self.start, self.end = table["start_s"], table["end_s"]
-        self.length = self.end - self.start
-        self.has_server = table.has("server")
-        servers = len(world.server_gpus)
-        number = table["server"] if self.has_server else np.full(len(table), np.nan)
-        self.server_given = number
-        is_known = (number >= 0) & (number < servers) & (np.floor(number) == number)
-        self.server: Ints = np.where(is_known, number, -1.0).astype(np.int64)
-        self.mask = table.mask
-        self._world = world
-
-    @cached_property
-    def width(self) -> Ints | None:
-        """GPUs of each row: of its slots, else as given, else the gang of its job."""
-        if self.mask is not None:
-            return np.bitwise_count(self.mask).astype(np.int64)
-        if self.table.has("gpus"):
-            given = self.table["gpus"]
-            return np.where(np.isfinite(given), given, 0.0).astype(np.int64)
-        gang = np.maximum(self._world.part_gpus(self.job, self.server), 0)
-        return gang if (gang > 0).any() else None
-
-    @cached_property
-    def part(self) -> Ints | None:
-        """Part of each row, counted over all jobs; None if jobs have no parts."""
-        if not self.table.has("part"):
-            return self.server if self._world.forks and self.has_server else None
-        number = np.unique(np.nan_to_num(self.table["part"]), return_inverse=True)[1]
-        return np.asarray(number, dtype=np.int64)
-
-    @cached_property
-    def type(self) -> Ints:
-        """GPU type of each row; -1 = unknown."""
-        if self.has_server:
-            return np.append(self._world.server_type, -1)[self.server]
-        if "gpu_type" in self.table.words:
-            return self._world.type_of_label(self.table)
-        return np.full(len(self.table), -1, dtype=np.int64)
-
-    @cached_property
-    def good(self) -> Bools:
-        """Rows with times that can be put in order."""
-        return np.isfinite(self.start) & np.isfinite(self.end) & (self.end >= self.start)
-
-    def of_job(self, values: Any) -> Any:
-        """Return a value per job, by row; that of an unknown job is the last."""
-        return values[self.job]
 
 
 def check(world: World, findings: Findings) -> None:
     """Look at every rule that the table has the columns for."""
     table = world.held
     assert table is not None, "called only with segments"
-    rows = _Rows(world, table)
-    _times(world, rows, findings)
+    rows = Rows(world, table, findings)
+    _times(world, rows)
     _jobs(world, rows, findings)
     _places(world, rows, findings)
     _arrivals(world, rows, findings)
+    company = sharing.Company(world, rows)
     if rows.width is None:
         for rule in ("gang", "capacity", "double-booking", "utilisation"):
             findings.skip(rule, "how many GPUs a row holds: gpu_mask, gpus, or a trace")
@@ -99,42 +42,40 @@ def check(world: World, findings: Findings) -> None:
             findings.skip(rule, "how much work there is: a trace")
     else:
         _gangs(world, rows, rows.width, findings)
-        _parts(rows, findings, world.tolerance_s, forks=world.forks)
+        _parts(rows, world.tolerance_s)
         _capacity(world, rows, rows.width, findings)
-        _slots(world, rows, findings)
+        sharing.check(world, rows, company, findings)
         _utilisation(world, rows, rows.width, findings)
-        _work(world, rows, rows.width, findings)
+        work.check(world, rows, findings)
         _idle(world, rows, rows.width, findings)
     _down(world, rows, findings)
-    _agreement(world, rows, findings)
+    _ends(world, rows, findings)
+    _agreement(world, rows, company, findings)
 
 
-def _times(world: World, rows: _Rows, findings: Findings) -> None:
+def _times(world: World, rows: Rows) -> None:
     for name, values in (("start_s", rows.start), ("end_s", rows.end)):
         bad = ~(np.isfinite(values) & (values >= -world.tolerance_s))
-        findings.add(
+        rows.add(
             "times",
-            TABLE,
             bad,
             lambda row, name=name, values=values: f"{name} is {values[row]:g}",  # type: ignore[misc]
-            job=rows.job,
-            server=rows.server,
+            time=np.full(len(values), np.nan),
             found=values,
         )
-    findings.add(
+    backwards = rows.end < rows.start - world.tolerance_s
+    if world.run is not None:  # our own runs have no empty rows
+        backwards |= rows.end <= rows.start
+    rows.add(
         "order",
-        TABLE,
-        rows.end < rows.start - world.tolerance_s,
+        backwards,
         lambda row: f"ends at {rows.end[row]:.9g} s, {-rows.length[row]:.9g} s before its start",
-        job=rows.job,
-        time=rows.start,
-        server=rows.server,
         found=rows.end,
         allowed=rows.start,
     )
 
 
-def _jobs(world: World, rows: _Rows, findings: Findings) -> None:
+def _jobs(world: World, rows: Rows, findings: Findings) -> None:
     if world.trace is None and world.listed is None:
         findings.skip("unknown-job", "which jobs there are: a trace or a jobs table")
         findings.skip("missing-job", "which jobs there are: a trace or a jobs table")
@@ -162,95 +103,65 @@ def _jobs(world: World, rows: _Rows, findings: Findings) -> None:
     )
 
 
-def _places(world: World, rows: _Rows, findings: Findings) -> None:
+def _places(world: World, rows: Rows, findings: Findings) -> None:
     if rows.has_server:
         servers = len(world.server_gpus)
-        findings.add(
+        rows.add(
             "unknown-server",
-            TABLE,
             rows.server < 0,
             lambda row: f"server {rows.server_given[row]:g}: the cluster has 0 to {servers - 1}",
-            job=rows.job,
-            time=rows.start,
             found=rows.server_given,
         )
         if rows.mask is not None:
-            _slots_exist(world, rows, rows.mask, findings)
+            _slots_exist(world, rows, rows.mask)
     if "gpu_type" in rows.table.words:
         labels = rows.table.words["gpu_type"]
-        findings.add(
+        rows.add(
             "unknown-type",
-            TABLE,
             world.type_of_label(rows.table) < 0,
             lambda row: f"GPU type {labels[row].as_py()}: known are {', '.join(world.types)}",
-            job=rows.job,
-            time=rows.start,
-            server=rows.server,
         )
     elif rows.has_server:  # then the server tells the type
-        findings.add("unknown-type", TABLE, np.zeros(0, dtype=np.bool_), str)
+        findings.looked_at("unknown-type")
     if world.allowed is not None and (rows.type >= 0).any():
         allowed = np.append(world.allowed, ~np.uint64(0))[rows.job]
         bit = (allowed >> np.maximum(rows.type, 0).astype(np.uint64)) & np.uint64(1)
-        findings.add(
+        rows.add(
             "type-not-allowed",
-            TABLE,
             (bit == 0) & (rows.type >= 0),
             lambda row: f"runs on {world.types[rows.type[row]]}, which the job does not allow",
-            job=rows.job,
-            time=rows.start,
-            server=rows.server,
         )
 
 
-def _slots_exist(
-    world: World, rows: _Rows, mask: npt.NDArray[np.uint64], findings: Findings
-) -> None:
+def _slots_exist(world: World, rows: Rows, mask: npt.NDArray[np.uint64]) -> None:
     gpus = np.append(world.server_gpus, SLOTS)[rows.server].astype(np.uint64)
     # A shift by 64 is undefined; a server of 64 GPUs has every slot.
     beyond = np.where(gpus >= SLOTS, np.uint64(0), mask >> (gpus % np.uint64(SLOTS)))
-    findings.add(
+    rows.add(
         "unknown-server",
-        TABLE,
         beyond != 0,
         lambda row: f"gpu_mask {int(mask[row]):#x} on a server of {gpus[row]} GPUs",
-        job=rows.job,
-        time=rows.start,
-        server=rows.server,
         allowed=gpus,
     )
 
 
-def _arrivals(world: World, rows: _Rows, findings: Findings) -> None:
+def _arrivals(world: World, rows: Rows, findings: Findings) -> None:
     if np.isnan(world.arrival).all():
         findings.skip("before-arrival", "when jobs arrive: a trace, or arrival_s in a jobs table")
         return
     arrival = np.append(world.arrival, np.nan)[rows.job]
-    findings.add(
+    rows.add(
         "before-arrival",
-        TABLE,
         rows.start < arrival - world.tolerance_s,
         lambda row: f"runs from {rows.start[row]:.9g} s but arrives at {arrival[row]:.9g} s",
-        job=rows.job,
-        time=rows.start,
-        server=rows.server,
         found=rows.start,
         allowed=arrival,
     )
 
 
-def _gangs(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
+def _gangs(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
     """Look at what each part of a job holds after each instant at which that changes."""
-    findings.add(
-        "gang",
-        TABLE,
-        width <= 0,
-        lambda row: f"a row that holds {width[row]} GPUs",
-        job=rows.job,
-        time=rows.start,
-        server=rows.server,
-        found=width,
-    )
+    rows.add("gang", width <= 0, lambda row: f"its row holds {width[row]} GPUs", found=width)
     if world.copy_gpus == "server" and not rows.has_server:
         return
     kept = np.flatnonzero(rows.good & (rows.job >= 0))
@@ -299,41 +210,33 @@ def _gangs(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
     )
 
 
-def _parts(rows: _Rows, findings: Findings, tolerance_s: float, *, forks: bool) -> None:
+def _parts(rows: Rows, tolerance_s: float) -> None:
     """Look where parts are: each on one server, those of a job on different ones."""
     part, job, server = rows.part, rows.job, rows.server
-    if part is None or not rows.has_server:
+    if part is None or not rows.has_server or not rows.forked.any():
         return
-    placed = rows.good & (job >= 0) & (server >= 0)
-
-    def differing(value: Ints, group: Ints, among: Bools) -> tuple[Ints, Floats]:
-        """Rows and times at which rows of one group begin to have different values."""
-        kept = np.flatnonzero(among)
-        sweep = Sweep(rows.start[kept], rows.end[kept], tolerance_s, group[kept])
-        differ = sweep.differ(value[kept])
-        begins = np.flatnonzero(differ & ~np.append(np.False_, differ[:-1]))
-        return kept[sweep.row[begins]], sweep.time[begins]
-
-    if not forks:
-        placed &= np.isin(job, job[differing(part, job, placed)[0]])
+    kept = np.flatnonzero(rows.good & (job >= 0) & (server >= 0))
+    kept = kept[rows.forked[job[kept]]]
     number = rows.table["part"] if rows.table.has("part") else part
     for value, other, words in (
         (part, server, lambda row: f"several parts of the job are on server {server[row]}"),
         (server, part, lambda row: f"part {number[row]:g} of a forked job is on several servers"),
     ):
-        row, time = differing(value, job * (int(other.max(initial=0)) + 1) + other, placed)
-        findings.add(
+        group = job * (int(other.max(initial=0)) + 1) + other
+        sweep = Sweep(rows.start[kept], rows.end[kept], tolerance_s, group[kept])
+        differ = sweep.differ(value[kept])
+        begins = np.flatnonzero(differ & ~np.append(np.False_, differ[:-1]))
+        row = kept[sweep.row[begins]]
+        rows.add(
             "gang",
-            TABLE,
             np.ones(len(row), dtype=np.bool_),
             lambda at, row=row, words=words: words(row[at]),  # type: ignore[misc]
-            job=job[row],
-            time=time,
-            server=server[row],
+            at=row,
+            time=sweep.time[begins],
         )
 
 
-def _capacity(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
+def _capacity(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
     """Sweep what is held in total, of each type, and of each server where no slots are given."""
     server, down, up = world.outages
     start = np.concatenate([rows.start, down])
@@ -384,7 +287,7 @@ def _there(world: World, kind: int, time: Floats) -> Floats:
     return total - lost[np.searchsorted(steps[order], time, side="right")].astype(np.float64)
 
 
-def _servers(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
+def _servers(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
     kept = np.flatnonzero(rows.good & (rows.server >= 0))
     server = rows.server[kept]
     sweep = Sweep(rows.start[kept], rows.end[kept], world.tolerance_s, server)
@@ -403,74 +306,7 @@ def _servers(world: World, rows: _Rows, width: Ints, findings: Findings) -> None
     )
 
 
-def _slots(world: World, rows: _Rows, findings: Findings) -> None:
-    """Look at the jobs on each GPU, and at the memory that they need."""
-    if rows.mask is None or not rows.has_server:
-        return
-    ones = np.ones(len(rows.table), dtype=np.int64)
-    most = np.full(len(world.types), world.max_share)
-    _on_gpus(world, rows, findings, "double-booking", ("jobs", 1), (ones, most))
-    memory = _memory(world, rows)
-    if memory is not None:
-        _on_gpus(world, rows, findings, "memory", ("GiB", GIB), (memory, world.type_memory))
-
-
-def _on_gpus(
-    world: World,
-    rows: _Rows,
-    findings: Findings,
-    rule: str,
-    unit: tuple[str, int],
-    amounts: tuple[Ints, Ints],
-) -> None:
-    """Sweep an amount of each row over the GPUs that it holds; what is allowed is by GPU type."""
-    assert rows.mask is not None, "asked for only with slots"
-    kept = np.flatnonzero(rows.good & (rows.server >= 0))
-    server, mask, job = rows.server[kept], rows.mask[kept], rows.job[kept]
-    amount, most = amounts[0][kept], amounts[1].astype(np.float64)
-    sweep = Sweep(rows.start[kept], rows.end[kept], world.tolerance_s, server)
-    events = mask[sweep.row]
-    name, size = unit
-    used = int(np.bitwise_or.reduce(events)) if len(events) else 0
-    for slot in (slot for slot in range(SLOTS) if used >> slot & 1):
-        chosen = np.flatnonzero((events >> np.uint64(slot)) & np.uint64(1))
-        row = sweep.row[chosen]
-        where = server[row]
-        held = np.cumsum(sweep.sign[chosen] * amount[row])
-        excess = over(held, most[world.server_type[where]])
-        findings.add_excess(
-            rule,
-            TABLE,
-            excess,
-            lambda i, excess=excess, slot=slot, where=where: (  # type: ignore[misc]
-                f"GPU {slot} of server {where[excess.at[i]]} holds {excess.peak[i] / size:g} "
-                f"{name}, allowed {excess.allowed[i] / size:g}"
-            ),
-            job=job[row],
-            time=sweep.time[chosen],
-            server=where,
-        )
-    findings.add(rule, TABLE, np.zeros(0, dtype=np.bool_), str)
-
-
-def _memory(world: World, rows: _Rows) -> Ints | None:
-    """Bytes per GPU that each row needs, at its sub-batch; None where the trace does not tell."""
-    if world.trace is None or "memory_gb" not in world.trace.columns:
-        return None
-    full = np.append(np.floor(np.nan_to_num(world.trace.numbers("memory_gb")) * GIB + 0.5), 0.0)
-    part = np.ones(len(rows.table))
-    sharing = world.cluster.sharing
-    if rows.table.has("sub_batch") and "batch_size" in world.trace.columns:
-        batch = np.append(np.nan_to_num(world.trace.numbers("batch_size")), 0.0)[rows.job]
-        given = rows.table["sub_batch"]
-        part = np.where((given > 0.0) & (given < batch), given / np.maximum(batch, 1.0), 1.0)
-        if sharing is not None and sharing.acc_cost == 0.0:
-            part[:] = 0.0  # a change that costs nothing ends no row: it may have been any part
-    fixed = 0.5 if sharing is None else sharing.memory_fixed_fraction
-    return np.floor(full[rows.job] * (fixed + (1.0 - fixed) * part) + 0.5).astype(np.int64)
-
-
-def _utilisation(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
+def _utilisation(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
     good = rows.good
     if not good.any():
         return
@@ -488,70 +324,35 @@ def _utilisation(world: World, rows: _Rows, width: Ints, findings: Findings) -> 
     )
 
 
-def _work(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
-    """Hold rates against base rates, the most a gang can do on its GPUs, and work against both."""
-    if world.base is None or world.work is None:
-        findings.skip("rate", "how fast jobs are: a trace")
-        findings.skip("short-run", "how much work there is: a trace")
-        return
-    kept = np.flatnonzero(rows.good & (rows.job >= 0))
-    job, kind, length = rows.job[kept], rows.type[kept], rows.length[kept]
-    base = world.base_of_rows(job, kind, width[kept])
-    speed = base
-    if rows.table.has("rate"):
-        speed = rows.table["rate"][kept]
-        timed = np.isfinite(world.work[job])
-        findings.add(
-            "rate",
-            TABLE,
-            timed & ~(speed <= base * (1.0 + 1e-9) * (world.max_parts if rows.part is None else 1)),
-            lambda at: f"{speed[at]:.9g} iterations/s, at most {base[at]:.9g} on these GPUs",
-            job=job,
-            time=rows.start[kept],
-            server=rows.server[kept],
-            found=speed,
-            allowed=base,
-        )
-        speed = np.where(np.isnan(speed), base, speed)
-    else:
-        findings.skip("rate", "the column rate")
-    whole = width[kept] if world.forks else world.gang[job]  # a copy lies in one row
-    part = width[kept] / np.maximum(whole, 1)
-    done = np.bincount(job, weights=length * speed * part, minlength=world.jobs)
-    done = done.astype(np.float64)  # without rows they are counted, not summed
-    fastest, slowest = np.zeros(world.jobs), np.full(world.jobs, np.inf)
-    np.maximum.at(fastest, job, speed)
-    np.minimum.at(slowest, job, speed)
-    # Overhead goes without progress; when, a jobs table does not say: at best at the lowest rate.
-    idle = np.nan_to_num(world.of_job("overhead_s"), nan=0.0, posinf=0.0, neginf=0.0)
-    done -= np.where(np.isfinite(slowest), slowest, 0.0) * np.maximum(idle, 0.0)
-    terms = np.bincount(job, minlength=world.jobs) + 2.0
-    finished = world.finished if world.finished is not None else np.ones(world.jobs, dtype=np.bool_)
-    ran = terms > 2.0
-    short = world.work - done > fastest * world.tolerance_s * terms + 1e-9 * world.work
-    findings.add(
-        "short-run",
-        TABLE,
-        short & finished & ran,
-        lambda at: f"did at most {done[at]:.9g} of {world.work[at]:.9g} iterations",  # type: ignore[index]
-        job=np.arange(world.jobs),
-        time=world.arrival,
-        found=done,
-        allowed=world.work,
-    )
-
-
-def _idle(world: World, rows: _Rows, width: Ints, findings: Findings) -> None:
+def _idle(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
     if np.isnan(world.arrival).all() or (world.part_sizes[0] <= 0).all():
+        return
+    claims = world.run is not None and world.run.claims_work_conserving
+    if world.max_idle_s == np.inf and world.run is not None and not claims:
         return
     kept = np.flatnonzero(rows.good & (width > 0))
     start, end = rows.start[kept], rows.end[kept]
     busy = idle.Busy(rows.server[kept], width[kept], start, end)
     waits = idle.waits_between(world, rows.job[kept], start, end, end.max(initial=0.0))
-    idle.check(world, findings, TABLE, busy, waits, has_servers=rows.has_server)
+    if claims and not world.forks and world.knows_outages:
+        if world.max_share > 1:  # a shared GPU is busy once
+            server, start, end = _busy_gpus(rows)
+            busy = idle.Busy(server, np.ones(len(server), dtype=np.int64), start, end)
+        idle.check_claim(world, findings, TABLE, busy, waits)
+    else:
+        idle.check(world, findings, TABLE, busy, waits, has_servers=rows.has_server)
 
 
-def _down(world: World, rows: _Rows, findings: Findings) -> None:
+def _busy_gpus(rows: Rows) -> tuple[Ints, Floats, Floats]:
+    """Return the stretches in which each GPU is held: server, from, to."""
+    row, gpu = rows.gpu_rows
+    sweep = Sweep(rows.start[row], rows.end[row], 0.0, gpu)
+    held = np.cumsum(sweep.sign)
+    begins = (held == 1) & (sweep.sign > 0)
+    return gpu[sweep.row[begins]] // SLOTS, sweep.time[begins], sweep.time[held == 0]
+
+
+def _down(world: World, rows: Rows, findings: Findings) -> None:
     server, down, up = world.outages
     if not rows.has_server and len(server):
         findings.skip("down", "the column server")
@@ -567,22 +368,51 @@ def _down(world: World, rows: _Rows, findings: Findings) -> None:
         at = np.searchsorted(ends - world.tolerance_s, rows.start[mine], side="right")
         begin = np.append(begins, np.inf)[at]
         bad[mine] = begin < rows.end[mine] - world.tolerance_s
-    findings.add(
+    rows.add(
         "down",
-        TABLE,
         bad & rows.good,
         lambda row: f"runs on server {rows.server[row]} while it is down",
-        job=rows.job,
-        time=rows.start,
-        server=rows.server,
     )
 
 
-def _agreement(world: World, rows: _Rows, findings: Findings) -> None:
+def _ends(world: World, rows: Rows, findings: Findings) -> None:
+    """Check that a finished job ends in its last segment, and no other job does."""
+    status, reason = world.status, world.end_reason
+    if status is None or reason is None or status.words or reason.words:
+        return
+    kept = rows.kept
+    job, end, ends = rows.job[kept], rows.end[kept], reason.finished[kept]
+    finished = world.finished
+    assert finished is not None, "the jobs table tells"
+    last = np.full(world.jobs, -np.inf)
+    np.maximum.at(last, job, end)
+    rows.add(
+        "finish",
+        ends & ~(finished[job] & (end >= last[job] - world.tolerance_s)),
+        lambda at: (
+            f"the job is finished, but goes on until {last[job[at]]:.9g} s"
+            if finished[job[at]]
+            else "the job is finished by its segments, but not by the jobs table"
+        ),
+        at=kept,
+        time=end,
+    )
+    has_end = np.bincount(job, weights=ends, minlength=world.jobs) > 0
+    findings.add(
+        "finish",
+        TABLE,
+        finished & ~has_end & np.isfinite(last),
+        lambda _: "the job is finished by the jobs table, but no segment says so",
+        job=np.arange(world.jobs),
+        time=last,
+    )
+
+
+def _agreement(world: World, rows: Rows, company: sharing.Company, findings: Findings) -> None:
     """Look whether the jobs table says what its segments say."""
     if world.listed is None:
         return
-    kept = np.flatnonzero(rows.good & (rows.job >= 0))
+    kept = rows.kept
     job = rows.job[kept]
     ran = np.bincount(job, minlength=world.jobs)
     first = np.full(world.jobs, np.inf)
@@ -591,10 +421,15 @@ def _agreement(world: World, rows: _Rows, findings: Findings) -> None:
     np.maximum.at(last, job, rows.end[kept])
     _same(world, findings, "first_start_s", first, ran > 0, 0.0)
     _same(world, findings, "finish_s", last, ran > 0, 0.0)
-    if rows.width is not None:
-        seconds = rows.length[kept] * rows.width[kept].astype(np.float64)
-        used = np.bincount(job, seconds, minlength=world.jobs).astype(np.float64)
-        _same(world, findings, "gpu_seconds", used, ran > 0, ran * world.part_sizes[1])
+    if world.listed.has("run_s"):
+        held = held_seconds(job, rows.start[kept], rows.end[kept], world.jobs)
+        _same(world, findings, "run_s", held, ran > 0, ran)
+    if rows.width is None:
+        return
+    used = rows.per_job(rows.length[kept] * rows.width[kept].astype(np.float64))
+    _same(world, findings, "gpu_seconds", used, ran > 0, ran * world.part_sizes[1])
+    if world.listed.has("share_s") and rows.mask is not None and rows.has_server:
+        _same(world, findings, "share_s", company.share_s, ran > 0, ran)
 
 
 def _same(
@@ -609,7 +444,7 @@ def _same(
         bad,
         lambda job: f"{name} is {listed[job]:.9g} in the jobs, {segments[job]:.9g} by segments",
         job=np.arange(world.jobs),
-        time=segments,
+        time=segments if name in ("first_start_s", "finish_s") else world.arrival,
         found=listed,
         allowed=segments,
     )

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
     Bools = npt.NDArray[np.bool_]
 
-__all__ = ["Fates", "fates"]
+__all__ = ["Fates", "fates", "reasons"]
 
 _OURS = ("unfinished", "preempted", "moved", "retimed", "stopped")
+_REASONS = ("finished", "preempted", "moved", "failed", "retimed", "stopped")
 _MEANING = {**STATUS_WORDS, **dict.fromkeys(_OURS, "running"), "dropped": "killed"}
 del _MEANING["unknown"]  # the word itself says nothing
 _OPEN = ("running", "unknown")  # the words for jobs that wait are mapped to unknown
@@ -66,3 +67,16 @@ def fates(labels: Any) -> Fates:
         where([found is None for found in meaning], empty=True),
         dict(unknown.most_common()),
     )
+
+
+def reasons(labels: Any) -> npt.NDArray[np.str_]:
+    """Read a dictionary array of reasons in our words; "" for those that are not known."""
+    written = [str(word).strip().lower() for word in labels.dictionary.to_pylist()]
+    is_done = [_MEANING.get(word) == "finished" for word in written]
+    ours = [
+        "finished" if done else word if word in _REASONS else ""
+        for word, done in zip(written, is_done, strict=True)
+    ]
+    codes = labels.indices.fill_null(len(written)).to_numpy(zero_copy_only=False)
+    found: npt.NDArray[np.str_] = np.asarray([*ours, ""])[codes]
+    return found

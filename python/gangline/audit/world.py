@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,20 +13,60 @@ import pyarrow.compute as pc
 from gangline.trace.to_core import GIB
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy.typing as npt
 
     from gangline.audit.inputs import Columns
     from gangline.audit.words import Fates
     from gangline.cluster import Cluster
+    from gangline.result import Result
     from gangline.trace.table import Trace
 
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
     Bools = npt.NDArray[np.bool_]
 
-__all__ = ["World"]
+__all__ = ["Run", "World"]
 
+_SUM_S = 1e-6  # sums of times that are rounded to nanoseconds drift by more than one
 _SUM_ERROR = 1e-9  # relative: a sum of a million f64 terms is off by less
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is known of a whole run of the engine besides its tables of jobs and segments.
+
+    Attributes
+    ----------
+    timeline : pyarrow.Table, optional
+        Counts over time.
+    summary : mapping, optional
+        Key figures.
+    outcome : str, optional
+        How the run ended: "finished", or "limit" for a run that was stopped.
+    options : mapping, optional
+        Run options: overheads and checkpoints.
+    claims_work_conserving : bool
+        Whether the policy claims that no job waits while enough GPUs that it may use are free.
+    """
+
+    timeline: pa.Table | None = None
+    summary: Mapping[str, Any] | None = None
+    outcome: str | None = None
+    options: Mapping[str, Any] | None = None
+    claims_work_conserving: bool = False
+
+    @classmethod
+    def of(cls, result: Result, *, claims_work_conserving: bool = False) -> Run:
+        """Take them from a result."""
+        return cls(
+            timeline=result.timeline,
+            summary=result.summary,
+            outcome=result.spec.get("outcome"),
+            options=result.spec.get("options", {}),
+            claims_work_conserving=claims_work_conserving,
+        )
 
 
 class World:
@@ -47,12 +88,15 @@ class World:
         copy_gpus: str | int,
         max_idle_s: float,
         tolerance_s: float,
+        run: Run | None = None,
     ) -> None:
         self.cluster, self.trace = cluster, trace
         self.listed, self.held = listed, held
         self.max_share, self.max_parts = max_share, max_parts
         self.copy_gpus = copy_gpus
         self.max_idle_s, self.tolerance_s = max_idle_s, tolerance_s
+        self.sum_s = tolerance_s if run is None else max(tolerance_s, _SUM_S)
+        self.run = run
         if trace is not None:
             reference = trace.column("job_id")
         elif listed is not None:
@@ -96,7 +140,7 @@ class World:
 
     def tolerance(self, size: Floats | float = 0.0, terms: Floats | float = 1.0) -> Any:
         """Return by how much a sum of so many times, of such a size, may be off."""
-        return self.tolerance_s * terms + _SUM_ERROR * np.abs(size)
+        return self.sum_s * terms + _SUM_ERROR * np.abs(size)
 
     @cached_property
     def gang(self) -> Ints:
@@ -230,8 +274,8 @@ class World:
         timed = np.zeros(self.jobs, dtype=np.bool_)
         if "duration_s" in self.trace.columns:
             timed = ~np.isnan(self.trace.numbers("duration_s"))
-        if self.cluster.throughput is None:
-            work[~timed] = np.nan
+        if self.cluster.throughput is None and self.run is None:
+            work[~timed] = np.nan  # our engine does one iteration per second
         return work
 
     @cached_property
@@ -295,6 +339,29 @@ class World:
             usable &= memory[:, None] <= [gpu.memory_gb for gpu in self.cluster.gpu_types]
         return usable
 
+    def restarts(self, options: Mapping[str, Any]) -> Floats:
+        """Return the seconds without progress after a restart of each job."""
+        restart, by_model = options.get("restart_s") or 0.0, options.get("restart_by_model") or {}
+        if not by_model or self.trace is None or "model" not in self.trace.columns:
+            return np.full(self.jobs, restart)
+        labels = self.trace.column("model").to_pylist()
+        return np.asarray([by_model.get(label, restart) for label in labels], dtype=np.float64)
+
+    @property
+    def knows_jobs(self) -> bool:
+        """Whether a trace or a jobs table tells the jobs, and so their order."""
+        return self.trace is not None or self.listed is not None
+
+    @property
+    def knows_overheads(self) -> bool:
+        """Whether a jobs table tells the time without progress."""
+        return self.listed is not None and self.listed.has("overhead_s")
+
+    def ids_of(self, job: Ints) -> pa.Array:
+        """Return the ids of some jobs."""
+        found = self._reference.take(pa.array(job))
+        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
     def type_of_label(self, table: Columns) -> Ints:
         """Return the GPU type that each row names; -1 = none of the cluster's."""
         labels = table.words["gpu_type"]
@@ -302,6 +369,12 @@ class World:
         known = [self.types.index(name) if name in self.types else -1 for name in names]
         indices = labels.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         return np.asarray(np.asarray([*known, -1], dtype=np.int64)[indices])
+
+    @property
+    def knows_outages(self) -> bool:
+        """Whether the cluster lists all outages: drawn failures leave no table."""
+        failures = self.cluster.failures
+        return failures is None or failures.mtbf_hours is None
 
     @cached_property
     def outages(self) -> tuple[Ints, Floats, Floats]:
