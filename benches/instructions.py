@@ -36,6 +36,7 @@ SIZES = (2_000, 20_000)
 WAITING = (1_000, 20_000)
 FEWER_WAITING = (1_000, 2_000)  # each of thousands of decisions looks at all of them
 SERVERS = (125, 12_500)
+RESIDENTS = (1_000, 100_000)
 # Whole runs at both SIZES: what the gate binary runs by this name, under which loads.
 RUNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("bare-fifo", LOADS),
@@ -51,6 +52,7 @@ RUNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("easy", LOADS),
     ("floor-fork", LOADS),  # several parts per job
     ("floor-share", LOADS),  # two jobs to a GPU
+    ("sjf-bsbf", LOADS),
     ("gavel-isolated", ("saturated",)),  # rounds, without a solver
     ("fifo-uplinks", ("saturated",)),  # gangs that share up-links
 )
@@ -99,6 +101,7 @@ STATED = (
     Growth("dally", "waiting", WAITING, 1.3),
     Growth("dally", "arrivals", WAITING, 1.3),
     Growth("dally", "servers", SERVERS, 1.3),
+    Growth("sjf-bsbf", "residents", RESIDENTS, 3.0),  # searches in ordered sets
 )
 SERIES = (
     *(Growth(name, load, SIZES, SLOPE_LIMIT) for name, loads in RUNS for load in loads),

@@ -69,10 +69,8 @@ pub fn case(name: &str, count: usize, cluster: Cluster, load: Load) -> Option<Ca
         world(&jobs, cluster)
     };
     let config = match name {
-        "floor-share" | "gandiva-pack" | "gavel-gandiva" | "toy-share" => sharing(2),
-        "floor-share-off" => sharing(1),
         "fifo-uplinks" => network(&world, Contention::MaxMin, NARROW),
-        _ => options(None),
+        _ => config_of(name),
     };
     Some(Case {
         jobs,
@@ -100,6 +98,17 @@ fn case_policy(name: &str) -> Option<Box<dyn Policy>> {
             Some(build("gandiva", &params, Services::default()).expect("a parameter of gandiva"))
         }
         _ => policy(name),
+    }
+}
+
+/// Options of a case without a network.
+pub fn config_of(name: &str) -> RunConfig {
+    match name {
+        "floor-share" | "gandiva-pack" | "gavel-gandiva" | "toy-share" | "sjf-ffs" | "sjf-bsbf" => {
+            sharing(2)
+        }
+        "floor-share-off" => sharing(1),
+        _ => options(None),
     }
 }
 

@@ -10,8 +10,8 @@
 use std::process::ExitCode;
 
 use gangline_benches::bare::{self, Times};
-use gangline_benches::case::{Case, case, names};
-use gangline_benches::contender::{options, policy, run, summary};
+use gangline_benches::case::{Case, case, config_of, names};
+use gangline_benches::contender::{policy, run, summary};
 use gangline_benches::workload::{Cluster, Jobs, Load, MEAN_DURATION_S, philly_like, with_backlog};
 use gangline_benches::worlds::world;
 use gangline_engine::{Advance, Engine, Policy, RunConfig, World};
@@ -50,10 +50,10 @@ struct Work {
     waiting: u64,
 }
 
-/// Runs on to the end.
+/// Runs on to an instant, or to the end.
 #[inline(never)]
-fn measured_stretch(engine: &mut Engine, policy: &mut dyn Policy) -> Work {
-    run_until(engine, policy, SimTime::NEVER)
+fn measured_stretch(engine: &mut Engine, policy: &mut dyn Policy, end: SimTime) -> Work {
+    run_until(engine, policy, end)
 }
 
 /// Decides up to the first instant at or after `end`.
@@ -105,6 +105,22 @@ fn stretch(shape: &str, size: usize) -> Option<(Jobs, Cluster, SimTime, SimTime)
             let (from, end) = (seconds(4.0 * MEAN_DURATION_S), last(&jobs));
             Some((jobs, cluster(u32::try_from(size).ok()?), from, end))
         }
+        // so many jobs run, each on a GPU of its own; short ones arrive one by one and look for a partner
+        "residents" => {
+            let servers = cluster(u32::try_from(size).ok()?.div_ceil(8));
+            let newcomers = 1_000;
+            let mut jobs = philly_like(size + newcomers, servers, 1.0, 5);
+            jobs.gpus.fill(1);
+            for at in 0..size {
+                jobs.arrival_ns[at] = 0;
+                jobs.duration_ns[at] += seconds(1e5).0;
+            }
+            for at in 0..newcomers {
+                jobs.arrival_ns[size + at] = seconds(10.0 + at as f64).0;
+                jobs.duration_ns[size + at] /= 100;
+            }
+            Some((jobs, servers, seconds(9.0), seconds(1_010.0)))
+        }
         _ => None,
     }
 }
@@ -114,13 +130,20 @@ fn growth(name: &str, shape: &str, size: usize) -> Option<()> {
     let (jobs, cluster, from, end) = stretch(shape, size)?;
     let mut policy = policy(name)?;
     let world = world(&jobs, cluster);
-    let mut engine = Engine::new(&world, options(Some(end)), policy.traits())
+    // to end a run costs something for every job that runs
+    let is_ended = shape != "residents";
+    let config = RunConfig {
+        until: is_ended.then_some(end),
+        ..config_of(name)
+    };
+    let mut engine = Engine::new(&world, config, policy.traits())
         .expect("every job of the workload fits the cluster");
     engine
         .start(policy.as_mut())
         .expect("every job has a place on the empty cluster");
     run_until(&mut engine, policy.as_mut(), from);
-    let work = measured_stretch(&mut engine, policy.as_mut());
+    let end = if is_ended { SimTime::NEVER } else { end };
+    let work = measured_stretch(&mut engine, policy.as_mut(), end);
     let operations = if shape == "queue" {
         work.waiting
     } else {
@@ -152,7 +175,7 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: gate list | gate NAME light|saturated JOBS [SERVERS] | gate NAME waiting|queue|arrivals|servers SIZE"
+        "usage: gate list | gate NAME light|saturated JOBS [SERVERS] | gate NAME waiting|queue|arrivals|servers|residents SIZE"
     );
     ExitCode::from(2)
 }

@@ -10,32 +10,42 @@
 //! | `g` | `Pair::inflation` | iteration time at the sub-batch over that at full batch |
 //! | `c` | `Pair::threshold` | sharing pays if and only if B > c A |
 //!
-//! A decision looks at every GPU once, and for each job that is tried at all residents of its GPU types.
+//! A decision looks at the first job of each class of waiting jobs ([`waiting`]) and finds partners by searches in
+//! ordered sets ([`partners`]); nothing looks at all residents or all GPUs. `scans` is the same by full scans, for tests.
 
-mod floor;
 mod pair;
 mod params;
+mod partners;
+mod residents;
+#[cfg(test)]
+mod scans;
 mod search;
+#[cfg(test)]
+mod tests;
+mod waiting;
 
 pub use pair::Pair;
 pub use params::{
     BenefitParams, FreePick, Gather, Key, PartnerTime, Retest, SharingParams, SubBatchRule,
 };
 
-use floor::{Floor, Resident, set_of};
 use gangline_engine::{
     Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
 };
 use gangline_model::{Action, GpuTypeId, JobId, Terms, span_of_work};
+use residents::{Residents, Stay};
 use search::{Found, Newcomer, ladder};
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use waiting::{Waiter, Waiting};
 
 /// The policies.
 #[derive(Debug)]
 pub struct Sharing {
     params: SharingParams,
-    /// Waiting jobs by length, then arrival.
-    queue: BTreeSet<(i128, JobId)>,
+    queue: Waiting,
+    residents: Residents,
+    /// Jobs whose rate may be another since the last decision, some of them more than once.
+    unsettled: Vec<JobId>,
     /// Newcomers that have to wait although there would be room beside others.
     refused: u64,
 }
@@ -45,143 +55,216 @@ impl Sharing {
     pub fn new(params: SharingParams) -> Self {
         Self {
             params,
-            queue: BTreeSet::new(),
+            queue: Waiting::default(),
+            residents: Residents::default(),
+            unsettled: Vec::new(),
             refused: 0,
         }
     }
 
-    fn length(&self, view: &ClusterView<'_>, job: JobId) -> Result<i128, PolicyError> {
-        let length = i128::from(self.params.seen.duration(view, job)?.0);
-        Ok(match self.params.key {
-            Key::Time => length,
-            Key::GpuTime => length * i128::from(view.jobs().gpus(job)),
-        })
-    }
-
-    /// Sub-batches that a job may take; the last needs the least memory.
-    fn ladder(&self, view: &ClusterView<'_>, job: JobId) -> Vec<u32> {
-        let least = self.params.benefit.and_then(|rule| rule.min_sub_batch);
-        ladder(view.jobs().batch_size(job), least)
-    }
-
-    /// Running jobs with a sub-batch and GPUs of their own.
-    fn alone(&self, view: &ClusterView<'_>) -> Vec<JobId> {
-        if self
-            .params
-            .benefit
-            .is_none_or(|rule| !rule.restore_sub_batch)
+    /// Brings the residents up to this instant: rates as they stood before it, and who has left. Returns the jobs
+    /// that lost a co-runner, some of them more than once.
+    fn follow(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Vec<JobId> {
+        for job in self
+            .unsettled
+            .drain(..)
+            .chain(changes.contended.iter().copied())
         {
-            return Vec::new();
+            if let Some(run) = view.run(job) {
+                let part = run.only();
+                let stay = Stay {
+                    finish: run.finish,
+                    xi: part.xi,
+                    bytes: view.memory_bytes(job, part.sub_batch),
+                };
+                self.residents.set_stay(job, stay);
+            }
         }
-        let is_alone = |&job: &JobId| {
-            let part = view.run(job).expect("a running job").only();
+        let mut left = Vec::new();
+        for &job in changes.finished.iter().chain(&changes.requeued) {
+            self.residents.end(view, job, &mut left);
+        }
+        self.unsettled.extend(&left);
+        left
+    }
+
+    /// Gives their full batch back to jobs that have their GPUs for themselves again.
+    fn restore(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, mut left: Vec<JobId>) {
+        let rule = self.params.benefit.as_ref();
+        if !rule.is_some_and(|rule| rule.restore_sub_batch) {
+            return;
+        }
+        left.sort_unstable();
+        left.dedup();
+        for job in left {
             let batch = view.jobs().batch_size(job);
-            part.sub_batch > 0 && part.sub_batch < batch && view.partners(job, part).is_empty()
-        };
-        view.running().filter(is_alone).collect()
+            let sub_batch = view.sub_batch(job);
+            if sub_batch == 0 || sub_batch >= batch || !self.residents.is_alone(job) {
+                continue;
+            }
+            let terms = Terms {
+                sub_batch: Some(batch),
+                ..Terms::default()
+            };
+            plan.keep(job, terms);
+            let stay = self.residents.stay(job).expect("a running job");
+            let bytes = view.memory_bytes(job, 0);
+            self.residents.set_stay(job, Stay { bytes, ..stay });
+            self.unsettled.push(job);
+        }
     }
 
     /// Tries one job; whether it starts.
     fn try_job(
-        &self,
+        &mut self,
         view: &ClusterView<'_>,
-        floor: &mut Floor,
         plan: &mut Plan<'_>,
         job: JobId,
     ) -> Result<bool, PolicyError> {
         for gpu_type in view.types_of(job) {
-            if let Some(found) = self.place(view, floor, job, gpu_type)? {
-                start_on(view, floor, plan, job, &found)?;
+            if let Some(found) = self.place(view, plan, job, gpu_type)? {
+                self.start_on(view, plan, job, found)?;
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
+    fn newcomer<'a>(
+        &'a self,
+        view: &'a ClusterView<'a>,
+        plan: &'a mut Plan<'_>,
+        job: JobId,
+        gpu_type: GpuTypeId,
+    ) -> Newcomer<'a> {
+        Newcomer {
+            view,
+            free: plan.free(),
+            residents: &self.residents,
+            gather: self.params.gather,
+            seen: self.params.seen,
+            job,
+            gpu_type,
+        }
+    }
+
     fn place(
         &self,
         view: &ClusterView<'_>,
-        floor: &Floor,
+        plan: &mut Plan<'_>,
         job: JobId,
         gpu_type: GpuTypeId,
     ) -> Result<Option<Found>, PolicyError> {
-        let need = view.jobs().gpus(job) as usize;
-        if let Some(gpus) = floor.exclusive(gpu_type, need, self.params.free_pick) {
+        let newcomer = self.newcomer(view, plan, job, gpu_type);
+        if let Some(gpus) = newcomer.exclusive(self.params.free_pick) {
             return Ok(Some(Found { gpus, sub_batch: 0 }));
         }
         if view.max_share() < 2 {
             return Ok(None);
         }
-        let newcomer = Newcomer {
-            view,
-            floor,
-            gather: self.params.gather,
-            job,
-            gpu_type,
-            seen: self.params.seen,
-        };
         match &self.params.benefit {
             None => Ok(newcomer.first_fit()),
             Some(rule) => newcomer.best_benefit(rule),
         }
     }
 
-    /// Whether there are GPUs for a job if nobody asks whether that pays.
-    fn has_room(&self, view: &ClusterView<'_>, floor: &Floor, job: JobId) -> bool {
-        let least = self.ladder(view, job).last().copied().unwrap_or(0);
-        let bytes = view.memory_bytes(job, least);
-        let need = view.jobs().gpus(job) as usize;
-        view.types_of(job).any(|gpu_type| {
-            let capacity = view.cluster().gpu_types()[gpu_type.index()].memory_bytes;
-            floor.usable(gpu_type, bytes, capacity) >= need
-        })
+    /// Starts a job; until its rate is settled it counts as if alone.
+    fn start_on(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        job: JobId,
+        found: Found,
+    ) -> Result<(), PolicyError> {
+        let Found { gpus, sub_batch } = found;
+        let rate = view.rate_alone(job, &gpus) / view.inflation(job, sub_batch);
+        let span = span_of_work(view.remaining_work(job)?, rate);
+        let stay = Stay {
+            finish: view.now() + view.overhead(job) + span,
+            xi: 1.0,
+            bytes: view.memory_bytes(job, sub_batch),
+        };
+        let class = view.pair_class(job);
+        let joined = &mut self.unsettled;
+        self.residents.start(job, &gpus, (class, stay), joined);
+        joined.push(job);
+        plan.take(&gpus);
+        let terms = Terms {
+            sub_batch: (sub_batch > 0).then_some(sub_batch),
+            ..Terms::default()
+        };
+        plan.push(Action::start(job, gpus).with(terms));
+        Ok(())
+    }
+
+    /// Tries every class of waiting jobs, the shortest job first. Returns the job that ended the decision.
+    fn try_all(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+    ) -> Result<Option<JobId>, PolicyError> {
+        let mut heads = self.queue.heads();
+        while let Some(Reverse(waiter)) = heads.pop() {
+            if self.try_job(view, plan, waiter.job)? {
+                self.queue.remove(waiter);
+                heads.extend(self.queue.first(waiter.class).map(Reverse));
+            } else if self.params.block {
+                return Ok(Some(waiter.job));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Tries the jobs that have just arrived: nothing was released, so whatever waited before still waits.
+    fn try_some(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        arrived: &mut [Waiter],
+    ) -> Result<(), PolicyError> {
+        arrived.sort_unstable();
+        let mut refused = Vec::new();
+        for &mut waiter in arrived {
+            if refused.contains(&waiter.class) {
+                continue;
+            }
+            if self.try_job(view, plan, waiter.job)? {
+                self.queue.remove(waiter);
+            } else {
+                refused.push(waiter.class);
+            }
+        }
+        Ok(())
     }
 
     /// Counts the arrivals that wait although there is room beside others.
     fn count_refused(
         &mut self,
         view: &ClusterView<'_>,
-        floor: &Floor,
-        changes: &Changes,
+        plan: &mut Plan<'_>,
+        arrived: &[Waiter],
         blocked: Option<JobId>,
-    ) -> Result<(), PolicyError> {
+    ) {
         if view.max_share() < 2 {
-            return Ok(());
+            return;
         }
-        for &job in &changes.arrived {
-            let waits = self.queue.contains(&(self.length(view, job)?, job));
+        let least = self.params.benefit.and_then(|rule| rule.min_sub_batch);
+        for &waiter in arrived {
+            let job = waiter.job;
             let was_asked = !self.params.block || blocked == Some(job);
-            if waits && was_asked && self.has_room(view, floor, job) {
-                self.refused += 1;
+            if !was_asked || !self.queue.contains(waiter) {
+                continue;
             }
+            let ladder = ladder(view.jobs().batch_size(job), least);
+            let sub_batch = ladder.last().copied().unwrap_or(0);
+            let mut types = view.types_of(job);
+            let has_room = types.any(|gpu_type| {
+                let newcomer = self.newcomer(view, plan, job, gpu_type);
+                newcomer.has_room(sub_batch)
+            });
+            self.refused += u64::from(has_room);
         }
-        Ok(())
     }
-}
-
-/// Starts a job; until its rate is settled it counts as if alone.
-fn start_on(
-    view: &ClusterView<'_>,
-    floor: &mut Floor,
-    plan: &mut Plan<'_>,
-    job: JobId,
-    found: &Found,
-) -> Result<(), PolicyError> {
-    let gpus = set_of(&found.gpus);
-    let rate = view.rate_alone(job, &gpus) / view.inflation(job, found.sub_batch);
-    let span = span_of_work(view.remaining_work(job)?, rate);
-    let resident = Resident {
-        finish: view.now() + view.overhead(job) + span,
-        xi: 1.0,
-        bytes: view.memory_bytes(job, found.sub_batch),
-    };
-    floor.place(job, &found.gpus, resident);
-    let terms = Terms {
-        sub_batch: (found.sub_batch > 0).then_some(found.sub_batch),
-        ..Terms::default()
-    };
-    plan.push(Action::start(job, gpus).with(terms));
-    Ok(())
 }
 
 impl Policy for Sharing {
@@ -208,6 +291,10 @@ impl Policy for Sharing {
                         .to_owned(),
             });
         }
+        let rule = self.params.benefit.as_ref();
+        let exclusive = rule.is_none_or(|rule| rule.partner_time == PartnerTime::Exclusive);
+        let orders_servers = rule.is_none() || self.params.free_pick == FreePick::FewResidents;
+        self.residents = Residents::new(view, exclusive, orders_servers);
         Ok(Vec::new())
     }
 
@@ -217,37 +304,22 @@ impl Policy for Sharing {
         changes: &Changes,
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
-        for &job in changes.requeued.iter().chain(&changes.arrived) {
-            self.queue.insert((self.length(view, job)?, job));
+        let left = self.follow(view, changes);
+        self.restore(view, plan, left);
+        for &job in &changes.requeued {
+            self.queue.add(view, &self.params, job)?;
         }
-        let restored = self.alone(view);
-        for &job in &restored {
-            let terms = Terms {
-                sub_batch: Some(view.jobs().batch_size(job)),
-                ..Terms::default()
-            };
-            plan.keep(job, terms);
-        }
-        let mut floor = Floor::new(view, &restored);
-        let candidates: Vec<(i128, JobId)> = if self.params.retests_all || changes.has_room() {
-            self.queue.iter().copied().collect()
-        } else {
-            let arrived = changes.arrived.iter();
-            let found: Result<BTreeSet<_>, PolicyError> = arrived
-                .map(|&job| Ok((self.length(view, job)?, job)))
-                .collect();
-            found?.into_iter().collect()
-        };
+        let arrived = changes.arrived.iter();
+        let mut arrived: Vec<Waiter> = arrived
+            .map(|&job| self.queue.add(view, &self.params, job))
+            .collect::<Result<_, _>>()?;
         let mut blocked = None;
-        for entry in candidates {
-            if self.try_job(view, &mut floor, plan, entry.1)? {
-                self.queue.remove(&entry);
-            } else if self.params.block {
-                blocked = Some(entry.1);
-                break;
-            }
+        if self.params.retests_all || changes.has_room() {
+            blocked = self.try_all(view, plan)?;
+        } else {
+            self.try_some(view, plan, &mut arrived)?;
         }
-        self.count_refused(view, &floor, changes, blocked)?;
+        self.count_refused(view, plan, &arrived, blocked);
         Ok(Next::Ask)
     }
 

@@ -1,46 +1,42 @@
-//! Shared GPUs for one gang on one type: first fit (SJF-FFS) and best benefit (SJF-BSBF).
+//! GPUs for one gang on one type: free ones alone, shared ones by first fit (SJF-FFS) or best benefit (SJF-BSBF).
 
-use super::floor::{Floor, Gpu, Site, free_of};
-use super::pair::Pair;
-use super::params::{BenefitParams, Gather, PartnerTime, SubBatchRule};
+use super::params::{BenefitParams, FreePick, Gather, SubBatchRule};
+use super::partners::{Asking, Partner, Partners};
+use super::residents::{Residents, slots};
 use crate::baselines::Seen;
-use gangline_engine::{ClusterView, PolicyError};
-use gangline_model::{GpuTypeId, JobId, ServerId};
-use std::collections::{BTreeMap, BTreeSet};
+use gangline_engine::{ClusterView, FreeIndex, PolicyError};
+use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, gpus_in, mask_of_lowest};
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
 
 /// A newcomer on one of its types.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Newcomer<'a> {
     pub(super) view: &'a ClusterView<'a>,
-    pub(super) floor: &'a Floor,
+    pub(super) free: &'a FreeIndex,
+    pub(super) residents: &'a Residents,
     pub(super) gather: Gather,
+    pub(super) seen: Seen,
     pub(super) job: JobId,
     pub(super) gpu_type: GpuTypeId,
-    pub(super) seen: Seen,
 }
 
 /// GPUs for it, and its sub-batch (0 = full batch).
 #[derive(Clone, Debug)]
 pub(super) struct Found {
-    pub(super) gpus: Vec<Gpu>,
+    pub(super) gpus: GpuSet,
     pub(super) sub_batch: u32,
-}
-
-/// A resident beside which the newcomer would gain.
-struct Good {
-    t_con: f64,
-    gpus: Vec<Gpu>,
 }
 
 /// GPUs and the mean of the completion times over those that are shared.
 struct Choice {
-    gpus: Vec<Gpu>,
+    gpus: GpuSet,
     score: f64,
 }
 
 /// Sub-batches in the order they are tried, 0 for the full batch: halves of the batch, down to the least.
-pub(super) fn ladder(batch: u32, least: Option<u32>) -> Vec<u32> {
-    let mut ladder = vec![0];
+pub(super) fn ladder(batch: u32, least: Option<u32>) -> SmallVec<[u32; 8]> {
+    let mut ladder = SmallVec::from_slice(&[0]);
     let Some(least) = least else { return ladder };
     let halves = (1..32).map(|i| u64::from(batch).div_ceil(1 << i) as u32);
     let mut previous = batch;
@@ -55,50 +51,125 @@ pub(super) fn ladder(batch: u32, least: Option<u32>) -> Vec<u32> {
 }
 
 impl Newcomer<'_> {
-    fn need(&self) -> usize {
-        self.view.jobs().gpus(self.job) as usize
+    fn need(&self) -> u32 {
+        self.view.jobs().gpus(self.job)
     }
 
-    fn capacity(&self) -> u64 {
-        self.view.cluster().gpu_types()[self.gpu_type.index()].memory_bytes
+    fn free_total(&self) -> u32 {
+        self.free.pool(self.gpu_type).free_total()
     }
 
-    /// Both slowdown factors beside a resident; `None` if the two may not share.
-    fn factors(&self, resident: JobId) -> Option<(f64, f64)> {
-        let own = self.view.xi(self.job, resident, self.gpu_type)?;
-        Some((own, self.view.xi(resident, self.job, self.gpu_type)?))
+    /// Most memory that a resident may hold beside it at a sub-batch; `None` if not even an empty GPU has enough.
+    fn room(&self, sub_batch: u32) -> Option<u64> {
+        let capacity = self.view.cluster().gpu_types()[self.gpu_type.index()].memory_bytes;
+        capacity.checked_sub(self.view.memory_bytes(self.job, sub_batch))
+    }
+
+    /// Whether there are GPUs enough at a sub-batch if nobody asks whether that pays.
+    pub(super) fn has_room(&self, sub_batch: u32) -> bool {
+        let open = |room| self.residents.open_below(self.gpu_type, room);
+        let shared = self.room(sub_batch).map_or(0, open);
+        self.free_total() + shared >= self.need()
+    }
+
+    /// Free GPUs, if there are enough.
+    pub(super) fn exclusive(&self, pick: FreePick) -> Option<GpuSet> {
+        let need = self.need();
+        let pool = self.free.pool(self.gpu_type);
+        if pool.free_total() < need {
+            return None;
+        }
+        let mut gang = Gang::new(need);
+        match pick {
+            FreePick::BestFit => match pool.best_fit(need) {
+                Some(at) => _ = gang.take(pool.server(at), pool.mask(at)),
+                None => {
+                    for (at, _) in pool.all_servers().descending() {
+                        gang.take(pool.server(at), pool.mask(at));
+                        if gang.missing == 0 {
+                            break;
+                        }
+                    }
+                }
+            },
+            FreePick::FewResidents => {
+                for server in self.residents.servers_by_jobs(self.gpu_type) {
+                    gang.take(server, self.free.free_mask(server));
+                    if gang.missing == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+        Some(gang.gpus)
+    }
+
+    /// All free GPUs of the type, fewer than the gang needs.
+    fn with_free(&self) -> Gang {
+        let mut gang = Gang::new(self.need());
+        let pool = self.free.pool(self.gpu_type);
+        for (at, _) in pool.all_servers().at_least(1) {
+            gang.take(pool.server(at), pool.mask(at));
+        }
+        gang
     }
 
     /// All free GPUs, then the first with one resident.
     pub(super) fn first_fit(&self) -> Option<Found> {
-        let (need, capacity) = (self.need(), self.capacity());
-        let bytes = self.view.memory_bytes(self.job, 0);
-        let eligible = |site: &Site| -> Vec<Gpu> {
-            let fits =
-                |job| self.floor.has_room(job, bytes, capacity) && self.factors(job).is_some();
-            let slots = site.one().filter(|&(_, job)| fits(job));
-            slots.map(|(slot, _)| (site.server, slot)).collect()
-        };
-        let sites = self.floor.of_type(self.gpu_type);
-        let mut offers: Vec<(&Site, Vec<Gpu>)> = sites.map(|site| (site, eligible(site))).collect();
-        if self.gather == Gather::ServerFirst {
-            let enough = offers.iter().filter(|(site, shared)| {
-                !shared.is_empty() && site.free_count() + shared.len() >= need
-            });
-            let best = enough.min_by_key(|(site, _)| (site.free_count(), site.residents()));
-            if let Some((site, shared)) = best {
-                let gpus = free_of(site).chain(shared.iter().copied());
-                return Some(Found {
-                    gpus: gpus.take(need).collect(),
-                    sub_batch: 0,
-                });
-            }
+        if !self.has_room(0) {
+            return None;
         }
-        offers.sort_by_key(|(site, _)| site.residents());
-        let mut gpus = self.floor.free_gpus(self.gpu_type);
-        gpus.extend(offers.into_iter().flat_map(|(_, shared)| shared));
-        gpus.truncate(need);
-        (gpus.len() == need).then_some(Found { gpus, sub_batch: 0 })
+        let on_server = match self.gather {
+            Gather::Cluster => None,
+            Gather::ServerFirst => self.first_server(),
+        };
+        let mut gang = on_server.unwrap_or_else(|| self.with_free());
+        for server in self.residents.servers_by_jobs(self.gpu_type) {
+            if gang.missing == 0 {
+                break;
+            }
+            gang.take(server, self.eligible(server));
+        }
+        (gang.missing == 0).then_some(Found {
+            gpus: gang.gpus,
+            sub_batch: 0,
+        })
+    }
+
+    /// Slots of a server with one resident beside which the newcomer fits and may run.
+    fn eligible(&self, server: ServerId) -> u64 {
+        let room = self.room(0);
+        let fits = |&slot: &u32| {
+            let other = self.residents.sole(server, slot);
+            let stay = self.residents.stay(other).expect("a resident");
+            room.is_some_and(|room| stay.bytes <= room)
+                && self.view.xi(self.job, other, self.gpu_type).is_some()
+                && self.view.xi(other, self.job, self.gpu_type).is_some()
+        };
+        let one = slots(self.residents.one_on(server));
+        one.filter(fits).fold(0, |mask, slot| mask | 1 << slot)
+    }
+
+    /// The gang on one server with shared GPUs, if one has enough.
+    fn first_server(&self) -> Option<Gang> {
+        let need = self.need();
+        let pool = self.free.pool(self.gpu_type);
+        let enough = pool.servers().iter().filter_map(|&server| {
+            let free = self.free.free_mask(server);
+            let one = self.residents.one_on(server);
+            if one == 0 || gpus_in(free) + gpus_in(one) < need {
+                return None;
+            }
+            let shared = self.eligible(server);
+            let is_enough = shared != 0 && gpus_in(free) + gpus_in(shared) >= need;
+            let order = (gpus_in(free), self.residents.jobs_on(server), server);
+            is_enough.then_some((order, free, shared))
+        });
+        let ((_, _, server), free, shared) = enough.min_by_key(|&(order, _, _)| order)?;
+        let mut gang = Gang::new(need);
+        gang.take(server, free);
+        gang.take(server, shared);
+        Some(gang)
     }
 
     /// The sub-batch and the GPUs with the least mean completion time.
@@ -106,132 +177,140 @@ impl Newcomer<'_> {
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`], which a policy with [`gangline_engine::Knowledge::Remaining`] never sees.
     pub(super) fn best_benefit(&self, rule: &BenefitParams) -> Result<Option<Found>, PolicyError> {
-        let open = self.floor.open(self.gpu_type);
-        let batch = self.view.jobs().batch_size(self.job);
+        let view = self.view;
+        let ladder = ladder(view.jobs().batch_size(self.job), rule.min_sub_batch);
+        if !ladder.last().is_some_and(|&least| self.has_room(least)) {
+            return Ok(None);
+        }
+        let alone_s = view.remaining_work(self.job)? / view.base_rate(self.job, self.gpu_type);
         let mut best: Option<(f64, Found)> = None;
-        for sub_batch in ladder(batch, rule.min_sub_batch) {
-            let bytes = self.view.memory_bytes(self.job, sub_batch);
-            let good = self.good(rule, &open, sub_batch, bytes)?;
-            if let Some(choice) = self.choose(rule, &good) {
-                let found = Found {
-                    gpus: choice.gpus,
-                    sub_batch,
-                };
+        for sub_batch in ladder {
+            let Some(room) = self.room(sub_batch) else {
+                continue;
+            };
+            let asking = Asking {
+                view,
+                job: self.job,
+                gpu_type: self.gpu_type,
+                new_s: self.seen.seconds(view, self.job, alone_s),
+                inflation: view.inflation(self.job, sub_batch),
+                room,
+                seen: self.seen,
+            };
+            if let Some(Choice { gpus, score }) = self.choose(rule, &asking, sub_batch) {
+                let found = Found { gpus, sub_batch };
                 if rule.sub_batch_rule == SubBatchRule::Largest {
                     return Ok(Some(found));
                 }
-                if best.as_ref().is_none_or(|&(score, _)| choice.score < score) {
-                    best = Some((choice.score, found));
+                if best.as_ref().is_none_or(|&(least, _)| score < least) {
+                    best = Some((score, found));
                 }
             }
-            let has_room = |&job: &JobId| self.floor.has_room(job, bytes, self.capacity());
-            if open.keys().all(has_room) {
+            let open = self.residents.open(self.gpu_type);
+            if self.residents.open_below(self.gpu_type, room) == open {
                 break;
             }
         }
         Ok(best.map(|(_, found)| found))
     }
 
-    /// Residents beside which it would gain, in the order of mean completion time, then job.
-    fn good(
-        &self,
-        rule: &BenefitParams,
-        open: &BTreeMap<JobId, Vec<Gpu>>,
-        sub_batch: u32,
-        bytes: u64,
-    ) -> Result<Vec<Good>, PolicyError> {
-        let view = self.view;
-        let work = view.remaining_work(self.job)?;
-        let alone_s = work / view.base_rate(self.job, self.gpu_type);
-        let new_s = self.seen.seconds(view, self.job, alone_s);
-        let inflation = view.inflation(self.job, sub_batch);
-        let mut good = Vec::new();
-        for (&job, gpus) in open {
-            if !self.floor.has_room(job, bytes, self.capacity()) {
-                continue;
-            }
-            let Some((xi_new, xi_resident)) = self.factors(job) else {
-                continue;
-            };
-            let resident = &self.floor.residents[&job];
-            let mut left_s = (resident.finish - view.now()).seconds();
-            if rule.partner_time == PartnerTime::Exclusive {
-                left_s /= resident.xi;
-            }
-            let pair = Pair {
-                new_s,
-                resident_s: self.seen.seconds(view, job, left_s),
-                xi_new,
-                xi_resident,
-                inflation,
-            };
-            if pair.shares() {
-                good.push(Good {
-                    t_con: pair.t_con(),
-                    gpus: gpus.clone(),
-                });
+    fn choose(&self, rule: &BenefitParams, asking: &Asking<'_>, sub_batch: u32) -> Option<Choice> {
+        if !self.has_room(sub_batch) {
+            return None;
+        }
+        let mut partners = Partners::of(asking, self.residents);
+        let mut ranked = Vec::new();
+        if self.gather == Gather::ServerFirst {
+            let first = partners.by_ref().take(rule.max_probe);
+            if let Some(choice) = self.on_one_server(first, &mut ranked) {
+                return Some(choice);
             }
         }
-        // stable: jobs ascend
-        good.sort_by(|a, b| a.t_con.total_cmp(&b.t_con));
-        Ok(good)
-    }
-
-    fn choose(&self, rule: &BenefitParams, good: &[Good]) -> Option<Choice> {
-        let on_server = match self.gather {
-            Gather::Cluster => None,
-            Gather::ServerFirst => self.on_one_server(&good[..good.len().min(rule.max_probe)]),
-        };
-        on_server.or_else(|| self.on_many(good))
+        self.on_many(ranked.into_iter().chain(partners))
     }
 
     /// All free GPUs, then those of the best residents; of each first those on servers where the gang is already.
-    fn on_many(&self, good: &[Good]) -> Option<Choice> {
-        let need = self.need();
-        let mut gpus = self.floor.free_gpus(self.gpu_type);
+    fn on_many(&self, partners: impl Iterator<Item = Partner>) -> Option<Choice> {
+        let mut gang = self.with_free();
         let mut counted = Counted::default();
-        for partner in good {
-            let here: BTreeSet<ServerId> = gpus.iter().map(|&(server, _)| server).collect();
-            let mut theirs = partner.gpus.clone();
-            theirs.sort_by_key(|gpu| (!here.contains(&gpu.0), *gpu));
-            theirs.truncate(need - gpus.len());
-            counted.add(partner.t_con, theirs.len());
-            gpus.extend(theirs);
-            if gpus.len() == need {
-                return Some(counted.choice(gpus));
+        for partner in partners {
+            let theirs = self.residents.alone_of(partner.job);
+            let (near, far): (SmallVec<[_; 4]>, SmallVec<[_; 4]>) =
+                theirs.partition(|&(server, _)| gang.gpus.mask_on(server) != 0);
+            let before = gang.missing;
+            for (server, mask) in near.into_iter().chain(far) {
+                gang.take(server, mask);
+            }
+            counted.add(partner.t_con, before - gang.missing);
+            if gang.missing == 0 {
+                return Some(counted.choice(gang));
             }
         }
         None
     }
 
-    /// The first server that has enough as partner after partner is added.
-    fn on_one_server(&self, good: &[Good]) -> Option<Choice> {
+    /// The first server that has enough as partner after partner is added to `ranked`.
+    fn on_one_server(
+        &self,
+        partners: impl Iterator<Item = Partner>,
+        ranked: &mut Vec<Partner>,
+    ) -> Option<Choice> {
         let need = self.need();
-        let sites: Vec<&Site> = self.floor.of_type(self.gpu_type).collect();
-        let mut tally: Vec<usize> = sites.iter().map(|site| site.free_count()).collect();
-        for (at, partner) in good.iter().enumerate() {
-            for gpu in &partner.gpus {
-                let index = sites.binary_search_by_key(&gpu.0, |site| site.server);
-                tally[index.expect("a server of the type")] += 1;
+        let mut tally: BTreeMap<ServerId, u32> = BTreeMap::new();
+        for partner in partners {
+            ranked.push(partner);
+            let mut best: Option<(u32, ServerId)> = None;
+            for (server, mask) in self.residents.alone_of(partner.job) {
+                let free = gpus_in(self.free.free_mask(server));
+                let count = tally.entry(server).or_insert(free);
+                *count += gpus_in(mask);
+                if *count >= need && best.is_none_or(|best| (free, server) < best) {
+                    best = Some((free, server));
+                }
             }
-            let enough = sites
-                .iter()
-                .zip(&tally)
-                .filter(|&(_, &count)| count >= need);
-            let Some((site, _)) = enough.min_by_key(|(site, _)| site.free_count()) else {
-                continue;
-            };
-            let mut gpus: Vec<Gpu> = free_of(site).collect();
-            let mut counted = Counted::default();
-            for chosen in &good[..=at] {
-                let here = chosen.gpus.iter().filter(|gpu| gpu.0 == site.server);
-                let before = gpus.len();
-                gpus.extend(here.take(need - before));
-                counted.add(chosen.t_con, gpus.len() - before);
+            if let Some((_, server)) = best {
+                return Some(self.gather_on(server, ranked));
             }
-            return Some(counted.choice(gpus));
         }
         None
+    }
+
+    /// The gang on one server that has enough: free GPUs, then those of the partners in their order.
+    fn gather_on(&self, server: ServerId, partners: &[Partner]) -> Choice {
+        let mut gang = Gang::new(self.need());
+        gang.take(server, self.free.free_mask(server));
+        let mut counted = Counted::default();
+        for partner in partners {
+            let theirs = self.residents.alone_of(partner.job);
+            let here = theirs.filter(|one| one.0 == server);
+            let taken: u32 = here.map(|(server, mask)| gang.take(server, mask)).sum();
+            counted.add(partner.t_con, taken);
+        }
+        counted.choice(gang)
+    }
+}
+
+/// The GPUs of a gang so far.
+struct Gang {
+    gpus: GpuSet,
+    missing: u32,
+}
+
+impl Gang {
+    fn new(need: u32) -> Self {
+        Self {
+            gpus: GpuSet::new(),
+            missing: need,
+        }
+    }
+
+    /// Takes as many of the slots as it needs, lowest first; how many.
+    fn take(&mut self, server: ServerId, mask: u64) -> u32 {
+        let taken = mask_of_lowest(mask, self.missing);
+        let count = gpus_in(taken);
+        self.gpus.insert(server, taken);
+        self.missing -= count;
+        count
     }
 }
 
@@ -239,21 +318,21 @@ impl Newcomer<'_> {
 #[derive(Default)]
 struct Counted {
     total: f64,
-    shared: usize,
+    shared: u32,
 }
 
 impl Counted {
-    fn add(&mut self, t_con: f64, gpus: usize) {
+    fn add(&mut self, t_con: f64, gpus: u32) {
         if gpus > 0 {
-            self.total += t_con * gpus as f64;
+            self.total += t_con * f64::from(gpus);
             self.shared += gpus;
         }
     }
 
-    fn choice(&self, gpus: Vec<Gpu>) -> Choice {
+    fn choice(&self, gang: Gang) -> Choice {
         Choice {
-            gpus,
-            score: self.total / self.shared as f64,
+            gpus: gang.gpus,
+            score: self.total / f64::from(self.shared),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Who is on which GPU, after the actions of the plan so far.
 
-use super::params::FreePick;
+use crate::sharing::params::FreePick;
 use gangline_engine::ClusterView;
 use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, SimTime};
 use smallvec::SmallVec;

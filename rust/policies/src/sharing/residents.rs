@@ -1,0 +1,329 @@
+//! The running jobs by how much they have left, and the GPUs that have one resident.
+//!
+//! It follows the run from decision to decision: starts as they are planned, ends as they are told, new rates when
+//! they stand. Residents of one kind age at one speed, so their order by finish never changes while no rate does.
+//! Cost of a change: O(GPUs of the gang x log n).
+
+use gangline_engine::ClusterView;
+use gangline_model::{GpuSet, GpuTypeId, JobId, ServerGpus, ServerId, SimTime, gpus_in};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a resident holds, and for how long at its present rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Stay {
+    /// When it will be done.
+    pub(super) finish: SimTime,
+    /// Slowdown factor that this finish rests on.
+    pub(super) xi: f64,
+    /// Its memory per GPU.
+    pub(super) bytes: u64,
+}
+
+/// A running job.
+#[derive(Clone, Debug)]
+struct Resident {
+    gpus: GpuSet,
+    gpu_type: GpuTypeId,
+    /// Class beside others.
+    class: u32,
+    stay: Stay,
+    /// GPUs where it is alone.
+    alone: u32,
+}
+
+/// Residents that lose alike, need alike memory and age alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Kind {
+    gpu_type: GpuTypeId,
+    class: u32,
+    pub(super) bytes: u64,
+    xi_bits: u64,
+}
+
+impl Kind {
+    /// Slowdown factor to divide the time that is left by.
+    pub(super) fn xi(&self) -> f64 {
+        f64::from_bits(self.xi_bits)
+    }
+
+    /// The first kind of a GPU type.
+    fn first_of(gpu_type: GpuTypeId) -> Self {
+        Self {
+            gpu_type,
+            class: 0,
+            bytes: 0,
+            xi_bits: 0,
+        }
+    }
+}
+
+/// Residents of a kind with a GPU of their own, by finish, then job.
+pub(super) type Members = BTreeSet<(SimTime, JobId)>;
+
+/// A server.
+#[derive(Clone, Copy, Debug)]
+struct Spot {
+    /// Slots with one resident.
+    one: u64,
+    /// Number of its first GPU.
+    gpu_base: u32,
+    gpu_type: GpuTypeId,
+    /// Different jobs on it.
+    jobs: u32,
+}
+
+/// GPUs of a type with one resident.
+#[derive(Clone, Debug, Default)]
+struct Open {
+    total: u32,
+    /// By the memory that the resident holds.
+    by_bytes: BTreeMap<u64, u32>,
+}
+
+/// All running jobs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Residents {
+    /// Whether the time that is left is seen as if alone.
+    exclusive: bool,
+    spots: Vec<Spot>,
+    /// The resident of each GPU that has one.
+    sole: Vec<JobId>,
+    /// By job; boxed, as few of all jobs run at a time.
+    running: Vec<Option<Box<Resident>>>,
+    kinds: BTreeMap<Kind, Members>,
+    open: Vec<Open>,
+    /// By type: servers by the number of different jobs on them. Kept only where a rule asks for it.
+    by_jobs: Option<Vec<BTreeSet<(u32, ServerId)>>>,
+}
+
+impl Residents {
+    /// An empty cluster.
+    pub(super) fn new(view: &ClusterView<'_>, exclusive: bool, orders_servers: bool) -> Self {
+        let cluster = view.cluster();
+        let mut gpu_base = 0;
+        let spots: Vec<Spot> = cluster
+            .servers()
+            .iter()
+            .map(|server| {
+                let spot = Spot {
+                    one: 0,
+                    gpu_base,
+                    gpu_type: server.gpu_type,
+                    jobs: 0,
+                };
+                gpu_base += server.gpus;
+                spot
+            })
+            .collect();
+        let types = cluster.gpu_types().len();
+        let by_jobs = orders_servers.then(|| {
+            let mut sets = vec![BTreeSet::new(); types];
+            for (index, spot) in spots.iter().enumerate() {
+                sets[spot.gpu_type.index()].insert((0, ServerId::new(index)));
+            }
+            sets
+        });
+        Self {
+            exclusive,
+            spots,
+            sole: vec![JobId(u32::MAX); gpu_base as usize],
+            running: vec![None; view.jobs().len()],
+            open: vec![Open::default(); types],
+            by_jobs,
+            ..Self::default()
+        }
+    }
+
+    // Changes
+
+    /// A job starts on GPUs that are free or have one resident; the jobs that it joins are added to `joined`.
+    pub(super) fn start(
+        &mut self,
+        job: JobId,
+        gpus: &GpuSet,
+        (class, stay): (u32, Stay),
+        joined: &mut Vec<JobId>,
+    ) {
+        let mut alone = 0;
+        for &ServerGpus { server, mask } in gpus.by_server() {
+            let spot = self.spots[server.index()];
+            for slot in slots(mask & spot.one) {
+                let other = self.sole[(spot.gpu_base + slot) as usize];
+                self.change_alone(other, -1);
+                joined.push(other);
+            }
+            let fresh = mask & !spot.one;
+            for slot in slots(fresh) {
+                self.sole[(spot.gpu_base + slot) as usize] = job;
+            }
+            alone += gpus_in(fresh) as i32;
+            self.spots[server.index()].one ^= mask;
+            self.count_job(server, 1);
+        }
+        let first = gpus.by_server().first().expect("a gang has GPUs");
+        let resident = Resident {
+            gpus: gpus.clone(),
+            gpu_type: self.spots[first.server.index()].gpu_type,
+            class,
+            stay,
+            alone: 0,
+        };
+        self.running[job.index()] = Some(Box::new(resident));
+        self.change_alone(job, alone);
+    }
+
+    /// A job has left its GPUs; the jobs that it leaves there are added to `left`, once for each GPU.
+    pub(super) fn end(&mut self, view: &ClusterView<'_>, job: JobId, left: &mut Vec<JobId>) {
+        let alone = self.resident(job).map_or(0, |one| one.alone as i32);
+        self.change_alone(job, -alone);
+        let Some(resident) = self.running[job.index()].take() else {
+            return;
+        };
+        for &ServerGpus { server, mask } in resident.gpus.by_server() {
+            let spot = self.spots[server.index()];
+            self.spots[server.index()].one ^= mask;
+            self.count_job(server, -1);
+            for slot in slots(mask & !spot.one) {
+                // a co-runner that has ended as well is told later, and takes the bit back
+                if let Some(other) = view.residents(server, slot).next() {
+                    self.sole[(spot.gpu_base + slot) as usize] = other;
+                    self.change_alone(other, 1);
+                    left.push(other);
+                }
+            }
+        }
+    }
+
+    /// A running job has another rate or another memory.
+    pub(super) fn set_stay(&mut self, job: JobId, stay: Stay) {
+        let Some(resident) = self.resident(job).filter(|one| one.stay != stay) else {
+            return;
+        };
+        let alone = resident.alone as i32;
+        self.change_alone(job, -alone);
+        if let Some(resident) = &mut self.running[job.index()] {
+            resident.stay = stay;
+        }
+        self.change_alone(job, alone);
+    }
+
+    /// Counts GPUs where a job is alone, and keeps it among its kind while there are any.
+    fn change_alone(&mut self, job: JobId, change: i32) {
+        let resident = self.running[job.index()].as_mut();
+        let Some(resident) = resident.filter(|_| change != 0) else {
+            return;
+        };
+        let before = resident.alone;
+        resident.alone = before.saturating_add_signed(change);
+        let after = resident.alone;
+        let (stay, gpu_type) = (resident.stay, resident.gpu_type);
+        let xi = if self.exclusive { stay.xi } else { 1.0 };
+        let kind = Kind {
+            gpu_type,
+            class: resident.class,
+            bytes: stay.bytes,
+            xi_bits: xi.to_bits(),
+        };
+        let open = &mut self.open[gpu_type.index()];
+        open.total = open.total.saturating_add_signed(change);
+        let count = open.by_bytes.entry(stay.bytes).or_default();
+        *count = count.saturating_add_signed(change);
+        if *count == 0 {
+            open.by_bytes.remove(&stay.bytes);
+        }
+        let entry = (stay.finish, job);
+        if before == 0 {
+            self.kinds.entry(kind).or_default().insert(entry);
+        } else if after == 0 {
+            let members = self.kinds.get_mut(&kind).expect("it was among its kind");
+            members.remove(&entry);
+            if members.is_empty() {
+                self.kinds.remove(&kind);
+            }
+        }
+    }
+
+    fn count_job(&mut self, server: ServerId, change: i32) {
+        let spot = &mut self.spots[server.index()];
+        let before = spot.jobs;
+        spot.jobs = before.saturating_add_signed(change);
+        if let Some(by_jobs) = &mut self.by_jobs {
+            let servers = &mut by_jobs[spot.gpu_type.index()];
+            servers.remove(&(before, server));
+            servers.insert((spot.jobs, server));
+        }
+    }
+
+    // Questions
+
+    fn resident(&self, job: JobId) -> Option<&Resident> {
+        self.running[job.index()].as_deref()
+    }
+
+    /// How long a running job stays.
+    pub(super) fn stay(&self, job: JobId) -> Option<Stay> {
+        self.resident(job).map(|resident| resident.stay)
+    }
+
+    /// Whether a running job is alone on all its GPUs.
+    pub(super) fn is_alone(&self, job: JobId) -> bool {
+        let resident = self.resident(job);
+        resident.is_some_and(|one| one.alone == one.gpus.gpus())
+    }
+
+    /// Residents of a GPU type that have a GPU of their own, by kind.
+    pub(super) fn kinds(&self, gpu_type: GpuTypeId) -> impl Iterator<Item = (&Kind, &Members)> {
+        let from = self.kinds.range(Kind::first_of(gpu_type)..);
+        from.take_while(move |(kind, _)| kind.gpu_type == gpu_type)
+    }
+
+    /// Slots where a job is alone, by server.
+    pub(super) fn alone_of(&self, job: JobId) -> impl Iterator<Item = (ServerId, u64)> {
+        let gpus = self.resident(job).map(|one| one.gpus.by_server());
+        let gpus = gpus.into_iter().flatten();
+        gpus.map(|one| (one.server, one.mask & self.one_on(one.server)))
+            .filter(|&(_, mask)| mask != 0)
+    }
+
+    /// Slots of a server with one resident.
+    pub(super) fn one_on(&self, server: ServerId) -> u64 {
+        self.spots[server.index()].one
+    }
+
+    /// The resident of a GPU that has one.
+    pub(super) fn sole(&self, server: ServerId, slot: u32) -> JobId {
+        self.sole[(self.spots[server.index()].gpu_base + slot) as usize]
+    }
+
+    /// Number of different jobs on a server.
+    pub(super) fn jobs_on(&self, server: ServerId) -> u32 {
+        self.spots[server.index()].jobs
+    }
+
+    /// Servers of a type by number of jobs, then index.
+    pub(super) fn servers_by_jobs(&self, gpu_type: GpuTypeId) -> impl Iterator<Item = ServerId> {
+        let by_jobs = self.by_jobs.as_ref().map(|all| &all[gpu_type.index()]);
+        by_jobs.into_iter().flatten().map(|&(_, server)| server)
+    }
+
+    /// GPUs of a type with one resident.
+    pub(super) fn open(&self, gpu_type: GpuTypeId) -> u32 {
+        self.open[gpu_type.index()].total
+    }
+
+    /// Those where the resident holds at most so many bytes.
+    pub(super) fn open_below(&self, gpu_type: GpuTypeId, bytes: u64) -> u32 {
+        let by_bytes = &self.open[gpu_type.index()].by_bytes;
+        by_bytes.range(..=bytes).map(|(_, count)| count).sum()
+    }
+}
+
+/// Set bits of a mask, lowest first.
+pub(super) fn slots(mask: u64) -> impl Iterator<Item = u32> {
+    let mut rest = mask;
+    std::iter::from_fn(move || {
+        let slot = rest.trailing_zeros();
+        rest &= rest.wrapping_sub(1);
+        (slot < 64).then_some(slot)
+    })
+}

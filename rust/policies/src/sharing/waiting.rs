@@ -1,0 +1,103 @@
+//! Waiting jobs by class: jobs of a class differ only in how long they are, so where one finds no place a longer one
+//! finds none either, and a decision looks at the first of each class that it has not yet refused.
+
+use super::params::{Key, SharingParams};
+use gangline_engine::{ClusterView, PolicyError};
+use gangline_model::JobId;
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+/// A waiting job: its key, itself, its class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Waiter {
+    /// Isolated duration, times the GPUs if that is the key.
+    pub(super) length: i128,
+    pub(super) job: JobId,
+    pub(super) class: u32,
+}
+
+/// All that places depend on beside the length, as numbers.
+type ClassKey = SmallVec<[u64; 10]>;
+
+/// The queue.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    numbers: BTreeMap<ClassKey, u32>,
+    /// Classes with waiting jobs.
+    classes: BTreeMap<u32, BTreeSet<(i128, JobId)>>,
+}
+
+impl Waiting {
+    /// Adds a job that arrived or was requeued.
+    pub(super) fn add(
+        &mut self,
+        view: &ClusterView<'_>,
+        params: &SharingParams,
+        job: JobId,
+    ) -> Result<Waiter, PolicyError> {
+        let length = i128::from(params.seen.duration(view, job)?.0);
+        let length = match params.key {
+            Key::Time => length,
+            Key::GpuTime => length * i128::from(view.jobs().gpus(job)),
+        };
+        let next = self.numbers.len() as u32;
+        let class = *self.numbers.entry(class_key(view, job)?).or_insert(next);
+        self.classes.entry(class).or_default().insert((length, job));
+        Ok(Waiter { length, job, class })
+    }
+
+    /// Takes a job out that starts.
+    pub(super) fn remove(&mut self, waiter: Waiter) {
+        let members = self.classes.get_mut(&waiter.class).expect("it waits");
+        members.remove(&(waiter.length, waiter.job));
+        if members.is_empty() {
+            self.classes.remove(&waiter.class);
+        }
+    }
+
+    /// Whether a job still waits.
+    pub(super) fn contains(&self, waiter: Waiter) -> bool {
+        let members = self.classes.get(&waiter.class);
+        members.is_some_and(|members| members.contains(&(waiter.length, waiter.job)))
+    }
+
+    /// The first job of a class.
+    pub(super) fn first(&self, class: u32) -> Option<Waiter> {
+        let &(length, job) = self.classes.get(&class)?.first()?;
+        Some(Waiter { length, job, class })
+    }
+
+    /// The first job of every class, the shortest on top.
+    pub(super) fn heads(&self) -> BinaryHeap<Reverse<Waiter>> {
+        let classes = self.classes.keys();
+        let heads = classes.filter_map(|&class| self.first(class));
+        heads.map(Reverse).collect()
+    }
+}
+
+/// What two jobs of a class have in common. A job that has done work before is a class of its own: it has less left
+/// than its place in the order says.
+fn class_key(view: &ClusterView<'_>, job: JobId) -> Result<ClassKey, PolicyError> {
+    let jobs = view.jobs();
+    let left = view.remaining_work(job)?;
+    let own = if left < view.work(job)? {
+        u64::from(job.0) + 1
+    } else {
+        0
+    };
+    let model = jobs.model(job).map_or(u64::MAX, u64::from);
+    let mut key = ClassKey::from_slice(&[
+        own,
+        u64::from(jobs.gpus(job)),
+        u64::from(jobs.batch_size(job)),
+        jobs.memory_bytes(job),
+        model,
+        u64::from(view.pair_class(job)),
+    ]);
+    for gpu_type in view.types_of(job) {
+        key.push(gpu_type.index() as u64);
+        key.push(view.base_rate(job, gpu_type).to_bits());
+    }
+    Ok(key)
+}
