@@ -87,6 +87,7 @@ def segments(columns: dict[str, Any], trace: Trace) -> pa.Table:
         partner = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), names), "|")
     else:
         partner = pa.array([""]).take(pa.array(np.zeros(len(job), np.int32)))
+    shared = {"xi": pa.array(columns["xi"])} if "xi" in columns else {}
     return pa.table(
         {
             "job_id": pa.DictionaryArray.from_arrays(job, identifiers),
@@ -100,6 +101,7 @@ def segments(columns: dict[str, Any], trace: Trace) -> pa.Table:
             "sub_batch": pa.array(columns["sub_batch"].astype(np.int32)),
             "co_runner": partner,
             "end_reason": _words(columns["end_reason"], END),
+            **shared,
         }
     )
 
@@ -211,6 +213,8 @@ def wrong(table: pa.Table, name: str, jobs: int, cluster: Cluster) -> tuple[str,
         columns |= {f"gpus_busy_{kind.name}": _COUNT for kind in cluster.gpu_types}
     else:
         columns["server"] = _COUNT._replace(most=cluster.servers_total - 1)
+        if "xi" in table.column_names:
+            columns["xi"] = _Column(pa.float64(), 1.0, 1e300)
     for key, column in columns.items():
         words = _wrong_column(table, key, column)
         if words is not None:

@@ -28,6 +28,15 @@ SUMMARY = (
     "useful_utilization",
     "share_fraction",
 )
+# where GPUs are shared
+SHARING = (
+    "share_gpu_fraction",
+    "xi_mean",
+    "packing_gain",
+    "shares_started",
+    "shares_refused",
+    "sub_batch_starts",
+)
 SCHEMA = pa.schema(
     [
         ("job_id", pa.string()),
@@ -190,6 +199,10 @@ def assert_same(result: gl.Result, outcome: reference.Outcome) -> None:
         assert result.summary[name] == getattr(outcome, name), name
     for name in SUMMARY:
         assert_close(result.summary[name], outcome.summary[name], name)
+    for name in SHARING:
+        assert (name in result.summary) is (name in outcome.summary), name
+        if name in outcome.summary:
+            assert_close(result.summary[name], outcome.summary[name], name)
 
 
 def assert_close(

@@ -385,7 +385,11 @@ fn run(scene: &Scene, expect: &Table, skip: bool) -> Result<(Output, Counters), 
         Ok(engine.output())
     };
     match go() {
-        Ok(output) => Ok((output, policy.counters())),
+        Ok(mut output) => {
+            let counters = policy.counters();
+            output.note_counters(&counters);
+            Ok((output, counters))
+        }
         Err(EngineError::Infeasible { jobs }) => Err((
             vec!["InfeasibleJobError"],
             jobs.iter().map(|entry| entry.job).collect(),

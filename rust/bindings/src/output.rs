@@ -32,11 +32,15 @@ const COUNTS: &[&str] = &[
     "failures",
     "deadlines",
     "deadlines_met",
+    "shares_started",
+    "shares_refused",
+    "sub_batch_starts",
 ];
 
 impl RunOutput {
     pub(crate) fn new(mut output: Output, counters: Vec<(&'static str, u64)>) -> Self {
         use gangline_engine::Outcome;
+        output.note_counters(&counters);
         Self {
             rows: output.status.len(),
             summary: std::mem::take(&mut output.summary),
@@ -153,6 +157,7 @@ impl RunOutput {
             tier,
             rate,
             sub_batch,
+            xi,
             co_offset,
             co_runners,
             end_reason,
@@ -168,6 +173,9 @@ impl RunOutput {
         table.set_item("tier", tier.into_pyarray(py))?;
         table.set_item("rate", rate.into_pyarray(py))?;
         table.set_item("sub_batch", sub_batch.into_pyarray(py))?;
+        if !xi.is_empty() {
+            table.set_item("xi", xi.into_pyarray(py))?;
+        }
         table.set_item("co_offset", co_offset.into_pyarray(py))?;
         table.set_item("co_runners", co_runners.into_pyarray(py))?;
         table.set_item("end_reason", end_reason.into_pyarray(py))?;

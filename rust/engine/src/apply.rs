@@ -20,7 +20,8 @@ pub(crate) struct Overlay {
     stamp: Vec<u32>,
     free: Vec<u64>,
     epoch: u32,
-    takes: Vec<(u32, JobId)>,
+    /// Server and slot of each GPU that the plan takes, and for whom.
+    takes: Vec<((ServerId, u32), JobId)>,
     /// Each part with the number of its action, ascending; filled where it is needed.
     by_part: Vec<(JobId, u16, u32)>,
     residents: Vec<JobId>,
@@ -175,7 +176,7 @@ impl Overlay {
                 }
             }
         }
-        if is_shared || state.forks {
+        if state.forks || (is_shared && !self.takes_free(state, plan)) {
             self.check_together(state, plan)?;
         }
         check_timers(state, plan)
@@ -243,6 +244,16 @@ impl Overlay {
         Ok(())
     }
 
+    /// Whether the plan does nothing with GPUs but to take free ones, each once: then nobody has a co-runner of whom
+    /// rules could speak.
+    fn takes_free(&mut self, state: &State, plan: &PlanBuffer) -> bool {
+        plan.actions.iter().all(|action| match &action.verb {
+            Verb::Start(gpus) => self.take(state, action, gpus).is_ok(),
+            Verb::Preempt => true,
+            Verb::Move(_) | Verb::Keep => false,
+        })
+    }
+
     /// What holds of several actions together, after the whole plan: residents, pairs and memory of every GPU that it
     /// touches, and parts of one job on different servers.
     fn check_together(&mut self, state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
@@ -281,12 +292,12 @@ impl Overlay {
         self.takes.clear();
         for action in &plan.actions {
             if let Some(gpus) = action.gpus() {
-                self.note_takes(state, action.job, gpus);
+                self.note_takes(action.job, gpus);
             } else if action.terms.sub_batch.is_some() {
                 let run = state.run(action.job);
                 let part = run.and_then(|run| run.part(action.part));
                 let part = part.expect("`check_subject` refused parts that hold no GPUs");
-                self.note_takes(state, action.job, &part.gpus);
+                self.note_takes(action.job, &part.gpus);
             }
         }
         self.takes.sort_unstable();
@@ -296,7 +307,7 @@ impl Overlay {
         };
         let residents = &mut self.residents;
         for group in self.takes.chunk_by(|a, b| a.0 == b.0) {
-            let (server, slot) = state.occupancy.place_of(group[0].0);
+            let (server, slot) = group[0].0;
             residents.clear();
             let present = state.occupancy.residents(server, slot);
             residents.extend(present.filter(|&job| by_part.stays(state, job, server)));
@@ -308,11 +319,10 @@ impl Overlay {
         Ok(())
     }
 
-    fn note_takes(&mut self, state: &State, job: JobId, gpus: &GpuSet) {
+    fn note_takes(&mut self, job: JobId, gpus: &GpuSet) {
         for one in gpus.by_server() {
-            let gpu = |slot| state.occupancy.gpu(one.server, slot) as u32;
             self.takes
-                .extend(slots(one.mask).map(|slot| (gpu(slot), job)));
+                .extend(slots(one.mask).map(|slot| ((one.server, slot), job)));
         }
     }
 }

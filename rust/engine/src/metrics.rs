@@ -1,7 +1,7 @@
 //! The summary of a run (`docs/concepts/metrics.md`): quantiles, utilisation, fairness. O(jobs), once.
 
 use crate::policy::CopyGpus;
-use crate::record::Timeline;
+use crate::record::{SharingTotals, Timeline};
 use crate::run::{Engine, Outcome};
 use crate::segments::Segments;
 use crate::state::jobs::{JobState, NOT_YET, Phase};
@@ -58,6 +58,23 @@ pub struct Output {
     pub log_hash: u64,
     /// How the run ended.
     pub outcome: Option<Outcome>,
+}
+
+/// The summary key that only a policy can count.
+const SHARES_REFUSED: &str = "shares_refused";
+
+impl Output {
+    /// Adds to the summary what the policy has counted: newcomers that waited although there was room beside others.
+    pub fn note_counters(&mut self, counters: &[(&'static str, u64)]) {
+        let counted = counters.iter().find(|entry| entry.0 == SHARES_REFUSED);
+        let known = self
+            .summary
+            .iter_mut()
+            .find(|entry| entry.0 == SHARES_REFUSED);
+        if let (Some(&(_, count)), Some(entry)) = (counted, known) {
+            entry.1 = count as f64;
+        }
+    }
 }
 
 impl Engine {
@@ -249,7 +266,32 @@ impl Engine {
         ];
         summary.extend(self.cost().map(|cost| ("cost", cost)));
         summary.extend(self.deadlines(output).into_iter().flatten());
+        summary.extend(self.sharing().into_iter().flatten());
         summary
+    }
+
+    /// What co-runners came to; `None` where GPUs are not shared. What the policy refused, it tells itself:
+    /// [`Output::note_counters`].
+    fn sharing(&self) -> Option<[(&'static str, f64); 6]> {
+        let useful = self.state.useful.as_ref()?;
+        let totals = &self.recorder.totals;
+        let seconds = |ns: i128| ns as f64 / NANOS_PER_SECOND;
+        let busy = seconds(totals.busy_gpu_ns);
+        let SharingTotals {
+            part_ns,
+            xi_s,
+            alone_gpu_s,
+            starts,
+            sub_batch_starts,
+        } = totals.sharing;
+        Some([
+            ("share_gpu_fraction", seconds(useful.shared_gpu_ns) / busy),
+            ("xi_mean", xi_s / seconds(part_ns)),
+            ("packing_gain", alone_gpu_s / busy),
+            ("shares_started", starts as f64),
+            (SHARES_REFUSED, 0.0),
+            ("sub_batch_starts", sub_batch_starts as f64),
+        ])
     }
 
     /// What the busy GPUs cost by the hour; `None` where none has a price.

@@ -126,6 +126,7 @@ impl Part {
         if pace.has_details {
             self.details = Some(Box::new(PartDetails {
                 shared_since: SimTime::NEVER,
+                is_new: true,
                 segment_sub_batch: sub_batch,
                 co_runners: Vec::new(),
             }));
@@ -293,6 +294,8 @@ impl State {
         {
             let slowdown = part.inflation * part.xi;
             *lost_s += progress.seconds() * part.locality * (1.0 - 1.0 / slowdown);
+            let alone_s = progress.seconds() / slowdown;
+            recorder.totals.sharing.alone_gpu_s += f64::from(part.gpus.gpus()) * alone_s;
         }
         if let Some(kept) = self.out.kept_ns.get_mut(row) {
             *kept += part.kept() * i128::from(progress.0);
@@ -572,7 +575,7 @@ impl State {
     ) {
         self.settle(slot, recorder);
         if self.is_shared() {
-            self.end_sharing(slot, at);
+            self.end_sharing(slot, at, recorder);
         }
         self.close_segment(slot, at, recorder, reason);
         self.vacate(slot, at);
@@ -658,10 +661,9 @@ impl State {
     }
 
     #[cold]
-    fn end_sharing(&mut self, slot: usize, at: usize) {
-        let gpus = self.runs[slot].parts[at].gpus.clone();
-        self.note_useful(&gpus);
-        self.note_sharing(slot, at, false);
+    fn end_sharing(&mut self, slot: usize, at: usize, recorder: &mut Recorder) {
+        self.note_useful_of(slot, at);
+        self.note_sharing(slot, at, false, recorder);
     }
 
     /// Takes a part off its GPUs.
@@ -729,7 +731,8 @@ impl State {
         }
         if !part.is_paused() {
             let job = run.job;
-            let (xi, _) = self.xi_on(job, &gpus);
+            let (xi, is_shared) = self.xi_on(job, &gpus);
+            self.note_sharing(slot, at, is_shared, recorder);
             self.set_rate(slot, at, xi);
         }
         self.reschedule(slot, queue);
@@ -773,17 +776,15 @@ impl State {
         let is_moved = locality.to_bits() != part.locality.to_bits();
         let is_same = rate.to_bits() == part.rate.to_bits() && !is_moved;
         let is_paused = part.is_paused();
-        self.note_sharing(slot, at, is_shared);
+        self.note_sharing(slot, at, is_shared, recorder);
+        self.count_start(slot, at, is_shared, recorder);
         if is_same || is_paused {
             let part = &mut self.runs[slot].parts[at];
             (part.xi, part.inflation) = (xi, inflation);
             return false;
         }
         self.settle(slot, recorder);
-        if self.is_shared() {
-            let gpus = self.runs[slot].parts[at].gpus.clone();
-            self.note_useful(&gpus);
-        }
+        self.note_useful_of(slot, at);
         self.close_segment(slot, at, recorder, EndReason::Retimed);
         self.set_rate(slot, at, xi);
         true
@@ -827,35 +828,59 @@ impl State {
     /// Marks the jobs on some GPUs.
     #[inline(never)]
     fn touch_residents(&mut self, gpus: &GpuSet) {
+        // a gang shares with few others
+        let mut found: SmallVec<[JobId; 4]> = SmallVec::new();
         for one in gpus.by_server() {
             for slot in slots(one.mask) {
-                let jobs = self.occupancy.residents(one.server, slot);
-                let jobs: SmallVec<[JobId; 2]> = jobs.collect();
-                for job in jobs {
-                    self.touch(job);
+                for job in self.occupancy.residents(one.server, slot) {
+                    if !found.contains(&job) {
+                        found.push(job);
+                    }
                 }
             }
         }
+        for job in found {
+            self.touch(job);
+        }
     }
 
-    /// Keeps the time that a part spends next to a co-runner.
-    fn note_sharing(&mut self, slot: usize, at: usize, is_shared: bool) {
+    /// Adds the time that a part has spent next to a co-runner. To be called before its slowdown factor changes.
+    fn note_sharing(&mut self, slot: usize, at: usize, is_shared: bool, recorder: &mut Recorder) {
         if !self.is_shared() {
             return;
         }
         let now = self.now;
         let run = &mut self.runs[slot];
-        let Some(details) = &mut run.parts[at].details else {
+        let part = &mut run.parts[at];
+        let Some(details) = &mut part.details else {
             return;
         };
-        match (details.shared_since, is_shared) {
-            (SimTime::NEVER, true) => details.shared_since = now,
-            (since, false) if since != SimTime::NEVER => {
-                details.shared_since = SimTime::NEVER;
-                self.out.share_ns[run.job.index()] += (now - since).0;
-            }
-            _ => {}
+        let next = if is_shared { now } else { SimTime::NEVER };
+        let since = std::mem::replace(&mut details.shared_since, next);
+        if since < now {
+            let span = now - since;
+            self.out.share_ns[run.job.index()] += span.0;
+            let totals = &mut recorder.totals.sharing;
+            totals.part_ns += i128::from(span.0);
+            totals.xi_s += part.xi * span.seconds();
         }
+    }
+
+    /// Counts a part that started at this instant by what it has beside it.
+    fn count_start(&mut self, slot: usize, at: usize, is_shared: bool, recorder: &mut Recorder) {
+        if !self.is_shared() {
+            return;
+        }
+        let run = &mut self.runs[slot];
+        let part = &mut run.parts[at];
+        let Some(details) = part.details.as_mut().filter(|details| details.is_new) else {
+            return;
+        };
+        details.is_new = false;
+        let batch = self.jobs.batch_size(run.job);
+        let totals = &mut recorder.totals.sharing;
+        totals.starts += u64::from(is_shared);
+        totals.sub_batch_starts += u64::from(part.sub_batch > 0 && part.sub_batch < batch);
     }
 
     /// The run is over: closes what a running job has open.
@@ -863,10 +888,9 @@ impl State {
         let slot = self.slot_of(job);
         self.settle(slot, recorder);
         for at in 0..self.runs[slot].parts.len() {
-            let gpus = self.runs[slot].parts[at].gpus.clone();
-            self.note_useful(&gpus);
+            self.note_useful_of(slot, at);
             self.close_segment(slot, at, recorder, EndReason::Stopped);
-            self.note_sharing(slot, at, false);
+            self.note_sharing(slot, at, false, recorder);
         }
     }
 }

@@ -159,6 +159,21 @@ pub(crate) struct LostGpuSeconds {
     pub(crate) shared: f64,
 }
 
+/// What co-runners came to, in runs with shared GPUs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SharingTotals {
+    /// Time of parts with a co-runner.
+    pub(crate) part_ns: i128,
+    /// The same, each second times the slowdown factor.
+    pub(crate) xi_s: f64,
+    /// GPU-seconds that the work done would have taken on the same GPUs without co-runners, at full batch.
+    pub(crate) alone_gpu_s: f64,
+    /// Starts and moves after which a part has a co-runner.
+    pub(crate) starts: u64,
+    /// Starts and moves below the full batch.
+    pub(crate) sub_batch_starts: u64,
+}
+
 /// Time-weighted totals of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
@@ -172,6 +187,7 @@ pub(crate) struct Totals {
     pub(crate) paused_gpu_ns: i128,
     /// Under a policy that forks jobs.
     pub(crate) lost_by_parts: LostGpuSeconds,
+    pub(crate) sharing: SharingTotals,
     pub(crate) active_ns: i128,
     pub(crate) fragmented_gpu_ns: i128,
     pub(crate) preemptions: u64,
@@ -344,6 +360,9 @@ fn segment_rows(
         table.tier.push(part.tier as u8);
         table.rate.push(part.rate);
         table.sub_batch.push(batch);
+        if state.is_shared() {
+            table.xi.push(part.xi);
+        }
         table.co_offset.push(table.co_runners.len() as i32);
         table.co_runners.extend_from_slice(&details.co_runners);
         table.end_reason.push(reason as u8);

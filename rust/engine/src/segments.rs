@@ -22,6 +22,8 @@ pub struct Segments {
     pub rate: Vec<f64>,
     /// Samples per GPU and pass.
     pub sub_batch: Vec<u32>,
+    /// Slowdown factor of the gang by its co-runners; empty where GPUs are not shared.
+    pub xi: Vec<f64>,
     /// Row `i`'s co-runners are `co_runners[co_offset[i]..co_offset[i + 1]]`.
     pub co_offset: Vec<i32>,
     /// Co-runners of the whole gang when the segment opened, ascending.
@@ -59,6 +61,9 @@ impl Segments {
         permute(&mut self.tier, &order);
         permute(&mut self.rate, &order);
         permute(&mut self.sub_batch, &order);
+        if !self.xi.is_empty() {
+            permute(&mut self.xi, &order);
+        }
         permute(&mut self.end_reason, &order);
     }
 
@@ -100,6 +105,7 @@ mod tests {
             tier: vec![0, 1, 1, 0],
             rate: vec![0.5, 1.5, 1.5, 2.5],
             sub_batch: vec![1, 2, 2, 3],
+            xi: vec![1.1, 1.2, 1.2, 1.3],
             co_offset: vec![0, 2, 3, 3, 4],
             co_runners: vec![7, 8, 9, 6],
             end_reason: vec![0, 1, 1, 2],
@@ -109,6 +115,8 @@ mod tests {
         assert_eq!(table.server, [3, 4, 0, 0]);
         assert_eq!(table.gpu_mask, [4, 2, 1, 8]);
         assert_eq!(table.end_ns, [7, 7, 6, 10]);
+        let xi: Vec<u64> = table.xi.iter().map(|xi| xi.to_bits()).collect();
+        assert_eq!(xi, [1.2_f64, 1.2, 1.1, 1.3].map(f64::to_bits));
         assert_eq!(table.co_offset, [0, 0, 1, 3, 4]);
         assert_eq!(table.co_runners, [9, 7, 8, 6]);
     }

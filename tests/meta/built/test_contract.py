@@ -68,6 +68,17 @@ def test_summary_keys(result: gl.Result) -> None:
     assert all(isinstance(value, int | float) for value in numbers.values())
 
 
+def test_summary_keys_of_shared_gpus() -> None:
+    cluster = gl.Cluster.preset("pollux-64")
+    trace = gl.synth.philly(jobs=40, seed=1, max_gpus=8)
+    shared = gl.simulate(cluster, trace, "sjf-ffs", sharing={"xi": 1.25})
+    assert missing(CONTRACT["summary"]["sharing"], list(shared.summary)) == []
+    counts = {key for key in CONTRACT["summary"]["sharing"] if isinstance(shared.summary[key], int)}
+    assert counts == {"shares_started", "shares_refused", "sub_batch_starts"}
+    alone = gl.simulate(cluster, trace, "sjf")
+    assert not set(CONTRACT["summary"]["sharing"]) & set(alone.summary)
+
+
 def test_files(result: gl.Result, tmp_path: Path) -> None:
     result.save(tmp_path / "out")
     files = [path.name for path in (tmp_path / "out").iterdir()]

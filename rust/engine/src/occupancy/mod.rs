@@ -251,13 +251,6 @@ impl Occupancy {
         (self.servers[server.index()].gpu_base + slot) as usize
     }
 
-    /// Server and slot of a GPU by its number. O(log servers).
-    pub(crate) fn place_of(&self, gpu: u32) -> (ServerId, u32) {
-        let after = self.servers.partition_point(|one| one.gpu_base <= gpu);
-        let base = self.servers[after - 1].gpu_base;
-        (ServerId::new(after - 1), gpu - base)
-    }
-
     /// Residents of a GPU, in order of arrival on it.
     #[inline]
     pub(crate) fn residents(&self, server: ServerId, slot: u32) -> impl Iterator<Item = JobId> {

@@ -67,8 +67,10 @@ impl AtRisk {
 /// What is kept of a part only where GPUs are shared or segments are written.
 #[derive(Clone, Debug)]
 pub(crate) struct PartDetails {
-    /// Since when it has a co-runner; `NEVER` while it has none.
+    /// Until when its time with a co-runner is counted; `NEVER` while it has none.
     pub(crate) shared_since: SimTime,
+    /// Whether it started at this instant: its co-runners are known when all have started.
+    pub(crate) is_new: bool,
     /// Sub-batch when the segment opened.
     pub(crate) segment_sub_batch: u32,
     /// Co-runners when the segment opened.
