@@ -38,6 +38,10 @@ _REMARKS = (
         "it: no single setting has all of them."
     ),
     (
+        "Where many jobs wait, the order `density` starves gangs: age counts once per GPU. "
+        "hadar-jct-srtf is hadar-jct with the shortest remaining time first."
+    ),
+    (
         "tiresias, yarn-cs, srtf and fifo-skip do not ask how fast a GPU type is for a job, and "
         "seldom move one: a single XL job on K80 can set their makespan. yarn-cs "
         "takes the type with most free GPUs, yarn-cs-fastest the one on which the gang is fastest, "
@@ -75,6 +79,8 @@ STUDY = Study(
     contenders=(
         Contender("hadar-ttd", "hadar-ttd"),
         Contender("hadar-jct", "hadar-jct"),
+        # density starves gangs where many jobs wait; this order does not
+        Contender("hadar-jct-srtf", "hadar-jct", {"order": "srtf"}),
         Contender("hadar-ftf", "hadar", {"utility": "ftf"}),
         # its beam looks at every waiting job in each round: minutes for 480 jobs
         Contender("hadar-paper", "hadar-paper", only=("static-60", "static-160")),
@@ -147,7 +153,7 @@ STUDY = Study(
         seeds=tuple(range(10)),
     ),
     options={"restart_s": 10.0, "first_start_s": 10.0},
-    variants=("hadar-jct", "hadar-ftf", "hadar-paper"),
+    variants=("hadar-jct", "hadar-jct-srtf", "hadar-ftf", "hadar-paper"),
     remarks=_REMARKS,
     measures=(
         "makespan_s", "jct_mean_s", "jct_p50_s", "jct_p95_s", "jct_p99_s", "queue_mean_s",
