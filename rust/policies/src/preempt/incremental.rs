@@ -9,7 +9,8 @@
 use super::Pass;
 use crate::queue::{Key, QueueState, Rank};
 use gangline_engine::{ClusterView, Plan};
-use gangline_model::GpuTypeId;
+use gangline_model::{GpuTypeId, JobId};
+use smallvec::SmallVec;
 use std::cmp::Reverse;
 
 pub(super) const TYPE: GpuTypeId = GpuTypeId(0);
@@ -17,8 +18,9 @@ pub(super) const TYPE: GpuTypeId = GpuTypeId(0);
 impl Pass {
     /// All four steps for a placement rule that refuses no gang: the dropped stop, the admitted start.
     pub(super) fn incremental(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
-        if !self.has_room && self.woken.is_empty() {
-            return; // no job left, and those that came stand behind one that does not fit
+        // without changes a job that came stands behind one that does not fit
+        if self.queues.is_empty() || !self.has_room && self.woken.is_empty() {
+            return;
         }
         let now = view.now().0;
         let count = self.count(view);
@@ -45,7 +47,7 @@ impl Pass {
         let woken = std::mem::take(&mut self.woken);
         for class in 0..self.places.classes().len() {
             if self.has_room || woken.contains(&class) {
-                self.push_left_out(class);
+                self.push_left_out(class, &mut count);
             }
         }
         self.woken = woken;
@@ -63,23 +65,24 @@ impl Pass {
             count.free += i64::from(gpus);
             self.drop_job(view, key, &mut count);
             if rest > 0 {
-                self.list_behind(&rank, rest);
+                count.last = None;
+                self.list_behind(&rank, rest, &mut count);
             }
         }
     }
 
     /// Fills `heads` again: after a job was dropped, those behind it may use what it leaves, `rest` GPUs at most.
-    fn list_behind(&mut self, rank: &Rank, rest: u64) {
+    fn list_behind(&mut self, rank: &Rank, rest: u64, count: &mut Count) {
         for class in 0..self.places.classes().len() {
             if u64::from(self.gpus(class)) <= rest {
-                self.push_left_out(class);
+                self.push_left_out(class, count);
             }
         }
         self.heads.retain(|Reverse((head, _))| head > rank);
     }
 
-    /// Adds the first job of a class that the count does not admit to `heads`.
-    fn push_left_out(&mut self, class: usize) {
+    /// Adds the first job of a class that the count does not admit to `heads`, unless it is clear that it does not fit.
+    fn push_left_out(&mut self, class: usize, count: &mut Count) {
         let waiting = self.queues.head(class);
         let backfilled = self.strict.first_backfilled(class);
         let first = match (waiting, backfilled) {
@@ -87,31 +90,31 @@ impl Pass {
             (waiting, backfilled) => waiting.or(backfilled),
         };
         if let Some(key) = first {
-            let rank = self.measure.waiting(key, self.gpus(class));
-            self.heads.push(Reverse((rank, class)));
+            let gpus = self.gpus(class);
+            let rank = self.measure.waiting(key, gpus);
+            // no job can make room for one behind all admitted jobs
+            let mut last = || self.running.last_rank(count.now).unwrap_or(Rank::LEAST);
+            if i64::from(gpus) <= count.free || rank < *count.last.get_or_insert_with(&mut last) {
+                self.heads.push(Reverse((rank, class)));
+            }
         }
     }
 
     /// Admits, in order, the jobs of `heads` that fit, and the next ones of their classes.
     fn admit_fitting(&mut self, count: &mut Count) {
-        let mut last = None;
         while let Some(Reverse((rank, class))) = self.heads.pop() {
             let gpus = self.gpus(class);
             let missing = i64::from(gpus) - count.free;
             if missing > 0 {
-                let last = last.get_or_insert_with(|| self.running.last_rank(count.now));
-                if last.is_none_or(|last| last < rank) {
-                    continue; // no job behind it could make room
-                }
                 let missing = missing.unsigned_abs();
                 if !self.running.hold_behind(&rank, missing, count.now) {
                     continue;
                 }
             }
-            let key = self.queues.key(gangline_model::JobId(rank.job));
-            self.admit(key, class, count);
+            self.admit(self.queues.key(JobId(rank.job)), class, count);
             count.free -= i64::from(gpus);
-            self.push_left_out(class);
+            count.last = count.last.map(|last| last.max(rank));
+            self.push_left_out(class, count);
         }
     }
 
@@ -156,9 +159,11 @@ impl Pass {
 pub(super) struct Count {
     /// GPUs not counted as those of any job; below 0 while too many are counted.
     free: i64,
+    /// Rank of the last admitted job, once it was asked for.
+    last: Option<Rank>,
     now: i64,
     /// Waiting jobs that are admitted, by their keys so far, with their classes.
-    admitted: Vec<(Key, usize)>,
+    admitted: SmallVec<[(Key, usize); 4]>,
     /// Running jobs that are not.
-    dropped: Vec<Key>,
+    dropped: SmallVec<[Key; 4]>,
 }

@@ -90,7 +90,7 @@ impl Pass {
     ) -> Result<Vec<JobId>, PolicyError> {
         let unplaceable = self.places.start(view, plan)?;
         let classes = self.places.classes();
-        self.queues = ClassQueues::new(classes.len(), view.jobs().len(), true);
+        self.queues = ClassQueues::new(classes.len(), view.jobs().len());
         if self.algorithm == Algorithm::Incremental {
             let is_fixed = self.measure.is_fixed();
             self.algorithm = match (view.cluster().gpu_types().len(), self.places.is_strict()) {

@@ -176,14 +176,14 @@ impl FreeProfile {
     /// `is_first_fit` the first one. O(servers with enough GPUs free).
     pub(super) fn find(&self, gpus: u32, key: Key, is_first_fit: bool) -> Option<(ServerId, u64)> {
         let with = self.last_with.get(gpus as usize - 1)?;
-        let fitting = with.range((key, 0)..).map(|&(_, server)| {
-            let server = ServerId(server);
-            (server, self.free_at(server, key))
+        let fitting = with.range((key, 0)..).map(|&(_, server)| server);
+        let server = fitting.min_by_key(|&server| {
+            let last_with = self.servers[server as usize].last_with.iter();
+            let free = last_with.take_while(|last| **last >= key);
+            (if is_first_fit { 0 } else { free.count() }, server)
         });
-        fitting.min_by_key(|&(server, mask)| {
-            let free = if is_first_fit { 0 } else { mask.count_ones() };
-            (free, server)
-        })
+        let server = ServerId(server?);
+        Some((server, self.free_at(server, key)))
     }
 
     /// Free GPUs of a server at a key.

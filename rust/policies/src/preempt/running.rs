@@ -2,7 +2,7 @@
 
 use crate::queue::{Key, Measure, Rank};
 use smallvec::SmallVec;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// An admitted job at an instant: rank, key, gang size.
 pub(super) type Admitted = (Rank, Key, u32);
@@ -13,8 +13,8 @@ pub(super) type Admitted = (Rank, Key, u32);
 #[derive(Debug)]
 pub(super) struct RunningSet {
     measure: Measure,
-    /// Keys with gang sizes.
-    sets: Vec<BTreeSet<(Key, u32)>>,
+    /// Gang sizes by key.
+    sets: Vec<BTreeMap<Key, u32>>,
     /// Gang size of each set where there are several.
     sizes: Vec<u32>,
     gpus: u64,
@@ -32,13 +32,13 @@ impl RunningSet {
         sizes.dedup();
         Self {
             measure,
-            sets: vec![BTreeSet::new(); sizes.len()],
+            sets: vec![BTreeMap::new(); sizes.len()],
             sizes,
             gpus: 0,
         }
     }
 
-    fn set(&mut self, gpus: u32) -> &mut BTreeSet<(Key, u32)> {
+    fn set(&mut self, gpus: u32) -> &mut BTreeMap<Key, u32> {
         let at = if self.sets.len() == 1 {
             0
         } else {
@@ -53,60 +53,64 @@ impl RunningSet {
     }
 
     pub(super) fn insert(&mut self, key: Key, gpus: u32) {
-        self.set(gpus).insert((key, gpus));
+        self.set(gpus).insert(key, gpus);
         self.gpus += u64::from(gpus);
     }
 
     pub(super) fn remove(&mut self, key: Key, gpus: u32) {
-        let was_there = self.set(gpus).remove(&(key, gpus));
-        debug_assert!(was_there, "the job is admitted under this key");
+        let removed = self.set(gpus).remove(&key);
+        debug_assert!(removed.is_some(), "the job is admitted under this key");
         self.gpus -= u64::from(gpus);
     }
 
     /// Rank of the last job at `now`.
     pub(super) fn last_rank(&self, now: i64) -> Option<Rank> {
-        let last = self.sets.iter().filter_map(BTreeSet::last);
-        last.map(|&(key, gpus)| self.measure.running(key, gpus, now))
+        let last = self.sets.iter().filter_map(BTreeMap::last_key_value);
+        last.map(|(&key, &gpus)| self.measure.running(key, gpus, now))
             .max()
-    }
-
-    /// All jobs from the last one in rank order at `now`.
-    fn backwards(&self, now: i64) -> impl Iterator<Item = Admitted> + '_ {
-        let ranked = move |&(key, gpus): &(Key, u32)| {
-            let rank = self.measure.running(key, gpus, now);
-            (rank, key, gpus)
-        };
-        // the next job of each set, and those before it
-        let mut tails: SmallVec<[_; 8]> = SmallVec::new();
-        tails.extend(self.sets.iter().map(|set| {
-            let mut rest = set.iter().rev().map(ranked);
-            (rest.next(), rest)
-        }));
-        std::iter::from_fn(move || {
-            let tails = tails.iter_mut();
-            let (last, rest) = tails.max_by_key(|(last, _)| last.map(|job| job.0))?;
-            std::mem::replace(last, rest.next())
-        })
     }
 
     /// Whether the jobs behind a rank at `now` hold at least so many GPUs. O(gpus), as each holds one at least.
     pub(super) fn hold_behind(&self, rank: &Rank, gpus: u64, now: i64) -> bool {
-        let behind = self.backwards(now).take_while(|job| job.0 > *rank);
-        let sums = behind.scan(0, |sum, job| {
-            *sum += u64::from(job.2);
-            Some(*sum)
-        });
-        sums.into_iter().any(|sum| sum >= gpus)
+        let mut sum = 0;
+        for set in &self.sets {
+            for (&key, &size) in set.iter().rev() {
+                if self.measure.running(key, size, now) < *rank {
+                    break;
+                }
+                sum += u64::from(size);
+                if sum >= gpus {
+                    return true;
+                }
+            }
+        }
+        false
     }
 
-    /// From the last job back: the first one with which those passed hold at least `over` GPUs, and how many they hold
-    /// beyond `over`. O(over).
+    /// Going back from the last job in rank order: the job with which those passed hold at least `over` GPUs, and how many
+    /// they hold beyond `over`. O(over).
     pub(super) fn first_over(&self, over: u64, now: i64) -> Option<(Admitted, u64)> {
+        let mut tails: SmallVec<[_; 8]> = SmallVec::new();
+        tails.extend(self.sets.iter().map(|set| set.iter().rev().peekable()));
         let mut sum = 0;
-        self.backwards(now).find_map(|job| {
+        loop {
+            let mut last: Option<(Admitted, usize)> = None;
+            for (at, tail) in tails.iter_mut().enumerate() {
+                let Some(&(&key, &gpus)) = tail.peek() else {
+                    continue;
+                };
+                let rank = self.measure.running(key, gpus, now);
+                if last.is_none_or(|(last, _)| last.0 < rank) {
+                    last = Some(((rank, key, gpus), at));
+                }
+            }
+            let (job, at) = last?;
             sum += u64::from(job.2);
-            (sum >= over).then(|| (job, sum - over))
-        })
+            if sum >= over {
+                return Some((job, sum - over));
+            }
+            tails[at].next();
+        }
     }
 }
 

@@ -22,28 +22,31 @@ pub enum QueueState {
     Backfilled,
 }
 
+/// Key and state of a job.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    lead: u64,
+    main: i64,
+    state: QueueState,
+}
+
 /// Waiting jobs by class and key. Also keeps every job's present key, waiting or running.
 #[derive(Debug, Default)]
 pub struct ClassQueues {
     heaps: Vec<BinaryHeap<Reverse<Key>>>,
     /// Classes whose heap is not empty.
     busy: BitSet,
-    mains: Vec<i64>,
-    /// Empty while every lead is 0.
-    leads: Vec<u64>,
-    state: Vec<QueueState>,
+    jobs: Vec<Entry>,
     waiting: usize,
 }
 
 impl ClassQueues {
-    /// Empty queues; `has_leads` tells whether keys have a leading part.
-    pub fn new(classes: usize, jobs: usize, has_leads: bool) -> Self {
+    /// Empty queues.
+    pub fn new(classes: usize, jobs: usize) -> Self {
         Self {
             heaps: (0..classes).map(|_| BinaryHeap::new()).collect(),
             busy: BitSet::new(classes.max(1)),
-            mains: vec![0; jobs],
-            leads: if has_leads { vec![0; jobs] } else { Vec::new() },
-            state: vec![QueueState::Absent; jobs],
+            jobs: vec![Entry::default(); jobs],
             waiting: 0,
         }
     }
@@ -57,7 +60,7 @@ impl ClassQueues {
     /// The state of a job, after all plans so far.
     #[inline]
     pub fn state(&self, job: JobId) -> QueueState {
-        self.state[job.index()]
+        self.jobs[job.index()].state
     }
 
     /// Whether a job waits here.
@@ -78,32 +81,18 @@ impl ClassQueues {
     /// The present key of a job.
     #[inline]
     pub fn key(&self, job: JobId) -> Key {
+        let entry = self.jobs[job.index()];
         Key {
-            lead: self.leads.get(job.index()).copied().unwrap_or(0),
-            main: self.mains[job.index()],
+            lead: entry.lead,
+            main: entry.main,
             job: job.0,
-        }
-    }
-
-    #[inline]
-    fn set_key(&mut self, key: Key) {
-        self.mains[key.job as usize] = key.main;
-        if let Some(lead) = self.leads.get_mut(key.job as usize) {
-            *lead = key.lead;
-        } else {
-            debug_assert!(key.lead == 0, "these queues keep no leading part");
         }
     }
 
     /// Adds a job, or gives a waiting one another key (its old entry becomes stale).
     #[inline]
     pub fn push(&mut self, class: usize, key: Key) {
-        self.set_key(key);
-        let state = &mut self.state[key.job as usize];
-        if *state != QueueState::Waiting {
-            *state = QueueState::Waiting;
-            self.waiting += 1;
-        }
+        self.put(key, QueueState::Waiting);
         let heap = &mut self.heaps[class];
         if heap.is_empty() {
             self.busy.insert(class);
@@ -148,22 +137,25 @@ impl ClassQueues {
     #[inline]
     pub fn set(&mut self, key: Key, state: QueueState) {
         debug_assert!(state != QueueState::Waiting, "a job waits after a push");
-        self.set_key(key);
-        self.leave(key.job(), state);
+        self.put(key, state);
     }
 
     /// Notes that a job is absent.
     #[inline]
     pub fn forget(&mut self, job: JobId) {
-        self.leave(job, QueueState::Absent);
+        self.put(self.key(job), QueueState::Absent);
     }
 
     #[inline]
-    fn leave(&mut self, job: JobId, state: QueueState) {
-        let old = std::mem::replace(&mut self.state[job.index()], state);
-        if old == QueueState::Waiting {
-            self.waiting -= 1;
-        }
+    fn put(&mut self, key: Key, state: QueueState) {
+        let entry = &mut self.jobs[key.job as usize];
+        self.waiting += usize::from(state == QueueState::Waiting);
+        self.waiting -= usize::from(entry.state == QueueState::Waiting);
+        *entry = Entry {
+            lead: key.lead,
+            main: key.main,
+            state,
+        };
     }
 
     /// The next class, from `class` on, that may have a waiting job.

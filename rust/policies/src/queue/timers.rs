@@ -1,18 +1,20 @@
 //! One timer per job behind a single timer of the engine.
 //!
-//! Most timers of a queue policy are cancelled before they are due. Here such a timer costs a push into a list, in
-//! no order while it is far off; the engine hears only of the earliest one.
+//! Most timers of a queue policy are cancelled before they are due. Here that costs no search: their entries become
+//! stale. The engine hears only of the earliest timer.
 
-use crate::order::Line;
 use gangline_engine::Plan;
 use gangline_model::{JobId, SimTime, TimerTag};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 const TAG: TimerTag = TimerTag { kind: 0, id: 0 };
 
 /// Timers by job; a job has at most one.
 #[derive(Debug)]
 pub struct JobTimers {
-    line: Line<(SimTime, u32)>,
+    /// Times and jobs, some of them stale.
+    heap: BinaryHeap<Reverse<(SimTime, u32)>>,
     /// By job; `SimTime::NEVER` = none.
     at: Vec<SimTime>,
     live: usize,
@@ -24,7 +26,7 @@ impl JobTimers {
     /// No timers for so many jobs.
     pub fn new(jobs: usize) -> Self {
         Self {
-            line: Line::default(),
+            heap: BinaryHeap::new(),
             at: vec![SimTime::NEVER; jobs],
             live: 0,
             armed: SimTime::NEVER,
@@ -44,7 +46,7 @@ impl JobTimers {
         *at = time;
         if time != SimTime::NEVER {
             self.live += 1;
-            self.line.push((time, job.0));
+            self.heap.push(Reverse((time, job.0)));
         }
     }
 
@@ -61,7 +63,7 @@ impl JobTimers {
         if time > now {
             return None;
         }
-        self.line.pop();
+        self.heap.pop();
         self.at[job as usize] = SimTime::NEVER;
         self.live -= 1;
         Some(JobId(job))
@@ -70,8 +72,13 @@ impl JobTimers {
     /// The earliest timer.
     #[inline]
     fn first(&mut self) -> Option<(SimTime, u32)> {
-        let at = &self.at;
-        self.line.first(|(time, job)| at[job as usize] == time)
+        while let Some(&Reverse((time, job))) = self.heap.peek() {
+            if self.at[job as usize] == time {
+                return Some((time, job));
+            }
+            self.heap.pop();
+        }
+        None
     }
 
     /// Tells the engine the earliest timer, if it has changed. Call at the end of a decision.
@@ -80,9 +87,10 @@ impl JobTimers {
         if self.armed <= now {
             self.armed = SimTime::NEVER;
         }
-        if self.line.len() > 4 * self.live + 1024 {
+        if self.heap.len() > 4 * self.live + 1024 {
             let at = &self.at;
-            self.line.retain(|(time, job)| at[job as usize] == time);
+            self.heap
+                .retain(|Reverse((time, job))| at[*job as usize] == *time);
         }
         let next = self.first().map_or(SimTime::NEVER, |(time, _)| time);
         if next == self.armed {
