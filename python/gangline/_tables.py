@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline.cluster import Cluster
-    from gangline.trace.table import Trace
+    from gangline.trace.jobs.table import Trace
 
 STATUS = ("finished", "dropped", "unfinished")
 TIER = ("server", "rack", "network")

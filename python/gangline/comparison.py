@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gangline.cluster import Cluster
     from gangline.result import Result
-    from gangline.trace.table import Trace
+    from gangline.trace.jobs.table import Trace
 
 __all__ = [
     "Comparison",

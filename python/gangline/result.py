@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gangline.cluster import Cluster
     from gangline.interference import Pairs
     from gangline.run_options import RunOptions
-    from gangline.trace.table import Trace
+    from gangline.trace.jobs.table import Trace
 
 __all__ = ["Result", "load_result"]
 
@@ -290,7 +290,7 @@ def _spec(
 
     from gangline import _core
     from gangline.run_options import resolved_sharing
-    from gangline.trace.to_core import codes, estimated_rates
+    from gangline.trace.jobs.to_core import codes, estimated_rates
 
     given = msgspec.to_builtins(options)
     given.pop("seed", None)

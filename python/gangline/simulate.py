@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gangline.policies.protocol import Policy
     from gangline.result import Result
     from gangline.run_options import RunOptions
-    from gangline.trace.table import ArrowStream, Trace
+    from gangline.trace.jobs.table import ArrowStream, Trace
 
     Progress: TypeAlias = Callable[[float, int, int], None]
     TraceLike: TypeAlias = Trace | ArrowStream | str | PathLike[str]
@@ -116,8 +116,8 @@ class Prepared:
     def __init__(
         self, cluster: ClusterLike, trace: TraceLike, *, sharing: Mapping[str, Any] | None = None
     ) -> None:
+        from gangline.trace.jobs.to_core import pairs_of
         from gangline.trace.read import as_trace
-        from gangline.trace.to_core import pairs_of
 
         self.cluster = override(as_cluster(cluster), sharing)
         self.trace = as_trace(trace)
@@ -172,7 +172,7 @@ class Prepared:
     ) -> _Start:
         """Return what the core is given."""
         from gangline.policies.protocol import Policy
-        from gangline.trace.to_core import codes
+        from gangline.trace.jobs.to_core import codes
 
         chosen, label, values = resolve_policy(policy, params)
         own = chosen if isinstance(chosen, Policy) else None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gangline.cluster import Cluster
     from gangline.result import Result
     from gangline.simulate import ClusterLike, PolicyLike, TraceLike
-    from gangline.trace.table import Trace
+    from gangline.trace.jobs.table import Trace
 
 __all__ = [
     "LAW_NAMES",
@@ -289,7 +289,7 @@ def small_worlds() -> list[World]:
     >>> len(small_worlds()) >= 8
     True
     """
-    from gangline.trace.table import Trace
+    from gangline.trace.jobs.table import Trace
 
     tight, mixed, broken, racks, models = _clusters()
     few, many = (Trace.from_arrow(_jobs(count, most)) for count, most in ((40, 4), (60, 8)))

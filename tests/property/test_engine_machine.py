@@ -12,7 +12,7 @@ import gangline as gl
 import reference
 from gangline import _core
 from gangline.simulate import make_options
-from gangline.trace.to_core import codes, pairs_of
+from gangline.trace.jobs.to_core import codes, pairs_of
 from parity.harness import Twin, cluster_of, trace_of
 
 RULES = {  # what the slow simulator calls a rule, and what the engine may

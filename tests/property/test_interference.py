@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import gangline as gl
 import reference
-from gangline.trace.to_core import pairs_of
+from gangline.trace.jobs.to_core import pairs_of
 from parity.harness import trace_of
 from reference.sharing import Rates
 from reference.world import Job, read_jobs, read_servers, read_types

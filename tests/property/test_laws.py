@@ -90,7 +90,7 @@ def test_step_by_step_equals_one_go(policy: str, data: st.DataObject) -> None:
     run = make_options(
         {**world["run"], "segments": True, "timeline": "change", **limit_of(policy, params)}
     )
-    from gangline.trace.to_core import codes, pairs_of
+    from gangline.trace.jobs.to_core import codes, pairs_of
 
     options = run.to_core(cluster, codes(trace, "model")[1], pairs_of(trace, cluster))
     assert labels == sorted(codes(trace, "model")[1])

@@ -11,7 +11,7 @@ from gangline.cluster import Cluster
 from gangline.errors import ClusterError, OptionError
 from gangline.run_options import RunOptions
 from gangline.simulate import make_options, override
-from gangline.trace.to_core import pairs_of
+from gangline.trace.jobs.to_core import pairs_of
 
 
 def cluster(**changes: Any) -> Cluster:

@@ -13,7 +13,7 @@ from gangline.trace import Trace, read_trace
 from gangline.trace.files.detect import detect
 from gangline.trace.files.source import Source
 from gangline.trace.formats import FORMATS
-from gangline.trace.notes import COUNTED, DROPPED
+from gangline.trace.jobs.notes import COUNTED, DROPPED
 from meta.house import ROOT
 from samples import traces as samples
 

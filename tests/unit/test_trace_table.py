@@ -19,8 +19,8 @@ from gangline.cluster import Cluster
 from gangline.errors import TraceError
 from gangline.rates import JobKeys, classify
 from gangline.trace import Trace, read_trace, write_trace
-from gangline.trace.to_core import _allowed as allowed_types
-from gangline.trace.to_core import work_of
+from gangline.trace.jobs.to_core import _allowed as allowed_types
+from gangline.trace.jobs.to_core import work_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from gangline.audit.findings import RULES
 from gangline.audit.words import Fates, fates
 from gangline.errors import PolicyError, ResultError, TraceError
 from gangline.result import load_result
-from gangline.trace.faults import Fault, short
+from gangline.trace.files.faults import Fault, short
 from gangline.trace.files.text import BOM, ERRORS_SHOWN
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from gangline.result import Result
     from gangline.trace.files.text import TextFile
-    from gangline.trace.table import ArrowStream
+    from gangline.trace.jobs.table import ArrowStream
 
     TableLike: TypeAlias = ArrowStream | str | PathLike[str]
 

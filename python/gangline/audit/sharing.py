@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from gangline.audit.rows import SLOTS, held_seconds
 from gangline.audit.sweep import Sweep, over
-from gangline.trace.to_core import GIB, pairs_of
+from gangline.trace.jobs.to_core import GIB, pairs_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt

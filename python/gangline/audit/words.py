@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gangline.trace.schema import STATUS_WORDS
+from gangline.trace.jobs.schema import STATUS_WORDS
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gangline.trace.to_core import GIB
+from gangline.trace.jobs.to_core import GIB
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gangline.audit.words import Fates
     from gangline.cluster import Cluster
     from gangline.result import Result
-    from gangline.trace.table import Trace
+    from gangline.trace.jobs.table import Trace
 
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]

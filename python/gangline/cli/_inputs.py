@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cyclopts import Token
 
     from gangline.policies.parameters import PolicyBase
-    from gangline.trace.table import Trace
+    from gangline.trace.jobs.table import Trace
 
 
 def _whole(_: object, tokens: Sequence[Token]) -> int:
@@ -124,7 +124,7 @@ class TraceChoice:
 
 def say_notes(trace: Trace) -> None:
     """Say what was left out of a trace, or is odd in it, with what that means."""
-    from gangline.trace.notes import explain
+    from gangline.trace.jobs.notes import explain
 
     for name, count in trace.notes.items():
         _console.say(f"note: {name} {count:,}: {explain(name)}")

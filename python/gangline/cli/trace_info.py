@@ -8,7 +8,7 @@ from gangline.cli import _console
 from gangline.cli._inputs import Flag, Json, TraceChoice
 
 if TYPE_CHECKING:
-    from gangline.trace.table import Trace
+    from gangline.trace.jobs.table import Trace
 
 _BAR = 32
 _SPARK = 48
@@ -154,7 +154,7 @@ def _say_reports(reports: list[dict[str, Any]], *, quiet: bool) -> None:
 
 
 def _dropped(facts: dict[str, Any]) -> None:
-    from gangline.trace.notes import DROPPED, explain
+    from gangline.trace.jobs.notes import DROPPED, explain
 
     notes = facts["notes"]
     left_out = {name: count for name, count in notes.items() if name in DROPPED}

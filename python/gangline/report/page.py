@@ -22,7 +22,7 @@ from gangline.report.command import (
     without_folders,
 )
 from gangline.report.tables import Cell, text
-from gangline.trace.notes import DROPPED, explain
+from gangline.trace.jobs.notes import DROPPED, explain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

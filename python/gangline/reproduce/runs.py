@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gangline.result import Result
     from gangline.run_options import RunOptions
     from gangline.simulate import Prepared, Progress
-    from gangline.trace.table import Trace
+    from gangline.trace.jobs.table import Trace
 
 __all__ = ["MEASURES", "Reproduction", "carry_out"]
 

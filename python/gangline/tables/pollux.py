@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from gangline._safe import safe
 from gangline.errors import TraceError
-from gangline.trace.faults import Fault
+from gangline.trace.files.faults import Fault
 from gangline.trace.files.source import Source
 from gangline.trace.files.tar import is_tar
 from gangline.trace.files.text import TextFile

@@ -1,15 +1,15 @@
 """Traces: read, draw, write, look at.
 
 - `read`, `write`, `formats`: opening and saving, and the formats that both know
-- `files`: packed files, their format, their text and cells
+- `files`: packed files, their format, their text, cells and faults
+- `jobs`: the table of jobs, its options and checks, and the way to the compiled core
 - `readers`, `writers`: one module per format
 - `synth`: the generators
-- the other modules: the table of jobs, its options and checks, and the way to the compiled core
 """
 
 from gangline.trace import synth
+from gangline.trace.jobs.table import Trace
 from gangline.trace.read import read_trace
-from gangline.trace.table import Trace
 from gangline.trace.write import write_trace
 
 __all__ = ["Trace", "read_trace", "synth", "write_trace"]

@@ -11,8 +11,8 @@ from gangline.errors import TraceError
 
 if TYPE_CHECKING:
     from gangline.trace.files.source import Source
-    from gangline.trace.normalise import Raw
-    from gangline.trace.options import Options
+    from gangline.trace.jobs.normalise import Raw
+    from gangline.trace.jobs.options import Options
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):

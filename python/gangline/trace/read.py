@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gangline.errors import TraceError
-from gangline.trace import options as trace_options
 from gangline.trace.files.detect import detect
 from gangline.trace.files.origins import lookup
 from gangline.trace.files.source import Source
 from gangline.trace.files.text import BOM
 from gangline.trace.formats import FORMATS, find, reader_of, special_of
-from gangline.trace.table import Trace, build
+from gangline.trace.jobs import options as trace_options
+from gangline.trace.jobs.table import Trace, build
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,8 +36,8 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
     **options
         limit, window, rescale, min_duration_s, max_gpus, status, models, models_seed,
         models_reference, cpu_jobs, zone, on_bad_row, max_bytes, max_errors: see
-        `gangline.trace.options.Options`. And those of one format: run_time ("sum" or "span") of
-        `philly-json`, unit ("task" or "job") of `pai`, procs_per_gpu
+        `gangline.trace.jobs.options.Options`. And those of one format: run_time ("sum" or "span")
+        of `philly-json`, unit ("task" or "job") of `pai`, procs_per_gpu
         of `swf`, flops of `batsim`, throughput and reference of `gavel`, durations, profiles
         and placements of `pollux`.
 

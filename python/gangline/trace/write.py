@@ -16,7 +16,7 @@ from gangline.trace.writers._common import Loss, WriteOptions, has
 if TYPE_CHECKING:
     from os import PathLike
 
-    from gangline.trace.table import Trace
+    from gangline.trace.jobs.table import Trace
 
 __all__ = ["Loss", "losses", "write_trace"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangline.errors import TraceError
-from gangline.trace.faults import short
+from gangline.trace.files.faults import short
 from gangline.trace.files.tar import is_tar
 from gangline.trace.files.text import BOM, header, not_text, simple
 from gangline.trace.formats import FORMATS, Format

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from gangline.errors import TraceError
-from gangline.trace.faults import short
+from gangline.trace.files.faults import short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gangline.trace.faults import Fault
+    from gangline.trace.files.faults import Fault
     from gangline.trace.files.source import Source
 
 BOM = b"\xef\xbb\xbf"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from gangline.errors import TraceError
-from gangline.trace.columns import arrow_memory
-from gangline.trace.faults import short
+from gangline.trace.files.columns import arrow_memory
+from gangline.trace.files.faults import short
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from gangline.errors import TraceError
-from gangline.trace.faults import short
+from gangline.trace.files.faults import short
 from gangline.trace.files.tar import Tar
 
 if TYPE_CHECKING:

@@ -17,15 +17,15 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from gangline.errors import TraceError
-from gangline.trace.columns import arrow_memory, each, one_chunk
-from gangline.trace.faults import Faults, short
+from gangline.trace.files.columns import arrow_memory, each, one_chunk
+from gangline.trace.files.faults import Faults, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from gangline.trace.faults import Fault
+    from gangline.trace.files.faults import Fault
     from gangline.trace.files.source import Source
 
 ERRORS_SHOWN = 20

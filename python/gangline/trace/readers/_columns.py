@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from gangline.errors import TraceError
 from gangline.trace.files.text import TextFile, simple
-from gangline.trace.normalise import Raw
-from gangline.trace.schema import BOUNDS
+from gangline.trace.jobs.normalise import Raw
+from gangline.trace.jobs.schema import BOUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

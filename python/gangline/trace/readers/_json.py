@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import numpy as np
 
-from gangline.trace.faults import Faults
+from gangline.trace.files.faults import Faults
 from gangline.trace.files.jsontext import JsonFile, convert
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from gangline.trace.normalise import Raw
+    from gangline.trace.jobs.normalise import Raw
 
 _T = TypeVar("_T")
 

@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 
 from gangline.errors import TraceError
 from gangline.trace.files.text import WORDS
-from gangline.trace.normalise import numbers, valid
+from gangline.trace.jobs.normalise import numbers, valid
 from gangline.trace.readers._columns import refuse
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from gangline.trace.normalise import Raw
+    from gangline.trace.jobs.normalise import Raw
 
 _MICROSECONDS = 1e6
 

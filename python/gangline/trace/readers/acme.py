@@ -12,17 +12,17 @@ import numpy as np
 import pyarrow as pa
 
 from gangline.trace.files.text import ZONED_TIME
-from gangline.trace.normalise import numbers, statuses, valid
+from gangline.trace.jobs.normalise import numbers, statuses, valid
+from gangline.trace.jobs.schema import STATUS_WORDS, STATUSES
 from gangline.trace.readers import _times as times
 from gangline.trace.readers import helios
 from gangline.trace.readers._columns import read_columns
 from gangline.trace.readers._times import to_seconds
-from gangline.trace.schema import STATUS_WORDS, STATUSES
 
 if TYPE_CHECKING:
     from gangline.trace.files.source import Source
-    from gangline.trace.normalise import Raw
-    from gangline.trace.options import Options
+    from gangline.trace.jobs.normalise import Raw
+    from gangline.trace.jobs.options import Options
 
 NAME = "acme"
 _WANTED = {

@@ -16,13 +16,13 @@ import pyarrow as pa
 from gangline.errors import TraceError
 from gangline.trace.files.jsontext import ROOT, JsonFile
 from gangline.trace.files.text import LABEL
-from gangline.trace.normalise import Raw
+from gangline.trace.jobs.normalise import Raw
 from gangline.trace.readers import _times as times
 from gangline.trace.readers._json import Records
 
 if TYPE_CHECKING:
     from gangline.trace.files.source import Source
-    from gangline.trace.options import Options
+    from gangline.trace.jobs.options import Options
 
 NAME = "batsim"
 # The spellings of three generations of the format.

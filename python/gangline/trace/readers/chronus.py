@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gangline.trace.files.text import LABEL, convert
-from gangline.trace.normalise import numbers, valid
+from gangline.trace.jobs.normalise import numbers, valid
 from gangline.trace.readers import _times as times
 from gangline.trace.readers import tiresias
 from gangline.trace.readers._columns import read_columns, refuse
 
 if TYPE_CHECKING:
     from gangline.trace.files.source import Source
-    from gangline.trace.normalise import Raw
-    from gangline.trace.options import Options
+    from gangline.trace.jobs.normalise import Raw
+    from gangline.trace.jobs.options import Options
 
 NAME = "chronus"
 _BEST_EFFORT = "best"

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from gangline.trace.normalise import numbers
+from gangline.trace.jobs.normalise import numbers
 from gangline.trace.readers._columns import read_columns
 
 if TYPE_CHECKING:
     from gangline.trace.files.source import Source
-    from gangline.trace.normalise import Raw
-    from gangline.trace.options import Options
+    from gangline.trace.jobs.normalise import Raw
+    from gangline.trace.jobs.options import Options
 
 NAME = "four-column"
 CLAMP_S = 172_800.0  # two days; both public files stop exactly there

@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gangline.trace.normalise import numbers
+from gangline.trace.jobs.normalise import numbers
 from gangline.trace.readers import tiresias
 from gangline.trace.readers._columns import read_columns
 
 if TYPE_CHECKING:
     from gangline.trace.files.source import Source
-    from gangline.trace.normalise import Raw
-    from gangline.trace.options import Options
+    from gangline.trace.jobs.normalise import Raw
+    from gangline.trace.jobs.options import Options
 
 NAME = "muri"
 _MS = 1000.0

@@ -10,19 +10,19 @@ import pyarrow.compute as pc
 
 from gangline._decode import repeated
 from gangline.errors import TraceError
-from gangline.trace.columns import one_chunk
-from gangline.trace.faults import short
+from gangline.trace.files.columns import one_chunk
+from gangline.trace.files.faults import short
 from gangline.trace.files.parquet import read_parquet
 from gangline.trace.files.text import TextFile, convert, simple
-from gangline.trace.normalise import Raw, numbers, statuses, valid
+from gangline.trace.jobs.normalise import Raw, numbers, statuses, valid
+from gangline.trace.jobs.schema import COLUMNS, LIST_SEPARATOR, METADATA_KEYS, STATUSES
 from gangline.trace.readers._columns import refuse, take_columns
-from gangline.trace.schema import COLUMNS, LIST_SEPARATOR, METADATA_KEYS, STATUSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from gangline.trace.files.source import Source
-    from gangline.trace.options import Options
+    from gangline.trace.jobs.options import Options
 
 NAME = "native"
 _ASCII_MAX = 0x7F

@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 
 from gangline.trace.files.text import LABEL
-from gangline.trace.normalise import numbers, statuses, valid
+from gangline.trace.jobs.normalise import numbers, statuses, valid
+from gangline.trace.jobs.schema import STATUS_WORDS
 from gangline.trace.readers import _times as times
 from gangline.trace.readers._columns import lists_of, read_columns
-from gangline.trace.schema import STATUS_WORDS
 
 if TYPE_CHECKING:
     from gangline.trace.files.source import Source
-    from gangline.trace.normalise import Raw
-    from gangline.trace.options import Options
+    from gangline.trace.jobs.normalise import Raw
+    from gangline.trace.jobs.options import Options
 
 NAME = "openb"
 _WHOLE_GPU = 1000.0  # thousandths of a GPU

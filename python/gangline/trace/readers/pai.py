@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 from gangline.errors import TraceError
 from gangline.trace.files.source import Source
 from gangline.trace.files.text import LABEL, TextFile, header, simple
-from gangline.trace.normalise import Raw, numbers, statuses, valid
+from gangline.trace.jobs.normalise import Raw, numbers, statuses, valid
+from gangline.trace.jobs.schema import STATUS_WORDS
 from gangline.trace.readers import _times as times
 from gangline.trace.readers._columns import lists_of, take_columns
-from gangline.trace.schema import STATUS_WORDS
 
 if TYPE_CHECKING:
-    from gangline.trace.options import Options
+    from gangline.trace.jobs.options import Options
 
 NAME = "pai"
 _TASK = (

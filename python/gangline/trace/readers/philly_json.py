@@ -14,18 +14,18 @@ import pyarrow as pa
 
 from gangline.trace.files.jsontext import JsonFile
 from gangline.trace.files.text import LABEL, TIME, WORDS, convert
-from gangline.trace.normalise import Raw, numbers, statuses
+from gangline.trace.jobs.normalise import Raw, numbers, statuses
+from gangline.trace.jobs.schema import STATUS_WORDS
 from gangline.trace.readers import _times as times
 from gangline.trace.readers._json import Records, decode_list
 from gangline.trace.readers._times import to_seconds
 from gangline.trace.readers.philly_csv import REPEATED_US
-from gangline.trace.schema import STATUS_WORDS
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline.trace.files.source import Source
-    from gangline.trace.options import Options
+    from gangline.trace.jobs.options import Options
 
 NAME = "philly-json"
 _UNKNOWN = (None, "None", "")

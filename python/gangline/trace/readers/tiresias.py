@@ -11,8 +11,8 @@ from gangline.trace.readers._columns import read_columns
 
 if TYPE_CHECKING:
     from gangline.trace.files.source import Source
-    from gangline.trace.normalise import Raw
-    from gangline.trace.options import Options
+    from gangline.trace.jobs.normalise import Raw
+    from gangline.trace.jobs.options import Options
 
 NAME = "tiresias"
 COLUMNS = {

@@ -11,15 +11,15 @@ import numpy as np
 import pyarrow as pa
 
 from gangline.trace.files.text import LABEL
-from gangline.trace.normalise import numbers, statuses
+from gangline.trace.jobs.normalise import numbers, statuses
+from gangline.trace.jobs.schema import STATUS_WORDS
 from gangline.trace.readers import _times as times
 from gangline.trace.readers._columns import read_columns
-from gangline.trace.schema import STATUS_WORDS
 
 if TYPE_CHECKING:
     from gangline.trace.files.source import Source
-    from gangline.trace.normalise import Raw
-    from gangline.trace.options import Options
+    from gangline.trace.jobs.normalise import Raw
+    from gangline.trace.jobs.options import Options
 
 NAME = "windows"
 _WANTED = {

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from gangline.errors import TraceError
-from gangline.trace.normalise import Raw
+from gangline.trace.jobs.normalise import Raw
 from gangline.trace.synth.extras import Extras
 
 __all__ = ["ROWS", "BsbfParameters", "Row", "generate"]

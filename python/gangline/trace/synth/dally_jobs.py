@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from gangline.errors import TraceError
-from gangline.trace.normalise import Raw
+from gangline.trace.jobs.normalise import Raw
 from gangline.trace.synth.extras import Extras
 
 __all__ = [

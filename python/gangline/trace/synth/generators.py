@@ -13,14 +13,14 @@ from gangline import _toml
 from gangline._builtin_values import to_builtins
 from gangline._decode import repeated
 from gangline.errors import TraceError
-from gangline.trace import options as trace_options
-from gangline.trace.normalise import Raw
+from gangline.trace.jobs import options as trace_options
+from gangline.trace.jobs.normalise import Raw
+from gangline.trace.jobs.table import build
 from gangline.trace.synth.extras import decode, models_of
 from gangline.trace.synth.extras import labels as label_column
-from gangline.trace.table import build
 
 if TYPE_CHECKING:
-    from gangline.trace.table import Trace
+    from gangline.trace.jobs.table import Trace
 
 __all__ = [
     "SHAPES",

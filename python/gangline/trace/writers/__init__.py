@@ -14,7 +14,7 @@ from gangline.errors import TraceError
 from gangline.trace.formats import FORMATS
 
 if TYPE_CHECKING:
-    from gangline.trace.table import Trace
+    from gangline.trace.jobs.table import Trace
     from gangline.trace.writers._common import Loss, WriteOptions
 
 __all__ = ["WRITERS", "Writer", "partial_losses", "writer_of"]

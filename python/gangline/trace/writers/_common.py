@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from gangline.errors import TraceError
-from gangline.trace.schema import LIST_SEPARATOR
+from gangline.trace.jobs.schema import LIST_SEPARATOR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy.typing as npt
 
-    from gangline.trace.table import Trace
+    from gangline.trace.jobs.table import Trace
 
 __all__ = [
     "Loss",

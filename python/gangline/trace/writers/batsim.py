@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gangline.trace.writers._common import WriteOptions, are_numbers, need, texts
 
 if TYPE_CHECKING:
-    from gangline.trace.table import Trace
+    from gangline.trace.jobs.table import Trace
 
 NAME = "batsim"
 CARRIES = frozenset(

@@ -13,7 +13,7 @@ from gangline.trace.writers._common import Loss, WriteOptions, csv_text, has, ne
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from gangline.trace.table import Trace
+    from gangline.trace.jobs.table import Trace
 
 NAME = "gavel"
 CARRIES = frozenset({"model", "iterations", "gpus", "weight", "arrival_s", "batch_size"})

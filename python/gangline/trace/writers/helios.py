@@ -20,7 +20,7 @@ from gangline.trace.writers._common import (
 )
 
 if TYPE_CHECKING:
-    from gangline.trace.table import Trace
+    from gangline.trace.jobs.table import Trace
 
 NAME = "helios"
 CARRIES = frozenset(

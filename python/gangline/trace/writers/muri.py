@@ -17,7 +17,7 @@ from gangline.trace.writers._common import (
 )
 
 if TYPE_CHECKING:
-    from gangline.trace.table import Trace
+    from gangline.trace.jobs.table import Trace
 
 NAME = "muri"
 CARRIES = tiresias.CARRIES | {"batch_size", "stage_times", "priority"}

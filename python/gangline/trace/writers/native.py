@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from gangline._files import unsealed
-from gangline.trace.schema import COLUMNS, LIST_SEPARATOR
+from gangline.trace.jobs.schema import COLUMNS, LIST_SEPARATOR
 from gangline.trace.writers._common import joined_types
 
 if TYPE_CHECKING:
-    from gangline.trace.table import Trace
+    from gangline.trace.jobs.table import Trace
     from gangline.trace.writers._common import WriteOptions
 
 NAME = "native"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gangline.trace.writers._common import WriteOptions, csv_text, need, texts
 
 if TYPE_CHECKING:
-    from gangline.trace.table import Trace
+    from gangline.trace.jobs.table import Trace
 
 NAME = "pollux"
 CARRIES = frozenset({"job_id", "arrival_s", "gpus", "model", "batch_size"})

@@ -23,7 +23,7 @@ from gangline.trace.writers._common import (
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from gangline.trace.table import Trace
+    from gangline.trace.jobs.table import Trace
 
 NAME = "swf"
 CARRIES = frozenset(

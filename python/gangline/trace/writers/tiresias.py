@@ -11,7 +11,7 @@ from gangline.trace.writers._common import WriteOptions, csv_text, has, need, te
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from gangline.trace.table import Trace
+    from gangline.trace.jobs.table import Trace
 
 NAME = "tiresias"
 CARRIES = frozenset({"job_id", "arrival_s", "gpus", "duration_s", "iterations", "model"})

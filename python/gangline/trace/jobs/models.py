@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from gangline.errors import TraceError
-from gangline.trace.schema import COLUMNS, LABEL
+from gangline.trace.jobs.schema import COLUMNS, LABEL
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline.tables import ThroughputTable
-    from gangline.trace.options import Options
+    from gangline.trace.jobs.options import Options
 
 __all__ = ["give_models"]
 

@@ -12,7 +12,7 @@ from gangline._builtin_values import to_builtins
 from gangline._decode import from_validation_error
 from gangline.errors import TraceError
 from gangline.trace.files.text import ERRORS_SHOWN
-from gangline.trace.schema import STATUSES
+from gangline.trace.jobs.schema import STATUSES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,16 +12,16 @@ import pyarrow as pa
 
 from gangline._formatting import duration, plural
 from gangline._safe import safe
-from gangline.trace import options as trace_options
-from gangline.trace.normalise import Raw, normalise, numbers
-from gangline.trace.schema import METADATA_KEYS
+from gangline.trace.jobs import options as trace_options
+from gangline.trace.jobs.normalise import Raw, normalise, numbers
+from gangline.trace.jobs.schema import METADATA_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from gangline import _core
     from gangline.cluster import Cluster
-    from gangline.trace.options import Options
+    from gangline.trace.jobs.options import Options
 
 __all__ = ["ArrowStream", "Trace"]
 
@@ -132,7 +132,7 @@ class Trace:
 
     def to_core(self, cluster: Cluster) -> _core.Jobs:
         """Return the jobs as the compiled core wants them, for this cluster."""
-        from gangline.trace.to_core import to_core
+        from gangline.trace.jobs.to_core import to_core
 
         return to_core(self, cluster)
 
@@ -195,7 +195,7 @@ def build(
     """
     table = normalise(raw, options)
     if options.models is not None:
-        from gangline.trace.models import give_models
+        from gangline.trace.jobs.models import give_models
 
         table = give_models(table, options, raw.notes, raw.path)
     metadata = {"reader": raw.reader, **raw.metadata}

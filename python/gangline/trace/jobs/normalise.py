@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from gangline.errors import TraceError
-from gangline.trace.columns import begin, each, one_chunk
-from gangline.trace.faults import Fault, Faults, short
-from gangline.trace.schema import BOUNDS, COLUMNS, SECONDS_MAX, STATUSES
+from gangline.trace.files.columns import begin, each, one_chunk
+from gangline.trace.files.faults import Fault, Faults, short
+from gangline.trace.jobs.schema import BOUNDS, COLUMNS, SECONDS_MAX, STATUSES
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from gangline.trace.options import Options
+    from gangline.trace.jobs.options import Options
 
 _REQUIRED = ("arrival_s", "gpus")
 _ABSOLUTE = ("deadline_s", "start_s")
