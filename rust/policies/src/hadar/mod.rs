@@ -79,7 +79,7 @@ impl Hadar {
             pricing: Pricing::new(0),
             active: BTreeMap::new(),
             waiting: Waiting::new(params.sorting()),
-            keeps_waiting: params.tier == Tier::Greedy && !plain,
+            keeps_waiting: params.tier != Tier::Exact && !plain,
             preempted: Vec::new(),
             is_held: false,
             params,
@@ -194,7 +194,7 @@ impl Hadar {
                 let queue = waiting.merge(now, &ranked);
                 pass(&finder, servers, queue, active, &taken, Goal::Objective)?
             }
-            Tier::Beam => Search::new(&finder, &ranked, active)?.beam(servers, params.beam_width),
+            Tier::Beam => search::beam(&finder, servers, waiting.merge(now, &ranked), active)?,
             Tier::Exact => Search::new(&finder, &ranked, active)?.exact(servers),
         };
         if params.backfill {

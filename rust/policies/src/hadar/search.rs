@@ -6,7 +6,7 @@
 use super::Chosen;
 use super::facts::Facts;
 use super::find::{Finder, Goal, Live, Offer, above, equal};
-use super::queue::Rank;
+use super::queue::{Merge, Rank};
 use super::servers::{Places, Servers};
 use gangline_engine::PolicyError;
 use gangline_model::JobId;
@@ -61,15 +61,25 @@ pub(super) struct Search<'a> {
 /// The jobs that a state took, the last first.
 #[derive(Debug)]
 struct Taken {
-    at: usize,
+    rank: Rank,
     offer: Offer,
     before: Option<Rc<Taken>>,
+}
+
+impl Drop for Taken {
+    /// One after the other: a chain of many jobs is deeper than a stack.
+    fn drop(&mut self) {
+        let mut next = self.before.take();
+        while let Some(Ok(mut taken)) = next.map(Rc::try_unwrap) {
+            next = taken.before.take();
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
 struct State {
     worth: Worth,
-    used: Used,
+    used: Rc<Used>,
     /// What is left, by type.
     free: SmallVec<[u32; 4]>,
     taken: Option<Rc<Taken>>,
@@ -93,68 +103,16 @@ impl<'a> Search<'a> {
         Ok(Self { finder, entries })
     }
 
-    /// The offer of a job in a state, if it passes the gate.
     fn offer(&self, servers: &Servers, at: usize) -> Option<Offer> {
         let Entry { facts, live, .. } = &self.entries[at];
-        if !self
-            .finder
-            .fits(servers.free_by_type(), facts.type_mask(), facts.gpus)
-        {
-            return None;
-        }
-        let offer = self.finder.find(servers, facts, live, Goal::Objective);
-        offer.filter(|offer| offer.payoff > 0.0)
+        let free = servers.free_by_type();
+        let fits = self.finder.fits(free, facts.type_mask(), facts.gpus);
+        fits.then(|| paying(self.finder, servers, facts, live))?
     }
 
     fn chosen(&self, at: usize, offer: Offer) -> Chosen {
         let rank = self.entries[at].rank;
         Chosen { rank, offer }
-    }
-
-    /// The best states after each job, at most `width`. What is chosen is taken from the servers, as by the others.
-    pub(super) fn beam(&self, servers: &mut Servers, width: usize) -> Vec<Chosen> {
-        let start = State {
-            worth: Worth::default(),
-            used: Used::new(),
-            free: servers.free_by_type().into(),
-            taken: None,
-        };
-        let mut states = vec![start];
-        for (at, entry) in self.entries.iter().enumerate() {
-            let (types, gpus) = (entry.facts.type_mask(), entry.facts.gpus);
-            let fits = |state: &State| self.finder.fits(&state.free, types, gpus);
-            if !states.iter().any(fits) {
-                continue;
-            }
-            let mut next = Vec::with_capacity(2 * states.len());
-            for state in states {
-                if !fits(&state) {
-                    next.push(state);
-                    continue;
-                }
-                let places: Places = state.used.iter().copied().collect();
-                servers.take_all(&places);
-                let offer = self.offer(servers, at);
-                servers.give_all(&places);
-                next.extend(offer.map(|offer| state.take(servers, at, offer)));
-                next.push(state);
-            }
-            states = best_of(merged(next), width);
-        }
-        let best = best_of(states, 1)
-            .pop()
-            .expect("at least the state that took nothing");
-        let mut chosen = Vec::new();
-        let mut last = best.taken.as_ref();
-        while let Some(taken) = last {
-            chosen.push(self.chosen(taken.at, taken.offer.clone()));
-            last = taken.before.as_ref();
-        }
-        chosen.reverse();
-        for one in &chosen {
-            servers.take_all(&one.offer.places);
-        }
-        chosen
     }
 
     /// The best of all choices.
@@ -207,8 +165,79 @@ impl<'a> Search<'a> {
     }
 }
 
+/// The offer for a job that has room, if it passes the gate.
+fn paying(finder: &Finder<'_>, servers: &Servers, facts: &Facts, live: &Live) -> Option<Offer> {
+    let offer = finder.find(servers, facts, live, Goal::Objective);
+    offer.filter(|offer| offer.payoff > 0.0)
+}
+
+/// The best states after each job, at most `width`. What is chosen is taken from the servers, as by the others. The
+/// walk ends where no state has a free GPU, and leaves out the classes of jobs for which none has room: states only
+/// lose GPUs.
+pub(super) fn beam(
+    finder: &Finder<'_>,
+    servers: &mut Servers,
+    mut queue: Merge<'_>,
+    active: &BTreeMap<JobId, Facts>,
+) -> Result<Vec<Chosen>, PolicyError> {
+    let width = finder.params.beam_width;
+    let mut states = vec![State {
+        worth: Worth::default(),
+        used: Rc::default(),
+        free: servers.free_by_type().into(),
+        taken: None,
+    }];
+    // what the servers have given out while states are looked at
+    let mut present: Rc<Used> = Rc::default();
+    loop {
+        let has_room = |types, gpus| {
+            let mut all = states.iter();
+            all.any(|state: &State| finder.fits(&state.free, types, gpus))
+        };
+        let has_free = |state: &State| state.free.iter().any(|&free| free > 0);
+        let next = queue.next(has_room).filter(|_| states.iter().any(has_free));
+        let Some(rank) = next else {
+            break;
+        };
+        let facts = &active[&rank.job];
+        let fits = |state: &State| finder.fits(&state.free, facts.type_mask(), facts.gpus);
+        if !states.iter().any(fits) {
+            continue;
+        }
+        let live = Live::new(finder.view, rank.job)?;
+        let mut next = Vec::with_capacity(2 * states.len());
+        for state in states {
+            if fits(&state) {
+                servers.shift(&present, &state.used);
+                present = Rc::clone(&state.used);
+                let offer = paying(finder, servers, facts, &live);
+                next.extend(offer.map(|offer| state.take(servers, rank, offer)));
+            }
+            next.push(state);
+        }
+        states = best_of(merged(next), width);
+    }
+    let best = best_of(states, 1).pop();
+    let best = best.expect("at least the state that took nothing");
+    servers.shift(&present, &best.used);
+    let mut chosen = Vec::new();
+    let mut last = best.taken.as_deref();
+    while let Some(Taken {
+        rank,
+        offer,
+        before,
+    }) = last
+    {
+        let offer = offer.clone();
+        chosen.push(Chosen { rank: *rank, offer });
+        last = before.as_deref();
+    }
+    chosen.reverse();
+    Ok(chosen)
+}
+
 impl State {
-    fn take(&self, servers: &Servers, at: usize, offer: Offer) -> Self {
+    fn take(&self, servers: &Servers, rank: Rank, offer: Offer) -> Self {
         let mut free = self.free.clone();
         for &(server, gpus) in &offer.places {
             free[servers.type_of(server).index()] -= gpus;
@@ -216,9 +245,9 @@ impl State {
         Self {
             free,
             worth: self.worth.with(&offer),
-            used: with(&self.used, &offer.places),
+            used: Rc::new(with(&self.used, &offer.places)),
             taken: Some(Rc::new(Taken {
-                at,
+                rank,
                 offer,
                 before: self.taken.clone(),
             })),
@@ -226,18 +255,25 @@ impl State {
     }
 }
 
-/// What is given out after a job took its places.
+/// What is given out after a job took its places, which are sorted by server as well.
 fn with(used: &Used, places: &Places) -> Used {
-    let mut sum: BTreeMap<u32, u32> = used.iter().copied().collect();
+    let mut sum = Used::with_capacity(used.len() + places.len());
+    let mut rest = &used[..];
     for &(server, gpus) in places {
-        *sum.entry(server).or_default() += gpus;
+        let at = rest.partition_point(|one| one.0 < server);
+        sum.extend_from_slice(&rest[..at]);
+        rest = &rest[at..];
+        let before = rest.first().filter(|one| one.0 == server);
+        sum.push((server, gpus + before.map_or(0, |one| one.1)));
+        rest = &rest[usize::from(before.is_some())..];
     }
-    sum.into_iter().collect()
+    sum.extend_from_slice(rest);
+    sum
 }
 
 /// States with different free GPUs: of alike ones the better, of equal ones the first.
 fn merged(states: Vec<State>) -> Vec<State> {
-    let mut known: FxHashMap<Used, usize> = FxHashMap::default();
+    let mut known: FxHashMap<Rc<Used>, usize> = FxHashMap::default();
     let mut kept: Vec<Option<State>> = Vec::with_capacity(states.len());
     for (at, state) in states.into_iter().enumerate() {
         if let Some(&other) = known.get(&state.used) {
@@ -248,7 +284,7 @@ fn merged(states: Vec<State>) -> Vec<State> {
             }
             kept[other] = None;
         }
-        known.insert(state.used.clone(), at);
+        known.insert(Rc::clone(&state.used), at);
         kept.push(Some(state));
     }
     kept.into_iter().flatten().collect()

@@ -126,6 +126,22 @@ impl Servers {
         }
     }
 
+    /// Goes from one set of GPUs given out to another; both are sorted by server.
+    pub(super) fn shift(&mut self, from: &[(u32, u32)], to: &[(u32, u32)]) {
+        let (mut from, mut to) = (from.iter().peekable(), to.iter().peekable());
+        loop {
+            let next = [from.peek(), to.peek()].into_iter().flatten();
+            let Some(server) = next.map(|one| one.0).min() else {
+                return;
+            };
+            let before = from.next_if(|one| one.0 == server).map_or(0, |one| one.1);
+            let after = to.next_if(|one| one.0 == server).map_or(0, |one| one.1);
+            if before != after {
+                self.set_free(server, self.free(server) + before - after);
+            }
+        }
+    }
+
     fn set_free(&mut self, server: u32, now: u32) {
         let before = std::mem::replace(&mut self.free[server as usize], now);
         let group = &mut self.groups[self.group_of[server as usize] as usize];
