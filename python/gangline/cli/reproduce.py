@@ -28,7 +28,7 @@ def reproduce(
     Parameters
     ----------
     paper
-        dally, hadar or hadare.
+        dally, hadar, hadare or hadar-search.
     quick
         A small part of it, in less than a minute.
     clusters

@@ -70,13 +70,18 @@ def figures(found: Sequence[Ratio], varied: Sequence[tuple[Place, Ratio]]) -> li
 
 def _about(same: Sequence[Factor], rows: str) -> str:
     factor = same[0]
-    times = " and ".join(f"{one.times:.4g}" for one in same)
-    line = "line is the published factor" if len(same) == 1 else "lines are the published factors"
+    published = [one.times for one in same if one.times is not None]
+    line = (
+        "line is the published factor" if len(published) == 1 else "lines are the published factors"
+    )
+    dashed = (
+        f"; the dashed {line}, {' and '.join(f'{x:.4g}' for x in published)}" if published else ""
+    )
     ratio = f"{factor.hero} over each rival" if factor.more else f"each rival over {factor.hero}"
     return (
         f"{factor.words[0].upper()}{factor.words[1:]}, {ratio}, in {rows}: the mean over the "
         f"seeds, and its 95 % interval with five seeds or more. Right of 1 {factor.hero} is "
-        f"better; the dashed {line}, {times}."
+        f"better{dashed}."
     )
 
 
@@ -91,4 +96,6 @@ def _draw(same: Sequence[Factor], rows: Sequence[tuple[str, Ratio]]) -> str:
                     marks.append(Interval(number, ratio.mean, ratio.interval))
         bars.append(Bar(label, tuple(marks)))
     title = f"{factor.words}: ratios of {factor.hero} and its rivals"
-    return intervals(title, bars, factor.against, published=[one.times for one in same])
+    return intervals(
+        title, bars, factor.against, published=[one.times for one in same if one.times]
+    )

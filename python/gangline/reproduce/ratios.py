@@ -215,13 +215,17 @@ def judge_factor(ratio: Ratio) -> str:
 
     It holds if the mean reaches the published factor, in part if the hero is better by less. Better
     means that the whole interval lies above 1; without an interval, a mean of at least 1 % above.
+    Where nothing is claimed it is "better", "worse" or "no difference".
     """
     ends = ratio.interval or (ratio.mean / (1.0 + NEGLIGIBLE), ratio.mean * (1.0 + NEGLIGIBLE))
+    claimed = ratio.factor.times
+    if claimed is None:
+        return "better" if ends[0] > 1.0 else "worse" if ends[1] < 1.0 else "no difference"
     if ends[1] < 1.0:
         return "the reverse holds"
     if ends[0] <= 1.0:
         return "does not hold"
-    reached = ratio.mean >= ratio.factor.times - ROUNDING
+    reached = ratio.mean >= claimed - ROUNDING
     return "holds" if reached else "holds in part"
 
 

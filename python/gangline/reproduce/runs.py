@@ -40,6 +40,7 @@ MEASURES = {
     "queue_mean_s": "queue h",
     "wait_mean_s": "wait h",
     "comm_mean_s": "comm. h",
+    "speed_mean": "JCT alone / JCT",
     "ftf_mean": "rho mean",
     "ftf_p99": "rho p99",
     "ftf_max": "rho max",
@@ -217,7 +218,7 @@ class Reproduction:
         lines = sentences(self.study, savings(self.study, self.rows))
         lines += said(self.study, self.ratios)
         told = [c for c in self.choice.policies if _is_told(self.study.contender(c).policy)]
-        if told:
+        if told and len(told) < len(self.choice.policies):
             names = ", ".join(told)
             lines.append(
                 f"Told how long jobs run: {names}; the others are not."
@@ -293,8 +294,10 @@ def _claimed_factors(
     study: Study, rows: Sequence[dict[str, Any]]
 ) -> tuple[str, list[str], list[list[Any]]]:
     """Return the table of the claims: published, measured, by world, verdict."""
-    titles = ["claim", "published", "measured with", "against", "times better", "95 % interval"]
-    titles += ["worst world", "best world", "better in", "it"]
+    claims = any(row["claimed"] is not None for row in rows)
+    titles = ["claim" if claims else "measure", *(["published"] if claims else [])]
+    titles += ["measured with", "against", "times better", "95 % interval"]
+    titles += ["worst world", "best world", "better in", "it" if claims else "it is"]
     cells: list[list[Any]] = []
     for row in rows:
         ends = None if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}"
@@ -303,7 +306,7 @@ def _claimed_factors(
         cells.append(
             [
                 row["words"],
-                f"{row['claimed']:.4g}",
+                *([row["claimed"] and f"{row['claimed']:.4g}"] if claims else []),
                 row["hero"],
                 row["against"],
                 mean,
@@ -314,7 +317,7 @@ def _claimed_factors(
                 row["verdict"],
             ]
         )
-    return f"The claims of {study.source}", titles, cells
+    return f"The claims of {study.source}" if claims else "All ratios", titles, cells
 
 
 def carry_out(
@@ -510,7 +513,12 @@ def _row(study: Study, world: _World, name: str, result: Result) -> dict[str, An
     row: dict[str, Any] = {**asdict(world.setting), "policy": name, "seed": world.options.seed}
     row["jobs"] = result.summary["jobs"]
     row["finished"] = result.summary["finished"]
-    known = {**result.summary, "comm_mean_s": pc.mean(jobs["comm_s"]).as_py()}
+    known = {
+        **result.summary,
+        "comm_mean_s": pc.mean(jobs["comm_s"]).as_py(),
+        # the utility `normalised` of hadar as it came out; 0 for a job without a finish
+        "speed_mean": pc.mean(pc.divide(1.0, jobs["slowdown"]).fill_null(0.0)).as_py(),
+    }
     row |= {key: known[key] for key in MEASURES}
     if study.classes:
         models = jobs["model"].cast("string")

@@ -71,8 +71,9 @@ class Factor:
         Key of the rows.
     words : str
         As in "makespan".
-    times : float
+    times : float, optional
         The published number as a factor above 1: 1.2 for "1.2 times shorter", 2 for "50 % lower".
+        None = nothing is claimed; the ratios are of interest.
     published : str
         The claim in words, with its baseline as far as the paper names one.
     hero : str
@@ -87,7 +88,7 @@ class Factor:
 
     measure: str
     words: str
-    times: float
+    times: float | None
     published: str
     hero: str
     against: tuple[str, ...]
