@@ -87,8 +87,9 @@ STUDY = Study(
         ),
         (
             "Exact means: of all choices to take or skip jobs, in this order and with the "
-            "placement that each job finds, the one with the largest sum of payoffs at this decision. What "
-            "is best now need not be best over the run: the ratios show what comes of it."
+            "placement that each job finds, the one with the largest sum of payoffs at this "
+            "decision. What is best now need not be best over the run: the ratios show what comes "
+            "of it."
         ),
     ),
     measures=(
