@@ -26,5 +26,5 @@ pub mod tiresias;
 mod turns;
 pub mod yarn;
 
-pub use params::{ParamDefault, ParamKind, ParamReader, ParamSpec, ParamValue, Params, spec};
+pub use params::{ParamDefault, ParamKind, ParamReader, ParamSpec, ParamValue, Params};
 pub use registry::{MakePolicy, Needs, POLICIES, PolicyInfo, Preset, Services, Stops, build, find};

@@ -112,6 +112,18 @@ pub struct ParamSpec {
 }
 
 impl ParamSpec {
+    /// The same, with a unit.
+    #[must_use]
+    pub const fn unit(self, unit: &'static str) -> Self {
+        Self { unit, ..self }
+    }
+
+    /// The same, with a line for the reader of the docs.
+    #[must_use]
+    pub const fn doc(self, doc: &'static str) -> Self {
+        Self { doc, ..self }
+    }
+
     /// The same, with [`Self::outlasts_restarts`].
     #[must_use]
     pub const fn outlasting_restarts(self) -> Self {
@@ -122,22 +134,35 @@ impl ParamSpec {
     }
 }
 
-/// One parameter.
-pub const fn spec(
-    name: &'static str,
-    kind: ParamKind,
-    default: ParamDefault,
-    unit: &'static str,
-    doc: &'static str,
-) -> ParamSpec {
+/// One parameter, without unit and doc.
+pub const fn spec(name: &'static str, kind: ParamKind, default: ParamDefault) -> ParamSpec {
     ParamSpec {
         name,
         kind,
         default,
-        unit,
-        doc,
+        unit: "",
+        doc: "",
         outlasts_restarts: false,
     }
+}
+
+/// A number.
+pub const fn number(name: &'static str, kind: ParamKind, default: f64) -> ParamSpec {
+    spec(name, kind, ParamDefault::Float(default))
+}
+
+/// True or false.
+pub const fn flag(name: &'static str, default: bool) -> ParamSpec {
+    spec(name, ParamKind::Bool, ParamDefault::Bool(default))
+}
+
+/// One of some words.
+pub const fn choice(
+    name: &'static str,
+    words: &'static [&'static str],
+    default: &'static str,
+) -> ParamSpec {
+    spec(name, ParamKind::Choice(words), ParamDefault::Str(default))
 }
 
 /// An enum whose variants are the words of a parameter, each word beside its variant.
@@ -482,23 +507,10 @@ mod tests {
             "limits",
             ParamKind::Increasing,
             ParamDefault::List(&[1.0, 2.0]),
-            "GPU-s",
-            "",
-        ),
-        spec(
-            "knob",
-            ParamKind::AtLeast(0.0),
-            ParamDefault::Float(0.0),
-            "",
-            "",
-        ),
-        spec(
-            "fit",
-            ParamKind::Choice(&["best", "first"]),
-            ParamDefault::Str("best"),
-            "",
-            "",
-        ),
+        )
+        .unit("GPU-s"),
+        number("knob", ParamKind::AtLeast(0.0), 0.0),
+        choice("fit", &["best", "first"], "best"),
     ];
 
     fn read(name: &str, value: ParamValue) -> Result<ParamReader, PolicyError> {
@@ -516,7 +528,7 @@ mod tests {
 
     #[test]
     fn a_whole_default_is_the_number_that_a_reader_holds() {
-        let parts = spec("parts", ParamKind::Whole(1.0), ParamDefault::Int(1), "", "");
+        let parts = spec("parts", ParamKind::Whole(1.0), ParamDefault::Int(1));
         let reader = |given: &Params| ParamReader::new("toy", [parts].into_iter(), given);
         for given in [
             Params::new(),

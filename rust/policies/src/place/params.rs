@@ -1,6 +1,8 @@
 //! Parameters of the placement rules: names, words, defaults and types, in one place.
 
-use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec, Params, spec, words};
+use crate::params::{
+    ParamDefault, ParamKind, ParamReader, ParamSpec, Params, choice, flag, number, words,
+};
 use gangline_engine::PolicyError;
 use gangline_model::Tier;
 
@@ -96,70 +98,23 @@ pub struct PlacementParams {
 const LEVELS: &[&str] = &["server", "rack", "network"];
 
 const SPECS: [ParamSpec; 9] = [
-    spec(
-        "placement",
-        ParamKind::Choice(Rule::NAMES),
-        ParamDefault::Str("consolidate"),
-        "",
-        "rule that chooses the GPUs of a gang",
-    ),
-    spec(
-        "fit",
-        ParamKind::Choice(Fit::NAMES),
-        ParamDefault::Str("best"),
-        "",
-        "which of several places with room: best (the tightest) or first (the lowest index)",
-    ),
-    spec(
-        "max_level",
-        ParamKind::Choice(LEVELS),
-        ParamDefault::Str("network"),
-        "",
-        "widest tier of consolidate",
-    ),
-    spec(
-        "slots",
-        ParamKind::Choice(Slots::NAMES),
-        ParamDefault::Str("lowest"),
-        "",
-        "GPUs inside a server: lowest, or aligned to a power-of-two block where one is free",
-    ),
-    spec(
-        "rack_choice",
-        ParamKind::Choice(RackChoice::NAMES),
-        ParamDefault::Str("best_fit"),
-        "",
-        "which rack, with fit = best: best_fit (the fewest free GPUs) or fewest_servers",
-    ),
-    spec(
-        "skew",
-        ParamKind::Choice(SkewSource::NAMES),
-        ParamDefault::Str("flags"),
-        "",
+    choice("placement", Rule::NAMES, "consolidate").doc("rule that chooses the GPUs of a gang"),
+    choice("fit", Fit::NAMES, "best")
+        .doc("which of several places with room: best (the tightest) or first (the lowest index)"),
+    choice("max_level", LEVELS, "network").doc("widest tier of consolidate"),
+    choice("slots", Slots::NAMES, "lowest")
+        .doc("GPUs inside a server: lowest, or aligned to a power-of-two block where one is free"),
+    choice("rack_choice", RackChoice::NAMES, "best_fit")
+        .doc("which rack, with fit = best: best_fit (the fewest free GPUs) or fewest_servers"),
+    choice("skew", SkewSource::NAMES, "flags").doc(
         "how the rule skew classifies models: flags (by name), sizes (by tensor sizes) or oracle \
          (by what the network costs them)",
     ),
-    spec(
-        "skew_threshold",
-        ParamKind::Fraction,
-        ParamDefault::Float(0.3),
-        "",
-        "with skew = sizes: share of the largest tensor from which a model counts as skewed",
-    ),
-    spec(
-        "skew_eps",
-        ParamKind::Fraction,
-        ParamDefault::Float(0.05),
-        "",
-        "with skew = oracle: loss of speed that a gang accepts",
-    ),
-    spec(
-        "yarn_cross_rack",
-        ParamKind::Bool,
-        ParamDefault::Bool(false),
-        "",
-        "whether yarn and whole_servers may span racks",
-    ),
+    number("skew_threshold", ParamKind::Fraction, 0.3)
+        .doc("with skew = sizes: share of the largest tensor from which a model counts as skewed"),
+    number("skew_eps", ParamKind::Fraction, 0.05)
+        .doc("with skew = oracle: loss of speed that a gang accepts"),
+    flag("yarn_cross_rack", false).doc("whether yarn and whole_servers may span racks"),
 ];
 
 impl Default for PlacementParams {

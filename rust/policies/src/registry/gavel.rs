@@ -1,191 +1,94 @@
 //! Policies in rounds: shares by linear programs or closed forms (Gavel).
 
-use super::parameters::spec;
 use super::{Needs, PolicyInfo, Preset, Stops};
 use crate::gavel_timing::{GavelTiming, GavelTimingParams};
 use crate::lp::{Allocator, EqualSplit, FastestFirst, NoSolver, RandomPairs};
-use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
+use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec, choice, flag, number, spec};
 use crate::place::PlacementParams;
 use crate::round::{EntityParams, Partners, RoundParams, Rounds, ZeroPass};
 use crate::yarn::{GpuPick, QueueBy};
 use gangline_engine::{Knowledge, Policy, PolicyError};
 
-const ROUND: ParamSpec = spec(
-    "round_s",
-    ParamKind::Above(0.0),
-    ParamDefault::Float(360.0),
-    "s",
-    "length of a round",
-)
-.outlasting_restarts();
-const INTERVAL: ParamSpec = spec(
-    "min_solve_interval_s",
-    ParamKind::AtLeast(0.0),
-    ParamDefault::Float(0.0),
-    "s",
-    "least time between two allocations; a job that arrives in between has no share until the \
+const ROUND: ParamSpec = number("round_s", ParamKind::Above(0.0), 360.0)
+    .unit("s")
+    .doc("length of a round")
+    .outlasting_restarts();
+const INTERVAL: ParamSpec = number("min_solve_interval_s", ParamKind::AtLeast(0.0), 0.0)
+    .unit("s")
+    .doc(
+        "least time between two allocations; a job that arrives in between has no share until the \
      next one",
-);
-const BACKFILL: ParamSpec = spec(
-    "backfill_mid_round",
-    ParamKind::Bool,
-    ParamDefault::Bool(false),
-    "",
+    );
+const BACKFILL: ParamSpec = flag("backfill_mid_round", false).doc(
     "whether GPUs freed inside a round go to waiting jobs at once; otherwise they idle until the \
      boundary",
 );
-const SOLVER: ParamSpec = spec(
-    "solver",
-    ParamKind::Choice(&["auto", "simplex", "ipx", "dual"]),
-    ParamDefault::Str("auto"),
-    "",
-    "LP solver: auto (by the size of the LP), simplex, ipx or dual",
-);
-const TIE_BREAK: ParamSpec = spec(
-    "tie_break",
-    ParamKind::Choice(&["max_sum", "none"]),
-    ParamDefault::Str("max_sum"),
-    "",
+const SOLVER: ParamSpec = choice("solver", &["auto", "simplex", "ipx", "dual"], "auto")
+    .doc("LP solver: auto (by the size of the LP), simplex, ipx or dual");
+const TIE_BREAK: ParamSpec = choice("tie_break", &["max_sum", "none"], "max_sum").doc(
     "which of several optima: max_sum (the largest sum of normalised throughputs) or none \
      (whichever the solver returns)",
 );
-const TIME_LIMIT: ParamSpec = spec(
-    "time_limit_s",
-    ParamKind::Above(0.0),
-    ParamDefault::Float(60.0),
-    "s",
-    "wall time of each solve; a solve that reaches it has failed",
-);
-const NORMALISE: ParamSpec = spec(
-    "normalise",
-    ParamKind::Choice(&["none", "proportional"]),
-    ParamDefault::Str("none"),
-    "",
+const TIME_LIMIT: ParamSpec = number("time_limit_s", ParamKind::Above(0.0), 60.0)
+    .unit("s")
+    .doc("wall time of each solve; a solve that reaches it has failed");
+const NORMALISE: ParamSpec = choice("normalise", &["none", "proportional"], "none").doc(
     "rates in the sum: none (raw, which favours models with short steps) or proportional (each \
      over its average on the cluster)",
 );
 
-const TYPE_ORDER: ParamSpec = spec(
-    "type_order",
-    ParamKind::Text,
-    ParamDefault::Str("auto"),
-    "",
+const TYPE_ORDER: ParamSpec = spec("type_order", ParamKind::Text, ParamDefault::Str("auto")).doc(
     "names of GPU types in the order they are served, separated by commas; auto = first those on \
      which the jobs run best",
 );
-const ZERO_PASS: ParamSpec = spec(
-    "zero_priority_pass",
-    ParamKind::Choice(&["after", "inline"]),
-    ParamDefault::Str("after"),
-    "",
+const ZERO_PASS: ParamSpec = choice("zero_priority_pass", &["after", "inline"], "after").doc(
     "when jobs without a share use what is left: after (after all others) or inline (type by \
      type)",
 );
-const ON_ERROR: ParamSpec = spec(
-    "on_solver_error",
-    ParamKind::Choice(&["raise", "isolated"]),
-    ParamDefault::Str("raise"),
-    "",
+const ON_ERROR: ParamSpec = choice("on_solver_error", &["raise", "isolated"], "raise").doc(
     "what happens when a solve fails: raise (the run ends) or isolated (an equal split takes its \
      place, counted in spec.json)",
 );
-const WRITE_FAILED: ParamSpec = spec(
-    "write_failed_to",
-    ParamKind::Text,
-    ParamDefault::Str(""),
-    "",
-    "file that receives the LP of a failed solve, for gl.lp.load_instance; empty = none",
-);
-const AGNOSTIC_RATE: ParamSpec = spec(
-    "agnostic_rate",
-    ParamKind::Choice(&["mean", "reference"]),
-    ParamDefault::Str("mean"),
-    "",
+const WRITE_FAILED: ParamSpec = spec("write_failed_to", ParamKind::Text, ParamDefault::Str(""))
+    .doc("file that receives the LP of a failed solve, for gl.lp.load_instance; empty = none");
+const AGNOSTIC_RATE: ParamSpec = choice("agnostic_rate", &["mean", "reference"], "mean").doc(
     "the one rate that it sees of a job: mean (the average over all GPUs) or reference (that on \
      reference_type)",
 );
-const REFERENCE_TYPE: ParamSpec = spec(
-    "reference_type",
-    ParamKind::Text,
-    ParamDefault::Str("v100"),
-    "",
-    "with agnostic_rate = reference: name of a GPU type of the cluster",
-);
-const DROP_ALL: ParamSpec = spec(
-    "drop_all_infeasible",
-    ParamKind::Bool,
-    ParamDefault::Bool(false),
-    "",
+const REFERENCE_TYPE: ParamSpec =
+    spec("reference_type", ParamKind::Text, ParamDefault::Str("v100"))
+        .doc("with agnostic_rate = reference: name of a GPU type of the cluster");
+const DROP_ALL: ParamSpec = flag("drop_all_infeasible", false).doc(
     "whether an allocation that cannot meet every deadline ignores all of them, as the public \
      simulator does; otherwise it misses as little weight as possible",
 );
-const ALPHA: ParamSpec = spec(
-    "alpha",
-    ParamKind::Above(0.0),
-    ParamDefault::Float(1.0),
-    "",
+const ALPHA: ParamSpec = number("alpha", ParamKind::Above(0.0), 1.0).doc(
     "share of the active jobs, oldest first, that an assignment looks at; never fewer jobs than \
      there are free GPUs",
 );
 
-const GPU_PICK: ParamSpec = spec(
-    "gpu_pick",
-    ParamKind::Choice(GpuPick::NAMES),
-    ParamDefault::Str("most_free"),
-    "",
+const GPU_PICK: ParamSpec = choice("gpu_pick", GpuPick::NAMES, "most_free").doc(
     "GPU type of a gang, of those with a place: most_free, first_fit (that of the first server \
      with a free GPU), fastest, slowest or random",
 );
-const COMPAT: ParamSpec = spec(
-    "compat",
-    ParamKind::Bool,
-    ParamDefault::Bool(false),
-    "",
-    "the timing of the public simulator with all its quirks, for comparisons with it",
-);
+const COMPAT: ParamSpec = flag("compat", false)
+    .doc("the timing of the public simulator with all its quirks, for comparisons with it");
 
-const PARTITIONS: ParamSpec = spec(
-    "partitions",
-    ParamKind::Whole(1.0),
-    ParamDefault::Int(1),
-    "",
+const PARTITIONS: ParamSpec = spec("partitions", ParamKind::Whole(1.0), ParamDefault::Int(1)).doc(
     "parts into which the jobs and GPUs of an allocation are split at random, each solved on its \
      own",
 );
-const PACKED: ParamSpec = spec(
-    "packed",
-    ParamKind::Bool,
-    ParamDefault::Bool(false),
-    "",
+const PACKED: ParamSpec = flag("packed", false).doc(
     "whether two jobs of one gang size may share GPUs where both together gain; the cluster must \
      state how much co-runners slow each other down",
 );
-const HIERARCHICAL: ParamSpec = spec(
-    "hierarchical",
-    ParamKind::Bool,
-    ParamDefault::Bool(false),
-    "",
-    "whether weights belong to entities and are split among the jobs of each",
-);
-const ENTITY_BY: ParamSpec = spec(
-    "entity_by",
-    ParamKind::Choice(&["user", "vc"]),
-    ParamDefault::Str("user"),
-    "",
-    "what makes an entity: user or vc; jobs that name none belong to the entity default",
-);
-const ENTITY_WEIGHT: ParamSpec = spec(
-    "entity_weight",
-    ParamKind::NamedWeights,
-    ParamDefault::None,
-    "",
-    "weight by entity, one for each of the trace; none = all alike",
-);
-const ENTITY_POLICY: ParamSpec = spec(
-    "entity_policy",
-    ParamKind::Choice(&["fairness", "fifo"]),
-    ParamDefault::Str("fairness"),
-    "",
+const HIERARCHICAL: ParamSpec = flag("hierarchical", false)
+    .doc("whether weights belong to entities and are split among the jobs of each");
+const ENTITY_BY: ParamSpec = choice("entity_by", &["user", "vc"], "user")
+    .doc("what makes an entity: user or vc; jobs that name none belong to the entity default");
+const ENTITY_WEIGHT: ParamSpec = spec("entity_weight", ParamKind::NamedWeights, ParamDefault::None)
+    .doc("weight by entity, one for each of the trace; none = all alike");
+const ENTITY_POLICY: ParamSpec = choice("entity_policy", &["fairness", "fifo"], "fairness").doc(
     "how the weight of an entity is divided: fairness (among all its jobs, by their weights) or \
      fifo (to its first job whose share can still rise)",
 );

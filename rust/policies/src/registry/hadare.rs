@@ -1,118 +1,49 @@
 //! Copies of jobs on unlike servers.
 
-use super::parameters::spec;
 use super::{PolicyInfo, Preset, Stops};
 use crate::hadare::{EstimatorName, FanIn, HadarE, HadarEParams};
-use crate::params::{ParamDefault, ParamKind, ParamSpec};
+use crate::params::{ParamDefault, ParamKind, ParamSpec, choice, flag, number, spec};
 use gangline_engine::Knowledge;
 
 const PARAMETERS: &[ParamSpec] = &[
-    spec(
-        "max_copies",
-        ParamKind::MaybeWhole(1.0),
-        ParamDefault::None,
-        "",
-        "most copies of a job; none = one per server",
-    ),
+    spec("max_copies", ParamKind::MaybeWhole(1.0), ParamDefault::None)
+        .doc("most copies of a job; none = one per server"),
     spec(
         "gpus_per_copy",
         ParamKind::MaybeWhole(1.0),
         ParamDefault::None,
-        "",
-        "GPUs of a copy; smaller servers hold none; none = all GPUs of the server",
-    ),
-    spec(
-        "round_s",
-        ParamKind::Above(0.0),
-        ParamDefault::Float(360.0),
-        "s",
-        "length of a round",
     )
-    .outlasting_restarts(),
-    spec(
-        "c0_s",
-        ParamKind::AtLeast(0.0),
-        ParamDefault::Float(1.0),
-        "s",
-        "fixed part of the time that a consolidation of copies takes",
-    ),
-    spec(
-        "bandwidth",
-        ParamKind::Above(0.0),
-        ParamDefault::Float(1.25e9),
-        "bytes/s",
-        "bandwidth at which the parameters of copies travel",
-    ),
-    spec(
-        "fan_in",
-        ParamKind::Choice(FanIn::NAMES),
-        ParamDefault::Str("parallel"),
-        "",
-        "parameters of the copies travel in parallel, or one after the other (serial)",
-    ),
-    spec(
-        "utility",
-        ParamKind::Choice(HadarEParams::UTILITIES),
-        ParamDefault::Str("normalised"),
-        "",
-        "with price_pass: value of a completion time, as in hadar",
-    ),
-    spec(
-        "umin_factor",
-        ParamKind::Above(0.0),
-        ParamDefault::Float(0.25),
-        "",
-        "with price_pass: factor of the lowest price",
-    ),
-    spec(
-        "fill",
-        ParamKind::Bool,
-        ParamDefault::Bool(true),
-        "",
-        "whether every idle server gets a copy of the job that is relatively fastest there",
-    ),
-    spec(
-        "price_pass",
-        ParamKind::Bool,
-        ParamDefault::Bool(false),
-        "",
-        "whether copies are first given out at prices, as in hadar",
-    ),
-    spec(
-        "min_share",
-        ParamKind::Fraction,
-        ParamDefault::Float(0.0),
-        "",
-        "slowest copy of a job, as a share of its fastest possible one",
-    ),
-    spec(
-        "min_steps",
-        ParamKind::Whole(0.0),
-        ParamDefault::Int(1),
-        "iterations",
-        "fewest iterations of a further copy in a round",
-    ),
-    spec(
-        "estimator",
-        ParamKind::Choice(EstimatorName::NAMES),
-        ParamDefault::Str("oracle"),
-        "",
-        "rates that are planned with: true ones (oracle), averages of those seen (ewma), noisy ones",
-    ),
-    spec(
-        "estimator_alpha",
-        ParamKind::Fraction,
-        ParamDefault::Float(0.5),
-        "",
-        "with estimator=ewma: weight of the latest observation, above 0",
-    ),
-    spec(
-        "estimator_sigma",
-        ParamKind::AtLeast(0.0),
-        ParamDefault::Float(0.1),
-        "",
-        "with estimator=noisy: sigma of the log-normal factor per job and server",
-    ),
+    .doc("GPUs of a copy; smaller servers hold none; none = all GPUs of the server"),
+    number("round_s", ParamKind::Above(0.0), 360.0)
+        .unit("s")
+        .doc("length of a round")
+        .outlasting_restarts(),
+    number("c0_s", ParamKind::AtLeast(0.0), 1.0)
+        .unit("s")
+        .doc("fixed part of the time that a consolidation of copies takes"),
+    number("bandwidth", ParamKind::Above(0.0), 1.25e9)
+        .unit("bytes/s")
+        .doc("bandwidth at which the parameters of copies travel"),
+    choice("fan_in", FanIn::NAMES, "parallel")
+        .doc("parameters of the copies travel in parallel, or one after the other (serial)"),
+    choice("utility", HadarEParams::UTILITIES, "normalised")
+        .doc("with price_pass: value of a completion time, as in hadar"),
+    number("umin_factor", ParamKind::Above(0.0), 0.25)
+        .doc("with price_pass: factor of the lowest price"),
+    flag("fill", true)
+        .doc("whether every idle server gets a copy of the job that is relatively fastest there"),
+    flag("price_pass", false).doc("whether copies are first given out at prices, as in hadar"),
+    number("min_share", ParamKind::Fraction, 0.0)
+        .doc("slowest copy of a job, as a share of its fastest possible one"),
+    spec("min_steps", ParamKind::Whole(0.0), ParamDefault::Int(1))
+        .unit("iterations")
+        .doc("fewest iterations of a further copy in a round"),
+    choice("estimator", EstimatorName::NAMES, "oracle")
+        .doc("rates that are planned with: true ones (oracle), averages of those seen (ewma), noisy ones"),
+    number("estimator_alpha", ParamKind::Fraction, 0.5)
+        .doc("with estimator=ewma: weight of the latest observation, above 0"),
+    number("estimator_sigma", ParamKind::AtLeast(0.0), 0.1)
+        .doc("with estimator=noisy: sigma of the log-normal factor per job and server"),
 ];
 
 const PRESETS: &[Preset] = &[

@@ -1,9 +1,9 @@
 //! Policies that preempt: shortest remaining first, attained service.
 
-use super::parameters::{ESTIMATE_ERROR, MIN_RUN, spec};
+use super::parameters::{ESTIMATE_ERROR, MIN_RUN};
 use super::{PolicyInfo, Services, Stops, seen};
 use crate::baselines::ShortestRemaining;
-use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
+use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec, flag, number, spec};
 use crate::place::{PlacementParams, Rule};
 use crate::preempt::Protection;
 use crate::tiresias::{ContinuousLas, QueuedParams, QueuedService};
@@ -13,65 +13,31 @@ const LIMITS: ParamSpec = spec(
     "limits",
     ParamKind::Increasing,
     ParamDefault::List(&[3250.0, 7200.0]),
-    "GPU-s",
-    "attained service at which a job moves to the next queue",
-);
-const KNOB: ParamSpec = spec(
-    "promote_knob",
-    ParamKind::AtLeast(0.0),
-    ParamDefault::Float(0.0),
-    "",
+)
+.unit("GPU-s")
+.doc("attained service at which a job moves to the next queue");
+const KNOB: ParamSpec = number("promote_knob", ParamKind::AtLeast(0.0), 0.0).doc(
     "a job that has waited this many times its executed time since its last promotion returns to \
      the first queue; 0 = never",
 );
-const LAS_TIME: ParamSpec = spec(
-    "las_time",
-    ParamKind::Bool,
-    ParamDefault::Bool(false),
-    "",
-    "count seconds instead of GPU-seconds",
-);
+const LAS_TIME: ParamSpec = flag("las_time", false).doc("count seconds instead of GPU-seconds");
 
 const REMAINING: &[ParamSpec] = &[ESTIMATE_ERROR, MIN_RUN];
 const LAS: &[ParamSpec] = &[
     LIMITS,
     KNOB,
     LAS_TIME,
-    spec(
-        "discretised",
-        ParamKind::Bool,
-        ParamDefault::Bool(true),
-        "",
-        "order jobs by queues; false = by the attained service itself",
-    ),
-    spec(
-        "las_quantum",
-        ParamKind::AtLeast(0.0),
-        ParamDefault::Float(600.0),
-        "GPU-s per GPU",
-        "with discretised = false: lead in attained service that a waiting job needs to preempt",
-    ),
+    flag("discretised", true).doc("order jobs by queues; false = by the attained service itself"),
+    number("las_quantum", ParamKind::AtLeast(0.0), 600.0).unit("GPU-s per GPU").doc("with discretised = false: lead in attained service that a waiting job needs to preempt"),
     MIN_RUN,
 ];
 const GITTINS: &[ParamSpec] = &[
     LIMITS,
     KNOB,
     LAS_TIME,
-    spec(
-        "delta",
-        ParamKind::Above(0.0),
-        ParamDefault::Float(3250.0),
-        "GPU-s",
-        "service quantum: the index looks this far ahead and changes only at multiples of it",
-    ),
-    spec(
-        "distribution",
-        ParamKind::Positives,
-        ParamDefault::None,
-        "GPU-s",
-        "total services that the policy believes in; none = those of the trace, an oracle of the \
-         distribution",
-    ),
+    number("delta", ParamKind::Above(0.0), 3250.0).unit("GPU-s").doc("service quantum: the index looks this far ahead and changes only at multiples of it"),
+    spec("distribution", ParamKind::Positives, ParamDefault::None).unit("GPU-s").doc("total services that the policy believes in; none = those of the trace, an oracle of the \
+         distribution"),
     MIN_RUN,
 ];
 

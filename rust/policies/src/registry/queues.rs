@@ -1,22 +1,17 @@
 //! Queues without preemption.
 
-use super::parameters::{ESTIMATE_ERROR, spec};
+use super::parameters::ESTIMATE_ERROR;
 use super::{PolicyInfo, seen};
 use crate::baselines::{Easy, Fifo, Skip, SkipOrder, Strict};
-use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
+use crate::params::{ParamKind, ParamReader, ParamSpec, number};
 use crate::place::PlacementParams;
 use gangline_engine::Knowledge;
 
 const SIZED: &[ParamSpec] = &[ESTIMATE_ERROR];
 const EASY: &[ParamSpec] = &[
     ESTIMATE_ERROR,
-    spec(
-        "estimate_extend",
-        ParamKind::AtLeast(1.0),
-        ParamDefault::Float(1.1),
-        "",
-        "an estimate that has run out is extended to this many times the elapsed time",
-    ),
+    number("estimate_extend", ParamKind::AtLeast(1.0), 1.1)
+        .doc("an estimate that has run out is extended to this many times the elapsed time"),
 ];
 
 const OF_QUEUES: &str = "classic";

@@ -1,49 +1,23 @@
 //! Shortest job first with shared GPUs.
 
-use super::parameters::{ESTIMATE_ERROR, spec};
+use super::parameters::ESTIMATE_ERROR;
 use super::{PolicyInfo, Preset};
-use crate::params::{ParamDefault, ParamKind, ParamSpec};
+use crate::params::{ParamDefault, ParamKind, ParamSpec, choice, flag, spec};
 use crate::sharing::{
     FreePick, Gather, Key, PartnerTime, Retest, Sharing, SharingParams, SubBatchRule,
 };
 use gangline_engine::Knowledge;
 
-const GATHER: ParamSpec = spec(
-    "gather",
-    ParamKind::Choice(Gather::NAMES),
-    ParamDefault::Str("cluster"),
-    "",
-    "where a gang that shares takes its GPUs: all free GPUs and then shared ones from anywhere (cluster), or from one \
-     server if one has enough (server_first)",
-);
-const FREE_PICK: ParamSpec = spec(
-    "free_pick",
-    ParamKind::Choice(FreePick::NAMES),
-    ParamDefault::Str("best_fit"),
-    "",
-    "which free GPUs a gang takes that shares none: of the server with the fewest that are enough (best_fit), or of \
-     servers with the fewest resident jobs (few_residents)",
-);
-const KEY: ParamSpec = spec(
-    "key",
-    ParamKind::Choice(Key::NAMES),
-    ParamDefault::Str("time"),
-    "",
+const GATHER: ParamSpec = choice("gather", Gather::NAMES, "cluster").doc("where a gang that shares takes its GPUs: all free GPUs and then shared ones from anywhere (cluster), or from one \
+     server if one has enough (server_first)");
+const FREE_PICK: ParamSpec = choice("free_pick", FreePick::NAMES, "best_fit").doc("which free GPUs a gang takes that shares none: of the server with the fewest that are enough (best_fit), or of \
+     servers with the fewest resident jobs (few_residents)");
+const KEY: ParamSpec = choice("key", Key::NAMES, "time").doc(
     "order of the queue: time (isolated duration) or gpu_time (duration x GPUs), shortest first",
 );
-const RETEST: ParamSpec = spec(
-    "retest",
-    ParamKind::Choice(Retest::NAMES),
-    ParamDefault::Str("on_release"),
-    "",
-    "when waiting jobs are tried again: on_release (a job has ended or the capacity has changed) or always (at every \
-     decision)",
-);
-const BLOCK: ParamSpec = spec(
-    "block",
-    ParamKind::Bool,
-    ParamDefault::Bool(false),
-    "",
+const RETEST: ParamSpec = choice("retest", Retest::NAMES, "on_release").doc("when waiting jobs are tried again: on_release (a job has ended or the capacity has changed) or always (at every \
+     decision)");
+const BLOCK: ParamSpec = flag("block", false).doc(
     "whether the first job that does not fit blocks the jobs behind it (head-of-line blocking)",
 );
 
@@ -52,54 +26,18 @@ const FIRST_FIT: &[ParamSpec] = &[GATHER, FREE_PICK, KEY, RETEST, BLOCK, ESTIMAT
 const BEST_BENEFIT: &[ParamSpec] = &[
     GATHER,
     FREE_PICK,
-    spec(
-        "partner_time",
-        ParamKind::Choice(PartnerTime::NAMES),
-        ParamDefault::Str("exclusive"),
-        "",
-        "remaining time of a running job in the pair rule: exclusive (as if it were alone) or current (at its present \
-         rate; then every decision tries all waiting jobs)",
-    ),
+    choice("partner_time", PartnerTime::NAMES, "exclusive").doc("remaining time of a running job in the pair rule: exclusive (as if it were alone) or current (at its present \
+         rate; then every decision tries all waiting jobs)"),
     RETEST,
-    spec(
-        "sub_batches",
-        ParamKind::Bool,
-        ParamDefault::Bool(true),
-        "",
-        "whether a job that shares may run with a smaller batch per pass",
-    ),
-    spec(
-        "min_sub_batch",
-        ParamKind::Whole(1.0),
-        ParamDefault::Int(1),
-        "samples",
-        "smallest batch per GPU and pass that is tried",
-    ),
-    spec(
-        "sub_batch_rule",
-        ParamKind::Choice(SubBatchRule::NAMES),
-        ParamDefault::Str("best"),
-        "",
-        "which sub-batch is taken: best (least mean completion time) or largest (the first that \
-         works)",
-    ),
+    flag("sub_batches", true).doc("whether a job that shares may run with a smaller batch per pass"),
+    spec("min_sub_batch", ParamKind::Whole(1.0), ParamDefault::Int(1)).unit("samples").doc("smallest batch per GPU and pass that is tried"),
+    choice("sub_batch_rule", SubBatchRule::NAMES, "best").doc("which sub-batch is taken: best (least mean completion time) or largest (the first that \
+         works)"),
     KEY,
-    spec(
-        "restore_sub_batch",
-        ParamKind::Bool,
-        ParamDefault::Bool(true),
-        "",
-        "whether a job gets its full batch back when its last co-runner has left",
-    ),
+    flag("restore_sub_batch", true).doc("whether a job gets its full batch back when its last co-runner has left"),
     BLOCK,
-    spec(
-        "max_probe",
-        ParamKind::Whole(1.0),
-        ParamDefault::Int(256),
-        "residents",
-        "with gather = server_first: most running jobs that are looked at for one server that \
-         holds the gang",
-    ),
+    spec("max_probe", ParamKind::Whole(1.0), ParamDefault::Int(256)).unit("residents").doc("with gather = server_first: most running jobs that are looked at for one server that \
+         holds the gang"),
     ESTIMATE_ERROR,
 ];
 

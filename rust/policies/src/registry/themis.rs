@@ -1,51 +1,21 @@
 //! Finish-time fairness.
 
-use super::parameters::{ESTIMATE_ERROR, spec};
+use super::parameters::ESTIMATE_ERROR;
 use super::{Needs, PolicyInfo, Services, Stops, seen};
-use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
+use crate::params::{ParamKind, ParamReader, ParamSpec, choice, number};
 use crate::place::{PlacementParams, Rule};
 use crate::themis::{Leftover, Themis};
 use gangline_engine::{Knowledge, Policy, PolicyError};
 
 const THEMIS: &[ParamSpec] = &[
-    spec(
-        "lease_s",
-        ParamKind::Above(0.0),
-        ParamDefault::Float(1200.0),
-        "s",
-        "time between auctions; leases end at its multiples; longer than every restart overhead",
-    )
+    number("lease_s", ParamKind::Above(0.0), 1200.0).unit("s").doc("time between auctions; leases end at its multiples; longer than every restart overhead")
     .outlasting_restarts(),
-    spec(
-        "fairness",
-        ParamKind::Share,
-        ParamDefault::Float(0.8),
-        "",
-        "share of the bidders that an auction leaves out, those that are best off",
-    ),
-    spec(
-        "leftover",
-        ParamKind::Choice(&["rho", "random"]),
-        ParamDefault::Str("rho"),
-        "",
-        "which job gets the GPUs that an auction leaves: rho (the worst off) or random (a keyed \
-         draw)",
-    ),
-    spec(
-        "auction",
-        ParamKind::Choice(&["greedy", "milp"]),
-        ParamDefault::Str("greedy"),
-        "",
-        "how winners are chosen: greedy (the highest bid per GPU, one after the other) or milp \
-         (the largest product of all valuations; at most 64 bidders)",
-    ),
-    spec(
-        "time_limit_s",
-        ParamKind::Above(0.0),
-        ParamDefault::Float(60.0),
-        "s",
-        "with auction = milp: wall time that the solver may take for one auction",
-    ),
+    number("fairness", ParamKind::Share, 0.8).doc("share of the bidders that an auction leaves out, those that are best off"),
+    choice("leftover", &["rho", "random"], "rho").doc("which job gets the GPUs that an auction leaves: rho (the worst off) or random (a keyed \
+         draw)"),
+    choice("auction", &["greedy", "milp"], "greedy").doc("how winners are chosen: greedy (the highest bid per GPU, one after the other) or milp \
+         (the largest product of all valuations; at most 64 bidders)"),
+    number("time_limit_s", ParamKind::Above(0.0), 60.0).unit("s").doc("with auction = milp: wall time that the solver may take for one auction"),
     ESTIMATE_ERROR,
 ];
 

@@ -1,33 +1,20 @@
 //! Capacity queues.
 
 use super::PolicyInfo;
-use super::parameters::spec;
-use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec};
+use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec, choice, spec};
 use crate::place::PlacementParams;
 use crate::yarn::{GpuPick, QueueBy, QueueParams, Yarn};
 
 const OWN: &[ParamSpec] = &[
-    spec(
-        "queue_by",
-        ParamKind::Choice(QueueBy::NAMES),
-        ParamDefault::Str("none"),
-        "",
+    choice("queue_by", QueueBy::NAMES, "none").doc(
         "what makes a queue: none (one queue), user or vc; jobs without one are in the queue \
          default",
     ),
-    spec(
-        "queue_shares",
-        ParamKind::NamedShares,
-        ParamDefault::None,
-        "",
+    spec("queue_shares", ParamKind::NamedShares, ParamDefault::None).doc(
         "share of the cluster by queue, together at most 1; none = equal shares over the queues \
          of the trace",
     ),
-    spec(
-        "gpu_pick",
-        ParamKind::Choice(GpuPick::NAMES),
-        ParamDefault::Str("most_free"),
-        "",
+    choice("gpu_pick", GpuPick::NAMES, "most_free").doc(
         "GPU type of a gang, of those with a place: most_free, first_fit (that of the first \
          server with a free GPU), fastest, slowest or random",
     ),

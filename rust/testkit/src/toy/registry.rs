@@ -1,68 +1,30 @@
 //! The toys as the registry declares policies.
 
 use super::{ForkParams, ToyFork, ToyMixed, ToyRound, ToyShare, ToyTimer};
-use gangline_policies::{ParamDefault, ParamKind, ParamSpec, PolicyInfo, Stops, spec};
+use gangline_policies::params::{flag, number, spec};
+use gangline_policies::{ParamDefault, ParamKind, ParamSpec, PolicyInfo, Stops};
 
-const TOY_ROUND: &[ParamSpec] = &[spec(
-    "round_s",
-    ParamKind::Above(0.0),
-    ParamDefault::Float(360.0),
-    "s",
-    "length of a round",
-)
-.outlasting_restarts()];
-const TOY_TIMER: &[ParamSpec] = &[spec(
-    "delay_s",
-    ParamKind::AtLeast(0.0),
-    ParamDefault::Float(60.0),
-    "s",
-    "wait for a server",
-)];
-const TOY_SHARE: &[ParamSpec] = &[spec(
-    "halve",
-    ParamKind::Bool,
-    ParamDefault::Bool(false),
-    "",
-    "co-runners at half batch",
-)];
+const TOY_ROUND: &[ParamSpec] = &[number("round_s", ParamKind::Above(0.0), 360.0)
+    .unit("s")
+    .doc("length of a round")
+    .outlasting_restarts()];
+const TOY_TIMER: &[ParamSpec] = &[number("delay_s", ParamKind::AtLeast(0.0), 60.0)
+    .unit("s")
+    .doc("wait for a server")];
+const TOY_SHARE: &[ParamSpec] = &[flag("halve", false).doc("co-runners at half batch")];
 
 const TOY_FORK: &[ParamSpec] = &[
-    spec(
-        "copies",
-        ParamKind::Whole(1.0),
-        ParamDefault::Float(2.0),
-        "",
-        "most parts of a job",
-    ),
-    spec(
-        "quota",
-        ParamKind::Maybe(0.001),
-        ParamDefault::None,
-        "",
-        "iterations of a further copy, and of each copy from a merge on",
-    ),
-    spec(
-        "merge_s",
-        ParamKind::AtLeast(0.0),
-        ParamDefault::Float(0.0),
-        "s",
-        "pause of every copy at a merge",
-    ),
-    spec(
-        "period_s",
-        ParamKind::Above(0.0),
-        ParamDefault::Float(100.0),
-        "s",
-        "time between two merges",
-    )
-    .outlasting_restarts(),
-    spec(
-        "whole",
-        ParamKind::Bool,
-        ParamDefault::Bool(false),
-        "",
-        "a part takes all GPUs of its server",
-    ),
+    number("copies", ParamKind::Whole(1.0), 2.0).doc("most parts of a job"),
+    spec("quota", ParamKind::Maybe(0.001), ParamDefault::None)
+        .doc("iterations of a further copy, and of each copy from a merge on"),
+    number("merge_s", ParamKind::AtLeast(0.0), 0.0)
+        .unit("s")
+        .doc("pause of every copy at a merge"),
+    number("period_s", ParamKind::Above(0.0), 100.0)
+        .unit("s")
+        .doc("time between two merges")
+        .outlasting_restarts(),
+    flag("whole", false).doc("a part takes all GPUs of its server"),
 ];
 
 /// The toys. Users of a release never see them.
