@@ -3,9 +3,9 @@
 //! Whether a gang fits depends on its class alone, so a queue asks once per class instead of once per job.
 //! Classes are found once, before the first event; there are tens of them in a trace.
 
-use crate::place::{Demand, Fit, PlacementParams, Placer, Rule, Skew};
-use gangline_engine::{ClusterView, FreeIndex, Plan, PolicyError, TypePool};
-use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId};
+use crate::place::{Demand, PlacementParams, Placer, Rule, Skew};
+use gangline_engine::{ClusterView, FreeIndex, Plan, PolicyError};
+use gangline_model::{GpuSet, GpuTypeId, JobId};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -130,13 +130,13 @@ impl Places {
     /// Learns the classes of the trace. Returns the jobs that have no place even on the empty cluster.
     ///
     /// # Errors
-    /// [`PolicyError`] for a rule that cannot serve this run.
+    /// [`PolicyError`] for a trace with too many classes.
     pub fn start(
         &mut self,
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
-        let mut placer = Placer::new(self.params.clone(), view)?;
+        let mut placer = Placer::new(self.params.clone(), view);
         self.classes = Classes::new(view, &placer)?;
         if matches!(self.params.rule, Rule::Random | Rule::RandomServer) {
             self.starts = vec![0; view.jobs().len()];
@@ -171,88 +171,36 @@ impl Places {
         &self.classes
     }
 
-    /// Whether the rule may refuse a gang although enough GPUs are free.
-    pub fn is_strict(&self) -> bool {
-        self.placer.as_ref().is_some_and(Placer::is_strict)
-    }
-
-    /// See [`Placer::is_narrow`].
-    pub fn is_narrow(&self) -> bool {
-        self.placer.as_ref().is_some_and(Placer::is_narrow)
-    }
-
-    /// See [`Placer::place_at`].
-    ///
-    /// # Panics
-    /// Before [`Self::start`].
-    pub fn place_at(&self, pool: &TypePool, at: usize, gpus: u32) -> GpuSet {
-        let placer = self.placer.as_ref();
-        placer
-            .expect("start comes before every decision")
-            .place_at(pool, at, gpus)
-    }
-
-    /// See [`Placer::place_in_mask`].
+    /// The placement rule.
     ///
     /// # Panics
     /// Before [`Self::start`].
     #[inline]
-    pub fn place_in_mask(&self, server: ServerId, mask: u64, gpus: u32) -> GpuSet {
-        let placer = self.placer.as_ref();
-        placer
-            .expect("start comes before every decision")
-            .place_in_mask(server, mask, gpus)
-    }
-
-    /// See [`Placer::is_on_one_server`].
-    pub fn is_on_one_server(&self, free: &FreeIndex, class: usize, gpu_type: GpuTypeId) -> bool {
-        let demand = &self.classes.list[class].demand;
-        let placer = self.placer.as_ref();
-        placer.is_some_and(|placer| placer.is_on_one_server(free, gpu_type, demand))
-    }
-
-    /// See [`Placer::needs`].
-    pub fn needs(&self, free: &FreeIndex, class: usize, gpu_type: GpuTypeId) -> Option<(u32, u32)> {
-        let demand = &self.classes.list[class].demand;
-        let placer = self.placer.as_ref();
-        placer.and_then(|placer| placer.needs(free, gpu_type, demand))
+    pub fn rule(&self) -> &Placer {
+        let rule = self.placer.as_ref();
+        rule.expect("start comes before every decision")
     }
 
     /// See [`Placer::is_fickle`].
     pub fn is_fickle(&self, free: &FreeIndex, class: usize, gpu_type: GpuTypeId) -> bool {
-        let demand = &self.classes.list[class].demand;
-        let placer = self.placer.as_ref();
-        placer.is_some_and(|placer| placer.is_fickle(free, gpu_type, demand))
+        self.rule()
+            .is_fickle(free, gpu_type, &self.classes.list[class].demand)
     }
 
     /// Whether there is a class for which less room may suit: see [`Placer::is_fickle`].
     pub fn has_fickle(&self, free: &FreeIndex) -> bool {
-        self.is_strict()
+        self.rule().is_strict()
             && (0..self.classes.len()).any(|class| {
                 let types = &self.classes.list[class].types;
                 types.iter().any(|&t| self.is_fickle(free, class, t))
             })
     }
 
-    /// Whether the rule takes the first server that has room.
-    pub fn is_first_fit(&self) -> bool {
-        self.params.fit == Fit::First
-    }
-
-    fn placer(&mut self) -> &mut Placer {
-        self.placer
-            .as_mut()
-            .expect("start comes before every decision")
-    }
-
     /// Whether a gang of the class might fit on one of its types. O(types).
     #[inline]
     pub fn can(&self, free: &mut FreeIndex, class: usize) -> bool {
         let class = &self.classes.list[class];
-        let placer = self
-            .placer
-            .as_ref()
-            .expect("start comes before every decision");
+        let placer = self.rule();
         class.types.iter().any(|&gpu_type| {
             free.pool(gpu_type).free_total() >= class.gpus
                 && placer.can(free, gpu_type, &class.demand)
@@ -262,10 +210,7 @@ impl Places {
     /// Whether a gang of the class might fit on a type. O(1).
     #[inline]
     pub fn can_on(&self, free: &mut FreeIndex, class: usize, gpu_type: GpuTypeId) -> bool {
-        let placer = self
-            .placer
-            .as_ref()
-            .expect("start comes before every decision");
+        let placer = self.rule();
         placer.can(free, gpu_type, &self.classes.list[class].demand)
     }
 
@@ -278,10 +223,7 @@ impl Places {
         job: JobId,
         gpu_type: GpuTypeId,
     ) -> Option<GpuSet> {
-        let placer = self
-            .placer
-            .as_ref()
-            .expect("start comes before every decision");
+        let placer = self.rule();
         let gpus = self.classes.list[class].gpus;
         let pool = free.pool(gpu_type);
         if pool.free_total() < gpus {
@@ -306,7 +248,8 @@ impl Places {
         if let Some(&starts) = self.starts.get(job.index()) {
             demand.starts = starts;
         }
-        let placer = self.placer();
+        let placer = self.placer.as_mut();
+        let placer = placer.expect("start comes before every decision");
         if !placer.can(free, gpu_type, &demand) {
             return None;
         }

@@ -13,7 +13,6 @@ pub mod gavel_timing;
 pub mod hadar;
 pub mod hadare;
 pub mod lp;
-pub mod order;
 pub mod params;
 pub mod place;
 pub mod preempt;

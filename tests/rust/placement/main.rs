@@ -170,7 +170,7 @@ fn read(settings: &[(&str, &str)]) -> Result<PlacementParams, PolicyError> {
 }
 
 fn placer(settings: &[(&str, &str)]) -> Placer {
-    Placer::with_seed(params(settings), 11, &[]).expect("valid parameters")
+    Placer::with_seed(params(settings), 11, &[])
 }
 
 fn demand(gpus: u32) -> Demand {

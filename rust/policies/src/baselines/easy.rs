@@ -5,16 +5,17 @@
 //! reservation; or simply the first one, if the gang fits beside the reserved GPUs. O((starts + classes) log n).
 
 mod backlog;
+mod min_tree;
 
 use super::Seen;
 use crate::class::Places;
-use crate::order::MinTree;
 use crate::place::PlacementParams;
 use backlog::Backlog;
 use gangline_engine::{
     Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
 };
 use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan, SimTime, span_of_work};
+use min_tree::MinTree;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 

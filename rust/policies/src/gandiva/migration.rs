@@ -64,7 +64,7 @@ impl Gandiva {
 
     /// Moves the group that reaches farthest, of those for which free GPUs are nearer together.
     fn narrow(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
-        if !self.may_narrow || !self.places.is_narrow() {
+        if !self.may_narrow || !self.places.rule().is_narrow() {
             return false;
         }
         let mut best = None;

@@ -236,7 +236,7 @@ impl Gandiva {
         let Kind { gpu_type, gpus } = self.kinds[kind];
         let fit = self.params.placement.fit;
         match self.affinity.find(fit, kind, gpu_type, gpus) {
-            Some(at) => Some(self.places.place_at(free.pool(gpu_type), at, gpus)),
+            Some(at) => Some(self.places.rule().place_at(free.pool(gpu_type), at, gpus)),
             None => self.places.place_on(free, class, job, gpu_type),
         }
     }
@@ -410,7 +410,7 @@ impl Policy for Gandiva {
         self.queue = ByClass::new(classes);
         self.timers = JobTimers::new(view.cluster().gpus_total() as usize);
         // where no job can join a group, sizes need not be kept together
-        if self.params.max_residents > 1 && self.places.is_narrow() {
+        if self.params.max_residents > 1 && self.places.rule().is_narrow() {
             self.affinity = Affinity::new(plan.free(), view.cluster().servers().len(), kinds);
         }
         Ok(unplaceable)

@@ -24,7 +24,7 @@ mod yarn;
 pub use gangline_model::Tier as Level;
 pub use params::{Fit, PlacementParams, RackChoice, Rule, SkewSource, Slots};
 
-use gangline_engine::{ClusterView, FreeIndex, PolicyError, TypePool};
+use gangline_engine::{ClusterView, FreeIndex, TypePool};
 use gangline_model::{GpuSet, GpuTypeId, JobFacts, JobId, ServerId, mask_of_lowest};
 use gangline_rng::{Purpose, Stream};
 use slots::aligned_mask;
@@ -139,12 +139,9 @@ fn fewest_servers(gpus: u32, size: u32) -> (u32, u32) {
 
 impl Placer {
     /// A rule for the run that the view belongs to.
-    ///
-    /// # Errors
-    /// [`PolicyError::Parameter`] for values that the rule cannot serve.
-    pub fn new(params: PlacementParams, view: &ClusterView<'_>) -> Result<Self, PolicyError> {
+    pub fn new(params: PlacementParams, view: &ClusterView<'_>) -> Self {
         let labels = &view.jobs().columns().model_labels;
-        let mut placer = Self::with_seed(params, view.seed(), labels)?;
+        let mut placer = Self::with_seed(params, view.seed(), labels);
         placer.speeds = Speeds::of(view);
         if placer.params.skew == SkewSource::Sizes {
             for (label, is_high) in placer.high_skew_by_label.iter_mut().enumerate() {
@@ -154,21 +151,13 @@ impl Placer {
                 }
             }
         }
-        Ok(placer)
+        placer
     }
 
     /// A rule outside a run: the seed of its draws and the model labels of the jobs.
-    ///
-    /// # Errors
-    /// As [`Self::new`].
-    pub fn with_seed(
-        params: PlacementParams,
-        seed: u64,
-        model_labels: &[String],
-    ) -> Result<Self, PolicyError> {
-        params.check("placement")?;
+    pub fn with_seed(params: PlacementParams, seed: u64, model_labels: &[String]) -> Self {
         let is_bucket_first = params.rule == Rule::Consolidate && params.fit == Fit::Best;
-        Ok(Self {
+        Self {
             is_bucket_first,
             draws: Stream::new(seed, Purpose::Placement),
             high_skew_by_label: model_labels
@@ -178,7 +167,7 @@ impl Placer {
             speeds: None,
             picks: Vec::new(),
             params,
-        })
+        }
     }
 
     /// The parameters.
@@ -234,6 +223,11 @@ impl Placer {
                 false
             }
         }
+    }
+
+    /// Whether the rule takes the first server that has room.
+    pub fn is_first_fit(&self) -> bool {
+        self.params.fit == Fit::First
     }
 
     /// Whether the rule looks for the narrowest place, one server before all others.

@@ -3,7 +3,6 @@
 use crate::params::{
     ParamDefault, ParamKind, ParamReader, ParamSpec, Params, choice, flag, number, words,
 };
-use gangline_engine::PolicyError;
 use gangline_model::Tier;
 
 words! {
@@ -149,26 +148,6 @@ impl PlacementParams {
             skew_threshold: params.number("skew_threshold"),
             skew_eps: params.number("skew_eps"),
             yarn_cross_rack: params.flag("yarn_cross_rack"),
-        }
-    }
-
-    /// Whether the rules can serve values that no reader has checked.
-    ///
-    /// # Errors
-    /// [`PolicyError::Parameter`] for a number out of range.
-    pub fn check(&self, policy: &str) -> Result<(), PolicyError> {
-        let numbers = [
-            ("skew_threshold", self.skew_threshold),
-            ("skew_eps", self.skew_eps),
-        ];
-        match numbers.iter().find(|(_, x)| !(0.0..=1.0).contains(x)) {
-            None => Ok(()),
-            Some((field, number)) => Err(PolicyError::Parameter {
-                policy: policy.to_owned(),
-                field: (*field).to_owned(),
-                value: number.to_string(),
-                expected: "a number from 0 to 1".to_owned(),
-            }),
         }
     }
 }

@@ -93,7 +93,10 @@ impl Pass {
         self.queues = ClassQueues::new(classes.len(), view.jobs().len());
         if self.algorithm == Algorithm::Incremental {
             let is_fixed = self.measure.is_fixed();
-            self.algorithm = match (view.cluster().gpu_types().len(), self.places.is_strict()) {
+            self.algorithm = match (
+                view.cluster().gpu_types().len(),
+                self.places.rule().is_strict(),
+            ) {
                 (1, false) => Algorithm::Incremental,
                 (1, true) if is_fixed => Algorithm::Strict,
                 _ => Algorithm::Walk,
@@ -202,7 +205,7 @@ impl Pass {
         self.started.clear();
         self.moved.clear();
         self.stopped.clear();
-        if !self.is_rule_known && self.places.is_strict() {
+        if !self.is_rule_known && self.places.rule().is_strict() {
             self.know_rule(plan);
         }
         match self.algorithm {

@@ -76,8 +76,9 @@ impl Strict {
     /// Asks the placement rule about each class.
     pub(super) fn know_rule(&mut self, free: &FreeIndex, places: &Places) {
         for (at, class) in self.classes.iter_mut().enumerate() {
-            class.is_on_one_server = places.is_on_one_server(free, at, TYPE);
-            class.needs = places.needs(free, at, TYPE);
+            let demand = &places.classes().get(at).demand;
+            class.is_on_one_server = places.rule().is_on_one_server(free, TYPE, demand);
+            class.needs = places.rule().needs(free, TYPE, demand);
         }
     }
 
@@ -212,8 +213,8 @@ impl Strict {
         let profile = self.profile.as_mut().expect("jobs wait");
         let of = &mut self.classes[class];
         if of.is_on_one_server {
-            let (server, mask) = profile.find(of.gpus, key, places.is_first_fit())?;
-            return Some(places.place_in_mask(server, mask, of.gpus));
+            let (server, mask) = profile.find(of.gpus, key, places.rule().is_first_fit())?;
+            return Some(places.rule().place_in_mask(server, mask, of.gpus));
         }
         let classes = self.classes.iter();
         let before = classes.flat_map(|class| class.backfilled.range(..key));

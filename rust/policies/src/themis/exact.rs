@@ -352,7 +352,9 @@ fn find(
     }
     let mut gpus = GpuSet::new();
     for pick in picks {
-        let part = places.place_at(plan.free().pool(gpu_type), pick.at, pick.gpus);
+        let part = places
+            .rule()
+            .place_at(plan.free().pool(gpu_type), pick.at, pick.gpus);
         for part in part.by_server() {
             gpus.insert(part.server, part.mask);
         }

@@ -1,7 +1,7 @@
 //! Waiting jobs of `easy` by class and arrival, with their estimated times on each type of the class, ns.
 
+use super::min_tree::MinTree;
 use crate::class::{Classes, Places};
-use crate::order::MinTree;
 use gangline_model::JobId;
 
 /// Waiting jobs. A job's position in its class follows arrival.

@@ -4,17 +4,17 @@ const WIDTH: usize = 16;
 
 /// Values by position, all [`MinTree::NONE`] at first.
 #[derive(Clone, Debug)]
-pub struct MinTree {
+pub(super) struct MinTree {
     /// Level 0 holds the values, each level above the minima of groups of sixteen.
     levels: Vec<Vec<i64>>,
 }
 
 impl MinTree {
     /// No value.
-    pub const NONE: i64 = i64::MAX;
+    pub(super) const NONE: i64 = i64::MAX;
 
     /// So many positions without a value.
-    pub fn new(len: usize) -> Self {
+    pub(super) fn new(len: usize) -> Self {
         let mut levels = Vec::new();
         let mut len = len.max(1);
         loop {
@@ -28,7 +28,7 @@ impl MinTree {
     }
 
     /// Sets a value.
-    pub fn set(&mut self, at: usize, value: i64) {
+    pub(super) fn set(&mut self, at: usize, value: i64) {
         self.levels[0][at] = value;
         let mut at = at;
         for level in 1..self.levels.len() {
@@ -44,7 +44,7 @@ impl MinTree {
     }
 
     /// The leftmost position from `from` on whose value is at most `bound`.
-    pub fn first_at_most(&self, from: usize, bound: i64) -> Option<usize> {
+    pub(super) fn first_at_most(&self, from: usize, bound: i64) -> Option<usize> {
         let mut at = from;
         let mut level = 0;
         loop {

@@ -1,0 +1,123 @@
+//! The share of its speed that a job kept, as the engine adds it up for a policy that watches locality.
+
+use gangline_engine::{
+    Changes, ClusterView, Control, Engine, Next, Plan, Policy, PolicyError, PolicyTraits,
+    RunConfig, Silent, WakeOn, World,
+};
+use gangline_model::{
+    ClusterSpec, GpuSet, GpuType, GpuTypeId, JobColumns, JobId, JobTable, RackId, RateTable,
+    Server, ServerId, SimSpan, SimTime, TierTable, TimerTag,
+};
+use std::sync::Arc;
+
+const SECOND: i64 = 1_000_000_000;
+const TAG: TimerTag = TimerTag { kind: 0, id: 0 };
+
+/// In 2^-40, rounded down; 0 before any progress.
+fn mean_share(kept_ns: i128, time: SimSpan) -> u64 {
+    let time = i128::from(time.0);
+    if time == 0 {
+        0
+    } else {
+        (kept_ns / time) as u64
+    }
+}
+
+/// Starts the job on server 0, moves it over both servers after 100 s of progress, looks after 300 more.
+#[derive(Debug, Default)]
+struct Mover {
+    restart: i64,
+    first: Option<u64>,
+    seen: Vec<(u64, u64)>,
+}
+
+impl Policy for Mover {
+    fn traits(&self) -> PolicyTraits {
+        PolicyTraits {
+            wake_on: WakeOn::QUEUE | WakeOn::TIMER,
+            watches_locality: true,
+            ..PolicyTraits::default()
+        }
+    }
+
+    fn start(&mut self, _: &ClusterView<'_>, _: &mut Plan<'_>) -> Result<Vec<JobId>, PolicyError> {
+        Ok(Vec::new())
+    }
+
+    fn decide(
+        &mut self,
+        view: &ClusterView<'_>,
+        changes: &Changes,
+        plan: &mut Plan<'_>,
+    ) -> Result<Next, PolicyError> {
+        let (job, now) = (JobId(0), view.now());
+        let kept = view.kept_ns(job);
+        let after = |seconds: i64| SimTime(now.0 + seconds * SECOND);
+        if !changes.arrived.is_empty() {
+            self.first = Some(mean_share(kept, view.executed(job)));
+            let gpus: GpuSet = [(ServerId(0), 3)].into_iter().collect();
+            plan.start(job, gpus);
+            plan.wake_at(after(100), TAG);
+        } else if now.0 == 100 * SECOND {
+            let gpus = [(ServerId(0), 1), (ServerId(1), 1)].into_iter().collect();
+            plan.move_to(job, gpus);
+            plan.wake_at(after(300 + self.restart), TAG);
+        } else if changes.finished.is_empty() {
+            let without = mean_share(kept, view.executed(job));
+            self.seen.push((without, mean_share(kept, view.held(job))));
+        }
+        Ok(Next::Ask)
+    }
+}
+
+fn moved(restart: i64) -> Mover {
+    let gpu_type = GpuType {
+        name: "g".to_owned(),
+        memory_bytes: u64::MAX,
+        price_per_hour: 0.0,
+        speed: 1.0,
+    };
+    let server = Server {
+        gpu_type: GpuTypeId(0),
+        gpus: 2,
+        rack: RackId(0),
+    };
+    let cluster = ClusterSpec::new(vec![gpu_type], vec![server; 2]).expect("valid");
+    let jobs = JobTable::new(JobColumns {
+        arrival: vec![SimTime(0)],
+        gpus: vec![2],
+        work: vec![1e4],
+        ..JobColumns::default()
+    });
+    let world = World {
+        rates: Arc::new(RateTable::from_speeds(&cluster)),
+        cluster: Arc::new(cluster),
+        jobs: Arc::new(jobs.expect("valid")),
+    };
+    let tiers = TierTable::new(vec![[1.0, 0.5, 0.25]]).expect("factors");
+    let config = RunConfig {
+        locality: Some(Arc::new(tiers)),
+        restart: SimSpan(restart * SECOND),
+        ..RunConfig::default()
+    };
+    let mut policy = Mover {
+        restart,
+        ..Mover::default()
+    };
+    let mut engine = Engine::new(&world, config, policy.traits()).expect("valid");
+    engine.start(&mut policy).expect("starts");
+    engine
+        .run(&mut policy, &Control::default(), &mut Silent)
+        .expect("ends");
+    policy
+}
+
+#[test]
+fn the_engine_keeps_its_terms() {
+    let plain = moved(0);
+    let five_eighths = 5 << 37;
+    assert_eq!(plain.first, Some(0), "never run");
+    assert_eq!(plain.seen, [(five_eighths, five_eighths)]);
+    // 100 s of overhead are no progress; with `score_includes_overhead` they count as time
+    assert_eq!(moved(100).seen, [(five_eighths, 1 << 39)]);
+}
