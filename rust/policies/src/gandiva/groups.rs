@@ -53,6 +53,11 @@ impl Groups {
         &self.slots[slot as usize]
     }
 
+    /// The group, for changes that its place in the lists does not depend on.
+    pub(super) fn get_mut(&mut self, slot: u32) -> &mut Group {
+        &mut self.slots[slot as usize]
+    }
+
     /// Changes a group, its place in the lists with it, and notes that it has changed.
     pub(super) fn change<T>(&mut self, slot: u32, change: impl FnOnce(&mut Group) -> T) -> T {
         let group = &mut self.slots[slot as usize];

@@ -356,34 +356,31 @@ impl Gandiva {
 
     /// The actions that make the cluster what a group says.
     fn write(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, slot: u32) {
-        let group = self.groups.get(slot);
-        let (gpus, running) = (group.gpus.clone(), group.running.clone());
+        let group = self.groups.get_mut(slot);
         let switch = self.params.switch;
-        for resident in &group.residents {
+        for resident in &mut group.residents {
             let job = resident.job;
-            let runs = running.contains(&job);
+            let runs = group.running.contains(&job);
             match view.run(job) {
                 None if runs => {
                     let terms = Terms {
                         overhead: switch.filter(|_| resident.has_run),
                         ..Terms::default()
                     };
-                    plan.push(Action::start(job, gpus.clone()).with(terms));
+                    plan.push(Action::start(job, group.gpus.clone()).with(terms));
                     self.places.note_start(job);
                 }
-                Some(run) if runs && *run.gpus() != gpus => plan.move_to(job, gpus.clone()),
+                Some(run) if runs && *run.gpus() != group.gpus => {
+                    plan.move_to(job, group.gpus.clone());
+                }
                 Some(_) if !runs => {
                     plan.preempt(job);
                     self.counts.switches += 1;
                 }
                 _ => {}
             }
+            resident.has_run |= runs;
         }
-        self.groups.change(slot, |group| {
-            for resident in &mut group.residents {
-                resident.has_run |= running.contains(&resident.job);
-            }
-        });
     }
 }
 
