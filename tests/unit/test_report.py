@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import gangline as gl
 from gangline.cli.app import main
-from gangline.report import _svg, distance, findings, tables
+from gangline.report import _svg, distance, findings, pairs, tables
 from gangline.report.charts import charts, style_of
 from gangline.report.command import repeat
 from gangline.report.digest import jain, steps
@@ -383,6 +383,55 @@ def test_time_by_model_and_gpu_type() -> None:
     unknown = gl.report.digest(gl.simulate(lab, trace, "fifo"))
     assert unknown.model_times == []
     assert "--segments" in gl.report.render([unknown], zooming=False)
+
+
+def test_pairs_of_models_that_shared_gpus() -> None:
+    """By hand: a does 10 s alone, 90 s of work at 1 / 1.5 beside b, and b the rest alone."""
+    rows = {
+        "job_id": ["0", "1"],
+        "arrival_s": [0.0, 10.0],
+        "gpus": [1, 1],
+        "duration_s": [100.0, 100.0],
+        "model": ["<m>", "a"],
+    }
+    one = gl.Cluster.homogeneous(servers=1, gpus=1)
+    trace = gl.Trace.from_arrow(pa.table(rows))
+    xi = [
+        {"model": "<m>", "co_model": "a", "xi": 1.5},
+        {"model": "a", "co_model": "<m>", "xi": 1.2},
+    ]
+    sharing = {"interference": "table", "rows": xi}
+    result = gl.simulate(one, trace, "sjf-ffs", sharing=sharing, segments=True)
+    run = gl.report.digest(result)
+    (pair,) = run.pairs
+    # "<m>" sorts first; they share until a, which needs 100 x 1.2 s, has ended
+    assert (pair.model, pair.co_model) == ("<m>", "a")
+    assert pair.gpu_h == pytest.approx(120 / 3600)
+    assert (pair.xi, pair.co_xi) == pytest.approx((1.5, 1.2))
+    assert pair.gain_h == pytest.approx((120 / 1.5 + 100 - 120) / 3600)
+    titles, cells, hidden = pairs.listed([run])
+    assert [title for title, _ in titles][3:] == ["GPU-hours", "Slowdown", "Of co-runner", "Gained"]
+    assert [cell.value for cell in cells[0][3:]] == pytest.approx(
+        [pair.gpu_h, 1.5, 1.2, pair.gain_h]
+    )
+    assert hidden == 0
+    titles, cells = pairs.totals([run])
+    told = [result.summary[key] for key in ("share_gpu_fraction", "xi_mean", "packing_gain")]
+    assert [cell.value for cell in cells[0][1:4]] == pytest.approx(told)
+    picture = pairs.heat(run)
+    assert picture.count("<rect") == 2
+    assert ">1.50<" in picture
+    assert ">1.20<" in picture
+    page = gl.report.render([run], zooming=False)
+    assert "Shared GPUs" in page
+    assert "<m>" not in page
+    # without segments only sums are known, and the page says what to do
+    unknown = gl.report.digest(gl.simulate(one, trace, "sjf-ffs", sharing=sharing))
+    assert unknown.pairs == []
+    assert "Which models shared GPUs" in gl.report.render([unknown], zooming=False)
+    # and where nothing is shared nothing is said
+    alone = gl.report.digest(gl.simulate(one, trace, "sjf", segments=True))
+    assert "Shared GPUs" not in gl.report.render([alone], zooming=False)
 
 
 def test_time_by_gpu_type() -> None:

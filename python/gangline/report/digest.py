@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gangline.report.pairs import PairTime, pair_times
 from gangline.report.shapes import Shapes, gangs, shapes
 from gangline.report.waiting import blocked_share, idle_share
 
@@ -142,6 +143,9 @@ class Digest:
         trace names no models.
     shapes : Shapes, optional
         Gangs over several GPU types, and jobs with copies; None if the run kept no segments.
+    pairs : list of PairTime
+        Pairs of models that shared GPUs, most GPU time first; empty if the run shares no GPUs, kept
+        no segments, or the trace names no models.
     """
 
     spec: dict[str, Any]
@@ -160,6 +164,7 @@ class Digest:
     losses: list[Loss] = field(default_factory=list)
     model_times: list[ModelTime] = field(default_factory=list)
     shapes: Shapes | None = None
+    pairs: list[PairTime] = field(default_factory=list)
 
     @property
     def label(self) -> str:
@@ -244,6 +249,7 @@ def digest(result: Result) -> Digest:
             losses=lost,
             model_times=spread,
             shapes=_shapes(result),
+            pairs=_pairs(result),
         )
     except KeyError as error:
         message = f"{result.policy}: the tables of this result lack {error}; run it again"
@@ -400,6 +406,21 @@ def _shapes(result: Result) -> Shapes | None:
     job = pc.index_in(segments["job_id"].cast(pa.string()), value_set=ids)
     names, of_server = _types(result)
     return shapes(gangs(segments, np.asarray(job.to_numpy(), np.int64), of_server), names)
+
+
+def _pairs(result: Result) -> list[PairTime]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not result.has_segments or "xi" not in result.segments.column_names:
+        return []
+    named = _named(result.jobs, "model")
+    if named is None:
+        return []
+    segments = result.segments
+    ids = result.jobs["job_id"].cast(pa.string())
+    job = pc.index_in(segments["job_id"].cast(pa.string()), value_set=ids)
+    return pair_times(segments, np.asarray(job.to_numpy(), np.int64), *named)
 
 
 def _types(result: Result) -> tuple[list[str], npt.NDArray[np.int64]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangline import _formatting as words
 from gangline._files import unsealed
-from gangline.report import _svg, answer, distance, findings, tables
+from gangline.report import _svg, answer, distance, findings, pairs, tables
 from gangline.report.charts import charts
 from gangline.report.command import (
     CLUSTER_FILE,
@@ -106,6 +106,7 @@ def render(runs: Sequence[Digest], *, command: str = "", zooming: bool | None = 
             ("cost", "GPU time", "What the GPU time went into", _cost(drawn, means)),
             ("types", "GPU types", "By GPU type", _types(drawn, blocks)),
             ("network", "Distance", "What distance cost", distance.content(drawn)),
+            ("sharing", "Sharing", "Shared GPUs", pairs.content(drawn)),
             ("compared", "Input", _asked(drawn), _compared(runs, drawn)),
             ("repeat", "Repeat", "To repeat it", _repeat(runs, command)),
         )

@@ -1,0 +1,312 @@
+"""Which models shared GPUs, by how much they slowed each other down, and what that gained.
+
+A heat map of slowdown factors and a table, from the segments of a run. Both are still pictures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gangline import _formatting as words
+from gangline.report import tables
+from gangline.report.charts import COLOURS
+from gangline.report.tables import Cell, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from gangline.report.digest import Digest
+
+    Ints = npt.NDArray[np.int64]
+
+__all__ = ["PairTime", "content", "heat", "listed", "pair_times", "totals"]
+
+_HOUR_S = 3600.0
+_HOT = COLOURS[1]
+_MODELS_SHOWN = 8  # ours: more rows than that are no picture any more
+_PAIRS_SHOWN = 12
+_LABEL_CHARS = 16
+_SLOTS = 64
+_FONT = 'font-size="11" font-family="system-ui, sans-serif" fill="currentColor"'
+
+
+@dataclass(frozen=True)
+class PairTime:
+    """GPU time that jobs of two models shared, of which `model` sorts first.
+
+    Attributes
+    ----------
+    model, co_model : str
+        Labels; equal where jobs of one model shared GPUs.
+    gpu_h : float
+        GPU-hours with one job of each.
+    done_h, co_done_h : float
+        GPU-hours that the work of each in this time would have taken without co-runners: the time
+        divided by the slowdown factor of its gang. Sub-batches and overheads are not taken off.
+    """
+
+    model: str
+    co_model: str
+    gpu_h: float
+    done_h: float
+    co_done_h: float
+
+    @property
+    def xi(self) -> float:
+        """Slowdown factor of `model`, the mean that explains `done_h`."""
+        return self.gpu_h / self.done_h
+
+    @property
+    def co_xi(self) -> float:
+        """Slowdown factor of `co_model`."""
+        return self.gpu_h / self.co_done_h
+
+    @property
+    def gain_h(self) -> float:
+        """GPU-hours saved: what both did, less the time that they took for it."""
+        return self.done_h + self.co_done_h - self.gpu_h
+
+
+def pair_times(segments: pa.Table, job: Ints, codes: Ints, names: Sequence[str]) -> list[PairTime]:
+    """Return the pairs of models that shared GPUs, most GPU time first.
+
+    Parameters
+    ----------
+    segments : pyarrow.Table
+        With the column `xi`, which runs with shared GPUs have.
+    job : int64 array, one per row
+        Number of the job.
+    codes : int64 array, one per job
+        Number of its model.
+    names : sequence of str
+        Labels of the models.
+    """
+    xi = segments["xi"].to_numpy()
+    found: dict[tuple[int, int], list[float]] = {}
+    for one, two, seconds in _overlaps(segments, job):
+        first, second = codes[job[one]], codes[job[two]]
+        if (names[second], second) < (names[first], first):
+            one, two, first, second = two, one, second, first
+        times = found.setdefault((int(first), int(second)), [0.0, 0.0, 0.0])
+        times[0] += seconds / _HOUR_S
+        times[1] += seconds / xi[one] / _HOUR_S
+        times[2] += seconds / xi[two] / _HOUR_S
+    pairs = [
+        PairTime(names[first], names[second], *times) for (first, second), times in found.items()
+    ]
+    return sorted(pairs, key=lambda pair: (-pair.gpu_h, pair.model, pair.co_model))
+
+
+def _overlaps(segments: pa.Table, job: Ints) -> Iterator[tuple[int, int, float]]:
+    """Yield two rows of different jobs on one GPU, and how long they overlap; once per GPU."""
+    import pyarrow.compute as pc
+
+    shared = np.flatnonzero(pc.not_equal(segments["co_runner"], "").to_numpy())
+    start = segments["start_s"].to_numpy()[shared]
+    end = segments["end_s"].to_numpy()[shared]
+    mask = segments["gpu_mask"].to_numpy().astype(np.uint64)[shared]
+    bits = (mask[:, None] >> np.arange(_SLOTS, dtype=np.uint64)) & np.uint64(1)
+    row, slot = np.nonzero(bits)
+    gpu = segments["server"].to_numpy().astype(np.int64)[shared][row] * _SLOTS + slot
+    order = np.lexsort((start[row], gpu))
+    place, here = -1, list[int]()
+    for at, on in zip(row[order].tolist(), gpu[order].tolist(), strict=True):
+        if on != place:
+            place, here = on, []
+        here = [other for other in here if end[other] > start[at]]
+        for other in here:
+            if job[shared[other]] != job[shared[at]]:
+                seconds = float(min(end[at], end[other]) - start[at])
+                yield int(shared[other]), int(shared[at]), seconds
+        here.append(at)
+
+
+def content(drawn: Sequence[Digest]) -> str:
+    """Return the section on shared GPUs as HTML; empty if no run shares any."""
+    sharing = [run for run in drawn if run.summary.get("shares_started")]
+    if not sharing:
+        return ""
+    titles, rows = totals(drawn)
+    parts = [
+        (
+            "<p class=about>Two jobs on one GPU slow each other down, and together may still do "
+            "more than one after the other.</p>"
+        ),
+        tables.table(titles, rows, caption="Shared GPUs by policy"),
+    ]
+    known = [run for run in sharing if run.pairs]
+    if not known:
+        parts.append(
+            "<p class=soft>Which models shared GPUs is known of runs with <code>--segments</code> "
+            "only, of traces that name models.</p>"
+        )
+        return "".join(parts)
+    pictures = "".join(
+        f'<figure><figcaption><bdi>{text(run.label)}</bdi></figcaption><div class="chart still">'
+        f"{heat(run)}</div></figure>"
+        for run in known
+    )
+    parts.append(
+        "<h3>Slowdown factors by pair of models</h3><p class=about>Time of the model of the row "
+        "beside that of the column, over its time alone; a gang goes at the pace of its slowest GPU. "
+        "The fuller the colour, the more GPU time the two shared.</p>"
+        f'<div class="charts">{pictures}</div>'
+    )
+    titles, rows, hidden = listed(drawn)
+    parts.append(tables.table(titles, rows, caption="Pairs of models that shared GPUs"))
+    if hidden:
+        more = words.plural(hidden, "pair")
+        parts.append(f"<p class=soft>{more} with less GPU time are not shown.</p>")
+    return "".join(parts)
+
+
+def totals(drawn: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
+    """Return titles and rows of what each run shared; a dash where its policy shares nothing."""
+    titles = [
+        ("Policy", ""),
+        ("Shared GPU time", "GPU time with two jobs, of all GPU time in use"),
+        ("Slowdown factor", "Mean over the time in which gangs have a co-runner"),
+        (
+            "Packing gain",
+            (
+                "Time that the work would have taken on the same GPUs without co-runners, over the "
+                "time in use; above 1, sharing saves GPU time"
+            ),
+        ),
+        ("Starts beside others", "Starts and moves after which a gang has a co-runner"),
+        ("Refused", "Jobs left waiting on arrival although GPUs had room beside others"),
+        ("Smaller batches", "Starts and moves with less than the full batch per pass"),
+    ]
+    rows = []
+    for number, run in enumerate(drawn):
+        told = run.summary.get
+        rows.append(
+            [
+                tables.policy_cell(number, run.label),
+                _cell(words.share(_number(told("share_gpu_fraction"))), told("share_gpu_fraction")),
+                _cell(_factor(_number(told("xi_mean"))), told("xi_mean")),
+                _cell(_factor(_number(told("packing_gain"))), told("packing_gain")),
+                *(
+                    _cell(words.count(_number(told(key))), told(key))
+                    for key in ("shares_started", "shares_refused", "sub_batch_starts")
+                ),
+            ]
+        )
+    return titles, rows
+
+
+def listed(drawn: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell]], int]:
+    """Return titles and rows of the pairs of each run, and how many pairs are not shown."""
+    titles = [
+        ("Policy", ""),
+        ("Model", ""),
+        ("Co-runner", ""),
+        ("GPU-hours", "GPU-hours that jobs of the two shared"),
+        ("Slowdown", "Slowdown factor of the model"),
+        ("Of co-runner", "Slowdown factor of the co-runner"),
+        (
+            "Gained",
+            (
+                "GPU-hours that the work of both would have taken without co-runners, less those "
+                "that they shared; sub-batches and overheads are not taken off"
+            ),
+        ),
+    ]
+    rows: list[list[Cell]] = []
+    hidden = 0
+    for number, run in enumerate(drawn):
+        rows += [_pair_row(number, run.label, pair) for pair in run.pairs[:_PAIRS_SHOWN]]
+        hidden += max(len(run.pairs) - _PAIRS_SHOWN, 0)
+    return titles, rows, hidden
+
+
+def _pair_row(number: int, label: str, pair: PairTime) -> list[Cell]:
+    names = [
+        Cell(f"<bdi>{text(_short(name))}</bdi>", name, kind="words")
+        for name in (pair.model, pair.co_model)
+    ]
+    return [
+        tables.policy_cell(number, label),
+        *names,
+        Cell(_hours(pair.gpu_h), pair.gpu_h),
+        Cell(_factor(pair.xi), pair.xi),
+        Cell(_factor(pair.co_xi), pair.co_xi),
+        Cell(_hours(pair.gain_h), pair.gain_h),
+    ]
+
+
+def heat(run: Digest) -> str:
+    """Return the slowdown factors as an SVG element: row beside column; numbers in the cells."""
+    models = _models(run.pairs)
+    of = {(pair.model, pair.co_model): (pair.xi, pair.gpu_h) for pair in run.pairs}
+    of |= {(pair.co_model, pair.model): (pair.co_xi, pair.gpu_h) for pair in reversed(run.pairs)}
+    for pair in run.pairs:
+        if pair.model == pair.co_model:  # both directions are of one model
+            of[pair.model, pair.model] = (
+                2.0 * pair.gpu_h / (pair.done_h + pair.co_done_h),
+                pair.gpu_h,
+            )
+    most = max(pair.gpu_h for pair in run.pairs)
+    left, top, width, height = 120, 84, 52, 22
+    wide, high = left + width * len(models), top + height * len(models)
+    parts = []
+    for k, model in enumerate(models):
+        x, y = left + (k + 0.5) * width, top + k * height + 15
+        parts.append(f'<text x="{left - 8}" y="{y}" text-anchor="end">{text(_short(model))}</text>')
+        parts.append(
+            f'<text x="{x:.1f}" y="{top - 8}" transform="rotate(-35 {x:.1f} {top - 8})">'
+            f"{text(_short(model))}</text>"
+        )
+        for column, other in enumerate(models):
+            if (model, other) in of:
+                xi, gpu_h = of[model, other]
+                at = (left + column * width, top + k * height, width, height)
+                parts.append(_square(at, _factor(xi), gpu_h / most))
+    return (
+        f'<svg viewBox="0 0 {wide + 60} {high + 2}" width="{wide + 60}" height="{high + 2}" '
+        f'role="img" aria-label="Slowdown factors by pair of models" {_FONT}>{"".join(parts)}</svg>'
+    )
+
+
+def _square(at: tuple[float, float, float, float], shown: str, part: float) -> str:
+    x, y, width, height = at
+    return (
+        f'<rect x="{x + 1}" y="{y + 1}" width="{width - 2}" height="{height - 2}" fill="{_HOT}" '
+        f'fill-opacity="{0.08 + 0.62 * part:.3f}"/>'
+        f'<text x="{x + width / 2:.1f}" y="{y + 15}" text-anchor="middle">{shown}</text>'
+    )
+
+
+def _models(pairs: Sequence[PairTime]) -> list[str]:
+    """Models by the GPU time that they shared, the most first."""
+    total: dict[str, float] = {}
+    for pair in pairs:
+        for name in (pair.model, pair.co_model):
+            total[name] = total.get(name, 0.0) + pair.gpu_h
+    return sorted(total, key=lambda name: (-total[name], name))[:_MODELS_SHOWN]
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or not np.isfinite(value) else float(value)
+
+
+def _cell(shown: str, value: Any) -> Cell:
+    return Cell(text(shown), _number(value))
+
+
+def _factor(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.0f}" if abs(hours) >= 100.0 else f"{hours:.3g}"
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= _LABEL_CHARS else label[: _LABEL_CHARS - 1] + "…"
