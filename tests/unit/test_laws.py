@@ -452,7 +452,7 @@ def test_a_co_runner_that_is_not_re_timed_is_caught() -> None:
     def named_one_way(rows: list[dict[str, Any]]) -> None:
         rows[2]["co_runner"] = ""
 
-    assert "its row names none" in of_pair(named_one_way)["co-runners"]
+    assert "but its row names none" in of_pair(named_one_way)["co-runners"]
 
     def slowed_alone(rows: list[dict[str, Any]]) -> None:
         rows[2]["rate"] = 1 / 1.05

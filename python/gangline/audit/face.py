@@ -188,7 +188,7 @@ def audit(
         require,
     )
     result = inputs.result_of(table)
-    held, listed = inputs.read(table, jobs, columns)
+    held, listed = inputs.read(table, jobs, columns, result)
     world = World(
         as_cluster(cluster),
         None if trace is None else as_trace(trace),

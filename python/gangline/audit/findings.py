@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from gangline.audit.sweep import Excess
 
-__all__ = ["RULES", "Findings"]
+    Words: TypeAlias = str | Callable[[int], str]
+
+__all__ = ["RULES", "Findings", "plain"]
 
 RULES = {
     "times": "every time that is needed is a finite number of seconds >= 0",
@@ -155,13 +157,13 @@ class Findings:
         rule: str,
         table: str,
         bad: npt.NDArray[Any],
-        what: Callable[[int], str],
+        what: Words,
         *,
         job: npt.NDArray[Any] | None = None,
         time: npt.NDArray[Any] | None = None,
         server: npt.NDArray[Any] | None = None,
-        found: npt.NDArray[Any] | None = None,
-        allowed: npt.NDArray[Any] | None = None,
+        found: npt.NDArray[Any] | float | None = None,
+        allowed: npt.NDArray[Any] | float | None = None,
     ) -> None:
         """Add the rows where `bad` holds; the columns are aligned with it.
 
@@ -171,12 +173,13 @@ class Findings:
             Which rule, in which table.
         bad : bool array
             Rows that break it.
-        what : callable
-            Row to a sentence.
+        what : str or callable
+            The sentence, with {found}, {allowed}, {time} and {server} to be filled in; or a
+            function from the row to it.
         job : int array, optional
             Job index of each row, -1 = none.
         time, server, found, allowed : arrays, optional
-            Where it is, and how much.
+            Where it is, and how much; one number stands for all rows.
         """
         self._checked.add(rule)
         rows = np.flatnonzero(bad)
@@ -189,8 +192,17 @@ class Findings:
             return
         if time is not None:
             rows = rows[np.argsort(time[rows], kind="stable")]
+        found, allowed = (
+            np.broadcast_to(each, bad.shape) if isinstance(each, float) else each
+            for each in (found, allowed)
+        )
         for row in rows[:room].tolist():
             place = -1 if server is None else int(server[row])
+            shown = {
+                name: column[row] if column is not None else None
+                for name, column in (("found", found), ("allowed", allowed), ("time", time))
+            }
+            shown["server"] = place
             self._rows.append(
                 {
                     "rule": rule,
@@ -200,7 +212,7 @@ class Findings:
                     "server": None if place < 0 else place,
                     "found": _value(found, row),
                     "allowed": _value(allowed, row),
-                    "what": what(row),
+                    "what": what.format(**shown) if isinstance(what, str) else what(row),
                 }
             )
 
@@ -209,7 +221,7 @@ class Findings:
         rule: str,
         table: str,
         excess: Excess,
-        what: Callable[[int], str],
+        what: Words,
         *,
         job: npt.NDArray[Any],
         time: npt.NDArray[Any],
@@ -237,6 +249,11 @@ class Findings:
         order = {rule: i for i, rule in enumerate(RULES)}
         rows = sorted(self._rows, key=lambda row: order[row["rule"]])
         return pa.Table.from_pylist(rows, schema=_SCHEMA)
+
+
+def plain(text: str) -> str:
+    """Return text that stands for itself within a sentence with things to be filled in."""
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _value(column: npt.NDArray[Any] | None, row: int) -> float | None:

@@ -116,11 +116,11 @@ def check(
         "idle",
         table,
         longest > world.max_idle_s,
-        lambda row: f"waits for {longest[row]:.9g} s while it and all others that wait would fit",
+        "waits for {found:.9g} s while it and all others that wait would fit",
         job=waits.job,
         time=since,
         found=longest,
-        allowed=np.full(len(longest), world.max_idle_s),
+        allowed=world.max_idle_s,
     )
 
 
@@ -143,12 +143,10 @@ def check_claim(world: World, findings: Findings, table: str, busy: Busy, waits:
             "work-conserving",
             table,
             bad,
-            lambda at, gang=gang, most=most: (  # type: ignore[misc]
-                f"a job of {gang} GPUs waits while {most[at]} GPUs of a type it may use are free"
-            ),
+            "a job of {allowed:g} GPUs waits while {found} GPUs of a type it may use are free",
             time=time.times,
             found=most,
-            allowed=np.full(len(most), gang),
+            allowed=float(gang),
         )
     findings.looked_at("work-conserving")
 

@@ -122,7 +122,9 @@ def result_of(table: TableLike) -> Result | None:
     if not _is_path(table) or not (Path(str(table)) / "spec.json").is_file():
         return None
     _require_one(Path(str(table)))
-    return load_result(str(table))
+    result = load_result(str(table))
+    result.check()
+    return result
 
 
 def gpus_of_copies(result: Result | None, given: str | int | None) -> str | int:
@@ -145,8 +147,6 @@ def _meant(name: str, known: tuple[str, ...]) -> str:
 def _require_one(folder: Path) -> None:
     """Refuse a folder that is not the whole result of one run; say which results it holds."""
     if (folder / "jobs.parquet").is_file():
-        if (folder / "spec.json").is_file():
-            load_result(folder).check()
         return
     found = sorted(str(path.parent) for path in folder.glob("*/jobs.parquet"))
     words = (
@@ -160,15 +160,22 @@ def _require_one(folder: Path) -> None:
 
 
 def read(
-    table: TableLike, jobs: TableLike | None, mapping: Mapping[str, str] | None
+    table: TableLike,
+    jobs: TableLike | None,
+    mapping: Mapping[str, str] | None,
+    result: Result | None,
 ) -> tuple[Columns | None, Columns | None]:
-    """Return the segments and the jobs, each if it is there."""
+    """Return the segments and the jobs, each if it is there; those of a result, if it is one."""
     names = mapping or {}
     if _is_path(table) and Path(str(table)).is_dir():
         folder = Path(str(table))
         _require_one(folder)
         files = (folder / "jobs.parquet", folder / "segments.parquet")
-        loaded = [_load(path) for path in files if path.is_file()]
+        if result is None:
+            loaded = [_load(path) for path in files if path.is_file()]
+        else:
+            tables = [result.jobs, *([result.segments] if result.has_segments else [])]
+            loaded = [_Loaded(str(files[i]), each, None) for i, each in enumerate(tables)]
         _check_mapping(names, loaded)
         listed, *others = (_columns(source, names) for source in loaded)
         return (others[0] if others else None), listed

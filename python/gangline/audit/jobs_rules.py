@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gangline.audit import idle
-from gangline.audit.sweep import Sweep, over
+from gangline.audit.rows import TableRows
+from gangline.audit.sweep import over
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -29,19 +30,18 @@ _UNBROKEN = "jobs that ran in one piece: every job stopped in between; segments 
 SPANS = ("jct_s", "queue_s", "wait_s", "run_s", "overhead_s")
 
 
-class _Rows:
+class _Rows(TableRows):
     """The rows as the rules need them; unknown numbers are NaN."""
 
-    def __init__(self, world: World, table: Columns) -> None:
-        self.table = table
-        self.job = world.codes(table)
+    def __init__(self, world: World, table: Columns, findings: Findings) -> None:
+        super().__init__(TABLE, world, table, findings)
         self.done = world.done_rows(table)
-        self.arrival = self._number("arrival_s")
+        self.arrival = self.number("arrival_s")
         if not table.has("arrival_s"):
             self.arrival = np.append(world.arrival, np.nan)[self.job]
-        self.finish = self._number("finish_s")
+        self.finish = self.number("finish_s")
         self.parts = np.append(world.parts, 1)[self.job]
-        self.gang = self._number("gpus")
+        self.gang = self.number("gpus")
         if not table.has("gpus"):
             gang = np.append(world.gang, -1)[self.job].astype(np.float64)
             self.gang = np.where(gang < 0, np.nan, gang)
@@ -50,11 +50,12 @@ class _Rows:
             self.least, self.most = (
                 np.append(sizes, -1)[self.job].astype(np.float64) for sizes in world.part_sizes
             )
-        self.run = self._number("run_s")
+        self.run = self.number("run_s")
         if not table.has("run_s") and table.has("wait_s"):
             self.run = self.finish - self.arrival - table["wait_s"]
         self.start = self._start()
         self.span = self.finish - self.start
+        self._where["time"] = self.arrival
         if table.has("preemptions") and not (table.has("run_s") or table.has("wait_s")):
             self.run = np.where(self._in_one_piece(), self.span, np.nan)
 
@@ -76,10 +77,11 @@ class _Rows:
         return not any(map(self.table.has, known)) and not bool(np.isnan(self.start).all())
 
     def _in_one_piece(self) -> Bools:
-        stops = self._number("preemptions") + np.nan_to_num(self._number("migrations"))
+        stops = self.number("preemptions") + np.nan_to_num(self.number("migrations"))
         return np.asarray(stops == 0)
 
-    def _number(self, name: str) -> Floats:
+    def number(self, name: str) -> Floats:
+        """Return a column; NaN where it is not there."""
         if self.table.has(name):
             return self.table[name]
         return np.full(len(self.table), np.nan)
@@ -89,10 +91,11 @@ def check(world: World, findings: Findings) -> None:
     """Look at every rule that the table has the columns for."""
     table = world.listed
     assert table is not None, "called only with jobs"
-    rows = _Rows(world, table)
-    _times(world, rows, findings)
-    _jobs(world, rows, findings)
-    _gangs(world, rows, findings)
+    rows = _Rows(world, table, findings)
+    _times(world, rows)
+    _arrivals(world, rows, findings)
+    _jobs(world, rows)
+    _gangs(world, rows)
     least = _work(world, rows, findings)
     _sums(world, rows, findings)
     _capacity(world, rows, least, findings)
@@ -101,35 +104,17 @@ def check(world: World, findings: Findings) -> None:
         _idle(world, rows, findings)
 
 
-def _times(world: World, rows: _Rows, findings: Findings) -> None:
-    table = rows.table
-    for name in ("arrival_s", "first_start_s", "finish_s", *SPANS):
-        if not table.has(name):
-            continue
-        values = table[name]
-        bad = ~(np.isfinite(values) & (values >= -world.tolerance_s))
-        # What did not happen has no time: only a job that is done needs them all.
-        bad &= rows.done | ~np.isnan(values)
-        findings.add(
-            "times",
-            TABLE,
-            bad,
-            lambda row, name=name, values=values: f"{name} is {values[row]:g}",  # type: ignore[misc]
-            job=rows.job,
-            time=rows.arrival,
-            found=values,
-        )
-    findings.add(
+def _times(world: World, rows: _Rows) -> None:
+    # What did not happen has no time: only a job that is done needs them all.
+    rows.check_times(rows.done, ("arrival_s", "first_start_s", "finish_s", *SPANS))
+    rows.add(
         "order",
-        TABLE,
         rows.finish < rows.start - world.tolerance_s,
-        lambda row: f"finishes at {rows.finish[row]:.9g} s, starts at {rows.start[row]:.9g} s",
-        job=rows.job,
+        "finishes at {found:.9g} s, but starts at {allowed:.9g} s",
         time=rows.start,
         found=rows.finish,
         allowed=rows.start,
     )
-    _arrivals(world, rows, findings)
 
 
 def _arrivals(world: World, rows: _Rows, findings: Findings) -> None:
@@ -141,93 +126,59 @@ def _arrivals(world: World, rows: _Rows, findings: Findings) -> None:
         due = np.append(world.arrival, np.nan)[rows.job]
         arrival = np.fmax(arrival, due)
         if rows.table.has("arrival_s"):
-            findings.add(
+            rows.add(
                 "arrival",
-                TABLE,
                 np.abs(rows.arrival - due) > world.tolerance_s,
-                lambda row: f"arrives at {rows.arrival[row]:.9g} s, by the trace at {due[row]:.9g}",
-                job=rows.job,
-                time=rows.arrival,
+                "arrives at {found:.9g} s; by the trace at {allowed:.9g} s",
                 found=rows.arrival,
                 allowed=due,
             )
     begin = np.fmin(rows.start, rows.finish)
-    findings.add(
+    rows.add(
         "before-arrival",
-        TABLE,
         begin < arrival - world.tolerance_s * (1.0 if rows.table.has("first_start_s") else 3.0),
-        lambda row: f"starts at {begin[row]:.9g} s, arrives at {arrival[row]:.9g} s",
-        job=rows.job,
+        "starts at {found:.9g} s, but arrives at {allowed:.9g} s",
         time=begin,
         found=begin,
         allowed=arrival,
     )
 
 
-def _jobs(world: World, rows: _Rows, findings: Findings) -> None:
+def _jobs(world: World, rows: _Rows) -> None:
     order = np.argsort(rows.job, kind="stable")
     again = np.zeros(len(rows.job), dtype=np.bool_)
     again[order[1:]] = (rows.job[order[1:]] == rows.job[order[:-1]]) & (rows.job[order[1:]] >= 0)
-    findings.add(
-        "duplicate-job",
-        TABLE,
-        again,
-        lambda row: f"row {row} has a job that an earlier row has",
-        job=rows.job,
-        time=rows.arrival,
-    )
+    rows.add("duplicate-job", again, lambda row: f"row {row} has a job that an earlier row has")
     if world.trace is None:
-        for rule in ("missing-job", "unknown-job"):
-            findings.skip(rule, "which jobs there should be: a trace")
-        return
-    findings.add(
-        "unknown-job",
-        TABLE,
-        rows.job < 0,
-        lambda row: f"no such job in the trace: {world.name_of_row(rows.table, row)}",
-        time=rows.arrival,
-    )
-    there = np.zeros(world.jobs, dtype=np.bool_)
-    there[rows.job[rows.job >= 0]] = True
-    findings.add(
-        "missing-job",
-        TABLE,
-        ~there,
-        lambda job: f"job {world.names(job)} of the trace has no row",
-        job=np.arange(world.jobs),
-        time=world.arrival,
-    )
+        rows.skip("which jobs there should be: a trace", "missing-job", "unknown-job")
+    else:
+        rows.check_jobs(np.ones(world.jobs, dtype=np.bool_), "row")
 
 
-def _gangs(world: World, rows: _Rows, findings: Findings) -> None:
+def _gangs(world: World, rows: _Rows) -> None:
     if np.isnan(rows.gang).all():
-        for rule in ("gang", "capacity", "utilisation"):
-            findings.skip(rule, "gang sizes: the column gpus, or a trace")
+        rows.skip("gang sizes: the column gpus, or a trace", "gang", "capacity", "utilisation")
         return
     gang, wanted = rows.gang, rows.gang
     if world.trace is not None:
         known = np.append(world.gang, -1)[rows.job]
         wanted = np.where(known > 0, known, np.nan).astype(np.float64)
     bad = ~(gang >= 1) | (gang != np.floor(gang)) | (np.isfinite(wanted) & (gang != wanted))
-    findings.add(
+    rows.add(
         "gang",
-        TABLE,
         bad,
-        lambda row: f"{gang[row]:g} GPUs; its gang is {wanted[row]:g}",
-        job=rows.job,
+        "has {found:g} GPUs; its gang is {allowed:g}",
         time=rows.start,
         found=gang,
         allowed=wanted,
     )
-    findings.add(
+    rows.add(
         "capacity",
-        TABLE,
         (rows.done | np.isfinite(rows.start)) & (rows.least > world.gpus_total),
-        lambda row: f"{rows.least[row]:g} GPUs on a cluster of {world.gpus_total}",
-        job=rows.job,
+        "has {found:g} GPUs on a cluster of {allowed:g}",
         time=rows.start,
         found=rows.least,
-        allowed=np.full(len(gang), float(world.gpus_total)),
+        allowed=float(world.gpus_total),
     )
 
 
@@ -248,12 +199,10 @@ def _work(world: World, rows: _Rows, findings: Findings) -> Floats:
         findings.skip("short-run", "how long jobs ran: first_start_s, run_s or wait_s")
         ran = rows.finish - rows.arrival
     if not np.isnan(least).all():
-        findings.add(
+        rows.add(
             "short-run",
-            TABLE,
             rows.done & (ran < least - world.tolerance(least, 2.0)),
-            lambda row: f"ran {ran[row]:.9g} s; its work takes at least {least[row]:.9g} s",
-            job=rows.job,
+            "ran for {found:.9g} s; its work takes at least {allowed:.9g} s",
             time=rows.start,
             found=ran,
             allowed=least,
@@ -265,45 +214,26 @@ def _work(world: World, rows: _Rows, findings: Findings) -> Floats:
 
 def _sums(world: World, rows: _Rows, findings: Findings) -> None:
     table = rows.table
-    expected: list[tuple[str, str, Floats]] = [
+    wait = rows.number("jct_s") - rows.number("run_s")
+    for name, words, wanted in (
         ("jct_s", "finish - arrival", rows.finish - rows.arrival),
         ("queue_s", "first start - arrival", rows.start - rows.arrival),
-    ]
-    if table.has("jct_s") and table.has("run_s"):
-        expected.append(("wait_s", "jct - run", table["jct_s"] - table["run_s"]))
-    for name, words, wanted in expected:
-        if not table.has(name):
-            continue
-        given = table[name]
-        findings.add(
-            "sums",
-            TABLE,
-            np.abs(given - wanted) > world.tolerance(wanted, 3.0),
-            lambda row, name=name, words=words, given=given, wanted=wanted: (  # type: ignore[misc]
-                f"{name} is {given[row]:.9g}, {words} is {wanted[row]:.9g}"
-            ),
-            job=rows.job,
-            time=rows.arrival,
-            found=given,
-            allowed=wanted,
-        )
-    for part, whole in (("run_s", "finish - first start"), ("overhead_s", "run_s of its parts")):
-        if not table.has(part):
-            continue
-        most = rows.span if part == "run_s" else rows.run * rows.parts
-        given = table[part]
-        findings.add(
-            "sums",
-            TABLE,
-            given > most + world.tolerance(most, 3.0),
-            lambda row, part=part, whole=whole, given=given, most=most: (  # type: ignore[misc]
-                f"{part} is {given[row]:.9g}, more than {whole}, {most[row]:.9g}"
-            ),
-            job=rows.job,
-            time=rows.start,
-            found=given,
-            allowed=most,
-        )
+        ("wait_s", "jct - run", wait),
+    ):
+        given = rows.number(name)
+        bad = np.abs(given - wanted) > world.tolerance(wanted, 3.0)
+        what = f"{name} is {{found:.9g}}, but {words} is {{allowed:.9g}}"
+        if table.has(name) and (name != "wait_s" or (table.has("jct_s") and table.has("run_s"))):
+            rows.add("sums", bad, what, found=given, allowed=wanted)
+    for name, words, most in (
+        ("run_s", "finish - first start", rows.span),
+        ("overhead_s", "the run time of its parts", rows.run * rows.parts),
+    ):
+        given = rows.number(name)
+        bad = given > most + world.tolerance(most, 3.0)
+        what = f"{name} is {{found:.9g}}, more than {words}, {{allowed:.9g}}"
+        if table.has(name):
+            rows.add("sums", bad, what, time=rows.start, found=given, allowed=most)
     if table.has("gpu_seconds") and table.has("run_s"):
         _gpu_seconds(world, rows, table["gpu_seconds"], findings)
 
@@ -315,13 +245,10 @@ def _gpu_seconds(world: World, rows: _Rows, given: Floats, findings: Findings) -
     slack = world.tolerance(most, rows.most + 2.0) * rows.parts
     above = given > most * rows.parts + slack
     wanted = np.where(above, most, least)
-    findings.add(
+    rows.add(
         "sums",
-        TABLE,
         above | (given < least - slack),
-        lambda row: f"gpu_seconds is {given[row]:.9g}, gpus x run is {wanted[row]:.9g}",
-        job=rows.job,
-        time=rows.arrival,
+        "gpu_seconds is {found:.9g}, but gpus x run is {allowed:.9g}",
         found=given,
         allowed=wanted,
     )
@@ -345,28 +272,11 @@ def _capacity(world: World, rows: _Rows, least: Floats, findings: Findings) -> N
             "first_start_s is not given: taken as finish - run time, as if every job ran in one "
             "piece; where jobs are preempted give first_start_s or preemptions"
         )
-    gang = rows.least[kept].astype(np.int64)
-    sweep = Sweep(rows.start[kept], rows.finish[kept], world.tolerance_s)
     kinds = np.full(len(kept), -1, dtype=np.int64)
     if "gpu_type" in rows.table.words:
         kinds = world.type_of_label(rows.table)[kept]
-    for kind in (-1, *np.unique(kinds[kinds >= 0]).tolist()):
-        chosen = np.ones(len(sweep.row), dtype=np.bool_) if kind < 0 else kinds[sweep.row] == kind
-        total = world.gpus_total if kind < 0 else int(world.gpus_by_type[kind])
-        name = "the cluster" if kind < 0 else world.types[kind]
-        row = sweep.row[chosen]
-        held = np.cumsum(sweep.sign[chosen] * gang[row])
-        excess = over(held, np.full(len(row), float(total * world.max_share)))
-        findings.add_excess(
-            "capacity",
-            TABLE,
-            excess,
-            lambda i, name=name, excess=excess: (  # type: ignore[misc]
-                f"{name}: {excess.peak[i]:g} GPUs held of {excess.allowed[i]:g}{assumed}"
-            ),
-            job=rows.job[kept][row],
-            time=sweep.time[chosen],
-        )
+    gpus = rows.least[kept].astype(np.int64)
+    rows.check_capacity(kept, rows.start[kept], rows.finish[kept], kinds, gpus, assumed)
 
 
 def _why_not(rows: _Rows, least: Floats) -> str:
@@ -406,9 +316,7 @@ def _utilisation(world: World, rows: _Rows, least: Floats, findings: Findings) -
             "utilisation",
             TABLE,
             excess,
-            lambda i, excess=excess: (  # type: ignore[misc]
-                f"{excess.peak[i]:.9g} GPU-s used of {excess.allowed[i]:.9g}"
-            ),
+            "{found:.9g} GPU-s used of {allowed:.9g}",
             job=job[order],
             time=time,
         )

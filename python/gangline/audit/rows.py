@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gangline.audit.sweep import Sweep
+from gangline.audit.findings import plain
+from gangline.audit.sweep import Sweep, over
 from gangline.audit.words import reasons
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from gangline.audit.findings import Findings
+    from gangline.audit.findings import Findings, Words
     from gangline.audit.inputs import Columns
     from gangline.audit.world import World
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Bools = npt.NDArray[np.bool_]
 
-__all__ = ["SLOTS", "Rows", "Stretches", "held_seconds"]
+__all__ = ["SLOTS", "Rows", "Stretches", "TableRows", "held_seconds"]
 
 TABLE = "segments"
 SLOTS = 64
@@ -46,12 +47,87 @@ class Stretches(NamedTuple):
     """Stretch of each row; -1 = none."""
 
 
-class Rows:
+class TableRows:
+    """The rows of one table, and what segments and jobs are checked for alike."""
+
+    def __init__(self, name: str, world: World, table: Columns, findings: Findings) -> None:
+        self.name, self.world, self.table, self.findings = name, world, table, findings
+        self.job = world.codes(table)
+        self._where: dict[str, npt.NDArray[Any] | None] = {"job": self.job}
+
+    def add(
+        self,
+        rule: str,
+        bad: npt.NDArray[Any],
+        what: Words,
+        *,
+        at: Ints | None = None,
+        **given: npt.NDArray[Any] | float,
+    ) -> None:
+        """Add findings by row, or by the rows `at`: job, time and server are filled in."""
+        where = self._where
+        if at is not None:
+            where = {key: None if each is None else each[at] for key, each in where.items()}
+        self.findings.add(rule, self.name, bad, what, **(where | given))  # type: ignore[arg-type]
+
+    def add_jobs(self, rule: str, bad: npt.NDArray[Any], what: Words, **given: Any) -> None:
+        """Add findings by job."""
+        where = {"job": np.arange(self.world.jobs), "time": self.world.arrival}
+        self.findings.add(rule, self.name, bad, what, **(where | given))
+
+    def skip(self, missing: str, *rules: str) -> None:
+        """Note that rules cannot be looked at."""
+        for rule in rules:
+            self.findings.skip(rule, missing)
+
+    def check_times(self, needed: Bools | None, names: Sequence[str], **given: Any) -> None:
+        """Check times; only rows that need them must have them all."""
+        for name in (name for name in names if self.table.has(name)):
+            values = self.table[name]
+            bad = ~(np.isfinite(values) & (values >= -self.world.tolerance_s))
+            if needed is not None:
+                bad &= needed | ~np.isnan(values)
+            self.add("times", bad, name + " is {found:g}", found=values, **given)
+
+    def check_jobs(self, expected: Bools, row: str) -> None:
+        """Check that rows belong to known jobs, and that expected jobs have a row."""
+
+        def unknown(at: int) -> str:
+            return f"job {self.world.name_of_row(self.table, at)} is not known"
+
+        no_job = np.full(len(self.job), -1)
+        self.add("unknown-job", self.job < 0, unknown, job=no_job)
+        there = np.zeros(self.world.jobs, dtype=np.bool_)
+        there[self.job[self.job >= 0]] = True
+        self.add_jobs("missing-job", expected & ~there, f"the job has no {row}")
+
+    def check_capacity(
+        self, at: Ints, start: Floats, end: Floats, kind: Ints, gpus: Ints, more: str = ""
+    ) -> None:
+        """Sweep the GPUs that rows hold: in total, and of each type that they name."""
+        world = self.world
+        sweep = Sweep(start, end, world.tolerance_s)
+        job = np.append(self.job, -1)[at][sweep.row]
+        for one in (-1, *np.unique(kind[kind >= 0]).tolist()):
+            chosen = np.flatnonzero((one < 0) | (kind[sweep.row] == one))
+            name = "the cluster" if one < 0 else world.types[one]
+            held = np.cumsum(sweep.sign[chosen] * gpus[sweep.row[chosen]])
+            there = world.gpus_up(one, sweep.time[chosen]) * world.max_share
+            self.findings.add_excess(
+                "capacity",
+                self.name,
+                over(held, there),
+                f"{plain(name)}: {{found:g}} GPUs held of {{allowed:g}}{more}",
+                job=job[chosen],
+                time=sweep.time[chosen],
+            )
+
+
+class Rows(TableRows):
     """The rows of a segments table; `good` ones have usable times."""
 
     def __init__(self, world: World, table: Columns, findings: Findings) -> None:
-        self.world, self.table, self._findings = world, table, findings
-        self.job = world.codes(table)
+        super().__init__(TABLE, world, table, findings)
         self.start, self.end = table["start_s"], table["end_s"]
         self.length = self.end - self.start
         self.has_server = table.has("server")
@@ -62,33 +138,7 @@ class Rows:
         self.mask = table.mask
         self.good: Bools = np.isfinite(self.start) & np.isfinite(self.end)
         self.good &= self.end >= self.start
-
-    def add(
-        self,
-        rule: str,
-        bad: npt.NDArray[Any],
-        what: Callable[[int], str],
-        *,
-        at: Ints | None = None,
-        time: Floats | None = None,
-        found: npt.NDArray[Any] | None = None,
-        allowed: npt.NDArray[Any] | None = None,
-    ) -> None:
-        """Add findings by row, or by the rows `at`; their job, time and server are filled in."""
-        job, server = (self.job, self.server) if at is None else (self.job[at], self.server[at])
-        if time is None:
-            time = self.start if at is None else self.start[at]
-        self._findings.add(
-            rule,
-            TABLE,
-            bad,
-            what,
-            job=job,
-            time=time,
-            server=server,
-            found=found,
-            allowed=allowed,
-        )
+        self._where |= {"time": self.start, "server": self.server}
 
     @cached_property
     def width(self) -> Ints | None:

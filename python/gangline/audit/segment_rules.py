@@ -31,7 +31,7 @@ def check(world: World, findings: Findings) -> None:
     assert table is not None, "called only with segments"
     rows = Rows(world, table, findings)
     _times(world, rows)
-    _jobs(world, rows, findings)
+    _jobs(world, rows)
     _places(world, rows, findings)
     _arrivals(world, rows, findings)
     company = sharing.Company(world, rows)
@@ -49,58 +49,27 @@ def check(world: World, findings: Findings) -> None:
         work.check(world, rows, findings)
         _idle(world, rows, rows.width, findings)
     _down(world, rows, findings)
-    _ends(world, rows, findings)
-    _agreement(world, rows, company, findings)
+    _ends(world, rows)
+    _agreement(world, rows, company)
 
 
 def _times(world: World, rows: Rows) -> None:
-    for name, values in (("start_s", rows.start), ("end_s", rows.end)):
-        bad = ~(np.isfinite(values) & (values >= -world.tolerance_s))
-        rows.add(
-            "times",
-            bad,
-            lambda row, name=name, values=values: f"{name} is {values[row]:g}",  # type: ignore[misc]
-            time=np.full(len(values), np.nan),
-            found=values,
-        )
+    rows.check_times(None, ("start_s", "end_s"), time=np.full(len(rows.job), np.nan))
     backwards = rows.end < rows.start - world.tolerance_s
     if world.run is not None:  # our own runs have no empty rows
         backwards |= rows.end <= rows.start
-    rows.add(
-        "order",
-        backwards,
-        lambda row: f"ends at {rows.end[row]:.9g} s, {-rows.length[row]:.9g} s before its start",
-        found=rows.end,
-        allowed=rows.start,
-    )
+    words = "ends at {found:.9g} s, but starts at {allowed:.9g} s"
+    rows.add("order", backwards, words, found=rows.end, allowed=rows.start)
 
 
-def _jobs(world: World, rows: Rows, findings: Findings) -> None:
-    if world.trace is None and world.listed is None:
-        findings.skip("unknown-job", "which jobs there are: a trace or a jobs table")
-        findings.skip("missing-job", "which jobs there are: a trace or a jobs table")
+def _jobs(world: World, rows: Rows) -> None:
+    if not world.knows_jobs:
+        rows.skip("which jobs there are: a trace or a jobs table", "unknown-job", "missing-job")
         return
-    findings.add(
-        "unknown-job",
-        TABLE,
-        rows.job < 0,
-        lambda row: f"no such job: {world.name_of_row(rows.table, row)}",
-        time=rows.start,
-        server=rows.server,
-    )
-    ran = np.zeros(world.jobs, dtype=np.bool_)
-    ran[rows.job[rows.job >= 0]] = True
     expected = np.ones(world.jobs, dtype=np.bool_)
     if world.listed is not None and world.finished is not None:
         expected = world.finished
-    findings.add(
-        "missing-job",
-        TABLE,
-        expected & ~ran,
-        lambda job: f"job {world.names(job)} has no segment",
-        job=np.arange(world.jobs),
-        time=world.arrival,
-    )
+    rows.check_jobs(expected, "segment")
 
 
 def _places(world: World, rows: Rows, findings: Findings) -> None:
@@ -109,7 +78,7 @@ def _places(world: World, rows: Rows, findings: Findings) -> None:
         rows.add(
             "unknown-server",
             rows.server < 0,
-            lambda row: f"server {rows.server_given[row]:g}: the cluster has 0 to {servers - 1}",
+            f"is on server {{found:g}}; the cluster has 0 to {servers - 1}",
             found=rows.server_given,
         )
         if rows.mask is not None:
@@ -140,7 +109,8 @@ def _slots_exist(world: World, rows: Rows, mask: npt.NDArray[np.uint64]) -> None
     rows.add(
         "unknown-server",
         beyond != 0,
-        lambda row: f"gpu_mask {int(mask[row]):#x} on a server of {gpus[row]} GPUs",
+        "has gpu_mask {found:#x} on a server of {allowed} GPUs",
+        found=mask,
         allowed=gpus,
     )
 
@@ -153,7 +123,7 @@ def _arrivals(world: World, rows: Rows, findings: Findings) -> None:
     rows.add(
         "before-arrival",
         rows.start < arrival - world.tolerance_s,
-        lambda row: f"runs from {rows.start[row]:.9g} s but arrives at {arrival[row]:.9g} s",
+        "runs from {found:.9g} s, but arrives at {allowed:.9g} s",
         found=rows.start,
         allowed=arrival,
     )
@@ -161,7 +131,7 @@ def _arrivals(world: World, rows: Rows, findings: Findings) -> None:
 
 def _gangs(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
     """Look at what each part of a job holds after each instant at which that changes."""
-    rows.add("gang", width <= 0, lambda row: f"its row holds {width[row]} GPUs", found=width)
+    rows.add("gang", width <= 0, "its row holds {found} GPUs", found=width)
     if world.copy_gpus == "server" and not rows.has_server:
         return
     kept = np.flatnonzero(rows.good & (rows.job >= 0))
@@ -202,7 +172,7 @@ def _gangs(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
         "gang",
         TABLE,
         ~whole,
-        lambda at: f"holds {held[at]} GPUs from {time[at]:.9g} s; {whole_is} {gang[at]}",
+        f"holds {{found}} GPUs from {{time:.9g}} s; {whole_is} {{allowed}}",
         job=job,
         time=time,
         found=held,
@@ -247,44 +217,9 @@ def _capacity(world: World, rows: Rows, width: Ints, findings: Findings) -> None
     kinds = np.concatenate([rows.type, world.server_type[server]])
     kept = np.flatnonzero(good)
     start, end, amount, kinds = start[kept], end[kept], amount[kept], kinds[kept]
-    sweep = Sweep(start, end, world.tolerance_s)
-    job = np.append(rows.job, np.full(len(down), -1))[kept][sweep.row]
-    event_kinds = kinds[sweep.row]
-    for kind in (-1, *range(len(world.types))):
-        chosen = np.ones(len(job), dtype=np.bool_) if kind < 0 else event_kinds == kind
-        name = "the cluster" if kind < 0 else world.types[kind]
-        time = sweep.time[chosen]
-        held = np.cumsum(sweep.sign[chosen] * amount[sweep.row[chosen]])
-        allowed = _there(world, kind, time) * world.max_share
-        excess = over(held, allowed)
-        findings.add_excess(
-            "capacity",
-            TABLE,
-            excess,
-            lambda i, name=name, excess=excess: (  # type: ignore[misc]
-                f"{name}: {excess.peak[i]:g} GPUs held of {excess.allowed[i]:g}"
-            ),
-            job=job[chosen],
-            time=time,
-        )
+    rows.check_capacity(np.minimum(kept, len(rows.job)), start, end, kinds, amount)
     if rows.has_server and rows.mask is None:
         _servers(world, rows, width, findings)
-
-
-def _there(world: World, kind: int, time: Floats) -> Floats:
-    """Return the GPUs of a type (-1 = of all) that are up at some instants."""
-    total = world.gpus_total if kind < 0 else int(world.gpus_by_type[kind])
-    server, down, up = world.outages
-    if kind >= 0:
-        mine = world.server_type[server] == kind
-        server, down, up = server[mine], down[mine], up[mine]
-    if not len(server):
-        return np.full(len(time), float(total))
-    gpus = world.server_gpus[server]
-    steps = np.concatenate([down, up - world.tolerance_s])
-    order = np.argsort(steps, kind="stable")
-    lost = np.append(0, np.cumsum(np.concatenate([gpus, -gpus])[order]))
-    return total - lost[np.searchsorted(steps[order], time, side="right")].astype(np.float64)
 
 
 def _servers(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
@@ -294,12 +229,11 @@ def _servers(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
     where = server[sweep.row]
     allowed = (world.server_gpus[where] * world.max_share).astype(np.float64)
     excess = over(sweep.held(width[kept]), allowed)
-    at = excess.at
     findings.add_excess(
         "capacity",
         TABLE,
         excess,
-        lambda i: f"server {where[at[i]]}: {excess.peak[i]:g} GPUs held of {excess.allowed[i]:g}",
+        "server {server}: {found:g} GPUs held of {allowed:g}",
         job=rows.job[kept][sweep.row],
         time=sweep.time,
         server=where,
@@ -318,9 +252,9 @@ def _utilisation(world: World, rows: Rows, width: Ints, findings: Findings) -> N
         "utilisation",
         TABLE,
         np.asarray([bad]),
-        lambda _: f"{used:.9g} GPU-s used of {there:.9g} from {first:.9g} s to {last:.9g} s",
-        found=np.asarray([used]),
-        allowed=np.asarray([there]),
+        f"{{found:.9g}} GPU-s used of {{allowed:.9g}} from {first:.9g} s to {last:.9g} s",
+        found=used,
+        allowed=float(there),
     )
 
 
@@ -368,14 +302,10 @@ def _down(world: World, rows: Rows, findings: Findings) -> None:
         at = np.searchsorted(ends - world.tolerance_s, rows.start[mine], side="right")
         begin = np.append(begins, np.inf)[at]
         bad[mine] = begin < rows.end[mine] - world.tolerance_s
-    rows.add(
-        "down",
-        bad & rows.good,
-        lambda row: f"runs on server {rows.server[row]} while it is down",
-    )
+    rows.add("down", bad & rows.good, "runs on server {server} while it is down")
 
 
-def _ends(world: World, rows: Rows, findings: Findings) -> None:
+def _ends(world: World, rows: Rows) -> None:
     """Check that a finished job ends in its last segment, and no other job does."""
     status, reason = world.status, world.end_reason
     if status is None or reason is None or status.words or reason.words:
@@ -398,17 +328,15 @@ def _ends(world: World, rows: Rows, findings: Findings) -> None:
         time=end,
     )
     has_end = np.bincount(job, weights=ends, minlength=world.jobs) > 0
-    findings.add(
+    rows.add_jobs(
         "finish",
-        TABLE,
         finished & ~has_end & np.isfinite(last),
-        lambda _: "the job is finished by the jobs table, but no segment says so",
-        job=np.arange(world.jobs),
+        "the job is finished by the jobs table, but no segment says so",
         time=last,
     )
 
 
-def _agreement(world: World, rows: Rows, company: sharing.Company, findings: Findings) -> None:
+def _agreement(world: World, rows: Rows, company: sharing.Company) -> None:
     """Look whether the jobs table says what its segments say."""
     if world.listed is None:
         return
@@ -419,31 +347,30 @@ def _agreement(world: World, rows: Rows, company: sharing.Company, findings: Fin
     last = np.full(world.jobs, -np.inf)
     np.minimum.at(first, job, rows.start[kept])
     np.maximum.at(last, job, rows.end[kept])
-    _same(world, findings, "first_start_s", first, ran > 0, 0.0)
-    _same(world, findings, "finish_s", last, ran > 0, 0.0)
+    _same(rows, "first_start_s", first)
+    _same(rows, "finish_s", last)
     if world.listed.has("run_s"):
         held = held_seconds(job, rows.start[kept], rows.end[kept], world.jobs)
-        _same(world, findings, "run_s", held, ran > 0, ran)
+        _same(rows, "run_s", held, ran)
     if rows.width is None:
         return
     used = rows.per_job(rows.length[kept] * rows.width[kept].astype(np.float64))
-    _same(world, findings, "gpu_seconds", used, ran > 0, ran * world.part_sizes[1])
+    _same(rows, "gpu_seconds", used, ran * world.part_sizes[1])
     if world.listed.has("share_s") and rows.mask is not None and rows.has_server:
-        _same(world, findings, "share_s", company.share_s, ran > 0, ran)
+        _same(rows, "share_s", company.share_s, ran)
 
 
-def _same(
-    world: World, findings: Findings, name: str, segments: Floats, here: Bools, terms: Any
-) -> None:
+def _same(rows: Rows, name: str, segments: Floats, terms: Any = 0.0) -> None:
+    """Hold a column of the jobs table against the same by segments, for the jobs that ran."""
+    world = rows.world
+    here = np.bincount(rows.job[rows.kept], minlength=world.jobs) > 0
     listed = world.of_job(name)
     gap = np.abs(listed - segments)
     bad = here & (gap > world.tolerance(np.where(here, segments, 0.0), 1.0 + terms))
-    findings.add(
+    rows.add_jobs(
         "sums",
-        TABLE,
         bad,
-        lambda job: f"{name} is {listed[job]:.9g} in the jobs, {segments[job]:.9g} by segments",
-        job=np.arange(world.jobs),
+        f"{name} is {{found:.9g}} in the jobs table, but {{allowed:.9g}} by its segments",
         time=segments if name in ("first_start_s", "finish_s") else world.arrival,
         found=listed,
         allowed=segments,

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["check"]
 
-TABLE = "segments"
 NS = 1_000_000_000
 STOPS = ("preempted", "moved")
 """Ends of a stint after which a job falls back to a checkpoint if the run sets an interval."""
@@ -56,29 +55,25 @@ def check(world: World, rows: Rows, findings: Findings) -> None:
     terms = np.bincount(rows.job[rows.kept], minlength=world.jobs) + 2.0
     slack = fastest * world.sum_s * terms + 1e-9 * world.work
     finished = world.finished if world.finished is not None else np.ones(world.jobs, dtype=np.bool_)
-    known, work = {"job": np.arange(world.jobs), "time": world.arrival}, world.work
-    findings.add(
+    work = world.work
+    rows.add_jobs(
         "short-run",
-        TABLE,
         (most < work - slack) & finished & (terms > 2.0),
-        lambda at: f"did at most {most[at]:.9g} of {work[at]:.9g} iterations",
+        "did at most {found:.9g} of {allowed:.9g} iterations",
         found=most,
         allowed=work,
-        **known,
     )
     if not (rows.table.has("rate") and world.knows_overheads):
         findings.skip(
             "work-done", "how fast jobs were: rate in the segments, overhead_s in a jobs table"
         )
         return
-    findings.add(
+    rows.add_jobs(
         "work-done",
-        TABLE,
         least > work + slack,
-        lambda at: f"did at least {least[at]:.9g} of {work[at]:.9g} iterations",
+        "did at least {found:.9g} of {allowed:.9g} iterations",
         found=least,
         allowed=work,
-        **known,
     )
 
 

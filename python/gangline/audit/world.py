@@ -210,7 +210,10 @@ class World:
         """Most whole gangs that each job may hold at a time."""
         if self.held is None or not self.held.has("part"):
             return np.full(self.jobs, self.max_parts, dtype=np.int64)
-        numbers, part = np.unique(np.nan_to_num(self.held["part"]), return_inverse=True)
+        given = np.nan_to_num(self.held["part"])
+        if not given.any():
+            return np.ones(self.jobs, dtype=np.int64)
+        numbers, part = np.unique(given, return_inverse=True)
         pairs = np.unique(self.codes(self.held) * len(numbers) + part)
         jobs = pairs[pairs >= 0] // max(len(numbers), 1)
         return np.maximum(np.bincount(jobs, minlength=self.jobs), 1)
@@ -369,6 +372,22 @@ class World:
         known = [self.types.index(name) if name in self.types else -1 for name in names]
         indices = labels.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         return np.asarray(np.asarray([*known, -1], dtype=np.int64)[indices])
+
+    def gpus_up(self, kind: int, time: Floats) -> Floats:
+        """Return the GPUs of a type (-1 = of all) that are up at some instants."""
+        total = self.gpus_total if kind < 0 else int(self.gpus_by_type[kind])
+        server, down, up = self.outages
+        if kind >= 0:
+            mine = self.server_type[server] == kind
+            server, down, up = server[mine], down[mine], up[mine]
+        if not len(server):
+            return np.full(len(time), float(total))
+        gpus = self.server_gpus[server]
+        steps = np.concatenate([down, up - self.tolerance_s])
+        order = np.argsort(steps, kind="stable")
+        lost = np.append(0, np.cumsum(np.concatenate([gpus, -gpus])[order]))
+        at = np.searchsorted(steps[order], time, side="right")
+        return np.asarray(total - lost[at], dtype=np.float64)
 
     @property
     def knows_outages(self) -> bool:
