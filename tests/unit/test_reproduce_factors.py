@@ -159,6 +159,13 @@ def test_a_study_with_factors_and_variations() -> None:
     for claim in document["claims"]:
         assert claim["low"] <= claim["times_better"] <= claim["high"]
         assert claim["verdict"] in made.tables()[-1][2][document["claims"].index(claim)]
+    first, second, *_ = made.sentences()
+    start = "Mean JCT 1.5 times. Measured with srtf, with 95 % intervals: against fifo "
+    assert first.startswith(start)
+    one = document["claims"][0]
+    said = f"{one['times_better']:.2f} times ({one['low']:.2f} to {one['high']:.2f}), "
+    assert first[len(start) :].startswith(said + one["verdict"])
+    assert second.startswith("GPU use 1.1 times. Measured with srtf")
     # las is not run on `small`, so its claim is about two worlds
     assert [one["worlds"] for one in document["claims"]] == [3, 2, 3]
     labels = [one["variation"] for one in document["varied_ratios"]]

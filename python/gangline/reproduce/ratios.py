@@ -275,7 +275,8 @@ def said(study: Study, found: Sequence[Ratio]) -> list[str]:
             )
             continue
         listed = "; ".join(map(_against, mine))
-        lines.append(f"{factor.published}. Measured with {factor.hero}: {listed}.")
+        between = ", with 95 % intervals" if any(row["low"] is not None for row in mine) else ""
+        lines.append(f"{factor.published}. Measured with {factor.hero}{between}: {listed}.")
     return lines
 
 
@@ -287,12 +288,7 @@ def _is_of(row: dict[str, Any], factor: Factor) -> bool:
 
 
 def _against(row: dict[str, Any]) -> str:
-    facts = []
-    if row["low"] is not None:
-        facts.append(f"95 % interval {row['low']:.2f} to {row['high']:.2f}")
-    if row["worlds"] > 1:
-        facts.append(f"{row['least']:.2f} to {row['most']:.2f} by world")
-    between = f" ({'; '.join(facts)})" if facts else ""
+    between = "" if row["low"] is None else f" ({row['low']:.2f} to {row['high']:.2f})"
     return f"against {row['against']} {row['times_better']:.2f} times{between}, {row['verdict']}"
 
 
