@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gangline.report.pairs import PairTime, pair_times
+from gangline.report.pair_times import PairTime, pair_times
 from gangline.report.shapes import Shapes, gangs, shapes
 from gangline.report.waiting import blocked_share, idle_share
 

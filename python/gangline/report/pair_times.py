@@ -1,0 +1,112 @@
+"""Which models shared GPUs, and by how much they slowed each other down: what the segments tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    Ints = npt.NDArray[np.int64]
+
+__all__ = ["PairTime", "pair_times"]
+
+_HOUR_S = 3600.0
+_SLOTS = 64
+
+
+@dataclass(frozen=True)
+class PairTime:
+    """GPU time that jobs of two models shared, of which `model` sorts first.
+
+    Attributes
+    ----------
+    model, co_model : str
+        Labels; equal where jobs of one model shared GPUs.
+    gpu_h : float
+        GPU-hours with one job of each.
+    done_h, co_done_h : float
+        GPU-hours that the work of each in this time would have taken without co-runners: the time
+        divided by the slowdown factor of its gang. Sub-batches and overheads are not taken off.
+    """
+
+    model: str
+    co_model: str
+    gpu_h: float
+    done_h: float
+    co_done_h: float
+
+    @property
+    def xi(self) -> float:
+        """Slowdown factor of `model`, the mean that explains `done_h`."""
+        return self.gpu_h / self.done_h
+
+    @property
+    def co_xi(self) -> float:
+        """Slowdown factor of `co_model`."""
+        return self.gpu_h / self.co_done_h
+
+    @property
+    def gain_h(self) -> float:
+        """GPU-hours saved: what both did, less the time that they took for it."""
+        return self.done_h + self.co_done_h - self.gpu_h
+
+
+def pair_times(segments: pa.Table, job: Ints, codes: Ints, names: Sequence[str]) -> list[PairTime]:
+    """Return the pairs of models that shared GPUs, most GPU time first.
+
+    Parameters
+    ----------
+    segments : pyarrow.Table
+        With the column `xi`, which runs with shared GPUs have.
+    job : int64 array, one per row
+        Number of the job.
+    codes : int64 array, one per job
+        Number of its model.
+    names : sequence of str
+        Labels of the models.
+    """
+    xi = segments["xi"].to_numpy()
+    found: dict[tuple[int, int], list[float]] = {}
+    for one, two, seconds in _overlaps(segments, job):
+        first, second = codes[job[one]], codes[job[two]]
+        if (names[second], second) < (names[first], first):
+            one, two, first, second = two, one, second, first
+        times = found.setdefault((int(first), int(second)), [0.0, 0.0, 0.0])
+        times[0] += seconds / _HOUR_S
+        times[1] += seconds / xi[one] / _HOUR_S
+        times[2] += seconds / xi[two] / _HOUR_S
+    pairs = [
+        PairTime(names[first], names[second], *times) for (first, second), times in found.items()
+    ]
+    return sorted(pairs, key=lambda pair: (-pair.gpu_h, pair.model, pair.co_model))
+
+
+def _overlaps(segments: pa.Table, job: Ints) -> Iterator[tuple[int, int, float]]:
+    """Yield two rows of different jobs on one GPU, and how long they overlap; once per GPU."""
+    import pyarrow.compute as pc
+
+    shared = np.flatnonzero(pc.not_equal(segments["co_runner"], "").to_numpy())
+    start = segments["start_s"].to_numpy()[shared]
+    end = segments["end_s"].to_numpy()[shared]
+    mask = segments["gpu_mask"].to_numpy().astype(np.uint64)[shared]
+    bits = (mask[:, None] >> np.arange(_SLOTS, dtype=np.uint64)) & np.uint64(1)
+    row, slot = np.nonzero(bits)
+    gpu = segments["server"].to_numpy().astype(np.int64)[shared][row] * _SLOTS + slot
+    order = np.lexsort((start[row], gpu))
+    place, here = -1, list[int]()
+    for at, on in zip(row[order].tolist(), gpu[order].tolist(), strict=True):
+        if on != place:
+            place, here = on, []
+        here = [other for other in here if end[other] > start[at]]
+        for other in here:
+            if job[shared[other]] != job[shared[at]]:
+                seconds = float(min(end[at], end[other]) - start[at])
+                yield int(shared[other]), int(shared[at]), seconds
+        here.append(at)
