@@ -67,12 +67,12 @@ fn map(py: Python<'_>, error: &EngineError) -> PyResult<PyErr> {
         EngineError::Stalled {
             time,
             waiting,
-            resting,
+            paused,
             jobs,
         } => {
             facts.set_item("time_s", time.seconds())?;
             facts.set_item("waiting", waiting)?;
-            facts.set_item("paused", resting)?;
+            facts.set_item("paused", paused)?;
             facts.set_item("jobs", jobs.iter().map(|job| job.0).collect::<Vec<_>>())?;
             raise(py, "StalledError", &message, &facts)
         }

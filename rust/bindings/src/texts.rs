@@ -14,7 +14,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Whether all texts are seen to be different; false leaves it open.
 ///
 /// Text `i` is `bytes[offsets[i]..offsets[i + 1]]`. Texts in order, numbers such as "9" and "10"
-/// included, are told apart by the texts next to them; others by hashes, which differ only where texts do.
+/// included, differ from the texts next to them; others by hashes, which differ only where texts do.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
 fn surely_distinct(

@@ -244,7 +244,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// Whether the plan does nothing with GPUs but to take free ones, each once: then nobody has a co-runner of whom
+    /// Whether the plan does nothing with GPUs but to take free ones, each once: then no job has a co-runner of whom
     /// rules could speak.
     fn takes_free(&mut self, state: &State, plan: &PlanBuffer) -> bool {
         plan.actions.iter().all(|action| match &action.verb {

@@ -5,7 +5,7 @@ use crate::queue::{EventClass, EventQueue};
 use gangline_model::{ServerId, SimSpan, SimTime};
 use gangline_rng::{Purpose, Stream};
 
-/// No server changes later than this, about 250 years. It leaves jobs thrown back by then more than 30 years before
+/// No server changes later than this, about 250 years. It leaves jobs requeued by then more than 30 years before
 /// the end of time.
 pub(crate) const END: SimTime = SimTime(8_000_000_000_000_000_000);
 

@@ -1,4 +1,4 @@
-//! What a run is told besides cluster, jobs and policy.
+//! The options of a run besides cluster, jobs and policy.
 
 use crate::EngineError;
 use gangline_model::{

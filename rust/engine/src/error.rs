@@ -218,14 +218,14 @@ pub enum EngineError {
         jobs: Vec<Infeasible>,
     },
     /// Jobs wait and nothing will ever happen again.
-    #[error("{}", stall(*time, *waiting, *resting, jobs))]
+    #[error("{}", stall(*time, *waiting, *paused, jobs))]
     Stalled {
         /// When the run stopped.
         time: SimTime,
         /// How many jobs wait.
         waiting: usize,
         /// How many hold GPUs without progress, paused at their iteration quotas.
-        resting: usize,
+        paused: usize,
         /// The first ten of them, those that wait first.
         jobs: Vec<JobId>,
     },
@@ -274,17 +274,17 @@ fn count(jobs: usize) -> String {
     format!("{jobs} {}", if jobs == 1 { "job" } else { "jobs" })
 }
 
-fn stall(time: SimTime, waiting: usize, resting: usize, jobs: &[JobId]) -> String {
+fn stall(time: SimTime, waiting: usize, paused: usize, jobs: &[JobId]) -> String {
     let (at, first) = (time.seconds(), list(jobs));
-    if resting == 0 {
+    if paused == 0 {
         let all = count(waiting);
         return format!(
             "{all} waiting at {at} s, and no future event can start them; first: {first}"
         );
     }
-    let all = count(waiting + resting);
+    let all = count(waiting + paused);
     format!(
-        "{all} not done at {at} s, {waiting} waiting and {resting} paused at their iteration quota, \
+        "{all} not done at {at} s, {waiting} waiting and {paused} paused at their iteration quota, \
          and no future event can let them proceed; first: {first}"
     )
 }

@@ -245,7 +245,7 @@ impl Engine {
         }
     }
 
-    /// The event of a run: its job is done, or goes on at another rate, which wakes nobody.
+    /// The event of a run: its job is done, or goes on at another rate, which does not wake the policy.
     #[inline]
     fn complete(&mut self, slot: u32) -> WakeOn {
         let at = slot as usize;
@@ -391,12 +391,12 @@ impl Engine {
 
     fn stalled(&self) -> EngineError {
         // a job that runs without an event to come is paused at its quota
-        let (waiting, resting) = (self.state.lives.waiting(), self.state.lives.running());
+        let (waiting, paused) = (self.state.lives.waiting(), self.state.lives.running());
         EngineError::Stalled {
             time: self.state.now,
             waiting: waiting.len(),
-            resting: resting.len(),
-            jobs: (waiting.iter().chain(resting.iter()))
+            paused: paused.len(),
+            jobs: (waiting.iter().chain(paused.iter()))
                 .take(10)
                 .map(JobId::new)
                 .collect(),

@@ -121,7 +121,7 @@ impl Plan<'_> {
         self.free.take(gpus);
     }
 
-    /// Draft: gives back GPUs that are known to be held by nobody else; see [`FreeIndex::give`].
+    /// Draft: gives back GPUs that are known to be held by no other job; see [`FreeIndex::give`].
     #[inline]
     pub fn give_back(&mut self, gpus: &GpuSet) {
         self.free.give(gpus);

@@ -1,14 +1,14 @@
 //! Up-links of racks that jobs share (`docs/concepts/network.md`): who sends through which, and what
 //! locality that leaves. Knows nothing of time: the caller re-times the jobs whose locality changed.
 //!
-//! An up-link is *crowded* when its jobs, each as if alone, would send more than it can carry. Jobs on no
-//! crowded up-link go as if alone. A job stops rising at the first of its up-links that is full, and where an
+//! An up-link is *overloaded* when its jobs, each as if alone, would send more than it can carry. Jobs on no
+//! overloaded up-link go as if alone. A job stops rising at the first of its up-links that is full, and where an
 //! up-link is full follows from where its jobs stop elsewhere. Stops that agree at every up-link are a solution,
 //! and there is only one ([`Stop`]). So when something changes, new stops are worked out for the changed up-links
 //! alone, with those of all others as they are. An up-link where the new stops no longer agree is added, and so on.
-//! Cost of a start or stop: O(racks of the job), plus, where an up-link is crowded before or after,
+//! Cost of a start or stop: O(racks of the job), plus, where an up-link is overloaded before or after,
 //! O(n log n) in the up-links of the jobs that it slows or frees; at worst [`TURNS`] times that of all
-//! jobs that crowded up-links tie together.
+//! jobs that overloaded up-links tie together.
 
 use crate::work::looked;
 use gangline_model::{JobId, Load};
@@ -38,7 +38,7 @@ struct UpLink {
     jobs: Vec<(JobId, u32)>,
     /// Sum of their demands, in units of which [`WHOLE`] make an up-link.
     sum: u128,
-    was_crowded: bool,
+    was_overloaded: bool,
     is_changed: bool,
     /// Where it stops its jobs, by the last settlement.
     fill: Stop,
@@ -53,7 +53,7 @@ const NO_PLACE: u32 = u32::MAX;
 const TURNS: u32 = 8;
 
 impl UpLink {
-    fn is_crowded(&self) -> bool {
+    fn is_overloaded(&self) -> bool {
         self.sum > WHOLE
     }
 }
@@ -65,7 +65,7 @@ struct Sender {
     load: Load,
     /// Demand in units of the sums.
     units: u128,
-    /// Locality if nobody else were there.
+    /// Locality without other jobs.
     alone: f64,
     locality: f64,
     /// Where its rate ceased to rise.
@@ -78,7 +78,7 @@ struct Sender {
 struct Scratch {
     /// Jobs being solved, by record, with their stops before.
     part: Vec<(u32, Stop)>,
-    /// Crowded up-links being solved, ascending.
+    /// Overloaded up-links being solved, ascending.
     links: Vec<u32>,
     /// Others through which a job of the part sends whose stop is another now.
     doubtful: Vec<u32>,
@@ -100,7 +100,7 @@ impl UpLinks {
         let link = UpLink {
             jobs: Vec::new(),
             sum: 0,
-            was_crowded: false,
+            was_overloaded: false,
             is_changed: false,
             fill: Stop::NEVER,
             place: NO_PLACE,
@@ -195,11 +195,11 @@ impl UpLinks {
             let rack = self.changed[at];
             let link = &mut self.links[rack as usize];
             link.is_changed = false;
-            let is_crowded = link.is_crowded();
-            let was_crowded = std::mem::replace(&mut link.was_crowded, is_crowded);
-            if is_crowded {
+            let is_overloaded = link.is_overloaded();
+            let was_overloaded = std::mem::replace(&mut link.was_overloaded, is_overloaded);
+            if is_overloaded {
                 self.admit(rack, &mut scratch);
-            } else if was_crowded {
+            } else if was_overloaded {
                 link.fill = Stop::NEVER;
                 self.enlist(rack, &mut scratch);
             }
@@ -290,7 +290,7 @@ impl UpLinks {
             }
             for &rack in &sender.racks {
                 let link = &self.links[rack as usize];
-                if link.place == NO_PLACE && link.is_crowded() {
+                if link.place == NO_PLACE && link.is_overloaded() {
                     scratch.doubtful.push(rack);
                 }
             }
@@ -328,14 +328,14 @@ impl UpLinks {
         filling.next(rack) == link.fill
     }
 
-    /// Adds every crowded up-link that those of the part are tied to.
+    /// Adds every overloaded up-link that those of the part are tied to.
     fn admit_all(&mut self, scratch: &mut Scratch) {
         let mut next = 0;
         while let Some(&(slot, _)) = scratch.part.get(next) {
             next += 1;
             for rack in self.sender(slot).racks.clone() {
                 let link = &self.links[rack as usize];
-                if link.place == NO_PLACE && link.is_crowded() {
+                if link.place == NO_PLACE && link.is_overloaded() {
                     self.admit(rack, scratch);
                 }
             }
@@ -451,7 +451,7 @@ mod tests {
         assert_eq!(kept(&uplinks), kept(&uplinks.afresh()));
     }
 
-    /// Record, job number, racks, demand in tenths (from 100 on nobody comes), end of the instant.
+    /// Record, job number, racks, demand in tenths (from 100 on no job comes), end of the instant.
     fn step() -> impl Strategy<Value = (u32, u32, BTreeSet<u32>, u32, bool)> {
         let racks = prop::collection::btree_set(0..RACKS, 1..4);
         (0..12_u32, any::<u32>(), racks, 1..120_u32, any::<bool>())
@@ -527,12 +527,12 @@ mod tests {
 
     #[test]
     fn a_change_costs_what_it_touches_not_all_that_hangs_together() {
-        let crowded = |uplinks: &UpLinks| {
-            let count = uplinks.links.iter().filter(|link| link.is_crowded());
+        let overloaded = |uplinks: &UpLinks| {
+            let count = uplinks.links.iter().filter(|link| link.is_overloaded());
             count.count()
         };
         let (mut few, mut many) = (ring(400, scattered), ring(20_000, scattered));
-        assert!(crowded(&many) > 15_000, "nearly all hang together");
+        assert!(overloaded(&many) > 15_000, "nearly all hang together");
         let looks = [&mut few, &mut many].map(looks_for_changes);
         assert!(looks[1] <= looks[0] * 2, "{looks:?}");
         assert_eq!(kept(&few), kept(&few.afresh()));

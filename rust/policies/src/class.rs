@@ -181,18 +181,18 @@ impl Places {
         rule.expect("start comes before every decision")
     }
 
-    /// See [`Placer::is_fickle`].
-    pub fn is_fickle(&self, free: &FreeIndex, class: usize, gpu_type: GpuTypeId) -> bool {
+    /// See [`Placer::is_non_monotone`].
+    pub fn is_non_monotone(&self, free: &FreeIndex, class: usize, gpu_type: GpuTypeId) -> bool {
         self.rule()
-            .is_fickle(free, gpu_type, &self.classes.list[class].demand)
+            .is_non_monotone(free, gpu_type, &self.classes.list[class].demand)
     }
 
-    /// Whether there is a class for which less room may suit: see [`Placer::is_fickle`].
-    pub fn has_fickle(&self, free: &FreeIndex) -> bool {
+    /// Whether there is a class for which less room may suit: see [`Placer::is_non_monotone`].
+    pub fn has_non_monotone(&self, free: &FreeIndex) -> bool {
         self.rule().is_strict()
             && (0..self.classes.len()).any(|class| {
                 let types = &self.classes.list[class].types;
-                types.iter().any(|&t| self.is_fickle(free, class, t))
+                types.iter().any(|&t| self.is_non_monotone(free, class, t))
             })
     }
 

@@ -40,7 +40,7 @@ enum Order {
     Area,
 }
 
-/// The queue in order: whoever fits starts, the others are skipped; under `easy` behind a reservation.
+/// The queue in order: the job that fits starts, the others are skipped; under `easy` behind a reservation.
 #[derive(Debug)]
 struct Plain {
     order: Order,

@@ -155,7 +155,7 @@ impl FreeIndex {
         }
     }
 
-    /// Draft: gives GPUs back that nobody else holds. Those on a server that is down stay as they are.
+    /// Draft: gives GPUs back that no other job holds. Those on a server that is down stay as they are.
     #[inline]
     pub fn give(&mut self, gpus: &GpuSet) {
         for &ServerGpus { server, mask } in gpus.by_server() {

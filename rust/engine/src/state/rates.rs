@@ -9,7 +9,7 @@ use gangline_model::{Gang, GpuSet, GpuTypeId, JobId, LocalityModel, ServerGpus, 
 use smallvec::SmallVec;
 
 impl State {
-    /// GPU types of a set, each once per run of equal neighbours.
+    /// GPU types of a set, each once per run of equal entries.
     fn types_on<'a>(&'a self, gpus: &'a GpuSet) -> impl Iterator<Item = GpuTypeId> + 'a {
         let type_of = |one: &ServerGpus| self.occupancy.type_of(one.server);
         gpus.by_server().iter().map(type_of)

@@ -4,7 +4,7 @@ use gangline_engine::{ClusterView, PolicyError};
 use gangline_model::{JobId, SimSpan};
 use gangline_rng::{Purpose, Stream};
 
-/// The error of what a policy is told about durations (parameter `estimate_error`).
+/// The error of the durations that a policy sees (parameter `estimate_error`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
     sigma: f64,

@@ -37,7 +37,7 @@ pub struct Skip {
     queues: ByClass<(i64, JobId)>,
     /// First jobs of classes, in the order of the queue.
     heads: BinaryHeap<Reverse<(i128, JobId, usize)>>,
-    /// Whether each decision walks the whole queue: see [`Places::has_fickle`].
+    /// Whether each decision walks the whole queue: see [`Places::has_non_monotone`].
     walks: bool,
     /// Whether that was asked since the last failure or repair.
     is_checked: bool,
@@ -129,7 +129,7 @@ impl Policy for Skip {
         let has_room = changes.has_room();
         self.is_checked &= !changes.has_servers();
         if !std::mem::replace(&mut self.is_checked, true) {
-            self.walks |= self.places.has_fickle(plan.free());
+            self.walks |= self.places.has_non_monotone(plan.free());
         }
         if self.walks {
             self.walk(view, plan)?;

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub(super) struct Claim {
     /// Its place among the candidates.
     pub(super) rank: Rank,
-    /// Those of its GPUs that nobody has taken.
+    /// Those of its GPUs that no job has taken.
     pub(super) gpus: GpuSet,
 }
 
@@ -92,7 +92,7 @@ impl Claims {
             .filter(|mask| *mask != 0)
     }
 
-    /// Takes GPUs away from whoever claims them.
+    /// Takes GPUs away from the jobs that claim them.
     pub(super) fn displace(&mut self, gpus: &GpuSet) {
         for part in gpus.by_server() {
             let claimed = self.open.get(&part.server).copied().unwrap_or(0) & part.mask;

@@ -305,7 +305,7 @@ impl Offer {
         };
     }
 
-    /// Whoever lost all is asked once more: room may have come free behind it.
+    /// A job that lost all is asked once more: room may have come free behind it.
     fn second_look(&mut self, free: &mut FreeIndex, params: &DallyParams, now: SimTime) {
         for at in 0..self.ups.len() {
             if self.ups[at].verdict != Verdict::Nothing {

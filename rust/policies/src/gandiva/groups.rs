@@ -172,7 +172,7 @@ impl Groups {
 
     /// Classes of which a resident may migrate, each with the group that has the most residents of those that can
     /// give one away.
-    pub(super) fn most_crowded(&self) -> impl Iterator<Item = (usize, Entry<Reverse<usize>>)> {
+    pub(super) fn most_shared(&self) -> impl Iterator<Item = (usize, Entry<Reverse<usize>>)> {
         let next = |from: usize| self.movable_classes.next_from(from);
         let classes = std::iter::successors(next(0), move |&class| next(class + 1));
         classes.filter_map(|class| Some((class, *self.movable[class].first()?)))

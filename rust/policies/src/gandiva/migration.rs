@@ -1,4 +1,4 @@
-//! Migration: residents of crowded groups to GPUs that are free, gangs on many servers to fewer.
+//! Migration: residents of shared groups to GPUs that are free, gangs on many servers to fewer.
 
 use super::policy::{Gandiva, Kind};
 use super::turns::Turn;
@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use std::cmp::Reverse;
 
 impl Gandiva {
-    /// Up to `moves_per_event` migrations, crowded groups first; whether there was one.
+    /// Up to `moves_per_event` migrations, shared groups first; whether there was one.
     pub(super) fn migrate(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         let most = self.params.moves_per_event;
         let mut moves = 0;
@@ -22,12 +22,12 @@ impl Gandiva {
         moves > 0
     }
 
-    /// Makes a group for the resident of least service of the most crowded group, of those for which a group
+    /// Makes a group for the resident of least service of the most shared group, of those for which a group
     /// can be made.
     fn spread(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         let mut placeable: SmallVec<[usize; 8]> = SmallVec::new();
         let mut most = None;
-        let candidates: SmallVec<[_; 8]> = self.groups.most_crowded().collect();
+        let candidates: SmallVec<[_; 8]> = self.groups.most_shared().collect();
         for (class, entry) in candidates {
             if !self.places.can(plan.free(), class) {
                 continue;

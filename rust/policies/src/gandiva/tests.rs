@@ -139,5 +139,5 @@ fn groups_are_sound_after_every_decision() {
         }
         joins += policy.counters()[0].1;
     }
-    assert!(joins > 500, "these worlds are crowded: {joins}");
+    assert!(joins > 500, "these worlds are busy: {joins}");
 }

@@ -335,7 +335,7 @@ impl Policy for GavelTiming {
     fn traits(&self) -> PolicyTraits {
         PolicyTraits {
             wake_on: WakeOn::QUEUE | WakeOn::TIMER,
-            // it counts whole iterations, whatever its objective is told
+            // it counts whole iterations, whatever its objective sees
             knowledge: Knowledge::Remaining,
             ..PolicyTraits::default()
         }
@@ -382,7 +382,7 @@ impl Policy for GavelTiming {
         self.renew(view)?;
         let mut chosen = self.choose(view);
         if chosen.is_empty() && self.expected == 0 && !self.active.is_empty() {
-            // nothing is in flight and nobody will come: the gate is opened
+            // nothing is in flight and no job will come: the gate is opened
             self.last_reset = SimTime(0);
             self.renew(view)?;
             chosen = self.choose(view);

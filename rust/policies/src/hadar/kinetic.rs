@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 /// Two lines closer than this share may swap by rounding. Ours: far above the noise of a few operations.
 const MARGIN: f64 = 1e-9;
-const NOBODY: u32 = u32::MAX;
+const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
@@ -23,7 +23,7 @@ struct Node {
 }
 
 const EMPTY: Node = Node {
-    best: NOBODY,
+    best: NONE,
     until: SimTime::NEVER,
 };
 
@@ -64,7 +64,7 @@ impl Lines {
         if let Some(leaf) = self.leaf_of.remove(&job) {
             self.jobs[leaf as usize] = None;
             self.unused.push(leaf);
-            self.set(leaf, NOBODY, now);
+            self.set(leaf, NONE, now);
         }
     }
 
@@ -75,11 +75,11 @@ impl Lines {
         }
         self.refresh(1, now);
         let leaf = self.nodes[1].best;
-        if leaf == NOBODY {
+        if leaf == NONE {
             return None;
         }
         self.passed.push(leaf);
-        self.set(leaf, NOBODY, now);
+        self.set(leaf, NONE, now);
         self.jobs[leaf as usize]
     }
 
@@ -136,10 +136,7 @@ impl Lines {
         let (left, right) = (self.nodes[2 * at], self.nodes[2 * at + 1]);
         let until = left.until.min(right.until);
         if until < now {
-            return Node {
-                best: NOBODY,
-                until,
-            };
+            return Node { best: NONE, until };
         }
         let line = |leaf: u32| self.jobs.get(leaf as usize).copied().flatten();
         let (best, limit) = match (line(left.best), line(right.best)) {

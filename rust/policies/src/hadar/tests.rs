@@ -371,7 +371,7 @@ fn no_beam_beats_the_exact_search() {
     let mut gains = 0;
     for seed in 0..200 {
         let mut case = small_case(seed);
-        crowd(&mut case, |_| SimTime::ZERO);
+        overload(&mut case, |_| SimTime::ZERO);
         let exact = first_sum(&case.world, "exact", 1);
         for width in [1, 2, 4] {
             let beam = first_sum(&case.world, "beam", width);
@@ -383,7 +383,7 @@ fn no_beam_beats_the_exact_search() {
 }
 
 /// Changes the arrivals of a world.
-fn crowd(case: &mut Case, arrival: impl Fn(SimTime) -> SimTime) {
+fn overload(case: &mut Case, arrival: impl Fn(SimTime) -> SimTime) {
     let jobs = &case.world.jobs;
     let mut columns = jobs.columns().clone();
     columns.work = jobs.all_work().to_vec();
@@ -398,7 +398,7 @@ fn on_an_empty_cluster_every_job_is_worth_its_price() {
     let mut seen = 0;
     for seed in 0..200 {
         let mut case = small_case(seed);
-        crowd(&mut case, |_| SimTime::ZERO);
+        overload(&mut case, |_| SimTime::ZERO);
         for horizon in ["round", "remaining"] {
             for variant in variants() {
                 let mut given = variant.clone();
@@ -472,7 +472,7 @@ fn a_later_world_is_the_same_world() {
     for seed in 0..100 {
         let case = small_case(seed);
         let mut later = case.clone();
-        crowd(&mut later, |at| at + shift);
+        overload(&mut later, |at| at + shift);
         for variant in variants() {
             let (a, b) = (run_case(&case, &variant), run_case(&later, &variant));
             for (x, y) in a.finish_s.iter().zip(&b.finish_s) {

@@ -82,7 +82,7 @@ pub trait Allocator: Send {
     /// [`PolicyError`] if there are none; the run ends.
     fn allocate(&mut self, ask: &Ask) -> Result<Vec<f64>, PolicyError>;
 
-    /// The same where jobs may share GPUs; nobody does unless the allocator knows how.
+    /// The same where jobs may share GPUs; none does unless the allocator knows how.
     ///
     /// # Errors
     /// Those of [`Self::allocate`].

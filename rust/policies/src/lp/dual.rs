@@ -69,7 +69,7 @@ pub enum SolverError {
         /// Plans that were looked at.
         evaluations: u32,
     },
-    /// Water filling found nobody at a bottleneck.
+    /// Water filling found no class at a bottleneck.
     #[error("no class at its bottleneck with {left} left")]
     Stuck {
         /// Classes that were not done.
@@ -83,7 +83,7 @@ struct Prepared<'a> {
     /// (type, rate over the reference), class by class.
     entries: Vec<(u32, f64)>,
     starts: Vec<usize>,
-    /// Nobody reaches more: the slowest class's fastest rate.
+    /// No share reaches more: the slowest class's fastest rate.
     highest: f64,
     /// The unit of z: what an equal split reaches.
     reference: f64,

@@ -1,7 +1,7 @@
 //! The cheapest way to reach a rate when GPU time has a price.
 //!
 //! A class has a point (rate, cost) for each type and one for idling; mixing them in time reaches the
-//! lower convex hull. Between two neighbours of the hull, cost grows by a constant price per rate.
+//! lower convex hull. Between two adjacent points of the hull, cost grows by a constant price per rate.
 
 use smallvec::SmallVec;
 

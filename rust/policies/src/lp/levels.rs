@@ -170,7 +170,7 @@ impl<'a> Water<'a> {
         let types = problem.capacity.len();
         self.scaled.clear();
         let rows = problem.rates.chunks_exact(types).zip(&self.asked);
-        // a class that nobody lifted yet asks for nothing, however fast it is
+        // a class that was not lifted yet asks for nothing, however fast it is
         self.scaled.extend(
             rows.flat_map(|(row, level)| row.iter().map(move |rate| rate / level.max(1e-300))),
         );

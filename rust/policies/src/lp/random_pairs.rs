@@ -1,9 +1,9 @@
 //! Pairs at random, kept while they are good (the packing of Gandiva as Gavel compares with it).
 //!
-//! While the active jobs want no more GPUs than there are, nobody shares. Else jobs without a partner are
+//! While the active jobs want no more GPUs than there are, no jobs share. Else jobs without a partner are
 //! put in a random order, and each takes the first one after it that has its gang size and can share with
 //! it somewhere. Time is split equally over jobs alone and pairs. At each allocation a pair is undone whose
-//! relative speeds add up to less than 1 on every type: nobody knows before it was tried.
+//! relative speeds add up to less than 1 on every type: that is not known before it was tried.
 
 use super::allocator::{Allocator, Ask, Company, EqualSplit, Shares};
 use gangline_engine::PolicyError;
@@ -51,7 +51,7 @@ impl RandomPairs {
         });
     }
 
-    /// Gives partners to those who have none. A scan goes to the end only for a job that fits nobody.
+    /// Gives partners to those who have none. A scan goes to the end only for a job that fits no other.
     fn pair(&mut self, ask: &Ask, turn: u32) {
         let draws = Stream::new(ask.seed, Purpose::Policy);
         let draw = |job: JobId| draws.draw(u64::from(job.0), turn, 0).uniform_u64();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_shares_while_there_are_gpus_for_all() {
+    fn no_jobs_share_while_there_are_gpus_for_all() {
         let shares = RandomPairs::default().allocate_packed(&ask(&[0, 1], &[0, 0], 1.8));
         let shares = shares.expect("no error");
         assert_eq!(shares.alone, [1.0, 1.0]);

@@ -288,7 +288,7 @@ impl Placer {
 
     /// Whether the gang may have a place in less room although it had none in more. Under `skew` a gang wider than
     /// every rack takes wholly free racks first, largest first, and may then find no place for the rest.
-    pub fn is_fickle(&self, free: &FreeIndex, gpu_type: GpuTypeId, demand: &Demand) -> bool {
+    pub fn is_non_monotone(&self, free: &FreeIndex, gpu_type: GpuTypeId, demand: &Demand) -> bool {
         self.params.rule == Rule::Skew
             && demand.skew.on(gpu_type) != Waits::Nowhere
             && demand.gpus > free.pool(gpu_type).rack_up_max()

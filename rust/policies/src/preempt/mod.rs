@@ -21,7 +21,7 @@
 //! | `strict`: the incremental count, then steps 3 and 4 with a profile of the free capacity along the order | the same, the order stands still, a strict placement rule | O((changes x classes) log n); O(backfilled) for a gang on several servers |
 //!
 //! Why classes are enough: free capacity only shrinks along the order. Where the first waiting job of a demand class does
-//! not fit, none of its class behind it does. The exceptions are [`Places::is_fickle`](crate::class::Places::is_fickle).
+//! not fit, none of its class behind it does. The exceptions are [`Places::is_non_monotone`](crate::class::Places::is_non_monotone).
 
 mod incremental;
 mod pass;

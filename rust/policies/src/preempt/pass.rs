@@ -28,8 +28,8 @@ pub struct Pass {
     pub places: Places,
     /// Waiting jobs by class; keys and queue states of all jobs.
     pub(super) queues: ClassQueues,
-    /// Whether a refusal says nothing about the other jobs of a class: [`Places::is_fickle`].
-    pub(super) fickle: Vec<bool>,
+    /// Whether a refusal says nothing about the other jobs of a class: [`Places::is_non_monotone`].
+    pub(super) non_monotone: Vec<bool>,
     is_rule_known: bool,
     /// The admitted jobs; not kept by the walks.
     pub(super) running: RunningSet,
@@ -66,7 +66,7 @@ impl Pass {
             algorithm,
             places: Places::new(placement),
             queues: ClassQueues::default(),
-            fickle: Vec::new(),
+            non_monotone: Vec::new(),
             is_rule_known: false,
             running: RunningSet::new(measure, &[]),
             strict: Strict::default(),
@@ -107,7 +107,7 @@ impl Pass {
             self.measure = Measure::Fixed;
             self.strict = Strict::new(classes);
         }
-        self.fickle = vec![false; classes.len()];
+        self.non_monotone = vec![false; classes.len()];
         let sizes: Vec<u32> = classes.iter().map(|class| class.gpus).collect();
         self.running = RunningSet::new(self.measure, &sizes);
         Ok(unplaceable)
@@ -225,16 +225,18 @@ impl Pass {
     fn know_rule(&mut self, plan: &mut Plan<'_>) {
         self.is_rule_known = true;
         let (places, free) = (&self.places, plan.free());
-        let is_fickle = |class| {
+        let is_non_monotone = |class| {
             let types = &places.classes().get(class).types;
-            types.iter().any(|&t| places.is_fickle(free, class, t))
+            types
+                .iter()
+                .any(|&t| places.is_non_monotone(free, class, t))
         };
-        self.fickle = (0..places.classes().len()).map(is_fickle).collect();
+        self.non_monotone = (0..places.classes().len()).map(is_non_monotone).collect();
         if self.algorithm != Algorithm::Strict {
             return;
         }
         self.strict.know_rule(free, &self.places);
-        if self.fickle.contains(&true) {
+        if self.non_monotone.contains(&true) {
             // rare: a gang wider than every rack; the walk asks each job of such a class
             self.algorithm = Algorithm::Walk;
             let strict = std::mem::take(&mut self.strict);

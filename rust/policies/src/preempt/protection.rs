@@ -33,7 +33,7 @@ impl Protection {
     /// The end of each protection is a decision. Under a placement rule that may refuse a gang, jobs may run on GPUs
     /// that those before them in the order cannot use. While protected they keep these others out, and afterwards make
     /// way. If they make way before their restart is over, all may take turns for ever without progress. A rule that
-    /// refuses nobody is safe: the first job in the order keeps its GPUs, as protected jobs were there before it or
+    /// refuses no gang is safe: the first job in the order keeps its GPUs, as protected jobs were there before it or
     /// fit beside it.
     ///
     /// # Errors

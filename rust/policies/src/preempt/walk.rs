@@ -147,7 +147,7 @@ impl Pass {
     /// Step 4 over the jobs that gave up their GPUs and the first waiting jobs of the classes.
     fn backfill(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, order: Vec<Entry>) {
         self.list_heads();
-        self.list_fickle(view);
+        self.list_non_monotone(view);
         let lost = order.into_iter().filter(|entry| entry.is_running);
         let mut lost = lost.peekable();
         loop {
@@ -172,7 +172,7 @@ impl Pass {
             if let Some(gpus) = self.places.place(plan.free(), class, job) {
                 let key = self.running_key(key, view.now().0);
                 self.start_job(plan, key, gpus, QueueState::Running);
-                if !self.fickle[class] {
+                if !self.non_monotone[class] {
                     self.push_head(class);
                 }
             }
@@ -189,16 +189,17 @@ impl Pass {
         }
     }
 
-    /// Puts all waiting jobs of fickle classes into `heads` instead of their first ones.
-    fn list_fickle(&mut self, view: &ClusterView<'_>) {
-        if !self.fickle.contains(&true) {
+    /// Puts all waiting jobs of non-monotone classes into `heads` instead of their first ones.
+    fn list_non_monotone(&mut self, view: &ClusterView<'_>) {
+        if !self.non_monotone.contains(&true) {
             return;
         }
-        let fickle = &self.fickle;
-        self.heads.retain(|Reverse((_, class))| !fickle[*class]);
+        let non_monotone = &self.non_monotone;
+        self.heads
+            .retain(|Reverse((_, class))| !non_monotone[*class]);
         for job in view.waiting() {
             let class = self.places.classes().of(job);
-            if self.fickle[class] && self.queues.is_waiting(job) {
+            if self.non_monotone[class] && self.queues.is_waiting(job) {
                 let key: Key = self.queues.key(job);
                 let rank = self.measure.waiting(key, self.gpus(class));
                 self.heads.push(Reverse((rank, class)));

@@ -51,7 +51,7 @@ impl ClassQueues {
         }
     }
 
-    /// Whether nobody waits.
+    /// Whether no job waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.waiting == 0

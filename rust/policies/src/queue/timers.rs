@@ -18,7 +18,7 @@ pub struct JobTimers {
     /// By job; `SimTime::NEVER` = none.
     at: Vec<SimTime>,
     live: usize,
-    /// What the engine was told.
+    /// The timer that the engine knows.
     armed: SimTime,
 }
 

@@ -8,7 +8,7 @@ use gangline_model::{GpuSet, JobId, SimTime};
 
 impl Rounds {
     /// Chooses and places until every choice has a place. Each refusal costs a whole choice more; `consolidate`
-    /// refuses nobody.
+    /// refuses no gang.
     pub(super) fn fill(
         &mut self,
         view: &ClusterView<'_>,

@@ -1,4 +1,4 @@
-//! What an allocator is told, and what follows from it for the order of the types.
+//! The request to an allocator, and what follows from it for the order of the types.
 
 use crate::class::Places;
 use crate::lp::Ask;

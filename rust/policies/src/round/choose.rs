@@ -15,7 +15,7 @@ pub(super) enum Who {
 }
 
 impl Rounds {
-    /// Who runs where on the GPUs that are left: by priority, then whoever has none. `banned` choices (sorted)
+    /// Which jobs run on the GPUs that are left: by priority, then those without one. `banned` choices (sorted)
     /// are left out.
     pub(super) fn choose(
         &mut self,

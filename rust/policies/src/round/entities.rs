@@ -26,7 +26,7 @@ impl Entities {
     /// Learns the entities of the trace.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] if the trace names nobody, or an entity has no weight.
+    /// [`PolicyError::Parameter`] if the trace names no entity, or an entity has no weight.
     pub(super) fn new(
         params: &EntityParams,
         policy: &str,
@@ -63,7 +63,7 @@ impl Entities {
         })
     }
 
-    /// Completes what an allocator is told.
+    /// Completes the request to an allocator.
     pub(super) fn tell(&self, ask: &mut Ask) {
         if !self.of.is_empty() {
             ask.entities = ask.jobs.iter().map(|job| self.of[job.index()]).collect();

@@ -2,7 +2,7 @@
 //!
 //! At each boundary every job has, per GPU type, a priority: its target share over the time it has held
 //! GPUs there. Types are served in order, jobs by priority; a job uses one type per round. What has no
-//! share is served last. Whoever can keeps its GPUs. A new allocation is asked for when the set of jobs or
+//! share is served last. A job that can keeps its GPUs. A new allocation is asked for when the set of jobs or
 //! the capacity changed. Must not know who allocates.
 //!
 //! A round costs O((running + passed over) log n): claims are kept in order between rounds, unless jobs share GPUs.
@@ -427,7 +427,7 @@ impl Policy for Rounds {
                 policy: self.params.policy.clone(),
                 field: "min_solve_interval_s".to_owned(),
                 value: self.params.min_solve_interval.seconds().to_string(),
-                expected: format!("at most {WAITS_MAX} rounds: nobody starts before it is over"),
+                expected: format!("at most {WAITS_MAX} rounds: no job starts before it is over"),
             });
         }
         if self.params.packs.is_some() && view.max_share() < 2 {

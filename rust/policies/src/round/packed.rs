@@ -128,7 +128,7 @@ impl Rounds {
             .collect()
     }
 
-    /// Whether everybody runs in the only way it has a share of, and nobody could swap partners.
+    /// Whether every job runs in the only way in which it has a share, and no jobs could swap partners.
     pub(super) fn is_settled(&self, placed: &[(Choice, GpuSet)]) -> bool {
         let mut lines = BTreeSet::new();
         placed.iter().all(|(choice, _)| {

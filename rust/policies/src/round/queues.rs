@@ -4,7 +4,7 @@
 //! size that does not fit is never looked at, and a job that held GPUs gets a new claim. Old claims, of
 //! jobs that got a new one or ended, are dropped when they come up. So a round costs O((chosen + passed
 //! over) log n) and never looks at the rest of the queue, and a new allocation, which changes every claim,
-//! costs O(n): nobody is put in order who is not asked.
+//! costs O(n): only jobs that are asked are put in order.
 
 use super::accounts::Claim;
 use gangline_model::JobId;
@@ -179,7 +179,7 @@ mod tests {
                 let mut found = Vec::new();
                 let is_old = |known: &Claim| *known != now[known.job.index()];
                 queues.walk(0, pass, &mut free, is_old, |job| {
-                    // a claim that was renewed without a change is there twice
+                    // a claim that was renewed without a change is a duplicate
                     let is_new = !found.contains(&job);
                     found.extend(is_new.then_some(job));
                     is_new && taken(job)

@@ -1,6 +1,6 @@
 //! The running jobs by how much they have left, and the GPUs that have one resident.
 //!
-//! It follows the run from decision to decision: starts as they are planned, ends as they are told, new rates when
+//! It follows the run from decision to decision: starts as they are planned, ends as they are reported, new rates when
 //! they stand. Residents of one kind age at one speed, so their order by finish never changes while no rate does.
 //! Cost of a change: O(GPUs of the gang x log n).
 
@@ -184,7 +184,7 @@ impl Residents {
             self.spots[server.index()].one ^= mask;
             self.count_job(server, -1);
             for slot in slots(mask & !spot.one) {
-                // a co-runner that has ended as well is told later, and takes the bit back
+                // a co-runner that has ended as well is reported later, and takes the bit back
                 if let Some(other) = view.residents(server, slot).next() {
                     self.sole[(spot.gpu_base + slot) as usize] = other;
                     self.change_alone(other, 1);

@@ -65,7 +65,7 @@ impl Newcomer<'_> {
         capacity.checked_sub(self.view.memory_bytes(self.job, sub_batch))
     }
 
-    /// Whether there are GPUs enough at a sub-batch if nobody asks whether that pays.
+    /// Whether there are GPUs enough at a sub-batch whether that pays or not.
     pub(super) fn has_room(&self, sub_batch: u32) -> bool {
         let open = |room| self.residents.open_below(self.gpu_type, room);
         let shared = self.room(sub_batch).map_or(0, open);

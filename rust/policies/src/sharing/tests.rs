@@ -79,7 +79,7 @@ fn draw_params(name: &str, numbers: &mut Numbers) -> SharingParams {
 }
 
 /// Jobs that arrive close together, some with equal durations: queues, and ties at every turn.
-fn crowded(case: &mut Case, numbers: &mut Numbers) {
+fn busy(case: &mut Case, numbers: &mut Numbers) {
     let JobColumns { arrival, .. } = case.world.jobs.columns().clone();
     let mut columns = case.world.jobs.columns().clone();
     let pace = numbers.pick(&[1, 10, 100]);
@@ -110,7 +110,7 @@ fn check_world(seed: u64, name: &str) -> u64 {
         ..Scope::default()
     };
     let mut case = conformance::draw(seed, scope);
-    crowded(&mut case, &mut numbers);
+    busy(&mut case, &mut numbers);
     let params = draw_params(name, &mut numbers);
     let mut watched = Watched {
         policy: Sharing::new(params),

@@ -1,4 +1,4 @@
-//! The auction: whoever gains most per GPU by the place offered gets it; the rest of the room is handed on.
+//! The auction: the job that gains most per GPU by the place offered gets it; the rest of the room is handed on.
 
 use super::exact::Exact;
 use crate::class::Places;
@@ -12,7 +12,7 @@ use std::collections::BinaryHeap;
 /// Who gets what the auction leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
-    /// Whoever is worst off.
+    /// The job that is worst off.
     Rho,
     /// A draw keyed by instant and job.
     Random,
@@ -133,7 +133,7 @@ impl Auction {
         Ok(())
     }
 
-    /// Whoever gains most per GPU, one after the other.
+    /// The job that gains most per GPU, one after the other.
     fn greedy(
         &mut self,
         view: &ClusterView<'_>,
@@ -168,7 +168,7 @@ impl Auction {
         self.winners.push((job, gpus));
     }
 
-    /// The others in turn: whoever fits.
+    /// The others in turn, where they fit.
     fn hand_on(
         &mut self,
         view: &ClusterView<'_>,

@@ -243,7 +243,7 @@ fn add_bids(
     }
 }
 
-/// Tiers in which a gang would have room if nobody else bid.
+/// Tiers in which a gang would have room without other bids.
 fn tiers(
     plan: &mut Plan<'_>,
     placement: &PlacementParams,
@@ -269,7 +269,7 @@ fn tiers(
 }
 
 /// The places of the awards, taken in the scratch: own GPUs, then narrow tiers first and wide gangs first,
-/// each where the rule puts it. Where that leaves somebody without room, where the solver found it.
+/// each where the rule puts it. Where that leaves a winner without room, where the solver found it.
 fn place(
     plan: &mut Plan<'_>,
     places: &Places,

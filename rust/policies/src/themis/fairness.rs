@@ -46,7 +46,7 @@ impl Fairness {
         } else {
             (self.integral - self.integral_at_arrival[job.index()]) as f64 / age.0 as f64
         };
-        let crowd = f64::from(view.jobs().gpus(job)) * active / self.gpus;
-        duration.0 as f64 * crowd.max(1.0)
+        let contention = f64::from(view.jobs().gpus(job)) * active / self.gpus;
+        duration.0 as f64 * contention.max(1.0)
     }
 }

@@ -175,7 +175,7 @@ impl Policy for Themis {
             }
             waiting = waiting + stopped.len() - started.len();
         }
-        // nobody waits: leases are renewed in silence
+        // no job waits: leases are renewed without an auction
         if waiting > 0 {
             plan.wake_at(boundary, BOUNDARY);
         } else {

@@ -71,7 +71,10 @@ impl Yarn {
         self.queues.retry(|head| {
             let class = places.classes().of(head);
             let types = &places.classes().get(class).types;
-            has_room || types.iter().any(|&t| places.is_fickle(free, class, t))
+            has_room
+                || types
+                    .iter()
+                    .any(|&t| places.is_non_monotone(free, class, t))
         });
     }
 }

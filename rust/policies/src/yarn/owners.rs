@@ -4,7 +4,7 @@ use super::QueueBy;
 use gangline_model::{JobFacts, JobId};
 use std::collections::BTreeSet;
 
-/// Name of the owner of jobs that name none, and of all jobs if nobody is asked for.
+/// Name of the owner of jobs that name none, and of all jobs if there is one queue.
 const DEFAULT: &str = "default";
 
 /// The owners of a trace, in order of their names.

@@ -55,7 +55,7 @@ impl Queues {
     /// Learns the queues of the trace.
     ///
     /// # Errors
-    /// [`PolicyError::Parameter`] if the trace names nobody, or a queue has no share.
+    /// [`PolicyError::Parameter`] if the trace names no owner, or a queue has no share.
     pub(super) fn new(params: &QueueParams, jobs: &JobFacts) -> Result<Self, PolicyError> {
         let Some(owners) = Owners::of(jobs, params.by) else {
             let name = params.by.name();

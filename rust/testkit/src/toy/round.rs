@@ -1,4 +1,4 @@
-//! `toy-round`: at each round all active jobs by attained service; whoever can keeps its place.
+//! `toy-round`: at each round all active jobs by attained service; the job that can keeps its place.
 
 use gangline_engine::{
     Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,

@@ -12,7 +12,7 @@ use gangline_model::{ClusterSpec, RackId, ServerId, gpus_in};
 pub struct TypePool {
     servers: Vec<ServerId>,
     slots: Vec<Slots>,
-    /// Number of free GPUs -> the servers that have that many. The set for 0 stays empty: nobody asks for it.
+    /// Number of free GPUs -> the servers that have that many. The set for 0 stays empty: it is never asked for.
     pub(super) buckets: Vec<BitSet>,
     /// Bit `f` is set when a server has `f` free GPUs, `f` = 1..=63; bit 0 stands for 64.
     bucket_mask: u64,

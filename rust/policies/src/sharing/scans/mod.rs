@@ -149,7 +149,7 @@ impl Scans<'_> {
         Ok(())
     }
 
-    /// Whether there are GPUs for a job if nobody asks whether that pays.
+    /// Whether there are GPUs for a job whether that pays or not.
     fn has_room(&self, job: JobId) -> bool {
         let view = self.view;
         let least = self.params.benefit.and_then(|rule| rule.min_sub_batch);
