@@ -1,0 +1,81 @@
+//! Water filling by prices.
+
+use gangline_policies::lp::{Filling, SolverError};
+
+fn levels(problem: &Filling<'_>) -> Vec<f64> {
+    problem.solve(1_000).expect("small problems").levels
+}
+
+fn close(found: &[f64], expected: &[f64]) {
+    assert_eq!(found.len(), expected.len());
+    for (a, b) in found.iter().zip(expected) {
+        assert!((a - b).abs() <= 1e-8 * b, "{found:?} {expected:?}");
+    }
+}
+
+#[test]
+fn who_is_at_the_top_leaves_the_rest_to_others() {
+    // Three jobs on two GPUs of one type; the first can use a tenth of what the others can.
+    let problem = Filling {
+        rates: &[0.25, 1.0, 1.0],
+        gangs: &[1.0, 1.0, 1.0],
+        members: &[1.0, 1.0, 1.0],
+        capacity: &[2.0],
+        speed: &[1.0, 1.0, 1.0],
+    };
+    // The first needs a whole GPU for its top of 0.25; the others share one.
+    close(&levels(&problem), &[0.25, 0.5, 0.5]);
+}
+
+#[test]
+fn a_type_that_only_some_can_use_fills_first() {
+    // Two classes of two jobs; type 0 serves both, type 1 the second only.
+    let problem = Filling {
+        rates: &[1.0, 0.0, 1.0, 1.0],
+        gangs: &[1.0, 1.0],
+        members: &[2.0, 2.0],
+        capacity: &[1.0, 1.5],
+        speed: &[1.0, 1.0],
+    };
+    // Level 0.5 for the first two, with all of type 0; the others rise to 0.75 on type 1.
+    close(&levels(&problem), &[0.5, 0.75]);
+}
+
+#[test]
+fn weights_set_how_fast_levels_rise() {
+    let problem = Filling {
+        rates: &[1.0, 1.0],
+        gangs: &[1.0, 1.0],
+        members: &[1.0, 1.0],
+        capacity: &[1.0],
+        speed: &[3.0, 1.0],
+    };
+    close(&levels(&problem), &[0.75, 0.25]);
+}
+
+#[test]
+fn without_contention_all_are_at_their_top() {
+    let problem = Filling {
+        rates: &[2.0, 3.0, 0.0, 5.0],
+        gangs: &[1.0, 2.0],
+        members: &[2.0, 1.0],
+        capacity: &[4.0, 4.0],
+        speed: &[1.0, 0.5],
+    };
+    close(&levels(&problem), &[3.0, 5.0]);
+}
+
+#[test]
+fn wrong_speeds_are_refused() {
+    for speed in [&[][..], &[0.0], &[f64::NAN]] {
+        let problem = Filling {
+            rates: &[1.0],
+            gangs: &[1.0],
+            members: &[1.0],
+            capacity: &[1.0],
+            speed,
+        };
+        let refused = problem.solve(10).expect_err("refused");
+        assert!(matches!(refused, SolverError::Input { what: "speed", .. }));
+    }
+}

@@ -1,0 +1,7 @@
+//! Allocations, by hand and against what they must satisfy.
+
+mod classes;
+mod closed_forms;
+mod filling;
+mod parts;
+mod prices;
