@@ -7,7 +7,8 @@ use crate::hadar::facts::Facts;
 use crate::hadar::price::price;
 use gangline_engine::{ClusterView, PolicyError};
 use gangline_model::{JobId, SimSpan};
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 /// Place of a job among those that want a node: normalised rate, largest first, as bits of a number >= 0; copies so
 /// far; job.
@@ -65,13 +66,52 @@ struct Claim {
     rate: f64,
 }
 
-/// Payoff, normalised rate, copies so far, job and node of a further copy.
-type Bid = (f64, f64, u32, JobId, u32);
+/// What a further copy of a job on the first idle node of a group is worth.
+#[derive(Clone, Copy, Debug)]
+struct Bid {
+    payoff: f64,
+    /// Normalised rate of the copy.
+    share: f64,
+    /// Copies that the job had when it was made; with others it is void.
+    copies: u32,
+    job: JobId,
+    node: u32,
+    group: usize,
+    /// Nodes of the group that were given out when it was made: its price rests on them.
+    given: u32,
+}
 
-/// Largest payoff, then highest normalised rate, fewest copies, first job, first node.
-fn is_before(a: Bid, b: Bid) -> bool {
-    let floats = b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1));
-    floats.then((a.2, a.3, a.4).cmp(&(b.2, b.3, b.4))).is_lt()
+impl Ord for Bid {
+    /// Largest payoff, then highest normalised rate, fewest copies, first job, first node: greater is better.
+    fn cmp(&self, other: &Self) -> Ordering {
+        let payoff = self.payoff.total_cmp(&other.payoff);
+        let ties = |bid: &Self| (bid.copies, bid.job, bid.node);
+        let floats = payoff.then(self.share.total_cmp(&other.share));
+        floats.then_with(|| ties(other).cmp(&ties(self)))
+    }
+}
+
+impl PartialOrd for Bid {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Bid {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Bid {}
+
+/// What the price pass asks about a job, and the bounds of prices.
+#[derive(Debug)]
+struct Market<'a> {
+    jobs: Vec<(&'a Facts, f64)>,
+    floor: f64,
+    /// By group.
+    ceiling: &'a [f64],
 }
 
 /// A round under construction.
@@ -175,42 +215,77 @@ impl<'a> Draft<'a> {
         claim.rate += rate;
     }
 
-    /// Gives out copies by payoff: the gain in utility less the price of a node.
+    /// Gives out copies by payoff: the gain in utility less the price of a node. In a pass prices only rise, so a bid is
+    /// worth at most what it was worth when it was made: it is priced anew when its turn comes.
     pub(super) fn price_pass(
         &mut self,
         active: &BTreeMap<JobId, Facts>,
         (floor, ceiling): &(f64, Vec<f64>),
     ) -> Result<(), PolicyError> {
-        let mut left: BTreeMap<JobId, f64> = BTreeMap::new();
-        for &job in active.keys() {
-            left.insert(job, self.view.remaining_work(job)?);
+        let mut jobs = Vec::with_capacity(active.len());
+        for facts in active.values() {
+            jobs.push((facts, self.view.remaining_work(facts.job)?));
         }
-        loop {
-            let mut best: Option<Bid> = None;
-            for (&job, facts) in active {
-                for (group, &ceiling) in ceiling.iter().enumerate() {
-                    let Some(&node) = self.idle[group].first() else {
-                        continue;
-                    };
-                    if !self.may_have(job, node) {
-                        continue;
-                    }
-                    let healthy = self.nodes.groups[group].up.len() as u32;
-                    let given = healthy - self.idle[group].len() as u32;
-                    let price = price(*floor, ceiling, given, healthy);
-                    let payoff = self.gain(facts, left[&job], node) - price;
-                    let share = self.rate(job, node) / self.parents[&job].best_rate;
-                    let found = (payoff, share, self.copies(job), job, node);
-                    if payoff > 0.0 && best.is_none_or(|best| is_before(found, best)) {
-                        best = Some(found);
-                    }
-                }
+        let market = Market {
+            jobs,
+            floor: *floor,
+            ceiling,
+        };
+        let groups = 0..ceiling.len();
+        let all = market.jobs.iter();
+        let pairs = all.flat_map(|job| groups.clone().map(move |group| (job, group)));
+        let bids = pairs.filter_map(|(job, group)| self.bid(&market, *job, group));
+        let mut bids: BinaryHeap<Bid> = bids.collect();
+        while let Some(bid) = bids.pop() {
+            if bid.copies != self.copies(bid.job) {
+                continue;
             }
-            let Some((_, _, _, job, node)) = best else {
-                return Ok(());
-            };
-            self.give(job, node);
+            let at = market
+                .jobs
+                .binary_search_by_key(&bid.job, |job| job.0.job)
+                .expect("only active jobs bid");
+            if bid.given != self.given(bid.group) {
+                if !self.nodes.are_unlike() {
+                    bids.extend(self.bid(&market, market.jobs[at], bid.group));
+                }
+                continue;
+            }
+            self.give(bid.job, bid.node);
+            let again = groups.clone();
+            bids.extend(again.filter_map(|group| self.bid(&market, market.jobs[at], group)));
+            if self.nodes.are_unlike() {
+                // another node of the group comes first now: for some jobs it is a faster one
+                let others = market.jobs.iter().filter(|job| job.0.job != bid.job);
+                bids.extend(others.filter_map(|job| self.bid(&market, *job, bid.group)));
+            }
         }
+        Ok(())
+    }
+
+    /// Nodes of a group that are given out.
+    fn given(&self, group: usize) -> u32 {
+        (self.nodes.groups[group].up.len() - self.idle[group].len()) as u32
+    }
+
+    /// The bid of a job for a node of a group, if it may have one and its payoff is above 0.
+    fn bid(&self, market: &Market<'_>, (facts, left): (&Facts, f64), group: usize) -> Option<Bid> {
+        let (job, node) = (facts.job, *self.idle[group].first()?);
+        if !self.may_have(job, node) {
+            return None;
+        }
+        let given = self.given(group);
+        let healthy = self.nodes.groups[group].up.len() as u32;
+        let price = price(market.floor, market.ceiling[group], given, healthy);
+        let payoff = self.gain(facts, left, node) - price;
+        (payoff > 0.0).then(|| Bid {
+            payoff,
+            share: self.rate(job, node) / self.parents[&job].best_rate,
+            copies: self.copies(job),
+            job,
+            node,
+            group,
+            given,
+        })
     }
 
     /// What a further copy adds to the utility of a job.

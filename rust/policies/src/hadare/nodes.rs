@@ -90,6 +90,11 @@ impl Nodes {
         }
     }
 
+    /// Whether every node is a column of its own.
+    pub(super) fn are_unlike(&self) -> bool {
+        self.are_unlike
+    }
+
     /// Column of a node.
     pub(super) fn column(&self, node: u32) -> usize {
         if self.are_unlike {
