@@ -410,7 +410,7 @@ PAIR = {
 }
 
 
-def of_pair(change: Callable[[list[dict[str, Any]]], object]) -> dict[str, str]:
+def of_pair(change: Callable[[list[dict[str, Any]]], object], **more: Any) -> dict[str, str]:
     """Job x from 0 to 9 s, from 4 s on beside y, which goes at half its batch and is alone at last.
 
     By hand: x does 4 + 5 x 0.8; y does 5 / (1.05 x 1.25) in 5 s, and what is left at 1 / 1.05.
@@ -426,11 +426,22 @@ def of_pair(change: Callable[[list[dict[str, Any]]], object]) -> dict[str, str]:
     ]
     change(rows)
     tables = run_of(rows, given=PAIR, share_s=[5.0, 5.0])
-    return broken_by(tables, SHARED, max_share=2, options={})
+    return broken_by(tables, SHARED, max_share=2, options={}, **more)
 
 
 def test_a_pair_on_one_gpu_breaks_no_law() -> None:
     assert of_pair(lambda rows: None) == {}
+
+
+def test_sums_over_shared_gpus_are_those_of_the_segments() -> None:
+    """The GPU is shared for 5 s of the time that it is busy, at a slowdown factor of 1.25."""
+    end_s = 9.0 + (4.0 - 5.0 / (1.05 * 1.25)) * 1.05
+    right = {"share_gpu_fraction": 5.0 / end_s, "xi_mean": 1.25}
+    assert of_pair(lambda rows: None, summary=right) == {}
+    for key, value in right.items():
+        broken = of_pair(lambda rows: None, summary=right | {key: value + 1e-3})
+        assert list(broken) == ["summary"]
+        assert key in broken["summary"]
 
 
 def test_a_batch_that_is_too_large_for_two_is_caught() -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Bools = npt.NDArray[np.bool_]
 
-__all__ = ["check"]
+__all__ = ["check", "fact"]
 
 SHARE = 1e-9  # by which a fraction may exceed 1: sums of floats
 UTILISATION = ("gpu_utilization", "useful_utilization", "node_utilization")
@@ -107,7 +107,7 @@ def _summary(world: World, run: Run, findings: Findings) -> None:
         has_run = world.held is None or len(world.held) > 0
         if value is None or (np.isnan(value) and not has_run):
             continue  # where nothing ran there is no share
-        _fact(findings, "utilisation", key, value, 1.0, is_bad=not -SHARE <= value <= 1.0 + SHARE)
+        fact(findings, "utilisation", key, value, 1.0, is_bad=not -SHARE <= value <= 1.0 + SHARE)
     if world.listed is None or world.status is None:
         return
     done = world.status.finished
@@ -118,12 +118,13 @@ def _summary(world: World, run: Run, findings: Findings) -> None:
         given = run.summary.get(key)
         slack = 0.0 if isinstance(wanted, int) else 1e-6 + 1e-9 * abs(wanted)
         if given is not None:
-            _fact(findings, "summary", key, given, wanted, is_bad=not abs(given - wanted) <= slack)
+            fact(findings, "summary", key, given, wanted, is_bad=not abs(given - wanted) <= slack)
 
 
-def _fact(
+def fact(
     findings: Findings, rule: str, key: str, given: Any, wanted: float, *, is_bad: bool
 ) -> None:
+    """Hold a key of the summary against what the tables say."""
     words = "at most" if rule == "utilisation" else "the tables say"
     findings.add(
         rule,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gangline.audit import idle, sharing, work
+from gangline.audit import idle, run_rules, sharing, work
 from gangline.audit.rows import SLOTS, Rows, held_seconds
 from gangline.audit.sweep import Sweep, over
 
@@ -51,6 +51,7 @@ def check(world: World, findings: Findings) -> None:
     _down(world, rows, findings)
     _ends(world, rows)
     _agreement(world, rows, company)
+    _sharing_sums(world, rows, company, findings)
 
 
 def _times(world: World, rows: Rows) -> None:
@@ -358,6 +359,28 @@ def _agreement(world: World, rows: Rows, company: sharing.Company) -> None:
     _same(rows, "gpu_seconds", used, ran * world.part_sizes[1])
     if world.listed.has("share_s") and rows.mask is not None and rows.has_server:
         _same(rows, "share_s", company.share_s, ran)
+
+
+def _sharing_sums(world: World, rows: Rows, company: sharing.Company, findings: Findings) -> None:
+    """Look whether the summary says what the segments say of shared GPUs."""
+    summary = None if world.run is None else world.run.summary
+    if summary is None or "share_gpu_fraction" not in summary or rows.width is None:
+        return
+    if rows.mask is None or not rows.has_server:
+        return
+    met, kept = company.met, rows.kept
+    beside = held_seconds(met.stretch, met.start, met.end, len(rows.stretches.job))
+    shared_s = float((met.end - met.start).sum()) / 2.0  # each of two jobs meets the other
+    held_s = float((rows.length[kept] * rows.width[kept]).sum())
+    wanted = {"share_gpu_fraction": shared_s / (held_s - shared_s) if held_s > 0.0 else np.nan}
+    if beside.sum() > 0.0:
+        # a stretch goes at one factor from its begin to its end
+        wanted["xi_mean"] = float((beside * company.at_begin).sum() / beside.sum())
+    for key, value in wanted.items():
+        given = summary.get(key)
+        if given is not None and np.isfinite(value):
+            is_bad = not abs(given - value) <= 1e-6 * (1.0 + value)
+            run_rules.fact(findings, "summary", key, given, value, is_bad=is_bad)
 
 
 def _same(rows: Rows, name: str, segments: Floats, terms: Any = 0.0) -> None:
