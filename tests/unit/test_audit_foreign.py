@@ -152,7 +152,7 @@ def test_the_start_follows_from_finish_and_run_time() -> None:
     given = {"first_start_s": [], "finish_s": [100.0, 110.0, 120.0]}
     found = gl.audit(jobs(**given), LAB, trace=TRACE)
     assert found.counts["capacity"] == 1
-    assert any("in one piece" in note for note in found.notes)
+    assert any("without a break" in note for note in found.notes)
     assert found.findings["what"][0].as_py() == (
         "the cluster: 12 GPUs held of 8, if no job was preempted"
     )
@@ -178,7 +178,7 @@ def test_the_reason_for_a_skipped_rule_names_what_is_missing() -> None:
     assert "run_s" in unlimited.skipped["capacity"]
     assert "first_start_s" not in unlimited.skipped["capacity"]
     broken_up = gl.audit(jobs(run_s=[50.0, 50.0, 50.0]), LAB)
-    assert "every job stopped" in broken_up.skipped["capacity"]
+    assert "every job was stopped" in broken_up.skipped["capacity"]
 
 
 # Files.

@@ -1,4 +1,4 @@
-"""Does a table of who ran when and where break an invariant? For any simulator's output.
+"""Looks for broken rules in the tables of any simulator: which jobs ran when and where.
 
 Examples
 --------

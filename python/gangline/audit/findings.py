@@ -19,34 +19,34 @@ if TYPE_CHECKING:
 __all__ = ["RULES", "Findings", "plain"]
 
 RULES = {
-    "times": "every time that is needed is a finite number of seconds >= 0",
+    "times": "times are finite numbers of seconds, not negative, and given where they are needed",
     "order": "nothing ends before it starts",
     "unknown-job": "every row belongs to a job of the trace or of the jobs table",
-    "missing-job": "every job is there",
-    "duplicate-job": "every job is there once",
-    "unknown-server": "every server and slot exists",
-    "unknown-type": "every GPU type is one of the cluster's",
+    "missing-job": "every job has a row",
+    "duplicate-job": "no job has two rows in the jobs table",
+    "unknown-server": "every server and every slot exists",
+    "unknown-type": "every GPU type belongs to the cluster",
     "type-not-allowed": "a job runs on GPU types that it allows",
-    "arrival": "jobs arrive when the trace says",
+    "arrival": "jobs arrive when the trace says they do",
     "before-arrival": "nothing runs before it arrives",
-    "lost-job": "every job is finished, dropped, or was left when the run was stopped",
+    "lost-job": "every job finished or was dropped, unless the run was stopped",
     "finish": "a job finishes once, at the end of its last segment",
-    "gang": "a job holds its whole gang or nothing",
-    "capacity": "no more GPUs are held than there are: of a server, of a type, in total",
+    "gang": "a job holds its whole gang or no GPU; of a forked job, each part is whole",
+    "capacity": "no more GPUs are held than exist: on a server, of a type, in total",
     "double-booking": "a GPU holds no more jobs than may share it",
     "memory": "the jobs on a GPU fit into its memory",
     "down": "nothing runs on a server that is down",
     "rate": "no job is faster than its GPUs, its batch and its co-runners allow",
-    "co-runners": "co-runners are named, and change the rate of a job as soon as they come or go",
-    "short-run": "a finished job ran as long as its work takes",
-    "work-done": "no job does more than its work",
-    "work-conserving": "no job waits while enough GPUs are free, if the policy claims that",
-    "idle": "no gang waits for long while it and all others that wait would fit",
-    "utilisation": "no more GPU-seconds are used than there are",
-    "sums": "columns that follow from others do",
+    "co-runners": "a row names its co-runners, and ends when they come or go and change its rate",
+    "short-run": "a finished job ran for as long as its work takes",
+    "work-done": "no job does more work than it has",
+    "work-conserving": "no job waits while enough GPUs are free, if the policy claims so",
+    "idle": "no gang waits for long while it and all other waiting gangs would fit",
+    "utilisation": "no more GPU-seconds are used than the cluster has",
+    "sums": "columns that follow from other columns agree with them",
     "summary": "the summary agrees with the tables",
 }
-"""Rule to what it says, in the order in which findings are listed."""
+"""What each rule demands, in the order in which findings are listed."""
 
 _NEEDS = {
     "duplicate-job": "a jobs table",
@@ -67,7 +67,7 @@ _NEEDS = {
     "idle": "when jobs arrive and how large they are: a jobs table or a trace",
     "sums": "columns that follow from others, such as jct_s, queue_s or gpu_seconds",
 }
-"""What a rule needs, for rules that a table of the other kind never asks about."""
+"""What a rule needs, where the tables lack it and no check says more."""
 
 _SCHEMA = pa.schema(
     [

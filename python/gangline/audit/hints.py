@@ -17,8 +17,12 @@ _SHOWN = 5  # unknown words that a note names
 def on_tables(world: World, findings: Findings) -> None:
     """Note words that are not known, and clocks that differ."""
     for name, found, taken in (
-        ("status", world.status, "such jobs count as finished if they have a finish"),
-        ("end_reason", world.end_reason, "such ends count as finished"),
+        (
+            "status",
+            world.status,
+            "a job with such a status counts as finished if it has a finish time",
+        ),
+        ("end_reason", world.end_reason, "a row with such an end counts as the end of its job"),
     ):
         if found is not None and found.words:
             words = ", ".join(f"{word} {count:,}" for word, count in found.words.items())
@@ -28,12 +32,12 @@ def on_tables(world: World, findings: Findings) -> None:
                 words += f" and {len(found.words) - _SHOWN} more"
             findings.note(
                 f"{name}: unknown words: {words}; {taken}. "
-                f"To count all as finished leave the column out (`--columns {name}=`)"
+                f"To count all rows as finished, leave the column out: `--columns {name}=`"
             )
     if world.clock_s:
         findings.note(
-            f"arrivals are {world.clock_s:.15g} s later than in the trace, all alike: the clock of "
-            "the table starts elsewhere, and the trace's arrivals were moved to it"
+            f"all arrivals are {world.clock_s:.15g} s later than in the trace: the clock of the "
+            "table has another origin, and the arrivals of the trace were shifted to it"
         )
 
 
@@ -43,6 +47,6 @@ def on_findings(world: World, findings: Findings) -> None:
         share = math.ceil(findings.excess * world.max_share)
         elastic = "" if world.held is not None else " or gangs shrank on the way"
         findings.note(
-            f"more is held than there is, as if up to {share} jobs shared a GPU{elastic}; "
-            f"if jobs share GPUs on purpose: `--max-share {share}`"
+            f"more GPUs are held than exist, as if up to {share} jobs shared one{elastic}; "
+            f"if jobs share GPUs on purpose, say so: `--max-share {share}`"
         )

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["check"]
 
 TABLE = "jobs"
-_HELD = "how long jobs held their GPUs: run_s, wait_s, preemptions or duration_s, or a trace"
+_HELD = "how long jobs held their GPUs: run_s, wait_s, preemptions, duration_s or a trace"
 _STARTED = "when jobs started: first_start_s or queue_s, or run_s or wait_s from which it follows"
-_UNBROKEN = "jobs that ran in one piece: every job stopped in between; segments would tell"
+_UNBROKEN = "jobs that ran without a break: every job was stopped in between; segments would tell"
 SPANS = ("jct_s", "queue_s", "wait_s", "run_s", "overhead_s")
 
 
@@ -254,7 +254,9 @@ def _gpu_seconds(world: World, rows: _Rows, given: Floats, findings: Findings) -
     )
     if above.any() and world.held is None:
         parts = int(np.ceil((given[above] / most[above]).max()))
-        findings.note(f"if jobs fork, gpu_seconds may exceed gpus x run: `--max-parts {parts}`")
+        findings.note(
+            f"gpu_seconds of forked jobs may exceed gpus x run; say so: `--max-parts {parts}`"
+        )
 
 
 def _capacity(world: World, rows: _Rows, least: Floats, findings: Findings) -> None:
@@ -269,8 +271,8 @@ def _capacity(world: World, rows: _Rows, least: Floats, findings: Findings) -> N
     if rows.is_assumed:
         assumed = ", if no job was preempted"
         findings.note(
-            "first_start_s is not given: taken as finish - run time, as if every job ran in one "
-            "piece; where jobs are preempted give first_start_s or preemptions"
+            "first_start_s is missing and was taken to be finish - run time, as if every job ran "
+            "without a break; if jobs are preempted, give first_start_s or preemptions"
         )
     kinds = np.full(len(kept), -1, dtype=np.int64)
     if "gpu_type" in rows.table.words:

@@ -38,7 +38,7 @@ def _lost_jobs(world: World, run: Run, findings: Findings) -> None:
         "lost-job",
         "jobs",
         open_jobs | status.strange,
-        lambda row: f"its status is {labels[row].as_py()}; no stop of the run explains that",
+        lambda row: f"its status is {labels[row].as_py()}, although the run was not stopped",
         job=world.codes(listed),
         time=np.append(world.arrival, np.nan)[world.codes(listed)],
     )
@@ -46,7 +46,7 @@ def _lost_jobs(world: World, run: Run, findings: Findings) -> None:
         "order",
         "jobs",
         np.diff(world.codes(listed), prepend=-1) < 0,
-        lambda row: f"row {row} comes too late: jobs are in the order of the trace",
+        lambda row: f"row {row} is out of place: jobs have the order of the trace",
         job=world.codes(listed),
     )
 

@@ -89,7 +89,7 @@ def _places(world: World, rows: Rows, findings: Findings) -> None:
         rows.add(
             "unknown-type",
             world.type_of_label(rows.table) < 0,
-            lambda row: f"GPU type {labels[row].as_py()}: known are {', '.join(world.types)}",
+            lambda row: f"GPU type {labels[row].as_py()}: the cluster has {', '.join(world.types)}",
         )
     elif rows.has_server:  # then the server tells the type
         findings.looked_at("unknown-type")
@@ -162,11 +162,13 @@ def _gangs(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
     many = (held == parts * gang) & (parts > most)
     if many.any() and rows.part is None:
         most = int(parts[many].max())
-        findings.note(f"jobs hold up to {most} whole gangs; if they fork: `--max-parts {most}`")
+        findings.note(
+            f"jobs hold up to {most} whole gangs; if they are forked, say so: `--max-parts {most}`"
+        )
     if (held != parts * gang).any():
         findings.note(
-            "gang: jobs whose gangs grow or shrink on the way (elastic jobs) break this rule; "
-            "the rules on work do not hold for them"
+            "gang: elastic jobs, whose gangs grow or shrink while they run, break this rule, and "
+            "the rules on work do not apply to them"
         )
     whole_is = "a part of it has" if world.forks else "its gang is"
     findings.add(
@@ -321,9 +323,9 @@ def _ends(world: World, rows: Rows) -> None:
         "finish",
         ends & ~(finished[job] & (end >= last[job] - world.tolerance_s)),
         lambda at: (
-            f"the job is finished, but goes on until {last[job[at]]:.9g} s"
+            f"ends in finished, but the job goes on until {last[job[at]]:.9g} s"
             if finished[job[at]]
-            else "the job is finished by its segments, but not by the jobs table"
+            else "ends in finished, but the jobs table does not call the job finished"
         ),
         at=kept,
         time=end,
@@ -332,7 +334,7 @@ def _ends(world: World, rows: Rows) -> None:
     rows.add_jobs(
         "finish",
         finished & ~has_end & np.isfinite(last),
-        "the job is finished by the jobs table, but no segment says so",
+        "is finished in the jobs table, but no segment ends in finished",
         time=last,
     )
 
