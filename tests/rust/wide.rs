@@ -11,20 +11,19 @@ use gangline_model::{
     ClusterSpec, GpuType, GpuTypeId, JobColumns, JobTable, RackId, RateTable, Server, SimSpan,
     SimTime,
 };
-use gangline_policies::{ParamValue, Params, Services, build};
+use gangline_policies::{ParamValue, Params, Services, Stops, build};
 use gangline_testkit::conformance::{self, Case, Numbers};
+use gangline_testkit::policies;
 use settings::number;
 use std::sync::Arc;
 
-const NAMES: [&str; 6] = [
-    "srtf",
-    "srsf",
-    "las",
-    "gittins",
-    "tiresias",
-    "tiresias-gittins",
-];
 const SECOND_NS: i64 = 1_000_000_000;
+
+/// The policies that may stop a job at any decision.
+fn names() -> Vec<&'static str> {
+    let names = policies().filter(|info| matches!(info.stops, Stops::Anytime));
+    names.map(|info| info.name).collect()
+}
 
 fn draw_cluster(numbers: &mut Numbers) -> ClusterSpec {
     let types = numbers.pick(&[1, 1, 1, 1, 2, 3]);
@@ -244,7 +243,7 @@ fn draw_params(name: &str, numbers: &mut Numbers, is_free: bool) -> Params {
 fn wide_run(seed: u64) -> f64 {
     let mut numbers = Numbers::new(seed.wrapping_add(9_000_000));
     let case = draw(seed, &mut numbers);
-    let name = numbers.pick(&NAMES);
+    let name = numbers.pick(&names());
     let is_free = (case.config.restart, case.config.first_start) == (SimSpan(0), SimSpan(0));
     let params = draw_params(name, &mut numbers, is_free);
     let words = format!("seed {seed}, {name} {params:?}");
