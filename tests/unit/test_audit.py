@@ -541,3 +541,17 @@ def test_the_trace_of_an_audit_is_read_as_for_the_run(
     assert "missing-job" in capsys.readouterr().out
     assert main(["audit", out, "--cluster", "pollux-64", *kept]) == 2
     assert "options of a trace need one: --trace" in capsys.readouterr().err
+
+
+def test_the_folder_of_a_result_knows_the_sharing_of_its_run(tmp_path: Path) -> None:
+    """Two jobs on one GPU: x is slowed down by 1.5, which the cluster file does not say."""
+    lab = {**LAB, "servers": [{"count": 1, "gpu": "A", "gpus": 1}], "sharing": {"xi": 1.25}}
+    del lab["failures"]
+    rows = {"job_id": ["x", "y"], "arrival_s": [0.0, 1.0], "gpus": [1, 1], "duration_s": [9.0, 9.0]}
+    trace = pa.table(rows)
+    run = gl.simulate(lab, trace, "toy-share", sharing={"xi": 1.5}, segments=True)
+    run.save(tmp_path / "run")
+    assert gl.audit(tmp_path / "run", lab, trace=trace, max_share=2).ok
+    slow = gl.Cluster.from_dict({**lab, "sharing": {"xi": 2.0}})
+    tables = {"jobs": run.jobs, "trace": trace, "max_share": 2}
+    assert gl.audit(run.segments, slow, **tables).counts["rate"] > 0

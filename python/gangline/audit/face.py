@@ -179,7 +179,7 @@ def audit(
     from gangline.audit import inputs
     from gangline.audit.rules import look
     from gangline.audit.world import Run, World
-    from gangline.simulate import as_cluster
+    from gangline.simulate import as_cluster, override
     from gangline.trace.read import as_trace
 
     inputs.check_options(
@@ -189,8 +189,10 @@ def audit(
     )
     result = inputs.result_of(table)
     held, listed = inputs.read(table, jobs, columns, result)
+    # options of a run may override the sharing of its cluster
+    sharing = None if result is None else result.spec["cluster"].get("sharing")
     world = World(
-        as_cluster(cluster),
+        override(as_cluster(cluster), sharing),
         None if trace is None else as_trace(trace),
         listed,
         held,
