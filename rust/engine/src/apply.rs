@@ -455,11 +455,16 @@ fn check_residents(
             }
         }
     }
+    let capacity = state.cluster.gpu_types()[gpu_type.index()].memory_bytes;
+    // no sub-batch needs more than the full batch, and to look it up costs more than all else here
+    let full = |&job| u128::from(state.jobs.memory_bytes(job));
+    if residents.iter().map(full).sum::<u128>() <= u128::from(capacity) {
+        return Ok(());
+    }
     let memory = |&job| {
         let sub_batch = by_part.sub_batch(state, job, server);
         u128::from(state.memory_bytes(job, sub_batch))
     };
-    let capacity = state.cluster.gpu_types()[gpu_type.index()].memory_bytes;
     if residents.iter().map(memory).sum::<u128>() > u128::from(capacity) {
         fail(Rule::Memory)
     } else {
