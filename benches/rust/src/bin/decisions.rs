@@ -1,6 +1,6 @@
 //! Time of single decisions: 32 to 16,384 jobs on 60 to 100,000 GPUs.
 //!
-//! `decisions POLICIES [REPEATS]`, with names as `hadar,hadare-paper`: a table on stdout. All jobs are there at time 0.
+//! `decisions POLICIES [REPEATS]`, with names as `hadar,hadare` (no presets): a table on stdout. All jobs are there at time 0.
 //! `first` is the decision that meets them all, on the empty cluster, and takes them in; `later` is the median of those
 //! of the ten rounds after it that decided something, with the jobs running and waiting. Times are CPU time of the thread
 //! inside the policy, the least of the repeats; applying the plan is not part of it.
