@@ -117,7 +117,7 @@ def test_compare_prints_saves_and_draws(tmp_path: Path) -> None:
 def test_what_compare_says_comes_in_lines() -> None:
     done = gangline("compare", *SMALL, "--policies", "fifo,sjf,srtf")
     assert "\\n" not in done.stdout + done.stderr
-    assert "*: best of its column" in done.stderr
+    assert "*: best value of the column" in done.stderr
     assert max(map(len, done.stderr.splitlines())) <= 100
 
 
