@@ -127,6 +127,11 @@ impl Pass {
         self.places.classes().get(class).gpus
     }
 
+    /// Whether the placement rule may refuse a gang although enough GPUs are free.
+    pub(super) fn is_strict(&self) -> bool {
+        self.places.rule().is_strict()
+    }
+
     /// Whether `running` is kept.
     fn is_kept(&self) -> bool {
         matches!(self.algorithm, Algorithm::Incremental | Algorithm::Strict)
@@ -205,11 +210,12 @@ impl Pass {
         self.started.clear();
         self.moved.clear();
         self.stopped.clear();
-        if !self.is_rule_known && self.places.rule().is_strict() {
+        if !self.is_rule_known && self.is_strict() {
             self.know_rule(plan);
         }
         match self.algorithm {
             Algorithm::Incremental => self.incremental(view, plan),
+            Algorithm::Strict if self.queues.is_empty() && self.strict.is_idle() => {}
             Algorithm::Strict => {
                 self.count(view);
                 self.settle_strict(view, plan);

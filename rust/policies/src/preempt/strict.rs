@@ -57,6 +57,11 @@ impl Strict {
         !self.classes.is_empty()
     }
 
+    /// Whether there are only admitted jobs, all with GPUs.
+    pub(super) fn is_idle(&self) -> bool {
+        self.profile.is_none()
+    }
+
     pub(super) fn first_backfilled(&self, class: usize) -> Option<Key> {
         self.classes.get(class)?.backfilled.first().copied()
     }
