@@ -32,7 +32,7 @@ BIN = Path(sys.executable).parent
 OUT = ROOT / "target" / "check"
 LOWER_CRATES = tuple(
     f"gangline-{name}"
-    for name in ("rng", "model", "network", "synth", "engine", "policies", "testkit")
+    for name in ("rng", "model", "network", "synth", "engine", "allocation", "policies", "testkit")
 )
 
 

@@ -40,12 +40,15 @@ CRATE_MAY_USE = {
     "gangline-network": {"gangline-model"},
     "gangline-synth": {"gangline-rng"},
     "gangline-engine": (ENGINE_MAY_USE := {"gangline-rng", "gangline-model", "gangline-network"}),
+    "gangline-allocation": ENGINE_MAY_USE | {"gangline-engine"},
     # testkit as a dev-dependency only: it depends on the policies
-    "gangline-policies": ENGINE_MAY_USE | {"gangline-engine", "gangline-testkit"},
+    "gangline-policies": ENGINE_MAY_USE
+    | {"gangline-engine", "gangline-allocation", "gangline-testkit"},
     "gangline-testkit": (
         TESTKIT_MAY_USE := ENGINE_MAY_USE | {"gangline-engine", "gangline-policies"}
     ),
-    "gangline-python": TESTKIT_MAY_USE | {"gangline-synth", "gangline-testkit"},
+    "gangline-python": TESTKIT_MAY_USE
+    | {"gangline-synth", "gangline-allocation", "gangline-testkit"},
     "gangline-benches": TESTKIT_MAY_USE | {"gangline-testkit"},
 }
 

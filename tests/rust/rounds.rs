@@ -1,11 +1,11 @@
 //! Rounds with shares that no policy would give: the walks over kept claims against a look at everybody, and
 //! the laws of rounds.
 
+use gangline_allocation::{Allocator, Ask};
 use gangline_engine::{Policy, PolicyError, RunConfig};
 use gangline_model::{
     ClusterSpec, GpuType, GpuTypeId, JobColumns, JobTable, RackId, RateTable, Server, SimTime,
 };
-use gangline_policies::lp::{Allocator, Ask};
 use gangline_policies::{ParamValue, Params, Services, build};
 use gangline_rng::{Purpose, Stream};
 use gangline_testkit::conformance::{self, Case, Numbers, Scope};

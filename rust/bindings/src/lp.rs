@@ -1,7 +1,7 @@
 //! Arrays of an allocation to the core and back: classes of equal jobs, max-min and water filling by prices.
 
 use crate::error::raise;
-use gangline_policies::lp::{Filling, MaxMin, RowPart, SolverError, group_rows};
+use gangline_allocation::{Filling, MaxMin, RowPart, SolverError, group_rows};
 use numpy::{IntoPyArray, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

@@ -1,9 +1,9 @@
 //! `gangline.lp.rounds.Shares` as an [`Allocator`]. Attaches once per solve.
 
 use crate::py_policy::Raised;
+use gangline_allocation::{Allocator, Ask, Company, Shares};
 use gangline_engine::PolicyError;
 use gangline_model::{GpuType, GpuTypeId};
-use gangline_policies::lp::{Allocator, Ask, Company, Shares};
 use numpy::{IntoPyArray, PyArrayMethods, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -30,7 +30,8 @@ fn value(u: &mut Unstructured, kind: ParamKind) -> Result<ParamValue> {
 }
 
 fn twice(u: &mut Unstructured) -> Result<()> {
-    let info = u.choose(&policies().collect::<Vec<&PolicyInfo>>())?;
+    let known: Vec<&PolicyInfo> = policies().collect();
+    let info = u.choose(&known)?;
     if info.needs.allocator() {
         return Ok(());
     }

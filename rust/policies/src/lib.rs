@@ -12,7 +12,6 @@ pub mod gandiva;
 pub mod gavel_timing;
 pub mod hadar;
 pub mod hadare;
-pub mod lp;
 pub mod params;
 pub mod place;
 pub mod preempt;

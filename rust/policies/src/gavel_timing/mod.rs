@@ -14,9 +14,9 @@
 mod type_order;
 
 use crate::class::Places;
-use crate::lp::Allocator;
 use crate::place::PlacementParams;
 use crate::round::{Accounts, Claim, ask, rate, types};
+use gangline_allocation::Allocator;
 use gangline_engine::{
     Changes, ClusterView, Knowledge, Next, Phase, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };

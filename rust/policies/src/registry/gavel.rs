@@ -2,11 +2,11 @@
 
 use super::{Needs, PolicyInfo, Preset, Stops};
 use crate::gavel_timing::{GavelTiming, GavelTimingParams};
-use crate::lp::{Allocator, EqualSplit, FastestFirst, NoSolver, RandomPairs};
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec, choice, flag, number, spec};
 use crate::place::PlacementParams;
 use crate::round::{EntityParams, Partners, RoundParams, Rounds, ZeroPass};
 use crate::yarn::{GpuPick, QueueBy};
+use gangline_allocation::{Allocator, EqualSplit, FastestFirst, NoSolver, RandomPairs};
 use gangline_engine::{Knowledge, Policy, PolicyError};
 
 const ROUND: ParamSpec = number("round_s", ParamKind::Above(0.0), 360.0)

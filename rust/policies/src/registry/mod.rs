@@ -13,10 +13,10 @@ mod themis;
 mod yarn;
 
 use crate::baselines::Seen;
-use crate::lp::{Allocator, NoSolver};
 use crate::params::{ParamDefault, ParamReader, ParamSpec, ParamValue, Params, nearest, words};
 use crate::place::{PlacementParams, Rule};
 use crate::themis::{Auctioneer, NoAuctioneer};
+use gangline_allocation::{Allocator, NoSolver};
 use gangline_engine::{Knowledge, Policy, PolicyError};
 use std::sync::LazyLock;
 

@@ -1,7 +1,7 @@
 //! The request to an allocator, and what follows from it for the order of the types.
 
 use crate::class::Places;
-use crate::lp::Ask;
+use gangline_allocation::Ask;
 use gangline_engine::{ClusterView, PolicyError};
 use gangline_model::{GpuTypeId, JobId, SimTime};
 

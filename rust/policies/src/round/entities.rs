@@ -1,7 +1,7 @@
 //! Entities: groups of jobs of one user or virtual cluster, which share one weight.
 
-use crate::lp::Ask;
 use crate::yarn::{Owners, QueueBy};
+use gangline_allocation::Ask;
 use gangline_engine::PolicyError;
 use gangline_model::JobFacts;
 use std::collections::BTreeMap;

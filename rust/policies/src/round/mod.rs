@@ -17,7 +17,6 @@ mod pairs;
 mod queues;
 
 use crate::class::Places;
-use crate::lp::{Allocator, Shares, in_parts};
 use crate::place::PlacementParams;
 use crate::turns::check_length;
 use crate::yarn::GpuPick;
@@ -27,6 +26,7 @@ use ask::{can, order_of_types};
 use choose::Who;
 use entities::Entities;
 pub use entities::EntityParams;
+use gangline_allocation::{Allocator, Shares, in_parts};
 use gangline_engine::{
     Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };

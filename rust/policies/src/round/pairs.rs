@@ -14,7 +14,7 @@ use super::Partners;
 use super::accounts::Claim;
 use super::ask::{rate, types};
 use crate::class::Places;
-use crate::lp::{Ask, Company};
+use gangline_allocation::{Ask, Company};
 use gangline_engine::ClusterView;
 use gangline_model::{GpuTypeId, JobId, SimSpan};
 use rustc_hash::FxHashMap;

@@ -98,7 +98,7 @@ pub trait Allocator: Send {
 ///
 /// # Examples
 /// ```
-/// use gangline_policies::lp::{Allocator, Ask, EqualSplit};
+/// use gangline_allocation::{Allocator, Ask, EqualSplit};
 /// use gangline_model::JobId;
 /// let ask = Ask {
 ///     jobs: vec![JobId(0), JobId(1)], gangs: vec![2.0, 1.0], capacity: vec![2.0],
@@ -132,7 +132,7 @@ impl Allocator for EqualSplit {
 ///
 /// # Examples
 /// ```
-/// use gangline_policies::lp::{Allocator, Ask, FastestFirst};
+/// use gangline_allocation::{Allocator, Ask, FastestFirst};
 /// use gangline_model::JobId;
 /// let ask = Ask {
 ///     jobs: vec![JobId(0), JobId(1)], gangs: vec![2.0, 1.0], capacity: vec![1.0, 2.0],

@@ -1,6 +1,6 @@
 //! Grouping of equal rows.
 
-use gangline_policies::lp::{RowPart, group_rows};
+use gangline_allocation::{RowPart, group_rows};
 
 #[test]
 fn rows_are_equal_if_all_their_parts_are() {

@@ -1,7 +1,9 @@
 //! Allocations: who gets which share of which GPU type.
 //!
 //! Linear programs are solved by `HiGHS` from Python. What lives here is what needs no LP library: the
-//! grouping of equal jobs, max-min and water filling by prices.
+//! grouping of equal jobs, max-min and water filling by prices, and closed forms. An [`Allocator`] is asked by the round
+//! policies and knows none of them.
+#![forbid(unsafe_code)]
 
 mod allocator;
 mod class;

@@ -1,8 +1,8 @@
 //! Allocations in parts.
 
+use gangline_allocation::{Allocator, Ask, EqualSplit, in_parts};
 use gangline_engine::PolicyError;
 use gangline_model::JobId;
-use gangline_policies::lp::{Allocator, Ask, EqualSplit, in_parts};
 
 fn ask(jobs: u32) -> Ask {
     Ask {

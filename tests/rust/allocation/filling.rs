@@ -1,6 +1,6 @@
 //! Water filling by prices.
 
-use gangline_policies::lp::{Filling, SolverError};
+use gangline_allocation::{Filling, SolverError};
 
 fn levels(problem: &Filling<'_>) -> Vec<f64> {
     problem.solve(1_000).expect("small problems").levels

@@ -32,7 +32,7 @@ const EMPTY: u32 = u32::MAX;
 ///
 /// # Examples
 /// ```
-/// use gangline_policies::lp::{RowPart, group_rows};
+/// use gangline_allocation::{RowPart, group_rows};
 /// let parts = [RowPart { words: &[7, 7, 1, 2, 7, 7], width: 2 }];
 /// let classes = group_rows(&parts, 3);
 /// assert_eq!((classes.of, classes.first, classes.count), (vec![0, 1, 0], vec![0, 1], vec![2, 1]));

@@ -1,6 +1,6 @@
 //! Max-min by prices.
 
-use gangline_policies::lp::{MaxMin, PriceSolution, SolverError};
+use gangline_allocation::{MaxMin, PriceSolution, SolverError};
 
 fn solve(problem: &MaxMin<'_>) -> PriceSolution {
     problem.solve(1e-9, 500).expect("small programs converge")

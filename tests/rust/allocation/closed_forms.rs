@@ -1,7 +1,7 @@
 //! Shares in closed form.
 
+use gangline_allocation::{Allocator, Ask, FastestFirst};
 use gangline_model::{GpuType, JobId};
-use gangline_policies::lp::{Allocator, Ask, FastestFirst};
 
 fn typed(name: &str) -> GpuType {
     GpuType {
