@@ -160,8 +160,11 @@ def example(policy: Policy) -> list[str]:
             value = not default
         else:
             continue
+        given = {parameter["name"]: value}
+        if given in policy["presets"].values():
+            continue
         defaults = {item["name"]: item["default"] for item in policy["parameters"]}
-        shown = {key: defaults[key] for key in policy["always_shown"]} | {parameter["name"]: value}
+        shown = {key: defaults[key] for key in policy["always_shown"]} | given
         call = f"{class_name(name)}({parameter['name']}={literal(value)})"
         label = ", ".join(f"{key}={item}" for key, item in shown.items())
         return [f"    >>> {call}.label()", f"    '{name}({label})'"]
@@ -206,10 +209,25 @@ def policy_class(policy: Policy) -> str:
     if policy["always_shown"]:
         shown = literal(policy["always_shown"])
         lines.append(f"    always_shown: ClassVar[tuple[str, ...]] = {shown}")
+    presets = [name for name, params in policy["presets"].items() if params]
+    if presets:
+        lines.append("    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {")
+        lines += [preset_entry(name, policy["presets"][name]) for name in presets]
+        lines.append("    }")
     if fields:
         lines += ["", *(field_line(parameter) for parameter in fields)]
     head = ["@dataclass(frozen=True, kw_only=True)", f"class {class_name(policy['name'])}({base}):"]
     return "\n".join([*head, *lines])
+
+
+def preset_entry(name: str, params: dict[str, Any]) -> str:
+    """Return the lines of a preset's parameters, in the form of the formatter."""
+    items = [f'"{key}": {literal(value)}' for key, value in params.items()]
+    line = f'        "{name}": {{{", ".join(items)}}},'
+    if len(line) <= WIDTH:
+        return line
+    inside = "".join(f"            {item},\n" for item in items)
+    return f'        "{name}": {{\n{inside}        }},'
 
 
 def preset_lines(name: str, kind: str, params: dict[str, Any]) -> str:
@@ -239,7 +257,7 @@ Written by `{COMMAND}`: change the declaration, build, and run that.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gangline.policies.parameters import PolicyBase
 

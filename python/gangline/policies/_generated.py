@@ -8,7 +8,7 @@ Written by `.venv/bin/python scripts/registry.py`: change the declaration, build
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gangline.policies.parameters import PolicyBase
 
@@ -629,6 +629,9 @@ class GavelLas(PolicyConfig):
     """
 
     name: ClassVar[str] = "gavel-las"
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "gavel-compat-las": {"compat": True, "tie_break": "none"},
+    }
 
     round_s: float = 360.0
     min_solve_interval_s: float = 0.0
@@ -1407,11 +1410,14 @@ class GavelFifoPerf(PolicyConfig):
 
     Examples
     --------
-    >>> GavelFifoPerf(compat=True).label()
-    'gavel-fifo-perf(compat=True)'
+    >>> GavelFifoPerf(fit="first").label()
+    'gavel-fifo-perf(fit=first)'
     """
 
     name: ClassVar[str] = "gavel-fifo-perf"
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "gavel-compat-fifo-perf": {"compat": True},
+    }
 
     round_s: float = 360.0
     min_solve_interval_s: float = 0.0
@@ -1556,11 +1562,17 @@ class Dally(PolicyBase):
 
     Examples
     --------
-    >>> Dally(mode="manual").label()
-    'dally(mode=manual)'
+    >>> Dally(fit="first").label()
+    'dally(fit=first)'
     """
 
     name: ClassVar[str] = "dally"
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "dally-manual": {"mode": "manual"},
+        "dally-no-wait": {"mode": "no_wait"},
+        "dally-fully-consolidated": {"mode": "fully_consolidated"},
+        "dally-public": {"fit": "first", "renewal": "redecide", "overhead_per_gpu_s": 6.0},
+    }
 
     lease_s: float = 3600.0
     mode: str = "auto"
@@ -1638,6 +1650,15 @@ class Hadar(PolicyBase):
     """
 
     name: ClassVar[str] = "hadar"
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "hadar-paper": {
+            "utility": "effective_throughput",
+            "order": "arrival",
+            "tier": "beam",
+            "backfill": False,
+        },
+        "hadar-jct": {"utility": "inverse_jct"},
+    }
 
     utility: str = "normalised"
     order: str = "density"
@@ -1705,6 +1726,11 @@ class Hadare(PolicyBase):
     """
 
     name: ClassVar[str] = "hadare"
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "hadare-paper": {"price_pass": True},
+        "hadare-lab": {"gpus_per_copy": 1},
+        "hadare-nofork": {"max_copies": 1},
+    }
 
     max_copies: float | None = field(default=None, metadata={"kind": "maybe"})
     gpus_per_copy: float | None = field(default=None, metadata={"kind": "maybe"})
@@ -1749,11 +1775,15 @@ class SjfFfs(PolicyBase):
 
     Examples
     --------
-    >>> SjfFfs(gather="server_first").label()
-    'sjf-ffs(gather=server_first)'
+    >>> SjfFfs(key="gpu_time").label()
+    'sjf-ffs(key=gpu_time)'
     """
 
     name: ClassVar[str] = "sjf-ffs"
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "sjf-ffs-code": {"free_pick": "few_residents"},
+        "sjf-ffs-consolidated": {"gather": "server_first"},
+    }
 
     gather: str = "cluster"
     free_pick: str = "best_fit"
@@ -1804,11 +1834,19 @@ class SjfBsbf(PolicyBase):
 
     Examples
     --------
-    >>> SjfBsbf(gather="server_first").label()
-    'sjf-bsbf(gather=server_first)'
+    >>> SjfBsbf(free_pick="few_residents").label()
+    'sjf-bsbf(free_pick=few_residents)'
     """
 
     name: ClassVar[str] = "sjf-bsbf"
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "sjf-bsbf-code": {
+            "partner_time": "current",
+            "sub_batches": False,
+            "free_pick": "few_residents",
+        },
+        "sjf-bsbf-consolidated": {"gather": "server_first"},
+    }
 
     gather: str = "cluster"
     free_pick: str = "best_fit"

@@ -19,6 +19,8 @@ class PolicyBase:
     name: ClassVar[str] = ""
     always_shown: ClassVar[tuple[str, ...]] = ()
     """Parameters that every table names, even where they have their default."""
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Names of presets of this policy, each with the parameters that it sets."""
 
     def params(self) -> dict[str, Any]:
         """Return every parameter by name, as plain values.
@@ -44,16 +46,24 @@ class PolicyBase:
         }
 
     def label(self) -> str:
-        """Return a short name for tables: the policy, what was changed, what is always shown.
+        """Return a short name for tables: a preset, or the policy and its parameters.
+
+        Named are the parameters that differ from their defaults, and those that are always shown.
 
         Examples
         --------
         >>> from gangline.policies import Las
         >>> Las(promote_knob=2.0).label()
         'las(promote_knob=2.0)'
+        >>> from gangline.policies import Hadar
+        >>> Hadar(utility="inverse_jct").label()
+        'hadar-jct'
         """
-        params = self.params()
-        named = {key: params[key] for key in self.always_shown} | self.changed()
+        params, changed = self.params(), self.changed()
+        for preset, given in self.presets.items():
+            if changed == given:
+                return preset
+        named = {key: params[key] for key in self.always_shown} | changed
         shown = ", ".join(f"{key}={value}" for key, value in named.items())
         return f"{self.name}({shown})" if shown else self.name
 
