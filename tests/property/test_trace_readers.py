@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from scripts import fuzz_damage, fuzz_readers
 
 from gangline.errors import TraceError
-from gangline.trace.files import columns, read_trace
+from gangline.trace import read_trace
+from gangline.trace.files import columns
 from gangline.trace.files.detect import detect
 from gangline.trace.files.source import Source
 from gangline.trace.formats import FORMATS
