@@ -1,4 +1,4 @@
-//! Allocations: who gets which share of which GPU type.
+//! Allocations: which job gets which share of the time of which GPU type.
 //!
 //! Linear programs are solved by `HiGHS` from Python. What lives here is what needs no LP library: the
 //! grouping of equal jobs, max-min and water filling by prices, and closed forms. An [`Allocator`] is asked by the round

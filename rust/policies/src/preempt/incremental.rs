@@ -18,7 +18,7 @@ pub(super) const TYPE: GpuTypeId = GpuTypeId(0);
 impl Pass {
     /// All four steps for a placement rule that refuses no gang: the dropped stop, the admitted start.
     pub(super) fn incremental(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
-        // without changes a job that came stands behind one that does not fit
+        // where nothing else changed, a new job stands behind one of its class that does not fit
         if self.queues.is_empty() || !self.has_room && self.woken.is_empty() {
             return;
         }

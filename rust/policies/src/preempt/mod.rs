@@ -1,27 +1,40 @@
-//! Preemption: who runs is decided anew at each decision, from the order of all jobs, waiting or running.
+//! Preemption: which jobs run is decided anew at each decision, from the order of all jobs, waiting or running.
+//!
+//! A policy (`srtf`, `srsf`, `las`, `gittins` and those built on them) gives each job a key
+//! ([`Key`](crate::queue::Key)) and reports what happened to its jobs: [`Pass::leave`], [`Pass::wait`],
+//! [`Pass::rekey`], [`Pass::servers_changed`]. [`Pass::decide`] then fills the plan.
 //!
 //! # The rule
 //! 1. *Count.* In order, a job is admitted if enough GPUs of one of its types are left by number, wherever they are:
-//!    first of the type it runs on, then of its other types in their order. They are counted as its own.
+//!    first of the type it runs on, then of its other types in their order. These GPUs are not left for the jobs
+//!    behind it.
 //! 2. Running jobs that are admitted on the type they run on keep their GPUs. All other running jobs give theirs up.
 //! 3. In order, each admitted job without GPUs gets some by the placement rule, on the type that admitted it; one that
-//!    ran moves. A strict placement rule, which asks for more than a number of GPUs, may leave it *unplaced*.
+//!    ran moves. A strict placement rule may refuse a gang although enough GPUs are free, and so leave the job
+//!    *unplaced*.
 //! 4. In order, each job without GPUs: one that ran keeps its old GPUs if all of them are still free, a waiting one
-//!    gets any that the rule finds for it. Both run *backfilled*, without admission. A job that ran and has no GPUs
-//!    now is preempted.
+//!    gets any that the placement rule finds for it. Both run *backfilled*, without admission. A job that ran and has
+//!    no GPUs now is preempted.
 //!
 //! # The algorithms
-//! All give the same plans; [`Pass`] chooses one at the start of a run.
+//! All give the same plans. [`Pass`] chooses one at the start of a run; `strict` turns into `walk` for good when a
+//! demand class is non-monotone (below).
 //!
-//! | | for | a decision costs |
+//! | | used for | a decision costs |
 //! |---|---|---|
 //! | `plain`: the rule as it is stated, over all active jobs | tests, as the oracle | O(active log active) |
-//! | `walk`: the same over the running jobs and the first job of each demand class | every run | O(running log running + classes) |
-//! | `incremental`: changes what the last decision admitted | one GPU type, the order of two running jobs of a size stands still | O((changes + classes) log n) |
-//! | `strict`: the incremental count, then steps 3 and 4 with a profile of the free capacity along the order | the same, the order stands still, a strict placement rule | O((changes x classes) log n); O(backfilled) for a gang on several servers |
+//! | `walk`: the same over the running jobs and the first job of each demand class | all other runs | O(running log running + classes log classes); O(free GPUs) where all waiting jobs fit beside the running ones |
+//! | `incremental`: changes what the last decision admitted | one GPU type, a placement rule that is not strict, running jobs of one gang size that never change places as time goes | O((changes + classes) log n) |
+//! | `strict`: the incremental count, then steps 3 and 4 with a profile of the free capacity along the order | one GPU type, a strict placement rule, an order that time alone never changes ([`Measure::is_fixed`](crate::queue::Measure::is_fixed)) | O((changes x classes) log n); O(backfilled) for a gang on several servers |
 //!
 //! Why classes are enough: free capacity only shrinks along the order. Where the first waiting job of a demand class does
-//! not fit, none of its class behind it does. The exceptions are [`Places::is_non_monotone`](crate::class::Places::is_non_monotone).
+//! not fit, none of its class behind it does. The exceptions are the non-monotone classes:
+//! [`Places::is_non_monotone`](crate::class::Places::is_non_monotone).
+//!
+//! # Changing the rule
+//! `plain` states it and comes first, with its counterpart in Python, `repack` in `tests/reference/policies.py`. Then the
+//! others follow. `tests/rust/policies.rs` and `tests/rust/wide.rs` compare their plans with those of `plain`,
+//! `tests/parity` the engine with the reference.
 
 mod incremental;
 mod pass;

@@ -1,4 +1,4 @@
-//! The pass with preemption as a policy uses it: it tells the pass what happened to its jobs and asks for a plan.
+//! The pass with preemption as a policy uses it: the policy reports what happened to its jobs and asks for a plan.
 
 use super::running::RunningSet;
 use super::strict::Strict;
@@ -10,7 +10,7 @@ use gangline_model::{GpuSet, JobId};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// How step 1, and with it the others, is carried out; see [`super`].
+/// How the steps of the rule are carried out; see [`super`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Algorithm {
     Incremental,
@@ -49,7 +49,7 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// A pass in the order of a measure. `keys_move`: running jobs fall back in the order as time goes.
+    /// A pass in the order of a measure. `keys_move`: as time goes, keys of running jobs grow, each at a pace of its own.
     pub fn new(
         placement: PlacementParams,
         measure: Measure,
@@ -205,7 +205,7 @@ impl Pass {
         }
     }
 
-    /// Decides who runs: fills the plan, `started`, `moved` and `stopped`.
+    /// Decides which jobs run: fills the plan, `started`, `moved` and `stopped`.
     pub fn decide(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         self.started.clear();
         self.moved.clear();

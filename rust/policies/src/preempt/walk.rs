@@ -1,4 +1,5 @@
-//! The pass for every run: the rule carried out over the running jobs and the first waiting job of each demand class.
+//! The pass that serves every run: the rule carried out over the running jobs and the first waiting job of each demand
+//! class. Where all waiting jobs fit beside the running ones, they are started without a look at the running ones.
 
 use super::Pass;
 use crate::queue::{Key, QueueState, Rank};
@@ -24,7 +25,7 @@ impl Entry {
 }
 
 impl Pass {
-    /// Cost O(running log running + classes).
+    /// Costs O(running log running + classes log classes).
     pub(super) fn walk(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         if self.all_fit(view, plan) {
             self.start_all(view, plan);
@@ -48,7 +49,7 @@ impl Pass {
     }
 
     /// Whether all waiting jobs fit beside the running ones, each on the first of its types, under a placement rule that
-    /// refuses no gang. Then all jobs are admitted there, in whatever order. O(free GPUs).
+    /// refuses no gang. Then all jobs are admitted there, whatever their order. O(free GPUs).
     fn all_fit(&self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         if self.queues.is_empty() {
             return true;
