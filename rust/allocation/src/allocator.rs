@@ -1,6 +1,6 @@
 //! The port through which rounds get their shares: arrays of the active jobs in, shares out.
 //!
-//! Who computes them is not known here: a closed form of this crate, or a solver on the other side of
+//! What computes them is not known here: a closed form of this crate, or a solver on the other side of
 //! the binding. An allocator may keep memory of earlier asks; jobs are named by their ids.
 
 use gangline_engine::PolicyError;
@@ -128,7 +128,7 @@ impl Allocator for EqualSplit {
 }
 
 /// All of its fastest type with room for each job, in order of arrival; the first job that fits nowhere
-/// ends the walk, a job that cannot run on its pick is passed over. Everybody is placed anew each time.
+/// ends the walk, a job that cannot run on its pick is passed over. All jobs are placed anew each time.
 ///
 /// # Examples
 /// ```

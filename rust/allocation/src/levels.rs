@@ -1,11 +1,11 @@
-//! Water filling by prices: levels rise together, who cannot rise stays, the others go on.
+//! Water filling by prices: levels rise together, a class that cannot rise stays, the others go on.
 //!
 //! What is asked of each class at height c is `min(start + c x speed, top)`: a class at its top, all of its
 //! time on its fastest type, simply stays there. The largest c is found from above: if the levels asked at
 //! some c are out of reach, max-min finds prices at which they cost more than all GPUs are worth, and the
 //! largest c that is not too dear at these prices is the next trial. That is Newton's method on a concave
-//! curve of straight pieces, and takes a few steps. Who must pay for a higher level at the last prices is at
-//! its bottleneck; each stage has one at least. Stages are as many as GPU types that fill up one after the
+//! curve of straight pieces, and takes a few steps. A class that must pay for a higher level at the last prices is
+//! at its bottleneck; each stage has one at least. Stages are as many as GPU types that fill up one after the
 //! other, not as many as different levels.
 
 use super::dual::{MaxMin, PriceSolution, SolverError};
@@ -19,7 +19,7 @@ const NOISE: f64 = 1e-7;
 const GAP: f64 = 1e-10;
 const WIDE_GAP: f64 = 1e-9;
 /// What counts as paying: a part of what the class that pays most does. Noise in prices is below it, and
-/// who pays less is asked again in the next stage, among those that are left.
+/// a class that pays less is asked again in the next stage, among those that are left.
 const PAYS: f64 = 1e-4;
 /// Prices below this part of the dearest are noise: those of types that are not full.
 const NO_PRICE: f64 = 1e-6;
@@ -259,7 +259,7 @@ impl<'a> Water<'a> {
         low
     }
 
-    /// Marks who cannot rise: classes at their top, and those that would have to pay for more.
+    /// Marks what cannot rise: classes at their top, and those that would have to pay for more.
     fn stop(&mut self, prices: Option<&[f64]>) -> Result<(), SolverError> {
         let mut found = false;
         for class in 0..self.start.len() {

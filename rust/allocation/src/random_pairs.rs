@@ -51,7 +51,7 @@ impl RandomPairs {
         });
     }
 
-    /// Gives partners to those who have none. A scan goes to the end only for a job that fits no other.
+    /// Gives partners to the jobs that have none. A scan goes to the end only for a job that fits no other.
     fn pair(&mut self, ask: &Ask, turn: u32) {
         let draws = Stream::new(ask.seed, Purpose::Policy);
         let draw = |job: JobId| draws.draw(u64::from(job.0), turn, 0).uniform_u64();

@@ -364,7 +364,7 @@ impl Engine {
             && self.are_changes_futile()
     }
 
-    /// Whether failures and repairs without end will not get anybody started: all servers are up, or they
+    /// Whether failures and repairs without end will not get any job started: all servers are up, or they
     /// came and went long enough.
     pub(crate) fn are_changes_futile(&self) -> bool {
         let there = &self.state.occupancy;

@@ -1,4 +1,4 @@
-//! Up-links of racks that jobs share (`docs/concepts/network.md`): who sends through which, and what
+//! Up-links of racks that jobs share (`docs/concepts/network.md`): which jobs send through which, and what
 //! locality that leaves. Knows nothing of time: the caller re-times the jobs whose locality changed.
 //!
 //! An up-link is *overloaded* when its jobs, each as if alone, would send more than it can carry. Jobs on no

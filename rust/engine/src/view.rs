@@ -79,7 +79,7 @@ impl Changes {
     }
 }
 
-/// What anybody may know of the jobs, for a policy that keeps it.
+/// What every policy may know of the jobs, for a policy that keeps it.
 #[derive(Clone, Debug)]
 pub struct SharedFacts(Arc<JobTable>);
 
@@ -110,7 +110,7 @@ impl<'a> ClusterView<'a> {
         &self.state.cluster
     }
 
-    /// What anybody may know of the jobs of the trace. How much work they are, only the methods of the view tell,
+    /// What every policy may know of the jobs of the trace. How much work they are, only the methods of the view tell,
     /// which check [`Knowledge`].
     #[inline]
     pub fn jobs(&self) -> &'a JobFacts {

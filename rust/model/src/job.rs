@@ -81,7 +81,7 @@ pub struct Infeasible {
     pub reason: InfeasibleReason,
 }
 
-/// What anybody may know of the jobs: every column but the work.
+/// What every policy may know of the jobs: every column but the work.
 #[derive(Clone, Debug)]
 pub struct JobFacts {
     /// With an empty column of work.

@@ -1,4 +1,4 @@
-//! `fifo`: strict order of arrival; a head that does not fit blocks everyone. O(1) per event.
+//! `fifo`: strict order of arrival; a head that does not fit blocks all jobs behind it. O(1) per event.
 
 use crate::class::Places;
 use crate::place::PlacementParams;

@@ -1,4 +1,4 @@
-//! `sjf-strict`: shortest job first; a head that does not fit blocks everyone. One heap.
+//! `sjf-strict`: shortest job first; a head that does not fit blocks all jobs behind it. One heap.
 
 use super::Seen;
 use crate::class::Places;

@@ -1,4 +1,4 @@
-//! Claims: the GPUs of jobs whose lease has ended and who have not been asked yet.
+//! Claims: the GPUs of jobs whose lease has ended and that have had no offer yet.
 //!
 //! The scratch of the plan shows unclaimed GPUs. Looks that may displace claims put these in, ask, and
 //! take them out again; they cost what the claims touch.
@@ -47,7 +47,7 @@ impl Claims {
         }
     }
 
-    /// Claims that anybody may displace who is asked before them.
+    /// Claims that any job may displace that gets its offer before theirs.
     pub(super) fn open(&self) -> &Masks {
         &self.open
     }

@@ -13,7 +13,7 @@
 //! | G, Gr | [`offer::Extent`] | largest up server, most up GPUs of one rack |
 //!
 //! The rules: [`offer`] (one decision), [`rooms`] and [`claims`] (where there is room), [`tuner`]
-//! (timers), [`leases`] (boundaries), [`queue`] (who waits), [`score`] (who goes first).
+//! (timers), [`leases`] (boundaries), [`queue`] (waiting jobs), [`score`] (priority). The policy itself is in [`walk`].
 
 mod claims;
 mod leases;

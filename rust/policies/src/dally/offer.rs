@@ -1,4 +1,4 @@
-//! One decision: who is up, who is offered what, in order of damage.
+//! One decision: which jobs it is about, and what each is offered, in order of damage.
 
 use super::claims::{Claim, Claims, Masks};
 use super::params::DallyParams;

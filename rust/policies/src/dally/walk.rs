@@ -107,7 +107,7 @@ impl Dally {
         }
     }
 
-    /// Sizes of servers and racks have changed, and so may have who sits wider than it must.
+    /// Sizes of servers and racks have changed, and with them perhaps the jobs that lie wider than they must.
     fn measure(&mut self, view: &ClusterView<'_>, free: &FreeIndex) {
         let mut changed = false;
         for class in &mut self.offer.classes {

@@ -254,7 +254,7 @@ impl GavelTiming {
         chosen
     }
 
-    /// GPUs of everybody chosen: first those who keep theirs, then the largest gangs.
+    /// GPUs of all chosen jobs: first those that keep theirs, then the largest gangs.
     fn place(
         &mut self,
         view: &ClusterView<'_>,

@@ -3,7 +3,7 @@
 //! A rule sees the free GPUs of one type and answers with a set of them or with nothing. It never
 //! changes state (what it tries on the index it takes back), never sees the clock, and draws random
 //! numbers only from the stream keyed by (seed, job, starts), so that an answer does not depend on
-//! who asked before. A placement costs O(servers taken x log n), unless it says that it walks racks.
+//! earlier questions. A placement costs O(servers taken x log n), unless it says that it walks racks.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|

@@ -4,8 +4,8 @@
 //!   job at one instant; a measure turns the one into the other.
 //! - [`ClassQueues`]: waiting jobs by demand class, and key and state of every job. [`preempt`](crate::preempt) is built
 //!   on it.
-//! - [`ByClass`]: the same without states, for policies that only ever take out the first job of a class and change no key of a
-//!   waiting one.
+//! - [`ByClass`]: the same without states, for policies that take out only the first job of a class and never change
+//!   the key of a waiting one.
 //! - [`JobTimers`]: a timer per job behind a single one of the engine.
 
 mod by_class;

@@ -32,7 +32,7 @@ impl Rounds {
         }
     }
 
-    /// Places choices by type, largest gang first; who can keeps its GPUs. The choice without a place,
+    /// Places choices by type, largest gang first; a job that can keeps its GPUs. The choice without a place,
     /// if there is one.
     fn place(
         &mut self,
@@ -65,7 +65,7 @@ impl Rounds {
         Ok(placed)
     }
 
-    /// Writes the plan of a whole round; whether everybody runs where it ran before.
+    /// Writes the plan of a whole round; whether all jobs run where they ran before.
     pub(super) fn write(
         &mut self,
         view: &ClusterView<'_>,
@@ -140,7 +140,7 @@ impl Rounds {
         plan.start(job, gpus);
     }
 
-    /// Shares of a policy that never stops a job: all of its type to who runs, then to waiting jobs in
+    /// Shares of a policy that never stops a job: all of its type to running jobs, then to waiting jobs in
     /// order of arrival all of the type that is picked for them, up to the first job without a place.
     pub(super) fn first_come(
         &mut self,

@@ -1,14 +1,14 @@
-//! Who runs where in a round: a walk over claims.
+//! Which jobs run where in a round: a walk over claims.
 
 use super::accounts::Claim;
 use super::{Choice, Rounds};
 use gangline_engine::ClusterView;
 use gangline_model::JobId;
 
-/// Who is asked.
+/// Which jobs are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
-    /// Everybody, at a boundary.
+    /// All active jobs, at a boundary.
     Everyone,
     /// Waiting jobs, inside a round.
     Waiting,

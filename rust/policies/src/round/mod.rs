@@ -3,7 +3,7 @@
 //! At each boundary every job has, per GPU type, a priority: its target share over the time it has held
 //! GPUs there. Types are served in order, jobs by priority; a job uses one type per round. What has no
 //! share is served last. A job that can keeps its GPUs. A new allocation is asked for when the set of jobs or
-//! the capacity changed. Must not know who allocates.
+//! the capacity changed; what computes it is not known here.
 //!
 //! A round costs O((running + passed over) log n): claims are kept in order between rounds, unless jobs share GPUs.
 
@@ -91,7 +91,7 @@ pub struct RoundParams {
     pub partitions: usize,
     /// Groups of jobs that share a weight, if the policy fills by group.
     pub entities: Option<EntityParams>,
-    /// Whether two jobs may share GPUs, and who meets whom.
+    /// Whether two jobs may share GPUs, and which do.
     pub packs: Option<Partners>,
 }
 

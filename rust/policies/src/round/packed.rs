@@ -1,6 +1,6 @@
-//! Who runs where, and beside whom, in a round of a policy that lets two jobs share GPUs.
+//! Which jobs run where, and beside which others, in a round of a policy that lets two jobs share GPUs.
 //!
-//! Everybody is looked at in each round: O(active log active), little beside the programs that packing
+//! All active jobs are looked at in each round: O(active log active), little beside the programs that packing
 //! needs.
 
 use super::accounts::Claim;

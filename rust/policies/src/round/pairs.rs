@@ -1,4 +1,4 @@
-//! Two jobs on the same GPUs: who may, how fast, and what each was promised in which company.
+//! Two jobs on the same GPUs: which may, how fast, and what each was promised beside which partner.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -7,8 +7,8 @@
 //! | `X[m,d,k]` | `Book::share` | target share of job m's time beside a job of group d on type k |
 //! | `t[m,d,k]` | `Book::held` | time it held GPUs in that company since the reset, started at R/2 |
 //!
-//! Books are kept per job and group of its partner. Programs have a group per kind: whom of a kind it meets
-//! changes nothing for a job, and there are as many books as a program has shares, not jobs squared.
+//! Books are kept per job and group of its partner. Programs have a group per kind: which job of a kind its
+//! partner is changes nothing for a job, and there are as many books as a program has shares, not jobs squared.
 
 use super::Partners;
 use super::accounts::Claim;

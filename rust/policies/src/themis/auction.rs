@@ -202,7 +202,7 @@ impl Auction {
         }
     }
 
-    /// Writes the actions; the scratch has them already. Returns who starts and who stops.
+    /// Writes the actions; the scratch has them already. Returns the jobs that start and those that stop.
     pub(super) fn carry_out(
         &mut self,
         view: &ClusterView<'_>,

@@ -38,7 +38,7 @@ pub struct Themis {
     places: Places,
     fairness: Fairness,
     auction: Auction,
-    /// Waiting jobs by class: whether anybody fits is asked once per class.
+    /// Waiting jobs by class: whether a job fits is asked once per class.
     waiting_by_class: Vec<u32>,
     standings: Vec<Standing>,
 }
@@ -97,7 +97,7 @@ impl Themis {
         })
     }
 
-    /// Everyone who may get GPUs now: waiting jobs, and at a boundary the running ones too.
+    /// All jobs that may get GPUs now: waiting jobs, and at a boundary the running ones too.
     fn gather(&mut self, view: &ClusterView<'_>, is_boundary: bool) -> Result<(), PolicyError> {
         let mut standings = std::mem::take(&mut self.standings);
         standings.clear();

@@ -134,7 +134,7 @@ impl ContinuousLas {
             self.wait(view, job);
         }
         self.pass.stopped = stopped;
-        // all timers anew: who waits has changed
+        // all timers anew: other jobs wait now
         if let Some(timers) = &mut self.timers {
             while timers.due(SimTime::NEVER).is_some() {}
         }

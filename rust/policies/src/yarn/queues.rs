@@ -1,4 +1,4 @@
-//! Queues with shares: who is in which, and which goes next.
+//! Queues with shares: which jobs are in which, and which goes next.
 
 use super::owners::Owners;
 use crate::params::words;
@@ -90,7 +90,7 @@ impl Queues {
         self.list[queue as usize].waiting.peek().map(|job| job.0)
     }
 
-    /// Changes what a queue holds or who waits there, and its place with it.
+    /// Changes what a queue holds or which jobs wait there, and its place with it.
     fn change(&mut self, queue: u32, change: impl FnOnce(&mut Queue)) {
         self.ready.remove(&self.place(queue));
         let head = self.head(queue);
