@@ -5,7 +5,7 @@ Counts do not move with the load of the machine, seconds do. Each case is one sm
 
     python benches/instructions.py --check     # limits, one line per case; exit code 1 if broken
     python benches/instructions.py --update "why they moved"
-    python benches/instructions.py --update "parts of a job" --only toy-fork   # these alone
+    python benches/instructions.py --update "parts of a job" --only floor-fork   # these alone
 
 A rise above the limit is accepted only by ``--update`` in the same commit; falls are written down
 too, or the next rise hides in them. Without valgrind, or with another compiler than the one that

@@ -1,5 +1,6 @@
 //! The pass that serves every run: the rule carried out over the running jobs and the first waiting job of each demand
-//! class. Where all waiting jobs fit beside the running ones, they are started without a look at the running ones.
+//! class. If the placement rule is not strict and all waiting jobs fit beside the running ones, they are started without
+//! a look at the running ones.
 
 use super::Pass;
 use crate::queue::{Key, QueueState, Rank};
