@@ -12,7 +12,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python" / "gangline"
 RUST = ROOT / "rust"
-LOWER_CRATES = ("rng", "model", "network", "synth", "engine", "policies")
+LOWER_CRATES = (
+    *("rng", "model", "network", "synth"),
+    *("engine", "allocation", "policies", "testkit"),
+)
 SKIPPED_FOLDERS = {"target", ".venv", ".git", "__pycache__", "_build", "shared", "node_modules"}
 
 

@@ -14,22 +14,19 @@ if TYPE_CHECKING:
 # Layers of python/gangline, lowest first. A module may import its own layer and those below.
 # Modules with a leading underscore at the top of the package are helpers of the layer given here.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"_core", "_safe", "_version", "errors"}),
+    frozenset({"_core", "_safe", "errors"}),
     frozenset(
         {"_builtin_values", "_decode", "_files", "_formatting", "_html", "_toml"}
     ),  # know no scheduling
     frozenset({"cluster", "cluster_schema", "_cluster_checks", "_sharing_checks"})
     | frozenset({"rates", "interference", "trace", "policies", "lp"})
     | frozenset({"network", "tables", "cluster_files", "hadare", "sharing"}),
-    frozenset({"run_options", "result", "simulate", "compare", "comparison", "sweep"})
-    | frozenset({"_result_folder", "_tables", "executors", "env"}),
-    frozenset({"report", "reproduce", "audit", "testing", "doctor", "explain"}),
+    frozenset({"run_options", "result", "simulate", "compare", "comparison"})
+    | frozenset({"_result_folder", "_tables"}),
+    frozenset({"report", "reproduce", "audit", "testing", "doctor"}),
     frozenset({"cli", "__main__"}),
 )
 PUBLIC_FACE = "__init__"  # gangline/__init__.py: a list of names, may import all but the cli
-
-# Packages that still have a circle inside.
-CIRCLES_LEFT = set[str]()
 
 HEAVY_HOMES = {"bokeh": "report", "perfetto": "report", "highspy": "lp"}
 NEVER = {"pandas", "scipy", "cvxpy", "matplotlib"}

@@ -12,9 +12,6 @@ mod layers;
 mod presets;
 mod table;
 
-#[cfg(test)]
-mod tests;
-
 pub use alphabeta::{Algorithms, BucketTimes, Link, Links, Traffic};
 pub use config::{
     Contention, Detail, LinkChange, Measured, ModelGiven, NetworkConfig, NetworkKind, OnMissing,
