@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from gangline.audit.findings import RULES
-from gangline.audit.inputs import columns_of
+from gangline.audit.inputs import columns_of, jobs_per_gpu
 from gangline.audit.rules import look
 from gangline.audit.world import Run
 from gangline.audit.world import World as Tables
@@ -159,10 +159,13 @@ def check_result(
     cluster: Cluster,
     trace: Trace,
     *,
-    max_share: int = 1,
+    max_share: int | None = None,
     work_conserving: bool = False,
 ) -> None:
     """Raise `LawBroken` unless the run keeps every law; it must have kept its segments.
+
+    `max_share` is the most jobs that may be on one GPU; default 2 if the policy shares GPUs,
+    else 1.
 
     Examples
     --------
@@ -178,7 +181,7 @@ def check_result(
         cluster,
         trace,
         Run.of(result, claims_work_conserving=work_conserving),
-        max_share,
+        jobs_per_gpu(result, max_share),
         result.spec["policy"].get("copy_gpus", "gang"),
     )
     if found:
@@ -207,7 +210,7 @@ def check_policy(
     params : mapping, optional
         Parameters of a policy given by name.
     max_share : int, optional
-        Most jobs on one GPU; default what the policy object says, else 1.
+        Most jobs on one GPU; default what the policy declares.
     work_conserving : bool
         Whether the policy claims that no job waits while enough GPUs of a type that it may use are
         free.
@@ -242,7 +245,6 @@ def check_policy(
 
     from gangline.simulate import Prepared, make_options
 
-    share = max_share or int(getattr(policy, "max_share", 1))
     if worlds is None:
         worlds, max_events = small_worlds(), max_events or EVENTS_MAX
     for cluster, trace, options in worlds:
@@ -260,7 +262,7 @@ def check_policy(
             results[0],
             prepared.cluster,
             prepared.trace,
-            max_share=share,
+            max_share=max_share,
             work_conserving=work_conserving,
         )
         same = results[0].log_hash == results[1].log_hash

@@ -551,7 +551,13 @@ def test_the_folder_of_a_result_knows_the_sharing_of_its_run(tmp_path: Path) -> 
     trace = pa.table(rows)
     run = gl.simulate(lab, trace, "toy-share", sharing={"xi": 1.5}, segments=True)
     run.save(tmp_path / "run")
-    assert gl.audit(tmp_path / "run", lab, trace=trace, max_share=2).ok
+    assert gl.audit(tmp_path / "run", lab, trace=trace).ok  # also that jobs share GPUs at all
+    found = gl.audit(tmp_path / "run", lab, trace=trace, max_share=1)
+    assert found.counts["double-booking"] == 1
+    gl.simulate(lab, trace, "fifo", segments=True).save(tmp_path / "alone")
+    table = gl.load_result(tmp_path / "alone").segments.to_pylist()
+    table[1] |= {"start_s": 1.0, "end_s": 10.0}
+    assert "double-booking" in gl.audit(pa.Table.from_pylist(table), lab, trace=trace).counts
     slow = gl.Cluster.from_dict({**lab, "sharing": {"xi": 2.0}})
     tables = {"jobs": run.jobs, "trace": trace, "max_share": 2}
     assert gl.audit(run.segments, slow, **tables).counts["rate"] > 0

@@ -258,3 +258,20 @@ def test_the_command_tells_which_rules_were_checked(
     assert "`over`" not in capsys.readouterr().err
     assert main([*given, "--require", "gangs"]) == 2
     assert "did you mean `gang`" in capsys.readouterr().err
+
+
+def test_both_numbers_of_a_finding_are_of_one_instant() -> None:
+    """Jobs end at 85, 145 and 250 s on 2 GPUs, after 75, 365 and 605 GPU-s of 170, 290 and 500."""
+    jobs = {
+        "job_id": ["a", "b", "c"],
+        "arrival_s": [0.0, 10.0, 10.0],
+        "finish_s": [145.0, 85.0, 250.0],
+        "gpus": [2, 1, 1],
+        "run_s": [145.0, 75.0, 240.0],
+    }
+    lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    found = gl.audit(pa.table(jobs), lab)
+    rows = [row for row in found.findings.to_pylist() if row["rule"] == "utilisation"]
+    shown = [(row["job_id"], row["time_s"], row["found"], row["allowed"]) for row in rows]
+    assert shown == [("c", 250.0, 605.0, 500.0), ("a", 0.0, 605.0, 500.0)]
+    assert any("--max-share 2" in note for note in found.notes)

@@ -103,7 +103,7 @@ def audit(
     jobs: TableLike | None = None,
     trace: TraceLike | None = None,
     columns: Mapping[str, str] | None = None,
-    max_share: int = 1,
+    max_share: int | None = None,
     max_parts: int = 1,
     copy_gpus: str | int | None = None,
     max_idle_s: float = MAX_IDLE_S,
@@ -128,8 +128,9 @@ def audit(
     columns : mapping, optional
         Native name to the name in the table, for example ``{"finish_s": "end_time"}``; a name that
         is mapped to "" is left out, for example ``{"status": ""}``.
-    max_share : int
-        Most jobs that may be on one GPU.
+    max_share : int, optional
+        Most jobs that may be on one GPU. Default: 2 for the folder of a result whose policy shares
+        GPUs, else 1.
     max_parts : int
         Most whole gangs that one job may hold at a time; more than 1 for forked jobs in tables
         without a column `part`.
@@ -183,7 +184,11 @@ def audit(
     from gangline.trace.read import as_trace
 
     inputs.check_options(
-        {"max_share": (max_share, 1), "max_parts": (max_parts, 1), "first": (first, 0)},
+        {
+            "max_share": (1 if max_share is None else max_share, 1),
+            "max_parts": (max_parts, 1),
+            "first": (first, 0),
+        },
         {"max_idle_s": max_idle_s, "tolerance_s": tolerance_s},
         require,
     )
@@ -196,7 +201,7 @@ def audit(
         None if trace is None else as_trace(trace),
         listed,
         held,
-        max_share=max_share,
+        max_share=inputs.jobs_per_gpu(result, max_share),
         max_parts=max_parts,
         copy_gpus=inputs.gpus_of_copies(result, copy_gpus),
         max_idle_s=max_idle_s,

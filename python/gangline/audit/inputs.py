@@ -139,6 +139,14 @@ def gpus_of_copies(result: Result | None, given: str | int | None) -> str | int:
     return given
 
 
+def jobs_per_gpu(result: Result | None, given: int | None) -> int:
+    """Return how many jobs may be on one GPU: as given, else as the result says."""
+    if given is not None:
+        return given
+    # the summary has this key in runs of policies that share GPUs, and in no others
+    return 2 if result is not None and "share_gpu_fraction" in result.summary else 1
+
+
 def _meant(name: str, known: tuple[str, ...]) -> str:
     near = difflib.get_close_matches(name, known, 1)
     return f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -317,7 +318,7 @@ def _utilisation(world: World, rows: _Rows, least: Floats, findings: Findings) -
         findings.add_excess(
             "utilisation",
             TABLE,
-            excess,
+            dataclasses.replace(excess, at=excess.worst),  # the window ends at that event
             "{found:.9g} GPU-s used of {allowed:.9g}",
             job=job[order],
             time=time,

@@ -26,12 +26,15 @@ class Excess:
     at : int64 array
         Event, in the order of the sweep, at which each stretch begins.
     peak, allowed : float64 arrays
-        Most that was held in it, and how much might have been at that event.
+        How much was held and allowed at the event of it at which the most was too much.
+    worst : int64 array
+        That event.
     """
 
     at: Ints
     peak: Floats
     allowed: Floats
+    worst: Ints
 
 
 class Sweep:
@@ -82,8 +85,11 @@ def over(held: Floats | Ints, allowed: Floats) -> Excess:
     begins = np.flatnonzero(bad & ~np.append(np.False_, bad[:-1]))
     if not len(begins):
         none = np.zeros(0)
-        return Excess(begins, none, none)
-    # Outside the stretches nothing counts, so the largest up to the next beginning is the peak.
-    seen = np.where(bad, held, np.iinfo(np.int64).min)
-    peak = np.maximum.reduceat(seen, begins)
-    return Excess(begins, peak.astype(np.float64), allowed[begins])
+        return Excess(begins, none, none, begins)
+    # Both numbers are those of one event: the first of a stretch in which the most is too much.
+    beyond = np.where(bad, held - allowed, -np.inf)
+    stretch = np.cumsum(np.isin(np.arange(len(bad)), begins)) - 1
+    most = np.maximum.reduceat(beyond, begins)
+    worst = np.flatnonzero(bad & (beyond == most[stretch]))
+    worst = worst[np.unique(stretch[worst], return_index=True)[1]]
+    return Excess(begins, held[worst].astype(np.float64), allowed[worst], worst)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from gangline.cli import _console, _exit
-from gangline.cli._inputs import Json, TraceChoice, Whole
+from gangline.cli._inputs import Json, MaybeWhole, TraceChoice, Whole
 from gangline.errors import TraceError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def audit(
     jobs: str | None = None,
     trace: str | None = None,
     columns: str | None = None,
-    max_share: Whole = 1,
+    max_share: MaybeWhole = None,
     max_parts: Whole = 1,
     copy_gpus: Annotated[str | None, Parameter(name="--copy-gpus")] = None,
     max_idle_s: Annotated[float, Parameter(name="--max-idle-s")] = 3600.0,
@@ -49,7 +49,7 @@ def audit(
     columns
         NATIVE=THEIRS,... for columns of other names; NATIVE= leaves a column out.
     max_share
-        Most jobs that may be on one GPU.
+        Most jobs that may be on one GPU; default 1, or what the folder of a result says.
     max_parts
         Most whole gangs that one job may hold at a time.
     copy_gpus
