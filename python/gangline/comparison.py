@@ -269,13 +269,14 @@ def waiting(means: Sequence[Row]) -> str:
         return ""
     used = max(float(row.get("gpu_utilization") or 0.0) for row in known)
     times = [float(row["jct_mean_s"]) for row in known]
-    what = "nearly idle" if used < _IDLE else "large enough for this load"
+    what = "lightly loaded" if used < _IDLE else "large enough for this load"
     said = f"The cluster is {what}: {_formatting.percent(used)} of the GPU time was in use."
     if share == 0.0:
         said += " No job waited on its way from arrival to finish"
     else:
         part = _formatting.percent(share)
-        said += f" On average jobs waited for at most {part} of the time from arrival to finish"
+        most = part if part.startswith("under") else f"at most {part}"
+        said += f" On average jobs waited for {most} of the time from arrival to finish"
     if max(times) > (1.0 + _HARDLY) * min(times):
         return f"{said}."  # they differ in how fast jobs ran
     return f"{said}, so policies can hardly differ in it: {_formatting.LIGHT_LOAD}."

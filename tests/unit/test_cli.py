@@ -115,10 +115,14 @@ def test_compare_prints_saves_and_draws(tmp_path: Path) -> None:
 
 
 def test_what_compare_says_comes_in_lines() -> None:
-    done = gangline("compare", *SMALL, "--policies", "fifo,sjf,srtf")
+    busy = ["--trace", "synth:philly?jobs=300&seed=1&max_gpus=8", *SMALL[2:], "--rescale", "0.01"]
+    done = gangline("compare", *busy, "--policies", "fifo,sjf,srtf")
     assert "\\n" not in done.stdout + done.stderr
     assert "*: best value of the column" in done.stderr
     assert max(map(len, done.stderr.splitlines())) <= 100
+    alone = gangline("compare", *SMALL, "--policies", "fifo").stderr
+    assert "JCT: from arrival" in alone
+    assert "best value" not in alone  # nothing is marked
 
 
 def test_compare_json_has_every_run() -> None:
@@ -129,7 +133,9 @@ def test_compare_json_has_every_run() -> None:
 def test_policies_lists_and_explains() -> None:
     names = [entry["name"] for entry in document("policies", "--json")]
     assert names == list(gl.policies.registry)
-    assert "toy" not in gangline("policies").stdout
+    listed = gangline("policies")
+    assert "toy" not in listed.stdout
+    assert "remaining: sees how long each job still runs" in listed.stderr
     one = gangline("policies", "las")
     assert "promote_knob" in one.stdout
     assert "[3250, 7200]" in one.stdout
@@ -249,6 +255,8 @@ MISTAKES: list[tuple[list[str], int, str]] = [
     (["compare", *SMALL, "--policies", ""], 2, "expected names"),
     (["compare", *SMALL, "--policies", "fifo", "--seeds", "a"], 2, "--seeds"),
     (["compare", *SMALL, "--policies", "fifo", "--set", "las.limits=[1]"], 2, "not among"),
+    (["compare", *SMALL, "--policies", "fifo", "--set", "share.xi=2"], 2, "begin with `sharing.`"),
+    (["compare", *SMALL, "--policies", "las(limits=[1])"], 2, "by --set las.KEY=VALUE"),
     (["compare", *SMALL, "--policies", "fifo", "--set", "limits=[1]"], 2, "none of the policies"),
     (["cluster", "show", "venice"], 2, "known:"),
     (["policies", "nope"], 2, "unknown policy"),
@@ -426,7 +434,13 @@ def test_trace_info_says_what_was_left_out_and_why(tmp_path: Path) -> None:
     (tmp_path / "v.csv").write_text(samples.FOUR_COLUMN)
     done = gangline("trace", "info", "h.csv", cwd=tmp_path)
     assert done.returncode == 0
-    for words in ("asks for no GPU", "ran no time", "20.0%", "arrivals, first to last", "UTC+8"):
+    for words in (
+        "asks for no GPU",
+        "duration is 0 or negative",
+        "20.0%",
+        "arrivals, first to last",
+        "UTC+8",
+    ):
         assert words in done.stdout
     assert (
         "warning: durations are cut at 172,800 s"

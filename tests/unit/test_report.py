@@ -817,7 +817,7 @@ def test_where_nobody_waits_the_page_and_the_command_say_so(
     trace = "synth:philly?jobs=200&seed=1&max_gpus=2"
     arguments = ["compare", "--trace", trace, "--cluster", "pollux-64", "--policies", "fifo,las"]
     assert main([*arguments, "--html", str(tmp_path / "p.html")]) == 0
-    light = "The cluster is nearly idle"
+    light = "The cluster is lightly loaded"
     assert light in capsys.readouterr().out
     assert light in (tmp_path / "p.html").read_text("utf-8")
     assert (
@@ -849,5 +849,5 @@ def test_what_was_left_out_is_told_in_words(
     page = tmp_path / "p.html"
     command = ["run", "--trace", str(tmp_path / "t.csv"), "--cluster", "pollux-64"]
     assert main([*command, "--policy", "fifo", "--html", str(page)]) == 0
-    assert "note: zero_duration 1: ran no time" in capsys.readouterr().err
-    assert "1: ran no time (min_duration_s lifts them)" in page.read_text("utf-8")
+    assert "note: zero_duration 1: duration is 0 or negative" in capsys.readouterr().err
+    assert "1: duration is 0 or negative (min_duration_s lifts them)" in page.read_text("utf-8")

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gangline as gl
+from gangline import comparison
 from gangline.cli.app import main
 from gangline.report import _svg, answer, findings
 from gangline.report.charts import charts
@@ -161,10 +162,18 @@ def test_an_idle_cluster_is_said_to_be_one() -> None:
     lab = gl.Cluster.homogeneous(servers=1, gpus=20)
     rows = {"arrival_s": [0.0, 0.0], "gpus": [1, 1], "duration_s": [10.0, 10.0]}
     answered = said(digests(lab, rows, "fifo", "srtf"))
-    assert "The cluster is nearly idle: 10 % of the GPU time was in use." in answered
+    assert "The cluster is lightly loaded: 10 % of the GPU time was in use." in answered
     assert "so policies can hardly differ in it" in answered
     assert "Every job started and finished at the same time under all policies." in answered
     assert "soonest" not in answered
+
+
+def test_a_short_wait_is_said_to_be_one() -> None:
+    row = {"jct_mean_s": 1000.0, "wait_mean_s": 0.5, "gpu_utilization": 0.2}
+    said = comparison.waiting([row])
+    assert "On average jobs waited for under 0.1 % of the time from arrival to finish" in said
+    said = comparison.waiting([row | {"wait_mean_s": 20.0}])
+    assert "waited for at most 2 % of the time" in said
 
 
 def test_a_cluster_that_hardly_makes_jobs_wait_is_large_enough() -> None:

@@ -114,6 +114,8 @@ def test_all_jobs_dropped_says_why(tmp_path: Path) -> None:
         read_trace(put(tmp_path, "m.csv", NATIVE.replace(b"5,1,", b"5,2,")), max_gpus=1)
     with pytest.raises(TraceError, match=r"no job is left .*outside_window 2.*; relax them"):
         read_trace(path, window=(100.0, 200.0))
+    with pytest.raises(TraceError, match=r"zero_duration 2: duration is 0 or negative.*mend"):
+        read_trace(put(tmp_path, "d.csv", b"arrival_s,gpus,duration_s\n0,1,0\n1,1,-9\n"))
     with pytest.raises(TraceError, match=r"no job is left .*bad_row 2"):
         read_trace(put(tmp_path, "b.csv", NATIVE.replace(b"0\n", b"x\n")), on_bad_row="drop")
 

@@ -186,14 +186,19 @@ def policies(names: str, settings: list[str] | None) -> tuple[list[PolicyBase], 
     if not chosen:
         raise PolicyError("--policies: expected names separated by commas, got none")
     given, sharing = split_sharing(settings)
+    for name in chosen:
+        if "(" in name:
+            plain = name.partition("(")[0]
+            message = f"--policies: {name}: expected a name; give parameters by --set"
+            raise PolicyError(f"{message} {plain}.KEY=VALUE", field="policies", value=name)
     values: dict[str, dict[str, Any]] = {name: {} for name in chosen}
     for key, value in given.items():
         name, _, parameter = key.rpartition(".")
         if name:
             if name not in values:
-                raise PolicyError(
-                    f"--set {key}: `{name}` is not among --policies {names}", field=key, value=value
-                )
+                message = f"--set {key}: `{name}` is not among --policies {names}"
+                hint = "settings of the cluster begin with `sharing.`"
+                raise PolicyError(f"{message}; {hint}", field=key, value=value)
             values[name][parameter] = value
             continue
         takers = [item for item in chosen if key in find(item)().params()]

@@ -116,7 +116,8 @@ def compare(
     titles, cells, best = comparison.verdict()
     title = f"{jobs!r} on {comparison.cluster.name}"
     _console.table(titles, cells, title=title, best=best, is_formatted=True)
-    _console.say(*LEGEND.splitlines())
+    is_marked = any(any(row) for row in best)
+    _console.say(*LEGEND.splitlines()[0 if is_marked else 1 :])
     means = comparison.means()
     for line in (headline(means), waiting(means)):
         if line:

@@ -34,6 +34,9 @@ def policies(name: str | None = None, /, *, json: Json = False) -> int:
         return 0
     rows = [[entry["name"], entry["knowledge"], entry["summary"]] for entry in listed]
     _console.table(["policy", "knows", "what it does"], rows)
+    _console.say(
+        "online: does not see how long jobs run; remaining: sees how long each job still runs"
+    )
     _console.say("gangline policies NAME shows the parameters of one")
     return 0
 

@@ -454,7 +454,7 @@ def _fairness(
     why = (
         "<p>For each job: the time it took, divided by the time it would have taken alone on an "
         "equal share of the cluster. Above 1 the job would have been better off with an equal "
-        "split; the largest values show who was starved.</p>"
+        "split; the largest values show which jobs were starved.</p>"
     )
     table = tables.table(titles, rows, caption="Fairness by policy")
     return why + table + _grid(blocks, "ftf")

@@ -113,7 +113,8 @@ def listed(drawn: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Ce
             "Gained",
             (
                 "GPU-hours that the work of both would have taken without co-runners, less those "
-                "that they shared; sub-batches and overheads are not taken off"
+                "that they shared; sub-batches, overheads and the slowdown on other GPUs of a gang "
+                "are not taken off, so the packing gain may be smaller"
             ),
         ),
     ]

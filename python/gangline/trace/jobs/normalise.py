@@ -17,6 +17,7 @@ import pyarrow as pa
 from gangline.errors import TraceError
 from gangline.trace.files.columns import begin, each, one_chunk
 from gangline.trace.files.faults import Fault, Faults, short
+from gangline.trace.jobs.notes import DROPPED
 from gangline.trace.jobs.schema import BOUNDS, COLUMNS, SECONDS_MAX, STATUSES
 
 if TYPE_CHECKING:
@@ -397,9 +398,14 @@ def _chosen(
         rows = np.flatnonzero(keep)
         arrival = arrival[rows]
     if len(arrival) == 0:
-        counts = ", ".join(f"{name} {count}" for name, count in raw.notes.items())
+        # a counter such as zero_duration names no option and says little by itself
+        counts = ", ".join(
+            f"{name} {count}: {DROPPED[name]}" if name in DROPPED else f"{name} {count}"
+            for name, count in raw.notes.items()
+        )
         raise TraceError(
-            f"{raw.path}: no job is left after the filters ({counts}); relax them", path=raw.path
+            f"{raw.path}: no job is left after the filters ({counts}); relax them or mend the rows",
+            path=raw.path,
         )
     if (arrival[1:] < arrival[:-1]).any():
         order = np.argsort(arrival, kind="stable")

@@ -17,7 +17,7 @@ DROPPED: Mapping[str, str] = {
     "unknown_duration": "run time is -1",
     "unknown_processors": "processors are unknown",
     "partial_execution": "repeats a part of another line (status 2 to 4)",
-    "zero_duration": "ran no time (`min_duration_s` lifts them)",
+    "zero_duration": "duration is 0 or negative (`min_duration_s` lifts them)",
     "zero_iterations": "has no iterations",
     "other_status": "ended otherwise (`status`)",
     "over_max_gpus": "asks for more GPUs than `max_gpus`",
