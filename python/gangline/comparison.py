@@ -231,9 +231,19 @@ def headline(means: Sequence[Row], name: Name = str) -> str:
     names = _formatting.listed([name(row["policy"]) for row in best])
     took = _formatting.duration(best[0]["jct_mean_s"])
     if not others:
-        return f"{names} finished jobs equally soon: {took} from arrival to finish on average."
-    behind = [f"{_less(best[0], row)} than under {_timed(row, name)}" for row in others]
-    rest = behind[0] if len(behind) == 1 else f"{behind[0]} and {behind[-1]}, the slowest"
+        shown = {_formatting.duration(row["jct_mean_s"]) for row in best}
+        within = ", within 1 %" if len(shown) > 1 else ""
+        return (
+            f"{names} finished jobs equally soon{within}: {took} from arrival to finish on average."
+        )
+    if ranking(others)[1]:
+        first, last = others[0], others[-1]
+        rest = f"{_less(best[0], first)} than under {_timed(first, name)} and "
+        rest += f"{_less(best[0], last)} than under {_timed(last, name)}, the slowest"
+    else:
+        *further, last = others
+        alike = _formatting.listed([*(name(row["policy"]) for row in further), _timed(last, name)])
+        rest = f"{_less(best[0], last)} than under {alike}"
     tied = ", differing by less than can be told apart here" if len(best) > 1 else ""
     return f"{names} finished jobs soonest{tied}: {took} from arrival to finish on average, {rest}."
 

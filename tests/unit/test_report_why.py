@@ -421,3 +421,19 @@ def test_a_command_is_shown_without_outputs_and_folders() -> None:
     )
     arguments = ["run", "--trace", "synth:philly?jobs=5&seed=1", "--cluster", "labs/a.toml"]
     assert "'synth:philly?jobs=5&seed=1' --cluster labs/a.toml" in typed(arguments)
+
+
+def test_policies_that_tie_are_named_together() -> None:
+    """A tie for the last place is one statement, and a tie of all says how close it is."""
+
+    def said(**means: float) -> str:
+        return comparison.headline(
+            [{"policy": name, "jct_mean_s": mean} for name, mean in means.items()]
+        )
+
+    assert said(a=60.0, b=90.0, c=90.0).endswith("33 % less than under b and c (1 min 30 s).")
+    assert said(a=60.0, b=90.0, c=120.0).endswith(
+        "33 % less than under b (1 min 30 s) and 50 % less than under c (2 min), the slowest."
+    )
+    assert "equally soon: 1 min" in said(a=60.0, b=60.0)
+    assert "equally soon, within 1 %: 1 min 40 s" in said(a=100.0, b=100.9)
