@@ -12,6 +12,7 @@ from meta.house import ROOT, files, relative
 
 # A word that misleads, and what to write instead.
 BANNED = {
+    r"compan(?:y|ies)": "co-runner, co-location",
     r"guests?": "opportunistic (backfilled) job",
     r"seats?": "free-capacity profile",
     r"crowd(?:s|ed)?": "co-located jobs, or a busy cluster",

@@ -51,7 +51,7 @@ class Outcome:
 
 
 @dataclass
-class Company:
+class PairShare:
     """What a run counts of jobs side by side."""
 
     gpu_ns: int = 0  # of GPUs that hold two jobs
@@ -127,7 +127,7 @@ class Reference:
         self.changes: list[tuple[str, int]] = []  # (kind, job or server) since the last decision
         self.idle_fitting: list[tuple[int, int]] = []  # (instant, idle GPUs that would do)
         self.kinds: set[str] = set()  # of the events of this instant
-        self.company = Company()
+        self.company = PairShare()
         self._read_failures(world["cluster"].get("failures", {}))
         self._read_capacity(world["cluster"].get("capacity", []))
         if policy is not None:

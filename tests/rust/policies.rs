@@ -183,10 +183,10 @@ fn las_with_one_huge_limit_is_fifo_skip() {
     }
 }
 
-/// Without company and without migration nothing is left of it but a queue that skips: event by event, with
+/// Without co-runners and without migration nothing is left of it but a queue that skips: event by event, with
 /// failures, overheads and every placement rule.
 #[test]
-fn gandiva_without_company_is_fifo_skip() {
+fn gandiva_without_co_runners_is_fifo_skip() {
     for seed in 0..300 {
         let scope = Scope {
             jobs: if seed % 5 == 0 { 120 } else { 40 },

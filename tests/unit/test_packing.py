@@ -12,7 +12,7 @@ import pytest
 import gangline as gl
 from gangline import lp
 from gangline.cli.app import main
-from gangline.lp.rounds import Shares, company
+from gangline.lp.rounds import Shares, pair_shares
 from parity.draws import PAIRING
 
 PROGRAMS = tuple(name for name in PAIRING if name != "gavel-gandiva")
@@ -49,8 +49,8 @@ def allocation(pairs: list[list[int]], shares: list[list[float]], classes: list[
 
 
 def promised(given: Any, kind: list[int]) -> list[tuple[int, int, int, float]]:
-    """Company, with shares as their nine digits read."""
-    return [(*where, round(share, 9)) for *where, share in company(given, np.array(kind))]
+    """PairShare, with shares as their nine digits read."""
+    return [(*where, round(share, 9)) for *where, share in pair_shares(given, np.array(kind))]
 
 
 def test_the_time_of_a_pair_is_split_over_the_jobs_of_each_class() -> None:
@@ -65,7 +65,7 @@ def test_a_pair_inside_a_class_takes_two_of_its_jobs() -> None:
     assert found == [(row, 0, 0, 0.666666667) for row in range(3)]
 
 
-def test_classes_of_one_kind_are_one_company() -> None:
+def test_classes_of_one_kind_are_one_pair_share() -> None:
     """Jobs that differ in work only: whom of a kind a job meets does not matter to it."""
     found = promised(allocation([[0, 1], [0, 2]], [[0.25], [0.5]], [0, 1, 2]), [0, 0, 0])
     assert found == [(0, 0, 0, 0.75), (1, 0, 0, 0.25), (2, 0, 0, 0.5)]
@@ -73,8 +73,8 @@ def test_classes_of_one_kind_are_one_company() -> None:
 
 def test_slivers_are_no_shares() -> None:
     given = allocation([[0, 1]], [[5e-7]], [0, 1])
-    assert company(given, np.array([0, 1])) == []
-    assert company(lp.Allocation(np.ones((1, 1)), 1.0), np.array([0])) == []
+    assert pair_shares(given, np.array([0, 1])) == []
+    assert pair_shares(lp.Allocation(np.ones((1, 1)), 1.0), np.array([0])) == []
 
 
 @pytest.mark.parametrize("policy", PROGRAMS)

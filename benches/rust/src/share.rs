@@ -13,7 +13,7 @@ const TYPE: GpuTypeId = GpuTypeId(0);
 
 /// What a job has next to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Company {
+enum CoRunner {
     /// It waits or has ended.
     NotRunning,
     Alone,
@@ -25,14 +25,14 @@ enum Company {
 pub struct FloorShare {
     head: u32,
     arrived: u32,
-    company: Vec<Company>,
+    co_runners: Vec<CoRunner>,
     /// Jobs that ran alone when they were pushed, by gang size; some do not any more.
     alone: Vec<Vec<JobId>>,
 }
 
 impl FloorShare {
     fn set_alone(&mut self, job: JobId, gpus: u32) {
-        self.company[job.index()] = Company::Alone;
+        self.co_runners[job.index()] = CoRunner::Alone;
         let size = gpus as usize;
         if self.alone.len() <= size {
             self.alone.resize_with(size + 1, Vec::new);
@@ -41,23 +41,23 @@ impl FloorShare {
     }
 
     fn end(&mut self, view: &ClusterView<'_>, job: JobId) {
-        let before = std::mem::replace(&mut self.company[job.index()], Company::NotRunning);
-        if let Company::With(left) = before {
+        let before = std::mem::replace(&mut self.co_runners[job.index()], CoRunner::NotRunning);
+        if let CoRunner::With(left) = before {
             self.set_alone(left, view.jobs().gpus(left));
         }
     }
 
     /// Starts the job next to the last one of its size that runs alone.
     fn join(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, job: JobId, gpus: u32) -> bool {
-        let company = &self.company;
+        let co_runners = &self.co_runners;
         let Some(alone) = self.alone.get_mut(gpus as usize) else {
             return false;
         };
         while let Some(other) = alone.pop() {
-            if company[other.index()] == Company::Alone {
+            if co_runners[other.index()] == CoRunner::Alone {
                 let gpus = view.run(other).expect("it runs alone").gpus().clone();
-                self.company[job.index()] = Company::With(other);
-                self.company[other.index()] = Company::With(job);
+                self.co_runners[job.index()] = CoRunner::With(other);
+                self.co_runners[other.index()] = CoRunner::With(job);
                 plan.start(job, gpus);
                 return true;
             }
@@ -79,7 +79,7 @@ impl Policy for FloorShare {
         view: &ClusterView<'_>,
         _plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
-        self.company = vec![Company::NotRunning; view.jobs().len()];
+        self.co_runners = vec![CoRunner::NotRunning; view.jobs().len()];
         Ok(Vec::new())
     }
 
@@ -108,7 +108,7 @@ impl Policy for FloorShare {
             self.head += 1;
         }
         for job in (first..self.head).map(JobId) {
-            if self.company[job.index()] == Company::NotRunning {
+            if self.co_runners[job.index()] == CoRunner::NotRunning {
                 self.set_alone(job, view.jobs().gpus(job));
             }
         }

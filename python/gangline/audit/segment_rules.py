@@ -34,7 +34,7 @@ def check(world: World, findings: Findings) -> None:
     _jobs(world, rows)
     _places(world, rows, findings)
     _arrivals(world, rows, findings)
-    company = sharing.Company(world, rows)
+    co_runners = sharing.CoRunners(world, rows)
     if rows.width is None:
         for rule in ("gang", "capacity", "double-booking", "utilisation"):
             findings.skip(rule, "how many GPUs a row holds: gpu_mask, gpus, or a trace")
@@ -44,14 +44,14 @@ def check(world: World, findings: Findings) -> None:
         _gangs(world, rows, rows.width, findings)
         _parts(rows, world.tolerance_s)
         _capacity(world, rows, rows.width, findings)
-        sharing.check(world, rows, company, findings)
+        sharing.check(world, rows, co_runners, findings)
         _utilisation(world, rows, rows.width, findings)
         work.check(world, rows, findings)
         _idle(world, rows, rows.width, findings)
     _down(world, rows, findings)
     _ends(world, rows)
-    _agreement(world, rows, company)
-    _sharing_sums(world, rows, company, findings)
+    _agreement(world, rows, co_runners)
+    _sharing_sums(world, rows, co_runners, findings)
 
 
 def _times(world: World, rows: Rows) -> None:
@@ -339,7 +339,7 @@ def _ends(world: World, rows: Rows) -> None:
     )
 
 
-def _agreement(world: World, rows: Rows, company: sharing.Company) -> None:
+def _agreement(world: World, rows: Rows, co_runners: sharing.CoRunners) -> None:
     """Look whether the jobs table says what its segments say."""
     if world.listed is None:
         return
@@ -360,24 +360,26 @@ def _agreement(world: World, rows: Rows, company: sharing.Company) -> None:
     used = rows.per_job(rows.length[kept] * rows.width[kept].astype(np.float64))
     _same(rows, "gpu_seconds", used, ran * world.part_sizes[1])
     if world.listed.has("share_s") and rows.mask is not None and rows.has_server:
-        _same(rows, "share_s", company.share_s, ran)
+        _same(rows, "share_s", co_runners.share_s, ran)
 
 
-def _sharing_sums(world: World, rows: Rows, company: sharing.Company, findings: Findings) -> None:
+def _sharing_sums(
+    world: World, rows: Rows, co_runners: sharing.CoRunners, findings: Findings
+) -> None:
     """Look whether the summary says what the segments say of shared GPUs."""
     summary = None if world.run is None else world.run.summary
     if summary is None or "share_gpu_fraction" not in summary or rows.width is None:
         return
     if rows.mask is None or not rows.has_server:
         return
-    met, kept = company.met, rows.kept
+    met, kept = co_runners.met, rows.kept
     beside = held_seconds(met.stretch, met.start, met.end, len(rows.stretches.job))
     shared_s = float((met.end - met.start).sum()) / 2.0  # each of two jobs meets the other
     held_s = float((rows.length[kept] * rows.width[kept]).sum())
     wanted = {"share_gpu_fraction": shared_s / (held_s - shared_s) if held_s > 0.0 else np.nan}
     if beside.sum() > 0.0:
         # a stretch goes at one factor from its begin to its end
-        wanted["xi_mean"] = float((beside * company.at_begin).sum() / beside.sum())
+        wanted["xi_mean"] = float((beside * co_runners.at_begin).sum() / beside.sum())
     for key, value in wanted.items():
         given = summary.get(key)
         if given is not None and np.isfinite(value):

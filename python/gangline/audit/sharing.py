@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Bools = npt.NDArray[np.bool_]
 
-__all__ = ["Company", "check"]
+__all__ = ["CoRunners", "check"]
 
 TABLE = "segments"
 EXACT_S = 6e-10  # two instants of our own tables that differ are a nanosecond apart
@@ -46,7 +46,7 @@ class _Meetings(NamedTuple):
     end: Floats
 
 
-class Company:
+class CoRunners:
     """Who is beside whom, and by how much that slows each down."""
 
     def __init__(self, world: World, rows: Rows) -> None:
@@ -177,7 +177,7 @@ def _running_latest(end: Floats, first: Ints) -> Floats:
     return np.asarray(end[by_end[np.maximum.accumulate(rank + lift) - lift]])
 
 
-def check(world: World, rows: Rows, company: Company, findings: Findings) -> None:
+def check(world: World, rows: Rows, co_runners: CoRunners, findings: Findings) -> None:
     """Look at every rule that the table has the columns for."""
     has_gpus = rows.mask is not None and rows.has_server
     if has_gpus:
@@ -188,9 +188,9 @@ def check(world: World, rows: Rows, company: Company, findings: Findings) -> Non
         if memory is not None:
             _on_gpus(world, rows, findings, "memory", ("GiB", GIB), (memory, world.type_memory))
     if has_gpus and "co_runner" in rows.table.words and world.knows_jobs:
-        _names(rows, company)
-        _retimed(world, rows, company)
-    _rates(world, rows, company if has_gpus else None, findings)
+        _names(rows, co_runners)
+        _retimed(world, rows, co_runners)
+    _rates(world, rows, co_runners if has_gpus else None, findings)
 
 
 def _on_gpus(
@@ -258,18 +258,18 @@ def _batches(world: World, rows: Rows) -> tuple[Floats, Floats]:
     return np.where(is_part, batch, 1.0), np.where(is_part, given, 1.0)
 
 
-def _names(rows: Rows, company: Company) -> None:
+def _names(rows: Rows, co_runners: CoRunners) -> None:
     """Check that each stretch names the jobs that were beside it as it began."""
     held = rows.stretches
     concerned = rows.partner[held.row] >= 0
-    concerned[company.met.stretch] = True
+    concerned[co_runners.met.stretch] = True
     chosen = np.flatnonzero(concerned)
     given = rows.table.words["co_runner"].take(pa.array(held.row[chosen]))
     given = given.cast(pa.string()).fill_null("")
-    wanted = company.names(held.start).take(pa.array(chosen))
+    wanted = co_runners.names(held.start).take(pa.array(chosen))
     bad = pc.not_equal(given, wanted).to_numpy(zero_copy_only=False)
     if bad.any():
-        soon = company.names(company.soon).take(pa.array(chosen))
+        soon = co_runners.names(co_runners.soon).take(pa.array(chosen))
         bad &= pc.not_equal(given, soon).to_numpy(zero_copy_only=False)
     rows.add(
         "co-runners",
@@ -282,16 +282,16 @@ def _names(rows: Rows, company: Company) -> None:
     )
 
 
-def _retimed(world: World, rows: Rows, company: Company) -> None:
+def _retimed(world: World, rows: Rows, co_runners: CoRunners) -> None:
     """Check that a row ends when co-runners come or go and make its job faster or slower."""
-    met, held = company.met, rows.stretches
+    met, held = co_runners.met, rows.stretches
     stretch = np.concatenate([met.stretch, met.stretch])
     time = np.concatenate([met.start, met.end])
     # a job that is paused stays so
-    inner = (company.soon[stretch] < time) & (time < held.end[stretch] - world.tolerance_s)
+    inner = (co_runners.soon[stretch] < time) & (time < held.end[stretch] - world.tolerance_s)
     inner &= _given_rate(rows)[stretch] > 0.0
     stretch, time = stretch[inner], time[inner]
-    before, after = company.at_begin[stretch], company.slowdown(stretch, time)
+    before, after = co_runners.at_begin[stretch], co_runners.slowdown(stretch, time)
     rows.add(
         "co-runners",
         np.abs(after - before) > SAME * before,
@@ -311,7 +311,7 @@ def _given_rate(rows: Rows) -> Floats:
     return rows.table["rate"][rows.stretches.row]
 
 
-def _rates(world: World, rows: Rows, company: Company | None, findings: Findings) -> None:
+def _rates(world: World, rows: Rows, co_runners: CoRunners | None, findings: Findings) -> None:
     """Check that no gang is faster than its GPUs, its sub-batch and its co-runners allow.
 
     Where distance costs nothing, none of a whole run is slower either, except one that is paused.
@@ -330,7 +330,7 @@ def _rates(world: World, rows: Rows, company: Company | None, findings: Findings
     batch, sub_batch = _batches(world, rows)
     sharing = world.cluster.sharing
     cost = DEFAULT_COST if sharing is None else sharing.acc_cost
-    xi = np.ones(len(held.job)) if company is None else company.at_begin
+    xi = np.ones(len(held.job)) if co_runners is None else co_runners.at_begin
     is_known = ~np.isnan(xi)[stretch]
     slower = (1.0 + cost * (np.ceil(batch / sub_batch) - 1.0))[kept]
     slower *= np.where(is_known, xi[stretch], 1.0)

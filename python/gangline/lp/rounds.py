@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from gangline.lp.arrays import F64, I64
     from gangline.lp.instance import Allocation
 
-__all__ = ["Report", "Shares", "company"]
+__all__ = ["Report", "Shares", "pair_shares"]
 
-Company: TypeAlias = tuple[int, int, int, float]
+PairShare: TypeAlias = tuple[int, int, int, float]
 """Row of a job, kind of the other, type, share of the job's time."""
 
 GRID = 1e-9  # shares are rounded to it, so that a last bit cannot reorder jobs
@@ -159,7 +159,7 @@ class Shares:
         running_type: F64 | None = None,
         time_left_s: F64 | None = None,
         **arrays: F64,
-    ) -> tuple[F64, list[Company]]:
+    ) -> tuple[F64, list[PairShare]]:
         """Return the shares of running alone, and those of running beside others.
 
         Parameters
@@ -175,7 +175,7 @@ class Shares:
             If a program does not end at an optimum.
         """
         allocation = self._solve(jobs, running_type, time_left_s, arrays)
-        return _rounded(allocation.shares), company(allocation, arrays["kind"])
+        return _rounded(allocation.shares), pair_shares(allocation, arrays["kind"])
 
     def _solve(
         self,
@@ -268,7 +268,7 @@ def _rounded(shares: F64) -> F64:
     return shares
 
 
-def company(allocation: Allocation, kind: I64 | F64) -> list[Company]:
+def pair_shares(allocation: Allocation, kind: I64 | F64) -> list[PairShare]:
     """Return the share of each job beside each kind of job, rounded; none is 0.
 
     Parameters

@@ -45,7 +45,7 @@ pub struct Ask {
 
 /// Share of a job's time beside another, or beside any job of a kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Company {
+pub struct PairShare {
     /// Place of the job in the ask.
     pub row: usize,
     /// Kind of the other, as in the ask; its row if the policy pairs single jobs.
@@ -62,7 +62,7 @@ pub struct Shares {
     /// Time alone, `jobs x types`.
     pub alone: Vec<f64>,
     /// Time beside others.
-    pub company: Vec<Company>,
+    pub pair_shares: Vec<PairShare>,
 }
 
 /// Gives each job a share of its time on each type.
@@ -89,7 +89,7 @@ pub trait Allocator: Send {
     fn allocate_packed(&mut self, ask: &Ask) -> Result<Shares, PolicyError> {
         Ok(Shares {
             alone: self.allocate(ask)?,
-            company: Vec::new(),
+            pair_shares: Vec::new(),
         })
     }
 }

@@ -14,7 +14,7 @@ mod master;
 mod parts;
 mod random_pairs;
 
-pub use allocator::{Allocator, Ask, Company, EqualSplit, FastestFirst, NoSolver, Shares};
+pub use allocator::{Allocator, Ask, EqualSplit, FastestFirst, NoSolver, PairShare, Shares};
 pub use class::{RowClasses, RowPart, group_rows};
 pub use dual::{MaxMin, PriceSolution, SolverError};
 pub use levels::{Filling, Levels};

@@ -1,6 +1,6 @@
 //! One allocation as several small ones: jobs and GPUs are dealt into equal parts, each is solved alone.
 
-use super::allocator::{Allocator, Ask, Company, Shares};
+use super::allocator::{Allocator, Ask, PairShare, Shares};
 use gangline_engine::PolicyError;
 use gangline_rng::{Purpose, Stream};
 
@@ -25,7 +25,7 @@ pub fn in_parts(
     let types = ask.capacity.len();
     let mut shares = Shares {
         alone: vec![0.0; ask.rates.len()],
-        company: Vec::new(),
+        pair_shares: Vec::new(),
     };
     for mut part in deal(ask, parts) {
         part.sort_unstable();
@@ -33,11 +33,11 @@ pub fn in_parts(
         for (&at, row) in part.iter().zip(own.alone.chunks_exact(types)) {
             shares.alone[at * types..(at + 1) * types].copy_from_slice(row);
         }
-        let company = own.company.iter().map(|entry| Company {
+        let pair_shares = own.pair_shares.iter().map(|entry| PairShare {
             row: part[entry.row],
             ..*entry
         });
-        shares.company.extend(company);
+        shares.pair_shares.extend(pair_shares);
     }
     Ok(shares)
 }
@@ -48,7 +48,7 @@ fn whole(allocator: &mut dyn Allocator, ask: &Ask) -> Result<Shares, PolicyError
     }
     Ok(Shares {
         alone: allocator.allocate(ask)?,
-        company: Vec::new(),
+        pair_shares: Vec::new(),
     })
 }
 

@@ -5,7 +5,7 @@
 //! it somewhere. Time is split equally over jobs alone and pairs. At each allocation a pair is undone whose
 //! relative speeds add up to less than 1 on every type: that is not known before it was tried.
 
-use super::allocator::{Allocator, Ask, Company, EqualSplit, Shares};
+use super::allocator::{Allocator, Ask, EqualSplit, PairShare, Shares};
 use gangline_engine::PolicyError;
 use gangline_model::{GpuTypeId, JobId};
 use gangline_rng::{Purpose, Stream};
@@ -33,7 +33,7 @@ impl Allocator for RandomPairs {
         if wanted <= ask.capacity.iter().sum() {
             return Ok(Shares {
                 alone: self.allocate(ask)?,
-                company: Vec::new(),
+                pair_shares: Vec::new(),
             });
         }
         self.pair(ask, turn);
@@ -77,7 +77,7 @@ impl RandomPairs {
         let count = ask.jobs.len() - self.partner.len() / 2;
         let mut shares = Shares {
             alone: vec![0.0; ask.rates.len()],
-            company: Vec::new(),
+            pair_shares: Vec::new(),
         };
         for (row, job) in ask.jobs.iter().enumerate() {
             let even: Vec<f64> = ask
@@ -93,14 +93,14 @@ impl RandomPairs {
                 continue;
             };
             let other = ask.jobs.binary_search(other).expect("both are active");
-            let company = even.enumerate().map(|(at, share)| Company {
+            let pair_shares = even.enumerate().map(|(at, share)| PairShare {
                 row,
                 beside: other as u32,
                 gpu_type: GpuTypeId::new(at),
                 share,
             });
-            let runs = |one: &Company| gain(ask, row, other, one.gpu_type.index()) > 0.0;
-            shares.company.extend(company.filter(runs));
+            let runs = |one: &PairShare| gain(ask, row, other, one.gpu_type.index()) > 0.0;
+            shares.pair_shares.extend(pair_shares.filter(runs));
         }
         shares
     }
@@ -150,8 +150,8 @@ mod tests {
     }
 
     fn pairs(shares: &Shares) -> Vec<(usize, u32)> {
-        let company = shares.company.iter();
-        company.map(|one| (one.row, one.beside)).collect()
+        let pair_shares = shares.pair_shares.iter();
+        pair_shares.map(|one| (one.row, one.beside)).collect()
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
         let shares = RandomPairs::default().allocate_packed(&ask(&[0, 1], &[0, 0], 1.8));
         let shares = shares.expect("no error");
         assert_eq!(shares.alone, [1.0, 1.0]);
-        assert!(shares.company.is_empty());
+        assert!(shares.pair_shares.is_empty());
     }
 
     #[test]
@@ -167,8 +167,8 @@ mod tests {
         let shares = RandomPairs::default().allocate_packed(&ask(&[0, 1, 2], &[0, 1, 1], 1.8));
         let shares = shares.expect("no error");
         // 2 GPUs over one pair and one alone: all of its time for each
-        assert_eq!(shares.company.len(), 2, "the two of kind 1 never share");
-        let first = shares.company[0];
+        assert_eq!(shares.pair_shares.len(), 2, "the two of kind 1 never share");
+        let first = shares.pair_shares[0];
         assert_eq!((first.row, first.share.to_bits()), (0, 1.0_f64.to_bits()));
         let single = if first.beside == 1 { 2 } else { 1 };
         assert_eq!(shares.alone[single].to_bits(), 1.0_f64.to_bits());
@@ -204,7 +204,7 @@ mod tests {
         let gone = pairing.partner[&JobId(0)];
         let left: Vec<u32> = (0..6).filter(|&job| JobId(job) != gone).collect();
         let shares = pairing.allocate_packed(&ask(&left, &[0; 5], 1.8));
-        assert_eq!(shares.expect("no error").company.len(), 4);
+        assert_eq!(shares.expect("no error").pair_shares.len(), 4);
         assert_ne!(pairing.partner.get(&JobId(0)), Some(&gone));
     }
 }

@@ -1,7 +1,7 @@
 //! `gangline.lp.rounds.Shares` as an [`Allocator`]. Attaches once per solve.
 
 use crate::py_policy::Raised;
-use gangline_allocation::{Allocator, Ask, Company, Shares};
+use gangline_allocation::{Allocator, Ask, PairShare, Shares};
 use gangline_engine::PolicyError;
 use gangline_model::{GpuType, GpuTypeId};
 use numpy::{IntoPyArray, PyArrayMethods, PyReadonlyArray2};
@@ -85,10 +85,10 @@ impl PyAllocator {
         let given = Self::given(py, ask)?;
         let object = self.object.bind(py);
         let answer = object.call_method("packed", (), Some(&given))?;
-        let (alone, company): Packed<'_> = answer.extract()?;
-        let company = company
+        let (alone, pair_shares): Packed<'_> = answer.extract()?;
+        let pair_shares = pair_shares
             .into_iter()
-            .map(|(row, beside, gpu_type, share)| Company {
+            .map(|(row, beside, gpu_type, share)| PairShare {
                 row,
                 beside,
                 gpu_type: GpuTypeId::new(gpu_type),
@@ -96,7 +96,7 @@ impl PyAllocator {
             });
         Ok(Shares {
             alone: alone.as_array().iter().copied().collect(),
-            company: company.collect(),
+            pair_shares: pair_shares.collect(),
         })
     }
 

@@ -54,22 +54,22 @@ impl Leases {
         }
     }
 
-    fn set(&self, everyone: bool) -> &BTreeSet<(i64, u32)> {
-        if everyone { &self.all } else { &self.loose }
+    fn set(&self, all_leases: bool) -> &BTreeSet<(i64, u32)> {
+        if all_leases { &self.all } else { &self.loose }
     }
 
     /// Jobs whose lease ends at an instant, of all or of the loose ones.
-    pub(super) fn ending(&self, now: SimTime, everyone: bool) -> impl Iterator<Item = JobId> {
+    pub(super) fn ending(&self, now: SimTime, all_leases: bool) -> impl Iterator<Item = JobId> {
         let phase = now.0.rem_euclid(self.length);
-        self.set(everyone)
+        self.set(all_leases)
             .range((phase, 0)..=(phase, u32::MAX))
             .map(|&(_, job)| JobId(job))
     }
 
     /// The next instant after `now` at which a lease ends.
-    pub(super) fn next(&self, now: SimTime, everyone: bool) -> Option<SimTime> {
+    pub(super) fn next(&self, now: SimTime, all_leases: bool) -> Option<SimTime> {
         let phase = now.0.rem_euclid(self.length);
-        let set = self.set(everyone);
+        let set = self.set(all_leases);
         let later = set
             .range((Excluded((phase, u32::MAX)), Unbounded))
             .next()

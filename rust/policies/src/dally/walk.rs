@@ -134,12 +134,12 @@ impl Dally {
     /// The jobs whose leases end now and are not renewed silently.
     fn raise(&mut self, view: &ClusterView<'_>) {
         let now = view.now();
-        let everyone = self.waiting > 0;
-        if !everyone && !self.may_upgrade() {
+        let all_leases = self.waiting > 0;
+        if !all_leases && !self.may_upgrade() {
             self.offer.raise(Vec::new());
             return;
         }
-        let jobs: Vec<JobId> = self.leases().ending(now, everyone).collect();
+        let jobs: Vec<JobId> = self.leases().ending(now, all_leases).collect();
         let mut ups = Vec::with_capacity(jobs.len());
         for job in jobs {
             self.score[job.index()] = self.score_now(view, job);
@@ -216,10 +216,10 @@ impl Dally {
     fn arm(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         let now = view.now();
         // while no job waits, leases are renewed without a decision
-        let everyone = self.waiting > 0;
+        let all_leases = self.waiting > 0;
         let mut next = SimTime::NEVER;
-        if everyone || self.may_upgrade() {
-            next = self.leases().next(now, everyone).unwrap_or(next);
+        if all_leases || self.may_upgrade() {
+            next = self.leases().next(now, all_leases).unwrap_or(next);
         }
         let mut class = self.offer.busy.next_from(0);
         while let Some(at) = class {

@@ -1,6 +1,6 @@
 //! Choices become places, and places a plan.
 
-use super::choose::Who;
+use super::choose::Candidates;
 use super::{Choice, Holder, Rounds};
 use crate::yarn::GpuPick;
 use gangline_engine::{ClusterView, Plan};
@@ -13,14 +13,14 @@ impl Rounds {
         &mut self,
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
-        who: Who,
+        which: Candidates,
         left: &[u32],
     ) -> Vec<(Choice, GpuSet)> {
         // sorted: under a rule that refuses gangs there may be as many as jobs
         let mut banned: Vec<Choice> = Vec::new();
         let mark = plan.mark();
         loop {
-            let mut chosen = self.choose(view, who, left.to_vec(), &banned);
+            let mut chosen = self.choose(view, which, left.to_vec(), &banned);
             match self.place(view, plan, &mut chosen) {
                 Ok(placed) => return placed,
                 Err(choice) => {
@@ -109,7 +109,7 @@ impl Rounds {
     /// Gives GPUs that became free inside a round to jobs that wait.
     pub(super) fn backfill(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         let left: Vec<u32> = super::ask::types(view).map(|t| view.gpus_free(t)).collect();
-        for (choice, gpus) in self.fill(view, plan, Who::Waiting, &left) {
+        for (choice, gpus) in self.fill(view, plan, Candidates::Waiting, &left) {
             for job in choice.jobs() {
                 self.start_on(plan, job, gpus.clone());
             }
@@ -160,8 +160,8 @@ impl Rounds {
                 None
             } else {
                 let class = self.places.classes().of(job);
-                let who = (job, self.starts[job.index()]);
-                let found = pick.place(view, plan.free(), &mut self.places, class, who);
+                let which = (job, self.starts[job.index()]);
+                let found = pick.place(view, plan.free(), &mut self.places, class, which);
                 is_blocked = found.is_none();
                 if let Some(gpus) = &found {
                     plan.take(gpus);

@@ -7,9 +7,9 @@ use gangline_model::JobId;
 
 /// Which jobs are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Who {
+pub(super) enum Candidates {
     /// All active jobs, at a boundary.
-    Everyone,
+    All,
     /// Waiting jobs, inside a round.
     Waiting,
 }
@@ -20,12 +20,12 @@ impl Rounds {
     pub(super) fn choose(
         &mut self,
         view: &ClusterView<'_>,
-        who: Who,
+        which: Candidates,
         mut left: Vec<u32>,
         banned: &[Choice],
     ) -> Vec<Choice> {
         if let Some(pairs) = &self.pairs {
-            return self.choose_packed(view, pairs, who, left, banned);
+            return self.choose_packed(view, pairs, which, left, banned);
         }
         let passes = self.params.zero_pass.passes();
         let mut chosen: Vec<Choice> = Vec::new();
@@ -43,7 +43,7 @@ impl Rounds {
                     .walk(gpu_type.index(), pass, free, is_old, |job| {
                         let choice = Choice::alone(job, gpu_type);
                         let is_out = chosen_in[job.index()] == walk
-                            || (who == Who::Waiting && view.run(job).is_some())
+                            || (which == Candidates::Waiting && view.run(job).is_some())
                             || banned.binary_search(&choice).is_ok();
                         if !is_out {
                             chosen_in[job.index()] = walk;
@@ -57,10 +57,10 @@ impl Rounds {
     }
 
     /// The jobs that are asked, in order.
-    pub(super) fn candidates(&self, view: &ClusterView<'_>, who: Who) -> Vec<JobId> {
-        match who {
-            Who::Everyone => self.active.iter().copied().collect(),
-            Who::Waiting => view.waiting().collect(),
+    pub(super) fn candidates(&self, view: &ClusterView<'_>, which: Candidates) -> Vec<JobId> {
+        match which {
+            Candidates::All => self.active.iter().copied().collect(),
+            Candidates::Waiting => view.waiting().collect(),
         }
     }
 }

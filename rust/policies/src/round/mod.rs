@@ -23,7 +23,7 @@ use crate::yarn::GpuPick;
 pub(crate) use accounts::{Accounts, Claim};
 pub(crate) use ask::{ask, rate, types};
 use ask::{can, order_of_types};
-use choose::Who;
+use choose::Candidates;
 use entities::Entities;
 pub use entities::EntityParams;
 use gangline_allocation::{Allocator, Shares, in_parts};
@@ -288,14 +288,17 @@ impl Rounds {
         let shares = if let Some(pick) = self.params.keeps {
             Shares {
                 alone: self.first_come(view, plan, pick),
-                company: Vec::new(),
+                pair_shares: Vec::new(),
             }
         } else {
             let parts = self.params.partitions;
             in_parts(self.allocator.as_mut(), &ask, parts)?
         };
         let finite = shares.alone.iter().all(|share| share.is_finite())
-            && shares.company.iter().all(|entry| entry.share.is_finite());
+            && shares
+                .pair_shares
+                .iter()
+                .all(|entry| entry.share.is_finite());
         if shares.alone.len() != ask.rates.len() || !finite {
             let message = "the allocator gave no finite share for each job and type".to_owned();
             return Err(PolicyError::Failed { message });
@@ -304,7 +307,7 @@ impl Rounds {
         self.accounts
             .reset(elapsed.seconds(), &ask.jobs, &shares.alone);
         if let Some(pairs) = &mut self.pairs {
-            pairs.reset(elapsed.seconds(), &ask.jobs, &groups, &shares.company);
+            pairs.reset(elapsed.seconds(), &ask.jobs, &groups, &shares.pair_shares);
         }
         if self.keeps_queues() {
             let (accounts, places) = (&self.accounts, &self.places);
@@ -339,12 +342,13 @@ impl Rounds {
             plan.give_back(run.gpus());
         }
         let left: Vec<u32> = types(view).map(|t| view.gpus_up(t)).collect();
-        let placed = self.fill(view, plan, Who::Everyone, &left);
+        let placed = self.fill(view, plan, Candidates::All, &left);
         let jobs = placed.iter().map(|(choice, _)| choice.jobs().count());
-        let everyone = jobs.sum::<usize>() == self.active.len();
+        let is_everything_placed = jobs.sum::<usize>() == self.active.len();
         let at_home = self.is_settled(&placed);
         let is_same = self.write(view, plan, placed);
-        if is_same && everyone && at_home && (self.active.is_empty() || !self.is_stale) {
+        if is_same && is_everything_placed && at_home && (self.active.is_empty() || !self.is_stale)
+        {
             return Ok(Next::Steady);
         }
         Ok(Next::Ask)

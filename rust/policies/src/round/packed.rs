@@ -5,7 +5,7 @@
 
 use super::accounts::Claim;
 use super::ask::can;
-use super::choose::Who;
+use super::choose::Candidates;
 use super::pairs::{Line, Pairs};
 use super::queues::Pass;
 use super::{Choice, Rounds};
@@ -73,11 +73,11 @@ impl Rounds {
         &self,
         view: &ClusterView<'_>,
         pairs: &Pairs,
-        who: Who,
+        which: Candidates,
         mut left: Vec<u32>,
         banned: &[Choice],
     ) -> Vec<Choice> {
-        let candidates = self.candidates(view, who);
+        let candidates = self.candidates(view, which);
         let (mut chosen, mut taken) = (Vec::new(), BTreeSet::new());
         for &pass in self.params.zero_pass.passes() {
             for &gpu_type in &self.type_order {
@@ -136,16 +136,16 @@ impl Rounds {
                 let can = |gpu_type: usize| can(&self.places, job, gpu_type);
                 self.accounts.shared_types(job, can)
             };
-            let companies = |job| self.pairs.as_ref().map_or(0, |pairs| pairs.companies(job));
+            let pairs_of = |job| self.pairs.as_ref().map_or(0, |pairs| pairs.pairs_of(job));
             if let (Some(partner), Some(pairs)) = (choice.partner, &self.pairs) {
                 let both = [choice.job, partner];
                 let mut groups = both.map(|job| pairs.group(job));
                 groups.sort_unstable();
-                let is_only = |job| alone(job).0 == 0 && companies(job) == 1;
+                let is_only = |job| alone(job).0 == 0 && pairs_of(job) == 1;
                 both.into_iter().all(is_only) && lines.insert((groups, choice.gpu_type))
             } else {
                 let home = (1, choice.gpu_type.index());
-                alone(choice.job) == home && companies(choice.job) == 0
+                alone(choice.job) == home && pairs_of(choice.job) == 0
             }
         })
     }

@@ -5,7 +5,7 @@
 //! | kind | `of` | jobs that are alike beside any other: gang, rates, model label, memory |
 //! | group d | `group` | jobs that are one to a partner: a kind, or a single job |
 //! | `X[m,d,k]` | `Book::share` | target share of job m's time beside a job of group d on type k |
-//! | `t[m,d,k]` | `Book::held` | time it held GPUs in that company since the reset, started at R/2 |
+//! | `t[m,d,k]` | `Book::held` | time it held GPUs with that co-runner since the reset, started at R/2 |
 //!
 //! Books are kept per job and group of its partner. Programs have a group per kind: which job of a kind its
 //! partner is changes nothing for a job, and there are as many books as a program has shares, not jobs squared.
@@ -14,7 +14,7 @@ use super::Partners;
 use super::accounts::Claim;
 use super::ask::{rate, types};
 use crate::class::Places;
-use gangline_allocation::{Ask, Company};
+use gangline_allocation::{Ask, PairShare};
 use gangline_engine::ClusterView;
 use gangline_model::{GpuTypeId, JobId, SimSpan};
 use rustc_hash::FxHashMap;
@@ -114,7 +114,7 @@ impl Pairs {
         elapsed_s: f64,
         jobs: &[JobId],
         groups: &[u32],
-        company: &[Company],
+        pair_shares: &[PairShare],
     ) {
         for job in jobs.iter().map(|job| job.index()) {
             for book in self.books[job].values_mut() {
@@ -127,7 +127,7 @@ impl Pairs {
             }
             self.has_shares[job] = true;
         }
-        for entry in company {
+        for entry in pair_shares {
             let books = &mut self.books[jobs[entry.row].index()];
             let key = (groups[entry.beside as usize], entry.gpu_type);
             books.entry(key).or_default().share = entry.share;
@@ -140,8 +140,8 @@ impl Pairs {
         books.entry((group, gpu_type)).or_default().held_ns += span_ns;
     }
 
-    /// In how many companies a job has a share.
-    pub(super) fn companies(&self, job: JobId) -> usize {
+    /// In how many pairs a job has a share.
+    pub(super) fn pairs_of(&self, job: JobId) -> usize {
         let books = self.books[job.index()].values();
         books.filter(|book| book.share > 0.0).count()
     }
@@ -193,7 +193,7 @@ impl Pairs {
     }
 }
 
-/// Claims of two groups on each other's company, ascending.
+/// Claims of two groups on each other as co-runners, ascending.
 #[derive(Debug)]
 pub(super) struct Line {
     side: Vec<Claim>,
