@@ -1,0 +1,137 @@
+//! How long an iteration of a gang takes: compute passes of a sub-batch, and one synchronisation that overlaps the last.
+
+/// Compute and communication times that overlap: 1 = not at all, larger = more, infinitely = the longer one decides.
+///
+/// The p-norm of two times >= 0 for p >= 1. Scaled by the longer one, so that no power overflows.
+///
+/// # Examples
+/// ```
+/// use gangline_model::overlapped;
+/// assert_eq!(overlapped(3.0, 4.0, 1.0), 7.0);
+/// assert_eq!(overlapped(3.0, 4.0, 2.0), 5.0);
+/// assert_eq!(overlapped(3.0, 0.0, 7.0), 3.0);
+/// ```
+pub fn overlapped(one_s: f64, other_s: f64, p: f64) -> f64 {
+    let (longer, shorter) = (one_s.max(other_s), one_s.min(other_s));
+    if shorter == 0.0 {
+        return longer;
+    }
+    longer * libm::pow(1.0 + libm::pow(shorter / longer, p), 1.0 / p)
+}
+
+/// Seconds of an iteration of `passes` passes, of which the last overlaps with the synchronisation.
+///
+/// # Examples
+/// ```
+/// use gangline_model::accumulated;
+/// assert_eq!(accumulated(3, 2.0, 1.0, 1.0), 7.0);
+/// ```
+pub fn accumulated(passes: u32, compute_s: f64, sync_s: f64, p: f64) -> f64 {
+    f64::from(passes.max(1) - 1) * compute_s + overlapped(compute_s, sync_s, p)
+}
+
+/// Times of one model on one GPU type, in the form of Pollux (arXiv 2008.12260): all seconds and >= 0, `gamma` >= 1.
+///
+/// # Examples
+/// ```
+/// use gangline_model::StepFit;
+/// let cifar10 = StepFit {
+///     pass_s: [0.01733, 0.0007018], servers_s: [0.1211, 0.002392], server_s: [0.03168, 0.0009819], gamma: 1.999,
+/// };
+/// let step_s = cifar10.step_s(4, 1, 128, 0);
+/// assert!((512.0 / step_s - 4558.1552).abs() < 1e-4);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepFit {
+    /// Of a pass: in all, and per sample.
+    pub pass_s: [f64; 2],
+    /// Of a synchronisation over several servers: in all, and per GPU above two.
+    pub servers_s: [f64; 2],
+    /// Of a synchronisation inside one server: in all, and per GPU above two.
+    pub server_s: [f64; 2],
+    /// How far the synchronisation overlaps with the pass before it.
+    pub gamma: f64,
+}
+
+impl StepFit {
+    /// Seconds of a pass over so many samples per GPU.
+    pub fn pass(&self, samples: u32) -> f64 {
+        self.pass_s[0] + self.pass_s[1] * f64::from(samples)
+    }
+
+    /// Seconds of a synchronisation of so many GPUs on so many servers; none for one GPU.
+    pub fn sync(&self, gpus: u32, servers: u32) -> f64 {
+        let [all, per_gpu] = match (gpus, servers) {
+            (..=1, _) => return 0.0,
+            (_, ..=1) => self.server_s,
+            _ => self.servers_s,
+        };
+        all + per_gpu * f64::from(gpus - 2)
+    }
+
+    /// Seconds of an iteration with so many samples per GPU and pass, and so many passes beyond the first.
+    pub fn step_s(&self, gpus: u32, servers: u32, samples: u32, extra_passes: u32) -> f64 {
+        let sync_s = self.sync(gpus, servers);
+        accumulated(extra_passes + 1, self.pass(samples), sync_s, self.gamma)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CIFAR10: StepFit = StepFit {
+        pass_s: [0.017_33, 0.000_701_8],
+        servers_s: [0.1211, 0.002_392],
+        server_s: [0.031_68, 0.000_981_9],
+        gamma: 1.999,
+    };
+
+    #[test]
+    fn steps_of_a_public_fit() {
+        for ((servers, gpus, samples, extra), step_s, samples_per_s) in [
+            ((1, 1, 128, 0), 0.107_160, 1194.4711),
+            ((1, 4, 128, 0), 0.112_326, 4558.1552),
+            ((2, 8, 128, 0), 0.172_744, 5927.8417),
+            ((1, 1, 128, 1), 0.214_321, 1194.4711),
+        ] {
+            let found = CIFAR10.step_s(gpus, servers, samples, extra);
+            assert!((found - step_s).abs() < 5e-7, "{found}");
+            let batch = f64::from(gpus * samples * (extra + 1));
+            assert!((batch / found - samples_per_s).abs() < 5e-5);
+        }
+    }
+
+    #[test]
+    fn sub_batches_of_a_hand_computed_model() {
+        for (passes, iteration_s) in [
+            (1, 0.465_188),
+            (2, 0.588_024),
+            (4, 0.809_072),
+            (8, 1.224_131),
+        ] {
+            let compute_s = 0.1 + 0.01 * f64::from(32 / passes);
+            let found = accumulated(passes, compute_s, 0.2, 2.0);
+            assert!((found - iteration_s).abs() < 5e-7, "{found}");
+        }
+    }
+
+    #[test]
+    fn no_power_overflows() {
+        assert!((overlapped(1e200, 1e200, 1e6) - 1e200).abs() < 1e195);
+        assert!((overlapped(1e200, 1e-200, 10.0) - 1e200).abs() < 1e190);
+        assert!(
+            (overlapped(1.0, 2.0, 1e9) - 2.0).abs() < 1e-6,
+            "the longer one decides"
+        );
+        assert!(overlapped(0.0, 0.0, 2.0).abs() < 1e-300);
+    }
+
+    #[test]
+    fn one_gpu_does_not_synchronise_and_more_take_longer() {
+        assert!(CIFAR10.sync(1, 1).abs() < 1e-300);
+        assert!((CIFAR10.sync(2, 1) - 0.031_68).abs() < 1e-15);
+        assert!(CIFAR10.sync(3, 1) > CIFAR10.sync(2, 1));
+        assert!(CIFAR10.sync(2, 2) > CIFAR10.sync(2, 1));
+    }
+}
