@@ -36,7 +36,7 @@ from gangline.errors import (
     TraceError,
     UnknownModel,
 )
-from gangline.simulate import simulate
+from gangline.simulate import run, simulate
 
 if TYPE_CHECKING:
     import gangline.hadare as hadare
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from gangline.comparison import Comparison
     from gangline.policies.protocol import STEADY, Changes, Plan, Policy, View
     from gangline.result import Result, load_result
+    from gangline.run_spec import RunSpec
     from gangline.trace import Trace, read_trace, synth, write_trace
 
     __version__: str
@@ -78,6 +79,7 @@ __all__ = [
     "PolicyError",
     "Result",
     "ResultError",
+    "RunSpec",
     "Sharing",
     "SolverError",
     "StalledError",
@@ -97,6 +99,7 @@ __all__ = [
     "read_trace",
     "report",
     "reproduce",
+    "run",
     "sharing",
     "simulate",
     "synth",
@@ -118,6 +121,7 @@ _HOMES = {
     "Comparison": "gangline.comparison",
     "read_cluster": "gangline.cluster",
     "Result": "gangline.result",
+    "RunSpec": "gangline.run_spec",
     "load_result": "gangline.result",
     "Trace": "gangline.trace",
     "read_trace": "gangline.trace",

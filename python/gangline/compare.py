@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from gangline.comparison import Comparison
     from gangline.result import Result
-    from gangline.simulate import ClusterLike, PolicyLike, Progress, TraceLike
+    from gangline.run_inputs import ClusterLike, PolicyLike, Progress, TraceLike
 
 __all__ = ["compare"]
 
@@ -73,7 +73,8 @@ def compare(
     ['fifo', 'srtf']
     """
     from gangline.comparison import Comparison
-    from gangline.simulate import Prepared, make_options
+    from gangline.run_inputs import make_options
+    from gangline.simulate import Prepared
 
     policies, seeds = _check(policies, seeds, params or {}, options)
     prepared = Prepared(cluster, trace, sharing=options.pop("sharing", None))
@@ -134,7 +135,7 @@ def _refuse_repeated(contenders: Sequence[tuple[PolicyLike, Any]], seeds: Sequen
     """Refuse runs that would count as one run more of the same policy in its averages."""
     from gangline._decode import repeated
     from gangline.policies.protocol import Policy
-    from gangline.simulate import resolve_policy
+    from gangline.run_inputs import resolve_policy
 
     seed = repeated(seeds)
     if seed is not None:

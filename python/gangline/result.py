@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
-import platform
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from gangline import _result_folder, _tables
 from gangline._builtin_values import finite
@@ -26,6 +22,7 @@ if TYPE_CHECKING:
     from gangline.cluster import Cluster
     from gangline.interference import Pairs
     from gangline.run_options import RunOptions
+    from gangline.run_spec import PolicyReference
     from gangline.trace.jobs.table import Trace
 
 __all__ = ["Result", "load_result"]
@@ -76,7 +73,7 @@ class Result:
         trace: Trace,
         pairs: Pairs | None,
         policy: str,
-        params: dict[str, Any],
+        reference: PolicyReference,
         knowledge: str,
         options: RunOptions,
         wall_s: float,
@@ -84,8 +81,8 @@ class Result:
         """Wrap the columns of a run; tables are built when asked for, without copies."""
         report = output.solver()
         summary = {**output.summary(), **(report.summary if report else {}), "wall_s": wall_s}
-        spec = _spec(cluster, trace, pairs, {"label": policy, "params": params}, options)
-        spec["policy"]["knowledge"] = knowledge
+        spec = _spec(cluster, trace, pairs, reference, options)
+        spec["policy"] |= {"label": policy, "knowledge": knowledge}
         if output.copy_gpus() != "gang":
             spec["policy"]["copy_gpus"] = output.copy_gpus()
         spec["log_hash"] = output.log_hash()
@@ -93,7 +90,6 @@ class Result:
         spec["counters"] = dict(output.counters())
         if report is not None:
             spec["solver"] = report.solver
-            spec["versions"]["highspy"] = importlib.metadata.version("highspy")
         spec["measured"] = {key: summary[key] for key in _MEASURED if key in summary}
         types = [gpu.name for gpu in cluster.gpu_types]
         return cls(
@@ -282,18 +278,17 @@ def _spec(
     cluster: Cluster,
     trace: Trace,
     pairs: Pairs | None,
-    policy: dict[str, Any],
+    policy: PolicyReference,
     options: RunOptions,
 ) -> dict[str, Any]:
-    import numpy as np
-    import pyarrow as pa
-
-    from gangline import _core
     from gangline.run_options import resolved_sharing
+    from gangline.run_spec import RunSpec
     from gangline.trace.jobs.to_core import codes, estimated_rates
+    from gangline.trace.reference import TraceReference
 
-    given = msgspec.to_builtins(options)
-    given.pop("seed", None)
+    source = trace.reference or TraceReference(inputs={"trace": trace.sha256})
+    run = RunSpec.of(cluster, source, policy, options)
+    said = run.to_dict()
     notes = {}
     if pairs is not None and pairs.clamped:
         notes["xi_clamped"] = pairs.clamped
@@ -304,24 +299,22 @@ def _spec(
         notes["rates_from_another_gang_size"] = estimated
     sharing = cluster.sharing
     return {
-        "gangline": _core.__version__,
-        "versions": {
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "pyarrow": pa.__version__,
-        },
-        "seed": options.seed,
-        "policy": {"name": policy["label"].partition("(")[0], **policy},
+        "digest": run.digest,
+        "gangline": run.gangline,
+        "versions": run.versions,
+        "seed": run.seed,
+        "policy": {**said["policy"], "params": policy.params},
         "trace": {
             "path": trace.path,
+            **said["trace"],
             "jobs": len(trace),
             "sha256": trace.sha256,
             "metadata": dict(trace.metadata),
             "notes": dict(trace.notes),
         },
-        "cluster": cluster.to_dict(),
+        "cluster": run.cluster,
         **({} if sharing is None else {"sharing": resolved_sharing(sharing, pairs)}),
-        "options": given,
+        "options": run.options,
         "notes": notes,
         "memory_model": "trace" if "memory_gb" in trace.columns else "ignored",
     }

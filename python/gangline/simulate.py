@@ -7,36 +7,26 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gangline._builtin_values import to_builtins
 from gangline._safe import safe
-from gangline.errors import (
-    ClusterError,
-    GanglineError,
-    InfeasibleJobError,
-    OptionError,
-    PolicyError,
-)
+from gangline.errors import GanglineError, InfeasibleJobError
+from gangline.run_inputs import as_cluster, make_options, override, resolve_policy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from os import PathLike
 
     from gangline import _core
-    from gangline.cluster import Cluster
-    from gangline.policies.parameters import PolicyBase
     from gangline.policies.protocol import Policy
     from gangline.result import Result
+    from gangline.run_inputs import ClusterLike, PolicyLike, Progress, TraceLike
     from gangline.run_options import RunOptions
-    from gangline.trace.jobs.table import ArrowStream, Trace
+    from gangline.run_spec import RunSpec
+    from gangline.trace.jobs.table import Trace
 
-    Progress: TypeAlias = Callable[[float, int, int], None]
-    TraceLike: TypeAlias = Trace | ArrowStream | str | PathLike[str]
-    ClusterLike: TypeAlias = Cluster | Mapping[str, Any] | str | PathLike[str]
-    PolicyLike: TypeAlias = PolicyBase | Policy | str
 
-__all__ = ["simulate"]
+__all__ = ["run", "simulate"]
 
 
 def simulate(
@@ -102,6 +92,74 @@ def simulate(
     return prepared.run(policy, make_options(options), params=params, progress=progress)
 
 
+def run(
+    spec: RunSpec | Mapping[str, Any] | str | PathLike[str],
+    *,
+    trace: TraceLike | None = None,
+    policy: PolicyLike | None = None,
+    progress: bool | Progress = False,
+) -> Result:
+    """Carry out the run that a spec describes.
+
+    Parameters
+    ----------
+    spec : RunSpec, mapping, or path
+        A spec, the content of a `spec.json`, that file, or the folder of a result.
+    trace : Trace, Arrow table, or str, optional
+        The jobs, where the spec's file is elsewhere or was a table in memory; default: as the spec
+        says. It must be the same file or table: its SHA-256 is compared.
+    policy : Policy, optional
+        The object, where a policy in Python cannot be imported by the spec's `module:Class`.
+    progress : bool or callable
+        As for `simulate`.
+
+    Returns
+    -------
+    Result
+        Its tables have the same bytes as those of every run of this spec with the same versions;
+        what `measured` holds differs.
+
+    Raises
+    ------
+    TraceError
+        If the trace has changed since the spec was written.
+    ResultError
+        If `spec` holds no spec.
+    GanglineError, OSError
+        As for `simulate`.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> first = gl.simulate(lab, "synth:philly?jobs=30&seed=1&max_gpus=8", "las")
+    >>> gl.run(first.spec).log_hash == first.log_hash
+    True
+    """
+    from collections.abc import Mapping
+
+    from gangline.run_spec import RunSpec
+    from gangline.trace.read import as_trace, check_inputs, read_again
+
+    if isinstance(spec, Mapping):
+        spec = RunSpec.from_dict(spec)
+    elif not isinstance(spec, RunSpec):
+        spec = RunSpec.load(spec)
+    if trace is None:
+        jobs = read_again(spec.trace)
+    else:
+        jobs = as_trace(trace)
+        if spec.trace.options and isinstance(trace, str):
+            from gangline.trace.read import read_trace
+
+            jobs = read_trace(trace, format=spec.trace.format or None, **spec.trace.options)
+        check_inputs(spec.trace, jobs)
+    chosen = spec.policy.build() if policy is None else policy
+    by_name = spec.policy.params if isinstance(chosen, str) else None
+    prepared = Prepared(spec.build_cluster(), jobs)
+    return prepared.run(chosen, spec.build_options(), params=by_name, progress=progress)
+
+
 class Prepared:
     """A cluster and a trace in the form of the core, shared by several runs.
 
@@ -136,6 +194,7 @@ class Prepared:
         """Run one policy."""
         from gangline import _core
         from gangline.result import Result
+        from gangline.run_spec import PolicyReference, class_of, name_of
 
         start = self._start(policy, options, params)
         begin = time.perf_counter()
@@ -148,7 +207,9 @@ class Prepared:
             trace=self.trace,
             pairs=self._pairs,
             policy=start.label,
-            params=start.params,
+            reference=PolicyReference(
+                name=name_of(start.label), params=start.params, python=class_of(start.policy)
+            ),
             knowledge=_knowledge(start.policy),
             options=options,
         )
@@ -215,97 +276,6 @@ def _knowledge(chosen: str | Policy) -> str:
     if not isinstance(chosen, str):
         return chosen.knowledge
     return str(next(e["knowledge"] for e in _core.registry() if e["name"] == chosen))
-
-
-def make_options(values: Mapping[str, Any]) -> RunOptions:
-    """Build and check run options from keyword arguments."""
-    import msgspec
-
-    from gangline._decode import from_validation_error
-    from gangline.run_options import RunOptions
-
-    known = RunOptions.__struct_fields__
-    for name in values:
-        if name not in known:
-            raise OptionError(
-                f"unknown run option `{name}`; known: {', '.join(known)}, sharing", field=name
-            )
-    values = to_builtins(values)
-    try:
-        options = msgspec.convert(values, RunOptions)
-    except msgspec.ValidationError as error:
-        made = from_validation_error(error, values, RunOptions, None)
-        raise OptionError(f"run option {made}", field=made.key, value=made.value) from None
-    options.check()
-    return options
-
-
-def as_cluster(value: ClusterLike) -> Cluster:
-    """Accept a cluster, its keys, a TOML file, a node list or the name of a preset."""
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from gangline.cluster import Cluster
-
-    if isinstance(value, Cluster):
-        return value
-    if isinstance(value, str):
-        if "/" in value or value.endswith(".toml") or Path(value.partition("::")[0]).is_file():
-            return Cluster.from_file(value)
-        return Cluster.preset(value)
-    if hasattr(value, "__fspath__"):
-        return Cluster.from_file(Path(value))
-    if not isinstance(value, Mapping):
-        kind = type(value).__name__
-        message = f"expected a Cluster, its keys, a file or the name of a preset, got {kind}"
-        raise ClusterError(message, value=kind)
-    return Cluster.from_dict(value)
-
-
-def override(cluster: Cluster, sharing: Mapping[str, Any] | None) -> Cluster:
-    """Return the cluster with some keys of its sharing table replaced."""
-    from gangline.cluster import Cluster
-
-    if not sharing:
-        return cluster
-    data = cluster.to_dict()
-    data["sharing"] = {**data.get("sharing", {}), **sharing}
-    return Cluster.from_dict(data)
-
-
-def resolve_policy(
-    policy: PolicyLike, params: Mapping[str, Any] | None
-) -> tuple[str | Policy, str, dict[str, Any]]:
-    """Return the registry name or the user's object, a label, and the parameters."""
-    from gangline.policies.parameters import PolicyBase
-    from gangline.policies.protocol import Policy, check_declaration
-    from gangline.policies.registry import find, make, presets, registry
-
-    if isinstance(policy, str):
-        if policy not in registry and policy not in presets:
-            from gangline import _core
-
-            if policy in {entry["name"] for entry in _core.registry()}:
-                return policy, policy, dict(params or {})  # a policy that only tests use
-            find(policy)
-        policy = make(policy, params)
-    elif params:
-        raise PolicyError(
-            "`params` is only allowed with a policy name; set the parameters on the object",
-            field="params",
-        )
-    if isinstance(policy, PolicyBase):
-        return policy.name, policy.label(), policy.params()
-    if isinstance(policy, Policy):
-        check_declaration(policy)
-        return policy, policy.label(), to_builtins(policy.params())
-    kind = type(policy).__name__
-    if isinstance(policy, type):
-        kind = f"the class {policy.__name__}; pass an object of it: {policy.__name__}()"
-    raise PolicyError(
-        f"expected a policy name, a configuration or a gangline.Policy object, got {kind}",
-        value=kind,
-    )
 
 
 def name_job(error: GanglineError, trace: Trace) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from gangline.cluster import Cluster
     from gangline.result import Result
-    from gangline.simulate import ClusterLike, PolicyLike, TraceLike
+    from gangline.run_inputs import ClusterLike, PolicyLike, TraceLike
     from gangline.trace.jobs.table import Trace
 
 __all__ = [
@@ -243,7 +243,8 @@ def check_policy(
     """
     import msgspec
 
-    from gangline.simulate import Prepared, make_options
+    from gangline.run_inputs import make_options
+    from gangline.simulate import Prepared
 
     if worlds is None:
         worlds, max_events = small_worlds(), max_events or EVENTS_MAX

@@ -21,7 +21,9 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"cluster", "cluster_schema", "_cluster_checks", "_sharing_checks"})
     | frozenset({"rates", "interference", "trace", "policies", "lp"})
     | frozenset({"network", "tables", "cluster_files", "hadare", "sharing"}),
-    frozenset({"run_options", "result", "simulate", "compare", "comparison"})
+    frozenset(
+        {"run_options", "run_inputs", "run_spec", "result", "simulate", "compare", "comparison"}
+    )
     | frozenset({"_result_folder", "_tables"}),
     frozenset({"report", "reproduce", "audit", "testing", "doctor"}),
     frozenset({"cli", "__main__"}),

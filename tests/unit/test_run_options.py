@@ -9,8 +9,8 @@ import pytest
 import gangline as gl
 from gangline.cluster import Cluster
 from gangline.errors import ClusterError, OptionError
+from gangline.run_inputs import make_options, override
 from gangline.run_options import RunOptions
-from gangline.simulate import make_options, override
 from gangline.trace.jobs.to_core import pairs_of
 
 

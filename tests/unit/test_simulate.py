@@ -255,11 +255,9 @@ def test_same_spec_same_bytes(tmp_path: Path) -> None:
 def test_a_spec_names_the_versions_that_made_the_run() -> None:
     import importlib.metadata as installed
 
-    names = ("numpy", "pyarrow")
+    names = ("numpy", "pyarrow", "highspy")
     plain = {"python": platform.python_version(), **{n: installed.version(n) for n in names}}
     assert gl.simulate(LAB, JOBS, "fifo").spec["versions"] == plain
-    solved = gl.simulate(LAB, JOBS, "gavel-las").spec["versions"]
-    assert solved == {**plain, "highspy": installed.version("highspy")}
     cut = gl.read_trace("synth:philly?jobs=9&max_gpus=2", limit=4, min_duration_s=2)
     kept = gl.simulate(LAB, cut, "fifo").spec["trace"]["metadata"]["options"]
     assert json.loads(kept) == {"limit": 4, "min_duration_s": 2.0}

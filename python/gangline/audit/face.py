@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from gangline.audit.findings import Findings
     from gangline.audit.inputs import TableLike
-    from gangline.simulate import ClusterLike, TraceLike
+    from gangline.run_inputs import ClusterLike, TraceLike
 
 __all__ = ["Audit", "audit"]
 
@@ -180,7 +180,7 @@ def audit(
     from gangline.audit import inputs
     from gangline.audit.rules import look
     from gangline.audit.world import Run, World
-    from gangline.simulate import as_cluster, override
+    from gangline.run_inputs import as_cluster, override
     from gangline.trace.read import as_trace
 
     inputs.check_options(

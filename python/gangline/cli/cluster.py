@@ -199,7 +199,7 @@ def presets(*, json: Json = False) -> int:
 def _read(place: str, format: str | None, settings: list[str] | None) -> Cluster:  # noqa: A002
     from gangline.cluster import Cluster
     from gangline.policies.registry import parse_setting
-    from gangline.simulate import as_cluster
+    from gangline.run_inputs import as_cluster
 
     options: dict[str, Any] = dict(parse_setting(text) for text in settings or [])
     if format is not None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
 
-    from gangline.simulate import Progress
+    from gangline.run_inputs import Progress
 
 __all__ = [
     "STUDIES",
@@ -108,7 +108,8 @@ def run(
     from pathlib import Path
 
     from gangline._result_folder import check_json
-    from gangline.simulate import bar, make_options
+    from gangline.run_inputs import make_options
+    from gangline.simulate import bar
 
     found = study(name)
     unknown = [

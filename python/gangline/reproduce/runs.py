@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from gangline.policies.parameters import PolicyBase
     from gangline.reproduce.study import Choice, Factor, Study
     from gangline.result import Result
+    from gangline.run_inputs import Progress
     from gangline.run_options import RunOptions
-    from gangline.simulate import Prepared, Progress
+    from gangline.simulate import Prepared
     from gangline.trace.jobs.table import Trace
 
 __all__ = ["MEASURES", "Reproduction", "carry_out"]
@@ -424,7 +425,8 @@ class _Drawn:
         policies: Mapping[str, PolicyBase],
         options: Mapping[str, Any],
     ) -> _World:
-        from gangline.simulate import Prepared, make_options
+        from gangline.run_inputs import make_options
+        from gangline.simulate import Prepared
 
         seed = int(options["seed"])
         if (setting, seed) not in self._prepared:

@@ -6,6 +6,7 @@ import hashlib
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from gangline.errors import TraceError
@@ -16,11 +17,10 @@ from gangline.trace.files.text import BOM
 from gangline.trace.formats import FORMATS, find, reader_of, special_of
 from gangline.trace.jobs import options as trace_options
 from gangline.trace.jobs.table import Trace, build
+from gangline.trace.reference import SYNTH, TraceReference, hashes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-SYNTH = "synth:"
 
 
 def read_trace(path: str | PathLike[str], *, format: str | None = None, **options: Any) -> Trace:  # noqa: A002
@@ -81,9 +81,74 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
         with np.errstate(over="ignore", invalid="ignore"):
             raw = reader.read(source, chosen)
             source.start_hash()
-            return build(raw, chosen, lambda: _provenance(source, raw.metadata))
+            trace = build(raw, chosen, lambda: _provenance(source, raw.metadata))
+            trace.reference = _reference(source, name, chosen)
+            return trace
     finally:
         source.release()
+
+
+def refer(
+    path: str | PathLike[str],
+    *,
+    format: str | None = None,  # noqa: A002
+    **options: Any,
+) -> TraceReference:
+    """Return the reference of the trace that `read_trace` would return, without its jobs.
+
+    A file is hashed, not parsed. Raises what `read_trace` raises for wrong options.
+    """
+    if str(path).startswith(SYNTH):
+        from gangline.trace.synth.generators import refer as refer_drawn
+
+        return refer_drawn(str(path), **options)
+    size = trace_options.make({"max_bytes": options.get("max_bytes")})
+    source = Source(str(path), size.max_bytes)
+    name = format or detect(source)
+    _refuse_options_of_others(options, name)
+    chosen = trace_options.make(options, special_of(reader_of(name)))
+    try:
+        return _reference(source, name, chosen)
+    finally:
+        source.release()
+
+
+def read_again(reference: TraceReference) -> Trace:
+    """Read or draw the trace of a reference.
+
+    Raises
+    ------
+    TraceError
+        If a file has changed since, or the trace was a table in memory.
+    OSError
+        If a file cannot be opened.
+    """
+    if not reference.source:
+        raise TraceError("the trace was a table in memory; pass it as `trace`")
+    trace = read_trace(reference.source, format=reference.format or None, **reference.options)
+    check_inputs(reference, trace)
+    return trace
+
+
+def check_inputs(reference: TraceReference, trace: Trace) -> None:
+    """Raise a TraceError if a trace is not the one that a reference is of."""
+    now = trace.reference.inputs if trace.reference else {"trace": trace.sha256}
+    for name, expected in reference.inputs.items():
+        if now.get(name) != expected:
+            what = trace.path if name == "trace" else f"{reference.options.get(name, name)}"
+            raise TraceError(
+                f"{what}: not the file of the run: its sha256 is {now.get(name)}, "
+                f"that of the run {expected}; pass the right one as `trace`",
+                path=trace.path,
+                value=now.get(name),
+                expected=expected,
+            )
+
+
+def _reference(source: Source, name: str, options: trace_options.Options) -> TraceReference:
+    given = msgspec.to_builtins(trace_options.given(options))
+    inputs = {"trace": source.sha256, **hashes(given)}
+    return TraceReference(source=source.name, format=name, options=given, inputs=inputs)
 
 
 def as_trace(value: object) -> Trace:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gangline import _core
     from gangline.cluster import Cluster
     from gangline.trace.jobs.options import Options
+    from gangline.trace.reference import TraceReference
 
 __all__ = ["ArrowStream", "Trace"]
 
@@ -49,6 +50,8 @@ class Trace:
         What was dropped, lifted or ignored, and how often.
     metadata : dict of str to str
         Origin, licence, citation, epoch, sha256, reader, options.
+    reference : TraceReference, optional
+        From what it can be read or drawn again; None for a table in memory.
 
     Examples
     --------
@@ -60,12 +63,19 @@ class Trace:
     """
 
     def __init__(
-        self, table: pa.Table, *, notes: dict[str, int], metadata: dict[str, str], path: str
+        self,
+        table: pa.Table,
+        *,
+        notes: dict[str, int],
+        metadata: dict[str, str],
+        path: str,
+        reference: TraceReference | None = None,
     ) -> None:
         self.table = table
         self.notes = notes
         self.metadata = metadata
         self.path = path
+        self.reference = reference
 
     @classmethod
     def from_arrow(cls, data: ArrowStream | pa.Table, **options: Any) -> Trace:

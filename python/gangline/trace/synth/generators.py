@@ -6,16 +6,17 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
-from gangline import _toml
 from gangline._builtin_values import to_builtins
 from gangline._decode import repeated
 from gangline.errors import TraceError
 from gangline.trace.jobs import options as trace_options
 from gangline.trace.jobs.normalise import Raw
 from gangline.trace.jobs.table import build
+from gangline.trace.reference import TraceReference, address, hashes, value_of
 from gangline.trace.synth.extras import decode, models_of
 from gangline.trace.synth.extras import labels as label_column
 
@@ -245,29 +246,45 @@ def generate(shape: str, **parameters: Any) -> Trace:
 
 def from_uri(uri: str, **options: Any) -> Trace:
     """Draw the trace of an address such as `synth:philly?jobs=1000&seed=1`."""
+    shape, parameters = _parameters(uri)
+    return _build(shape, parameters, trace_options.make(options))
+
+
+def refer(uri: str, **options: Any) -> TraceReference:
+    """Return the reference of the trace of an address without drawing it."""
+    shape, parameters = _parameters(uri)
+    made = _reference(f"synth:{shape}", parameters, trace_options.make(options))
+    assert made is not None, "an address holds plain values"
+    return made
+
+
+def _reference(
+    name: str, parameters: dict[str, Any], options: trace_options.Options
+) -> TraceReference | None:
+    """Return from what a drawn trace can be drawn again; None with a table in memory."""
+    source = address(name, parameters)
+    if source is None:
+        return None
+    given = msgspec.to_builtins(trace_options.given(options))
+    files = hashes({**parameters, **given})
+    return TraceReference(source=source, options=given, inputs=files)
+
+
+def _parameters(uri: str) -> tuple[str, dict[str, Any]]:
     shape, _, query = uri.removeprefix("synth:").partition("?")
     try:
         pairs = parse_qsl(query, strict_parsing=True, keep_blank_values=True) if query else []
     except ValueError:
         message = f"{uri}: expected synth:NAME?key=value&..., got `{query}`"
         raise TraceError(message, path=uri, value=query) from None
-    parameters = {key: _value(text) for key, text in pairs}
+    parameters = {key: value_of(text) for key, text in pairs}
     twice = repeated([key for key, _ in pairs])
     if twice is not None:
         raise TraceError(f"{uri}: duplicate parameter `{twice}`", path=uri, column=twice)
-    return _build(shape, parameters, trace_options.make(options))
-
-
-def _value(text: str) -> object:
-    try:
-        return _toml.loads(f"v = {text}")["v"]
-    except ValueError:
-        return text
+    return shape, parameters
 
 
 def _build(shape: str, parameters: dict[str, Any], options: trace_options.Options) -> Trace:
-    from gangline import _core
-
     name = f"synth:{shape}"
     parameters = to_builtins(parameters)
     if shape not in SHAPES:
@@ -276,13 +293,21 @@ def _build(shape: str, parameters: dict[str, Any], options: trace_options.Option
     if "jobs" not in parameters and (shape in _IN_CORE or shape == "gavel"):
         message = f"{name}: missing parameter `jobs`: how many to draw"
         raise TraceError(message, path=name, column="jobs")
-    if shape not in _IN_CORE:
-        return build(_in_python(shape, name, parameters), options)
+    reference = _reference(name, parameters, options)
+    raw = _in_core if shape in _IN_CORE else _in_python
+    trace = build(raw(shape, name, parameters), options)
+    trace.reference = reference
+    return trace
+
+
+def _in_core(shape: str, name: str, parameters: dict[str, Any]) -> Raw:
+    from gangline import _core
+
     if "models" in parameters:
         parameters = {**parameters, "models": models_of(parameters["models"])}
     drawn = _core.synth(shape, parameters)
     notes = {key: int(count) for key, count in drawn.pop("notes", {}).items() if count}
-    raw = Raw(
+    return Raw(
         columns=_columns(drawn),
         path=name,
         reader=name,
@@ -293,7 +318,6 @@ def _build(shape: str, parameters: dict[str, Any], options: trace_options.Option
             "licence": "Apache-2.0",
         },
     )
-    return build(raw, options)
 
 
 def _in_python(shape: str, name: str, parameters: dict[str, Any]) -> Raw:

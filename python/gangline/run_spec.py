@@ -1,0 +1,271 @@
+"""A run as a value: everything that its result depends on, in one canonical form."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.metadata
+import json
+import math
+import platform
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gangline._builtin_values import finite
+from gangline._decode import from_validation_error
+from gangline.errors import PolicyError, ResultError
+from gangline.trace.reference import TraceReference
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from os import PathLike
+
+    from gangline.cluster import Cluster
+    from gangline.policies.parameters import PolicyBase
+    from gangline.policies.protocol import Policy
+    from gangline.run_options import RunOptions
+
+__all__ = ["PolicyReference", "RunSpec", "class_of", "name_of", "versions"]
+
+_DIGITS = 32  # ours: 128 bits of the SHA-256 are enough to tell runs apart
+
+
+class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A policy by name, or by the `module:Class` of a policy in Python, and its parameters."""
+
+    name: str
+    params: dict[str, Any] = {}
+    python: str = ""
+
+    def build(self) -> PolicyBase | Policy | str:
+        """Return the policy.
+
+        Raises
+        ------
+        PolicyError
+            If there is none of this name, or its class cannot be imported.
+        """
+        from gangline.policies.registry import make, presets, registry
+
+        if not self.python:
+            known = self.name in registry or self.name in presets
+            return make(self.name, self.params) if known else self.name
+        module, _, name = self.python.partition(":")
+        try:
+            found = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            message = f"{self.python}: cannot be imported ({error}); pass the policy as an object"
+            raise PolicyError(message, policy=self.name) from None
+        made: Policy = found(**self.params)
+        return made
+
+
+class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run is: `gangline.run` carries it out, and equal specs give equal bytes.
+
+    `spec.json` of every result contains one; `RunSpec.load` reads it.
+
+    Parameters
+    ----------
+    trace : TraceReference
+        File or generator, options of the reader, and SHA-256 of what was read.
+    cluster : dict
+        The keys of the TOML form, tables included.
+    policy : PolicyReference
+        Name and all parameters.
+    seed : int
+        Seed of the run.
+    options : dict
+        Run options that differ from their defaults.
+    gangline : str
+        Version of gangline.
+    versions : dict of str to str
+        Versions of Python, numpy, pyarrow and highspy.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    >>> spec = gl.RunSpec.make(lab, "synth:philly?jobs=20&seed=1&max_gpus=8", "srtf")
+    >>> gl.run(spec).summary["finished"]
+    20
+    >>> gl.RunSpec.from_dict(gl.run(spec).spec) == spec
+    True
+    """
+
+    trace: TraceReference
+    cluster: dict[str, Any]
+    policy: PolicyReference
+    seed: int
+    options: dict[str, Any]
+    gangline: str
+    versions: dict[str, str]
+
+    @classmethod
+    def make(
+        cls,
+        cluster: Any,
+        trace: Any,
+        policy: Any = "fifo",
+        *,
+        params: Mapping[str, Any] | None = None,
+        sharing: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> RunSpec:
+        """Return the spec of the run that `gangline.simulate` would make of the same arguments.
+
+        The trace is hashed or its address parsed; it is read only if it is a table in memory.
+        """
+        from gangline.run_inputs import as_cluster, make_options, override, resolve_policy
+        from gangline.trace.read import as_trace, refer
+
+        if isinstance(trace, str) or hasattr(trace, "__fspath__"):
+            reference = refer(trace)
+        elif not isinstance(trace, TraceReference):
+            given = as_trace(trace)
+            reference = given.reference or TraceReference(inputs={"trace": given.sha256})
+        else:
+            reference = trace
+        chosen, label, values = resolve_policy(policy, params)
+        return cls.of(
+            override(as_cluster(cluster), sharing),
+            reference,
+            PolicyReference(name=name_of(label), params=values, python=class_of(chosen)),
+            make_options(options),
+        )
+
+    @classmethod
+    def of(
+        cls,
+        cluster: Cluster,
+        trace: TraceReference,
+        policy: PolicyReference,
+        options: RunOptions,
+    ) -> RunSpec:
+        """Return the spec of parts that are checked already, with the versions that run now."""
+        from gangline import _core
+
+        given = msgspec.to_builtins(options)
+        given.pop("seed", None)
+        return cls(
+            trace=trace,
+            cluster=finite(cluster.to_dict()),
+            policy=policy,
+            seed=options.seed,
+            options=given,
+            gangline=_core.__version__,
+            versions=versions(),
+        )
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], *, path: str | None = None) -> RunSpec:
+        """Return the spec in the content of a `spec.json`; what a run adds to it is left out.
+
+        Raises
+        ------
+        ResultError
+            If a key is missing or has the wrong kind, as in a result of an earlier version.
+        """
+        try:
+            return msgspec.convert(dict(data), cls)
+        except msgspec.ValidationError as error:
+            made = from_validation_error(error, dict(data), cls, path)
+            raise ResultError(str(made), path=path, key=made.key) from None
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> RunSpec:
+        """Read a `spec.json`, or that of a result folder.
+
+        Raises
+        ------
+        OSError
+            If it is not there.
+        ResultError
+            If it holds no spec.
+        """
+        path = Path(path)
+        file = path / "spec.json" if path.is_dir() else path
+        try:
+            data = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ResultError(f"{file}: expected JSON: {error}", path=str(file)) from None
+        if not isinstance(data, dict):
+            raise ResultError(f"{file}: expected a JSON object", path=str(file))
+        return cls.from_dict(data, path=str(file))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the keys as plain values, as `spec.json` holds them."""
+        return finite(msgspec.to_builtins(self))  # type: ignore[no-any-return]
+
+    def to_json(self) -> str:
+        """Return the canonical text: sorted keys, no spaces, ASCII."""
+        return _canonical(self.to_dict())
+
+    @property
+    def digest(self) -> str:
+        """32 hexadecimal digits; equal exactly where trace, world, policy and versions are.
+
+        A file counts by its content: where it is does not change the digest.
+        """
+        data = {**self.to_dict(), "trace": self.trace.identity}
+        return hashlib.sha256(_canonical(data).encode()).hexdigest()[:_DIGITS]
+
+    def build_cluster(self) -> Cluster:
+        """Return the cluster."""
+        from gangline.cluster import Cluster
+
+        return Cluster.from_dict(_with_nan(self.cluster))
+
+    def build_options(self) -> RunOptions:
+        """Return the run options, checked."""
+        from gangline.run_inputs import make_options
+
+        return make_options({**self.options, "seed": self.seed})
+
+
+def name_of(label: str) -> str:
+    """Return the name in a policy's label: the registry's, a preset's, or the user's own."""
+    return label.partition("(")[0]
+
+
+def class_of(policy: object) -> str:
+    """Return `module:Class` of a policy in Python; empty for one of the registry."""
+    return "" if isinstance(policy, str) else f"{type(policy).__module__}:{type(policy).__name__}"
+
+
+@cache
+def _versions() -> tuple[tuple[str, str], ...]:
+    import numpy as np
+    import pyarrow as pa
+
+    try:
+        highspy = importlib.metadata.version("highspy")
+    except importlib.metadata.PackageNotFoundError:
+        highspy = "none"
+    return (
+        ("python", platform.python_version()),
+        ("numpy", np.__version__),
+        ("pyarrow", pa.__version__),
+        ("highspy", highspy),
+    )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what results depend on, beside gangline."""
+    return dict(_versions())
+
+
+def _canonical(data: object) -> str:
+    return json.dumps(finite(data), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _with_nan(value: Any) -> Any:
+    """Return a cluster of a spec as it was: JSON has null for a number that is none."""
+    if isinstance(value, dict):
+        return {key: _with_nan(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_nan(item) for item in value]
+    return math.nan if value is None else value

@@ -1,0 +1,99 @@
+"""Where a trace came from, as values from which it can be read or drawn again."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+
+from gangline import _toml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["SYNTH", "TraceReference", "address", "hashes", "value_of"]
+
+SYNTH = "synth:"
+_CHUNK = 1 << 20
+
+
+class TraceReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What `gangline.read_trace` needs to give the same jobs again.
+
+    Parameters
+    ----------
+    source : str
+        A file, or the address of a generator with all its parameters; empty for a table in memory.
+    format : str
+        Of a file.
+    options : dict
+        Options of the reader that differ from their defaults.
+    inputs : dict of str to str
+        SHA-256 of what was read: `trace` is the file (or the table in memory), other names are
+        options and parameters that name a file, such as `models`.
+    """
+
+    source: str = ""
+    format: str = ""
+    options: dict[str, Any] = {}
+    inputs: dict[str, str] = {}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the jobs depend on: files count by their content, not by where they are."""
+        options = {
+            name: self.inputs.get(name, value)
+            for name, value in self.options.items()
+            if name not in ("max_bytes", "max_errors")
+        }
+        source = self.source if self.source.startswith(SYNTH) else ""
+        return {"source": source, "format": self.format, "options": options, "inputs": self.inputs}
+
+
+def address(name: str, parameters: Mapping[str, Any]) -> str | None:
+    """Return the address of a generator and its parameters; None if one is a table in memory.
+
+    Examples
+    --------
+    >>> address("synth:philly", {"seed": 1, "jobs": 20, "arrivals": "batch"})
+    'synth:philly?arrivals=batch&jobs=20&seed=1'
+    """
+    words = []
+    for key in sorted(parameters):
+        try:
+            text = _toml.inline(parameters[key])
+        except TypeError:
+            return None
+        plain = parameters[key]
+        if isinstance(plain, str) and value_of(plain) == plain:
+            text = plain
+        words.append(f"{key}={quote(text, safe='/')}")
+    return f"{name}?{'&'.join(words)}" if words else name
+
+
+def value_of(text: str) -> object:
+    """Read the value of a parameter in an address: TOML, else plain text."""
+    try:
+        return _toml.loads(f"v = {text}")["v"]
+    except ValueError:
+        return text
+
+
+def hashes(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the SHA-256 of each file that a value names."""
+    return {
+        name: _sha256(Path(value))
+        for name, value in values.items()
+        if isinstance(value, str) and value and "\0" not in value and Path(value).is_file()
+    }
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
