@@ -267,7 +267,6 @@ class Rounds(Policy):
                 self.share[at] = row[t]
         self.reset_at = self.solved_at = ref.now
         self.solved_for = ([job.index for job in jobs], capacity)
-        self.order = self.order_given() or self.type_order(ask)
 
     def kind(self, job: Job) -> Kind:
         """All that matters of a job to one beside it."""
@@ -372,15 +371,17 @@ class Rounds(Policy):
                     free -= set(found)
         return rows
 
-    def type_order(self, ask: dict[str, Any]) -> list[int]:
-        """Types by the sum over jobs of rate / average rate, largest first."""
+    def type_order(self) -> list[int]:
+        """Types by the sum over active jobs of rate / average rate, largest first."""
         types = range(len(self.ref.types))
-        gpus = sum(ask["capacity"])
+        capacity = [float(gpus) for gpus in self.capacity()]
+        gpus = sum(capacity)
         better = [0.0] * len(types)
-        for row in ask["rates"]:
+        for job in self.active():
+            row = [self.rate(job, t) for t in types]
             average = 0.0
             for t in types:
-                average += row[t] * ask["capacity"][t]
+                average += row[t] * capacity[t]
             average = average / gpus if gpus else 0.0  # every server may be down
             if average > 0:
                 for t in types:
@@ -521,6 +522,8 @@ class Rounds(Policy):
             and (self.solved_at is None or ref.now - self.solved_at >= interval)
         ):
             self.solve()
+        if self.solved_at is not None:  # before that no job has a share, and types go by index
+            self.order = self.order_given() or self.type_order()
         placed = self.fill(jobs, ref.every_gpu())
         stay = {index for choice, _ in placed for index in members(choice)}
         plan.actions += [Preempt(job.index) for job in ref.running() if job.index not in stay]

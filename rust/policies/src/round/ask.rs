@@ -77,19 +77,26 @@ pub(crate) fn ask(
     Ok(ask)
 }
 
-/// Types by how much better than their average the jobs run there, best first; ties by index.
-pub(super) fn order_of_types(ask: &Ask) -> Vec<GpuTypeId> {
-    let types = ask.capacity.len();
-    let gpus: f64 = ask.capacity.iter().sum();
+/// Types by how much better than their average the jobs run there, best first; ties by index. `rates` are row by
+/// row, `jobs x types`.
+pub(super) fn order_of_types(capacity: &[f64], rates: impl Iterator<Item = f64>) -> Vec<GpuTypeId> {
+    let types = capacity.len();
+    let gpus: f64 = capacity.iter().sum();
     let mut better = vec![0.0; types];
-    for row in ask.rates.chunks_exact(types) {
+    let (mut rates, mut row) = (rates, Vec::with_capacity(types));
+    loop {
+        row.clear();
+        row.extend(rates.by_ref().take(types));
+        if row.is_empty() {
+            break;
+        }
         let mut average = 0.0;
-        for (rate, own) in row.iter().zip(&ask.capacity) {
+        for (rate, own) in row.iter().zip(capacity) {
             average += rate * own;
         }
         average = if gpus > 0.0 { average / gpus } else { 0.0 }; // every server may be down
         if average > 0.0 {
-            for (sum, rate) in better.iter_mut().zip(row) {
+            for (sum, rate) in better.iter_mut().zip(&row) {
                 *sum += rate / average;
             }
         }

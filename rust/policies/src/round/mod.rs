@@ -127,6 +127,8 @@ pub struct Rounds {
     /// Active jobs and GPUs of each type at the last allocation.
     solved_for: (Vec<JobId>, Vec<u32>),
     type_order: Vec<GpuTypeId>,
+    /// Whether the order is that of the jobs and GPUs of the last allocation.
+    is_order_solved: bool,
     solves: u64,
     /// Number of walks over the queues, and the last one that chose each job.
     walks: u64,
@@ -188,6 +190,7 @@ impl Rounds {
             solved_at: None,
             solved_for: (Vec::new(), Vec::new()),
             type_order: Vec::new(),
+            is_order_solved: false,
             solves: 0,
             walks: 0,
             chosen_in: Vec::new(),
@@ -320,8 +323,9 @@ impl Rounds {
             self.queues.refill(claims);
         }
         if self.params.type_order.is_none() {
-            self.type_order = order_of_types(&ask);
+            self.type_order = order_of_types(&ask.capacity, ask.rates.iter().copied());
         }
+        self.is_order_solved = true;
         self.solved_at = Some(view.now());
         self.is_stale = false;
         self.solved_for = (ask.jobs, types(view).map(|t| view.gpus_up(t)).collect());
@@ -336,6 +340,17 @@ impl Rounds {
     ) -> Result<Next, PolicyError> {
         if self.is_due(view.now()) {
             self.solve(view, plan)?;
+        } else if self.solved_at.is_some() && (self.is_stale || !self.is_order_solved) {
+            // other jobs than those of the last allocation, or these again
+            let capacity: Vec<f64> = types(view).map(|t| f64::from(view.gpus_up(t))).collect();
+            let places = &self.places;
+            let rates = self.active.iter().flat_map(|&job| {
+                types(view).map(move |gpu_type| rate(view, places, job, gpu_type))
+            });
+            if self.params.type_order.is_none() {
+                self.type_order = order_of_types(&capacity, rates);
+            }
+            self.is_order_solved = !self.is_stale;
         }
         // all of them, so that no GPU stays with the other of two
         for run in view.running().filter_map(|job| view.run(job)) {
