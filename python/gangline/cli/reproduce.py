@@ -28,7 +28,7 @@ def reproduce(
     Parameters
     ----------
     paper
-        dally, hadar, hadare or hadar-search.
+        dally, hadar, hadare, hadar-search or sjf-bsbf.
     quick
         A small part of it, in less than a minute.
     clusters

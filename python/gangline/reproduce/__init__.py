@@ -42,7 +42,7 @@ __all__ = [
     "study",
 ]
 
-STUDIES = ("dally", "hadar", "hadare", "hadar-search")
+STUDIES = ("dally", "hadar", "hadare", "hadar-search", "sjf-bsbf")
 """Every study by its name; each is a module here with a `STUDY`."""
 
 

@@ -211,7 +211,8 @@ class Reproduction:
             ]
             for row in judged
         ]
-        title = f"The claims of {self.study.source}, on {self.study.home}"
+        place = f", on {self.study.home}" if self.study.home else ""
+        title = f"The claims of {self.study.source}{place}"
         return title, [*titles, f"against {fair} it"], cells
 
     def sentences(self) -> list[str]:

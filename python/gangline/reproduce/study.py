@@ -1,7 +1,7 @@
 """What a paper's evaluation is made of: set-ups, contenders, and what the paper claims of them.
 
 A study is data. `gangline.reproduce.runs` carries it out, `gangline.reproduce.reading` compares its
-numbers with its claims. A new paper is a new module with a `STUDY`, listed in `PAPERS`.
+numbers with its claims. A new paper is a new module with a `STUDY`, listed in `STUDIES`.
 """
 
 from __future__ import annotations
@@ -136,12 +136,14 @@ class Setting:
     @property
     def folder(self) -> str:
         """Name of its folder on disk, without a seed."""
-        return "-".join(self._parts())
+        # a cluster may be a file
+        return "-".join(self._parts()).replace("/", "_")
 
     @property
     def title(self) -> str:
         """Name of it in tables and messages."""
-        return ", ".join(self._parts())
+        # of a cluster that is a file, its name
+        return ", ".join(part.rpartition("/")[2] for part in self._parts())
 
     def _parts(self) -> list[str]:
         return [part for part in (self.cluster, self.network, self.workload) if part]

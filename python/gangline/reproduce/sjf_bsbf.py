@@ -1,0 +1,202 @@
+"""The evaluation of SJF-BSBF (arXiv 2407.13088): sharing GPUs in place of preemption.
+
+The abstract was available to us, the evaluation was not, nor were its tables of slowdowns and
+iteration times. The cluster is that of the paper's simulation; jobs, loads and seeds are ours.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gangline.cluster import Cluster
+from gangline.errors import ClusterError
+from gangline.reproduce.study import Choice, Claim, Contender, Factor, Setting, Study, Variation
+
+__all__ = ["STAND_INS", "STUDY"]
+
+_SERVERS, _GPUS = 16, 4
+_FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0)
+_HOME = "xi-1.5"
+# What stands for an application of the workload in the public pair table of Gavel: the nearest kind
+# of network, at a batch size in the middle of those measured.
+STAND_INS = {
+    "cifar10": "ResNet-18 (batch size 128)",
+    "imagenet": "ResNet-50 (batch size 64)",
+    "ncf": "Recommendation (batch size 2048)",
+    "bert": "Transformer (batch size 64)",
+    "deepspeech2": "LM (batch size 20)",
+    "yolov3": "CycleGAN",
+}
+_MEASURED_TYPE = "v100"
+
+
+def _cluster(name: str, network: str) -> Cluster:
+    """Return 16 servers of 4 GPUs: `xi-1.5` has one slowdown factor, a file the pairs in it."""
+    assert network == "", "this paper has no network of its own"
+    sharing = (
+        _measured(Path(name)) if name.endswith((".json", ".json.gz")) else {"xi": _factor(name)}
+    )
+    data = Cluster.homogeneous(servers=_SERVERS, gpus=_GPUS).to_dict()
+    return Cluster.from_dict({**data, "name": Path(name).name, "sharing": sharing})
+
+
+def _factor(name: str) -> float:
+    kind, _, number = name.partition("-")
+    try:
+        xi = float(number) if kind == "xi" else 0.0
+    except ValueError:
+        xi = 0.0
+    if not 1.0 <= xi <= 100.0:
+        message = (
+            "--clusters: expected xi-NUMBER such as xi-1.5 (16 servers of 4 GPUs with this "
+            f"slowdown factor, 1 to 100) or the file of a pair table of Gavel (.json), got {name!r}"
+        )
+        raise ClusterError(message, key="clusters", value=name)
+    return xi
+
+
+def _measured(file: Path) -> dict[str, object]:
+    """Slowdowns of the six applications on V100, each as its stand-in in a throughput JSON."""
+    from gangline.tables import interference_of, read_throughput
+
+    try:
+        table = interference_of(read_throughput(file, format="gavel"))
+    except OSError as error:
+        message = f"--clusters: {file} cannot be read: {error.strerror or error}"
+        raise ClusterError(message, key="clusters", value=str(file)) from None
+    found = {
+        (row["model"], row["co_model"]): row["xi"] or 0.0
+        for row in table.to_pylist()
+        if row["gpu_type"] == _MEASURED_TYPE and row["gpus"] == 1
+    }
+    rows = []
+    for one, mine in STAND_INS.items():
+        for other, theirs in STAND_INS.items():
+            if (mine, theirs) not in found:
+                message = f"--clusters: {file} has no pair {mine} and {theirs} on {_MEASURED_TYPE}"
+                raise ClusterError(message, key="clusters", value=str(file))
+            rows.append({"model": one, "co_model": other, "xi": found[mine, theirs]})
+    return {"interference": "gavel", "rows": rows}
+
+
+_REMARKS = (
+    (
+        "This is our interpretation of SJF-BSBF: its abstract was available to us, its evaluation "
+        "and its tables of slowdowns and iteration times were not. The cluster of 16 servers with "
+        "4 GPUs is the paper's, the jobs imitate a public workload of six applications. Read "
+        "ratios, not hours."
+    ),
+    (
+        "xi-1.5 means: beside another job every job takes 1.5 times as long. Below 1.5 sharing "
+        "always pays for a pair of jobs with one xi, and sjf-bsbf differs from sjf-ffs in its "
+        "choice of partners alone; from 1.5 on it refuses to share with a resident that ends soon."
+    ),
+    (
+        "sjf and srtf know how long jobs run, as sjf-ffs and sjf-bsbf do; tiresias does not. "
+        "Against tiresias much of a saving is owed to that knowledge, and sjf has the same share "
+        "of it: look at sjf for what sharing itself adds. srtf is the fair preemptive rival."
+    ),
+    (
+        "Preemption costs 30 s here, as does a first start. Rivals without sharing are not slowed "
+        "down by any xi; their rows are the same on all clusters."
+    ),
+    (
+        "The applications have no memory sizes here, so a newcomer always fits at its full batch "
+        "and sub-batches are not used. Pollux is not among the contenders yet."
+    ),
+)
+
+_SWEEP = (_HOME, "xi-1.25")
+_PREEMPTIVE = ("tiresias", "srtf")
+
+STUDY = Study(
+    name="sjf-bsbf",
+    title="SJF-BSBF: sharing GPUs in place of preemption",
+    source="arXiv 2407.13088, abstract",
+    hero="sjf-bsbf",
+    contenders=(
+        Contender("fifo", "fifo"),
+        Contender("sjf", "sjf"),
+        Contender("srtf", "srtf"),
+        Contender("tiresias", "tiresias"),
+        Contender("sjf-ffs", "sjf-ffs"),
+        Contender("sjf-bsbf", "sjf-bsbf"),
+    ),
+    claims=(Claim("jct_mean_s", "mean JCT", 0.17),),
+    factors=(
+        Factor(
+            "jct_mean_s", "mean JCT", 1.0 / 0.73,
+            "Mean JCT 27 to 33 % below preemptive schedulers: at least 27 %",
+            "sjf-bsbf", _PREEMPTIVE,
+        ),
+        Factor(
+            "jct_mean_s", "mean JCT", 1.0 / 0.67,
+            "Mean JCT 27 to 33 % below preemptive schedulers: the upper end",
+            "sjf-bsbf", _PREEMPTIVE,
+        ),
+        Factor(
+            "jct_mean_s", "mean JCT", None,
+            "Mean JCT against policies without preemption",
+            "sjf-bsbf", ("sjf-ffs", "sjf", "fifo"),
+        ),
+        Factor(
+            "queue_mean_s", "time to the first start", None,
+            "Time to the first start",
+            "sjf-bsbf", (*_PREEMPTIVE, "sjf-ffs", "sjf"),
+        ),
+        Factor(
+            "makespan_s", "makespan", None,
+            "Makespan",
+            "sjf-bsbf", (*_PREEMPTIVE, "sjf-ffs", "sjf"),
+        ),
+    ),
+    rivals=("sjf-ffs",),
+    fair="sjf-ffs",
+    ablation="sjf",
+    home="",
+    networks=(),
+    workloads={
+        f"jobs-{jobs}": f"synth:bsbf?jobs={jobs}&seed={{seed}}"
+        for jobs in (80, 160, 240, 320, 480)
+    },
+    meant_for={f"jobs-{jobs}": _SWEEP for jobs in (80, 160, 320)},
+    cluster=_cluster,
+    quick=Choice(
+        clusters=("xi-1.25", _HOME, "xi-2"),
+        workloads=("jobs-240", "jobs-480"),
+        seeds=(0, 1, 2),
+    ),
+    full=Choice(
+        clusters=tuple(f"xi-{xi:g}" for xi in _FACTORS),
+        workloads=("jobs-80", "jobs-160", "jobs-240", "jobs-320", "jobs-480"),
+        seeds=tuple(range(10)),
+    ),
+    options={"restart_s": 30.0, "first_start_s": 30.0},
+    remarks=_REMARKS,
+    measures=(
+        "jct_mean_s", "jct_p95_s", "queue_mean_s", "wait_mean_s", "makespan_s",
+        "gpu_utilization", "useful_utilization", "preemptions",
+    ),
+    classes={
+        "small": ("ncf", "cifar10"),
+        "large": ("deepspeech2", "bert", "yolov3", "imagenet"),
+    },
+    variations=(
+        Variation("gather", "on one server", {"gather": "server_first"}),
+        Variation("partner time", "current", {"partner_time": "current"}),
+        *(
+            Variation("estimates off by", f"sigma {sigma:g}", {"estimate_error": sigma})
+            for sigma in (0.5, 1.0)
+        ),
+        *(
+            Variation(
+                "restart",
+                f"{seconds:g} s",
+                options={"restart_s": seconds, "first_start_s": seconds},
+            )
+            for seconds in (0.0, 60.0, 120.0)
+        ),
+        *(Variation("load", f"{jobs / 160:g}", workload=f"jobs-{jobs}") for jobs in (80, 160, 480)),
+    ),
+    varied=(Setting(_HOME, "", "jobs-240"),),
+)  # fmt: skip
