@@ -1,6 +1,7 @@
 //! Time of single decisions: 32 to 16,384 jobs on 60 to 100,000 GPUs.
 //!
-//! `decisions POLICIES [REPEATS]`, with names as `hadar,hadare` (no presets): a table on stdout. All jobs are there at time 0.
+//! `decisions POLICIES [REPEATS [JOBS GPUS]]`, with names as `hadar,hadare` (no presets): a table on stdout, of one row if its
+//! jobs and GPUs are named. All jobs are there at time 0.
 //! `first` is the decision that meets them all, on the empty cluster, and takes them in; `later` is the median of those
 //! of the ten rounds after it that decided something, with the jobs running and waiting. Times are CPU time of the thread
 //! inside the policy, the least of the repeats; applying the plan is not part of it.
@@ -30,18 +31,22 @@ const UNTIL_S: i64 = 3_601;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (policies, repeats) = match arguments.as_slice() {
-        [policies] => (policies, 3),
-        [policies, repeats] => match repeats.parse() {
-            Ok(repeats) => (policies, repeats),
-            Err(_) => return usage(),
-        },
+    let Some((policies, numbers)) = arguments.split_first() else {
+        return usage();
+    };
+    let numbers: Result<Vec<u32>, _> = numbers.iter().map(|text| text.parse()).collect();
+    let (repeats, jobs, gpus) = match numbers.as_deref() {
+        Ok([]) => (3, JOBS.to_vec(), GPUS.to_vec()),
+        Ok([repeats]) => (*repeats, JOBS.to_vec(), GPUS.to_vec()),
+        Ok([repeats, jobs, gpus]) => (*repeats, vec![*jobs as usize], vec![*gpus]),
         _ => return usage(),
     };
-    println!("| policy | jobs | GPUs | first, ms | later, ms |\n|---|---|---|---|---|");
+    println!(
+        "| policy | jobs | GPUs | first, ms | starts | later, ms |\n|---|---|---|---|---|---|"
+    );
     for name in policies.split(',') {
-        for gpus in GPUS {
-            for jobs in JOBS {
+        for &gpus in &gpus {
+            for &jobs in &jobs {
                 if !row(name, jobs, gpus, repeats) {
                     return usage();
                 }
@@ -52,14 +57,15 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: decisions POLICY,POLICY,.. [REPEATS]");
+    eprintln!("usage: decisions POLICY,POLICY,.. [REPEATS [JOBS GPUS]]");
     ExitCode::from(2)
 }
 
 /// Prints one row; `false` if there is no such policy.
-fn row(name: &str, jobs: usize, gpus: u32, repeats: usize) -> bool {
+fn row(name: &str, jobs: usize, gpus: u32, repeats: u32) -> bool {
     let world = world(jobs, gpus);
     let (mut first, mut later) = (f64::INFINITY, f64::INFINITY);
+    let mut starts = 0;
     for _ in 0..repeats.max(1) {
         let Ok(inner) = build(name, &Params::new(), Services::default()) else {
             return false;
@@ -67,6 +73,7 @@ fn row(name: &str, jobs: usize, gpus: u32, repeats: usize) -> bool {
         let mut policy = Timed {
             inner,
             times_s: Vec::new(),
+            starts: 0,
         };
         run(
             &world,
@@ -75,6 +82,7 @@ fn row(name: &str, jobs: usize, gpus: u32, repeats: usize) -> bool {
         );
         let (one, rest) = policy.times_s.split_first().expect("one decision at least");
         first = first.min(*one);
+        starts = policy.starts;
         let mut rest = rest.to_vec();
         rest.sort_unstable_by(f64::total_cmp);
         if let Some(&median) = rest.get(rest.len() / 2) {
@@ -87,7 +95,7 @@ fn row(name: &str, jobs: usize, gpus: u32, repeats: usize) -> bool {
         "none".to_owned()
     };
     println!(
-        "| {name} | {jobs} | {gpus} | {:.3} | {later} |",
+        "| {name} | {jobs} | {gpus} | {:.3} | {starts} | {later} |",
         first * 1e3
     );
     true
@@ -140,6 +148,8 @@ fn world(jobs: usize, gpus: u32) -> World {
 struct Timed {
     inner: Box<dyn Policy>,
     times_s: Vec<f64>,
+    /// Actions of the first decision, all of them starts.
+    starts: usize,
 }
 
 impl Policy for Timed {
@@ -164,6 +174,9 @@ impl Policy for Timed {
         let start = cpu_s();
         let next = self.inner.decide(view, changes, plan);
         self.times_s.push(cpu_s() - start);
+        if self.times_s.len() == 1 {
+            self.starts = plan.actions().len();
+        }
         next
     }
 }

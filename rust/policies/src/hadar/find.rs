@@ -179,9 +179,10 @@ impl Finder<'_> {
                 continue;
             }
             for free in gpus..=group.capacity {
-                let Some(&server) = group.by_free[free as usize].first() else {
+                let Some(server) = group.by_free[free as usize].first() else {
                     continue;
                 };
+                let server = server as u32;
                 let price = if self.params.pick == Pick::BestFit {
                     0.0
                 } else {
@@ -220,8 +221,8 @@ impl Finder<'_> {
             let mut heads: SmallVec<[_; 4]> = alike.iter().map(of).collect();
             while missing > 0 {
                 let next = heads.iter_mut().filter_map(|head| {
-                    let server = **head.peek()?;
-                    Some((server, head))
+                    let server = *head.peek()?;
+                    Some((server as u32, head))
                 });
                 let Some((server, head)) = next.min_by_key(|(server, _)| *server) else {
                     break;

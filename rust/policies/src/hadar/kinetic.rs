@@ -2,8 +2,8 @@
 //!
 //! A tournament whose nodes remember until when their outcome is certain: the inverse of a utility per GPU is linear
 //! in time, so two jobs change places at most once. Outcomes are those of the exact ranks; near a crossing, where
-//! rounding may decide, a node is played again each time. Cost: O(log jobs) per job that comes, goes or is looked at,
-//! and per outcome that runs out.
+//! rounding may decide, a node is played again each time. Nodes are played when they are asked for: n jobs that come
+//! at once cost O(n). Cost: O(log jobs) per job that comes, goes or is looked at, and per outcome that runs out.
 
 use super::facts::Line;
 use super::queue::Rank;
@@ -13,6 +13,8 @@ use rustc_hash::FxHashMap;
 /// Two lines closer than this share may swap by rounding. Ours: far above the noise of a few operations.
 const MARGIN: f64 = 1e-9;
 const NONE: u32 = u32::MAX;
+/// Before any time of a run.
+const UNKNOWN: SimTime = SimTime(i64::MIN);
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
@@ -46,7 +48,7 @@ impl Lines {
     }
 
     /// A job comes.
-    pub(super) fn insert(&mut self, line: Line, now: SimTime) {
+    pub(super) fn insert(&mut self, line: Line) {
         let leaf = self.unused.pop().unwrap_or_else(|| {
             self.jobs.push(None);
             self.jobs.len() as u32 - 1
@@ -56,15 +58,15 @@ impl Lines {
         if leaf as usize >= self.leaves() {
             self.grow();
         }
-        self.set(leaf, leaf, now);
+        self.set(leaf, leaf);
     }
 
     /// A job goes, if it is here.
-    pub(super) fn remove(&mut self, job: JobId, now: SimTime) {
+    pub(super) fn remove(&mut self, job: JobId) {
         if let Some(leaf) = self.leaf_of.remove(&job) {
             self.jobs[leaf as usize] = None;
             self.unused.push(leaf);
-            self.set(leaf, NONE, now);
+            self.set(leaf, NONE);
         }
     }
 
@@ -79,15 +81,15 @@ impl Lines {
             return None;
         }
         self.passed.push(leaf);
-        self.set(leaf, NONE, now);
+        self.set(leaf, NONE);
         self.jobs[leaf as usize]
     }
 
     /// Forgets which jobs were passed.
-    pub(super) fn restore(&mut self, now: SimTime) {
+    pub(super) fn restore(&mut self) {
         for leaf in std::mem::take(&mut self.passed) {
             if self.jobs[leaf as usize].is_some() {
-                self.set(leaf, leaf, now);
+                self.set(leaf, leaf);
             }
         }
     }
@@ -97,7 +99,7 @@ impl Lines {
         let leaves = (2 * self.leaves()).max(2);
         self.nodes = vec![EMPTY; 2 * leaves];
         for node in &mut self.nodes[1..leaves] {
-            node.until = SimTime(i64::MIN);
+            node.until = UNKNOWN;
         }
         self.passed.clear();
         for (at, _) in self
@@ -110,14 +112,15 @@ impl Lines {
         }
     }
 
-    /// A job enters or leaves its leaf; what is above is played again.
-    fn set(&mut self, leaf: u32, best: u32, now: SimTime) {
+    /// A job enters or leaves its leaf; what is above is played again when it is asked for.
+    fn set(&mut self, leaf: u32, best: u32) {
         let mut at = self.leaves() + leaf as usize;
         self.nodes[at].best = best;
-        while at > 1 {
+        at /= 2;
+        // above a node that is not known none is
+        while at > 0 && self.nodes[at].until != UNKNOWN {
+            self.nodes[at].until = UNKNOWN;
             at /= 2;
-            // what is not known for now stays unknown
-            self.nodes[at] = self.play(at, now);
         }
     }
 
@@ -135,9 +138,6 @@ impl Lines {
     fn play(&self, at: usize, now: SimTime) -> Node {
         let (left, right) = (self.nodes[2 * at], self.nodes[2 * at + 1]);
         let until = left.until.min(right.until);
-        if until < now {
-            return Node { best: NONE, until };
-        }
         let line = |leaf: u32| self.jobs.get(leaf as usize).copied().flatten();
         let (best, limit) = match (line(left.best), line(right.best)) {
             (Some(a), Some(b)) if Rank::dense(&a, now) < Rank::dense(&b, now) => {
@@ -203,13 +203,13 @@ mod tests {
                     numerator: numbers.pick(&[1.0, 1.0, 2.0, 7.0, 1e4 / 3.0]),
                     left_s: numbers.pick(&[0.1, 3.0, 30.0, 1000.0 / 7.0]),
                 };
-                lines.insert(line, now);
+                lines.insert(line);
                 plain.push(line);
                 if numbers.once_in(3) {
                     let at = numbers.below(plain.len() as u64) as usize;
-                    lines.remove(plain.swap_remove(at).job, now);
+                    lines.remove(plain.swap_remove(at).job);
                 }
-                lines.restore(now);
+                lines.restore();
                 let passed = 1 + numbers.below(12) as usize;
                 let walked = (0..passed).map_while(|_| lines.pop(now));
                 let walked: Vec<JobId> = walked.map(|line| line.job).collect();

@@ -1,21 +1,46 @@
 //! Prices of GPUs: they rise exponentially with the share of a server that is given out.
 //!
-//! What the prices rest on are minima and maxima of constants of the active jobs, kept in ordered sets: O(types x
-//! log jobs) per arrival and completion. The constants of one set change with the epoch; then it is rebuilt.
+//! What the prices rest on are minima and maxima of constants of the active jobs, kept in heaps: mostly O(types) per
+//! arrival, O(log jobs) per completion of a job at the top of one. The constants of one heap change with the epoch;
+//! then it is made anew.
 
 use super::facts::{Facts, TypeFacts};
 use super::params::HadarParams;
 use super::servers::Servers;
 use gangline_engine::PolicyError;
 use gangline_model::{JobId, NANOS_PER_SECOND, SimSpan, SimTime};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BinaryHeap};
 
-/// A positive number of a job; positive numbers are ordered as their bits.
-type Number = (u64, JobId);
+/// The largest of a number that each active job has. Jobs that ended, and numbers that a job had before, go when they
+/// come to the top, or all at once when they are most of the heap.
+#[derive(Debug, Default)]
+struct Largest {
+    heap: BinaryHeap<(u64, JobId)>,
+}
 
-#[inline]
-fn value(number: Option<&Number>) -> f64 {
-    number.map_or(0.0, |number| f64::from_bits(number.0))
+impl Largest {
+    fn of(active: &BTreeMap<JobId, Facts>, number: impl Fn(&Facts) -> Option<u64>) -> Self {
+        let entry = |facts: &Facts| Some((number(facts)?, facts.job));
+        let heap = active.values().filter_map(entry).collect();
+        Self { heap }
+    }
+
+    fn get(
+        &mut self,
+        active: &BTreeMap<JobId, Facts>,
+        number: impl Fn(&Facts) -> Option<u64>,
+    ) -> Option<u64> {
+        if self.heap.len() > 2 * active.len() + 16 {
+            *self = Self::of(active, &number);
+        }
+        while let Some(&(top, job)) = self.heap.peek() {
+            if active.get(&job).and_then(&number) == Some(top) {
+                return Some(top);
+            }
+            self.heap.pop();
+        }
+        None
+    }
 }
 
 /// The stretch of time over which the lowest price is worked out.
@@ -44,11 +69,11 @@ pub(crate) struct Pricing {
     /// Sum of the slots that the active jobs need on their slowest types.
     slots: u128,
     /// By type, `U(t_min) / W`.
-    highest: Vec<BTreeSet<Number>>,
-    /// `t_max x W`.
-    longest: BTreeSet<Number>,
-    /// `U(T_end - a) / (t_max x W)` in the present epoch.
-    lowest: BTreeSet<Number>,
+    highest: Vec<Largest>,
+    /// `t_max x W`, the smallest first.
+    longest: Largest,
+    /// `U(T_end - a) / (t_max x W)` in the present epoch, the smallest first.
+    lowest: Largest,
 }
 
 /// The prices of one decision.
@@ -83,49 +108,44 @@ impl Pricing {
         Self {
             epoch: None,
             slots: 0,
-            highest: vec![BTreeSet::new(); types],
-            longest: BTreeSet::new(),
-            lowest: BTreeSet::new(),
+            highest: (0..types).map(|_| Largest::default()).collect(),
+            longest: Largest::default(),
+            lowest: Largest::default(),
         }
     }
 
-    fn low_of(epoch: &Epoch, facts: &Facts) -> Number {
+    // positive numbers are ordered as their bits
+
+    fn low_of(epoch: &Epoch, facts: &Facts) -> u64 {
         let seconds = (epoch.end_ns - i128::from(facts.arrival.0)) as f64 / NANOS_PER_SECOND;
-        let low = facts.numerator / seconds / facts.gpu_slots_max();
-        (low.to_bits(), facts.job)
+        !(facts.numerator / seconds / facts.gpu_slots_max()).to_bits()
     }
 
-    fn high_of(facts: &Facts, one: &TypeFacts) -> Number {
-        let best = facts.numerator / one.time_s / f64::from(facts.gpus);
-        (best.to_bits(), facts.job)
+    fn high_of(facts: &Facts, one: &TypeFacts) -> u64 {
+        (facts.numerator / one.time_s / f64::from(facts.gpus)).to_bits()
     }
 
-    fn long_of(facts: &Facts) -> Number {
-        (facts.gpu_slots_max().to_bits(), facts.job)
+    fn long_of(facts: &Facts) -> u64 {
+        !facts.gpu_slots_max().to_bits()
     }
 
     /// A job becomes active.
     pub(crate) fn add(&mut self, facts: &Facts) {
         self.slots = self.slots.saturating_add(facts.slots_max);
         for one in &facts.types {
-            self.highest[one.id.index()].insert(Self::high_of(facts, one));
+            let number = Self::high_of(facts, one);
+            self.highest[one.id.index()].heap.push((number, facts.job));
         }
-        self.longest.insert(Self::long_of(facts));
+        self.longest.heap.push((Self::long_of(facts), facts.job));
         if let Some(epoch) = &self.epoch {
-            self.lowest.insert(Self::low_of(epoch, facts));
+            let number = Self::low_of(epoch, facts);
+            self.lowest.heap.push((number, facts.job));
         }
     }
 
-    /// A job ended.
+    /// A job is not active any more.
     pub(crate) fn remove(&mut self, facts: &Facts) {
         self.slots = self.slots.saturating_sub(facts.slots_max);
-        for one in &facts.types {
-            self.highest[one.id.index()].remove(&Self::high_of(facts, one));
-        }
-        self.longest.remove(&Self::long_of(facts));
-        if let Some(epoch) = &self.epoch {
-            self.lowest.remove(&Self::low_of(epoch, facts));
-        }
     }
 
     /// `U_min`, and `U_max` by type, at an instant with active jobs and so many GPUs.
@@ -144,19 +164,24 @@ impl Pricing {
             Some(horizon) => fixed_epoch(terms, horizon, now, oldest)?,
             None => self.next_epoch(terms, now, oldest),
         };
+        let low = |facts: &Facts| Some(Self::low_of(&epoch, facts));
         if self.epoch != Some(epoch) {
-            let lows = active.values().map(|facts| Self::low_of(&epoch, facts));
-            self.lowest = lows.collect();
+            self.lowest = Largest::of(active, low);
             self.epoch = Some(epoch);
         }
+        let smallest = |bits: Option<u64>| bits.map_or(0.0, |bits| f64::from_bits(!bits));
+        let longest = smallest(self.longest.get(active, |facts| Some(Self::long_of(facts))));
+        let lowest = smallest(self.lowest.get(active, low));
         let gpus = f64::from(gpus.max(1));
-        let floor = terms.umin_factor * value(self.longest.first()) / (epoch.slots * gpus)
-            * value(self.lowest.first());
-        let highest = self.highest.iter();
-        Ok((
-            floor,
-            highest.map(|numbers| value(numbers.last())).collect(),
-        ))
+        let floor = terms.umin_factor * longest / (epoch.slots * gpus) * lowest;
+        let highest = self.highest.iter_mut().enumerate().map(|(at, numbers)| {
+            let high = |facts: &Facts| {
+                let there = facts.types.iter().filter(|one| one.id.index() == at);
+                there.map(|one| Self::high_of(facts, one)).max()
+            };
+            f64::from_bits(numbers.get(active, high).unwrap_or(0))
+        });
+        Ok((floor, highest.collect()))
     }
 
     /// Prices at an instant with active jobs.

@@ -129,7 +129,7 @@ impl Waiting {
             Class::Fixed { ranks, .. } => {
                 ranks.insert(Rank::new(sorting, now, facts, remaining));
             }
-            Class::Kinetic(lines) => lines.insert(facts.line(remaining), now),
+            Class::Kinetic(lines) => lines.insert(facts.line(remaining)),
         }
     }
 
@@ -143,7 +143,7 @@ impl Waiting {
             Class::Fixed { ranks, .. } => {
                 ranks.remove(&Rank::new(sorting, now, facts, remaining));
             }
-            Class::Kinetic(lines) => lines.remove(facts.job, now),
+            Class::Kinetic(lines) => lines.remove(facts.job),
         }
     }
 
@@ -156,7 +156,7 @@ impl Waiting {
             heads: BinaryHeap::new(),
         };
         for at in 0..merge.classes.len() {
-            merge.classes[at].1.rewind(now);
+            merge.classes[at].1.rewind();
             merge.advance(at);
         }
         merge
@@ -165,10 +165,10 @@ impl Waiting {
 
 impl Class {
     /// Back to the first job.
-    fn rewind(&mut self, now: SimTime) {
+    fn rewind(&mut self) {
         match self {
             Self::Fixed { last, .. } => *last = None,
-            Self::Kinetic(lines) => lines.restore(now),
+            Self::Kinetic(lines) => lines.restore(),
         }
     }
 

@@ -2,11 +2,11 @@
 //!
 //! Between decisions every server that is up counts as wholly free, for at a boundary everything is preemptible. A
 //! decision takes and gives GPUs and goes back to that state at its end, so nothing is ever rebuilt. Taking or giving
-//! GPUs of one server costs O(log servers).
+//! GPUs of one server costs O(log64 servers).
 
+use gangline_engine::BitSet;
 use gangline_model::{ClusterSpec, GpuTypeId, ServerId};
 use smallvec::SmallVec;
-use std::collections::BTreeSet;
 
 /// GPUs of a gang: servers, ascending, each with a number of GPUs.
 pub(crate) type Places = SmallVec<[(u32, u32); 4]>;
@@ -17,7 +17,7 @@ pub(super) struct Group {
     pub(super) gpu_type: GpuTypeId,
     pub(super) capacity: u32,
     /// Servers that are up, by free GPUs.
-    pub(super) by_free: Vec<BTreeSet<u32>>,
+    pub(super) by_free: Vec<BitSet>,
 }
 
 /// The working state of a decision.
@@ -44,12 +44,12 @@ struct Rack {
 impl Servers {
     /// All servers of a cluster, up and free.
     pub(super) fn new(cluster: &ClusterSpec, rack_aware: bool) -> Self {
-        let types = cluster.gpu_types().len();
+        let (types, servers) = (cluster.gpu_types().len(), cluster.servers().len());
         let mut all = Self {
             free_of_type: vec![0; types],
             up_of_type: vec![0; types],
-            free: vec![0; cluster.servers().len()],
-            is_up: vec![false; cluster.servers().len()],
+            free: vec![0; servers],
+            is_up: vec![false; servers],
             ..Self::default()
         };
         if rack_aware {
@@ -66,7 +66,7 @@ impl Servers {
                 all.groups.push(Group {
                     gpu_type: server.gpu_type,
                     capacity: server.gpus,
-                    by_free: vec![BTreeSet::new(); server.gpus as usize + 1],
+                    by_free: vec![BitSet::new(servers); server.gpus as usize + 1],
                 });
                 all.groups.len() - 1
             });
@@ -86,7 +86,7 @@ impl Servers {
             let group = &self.groups[self.group_of[server.index()] as usize];
             let (gpu_type, capacity) = (group.gpu_type.index(), group.capacity);
             self.up_of_type[gpu_type] += capacity;
-            self.groups[self.group_of[server.index()] as usize].by_free[0].insert(server.0);
+            self.groups[self.group_of[server.index()] as usize].by_free[0].insert(server.index());
             self.give(server.0, capacity);
         }
     }
@@ -98,7 +98,7 @@ impl Servers {
             let (gpu_type, capacity) = (group.gpu_type.index(), group.capacity);
             self.up_of_type[gpu_type] -= capacity;
             self.take(server.0, capacity);
-            self.groups[self.group_of[server.index()] as usize].by_free[0].remove(&server.0);
+            self.groups[self.group_of[server.index()] as usize].by_free[0].remove(server.index());
         }
     }
 
@@ -145,8 +145,8 @@ impl Servers {
     fn set_free(&mut self, server: u32, now: u32) {
         let before = std::mem::replace(&mut self.free[server as usize], now);
         let group = &mut self.groups[self.group_of[server as usize] as usize];
-        group.by_free[before as usize].remove(&server);
-        group.by_free[now as usize].insert(server);
+        group.by_free[before as usize].remove(server as usize);
+        group.by_free[now as usize].insert(server as usize);
         let gpu_type = group.gpu_type.index();
         let moved = |total: u32| total - before + now;
         self.free_of_type[gpu_type] = moved(self.free_of_type[gpu_type]);
