@@ -57,24 +57,34 @@ def from_validation_error(
     general = (match["path"] or "").removeprefix("$").removeprefix(".")
     key = _named(general, str(error), data, kind)
     field = _FIELD.match(what)
-    value: object
     if field is not None:
         inner = f".{field['field']}" if key else field["field"]
         key, known = key + inner, list(_annotations(kind, general + inner))
-        if field["kind"] == "missing required":
-            expected, value = "this key", "nothing"
-        else:
-            near = difflib.get_close_matches(field["field"], known, n=1)
-            hint = f" (did you mean `{near[0]}`?)" if near else ""
-            expected, value = f"one of {', '.join(known)}{hint}", "an unknown key"
-    else:
-        expected, value = _expected(what, kind, general), _look(data, key)
-        if expected == "a list" and value == _TABLE:
-            expected = f"a list of tables, each under [[{key}]]"
+        return _wrong_key(path, key, field["field"], known, is_missing="missing" in field["kind"])
+    expected, value = _expected(what, kind, general), _look(data, key)
+    if expected == "a list" and value == _TABLE:
+        expected = f"a list of tables, each under [[{key}]]"
     try:
         fail(path, key, expected, value)
     except ClusterError as made:
         return made
+
+
+def _wrong_key(
+    path: str | None, key: str, field: str, known: list[str], *, is_missing: bool
+) -> ClusterError:
+    """Say that a required key is missing, or that a key is unknown and which are known."""
+    place = f"{path}: {key}" if path else key
+    if is_missing:
+        return ClusterError(
+            f"{place}: this key is required, but missing", path=path, key=key, expected="this key"
+        )
+    near = difflib.get_close_matches(field, known, n=1)
+    hint = f"did you mean `{near[0]}`? " if near else ""
+    expected = f"one of {', '.join(known)}"
+    return ClusterError(
+        f"{place}: unknown key; {hint}expected {expected}", path=path, key=key, expected=expected
+    )
 
 
 def _expected(what: str, kind: type, key: str) -> str:

@@ -444,6 +444,16 @@ def test_a_million_segments_take_seconds() -> None:
     assert time.process_time() - begin < 30.0  # 3 s measured; the machine may be shared
 
 
+def test_a_folder_of_a_result_names_its_cluster(tmp_path: Path) -> None:
+    result = gl.simulate(LAB, gl.synth.philly(jobs=30, seed=1, max_gpus=4), "las", segments=True)
+    result.save(tmp_path / "run")
+    found, given = gl.audit(tmp_path / "run"), gl.audit(tmp_path / "run", LAB)
+    assert found.to_dict() == given.to_dict()
+    assert found.ok
+    with pytest.raises(gl.ClusterError, match=r"audit: which cluster\?.*--cluster"):
+        gl.audit(result.jobs)
+
+
 def test_a_folder_of_several_runs_asks_for_one(tmp_path: Path) -> None:
     pq.write_table(pa.table(good()["jobs"]), _made(tmp_path / "cmp" / "las-s0") / "jobs.parquet")
     with pytest.raises(gl.errors.ResultError, match=r"choose one: .*las-s0"):

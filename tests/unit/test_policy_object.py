@@ -398,7 +398,7 @@ def test_the_users_own_exception_passes_with_a_note() -> None:
 
     with pytest.raises(ZeroDivisionError, match="mine") as caught:
         gl.simulate(LAB, table(), Bad(act))
-    assert any("simulated time 0" in note for note in caught.value.__notes__)
+    assert any("by Bad at simulated time 0" in note for note in caught.value.__notes__)
 
 
 def test_online_policies_may_not_look_at_the_work_left() -> None:

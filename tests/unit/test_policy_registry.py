@@ -43,6 +43,7 @@ def test_label_shows_what_was_changed() -> None:
 
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("fiffo", {}, "unknown policy `fiffo`; did you mean `fifo`?"),
+    ("fofo", {}, "unknown policy `fofo`; did you mean `fifo`?"),
     ("fifo", {"fitt": "best"}, "did you mean `fit`?"),
     ("las", {"promote_knob": "two"}, "promote_knob: expected a number"),
     ("las", {"discretised": 1}, "discretised: expected true or false"),

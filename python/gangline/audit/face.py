@@ -98,7 +98,7 @@ class Audit:
 
 def audit(
     table: TableLike,
-    cluster: ClusterLike,
+    cluster: ClusterLike | None = None,
     *,
     jobs: TableLike | None = None,
     trace: TraceLike | None = None,
@@ -119,8 +119,9 @@ def audit(
         Segments (job_id, start_s, end_s and server with gpu_mask, or gpus) or jobs (job_id,
         finish_s and any of arrival_s, first_start_s, run_s, gpus, ...); columns as in the
         reference, times in seconds. A folder stands for its jobs and, if kept, its segments.
-    cluster : Cluster, mapping, or str
-        Where it ran; also the name of a preset or a TOML file.
+    cluster : Cluster, mapping, or str, optional
+        Where it ran; also the name of a preset or a TOML file. Default: the cluster that the
+        folder of a result names; other tables need one.
     jobs : Arrow table or path, optional
         The jobs table beside a segments table: gang sizes, arrivals, and that the two agree.
     trace : Trace, Arrow table, or str, optional
@@ -160,7 +161,7 @@ def audit(
     ResultError
         If a folder is not the result of one run; it names those inside.
     ClusterError
-        If the cluster is wrong.
+        If the cluster is wrong, or missing where the table is not the folder of a result.
     PolicyError
         If an option is out of range, or a required rule does not exist.
 
@@ -197,7 +198,7 @@ def audit(
     # options of a run may override the sharing of its cluster
     sharing = None if result is None else result.spec["cluster"].get("sharing")
     world = World(
-        override(as_cluster(cluster), sharing),
+        override(as_cluster(inputs.where(cluster, result)), sharing),
         None if trace is None else as_trace(trace),
         listed,
         held,

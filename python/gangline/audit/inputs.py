@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from gangline.audit.findings import RULES
 from gangline.audit.words import Fates, fates
-from gangline.errors import PolicyError, ResultError, TraceError
+from gangline.errors import ClusterError, PolicyError, ResultError, TraceError
 from gangline.result import load_result
 from gangline.trace.files.faults import Fault, short
 from gangline.trace.files.text import BOM, ERRORS_SHOWN
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline.result import Result
+    from gangline.simulate import ClusterLike
     from gangline.trace.files.text import TextFile
     from gangline.trace.jobs.table import ArrowStream
 
@@ -125,6 +126,26 @@ def result_of(table: TableLike) -> Result | None:
     result = load_result(str(table))
     result.check()
     return result
+
+
+def where(given: ClusterLike | None, result: Result | None) -> ClusterLike:
+    """Return the cluster: as given, else as the result says.
+
+    Raises
+    ------
+    ClusterError
+        If neither is there.
+    """
+    if given is not None:
+        return given
+    if result is None:
+        message = (
+            "audit: which cluster? The table is not the folder of a result, which would name it: "
+            "give a TOML file or a preset (--cluster, or `cluster=` in Python)"
+        )
+        raise ClusterError(message, key="cluster")
+    spec: Mapping[str, Any] = result.spec["cluster"]
+    return spec
 
 
 def gpus_of_copies(result: Result | None, given: str | int | None) -> str | int:

@@ -20,7 +20,7 @@ def audit(
     table: str,
     /,
     *,
-    cluster: str,
+    cluster: str | None = None,
     jobs: str | None = None,
     trace: str | None = None,
     columns: str | None = None,
@@ -41,7 +41,8 @@ def audit(
     table
         Parquet, Arrow or CSV file, or the folder of a result.
     cluster
-        A TOML file, the node list of a public trace, or the name of a preset.
+        A TOML file, the node list of a public trace, or the name of a preset; default: what the
+        folder of a result says.
     jobs
         The jobs table beside a segments table.
     trace

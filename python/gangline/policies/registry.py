@@ -33,7 +33,7 @@ def find(name: str) -> type[PolicyBase]:
         return registry[name]
     if name in presets:
         return type(presets[name])
-    near = difflib.get_close_matches(name, registry, n=1)
+    near = difflib.get_close_matches(name, [*registry, *presets], n=1, cutoff=0.5)
     hint = f"; did you mean `{near[0]}`?" if near else ""
     known = ", ".join(registry)
     raise PolicyError(f"unknown policy `{name}`{hint}; known: {known}", policy=name, value=name)

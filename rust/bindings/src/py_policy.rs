@@ -77,8 +77,10 @@ impl PyPolicy {
     }
 
     fn keep(&self, py: Python<'_>, error: PyErr, now_s: f64) -> PolicyError {
+        let kind = self.object.bind(py).get_type().name();
         let note = format!(
-            "raised at simulated time {now_s} s, decision {}",
+            "raised by {} at simulated time {now_s} s, decision {}",
+            kind.map_or_else(|_| "the policy".to_owned(), |name| name.to_string()),
             self.decisions
         );
         // a note on the user's own exception; the exception itself passes untouched

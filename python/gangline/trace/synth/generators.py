@@ -291,7 +291,8 @@ def _build(shape: str, parameters: dict[str, Any], options: trace_options.Option
         known = ", ".join(SHAPES)
         raise TraceError(f"{name}: unknown generator; known: {known}", path=name, value=shape)
     if "jobs" not in parameters and (shape in _IN_CORE or shape == "gavel"):
-        message = f"{name}: missing parameter `jobs`: how many to draw"
+        given = f"; given: {', '.join(parameters)}" if parameters else ""
+        message = f"{name}: missing parameter `jobs`: how many to draw{given}"
         raise TraceError(message, path=name, column="jobs")
     reference = _reference(name, parameters, options)
     raw = _in_core if shape in _IN_CORE else _in_python
