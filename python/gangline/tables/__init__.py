@@ -18,6 +18,7 @@ Examples
 """
 
 from gangline.tables.files import read_throughput
+from gangline.tables.fit import StepFit, fit_pollux
 from gangline.tables.interference import interference_of, read_interference
 from gangline.tables.pollux import PolluxProfile, PolluxProfiles, read_pollux
 from gangline.tables.throughput import ThroughputTable
@@ -25,7 +26,9 @@ from gangline.tables.throughput import ThroughputTable
 __all__ = [
     "PolluxProfile",
     "PolluxProfiles",
+    "StepFit",
     "ThroughputTable",
+    "fit_pollux",
     "interference_of",
     "read_interference",
     "read_pollux",
