@@ -196,7 +196,7 @@ def _replace(folder: Path, part: Path, old: Sequence[str], new: Sequence[str]) -
 
 
 def _earlier(folder: Path) -> list[str]:
-    """Return the files beside spec.json that a new result replaces.
+    """Return the files other than spec.json that a new result replaces.
 
     Raises
     ------
@@ -271,7 +271,7 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp]
     spec, summary : dict
         As `write` got them.
     files : dict of str to stamp
-        The files beside spec.json.
+        The files other than spec.json.
     cluster : Cluster
         That of the spec.
     """
@@ -309,7 +309,7 @@ def _checked(path: Path, spec: dict[str, Any]) -> Cluster:
     from gangline.cluster import Cluster
 
     try:
-        # The rest of a cluster may hold null, which stands for NaN and is no value of a cluster.
+        # The rest of a cluster may hold null, which means NaN and is no value of a cluster.
         kept = {key: spec["cluster"].get(key) for key in ("name", "gpu_types", "servers")}
         cluster = Cluster.from_dict(
             {key: value for key, value in kept.items() if value is not None}

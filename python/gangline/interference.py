@@ -44,9 +44,9 @@ class Pairs(msgspec.Struct, frozen=True, kw_only=True):
     of_job : uint32 array, shape (jobs,)
         Class of each job; None if all are of one.
     xi : float64 array, shape (types, classes, classes)
-        Factor >= 1 of the job of the second axis beside one of the third; NaN = may not share.
+        Factor >= 1 of the job of the second axis with one of the third; NaN = may not share.
     classes : list of (label, batch size, gang size)
-        What a class stands for; None = any other, or no matter which.
+        What a class means; None = any other, or no matter which.
     clamped : int
         Numbers of the source below 1, which are measuring noise and act as 1.
     absent : list of (label, label)
@@ -234,7 +234,7 @@ class _Resolver:
         return xi
 
     def _of_gang(self, gang: int, rows: Codes, gpu_type: str) -> Floats:
-        """Factors of the classes of one gang size beside all others: the first entry decides."""
+        """Factors of the classes of one gang size with all others: the first entry decides."""
         single = self.sharing.gang_fallback == "single"
         is_gavel = self.sharing.interference == "gavel"
         xi = np.full((len(rows), len(self.label)), np.nan)
@@ -258,7 +258,7 @@ class _Resolver:
         return xi
 
     def _entries(self, group: _Entries, rows: Codes, *, has_batch: bool) -> Floats:
-        """Values of one group for some classes beside all others; NaN where there is none."""
+        """Values of one group for some classes with all others; NaN where there is none."""
         batch = self.batch if has_batch else np.zeros_like(self.batch)
         kinds = dict.fromkeys(zip(self.label.tolist(), batch.tolist(), strict=True))
         index = {kind: i for i, kind in enumerate(kinds)}

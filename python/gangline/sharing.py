@@ -27,14 +27,14 @@ class Pair(NamedTuple):
     Attributes
     ----------
     t_con : float
-        Mean completion time of the two in seconds from now, if the newcomer starts at once.
+        Mean completion time of the two in seconds from now, if the new job starts at once.
     t_seq : float
-        The same if the newcomer waits until the resident has ended.
+        The same if the new job waits until the resident has ended.
     threshold : float
         The number c: sharing pays if and only if resident_s > c x new_s. It depends on the slowdown
         factors and the inflation alone. Below 0 it means the same as 0: sharing always pays.
     share : bool
-        Whether sharing pays. Of two equal means the newcomer waits.
+        Whether sharing pays. Of two equal means the new job waits.
     """
 
     t_con: float
@@ -54,21 +54,21 @@ def pair(
     """Decide whether a job should share the GPUs of a running job or wait for its end.
 
     With fixed gangs, constant slowdown factors and no cost of starting, the mean completion time of
-    the two is smallest either if the newcomer starts at once or if it waits for the end of the
+    the two is smallest either if the new job starts at once or if it waits for the end of the
     resident; no instant in between is better.
 
     Parameters
     ----------
     new_s : float
-        Seconds that the newcomer needs alone at full batch (A), finite and above 0.
+        Seconds that the new job needs alone at full batch (A), finite and above 0.
     resident_s : float
         Seconds that the resident still needs alone (B), finite and above 0.
     xi_new, xi_resident : float
-        Slowdown factors while both run: time beside the other over time alone, finite and above 0.
+        Slowdown factors while both run: time with the other over time alone, finite and above 0.
         A factor below 1 is measurement noise and counts as 1, as in a run.
     inflation : float, default 1.0
-        Iteration time of the newcomer at its sub-batch over that at full batch (g), finite and at
-        least 1. It holds until the newcomer ends; if it waits it runs at full batch.
+        Iteration time of the new job at its sub-batch over that at full batch (g), finite and at
+        least 1. It holds until the new job ends; if it waits it runs at full batch.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def pair(
     >>> pair(100.0, 100.0, xi_new=1.6, xi_resident=1.6)
     Pair(t_con=160.0, t_seq=150.0, threshold=1.2000000000000002, share=False)
 
-    A short newcomer gains beside a long resident even where both lose much:
+    A short new job gains by sharing with a long resident even where both lose much:
 
     >>> pair(10.0, 1000.0, xi_new=3.0, xi_resident=3.0).share
     True

@@ -26,7 +26,8 @@ BANNED = {
     r"slow-downs?": "slowdown, slowdown factor",
     r"on the wall": "wall-clock time",
     r"twins?": "heterogeneity-agnostic variant; counterpart",
-    r"whoever|nobody|somebody": "the job that, no job, a job",
+    r"whoever|nobody|somebody|everybody|everyone": "the job that, no job, a job, all jobs",
+    r"yardsticks?": "baseline, reference",
     r"there twice": "duplicate",
 }
 WORDS = re.compile(

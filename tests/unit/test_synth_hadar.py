@@ -214,7 +214,7 @@ def test_the_shipped_rates_are_the_published_ones(
     [
         ({"jobs": 0}, "jobs: expected an integer >= 1, got 0"),
         ({"arrivals": "batch"}, 'arrivals: expected static or poisson, got "batch"'),
-        ({"load": 0.5}, "load: expected arrivals=poisson beside it"),
+        ({"load": 0.5}, "load: expected arrivals=poisson with it"),
         ({"load": 0, "arrivals": "poisson"}, "load"),
         ({"load": math.nan, "arrivals": "poisson"}, "load: expected a number > 0, got nan"),
         ({"class_shares": "1,2"}, "class_shares: expected four numbers >= 0, not all 0"),
@@ -223,7 +223,7 @@ def test_the_shipped_rates_are_the_published_ones(
         ({"class_shares": 3}, "class_shares: expected four numbers"),
         ({"gang_shares": [1, -1, 1, 1]}, "gang_shares: expected four numbers"),
         ({"gang_shares": "1,0,0,x"}, "gang_shares: expected four numbers"),
-        ({"gang_shares": [1, 0, 0, 0], "mixing": True}, "gang_shares: expected nothing beside"),
+        ({"gang_shares": [1, 0, 0, 0], "mixing": True}, "gang_shares: expected nothing with"),
         ({"class_shares": [0, 1, 0, 0], "mixing": True}, "a class other than M"),
         ({"mixing": "perhaps"}, "mixing: expected"),
         ({"lam": 3}, "no parameter `lam`; known: arrivals, class_shares"),

@@ -501,7 +501,7 @@ def _repeat(runs: Sequence[Digest], command: str) -> str:
         told = f"<pre><code>{text(made)}</code></pre>"
         if not command and cluster_argument(spec["cluster"]) == CLUSTER_FILE:
             told += f"<p>with <code>{CLUSTER_FILE}</code> as below.</p>"
-    # null stands for NaN in the spec of a run
+    # null means NaN in the spec of a run
     cluster = text(_toml.dumps(_writable(spec["cluster"], null=math.nan)))
     params = "".join(
         f"<h3><bdi>{text(_cut(run.label))}</bdi></h3>"

@@ -53,7 +53,7 @@ _REMARKS = (
         "cluster by max-min fairness and does not try to."
     ),
     (
-        "The time to the first start flatters rivals that take turns: everyone starts at once and "
+        "The time to the first start flatters rivals that take turns: all jobs start at once and "
         "waits later. Waiting in all counts both."
     ),
 )

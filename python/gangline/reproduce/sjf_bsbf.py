@@ -101,7 +101,7 @@ _REMARKS = (
         "down by any xi; their rows are the same on all clusters."
     ),
     (
-        "The applications have no memory sizes here, so a newcomer always fits at its full batch "
+        "The applications have no memory sizes here, so a new job always fits at its full batch "
         "and sub-batches are not used. Pollux is not among the contenders yet."
     ),
 )

@@ -112,7 +112,7 @@ class Variation:
     params : mapping
         Parameters of the heroes, and of any rival that has them all.
     options : mapping
-        Run options of everyone.
+        Run options of all contenders.
     cluster, workload : str
         In place of the usual; empty = the usual.
     """

@@ -1,4 +1,4 @@
-"""Interference tables: how much a job slows down beside another on the same GPUs."""
+"""Interference tables: how much a job slows down with another on the same GPUs."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def interference_of(table: ThroughputTable) -> pa.Table:
 
     Pairs of gangs of unlike sizes do not share all their GPUs and are left out.
 
-    `xi` = rate alone / rate beside the other, null where either of the two does not run. Values
+    `xi` = rate alone / rate with the other, null where either of the two does not run. Values
     below 1 are measuring noise and are kept as they are.
     """
     rows: list[dict[str, Any]] = []

@@ -118,7 +118,7 @@ class ThroughputTable:
     def to_rows(self) -> tuple[ThroughputRow, ...]:
         """Return the rates as rows of a cluster's `[throughput]` table.
 
-        A batch size that the label itself names is left blank: such a label stands for one
+        A batch size that the label itself names is left blank: such a label names one
         batch size, whatever the job says.
         """
         rows = []

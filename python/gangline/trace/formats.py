@@ -115,7 +115,7 @@ FORMATS = (
     ),
     Format(
         name="pai",
-        recognised="folder or CSV without header line, named or with a .header beside it",
+        recognised="folder or CSV without header line, named or with a .header file next to it",
         notes="one job per task, or per job; GPUs are instances x whole GPUs of an instance",
         columns=_columns(
             "job_name task_name inst_num status start_time end_time plan_gpu gpu_type"

@@ -568,7 +568,7 @@ mod tests {
         uplinks.join(0, JobId(0), racks, load(1.004), 0.5);
         let mut moved = Vec::new();
         uplinks.settle(&mut moved);
-        assert_eq!(moved.len(), 199, "all but the one that everyone yields to");
+        assert_eq!(moved.len(), 199, "all but the one that all jobs yields to");
         assert!(crate::work::looks() - before < 3 * all);
         assert_eq!(kept(&uplinks), kept(&uplinks.afresh()));
     }

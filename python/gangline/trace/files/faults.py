@@ -27,7 +27,7 @@ class Fault(NamedTuple):
     expected : str
         In words.
     value : str or None
-        What stands there; None if it is to be looked up.
+        What is there; None if it is to be looked up.
     """
 
     row: int

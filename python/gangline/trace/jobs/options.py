@@ -112,7 +112,7 @@ def make(values: Mapping[str, object], special: type[msgspec.Struct] | None = No
     values : mapping of str to object
         By name; None means the default.
     special : type of Struct, optional
-        Options of one format, beside the common ones.
+        Options of one format, in addition to the common ones.
 
     Raises
     ------

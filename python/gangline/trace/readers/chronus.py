@@ -1,7 +1,7 @@
 """The CSV of the Chronus simulator: the columns of Tiresias, a user, and deadlines.
 
 Seconds, scaled down by its authors. `expect_time_list` holds numbers joined by dashes; the first is
-the deadline, counted from the arrival. Jobs of type "best" have none: what stands there is their
+the deadline, counted from the arrival. Jobs of type "best" have none: what is there is their
 own arrival.
 """
 

@@ -1,4 +1,4 @@
-"""Alibaba's PAI trace of 2020: tables without header lines, the headers in files beside them.
+"""Alibaba's PAI trace of 2020: tables without header lines, the headers in files next to them.
 
 A job has tasks, a task has instances. Times are shifted by a constant; the type MISC hides what a
 machine has. A task without a start or an end is dropped.
@@ -110,7 +110,7 @@ def _find(folder: Source, table: str) -> Source | None:
 
 
 def _open(source: Source, columns: tuple[str, ...]) -> TextFile:
-    """Open a table: its columns stand in a file beside it, in its first line, or are known."""
+    """Open a table: its columns are in a file next to it, in its first line, or are known."""
     stem = (source.member or source.path.name).rpartition("/")[2].partition(".")[0]
     beside = source.path.with_name(f"{stem}.header")
     if beside.is_file():

@@ -86,7 +86,7 @@ def generate(given: HadarParameters) -> Raw:
     if given.arrivals not in ("static", "poisson"):
         raise TraceError.at(NAME, None, "arrivals", given.arrivals, "static or poisson")
     if given.load is not None and given.arrivals != "poisson":
-        raise TraceError.at(NAME, None, "load", given.load, "arrivals=poisson beside it")
+        raise TraceError.at(NAME, None, "load", given.load, "arrivals=poisson with it")
     mix = _mix(given)
     extras = Extras.draw(given.jobs, given.seed, given.users, given.vcs, given.noise)
     kind = _pick(mix.classes, _core.synth_uniforms(given.seed, "models", given.jobs, 0))
@@ -120,7 +120,7 @@ def _mix(given: HadarParameters) -> _Mix:
         gangs = dict(zip(_GANGS, _shares("gang_shares", shares), strict=True))
         return _Mix(classes, gangs, _rates(given.smooth))
     if given.gang_shares is not None:
-        expected = "nothing beside mixing=true, which has gangs of its own"
+        expected = "nothing with mixing=true, which has gangs of its own"
         raise TraceError.at(NAME, None, "gang_shares", given.gang_shares, expected)
     # Models that were measured on one GPU only cannot be gangs.
     classes = tuple(0.0 if one.single else x for one, x in zip(CLASSES, classes, strict=True))
