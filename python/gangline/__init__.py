@@ -37,6 +37,7 @@ from gangline.errors import (
     UnknownModel,
 )
 from gangline.simulate import run, simulate
+from gangline.sweep import sweep
 
 if TYPE_CHECKING:
     import gangline.hadare as hadare
@@ -102,6 +103,7 @@ __all__ = [
     "run",
     "sharing",
     "simulate",
+    "sweep",
     "synth",
     "tables",
     "testing",
@@ -109,7 +111,8 @@ __all__ = [
 ]
 
 # Names are loaded on first use: `gangline --help` must not pay for numpy and pyarrow.
-# `audit`, `simulate` and `compare` are also names of modules, so they are bound above, for good.
+# `audit`, `compare`, `simulate` and `sweep` are also names of modules, so they are bound above, for
+# good.
 _HOMES = {
     "STEADY": "gangline.policies.protocol",
     "Changes": "gangline.policies.protocol",

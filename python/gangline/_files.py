@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PREFIX",
     "check_place",
+    "flush",
     "is_free",
     "is_sealed",
     "landing",
@@ -71,6 +72,16 @@ def seal(path: Path, kind: str, copies: int = 1) -> None:
             for at in places:
                 file.seek(at)
                 file.write(digits)
+
+
+def flush(path: Path) -> None:
+    """Wait until a file or folder is on the disk, where the file system can tell."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def is_sealed(path: Path, kind: str) -> bool:

@@ -10,7 +10,10 @@ import contextlib
 import errno
 import json
 import os
+import shutil
+import tempfile
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -20,6 +23,7 @@ from gangline._decode import from_validation_error
 from gangline._files import (
     PREFIX,
     check_place,
+    flush,
     is_free,
     is_sealed,
     landing,
@@ -33,13 +37,12 @@ from gangline.run_options import RunOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from gangline.cluster import Cluster
 
     Stamp = tuple[int, int, int]
 
-__all__ = ["check", "check_json", "read", "stamp", "write", "write_json", "write_sealed"]
+__all__ = ["add", "check", "check_json", "read", "stamp", "write", "write_json", "write_sealed"]
 
 FORMAT = 2  # of the folder
 SPEC = "spec.json"
@@ -159,12 +162,7 @@ def write(
     home.mkdir(parents=True, exist_ok=True)
     with workplace(home, folder) as part:
         part.mkdir()
-        for name, write_file in files.items():
-            write_file(part / name)
-        listed = {name: _state(part / name) for name in files}
-        head = {"format": FORMAT, "seal": unsealed(_KIND), "files": listed}
-        write_json(part / SPEC, {**head, **spec})
-        seal(part / SPEC, _KIND)
+        _fill(part, spec, files)
         if home != folder:
             try:
                 part.rename(folder)
@@ -180,6 +178,49 @@ def write(
             except KeyboardInterrupt:  # it comes to an end first, which takes no time
                 _replace(folder, part, old, new)
                 raise
+
+
+def add(
+    home: Path,
+    name: str,
+    spec: Mapping[str, Any],
+    files: Mapping[str, Callable[[Path], None]],
+    *,
+    durable: bool,
+) -> None:
+    """Write a result as the new folder `home / name`; if there is one meanwhile, it stays.
+
+    Parameters
+    ----------
+    home, name : Path, str
+        The folder that holds results, which is there, and the name of this one.
+    spec, files : mapping
+        As for `write`.
+    durable : bool
+        Whether all bytes are on the disk before the folder has its name.
+    """
+    part = Path(tempfile.mkdtemp(prefix=PREFIX, dir=home))
+    try:
+        _fill(part, spec, files)
+        part.chmod(home.stat().st_mode)  # that of a temporary folder is private
+        if durable:
+            for path in (*part.iterdir(), part):
+                flush(path)
+        part.rename(home / name)
+    except OSError as error:
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+            raise
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _fill(part: Path, spec: Mapping[str, Any], files: Mapping[str, Callable[[Path], None]]) -> None:
+    for name, write_file in files.items():
+        write_file(part / name)
+    listed = {name: _state(part / name) for name in files}
+    head = {"format": FORMAT, "seal": unsealed(_KIND), "files": listed}
+    write_json(part / SPEC, {**head, **spec})
+    seal(part / SPEC, _KIND)
 
 
 def _replace(folder: Path, part: Path, old: Sequence[str], new: Sequence[str]) -> None:

@@ -30,6 +30,7 @@ PACKAGE = "gangline"
 DEVELOPMENT = ("dev",)  # extras of people who change gangline itself
 # What each extra is good for.
 GIVES = {
+    "dask": "sweeps on a Dask cluster",
     "report": "interactive charts, Gantt charts",
     "browser": "development: reports in a browser",
     "examples": "the data of the programs in examples/",

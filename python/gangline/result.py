@@ -157,6 +157,14 @@ class Result:
             If something cannot be written.
         """
         folder = Path(folder)
+        _result_folder.write(folder, self.spec, self._files())
+        return folder
+
+    def add_to(self, home: Path, name: str, *, durable: bool) -> None:
+        """Write the result as a new folder of that name; nothing happens if there is one."""
+        _result_folder.add(home, name, self.spec, self._files(), durable=durable)
+
+    def _files(self) -> dict[str, Callable[[Path], None]]:
         files: dict[str, Callable[[Path], None]] = {
             "summary.json": lambda path: _result_folder.write_json(path, self.summary),
             "jobs.parquet": lambda path: _tables.write(self.jobs, path),
@@ -164,8 +172,7 @@ class Result:
         }
         if self.has_segments:
             files["segments.parquet"] = lambda path: _tables.write(self.segments, path)
-        _result_folder.write(folder, self.spec, files)
-        return folder
+        return files
 
     def check(self) -> None:
         """Read all tables now.

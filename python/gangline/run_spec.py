@@ -198,7 +198,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the keys as plain values, as `spec.json` holds them."""
-        return finite(msgspec.to_builtins(self))  # type: ignore[no-any-return]
+        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
 
     def to_json(self) -> str:
         """Return the canonical text: sorted keys, no spaces, ASCII."""

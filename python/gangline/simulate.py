@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gangline._safe import safe
@@ -271,11 +272,14 @@ class _Start(NamedTuple):
 
 def _knowledge(chosen: str | Policy) -> str:
     """Return what the policy may know of the work left: "online" or "remaining"."""
+    return _known()[chosen] if isinstance(chosen, str) else chosen.knowledge
+
+
+@cache
+def _known() -> dict[str, str]:
     from gangline import _core
 
-    if not isinstance(chosen, str):
-        return chosen.knowledge
-    return str(next(e["knowledge"] for e in _core.registry() if e["name"] == chosen))
+    return {entry["name"]: entry["knowledge"] for entry in _core.registry()}
 
 
 def name_job(error: GanglineError, trace: Trace) -> None:

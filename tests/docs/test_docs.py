@@ -2,8 +2,8 @@
 
 In Markdown, `pycon` blocks are sessions whose output must match, `python` blocks are programs,
 `console` blocks are commands that must end with exit code 0, and `toml` blocks that describe
-servers must load. `<!-- file: NAME -->` before a block writes it to the folder in which the
-examples of that page run, one after the other.
+servers or a sweep must load. `<!-- file: NAME -->` before a block writes it to the folder in which
+the examples of that page run, one after the other.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 import pytest
 
 import gangline as gl
+from gangline.sweep.plan import read_plan
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -139,7 +140,10 @@ def test_cluster_files_load(page: Path) -> None:
             if "servers" in table:
                 assert gl.Cluster.from_dict(table).gpus_total > 0
                 loaded += 1
-    assert loaded, f"{name_of(page)}: no block describes servers"
+            elif "grid" in table:
+                assert read_plan(table).keys
+                loaded += 1
+    assert loaded, f"{name_of(page)}: no block describes servers or a sweep"
 
 
 def test_make_targets_of_the_pages_exist() -> None:

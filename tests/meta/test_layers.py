@@ -24,8 +24,8 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset(
         {"run_options", "run_inputs", "run_spec", "result", "simulate", "compare", "comparison"}
     )
-    | frozenset({"_result_folder", "_tables"}),
-    frozenset({"report", "reproduce", "audit", "testing", "doctor"}),
+    | frozenset({"executors", "_result_folder", "_tables"}),
+    frozenset({"report", "reproduce", "audit", "testing", "doctor", "sweep"}),
     frozenset({"cli", "__main__"}),
 )
 PUBLIC_FACE = "__init__"  # gangline/__init__.py: a list of names, may import all but the cli

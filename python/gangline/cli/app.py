@@ -20,6 +20,7 @@ from gangline.cli.policies import policies
 from gangline.cli.report import report
 from gangline.cli.reproduce import reproduce
 from gangline.cli.run import run
+from gangline.cli.sweep import sweep
 from gangline.cli.trace import app as trace_app
 from gangline.errors import GanglineError
 
@@ -44,6 +45,7 @@ app = App(
 )
 app.command(run)
 app.command(compare)
+app.command(sweep)
 app.command(report)
 app.command(gantt)
 app.command(reproduce)

@@ -1,0 +1,92 @@
+"""`gangline sweep`: many runs from one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from gangline import _formatting
+from gangline.cli import _console, _exit
+from gangline.cli._inputs import Flag, Json, MaybeWhole  # noqa: TC001 - cyclopts reads them
+
+if TYPE_CHECKING:
+    from gangline.sweep import Sweep
+
+_ROWS_SHOWN = 40
+_FAILED_SHOWN = 5
+
+
+def sweep(
+    spec: Path,
+    /,
+    *,
+    executor: Literal["local", "dask"] = "local",
+    workers: MaybeWhole = None,
+    address: str | None = None,
+    out: Path | None = None,
+    resume: Flag = False,
+    json: Json = False,
+) -> int:
+    """Carry out every run of a sweep that is not in its folder yet.
+
+    Parameters
+    ----------
+    spec
+        A TOML file with [grid], [[zip]] and [options].
+    executor
+        local: the cores of this machine; dask: the processes of a Dask cluster.
+    workers
+        Runs at once; default: one per core.
+    address
+        Scheduler of a Dask cluster that runs already; default: one is started here.
+    out
+        Folder of the results and of the table; default: the name of the sweep.
+    resume
+        Go on where an earlier sweep stopped, which happens anyway; an error if there was none.
+    json
+        Print one JSON document instead of a table.
+    """
+    from gangline.errors import OptionError
+    from gangline.sweep import sweep as carry_out
+    from gangline.sweep.plan import read_plan
+
+    folder = read_plan(spec).name if out is None else out
+    if resume and not Path(folder, "runs").is_dir():
+        message = f"--resume: {folder} holds no earlier sweep; leave it out, or check --out"
+        raise OptionError(message, field="resume", value=str(folder))
+    done = carry_out(
+        spec, out=folder, executor=executor, workers=workers, address=address, progress=True
+    )
+    if json:
+        rows = done.table.to_pylist()
+        document = {"name": done.name, **done.counts, "rows": rows, "failures": done.failed}
+        _console.document(document)
+    else:
+        _show(done)
+        _console.say(f"saved in {folder}: table.parquet, table.csv, runs/")
+    return _exit.REFUSED if done.failed else _exit.DONE
+
+
+def _show(done: Sweep) -> None:
+    counts = done.counts
+    table = done.table
+    keys = [key for key in table.column_names if key in _keys(done)]
+    varied = [key for key in keys if len(set(table[key].to_pylist())) > 1]
+    rows: list[list[Any]] = []
+    for row in table.slice(0, _ROWS_SHOWN).to_pylist():
+        shown = [one.form(row.get(one.key)) for one in _formatting.MEASURES]
+        rows.append([*(row[key] for key in varied), row["status"], *shown])
+    titles = [*varied, "status", *(one.short for one in _formatting.MEASURES)]
+    _console.table(titles, rows, title=f"{done.name}: {_formatting.plural(counts['runs'], 'run')}")
+    if table.num_rows > _ROWS_SHOWN:
+        _console.say(f"and {table.num_rows - _ROWS_SHOWN:,} more rows in the table")
+    _console.say(
+        f"{counts['new']:,} done now, {counts['finished']:,} finished in all, "
+        f"{counts['failed']:,} failed"
+    )
+    for run in done.failed[:_FAILED_SHOWN]:
+        _console.say(f"failed: {run['policy']} on {run['trace']}: {run['error']}: {run['message']}")
+
+
+def _keys(done: Sweep) -> set[str]:
+    return {key for run in done.runs for key in run}

@@ -1,0 +1,225 @@
+"""Carries out many runs: here, by threads or processes, or on a Dask cluster.
+
+Policies of the registry let the interpreter go while they run, so threads share one copy of the
+jobs. Policies in Python hold it: they get processes.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from gangline.errors import MissingExtraError, OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from concurrent.futures import Future
+
+__all__ = ["EXECUTORS", "check_workers", "cores", "in_dask", "in_order", "in_processes"]
+
+EXECUTORS = ("local", "dask")
+_AHEAD = 2  # tasks per worker that are handed out before the first is done
+_TRIES = 2  # a run that ends its process twice has failed
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def check_workers(workers: int | None) -> int:
+    """Return how many runs go at once; None = one per core.
+
+    Raises
+    ------
+    OptionError
+        If it is no number of workers.
+    """
+    if workers is None:
+        return cores()
+    if type(workers) is not int or workers < 1:
+        message = f"workers: expected an integer >= 1, got {workers!r}"
+        raise OptionError(message, field="workers", value=workers)
+    return workers
+
+
+class _Stopped(Exception):  # noqa: N818 - no error: the caller wants no more
+    """Ends the runs that are under way when one failed, or at Ctrl-C."""
+
+
+def in_order(
+    work: Callable[[T, Callable[[float, int, int], None] | None], R],
+    tasks: Iterable[T],
+    workers: int,
+) -> Iterator[R]:
+    """Yield `work(task, report)` of each task in their order; threads work ahead by a few.
+
+    Parameters
+    ----------
+    work : callable
+        Gets the task and what its run reports to, which is how the run is stopped.
+    tasks : iterable
+        Taken as workers become free, so there may be any number.
+    workers : int
+        Threads; with 1 the calling thread works.
+    """
+    if workers == 1:
+        yield from (work(task, None) for task in tasks)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    stop = threading.Event()
+
+    def report(*_: float) -> None:
+        if stop.is_set():
+            raise _Stopped
+
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="gangline")
+    try:
+        yield from _window(lambda task: pool.submit(work, task, report), tasks, workers)
+    finally:
+        stop.set()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _window(submit: Callable[[T], Future[R]], tasks: Iterable[T], workers: int) -> Iterator[R]:
+    under_way: deque[Future[R]] = deque()
+    for task in tasks:
+        under_way.append(submit(task))
+        if len(under_way) >= _AHEAD * workers:
+            yield under_way.popleft().result()
+    while under_way:
+        yield under_way.popleft().result()
+
+
+def in_processes(
+    work: Callable[[T], R], tasks: Iterable[T], workers: int, lost: Callable[[T, str], R]
+) -> Iterator[R]:
+    """Yield `work(task)` of each task, done in processes; `work` and tasks can be pickled.
+
+    A process that dies, whatever the cause, takes no other run with it: what was under way is done
+    again, and a task under which processes died twice becomes `lost(task, reason)`.
+    """
+    from concurrent.futures.process import BrokenProcessPool
+
+    ahead = iter(tasks)
+    again: deque[tuple[T, int]] = deque()
+    is_over = False
+    while not is_over or again:
+        # after a death one task at a time, so that the guilty one is known
+        careful = bool(again)
+        under_way: deque[tuple[Future[R], T, int]] = deque()
+        with _pool(1 if careful else workers) as pool:
+            try:
+                while True:
+                    room = 1 if careful else _AHEAD * workers
+                    while len(under_way) < room and (again or not (careful or is_over)):
+                        if again:
+                            task, tries = again.popleft()
+                        else:
+                            try:
+                                task, tries = next(ahead), 0
+                            except StopIteration:
+                                is_over = True
+                                break
+                        try:
+                            future = pool.submit(work, task)
+                        except BrokenProcessPool:
+                            again.append((task, tries))
+                            raise
+                        under_way.append((future, task, tries))
+                    if not under_way:
+                        break
+                    result = under_way[0][0].result()
+                    under_way.popleft()
+                    yield result
+            except BrokenProcessPool:
+                for future, task, tries in under_way:
+                    if future.done() and not future.exception():
+                        yield future.result()
+                    elif careful and tries + 1 >= _TRIES:
+                        yield lost(task, "its process died twice")
+                    else:
+                        again.append((task, tries + 1))
+
+
+def _pool(workers: int) -> Any:
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    # a forked process would inherit the locks of Arrow's threads
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(workers, mp_context=context, initializer=_follow_parent)
+
+
+def _follow_parent() -> None:
+    """End this process when its parent ends or is killed; leave Ctrl-C to the parent."""
+    import multiprocessing
+    import signal
+    from multiprocessing.connection import wait
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+
+    def watch() -> NoReturn:
+        if parent is not None:
+            wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def in_dask(
+    work: Callable[[T], R],
+    tasks: Iterable[T],
+    workers: int,
+    lost: Callable[[T, str], R],
+    address: str | None = None,
+) -> Iterator[R]:
+    """Yield `work(task)` of each task as it is done on a Dask cluster.
+
+    Parameters
+    ----------
+    address : str, optional
+        Scheduler of a cluster that runs already; it sees the same files under the same names. By
+        default a cluster of worker processes is started here, and ended afterwards.
+    """
+    try:
+        from distributed import Client, KilledWorker, LocalCluster, as_completed
+    except ImportError:
+        message = "the executor dask needs the library distributed: pip install 'gangline[dask]'"
+        raise MissingExtraError(message, extra="dask") from None
+    own = None if address else LocalCluster(workers, threads_per_worker=1, dashboard_address=None)
+    try:
+        with Client(address or own) as client:
+            ahead = iter(tasks)
+            room = _AHEAD * (workers if own else max(1, sum(client.nthreads().values())))
+            known: dict[str, T] = {}
+
+            def submit() -> Any:
+                for task in ahead:
+                    future = client.submit(work, task, pure=False)
+                    known[future.key] = task
+                    return future
+                return None
+
+            done = as_completed([one for one in (submit() for _ in range(room)) if one is not None])
+            for future in done:
+                task = known.pop(future.key)
+                try:
+                    yield future.result()
+                except KilledWorker:
+                    yield lost(task, "the Dask workers that ran it died")
+                following = submit()
+                if following is not None:
+                    done.add(following)
+    finally:
+        if own is not None:
+            own.close()

@@ -1,0 +1,126 @@
+"""How far a sweep is: a bar on a terminal or in a notebook, else a line now and then."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from gangline._formatting import duration, plural
+from gangline._safe import safe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["showing"]
+
+_EVERY_S = 10.0  # between two lines of a log
+
+
+@contextmanager
+def showing(
+    progress: bool | Callable[[int, int, int], None], name: str, runs: int, done: int
+) -> Iterator[Callable[[bool], None]]:
+    """Yield what is called after each run, with whether it failed.
+
+    Parameters
+    ----------
+    progress : bool or callable
+        As for `gangline.sweep`.
+    name : str
+        Of the sweep.
+    runs, done : int
+        How many runs there are, and how many were done before.
+    """
+    count = _Count(runs, done)
+    if callable(progress):
+
+        def tell(has_failed: bool) -> None:
+            count.add(has_failed=has_failed)
+            progress(count.done, count.failed, runs)
+
+        yield tell
+    elif not progress:
+        yield lambda _: None
+    elif _is_drawn():
+        with _bar() as bar:
+            task = bar.add_task(safe(name), total=runs, completed=done, failed="")
+
+            def draw(has_failed: bool) -> None:
+                count.add(has_failed=has_failed)
+                failed = f"{count.failed} failed" if count.failed else ""
+                bar.update(task, completed=count.done, failed=failed)
+
+            yield draw
+    else:
+
+        def write(has_failed: bool) -> None:
+            count.add(has_failed=has_failed)
+            if count.is_due() and sys.stderr is not None:
+                sys.stderr.write(f"{safe(name)}: {count.words()}\n")
+
+        yield write
+
+
+class _Count:
+    def __init__(self, runs: int, done: int) -> None:
+        self.runs = runs
+        self.done = self._before = done
+        self.failed = 0
+        self._start = self._last = time.monotonic()
+
+    def add(self, *, has_failed: bool) -> None:
+        self.done += 1
+        self.failed += has_failed
+
+    def is_due(self) -> bool:
+        now = time.monotonic()
+        if now - self._last < _EVERY_S and self.done < self.runs:
+            return False
+        self._last = now
+        return True
+
+    def words(self) -> str:
+        """Say how far it is.
+
+        Examples
+        --------
+        >>> _Count(4, 4).words()
+        '4 of 4 runs'
+        """
+        said = f"{self.done:,} of {plural(self.runs, 'run')}"
+        if self.failed:
+            said += f", {self.failed:,} failed"
+        new = self.done - self._before
+        if new and self.done < self.runs:
+            each = (time.monotonic() - self._start) / new
+            said += f", about {duration(each * (self.runs - self.done))} left"
+        return said
+
+
+def _is_drawn() -> bool:
+    """Whether a bar can be drawn: on a terminal, or in a notebook."""
+    if "ipykernel" in sys.modules:
+        return True
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _bar() -> Any:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[failed]}", markup=False),
+        TimeRemainingColumn(),
+        console=None if "ipykernel" in sys.modules else Console(stderr=True),
+    )

@@ -1,0 +1,85 @@
+"""The folder of a sweep: one result per digest, each whole or absent."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gangline import _result_folder
+from gangline._files import PREFIX
+from gangline.errors import ResultError
+
+if TYPE_CHECKING:
+    from gangline.result import Result
+
+__all__ = ["Store"]
+
+_FLUSH_FROM_S = 0.1  # ours: after a loss of power a shorter run is sooner done than waited for
+_STALE_S = 3600.0  # ours: no result takes an hour to write
+
+
+class Store:
+    """Results by digest.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if need be; results are in `runs/<digest>/`, as `gangline run --out` writes them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.runs = folder / "runs"
+
+    def prepare(self) -> None:
+        """Make the folder, and remove what killed processes left there more than an hour ago."""
+        self.runs.mkdir(parents=True, exist_ok=True)
+        for path in self.runs.glob(f"{PREFIX}*"):
+            with contextlib.suppress(OSError):  # another sweep may remove it as well
+                if time.time() - path.stat().st_mtime > _STALE_S:
+                    shutil.rmtree(path, ignore_errors=True)
+
+    def place(self, digest: str) -> Path:
+        """Return the folder of a result."""
+        return self.runs / digest
+
+    def has(self, digest: str) -> bool:
+        """Whether the result is there and whole; a damaged one is removed."""
+        folder = self.place(digest)
+        if not folder.exists():
+            return False
+        try:
+            spec, *_ = _result_folder.read(folder)
+            if spec.get("digest") == digest:
+                return True
+        except (ResultError, OSError):
+            pass
+        self._remove(folder)
+        return False
+
+    def add(self, digest: str, result: Result) -> None:
+        """Save a result; if another process was sooner, its own stays: it has the same bytes."""
+        if not self.place(digest).exists():
+            is_long = result.summary["wall_s"] >= _FLUSH_FROM_S
+            result.add_to(self.runs, digest, durable=is_long)
+
+    def summary(self, digest: str) -> dict[str, Any] | None:
+        """Return the summary of a result, None if it is not there."""
+        try:
+            text = (self.place(digest) / "summary.json").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+    def _remove(self, folder: Path) -> None:
+        # by way of another name: what stands under the digest is whole at any time, or absent
+        with contextlib.suppress(FileNotFoundError):
+            aside = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.runs))
+            folder.rename(aside / "damaged")
+            shutil.rmtree(aside, ignore_errors=True)

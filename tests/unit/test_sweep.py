@@ -1,0 +1,256 @@
+"""Sweeps: what is run, what is kept, and what a killed process leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import gangline as gl
+from gangline.cli.app import main
+from gangline.errors import ClusterError, OptionError
+from gangline.sweep import sweep
+from gangline.sweep.plan import read_plan
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SYNTH = "synth:philly?jobs=20&seed={trace_seed}&max_gpus=4"
+GRID: dict[str, Any] = {
+    "trace": [SYNTH],
+    "trace_seed": [0, 1],
+    "cluster": ["pollux-64"],
+    "policy": ["fifo", "las"],
+}
+CLOCK = ("wall_s", "decision_p50_us", "decision_p99_us", "decision_max_us", "solver_s")
+KILLS = int(os.environ.get("GANGLINE_SWEEP_KILLS", "4"))
+
+OWN = '''
+import os
+import gangline as gl
+
+class Own(gl.Policy):
+    """The oldest jobs that fit on one server."""
+
+    def decide(self, view, changes):
+        plan, free = gl.Plan(), view.servers("gpus_free").copy()
+        for job, gpus in zip(view.waiting("job"), view.waiting("gpus")):
+            room = (free >= gpus).nonzero()[0]
+            if len(room):
+                plan.start(job, {room[0]: gpus})
+                free[room[0]] -= gpus
+        return plan
+
+class Raising(Own):
+    def decide(self, view, changes):
+        raise ZeroDivisionError("as it is meant")
+
+class Dying(Own):
+    def decide(self, view, changes):
+        os._exit(9)
+'''
+
+
+def settled(folder: Path) -> dict[str, Any]:
+    """Bytes of all tables of a store, and what of spec and summary is not of the clock."""
+    found: dict[str, Any] = {}
+    for run in sorted((folder / "runs").iterdir()):
+        spec = json.loads((run / "spec.json").read_text())
+        summary = json.loads((run / "summary.json").read_text())
+        for key in ("measured", "files", "seal"):
+            spec.pop(key)
+        kept = {key: value for key, value in summary.items() if key not in CLOCK}
+        tables = [path.read_bytes() for path in sorted(run.glob("*.parquet"))]
+        found[run.name] = (spec, kept, tables)
+    return found
+
+
+def test_a_grid_and_zips_give_every_combination(tmp_path: Path) -> None:
+    spec = {
+        "grid": {**GRID, "set": {"las.promote_knob": [0.0, 2.0]}},
+        "zip": [{"rescale": [1.0, 0.5], "seed": [3, 4]}],
+        "options": {"restart_s": 30},
+    }
+    done = sweep(spec, out=tmp_path, workers=2)
+    # the setting of las leaves fifo as it is: 2 seeds x 2 rows x (1 fifo + 2 las)
+    assert done.counts == {"runs": 12, "new": 12, "finished": 12, "failed": 0}
+    rows = done.table.to_pylist()
+    assert {(row["rescale"], row["seed"]) for row in rows} == {(1.0, 3), (0.5, 4)}
+    knobs = {(row["policy"], row["las.promote_knob"]) for row in rows}
+    assert knobs == {("fifo", None), ("las", 0.0), ("las", 2.0)}
+    assert rows[0]["jct_mean_s"] > 0
+    assert done.table.column_names[-2:] == ["digest", "status"]
+    assert all(one.spec["options"] == {"restart_s": 30.0} for one in done.results())
+    assert len((tmp_path / "table.csv").read_text().splitlines()) == 13
+
+
+def test_a_result_of_a_sweep_is_that_of_simulate(tmp_path: Path) -> None:
+    done = sweep({"grid": GRID}, out=tmp_path, workers=1)
+    own = gl.simulate(gl.Cluster.preset("pollux-64"), SYNTH.format(trace_seed=1), "las")
+    assert own.spec["digest"] in {run["digest"] for run in done.runs}
+    found = gl.load_result(tmp_path / "runs" / own.spec["digest"])
+    assert found.jobs.equals(own.jobs)
+
+
+def test_workers_and_order_change_no_byte(tmp_path: Path) -> None:
+    backwards = {**GRID, "policy": ["las", "fifo"], "trace_seed": [1, 0]}
+    sweep({"grid": GRID}, out=tmp_path / "one", workers=1)
+    sweep({"grid": backwards}, out=tmp_path / "three", workers=3)
+    assert settled(tmp_path / "one") == settled(tmp_path / "three")
+
+
+def test_a_second_sweep_does_what_is_missing(tmp_path: Path) -> None:
+    sweep({"grid": {**GRID, "policy": ["las"]}}, out=tmp_path, workers=1)
+    before = {path: path.stat().st_ino for path in (tmp_path / "runs").iterdir()}
+    more = sweep({"grid": GRID}, out=tmp_path, workers=1)
+    assert more.counts == {"runs": 4, "new": 2, "finished": 4, "failed": 0}
+    assert before.items() <= {p: p.stat().st_ino for p in (tmp_path / "runs").iterdir()}.items()
+
+
+@pytest.mark.parametrize("name", ["jobs.parquet", "spec.json", "summary.json"])
+def test_a_damaged_result_is_run_again(tmp_path: Path, name: str) -> None:
+    first = sweep({"grid": GRID}, out=tmp_path, workers=1)
+    whole = settled(tmp_path)
+    path = tmp_path / "runs" / first.runs[2]["digest"] / name
+    path.write_bytes(path.read_bytes()[:-9])
+    again = sweep({"grid": GRID}, out=tmp_path, workers=1)
+    assert again.counts["new"] == 1
+    assert settled(tmp_path) == whole
+
+
+def test_a_run_that_fails_stops_no_other(tmp_path: Path) -> None:
+    wide = "synth:dally-batch?jobs=50&seed={trace_seed}"
+    small = {"from": "pollux-64", "scale": 0.1}
+    spec = {"grid": {**GRID, "cluster": [small], "trace": [SYNTH, wide]}}
+    done = sweep(spec, out=tmp_path, workers=2)
+    assert done.counts["finished"] == 4
+    assert {run["error"] for run in done.failed} == {"InfeasibleJobError"}
+    recorded = json.loads((tmp_path / "failed.json").read_text())
+    assert len(recorded) == 4
+    assert recorded[0]["message"]
+    statuses = done.table["status"].to_pylist()
+    assert sorted(statuses) == ["failed"] * 4 + ["finished"] * 4
+
+
+def test_policies_in_python_run_in_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sweepown.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    names = ["fifo", "sweepown:Own", "sweepown:Raising", "sweepown:Dying"]
+    spec = {"grid": {**GRID, "policy": names}}
+    done = sweep(spec, out=tmp_path / "out", workers=2)
+    assert done.counts == {"runs": 8, "new": 8, "finished": 4, "failed": 4}
+    errors = {(run["policy"], run["error"]) for run in done.failed}
+    assert errors == {
+        ("sweepown:Raising", "ZeroDivisionError"),
+        ("sweepown:Dying", "ProcessDied"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"grid": {**GRID, "polcy": ["x"]}}, "grid.polcy: expected one of trace"),
+        ({"grid": {**GRID, "policy": "fifo"}}, "grid.policy: expected a list"),
+        ({"grid": {k: v for k, v in GRID.items() if k != "cluster"}}, "the key `cluster`"),
+        ({"grid": GRID, "zip": [{"seed": [1], "rescale": [1.0, 2.0]}]}, "lists of one length"),
+        ({"grid": GRID, "zip": [{"policy": ["srtf"]}]}, "each key once"),
+        ({"grid": GRID, "options": {"restart": 3}}, "options.restart"),
+        ({"grid": {**GRID, "set": {"srtf.fit": ["first"]}}}, "a policy of the sweep"),
+        ({"grids": GRID}, "one of name, grid, zip, options"),
+    ],
+)
+def test_a_wrong_description_is_refused(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        read_plan(change)
+
+
+def test_a_seed_that_reaches_no_trace_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="would change nothing"):
+        sweep({"grid": {**GRID, "trace": ["synth:philly?jobs=5&seed=1"]}}, out=tmp_path)
+
+
+def test_clusters_are_scaled_and_swapped() -> None:
+    from gangline.sweep.clusters import derived
+
+    small = derived({"from": "hadar-60", "scale": {"V100": 0.6}, "swap": {"K80": "P100"}})
+    before = gl.Cluster.preset("hadar-60").gpus_by_type()
+    after = small.gpus_by_type()
+    assert after["V100"] == 0.6 * before["V100"]
+    assert after["P100"] == before["P100"] + before["K80"]
+    failing = derived({"from": "pollux-64", "failures": {"mtbf_hours": 100.0, "mttr_hours": 1.0}})
+    assert failing.failures is not None
+    with pytest.raises(ClusterError, match="no GPU type `A100`"):
+        derived({"from": "pollux-64", "swap": {"T4": "A100"}})
+    with pytest.raises(ClusterError, match="leaves no server"):
+        derived({"from": "pollux-64", "scale": 0.0})
+
+
+def test_the_command_prints_a_table_and_says_what_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = tmp_path / "load.toml"
+    spec.write_text(
+        f'[grid]\ntrace = ["{SYNTH}"]\ntrace_seed = [0]\ncluster = ["pollux-64"]\n'
+        'policy = ["fifo", "las"]\nset."las.limits" = [[60, 600], [3600]]\n'
+    )
+    out = str(tmp_path / "store")
+    assert main(["sweep", str(spec), "--out", out, "--resume"]) == 2
+    assert "holds no earlier sweep" in capsys.readouterr().err
+    assert main(["sweep", str(spec), "--out", out, "--workers", "2"]) == 0
+    told = capsys.readouterr()
+    assert "load: 3 runs" in told.out
+    assert "[3600]" in told.out
+    assert main(["sweep", str(spec), "--out", out, "--resume", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["runs"], document["new"]) == (3, 0)
+    spec.write_text(spec.read_text() + "[options]\nuntil = 3\n")
+    assert main(["sweep", str(spec), "--out", out]) == 2
+
+
+def _start(spec: Path, out: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "gangline", "sweep", str(spec), "--out", str(out)]
+    return subprocess.Popen(
+        [*command, "--workers", "2"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
+def test_a_killed_sweep_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
+    (tmp_path / "sweepown.py").write_text(OWN)
+    spec, out = tmp_path / "kill.toml", tmp_path / "out"
+    seeds = list(range(24))
+    spec.write_text(
+        f'[grid]\ntrace = ["{SYNTH.replace("20", "300")}"]\ntrace_seed = {seeds}\n'
+        'cluster = ["pollux-64"]\npolicy = ["fifo", "las"]\n'
+    )
+    sweep(spec, out=tmp_path / "whole", workers=1)
+    known: dict[Path, int] = {}
+    for kill in range(KILLS):
+        process = _start(spec, out)
+        time.sleep(0.8 + 0.11 * (kill % 10))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        there = {p: p.stat().st_ino for p in out.glob("runs/*") if p.name[0] != "."}
+        assert known.items() <= there.items(), "a finished run was lost or repeated"
+        known = there
+    one, other = _start(spec, out), _start(spec, out)  # two at once do no harm
+    assert (one.wait(), other.wait()) == (0, 0)
+    assert settled_names(out) == settled_names(tmp_path / "whole")
+    assert settled(out) == settled(tmp_path / "whole")
+
+
+def settled_names(folder: Path) -> set[str]:
+    left = [path for path in (folder / "runs").iterdir() if path.name.startswith(".")]
+    for path in left:  # what kills left behind is removed after an hour
+        for inner in path.iterdir():
+            inner.unlink()
+        path.rmdir()
+    return {path.name for path in (folder / "runs").iterdir()}

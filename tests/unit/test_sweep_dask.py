@@ -1,0 +1,31 @@
+"""Sweeps on a Dask cluster; skipped where the library is not installed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gangline.sweep import sweep
+from unit.test_sweep import GRID, settled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+distributed = pytest.importorskip("distributed")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_dask_gives_the_same_bytes(tmp_path: Path) -> None:
+    sweep({"grid": GRID}, out=tmp_path / "here", workers=1)
+    done = sweep({"grid": GRID}, out=tmp_path / "dask", executor="dask", workers=2)
+    assert done.counts == {"runs": 4, "new": 4, "finished": 4, "failed": 0}
+    assert settled(tmp_path / "here") == settled(tmp_path / "dask")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_that_runs_already_is_used(tmp_path: Path) -> None:
+    with distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster:
+        address = cluster.scheduler_address
+        done = sweep({"grid": GRID}, out=tmp_path, executor="dask", address=address)
+    assert done.counts["finished"] == 4
