@@ -109,6 +109,7 @@ def test_every_python_test_is_in_one_step(check: ModuleType) -> None:
 
 def test_a_step_of_another_gate_is_named(check: ModuleType) -> None:
     assert [step.name for step in check.chosen("test", "rust,meta")] == ["meta", "rust"]
+    assert [step.name for step in check.chosen("test", "python")] == ["build", "python"]
     with pytest.raises(SystemExit, match=r"no step `wheel` in test; .* `make check`"):
         check.chosen("test", "wheel")
     with pytest.raises(SystemExit, match=r"no step `wheels` in check; there are build, slow"):
