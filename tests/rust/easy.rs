@@ -92,9 +92,7 @@ fn estimates_may_exceed_simulated_time() {
                 ("estimate_extend".to_owned(), ParamValue::Float(extend)),
             ]);
             let mut fast = build("easy", &params, Services::default()).expect("valid parameters");
-            let mut plain = plain::build("easy", &params)
-                .expect("valid parameters")
-                .expect("it has one");
+            let mut plain = plain::build("easy", &params).expect("valid parameters");
             let fast = conformance::run(&case, fast.as_mut())
                 .unwrap_or_else(|error| panic!("seed {seed}, sigma {sigma}: {error}"));
             let plain = conformance::run(&case, plain.as_mut()).expect("the run ends");

@@ -13,7 +13,7 @@ use gangline_model::{
 };
 use gangline_policies::{ParamValue, Params, Services, Stops, build};
 use gangline_testkit::conformance::{self, Case, Numbers};
-use gangline_testkit::policies;
+use gangline_testkit::{plain, policies};
 use settings::number;
 use std::sync::Arc;
 
@@ -249,8 +249,7 @@ fn wide_run(seed: u64) -> f64 {
     let words = format!("seed {seed}, {name} {params:?}");
     let mut fast = build(name, &params, Services::default())
         .unwrap_or_else(|error| panic!("{words}: {error}"));
-    let mut plain =
-        build(name, &params, Services::plain()).unwrap_or_else(|error| panic!("{words}: {error}"));
+    let mut plain = plain::build(name, &params).unwrap_or_else(|error| panic!("{words}: {error}"));
     let [fast, plain] = [&mut fast, &mut plain].map(|policy| {
         conformance::run(&case, policy.as_mut()).unwrap_or_else(|error| panic!("{words}: {error}"))
     });

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod conformance;
+#[cfg(debug_assertions)]
 pub mod plain;
 pub mod toy;
 

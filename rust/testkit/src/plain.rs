@@ -1,4 +1,5 @@
-//! Second forms of policies that keep indexes: walks over all waiting jobs, written from the description.
+//! Second forms of policies that keep indexes: walks over all waiting jobs, written from the description. Some policies
+//! have theirs inside, in checked builds: [`Services::plain`].
 
 use gangline_engine::{
     Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
@@ -7,16 +8,29 @@ use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime, span_of_work};
 use gangline_policies::baselines::Seen;
 use gangline_policies::class::Places;
 use gangline_policies::place::PlacementParams;
-use gangline_policies::{ParamReader, Params, find};
+use gangline_policies::{POLICIES, ParamReader, Params, Services, find};
 use std::collections::BTreeMap;
 
-/// The plain form of a policy, for those that have one here.
+/// Policies whose plain form is here.
+const HERE: [&str; 4] = ["fifo-skip", "sjf", "ssf", "easy"];
+
+/// Names of all policies with a plain form, here or inside.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let policies = POLICIES.iter();
+    let with_plain = policies.filter(|info| info.has_plain_walk || HERE.contains(&info.name));
+    with_plain.map(|info| info.name)
+}
+
+/// The plain form of one of [`names`].
 ///
 /// # Errors
 /// [`PolicyError::Parameter`].
-pub fn build(name: &str, params: &Params) -> Result<Option<Box<dyn Policy>>, PolicyError> {
-    if !["fifo-skip", "sjf", "ssf", "easy"].contains(&name) {
-        return Ok(None);
+///
+/// # Panics
+/// If the policy has none.
+pub fn build(name: &str, params: &Params) -> Result<Box<dyn Policy>, PolicyError> {
+    if !HERE.contains(&name) {
+        return gangline_policies::build(name, params, Services::plain());
     }
     let reader = ParamReader::new(name, find(name)?.parameters(), params)?;
     let plain = Plain {
@@ -30,7 +44,7 @@ pub fn build(name: &str, params: &Params) -> Result<Option<Box<dyn Policy>>, Pol
         places: Places::new(PlacementParams::read(&reader)),
         ends: BTreeMap::new(),
     };
-    Ok(Some(Box::new(plain)))
+    Ok(Box::new(plain))
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -22,7 +22,7 @@
 //!
 //! | | used for | a decision costs |
 //! |---|---|---|
-//! | `plain`: the rule as it is stated, over all active jobs | tests, as the oracle | O(active log active) |
+//! | `plain`: the rule as it is stated, over all active jobs | tests, as the oracle; not in optimised builds | O(active log active) |
 //! | `walk`: the same over the running jobs and the first job of each demand class | all other runs | O(running log running + classes log classes); O(free GPUs) if the placement rule is not strict and all waiting jobs fit beside the running ones |
 //! | `incremental`: changes what the last decision admitted | one GPU type, a placement rule that is not strict, running jobs of one gang size that never change places as time goes | O((changes + classes) log n) |
 //! | `strict`: the incremental count, then steps 3 and 4 with a profile of the free capacity along the order | one GPU type, a strict placement rule, an order that time alone never changes ([`Measure::is_fixed`](crate::queue::Measure::is_fixed)) | O((changes x classes) log n); O(backfilled) for a gang on several servers |
@@ -38,6 +38,7 @@
 
 mod incremental;
 mod pass;
+#[cfg(debug_assertions)]
 mod plain;
 mod profile;
 mod protection;

@@ -16,6 +16,7 @@ enum Algorithm {
     Incremental,
     Strict,
     Walk,
+    #[cfg(debug_assertions)]
     Plain,
 }
 
@@ -57,9 +58,10 @@ impl Pass {
         is_plain: bool,
     ) -> Self {
         let algorithm = match (is_plain, keys_move) {
+            #[cfg(debug_assertions)]
             (true, _) => Algorithm::Plain,
-            (false, true) => Algorithm::Walk,
-            (false, false) => Algorithm::Incremental,
+            (_, true) => Algorithm::Walk,
+            (_, false) => Algorithm::Incremental,
         };
         Self {
             measure,
@@ -221,6 +223,7 @@ impl Pass {
                 self.settle_strict(view, plan);
             }
             Algorithm::Walk => self.walk(view, plan),
+            #[cfg(debug_assertions)]
             Algorithm::Plain => self.plain(view, plan),
         }
         self.woken.clear();

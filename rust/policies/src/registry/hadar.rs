@@ -65,11 +65,12 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     reads_durations: true,
     stops: Stops::InRounds,
     placement: None,
+    has_plain_walk: true,
     presets: PRESETS,
     own: PARAMETERS,
     make: |params, services| {
         let params = HadarParams::read(params)?;
-        Ok(Box::new(Hadar::new(params, services.is_plain)))
+        Ok(Box::new(Hadar::new(params, services.is_plain())))
     },
     ..PolicyInfo::BASE
 }];

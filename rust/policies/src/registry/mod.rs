@@ -27,19 +27,28 @@ pub struct Services {
     pub allocator: Option<Box<dyn Allocator>>,
     /// Finds the winners of auctions, where it says [`Needs::AuctioneerIf`].
     pub auctioneer: Option<Box<dyn Auctioneer>>,
-    /// For tests: decide by plain walks over all jobs instead of by indexes.
+    /// Decide by plain walks over all jobs instead of by indexes. Only checked builds have them, as test oracles.
+    #[cfg(debug_assertions)]
     #[doc(hidden)]
     pub is_plain: bool,
 }
 
 impl Services {
-    /// For tests: nothing from outside, and plain walks over all jobs.
+    /// For tests: nothing from outside, and plain walks over all jobs; see [`PolicyInfo::has_plain_walk`].
+    #[cfg(debug_assertions)]
     #[doc(hidden)]
     pub fn plain() -> Self {
         Self {
             is_plain: true,
             ..Self::default()
         }
+    }
+
+    fn is_plain(&self) -> bool {
+        #[cfg(debug_assertions)]
+        return self.is_plain;
+        #[cfg(not(debug_assertions))]
+        return false;
     }
 
     fn allocator(self) -> Box<dyn Allocator> {
@@ -134,6 +143,8 @@ pub struct PolicyInfo {
     pub is_work_conserving: bool,
     /// The outside service that it needs.
     pub needs: Needs,
+    /// Whether checked builds can make it decide by plain walks over all jobs, with which tests compare it.
+    pub has_plain_walk: bool,
     /// Page of `docs/policies` that describes it, if not one of its own name.
     pub page: Option<&'static str>,
     /// Parameters that tables name even where they have their default.
@@ -160,6 +171,7 @@ impl PolicyInfo {
         stops: Stops::Never,
         is_work_conserving: false,
         needs: Needs::Nothing,
+        has_plain_walk: false,
         page: None,
         always_shown: &[],
         presets: &[],
@@ -205,6 +217,10 @@ impl PolicyInfo {
         assert!(
             services.auctioneer.is_none() || self.needs.auctioneer(params),
             "{name} takes no auctioneer"
+        );
+        assert!(
+            !services.is_plain() || self.has_plain_walk,
+            "{name} has no plain walk"
         );
         let reader = ParamReader::new(name, self.parameters(), params)?;
         (self.make)(&reader, services)

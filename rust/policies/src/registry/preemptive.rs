@@ -49,6 +49,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         name: "srtf",
         summary: "shortest remaining time first, with preemption",
         stops: Stops::Anytime,
+        has_plain_walk: true,
         is_work_conserving: true,
         family: "preemptive",
         source: OF_QUEUES,
@@ -62,6 +63,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         name: "srsf",
         summary: "shortest remaining service (time x GPUs) first, with preemption",
         stops: Stops::Anytime,
+        has_plain_walk: true,
         is_work_conserving: true,
         family: "preemptive",
         source: OF_QUEUES,
@@ -75,6 +77,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         name: "las",
         summary: "least attained service, in queues (Tiresias-L without its placement)",
         stops: Stops::Anytime,
+        has_plain_walk: true,
         is_work_conserving: true,
         family: "attained service",
         source: OF_TIRESIAS,
@@ -86,6 +89,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         name: "gittins",
         summary: "queues by service, Gittins index inside them (Tiresias-G without its placement)",
         stops: Stops::Anytime,
+        has_plain_walk: true,
         is_work_conserving: true,
         family: "attained service",
         source: OF_TIRESIAS,
@@ -98,6 +102,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         name: "tiresias",
         summary: "Tiresias-L: las with placement by skew",
         stops: Stops::Anytime,
+        has_plain_walk: true,
         is_work_conserving: true,
         family: "attained service",
         source: OF_TIRESIAS,
@@ -110,6 +115,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         name: "tiresias-gittins",
         summary: "Tiresias-G: gittins with placement by skew",
         stops: Stops::Anytime,
+        has_plain_walk: true,
         is_work_conserving: true,
         family: "attained service",
         source: OF_TIRESIAS,
@@ -133,7 +139,7 @@ fn shortest_remaining(
         placement,
         seen(params),
         protection,
-        services.is_plain,
+        services.is_plain(),
     )))
 }
 
@@ -144,7 +150,7 @@ fn las(params: &ParamReader, services: &Services) -> Result<Box<dyn Policy>, Pol
         return Ok(Box::new(QueuedService::new(
             queued,
             placement,
-            services.is_plain,
+            services.is_plain(),
         )));
     }
     let quantum = params.gpu_ns("las_quantum", params.number("las_quantum"))?;
@@ -158,7 +164,7 @@ fn las(params: &ParamReader, services: &Services) -> Result<Box<dyn Policy>, Pol
         is_time,
         protection,
         placement,
-        services.is_plain,
+        services.is_plain(),
     )))
 }
 
@@ -168,6 +174,6 @@ fn gittins(params: &ParamReader, services: &Services) -> Result<Box<dyn Policy>,
     Ok(Box::new(QueuedService::new(
         queued,
         placement,
-        services.is_plain,
+        services.is_plain(),
     )))
 }
