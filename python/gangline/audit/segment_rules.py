@@ -1,4 +1,4 @@
-"""Rules on a segments table: who held which GPUs, from when to when."""
+"""Rules on a segments table: which job held which GPUs, from when to when."""
 
 from __future__ import annotations
 

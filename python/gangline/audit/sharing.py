@@ -1,4 +1,4 @@
-"""Rules on jobs that share GPUs: memory, who is beside whom, and what that costs.
+"""Rules on jobs that share GPUs: memory, which jobs are co-runners, and what that costs.
 
 Cost: time goes with the pairs of rows that overlap on a GPU, and with the square of the changes
 during one stretch.
@@ -47,7 +47,7 @@ class _Meetings(NamedTuple):
 
 
 class CoRunners:
-    """Who is beside whom, and by how much that slows each down."""
+    """Which jobs are co-runners, and by how much that slows each down."""
 
     def __init__(self, world: World, rows: Rows) -> None:
         self._world, self._rows = world, rows

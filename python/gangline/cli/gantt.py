@@ -1,4 +1,4 @@
-"""`gangline gantt`: who was on which GPU when, for Perfetto's viewer."""
+"""`gangline gantt`: which job was on which GPU when, for Perfetto's viewer."""
 
 from __future__ import annotations
 

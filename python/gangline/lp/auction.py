@@ -37,7 +37,7 @@ class Ask:
     gangs : int64 array, shape (bidders,)
         GPUs of each bidder.
     bid_bidder, bid_type, bid_tier : int64 arrays, shape (bids,)
-        Who bids, for which GPU type, and for what: 0 a server, 1 a rack, 2 the network, 3 the GPUs
+        Bidder, GPU type, and what it bids for: 0 a server, 1 a rack, 2 the network, 3 the GPUs
         that the bidder holds.
     bid_value : float64 array, shape (bids,)
         ln(v) > 0.

@@ -1,4 +1,4 @@
-"""The arrays that describe who wants what, checked once; and what an allocation looks like."""
+"""The arrays that describe what each job asks for, checked once; and what an allocation is."""
 
 from __future__ import annotations
 

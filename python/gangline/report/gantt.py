@@ -1,4 +1,4 @@
-"""Who was on which GPU when: slices, lanes and overheads, from the segments table alone.
+"""Which job was on which GPU when: slices, lanes and overheads, from the segments table alone.
 
 Knows nothing of a file format; `perfetto.py` writes what is worked out here.
 """
@@ -131,7 +131,7 @@ def gantt(result: Result, *, from_s: float | None = None, to_s: float | None = N
 def _segments(result: Result) -> pa.Table:
     if not result.has_segments:
         raise ResultError(
-            f"{result.policy}: this run kept no segments, which say who held which GPU; run it "
+            f"{result.policy}: this run kept no segments (which job held which GPU); run it "
             "again with --segments"
         )
     table = result.segments

@@ -1,4 +1,4 @@
-"""The formats that are known: how each is recognised, who reads it, who writes it."""
+"""The formats that are known: how each is recognised, which module reads and writes it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 //! The state of a run. Only the engine writes it; policies see it through [`crate::ClusterView`].
 //!
-//! Who owns what: [`Jobs`] where each job is in its life, [`Occupancy`] what is on which GPU, [`TypeTable`] which
+//! What owns what: [`Jobs`] where each job is in its life, [`Occupancy`] what is on which GPU, [`TypeTable`] which
 //! types a job may use, the records of running jobs ([`Run`]) their work and places. `progress.rs` moves the work.
 
 use crate::config::{RunConfig, World};

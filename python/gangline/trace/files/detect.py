@@ -47,7 +47,7 @@ _OWN = (
     "a trace of your own needs arrival_s, gpus and duration_s, in seconds: rename the columns "
     "that hold them"
 )
-_NEAR_ENOUGH = 0.5  # ours: who lacks more than half of the columns has another file
+_NEAR_ENOUGH = 0.5  # ours: a file that lacks more than half of the columns is of another format
 _NAMES_SHOWN = 8
 _TABLE_LEAST = 2  # ours: so many columns may come from separators inside one name
 

@@ -345,7 +345,7 @@ impl Easy {
 
 /// No estimate is longer; the next value stands for none in the tree of waiting jobs.
 const MAX_ESTIMATE: i64 = MinTree::NONE - 1;
-/// No estimated finish is later, whatever errors make of it: the next instant marks who does not run.
+/// No estimated finish is later, whatever errors make of it: the next instant marks the jobs that do not run.
 const LATEST: SimTime = SimTime(SimTime::NEVER.0 - 1);
 
 impl Policy for Easy {

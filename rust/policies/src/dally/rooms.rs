@@ -7,7 +7,7 @@ use crate::place::{Fit, Level, PlacementParams};
 use gangline_engine::FreeIndex;
 use gangline_model::{GpuSet, GpuTypeId, mask_of_lowest};
 
-/// Who looks for room.
+/// The job that looks for GPUs.
 pub(super) struct Seeker<'a> {
     /// Gang size.
     pub(super) gpus: u32,

@@ -62,7 +62,7 @@ impl Sharing {
         }
     }
 
-    /// Brings the residents up to this instant: rates as they stood before it, and who has left. Returns the jobs
+    /// Brings the residents up to this instant: rates as they were before it, and which jobs have left. Returns the jobs
     /// that lost a co-runner, some of them more than once.
     fn follow(&mut self, view: &ClusterView<'_>, changes: &Changes) -> Vec<JobId> {
         for job in self

@@ -9,7 +9,7 @@ use rustc_hash::FxHashSet;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Who gets what the auction leaves.
+/// Which jobs get what the auction leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
     /// The job that is worst off.

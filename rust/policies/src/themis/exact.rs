@@ -113,7 +113,7 @@ impl Exact {
         }
     }
 
-    /// Who wins what; the scratch has it.
+    /// Which job wins what; the scratch has it.
     pub(super) fn winners(
         &mut self,
         view: &ClusterView<'_>,

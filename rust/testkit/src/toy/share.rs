@@ -39,7 +39,7 @@ impl ToyShare {
             .unwrap_or_else(|| view.sub_batch(job))
     }
 
-    /// Whether the job may join who is on a GPU of a type.
+    /// Whether the job may join the job on a GPU of a type.
     fn is_open(
         &self,
         view: &ClusterView<'_>,

@@ -1,4 +1,4 @@
-//! Who is on which GPU, after the actions of the plan so far.
+//! Which jobs are on which GPU, after the actions of the plan so far.
 
 use crate::sharing::params::FreePick;
 use gangline_engine::ClusterView;
