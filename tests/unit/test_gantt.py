@@ -254,6 +254,52 @@ def test_overheads_of_parts_that_do_not_follow_are_counted(tmp_path: Path) -> No
     assert write_gantt(forked(5.0), tmp_path / "g.pftrace").unplaced_jobs == 1
 
 
+def copies(jobs: int, seed: int, cluster: gl.Cluster, **params: Any) -> gl.Result:
+    trace = gl.read_trace(f"synth:hadar?jobs={jobs}&gang_shares=1,0,0,0&seed={seed}")
+    times = {"restart_s": 10.0, "first_start_s": 20.0}
+    return gl.simulate(cluster, trace, "hadare", params=params, segments=True, **times)
+
+
+def test_copies_that_stay_pause_to_be_brought_together(tmp_path: Path) -> None:
+    """One job on five nodes: a start of 20 s in the first round, 15 s in each later one."""
+    lone = copies(1, 0, gl.Cluster.preset("hadare-5"), c0_s=15.0)
+    drawn = chart(lone, tmp_path / "g.pftrace")
+    rounds = len(drawn.slices) // 5
+    assert rounds > 1
+    assert len(drawn.slices) == 5 * rounds
+    for slice_ in drawn.slices:
+        (pause,) = slice_.inner
+        length = pause.end - pause.start
+        assert (pause.start, length) == (slice_.start, (15 if slice_.start else 20) * 10**9)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"c0_s": 15.0, "fan_in": "serial"},
+        {"bandwidth": 2e7},
+        {"bandwidth": 2e7, "fan_in": "serial"},
+        {"max_copies": 2, "c0_s": 12.0},
+        {"estimator": "ewma"},
+        {"estimator": "noisy", "c0_s": 4.0},
+    ],
+    ids=str,
+)
+def test_pauses_of_copies_add_up_to_the_overheads_of_the_jobs(params: dict[str, Any]) -> None:
+    data = gl.Cluster.preset("hadare-5").to_dict()
+    sizes = {"compute_s": 0.1, "grad_bytes": 2e8, "buckets": 13}
+    models = {"ResNet-18 (batch size 64)": sizes}  # the others send nothing that is known
+    network = {"preset": "dally-2024", "models": models}
+    run = copies(9, 2, gl.Cluster.from_dict({**data, "network": network}), **params)
+    drawn = gantt_module.gantt(run)
+    length_s = (drawn.overhead_ns - drawn.start_ns) / 1e9
+    found = np.bincount(drawn.job[drawn.row], length_s, run.jobs.num_rows)
+    assert drawn.unplaced_jobs == 0
+    np.testing.assert_allclose(found, run.jobs["overhead_s"].to_numpy(), atol=1e-4)
+    assert found.sum() > 0
+
+
 def moved(segments: pa.Table) -> pa.Table:
     """Return the rows of B, an hour later, as if it had been stopped and run again."""
     rows = segments.filter(pa.compute.equal(segments["job_id"], "B"))

@@ -194,7 +194,8 @@ def _overheads(
     A job pays when it starts and after each stop or move: the first time one price, later another,
     which each further part of the job pays as well. `owners` are the job and part of each row.
     Prices come from the options of the run; where these leave them to the policy they are worked
-    out of the job's total. A job whose total does not follow is left without, and counted.
+    out of the job's total. Copies of a job that are brought together pause as well, those that stay
+    included. A job whose total does not follow is left without, and counted.
     """
     total = result.jobs["overhead_s"].to_numpy()
     until = start.copy()
@@ -222,7 +223,58 @@ def _overheads(
     good = np.abs(placed - total) <= 1e-6 + 1e-9 * total
     price[~good[owner]] = 0.0
     until[order] = np.minimum(begin[stretch] + price[stretch], end_)
+    is_fresh = np.zeros(len(order), bool)
+    is_fresh[order] = fresh
+    makes_progress = segments["rate"].to_numpy() > 0.0
+    for number in np.unique(job[(part > 0) & ~good[job]]):
+        mine = order[slice(*np.searchsorted(job_, (number, number + 1)))]
+        mine = mine[makes_progress[mine]]
+        found = _pauses(result, int(number), is_fresh[mine], start[mine], end[mine])
+        if found is not None:
+            until[mine], good[number] = start[mine] + found, True
     return np.maximum(until, start), int((~good & (total > 0.0)).sum())
+
+
+def _pauses(
+    result: Result, job: int, is_fresh: npt.NDArray[np.bool_], start: Floats, end: Floats
+) -> Floats | None:
+    """Return the pause at the start of each row of a job with copies; None if it does not follow.
+
+    All copies of a round pause as long as the slowest: for a start if one is new, and to be brought
+    together if there are several. The time of the latter hangs on the size of the parameters, which
+    no table tells: it is worked out of the job's total.
+    """
+    params = result.spec["policy"].get("params", {})
+    if "c0_s" not in params:
+        return None
+    options, total = result.spec["options"], result.jobs["overhead_s"][job].as_py()
+    _, round_of, copies = np.unique(start, return_inverse=True, return_counts=True)
+    opening = np.where(np.bincount(round_of, is_fresh) > 0, _restarts(result)[job], 0.0)
+    opening[0] = float(options.get("first_start_s") or 0.0)
+    times = copies if params.get("fan_in") == "serial" else np.ones(len(copies))
+
+    def pauses(transfer_s: float) -> Floats:
+        together = np.where(copies > 1, params["c0_s"] + times * transfer_s, 0.0)
+        return np.minimum(np.maximum(opening, together)[round_of], end - start)
+
+    low, high = 0.0, float(params["round_s"])
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if pauses(middle).sum() >= total else (middle, high)
+    tolerance = 1e-6 + 1e-9 * (total + len(start))
+    close = [abs(pauses(time).sum() - total) <= tolerance for time in (0.0, high)]
+    return pauses(0.0 if close[0] else high) if any(close) else None
+
+
+def _restarts(result: Result) -> Floats:
+    """Return for each job what a restart costs by the options of the run."""
+    options = result.spec["options"]
+    usual = float(options.get("restart_s") or 0.0)
+    by_model: dict[str, float] = options.get("restart_by_model") or {}
+    if not by_model:
+        return np.full(result.jobs.num_rows, usual)
+    models = _strings(result.jobs["model"]).to_pylist()
+    return np.array([by_model.get(str(name), usual) for name in models])
 
 
 def _prices(
@@ -233,12 +285,8 @@ def _prices(
     total: Floats,
 ) -> Floats:
     options = result.spec["options"]
-    by_model: dict[str, float] = options.get("restart_by_model") or {}
-    later = np.full(len(total), float(options.get("restart_s") or 0.0))
-    if by_model:
-        models = _strings(result.jobs["model"]).to_pylist()
-        later = np.array([by_model.get(str(name), later[0]) for name in models])
-    price = np.where(is_first, float(options.get("first_start_s") or 0.0), later[owner])
+    later = _restarts(result)[owner]
+    price = np.where(is_first, float(options.get("first_start_s") or 0.0), later)
     if options.get("restart_s") is not None or options.get("first_start_s") is not None:
         return price
     told = np.bincount(owner, np.minimum(price, length), len(total))
