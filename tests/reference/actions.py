@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .elastic import Config
     from .world import Gpu
 
 Tag = tuple[Any, ...]
@@ -13,13 +14,17 @@ Tag = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Start:
-    """Give a part its GPUs; no sub-batch means the full batch, no overhead the run's."""
+    """Give a part its GPUs; no sub-batch means the full batch, no overhead the run's.
+
+    No configuration of an elastic job means its traced total batch.
+    """
 
     job: int
     gpus: tuple[Gpu, ...]
     _: KW_ONLY
     part: int = 0
     sub_batch: int | None = None
+    config: Config | None = None
     overhead_ns: int | None = None
     quota: float | None = None
 
@@ -42,6 +47,7 @@ class Move:
     _: KW_ONLY
     part: int = 0
     sub_batch: int | None = None
+    config: Config | None = None
     overhead_ns: int | None = None
     quota: float | None = None
 
@@ -58,6 +64,7 @@ class Keep:
     _: KW_ONLY
     part: int = 0
     sub_batch: int | None = None
+    config: Config | None = None
     overhead_ns: int | None = None
     quota: float | None = None
 

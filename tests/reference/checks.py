@@ -23,7 +23,7 @@ def check(ref: Reference, plan: Plan) -> None:
     for job in ref.running():
         for number, part in job.parts.items():
             places[job.index, number] = part.gpus
-            batches[job.index, number] = part.sub_batch
+            batches[job.index, number] = part.pass_batch
     seen: set[tuple[int, int]] = set()
     for action in plan.actions:
         if not 0 <= action.job < len(ref.jobs):
@@ -41,6 +41,8 @@ def check(ref: Reference, plan: Plan) -> None:
             places[key] = action.gpus
         if isinstance(action, Start) or action.sub_batch is not None:
             batches[key] = action.sub_batch or ref.jobs[action.job].batch
+        if action.config is not None:
+            batches[key] = action.config.m
     check_servers(ref, places)
     check_state(ref, places, batches)
     for at in plan.wake.values():
@@ -66,6 +68,10 @@ def check_action(ref: Reference, action: Action) -> None:
         raise PlanError("overhead", job.index)
     if action.quota is not None and (math.isnan(action.quota) or action.quota <= 0):
         raise PlanError("work_limit", job.index)
+    if action.config is not None and (
+        job.elastic is None or action.config.m < 1 or action.config.a < 0
+    ):
+        raise PlanError("batch", job.index)
     if action.sub_batch is not None and (
         job.batch is None or not 1 <= action.sub_batch <= job.batch
     ):
@@ -74,7 +80,7 @@ def check_action(ref: Reference, action: Action) -> None:
 
 def check_gpus(ref: Reference, job: Job, gpus: tuple[Gpu, ...]) -> None:
     """Whether these GPUs are there and make a whole gang."""
-    if {ref.gang(job, server) for server, _ in gpus} != {len(gpus)}:
+    if not gpus or any(len(gpus) not in ref.gangs(job, server) for server, _ in gpus):
         raise PlanError("gang_size", job.index)
     if len(set(gpus)) != len(gpus):
         raise PlanError("gpu_twice", job.index)
@@ -83,7 +89,8 @@ def check_gpus(ref: Reference, job: Job, gpus: tuple[Gpu, ...]) -> None:
             raise PlanError("capacity", job.index, server)
         if not 0 <= slot < ref.servers[server].gpus:
             raise PlanError("capacity", job.index, server)
-        rates = job.base if len(gpus) == job.gpus else job.copies[len(gpus)]
+        is_whole = len(gpus) == job.gpus or job.elastic is not None
+        rates = job.base if is_whole else job.copies[len(gpus)]
         if rates.get(ref.servers[server].type, 0.0) <= 0:
             raise PlanError("type", job.index, server)
     if ref.forks and len({server for server, _ in gpus}) > 1:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from . import parts, philox, summary
 from .actions import Action, Keep, Move, Plan, Preempt, Start, Tag
 from .checks import check
+from .elastic import read_models
 from .parts import Part
 from .sharing import Rates, tier_of
 from .world import (
@@ -94,7 +95,8 @@ class Reference:
     ) -> None:
         self.types = read_types(world)
         self.servers = read_servers(world, self.types)
-        self.jobs = read_jobs(world, self.types, self.servers)
+        models = read_models(world, self.maths)
+        self.jobs = read_jobs(world, self.types, self.servers, models)
         self.rates = Rates(world, self.types, self.servers)
         run = world.get("run", {})
         self.seed = int(run.get("seed", 0))
@@ -147,6 +149,8 @@ class Reference:
         self.forks = self.policy.forks
         for job in self.jobs:
             job.types = self.policy.types_of(job)
+            if self.forks:
+                job.elastic = None  # copies run at the mean rate
         declared = self.policy.max_share
         self.max_share = min(declared, int(self.rates.options.get("max_share", declared)))
 
@@ -229,6 +233,11 @@ class Reference:
         if self.policy is None or not 0 <= server < len(self.servers):
             return job.gpus
         return self.policy.copy_size(server) or job.gpus
+
+    def gangs(self, job: Job, server: int) -> range:
+        """GPUs that a part of a job may have on a server."""
+        size = self.gang(job, server)
+        return job.sizes if size == job.gpus else range(size, size + 1)
 
     def residents(self) -> dict[Gpu, list[Job]]:
         """Return the jobs on each occupied GPU, in job order."""
@@ -328,6 +337,8 @@ class Reference:
                 self._finish(job)
                 kinds.add("completion")
                 self.changes.append(("completion", job.index))
+            elif job.next_at == at and job.elastic is not None:
+                self._cross_knot(job)
             elif job.next_at == at:
                 self._pause(job)  # wakes nobody
         for event in sorted(e for e in self.capacity if e[0] == at):
@@ -391,17 +402,32 @@ class Reference:
             part.quota, part.paused = 0.0, True
             self._open_row(part, 0.0)
 
+    def _cross_knot(self, job: Job) -> None:
+        """The gradient noise of an elastic job changes; this wakes nobody."""
+        assert job.elastic is not None
+        part = job.only
+        parts.settle(job, self.now)
+        self._close_row(job, part, "retimed")
+        job.phase += 1
+        left = job.elastic.left_at_knot(job.phase)
+        assert left is not None
+        assert math.isclose(left, job.remaining, rel_tol=1e-9, abs_tol=3e-9 * (part.rate or 0.0))
+        job.remaining = left
+        rate = self.rates.base(job, part.gpus, part.config) * part.kept / part.slow
+        self._open_row(part, rate)
+
     # Starting, stopping, rows
 
     def _open_row(self, part: Part, rate: float) -> None:
-        part.rate, part.row_from, part.row_batch = rate, self.now, part.sub_batch
+        part.rate, part.row_from, part.row_batch = rate, self.now, part.pass_batch
         part.row_slow = part.slow
 
     def _close_row(self, job: Job, part: Part, reason: str) -> None:
         """Write the segments of a part that has just been settled."""
         assert part.rate is not None
         if self.now == part.row_from:
-            assert part.rate == 0.0, "only a row that a used-up quota opened may be empty"
+            opened = part.rate == 0.0 or job.elastic is not None
+            assert opened, "only a row that a used-up quota or a knot opened may be empty"
             return
         for server in sorted({s for s, _ in part.gpus}):
             self.segments.append(
@@ -435,6 +461,7 @@ class Reference:
         if not job.parts:
             job.run_ns += self.now - job.running_since
             job.status, job.last_stop = "waiting", self.now
+            job.phase = 0 if job.elastic is None else job.elastic.phase_at(job.remaining)
 
     def _hold(self, job: Job, action: Start | Move, sub_batch: int | None) -> None:
         overhead = self.overhead(job) if action.overhead_ns is None else action.overhead_ns
@@ -444,12 +471,15 @@ class Reference:
             parts.settle(job, self.now)
         else:
             job.status, job.running_since, job.settled_at = "running", self.now, self.now
+        if job.elastic is not None:
+            job.phase = job.elastic.phase_at(job.remaining)
         gpus = tuple(sorted(action.gpus))
         job.parts[action.part] = Part(
             number=action.part,
             gpus=gpus,
             tier=tier_of(self.servers, gpus),
             sub_batch=sub_batch,
+            config=action.config,
             held_from=self.now,
             booked_from=self.now,
             progress_from=self.now + overhead,
@@ -460,6 +490,8 @@ class Reference:
         part = job.parts[action.part]
         if action.sub_batch is not None:
             part.sub_batch = action.sub_batch
+        if action.config is not None:
+            part.config = action.config
         if action.overhead_ns is None and action.quota is None:
             return
         parts.settle(job, self.now)
@@ -499,7 +531,10 @@ class Reference:
                 assert all(at > self.now for at in timers.values())
                 self.timers = timers
         self._retime()
-        acted = any(not isinstance(a, Keep) or a.sub_batch is not None for a in plan.actions)
+        acted = any(
+            not isinstance(a, Keep) or a.sub_batch is not None or a.config is not None
+            for a in plan.actions
+        )
         is_idle = not acted and not self._events_to_come()
         self.idle_wakes = self.idle_wakes + 1 if is_idle else 0
 
@@ -547,12 +582,14 @@ class Reference:
         running = [(job, part) for job in self.running() for part in parts.by_server(job)]
         keeps = self.rates.kept(running)
         for job, part in running:
-            part.inflation = self.rates.inflation(job, part.sub_batch)
+            part.inflation = 1.0
+            if part.config is None:
+                part.inflation = self.rates.inflation(job, part.sub_batch)
             part.xi = self.rates.xi_gang(job, part.gpus, residents)
             if part.paused:
                 continue
             kept = keeps[job.index, part.number]
-            rate = self.rates.base(job, part.gpus) * kept / part.slow
+            rate = self.rates.base(job, part.gpus, part.config) * kept / part.slow
             new, old = (rate, kept), (part.rate, part.kept)
             if part.rate is not None and struct.pack("2d", *new) == struct.pack("2d", *old):
                 continue
@@ -600,6 +637,10 @@ class Reference:
 
     def _least_gang(self, job: Job, t: int) -> float:
         """Fewest GPUs of a type that the job can use at a time."""
+        if job.elastic is not None:
+            resizes = self.policy is None or self.policy.resizes
+            can = t in job.base and t in job.usable
+            return (job.sizes[0] if resizes else job.gpus) if can else math.inf
         gangs = [
             self.gang(job, i)
             for i, server in enumerate(self.servers)
@@ -613,13 +654,13 @@ class Reference:
         for gpu, here in residents.items():
             assert gpu in up, "a job sits on a server that is down"
             assert len(here) <= self.max_share
-            batches = [p.sub_batch for j in here for p in j.parts.values() if gpu in p.gpus]
+            batches = [p.pass_batch for j in here for p in j.parts.values() if gpu in p.gpus]
             memory = sum(map(self.rates.memory, here, batches))
             assert memory <= self.types[self.servers[gpu[0]].type].memory
         for job in self.jobs:
             assert bool(job.parts) == (job.status == "running")
             for part in job.parts.values():
-                assert len(set(part.gpus)) == self.gang(job, part.server)
+                assert len(set(part.gpus)) in self.gangs(job, part.server)
             if self.forks:
                 assert len({s for s, _ in job.gpu_set}) == len(job.parts)
             assert 0.0 <= job.remaining <= job.work * (1.0 + 1e-9 * (job.lost_work > 0))

@@ -14,6 +14,7 @@ from .world import NEVER, nearest
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from .elastic import Config
     from .world import Gpu, Job
 
 
@@ -37,6 +38,7 @@ class Part:
     gpus: tuple[Gpu, ...]  # ascending
     tier: str
     sub_batch: int | None
+    config: Config | None  # of an elastic job; None: its traced batch
     held_from: int  # instant of its start or last move
     booked_from: int  # time held is counted up to here
     progress_from: int
@@ -52,6 +54,11 @@ class Part:
     co_runners: tuple[int, ...] = ()
     used_up_at: int = NEVER
     stretches: list[Stretch] = field(default_factory=list)  # since its last safe point
+
+    @property
+    def pass_batch(self) -> int | None:
+        """Samples per GPU that are in memory at a time."""
+        return self.sub_batch if self.config is None else self.config.m
 
     @property
     def slow(self) -> float:
@@ -147,9 +154,17 @@ def plan_next(job: Job) -> None:
             part.used_up_at = begin + span(part.quota, rate_of(part))
     pauses = min(part.used_up_at for part in active)
     later = [part.progress_from for part in awake if part.progress_from > begin]
-    job.next_at = min([end, pauses, *later])
+    job.next_at = min([end, pauses, knot_at(job, begin, active), *later])
     may = total([part.quota for part in active])  # infinite unless all of them have a quota
     job.ends = end == job.next_at and not (end == pauses and may < job.remaining)
+
+
+def knot_at(job: Job, begin: int, active: list[Part]) -> int:
+    """Instant at which the gradient noise of an elastic job changes next."""
+    left = None if job.elastic is None else job.elastic.left_at_knot(job.phase + 1)
+    if left is None:
+        return NEVER
+    return begin + span(job.remaining - left, total([rate_of(part) for part in active]))
 
 
 def book(job: Job, part: Part, now: int) -> None:

@@ -22,6 +22,7 @@ class Policy:
 
     max_share = 1
     forks = False
+    resizes = False  # elastic jobs
     mixes_types = False
     round_ns: int | None = None
     needs_duration = False
@@ -110,7 +111,8 @@ class Policy:
     def remaining_ns(self, job: Job) -> int:
         """Isolated time for the work left, as the policy sees it."""
         ref = self.ref
-        if job.status == "running" and job.only.rate == job.best_rate:
+        is_steady = job.elastic is None or len(job.elastic.model.noise) == 1
+        if job.status == "running" and is_steady and job.only.rate == job.best_rate:
             return self.seen(job, job.next_at - max(ref.now, job.only.progress_from))
         return self.seen(job, nearest(ref.left_now(job) / job.best_rate * 1e9))
 

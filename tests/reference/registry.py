@@ -9,6 +9,7 @@ from .gandiva import Gandiva
 from .hadar import Hadar
 from .hadare import HadarE
 from .policies import Easy, Las, Policy, Queue, Repack, ToyRound, ToyShare, ToyTimer
+from .pollux import Pollux
 from .random_pairs import RandomPairs
 from .rounds import Rounds
 from .sjf_bsbf import SjfBsbf, SjfFfs
@@ -60,6 +61,9 @@ REGISTRY: dict[str, type[Policy]] = {
     "hadare-paper": HadarE,
     "hadare-lab": HadarE,
     "hadare-nofork": HadarE,
+    "pollux": Pollux,
+    "pollux-fixed": Pollux,
+    "pollux-no-avoid": Pollux,
     "sjf-ffs": SjfFfs,
     "sjf-ffs-code": SjfFfs,
     "sjf-ffs-consolidated": SjfFfs,

@@ -12,6 +12,7 @@ from .uplinks import contended, slowest
 from .world import Gpu, GpuType, Job, Server, World, nearest
 
 if TYPE_CHECKING:
+    from .elastic import Config
     from .parts import Part
 
 DEFAULTS: dict[str, Any] = {
@@ -88,9 +89,16 @@ class Rates:
             return total / len(per_gpu)
         return max(per_gpu)
 
-    def base(self, job: Job, gpus: tuple[Gpu, ...]) -> float:
+    def base(self, job: Job, gpus: tuple[Gpu, ...], config: Config | None = None) -> float:
         """Base rate on these GPUs; mixed types run at the slowest per-GPU rate."""
         kinds = sorted({self.servers[s].type for s, _ in gpus})
+        if job.elastic is not None:
+            nodes = len({s for s, _ in gpus})
+            rates = [
+                job.elastic.rate(len(gpus), nodes, config, job.phase, t) if t in job.base else 0.0
+                for t in kinds
+            ]
+            return min(rates)
         if len(gpus) != job.gpus:
             return job.copies[len(gpus)].get(kinds[0], 0.0)
         if len(kinds) == 1:
@@ -99,6 +107,8 @@ class Rates:
 
     def locality(self, job: Job, gpus: tuple[Gpu, ...]) -> float:
         """Locality factor of these GPUs for the job's label; of mixed types the smallest."""
+        if job.elastic is not None:
+            return 1.0  # its rate itself says what distance costs
         if len(gpus) != job.gpus:
             job = replace(job, gpus=len(gpus))  # a copy of another size
         if self.network is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .elastic import Elastic, Model
     from .parts import Part
 
 Gpu = tuple[int, int]  # (server index, slot)
@@ -106,6 +107,8 @@ class Job:
     vc: str | None = None
     deadline: int | None = None
     is_tabled: bool = False  # the rates are those of the throughput table
+    elastic: Elastic | None = None
+    phase: int = 0  # of gradient noise
     copies: dict[int, dict[int, float]] = field(default_factory=dict)  # GPUs -> type -> rate
     usable: list[int] = field(default_factory=list)  # types, in the order they are tried
     types: list[int] = field(default_factory=list)  # those of them that a placement may use
@@ -146,6 +149,13 @@ class Job:
     def gpu_set(self) -> tuple[Gpu, ...]:
         """GPUs of all parts."""
         return tuple(sorted(gpu for part in self.parts.values() for gpu in part.gpus))
+
+    @property
+    def sizes(self) -> range:
+        """GPUs that the job may have at a time."""
+        if self.elastic is None:
+            return range(self.gpus, self.gpus + 1)
+        return range(self.elastic.min_gpus, self.elastic.max_gpus + 1)
 
     @property
     def active(self) -> bool:
@@ -226,8 +236,15 @@ def _table_rate(row: World, world: World, gpu_type: str) -> float | None:
     return found.get(True, found.get(False))
 
 
-def read_jobs(world: World, types: list[GpuType], servers: list[Server]) -> list[Job]:
+def read_jobs(
+    world: World,
+    types: list[GpuType],
+    servers: list[Server],
+    models: dict[str, Model] | None = None,
+) -> list[Job]:
     """Return the jobs in index order with the types each one can use."""
+    from .elastic import make_elastic
+
     names = [t.name for t in types]
     memory = [t.memory for t in types]
     exist = [sum(s.gpus for s in servers if s.type == t) for t in range(len(types))]
@@ -252,6 +269,7 @@ def read_jobs(world: World, types: list[GpuType], servers: list[Server]) -> list
             deadline=None if row.get("deadline_s") is None else to_ns(row["deadline_s"]),
             **base_rates(row, world, types, allowed),
         )
+        make_elastic(job, row, models or {}, types, servers)
         job.remaining = job.work
         job.is_tabled = is_tabled(row, world, types)
         roomy = [t for t in allowed if size <= memory[t]]

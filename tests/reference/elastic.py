@@ -1,0 +1,253 @@
+"""Elastic jobs: what a model achieves by GPUs, servers and batch, and how its gradients change.
+
+Written from the description: a step's time, the progress that a sample of a large batch is worth,
+and the best split of a batch into passes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .world import ClusterError, TraceError
+
+if TYPE_CHECKING:
+    from .philox import Maths
+    from .world import GpuType, Job, Server, World
+
+BATCHES = 50  # total batches that are tried, in geometric steps
+FIT = ("a_c", "b_c", "a_n", "b_n", "a_r", "b_r")
+
+
+class Config(NamedTuple):
+    """How a total batch is split: samples per GPU and pass, and passes beyond the first."""
+
+    m: int
+    a: int
+
+
+class Best(NamedTuple):
+    """A configuration and what it achieves."""
+
+    goodput: float
+    config: Config
+
+
+class Noise(NamedTuple):
+    """Squared norm and variance of the gradient from a share of the work on."""
+
+    progress: float
+    sqr: float
+    var: float
+
+
+def efficiency(batch: float, init_batch: float, sqr: float, var: float) -> float:
+    """Progress of a sample relative to one of the initial batch."""
+    scale = batch / init_batch
+    below = var / scale + sqr
+    gain = (var + sqr) / below if below != 0 else 1.0
+    return gain / scale
+
+
+@dataclass
+class Model:
+    """One row of ``[elastic.models]``."""
+
+    fit: dict[str, float]
+    gamma: float
+    init_batch: int
+    max_batch: int
+    min_pass: int
+    max_pass: int
+    max_gpus: int
+    noise: list[Noise]
+    maths: Maths
+    known: dict[tuple[int, int, int], Best | None] = field(default_factory=dict)
+
+    def step_s(self, k: int, nodes: int, config: Config) -> float:
+        """Seconds of one step on k GPUs of so many servers."""
+        fit, power = self.fit, self.maths.pow
+        one_pass = fit["a_c"] + fit["b_c"] * config.m
+        more = max(k - 2, 0)
+        if k == 1:
+            net = 0.0
+        elif nodes == 1:
+            net = fit["a_r"] + fit["b_r"] * more
+        else:
+            net = fit["a_n"] + fit["b_n"] * more
+        norm = power(one_pass, self.gamma) + power(net, self.gamma)
+        return config.a * one_pass + power(norm, 1.0 / self.gamma)
+
+    def throughput(self, k: int, nodes: int, config: Config) -> float:
+        """Samples per second."""
+        return k * config.m * (config.a + 1) / self.step_s(k, nodes, config)
+
+    def goodput(self, k: int, nodes: int, config: Config, phase: int) -> float:
+        """Samples per second, each worth as much as one of the initial batch."""
+        batch = k * config.m * (config.a + 1)
+        noise = self.noise[phase]
+        worth = efficiency(batch, self.init_batch, noise.sqr, noise.var)
+        return self.throughput(k, nodes, config) * worth
+
+    def split(self, k: int, local: float) -> Config:
+        """Fewest passes of at most max_pass samples for so many samples per GPU."""
+        a = math.ceil(local / self.max_pass - 1e-8) - 1
+        if k == 1 and local > self.init_batch:
+            a = max(a, 1)
+        return Config(math.ceil(local / (a + 1) - 1e-8), a)
+
+    def is_allowed(self, k: int, config: Config) -> bool:
+        batch = k * config.m * (config.a + 1)
+        return self.min_pass <= config.m <= self.max_pass and batch >= self.init_batch
+
+    def best(self, k: int, nodes: int, phase: int) -> Best | None:
+        """The batch of most goodput, the smallest on ties; None where none is possible."""
+        key = (k, 1 if k == 1 else min(nodes, 2), phase)
+        if key not in self.known:
+            self.known[key] = self.find_best(*key)
+        return self.known[key]
+
+    def find_best(self, k: int, nodes: int, phase: int) -> Best | None:
+        low, high = float(max(self.init_batch, self.min_pass * k)), float(self.max_batch)
+        found: Best | None = None
+        for i in range(BATCHES if low <= high else 0):
+            batch = low * self.maths.pow(high / low, i / (BATCHES - 1))
+            config = self.split(k, batch / k)
+            if self.is_allowed(k, config):
+                goodput = self.goodput(k, nodes, config, phase)
+                if found is None or goodput > found.goodput:
+                    found = Best(goodput, config)
+        return found
+
+    def frozen(self, k: int, nodes: int, phase: int, batch: int) -> Best | None:
+        """The same where the total batch is given."""
+        config = self.split(k, batch / k)
+        if not self.is_allowed(k, config):
+            return None
+        return Best(self.goodput(k, nodes, config, phase), config)
+
+
+def read_noise(row: World) -> list[Noise]:
+    """Phases of gradient noise; a constant scale is one phase."""
+    if "noise" in row:
+        return [Noise(*map(float, phase)) for phase in row["noise"]]
+    scale = float(row.get("noise_scale", 4 * row["init_batch"]))
+    return [Noise(0.0, 1.0, scale / row["init_batch"])]
+
+
+def read_models(world: World, maths: Maths) -> dict[str, Model]:
+    """Models by label."""
+    rows: dict[str, Any] = world.get("elastic", {}).get("models", {})
+    found = {}
+    for label, row in rows.items():
+        noise = read_noise(row)
+        starts = [phase.progress for phase in noise]
+        good = {
+            "fit": all(0 <= row[key] < math.inf for key in FIT),
+            "gamma": 1 <= row["gamma"] <= 10,
+            "batch": 1 <= row["init_batch"] <= row["max_batch"],
+            "pass": 1 <= row["min_pass_batch"] <= row["max_pass_batch"],
+            "noise": starts[:1] == [0.0] and sorted(set(starts)) == starts and starts[-1] < 1,
+            "gradient": all(n.sqr >= 0 and n.var >= 0 for n in noise),
+        }
+        for what, is_good in good.items():
+            if not is_good:
+                raise ClusterError(f"elastic.models.{label}: {what}", model=label)
+        found[label] = Model(
+            fit={key: float(row[key]) for key in FIT},
+            gamma=float(row["gamma"]),
+            init_batch=row["init_batch"],
+            max_batch=row["max_batch"],
+            min_pass=row["min_pass_batch"],
+            max_pass=row["max_pass_batch"],
+            max_gpus=row.get("max_gpus", 64),
+            noise=noise,
+            maths=maths,
+        )
+    return found
+
+
+@dataclass
+class Elastic:
+    """What makes a job elastic."""
+
+    model: Model
+    gpus: int  # as traced
+    batch: int  # total, as traced
+    min_gpus: int
+    max_gpus: int
+    speeds: list[float]  # of the GPU types
+    work: float = 0.0  # iterations at the initial batch
+
+    def traced(self, k: int) -> Config:
+        """Split of the traced total batch over k GPUs."""
+        return self.model.split(k, self.batch / k)
+
+    def rate(self, k: int, nodes: int, config: Config | None, phase: int, t: int) -> float:
+        """Iterations at the initial batch per second on GPUs of a type."""
+        config = self.traced(k) if config is None else config
+        goodput = self.model.goodput(k, nodes, config, phase)
+        return goodput / self.model.init_batch * self.speeds[t]
+
+    def left_at_knot(self, phase: int) -> float | None:
+        """Work left where a phase begins; None where there is no such phase."""
+        if phase >= len(self.model.noise):
+            return None
+        return self.work * (1.0 - self.model.noise[phase].progress)
+
+    def phase_at(self, left: float) -> int:
+        """The phase with so much work left."""
+        knots = range(1, len(self.model.noise))
+        return sum(left <= (self.left_at_knot(p) or 0.0) for p in knots)
+
+    def mean_rate(self, servers: list[Server]) -> float:
+        """Rate over the whole work at the traced configuration, consolidated, at speed 1."""
+        nodes = 1 if any(server.gpus >= self.gpus for server in servers) else 2
+        model, config = self.model, self.traced(self.gpus)
+        rates = [
+            model.goodput(self.gpus, nodes, config, p) / model.init_batch
+            for p in range(len(model.noise))
+        ]
+        if len(rates) == 1:
+            return rates[0]
+        starts = [*(phase.progress for phase in model.noise), 1.0]
+        seconds = 0.0
+        for p, rate in enumerate(rates):
+            seconds += (starts[p + 1] - starts[p]) / rate
+        return 1.0 / seconds
+
+
+def elastic_of(row: World, models: dict[str, Model], types: list[GpuType]) -> Elastic | None:
+    """Return what makes the job of a row elastic; None if it has one size."""
+    model = models.get(row.get("model") or "")
+    least, most = row.get("min_gpus"), row.get("max_gpus")
+    if least is not None and most is not None and least > most:
+        raise TraceError("min_gpus > max_gpus", job=row["job_id"])
+    if model is None or row.get("batch_size") is None or row.get("duration_s") is None:
+        return None
+    gpus, batch = row["gpus"], row["gpus"] * row["batch_size"]
+    if batch < model.init_batch:
+        raise TraceError("total batch below the initial one", job=row["job_id"])
+    widest = max(1, min(model.max_gpus, model.max_batch // model.min_pass))
+    return Elastic(
+        model=model,
+        gpus=gpus,
+        batch=batch,
+        min_gpus=min(1 if least is None else least, gpus),
+        max_gpus=max(widest if most is None else most, gpus),
+        speeds=[t.speed for t in types],
+    )
+
+
+def make_elastic(
+    job: Job, row: World, models: dict[str, Model], types: list[GpuType], servers: list[Server]
+) -> None:
+    """Give an elastic job its work and its rates at the traced size."""
+    found = elastic_of(row, models, types)
+    if found is None:
+        return
+    rate = found.mean_rate(servers)
+    found.work = job.work = float(row["duration_s"]) * rate
+    job.base = {t: rate * types[t].speed for t in job.base}
+    job.elastic = found

@@ -1,0 +1,529 @@
+"""Pollux-style scheduling of elastic jobs by goodput: the greedy search, written from the text."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from itertools import product
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .actions import Keep, Move, Plan, Preempt, Start
+from .policies import Policy
+from .world import PolicyError, to_ns
+
+if TYPE_CHECKING:
+    from .elastic import Best, Config
+    from .engine import Reference
+    from .world import Gpu, Job
+
+Gpus = tuple["Gpu", ...]
+
+COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+FLOOR = 0.001  # added to every speed-up
+LEAST_GAIN = 1e-9
+CANDIDATES = 16
+PRESETS: dict[str, dict[str, Any]] = {
+    "pollux": {},
+    "pollux-fixed": {},
+    "pollux-no-avoid": {"avoid_interference": False},
+}
+
+
+@dataclass
+class Claim:
+    """An active job in one decision."""
+
+    job: Job
+    place: int  # in the order of step 1
+    phi: float  # factor of a changed allocation
+    fair: float  # goodput that its speed-up is relative to
+    now: int  # GPUs
+    speed_now: float
+    ladder: list[int] = field(default_factory=list)
+    speeds: list[float] = field(default_factory=list)
+    count: int = 0
+    is_kept: bool = False
+    is_closed: bool = False
+
+    def speed(self, count: int) -> float:
+        """Speed-up at a rung, or as the job runs."""
+        if count == 0:
+            return 0.0
+        if count in self.ladder:
+            return self.speeds[self.ladder.index(count)]
+        assert count == self.now
+        return self.speed_now
+
+    def up(self) -> int | None:
+        """The next rung."""
+        return min((rung for rung in self.ladder if rung > self.count), default=None)
+
+    def down(self, freed: int = 1) -> int | None:
+        """The highest rung that frees so many GPUs and at least one; never none at all."""
+        most = self.count - max(freed, 1)
+        return max((rung for rung in self.ladder if rung <= most), default=None)
+
+    def ups(self) -> list[int]:
+        """The next rung, and the present count if it is further up."""
+        up = self.up()
+        found = [] if up is None else [up]
+        return found + [self.now] * (self.now > max([self.count, *found]))
+
+    def downs(self, freed: int) -> list[int]:
+        """The highest rung that frees so many GPUs, and the present count if it does too."""
+        down = self.down(freed)
+        found = [] if down is None else [down]
+        is_other = self.now not in (0, down)
+        return found + [self.now] * (is_other and self.now <= self.count - max(freed, 1))
+
+    def felt(self, count: int) -> float:
+        """Speed-up less what a change costs."""
+        if count == self.now:
+            return self.speed_now
+        return self.speed(count) * self.phi
+
+
+@dataclass
+class Layout:
+    """Who holds which GPUs after the decision."""
+
+    free: set[Gpu]
+    gpus: dict[int, Gpus] = field(default_factory=dict)
+
+    def give(self, claim: Claim, gpus: Gpus) -> None:
+        self.gpus[claim.job.index] = gpus
+        self.free.difference_update(gpus)
+        claim.count = len(gpus)
+
+    def take(self, claim: Claim) -> Gpus:
+        """Free the GPUs of a job, if it has any."""
+        gpus = self.gpus.pop(claim.job.index, ())
+        self.free.update(gpus)
+        return gpus
+
+    def server_of(self, claim: Claim) -> int | None:
+        """The one server of a job."""
+        servers = {server for server, _ in self.gpus.get(claim.job.index, ())}
+        return servers.pop() if len(servers) == 1 else None
+
+    def room(self, server: int) -> int:
+        return sum(gpu[0] == server for gpu in self.free)
+
+    def lowest(self, server: int, count: int) -> Gpus:
+        return self.others(server, (), count)
+
+    def others(self, server: int, own: Gpus, count: int) -> Gpus:
+        """Free GPUs of a server that are not in a set."""
+        mine = sorted(gpu for gpu in self.free if gpu[0] == server and gpu not in own)
+        return tuple(mine[:count])
+
+    def spanned(self) -> set[int]:
+        """Servers with a job that is on several."""
+        found: set[int] = set()
+        for gpus in self.gpus.values():
+            servers = {server for server, _ in gpus}
+            if len(servers) > 1:
+                found |= servers
+        return found
+
+
+class Pollux(Policy):
+    """Counts by gain per GPU, stability, local moves, then places."""
+
+    resizes = True
+    wake_on = frozenset({"round"})
+    defaults: ClassVar[dict[str, Any]] = {
+        "period_s": 60.0,
+        "phi_delay_s": 30.0,
+        "fairness_p": -1.0,
+        "avoid_interference": True,
+        "max_gpus_per_job": 64,
+        "growth": 2.0,
+        "search": "greedy",
+        "ls_moves": None,
+        "ga_max_cells": 4096,
+        "know_noise": True,
+    }
+
+    def __init__(self, ref: Reference, name: str, params: dict[str, Any]) -> None:
+        super().__init__(ref, name, params)
+        if self.p["search"] not in ("greedy", "exhaustive"):
+            raise PolicyError("bad search", field="search", value=self.p["search"])
+        self.round_ns = max(1, to_ns(self.p["period_s"]))
+        self.most: dict[int, int] = {}  # GPUs that a job ever had
+        self.is_fixed = name == "pollux-fixed"
+
+    def defaults_of(self, name: str) -> dict[str, Any]:
+        return self.defaults | PRESETS[name]
+
+    def types_of(self, job: Job) -> list[int]:
+        """Types with room for the smallest gang."""
+        exist = [0] * len(self.ref.types)
+        for server in self.ref.servers:
+            exist[server.type] += server.gpus
+        return [t for t in job.usable if job.sizes[0] <= exist[t]]
+
+    def place(self, job: Job, free: set[Gpu]) -> Gpus | None:
+        """Asked about the empty cluster only."""
+        return self.find(job, job.sizes[0], free, set())
+
+    # What a job would gain
+
+    def best(self, job: Job, count: int, nodes: int) -> Best | None:
+        """Best configuration of an elastic job."""
+        assert job.elastic is not None
+        model = job.elastic.model
+        if not job.sizes[0] <= count <= job.sizes[-1]:
+            return None
+        if self.is_fixed:
+            return model.frozen(count, nodes, job.phase, job.elastic.batch)
+        return model.best(count, nodes, job.phase)
+
+    def goodput(self, job: Job, count: int, nodes: int) -> float:
+        found = self.best(job, count, nodes)
+        return 0.0 if found is None else found.goodput
+
+    def config(self, job: Job, gpus: Gpus) -> Config | None:
+        """How the batch is split on these GPUs."""
+        if job.elastic is None:
+            return None
+        found = self.best(job, len(gpus), len({server for server, _ in gpus}))
+        return None if found is None else found.config
+
+    @property
+    def server_size(self) -> int:
+        return max((server.gpus for server in self.ref.servers if server.up), default=0)
+
+    def phi(self, job: Job) -> float:
+        """Discount of a change by age and number of starts."""
+        age, delay = (self.ref.now - job.arrival) / 1e9, self.p["phi_delay_s"]
+        restarts = job.starts + job.migrations
+        if age + delay == 0:
+            return 0.0
+        return float(max(age - delay * restarts, 0.0) / (age + delay))
+
+    def attained(self, job: Job) -> int:
+        """GPU time with progress, ns."""
+        found = job.gpu_ns - job.overhead_gpu_ns
+        for part in job.parts.values():
+            begin = max(part.booked_from, part.progress_from)
+            found += len(part.gpus) * max(0, self.ref.now - begin)
+        return found
+
+    def claims(self, jobs: list[Job]) -> list[Claim]:
+        """The active jobs in the order of step 1, with their ladders."""
+        order = sorted(jobs, key=lambda j: (self.attained(j), j.arrival, j.index))
+        every = len(self.ref.every_gpu())
+        fair_count = min(-(-every // len(jobs)), self.server_size)
+        return [self.claim(job, place, fair_count) for place, job in enumerate(order)]
+
+    def claim(self, job: Job, place: int, fair_count: int) -> Claim:
+        now = len(job.gpu_set)
+        nodes = len({server for server, _ in job.gpu_set})
+        claim = Claim(job, place, self.phi(job), 1.0, now, 0.0)
+        if job.elastic is None:
+            claim.fair = float(fair_count)
+            claim.speed_now = now / claim.fair
+            claim.ladder, claim.speeds = [job.gpus], [job.gpus / claim.fair]
+            return claim
+        fair_counts = range(min(fair_count, job.sizes[-1]), 0, -1)
+        goodputs = (self.fair_goodput(job, k) for k in fair_counts)
+        claim.fair = next((goodput for goodput in goodputs if goodput > 0), 1.0)
+        claim.speed_now = self.goodput(job, now, nodes) / claim.fair if now else 0.0
+        best = 0.0
+        for count in self.rungs(job):
+            speed = self.goodput(job, count, 1 if count <= self.server_size else 2) / claim.fair
+            if speed > best:
+                claim.ladder.append(count)
+                claim.speeds.append(speed)
+                best = speed
+        return claim
+
+    def fair_goodput(self, job: Job, count: int) -> float:
+        """Best goodput on one server, also with fewer GPUs than the job may have."""
+        assert job.elastic is not None
+        model = job.elastic.model
+        if self.is_fixed:
+            found = model.frozen(count, 1, job.phase, job.elastic.batch)
+        else:
+            found = model.best(count, 1, job.phase)
+        return 0.0 if found is None else found.goodput
+
+    def rungs(self, job: Job) -> list[int]:
+        """Counts that a job may have."""
+        least, most = job.sizes[0], job.sizes[-1]
+        grown = math.floor(self.p["growth"] * max(1, self.most.get(job.index, 0)))
+        limit = max(least, min(grown, self.p["max_gpus_per_job"], most))
+        return [least, *(count for count in COUNTS if least < count <= limit)]
+
+    # The objective
+
+    def value(self, speed: float) -> float:
+        """u of a speed-up: what is summed over the jobs."""
+        p, x = self.p["fairness_p"], speed + FLOOR
+        if p == 0:
+            return self.ref.maths.log(x)
+        power = self.ref.maths.pow(x, p)
+        return -power if p < 0 else power
+
+    def objective(self, total: float, jobs: int) -> float:
+        """Generalised mean of the jobs, of the sum of their values."""
+        p = self.p["fairness_p"]
+        if p == 0:
+            return self.ref.maths.exp(total / jobs)
+        return self.ref.maths.pow(abs(total) / jobs, 1.0 / p)
+
+    # Steps 2 to 4, 6
+
+    def climb(self, claims: list[Claim], budget: int) -> int:
+        """Step 3: the rung of most gain per GPU, again and again; returns the GPUs left over."""
+        for claim in claims:
+            claim.is_closed = claim.is_kept
+        while budget > 0:
+            best: tuple[float, int] | None = None
+            for claim in claims:
+                rung = claim.up()
+                if claim.is_closed or rung is None:
+                    continue
+                gain = self.value(claim.speed(rung)) - self.value(claim.speed(claim.count))
+                key = (-gain / (rung - claim.count), claim.place)
+                if best is None or key < best:
+                    best = key
+            if best is None or best[0] >= 0:
+                break
+            claim = claims[best[1]]
+            rung = claim.up()
+            assert rung is not None
+            if rung - claim.count > budget:
+                claim.is_closed = True
+            else:
+                budget -= rung - claim.count
+                claim.count = rung
+        return budget
+
+    def share_out(self, claims: list[Claim], every: int) -> None:
+        """Steps 2 to 4."""
+        budget = every
+        for claim in claims:
+            if claim.ladder and claim.ladder[0] <= budget:
+                claim.count = claim.ladder[0]
+                budget -= claim.count
+        budget = self.climb(claims, budget)
+        for claim in [*claims, *claims]:  # what a later one gives back may keep an earlier one
+            changes = 0 < claim.now != claim.count
+            if changes and claim.speed(claim.count) * claim.phi <= claim.speed_now:
+                cost = claim.now - claim.count
+                if cost <= budget:
+                    budget -= cost
+                    claim.count = claim.now
+        for claim in claims:
+            claim.is_kept = claim.now > 0 and claim.count == claim.now
+        budget = self.climb(claims, budget)
+        self.move_rungs(claims, budget)
+
+    def move_rungs(self, claims: list[Claim], budget: int) -> None:
+        """Step 6: one rung from one job to another while the objective grows."""
+        moves = self.p["ls_moves"]
+        for _ in range(2 * len(claims) if moves is None else moves):
+            total = 0.0
+            for claim in claims:
+                total += self.value(claim.felt(claim.count))
+            losses, gains = [], []  # gains are negated
+            for claim in claims:
+                here = self.value(claim.felt(claim.count))
+                down = claim.down()
+                if down is not None:
+                    losses.append((here - self.value(claim.felt(down)), claim.place))
+                gains += [
+                    (here - self.value(claim.felt(up)), claim.place, up) for up in claim.ups()
+                ]
+            best: tuple[float, Claim, int, Claim, int] | None = None
+            pairs = product(sorted(losses)[:CANDIDATES], sorted(gains)[:CANDIDATES])
+            for (_, x), (_, y, up) in pairs:
+                giver, taker = claims[x], claims[y]
+                for down in giver.downs(up - taker.count - budget) if x != y else []:
+                    gain = self.value(taker.felt(up)) - self.value(taker.felt(taker.count))
+                    gain -= self.value(giver.felt(giver.count)) - self.value(giver.felt(down))
+                    if best is None or gain > best[0]:
+                        best = (gain, giver, down, taker, up)
+            if best is None:
+                return
+            gain, giver, down, taker, up = best
+            jobs = len(claims)
+            grown = self.objective(total + gain, jobs) - self.objective(total, jobs)
+            if not grown > LEAST_GAIN:
+                return
+            budget += giver.count - down - (up - taker.count)
+            giver.count, taker.count = down, up
+
+    # Step 5
+
+    def find(self, job: Job, count: int, free: set[Gpu], spanned: set[int]) -> Gpus | None:
+        """One server, else whole idle servers and the rest on one more; a type at a time."""
+        for t in job.types:
+            servers = [i for i, s in enumerate(self.ref.servers) if s.up and s.type == t]
+            mine = {i: sorted(gpu for gpu in free if gpu[0] == i) for i in servers}
+            fits = [i for i in servers if len(mine[i]) >= count]
+            if fits:
+                return tuple(mine[min(fits, key=lambda i: (len(mine[i]), i))][:count])
+            gpus = self.span(mine, count, spanned)
+            if gpus is not None:
+                return gpus
+        return None
+
+    def span(self, mine: dict[int, list[Gpu]], count: int, spanned: set[int]) -> Gpus | None:
+        """Whole idle servers, the largest first, and best fit of the rest."""
+        size = {i: self.ref.servers[i].gpus for i in mine}
+        taken: list[int] = []
+        rest = count
+        for i in sorted(mine, key=lambda i: (-size[i], i)):
+            if len(mine[i]) == size[i] <= rest:
+                taken.append(i)
+                rest -= size[i]
+        gpus = [gpu for i in taken for gpu in mine[i]]
+        if rest:
+            avoid = spanned if self.p["avoid_interference"] else set()
+            fits = [i for i in mine if len(mine[i]) >= rest and i not in taken and i not in avoid]
+            if not fits:
+                return None
+            gpus += mine[min(fits, key=lambda i: (len(mine[i]), i))][:rest]
+        return tuple(sorted(gpus))
+
+    def put(self, claims: list[Claim]) -> dict[int, Gpus]:
+        """GPUs of every job that gets some; counts become those that found a place."""
+        layout = Layout(self.ref.every_gpu())
+        for claim in claims:
+            if claim.now and claim.count == claim.now:
+                layout.give(claim, claim.job.gpu_set)
+        short: list[tuple[Claim, int]] = []
+        rest = [claim for claim in claims if claim.count != claim.now and claim.count]
+        for claim in sorted(rest, key=lambda c: (-c.count, c.job.index)):
+            wanted = claim.count
+            self.put_one(claim, layout)
+            if claim.count < wanted:
+                short.append((claim, wanted))
+        for claim, wanted in short:
+            self.improve(claim, wanted, claims, layout)
+        self.fill(claims, layout)
+        return layout.gpus
+
+    def put_one(self, claim: Claim, layout: Layout) -> None:
+        """The count, or the highest rung below it that fits."""
+        lower = [rung for rung in reversed(claim.ladder) if rung < claim.count]
+        for count in [claim.count, *lower]:
+            gpus: Gpus | None = claim.job.gpu_set
+            if count != claim.now or not set(claim.job.gpu_set) <= layout.free:
+                gpus = self.find(claim.job, count, layout.free, layout.spanned())
+            if gpus is not None:
+                layout.give(claim, gpus)
+                return
+        claim.count = 0
+
+    def improve(self, claim: Claim, wanted: int, claims: list[Claim], layout: Layout) -> None:
+        """A job that was placed below its count: the better of two ways, if any gains."""
+        room = self.make_room(claim, wanted, claims, layout)
+        apart = self.scatter(claim, wanted, layout)
+        if room is not None and (apart is None or room[0] >= apart[0]):
+            _, other, count = room
+            server, down = layout.server_of(other), other.down()
+            assert server is not None
+            assert down is not None
+            layout.give(other, layout.take(other)[:down])
+            layout.take(claim)
+            layout.give(claim, layout.lowest(server, count))
+        elif apart is not None:
+            layout.take(claim)
+            layout.give(claim, apart[1])
+
+    def make_room(
+        self, claim: Claim, wanted: int, claims: list[Claim], layout: Layout
+    ) -> tuple[float, Claim, int] | None:
+        """Another job gives up a rung on its server; return what that gains, and the new count."""
+        found: tuple[float, Claim, int] | None = None
+        before = self.value(claim.felt(claim.count))
+        for other in claims:
+            server, down = layout.server_of(other), other.down()
+            if other is claim or server is None or down is None:
+                continue
+            if self.ref.servers[server].type not in claim.job.types:
+                continue
+            room = layout.room(server) + other.count - down
+            room += claim.count if layout.server_of(claim) == server else 0
+            rungs = [r for r in claim.ladder if claim.count < r <= min(wanted, room)]
+            if rungs:
+                here = self.value(other.felt(other.count))
+                gain = self.value(claim.felt(rungs[-1])) - before
+                gain -= here - self.value(other.felt(down))
+                if gain > LEAST_GAIN and (found is None or gain > found[0]):
+                    found = (gain, other, rungs[-1])
+        return found
+
+    def scatter(self, claim: Claim, wanted: int, layout: Layout) -> tuple[float, Gpus] | None:
+        """Free GPUs of several servers, at the speed apart; return what that gains."""
+        job, before = claim.job, claim.count
+        if job.elastic is None or (before and layout.server_of(claim) is None):
+            return None
+        own = layout.take(claim)
+        avoid = layout.spanned() if self.p["avoid_interference"] else set()
+        best: tuple[float, Gpus] | None = None
+        for t in job.types:
+            servers = [i for i, s in enumerate(self.ref.servers) if s.type == t and i not in avoid]
+            servers.sort(key=lambda i: (-layout.room(i), i))
+            free = [gpu for i in servers for gpu in layout.lowest(i, layout.room(i))]
+            for count in (r for r in claim.ladder if before < r <= min(wanted, len(free))):
+                speed = self.goodput(job, count, 2) / claim.fair
+                gain = self.value(speed * claim.phi) - self.value(claim.felt(before))
+                if gain > LEAST_GAIN and (best is None or gain > best[0]):
+                    best = (gain, tuple(sorted(free[:count])))
+        if own:
+            layout.give(claim, own)
+        claim.count = before
+        return best
+
+    def fill(self, claims: list[Claim], layout: Layout) -> None:
+        """Changed jobs grow on their server, by gain per GPU."""
+        while True:
+            best: tuple[float, Claim, int] | None = None
+            for claim in claims:
+                server, up = layout.server_of(claim), claim.up()
+                if server is None or up is None or claim.count == claim.now:
+                    continue
+                if up - claim.count <= layout.room(server):
+                    gain = self.value(claim.felt(up)) - self.value(claim.felt(claim.count))
+                    gain /= up - claim.count
+                    if gain > 0 and (best is None or gain > best[0]):
+                        best = (gain, claim, up)
+            if best is None:
+                return
+            _, claim, up = best
+            server = layout.server_of(claim)
+            assert server is not None
+            own = layout.take(claim)
+            layout.give(claim, tuple(sorted([*own, *layout.others(server, own, up - len(own))])))
+
+    def decide(self) -> Plan:
+        ref, plan = self.ref, Plan()
+        jobs = [job for job in ref.jobs if job.active]
+        every = len(ref.every_gpu())
+        if not jobs or not every:
+            return plan
+        claims = self.claims(jobs)
+        self.share_out(claims, every)
+        found = self.put(claims)
+        plan.actions += [Preempt(job.index) for job in ref.running() if job.index not in found]
+        for claim in sorted(claims, key=lambda c: c.job.index):
+            job = claim.job
+            if job.index in found:
+                self.act(plan, job, found[job.index])
+        return plan
+
+    def act(self, plan: Plan, job: Job, gpus: Gpus) -> None:
+        """Start, move, or only another split of the batch."""
+        config = self.config(job, gpus)
+        self.most[job.index] = max(self.most.get(job.index, 0), len(gpus))
+        if job.status == "waiting":
+            plan.actions.append(Start(job.index, gpus, config=config))
+        elif set(gpus) != set(job.gpu_set):
+            plan.actions.append(Move(job.index, gpus, config=config))
+        elif config is not None and config != job.only.config:
+            plan.actions.append(Keep(job.index, config=config))
