@@ -11,6 +11,7 @@ import msgspec
 
 from gangline import network
 from gangline._decode import fail
+from gangline._elastic_checks import check_elastic
 from gangline._sharing_checks import check_sharing
 from gangline.cluster_schema import ClusterKeys, Throughput
 
@@ -53,6 +54,7 @@ def check(cluster: ClusterKeys, path: str | None) -> None:
     _check_failures(cluster, path)
     _check_capacity(cluster, path)
     check_sharing(cluster.sharing, names, path)
+    check_elastic(cluster, path)
 
 
 def _check_failures(cluster: ClusterKeys, path: str | None) -> None:

@@ -33,10 +33,21 @@ class Cluster:
     ) -> Cluster: ...
 
 @final
+class Elastic:
+    def __new__(
+        cls,
+        row: _U32,
+        fits: _F64,
+        limits: _U32,
+        phases: Sequence[Sequence[tuple[float, float, float]]],
+    ) -> Elastic: ...
+    def mean_rates(self) -> _F64: ...
+
+@final
 class Jobs:
     # arrival_s, gpus, work; optional: ref_rate, allowed_types, memory_bytes, model, model_labels,
     # user, user_labels, vc, vc_labels, batch_size, weight, deadline_s, rate_class, rate_table,
-    # copy_row, copy_table,
+    # copy_row, copy_table, elastic,
     # duration_known
     def __new__(cls, **columns: Any) -> Jobs: ...
     def __len__(self) -> int: ...

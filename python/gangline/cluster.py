@@ -20,6 +20,7 @@ from gangline import _toml
 from gangline._builtin_values import to_builtins
 from gangline._cluster_checks import check, load_tables
 from gangline._decode import from_validation_error
+from gangline._elastic_checks import load_elastic
 from gangline._safe import safe
 from gangline._sharing_checks import load_sharing
 from gangline.cluster_schema import (
@@ -75,8 +76,8 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         GPU types; their order breaks ties between types.
     servers : tuple of ServerBlock
         Blocks of servers; servers are numbered from 0 in this order.
-    network, failures, throughput, sharing : optional
-        Locality factors, outages, rate table, interference.
+    network, failures, throughput, sharing, elastic : optional
+        Locality factors, outages, rate table, interference, models of elastic jobs.
     capacity : tuple of CapacityRow, optional
         How many servers there are over time; before the first row all are there. A server that
         leaves acts like one that fails; those with the highest numbers leave first.
@@ -133,7 +134,7 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
             cluster = msgspec.convert(data, cls)
         except msgspec.ValidationError as error:
             raise from_validation_error(error, data, cls, path) from None
-        cluster = load_sharing(cluster, path)
+        cluster = load_elastic(load_sharing(cluster, path), path)
         check(cluster, path)
         return load_tables(cluster, path)
 

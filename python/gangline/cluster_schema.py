@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = [
     "CapacityRow",
     "ClusterKeys",
+    "Elastic",
+    "ElasticModel",
     "FailureRow",
     "Failures",
     "GpuType",
@@ -357,6 +359,69 @@ class Sharing(_Table, frozen=True):
     symmetric: bool = True
 
 
+class ElasticModel(_Table, frozen=True):
+    """How fast the elastic jobs of one model go on any number of GPUs, and at any batch.
+
+    A step of `a + 1` passes of `m` samples on `k` GPUs takes
+    `a x t_pass + (t_pass^gamma + t_net^gamma)^(1/gamma)` seconds, with `t_pass = a_c + b_c x m` and
+    `t_net` = 0 on one GPU, `a_r + b_r x (k - 2)` on one server, `a_n + b_n x (k - 2)` on several.
+
+    Parameters
+    ----------
+    a_c, b_c : float
+        Seconds of a pass: constant, and per sample.
+    a_n, b_n, a_r, b_r : float
+        Seconds of the exchange over several servers, and on one: constant, and per GPU beyond two.
+    gamma : float
+        Overlap of pass and exchange, 1 (none) to 10.
+    init_batch, max_batch : int
+        Smallest and largest total batch, samples; progress is counted in steps at `init_batch`.
+    min_pass_batch, max_pass_batch : int
+        Fewest and most samples per GPU and pass.
+    max_gpus : int
+        Most GPUs of a job; default 64.
+    noise_scale : float
+        Gradient noise scale in samples, the same from start to end; default 4 x `init_batch`.
+    noise : list of triples
+        In its place (progress, grad_sqr, grad_var): from this share of the work on, squared norm
+        and variance of the gradient at `init_batch`.
+    """
+
+    a_c: NotNegative
+    b_c: NotNegative
+    a_n: NotNegative
+    b_n: NotNegative
+    a_r: NotNegative
+    b_r: NotNegative
+    gamma: Annotated[float, Meta(ge=1, le=10)]
+    init_batch: Count
+    max_batch: Count
+    min_pass_batch: Count
+    max_pass_batch: Count
+    max_gpus: Annotated[int, Meta(ge=1, le=1024)] = 64
+    noise_scale: NotNegative | None = None
+    noise: tuple[tuple[float, float, float], ...] | None = None
+
+
+class Elastic(_Table, frozen=True):
+    """Models of elastic jobs.
+
+    Parameters
+    ----------
+    preset : str
+        Models to start from: `"pollux-fits"`, fitted to the public measurements of Pollux on T4.
+    profiles : str
+        Folder or archive of Pollux profiles, relative to the TOML: gradient noise by epoch of the
+        models that have none.
+    models : dict
+        Model label to ElasticModel; adds to or replaces those of the preset.
+    """
+
+    preset: Literal["pollux-fits"] | None = None
+    profiles: str | None = None
+    models: dict[str, ElasticModel] = {}
+
+
 class ClusterKeys(_Table, frozen=True, kw_only=True):
     """The keys of a cluster file, and what follows from them; `gangline.Cluster` explains them."""
 
@@ -367,6 +432,7 @@ class ClusterKeys(_Table, frozen=True, kw_only=True):
     failures: Failures | None = None
     throughput: Throughput | None = None
     sharing: Sharing | None = None
+    elastic: Elastic | None = None
     capacity: tuple[CapacityRow, ...] | None = None
     notes: dict[str, int] = {}
 

@@ -18,8 +18,10 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset(
         {"_builtin_values", "_decode", "_files", "_formatting", "_html", "_toml"}
     ),  # know no scheduling
-    frozenset({"cluster", "cluster_schema", "_cluster_checks", "_sharing_checks"})
-    | frozenset({"rates", "interference", "trace", "policies", "lp"})
+    frozenset(
+        {"cluster", "cluster_schema", "_cluster_checks", "_elastic_checks", "_sharing_checks"}
+    )
+    | frozenset({"rates", "interference", "elastic", "trace", "policies", "lp"})
     | frozenset({"network", "tables", "cluster_files", "hadare", "sharing"}),
     frozenset(
         {"run_options", "run_inputs", "run_spec", "result", "simulate", "compare", "comparison"}

@@ -41,6 +41,7 @@ __all__ = [
     "Hadare",
     "Las",
     "PolicyConfig",
+    "Pollux",
     "Sjf",
     "SjfBsbf",
     "SjfFfs",
@@ -1862,6 +1863,56 @@ class SjfBsbf(PolicyBase):
     estimate_error: float = 0.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Pollux(PolicyBase):
+    """Elastic gangs: GPUs and batch of each job by goodput, searched greedily.
+
+    Source: Pollux (OSDI 2021), with a search of our own.
+
+    Parameters
+    ----------
+    period_s : float, > 0
+        Time between two decisions. In seconds.
+    phi_delay_s : float, >= 0
+        What the policy assumes that a change of its GPUs costs a job; what it really costs is an
+        option of the run. In seconds.
+    fairness_p : float, >= -100
+        Exponent of the mean over the jobs' speed-ups: the lower, the more the slowest jobs count; 0
+        = geometric mean.
+    avoid_interference : bool
+        Whether a server takes part in at most one job over several servers.
+    max_gpus_per_job : int, >= 1
+        Most GPUs of an elastic job. In GPUs.
+    growth : float, >= 1
+        Most GPUs of an elastic job, relative to the most that it ever had.
+    ls_moves : float, a whole number >= 1, optional
+        Most moves of one rung from job to job in a decision; none = twice the number of jobs.
+    batch : str, one of best, traced
+        Batch of an elastic job: best (largest goodput on its GPUs) or traced (the total batch of
+        the trace).
+
+    Examples
+    --------
+    >>> Pollux().label()
+    'pollux'
+    """
+
+    name: ClassVar[str] = "pollux"
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "pollux-fixed": {"batch": "traced"},
+        "pollux-no-avoid": {"avoid_interference": False},
+    }
+
+    period_s: float = 60.0
+    phi_delay_s: float = 30.0
+    fairness_p: float = -1.0
+    avoid_interference: bool = True
+    max_gpus_per_job: int = 64
+    growth: float = 2.0
+    ls_moves: float | None = field(default=None, metadata={"kind": "maybe"})
+    batch: str = "best"
+
+
 registry: Mapping[str, type[PolicyBase]] = {
     kind.name: kind
     for kind in (
@@ -1900,6 +1951,7 @@ registry: Mapping[str, type[PolicyBase]] = {
         Hadare,
         SjfFfs,
         SjfBsbf,
+        Pollux,
     )
 }
 """Every policy by its name."""
@@ -1923,5 +1975,7 @@ presets: Mapping[str, PolicyBase] = {
     "sjf-ffs-consolidated": SjfFfs(gather="server_first"),
     "sjf-bsbf-code": SjfBsbf(partner_time="current", sub_batches=False, free_pick="few_residents"),
     "sjf-bsbf-consolidated": SjfBsbf(gather="server_first"),
+    "pollux-fixed": Pollux(batch="traced"),
+    "pollux-no-avoid": Pollux(avoid_interference=False),
 }
 """Names that stand for a policy with some of its parameters set."""

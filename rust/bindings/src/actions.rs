@@ -83,6 +83,7 @@ fn action(scratch: &mut Scratch<'_>, name: &str, tuple: &Bound<'_, PyTuple>) -> 
         sub_batch: field(tuple, terms_at)?,
         overhead: overhead.transpose()?,
         quota: field(tuple, terms_at.saturating_add(2))?,
+        accum: None,
     };
     Ok(action.with(terms).of_part(part))
 }

@@ -3,8 +3,8 @@
 use crate::error::CoreError;
 use gangline_engine::{EngineError, World};
 use gangline_model::{
-    ClusterSpec, CopyRates, GpuType, GpuTypeId, JobColumns, JobId, JobTable, ModelError, RackId,
-    RateTable, Server, SimTime,
+    ClusterSpec, CopyRates, ElasticClass, ElasticTable, GpuType, GpuTypeId, JobColumns, JobId,
+    JobTable, ModelError, NoisePhase, RackId, RateTable, Server, SimTime, StepFit,
 };
 use numpy::{
     IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
@@ -81,6 +81,81 @@ fn same_length(column: &'static str, lengths: &[usize], expected: usize) -> Resu
     }
 }
 
+/// Elastic jobs and their tables.
+#[pyclass(frozen, module = "gangline._core")]
+pub(crate) struct Elastic {
+    table: Arc<ElasticTable>,
+}
+
+/// Noise phases of a class: progress, squared norm and variance of the gradient.
+type Phases = Vec<(f64, f64, f64)>;
+
+#[pymethods]
+impl Elastic {
+    /// `row`: class of each job, 2^32 - 1 = none. `fits`: (classes, 7), seconds of a pass, over servers and on one
+    /// server, two each, and gamma. `limits`: (classes, 9), total batch, samples of a pass and GPUs, least and most of
+    /// each, then GPUs and batch size of the trace, and 1 if these GPUs fit on a server.
+    #[new]
+    #[allow(clippy::needless_pass_by_value)]
+    fn new(
+        row: PyReadonlyArray1<'_, u32>,
+        fits: PyReadonlyArray2<'_, f64>,
+        limits: PyReadonlyArray2<'_, u32>,
+        phases: Vec<Phases>,
+    ) -> PyResult<Self> {
+        let (fits, limits) = (fits.as_array(), limits.as_array());
+        if fits.ncols() != 7 || limits.ncols() != 9 {
+            let message = "expected 7 numbers of the fit and 9 limits per class";
+            return Err(PyValueError::new_err(message));
+        }
+        same_length("elastic", &[fits.nrows(), limits.nrows()], phases.len())?;
+        let class = |(at, phases): (usize, Phases)| {
+            let (fit, limit) = (fits.row(at), limits.row(at));
+            ElasticClass {
+                fit: StepFit {
+                    pass_s: [fit[0], fit[1]],
+                    servers_s: [fit[2], fit[3]],
+                    server_s: [fit[4], fit[5]],
+                    gamma: fit[6],
+                },
+                init_batch: limit[0],
+                max_batch: limit[1],
+                min_pass_batch: limit[2],
+                max_pass_batch: limit[3],
+                min_gpus: limit[4],
+                max_gpus: limit[5],
+                gpus: limit[6],
+                batch_size: limit[7],
+                fits_server: limit[8] != 0,
+                phases: phases.into_iter().map(phase).collect(),
+            }
+        };
+        let classes = phases.into_iter().enumerate().map(class).collect();
+        let row = row.as_array().iter().copied().collect();
+        let table = ElasticTable::new(row, classes).map_err(CoreError::from)?;
+        Ok(Self {
+            table: Arc::new(table),
+        })
+    }
+
+    /// Iterations of the initial batch per second of each class over its whole work, as the trace has it.
+    fn mean_rates<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        let models = self.table.models().iter();
+        let rates: Vec<f64> = models
+            .map(gangline_model::ElasticModel::mean_rate)
+            .collect();
+        rates.into_pyarray(py)
+    }
+}
+
+fn phase((progress, grad_sqr, grad_var): (f64, f64, f64)) -> NoisePhase {
+    NoisePhase {
+        progress,
+        grad_sqr,
+        grad_var,
+    }
+}
+
 /// A validated job table and its rates.
 #[pyclass(frozen, module = "gangline._core")]
 pub(crate) struct Jobs {
@@ -88,6 +163,7 @@ pub(crate) struct Jobs {
     rate_table: Option<Vec<f64>>,
     rate_types: usize,
     copies: Option<CopyRates>,
+    elastic: Option<Arc<ElasticTable>>,
     pub(crate) missing_durations: usize,
 }
 
@@ -172,6 +248,10 @@ impl Jobs {
             }
             _ => None,
         };
+        let elastic = match given.column("elastic")? {
+            None => None,
+            Some(object) => Some(Arc::clone(&object.extract::<PyRef<'_, Elastic>>()?.table)),
+        };
         let columns = JobColumns {
             arrival: instants(&given.required::<f64>("arrival_s")?)?,
             gpus: given.required("gpus")?,
@@ -198,6 +278,7 @@ impl Jobs {
             rate_table,
             rate_types,
             copies,
+            elastic,
             missing_durations: known
                 .map_or(0, |known| known.iter().filter(|known| !**known).count()),
         })
@@ -288,6 +369,9 @@ impl Jobs {
         }
         if let Some(copies) = &self.copies {
             rates = rates.with_copies(copies.clone(), &self.table)?;
+        }
+        if let Some(elastic) = &self.elastic {
+            rates = rates.with_elastic(Arc::clone(elastic), &self.table)?;
         }
         Ok(World {
             cluster: Arc::clone(&cluster.spec),

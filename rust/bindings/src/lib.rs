@@ -31,6 +31,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     };
     module.add("__profile__", profile)?;
     module.add_class::<convert::Cluster>()?;
+    module.add_class::<convert::Elastic>()?;
     module.add_class::<convert::Jobs>()?;
     module.add_class::<network::Network>()?;
     module.add_class::<output::RunOutput>()?;

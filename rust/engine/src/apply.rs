@@ -382,7 +382,7 @@ fn check_set(state: &State, action: &Action, gpus: &GpuSet) -> Result<(), Broken
         Some(first) => state.gang_on(action.job, first.server),
         None => state.jobs.gpus(action.job),
     };
-    if count != gang {
+    if count != gang && !state.may_take(action, gpus) {
         return Err(Broken::by(action, None, Rule::GangSize));
     }
     if state.types.copy_gpus().is_some() && state.base_on(action.job, gpus) <= 0.0 {
@@ -394,7 +394,12 @@ fn check_set(state: &State, action: &Action, gpus: &GpuSet) -> Result<(), Broken
 #[cold]
 fn check_terms(state: &State, action: &Action) -> Result<(), Broken> {
     let fail = |rule| Err(Broken::by(action, None, rule));
-    let is_batch = |sub_batch| (1..=state.jobs.batch_size(action.job)).contains(&sub_batch);
+    if action.terms.accum.is_some() {
+        check_batch(state, action).map_err(|rule| Broken::by(action, None, rule))?;
+    }
+    let is_batch = |sub_batch| {
+        action.terms.accum.is_some() || (1..=state.jobs.batch_size(action.job)).contains(&sub_batch)
+    };
     let is_span = |span: SimSpan| span.0 >= 0 && span.seconds() <= MAX_SECONDS;
     let terms = &action.terms;
     if !terms.overhead.is_none_or(is_span) {
@@ -405,6 +410,44 @@ fn check_terms(state: &State, action: &Action) -> Result<(), Broken> {
     }
     if !terms.sub_batch.is_none_or(is_batch) {
         return fail(Rule::SubBatch);
+    }
+    Ok(())
+}
+
+/// Whether the batch that the plan names for an elastic job is one of its model, and fits into memory.
+fn check_batch(state: &State, action: &Action) -> Result<(), Rule> {
+    let terms = &action.terms;
+    let (Some(pass_batch), Some(accum)) = (terms.sub_batch, terms.accum) else {
+        return Err(Rule::SubBatch); // passes of no size
+    };
+    let run = state.run(action.job);
+    let held = run
+        .and_then(|run| run.part(action.part))
+        .map(|part| &part.gpus);
+    let Some(gpus) = action.gpus().or(held) else {
+        return Err(Rule::SubBatch);
+    };
+    let servers = gpus.by_server();
+    if servers
+        .iter()
+        .any(|one| one.server.index() >= state.occupancy.servers())
+    {
+        return Err(Rule::NoSuchGpu);
+    }
+    if !state.may_have(action.job, gpus.gpus()) {
+        return Err(Rule::GangSize);
+    }
+    let rate = state.elastic_rate(action.job, gpus, (pass_batch, accum), 0.0);
+    if rate.is_none() {
+        return Err(Rule::SubBatch);
+    }
+    let bytes = state.pass_bytes(action.job, pass_batch);
+    let capacity = |one: &ServerGpus| {
+        let gpu_type = state.occupancy.type_of(one.server);
+        state.cluster.gpu_types()[gpu_type.index()].memory_bytes
+    };
+    if servers.iter().any(|one| capacity(one) < bytes) {
+        return Err(Rule::Memory);
     }
     Ok(())
 }

@@ -154,7 +154,8 @@ impl Engine {
             }
             Verb::Move(_) => {
                 // a part keeps its sub-batch unless it is given another
-                let own = (part.sub_batch != 0).then_some(part.sub_batch);
+                let own = part.accum.is_none() && part.sub_batch != 0;
+                let own = own.then_some(part.sub_batch);
                 action.terms.sub_batch = action.terms.sub_batch.or(own);
                 EndReason::Moved
             }
@@ -219,6 +220,7 @@ impl Engine {
             number,
             gpus,
             sub_batch: terms.sub_batch.unwrap_or(0),
+            accum: terms.accum,
             overhead: match terms.overhead {
                 Some(own) => own,
                 None => self.state.overhead(job),

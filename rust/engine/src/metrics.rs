@@ -334,7 +334,7 @@ impl Engine {
             comm += gpus * output.comm_s.get(at).copied().unwrap_or(0.0);
             shared += gpus * output.share_lost_s.get(at).copied().unwrap_or(0.0);
         }
-        if self.state.forks {
+        if self.state.forks || self.state.elastic.is_some() {
             let lost = &totals.lost_by_parts;
             held = output.gpu_s.iter().sum();
             (overhead, comm, shared) = (lost.overhead, lost.comm, lost.shared);

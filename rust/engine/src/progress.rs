@@ -25,6 +25,8 @@ pub(crate) struct NewPart<'a> {
     pub(crate) gpus: &'a mut GpuSet,
     /// 0 = full batch.
     pub(crate) sub_batch: u32,
+    /// With it, a batch of an elastic job.
+    pub(crate) accum: Option<u32>,
     pub(crate) overhead: SimSpan,
     /// Infinite = none.
     pub(crate) quota: f64,
@@ -56,7 +58,7 @@ impl Run {
     #[inline]
     fn ends_next(&self) -> bool {
         match &self.parts[..] {
-            [part] => part.quota >= self.left,
+            [part] => self.knot <= 0.0 && part.quota >= self.left,
             _ => self.next_step().1 == NextStep::Done,
         }
     }
@@ -106,6 +108,7 @@ impl Part {
             number,
             gpus,
             sub_batch,
+            accum,
             overhead,
             quota,
         } = new;
@@ -122,6 +125,7 @@ impl Part {
         self.number = number;
         self.gpu_type = pace.gpu_type;
         self.sub_batch = sub_batch;
+        self.accum = accum;
         self.tier = pace.tier;
         if pace.has_details {
             self.details = Some(Box::new(PartDetails {
@@ -158,7 +162,7 @@ fn end_of(from: SimTime, work: f64, rate: f64) -> SimTime {
 impl State {
     /// Brings the work that is left up to now.
     #[inline]
-    fn settle(&mut self, slot: usize, recorder: &mut Recorder) {
+    pub(crate) fn settle(&mut self, slot: usize, recorder: &mut Recorder) {
         let now = self.now;
         let run = &mut self.runs[slot];
         let since = run.since;
@@ -243,7 +247,7 @@ impl State {
 
     /// Closes the present segment of a part at `now`. The work is settled by itself.
     #[inline]
-    fn close_segment(
+    pub(crate) fn close_segment(
         &mut self,
         slot: usize,
         at: usize,
@@ -300,7 +304,7 @@ impl State {
         if let Some(kept) = self.out.kept_ns.get_mut(row) {
             *kept += part.kept() * i128::from(progress.0);
         }
-        if self.forks {
+        if self.forks || self.elastic.is_some() {
             note_part(&mut self.out, part, row, (start, now), recorder);
         }
         if part.rate <= 0.0 {
@@ -340,6 +344,10 @@ impl State {
             self.schedule(slot, queue);
             return;
         }
+        if run.knot > 0.0 && run.parts[0].quota >= run.left - run.knot {
+            self.cross_knot(slot, queue, recorder);
+            return;
+        }
         // what is left is exact: no time is converted back
         let left = run.left - run.parts[0].quota;
         self.settle(slot, recorder);
@@ -352,12 +360,12 @@ impl State {
 
     /// Pushes the next event of a run, whose work is settled.
     #[inline]
-    fn schedule(&mut self, slot: usize, queue: &mut EventQueue) {
+    pub(crate) fn schedule(&mut self, slot: usize, queue: &mut EventQueue) {
         let run = &mut self.runs[slot];
         (run.rate, run.finish) = match &run.parts[..] {
             [part] if part.rate > 0.0 => {
                 let from = run.since.max(part.progress_start);
-                let work = part.quota.min(run.left);
+                let work = part.quota.min(run.left - run.knot);
                 (part.rate, end_of(from, work, part.rate))
             }
             _ => run.pace_of_parts(),
@@ -392,9 +400,14 @@ fn note_part(
     // the segment is closed: the part itself has a new start
     let held = now - start;
     let gpus = f64::from(part.gpus.gpus());
-    out.parts_ns[row] += held.0;
+    if let Some(parts_ns) = out.parts_ns.get_mut(row) {
+        *parts_ns += held.0;
+    }
     out.gpu_ns[row] += i128::from(held.0) * i128::from(part.gpus.gpus());
     let progress = part.progress(start, now);
+    if let Some(attained_ns) = out.attained_ns.get_mut(row) {
+        *attained_ns += i128::from(progress.0) * i128::from(part.gpus.gpus());
+    }
     let totals = &mut recorder.totals.lost_by_parts;
     totals.overhead += gpus * SimSpan(held.0 - progress.0).seconds();
     if part.rate > 0.0 {
@@ -459,8 +472,12 @@ impl State {
         run.started = self.now;
         run.since = self.now;
         run.left = remaining;
+        run.knot = 0.0;
         run.held_ns = run_ns;
         run.is_touched = false;
+        if self.elastic.is_some() {
+            self.find_knot(at);
+        }
         let is_sending = is_far && self.uplinks.is_some() && self.send(slot);
         if is_shared || is_sending {
             self.touch(job);
@@ -480,8 +497,15 @@ impl State {
         } else {
             (self.cluster.tier(gpus), self.base_on(job, gpus))
         };
+        let base = match &self.elastic {
+            None => base,
+            Some(_) => self.elastic_base(job, new).unwrap_or(base),
+        };
         let locality = self.locality_on(job, gpus);
-        let inflation = self.inflation(job, new.sub_batch);
+        let inflation = match new.accum {
+            None => self.inflation(job, new.sub_batch),
+            Some(_) => 1.0, // the base rate is that of the batch
+        };
         Pace {
             gpu_type,
             tier,
@@ -694,6 +718,7 @@ impl State {
             let (before, after) = (self.bytes_of(job, before), self.bytes_of(job, sub_batch));
             let gpus = self.runs[slot].parts[at].gpus.clone();
             self.occupancy.resize(&gpus, before, after);
+            self.change_batch(slot, at, terms.accum);
         }
         if terms.overhead.is_some() || terms.quota.is_some() {
             self.renew(slot, at, terms, queue, recorder);
@@ -765,12 +790,21 @@ impl State {
         }
     }
 
+    /// What the sub-batch of a part costs it.
+    #[inline]
+    fn inflation_of(&self, job: JobId, part: &Part) -> f64 {
+        match part.accum {
+            None => self.inflation(job, part.sub_batch),
+            Some(_) => 1.0, // its base rate is that of its batch
+        }
+    }
+
     /// Whether the part has another rate from now on.
     fn retime_part(&mut self, slot: usize, at: usize, recorder: &mut Recorder) -> bool {
         let run = &self.runs[slot];
         let (job, part) = (run.job, &run.parts[at]);
         let (xi, is_shared) = self.xi_on(job, &part.gpus);
-        let inflation = self.inflation(job, part.sub_batch);
+        let inflation = self.inflation_of(job, part);
         let locality = self.locality_now(slot, part);
         let rate = (part.base * locality) / (inflation * xi);
         let is_moved = locality.to_bits() != part.locality.to_bits();
@@ -791,11 +825,11 @@ impl State {
     }
 
     /// Opens a segment of a part at the rate that it has now.
-    fn set_rate(&mut self, slot: usize, at: usize, xi: f64) {
+    pub(crate) fn set_rate(&mut self, slot: usize, at: usize, xi: f64) {
         let run = &self.runs[slot];
         let (job, part) = (run.job, &run.parts[at]);
         let locality = self.locality_now(slot, part);
-        let inflation = self.inflation(job, part.sub_batch);
+        let inflation = self.inflation_of(job, part);
         let others = if self.config.segments {
             let partners = self.partners(job, &part.gpus);
             partners.iter().map(|partner| partner.0.0).collect()

@@ -13,12 +13,13 @@ use crate::state::useful::Useful;
 use crate::uplinks::UpLinks;
 
 use gangline_model::{
-    ClusterSpec, GpuTypeId, Infeasible, JobId, JobTable, RateTable, ServerId, SimSpan, SimTime,
-    span_of_work,
+    ClusterSpec, ElasticTable, GpuTypeId, Infeasible, JobId, JobTable, RateTable, ServerId,
+    SimSpan, SimTime, span_of_work,
 };
 use prefetch_index::prefetch_index;
 use std::sync::Arc;
 
+mod elastic;
 pub(crate) mod jobs;
 mod rates;
 pub(crate) mod running;
@@ -42,14 +43,22 @@ pub(crate) struct JobColumnsOut {
     pub(crate) kept_ns: Vec<i128>,
     /// Time that its parts held GPUs, summed over them; only of policies that fork jobs.
     pub(crate) parts_ns: Vec<i64>,
-    /// The same times the GPUs of each.
+    /// The same times the GPUs of each; also where gangs may change their size.
     pub(crate) gpu_ns: Vec<i128>,
+    /// Of that, with progress; only where gangs may change their size.
+    pub(crate) attained_ns: Vec<i128>,
     pub(crate) migrations: Vec<i32>,
 }
 
 impl JobColumnsOut {
     /// The columns that a run is known to need.
-    fn new(config: &RunConfig, count: usize, max_share: u32, traits: &PolicyTraits) -> Self {
+    fn new(
+        config: &RunConfig,
+        count: usize,
+        max_share: u32,
+        traits: &PolicyTraits,
+        is_elastic: bool,
+    ) -> Self {
         fn column<T: Clone + Default>(is_needed: bool, count: usize) -> Vec<T> {
             if is_needed {
                 vec![T::default(); count]
@@ -64,7 +73,8 @@ impl JobColumnsOut {
                 || is_far
                 || is_shared
                 || traits.watches_locality
-                || traits.forks,
+                || traits.forks
+                || is_elastic,
             overhead_ns: column(starts_cost(config, traits), count),
             comm_s: column(is_far, count),
             comm_tier_s: [(); 3].map(|()| column(is_far, count)),
@@ -72,7 +82,8 @@ impl JobColumnsOut {
             share_lost_s: column(is_shared, count),
             kept_ns: column(traits.watches_locality, count),
             parts_ns: column(traits.forks, count),
-            gpu_ns: column(traits.forks, count),
+            gpu_ns: column(traits.forks || is_elastic, count),
+            attained_ns: column(is_elastic, count),
             migrations: Vec::new(),
         }
     }
@@ -94,6 +105,8 @@ pub struct State {
     pub(crate) rates: Arc<RateTable>,
     pub(crate) config: RunConfig,
     pub(crate) types: TypeTable,
+    /// Elastic jobs; `None` where there are none, or a policy forks jobs: then they are as the trace has them.
+    pub(crate) elastic: Option<Arc<ElasticTable>>,
     /// Whether jobs may hold several parts.
     pub(crate) forks: bool,
     /// Overhead of a restart beyond the run's, per GPU.
@@ -128,14 +141,17 @@ impl State {
         let server_max = cluster.servers().iter().map(|server| server.gpus).max();
         let gpus_max = gang_max.max(server_max.unwrap_or(0)); // copies may be larger than gangs
         let gpus = cluster.gpus_total() as usize;
+        let elastic = rates.elastic().filter(|_| !traits.forks).cloned();
+        let is_elastic = elastic.is_some();
         Self {
             types: TypeTable::new(cluster, jobs, rates, traits),
+            elastic,
             forks: traits.forks,
             restart_per_gpu: traits.restart_per_gpu,
             starts_cost: starts_cost(&config, traits),
             now: SimTime::ZERO,
             lives: Jobs::new(jobs.len(), cluster.gpu_types().len(), gpus_max),
-            out: JobColumnsOut::new(&config, jobs.len(), max_share, traits),
+            out: JobColumnsOut::new(&config, jobs.len(), max_share, traits, is_elastic),
             runs: Vec::new(),
             free_slots: Vec::new(),
             occupancy: Occupancy::new(cluster, max_share),
@@ -202,6 +218,7 @@ impl State {
         self.cluster.gpu_types().len() == 1
             && !self.is_shared()
             && self.config.locality.is_none()
+            && self.elastic.is_none()
             && !self.starts_cost
     }
 
@@ -270,7 +287,9 @@ impl State {
     pub(crate) fn remaining_span(&self, job: JobId) -> SimSpan {
         let best = self.best_rate(job);
         match self.run(job) {
-            Some(run) if run.rate.to_bits() == best.to_bits() && !run.is_forked() => {
+            Some(run)
+                if run.rate.to_bits() == best.to_bits() && !run.is_forked() && run.knot <= 0.0 =>
+            {
                 run.finish - run.progress_from(self.now)
             }
             _ => span_of_work(self.remaining_work(job), best),
@@ -280,6 +299,9 @@ impl State {
     /// GPU time held so far without overhead, GPU-nanoseconds.
     #[inline]
     pub(crate) fn attained_gpu_ns(&self, job: JobId) -> i128 {
+        if self.elastic.is_some() {
+            return self.attained_elastic(job);
+        }
         i128::from(self.executed(job).0) * i128::from(self.jobs.gpus(job))
     }
 

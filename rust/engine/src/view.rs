@@ -5,8 +5,8 @@ use crate::state::jobs::Phase;
 use crate::state::running::{Part, Run};
 use crate::{Knowledge, PolicyError};
 use gangline_model::{
-    ClusterSpec, GpuSet, GpuTypeId, JobFacts, JobId, JobTable, LocalityModel, ServerId, SimSpan,
-    SimTime, Tier, TimerTag, span_of_work,
+    ClusterSpec, ElasticModel, GpuSet, GpuTypeId, JobFacts, JobId, JobTable, LocalityModel,
+    ServerId, SimSpan, SimTime, Tier, TimerTag, span_of_work,
 };
 use smallvec::SmallVec;
 use std::ops::Deref;
@@ -252,6 +252,22 @@ impl<'a> ClusterView<'a> {
     /// a table of slowdown factors.
     pub fn pair_class(&self, job: JobId) -> u32 {
         self.state.pair_class(job)
+    }
+
+    /// How fast the job goes on other numbers of GPUs, if it is elastic.
+    #[inline]
+    pub fn elastic(&self, job: JobId) -> Option<&'a ElasticModel> {
+        self.state.elastic_model(job)
+    }
+
+    /// The noise phase that an elastic job is in; 0 for every other.
+    pub fn noise_phase(&self, job: JobId) -> usize {
+        self.state.noise_phase(job)
+    }
+
+    /// Memory per GPU, in bytes, of an elastic job with passes of so many samples.
+    pub fn pass_bytes(&self, job: JobId, pass_batch: u32) -> u64 {
+        self.state.pass_bytes(job, pass_batch)
     }
 
     /// First start ever, if it has started.

@@ -42,6 +42,9 @@ pub enum Verb {
 pub struct Terms {
     /// Samples per GPU and pass; a start without it uses the job's own batch size.
     pub sub_batch: Option<u32>,
+    /// Passes beyond the first, for an elastic job; `sub_batch` then is the samples per GPU and pass of any batch
+    /// that its model allows.
+    pub accum: Option<u32>,
     /// Time without progress from now on. A start or move without it costs the run's overhead.
     pub overhead: Option<SimSpan>,
     /// Iterations that the part may do; then it keeps its GPUs without progress. Infinite = no quota, as is a

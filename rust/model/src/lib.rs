@@ -6,6 +6,7 @@
 
 mod action;
 mod cluster;
+mod elastic;
 mod error;
 mod gpu_set;
 mod id;
@@ -17,6 +18,7 @@ mod time;
 
 pub use action::{Action, ActionKind, Terms, TimerTag, Verb};
 pub use cluster::{ClusterSpec, GpuType, Server, Tier};
+pub use elastic::{Configuration, ElasticClass, ElasticModel, ElasticTable, NoisePhase};
 pub use error::ModelError;
 pub use gpu_set::{GpuSet, ServerGpus, gpus_in, mask_of_lowest};
 pub use id::{GpuTypeId, JobId, RackId, ServerId};

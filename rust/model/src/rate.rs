@@ -3,7 +3,10 @@
 //! The three are ports: a table serves each of them here, other models plug in without touching the
 //! engine.
 
-use crate::{ClusterSpec, Extent, GpuTypeId, JobFacts, JobId, ModelError, Shape, Tier};
+use crate::{
+    ClusterSpec, ElasticTable, Extent, GpuTypeId, JobFacts, JobId, ModelError, Shape, Tier,
+};
+use std::sync::Arc;
 
 /// Base rates: iterations per second of a whole gang, alone and consolidated, on one GPU type.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,6 +14,7 @@ pub struct RateTable {
     speeds: Vec<f64>,
     classes: Vec<f64>,
     copies: Option<CopyRates>,
+    elastic: Option<Arc<ElasticTable>>,
 }
 
 /// Measured rates of gangs of every size, for policies that run copies of a job on other numbers of GPUs.
@@ -36,6 +40,7 @@ impl RateTable {
             speeds,
             classes: Vec::new(),
             copies: None,
+            elastic: None,
         }
     }
 
@@ -100,6 +105,36 @@ impl RateTable {
         }
         self.copies = Some(copies);
         Ok(self)
+    }
+
+    /// Adds how fast elastic jobs go on any number of GPUs. Their base rate stays that of the trace's own size.
+    ///
+    /// # Errors
+    /// [`ModelError::Table`] if the table is for another number of jobs.
+    pub fn with_elastic(
+        mut self,
+        elastic: Arc<ElasticTable>,
+        jobs: &JobFacts,
+    ) -> Result<Self, ModelError> {
+        if elastic.jobs() != jobs.len() {
+            let what = format!("{} rows, {} jobs", elastic.jobs(), jobs.len());
+            return Err(ModelError::Table {
+                table: "elastic",
+                what,
+            });
+        }
+        self.elastic = Some(elastic);
+        Ok(self)
+    }
+
+    /// The elastic jobs, if there are any.
+    pub fn elastic(&self) -> Option<&Arc<ElasticTable>> {
+        self.elastic.as_ref()
+    }
+
+    /// Relative speed of a type for what is not measured on it.
+    pub fn speed(&self, gpu_type: GpuTypeId) -> f64 {
+        self.speeds[gpu_type.index()]
     }
 
     /// Base rate of a copy of the job on so many GPUs of a type: the job's own if that is its gang; else that of the

@@ -14,6 +14,7 @@ pub mod hadar;
 pub mod hadare;
 pub mod params;
 pub mod place;
+pub mod pollux;
 pub mod preempt;
 pub mod queue;
 mod registry;

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from gangline.elastic import elastic_jobs
 from gangline.interference import resolve
 from gangline.rates import NO_CLASS, JobKeys, classify, rates_of_copies, refuse_unknown
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from gangline import _core
     from gangline.cluster import Cluster
+    from gangline.elastic import ElasticJobs
     from gangline.interference import Pairs
     from gangline.rates import CopyRates, RateClasses
 
@@ -49,7 +51,12 @@ def to_core(trace: JobTable, cluster: Cluster) -> _core.Jobs:
     gpus = trace.numbers("gpus").astype(np.uint32)
     batch = _optional(trace, "batch_size", 0.0)
     keys = job_keys(trace)
+    elastic = _elastic(trace, cluster, keys)
+    if elastic is not None:
+        work, ref_rate = _at_traced_size(trace, work, ref_rate, elastic)
     rate_class, rate_table, known = _rates(trace, cluster, keys, known)
+    if elastic is not None and rate_class is not None:
+        rate_class = np.where(elastic.rows, np.uint32(NO_CLASS), rate_class)
     copies = None if rate_class is None else copy_rates(cluster, keys)
     return _core.Jobs(
         arrival_s=trace.numbers("arrival_s"),
@@ -72,6 +79,7 @@ def to_core(trace: JobTable, cluster: Cluster) -> _core.Jobs:
         copy_row=None if copies is None else copies.row,
         copy_table=None if copies is None else copies.table,
         duration_known=known,
+        elastic=None if elastic is None else elastic.core,
     )
 
 
@@ -174,6 +182,25 @@ def work_of(
     rate = np.divide(iterations, duration, out=np.ones(len(trace)), where=both)
     known = ~np.isnan(duration)
     return work, rate, None if known.all() else known
+
+
+def _elastic(trace: JobTable, cluster: Cluster, keys: JobKeys) -> ElasticJobs | None:
+    def numbers(name: str) -> npt.NDArray[np.float64] | None:
+        return trace.numbers(name).astype(np.float64) if name in trace.columns else None
+
+    return elastic_jobs(cluster, keys, numbers, lambda row: str(trace.column("job_id")[row]))
+
+
+def _at_traced_size(
+    trace: JobTable,
+    work: npt.NDArray[np.float64],
+    ref_rate: npt.NDArray[np.float64] | None,
+    elastic: ElasticJobs,
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Give elastic jobs as much work as they do in their duration with the size of the trace."""
+    rate = np.ones(len(trace)) if ref_rate is None else ref_rate
+    own = trace.numbers("duration_s") * elastic.rate
+    return np.where(elastic.rows, own, work), np.where(elastic.rows, elastic.rate, rate)
 
 
 def _has_iterations(trace: JobTable) -> npt.NDArray[np.bool_]:

@@ -47,6 +47,7 @@ impl State {
     pub(crate) fn locality_on(&self, job: JobId, gpus: &GpuSet) -> f64 {
         match &self.config.locality {
             None => 1.0,
+            Some(_) if self.elastic_model(job).is_some() => 1.0, // its own model counts distance
             Some(model) => self.locality_by(model.as_ref(), job, gpus),
         }
     }

@@ -38,6 +38,8 @@ pub struct Part {
     pub gpu_type: GpuTypeId,
     /// Samples per GPU and pass; 0 = the job's own batch size.
     pub sub_batch: u32,
+    /// Passes beyond the first, where a plan named the batch of an elastic job.
+    pub accum: Option<u32>,
     /// Tier of its placement.
     pub tier: Tier,
     /// What only runs with shared GPUs or with segments keep.
@@ -129,6 +131,8 @@ pub struct Run {
     pub(crate) since: SimTime,
     /// Work left at the last settlement.
     pub(crate) left: f64,
+    /// Work left when the next noise phase of an elastic job begins; 0 = none does.
+    pub(crate) knot: f64,
     /// Time the job has held GPUs, up to the last settlement.
     pub(crate) held_ns: i64,
     pub(crate) is_touched: bool,
@@ -146,6 +150,7 @@ impl Default for Run {
             started: SimTime::ZERO,
             since: SimTime::ZERO,
             left: 0.0,
+            knot: 0.0,
             held_ns: 0,
             is_touched: false,
         }
@@ -168,6 +173,7 @@ impl Default for Part {
             number: 0,
             gpu_type: GpuTypeId(0),
             sub_batch: 0,
+            accum: None,
             tier: Tier::Server,
             details: None,
         }

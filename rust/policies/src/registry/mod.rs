@@ -6,6 +6,7 @@ mod gavel;
 mod hadar;
 mod hadare;
 mod parameters;
+mod pollux;
 mod preemptive;
 mod queues;
 mod sharing;
@@ -246,6 +247,7 @@ pub static POLICIES: LazyLock<Vec<PolicyInfo>> = LazyLock::new(|| {
         hadar::POLICIES,
         hadare::POLICIES,
         sharing::POLICIES,
+        pollux::POLICIES,
     ]
     .concat()
 });

@@ -1,0 +1,123 @@
+"""Elastic jobs: what the models of a cluster say of the jobs of a trace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gangline._elastic_checks import FIT
+from gangline.errors import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from gangline import _core
+    from gangline.cluster_schema import ClusterKeys, ElasticModel
+    from gangline.rates import JobKeys
+
+__all__ = ["ElasticJobs", "elastic_jobs"]
+
+NO_ROW = 0xFFFF_FFFF
+_LIMITS = ("init_batch", "max_batch", "min_pass_batch", "max_pass_batch")
+# Where no noise is measured: so many initial batches. Ours.
+_NOISE_BATCHES = 4.0
+
+
+class ElasticJobs(NamedTuple):
+    """The elastic jobs of a trace.
+
+    Attributes
+    ----------
+    core : object
+        Their tables, for the compiled core.
+    rows : bool array, shape (jobs,)
+        Which jobs are elastic.
+    rate : float64 array, shape (jobs,)
+        Iterations of the initial batch per second over the whole work of a job as the trace has it;
+        1 for the others.
+    """
+
+    core: _core.Elastic
+    rows: npt.NDArray[np.bool_]
+    rate: npt.NDArray[np.float64]
+
+
+def elastic_jobs(
+    cluster: ClusterKeys,
+    keys: JobKeys,
+    numbers: Callable[[str], npt.NDArray[np.float64] | None],
+    name: Callable[[int], str],
+) -> ElasticJobs | None:
+    """Find the jobs of a trace that are elastic on a cluster; None if there are none.
+
+    A job is elastic if the cluster has a model for its label and its batch size and duration are
+    known. `numbers` gives a column of the trace, NaN = unknown, and `name` the id of a job.
+
+    Raises
+    ------
+    TraceError
+        If the trace gives a job a batch or a range of GPUs that cannot be.
+    """
+    import numpy as np
+
+    from gangline import _core
+
+    if cluster.elastic is None or not keys.labels:
+        return None
+    known = np.asarray([label in cluster.elastic.models for label in keys.labels], np.bool_)
+    has_model = keys.model < len(keys.labels)
+    rows = has_model & (keys.batch_size > 0)
+    rows[rows] &= known[keys.model[rows]]
+    duration = numbers("duration_s")
+    if duration is None:
+        return None
+    rows &= ~np.isnan(duration)
+    if not rows.any():
+        return None
+    zeros = np.zeros(len(rows))
+    limits_given = [numbers("min_gpus"), numbers("max_gpus")]
+    least, most = (zeros if found is None else np.nan_to_num(found) for found in limits_given)
+    columns = (keys.model, keys.gpus, keys.batch_size, least, most)
+    table = np.stack([column.astype(np.int64) for column in columns], axis=1)[rows]
+    distinct, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    largest = max(block.gpus for block in cluster.servers)
+    classes = []
+    for kind, at in zip(distinct.tolist(), np.flatnonzero(rows)[first].tolist(), strict=True):
+        model = cluster.elastic.models[keys.labels[kind[0]]]
+        classes.append(_class(model, kind, largest, name(at)))
+    fits, limits, phases = zip(*classes, strict=True)
+    of_job = np.full(len(rows), NO_ROW, np.uint32)
+    of_job[rows] = inverse.reshape(-1)
+    core = _core.Elastic(
+        of_job, np.asarray(fits, np.float64), np.asarray(limits, np.uint32), phases
+    )
+    rate = np.ones(len(rows))
+    rate[rows] = core.mean_rates()[of_job[rows]]
+    return ElasticJobs(core, rows, rate)
+
+
+def _class(model: ElasticModel, kind: list[int], largest: int, job: str) -> tuple[Any, Any, Any]:
+    """Return fit, limits and noise phases of jobs that are alike."""
+    _, gpus, batch, least, most = kind
+    if gpus * batch < model.init_batch:
+        raise TraceError.at(
+            f"job {job}",
+            None,
+            "batch_size",
+            batch,
+            f"a total of at least {model.init_batch} samples",
+        )
+    default = max(1, min(model.max_gpus, model.max_batch // model.min_pass_batch))
+    if least and most and least > most:
+        raise TraceError.at(f"job {job}", None, "min_gpus", least, f"at most max_gpus = {most}")
+    # the size of the trace is always possible
+    low, high = min(least or 1, gpus), max(most or default, gpus)
+    fit = [getattr(model, name) for name in FIT]
+    limits = [getattr(model, name) for name in _LIMITS]
+    limits += [low, high, gpus, batch, int(gpus <= largest)]
+    scale = model.noise_scale
+    samples = _NOISE_BATCHES * model.init_batch if scale is None else scale
+    noise = model.noise or ((0.0, 1.0, samples / model.init_batch),)
+    return fit, limits, list(noise)

@@ -1,0 +1,179 @@
+//! Elastic jobs (`docs/concepts/elastic-jobs.md`): rates on any number of GPUs, and the noise phases of a run. Only
+//! runs with such jobs come here.
+
+use crate::progress::NewPart;
+use crate::queue::EventQueue;
+use crate::record::{EndReason, Recorder};
+use crate::state::State;
+use gangline_model::{Action, ElasticModel, GpuSet, JobId};
+
+impl State {
+    /// The model of a job that is elastic in this run.
+    #[inline]
+    pub(crate) fn elastic_model(&self, job: JobId) -> Option<&ElasticModel> {
+        self.elastic.as_ref()?.get(job)
+    }
+
+    /// Whether a job may hold so many GPUs, which are not its gang.
+    #[cold]
+    pub(crate) fn may_have(&self, job: JobId, gpus: u32) -> bool {
+        self.elastic_model(job).is_some_and(|model| {
+            let class = model.class();
+            (class.min_gpus..=class.max_gpus).contains(&gpus)
+        })
+    }
+
+    /// Whether an action may give a job so many GPUs, which are not its gang: a batch that is not named must be possible.
+    #[cold]
+    pub(crate) fn may_take(&self, action: &Action, gpus: &GpuSet) -> bool {
+        let (count, spans) = (gpus.gpus(), gpus.by_server().len() > 1);
+        let is_batch = |model: &ElasticModel| {
+            action.terms.accum.is_some() || model.frozen(0, count, spans).rate > 0.0
+        };
+        self.may_have(action.job, count) && self.elastic_model(action.job).is_some_and(is_batch)
+    }
+
+    /// Relative speed of the slowest type of a set.
+    fn speed_on(&self, gpus: &GpuSet) -> f64 {
+        let speed =
+            |one: &gangline_model::ServerGpus| self.rates.speed(self.occupancy.type_of(one.server));
+        gpus.by_server()
+            .iter()
+            .map(speed)
+            .fold(f64::INFINITY, f64::min)
+    }
+
+    /// Rate of an elastic job with so much left, at a batch that a plan names; `None` if its model has no such batch.
+    pub(crate) fn elastic_rate(
+        &self,
+        job: JobId,
+        gpus: &GpuSet,
+        passes: (u32, u32),
+        left: f64,
+    ) -> Option<f64> {
+        let model = self.elastic_model(job)?;
+        let spans = gpus.by_server().len() > 1;
+        let phase = model.phase(self.jobs.work(job), left);
+        let rate = model.rate(phase, gpus.gpus(), spans, passes)?;
+        Some(rate * self.speed_on(gpus))
+    }
+
+    /// Base rate of an elastic job that holds these GPUs with so much left.
+    fn elastic_base_at(
+        &self,
+        job: JobId,
+        gpus: &GpuSet,
+        passes: Option<(u32, u32)>,
+        left: f64,
+    ) -> Option<f64> {
+        let model = self.elastic_model(job)?;
+        if passes.is_some() {
+            return self.elastic_rate(job, gpus, passes?, left);
+        }
+        let spans = gpus.by_server().len() > 1;
+        let phase = model.phase(self.jobs.work(job), left);
+        let frozen = model.frozen(phase, gpus.gpus(), spans);
+        Some(frozen.rate * self.speed_on(gpus))
+    }
+
+    /// Base rate of a part that is about to start; `None` if the job is not elastic.
+    #[cold]
+    pub(crate) fn elastic_base(&self, job: JobId, new: &NewPart<'_>) -> Option<f64> {
+        let left = self.lives.get(job).map_or(0.0, |state| state.remaining);
+        let passes = new.accum.map(|accum| (new.sub_batch, accum));
+        self.elastic_base_at(job, new.gpus, passes, left)
+    }
+
+    /// Gives the only part of a run the base rate of its phase and batch.
+    fn set_base(&mut self, slot: usize) {
+        let run = &self.runs[slot];
+        let part = &run.parts[0];
+        let passes = part.accum.map(|accum| (part.sub_batch, accum));
+        if let Some(base) = self.elastic_base_at(run.job, &part.gpus, passes, run.left) {
+            self.runs[slot].parts[0].base = base;
+        }
+    }
+
+    /// Notes what an elastic job has left when its next noise phase begins.
+    #[cold]
+    pub(crate) fn find_knot(&mut self, slot: usize) {
+        let run = &self.runs[slot];
+        let work = self.jobs.work(run.job);
+        let knot = self
+            .elastic_model(run.job)
+            .map_or(0.0, |model| model.knot(work, model.phase(work, run.left)));
+        self.runs[slot].knot = knot;
+    }
+
+    /// The noise phase that a job is in.
+    pub(crate) fn noise_phase(&self, job: JobId) -> usize {
+        let Some(model) = self.elastic_model(job) else {
+            return 0;
+        };
+        // work is settled at each knot, so between two settlements the phase stands
+        let left = match self.run(job) {
+            Some(run) => run.left,
+            None => self.lives.get(job).map_or(0.0, |state| state.remaining),
+        };
+        model.phase(self.jobs.work(job), left)
+    }
+
+    /// The next noise phase of a job begins: from now on it goes at another rate. Its event is spent.
+    #[cold]
+    pub(crate) fn cross_knot(
+        &mut self,
+        slot: usize,
+        queue: &mut EventQueue,
+        recorder: &mut Recorder,
+    ) {
+        let run = &self.runs[slot];
+        // what is left is exact: no time is converted back
+        let (knot, quota) = (run.knot, run.parts[0].quota - (run.left - run.knot));
+        self.settle(slot, recorder);
+        self.note_useful_of(slot, 0);
+        self.close_segment(slot, 0, recorder, EndReason::Retimed);
+        let run = &mut self.runs[slot];
+        run.left = knot;
+        run.parts[0].quota = quota.max(0.0);
+        let xi = run.parts[0].xi;
+        self.set_base(slot);
+        self.find_knot(slot);
+        if self.runs[slot].parts[0].is_paused() {
+            self.runs[slot].parts[0].rate = 0.0;
+        } else {
+            self.set_rate(slot, 0, xi);
+        }
+        self.schedule(slot, queue);
+    }
+
+    /// A part goes on where it is with another batch. Its new rate comes when it is re-timed.
+    pub(crate) fn change_batch(&mut self, slot: usize, at: usize, accum: Option<u32>) {
+        if self.elastic.is_some() {
+            self.runs[slot].parts[at].accum = accum;
+            self.set_base(slot);
+        }
+    }
+
+    /// Memory per GPU of an elastic job with passes of so many samples, which may be more than in the trace.
+    pub(crate) fn pass_bytes(&self, job: JobId, pass_batch: u32) -> u64 {
+        let full = self.jobs.memory_bytes(job);
+        let batch = self.jobs.batch_size(job);
+        if full == 0 || batch == 0 {
+            return full;
+        }
+        let fixed = self.config.memory_fixed_fraction;
+        let share = f64::from(pass_batch) / f64::from(batch);
+        (full as f64 * (fixed + (1.0 - fixed) * share)).round() as u64
+    }
+
+    /// GPU time with progress so far, GPU-nanoseconds, where gangs may change their size.
+    pub(crate) fn attained_elastic(&self, job: JobId) -> i128 {
+        let closed = self.out.attained_ns[job.index()];
+        let open = self.run(job).map_or(0, |run| {
+            let part = run.only();
+            let progress = part.progress_in_segment(self.now).0;
+            i128::from(progress) * i128::from(part.gpus.gpus())
+        });
+        closed + open
+    }
+}

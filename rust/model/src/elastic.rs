@@ -1,0 +1,484 @@
+//! Elastic jobs (`docs/concepts/elastic-jobs.md`): how fast a job goes on any number of GPUs and at any batch, and
+//! how much its progress is worth. Goodput = throughput x statistical efficiency.
+//!
+//! Everything that a policy compares is worked out before the run, per class of jobs, GPU count, one or several
+//! servers, and noise phase; a question during the run is an index.
+//!
+//! | symbol | here |
+//! |---|---|
+//! | `M0`, `M_max` | `init_batch`, `max_batch` |
+//! | `m`, `a` | `Configuration::{pass_batch, accum}` |
+//! | `k`, `N` | `gpus`, `spans` (several servers) |
+//! | `sqr`, `var` | `NoisePhase::{grad_sqr, grad_var}` |
+
+use crate::{JobId, ModelError, StepFit};
+
+/// Total batches that are tried for the best configuration. As in the public code of Pollux.
+const CANDIDATES: i32 = 50;
+/// Below this, a batch share counts as whole. As in the public code of Pollux.
+const ROUNDING: f64 = 1e-8;
+
+fn is_sound(fit: &StepFit) -> bool {
+    let times = [fit.pass_s, fit.servers_s, fit.server_s].concat();
+    let are_times = times.iter().all(|time| time.is_finite() && *time >= 0.0);
+    are_times && times[0] + times[1] > 0.0 && (1.0..=10.0).contains(&fit.gamma)
+}
+
+/// Gradient noise from a point of the progress on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NoisePhase {
+    /// Share of the work that is done when the phase begins, in [0, 1); 0 for the first.
+    pub progress: f64,
+    /// Squared norm of the gradient.
+    pub grad_sqr: f64,
+    /// Variance of the gradient at the initial batch.
+    pub grad_var: f64,
+}
+
+impl NoisePhase {
+    /// Progress per sample at a batch of `scale` initial batches, relative to the initial batch: in (0, 1].
+    ///
+    /// # Examples
+    /// ```
+    /// use gangline_model::NoisePhase;
+    /// let phase = NoisePhase { progress: 0.0, grad_sqr: 0.01, grad_var: 0.05 };
+    /// assert!((phase.efficiency(4.0) - 2.0 / 3.0).abs() < 1e-12);
+    /// ```
+    pub fn efficiency(&self, scale: f64) -> f64 {
+        let below = self.grad_var / scale + self.grad_sqr;
+        let gain = if below > 0.0 {
+            (self.grad_var + self.grad_sqr) / below
+        } else {
+            1.0
+        };
+        gain / scale
+    }
+}
+
+/// What the jobs of a class have in common: model, limits, and the size that the trace gives them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ElasticClass {
+    /// Times of a step.
+    pub fit: StepFit,
+    /// Initial total batch, samples.
+    pub init_batch: u32,
+    /// Largest total batch.
+    pub max_batch: u32,
+    /// Fewest samples per GPU and pass.
+    pub min_pass_batch: u32,
+    /// Most samples per GPU and pass.
+    pub max_pass_batch: u32,
+    /// Fewest GPUs.
+    pub min_gpus: u32,
+    /// Most GPUs.
+    pub max_gpus: u32,
+    /// GPUs of the trace.
+    pub gpus: u32,
+    /// Samples per GPU of the trace.
+    pub batch_size: u32,
+    /// Whether the GPUs of the trace fit on one server of the cluster.
+    pub fits_server: bool,
+    /// Noise phases by progress.
+    pub phases: Vec<NoisePhase>,
+}
+
+/// A batch on some GPUs, and how fast the job goes with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Configuration {
+    /// Samples per GPU and pass.
+    pub pass_batch: u32,
+    /// Passes beyond the first.
+    pub accum: u32,
+    /// Iterations of the initial batch per second that the progress is worth; 0 = not possible.
+    pub rate: f64,
+}
+
+/// One batch that may be the best on some GPUs.
+#[derive(Clone, Copy)]
+struct Candidate {
+    pass_batch: u32,
+    accum: u32,
+    samples: f64,
+    step_s: f64,
+}
+
+impl ElasticClass {
+    fn check(&self, row: usize) -> Result<(), ModelError> {
+        let starts = self
+            .phases
+            .first()
+            .is_some_and(|first| first.progress == 0.0);
+        let ascend = self
+            .phases
+            .windows(2)
+            .all(|two| two[0].progress < two[1].progress);
+        let is_noise = |phase: &NoisePhase| {
+            let numbers = [phase.progress, phase.grad_sqr, phase.grad_var];
+            phase.progress < 1.0 && numbers.iter().all(|x| x.is_finite() && *x >= 0.0)
+        };
+        let total = u64::from(self.gpus) * u64::from(self.batch_size);
+        let wrong = if !is_sound(&self.fit) {
+            "times must be >= 0, those of a pass > 0, and gamma 1 to 10"
+        } else if self.init_batch == 0 || self.init_batch > self.max_batch {
+            "init_batch must be at least 1 and at most max_batch"
+        } else if self.min_pass_batch == 0 || self.min_pass_batch > self.max_pass_batch {
+            "min_pass_batch must be at least 1 and at most max_pass_batch"
+        } else if self.min_gpus == 0 || !(self.min_gpus..=self.max_gpus).contains(&self.gpus) {
+            "GPUs of the trace must be in min_gpus..max_gpus"
+        } else if total < u64::from(self.init_batch) {
+            "the total batch of the trace must be at least init_batch"
+        } else if !(starts && ascend && self.phases.iter().all(is_noise)) {
+            "phases must begin at progress 0 and ascend below 1, with noise >= 0"
+        } else {
+            return Ok(());
+        };
+        let what = format!("class {row}: {wrong}");
+        Err(ModelError::Table {
+            table: "elastic",
+            what,
+        })
+    }
+
+    /// Samples per GPU and pass, and passes beyond the first, for so many samples per GPU.
+    fn passes(&self, gpus: u32, share: f64) -> (u32, u32) {
+        let mut accum = ((share / f64::from(self.max_pass_batch) - ROUNDING).ceil() - 1.0).max(0.0);
+        if gpus == 1 && share > f64::from(self.init_batch) {
+            accum = accum.max(1.0);
+        }
+        let pass_batch = (share / (accum + 1.0) - ROUNDING).ceil();
+        (pass_batch as u32, accum as u32)
+    }
+
+    fn candidate(&self, gpus: u32, spans: bool, (pass_batch, accum): (u32, u32)) -> Candidate {
+        let passes = f64::from(gpus) * f64::from(pass_batch);
+        Candidate {
+            pass_batch,
+            accum,
+            samples: passes * f64::from(accum + 1),
+            step_s: self
+                .fit
+                .step_s(gpus, 1 + u32::from(spans), pass_batch, accum),
+        }
+    }
+
+    fn is_allowed(&self, one: &Candidate) -> bool {
+        (self.min_pass_batch..=self.max_pass_batch).contains(&one.pass_batch)
+            && one.samples >= f64::from(self.init_batch)
+    }
+
+    fn candidates(&self, gpus: u32, spans: bool) -> Vec<Candidate> {
+        let least =
+            f64::from(self.init_batch).max(f64::from(self.min_pass_batch) * f64::from(gpus));
+        let most = f64::from(self.max_batch);
+        if least > most {
+            return Vec::new();
+        }
+        let steps = f64::from(CANDIDATES - 1);
+        let batch = |at: i32| least * libm::pow(most / least, f64::from(at) / steps);
+        let of = |at| self.passes(gpus, batch(at) / f64::from(gpus));
+        let mut passes: Vec<(u32, u32)> = (0..CANDIDATES).map(of).collect();
+        passes.dedup();
+        let all = passes
+            .into_iter()
+            .map(|one| self.candidate(gpus, spans, one));
+        all.filter(|one| self.is_allowed(one)).collect()
+    }
+
+    /// The batch of the trace, on any number of GPUs.
+    fn traced(&self, gpus: u32, spans: bool) -> Candidate {
+        let total = f64::from(self.gpus) * f64::from(self.batch_size);
+        self.candidate(gpus, spans, self.passes(gpus, total / f64::from(gpus)))
+    }
+
+    fn configuration(&self, one: &Candidate, phase: &NoisePhase) -> Configuration {
+        let init = f64::from(self.init_batch);
+        let goodput = (one.samples / one.step_s) * phase.efficiency(one.samples / init);
+        Configuration {
+            pass_batch: one.pass_batch,
+            accum: one.accum,
+            rate: goodput / init,
+        }
+    }
+}
+
+/// A class and its tables.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ElasticModel {
+    class: ElasticClass,
+    /// Best configurations: (phases, GPU counts, one or several servers).
+    best: Vec<Configuration>,
+    /// The same with the total batch of the trace.
+    frozen: Vec<Configuration>,
+}
+
+impl ElasticModel {
+    fn new(class: ElasticClass) -> Self {
+        let width = class.max_gpus as usize * 2;
+        let mut best = vec![Configuration::default(); width * class.phases.len()];
+        let mut frozen = best.clone();
+        for gpus in class.min_gpus..=class.max_gpus {
+            for spans in [false, gpus > 1] {
+                let candidates = class.candidates(gpus, spans);
+                let own = class.traced(gpus, spans);
+                let is_own = gpus == class.gpus || class.is_allowed(&own);
+                for (phase, noise) in class.phases.iter().enumerate() {
+                    let at = phase * width + (gpus as usize - 1) * 2 + usize::from(spans);
+                    for one in &candidates {
+                        let found = class.configuration(one, noise);
+                        if found.rate > best[at].rate {
+                            best[at] = found;
+                        }
+                    }
+                    if is_own {
+                        frozen[at] = class.configuration(&own, noise);
+                    }
+                }
+            }
+        }
+        Self {
+            class,
+            best,
+            frozen,
+        }
+    }
+
+    /// The class.
+    pub fn class(&self) -> &ElasticClass {
+        &self.class
+    }
+
+    fn at(&self, phase: usize, gpus: u32, spans: bool) -> usize {
+        let spans = usize::from(spans && gpus > 1);
+        (phase * self.class.max_gpus as usize + gpus as usize - 1) * 2 + spans
+    }
+
+    /// The best configuration on so many GPUs of one or of several servers.
+    #[inline]
+    pub fn best(&self, phase: usize, gpus: u32, spans: bool) -> Configuration {
+        self.best[self.at(phase, gpus, spans)]
+    }
+
+    /// The configuration with the total batch of the trace.
+    #[inline]
+    pub fn frozen(&self, phase: usize, gpus: u32, spans: bool) -> Configuration {
+        self.frozen[self.at(phase, gpus, spans)]
+    }
+
+    /// Rate of a configuration that a plan names; `None` if its batch is outside the limits of the model.
+    pub fn rate(&self, phase: usize, gpus: u32, spans: bool, passes: (u32, u32)) -> Option<f64> {
+        let (class, spans) = (&self.class, spans && gpus > 1);
+        let one = class.candidate(gpus, spans, passes);
+        let known = class.is_allowed(&one);
+        known.then(|| class.configuration(&one, &class.phases[phase]).rate)
+    }
+
+    /// Rate over the whole of the work, as the trace has it: consolidated, at its own batch.
+    pub fn mean_rate(&self) -> f64 {
+        let class = &self.class;
+        let rate = |phase| self.frozen(phase, class.gpus, !class.fits_server).rate;
+        if class.phases.len() == 1 {
+            return rate(0);
+        }
+        let mut time = 0.0;
+        for (at, phase) in class.phases.iter().enumerate() {
+            let end = class.phases.get(at + 1).map_or(1.0, |next| next.progress);
+            time += (end - phase.progress) / rate(at);
+        }
+        1.0 / time
+    }
+
+    /// Work left when a phase begins.
+    fn left_at(&self, phase: usize, work: f64) -> f64 {
+        let progress = self
+            .class
+            .phases
+            .get(phase)
+            .map_or(1.0, |phase| phase.progress);
+        work * (1.0 - progress)
+    }
+
+    /// The phase in which a job of so much work is that has so much left.
+    pub fn phase(&self, work: f64, left: f64) -> usize {
+        let later = 1..self.class.phases.len();
+        later
+            .take_while(|&phase| left <= self.left_at(phase, work))
+            .count()
+    }
+
+    /// Work left when the phase after this one begins; 0 if it is the last.
+    pub fn knot(&self, work: f64, phase: usize) -> f64 {
+        self.left_at(phase + 1, work)
+    }
+}
+
+/// The elastic jobs of a trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ElasticTable {
+    /// Model of each job; `u32::MAX` = none: its gang is fixed.
+    row: Vec<u32>,
+    models: Vec<ElasticModel>,
+}
+
+impl ElasticTable {
+    /// Checks the classes and works out their tables. `row` holds the class of each job, `u32::MAX` = not elastic.
+    ///
+    /// # Errors
+    /// [`ModelError::Table`] naming the first bad class, or a row that does not exist.
+    pub fn new(row: Vec<u32>, classes: Vec<ElasticClass>) -> Result<Self, ModelError> {
+        for (at, class) in classes.iter().enumerate() {
+            class.check(at)?;
+        }
+        let named = row.iter().filter(|&&row| row != u32::MAX).max();
+        if let Some(row) = named.filter(|&&row| row as usize >= classes.len()) {
+            let what = format!("row {row} of {} rows", classes.len());
+            return Err(ModelError::Table {
+                table: "elastic",
+                what,
+            });
+        }
+        let models = classes.into_iter().map(ElasticModel::new).collect();
+        Ok(Self { row, models })
+    }
+
+    /// Number of jobs that the table is for.
+    pub fn jobs(&self) -> usize {
+        self.row.len()
+    }
+
+    /// The model of a job, if it is elastic.
+    #[inline]
+    pub fn get(&self, job: JobId) -> Option<&ElasticModel> {
+        self.models.get(self.row[job.index()] as usize)
+    }
+
+    /// All models, by class.
+    pub fn models(&self) -> &[ElasticModel] {
+        &self.models
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The fit of cifar10 to the public placement tables.
+    fn cifar10() -> ElasticClass {
+        ElasticClass {
+            fit: StepFit {
+                pass_s: [0.01733, 0.000_701_8],
+                servers_s: [0.1211, 0.002_392],
+                server_s: [0.031_68, 0.000_981_9],
+                gamma: 1.999,
+            },
+            init_batch: 128,
+            max_batch: 4096,
+            min_pass_batch: 32,
+            max_pass_batch: 1024,
+            min_gpus: 1,
+            max_gpus: 64,
+            gpus: 1,
+            batch_size: 128,
+            fits_server: true,
+            phases: vec![NoisePhase {
+                progress: 0.0,
+                grad_sqr: 0.01,
+                grad_var: 0.05,
+            }],
+        }
+    }
+
+    fn close(found: f64, expected: f64) {
+        assert!(
+            (found / expected - 1.0).abs() < 1e-5,
+            "{found} is not {expected}"
+        );
+    }
+
+    #[test]
+    fn goodput_by_hand() {
+        let table = ElasticTable::new(vec![0], vec![cifar10()]).expect("valid");
+        let model = table.get(JobId(0)).expect("elastic");
+        for (scale, expected) in [(1.0, 1.0), (4.0, 0.666_667), (8.0, 0.461_538)] {
+            close(model.class().phases[0].efficiency(scale), expected);
+        }
+        for (gpus, spans, goodput) in [
+            (1, false, 1194.4711),
+            (4, false, 3038.7701),
+            (8, true, 2735.9269),
+        ] {
+            let rate = model.rate(0, gpus, spans, (128, 0)).expect("allowed");
+            close(rate * 128.0, goodput);
+        }
+        assert_eq!(
+            model.rate(0, 1, false, (16, 0)),
+            None,
+            "below the least pass"
+        );
+        assert!(
+            model.best(0, 4, false).rate >= model.rate(0, 4, false, (128, 0)).expect("allowed")
+        );
+    }
+
+    #[test]
+    fn a_job_of_the_traced_size_takes_its_traced_time() {
+        let mut class = cifar10();
+        class.phases.push(NoisePhase {
+            progress: 0.25,
+            grad_sqr: 0.01,
+            grad_var: 0.5,
+        });
+        (class.gpus, class.batch_size) = (4, 256);
+        let table = ElasticTable::new(vec![0, u32::MAX], vec![class]).expect("valid");
+        assert!(table.get(JobId(1)).is_none());
+        let model = table.get(JobId(0)).expect("elastic");
+        let work = 1000.0 * model.mean_rate();
+        assert_eq!(
+            [model.phase(work, work), model.phase(work, 0.75 * work)],
+            [0, 1]
+        );
+        let rates = [0, 1].map(|phase| model.frozen(phase, 4, false).rate);
+        assert!(
+            rates[1] > rates[0],
+            "more noise makes large batches worth more"
+        );
+        let first = work - model.knot(work, 0);
+        close(first / rates[0] + (work - first) / rates[1], 1000.0);
+        assert_eq!(model.knot(work, 1).to_bits(), 0.0_f64.to_bits());
+    }
+
+    #[test]
+    fn efficiency_falls_with_the_batch_and_rises_with_noise() {
+        let mut last = 1.0;
+        for step in 0_i32..40 {
+            let scale = 1.2_f64.powi(step);
+            let at = |grad_var| {
+                NoisePhase {
+                    progress: 0.0,
+                    grad_sqr: 0.3,
+                    grad_var,
+                }
+                .efficiency(scale)
+            };
+            let found = at(0.7);
+            assert!(found > 0.0 && found <= last && found <= at(0.9) + 1e-15);
+            last = found;
+        }
+    }
+
+    #[test]
+    fn bad_classes_are_refused() {
+        let bad = |change: fn(&mut ElasticClass)| {
+            let mut class = cifar10();
+            change(&mut class);
+            ElasticTable::new(vec![0], vec![class]).is_err()
+        };
+        assert!(bad(|class| class.fit.gamma = 0.5));
+        assert!(bad(|class| class.fit.pass_s[0] = -1.0));
+        assert!(bad(|class| class.max_batch = 64));
+        assert!(bad(|class| class.min_pass_batch = 2000));
+        assert!(bad(|class| class.min_gpus = 2));
+        assert!(bad(|class| class.batch_size = 8));
+        assert!(bad(|class| class.phases[0].progress = 0.5));
+        assert!(ElasticTable::new(vec![1], vec![cifar10()]).is_err());
+    }
+}

@@ -1,0 +1,157 @@
+"""Elastic jobs from the outside: the `[elastic]` table, traced sizes, resizing, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import gangline as gl
+
+MODEL = {
+    "a_c": 0.01733,
+    "b_c": 0.0007018,
+    "a_n": 0.1211,
+    "b_n": 0.002392,
+    "a_r": 0.03168,
+    "b_r": 0.0009819,
+    "gamma": 1.999,
+    "init_batch": 128,
+    "max_batch": 4096,
+    "min_pass_batch": 32,
+    "max_pass_batch": 1024,
+}
+
+
+def lab(servers: int = 2, **changes: Any) -> gl.Cluster:
+    return gl.Cluster.from_dict(
+        {
+            "gpu_types": [{"name": "T4", "memory_gb": 16}],
+            "servers": [{"count": servers, "gpu": "T4", "gpus": 4}],
+            "elastic": {"models": {"cifar10": {**MODEL, **changes}}},
+        }
+    )
+
+
+def trace(gpus: list[int], *, model: str = "cifar10", **columns: Any) -> gl.Trace:
+    import pyarrow as pa
+
+    jobs = len(gpus)
+    given = {
+        "job_id": [f"j{i}" for i in range(jobs)],
+        "arrival_s": [0.0] * jobs,
+        "gpus": gpus,
+        "duration_s": [3600.0] * jobs,
+        "model": [model] * jobs,
+        "batch_size": [128] * jobs,
+    }
+    return gl.Trace.from_arrow(pa.table(given | columns))
+
+
+@pytest.mark.parametrize("noise", [None, [[0.0, 8.9, 5.0], [0.3, 0.1, 0.4], [0.9, 0.001, 0.3]]])
+def test_at_its_traced_size_a_job_takes_its_traced_time(noise: Any) -> None:
+    cluster = lab() if noise is None else lab(noise=noise)
+    result = gl.simulate(cluster, trace([1, 4]), "fifo", segments=True)
+    assert result.jobs["finish_s"].to_pylist() == pytest.approx([3600.0, 3600.0], abs=1e-6)
+    rates = {row["rate"] for row in result.segments.to_pylist() if row["job_id"] == "j1"}
+    assert len(rates) == (1 if noise is None else 3)
+
+
+def test_a_lone_job_grows_and_its_gpu_time_counts_what_it_held() -> None:
+    result = gl.simulate(lab(), trace([1]), "pollux", segments=True, check_invariants=True)
+    job = result.jobs.to_pylist()[0]
+    assert job["finish_s"] < 0.7 * 3600.0
+    rows = result.segments.to_pylist()
+    widths = [row["gpu_mask"].bit_count() for row in rows]
+    assert widths[0] == 2, "at first at most twice one GPU"
+    assert max(widths) == 4
+    held = sum(
+        width * (row["end_s"] - row["start_s"]) for width, row in zip(widths, rows, strict=True)
+    )
+    assert job["gpu_seconds"] == pytest.approx(held)
+    assert result.summary["gpu_hours"] == pytest.approx(held / 3600.0)
+
+
+def test_jobs_share_the_cluster_by_size() -> None:
+    jobs = trace([1] * 3)
+    result = gl.simulate(lab(servers=1), jobs, "pollux", check_invariants=True, segments=True)
+    first = [row for row in result.segments.to_pylist() if row["start_s"] == 0.0]
+    assert sum(row["gpu_mask"].bit_count() for row in first) == 4
+    assert {row["job_id"] for row in first} == {"j0", "j1", "j2"}
+
+
+def test_rounds_that_are_skipped_change_nothing() -> None:
+    jobs = gl.synth.philly(jobs=40, seed=3, max_gpus=4)
+    models = {"cifar10": "cifar10"}
+    table = jobs.to_arrow() if hasattr(jobs, "to_arrow") else jobs.table
+    import pyarrow as pa
+
+    rows = table.num_rows
+    label = pa.array([models["cifar10"]] * rows)
+    for name, column in (("model", label), ("batch_size", pa.array([128] * rows, pa.int32()))):
+        if name in table.column_names:
+            table = table.drop_columns([name])
+        table = table.append_column(name, column)
+    trace = gl.Trace.from_arrow(table)
+    noise = [[0.0, 8.9, 5.0], [0.5, 0.1, 0.4]]
+    runs = [
+        gl.simulate(lab(noise=noise), trace, "pollux", skip_rounds=skip, restart_s=30.0)
+        for skip in (True, False)
+    ]
+    assert runs[0].jobs.equals(runs[1].jobs)
+    assert runs[0].summary["decisions"] < runs[1].summary["decisions"]
+
+
+def test_the_batch_of_the_trace_can_be_kept() -> None:
+    jobs = trace([4])
+    fixed = gl.simulate(lab(), jobs, "pollux-fixed")
+    tuned = gl.simulate(lab(noise_scale=1e6), jobs, "pollux")
+    assert tuned.jobs["finish_s"][0].as_py() < fixed.jobs["finish_s"][0].as_py()
+
+
+def test_jobs_without_a_model_keep_their_gang() -> None:
+    result = gl.simulate(lab(), trace([4, 2], model="other"), "pollux", segments=True)
+    assert {row["gpu_mask"].bit_count() for row in result.segments.to_pylist()} == {2, 4}
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"gamma": 0.5}, "gamma"),
+        ({"a_c": -1.0}, "a_c"),
+        ({"max_batch": 64}, "init_batch"),
+        ({"min_pass_batch": 2048}, "min_pass_batch"),
+        ({"noise_scale": 1.0, "noise": [[0.0, 1.0, 1.0]]}, "noise_scale"),
+        ({"noise": [[0.5, 1.0, 1.0]]}, "noise"),
+    ],
+)
+def test_models_that_cannot_be_are_refused(changes: dict[str, Any], key: str) -> None:
+    with pytest.raises(gl.ClusterError, match=rf"elastic\.models\.cifar10\.{key}"):
+        lab(**changes)
+
+
+def test_sizes_that_cannot_be_are_refused() -> None:
+    with pytest.raises(gl.TraceError, match=r"j0.*batch_size"):
+        gl.simulate(lab(), trace([1], batch_size=[16]), "fifo")
+    with pytest.raises(gl.TraceError, match="at most max_gpus = 1"):
+        gl.simulate(lab(), trace([2], min_gpus=[2], max_gpus=[1]), "fifo")
+
+
+def test_the_shipped_models() -> None:
+    cluster = gl.Cluster.from_dict(
+        {
+            "gpu_types": [{"name": "T4", "memory_gb": 16}],
+            "servers": [{"count": 1, "gpu": "T4", "gpus": 4}],
+            "elastic": {"preset": "pollux-fits"},
+        }
+    )
+    assert cluster.elastic is not None
+    assert sorted(cluster.elastic.models) == [
+        "bert",
+        "cifar10",
+        "deepspeech2",
+        "imagenet",
+        "ncf",
+        "yolov3",
+    ]
+    assert gl.Cluster.from_dict(cluster.to_dict()) == cluster
