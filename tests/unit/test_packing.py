@@ -167,6 +167,8 @@ def test_sharing_needs_a_source_of_slowdown_factors(policy: Any) -> None:
         with pytest.raises(gl.OptionError, match=r"sharing\.xi") as caught:
             gl.simulate(silent, alike(2), policy)
         assert caught.value.field == "sharing"
+        assert "`--set sharing.xi=1.25` on the command line" in str(caught.value)
+        assert '`sharing={"xi": 1.25}` in Python' in str(caught.value)
     del silent["sharing"]
     with pytest.raises(gl.OptionError, match=r"sharing\.xi"):
         gl.compare(silent, alike(2), [policy])

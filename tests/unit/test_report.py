@@ -410,7 +410,9 @@ def test_pairs_of_models_that_shared_gpus() -> None:
     assert (pair.xi, pair.co_xi) == pytest.approx((1.5, 1.2))
     assert pair.gain_h == pytest.approx((120 / 1.5 + 100 - 120) / 3600)
     titles, cells, hidden = pairs.listed([run])
-    assert [title for title, _ in titles][3:] == ["GPU-hours", "Slowdown", "Of co-runner", "Gained"]
+    assert [title for title, _ in titles][3:] == [
+        "GPU-hours", "Slowdown", "Of co-runner", "GPU-hours saved",
+    ]  # fmt: skip
     assert [cell.value for cell in cells[0][3:]] == pytest.approx(
         [pair.gpu_h, 1.5, 1.2, pair.gain_h]
     )

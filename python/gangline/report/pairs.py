@@ -38,6 +38,11 @@ def content(drawn: Sequence[Digest]) -> str:
             "more than one after the other.</p>"
         ),
         tables.table(titles, rows, caption="Shared GPUs by policy"),
+        (
+            "<p class=soft>Packing gain: time that the work done would have taken on the same GPUs "
+            "without co-runners, over the time that they were in use. 1.2 means a sixth of "
+            "the GPU time saved; below 1, sharing (or overhead) cost more than it gained.</p>"
+        ),
     ]
     known = [run for run in sharing if run.pairs]
     if not known:
@@ -58,6 +63,13 @@ def content(drawn: Sequence[Digest]) -> str:
         f'<div class="charts">{pictures}</div>'
     )
     titles, rows, hidden = listed(drawn)
+    parts.append(
+        "<h3>What each pair saved</h3><p class=about>GPU-hours saved are those that the "
+        "work of both would have taken alone, less those that the two shared. They need not add up "
+        "to the packing gain above, which is a ratio over all GPU time in use, shared or not, and "
+        "counts three things against sharing that a single pair does not show: pauses for starts "
+        "and restarts, smaller batches, and GPUs of a gang that wait for its shared ones.</p>"
+    )
     parts.append(tables.table(titles, rows, caption="Pairs of models that shared GPUs"))
     if hidden:
         more = words.plural(hidden, "pair")
@@ -110,12 +122,8 @@ def listed(drawn: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Ce
         ("Slowdown", "Slowdown factor of the model"),
         ("Of co-runner", "Slowdown factor of the co-runner"),
         (
-            "Gained",
-            (
-                "GPU-hours that the work of both would have taken without co-runners, less those "
-                "that they shared; sub-batches, overheads and the slowdown on other GPUs of a gang "
-                "are not taken off, so the packing gain may be smaller"
-            ),
+            "GPU-hours saved",
+            "GPU-hours that the work of both would have taken alone, less those shared",
         ),
     ]
     rows: list[list[Cell]] = []

@@ -200,7 +200,8 @@ impl RunConfig {
     pub(crate) fn require_pairs(&self) -> Result<(), EngineError> {
         let Some(table) = &self.interference else {
             let what = "this run puts two jobs on a GPU, and their slowdown factors are unknown; \
-                        add a [sharing] table with a source, or set sharing.xi";
+                        add a [sharing] table to the cluster, or give one factor for all pairs: \
+                        `--set sharing.xi=1.25` on the command line, `sharing={\"xi\": 1.25}` in Python";
             return Err(EngineError::Option {
                 field: "sharing",
                 what: what.to_owned(),

@@ -247,7 +247,7 @@ pub enum EngineError {
     /// A source of slowdown factors that must know every pair of the trace does not.
     #[error(
         "sharing: no slowdown factor for {}; \
-         add these pairs to its source, or set `missing` to `constant` or `infeasible`",
+         add these pairs to its source, or say what such a pair means by `sharing.missing` (`infeasible`: the two never share)",
         list_pairs(pairs)
     )]
     MissingPairs {
