@@ -97,7 +97,7 @@ class Reference:
         self.servers = read_servers(world, self.types)
         models = read_models(world, self.maths)
         self.jobs = read_jobs(world, self.types, self.servers, models)
-        self.rates = Rates(world, self.types, self.servers)
+        self.rates = Rates(world, self.types, self.servers, self.maths)
         run = world.get("run", {})
         self.seed = int(run.get("seed", 0))
         self.restart_ns = to_ns(run.get("restart_s", 0.0))
@@ -584,7 +584,7 @@ class Reference:
         for job, part in running:
             part.inflation = 1.0
             if part.config is None:
-                part.inflation = self.rates.inflation(job, part.sub_batch)
+                part.inflation = self.rates.inflation_at(job, part.sub_batch, part.gpus)
             part.xi = self.rates.xi_gang(job, part.gpus, residents)
             if part.paused:
                 continue

@@ -7,13 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .interference import Interference
+from .iter_time import IterTimes
 from .network import Network
+from .philox import PLATFORM
 from .uplinks import contended, slowest
 from .world import Gpu, GpuType, Job, Server, World, nearest
 
 if TYPE_CHECKING:
     from .elastic import Config
     from .parts import Part
+    from .philox import Maths
 
 DEFAULTS: dict[str, Any] = {
     "gang_xi": "max",
@@ -34,7 +37,13 @@ def tier_of(servers: list[Server], gpus: tuple[Gpu, ...]) -> str:
 class Rates:
     """Pure questions about memory, slowdown factors and rates in one world."""
 
-    def __init__(self, world: World, types: list[GpuType], servers: list[Server]) -> None:
+    def __init__(
+        self,
+        world: World,
+        types: list[GpuType],
+        servers: list[Server],
+        maths: Maths = PLATFORM,
+    ) -> None:
         self.types, self.servers = types, servers
         self.options = DEFAULTS | world.get("sharing", {})
         self.network: Network | None = None
@@ -44,6 +53,7 @@ class Rates:
             self.network = Network(given, rows, types, servers)
         self.localities = world.get("locality", {})
         self.interference = Interference(world, types)
+        self.iter_times = IterTimes(world, types, servers, maths)
         self.one_way = self.interference.one_way
         self.can_pair = self.interference.can_pair
 
@@ -54,12 +64,23 @@ class Rates:
         phi = float(self.options["memory_fixed_fraction"])
         return nearest(job.memory * (phi + (1.0 - phi) * (sub_batch / job.batch)))
 
-    def inflation(self, job: Job, sub_batch: int | None) -> float:
-        """Cost of gradient accumulation."""
+    def inflation(self, job: Job, sub_batch: int | None, t: int, nodes: int | None = None) -> float:
+        """Cost of gradient accumulation on GPUs of a type; unknown places are the narrowest."""
         if job.batch is None or sub_batch is None:
             return 1.0
+        if nodes is None:
+            nodes = self.iter_times.nodes(job, t)
+        modelled = self.iter_times.inflation(job, t, nodes, sub_batch)
+        if modelled is not None:
+            return modelled
         steps = -(-job.batch // sub_batch)
         return 1.0 + float(self.options["acc_cost"]) * (steps - 1)
+
+    def inflation_at(self, job: Job, sub_batch: int | None, gpus: tuple[Gpu, ...]) -> float:
+        """The same on chosen GPUs; of mixed types the largest."""
+        servers = {s for s, _ in gpus}
+        kinds = {self.servers[s].type for s in servers}
+        return max(self.inflation(job, sub_batch, t, len(servers)) for t in kinds)
 
     def xi_gpu(self, job: Job, others: list[Job], t: int) -> float:
         """Slowdown factor of the job on one GPU of a type by those it shares it with."""
@@ -111,6 +132,14 @@ class Rates:
             return 1.0  # its rate itself says what distance costs
         if len(gpus) != job.gpus:
             job = replace(job, gpus=len(gpus))  # a copy of another size
+        servers = {s for s, _ in gpus}
+        modelled = [
+            self.iter_times.locality(job, t, len(servers))
+            for t in sorted({self.servers[s].type for s in servers})
+        ]
+        known = [factor for factor in modelled if factor is not None]
+        if known:
+            return min(known)
         if self.network is not None:
             return slowest(self.network, self.servers, job, gpus)[0]
         row = self.localities.get(job.model) if job.model is not None else None
@@ -120,6 +149,9 @@ class Rates:
 
     def at_tier(self, job: Job, t: int, tier: int) -> float:
         """Locality factor in a tier of a type where no placement is given."""
+        modelled = self.iter_times.locality(job, t, 1 if tier == 0 else 2)
+        if modelled is not None:
+            return modelled
         if self.network is not None:
             return self.network.at_tier(job, t, tier)
         row = self.localities.get(job.model) if job.model is not None else None
@@ -131,4 +163,10 @@ class Rates:
         alone = {(job.index, p.number): self.locality(job, p.gpus) for job, p in running}
         if self.network is None:
             return alone
-        return alone | contended(self.network, self.servers, running)
+        senders = [(job, part) for job, part in running if not self.has_own_locality(job)]
+        return alone | contended(self.network, self.servers, senders)
+
+    def has_own_locality(self, job: Job) -> bool:
+        """Whether its iteration-time model says what distance costs on some type."""
+        types = range(len(self.types))
+        return any(self.iter_times.locality(job, t, 2) is not None for t in types)

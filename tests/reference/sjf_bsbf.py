@@ -133,7 +133,7 @@ class SjfFfs(Policy):
         """Put the job there for the rest of this decision."""
         ref, gpus = self.ref, tuple(sorted(gpus))
         rate = ref.rates.base(job, gpus) * ref.rates.locality(job, gpus)
-        rate /= ref.rates.inflation(job, batch)
+        rate /= ref.rates.inflation_at(job, batch, gpus)
         finish = ref.now + ref.overhead(job) + span(job.remaining, rate)
         self.stays[job.index] = Stay(finish, 1.0)
         self.batch[job.index] = batch
@@ -277,7 +277,7 @@ class SjfBsbf(SjfFfs):
     def good(self, job: Job, t: int, batch: int | None) -> tuple[list[Good], dict[int, list[Gpu]]]:
         """Residents worth joining at a sub-batch, the best first, and their GPUs with room."""
         ref = self.ref
-        g, a = ref.rates.inflation(job, batch), self.new_s(job, t)
+        g, a = ref.rates.inflation(job, batch, t), self.new_s(job, t)
         gpus: dict[int, list[Gpu]] = {}
         for gpu in self.singles(t, job, batch):
             gpus.setdefault(self.on[gpu][0], []).append(gpu)
