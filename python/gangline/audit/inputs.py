@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gangline.result import Result
-    from gangline.simulate import ClusterLike
+    from gangline.run_inputs import ClusterLike
     from gangline.trace.files.text import TextFile
     from gangline.trace.jobs.table import ArrowStream
 
