@@ -326,6 +326,32 @@ def peers(max_jobs: int) -> list[Line]:
     return lines
 
 
+def decisions(repeats: int) -> list[Line]:
+    """Single decisions of hadar, beside one max-min allocation of jobs that are all different."""
+    sys.path.insert(0, str(HERE / "python"))
+    import lp
+
+    command = [str(built("decisions", "dist")), "hadar", str(repeats)]
+    found = {}
+    for size in ((2_048, 60), (16_384, 100_000)):
+        done = subprocess.run(
+            [*command, *map(str, size)], check=True, stdout=subprocess.PIPE, text=True
+        )
+        _, _, _, first_ms, starts, _ = done.stdout.splitlines()[-1].strip("| ").split(" | ")
+        found[size] = float(first_ms), int(starts)
+    (small_ms, starts), (large_ms, more_starts) = found.values()
+    solve = lp.timed(lp.world(2_048, 2_048), solver="ipx", tie_break="none")
+    solved_ms = 1e3 * min(solve() for _ in range(repeats))
+    raw = f"{solved_ms:.1f} / {small_ms:.3f} ms"
+    note = f"{starts} starts; {more_starts:,} starts in {large_ms:.1f} ms"
+    per_job = large_ms / 16_384 / (small_ms / 2_048)
+    return [
+        Line("hadar, 2,048 jobs, 60 GPUs: CPU ms of the first decision", small_ms, 1.0, raw),
+        Line("the same: interior point over it", solved_ms / small_ms, 20.0, raw, at_least=True),
+        Line("hadar, 16,384 jobs, 100,000 GPUs: CPU per job over it", per_job, 10.0, note),
+    ]
+
+
 def machine() -> str:
     """Processor, cores, load."""
     models = [
@@ -450,6 +476,7 @@ PARTS = {
     "library": lambda *_: script("test_end_to_end"),
     "report": lambda *_: script("test_report"),
     "lp": lambda arguments, _: script("lp", str(max(5, arguments.repeats))),
+    "decisions": lambda arguments, _: decisions(arguments.repeats),
     "rounds": lambda *_: script("rounds"),
     "venus-network": lambda arguments, _: script("venus_network", str(min(3, arguments.repeats))),
     "venus-rounds": lambda *_: script("venus_rounds"),
