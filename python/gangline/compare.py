@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gangline.errors import OptionError, PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from gangline.comparison import Comparison
     from gangline.result import Result
     from gangline.run_inputs import ClusterLike, PolicyLike, Progress, TraceLike
+    from gangline.run_options import RunOptions
+    from gangline.simulate import Prepared
 
 __all__ = ["compare"]
 
@@ -23,6 +25,8 @@ def compare(
     policies: Iterable[PolicyLike],
     *,
     seeds: Iterable[int] = (0,),
+    trace_seeds: Iterable[int] = (),
+    workers: int = 1,
     params: Mapping[str, Mapping[str, Any]] | None = None,
     progress: bool | Progress = False,
     each: Callable[[Result], None] | None = None,
@@ -39,6 +43,11 @@ def compare(
         Names, configurations or gangline.Policy objects, each once; labels distinguish them.
     seeds : iterable of int
         Each policy runs once with each.
+    trace_seeds : iterable of int
+        Draw the trace anew with each, which must be of a generator; `seeds` are then run on each.
+        From five on, means have intervals: see `Comparison.statistics`.
+    workers : int
+        Runs at once. The results are the same; times on the clock are longer.
     params : mapping, optional
         Parameters by policy name, for policies given by name.
     progress : bool or callable
@@ -53,7 +62,7 @@ def compare(
     Returns
     -------
     Comparison
-        Rows in the order of `policies`, then `seeds`.
+        Rows in the order of `trace_seeds`, `policies`, then `seeds`.
 
     Raises
     ------
@@ -73,10 +82,14 @@ def compare(
     ['fifo', 'srtf']
     """
     from gangline.comparison import Comparison
+    from gangline.executors import check_workers, in_order
     from gangline.run_inputs import make_options
     from gangline.simulate import Prepared
+    from gangline.trace.read import redrawn
 
     policies, seeds = _check(policies, seeds, params or {}, options)
+    drawn = _trace_seeds(trace_seeds)
+    workers = check_workers(workers)
     prepared = Prepared(cluster, trace, sharing=options.pop("sharing", None))
     checked = [make_options({**options, "seed": seed}) for seed in seeds]
     comparison = Comparison(cluster=prepared.cluster, trace=prepared.trace)
@@ -89,13 +102,51 @@ def compare(
         # all policies before the first run: a mistake in the last one costs nothing
         for policy, given in contenders:
             prepared.check(policy, checked[0], params=given)
-    for policy, given in contenders:
-        for run in checked:
-            result = prepared.run(policy, run, params=given, progress=progress)
-            comparison.add(result, keep=keep)
-            if each is not None:
-                each(result)
+
+    def runs() -> Iterator[_Run]:
+        for trace_seed in drawn or (None,):
+            world = prepared
+            if trace_seed is not None:
+                world = Prepared(prepared.cluster, redrawn(prepared.trace, trace_seed))
+            for policy, given in contenders:
+                yield from (_Run(world, policy, given, run, trace_seed) for run in checked)
+
+    def work(run: _Run, report: Progress | None) -> tuple[Result, int | None]:
+        shown = progress if report is None else report
+        found = run.world.run(run.policy, run.options, params=run.params, progress=shown)
+        return found, run.trace_seed
+
+    for result, trace_seed in in_order(work, runs(), workers):
+        comparison.add(result, keep=keep, trace_seed=trace_seed)
+        if each is not None:
+            each(result)
     return comparison
+
+
+class _Run(NamedTuple):
+    """One run of a comparison."""
+
+    world: Prepared
+    policy: PolicyLike
+    params: Mapping[str, Any] | None
+    options: RunOptions
+    trace_seed: int | None
+
+
+def _trace_seeds(given: Iterable[int]) -> list[int]:
+    """Refuse seeds that are no integers, or duplicate."""
+    from gangline._decode import repeated
+
+    seeds = list(given)
+    for seed in seeds:
+        if type(seed) is not int or not 0 <= seed < 2**63:
+            message = f"trace_seeds: expected integers from 0 to 2**63 - 1, got {seed!r}"
+            raise OptionError(message, field="trace_seeds", value=seed)
+    twice = repeated(seeds)
+    if twice is not None:
+        message = f"trace_seeds: duplicate value {twice}"
+        raise OptionError(message, field="trace_seeds", value=twice)
+    return seeds
 
 
 def _check(

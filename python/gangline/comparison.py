@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pyarrow as pa
 
-from gangline import _formatting
+from gangline import _formatting, statistics
 from gangline._result_folder import check, check_json, write_sealed
 from gangline._safe import safe
+from gangline.errors import PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,9 +58,11 @@ class Comparison:
         self.results: list[Result] = []
         self._log_hashes: list[str] = []
 
-    def add(self, result: Result, *, keep: bool = True) -> None:
-        """Append a run."""
-        self.rows.append({"policy": result.policy, "seed": result.seed, **result.summary})
+    def add(self, result: Result, *, keep: bool = True, trace_seed: int | None = None) -> None:
+        """Append a run; `trace_seed` is the seed that drew its trace, if several were drawn."""
+        drawn = {} if trace_seed is None else {"trace_seed": trace_seed}
+        row = {"policy": result.policy, "seed": result.seed, **drawn, **result.summary}
+        self.rows.append(row)
         self._log_hashes.append(result.log_hash)
         if keep:
             self.results.append(result)
@@ -93,10 +96,135 @@ class Comparison:
             form = _formatting.brief if measure.form is _formatting.duration else measure.form
             values = [row.get(measure.key) for row in means]
             marks = _formatting.leaders(values, measure.direction, form)
+            if any(marks):
+                marks = self._told_apart(measure.key, measure.direction, marks)
             for line, marked, value, mark in zip(cells, best, values, marks, strict=True):
                 line.append(form(value))
                 marked.append(mark)
         return titles, cells, best
+
+    def _told_apart(self, key: str, direction: int, marks: list[bool]) -> list[bool]:
+        """Return the marks of a column by the seeds: the best, and all not clearly worse than it.
+
+        With too few seeds for intervals the marks stay as they are.
+        """
+        tied = self.tied(key, direction)
+        if not tied:
+            return marks
+        marks = [label in tied for label in self.labels]
+        return marks if not all(marks) else [False] * len(marks)
+
+    def tied(self, key: str = "jct_mean_s", direction: int = -1) -> list[str]:
+        """Return the policy with the best mean and those that the seeds do not tell from it.
+
+        A policy differs from the best one if the 95 % interval of their differences, seed by seed,
+        leaves 0 out. Empty with fewer than five seeds, or where a run has no value.
+
+        Parameters
+        ----------
+        key : str
+            Of the summary.
+        direction : int
+            -1 if less is better, 1 if more is.
+        """
+        values = self._replicates(key)
+        if len(values) < len(self.labels):
+            return []
+        means = {label: sum(of) / len(of) for label, of in values.items()}
+        best = min(means, key=lambda label: -direction * means[label])
+        found = [statistics.difference(values[label], values[best]) for label in self.labels]
+        if found[0].low is None:
+            return []
+        return [
+            label
+            for label, one in zip(self.labels, found, strict=True)
+            if label == best or not one.is_clear
+        ]
+
+    def _replicates(self, key: str) -> dict[str, list[float]]:
+        """Return the values of a key by policy, one per trace seed, else per seed.
+
+        Seeds of the run are averaged within each trace; a policy that lacks a value is left out.
+        """
+        which = self._drawn_by
+        found: dict[str, list[float]] = {}
+        for label in self.labels:
+            groups: dict[int, list[Any]] = {}
+            for row in self.rows:
+                if row["policy"] == label:
+                    groups.setdefault(row[which], []).append(row.get(key))
+            if all(_is_number(value) for group in groups.values() for value in group):
+                ordered = [groups[seed] for seed in sorted(groups)]
+                found[label] = [sum(group) / len(group) for group in ordered]
+        return found
+
+    @property
+    def _drawn_by(self) -> str:
+        return "trace_seed" if any("trace_seed" in row for row in self.rows) else "seed"
+
+    def statistics(
+        self, key: str = "jct_mean_s", *, baseline: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Return for each policy the mean over seeds, the difference to a baseline, and the rank.
+
+        Parameters
+        ----------
+        key : str
+            Of the summary.
+        baseline : str, optional
+            Label of a policy; default: the first.
+
+        Returns
+        -------
+        list of dict
+            policy; mean, low, high, seeds; difference (mean, low, high, less_in, of the values
+            minus those of the baseline with the same seed); rank (mean; 1 = least). low and high
+            are the 95 % bootstrap interval, None with fewer than five seeds. Policies without a
+            value in some run are left out.
+
+        Raises
+        ------
+        PolicyError
+            If the baseline is not among the policies.
+
+        Examples
+        --------
+        >>> import gangline as gl
+        >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+        >>> jobs = "synth:philly?jobs=40&seed=0&max_gpus=8&load=1.1&cluster_gpus=8"
+        >>> table = gl.compare(lab, jobs, ["fifo", "srtf"], trace_seeds=range(5))
+        >>> [(row["policy"], row["seeds"], row["rank"]) for row in table.statistics()]
+        [('fifo', 5, 1.8), ('srtf', 5, 1.2)]
+        """
+        if baseline is not None and baseline not in self.labels:
+            known = ", ".join(self.labels)
+            message = f"baseline: `{baseline}` is not among the policies: {known}"
+            raise PolicyError(message, field="baseline", value=baseline)
+        values = self._replicates(key)
+        if not values:
+            return []
+        base = baseline if baseline is not None else next(iter(values))
+        rank = statistics.ranks(values)
+        rows = []
+        for label, of in values.items():
+            row = {"policy": label, **statistics.estimate(of).to_dict(), "rank": rank[label]}
+            if base in values:
+                difference = statistics.difference(of, values[base])
+                row |= {"baseline": base, "difference": difference.to_dict()}
+            rows.append(row)
+        return rows
+
+    def seeds_said(self) -> str:
+        """Say so if there are several seeds and they change no run; else nothing."""
+        logs: dict[str, set[str]] = {}
+        for row, log in zip(self.rows, self._log_hashes, strict=True):
+            logs.setdefault(row["policy"], set()).add(log)
+        seeds = {row[self._drawn_by] for row in self.rows}
+        if len(seeds) < 2 or any(len(of) > 1 for of in logs.values()):
+            return ""
+        is_run = self._drawn_by == "seed"
+        hint = "; --trace-seeds 0..9 draws a synthetic trace anew" if is_run else ""
+        return f"The {len(seeds)} seeds change nothing: every run of a policy is the same{hint}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the tables of the runs, as plain values."""
@@ -108,6 +236,7 @@ class Comparison:
             },
             "cluster": self.cluster.to_dict(),
             "policies": self.means(),
+            "statistics": self.statistics(),
             "runs": [
                 {**row, "log_hash": log_hash}
                 for row, log_hash in zip(self.rows, self._log_hashes, strict=True)
@@ -178,7 +307,7 @@ def means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         for key in runs[0]:
             values = [run.get(key) for run in runs]
             known = [value for value in values if _is_number(value)]
-            if key in ("policy", "seed") or len(known) < len(values):
+            if key in ("policy", "seed", "trace_seed") or len(known) < len(values):
                 continue
             mean[key] = known[0] if len(runs) == 1 else sum(known) / len(known)
         averaged.append(mean)
@@ -189,7 +318,7 @@ Row = dict[str, Any]
 Name = Callable[[str], str]
 
 
-def ranking(means: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+def ranking(means: Sequence[Row], tied: Sequence[str] = ()) -> tuple[list[Row], list[Row]]:
     """Return the policies with the best mean JCT, all that tie with it, and the others, best first.
 
     Where all tie there are no others. Policies under which no job finished are left out.
@@ -199,12 +328,17 @@ def ranking(means: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     if not known:
         return [], []
     top = known[0]["jct_mean_s"]
+    if tied:  # what the seeds cannot tell apart
+        return (
+            [row for row in known if row["policy"] in tied],
+            [row for row in known if row["policy"] not in tied],
+        )
     is_best = [_formatting.is_tie(row["jct_mean_s"], top, _formatting.duration) for row in known]
     best = [row for row, mark in zip(known, is_best, strict=True) if mark]
     return best, [row for row, mark in zip(known, is_best, strict=True) if not mark]
 
 
-def headline(means: Sequence[Row], name: Name = str) -> str:
+def headline(means: Sequence[Row], name: Name = str, *, tied: Sequence[str] = ()) -> str:
     """Say which policy finished jobs soonest, and by how much.
 
     Parameters
@@ -213,6 +347,8 @@ def headline(means: Sequence[Row], name: Name = str) -> str:
         One row per policy, as `means` returns them.
     name : callable
         How the label of a policy is written.
+    tied : sequence of str
+        Labels of the policies that tie for the best; default: those within 1 %.
 
     Returns
     -------
@@ -225,14 +361,15 @@ def headline(means: Sequence[Row], name: Name = str) -> str:
     >>> headline(rows).partition(": ")[2]
     '1 min from arrival to finish on average, 33 % less than under fifo (1 min 30 s).'
     """
-    best, others = ranking(means)
+    best, others = ranking(means, tied)
     if len(best) + len(others) < 2:
         return ""
     names = _formatting.listed([name(row["policy"]) for row in best])
     took = _formatting.duration(best[0]["jct_mean_s"])
     if not others:
         shown = {_formatting.duration(row["jct_mean_s"]) for row in best}
-        within = ", within 1 %" if len(shown) > 1 else ""
+        told = ", as far as these seeds tell" if tied else ", within 1 %"
+        within = told if len(shown) > 1 else ""
         return (
             f"{names} finished jobs equally soon{within}: {took} from arrival to finish on average."
         )
@@ -244,8 +381,10 @@ def headline(means: Sequence[Row], name: Name = str) -> str:
         *further, last = others
         alike = _formatting.listed([*(name(row["policy"]) for row in further), _timed(last, name)])
         rest = f"{_less(best[0], last)} than under {alike}"
-    tied = ", differing by less than can be told apart here" if len(best) > 1 else ""
-    return f"{names} finished jobs soonest{tied}: {took} from arrival to finish on average, {rest}."
+    alike = ", differing by less than can be told apart here" if len(best) > 1 else ""
+    return (
+        f"{names} finished jobs soonest{alike}: {took} from arrival to finish on average, {rest}."
+    )
 
 
 def price(row: Row, name: Name = str) -> str:
@@ -306,13 +445,14 @@ def _timed(row: Row, name: Name) -> str:
     return f"{name(row['policy'])} ({_formatting.duration(row['jct_mean_s'])})"
 
 
-def run_name(policy: str, seed: int) -> str:
+def run_name(policy: str, seed: int, trace_seed: int | None = None) -> str:
     """Return a folder name for a run.
 
-    Made of the policy's label and the seed, without characters that file systems dislike.
+    Made of the policy's label and the seeds, without characters that file systems dislike.
     """
     label = re.sub(r"[^A-Za-z0-9._=-]+", "_", policy).strip("_.")
-    return f"{label or 'policy'}-s{seed}"
+    drawn = "" if trace_seed is None else f"-t{trace_seed}"
+    return f"{label or 'policy'}{drawn}-s{seed}"
 
 
 def check_out(folder: Path, names: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"_core", "_safe", "errors"}),
     frozenset(
-        {"_builtin_values", "_decode", "_files", "_formatting", "_html", "_toml"}
+        {"_builtin_values", "_decode", "_files", "_formatting", "_html", "_toml", "statistics"}
     ),  # know no scheduling
     frozenset(
         {"cluster", "cluster_schema", "_cluster_checks", "_elastic_checks", "_sharing_checks"}

@@ -37,6 +37,7 @@ Settings = Annotated[
     list[str] | None, Parameter(name="--set", negative="", allow_leading_hyphen=True)
 ]
 _SHARING = "sharing."
+_SEEDS_MAX = 100_000  # ours: of one range
 
 
 @Parameter(name="*")
@@ -156,12 +157,20 @@ def _special(options: list[str]) -> dict[str, Any]:
     return found
 
 
-def seeds(text: str) -> list[int]:
-    """Read `1,2,3`."""
+def seeds(text: str, flag: str = "--seeds") -> list[int]:
+    """Read `1,2,3` and `0..9`."""
+    found: list[int] = []
     try:
-        return [int(item) for item in text.split(",")]
+        for item in text.split(","):
+            first, dots, last = item.partition("..")
+            numbers = range(int(first), int(last) + 1) if dots else [int(item)]
+            found += numbers[:_SEEDS_MAX]
     except ValueError:
-        raise PolicyError(f"--seeds: expected integers N,N,..., got {text!r}", value=text) from None
+        found = []
+    if not found:
+        message = f"{flag}: expected integers N,N,... or N..N, got {text!r}"
+        raise PolicyError(message, value=text)
+    return found
 
 
 def split_sharing(settings: list[str] | None) -> tuple[dict[str, Any], dict[str, Any]]:

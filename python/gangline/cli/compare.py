@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from gangline import _formatting
 from gangline.cli import _console, _inputs, _page
-from gangline.cli._inputs import Flag, Json, Settings, TraceChoice
+from gangline.cli._inputs import Flag, Json, Settings, TraceChoice, Whole
+from gangline.errors import PolicyError
+from gangline.statistics import LEAST_SEEDS
 
 if TYPE_CHECKING:
+    from gangline.comparison import Comparison
     from gangline.report import Digest
     from gangline.result import Result
 
@@ -29,6 +33,9 @@ def compare(
     policies: str,
     settings: Settings = None,
     seeds: Annotated[str, Parameter(name=["--seeds", "--seed"])] = "0",
+    trace_seeds: str | None = None,
+    baseline: str | None = None,
+    workers: Whole = 1,
     out: Path | None = None,
     html: Path | None = None,
     json: Json = False,
@@ -51,7 +58,13 @@ def compare(
     settings
         POLICY.KEY=VALUE, or KEY=VALUE for every policy that has the key; repeatable.
     seeds
-        Seeds separated by commas; each policy runs once with each.
+        Seeds separated by commas, or 0..9; each policy runs once with each.
+    trace_seeds
+        Draw a synth: trace anew with each of these seeds; from five on means have intervals.
+    baseline
+        The policy that others are held against, seed by seed; default: the first.
+    workers
+        Runs at once; the results are the same.
     out
         Folder: comparison.json and one result folder per run.
     html
@@ -77,9 +90,10 @@ def compare(
     def each(result: Result) -> None:
         # A run is on disk and in the report as soon as it is done: an interrupt loses only the
         # one under way, and the tables of no more than one are in memory.
+        drawn = next(drawn_in_turn)
         if out is not None:
-            result.save(out / run_name(result.policy, result.seed))
-        if html is not None:
+            result.save(out / run_name(result.policy, result.seed, drawn))
+        if html is not None and drawn == drawn_of[0]:  # a report is of one trace
             from gangline.report import digest
 
             digests.append(digest(result))
@@ -87,9 +101,21 @@ def compare(
     if html is not None:
         _page.check(html)
     configs, sharing = _inputs.policies(policies, settings)
+    labels = [config.label() for config in configs]
+    if baseline is not None and baseline not in labels:
+        message = f"--baseline: `{baseline}` is not among the policies: {', '.join(labels)}"
+        raise PolicyError(message, field="baseline", value=baseline)
     chosen_seeds = _inputs.seeds(seeds)
+    chosen_traces = _inputs.seeds(trace_seeds, "--trace-seeds") if trace_seeds is not None else []
+    drawn_of: list[int | None] = [*chosen_traces] or [None]
+    drawn_in_turn = iter([one for one in drawn_of for _ in labels for _ in chosen_seeds])
     if out is not None:
-        runs = [run_name(policy.label(), seed) for policy in configs for seed in chosen_seeds]
+        runs = [
+            run_name(label, seed, drawn)
+            for drawn in drawn_of
+            for label in labels
+            for seed in chosen_seeds
+        ]
         check_out(out, runs)
     jobs = (choice or TraceChoice()).read(trace)
     comparison = compare_policies(
@@ -97,6 +123,8 @@ def compare(
         jobs,
         configs,
         seeds=chosen_seeds,
+        trace_seeds=chosen_traces,
+        workers=workers,
         progress=True,
         keep=False,
         each=each,
@@ -111,19 +139,52 @@ def compare(
     if html is not None:
         _page.write(digests, html)
     if json:
-        _console.document(comparison.to_dict())
+        found = comparison.statistics(baseline=baseline)
+        _console.document({**comparison.to_dict(), "statistics": found})
         return 0
     titles, cells, best = comparison.verdict()
     title = f"{jobs!r} on {comparison.cluster.name}"
     _console.table(titles, cells, title=title, best=best, is_formatted=True)
     is_marked = any(any(row) for row in best)
     _console.say(*LEGEND.splitlines()[0 if is_marked else 1 :])
+    _show_statistics(comparison, baseline)
     means = comparison.means()
-    for line in (headline(means), waiting(means)):
+    for line in (headline(means, tied=comparison.tied()), waiting(means), comparison.seeds_said()):
         if line:
             _console.write(*textwrap.wrap(line, _CHARACTERS))
     _inputs.say_notes(jobs)
     for path in (out, html):
         if path is not None:
             _console.say(f"saved {path}")
+    if html is not None and len(chosen_traces) > 1:
+        _console.say(f"the report is of trace seed {chosen_traces[0]}")
     return 0
+
+
+def _show_statistics(comparison: Comparison, baseline: str | None) -> None:
+    """Show means with intervals, differences and ranks, if there are several seeds."""
+    rows = comparison.statistics(baseline=baseline)
+    if not rows or rows[0]["seeds"] < 2 or comparison.seeds_said():
+        return
+    cells = []
+    for row in rows:
+        apart = row.get("difference") if row["policy"] != row.get("baseline") else None
+        less = "" if apart is None else f"{apart['less_in']} of {row['seeds']}"
+        cells.append([row["policy"], _between(row), _between(apart), less, f"{row['rank']:.2f}"])
+    has_ends = rows[0]["low"] is not None
+    ends = ", with 95 % intervals" if has_ends else ""
+    titles = ["policy", "mean JCT", f"minus {rows[0].get('baseline', '')}", "less in", "mean rank"]
+    title = f"Over {rows[0]['seeds']} seeds{ends}; differences seed by seed"
+    _console.table(titles, cells, title=title, is_formatted=True)
+    if not has_ends:
+        _console.say(f"intervals need {LEAST_SEEDS} seeds or more")
+
+
+def _between(row: dict[str, Any] | None) -> str:
+    """Show a mean and its interval."""
+    if row is None:
+        return ""
+    said = _formatting.brief(row["mean"])
+    if row["low"] is None:
+        return said
+    return f"{said} ({_formatting.brief(row['low'])} to {_formatting.brief(row['high'])})"

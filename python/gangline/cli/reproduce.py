@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
 
 from gangline.cli import _console, _inputs
-from gangline.cli._inputs import Flag, Json  # noqa: TC001 - cyclopts reads the annotations
+from gangline.cli._inputs import Flag, Json, Whole  # noqa: TC001 - cyclopts reads the annotations
 
 
 def reproduce(
@@ -19,6 +19,7 @@ def reproduce(
     policies: str | None = None,
     seeds: str | None = None,
     restart_s: float | None = None,
+    workers: Whole = 1,
     out: Path | None = None,
     html: Path | None = None,
     json: Json = False,
@@ -43,6 +44,8 @@ def reproduce(
         Seeds of the workloads separated by commas; tables show means.
     restart_s
         Seconds without progress after a restart or move, for every policy alike.
+    workers
+        Runs at once; the numbers are the same.
     out
         Folder: reproduction.json, and the runs of each world as `compare --out` writes them.
     html
@@ -69,6 +72,7 @@ def reproduce(
         out=out,
         progress=True,
         restart_s=restart_s,
+        workers=workers,
         **{axis: _names(axis, text) for axis, text in axes.items() if text is not None},
     )
     if html is not None:

@@ -74,6 +74,7 @@ def run(
     out: str | PathLike[str] | None = None,
     progress: bool | Progress = False,
     restart_s: float | None = None,
+    workers: int = 1,
     **axes: Sequence[str],
 ) -> Reproduction:
     """Run a paper's evaluation.
@@ -92,6 +93,8 @@ def run(
         As for `gangline.simulate`; counts the jobs of all runs.
     restart_s : float, optional
         Seconds without progress after a restart or move; default: the study's.
+    workers : int
+        Runs at once; the numbers are the same.
     **axes
         clusters, networks, workloads, policies: names of what to run; default: the study's.
 
@@ -108,10 +111,12 @@ def run(
     from pathlib import Path
 
     from gangline._result_folder import check_json
+    from gangline.executors import check_workers
     from gangline.run_inputs import make_options
     from gangline.simulate import bar
 
     found = study(name)
+    workers = check_workers(workers)
     unknown = [
         axis for axis in axes if axis not in ("clusters", "networks", "workloads", "policies")
     ]
@@ -128,7 +133,7 @@ def run(
     if folder is not None:
         check_json(folder / "reproduction.json", KIND)
     with bar(progress, f"reproduce {name}") as report:
-        made = carry_out(found, choice, options, folder=folder, report=report)
+        made = carry_out(found, choice, options, folder=folder, report=report, workers=workers)
     if folder is not None:
         made.save(folder / "reproduction.json")
     return made

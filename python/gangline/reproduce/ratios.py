@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gangline import statistics
 from gangline.reproduce.reading import NEGLIGIBLE, ROUNDING
 from gangline.reproduce.study import Setting
 
@@ -31,12 +32,6 @@ __all__ = [
     "shown",
     "with_totals",
 ]
-
-# With fewer seeds an interval would say more than the runs can tell.
-LEAST_SEEDS = 5
-_RESAMPLES = 2000
-_CONFIDENCE = 0.95
-_STREAM, _COUNTERS = "extra", 256  # of the core's random numbers
 
 Runs = dict[tuple[Setting, str, int], dict[str, Any]]
 
@@ -100,22 +95,10 @@ def interval(logs: Sequence[float]) -> tuple[float, float] | None:
     >>> interval([0.5] * 10)
     (1.6487212707001282, 1.6487212707001282)
     """
-    import numpy as np
-
     from gangline import _core
 
-    count = len(logs)
-    if count < LEAST_SEEDS:
-        return None
-    values = np.asarray(logs)
-    # one column of draws per place: sums in a fixed order, the same on every platform
-    total = np.zeros(_RESAMPLES)
-    for place in range(count):
-        drawn = _core.synth_uniforms(place // _COUNTERS, _STREAM, _RESAMPLES, place % _COUNTERS)
-        total = total + values[np.minimum((drawn * count).astype(np.int64), count - 1)]
-    means = np.sort(total / count)
-    outside = round((1.0 - _CONFIDENCE) / 2.0 * _RESAMPLES)
-    return _core.exp(float(means[outside - 1])), _core.exp(float(means[-outside]))
+    ends = statistics.interval(logs)
+    return None if ends is None else (_core.exp(ends[0]), _core.exp(ends[1]))
 
 
 def ratios(study: Study, runs: Sequence[dict[str, Any]]) -> list[Ratio]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gangline.errors import GanglineError, InfeasibleJobError
+from gangline.executors import in_order
 from gangline.reproduce import variations
 from gangline.reproduce.figures import Figure, figures
 from gangline.reproduce.ratios import Ratio, distinct, factor_rows, ratios, said, shown, with_totals
@@ -14,7 +16,7 @@ from gangline.reproduce.study import Setting
 from gangline.reproduce.variations import Place, places, varied_ratios
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from os import PathLike
     from pathlib import Path
 
@@ -329,6 +331,7 @@ def carry_out(
     *,
     folder: Path | None = None,
     report: Progress | None = None,
+    workers: int = 1,
 ) -> Reproduction:
     """Run the worlds of a choice, one after the other, then the variations of the study.
 
@@ -342,6 +345,8 @@ def carry_out(
         Where each run of the worlds is saved as soon as it is done, by world and seed.
     report : callable, optional
         Gets (simulated seconds, jobs done, jobs of all runs).
+    workers : int
+        Runs at once.
     """
     made = Reproduction(study, choice, options)
     # All worlds and contenders before the first run: a mistake in the last one costs nothing.
@@ -358,11 +363,8 @@ def carry_out(
     every = (*worlds, *(world for _, world in varied))
     jobs = sum(len(world.prepared.trace) * len(world.policies) for world in every)
     progress = _Total(report, jobs)
-    for world in worlds:
-        _one_world(made, world, folder=folder, progress=progress)
-    known: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for place, world in varied:
-        made.varied += _one_variation(study, place, world, known, progress)
+    _all_worlds(made, worlds, folder, workers, progress)
+    _all_variations(made, varied, workers, progress)
     return made
 
 
@@ -471,41 +473,67 @@ def _check_contenders(world: _World) -> None:
             raise
 
 
-def _one_world(made: Reproduction, world: _World, *, folder: Path | None, progress: _Total) -> None:
-    """Run every contender on one workload, as a comparison of its own."""
+class _Run(NamedTuple):
+    """One contender in one world."""
+
+    world: _World
+    name: str
+    policy: PolicyBase
+
+
+def _done(
+    study: Study, runs: Iterable[_Run], workers: int, progress: _Total
+) -> Iterator[tuple[_Run, Result, dict[str, Any]]]:
+    """Yield each run with its result and row, in order."""
+
+    def work(run: _Run, report: Progress | None) -> tuple[_Run, Result, dict[str, Any]]:
+        world = run.world
+        shown = progress.of_run() if report is None else report
+        result = world.prepared.run(run.policy, world.options, progress=shown)
+        return run, result, _row(study, world, run.name, result)
+
+    for run, result, row in in_order(work, runs, workers):
+        yield run, result, row
+        progress.end_run(len(run.world.prepared.trace))
+
+
+def _all_worlds(
+    made: Reproduction, worlds: Sequence[_World], folder: Path | None, workers: int, total: _Total
+) -> None:
+    """Run every contender in every world; each world becomes a comparison of its own."""
     from gangline.comparison import Comparison, run_name
 
-    prepared, options = world.prepared, world.options
-    comparison = Comparison(cluster=prepared.cluster, trace=prepared.trace)
-    place = None if folder is None else folder / world.folder
-    for name, policy in world.policies.items():
-        result = prepared.run(policy, options, progress=progress.of_run())
-        made.runs.append(_row(made.study, world, name, result))
-        comparison.add(result, keep=False)
+    runs = (_Run(world, *one) for world in worlds for one in world.policies.items())
+    done = _done(made.study, runs, workers, total)
+    for world in worlds:
+        comparison = Comparison(cluster=world.prepared.cluster, trace=world.prepared.trace)
+        place = None if folder is None else folder / world.folder
+        for _, result, row in islice(done, len(world.policies)):
+            made.runs.append(row)
+            comparison.add(result, keep=False)
+            if place is not None:
+                result.save(place / run_name(result.policy, result.seed))
         if place is not None:
-            result.save(place / run_name(result.policy, result.seed))
-        progress.end_run(len(prepared.trace))
-    if place is not None:
-        comparison.save(place)
+            comparison.save(place)
 
 
-def _one_variation(
-    study: Study,
-    place: Place,
-    world: _World,
-    known: dict[tuple[str, str, str], dict[str, Any]],
-    progress: _Total,
-) -> list[dict[str, Any]]:
-    """Run heroes and rivals on one workload; what was run before in this very way is `known`."""
-    rows = []
-    for name, policy in world.policies.items():
-        key = (world.folder, policy.label(), repr(world.options))
-        if key not in known:
-            result = world.prepared.run(policy, world.options, progress=progress.of_run())
-            known[key] = _row(study, world, name, result)
-        progress.end_run(len(world.prepared.trace))
-        rows.append({"variation": place.label, **known[key], "policy": name})
-    return rows
+def _all_variations(
+    made: Reproduction, varied: Sequence[tuple[Place, _World]], workers: int, total: _Total
+) -> None:
+    """Run heroes and rivals under every variation; what is the same run is run once."""
+
+    def key(run: _Run) -> tuple[str, str, str]:
+        return run.world.folder, run.policy.label(), repr(run.world.options)
+
+    runs = [(place, _Run(world, *one)) for place, world in varied for one in world.policies.items()]
+    once = {key(run): run for _, run in reversed(runs)}
+    known = {
+        key(run): row for run, _, row in _done(made.study, reversed(once.values()), workers, total)
+    }
+    for place, run in runs:
+        if once[key(run)] is not run:
+            total.end_run(len(run.world.prepared.trace))
+        made.varied.append({"variation": place.label, **known[key(run)], "policy": run.name})
 
 
 def _row(study: Study, world: _World, name: str, result: Result) -> dict[str, Any]:

@@ -130,6 +130,23 @@ def read_again(reference: TraceReference) -> Trace:
     return trace
 
 
+def redrawn(trace: Trace, seed: int) -> Trace:
+    """Return the trace of the same generator, parameters and options with another seed.
+
+    Raises
+    ------
+    TraceError
+        If no generator drew it, or one with a table in memory.
+    """
+    from gangline.trace.synth.generators import with_seed
+
+    reference = trace.reference
+    if reference is None or not reference.source.startswith(SYNTH):
+        message = f"{trace.path}: is not drawn by a generator, so it has no seed; take a `synth:`"
+        raise TraceError(f"{message} address, or leave the trace seeds out", path=trace.path)
+    return read_trace(with_seed(reference.source, seed), **reference.options)
+
+
 def check_inputs(reference: TraceReference, trace: Trace) -> None:
     """Raise a TraceError if a trace is not the one that a reference is of."""
     now = trace.reference.inputs if trace.reference else {"trace": trace.sha256}

@@ -258,6 +258,14 @@ def refer(uri: str, **options: Any) -> TraceReference:
     return made
 
 
+def with_seed(uri: str, seed: int) -> str:
+    """Return the address with another seed."""
+    shape, parameters = _parameters(uri)
+    made = address(f"synth:{shape}", {**parameters, "seed": seed})
+    assert made is not None, "an address holds plain values"
+    return made
+
+
 def _reference(
     name: str, parameters: dict[str, Any], options: trace_options.Options
 ) -> TraceReference | None:
