@@ -20,10 +20,11 @@ pub(crate) struct Overlay {
     stamp: Vec<u32>,
     free: Vec<u64>,
     epoch: u32,
-    /// Server and slot of each GPU that the plan takes, and for whom.
-    takes: Vec<((ServerId, u32), JobId)>,
+    /// What the plan takes, by server: the slots, and for which job.
+    takes: Vec<(ServerId, JobId, u64)>,
     /// Each part with the number of its action, ascending; filled where it is needed.
     by_part: Vec<(JobId, u16, u32)>,
+    /// Jobs on a GPU after the plan.
     residents: Vec<JobId>,
 }
 
@@ -305,25 +306,44 @@ impl Overlay {
             plan,
             sorted: &self.by_part,
         };
+        let releases = plan.actions.iter().any(Action::releases);
         let residents = &mut self.residents;
-        for group in self.takes.chunk_by(|a, b| a.0 == b.0) {
-            let (server, slot) = group[0].0;
-            residents.clear();
-            let present = state.occupancy.residents(server, slot);
-            residents.extend(present.filter(|&job| by_part.stays(state, job, server)));
-            residents.extend(group.iter().map(|take| take.1));
-            residents.sort_unstable();
-            residents.dedup();
-            check_residents(state, by_part, group[0].1, server, residents)?;
+        for takes in self.takes.chunk_by(|a, b| a.0 == b.0) {
+            let server = takes[0].0;
+            let all = takes.iter().fold(0, |all, take| all | take.2);
+            let base = state.occupancy.gpu(server, 0);
+            let mut last = None;
+            for slot in slots(all) {
+                // the GPUs of a gang mostly have the same jobs on them
+                let pair = state.occupancy.pair(base + slot as usize);
+                if takes.len() == 1 && last.replace(pair) == Some(pair) {
+                    continue;
+                }
+                let present = state.occupancy.residents(server, slot).iter().copied();
+                let stays = |job: &JobId| !releases || by_part.stays(state, *job, server);
+                residents.clear();
+                residents.extend(present.filter(stays));
+                let here = takes.iter().filter(|take| take.2 >> slot & 1 == 1);
+                let taking = here.map(|take| take.1);
+                for job in taking.clone() {
+                    if !residents.contains(&job) {
+                        residents.push(job);
+                    }
+                }
+                check_residents(state, by_part, server, residents).map_err(|rule| {
+                    let job = taking.clone().next();
+                    let job = job.expect("one of them names the slot");
+                    let action = by_part.of(job).next().expect("it is one of the plan");
+                    Broken::by(action, Some(server), rule)
+                })?;
+            }
         }
         Ok(())
     }
 
     fn note_takes(&mut self, job: JobId, gpus: &GpuSet) {
-        for one in gpus.by_server() {
-            self.takes
-                .extend(slots(one.mask).map(|slot| ((one.server, slot), job)));
-        }
+        let on = gpus.by_server().iter();
+        self.takes.extend(on.map(|one| (one.server, job, one.mask)));
     }
 }
 
@@ -468,33 +488,22 @@ fn check_timers(state: &State, plan: &PlanBuffer) -> Result<(), Broken> {
     Ok(())
 }
 
+/// The first rule that jobs on one GPU of a server break together.
+#[inline]
 fn check_residents(
     state: &State,
     by_part: ByPart<'_>,
-    taker: JobId,
     server: ServerId,
     residents: &[JobId],
-) -> Result<(), Broken> {
-    let kind = by_part
-        .of(taker)
-        .next()
-        .map_or(ActionKind::Start, Action::kind);
-    let fail = |rule| {
-        Err(Broken {
-            job: taker,
-            kind,
-            server: Some(server),
-            rule,
-        })
-    };
+) -> Result<(), Rule> {
     if residents.len() > state.occupancy.max_share() as usize {
-        return fail(Rule::SharingLimit);
+        return Err(Rule::SharingLimit);
     }
     let gpu_type = state.occupancy.type_of(server);
     for (at, &one) in residents.iter().enumerate() {
         for &other in &residents[at + 1..] {
             if state.pair_xi(one, other, gpu_type).is_none() {
-                return fail(Rule::InfeasiblePair);
+                return Err(Rule::InfeasiblePair);
             }
         }
     }
@@ -509,7 +518,7 @@ fn check_residents(
         u128::from(state.memory_bytes(job, sub_batch))
     };
     if residents.iter().map(memory).sum::<u128>() > u128::from(capacity) {
-        fail(Rule::Memory)
+        Err(Rule::Memory)
     } else {
         Ok(())
     }

@@ -6,10 +6,10 @@
 //! Cost: O(touched jobs x their GPUs).
 
 use crate::instant::BEYOND;
-use crate::occupancy::slots;
+use crate::occupancy::{NO_JOB, slots};
 use crate::queue::{EventClass, EventQueue};
 use crate::record::{EndReason, Logged, Recorder};
-use crate::state::running::{AtRisk, Part, PartDetails, Run};
+use crate::state::running::{AtRisk, Part, Run};
 use crate::state::{JobColumnsOut, State};
 use gangline_model::{
     GpuSet, GpuTypeId, JobId, MAX_SECONDS, SPAN_MAX, Shape, SimSpan, SimTime, Terms, Tier,
@@ -42,6 +42,17 @@ struct Pace {
     inflation: f64,
     rate: f64,
     has_details: bool,
+}
+
+/// What a part makes of its base rate where it is now.
+#[derive(Clone, Copy)]
+pub(crate) struct Speed {
+    locality: f64,
+    xi: f64,
+    inflation: f64,
+    rate: f64,
+    /// Whether it may have a co-runner.
+    is_shared: bool,
 }
 
 /// What the next event of a run is.
@@ -128,12 +139,11 @@ impl Part {
         self.accum = accum;
         self.tier = pace.tier;
         if pace.has_details {
-            self.details = Some(Box::new(PartDetails {
-                shared_since: SimTime::NEVER,
-                is_new: true,
-                segment_sub_batch: sub_batch,
-                co_runners: Vec::new(),
-            }));
+            let details = self.details.get_or_insert_default();
+            details.shared_since = SimTime::NEVER;
+            details.is_new = true;
+            details.segment_sub_batch = sub_batch;
+            details.co_runners.clear();
         }
     }
 
@@ -316,8 +326,7 @@ impl State {
     /// A part keeps its GPUs without progress: its quota is used up.
     #[cold]
     fn pause(&mut self, slot: usize, at: usize, recorder: &mut Recorder) {
-        let gpus = self.runs[slot].parts[at].gpus.clone();
-        self.note_useful(&gpus);
+        self.note_useful_of(slot, at);
         self.close_segment(slot, at, recorder, EndReason::Retimed);
         let part = &mut self.runs[slot].parts[at];
         part.quota = 0.0;
@@ -654,10 +663,8 @@ impl State {
     fn free_run(&mut self, slot: usize, reason: EndReason) {
         let falls_back = self.falls_back(reason);
         let run = &mut self.runs[slot];
-        let part = &mut run.parts[0];
-        part.details = None;
         if falls_back && self.forks {
-            let lost = part.at_risk;
+            let lost = run.parts[0].at_risk;
             run.left = lost.left.unwrap_or(run.left + lost.work);
         }
         if !falls_back || self.forks {
@@ -726,7 +733,7 @@ impl State {
         if self.is_shared() {
             self.touch(job);
         } else {
-            self.retime(job, queue, recorder);
+            self.retime(slot, queue, recorder);
         }
     }
 
@@ -740,9 +747,8 @@ impl State {
         queue: &mut EventQueue,
         recorder: &mut Recorder,
     ) {
-        let gpus = self.runs[slot].parts[at].gpus.clone();
         self.settle(slot, recorder);
-        self.note_useful(&gpus);
+        self.note_useful_of(slot, at);
         self.close_segment(slot, at, recorder, EndReason::Retimed);
         let run = &mut self.runs[slot];
         let part = &mut run.parts[at];
@@ -755,10 +761,9 @@ impl State {
             part.quota = quota;
         }
         if !part.is_paused() {
-            let job = run.job;
-            let (xi, is_shared) = self.xi_on(job, &gpus);
-            self.note_sharing(slot, at, is_shared, recorder);
-            self.set_rate(slot, at, xi);
+            let speed = self.speed_now(slot, at);
+            self.note_sharing(slot, at, speed.is_shared, recorder);
+            self.set_speed(slot, at, speed);
         }
         self.reschedule(slot, queue);
     }
@@ -770,7 +775,7 @@ impl State {
         for &job in &touched {
             if let Some(slot) = self.lives.slot(job) {
                 self.runs[slot as usize].is_touched = false;
-                self.retime(job, queue, recorder);
+                self.retime(slot as usize, queue, recorder);
             }
         }
         touched.clear();
@@ -779,8 +784,7 @@ impl State {
 
     /// Gives the parts of a job the rates that their places, co-runners and links leave them now. Where nothing
     /// changes, no segment ends.
-    fn retime(&mut self, job: JobId, queue: &mut EventQueue, recorder: &mut Recorder) {
-        let slot = self.slot_of(job);
+    fn retime(&mut self, slot: usize, queue: &mut EventQueue, recorder: &mut Recorder) {
         let mut is_changed = false;
         for at in 0..self.runs[slot].parts.len() {
             is_changed |= self.retime_part(slot, at, recorder);
@@ -801,48 +805,65 @@ impl State {
 
     /// Whether the part has another rate from now on.
     fn retime_part(&mut self, slot: usize, at: usize, recorder: &mut Recorder) -> bool {
-        let run = &self.runs[slot];
-        let (job, part) = (run.job, &run.parts[at]);
-        let (xi, is_shared) = self.xi_on(job, &part.gpus);
-        let inflation = self.inflation_of(job, part);
-        let locality = self.locality_now(slot, part);
-        let rate = (part.base * locality) / (inflation * xi);
-        let is_moved = locality.to_bits() != part.locality.to_bits();
-        let is_same = rate.to_bits() == part.rate.to_bits() && !is_moved;
-        let is_paused = part.is_paused();
-        self.note_sharing(slot, at, is_shared, recorder);
-        self.count_start(slot, at, is_shared, recorder);
-        if is_same || is_paused {
-            let part = &mut self.runs[slot].parts[at];
-            (part.xi, part.inflation) = (xi, inflation);
+        let speed = self.speed_now(slot, at);
+        self.note_sharing(slot, at, speed.is_shared, recorder);
+        self.count_start(slot, at, speed.is_shared, recorder);
+        let part = &mut self.runs[slot].parts[at];
+        let is_moved = speed.locality.to_bits() != part.locality.to_bits();
+        let is_same = speed.rate.to_bits() == part.rate.to_bits() && !is_moved;
+        if is_same || part.is_paused() {
+            (part.xi, part.inflation) = (speed.xi, speed.inflation);
             return false;
         }
         self.settle(slot, recorder);
         self.note_useful_of(slot, at);
         self.close_segment(slot, at, recorder, EndReason::Retimed);
-        self.set_rate(slot, at, xi);
+        self.set_speed(slot, at, speed);
         true
     }
 
-    /// Opens a segment of a part at the rate that it has now.
-    pub(crate) fn set_rate(&mut self, slot: usize, at: usize, xi: f64) {
+    /// How fast a part goes where it is, beside the residents of now.
+    #[inline]
+    fn speed_now(&self, slot: usize, at: usize) -> Speed {
         let run = &self.runs[slot];
-        let (job, part) = (run.job, &run.parts[at]);
+        let (xi, is_shared) = self.xi_now(run.job, &run.parts[at].gpus);
+        Speed {
+            is_shared,
+            ..self.speed_with(slot, at, xi)
+        }
+    }
+
+    /// How fast a part goes where it is, at a slowdown factor of its co-runners, if there are any.
+    #[inline]
+    pub(crate) fn speed_with(&self, slot: usize, at: usize, xi: f64) -> Speed {
+        let run = &self.runs[slot];
+        let part = &run.parts[at];
         let locality = self.locality_now(slot, part);
-        let inflation = self.inflation_of(job, part);
-        let others = if self.config.segments {
-            let partners = self.partners(job, &part.gpus);
+        let inflation = self.inflation_of(run.job, part);
+        Speed {
+            locality,
+            xi,
+            inflation,
+            rate: (part.base * locality) / (inflation * xi),
+            is_shared: self.is_shared(),
+        }
+    }
+
+    /// Opens a segment of a part at this speed.
+    pub(crate) fn set_speed(&mut self, slot: usize, at: usize, speed: Speed) {
+        let run = &self.runs[slot];
+        let others = if self.config.segments && speed.is_shared {
+            let partners = self.partners(run.job, &run.parts[at].gpus);
             partners.iter().map(|partner| partner.0.0).collect()
         } else {
             Vec::new()
         };
         let part = &mut self.runs[slot].parts[at];
-        (part.locality, part.xi, part.inflation) = (locality, xi, inflation);
-        part.rate = (part.base * locality) / (inflation * xi);
-        let sub_batch = part.sub_batch;
+        (part.locality, part.xi, part.inflation) = (speed.locality, speed.xi, speed.inflation);
+        part.rate = speed.rate;
         if let Some(details) = &mut part.details {
             details.co_runners = others;
-            details.segment_sub_batch = sub_batch;
+            details.segment_sub_batch = part.sub_batch;
         }
     }
 
@@ -860,21 +881,23 @@ impl State {
     }
 
     /// Marks the jobs on some GPUs.
-    #[inline(never)]
     fn touch_residents(&mut self, gpus: &GpuSet) {
-        // a gang shares with few others
-        let mut found: SmallVec<[JobId; 4]> = SmallVec::new();
         for one in gpus.by_server() {
-            for slot in slots(one.mask) {
-                for job in self.occupancy.residents(one.server, slot) {
-                    if !found.contains(&job) {
-                        found.push(job);
+            let held = self.occupancy.held_mask(one.server, one.mask);
+            // the GPUs of a gang mostly have the same jobs on them
+            let mut last = [NO_JOB; 2];
+            let base = self.occupancy.gpu(one.server, 0);
+            for slot in slots(held) {
+                let pair = self.occupancy.pair(base + slot as usize);
+                if std::mem::replace(&mut last, pair) == pair {
+                    continue;
+                }
+                for &job in &pair {
+                    if job != NO_JOB {
+                        self.touch(job);
                     }
                 }
             }
-        }
-        for job in found {
-            self.touch(job);
         }
     }
 

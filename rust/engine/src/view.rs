@@ -208,7 +208,7 @@ impl<'a> ClusterView<'a> {
     /// Residents of a GPU.
     pub fn residents(&self, server: ServerId, slot: u32) -> impl Iterator<Item = JobId> + use<'a> {
         let there = &self.state.occupancy;
-        there.residents(server, slot)
+        there.residents(server, slot).iter().copied()
     }
 
     /// GPUs of a type that are free, or hold one job and have at least `bytes` of memory left.

@@ -9,12 +9,15 @@ mod free_index;
 mod sharing;
 
 use gangline_model::{ClusterSpec, GpuSet, GpuTypeId, JobId, ServerGpus, ServerId, gpus_in};
-use sharing::Sharing;
+use sharing::{Place, Sharing};
 
 pub use free_index::{FreeIndex, Mark, TypePool};
 
 /// No resident.
-const NO_JOB: u32 = u32::MAX;
+pub(crate) const NO_JOB: JobId = JobId(u32::MAX);
+
+/// The residents of a GPU; [`NO_JOB`] where there is none, and last.
+pub(crate) type Pair = [JobId; 2];
 
 /// A server, with all that a start or stop on it needs side by side.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +37,8 @@ struct ServerState {
 pub(crate) struct Occupancy {
     servers: Vec<ServerState>,
     max_share: u32,
-    /// `residents[gpu * max_share + k]`, in order of arrival on the GPU.
-    residents: Vec<u32>,
+    /// The residents of each GPU, in order of arrival on it: at most two ([`crate::RunConfig::max_share`]).
+    residents: Vec<Pair>,
     /// What only runs with several jobs on a GPU need.
     sharing: Option<Box<Sharing>>,
     busy_by_type: Vec<u32>,
@@ -54,7 +57,7 @@ impl Occupancy {
         Self {
             servers: server_states(cluster),
             max_share,
-            residents: vec![NO_JOB; gpus * max_share as usize],
+            residents: vec![[NO_JOB; 2]; gpus],
             sharing: (max_share > 1).then(|| Box::new(Sharing::new(cluster))),
             busy_by_type: vec![0; cluster.gpu_types().len()],
             up_by_type: cluster.gpus_by_type().to_vec(),
@@ -72,16 +75,17 @@ impl Occupancy {
     pub(crate) fn take(&mut self, job: JobId, gpus: &GpuSet, bytes: u64) {
         for &ServerGpus { server: id, mask } in gpus.by_server() {
             let server = &mut self.servers[id.index()];
-            let newly = gpus_in(server.free & mask);
+            let free = server.free & mask;
+            let newly = gpus_in(free);
             self.busy_servers += u32::from(server.free == server.full);
             server.free &= !mask;
             self.busy_by_type[server.gpu_type.index()] += newly;
             self.gpus_busy += newly;
             let base = server.gpu_base as usize;
             if self.sharing.is_some() {
-                self.join(job, id, mask, bytes);
+                self.join(job, self.place(id, mask), free, bytes);
             } else {
-                set_residents(&mut self.residents, base, mask, job.0);
+                set_residents(&mut self.residents, base, mask, job);
             }
             self.index().note_change(id);
         }
@@ -92,7 +96,7 @@ impl Occupancy {
     pub(crate) fn give(&mut self, job: JobId, gpus: &GpuSet, bytes: u64) {
         for &ServerGpus { server: id, mask } in gpus.by_server() {
             let emptied = if self.sharing.is_some() {
-                self.leave(job, id, mask, bytes)
+                self.leave(job, self.place(id, mask), bytes)
             } else {
                 let base = self.servers[id.index()].gpu_base as usize;
                 set_residents(&mut self.residents, base, mask, NO_JOB);
@@ -136,41 +140,53 @@ impl Occupancy {
 
     /// A running job holds another amount of memory on each of its GPUs.
     pub(crate) fn resize(&mut self, gpus: &GpuSet, before: u64, after: u64) {
-        let Some(sharing) = &mut self.sharing else {
-            return;
-        };
         for &ServerGpus { server, mask } in gpus.by_server() {
-            let state = self.servers[server.index()];
-            sharing.resize(state.gpu_base, state.gpu_type, mask, before, after);
+            let place = self.place(server, mask);
+            if let Some(sharing) = &mut self.sharing {
+                sharing.resize(place, before, after);
+            }
         }
     }
 
+    #[inline]
+    fn place(&self, server: ServerId, mask: u64) -> Place {
+        let ServerState {
+            gpu_base: base,
+            gpu_type,
+            ..
+        } = self.servers[server.index()];
+        Place {
+            server,
+            base,
+            gpu_type,
+            mask,
+        }
+    }
+
+    /// Adds a resident to GPUs of which those of `free` have none yet.
     #[inline(never)]
-    fn join(&mut self, job: JobId, id: ServerId, mask: u64, bytes: u64) {
+    fn join(&mut self, job: JobId, place: Place, free: u64, bytes: u64) {
         let sharing = self.sharing.as_mut().expect("only shared runs come here");
-        let server = self.servers[id.index()];
-        for slot in slots(mask) {
-            let gpu = (server.gpu_base + slot) as usize;
-            let count = sharing.join(gpu, server.gpu_type, bytes);
-            self.residents[gpu * self.max_share as usize + count] = job.0;
+        sharing.join(place, free, bytes);
+        for slot in slots(place.mask) {
+            let pair = &mut self.residents[(place.base + slot) as usize];
+            let is_second = free >> slot & 1 == 0;
+            pair[usize::from(is_second)] = job;
         }
     }
 
     /// Removes a resident; the slots that are empty now.
     #[inline(never)]
-    fn leave(&mut self, job: JobId, id: ServerId, mask: u64, bytes: u64) -> u64 {
+    fn leave(&mut self, job: JobId, place: Place, bytes: u64) -> u64 {
         let sharing = self.sharing.as_mut().expect("only shared runs come here");
-        let server = self.servers[id.index()];
-        let share = self.max_share as usize;
-        let mut emptied = 0;
-        for slot in slots(mask) {
-            let gpu = (server.gpu_base + slot) as usize;
-            let left = sharing.leave(gpu, server.gpu_type, bytes);
-            let list = &mut self.residents[gpu * share..=gpu * share + left];
-            let at = list.iter().position(|&resident| resident == job.0);
-            list[at.expect("it is a resident of the GPU")..].rotate_left(1);
-            list[left] = NO_JOB;
-            emptied |= u64::from(left == 0) << slot;
+        let emptied = place.mask & !sharing.crowded(place.server);
+        sharing.leave(place, emptied, bytes);
+        for slot in slots(place.mask) {
+            let pair = &mut self.residents[(place.base + slot) as usize];
+            if pair[0] == job {
+                pair[0] = pair[1];
+            }
+            pair[1] = NO_JOB;
         }
         emptied
     }
@@ -253,35 +269,50 @@ impl Occupancy {
 
     /// Residents of a GPU, in order of arrival on it.
     #[inline]
-    pub(crate) fn residents(&self, server: ServerId, slot: u32) -> impl Iterator<Item = JobId> {
-        let gpu = self.gpu(server, slot);
-        let share = self.max_share as usize;
-        let list = &self.residents[gpu * share..(gpu + 1) * share];
-        let found = list.iter().copied().filter(|&job| job != NO_JOB);
-        found.map(JobId)
+    pub(crate) fn residents(&self, server: ServerId, slot: u32) -> &[JobId] {
+        let pair = &self.residents[self.gpu(server, slot)];
+        let count = pair.iter().filter(|&&job| job != NO_JOB).count();
+        &pair[..count]
+    }
+
+    /// The same of a GPU by its number ([`Self::gpu`]), for one comparison: equal residents, equal pairs.
+    #[inline]
+    pub(crate) fn pair(&self, gpu: usize) -> Pair {
+        self.residents[gpu]
     }
 
     /// Jobs with GPUs on a server, ascending.
     pub(crate) fn residents_of(&self, server: ServerId) -> Vec<JobId> {
         let full = self.servers[server.index()].full;
         let mut found: Vec<JobId> = slots(full)
-            .flat_map(|slot| self.residents(server, slot))
+            .flat_map(|slot| self.residents(server, slot).iter().copied())
             .collect();
         found.sort_unstable();
         found.dedup();
         found
     }
 
-    /// Those of the slots that have exactly one resident.
+    /// Those of the slots that have exactly one resident; all of them, where no GPU may have several.
     #[inline]
     pub(crate) fn alone_mask(&self, server: ServerId, mask: u64) -> u64 {
-        let Some(sharing) = &self.sharing else {
-            return mask;
-        };
-        let base = self.servers[server.index()].gpu_base;
-        slots(mask)
-            .filter(|&slot| sharing.count((base + slot) as usize) == 1)
-            .fold(0, |alone, slot| alone | 1 << slot)
+        match &self.sharing {
+            None => mask,
+            Some(_) => self.held_mask(server, mask) & !self.crowded_mask(server),
+        }
+    }
+
+    /// Slots of a server with several residents.
+    #[inline]
+    pub(crate) fn crowded_mask(&self, server: ServerId) -> u64 {
+        let sharing = self.sharing.as_ref();
+        sharing.map_or(0, |sharing| sharing.crowded(server))
+    }
+
+    /// Those of the slots that have a resident.
+    #[inline]
+    pub(crate) fn held_mask(&self, server: ServerId, mask: u64) -> u64 {
+        let state = &self.servers[server.index()];
+        if state.is_up { mask & !state.free } else { 0 }
     }
 
     /// GPUs of a type that are free, or hold one job and have at least `bytes` of memory left.
@@ -369,7 +400,7 @@ impl Occupancy {
         for (at, spec) in cluster.servers().iter().enumerate() {
             let server = ServerId::new(at);
             for slot in 0..spec.gpus {
-                let mut found: Vec<JobId> = self.residents(server, slot).collect();
+                let mut found = self.residents(server, slot).to_vec();
                 found.sort_unstable();
                 let expected = &mut expected[self.gpu(server, slot)];
                 expected.sort_unstable();
@@ -402,10 +433,10 @@ impl Occupancy {
 
 /// Names the only resident of each of some GPUs of a server.
 #[inline]
-fn set_residents(residents: &mut [u32], base: usize, mask: u64, resident: u32) {
+fn set_residents(residents: &mut [Pair], base: usize, mask: u64, resident: JobId) {
     let mut rest = mask;
     while rest != 0 {
-        residents[base + rest.trailing_zeros() as usize] = resident;
+        residents[base + rest.trailing_zeros() as usize][0] = resident;
         rest &= rest - 1;
     }
 }

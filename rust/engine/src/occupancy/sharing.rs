@@ -1,16 +1,16 @@
-//! What a run keeps of each GPU where several jobs may be on it: how many, and the memory they hold.
+//! What a run keeps of each GPU where several jobs may be on it: whether there are, and the memory they hold.
 
-use gangline_model::{ClusterSpec, GpuTypeId};
+use gangline_model::{ClusterSpec, GpuTypeId, ServerId};
 use std::collections::BTreeMap;
 
 use super::slots;
 
-/// Residents and memory of every GPU, and the GPUs with one resident by free memory.
+/// Memory and co-runners of every GPU, and the GPUs with one resident by free memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sharing {
-    /// Residents of each GPU.
-    counts: Vec<u8>,
-    /// Memory that they hold.
+    /// Slots with several residents, by server.
+    crowded: Vec<u64>,
+    /// Memory that the residents of each GPU hold.
     used: Vec<u64>,
     /// Memory of a GPU, by type.
     capacity: Vec<u64>,
@@ -18,20 +18,30 @@ pub(super) struct Sharing {
     half_full: Vec<BTreeMap<u64, u32>>,
 }
 
+/// Some GPUs of a server.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) server: ServerId,
+    /// Number of the server's first GPU.
+    pub(super) base: u32,
+    pub(super) gpu_type: GpuTypeId,
+    pub(super) mask: u64,
+}
+
 impl Sharing {
     pub(super) fn new(cluster: &ClusterSpec) -> Self {
-        let gpus = cluster.gpus_total() as usize;
         Self {
-            counts: vec![0; gpus],
-            used: vec![0; gpus],
+            crowded: vec![0; cluster.servers().len()],
+            used: vec![0; cluster.gpus_total() as usize],
             capacity: cluster.gpu_types().iter().map(|t| t.memory_bytes).collect(),
             half_full: vec![BTreeMap::new(); cluster.gpu_types().len()],
         }
     }
 
+    /// Slots of a server with several residents.
     #[inline]
-    pub(super) fn count(&self, gpu: usize) -> usize {
-        usize::from(self.counts[gpu])
+    pub(super) fn crowded(&self, server: ServerId) -> u64 {
+        self.crowded[server.index()]
     }
 
     pub(super) fn free_bytes(&self, gpu: usize, gpu_type: GpuTypeId) -> u64 {
@@ -44,56 +54,48 @@ impl Sharing {
         by_free.range(bytes..).map(|(_, count)| count).sum()
     }
 
-    /// A resident more; how many there were.
-    pub(super) fn join(&mut self, gpu: usize, gpu_type: GpuTypeId, bytes: u64) -> usize {
-        let count = self.count(gpu);
-        self.change(gpu, gpu_type, |one, at| {
-            one.counts[at] += 1;
-            one.used[at] = one.used[at].saturating_add(bytes);
+    /// A resident more on some GPUs, of which those of `free` have none yet.
+    #[inline]
+    pub(super) fn join(&mut self, place: Place, free: u64, bytes: u64) {
+        self.crowded[place.server.index()] |= place.mask & !free;
+        self.change(place, (place.mask & !free, free), |used| {
+            used.saturating_add(bytes)
         });
-        count
     }
 
-    /// A resident less; how many are left.
-    pub(super) fn leave(&mut self, gpu: usize, gpu_type: GpuTypeId, bytes: u64) -> usize {
-        self.change(gpu, gpu_type, |one, at| {
-            one.counts[at] -= 1;
-            one.used[at] -= bytes;
-        });
-        self.count(gpu)
+    /// A resident less on some GPUs, of which those of `emptied` have none from now on.
+    #[inline]
+    pub(super) fn leave(&mut self, place: Place, emptied: u64, bytes: u64) {
+        self.crowded[place.server.index()] &= !place.mask;
+        self.change(place, (emptied, place.mask & !emptied), |used| used - bytes);
     }
 
-    /// A resident of some GPUs of a server holds another amount of memory.
-    pub(super) fn resize(
-        &mut self,
-        base: u32,
-        gpu_type: GpuTypeId,
-        mask: u64,
-        before: u64,
-        after: u64,
-    ) {
-        for slot in slots(mask) {
-            self.change((base + slot) as usize, gpu_type, |one, at| {
-                one.used[at] = one.used[at] - before + after;
-            });
-        }
+    /// A resident of some GPUs holds another amount of memory.
+    pub(super) fn resize(&mut self, place: Place, before: u64, after: u64) {
+        let alone = place.mask & !self.crowded(place.server);
+        self.change(place, (alone, alone), |used| used - before + after);
     }
 
-    /// Changes a GPU and keeps the map of half full ones in step.
-    fn change(&mut self, gpu: usize, gpu_type: GpuTypeId, change: impl FnOnce(&mut Self, usize)) {
-        if self.counts[gpu] == 1 {
-            let free = self.free_bytes(gpu, gpu_type);
-            let by_free = &mut self.half_full[gpu_type.index()];
-            let count = by_free.get_mut(&free).expect("it was counted");
-            *count -= 1;
-            if *count == 0 {
-                by_free.remove(&free);
+    /// Changes the memory that is used; `before` and `after` are the slots with one resident.
+    #[inline]
+    fn change(&mut self, place: Place, (before, after): (u64, u64), change: impl Fn(u64) -> u64) {
+        let capacity = self.capacity[place.gpu_type.index()];
+        let by_free = &mut self.half_full[place.gpu_type.index()];
+        for slot in slots(place.mask) {
+            let used = &mut self.used[(place.base + slot) as usize];
+            if before >> slot & 1 == 1 {
+                let free = capacity.saturating_sub(*used);
+                let count = by_free.get_mut(&free).expect("it was counted");
+                *count -= 1;
+                if *count == 0 {
+                    by_free.remove(&free);
+                }
             }
-        }
-        change(self, gpu);
-        if self.counts[gpu] == 1 {
-            let free = self.free_bytes(gpu, gpu_type);
-            *self.half_full[gpu_type.index()].entry(free).or_default() += 1;
+            *used = change(*used);
+            if after >> slot & 1 == 1 {
+                let free = capacity.saturating_sub(*used);
+                *by_free.entry(free).or_default() += 1;
+            }
         }
     }
 

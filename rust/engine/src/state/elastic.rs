@@ -141,7 +141,8 @@ impl State {
         if self.runs[slot].parts[0].is_paused() {
             self.runs[slot].parts[0].rate = 0.0;
         } else {
-            self.set_rate(slot, 0, xi);
+            let speed = self.speed_with(slot, 0, xi);
+            self.set_speed(slot, 0, speed);
         }
         self.schedule(slot, queue);
     }

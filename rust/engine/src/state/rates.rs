@@ -2,7 +2,7 @@
 //! slowdown factor of its co-runners. Pure questions; `progress.rs` acts on the answers.
 
 use crate::config::GangXi;
-use crate::occupancy::slots;
+use crate::occupancy::{NO_JOB, slots};
 use crate::state::State;
 use crate::state::running::Part;
 use gangline_model::{Gang, GpuSet, GpuTypeId, JobId, LocalityModel, ServerGpus, Shape, Tier};
@@ -94,9 +94,20 @@ impl State {
         table.map_or(0, |table| table.class(job))
     }
 
+    /// Slowdown factor of a gang on the GPUs that it holds, and whether it has a co-runner at all.
+    #[inline]
+    pub(crate) fn xi_now(&self, job: JobId, gpus: &GpuSet) -> (f64, bool) {
+        let is_crowded = |one: &ServerGpus| one.mask & self.occupancy.crowded_mask(one.server) != 0;
+        if gpus.by_server().iter().any(is_crowded) {
+            self.xi_on(job, gpus)
+        } else {
+            (1.0, false)
+        }
+    }
+
     /// Slowdown factor of the whole gang: the largest over its GPUs, or their mean. The second value tells whether
     /// it has a co-runner at all.
-    pub(crate) fn xi_on(&self, job: JobId, gpus: &GpuSet) -> (f64, bool) {
+    fn xi_on(&self, job: JobId, gpus: &GpuSet) -> (f64, bool) {
         if !self.is_shared() {
             return (1.0, false);
         }
@@ -104,20 +115,23 @@ impl State {
         let mut is_shared = false;
         for one in gpus.by_server() {
             let gpu_type = self.occupancy.type_of(one.server);
-            let mut last = (job, 1.0);
+            // the GPUs of a gang mostly have the same jobs on them
+            let (mut last, mut xi) = ([NO_JOB; 2], 1.0_f64);
+            let base = self.occupancy.gpu(one.server, 0);
             for slot in slots(one.mask) {
-                let mut xi = 1.0_f64;
-                for other in self.occupancy.residents(one.server, slot) {
-                    if other == job {
-                        continue;
-                    }
-                    is_shared = true;
-                    if last.0 != other {
+                let pair = self.occupancy.pair(base + slot as usize);
+                if pair != last {
+                    last = pair;
+                    xi = 1.0;
+                    for &other in &pair {
+                        if other == job || other == NO_JOB {
+                            continue;
+                        }
+                        is_shared = true;
                         // a pair that may not share was refused with the plan
-                        let pair = self.pair_xi(job, other, gpu_type).unwrap_or(f64::INFINITY);
-                        last = (other, pair);
+                        let pair_xi = self.pair_xi(job, other, gpu_type);
+                        xi = xi.max(pair_xi.unwrap_or(f64::INFINITY));
                     }
-                    xi = xi.max(last.1);
                 }
                 most = most.max(xi);
                 sum += xi;
@@ -137,7 +151,7 @@ impl State {
             let gpu_type = self.occupancy.type_of(one.server);
             for slot in slots(one.mask) {
                 let residents = self.occupancy.residents(one.server, slot);
-                for other in residents.filter(|&other| other != job) {
+                for &other in residents.iter().filter(|&&other| other != job) {
                     let xi = self.pair_xi(job, other, gpu_type).unwrap_or(f64::INFINITY);
                     match found.iter_mut().find(|entry| entry.0 == other) {
                         Some(entry) => *entry = (other, entry.1 + 1, entry.2.max(xi)),

@@ -67,7 +67,7 @@ impl AtRisk {
 }
 
 /// What is kept of a part only where GPUs are shared or segments are written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PartDetails {
     /// Until when its time with a co-runner is counted; `NEVER` while it has none.
     pub(crate) shared_since: SimTime,
