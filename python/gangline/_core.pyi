@@ -187,6 +187,30 @@ def lp_levels(
     *,
     evaluations: int,
 ) -> tuple[_F64, _F64, int, int]: ...
+def lp_stages(
+    rates: _F64,
+    measure: _F64,
+    worth: _F64,
+    gangs: _F64,
+    members: _F64,
+    capacity: _F64,
+    *,
+    evaluations: int,
+) -> tuple[float, _F64, int]: ...
+def lp_choose(
+    rates: _F64,
+    gains: _F64,
+    gangs: _F64,
+    members: _F64,
+    capacity: _F64,
+    floors: _F64,
+    then: _F64 | None = None,
+) -> tuple[float, _F64, int]: ...
+
+@final
+class SolveCounts:
+    def read(self) -> tuple[int, int, int, int, int]: ...
+
 def synth_extras(params: Mapping[str, object]) -> dict[str, Any]: ...
 def synth_uniforms(seed: int, purpose: str, jobs: int, counter: int) -> _F64: ...
 def synth_exponentials(seed: int, purpose: str, jobs: int, counter: int) -> _F64: ...

@@ -17,7 +17,7 @@ from gangline.lp.arrays import F64, I64, Entries, Rows, join, sums
 if TYPE_CHECKING:
     from gangline.lp.classes import Classes
 
-__all__ = ["Activities", "singles", "with_pairs"]
+__all__ = ["Activities", "Plan", "singles", "with_pairs"]
 
 # On one type, two jobs that share run at most as fast as when they alternate: nothing is lost by
 # leaving the pair out if their relative speeds add up to no more than this.
@@ -125,6 +125,25 @@ class Activities:
         table[self.pairs[single, 0], self.gpu_type[single]] = y[single]
         table /= self.classes.count[:, None]
         return np.clip(table, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A point of the polytope and the value of the objective there.
+
+    The value is what the point reaches, not what a solver says: a later stage that keeps it then
+    has a feasible point to the last bit.
+
+    Parameters
+    ----------
+    z : float
+        Objective.
+    y : float64 array, shape (activities,)
+        Time on each activity.
+    """
+
+    z: float
+    y: F64
 
 
 def singles(classes: Classes, rates: F64, scale: F64, capacity: F64) -> Activities:

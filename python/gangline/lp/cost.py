@@ -66,9 +66,11 @@ def cost(instance: Instance, solver: Solver) -> Allocation:
         if instance.settings.drop_all_infeasible and missed > 1e-9:
             deadlines = dataclasses.replace(deadlines, job=deadlines.job[:0])
     if not len(deadlines.job):
-        plan = kernel.best(space, money, solver)
-        if not settled:
-            plan = kernel.best(space, total, solver, kept=(money, plan.z))
+        plan = (
+            kernel.best(space, money, solver)
+            if settled
+            else kernel.best_in_turn(space, money, total, solver)
+        )
     value = float(np.sum(money * plan.y))
     allocation = finish(problem, plan, value, solver)
     return dataclasses.replace(allocation, notes=notes)

@@ -40,7 +40,7 @@ class Allocation:
     status : str
         `optimal`, or `closed form` if nothing was solved.
     solver : str
-        simplex, ipx, dual or none.
+        core, simplex, ipx, dual or none.
     iterations : int
         Of all solves together.
     wall_s : float
@@ -149,7 +149,10 @@ class Instance:
         total = np.zeros(self.rows)
         for kind in range(len(self.capacity)):
             total = total + self.rates[:, kind] * self.capacity[kind]
-        return total / float(np.sum(self.capacity))
+        gpus = 0.0
+        for own in self.capacity.tolist():  # in this order, as the core adds
+            gpus += own
+        return total / gpus
 
     def rows_of(self, keep: I64, groups: Classes) -> Instance:
         """Return the instance of some rows only, which stand for these classes."""

@@ -7,11 +7,13 @@ solver sees is scaled to about 1, because its tolerances are absolute.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gangline.errors import SolverError
+from gangline.lp import price as methods
+from gangline.lp.activities import Plan
 from gangline.lp.arrays import F64, Entries, Model, Rows, join, sums
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ __all__ = [
     "LEAST_TIME",
     "Plan",
     "best",
+    "best_in_turn",
     "fastest",
     "floors",
     "isolated_shares",
@@ -35,25 +38,6 @@ SLACK = 1e-9
 # A class that meets the objective in less than this part of its time is asked for no more than
 # that: its row would have entries so large that the last bits of a share are seen in them.
 LEAST_TIME = 1e-8
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A point of the polytope and the value of the objective there.
-
-    The value is what the point reaches, not what a solver says: a later stage that keeps it then
-    has a feasible point to the last bit.
-
-    Parameters
-    ----------
-    z : float
-        Objective.
-    y : float64 array, shape (activities,)
-        Time on each activity.
-    """
-
-    z: float
-    y: F64
 
 
 def isolated_shares(scale: F64, capacity: F64, jobs: float) -> F64:
@@ -107,6 +91,11 @@ def maxmin(
     Plan
         Objective z of the first stage and the activities of the last.
     """
+    if worth is not None and most == np.inf and methods.chooses(space, solver):
+        try:
+            return Plan(*methods.stages(space, measure, worth, solver))
+        except SolverError:
+            solver.retried += 1
     reached = float(np.min(measure * space.rates_of(spread(space))))
     quickest = fastest(space, alone=True)
     while True:
@@ -195,6 +184,12 @@ def best(
     Plan
         Objective and the activities.
     """
+    if kept is None and methods.chooses(space, solver):
+        least = None if floor is None else floor * (1.0 - SLACK)
+        try:
+            return Plan(*methods.choose(space, price, solver, floor=least))
+        except SolverError:
+            solver.retried += 1
     unit = space.scale()
     largest = float(np.max(price * unit))
     rows = [space.base(unit)]
@@ -212,6 +207,17 @@ def best(
     )
     y = space.within(solver.run(model).x * unit)
     return Plan(float(np.sum(price * y)), y)
+
+
+def best_in_turn(space: Activities, price: F64, then: F64, solver: Solver) -> Plan:
+    """Maximise `price . y`, and among the optima `then . y`; the value is that of the first."""
+    if methods.chooses(space, solver):
+        try:
+            return Plan(*methods.choose(space, price, solver, then=then))
+        except SolverError:
+            solver.retried += 1
+    first = best(space, price, solver)
+    return Plan(first.z, best(space, then, solver, kept=(price, first.z)).y)
 
 
 def floors(space: Activities, unit: F64, floor: F64) -> Rows:

@@ -195,17 +195,14 @@ def max_sum(instance: Instance, solver: Solver) -> Allocation:
         )
     measure = 1.0 / prop if proportional else np.ones(instance.rows)
     problem = pack(instance, instance.rates, measure, 1.0 / prop)
-    plan = kernel.best(problem.space, kernel.per_activity(problem.space, problem.measure), solver)
-    settled = plan
-    if instance.settings.tie_break != "none" and not proportional:
-        space = problem.space
-        settled = kernel.best(
-            space,
-            kernel.per_activity(space, problem.worth),
-            solver,
-            kept=(kernel.per_activity(space, problem.measure), plan.z),
-        )
-    return finish(problem, settled, plan.z, solver)
+    space = problem.space
+    gain = kernel.per_activity(space, problem.measure)
+    if instance.settings.tie_break == "none" or proportional:
+        plan = kernel.best(space, gain, solver)
+    else:
+        then = kernel.per_activity(space, problem.worth)
+        plan = kernel.best_in_turn(space, gain, then, solver)
+    return finish(problem, plan, plan.z, solver)
 
 
 def finish_time_fairness(instance: Instance, solver: Solver) -> Allocation:

@@ -11,12 +11,13 @@ import numpy as np
 from gangline.errors import PolicyError
 from gangline.lp.highs import TOLERANCE, Solver, version
 from gangline.lp.kernel import isolated_shares
-from gangline.lp.price import EVALUATIONS, GAP
+from gangline.lp.price import CORE_GAP, EVALUATIONS, GAP
 from gangline.lp.solve import solve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from gangline import _core
     from gangline.lp.arrays import F64, I64
     from gangline.lp.instance import Allocation
 
@@ -93,6 +94,7 @@ class Shares:
         self._methods: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
         self._wall_s = 0.0
+        self.counts: _core.SolveCounts | None = None  # of a run, where the core solves by itself
 
     def begin(self, names: Sequence[str], prices: Sequence[float]) -> None:
         """Meet the GPU types of the cluster: their names, and prices per GPU-hour (0 = unknown).
@@ -201,6 +203,7 @@ class Shares:
 
     def report(self) -> Report:
         """Return what the solves so far were like."""
+        methods, counts, wall_s = self._totals()
         chosen = Solver(
             self.policy,
             self.settings.get("solver", "auto"),
@@ -209,8 +212,10 @@ class Shares:
         options = {
             method: {"gap": GAP, "evaluations": EVALUATIONS}
             if method == "dual"
+            else {"gap": CORE_GAP, "evaluations": EVALUATIONS}
+            if method == "core"
             else chosen.options(method)
-            for method in sorted(self._methods)
+            for method in sorted(methods)
             if method != "none"
         }
         solver = {
@@ -219,18 +224,30 @@ class Shares:
             "setting": chosen.solver,
             "tolerance": TOLERANCE,
             "options": options,
-            "allocations": dict(sorted(self._methods.items())),
-            "programs": self._counts["programs"],
-            "iterations": self._counts["iterations"],
-            "fallbacks": self._counts["solver_failed"],
-            "prices_failed": self._counts["prices_failed"],
-            "retried": self._counts["solver_retried"],
+            "allocations": dict(sorted(methods.items())),
+            "programs": counts["programs"],
+            "iterations": counts["iterations"],
+            "fallbacks": counts["solver_failed"],
+            "prices_failed": counts["prices_failed"],
+            "retried": counts["solver_retried"],
         }
-        summary: dict[str, float | int] = {"solver_s": self._wall_s}
+        summary: dict[str, float | int] = {"solver_s": wall_s}
         if self.policy == "gavel-cost":
             summary = {"deadlines_dropped": len(self._passed), **summary}
-            solver["allocations_missing_deadlines"] = self._counts["deadlines_missed"]
-        return Report(solver, summary, self._wall_s)
+            solver["allocations_missing_deadlines"] = counts["deadlines_missed"]
+        return Report(solver, summary, wall_s)
+
+    def _totals(self) -> tuple[Counter[str], Counter[str], float]:
+        """Return allocations by method, counts and seconds, those of the core included."""
+        methods, counts, wall_s = self._methods.copy(), self._counts.copy(), self._wall_s
+        if self.counts is not None:
+            allocations, programs, iterations, nanos, _ = self.counts.read()
+            if allocations:
+                methods["core"] += allocations
+            counts["programs"] += programs
+            counts["iterations"] += iterations
+            wall_s += nanos / 1e9
+        return methods, counts, wall_s
 
     def _count(self, allocation: Allocation) -> None:
         self._methods[allocation.solver] += 1

@@ -69,6 +69,12 @@ pub enum SolverError {
         /// Plans that were looked at.
         evaluations: u32,
     },
+    /// The simplex method did not end at an optimum.
+    #[error("no optimum after {steps} simplex steps")]
+    Steps {
+        /// Steps that were made.
+        steps: u32,
+    },
     /// Water filling found no class at a bottleneck.
     #[error("no class at its bottleneck with {left} left")]
     Stuck {

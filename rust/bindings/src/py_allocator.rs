@@ -1,13 +1,16 @@
-//! `gangline.lp.rounds.Shares` as an [`Allocator`]. Attaches once per solve.
+//! `gangline.lp.rounds.Shares` as an [`Allocator`]. Programs that the core solves by itself never come to Python;
+//! any other ask attaches once.
 
 use crate::py_policy::Raised;
-use gangline_allocation::{Allocator, Ask, PairShare, Shares};
+use gangline_allocation::{Allocator, Ask, PairShare, Program, Shares};
 use gangline_engine::PolicyError;
 use gangline_model::{GpuType, GpuTypeId};
 use numpy::{IntoPyArray, PyArrayMethods, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 /// Time alone, `jobs x types`; then row, kind of the other, type and share.
 type Packed<'py> = (PyReadonlyArray2<'py, f64>, Vec<(usize, u32, usize, f64)>);
@@ -16,6 +19,65 @@ type Packed<'py> = (PyReadonlyArray2<'py, f64>, Vec<(usize, u32, usize, f64)>);
 pub(crate) struct PyAllocator {
     object: Arc<Py<PyAny>>,
     raised: Raised,
+    program: Option<Program>,
+    counts: Arc<Counts>,
+}
+
+/// What the core solved by itself, and how often Python was asked.
+#[derive(Debug, Default)]
+struct Counts {
+    allocations: AtomicU64,
+    programs: AtomicU64,
+    iterations: AtomicU64,
+    nanos: AtomicU64,
+    attached: AtomicU64,
+}
+
+/// The counts of a run, for its report.
+#[pyclass(frozen, module = "gangline._core")]
+pub(crate) struct SolveCounts(Arc<Counts>);
+
+#[pymethods]
+impl SolveCounts {
+    /// Allocations, programs, iterations, nanoseconds; and asks that went to Python.
+    fn read(&self) -> (u64, u64, u64, u64, u64) {
+        let counts = &self.0;
+        let load = |own: &AtomicU64| own.load(Ordering::Relaxed);
+        (
+            load(&counts.allocations),
+            load(&counts.programs),
+            load(&counts.iterations),
+            load(&counts.nanos),
+            load(&counts.attached),
+        )
+    }
+}
+
+/// The program of a policy if the core solves it by itself with these parameters.
+fn program(policy: &str, params: &Bound<'_, PyDict>) -> PyResult<Option<Program>> {
+    let word = |name: &str| -> PyResult<Option<String>> {
+        params.get_item(name)?.map(|own| own.extract()).transpose()
+    };
+    let is_set = |name: &str| -> PyResult<bool> {
+        let given = params.get_item(name)?;
+        given.map_or(Ok(false), |own| own.is_truthy())
+    };
+    let is = |given: Option<String>, wanted: &str| given.is_none_or(|own| own == wanted);
+    if !is(word("solver")?, "auto") || !is(word("tie_break")?, "max_sum") || is_set("packed")? {
+        return Ok(None);
+    }
+    let is_agnostic = policy.ends_with("-agnostic");
+    Ok(match policy.trim_end_matches("-agnostic") {
+        "gavel-las" => Some(Program::Las { is_agnostic }),
+        "gavel-makespan" if is(word("agnostic_rate")?, "mean") => {
+            Some(Program::Makespan { is_agnostic })
+        }
+        "gavel-max-sum" => Some(Program::MaxSum {
+            is_proportional: !is(word("normalise")?, "none"),
+        }),
+        "gavel-cost" => Some(Program::Cost { prices: Vec::new() }),
+        _ => None,
+    })
 }
 
 impl PyAllocator {
@@ -27,9 +89,14 @@ impl PyAllocator {
         raised: &Raised,
     ) -> PyResult<Self> {
         let shares = py.import("gangline.lp.rounds")?.getattr("Shares")?;
+        let object = shares.call1((policy, params))?;
+        let counts = Arc::new(Counts::default());
+        object.setattr("counts", Py::new(py, SolveCounts(Arc::clone(&counts)))?)?;
         Ok(Self {
-            object: Arc::new(shares.call1((policy, params))?.unbind()),
+            object: Arc::new(object.unbind()),
             raised: Arc::clone(raised),
+            program: program(policy, params)?,
+            counts,
         })
     }
 
@@ -100,12 +167,28 @@ impl PyAllocator {
         })
     }
 
+    /// Shares that the core finds by itself; where it finds none, Python is asked, which has other ways.
+    fn solved(&self, ask: &Ask) -> Option<Vec<f64>> {
+        #[allow(clippy::disallowed_methods)] // the binding measures the time of solvers
+        let began = Instant::now();
+        let found = self.program.as_ref()?.solve(ask)?.ok()?;
+        let counts = &self.counts;
+        counts.allocations.fetch_add(1, Ordering::Relaxed);
+        let add = |own: &AtomicU64, more: u32| own.fetch_add(u64::from(more), Ordering::Relaxed);
+        add(&counts.programs, found.programs);
+        add(&counts.iterations, found.iterations);
+        let nanos = began.elapsed().as_nanos() as u64;
+        counts.nanos.fetch_add(nanos, Ordering::Relaxed);
+        Some(found.shares)
+    }
+
     /// An ask whose error says which round it was.
     fn ask<T>(
         &self,
         ask: &Ask,
         call: impl FnOnce(&Self, Python<'_>, &Ask) -> PyResult<T>,
     ) -> Result<T, PolicyError> {
+        self.counts.attached.fetch_add(1, Ordering::Relaxed);
         let answer = Python::attach(|py| {
             call(self, py, ask).inspect_err(|error| {
                 let note = format!("in the round at {} s", ask.now.0 as f64 / 1e9);
@@ -130,6 +213,9 @@ impl Allocator for PyAllocator {
     fn start(&mut self, types: &[GpuType]) -> Result<(), PolicyError> {
         let names: Vec<&str> = types.iter().map(|own| own.name.as_str()).collect();
         let prices: Vec<f64> = types.iter().map(|own| own.price_per_hour).collect();
+        if let Some(Program::Cost { prices: own }) = &mut self.program {
+            own.clone_from(&prices);
+        }
         Python::attach(|py| {
             let object = self.object.bind(py);
             object.call_method1("begin", (names, prices)).map(|_| ())
@@ -138,7 +224,10 @@ impl Allocator for PyAllocator {
     }
 
     fn allocate(&mut self, ask: &Ask) -> Result<Vec<f64>, PolicyError> {
-        self.ask(ask, Self::call)
+        match self.solved(ask) {
+            Some(shares) => Ok(shares),
+            None => self.ask(ask, Self::call),
+        }
     }
 
     fn allocate_packed(&mut self, ask: &Ask) -> Result<Shares, PolicyError> {

@@ -1,0 +1,171 @@
+//! Max-min in two stages: the largest smallest rate by prices, then the best plan that keeps it, at a vertex.
+
+use super::choose::Choose;
+use super::dual::{MaxMin, SolverError};
+
+/// The second stage may give up this part of the first: below what any comparison looks at, above noise.
+const SLACK: f64 = 1e-9;
+/// A class that meets the objective in less than this part of its time is asked for no more than that.
+const LEAST_TIME: f64 = 1e-8;
+/// Gap of the prices: plans are mixed until nothing is better, so both bounds mostly meet to the last digits.
+const GAP: f64 = 1e-13;
+/// Where rounding stands in the way of that.
+const WIDE_GAPS: [f64; 2] = [1e-11, 1e-9];
+/// Prices are to outweigh gains in the first plan of the second stage.
+const DEAR: f64 = 1e4;
+
+/// A max-min program and what chooses among its optima; tables are row by row, `classes x types`.
+#[derive(Clone, Copy, Debug)]
+pub struct TwoStages<'a> {
+    /// Rates; 0 where a class cannot run.
+    pub rates: &'a [f64],
+    /// What a unit of the rate of each class counts.
+    pub measure: &'a [f64],
+    /// What it counts in the second stage.
+    pub worth: &'a [f64],
+    /// GPUs of one job.
+    pub gangs: &'a [f64],
+    /// Jobs of each class.
+    pub members: &'a [f64],
+    /// GPUs of each type.
+    pub capacity: &'a [f64],
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Staged {
+    /// The smallest `measure x rate`.
+    pub z: f64,
+    /// Shares of one job of each class, `classes x types`.
+    pub shares: Vec<f64>,
+    /// Plans that the prices looked at, and simplex steps.
+    pub iterations: u32,
+}
+
+impl TwoStages<'_> {
+    /// Solves both stages.
+    ///
+    /// # Errors
+    /// [`SolverError`] if a table is wrong, prices do not converge or no vertex is found.
+    ///
+    /// # Examples
+    /// ```
+    /// use gangline_allocation::TwoStages;
+    /// let one = [1.0, 1.0];
+    /// let found = TwoStages {
+    ///     rates: &[2.0, 4.0], measure: &one, worth: &one, gangs: &one, members: &one, capacity: &[1.0],
+    /// };
+    /// let found = found.solve(1_000).unwrap();
+    /// assert!((found.z - 4.0 / 3.0).abs() < 1e-12);
+    /// ```
+    pub fn solve(&self, evaluations: u32) -> Result<Staged, SolverError> {
+        let types = self.capacity.len();
+        let mut asked = self.measure.to_vec();
+        let (mut z, mut prices, mut iterations) = self.first_stage(&asked, evaluations)?;
+        let reached = z;
+        let fastest = self.rates.chunks_exact(types).map(|row| {
+            let usable = row
+                .iter()
+                .zip(self.capacity)
+                .filter(|(_, gpus)| **gpus > 0.0);
+            usable.fold(0.0_f64, |most, (rate, _)| most.max(*rate))
+        });
+        let mut is_lowered = false;
+        for (own, fastest) in asked.iter_mut().zip(fastest) {
+            let most = reached / LEAST_TIME / fastest;
+            if *own > most {
+                *own = most;
+                is_lowered = true;
+            }
+        }
+        if is_lowered {
+            let more;
+            (z, prices, more) = self.first_stage(&asked, evaluations)?;
+            iterations += more;
+        }
+        let floors: Vec<f64> = asked.iter().map(|own| z * (1.0 - SLACK) / own).collect();
+        let gains = by_class(self.rates, self.worth);
+        let all: f64 = prices.iter().sum();
+        let times = DEAR * self.gangs.len() as f64 / all.max(f64::MIN_POSITIVE);
+        let prices: Vec<f64> = prices.iter().map(|price| price * times).collect();
+        let program = Choose {
+            rates: self.rates,
+            gains: &gains,
+            then: None,
+            gangs: self.gangs,
+            members: self.members,
+            capacity: self.capacity,
+            floors: &floors,
+            prices: &prices,
+        };
+        let mut chosen = program.solve()?;
+        within(&mut chosen.shares, self.gangs, self.members, self.capacity);
+        Ok(Staged {
+            z: reached,
+            shares: chosen.shares,
+            iterations: iterations + chosen.steps,
+        })
+    }
+
+    /// The objective that a plan reaches, the prices that prove it, and plans looked at.
+    fn first_stage(
+        &self,
+        measure: &[f64],
+        evaluations: u32,
+    ) -> Result<(f64, Vec<f64>, u32), SolverError> {
+        let rates = by_class(self.rates, measure);
+        let program = MaxMin {
+            rates: &rates,
+            gangs: self.gangs,
+            members: self.members,
+            capacity: self.capacity,
+        };
+        let mut found = program.solve(GAP, 60.min(evaluations));
+        for gap in WIDE_GAPS {
+            found = found.or_else(|_| program.solve(gap, evaluations));
+        }
+        let mut found = found?;
+        within(&mut found.shares, self.gangs, self.members, self.capacity);
+        let types = self.capacity.len();
+        let rows = rates
+            .chunks_exact(types)
+            .zip(found.shares.chunks_exact(types));
+        let reached =
+            rows.map(|(rates, shares)| rates.iter().zip(shares).map(|(a, x)| a * x).sum());
+        let z = reached.fold(f64::INFINITY, f64::min);
+        Ok((z, found.prices, found.evaluations))
+    }
+}
+
+/// A table with each row multiplied by the number of its class.
+fn by_class(table: &[f64], times: &[f64]) -> Vec<f64> {
+    let types = table.len() / times.len().max(1);
+    let rows = table.chunks_exact(types.max(1)).zip(times);
+    rows.flat_map(|(row, times)| row.iter().map(move |value| value * times))
+        .collect()
+}
+
+/// Moves a plan inside its bounds, where it was off by rounding.
+pub fn within(shares: &mut [f64], gangs: &[f64], members: &[f64], capacity: &[f64]) {
+    let types = capacity.len();
+    let mut held = vec![0.0; types];
+    for ((row, gang), members) in shares.chunks_exact_mut(types).zip(gangs).zip(members) {
+        for (share, held) in row.iter_mut().zip(&mut held) {
+            *share = share.max(0.0);
+            *held += gang * members * *share;
+        }
+    }
+    for (held, gpus) in held.iter_mut().zip(capacity) {
+        *held = if *gpus > 0.0 {
+            (*held / gpus).max(1.0)
+        } else {
+            1.0
+        };
+    }
+    for row in shares.chunks_exact_mut(types) {
+        let busy: f64 = row.iter().sum();
+        for (share, over) in row.iter_mut().zip(&held) {
+            *share /= over.max(busy);
+        }
+    }
+}
