@@ -11,6 +11,8 @@ const LEAST_TIME: f64 = 1e-8;
 const GAP: f64 = 1e-13;
 /// Where rounding stands in the way of that.
 const WIDE_GAPS: [f64; 2] = [1e-11, 1e-9];
+/// Plans after which a close gap is given up; 10 to 40 are usual.
+const FEW: u32 = 60;
 /// Prices are to outweigh gains in the first plan of the second stage.
 const DEAR: f64 = 1e4;
 
@@ -120,10 +122,11 @@ impl TwoStages<'_> {
             members: self.members,
             capacity: self.capacity,
         };
-        let mut found = program.solve(GAP, 60.min(evaluations));
-        for gap in WIDE_GAPS {
-            found = found.or_else(|_| program.solve(gap, evaluations));
-        }
+        let [close, wide] = WIDE_GAPS;
+        let found = program
+            .solve(GAP, FEW.min(evaluations))
+            .or_else(|_| program.solve(close, FEW.min(evaluations)))
+            .or_else(|_| program.solve(wide, evaluations));
         let mut found = found?;
         within(&mut found.shares, self.gangs, self.members, self.capacity);
         let types = self.capacity.len();
