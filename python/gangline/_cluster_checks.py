@@ -14,6 +14,7 @@ from gangline._decode import fail
 from gangline._elastic_checks import check_elastic
 from gangline._sharing_checks import check_sharing
 from gangline.cluster_schema import ClusterKeys, Throughput
+from gangline.iteration import check_iter_time
 
 if TYPE_CHECKING:
     from gangline.cluster_schema import ThroughputRow
@@ -55,6 +56,7 @@ def check(cluster: ClusterKeys, path: str | None) -> None:
     _check_capacity(cluster, path)
     check_sharing(cluster.sharing, names, path)
     check_elastic(cluster, path)
+    check_iter_time(cluster, path)
 
 
 def _check_failures(cluster: ClusterKeys, path: str | None) -> None:

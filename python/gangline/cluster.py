@@ -76,8 +76,9 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         GPU types; their order breaks ties between types.
     servers : tuple of ServerBlock
         Blocks of servers; servers are numbered from 0 in this order.
-    network, failures, throughput, sharing, elastic : optional
-        Locality factors, outages, rate table, interference, models of elastic jobs.
+    network, failures, throughput, sharing, elastic, iter_time : optional
+        Locality factors, outages, rate table, interference, models of elastic jobs, iteration
+        times.
     capacity : tuple of CapacityRow, optional
         How many servers there are over time; before the first row all are there. A server that
         leaves acts like one that fails; those with the highest numbers leave first.

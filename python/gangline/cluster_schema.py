@@ -27,6 +27,7 @@ __all__ = [
     "Failures",
     "GpuType",
     "InterferenceRow",
+    "IterTime",
     "ModelTraffic",
     "Network",
     "ServerBlock",
@@ -422,6 +423,51 @@ class Elastic(_Table, frozen=True):
     models: dict[str, ElasticModel] = {}
 
 
+class IterTime(_Table, frozen=True):
+    """How long an iteration of a model takes in one pass or in several.
+
+    A batch of B samples per GPU in s passes takes `(s - 1) x t_pass + (t_pass^p + t_sync^p)^(1/p)`
+    seconds, with `t_pass = a_c + b_c x ceil(B / s)`. The ratio to one pass is what a smaller batch
+    per pass costs; rates and durations stay those of trace and throughput table.
+
+    Parameters
+    ----------
+    model : str
+        Label of the jobs.
+    gpu_type : str, optional
+        Default: every type; an entry with a type goes first.
+    kind : str
+        `"alpha_beta"`: `t_sync = a_m + b_m x bytes` for gangs, p = `delta`. `"pollux"`: `t_sync` is
+        `a_r + b_r x (GPUs - 2)` on one server and `a_n + b_n x (GPUs - 2)` on several, p = `gamma`;
+        `gangline trace fit` gives such numbers. One GPU does not synchronise.
+    a_c, b_c : float
+        Seconds of a pass: constant, and per sample.
+    a_m, b_m, bytes : float
+        Seconds of a synchronisation: constant, and per byte; bytes per iteration.
+    delta : float
+        Overlap of the last pass and the synchronisation: 1 (none) and more.
+    a_n, b_n, a_r, b_r : float
+        Seconds of a synchronisation over several servers, and on one.
+    gamma : float
+        Overlap, 1 (none) to 10.
+    """
+
+    model: Name
+    kind: Literal["alpha_beta", "pollux"]
+    a_c: NotNegative
+    b_c: NotNegative
+    gpu_type: str | None = None
+    a_m: NotNegative | None = None
+    b_m: NotNegative | None = None
+    bytes: NotNegative | None = None
+    delta: Annotated[float, Meta(ge=1)] | None = None
+    a_n: NotNegative | None = None
+    b_n: NotNegative | None = None
+    a_r: NotNegative | None = None
+    b_r: NotNegative | None = None
+    gamma: Annotated[float, Meta(ge=1, le=10)] | None = None
+
+
 class ClusterKeys(_Table, frozen=True, kw_only=True):
     """The keys of a cluster file, and what follows from them; `gangline.Cluster` explains them."""
 
@@ -433,6 +479,7 @@ class ClusterKeys(_Table, frozen=True, kw_only=True):
     throughput: Throughput | None = None
     sharing: Sharing | None = None
     elastic: Elastic | None = None
+    iter_time: tuple[IterTime, ...] | None = None
     capacity: tuple[CapacityRow, ...] | None = None
     notes: dict[str, int] = {}
 

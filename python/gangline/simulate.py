@@ -175,7 +175,8 @@ class Prepared:
     def __init__(
         self, cluster: ClusterLike, trace: TraceLike, *, sharing: Mapping[str, Any] | None = None
     ) -> None:
-        from gangline.trace.jobs.to_core import pairs_of
+        from gangline.iteration import inflations
+        from gangline.trace.jobs.to_core import job_keys, pairs_of
         from gangline.trace.read import as_trace
 
         self.cluster = override(as_cluster(cluster), sharing)
@@ -183,6 +184,7 @@ class Prepared:
         self._core_cluster = self.cluster.to_core()
         self._core_jobs = self.trace.to_core(self.cluster)
         self._pairs = pairs_of(self.trace, self.cluster)
+        self._inflations = inflations(self.cluster, job_keys(self.trace))
 
     def run(
         self,
@@ -240,6 +242,7 @@ class Prepared:
         own = chosen if isinstance(chosen, Policy) else None
         _, labels = codes(self.trace, "model")
         core_options = options.to_core(self.cluster, labels, self._pairs)
+        core_options["inflations"] = self._inflations
         if core_options["network"] is not None:
             with self._naming_jobs():
                 core_options["network"].check_jobs(self._core_cluster, self._core_jobs)

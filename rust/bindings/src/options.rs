@@ -5,7 +5,7 @@ use crate::network::Network;
 use gangline_engine::{
     EngineError, FailureRow, Failures, GangXi, OnInfeasible, RunConfig, TimelineMode,
 };
-use gangline_model::{Interference, SimSpan, SimTime};
+use gangline_model::{InflationClass, Inflations, Interference, SimSpan, SimTime, StepFit};
 use gangline_policies::{ParamValue, Params};
 use numpy::{PyReadonlyArray1, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
@@ -51,6 +51,7 @@ const OPTIONS: &[&str] = &[
     "gang_xi",
     "memory_fixed_fraction",
     "acc_cost",
+    "inflations",
     "network",
     "failures",
     "segments",
@@ -103,6 +104,7 @@ fn set(config: &mut RunConfig, key: &str, value: &Bound<'_, PyAny>, types: usize
             }
         }
         "memory_fixed_fraction" => config.memory_fixed_fraction = value.extract()?,
+        "inflations" => config.inflations = Some(inflations(value)?),
         "acc_cost" => config.acc_cost = value.extract()?,
         "network" => {
             let network: PyRef<'_, Network> = value.extract()?;
@@ -195,6 +197,36 @@ fn interference(value: &Bound<'_, PyAny>, types: usize) -> PyResult<Interference
     let resolved = Interference::by_class(of_job, classes, values).map_err(CoreError::from)?;
     let absent = required(table, "interference", "absent")?.extract()?;
     Ok(resolved.with_absent(absent))
+}
+
+/// Numbers of a fit, in the order of the Python side: `a_c, b_c, a_n, b_n, a_r, b_r, gamma`.
+type Fit = [f64; 7];
+
+fn inflations(value: &Bound<'_, PyAny>) -> PyResult<Inflations> {
+    let table = value.cast::<PyDict>()?;
+    let of_job: PyReadonlyArray1<'_, u32> = required(table, "inflations", "of_job")?.extract()?;
+    let classes: Vec<(u32, u32, Vec<Option<Fit>>)> =
+        required(table, "inflations", "classes")?.extract()?;
+    let classes: Vec<_> = classes
+        .into_iter()
+        .map(|(batch_size, gpus, fits)| InflationClass {
+            batch_size,
+            gpus,
+            fits: fits.into_iter().map(|fit| fit.map(step_fit)).collect(),
+        })
+        .collect();
+    let largest = required(table, "inflations", "largest")?.extract()?;
+    let of_job = of_job.as_array().iter().copied().collect();
+    Ok(Inflations::new(of_job, &classes, largest).map_err(CoreError::from)?)
+}
+
+fn step_fit([a_c, b_c, a_n, b_n, a_r, b_r, gamma]: Fit) -> StepFit {
+    StepFit {
+        pass_s: [a_c, b_c],
+        servers_s: [a_n, b_n],
+        server_s: [a_r, b_r],
+        gamma,
+    }
 }
 
 /// A policy's parameters.

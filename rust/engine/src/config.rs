@@ -2,7 +2,8 @@
 
 use crate::EngineError;
 use gangline_model::{
-    ClusterSpec, Interference, JobTable, LocalityModel, MAX_SECONDS, RateTable, SimSpan, SimTime,
+    ClusterSpec, Inflations, Interference, JobTable, LocalityModel, MAX_SECONDS, RateTable,
+    SimSpan, SimTime,
 };
 use std::sync::Arc;
 
@@ -88,6 +89,8 @@ pub struct RunConfig {
     pub gang_xi: GangXi,
     /// Share of a job's memory that does not shrink with the sub-batch.
     pub memory_fixed_fraction: f64,
+    /// What smaller batches per pass cost; where not known, `acc_cost` says.
+    pub inflations: Option<Inflations>,
     /// Cost of a gradient accumulation step: iteration time grows by 1 + cost x (steps - 1).
     pub acc_cost: f64,
     /// Bytes of all gradients by model label, for policies that fork jobs; empty = 0.
@@ -125,6 +128,7 @@ impl Default for RunConfig {
             interference: None,
             gang_xi: GangXi::Max,
             memory_fixed_fraction: 0.5,
+            inflations: None,
             acc_cost: 0.05,
             grad_bytes: Vec::new(),
             locality: None,
@@ -189,6 +193,11 @@ impl RunConfig {
         if table.is_some_and(|table| !table.covers(rows, types)) {
             let what = format!("the table does not fit {rows} jobs and {types} GPU types");
             return fail("interference", what);
+        }
+        let inflations = self.inflations.as_ref();
+        if inflations.is_some_and(|table| !table.covers(rows, types)) {
+            let what = format!("the table does not fit {rows} jobs and {types} GPU types");
+            return fail("inflations", what);
         }
         if matches!(self.timeline, TimelineMode::Sample(span) if span.0 <= 0) {
             return fail("timeline", "the sampling time must be > 0".to_owned());

@@ -512,7 +512,7 @@ impl State {
         };
         let locality = self.locality_on(job, gpus);
         let inflation = match new.accum {
-            None => self.inflation(job, new.sub_batch),
+            None => self.inflation(job, new.sub_batch, gpu_type, Some(gpus.by_server().len())),
             Some(_) => 1.0, // the base rate is that of the batch
         };
         Pace {
@@ -798,7 +798,11 @@ impl State {
     #[inline]
     fn inflation_of(&self, job: JobId, part: &Part) -> f64 {
         match part.accum {
-            None => self.inflation(job, part.sub_batch),
+            None => {
+                let places = part.gpus.by_server();
+                let gpu_type = self.occupancy.type_of(places[0].server);
+                self.inflation(job, part.sub_batch, gpu_type, Some(places.len()))
+            }
             Some(_) => 1.0, // its base rate is that of its batch
         }
     }

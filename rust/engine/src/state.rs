@@ -342,9 +342,16 @@ impl State {
         (full as f64 * (fixed + (1.0 - fixed) * share)).round() as u64
     }
 
-    /// Iteration time at a sub-batch over that at full batch.
+    /// Iteration time at a sub-batch over that at full batch, on so many servers of a type; without a number,
+    /// on as few as can be.
     #[inline]
-    pub(crate) fn inflation(&self, job: JobId, sub_batch: u32) -> f64 {
+    pub(crate) fn inflation(
+        &self,
+        job: JobId,
+        sub_batch: u32,
+        gpu_type: GpuTypeId,
+        servers: Option<usize>,
+    ) -> f64 {
         if sub_batch == 0 {
             return 1.0;
         }
@@ -352,7 +359,11 @@ impl State {
         if batch == 0 || sub_batch >= batch {
             return 1.0;
         }
-        1.0 + self.config.acc_cost * f64::from(batch.div_ceil(sub_batch) - 1)
+        let passes = batch.div_ceil(sub_batch);
+        let known = self.config.inflations.as_ref();
+        known
+            .and_then(|table| table.of(job, gpu_type, servers, passes))
+            .unwrap_or_else(|| 1.0 + self.config.acc_cost * f64::from(passes - 1))
     }
 
     /// Time without progress that a start or move of the job costs now.

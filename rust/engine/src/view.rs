@@ -233,9 +233,18 @@ impl<'a> ClusterView<'a> {
         self.state.memory_bytes(job, sub_batch)
     }
 
-    /// Iteration time of the job at a sub-batch (0 = full batch) over that at full batch.
-    pub fn inflation(&self, job: JobId, sub_batch: u32) -> f64 {
-        self.state.inflation(job, sub_batch)
+    /// Iteration time of the job at a sub-batch (0 = full batch) over that at full batch, on as few servers of a type
+    /// as can be.
+    pub fn inflation(&self, job: JobId, sub_batch: u32, gpu_type: GpuTypeId) -> f64 {
+        self.state.inflation(job, sub_batch, gpu_type, None)
+    }
+
+    /// The same on the GPUs of a placement.
+    pub fn inflation_on(&self, job: JobId, sub_batch: u32, gpus: &GpuSet) -> f64 {
+        let places = gpus.by_server();
+        let gpu_type = self.state.occupancy.type_of(places[0].server);
+        self.state
+            .inflation(job, sub_batch, gpu_type, Some(places.len()))
     }
 
     /// Sub-batch of a running job as it counts for memory: 0 = full batch.

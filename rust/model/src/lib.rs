@@ -10,6 +10,7 @@ mod elastic;
 mod error;
 mod gpu_set;
 mod id;
+mod inflation;
 mod iteration;
 mod job;
 mod rate;
@@ -22,6 +23,7 @@ pub use elastic::{Configuration, ElasticClass, ElasticModel, ElasticTable, Noise
 pub use error::ModelError;
 pub use gpu_set::{GpuSet, ServerGpus, gpus_in, mask_of_lowest};
 pub use id::{GpuTypeId, JobId, RackId, ServerId};
+pub use inflation::{InflationClass, Inflations};
 pub use iteration::{StepFit, accumulated, overlapped};
 pub use job::{Infeasible, InfeasibleReason, JobColumns, JobFacts, JobTable};
 pub use rate::{CopyRates, Gang, Interference, Load, LocalityModel, RateTable, TierTable};

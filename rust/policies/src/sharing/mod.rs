@@ -177,7 +177,7 @@ impl Sharing {
         found: Found,
     ) -> Result<(), PolicyError> {
         let Found { gpus, sub_batch } = found;
-        let rate = view.rate_alone(job, &gpus) / view.inflation(job, sub_batch);
+        let rate = view.rate_alone(job, &gpus) / view.inflation_on(job, sub_batch, &gpus);
         let span = span_of_work(view.remaining_work(job)?, rate);
         let stay = Stay {
             finish: view.now() + view.overhead(job) + span,

@@ -193,7 +193,7 @@ impl Newcomer<'_> {
                 job: self.job,
                 gpu_type: self.gpu_type,
                 new_s: self.seen.seconds(view, self.job, alone_s),
-                inflation: view.inflation(self.job, sub_batch),
+                inflation: view.inflation(self.job, sub_batch, self.gpu_type),
                 room,
                 seen: self.seen,
             };

@@ -133,7 +133,7 @@ impl Scans<'_> {
     fn start_on(&mut self, job: JobId, found: &Found) -> Result<(), PolicyError> {
         let view = self.view;
         let gpus = set_of(&found.gpus);
-        let rate = view.rate_alone(job, &gpus) / view.inflation(job, found.sub_batch);
+        let rate = view.rate_alone(job, &gpus) / view.inflation_on(job, found.sub_batch, &gpus);
         let span = span_of_work(view.remaining_work(job)?, rate);
         let resident = Resident {
             finish: view.now() + view.overhead(job) + span,

@@ -129,7 +129,7 @@ impl Newcomer<'_> {
         let work = view.remaining_work(self.job)?;
         let alone_s = work / view.base_rate(self.job, self.gpu_type);
         let new_s = self.seen.seconds(view, self.job, alone_s);
-        let inflation = view.inflation(self.job, sub_batch);
+        let inflation = view.inflation(self.job, sub_batch, self.gpu_type);
         let mut good = Vec::new();
         for (&job, gpus) in open {
             if !self.floor.has_room(job, bytes, self.capacity()) {

@@ -1,0 +1,193 @@
+//! What smaller batches per pass cost each job, resolved before the run.
+
+use crate::{GpuTypeId, JobId, ModelError, StepFit};
+
+/// Iteration time in several passes over that in one, per class of jobs, GPU type and spread of the gang.
+///
+/// A class has the model, the batch and the gang size in common.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inflations {
+    /// GPUs of the largest server of each type.
+    largest: Vec<u32>,
+    /// Class of each job; `u32::MAX` = none.
+    of_job: Vec<u32>,
+    /// `rows[class][type]`; `None` = not known.
+    rows: Vec<Option<Row>>,
+}
+
+/// Of 1, 2, ... passes up to the batch: on one server, and on several.
+#[derive(Clone, Debug, PartialEq)]
+struct Row {
+    /// Whether a server of the type holds the gang.
+    is_inside: bool,
+    inside: Vec<f64>,
+    across: Vec<f64>,
+}
+
+/// What jobs of one class are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InflationClass {
+    /// Samples per GPU, >= 1.
+    pub batch_size: u32,
+    /// Gang size, >= 1.
+    pub gpus: u32,
+    /// Per GPU type; `None` = not known.
+    pub fits: Vec<Option<StepFit>>,
+}
+
+impl Inflations {
+    /// Works out the table, given the GPUs of the largest server of each type.
+    ///
+    /// # Errors
+    /// [`ModelError::Table`] if a job names a class that does not exist, a class has not one entry per type, or an
+    /// iteration would take no time or no finite one.
+    pub fn new(
+        of_job: Vec<u32>,
+        classes: &[InflationClass],
+        largest: Vec<u32>,
+    ) -> Result<Self, ModelError> {
+        let fail = |what: String| {
+            Err(ModelError::Table {
+                table: "iteration times",
+                what,
+            })
+        };
+        let named = of_job.iter().filter(|&&class| class != u32::MAX);
+        if let Some(bad) = named
+            .max()
+            .filter(|&&class| class as usize >= classes.len())
+        {
+            return fail(format!("class {bad} of {}", classes.len()));
+        }
+        let types = largest.len();
+        let mut rows = Vec::with_capacity(classes.len() * types);
+        for class in classes {
+            if class.fits.len() != types {
+                return fail(format!("{} fits for {types} types", class.fits.len()));
+            }
+            for (fit, &largest) in class.fits.iter().zip(&largest) {
+                let row = fit.map(|fit| Row {
+                    is_inside: class.gpus <= largest,
+                    inside: of_passes(&fit, class, 1),
+                    across: of_passes(&fit, class, 2),
+                });
+                let mut values = row
+                    .iter()
+                    .flat_map(|row| row.inside.iter().chain(&row.across));
+                if values.any(|value| !value.is_finite()) {
+                    return fail("an iteration takes no time, or no finite one".to_owned());
+                }
+                rows.push(row);
+            }
+        }
+        Ok(Self {
+            largest,
+            of_job,
+            rows,
+        })
+    }
+
+    /// Whether the table is for so many jobs and GPU types.
+    pub fn covers(&self, jobs: usize, types: usize) -> bool {
+        self.of_job.len() == jobs && self.largest.len() == types
+    }
+
+    /// Iteration time in so many passes over that in one; `None` = not known for this job there. Without a number of
+    /// servers, that of a gang on as few as can be.
+    #[inline]
+    pub fn of(
+        &self,
+        job: JobId,
+        gpu_type: GpuTypeId,
+        servers: Option<usize>,
+        passes: u32,
+    ) -> Option<f64> {
+        let class = self.of_job[job.index()];
+        if class == u32::MAX {
+            return None;
+        }
+        let types = self.largest.len();
+        let row = self.rows[class as usize * types + gpu_type.index()].as_ref()?;
+        let is_inside = servers.map_or(row.is_inside, |servers| servers <= 1);
+        let values = if is_inside { &row.inside } else { &row.across };
+        values.get(passes as usize - 1).copied()
+    }
+}
+
+/// At least 1: more passes are never taken for faster.
+fn of_passes(fit: &StepFit, class: &InflationClass, servers: u32) -> Vec<f64> {
+    let batch = class.batch_size;
+    let whole_s = fit.step_s(class.gpus, servers, batch, 0);
+    (1..=batch)
+        .map(|passes| {
+            let step_s = fit.step_s(class.gpus, servers, batch.div_ceil(passes), passes - 1);
+            let ratio = step_s / whole_s;
+            if ratio < 1.0 { 1.0 } else { ratio }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pass of 0.1 s and 0.01 s per sample; 0.2 s to synchronise inside a server, 2 s across.
+    fn class() -> InflationClass {
+        let fit = StepFit {
+            pass_s: [0.1, 0.01],
+            servers_s: [2.0, 0.0],
+            server_s: [0.2, 0.0],
+            gamma: 2.0,
+        };
+        InflationClass {
+            batch_size: 32,
+            gpus: 2,
+            fits: vec![Some(fit), None],
+        }
+    }
+
+    #[test]
+    fn hand_computed_inflations() {
+        let table = Inflations::new(vec![0, u32::MAX], &[class()], vec![4, 1]).expect("valid");
+        let of = |job, kind, servers, passes| {
+            table.of(JobId(job), GpuTypeId::new(kind), servers, passes)
+        };
+        for (passes, expected) in [(1, 1.0), (2, 1.264_057), (4, 1.739_237), (8, 2.631_475)] {
+            let found = of(0, 0, Some(1), passes).expect("known");
+            assert!((found - expected).abs() < 5e-7, "{found}");
+        }
+        assert_eq!(
+            of(0, 0, None, 8),
+            of(0, 0, Some(1), 8),
+            "it fits one server"
+        );
+        let across = of(0, 0, Some(3), 8).expect("known");
+        assert!(
+            across < 1.5,
+            "the longer synchronisation is paid once: {across}"
+        );
+        assert!(of(0, 0, Some(1), 32).is_some() && of(0, 0, Some(1), 33).is_none());
+        assert_eq!([of(0, 1, None, 2), of(1, 0, Some(1), 2)], [None, None]);
+        assert!(table.covers(2, 2) && !table.covers(2, 1) && !table.covers(1, 2));
+    }
+
+    #[test]
+    fn bad_tables_are_refused() {
+        assert!(
+            Inflations::new(vec![1], &[class()], vec![4, 1]).is_err(),
+            "no such class"
+        );
+        assert!(
+            Inflations::new(vec![0], &[class()], vec![4]).is_err(),
+            "two fits, one type"
+        );
+        let mut nothing = class();
+        nothing.fits[0] = Some(StepFit {
+            pass_s: [0.0, 0.0],
+            servers_s: [0.0, 0.0],
+            server_s: [0.0, 0.0],
+            gamma: 1.0,
+        });
+        assert!(Inflations::new(vec![0], &[nothing], vec![4, 1]).is_err());
+    }
+}
