@@ -216,7 +216,7 @@ impl ElasticModel {
         let width = class.max_gpus as usize * 2;
         let mut best = vec![Configuration::default(); width * class.phases.len()];
         let mut frozen = best.clone();
-        for gpus in class.min_gpus..=class.max_gpus {
+        for gpus in 1..=class.max_gpus {
             for spans in [false, gpus > 1] {
                 let candidates = class.candidates(gpus, spans);
                 let own = class.traced(gpus, spans);

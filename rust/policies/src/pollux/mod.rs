@@ -19,15 +19,14 @@ mod search;
 pub use params::{Batch, PolluxParams};
 
 use gangline_engine::{
-    Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+    Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Run, WakeOn,
 };
 use gangline_model::{
     Action, Configuration, ElasticModel, GpuSet, GpuTypeId, JobId, SimTime, Terms,
 };
 use objective::{Objective, discount};
-use place::Floor;
+use place::Layout;
 use search::{Bidder, Search};
-use std::cmp::Reverse;
 
 /// What the policy remembers of a job.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,37 +46,59 @@ struct Fair {
 }
 
 /// An active job in a decision.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Racer<'a> {
     job: JobId,
     model: Option<&'a ElasticModel>,
     phase: usize,
     gang: u32,
+    batch: Batch,
+    /// Its goodput on an equal share.
+    fair: f64,
 }
 
 impl<'a> Racer<'a> {
-    fn new(view: &ClusterView<'a>, job: JobId) -> Self {
-        Self {
+    fn new(view: &ClusterView<'a>, job: JobId, batch: Batch, fair: Fair) -> Self {
+        let mut racer = Self {
             job,
             model: view.elastic(job),
             phase: view.noise_phase(job),
             gang: view.jobs().gpus(job),
+            batch,
+            fair: f64::from(fair.gpus),
+        };
+        if let Some(model) = racer.model {
+            let most = fair.gpus.min(model.class().max_gpus);
+            let mut rates = (1..=most).rev().map(|gpus| racer.goodput(gpus, false));
+            racer.fair = rates.find(|&rate| rate > 0.0).unwrap_or(1.0);
         }
+        racer
+    }
+
+    fn is_elastic(&self) -> bool {
+        self.model.is_some()
     }
 
     /// The configuration on so many GPUs; `None` for a job that is not elastic.
-    fn configuration(&self, batch: Batch, gpus: u32, spans: bool) -> Option<Configuration> {
+    fn configuration(&self, gpus: u32, spans: bool) -> Option<Configuration> {
         let model = self.model?;
-        Some(match batch {
-            Batch::Best => model.best(self.phase, gpus, spans),
-            Batch::Traced => model.frozen(self.phase, gpus, spans),
-        })
+        if self.batch == Batch::Best {
+            return Some(model.best(self.phase, gpus, spans));
+        }
+        let found = model.frozen(self.phase, gpus, spans);
+        let named = model.rate(self.phase, gpus, spans, (found.pass_batch, found.accum));
+        Some(named.map_or(Configuration::default(), |_| found))
     }
 
     /// Goodput on so many GPUs; in proportion to the GPUs for a job that is not elastic.
-    fn goodput(&self, batch: Batch, gpus: u32, spans: bool) -> f64 {
-        let found = self.configuration(batch, gpus, spans);
+    fn goodput(&self, gpus: u32, spans: bool) -> f64 {
+        let found = self.configuration(gpus, spans);
         found.map_or(f64::from(gpus), |found| found.rate)
+    }
+
+    /// Goodput over that of an equal share.
+    fn speedup(&self, gpus: u32, spans: bool) -> f64 {
+        self.goodput(gpus, spans) / self.fair
     }
 
     /// Fewest and most GPUs.
@@ -85,18 +106,6 @@ impl<'a> Racer<'a> {
         self.model.map_or((self.gang, self.gang), |model| {
             (model.class().min_gpus, model.class().max_gpus)
         })
-    }
-
-    /// Goodput of an equal share, or of the nearest count that is possible.
-    fn fair_goodput(&self, batch: Batch, fair: Fair) -> f64 {
-        if self.model.is_none() {
-            return f64::from(fair.gpus);
-        }
-        let (least, most) = self.range();
-        let down = (least..=fair.gpus.clamp(least, most)).rev();
-        let all = down.chain(least..=most);
-        let rates = all.map(|gpus| self.goodput(batch, gpus, gpus > fair.server));
-        rates.into_iter().find(|&rate| rate > 0.0).unwrap_or(1.0)
     }
 }
 
@@ -137,149 +146,57 @@ impl Pollux {
 
     fn bidder(&self, view: &ClusterView<'_>, racer: &Racer<'_>, fair: Fair) -> Bidder {
         let past = self.past[racer.job.index()];
-        let (batch, own) = (
-            self.params.batch,
-            racer.fair_goodput(self.params.batch, fair),
-        );
-        let speedup = |gpus: u32| racer.goodput(batch, gpus, gpus > fair.server) / own;
         let (least, most) = racer.range();
         let grown = self.params.growth * f64::from(past.most.max(1));
         let limit = (grown as u32)
             .min(self.params.max_gpus_per_job)
             .clamp(least, most);
-        let held = view.run(racer.job).map(gangline_engine::Run::gpus);
+        let held = view.run(racer.job).map(Run::gpus);
         let now = held.map_or(0, GpuSet::gpus);
-        let speedup_now = held.map_or(0.0, |held| {
-            racer.goodput(batch, now, held.by_server().len() > 1) / own
-        });
         let age = view.now() - view.jobs().arrival(racer.job);
         let delay_s = self.params.phi_delay.seconds();
+        let speedup = |gpus: u32| racer.speedup(gpus, gpus > fair.server);
         Bidder {
             ladder: Bidder::ladder(least, limit, speedup),
             now,
-            speedup_now,
+            speedup_now: held.map_or(0.0, |held| racer.speedup(now, held.by_server().len() > 1)),
             phi: discount(age.seconds(), past.restarts, delay_s),
             count: 0,
         }
     }
 
-    /// Terms of a job on its GPUs.
-    fn terms(&self, racer: &Racer<'_>, gpus: &GpuSet) -> Terms {
-        let spans = gpus.by_server().len() > 1;
-        let found = racer.configuration(self.params.batch, gpus.gpus(), spans);
-        // the batch of the trace needs no name
-        let named = found.filter(|_| self.params.batch == Batch::Best);
-        Terms {
-            sub_batch: named.map(|one| one.pass_batch),
-            accum: named.map(|one| one.accum),
-            ..Terms::default()
-        }
-    }
-
-    /// Finds GPUs for the jobs whose count changes; an action for each job that is not as it was.
-    fn place(
-        &mut self,
-        view: &ClusterView<'_>,
-        racers: &[Racer<'_>],
-        bidders: &[Bidder],
-        plan: &mut Plan<'_>,
-    ) {
-        let mut floor = Floor::new(view, self.params.avoid_interference);
-        let is_changed = |at: &usize| bidders[*at].count != bidders[*at].now;
-        let mut changed: Vec<usize> = (0..racers.len()).filter(is_changed).collect();
-        for &at in &changed {
-            if let Some(run) = view.run(racers[at].job) {
-                floor.release(run.gpus());
-            }
-        }
-        changed.sort_by_key(|&at| (Reverse(bidders[at].count), racers[at].job));
-        let mut places: Vec<Option<GpuSet>> = vec![None; racers.len()];
-        for &at in &changed {
-            let held = view.run(racers[at].job).map(gangline_engine::Run::gpus);
-            places[at] = find(&floor, view, &racers[at], &bidders[at], held);
-            if let Some(gpus) = &places[at] {
-                floor.take(gpus);
-            }
-        }
-        changed.sort_unstable_by_key(|&at| racers[at].job);
-        for at in changed {
-            self.act(view, &racers[at], places[at].take(), plan);
-        }
-        for (racer, bidder) in racers.iter().zip(bidders) {
-            if bidder.count == bidder.now && bidder.now > 0 {
-                self.tune(view, racer, plan);
-            }
-        }
-    }
-
-    /// Starts, moves or stops a job.
+    /// Starts, moves or keeps a job on these GPUs, at its batch there.
     fn act(
         &mut self,
         view: &ClusterView<'_>,
         racer: &Racer<'_>,
-        gpus: Option<GpuSet>,
+        gpus: GpuSet,
         plan: &mut Plan<'_>,
     ) {
-        let held = view.run(racer.job).map(gangline_engine::Run::gpus);
-        let Some(gpus) = gpus else {
-            if held.is_some() {
-                plan.preempt(racer.job);
-            }
-            return;
+        let job = racer.job;
+        let found = racer.configuration(gpus.gpus(), gpus.by_server().len() > 1);
+        let terms = Terms {
+            sub_batch: found.map(|one| one.pass_batch),
+            accum: found.map(|one| one.accum),
+            ..Terms::default()
         };
-        if held == Some(&gpus) {
-            self.tune(view, racer, plan);
-            return;
-        }
-        let past = &mut self.past[racer.job.index()];
+        let past = &mut self.past[job.index()];
         past.most = past.most.max(gpus.gpus());
-        past.restarts += 1;
-        let terms = self.terms(racer, &gpus);
-        let action = if held.is_some() {
-            Action::move_to(racer.job, gpus)
-        } else {
-            Action::start(racer.job, gpus)
-        };
-        plan.push(action.with(terms));
-    }
-
-    /// Gives a job that stays the best batch of its noise phase.
-    fn tune(&self, view: &ClusterView<'_>, racer: &Racer<'_>, plan: &mut Plan<'_>) {
-        let Some(run) = view.run(racer.job) else {
+        let Some(run) = view.run(job) else {
+            past.restarts += 1;
+            plan.push(Action::start(job, gpus).with(terms));
             return;
         };
-        let terms = self.terms(racer, run.gpus());
         let own = run.only();
-        if terms.accum.is_some()
-            && (terms.sub_batch, terms.accum) != (Some(own.sub_batch), own.accum)
+        if own.gpus != gpus {
+            past.restarts += 1;
+            plan.push(Action::move_to(job, gpus).with(terms));
+        } else if found.is_some()
+            && (Some(own.sub_batch), own.accum) != (terms.sub_batch, terms.accum)
         {
-            plan.keep(racer.job, terms);
+            plan.keep(job, terms);
         }
     }
-}
-
-/// A place for the count of a job, or for the next lower one that has a place. A job falls back to what it holds
-/// without moving.
-fn find(
-    floor: &Floor,
-    view: &ClusterView<'_>,
-    racer: &Racer<'_>,
-    bidder: &Bidder,
-    held: Option<&GpuSet>,
-) -> Option<GpuSet> {
-    let rungs = bidder.ladder.iter().map(|rung| rung.0);
-    let mut counts: Vec<u32> = rungs.chain(held.map(GpuSet::gpus)).collect();
-    counts.retain(|&count| count > 0 && count <= bidder.count);
-    counts.sort_unstable_by_key(|&count| Reverse(count));
-    counts.dedup();
-    let own = |count: u32| {
-        held.filter(|held| held.gpus() == count && floor.is_free(held))
-            .cloned()
-    };
-    let mut found = counts
-        .into_iter()
-        .filter_map(|count| own(count).or_else(|| floor.find(view, racer.job, count)));
-    found.next()
 }
 
 /// Less service first, then by arrival and index.
@@ -293,7 +210,6 @@ impl Policy for Pollux {
             wake_on: WakeOn::ROUND,
             round: Some(self.params.period),
             knowledge: Knowledge::Online,
-            mixes_types: true,
             ..PolicyTraits::default()
         }
     }
@@ -317,24 +233,47 @@ impl Policy for Pollux {
         if active.is_empty() {
             return Ok(Next::Steady);
         }
-        active.sort_unstable();
+        active.sort_by_cached_key(|&job| rank(view, job));
         let (fair, gpus) = Self::fair(view, active.len());
-        let racers: Vec<Racer<'_>> = active.iter().map(|&job| Racer::new(view, job)).collect();
+        if gpus == 0 {
+            return Ok(Next::Ask);
+        }
+        let racer = |&job: &JobId| Racer::new(view, job, self.params.batch, fair);
+        let racers: Vec<Racer<'_>> = active.iter().map(racer).collect();
         let bid = |racer: &Racer<'_>| self.bidder(view, racer, fair);
         let mut bidders: Vec<Bidder> = racers.iter().map(bid).collect();
-        let mut order: Vec<usize> = (0..racers.len()).collect();
-        order.sort_by_cached_key(|&at| rank(view, racers[at].job));
         let mut search = Search {
             bidders: &mut bidders,
             spare: gpus,
             objective: self.objective,
         };
-        let is_whole = search.give(&order);
+        let is_whole = search.give();
         let is_wanted = search.bidders.iter().all(|one| one.count == one.now);
-        search.settle(&order);
+        search.settle();
         search.improve(self.params.ls_moves.unwrap_or(2 * racers.len()));
         let is_steady = is_whole && is_wanted && search.is_at_rest();
-        self.place(view, &racers, &bidders, plan);
+        let layout = Layout::new(
+            *view,
+            &racers,
+            self.objective,
+            self.params.avoid_interference,
+        );
+        let mut found: Vec<(JobId, usize, Option<GpuSet>)> = Vec::with_capacity(racers.len());
+        for (at, gpus) in layout.put(&mut bidders).into_iter().enumerate() {
+            found.push((racers[at].job, at, gpus));
+        }
+        found.sort_unstable_by_key(|one| one.0);
+        for one in found
+            .iter()
+            .filter(|one| one.2.is_none() && view.run(one.0).is_some())
+        {
+            plan.preempt(one.0);
+        }
+        for (_, at, gpus) in found {
+            if let Some(gpus) = gpus {
+                self.act(view, &racers[at], gpus, plan);
+            }
+        }
         // a discount or the order of service may change a plan that is not the best of all
         Ok(if is_steady && plan.is_empty() {
             Next::Steady

@@ -41,7 +41,7 @@ pub(super) fn discount(age_s: f64, restarts: u32, delay_s: f64) -> f64 {
     if age_s + delay_s > 0.0 {
         lived / (age_s + delay_s)
     } else {
-        1.0 // changes are free
+        0.0
     }
 }
 
@@ -56,7 +56,7 @@ mod tests {
         {
             assert!((discount(age_s, restarts, 30.0) - expected).abs() < 1e-6);
         }
-        assert!((discount(0.0, 3, 0.0) - 1.0).abs() < 1e-15);
+        assert!(discount(0.0, 3, 0.0).abs() < 1e-15);
     }
 
     #[test]

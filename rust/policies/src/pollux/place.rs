@@ -1,99 +1,206 @@
-//! Which GPUs a job gets: one server where it fits, else whole idle servers and a rest. O(servers) per job.
+//! Which GPUs a job gets: one server where it fits, else whole idle servers and a rest; then repairs where a count found
+//! no place. O(servers) per job.
 
+use super::Racer;
+use super::objective::Objective;
+use super::search::Bidder;
 use gangline_engine::ClusterView;
-use gangline_model::{GpuSet, JobId, ServerId, mask_of_lowest};
+use gangline_model::{GpuSet, GpuTypeId, ServerId, mask_of_lowest};
 use std::cmp::Reverse;
 
-/// The servers as the decision leaves them so far.
+/// A gain in the objective that counts.
+const GAIN_MIN: f64 = 1e-9;
+
+/// What the jobs hold after the decision, so far.
 #[derive(Debug)]
-pub(super) struct Floor {
+pub(super) struct Layout<'a> {
+    view: ClusterView<'a>,
+    racers: &'a [Racer<'a>],
+    objective: Objective,
+    avoids: bool,
     free: Vec<u64>,
     full: Vec<u64>,
     /// Jobs over several servers that each server takes part in.
     spanning: Vec<u32>,
-    avoids: bool,
+    /// By job, in the order of the racers.
+    held: Vec<Option<GpuSet>>,
 }
 
-impl Floor {
-    /// As they are now, with the jobs that run.
-    pub(super) fn new(view: &ClusterView<'_>, avoids: bool) -> Self {
+impl<'a> Layout<'a> {
+    /// All GPUs free.
+    pub(super) fn new(
+        view: ClusterView<'a>,
+        racers: &'a [Racer<'a>],
+        objective: Objective,
+        avoids: bool,
+    ) -> Self {
         let servers = view.cluster().servers();
-        let ids = || (0..servers.len()).map(ServerId::new);
-        let mut floor = Self {
-            free: ids().map(|id| view.free_mask(id)).collect(),
-            full: servers
-                .iter()
-                .map(|one| mask_of_lowest(u64::MAX, one.gpus))
-                .collect(),
-            spanning: vec![0; servers.len()],
-            avoids,
+        let size = |(at, one): (usize, &gangline_model::Server)| {
+            let gpus = if view.is_up(ServerId::new(at)) {
+                one.gpus
+            } else {
+                0
+            };
+            mask_of_lowest(u64::MAX, gpus)
         };
-        for job in view.running() {
-            if let Some(run) = view.run(job) {
-                floor.count(run.gpus(), 1);
-            }
+        let full: Vec<u64> = servers.iter().enumerate().map(size).collect();
+        Self {
+            view,
+            racers,
+            objective,
+            avoids,
+            free: full.clone(),
+            spanning: vec![0; full.len()],
+            full,
+            held: vec![None; racers.len()],
         }
-        floor
     }
 
-    fn count(&mut self, gpus: &GpuSet, by: i32) {
-        let servers = gpus.by_server();
-        if servers.len() > 1 {
-            for one in servers {
+    /// Finds GPUs for all; the counts of the bidders become those that found a place.
+    pub(super) fn put(mut self, bidders: &mut [Bidder]) -> Vec<Option<GpuSet>> {
+        let stays = |one: &Bidder| one.now > 0 && one.count == one.now;
+        for (at, bidder) in bidders.iter().enumerate() {
+            if let Some(run) = self.view.run(self.racers[at].job).filter(|_| stays(bidder)) {
+                self.give(at, run.gpus().clone());
+            }
+        }
+        let is_open = |at: &usize| bidders[*at].count > 0 && !stays(&bidders[*at]);
+        let mut open: Vec<usize> = (0..bidders.len()).filter(is_open).collect();
+        open.sort_by_key(|&at| (Reverse(bidders[at].count), self.racers[at].job));
+        let mut short = Vec::new();
+        for at in open {
+            let wanted = bidders[at].count;
+            self.put_one(at, &mut bidders[at]);
+            if bidders[at].count < wanted {
+                short.push((at, wanted));
+            }
+        }
+        for (at, wanted) in short {
+            self.make_room(at, wanted, bidders);
+            if bidders[at].count < wanted {
+                self.scatter(at, wanted, &mut bidders[at]);
+            }
+        }
+        while let Some((at, up)) = self.best_growth(bidders) {
+            self.grow(at, up);
+            bidders[at].count = up;
+        }
+        self.held
+    }
+
+    fn count_spanning(&mut self, gpus: &GpuSet, by: i32) {
+        if gpus.by_server().len() > 1 {
+            for one in gpus.by_server() {
                 let count = &mut self.spanning[one.server.index()];
                 *count = count.saturating_add_signed(by);
             }
         }
     }
 
-    pub(super) fn release(&mut self, gpus: &GpuSet) {
-        self.count(gpus, -1);
-        for one in gpus.by_server() {
-            self.free[one.server.index()] |= one.mask;
-        }
-    }
-
-    pub(super) fn take(&mut self, gpus: &GpuSet) {
-        self.count(gpus, 1);
+    fn give(&mut self, at: usize, gpus: GpuSet) {
+        self.count_spanning(&gpus, 1);
         for one in gpus.by_server() {
             self.free[one.server.index()] &= !one.mask;
         }
+        self.held[at] = Some(gpus);
     }
 
-    /// Whether all of a set is free, and no rule is against it.
-    pub(super) fn is_free(&self, gpus: &GpuSet) -> bool {
-        let servers = gpus.by_server();
-        let fits = |server: usize| servers.len() == 1 || !self.avoids || self.spanning[server] == 0;
-        servers.iter().all(|one| {
-            let at = one.server.index();
-            self.free[at] & one.mask == one.mask && fits(at)
+    fn take(&mut self, at: usize) -> Option<GpuSet> {
+        let gpus = self.held[at].take()?;
+        self.count_spanning(&gpus, -1);
+        for one in gpus.by_server() {
+            self.free[one.server.index()] |= one.mask;
+        }
+        Some(gpus)
+    }
+
+    fn is_free(&self, gpus: &GpuSet) -> bool {
+        let mut all = gpus.by_server().iter();
+        all.all(|one| self.free[one.server.index()] & one.mask == one.mask)
+    }
+
+    /// Free GPUs of a server.
+    fn room(&self, server: usize) -> u32 {
+        self.free[server].count_ones()
+    }
+
+    /// The one server of a job.
+    fn server_of(&self, at: usize) -> Option<usize> {
+        match self.held[at].as_ref()?.by_server() {
+            [one] => Some(one.server.index()),
+            _ => None,
+        }
+    }
+
+    fn lowest(&self, server: usize, gpus: u32) -> (ServerId, u64) {
+        (
+            ServerId::new(server),
+            mask_of_lowest(self.free[server], gpus),
+        )
+    }
+
+    fn gpu_type(&self, server: usize) -> GpuTypeId {
+        self.view.cluster().servers()[server].gpu_type
+    }
+
+    /// Servers of a type.
+    fn of_type(&self, id: GpuTypeId) -> impl Iterator<Item = usize> + Clone {
+        let is_right = move |at: &usize| self.gpu_type(*at) == id;
+        (0..self.free.len()).filter(is_right)
+    }
+
+    /// Whether a job may come to a server beside those over several servers that are there.
+    fn admits(&self, server: usize) -> bool {
+        !self.avoids || self.spanning[server] == 0
+    }
+
+    /// The count, or the highest rung below it that has a place.
+    fn put_one(&mut self, at: usize, bidder: &mut Bidder) {
+        let lower = bidder.ladder.iter().rev().map(|rung| rung.0);
+        let lower = lower.filter(|&rung| rung < bidder.count);
+        let counts: Vec<u32> = std::iter::once(bidder.count).chain(lower).collect();
+        let own = self
+            .view
+            .run(self.racers[at].job)
+            .map(gangline_engine::Run::gpus);
+        for count in counts {
+            let stays = own
+                .filter(|own| count == bidder.now && self.is_free(own))
+                .cloned();
+            if let Some(gpus) = stays.or_else(|| self.find(at, count)) {
+                self.give(at, gpus);
+                bidder.count = count;
+                return;
+            }
+        }
+        bidder.count = 0;
+    }
+
+    /// GPUs for a job: on one server, else on whole idle servers and one more; one type after the other.
+    fn find(&self, at: usize, gpus: u32) -> Option<GpuSet> {
+        let mut types = self.view.types_of(self.racers[at].job);
+        types.find_map(|id| {
+            let fitting = self.best_fit(id, gpus, |_| true);
+            let single = fitting.map(|server| self.lowest(server, gpus));
+            single.map_or_else(
+                || self.span(id, gpus),
+                |one| Some(std::iter::once(one).collect()),
+            )
         })
     }
 
-    fn is_usable(view: &ClusterView<'_>, job: JobId, server: usize) -> bool {
-        let gpu_type = view.cluster().server(ServerId::new(server)).gpu_type;
-        view.usable_types(job) >> gpu_type.index() & 1 == 1
-    }
-
     /// The server with the fewest free GPUs that has so many, of equal ones the first.
-    fn best_fit(&self, gpus: u32, is_open: impl Fn(usize) -> bool) -> Option<usize> {
-        let free = |at: usize| self.free[at].count_ones();
-        let all = 0..self.free.len();
-        all.filter(|&at| free(at) >= gpus && is_open(at))
-            .min_by_key(|&at| free(at))
+    fn best_fit(&self, id: GpuTypeId, gpus: u32, is_open: impl Fn(usize) -> bool) -> Option<usize> {
+        let fitting = self
+            .of_type(id)
+            .filter(|&at| self.room(at) >= gpus && is_open(at));
+        fitting.min_by_key(|&at| self.room(at))
     }
 
-    /// GPUs for a job; `None` if there is no place.
-    pub(super) fn find(&self, view: &ClusterView<'_>, job: JobId, gpus: u32) -> Option<GpuSet> {
-        let is_usable = |at: usize| Self::is_usable(view, job, at);
-        let lowest = |at: usize, count| (ServerId::new(at), mask_of_lowest(self.free[at], count));
-        if let Some(at) = self.best_fit(gpus, is_usable) {
-            return Some(std::iter::once(lowest(at, gpus)).collect());
-        }
-        let is_idle = |at: &usize| self.free[*at] == self.full[*at] && self.full[*at] != 0;
+    fn span(&self, id: GpuTypeId, gpus: u32) -> Option<GpuSet> {
         let size = |at: usize| self.full[at].count_ones();
-        let all = 0..self.free.len();
-        let mut idle: Vec<usize> = all.filter(is_idle).filter(|&at| is_usable(at)).collect();
+        let is_idle = |at: &usize| self.free[*at] == self.full[*at] && self.full[*at] != 0;
+        let mut idle: Vec<usize> = self.of_type(id).filter(is_idle).collect();
         idle.sort_by_key(|&at| (Reverse(size(at)), at));
         let (mut rest, mut taken) = (gpus, Vec::new());
         for at in idle {
@@ -102,13 +209,137 @@ impl Floor {
                 taken.push(at);
             }
         }
-        let mut places: Vec<_> = taken.iter().map(|&at| lowest(at, size(at))).collect();
+        let mut places: Vec<_> = taken.iter().map(|&at| self.lowest(at, size(at))).collect();
         if rest > 0 {
-            let is_open = |at: usize| {
-                is_usable(at) && !taken.contains(&at) && (!self.avoids || self.spanning[at] == 0)
-            };
-            places.push(lowest(self.best_fit(rest, is_open)?, rest));
+            let is_open = |at| !taken.contains(&at) && self.admits(at);
+            places.push(self.lowest(self.best_fit(id, rest, is_open)?, rest));
         }
         Some(places.into_iter().collect())
+    }
+
+    fn worth(&self, bidder: &Bidder, count: u32) -> f64 {
+        self.objective.worth(bidder.felt(count))
+    }
+
+    /// Another job gives up a rung for one that found too little room, where that is worth it.
+    fn make_room(&mut self, at: usize, wanted: u32, bidders: &mut [Bidder]) {
+        let usable = self.view.usable_types(self.racers[at].job);
+        let own = &bidders[at];
+        let before = self.worth(own, own.count);
+        let mut found: Option<(f64, usize, usize, u32, u32)> = None;
+        for (other, giver) in bidders.iter().enumerate().filter(|one| one.0 != at) {
+            let (Some(server), Some(down)) = (self.server_of(other), giver.down(1)) else {
+                continue;
+            };
+            if usable >> self.gpu_type(server).index() & 1 == 0 {
+                continue;
+            }
+            let mut room = self.room(server) + giver.count - down;
+            if self.server_of(at) == Some(server) {
+                room += own.count;
+            }
+            let rungs = own.ladder.iter().rev().map(|rung| rung.0);
+            let mut better = rungs.filter(|&rung| rung > own.count && rung <= room.min(wanted));
+            let Some(rung) = better.next() else { continue };
+            let lost = self.worth(giver, giver.count) - self.worth(giver, down);
+            let gain = (self.worth(own, rung) - before) - lost;
+            if gain > GAIN_MIN && found.is_none_or(|best| gain > best.0) {
+                found = Some((gain, other, server, down, rung));
+            }
+        }
+        let Some((_, other, server, down, rung)) = found else {
+            return;
+        };
+        if let Some(gpus) = self.take(other) {
+            let mask = mask_of_lowest(gpus.mask_on(ServerId::new(server)), down);
+            self.give(other, GpuSet::single(ServerId::new(server), mask));
+        }
+        self.take(at);
+        let gpus = std::iter::once(self.lowest(server, rung)).collect();
+        self.give(at, gpus);
+        (bidders[other].count, bidders[at].count) = (down, rung);
+    }
+
+    /// Free GPUs of several servers, where that is better than fewer on one.
+    fn scatter(&mut self, at: usize, wanted: u32, bidder: &mut Bidder) {
+        let racer = &self.racers[at];
+        let before = bidder.count;
+        if !racer.is_elastic() || (before > 0 && self.server_of(at).is_none()) {
+            return;
+        }
+        let own = self.take(at);
+        let mut most = self.worth(bidder, before);
+        let mut best: Option<(u32, GpuSet)> = None;
+        for id in self.view.types_of(racer.job) {
+            let open = self.of_type(id).filter(|&server| self.admits(server));
+            let mut servers: Vec<usize> = open.filter(|&server| self.room(server) > 0).collect();
+            servers.sort_by_key(|&server| (Reverse(self.room(server)), server));
+            let free: u32 = servers.iter().map(|&server| self.room(server)).sum();
+            let rungs = bidder.ladder.iter().map(|rung| rung.0);
+            for count in rungs.filter(|&rung| rung > before && rung <= wanted.min(free)) {
+                let worth = self
+                    .objective
+                    .worth(racer.speedup(count, true) * bidder.phi);
+                if worth > most {
+                    most = worth;
+                    best = Some((count, self.first_of(&servers, count)));
+                }
+            }
+        }
+        match (best, own) {
+            (Some((count, gpus)), _) => {
+                self.give(at, gpus);
+                bidder.count = count;
+            }
+            (None, Some(own)) => self.give(at, own),
+            (None, None) => {}
+        }
+    }
+
+    /// The first free GPUs of some servers.
+    fn first_of(&self, servers: &[usize], gpus: u32) -> GpuSet {
+        let mut rest = gpus;
+        let part = |&server: &usize| {
+            let count = rest.min(self.room(server));
+            rest -= count;
+            (count > 0).then(|| self.lowest(server, count))
+        };
+        servers.iter().map_while(part).collect()
+    }
+
+    /// The changed job that gains most per GPU by its next rung on the server where it is.
+    fn best_growth(&self, bidders: &[Bidder]) -> Option<(usize, u32)> {
+        let mut best: Option<(f64, usize, u32)> = None;
+        for (at, bidder) in bidders.iter().enumerate() {
+            let (Some(server), Some(up)) = (self.server_of(at), bidder.up()) else {
+                continue;
+            };
+            let extra = up - bidder.count;
+            if bidder.count == bidder.now || extra > self.room(server) {
+                continue;
+            }
+            let gain = self.worth(bidder, up) - self.worth(bidder, bidder.count);
+            let gain = gain / f64::from(extra);
+            if gain > 0.0 && best.is_none_or(|found| gain > found.0) {
+                best = Some((gain, at, up));
+            }
+        }
+        best.map(|(_, at, up)| (at, up))
+    }
+
+    /// Gives a job on one server the lowest free GPUs there beside its own.
+    fn grow(&mut self, at: usize, up: u32) {
+        let Some(server) = self.server_of(at) else {
+            return;
+        };
+        let Some(own) = self.held[at]
+            .as_ref()
+            .map(|own| own.mask_on(ServerId::new(server)))
+        else {
+            return;
+        };
+        let more = mask_of_lowest(self.free[server], up - own.count_ones());
+        self.take(at);
+        self.give(at, GpuSet::single(ServerId::new(server), own | more));
     }
 }

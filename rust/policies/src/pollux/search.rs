@@ -48,31 +48,50 @@ impl Bidder {
     }
 
     /// Speed-up with a count of the ladder, with the one it has, or with none.
-    fn speedup(&self, count: u32) -> f64 {
-        if count == self.now {
-            return self.speedup_now;
+    pub(super) fn speedup(&self, count: u32) -> f64 {
+        if count == 0 {
+            return 0.0;
         }
         let found = self.ladder.iter().find(|rung| rung.0 == count);
-        found.map_or(0.0, |rung| rung.1)
+        found.map_or(self.speedup_now, |rung| rung.1)
     }
 
-    fn above(&self, count: u32) -> Option<(u32, f64)> {
-        self.ladder.iter().copied().find(|rung| rung.0 > count)
-    }
-
-    fn below(&self, count: u32) -> Option<u32> {
-        let rungs = self.ladder.iter().rev();
-        rungs.map(|rung| rung.0).find(|&rung| rung < count)
-    }
-
-    /// What it adds to the objective with a count.
-    fn worth(&self, objective: Objective, count: u32, with_phi: bool) -> f64 {
-        let phi = if with_phi && count != self.now && self.now > 0 {
-            self.phi
+    /// Speed-up less what a change costs.
+    pub(super) fn felt(&self, count: u32) -> f64 {
+        if count == self.now {
+            self.speedup_now
         } else {
-            1.0
-        };
-        objective.worth(self.speedup(count) * phi)
+            self.speedup(count) * self.phi
+        }
+    }
+
+    /// The next rung.
+    pub(super) fn up(&self) -> Option<u32> {
+        let rungs = self.ladder.iter().map(|rung| rung.0);
+        rungs.into_iter().find(|&rung| rung > self.count)
+    }
+
+    /// The highest rung that frees so many GPUs, and at least one; never none at all.
+    pub(super) fn down(&self, freed: u32) -> Option<u32> {
+        let most = self.count.checked_sub(freed.max(1))?;
+        let rungs = self.ladder.iter().rev().map(|rung| rung.0);
+        rungs.into_iter().find(|&rung| rung <= most)
+    }
+
+    /// The next rung, and the present count if it lies beyond that.
+    fn ups(&self) -> impl Iterator<Item = u32> {
+        let up = self.up();
+        let least = up.unwrap_or(self.count).max(self.count);
+        up.into_iter().chain((self.now > least).then_some(self.now))
+    }
+
+    /// The highest rung that frees so many GPUs, and the present count if it does, too.
+    fn downs(&self, freed: u32) -> impl Iterator<Item = u32> {
+        let down = self.down(freed);
+        let is_other = self.now != 0 && down != Some(self.now);
+        let frees = self.now + freed.max(1) <= self.count;
+        down.into_iter()
+            .chain((is_other && frees).then_some(self.now))
     }
 }
 
@@ -115,28 +134,26 @@ pub(super) struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The least count for each in an order, then more for those that gain most per GPU. Whether every job got some.
-    pub(super) fn give(&mut self, order: &[usize]) -> bool {
+    /// The least count for each in its order, then more for those that gain most per GPU. Whether every job got some.
+    pub(super) fn give(&mut self) -> bool {
         let mut is_whole = true;
-        for &at in order {
+        for at in 0..self.bidders.len() {
             let least = self.bidders[at].ladder.first().map_or(0, |rung| rung.0);
             let fits = least > 0 && least <= self.spare;
             is_whole &= fits;
             self.bidders[at].count = if fits { least } else { 0 };
             self.spare -= self.bidders[at].count;
         }
-        let climbers = (0..self.bidders.len()).filter(|&at| self.bidders[at].count > 0);
-        self.climb(climbers.collect());
+        self.climb(|_| true);
         is_whole
     }
 
     fn next_of(&self, at: usize) -> Option<Climb> {
         let bidder = &self.bidders[at];
-        let (count, speedup) = bidder.above(bidder.count)?;
-        let own = bidder.ladder.iter().find(|rung| rung.0 == bidder.count);
-        let before = own.map_or(bidder.speedup_now, |rung| rung.1);
+        let count = bidder.up()?;
         let extra = count - bidder.count;
-        let gain = self.objective.worth(speedup) - self.objective.worth(before);
+        let worth = |count| self.objective.worth(bidder.speedup(count));
+        let gain = worth(count) - worth(bidder.count);
         Some(Climb {
             gain: gain / f64::from(extra),
             bidder: at,
@@ -146,9 +163,9 @@ impl Search<'_> {
     }
 
     /// Gives what is spare to some bidders by gain per GPU.
-    fn climb(&mut self, climbers: Vec<usize>) {
-        let next = climbers.into_iter().filter_map(|at| self.next_of(at));
-        let mut heap: BinaryHeap<Climb> = next.collect();
+    fn climb(&mut self, is_open: impl Fn(&Bidder) -> bool) {
+        let open = (0..self.bidders.len()).filter(|&at| is_open(&self.bidders[at]));
+        let mut heap: BinaryHeap<Climb> = open.filter_map(|at| self.next_of(at)).collect();
         while let Some(best) = heap.pop() {
             if self.spare == 0 || best.gain <= 0.0 {
                 return;
@@ -163,96 +180,135 @@ impl Search<'_> {
     }
 
     /// A running job whose new count is not worth the change keeps what it has; what comes free goes to the others.
-    pub(super) fn settle(&mut self, order: &[usize]) {
-        let mut is_kept = vec![false; self.bidders.len()];
-        for &at in order {
-            let bidder = &mut self.bidders[at];
+    pub(super) fn settle(&mut self) {
+        for bidder in self.bidders.iter_mut() {
             let (now, count) = (bidder.now, bidder.count);
             if now == 0 || count == now {
                 continue;
             }
-            let is_better = bidder.speedup(count) * bidder.phi > bidder.speedup_now;
+            let is_better = bidder.felt(count) > bidder.speedup_now;
             let fits = now <= count || now - count <= self.spare;
             if !is_better && fits {
                 bidder.count = now;
                 self.spare = self.spare + count - now;
-                is_kept[at] = true;
             }
         }
-        let open = (0..self.bidders.len()).filter(|&at| !is_kept[at] && self.bidders[at].count > 0);
-        if is_kept.contains(&true) {
-            self.climb(open.collect());
-        }
+        self.climb(|bidder| bidder.now == 0 || bidder.count != bidder.now);
     }
 
     /// Moves single rungs from job to job while the objective grows.
     pub(super) fn improve(&mut self, moves: usize) {
-        let jobs = self.bidders.len();
-        if jobs < 2 {
-            return;
-        }
-        let worth = |bidder: &Bidder| bidder.worth(self.objective, bidder.count, true);
-        let mut sum: f64 = self.bidders.iter().map(worth).sum();
+        let offer = |one: &Bidder| Offer::new(one, self.objective);
+        let mut offers: Vec<Offer> = self.bidders.iter().map(offer).collect();
         for _ in 0..moves {
-            let Some((from, to, gain)) = self.best_move(true) else {
+            let Some(best) = self.best_move(&offers) else {
                 return;
             };
-            let mean = |sum| self.objective.mean(sum, jobs);
-            if mean(sum + gain) - mean(sum) <= GAIN_MIN {
+            if !self.grows(&offers, best.gain) {
                 return;
             }
-            sum += gain;
-            self.carry_out(from, to);
+            let freed = self.bidders[best.from].count - best.down;
+            let needed = best.up - self.bidders[best.to].count;
+            self.spare = self.spare + freed - needed;
+            self.bidders[best.from].count = best.down;
+            self.bidders[best.to].count = best.up;
+            for at in [best.from, best.to] {
+                offers[at] = Offer::new(&self.bidders[at], self.objective);
+            }
         }
     }
 
     /// Whether no move would gain if changes were free: then none will at any later time.
     pub(super) fn is_at_rest(&self) -> bool {
-        let worth = |bidder: &Bidder| bidder.worth(self.objective, bidder.count, false);
-        let sum: f64 = self.bidders.iter().map(worth).sum();
-        let mean = |sum| self.objective.mean(sum, self.bidders.len());
-        let gain = self.best_move(false).map_or(0.0, |found| found.2);
-        gain <= 0.0 || mean(sum + gain) - mean(sum) <= GAIN_MIN
+        let free = |one: &Bidder| Bidder {
+            phi: 1.0,
+            ..one.clone()
+        };
+        let mut bidders: Vec<Bidder> = self.bidders.iter().map(free).collect();
+        let offer = |one: &Bidder| Offer::new(one, self.objective);
+        let offers: Vec<Offer> = bidders.iter().map(offer).collect();
+        let search = Search {
+            bidders: &mut bidders,
+            ..*self
+        };
+        let best = search.best_move(&offers);
+        best.is_none_or(|best| !search.grows(&offers, best.gain))
     }
 
-    fn carry_out(&mut self, from: usize, to: usize) {
-        let giver = &mut self.bidders[from];
-        let below = giver.below(giver.count).expect("a rung to give");
-        self.spare += giver.count - below;
-        giver.count = below;
-        let taker = &mut self.bidders[to];
-        let above = taker.above(taker.count).expect("a rung to climb").0;
-        self.spare -= above - taker.count;
-        taker.count = above;
+    /// Whether the objective grows if the sum over the jobs does by so much.
+    fn grows(&self, offers: &[Offer], gain: f64) -> bool {
+        let sum = offers.iter().fold(0.0, |sum, offer| sum + offer.here);
+        let mean = |sum| self.objective.mean(sum, offers.len());
+        mean(sum + gain) - mean(sum) > GAIN_MIN
     }
 
-    /// The move that gains most among the jobs that lose least and those that gain most; its gain in the sum.
-    fn best_move(&self, with_phi: bool) -> Option<(usize, usize, f64)> {
-        let value = |bidder: &Bidder, count| bidder.worth(self.objective, count, with_phi);
-        let (mut losses, mut gains) = (Vec::new(), Vec::new());
-        for (at, bidder) in self.bidders.iter().enumerate() {
-            let own = value(bidder, bidder.count);
-            if let Some(below) = bidder.below(bidder.count) {
-                losses.push((own - value(bidder, below), at, bidder.count - below));
-            }
-            if let Some((above, _)) = bidder.above(bidder.count) {
-                gains.push((value(bidder, above) - own, at, above - bidder.count));
-            }
+    /// The move that gains most among the jobs that lose least and those that gain most.
+    fn best_move(&self, offers: &[Offer]) -> Option<Move> {
+        let numbered = || offers.iter().enumerate();
+        let loss = |(at, offer): (usize, &Offer)| Some((offer.here - offer.down?, at));
+        let mut losses: Vec<(f64, usize)> = numbered().filter_map(loss).collect();
+        let mut gains: Vec<(f64, usize, u32)> = Vec::with_capacity(offers.len());
+        for (at, offer) in numbered() {
+            let ups = offer.ups.iter().flatten();
+            gains.extend(ups.map(|&(up, worth)| (offer.here - worth, at, up)));
         }
         keep_first(&mut losses, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        keep_first(&mut gains, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        let mut best: Option<(usize, usize, f64)> = None;
-        for &(loss, from, freed) in &losses {
-            for &(gain, to, needed) in &gains {
-                let total = gain - loss;
-                let fits = needed <= freed + self.spare;
-                if from != to && fits && best.is_none_or(|found| total > found.2) {
-                    best = Some((from, to, total));
+        keep_first(&mut gains, |a, b| {
+            a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2)))
+        });
+        let mut best: Option<Move> = None;
+        for &(_, from) in &losses {
+            for &(_, to, up) in gains.iter().filter(|gain| gain.1 != from) {
+                let giver = &self.bidders[from];
+                let needed = (up - self.bidders[to].count).saturating_sub(self.spare);
+                let worth = |bidder: &Bidder, count| self.objective.worth(bidder.felt(count));
+                for down in giver.downs(needed) {
+                    let gain = worth(&self.bidders[to], up) - offers[to].here;
+                    let gain = gain - (offers[from].here - worth(giver, down));
+                    if best.is_none_or(|found| gain > found.gain) {
+                        best = Some(Move {
+                            gain,
+                            from,
+                            down,
+                            to,
+                            up,
+                        });
+                    }
                 }
             }
         }
         best
     }
+}
+
+/// What a job adds to the objective, and would with other counts.
+#[derive(Clone, Copy, Debug)]
+struct Offer {
+    here: f64,
+    down: Option<f64>,
+    ups: [Option<(u32, f64)>; 2],
+}
+
+impl Offer {
+    fn new(bidder: &Bidder, objective: Objective) -> Self {
+        let worth = |count| objective.worth(bidder.felt(count));
+        let mut ups = bidder.ups().map(|up| (up, worth(up)));
+        Self {
+            here: worth(bidder.count),
+            down: bidder.down(1).map(worth),
+            ups: [ups.next(), ups.next()],
+        }
+    }
+}
+
+/// GPUs from one job to another.
+#[derive(Clone, Copy, Debug)]
+struct Move {
+    gain: f64,
+    from: usize,
+    down: u32,
+    to: usize,
+    up: u32,
 }
 
 /// Keeps the first few in an order.
@@ -289,23 +345,21 @@ mod tests {
 
     fn total(bidders: &[Bidder]) -> f64 {
         let objective = Objective::new(-1.0);
-        let sum = bidders
-            .iter()
-            .map(|one| one.worth(objective, one.count, true))
-            .sum();
+        let felt = |one: &Bidder| objective.worth(one.felt(one.count));
+        let sum = bidders.iter().map(felt).sum();
         objective.mean(sum, bidders.len())
     }
 
     fn search(bidders: &mut [Bidder], gpus: u32) -> bool {
-        let order: Vec<usize> = (0..bidders.len()).collect();
+        let jobs = bidders.len();
         let mut search = Search {
             bidders,
             spare: gpus,
             objective: Objective::new(-1.0),
         };
-        let is_whole = search.give(&order);
-        search.settle(&order);
-        search.improve(2 * order.len());
+        let is_whole = search.give();
+        search.settle();
+        search.improve(2 * jobs);
         is_whole
     }
 
