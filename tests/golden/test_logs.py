@@ -51,7 +51,8 @@ def small_world() -> dict[str, Any]:
 def test_golden_log(policy: str) -> None:
     world = small_world()
     outcome = run_reference(world, policy, {})
-    result = run_engine(world, policy, {})
+    # the slow simulator asks pollux in every round; which of them may be skipped the engine knows
+    result = run_engine(world, policy, {}, skip_rounds=policy != "pollux")
     assert_same(result, outcome)
     lines = [
         " ".join([f"{at / 1e9:.9f}", kind, job, *(f"{server}:{slot}" for server, slot in gpus)])

@@ -11,6 +11,27 @@ use std::cmp::Reverse;
 /// A gain in the objective that counts.
 const GAIN_MIN: f64 = 1e-9;
 
+/// A rung that another job gives up on its server.
+#[derive(Clone, Copy)]
+struct Room {
+    gain: f64,
+    giver: usize,
+    server: usize,
+    down: u32,
+    up: u32,
+}
+
+/// The lowest free GPUs of some servers, in their order.
+fn first_of(servers: &[usize], free: impl Fn(usize) -> u64, gpus: u32) -> GpuSet {
+    let mut rest = gpus;
+    let part = |&server: &usize| {
+        let mask = mask_of_lowest(free(server), rest);
+        rest -= mask.count_ones();
+        (mask != 0).then(|| (ServerId::new(server), mask))
+    };
+    servers.iter().map_while(part).collect()
+}
+
 /// What the jobs hold after the decision, so far.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
@@ -76,10 +97,7 @@ impl<'a> Layout<'a> {
             }
         }
         for (at, wanted) in short {
-            self.make_room(at, wanted, bidders);
-            if bidders[at].count < wanted {
-                self.scatter(at, wanted, &mut bidders[at]);
-            }
+            self.improve(at, wanted, bidders);
         }
         while let Some((at, up)) = self.best_growth(bidders) {
             self.grow(at, up);
@@ -221,90 +239,99 @@ impl<'a> Layout<'a> {
         self.objective.worth(bidder.felt(count))
     }
 
-    /// Another job gives up a rung for one that found too little room, where that is worth it.
-    fn make_room(&mut self, at: usize, wanted: u32, bidders: &mut [Bidder]) {
+    /// More for a job that found too little room, where that is worth it: a rung of another job, or GPUs apart.
+    fn improve(&mut self, at: usize, wanted: u32, bidders: &mut [Bidder]) {
+        let room = self.find_room(at, wanted, bidders);
+        let apart = self.find_apart(at, wanted, &bidders[at]);
+        let gain = room.map_or(GAIN_MIN, |room| room.gain);
+        if let Some((_, gpus)) = apart.filter(|apart| apart.0 > gain) {
+            self.take(at);
+            bidders[at].count = gpus.gpus();
+            self.give(at, gpus);
+        } else if let Some(room) = room {
+            let server = ServerId::new(room.server);
+            if let Some(gpus) = self.take(room.giver) {
+                let mask = mask_of_lowest(gpus.mask_on(server), room.down);
+                self.give(room.giver, GpuSet::single(server, mask));
+            }
+            self.take(at);
+            let gpus = std::iter::once(self.lowest(room.server, room.up)).collect();
+            self.give(at, gpus);
+            (bidders[room.giver].count, bidders[at].count) = (room.down, room.up);
+        }
+    }
+
+    /// Another job that gives up a rung on its server.
+    fn find_room(&self, at: usize, wanted: u32, bidders: &[Bidder]) -> Option<Room> {
         let usable = self.view.usable_types(self.racers[at].job);
         let own = &bidders[at];
         let before = self.worth(own, own.count);
-        let mut found: Option<(f64, usize, usize, u32, u32)> = None;
-        for (other, giver) in bidders.iter().enumerate().filter(|one| one.0 != at) {
-            let (Some(server), Some(down)) = (self.server_of(other), giver.down(1)) else {
+        let mut found: Option<Room> = None;
+        for (giver, other) in bidders.iter().enumerate().filter(|one| one.0 != at) {
+            let (Some(server), Some(down)) = (self.server_of(giver), other.down(1)) else {
                 continue;
             };
             if usable >> self.gpu_type(server).index() & 1 == 0 {
                 continue;
             }
-            let mut room = self.room(server) + giver.count - down;
+            let mut room = self.room(server) + other.count - down;
             if self.server_of(at) == Some(server) {
                 room += own.count;
             }
             let rungs = own.ladder.iter().rev().map(|rung| rung.0);
             let mut better = rungs.filter(|&rung| rung > own.count && rung <= room.min(wanted));
-            let Some(rung) = better.next() else { continue };
-            let lost = self.worth(giver, giver.count) - self.worth(giver, down);
-            let gain = (self.worth(own, rung) - before) - lost;
-            if gain > GAIN_MIN && found.is_none_or(|best| gain > best.0) {
-                found = Some((gain, other, server, down, rung));
+            let Some(up) = better.next() else { continue };
+            let lost = self.worth(other, other.count) - self.worth(other, down);
+            let gain = (self.worth(own, up) - before) - lost;
+            if gain > GAIN_MIN && found.is_none_or(|best| gain > best.gain) {
+                found = Some(Room {
+                    gain,
+                    giver,
+                    server,
+                    down,
+                    up,
+                });
             }
         }
-        let Some((_, other, server, down, rung)) = found else {
-            return;
-        };
-        if let Some(gpus) = self.take(other) {
-            let mask = mask_of_lowest(gpus.mask_on(ServerId::new(server)), down);
-            self.give(other, GpuSet::single(ServerId::new(server), mask));
-        }
-        self.take(at);
-        let gpus = std::iter::once(self.lowest(server, rung)).collect();
-        self.give(at, gpus);
-        (bidders[other].count, bidders[at].count) = (down, rung);
+        found
     }
 
-    /// Free GPUs of several servers, where that is better than fewer on one.
-    fn scatter(&mut self, at: usize, wanted: u32, bidder: &mut Bidder) {
+    /// Free GPUs of several servers, at the speed apart; what that gains.
+    fn find_apart(&self, at: usize, wanted: u32, bidder: &Bidder) -> Option<(f64, GpuSet)> {
         let racer = &self.racers[at];
-        let before = bidder.count;
-        if !racer.is_elastic() || (before > 0 && self.server_of(at).is_none()) {
-            return;
+        let own = match (&self.held[at], self.server_of(at)) {
+            (Some(_), None) => return None,
+            (held, _) => held.as_ref(),
+        };
+        if !racer.is_elastic() {
+            return None;
         }
-        let own = self.take(at);
-        let mut most = self.worth(bidder, before);
-        let mut best: Option<(u32, GpuSet)> = None;
+        let free = |server: usize| {
+            let own = own.map_or(0, |own| own.mask_on(ServerId::new(server)));
+            self.free[server] | own
+        };
+        let before = self.worth(bidder, bidder.count);
+        let mut best: Option<(f64, GpuSet)> = None;
         for id in self.view.types_of(racer.job) {
             let open = self.of_type(id).filter(|&server| self.admits(server));
-            let mut servers: Vec<usize> = open.filter(|&server| self.room(server) > 0).collect();
-            servers.sort_by_key(|&server| (Reverse(self.room(server)), server));
-            let free: u32 = servers.iter().map(|&server| self.room(server)).sum();
+            let mut servers: Vec<usize> = open.filter(|&server| free(server) != 0).collect();
+            servers.sort_by_key(|&server| (Reverse(free(server).count_ones()), server));
+            let room: u32 = servers
+                .iter()
+                .map(|&server| free(server).count_ones())
+                .sum();
             let rungs = bidder.ladder.iter().map(|rung| rung.0);
-            for count in rungs.filter(|&rung| rung > before && rung <= wanted.min(free)) {
+            for count in rungs.filter(|&rung| rung > bidder.count && rung <= wanted.min(room)) {
                 let worth = self
                     .objective
                     .worth(racer.speedup(count, true) * bidder.phi);
-                if worth > most {
-                    most = worth;
-                    best = Some((count, self.first_of(&servers, count)));
+                let gain = worth - before;
+                if gain > GAIN_MIN && best.as_ref().is_none_or(|best| gain > best.0) {
+                    best = Some((gain, first_of(&servers, free, count)));
                 }
             }
         }
-        match (best, own) {
-            (Some((count, gpus)), _) => {
-                self.give(at, gpus);
-                bidder.count = count;
-            }
-            (None, Some(own)) => self.give(at, own),
-            (None, None) => {}
-        }
-    }
-
-    /// The first free GPUs of some servers.
-    fn first_of(&self, servers: &[usize], gpus: u32) -> GpuSet {
-        let mut rest = gpus;
-        let part = |&server: &usize| {
-            let count = rest.min(self.room(server));
-            rest -= count;
-            (count > 0).then(|| self.lowest(server, count))
-        };
-        servers.iter().map_while(part).collect()
+        best
     }
 
     /// The changed job that gains most per GPU by its next rung on the server where it is.

@@ -89,9 +89,9 @@ impl Bidder {
     fn downs(&self, freed: u32) -> impl Iterator<Item = u32> {
         let down = self.down(freed);
         let is_other = self.now != 0 && down != Some(self.now);
-        let frees = self.now + freed.max(1) <= self.count;
+        let is_enough = self.now + freed.max(1) <= self.count;
         down.into_iter()
-            .chain((is_other && frees).then_some(self.now))
+            .chain((is_other && is_enough).then_some(self.now))
     }
 }
 
@@ -181,7 +181,9 @@ impl Search<'_> {
 
     /// A running job whose new count is not worth the change keeps what it has; what comes free goes to the others.
     pub(super) fn settle(&mut self) {
-        for bidder in self.bidders.iter_mut() {
+        // what a later job gives back may let an earlier one keep its count
+        for at in (0..self.bidders.len()).chain(0..self.bidders.len()) {
+            let bidder = &mut self.bidders[at];
             let (now, count) = (bidder.now, bidder.count);
             if now == 0 || count == now {
                 continue;
