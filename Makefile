@@ -26,7 +26,7 @@ ifdef CI
 export CARGO_INCREMENTAL := 0
 endif
 
-.PHONY: help setup develop release demo test check lint browser bench wheel docs fuzz goldens coverage clean
+.PHONY: help setup develop release demo test check soak lint browser bench wheel docs fuzz goldens coverage clean
 .DELETE_ON_ERROR:
 
 help: ## what can be made (the default)
@@ -83,6 +83,13 @@ test: setup ## the tests, Rust and Python: at most ten minutes on two cores
 
 check: setup ## what takes longer: slow tests, large worlds, browser, wheel, fuzz, instruction counts
 	$(GATE)
+
+# KILLS is how often each sweep is killed; `make test` does it a few times.
+KILLS ?= 100
+soak: $(VENV)/.develop ## what takes long and hits at random: sweeps killed KILLS=100 times and resumed
+	$(PY) scripts/requirements.py dask > $(VENV)/dask.txt
+	$(PY) -m pip install --quiet --requirement $(VENV)/dask.txt
+	GANGLINE_SWEEP_KILLS=$(KILLS) $(PY) -m pytest -q --timeout 7200 -k killed tests/unit/test_sweep.py tests/unit/test_sweep_dask.py
 
 lint: setup ## formatters, clippy, ruff, mypy, spelling, docs
 	$(GATE)
