@@ -12,9 +12,9 @@ import msgspec
 from gangline import network
 from gangline._decode import fail
 from gangline._elastic_checks import check_elastic
+from gangline._iteration_checks import check_iter_time
 from gangline._sharing_checks import check_sharing
 from gangline.cluster_schema import ClusterKeys, Throughput
-from gangline.iteration import check_iter_time
 
 if TYPE_CHECKING:
     from gangline.cluster_schema import ThroughputRow

@@ -19,9 +19,16 @@ LAYERS: tuple[frozenset[str], ...] = (
         {"_builtin_values", "_decode", "_files", "_formatting", "_html", "_toml", "statistics"}
     ),  # know no scheduling
     frozenset(
-        {"cluster", "cluster_schema", "_cluster_checks", "_elastic_checks", "_sharing_checks"}
+        {
+            "cluster",
+            "cluster_schema",
+            "_cluster_checks",
+            "_elastic_checks",
+            "_iteration_checks",
+            "_sharing_checks",
+        }
     )
-    | frozenset({"rates", "interference", "elastic", "trace", "policies", "lp"})
+    | frozenset({"rates", "interference", "elastic", "iteration", "trace", "policies", "lp"})
     | frozenset({"network", "tables", "cluster_files", "hadare", "sharing"}),
     frozenset(
         {"run_options", "run_inputs", "run_spec", "result", "simulate", "compare", "comparison"}

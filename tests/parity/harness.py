@@ -143,7 +143,7 @@ def cluster_of(world: dict[str, Any]) -> gl.Cluster:
         rows = {"*": {}} | world["locality"]
         levels = {label: [row.get(t, 1.0) for t in tiers] for label, row in rows.items()}
         data["network"] = {"levels": levels}
-    for key in ("network", "sharing", "throughput"):
+    for key in ("network", "sharing", "throughput", "iter_time"):
         if key in world:
             data[key] = world[key]
     return gl.Cluster.from_dict(data)

@@ -12,7 +12,7 @@ import gangline as gl
 import reference
 from parity.draws import FAMILIES, POLICIES, PREEMPTIVE, ROUNDS, settings_of, sharing_settings
 from parity.harness import EndlessError, assert_same, run_engine, run_reference
-from parity.worlds import crowded, sharing_worlds, worlds
+from parity.worlds import crowded, iteration_worlds, sharing_worlds, worlds
 
 SHARING = FAMILIES["sharing"]
 PRESETS_THAT_SHARE = [name for name, kind in gl.policies.presets.items() if kind.name in SHARING]
@@ -91,6 +91,15 @@ def test_preemption_with_checkpoints_agrees_where_runs_end(
 def test_jobs_on_few_gpus_agree_with_the_slow_simulator(policy: str, data: st.DataObject) -> None:
     world = data.draw(sharing_worlds(), label="world")
     compare(world, policy, data.draw(sharing_settings(policy), label="params"))
+
+
+@pytest.mark.parametrize("policy", ["sjf-bsbf", "sjf-bsbf-consolidated"])
+@settings(suppress_health_check=QUIET)
+@given(data=st.data())
+def test_iteration_times_agree_with_the_slow_simulator(policy: str, data: st.DataObject) -> None:
+    world = data.draw(iteration_worlds(), label="world")
+    params = data.draw(sharing_settings("sjf-bsbf"), label="params")
+    compare(world, policy, params if policy == "sjf-bsbf" else {})
 
 
 @pytest.mark.parametrize("policy", PRESETS_THAT_SHARE)

@@ -260,6 +260,30 @@ def sharings(draw: st.DrawFn, types: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 @st.composite
+def iteration_worlds(draw: st.DrawFn) -> dict[str, Any]:
+    """The same with iteration times of some models; on one server those of Pollux too."""
+    world = draw(sharing_worlds())
+    types = [row["name"] for row in world["cluster"]["gpu_types"]]
+    seconds = st.sampled_from([0.0, 0.01, 0.1, 0.5])
+    rows = []
+    for model in LABELS:
+        for kind in (None, *types):
+            if draw(st.booleans()):
+                continue
+            row = {"model": model} | ({} if kind is None else {"gpu_type": kind})
+            row |= {"a_c": draw(st.sampled_from([0.01, 0.1, 1.0])), "b_c": draw(seconds)}
+            norm = draw(st.sampled_from([1.0, 1.5, 2.0, 10.0]))
+            if draw(st.booleans()) and len(world["cluster"]["servers"]) == 1:
+                times = {key: draw(seconds) for key in ("a_n", "b_n", "a_r", "b_r")}
+                row |= {"kind": "pollux", "gamma": norm} | times
+            else:
+                row |= {"kind": "alpha_beta", "a_m": draw(seconds), "b_m": 1e-9, "delta": norm}
+                row["bytes"] = draw(st.sampled_from([0.0, 1e8]))
+            rows.append(row)
+    return world | {"iter_time": rows}
+
+
+@st.composite
 def sharing_worlds(draw: st.DrawFn) -> dict[str, Any]:
     """A few GPUs for many jobs, most with memory and a batch size; no shared up-links."""
     world = draw(worlds(checkpoints=False))

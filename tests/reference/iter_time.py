@@ -43,8 +43,11 @@ def step_s(row: World, n: int, nodes: int, batch: int, steps: int, maths: Maths)
     else:
         net = row["a_n"] + row["b_n"] * max(n - 2, 0)
     norm = row["delta"] if row["kind"] == "alpha_beta" else row["gamma"]
-    both = maths.pow(compute, norm) + maths.pow(net, norm)
-    return float((steps - 1) * compute + maths.pow(both, 1.0 / norm))
+    longer, shorter = max(compute, net), min(compute, net)
+    both = longer
+    if shorter > 0.0:  # the longer one taken out, so that no power overflows
+        both = longer * maths.pow(1.0 + maths.pow(shorter / longer, norm), 1.0 / norm)
+    return float((steps - 1) * compute + both)
 
 
 class IterTimes:
