@@ -69,7 +69,8 @@ struct Claim {
 /// What a further copy of a job on the first idle node of a group is worth.
 #[derive(Clone, Copy, Debug)]
 struct Bid {
-    payoff: f64,
+    /// The gain in utility; less the price of the node where groups are compared.
+    worth: f64,
     /// Normalised rate of the copy.
     share: f64,
     /// Copies that the job had when it was made; with others it is void.
@@ -77,16 +78,14 @@ struct Bid {
     job: JobId,
     node: u32,
     group: usize,
-    /// Nodes of the group that were given out when it was made: its price rests on them.
-    given: u32,
 }
 
 impl Ord for Bid {
-    /// Largest payoff, then highest normalised rate, fewest copies, first job, first node: greater is better.
+    /// Largest worth, then highest normalised rate, fewest copies, first job, first node: greater is better.
     fn cmp(&self, other: &Self) -> Ordering {
-        let payoff = self.payoff.total_cmp(&other.payoff);
+        let worth = self.worth.total_cmp(&other.worth);
         let ties = |bid: &Self| (bid.copies, bid.job, bid.node);
-        let floats = payoff.then(self.share.total_cmp(&other.share));
+        let floats = worth.then(self.share.total_cmp(&other.share));
         floats.then_with(|| ties(other).cmp(&ties(self)))
     }
 }
@@ -215,8 +214,8 @@ impl<'a> Draft<'a> {
         claim.rate += rate;
     }
 
-    /// Gives out copies by payoff: the gain in utility less the price of a node. In a pass prices only rise, so a bid is
-    /// worth at most what it was worth when it was made: it is priced anew when its turn comes.
+    /// Gives out copies by payoff: the gain in utility less the price of a node. The price is the same for all bids in a
+    /// group, so a group keeps its bids by gain, and a price that rises changes none of them.
     pub(super) fn price_pass(
         &mut self,
         active: &BTreeMap<JobId, Facts>,
@@ -232,60 +231,83 @@ impl<'a> Draft<'a> {
             ceiling,
         };
         let groups = 0..ceiling.len();
-        let all = market.jobs.iter();
-        let pairs = all.flat_map(|job| groups.clone().map(move |group| (job, group)));
-        let bids = pairs.filter_map(|(job, group)| self.bid(&market, *job, group));
-        let mut bids: BinaryHeap<Bid> = bids.collect();
-        while let Some(bid) = bids.pop() {
-            if bid.copies != self.copies(bid.job) {
-                continue;
-            }
+        let mut prices: Vec<f64> = groups.clone().map(|at| self.price(&market, at)).collect();
+        let bids = groups.clone().map(|at| self.bids(&market, at, prices[at]));
+        let mut bids: Vec<BinaryHeap<Bid>> = bids.collect();
+        loop {
+            let best = groups
+                .clone()
+                .filter_map(|at| self.best(&mut bids[at], at, prices[at]));
+            let Some(bid) = best.max() else {
+                return Ok(());
+            };
+            let (job, given) = (bid.job, bid.group);
+            self.give(job, bid.node);
+            prices[given] = self.price(&market, given);
             let at = market
                 .jobs
-                .binary_search_by_key(&bid.job, |job| job.0.job)
+                .binary_search_by_key(&job, |job| job.0.job)
                 .expect("only active jobs bid");
-            if bid.given != self.given(bid.group) {
-                if !self.nodes.are_unlike() {
-                    bids.extend(self.bid(&market, market.jobs[at], bid.group));
+            for group in groups.clone() {
+                if group == given && self.nodes.are_unlike() {
+                    // another node of the group comes first now: all rates there are others
+                    bids[group] = self.bids(&market, group, prices[group]);
+                } else {
+                    bids[group].extend(self.bid(market.jobs[at], group, prices[group]));
                 }
-                continue;
-            }
-            self.give(bid.job, bid.node);
-            let again = groups.clone();
-            bids.extend(again.filter_map(|group| self.bid(&market, market.jobs[at], group)));
-            if self.nodes.are_unlike() {
-                // another node of the group comes first now: for some jobs it is a faster one
-                let others = market.jobs.iter().filter(|job| job.0.job != bid.job);
-                bids.extend(others.filter_map(|job| self.bid(&market, *job, bid.group)));
             }
         }
-        Ok(())
     }
 
-    /// Nodes of a group that are given out.
-    fn given(&self, group: usize) -> u32 {
-        (self.nodes.groups[group].up.len() - self.idle[group].len()) as u32
+    /// Price of a node of a group; of no use where none is up.
+    fn price(&self, market: &Market<'_>, group: usize) -> f64 {
+        let healthy = self.nodes.groups[group].up.len() as u32;
+        let given = healthy - self.idle[group].len() as u32;
+        price(market.floor, market.ceiling[group], given, healthy)
+    }
+
+    /// The bids of all jobs for the first idle node of a group.
+    fn bids(&self, market: &Market<'_>, group: usize, price: f64) -> BinaryHeap<Bid> {
+        let jobs = market.jobs.iter();
+        jobs.filter_map(|job| self.bid(*job, group, price))
+            .collect()
     }
 
     /// The bid of a job for a node of a group, if it may have one and its payoff is above 0.
-    fn bid(&self, market: &Market<'_>, (facts, left): (&Facts, f64), group: usize) -> Option<Bid> {
+    fn bid(&self, (facts, left): (&Facts, f64), group: usize, price: f64) -> Option<Bid> {
         let (job, node) = (facts.job, *self.idle[group].first()?);
         if !self.may_have(job, node) {
             return None;
         }
-        let given = self.given(group);
-        let healthy = self.nodes.groups[group].up.len() as u32;
-        let price = price(market.floor, market.ceiling[group], given, healthy);
-        let payoff = self.gain(facts, left, node) - price;
-        (payoff > 0.0).then(|| Bid {
-            payoff,
+        let worth = self.gain(facts, left, node);
+        (worth - price > 0.0).then(|| Bid {
+            worth,
             share: self.rate(job, node) / self.parents[&job].best_rate,
             copies: self.copies(job),
             job,
             node,
             group,
-            given,
         })
+    }
+
+    /// The bid of a group with the largest payoff, which becomes its worth. Several gains may round to one payoff.
+    fn best(&self, bids: &mut BinaryHeap<Bid>, group: usize, price: f64) -> Option<Bid> {
+        let node = *self.idle[group].first()?;
+        let (mut best, mut looked_at): (Option<Bid>, _) = (None, Vec::new());
+        while let Some(bid) = bids.peek().copied() {
+            let payoff = bid.worth - price;
+            if bid.copies == self.copies(bid.job) {
+                if payoff <= 0.0 || best.is_some_and(|best| best.worth > payoff) {
+                    break;
+                }
+                looked_at.push(bid);
+                let worth = payoff;
+                best = best.max(Some(Bid { worth, node, ..bid }));
+            }
+            bids.pop();
+        }
+        bids.extend(looked_at);
+        best
     }
 
     /// What a further copy adds to the utility of a job.

@@ -13,7 +13,7 @@
 //! | `o_jk` | `draft::Draft::overhead` | time without progress at the start of a round, the same for all copies of a job |
 //!
 //! Asked at round boundaries. A decision costs O((servers + running copies) x log jobs). With prices every unfinished job
-//! bids for each group, and a copy that is given out costs O(groups x log bids) and what is priced anew. With estimated
+//! bids for each group, and a copy that is given out costs O(groups x log bids). With estimated
 //! rates nodes are unlike: every unfinished job bids for each node.
 
 mod draft;
