@@ -179,7 +179,7 @@ impl Occupancy {
     #[inline(never)]
     fn leave(&mut self, job: JobId, place: Place, bytes: u64) -> u64 {
         let sharing = self.sharing.as_mut().expect("only shared runs come here");
-        let emptied = place.mask & !sharing.crowded(place.server);
+        let emptied = place.mask & !sharing.co_located(place.server);
         sharing.leave(place, emptied, bytes);
         for slot in slots(place.mask) {
             let pair = &mut self.residents[(place.base + slot) as usize];
@@ -297,15 +297,15 @@ impl Occupancy {
     pub(crate) fn alone_mask(&self, server: ServerId, mask: u64) -> u64 {
         match &self.sharing {
             None => mask,
-            Some(_) => self.held_mask(server, mask) & !self.crowded_mask(server),
+            Some(_) => self.held_mask(server, mask) & !self.co_located_mask(server),
         }
     }
 
     /// Slots of a server with several residents.
     #[inline]
-    pub(crate) fn crowded_mask(&self, server: ServerId) -> u64 {
+    pub(crate) fn co_located_mask(&self, server: ServerId) -> u64 {
         let sharing = self.sharing.as_ref();
-        sharing.map_or(0, |sharing| sharing.crowded(server))
+        sharing.map_or(0, |sharing| sharing.co_located(server))
     }
 
     /// Those of the slots that have a resident.

@@ -9,7 +9,7 @@ use super::slots;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sharing {
     /// Slots with several residents, by server.
-    crowded: Vec<u64>,
+    co_located: Vec<u64>,
     /// Memory that the residents of each GPU hold.
     used: Vec<u64>,
     /// Memory of a GPU, by type.
@@ -31,7 +31,7 @@ pub(super) struct Place {
 impl Sharing {
     pub(super) fn new(cluster: &ClusterSpec) -> Self {
         Self {
-            crowded: vec![0; cluster.servers().len()],
+            co_located: vec![0; cluster.servers().len()],
             used: vec![0; cluster.gpus_total() as usize],
             capacity: cluster.gpu_types().iter().map(|t| t.memory_bytes).collect(),
             half_full: vec![BTreeMap::new(); cluster.gpu_types().len()],
@@ -40,8 +40,8 @@ impl Sharing {
 
     /// Slots of a server with several residents.
     #[inline]
-    pub(super) fn crowded(&self, server: ServerId) -> u64 {
-        self.crowded[server.index()]
+    pub(super) fn co_located(&self, server: ServerId) -> u64 {
+        self.co_located[server.index()]
     }
 
     pub(super) fn free_bytes(&self, gpu: usize, gpu_type: GpuTypeId) -> u64 {
@@ -57,7 +57,7 @@ impl Sharing {
     /// A resident more on some GPUs, of which those of `free` have none yet.
     #[inline]
     pub(super) fn join(&mut self, place: Place, free: u64, bytes: u64) {
-        self.crowded[place.server.index()] |= place.mask & !free;
+        self.co_located[place.server.index()] |= place.mask & !free;
         self.change(place, (place.mask & !free, free), |used| {
             used.saturating_add(bytes)
         });
@@ -66,13 +66,13 @@ impl Sharing {
     /// A resident less on some GPUs, of which those of `emptied` have none from now on.
     #[inline]
     pub(super) fn leave(&mut self, place: Place, emptied: u64, bytes: u64) {
-        self.crowded[place.server.index()] &= !place.mask;
+        self.co_located[place.server.index()] &= !place.mask;
         self.change(place, (emptied, place.mask & !emptied), |used| used - bytes);
     }
 
     /// A resident of some GPUs holds another amount of memory.
     pub(super) fn resize(&mut self, place: Place, before: u64, after: u64) {
-        let alone = place.mask & !self.crowded(place.server);
+        let alone = place.mask & !self.co_located(place.server);
         self.change(place, (alone, alone), |used| used - before + after);
     }
 

@@ -97,8 +97,9 @@ impl State {
     /// Slowdown factor of a gang on the GPUs that it holds, and whether it has a co-runner at all.
     #[inline]
     pub(crate) fn xi_now(&self, job: JobId, gpus: &GpuSet) -> (f64, bool) {
-        let is_crowded = |one: &ServerGpus| one.mask & self.occupancy.crowded_mask(one.server) != 0;
-        if gpus.by_server().iter().any(is_crowded) {
+        let is_shared_there =
+            |one: &ServerGpus| one.mask & self.occupancy.co_located_mask(one.server) != 0;
+        if gpus.by_server().iter().any(is_shared_there) {
             self.xi_on(job, gpus)
         } else {
             (1.0, false)
