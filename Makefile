@@ -43,7 +43,7 @@ $(VENV)/.tools: pyproject.toml scripts/requirements.py
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { \
 		echo "could not make a virtual environment (on Debian: install python3-venv)" >&2; exit 1; }
 	@echo "Installing tools and libraries into $(VENV): a minute or more, and quiet"
-	$(PY) scripts/requirements.py dev report > $(VENV)/requirements.txt
+	$(PY) scripts/requirements.py dev report plot > $(VENV)/requirements.txt
 	$(PY) -m pip install --quiet --requirement $(VENV)/requirements.txt
 	@touch $@
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import gangline.hadare as hadare
     import gangline.lp as lp
     import gangline.network as network
+    import gangline.plot as plot
     import gangline.policies as policies
     import gangline.report as report
     import gangline.reproduce as reproduce
@@ -95,6 +96,7 @@ __all__ = [
     "load_result",
     "lp",
     "network",
+    "plot",
     "policies",
     "read_cluster",
     "read_trace",
@@ -134,6 +136,7 @@ _MODULES = {
     "hadare": "gangline.hadare",
     "lp": "gangline.lp",
     "network": "gangline.network",
+    "plot": "gangline.plot",
     "policies": "gangline.policies",
     "report": "gangline.report",
     "reproduce": "gangline.reproduce",

@@ -32,6 +32,7 @@ DEVELOPMENT = ("dev",)  # extras of people who change gangline itself
 GIVES = {
     "dask": "sweeps on a Dask cluster",
     "report": "interactive charts, Gantt charts",
+    "plot": "figures for papers",
     "browser": "development: reports in a browser",
     "examples": "the data of the programs in examples/",
 }

@@ -34,13 +34,13 @@ LAYERS: tuple[frozenset[str], ...] = (
         {"run_options", "run_inputs", "run_spec", "result", "simulate", "compare", "comparison"}
     )
     | frozenset({"executors", "_result_folder", "_tables"}),
-    frozenset({"report", "reproduce", "audit", "testing", "doctor", "sweep"}),
+    frozenset({"report", "reproduce", "audit", "testing", "doctor", "sweep", "plot"}),
     frozenset({"cli", "__main__"}),
 )
 PUBLIC_FACE = "__init__"  # gangline/__init__.py: a list of names, may import all but the cli
 
-HEAVY_HOMES = {"bokeh": "report", "perfetto": "report", "highspy": "lp"}
-NEVER = {"pandas", "scipy", "cvxpy", "matplotlib"}
+HEAVY_HOMES = {"matplotlib": "plot", "bokeh": "report", "perfetto": "report", "highspy": "lp"}
+NEVER = {"pandas", "scipy", "cvxpy"}
 NO_PYTHON_NO_THREADS = {"pyo3", "numpy", "rayon", "arrow-array", "arrow-schema", "arrow-pyarrow"}
 CRATE_MAY_USE = {
     "gangline-rng": set[str](),

@@ -1,0 +1,413 @@
+"""Figures for papers, drawn by matplotlib (extra `plot`), and tables as files.
+
+Colours are those of reports. Every function takes results or a comparison and returns a matplotlib
+figure that can be changed further; `save` writes it so that equal figures are equal files.
+
+Examples
+--------
+>>> import gangline as gl
+>>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+>>> table = gl.compare(lab, gl.synth.philly(jobs=40, seed=1, max_gpus=8), ["fifo", "srtf"])
+>>> figure = gl.plot.cdf(table, "jct_s")
+>>> [line.get_label() for line in figure.axes[0].get_lines()]
+['fifo', 'srtf']
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from gangline import _formatting
+from gangline.comparison import Comparison
+from gangline.errors import MissingExtraError, OptionError
+from gangline.report.charts import style_of, ticks_s, width_of
+from gangline.result import Result
+from gangline.statistics import interval
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from os import PathLike
+
+    import pyarrow as pa
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    Runs: TypeAlias = Comparison | Result | Iterable[Result]
+    _Pairs: TypeAlias = list[tuple[str, npt.NDArray[np.float64]]]
+
+__all__ = ["bars", "cdf", "decision_times", "save", "timeline", "write_table"]
+
+FORMATS = ("pdf", "png", "pgf", "svg")
+_INSTALL = "pip install 'gangline[plot]'"
+_SIZE = (4.8, 2.8)  # inches: a column of most papers is 3.3 to 5 wide
+_POINTS = 2000  # a curve with more is thinned to this many quantiles
+_LEAST_S = 1.0  # a logarithmic axis has no zero: shorter times are drawn here
+_TABLES = ("csv", "parquet", "tex")
+
+
+def cdf(runs: Runs, column: str = "jct_s") -> Figure:
+    """Draw the distribution of a column of the jobs tables, a line per policy.
+
+    Parameters
+    ----------
+    runs : Comparison, Result, or iterable of Result
+        Runs of one policy with several seeds are one line.
+    column : str
+        A column of numbers: jct_s, queue_s, wait_s, run_s, slowdown, ftf, ... Columns in seconds
+        get a logarithmic axis, on which times under one second are drawn at one second.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    OptionError
+        If the table has no such column of numbers, or no runs are given.
+    MissingExtraError
+        If the extra `plot` is not installed.
+    """
+    figure, axes = _new()
+    is_time = column.endswith("_s")
+    for number, (label, values) in enumerate(_by_policy(runs, "jobs", column)):
+        known = np.sort(values[~np.isnan(values)])
+        if len(known) > _POINTS:
+            known = np.quantile(known, np.linspace(0.0, 1.0, _POINTS))
+        share = np.arange(1, len(known) + 1) / max(len(known), 1)
+        x = np.maximum(known, _LEAST_S) if is_time else known
+        _line(axes, number, label, x, share, drawstyle="steps-post")
+    if is_time:
+        _time_axis(axes)
+    axes.set_xlabel(_title(column))
+    axes.set_ylabel("share of jobs")
+    axes.set_ylim(0.0, 1.0)
+    return _finished(figure, axes)
+
+
+def timeline(runs: Runs, column: str = "gpus_busy") -> Figure:
+    """Draw a column of the timelines over time, in days since the first row; a line per policy.
+
+    Parameters
+    ----------
+    runs : Comparison, Result, or iterable of Result
+        Of each policy the first run is drawn.
+    column : str
+        gpus_busy, jobs_running, jobs_waiting, gpus_idle_while_waiting, ...
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    OptionError
+        If the timeline has no such column, or no runs are given.
+    MissingExtraError
+        If the extra `plot` is not installed.
+    """
+    figure, axes = _new()
+    for number, result in enumerate(_first_of_each(_results(runs))):
+        time_s = _numbers(result.timeline, "timeline", "t_s")
+        values = _numbers(result.timeline, "timeline", column)
+        days = (time_s - time_s[:1]) / 86400.0
+        _line(axes, number, result.policy, days, values, drawstyle="steps-post")
+    axes.set_xlabel("time, days")
+    axes.set_ylabel(_title(column))
+    axes.set_ylim(bottom=0.0)
+    return _finished(figure, axes)
+
+
+def bars(comparison: Comparison, key: str = "jct_mean_s") -> Figure:
+    """Draw one key of the summaries as a bar per policy, with its interval over seeds.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        With five seeds or more, each bar has its bootstrap 95 % interval.
+    key : str
+        A key of the summary: jct_mean_s, makespan_s, gpu_utilization, ...
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    OptionError
+        If a run lacks the key, or it is not a number.
+    MissingExtraError
+        If the extra `plot` is not installed.
+    """
+    figure, axes = _new()
+    unit, per = ("h", 3600.0) if key.endswith("_s") else ("", 1.0)
+    for number, label in enumerate(comparison.labels):
+        values = [_key(row, key) / per for row in comparison.rows if row["policy"] == label]
+        mean = sum(values) / len(values)
+        bounds = interval(values)
+        error = None if bounds is None else [[mean - bounds[0]], [bounds[1] - mean]]
+        axes.bar(number, mean, width=0.7, yerr=error, capsize=3, color=style_of(number)[0])
+    axes.set_xticks(range(len(comparison.labels)), comparison.labels, rotation=30, ha="right")
+    axes.set_ylabel(f"{_title(key, with_unit=not unit)}{f', {unit}' * bool(unit)}")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def decision_times(runs: Iterable[Result], *, against: str = "jobs") -> Figure:
+    """Draw the time of a decision against the size of the runs: median to 99th percentile.
+
+    Parameters
+    ----------
+    runs : iterable of Result
+        Runs of several sizes; those of one policy are one line.
+    against : str
+        The key of the summary on the horizontal axis.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    OptionError
+        If a run lacks the key, or no runs are given.
+    MissingExtraError
+        If the extra `plot` is not installed.
+    """
+    figure, axes = _new()
+    results = _results(runs)
+    for number, label in enumerate(dict.fromkeys(result.policy for result in results)):
+        rows = [result.summary for result in results if result.policy == label]
+        rows.sort(key=lambda row: _key(row, against))
+        x = np.asarray([_key(row, against) for row in rows])
+        middle, high = (
+            np.asarray([_key(row, name) for row in rows])
+            for name in ("decision_p50_us", "decision_p99_us")
+        )
+        _line(axes, number, label, x, middle, marker="o", markersize=3)
+        axes.fill_between(x, middle, high, color=style_of(number)[0], alpha=0.15, linewidth=0)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel(_title(against))
+    axes.set_ylabel("time of a decision, µs")
+    return _finished(figure, axes)
+
+
+def save(figure: Figure, path: str | PathLike[str]) -> Path:
+    """Write a figure as PDF, PNG, PGF or SVG, by the ending of the name; no dates are written.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        From a function of this module, or any other.
+    path : path
+        A file there is replaced. PGF needs a LaTeX installation.
+
+    Raises
+    ------
+    OptionError
+        If the name ends otherwise.
+    OSError
+        If the file cannot be written.
+    """
+    import matplotlib as mpl
+
+    path = Path(path)
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in FORMATS:
+        message = f"plot: {path}: expected a name that ends in .{', .'.join(FORMATS)}"
+        raise OptionError(message, field="path", value=str(path))
+    dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
+    with mpl.rc_context({"svg.hashsalt": "gangline"}):
+        figure.savefig(path, format=kind, dpi=200, bbox_inches="tight", metadata=dates)
+    return path
+
+
+def write_table(table: Comparison | pa.Table, path: str | PathLike[str]) -> Path:
+    r"""Write a table as CSV, Parquet or LaTeX (`.tex`), by the ending of the name.
+
+    Parameters
+    ----------
+    table : Comparison or Arrow table
+        Of a comparison: CSV and Parquet get every key of every run, LaTeX the table that is shown
+        (one row per policy, the best of each column in bold).
+    path : path
+        A file there is replaced.
+
+    Raises
+    ------
+    OptionError
+        If the name ends otherwise.
+    OSError
+        If the file cannot be written.
+
+    Notes
+    -----
+    The LaTeX is a `tabular` with rules of the package booktabs.
+
+    Examples
+    --------
+    >>> import tempfile, pyarrow as pa
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = write_table(pa.table({"policy": ["las_2"], "jobs": [7]}), f"{folder}/jobs.tex")
+    ...     print(path.read_text().splitlines()[4])
+    las\_2 & 7 \\
+    """
+    path = Path(path)
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in _TABLES:
+        message = f"write_table: {path}: expected a name that ends in .{', .'.join(_TABLES)}"
+        raise OptionError(message, field="path", value=str(path))
+    rows = table.table if isinstance(table, Comparison) else table
+    if kind == "csv":
+        from pyarrow import csv
+
+        csv.write_csv(rows, path)
+    elif kind == "parquet":
+        import pyarrow.parquet as pq
+
+        pq.write_table(rows, path)
+    else:
+        path.write_text(_latex(table), encoding="utf-8")
+    return path
+
+
+def _latex(table: Comparison | pa.Table) -> str:
+    if isinstance(table, Comparison):
+        titles, cells, best = table.verdict()
+    else:
+        titles = table.column_names
+        rows = table.to_pylist()
+        cells = [["" if cell is None else str(cell) for cell in row.values()] for row in rows]
+        best = [[False] * len(titles) for _ in cells]
+    shown = [
+        [
+            _bold(_escaped(cell)) if mark else _escaped(cell)
+            for cell, mark in zip(*line, strict=True)
+        ]
+        for line in zip(cells, best, strict=True)
+    ]
+    head = " & ".join(map(_escaped, titles))
+    body = [" & ".join(line) + r" \\" for line in shown]
+    columns = "l" + "r" * (len(titles) - 1)
+    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head + r" \\", r"\midrule", *body]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+_SPECIAL = str.maketrans(
+    {
+        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "–": "--",
+    }
+)
+
+
+def _bold(text: str) -> str:
+    return rf"\textbf{{{text}}}"
+
+
+def _escaped(text: str) -> str:
+    return text.translate(_SPECIAL)
+
+
+def _new() -> tuple[Figure, Axes]:
+    """Return an empty figure that no window manager knows, so that none needs to be closed."""
+    if importlib.util.find_spec("matplotlib") is None:
+        message = f"figures need the library matplotlib: {_INSTALL}"
+        raise MissingExtraError(message, extra="plot")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=_SIZE, layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def _line(axes: Axes, number: int, label: str, x: Any, y: Any, **more: Any) -> None:
+    colour, gaps = style_of(number)
+    dashes: Any = (0, tuple(gap / 2.0 for gap in gaps)) if gaps else "solid"
+    axes.plot(
+        x, y, label=label, color=colour, linestyle=dashes, linewidth=width_of(number) / 1.6, **more
+    )
+
+
+def _finished(figure: Figure, axes: Axes) -> Figure:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25, linewidth=0.5)
+    axes.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def _time_axis(axes: Axes) -> None:
+    """Label a logarithmic axis of seconds with seconds, minutes, hours and days."""
+    from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
+
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    marks = ticks_s(low, high)
+    axes.xaxis.set_major_locator(FixedLocator(list(marks)))
+    axes.xaxis.set_major_formatter(FixedFormatter(list(marks.values())))
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _results(runs: Runs) -> list[Result]:
+    if isinstance(runs, Result):
+        return [runs]
+    results = list(runs.results if isinstance(runs, Comparison) else runs)
+    if not results:
+        message = "plot: expected at least one result; a comparison must keep its runs"
+        raise OptionError(message, field="runs", value="none")
+    return results
+
+
+def _first_of_each(results: Sequence[Result]) -> list[Result]:
+    return list({result.policy: result for result in reversed(results)}.values())[::-1]
+
+
+def _by_policy(runs: Runs, name: str, column: str) -> _Pairs:
+    held: dict[str, list[npt.NDArray[np.float64]]] = {}
+    for result in _results(runs):
+        values = _numbers(getattr(result, name), name, column)
+        held.setdefault(result.policy, []).append(values)
+    return [(label, np.concatenate(parts)) for label, parts in held.items()]
+
+
+def _numbers(table: pa.Table, name: str, column: str) -> npt.NDArray[np.float64]:
+    import pyarrow as pa
+
+    def is_number(kind: pa.DataType) -> bool:
+        return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+    known = [field.name for field in table.schema if is_number(field.type)]
+    if column not in known:
+        message = f"plot: {column}: expected a column of numbers of {name}: {', '.join(known)}"
+        raise OptionError(message, field="column", value=column)
+    values: npt.NDArray[np.float64] = table[column].to_numpy().astype(np.float64)
+    return values
+
+
+def _key(row: dict[str, Any], key: str) -> float:
+    value = row.get(key)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        known = [name for name, other in row.items() if isinstance(other, (int, float))]
+        message = f"plot: {key}: expected a number of the summary: {', '.join(known)}"
+        raise OptionError(message, field="key", value=key)
+    return float(value)
+
+
+def _title(name: str, *, with_unit: bool = True) -> str:
+    """Return words for a column or key: those of tables, else its own with the unit."""
+    for measure in _formatting.MEASURES:
+        if measure.key == name:
+            return measure.short
+    words, _, unit = name.rpartition("_")
+    if unit not in ("s", "us") or not words:
+        return name.replace("_", " ").replace("gpus", "GPUs")
+    unit = {"us": "µs"}.get(unit, unit)
+    text = words.replace("_", " ").replace("jct", "JCT").replace("gpus", "GPUs")
+    return f"{text}, {unit}" if with_unit and unit != "s" else text

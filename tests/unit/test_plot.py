@@ -1,0 +1,151 @@
+"""Figures and tables for papers: what is drawn, from which numbers, and which bytes are written."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+
+import gangline as gl
+from gangline.report.charts import style_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LAB = gl.Cluster.homogeneous(servers=2, gpus=4)
+
+
+@pytest.fixture(scope="module")
+def comparison() -> gl.Comparison:
+    trace = gl.synth.philly(jobs=60, seed=1, max_gpus=8)
+    return gl.compare(LAB, trace, ["fifo", "srtf"], seeds=[0, 1])
+
+
+def test_a_cdf_has_every_job_of_every_seed(comparison: gl.Comparison) -> None:
+    (axes,) = gl.plot.cdf(comparison, "jct_s").axes
+    for number, (line, label) in enumerate(zip(axes.get_lines(), ["fifo", "srtf"], strict=True)):
+        runs = [result.jobs["jct_s"] for result in comparison.results if result.policy == label]
+        want = np.sort(np.concatenate([run.to_numpy() for run in runs]))
+        assert np.array_equal(line.get_xdata(), np.maximum(want, 1.0))
+        assert np.allclose(line.get_ydata(), np.arange(1, 121) / 120)
+        assert (line.get_label(), line.get_color()) == (label, style_of(number)[0])
+    assert axes.get_xscale() == "log"
+    assert axes.get_xlabel() == "JCT"
+
+
+def test_long_runs_are_thinned_to_quantiles() -> None:
+    trace = gl.synth.uniform(jobs=5000, seed=1)
+    result = gl.simulate(gl.Cluster.homogeneous(servers=64, gpus=8), trace, "fifo")
+    (axes,) = gl.plot.cdf(result, "slowdown").axes
+    (line,) = axes.get_lines()
+    x = np.asarray(line.get_xdata())
+    assert len(x) == 2000
+    assert x[[0, -1]].tolist() == [min(s := result.jobs["slowdown"].to_pylist()), max(s)]
+    assert axes.get_xscale() == "linear"
+
+
+def test_a_timeline_is_that_of_the_first_run_of_each_policy(comparison: gl.Comparison) -> None:
+    (axes,) = gl.plot.timeline(comparison, "gpus_busy").axes
+    for line, result in zip(axes.get_lines(), comparison.results[::2], strict=True):
+        table = result.timeline
+        assert line.get_label() == result.policy
+        assert np.array_equal(line.get_ydata(), table["gpus_busy"].to_numpy())
+        days = (table["t_s"].to_numpy() - table["t_s"][0].as_py()) / 86400.0
+        assert np.array_equal(line.get_xdata(), days)
+    assert axes.get_ylabel() == "GPUs busy"
+
+
+def test_bars_have_intervals_from_five_seeds_on() -> None:
+    trace = gl.synth.philly(jobs=60, seed=1, max_gpus=8)
+    few = gl.compare(LAB, trace, [gl.policies.Sjf(estimate_error=1.0)], seeds=range(4))
+    many = gl.compare(LAB, trace, [gl.policies.Sjf(estimate_error=1.0)], seeds=range(6))
+    assert not gl.plot.bars(few).axes[0].collections
+    (axes,) = gl.plot.bars(many).axes
+    values = [row["jct_mean_s"] / 3600.0 for row in many.rows]
+    (bar,) = axes.patches
+    assert bar.get_height() == pytest.approx(sum(values) / 6)
+    low, high = axes.collections[0].get_segments()[0][:, 1]
+    assert min(values) <= low < bar.get_height() < high <= max(values)
+    assert axes.get_ylabel() == "mean JCT, h"
+
+
+def test_decision_times_are_in_order_of_size() -> None:
+    runs = [
+        gl.simulate(LAB, gl.synth.philly(jobs=jobs, seed=1, max_gpus=8), "srtf")
+        for jobs in (80, 20, 40)
+    ]
+    (axes,) = gl.plot.decision_times(runs).axes
+    (line,) = axes.get_lines()
+    assert list(line.get_xdata()) == [20, 40, 80]
+    medians = {run.summary["jobs"]: run.summary["decision_p50_us"] for run in runs}
+    assert list(line.get_ydata()) == [medians[20], medians[40], medians[80]]
+
+
+@pytest.mark.parametrize("kind", ["pdf", "png", "svg"])
+def test_equal_figures_are_equal_files(
+    kind: str, comparison: gl.Comparison, tmp_path: Path
+) -> None:
+    paths = [tmp_path / f"{name}.{kind}" for name in "ab"]
+    for path in paths:
+        assert gl.plot.save(gl.plot.cdf(comparison), path) == path
+    one, other = (path.read_bytes() for path in paths)
+    assert one == other
+    gl.plot.save(gl.plot.cdf(comparison, "queue_s"), paths[0])
+    assert paths[0].read_bytes() != other
+
+
+def test_tables_as_csv_parquet_and_latex(comparison: gl.Comparison, tmp_path: Path) -> None:
+    csv = pa_csv.read_csv(gl.plot.write_table(comparison, tmp_path / "a.csv"))
+    assert csv["jct_mean_s"].to_pylist() == [row["jct_mean_s"] for row in comparison.rows]
+    parquet = pq.read_table(gl.plot.write_table(comparison, tmp_path / "a.parquet"))
+    assert parquet.equals(comparison.table)
+    tex = gl.plot.write_table(comparison, tmp_path / "a.tex").read_text()
+    titles, cells, best = comparison.verdict()
+    lines = tex.splitlines()
+    assert lines[0] == r"\begin{tabular}{lrrrrrrrr}"
+    assert lines[2].split(" & ")[1] == titles[1] == "mean JCT"
+    assert any(best[1][1:])
+    for line, row, marks in zip(lines[4:6], cells, best, strict=True):
+        found = line.removesuffix(r" \\").split(" & ")
+        for text, cell, mark in zip(found, row, marks, strict=True):
+            plain = cell.replace("%", r"\%")
+            assert text == (rf"\textbf{{{plain}}}" if mark else plain)
+
+
+def test_signs_that_latex_reads_are_escaped(tmp_path: Path) -> None:
+    odd = pa.table({"a_b": ["50 %", r"C:\x", "{~^}", None]})
+    tex = gl.plot.write_table(odd, tmp_path / "odd.tex").read_text()
+    assert tex.splitlines()[2:8] == [
+        r"a\_b \\", r"\midrule", r"50 \% \\", r"C:\textbackslash{}x \\",
+        r"\{\textasciitilde{}\textasciicircum{}\} \\", r" \\",
+    ]  # fmt: skip
+
+
+def test_what_cannot_be_drawn_is_an_error(comparison: gl.Comparison, tmp_path: Path) -> None:
+    with pytest.raises(gl.OptionError, match=r"jct: expected a column of numbers of jobs: .*jct_s"):
+        gl.plot.cdf(comparison, "jct")
+    with pytest.raises(gl.OptionError, match="user: expected a column of numbers"):
+        gl.plot.cdf(comparison, "user")
+    with pytest.raises(
+        gl.OptionError, match=r"mean: expected a number of the summary: .*jct_mean_s"
+    ):
+        gl.plot.bars(comparison, "mean")
+    with pytest.raises(gl.OptionError, match="at least one result"):
+        gl.plot.timeline([])
+    with pytest.raises(gl.OptionError, match=r"a\.jpg: expected a name that ends in \.pdf, \.png"):
+        gl.plot.save(gl.plot.cdf(comparison), tmp_path / "a.jpg")
+    with pytest.raises(gl.OptionError, match=r"a\.xlsx: expected a name that ends in \.csv"):
+        gl.plot.write_table(comparison, tmp_path / "a.xlsx")
+
+
+def test_without_matplotlib_the_error_says_how_to_install_it(
+    comparison: gl.Comparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(gl.MissingExtraError, match=r"pip install 'gangline\[plot\]'"):
+        gl.plot.cdf(comparison)
