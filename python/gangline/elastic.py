@@ -23,6 +23,8 @@ NO_ROW = 0xFFFF_FFFF
 _LIMITS = ("init_batch", "max_batch", "min_pass_batch", "max_pass_batch")
 # Where no noise is measured: so many initial batches. Ours.
 _NOISE_BATCHES = 4.0
+_BATCH_MAX = 2**31 - 1
+_ROUNDING = 1e-9  # sizes in bytes are rounded; ours
 
 
 class ElasticJobs(NamedTuple):
@@ -79,7 +81,9 @@ def elastic_jobs(
     zeros = np.zeros(len(rows))
     limits_given = [numbers("min_gpus"), numbers("max_gpus")]
     least, most = (zeros if found is None else np.nan_to_num(found) for found in limits_given)
-    columns = (keys.model, keys.gpus, keys.batch_size, least, most)
+    memory = numbers("memory_gb")
+    room = _room(cluster, keys, zeros if memory is None else np.nan_to_num(memory))
+    columns = (keys.model, keys.gpus, keys.batch_size, least, most, room)
     table = np.stack([column.astype(np.int64) for column in columns], axis=1)[rows]
     distinct, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
     largest = max(block.gpus for block in cluster.servers)
@@ -98,9 +102,27 @@ def elastic_jobs(
     return ElasticJobs(core, rows, rate)
 
 
+def _room(
+    cluster: ClusterKeys, keys: JobKeys, memory_gb: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return the samples per GPU and pass for which every GPU has memory that holds the batch."""
+    import numpy as np
+
+    fixed = 0.5 if cluster.sharing is None else cluster.sharing.memory_fixed_fraction
+    sizes = np.asarray(sorted(gpu.memory_gb for gpu in cluster.gpu_types))
+    place = np.minimum(np.searchsorted(sizes, memory_gb), len(sizes) - 1)
+    room = np.full(len(memory_gb), float(_BATCH_MAX))
+    counts = (memory_gb > 0.0) & (fixed < 1.0)
+    spare = sizes[place[counts]] / memory_gb[counts] - fixed
+    samples = np.floor(keys.batch_size[counts] * (spare / (1.0 - fixed)) * (1.0 - _ROUNDING))
+    # the batch of the trace fits, or the job can never run
+    room[counts] = np.clip(samples, keys.batch_size[counts], _BATCH_MAX)
+    return room
+
+
 def _class(model: ElasticModel, kind: list[int], largest: int, job: str) -> tuple[Any, Any, Any]:
     """Return fit, limits and noise phases of jobs that are alike."""
-    _, gpus, batch, least, most = kind
+    _, gpus, batch, least, most, room = kind
     if gpus * batch < model.init_batch:
         raise TraceError.at(
             f"job {job}",
@@ -116,6 +138,8 @@ def _class(model: ElasticModel, kind: list[int], largest: int, job: str) -> tupl
     low, high = min(least or 1, gpus), max(most or default, gpus)
     fit = [getattr(model, name) for name in FIT]
     limits = [getattr(model, name) for name in _LIMITS]
+    limits[3] = min(limits[3], room)
+    limits[2] = min(limits[2], limits[3])
     limits += [low, high, gpus, batch, int(gpus <= largest)]
     scale = model.noise_scale
     samples = _NOISE_BATCHES * model.init_batch if scale is None else scale

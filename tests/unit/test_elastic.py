@@ -109,6 +109,14 @@ def test_the_batch_of_the_trace_can_be_kept() -> None:
     assert tuned.jobs["finish_s"][0].as_py() < fixed.jobs["finish_s"][0].as_py()
 
 
+def test_batches_stay_within_memory() -> None:
+    jobs = trace([1], memory_gb=[12.0])
+    result = gl.simulate(lab(noise_scale=1e6), jobs, "pollux", segments=True)
+    # 12 GiB at 128 samples, half of it fixed: 16 GiB hold 213
+    most = max(row["sub_batch"] for row in result.segments.to_pylist())
+    assert 128 < most <= 213
+
+
 def test_jobs_without_a_model_keep_their_gang() -> None:
     result = gl.simulate(lab(), trace([4, 2], model="other"), "pollux", segments=True)
     assert {row["gpu_mask"].bit_count() for row in result.segments.to_pylist()} == {2, 4}
