@@ -46,7 +46,7 @@ pub(super) struct Group {
 }
 
 /// Where a group is listed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Listing {
     /// Its residents; one without any is listed nowhere.
     pub(super) residents: usize,

@@ -17,6 +17,8 @@ type Entry<K> = (K, u64, u32);
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     slots: Vec<Group>,
+    /// Where the group of each slot is listed.
+    listed: Vec<Listing>,
     vacant: Vec<u32>,
     /// Slot of the group of each job.
     of: Vec<u32>,
@@ -32,8 +34,8 @@ pub(super) struct Groups {
     movable_classes: BitSet,
     /// Groups on several servers, by kind; the widest first.
     wide: Vec<BTreeSet<Entry<Reverse<Span>>>>,
-    /// Groups that this decision has changed: index, slot.
-    changed: BTreeSet<(u64, u32)>,
+    /// Groups that this decision has changed: index, slot. Some more than once, or removed since.
+    changed: Vec<(u64, u32)>,
 }
 
 impl Groups {
@@ -61,21 +63,33 @@ impl Groups {
     /// Changes a group, its place in the lists with it, and notes that it has changed.
     pub(super) fn change<T>(&mut self, slot: u32, change: impl FnOnce(&mut Group) -> T) -> T {
         let group = &mut self.slots[slot as usize];
-        self.changed.insert((group.index, slot));
-        let before = group.listing();
+        self.changed.push((group.index, slot));
         let result = change(group);
-        let after = group.listing();
-        if before != after {
-            self.unlist(slot, before);
-            self.list(slot, after);
+        let listing = group.listing();
+        if listing != self.listed[slot as usize] {
+            self.unlist(slot);
+            self.list(slot, listing);
         }
         result
     }
 
     /// The slots of the groups that were changed, in order of their index; they are forgotten as such.
-    pub(super) fn take_changed(&mut self) -> impl Iterator<Item = u32> + use<> {
-        let changed = std::mem::take(&mut self.changed);
-        changed.into_iter().map(|(_, slot)| slot)
+    pub(super) fn take_changed(&mut self) -> Vec<u32> {
+        self.changed.sort_unstable();
+        self.changed.dedup();
+        let slots = &self.slots;
+        let is_there = |&(index, slot): &(u64, u32)| {
+            let group = &slots[slot as usize];
+            (group.index == index && !group.residents.is_empty()).then_some(slot)
+        };
+        let changed = self.changed.iter().filter_map(is_there).collect();
+        self.changed.clear();
+        changed
+    }
+
+    /// Takes no group for changed any more.
+    pub(super) fn forget_changed(&mut self) {
+        self.changed.clear();
     }
 
     /// The group of a job.
@@ -99,6 +113,7 @@ impl Groups {
         self.made += 1;
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.slots.push(group.clone());
+            self.listed.push(Listing::default());
             self.slots.len() as u32 - 1
         });
         self.slots[slot as usize] = group;
@@ -127,19 +142,22 @@ impl Groups {
 
     /// Removes a group; its residents are without one.
     pub(super) fn remove(&mut self, slot: u32) -> Group {
+        self.unlist(slot);
         let group = self.slots[slot as usize].clone();
-        self.unlist(slot, group.listing());
         for resident in &group.residents {
             self.of[resident.job.index()] = NONE;
         }
-        self.changed.remove(&(group.index, slot));
+        self.slots[slot as usize].residents.clear();
         self.vacant.push(slot);
         group
     }
 
-    fn unlist(&mut self, slot: u32, from: Listing) {
+    fn unlist(&mut self, slot: u32) {
+        let from = std::mem::take(&mut self.listed[slot as usize]);
         let (index, kind) = (self.get(slot).index, self.get(slot).kind);
-        self.open[kind].remove(&(from.residents, index, slot));
+        if self.is_open(from.residents) {
+            self.open[kind].remove(&(from.residents, index, slot));
+        }
         for class in from.classes {
             self.movable[class].remove(&(Reverse(from.residents), index, slot));
             if self.movable[class].is_empty() {
@@ -153,16 +171,22 @@ impl Groups {
 
     fn list(&mut self, slot: u32, at: Listing) {
         let (index, kind) = (self.get(slot).index, self.get(slot).kind);
-        if (1..self.max_residents).contains(&at.residents) {
+        if self.is_open(at.residents) {
             self.open[kind].insert((at.residents, index, slot));
         }
-        for class in at.classes {
+        for &class in &at.classes {
             self.movable[class].insert((Reverse(at.residents), index, slot));
             self.movable_classes.insert(class);
         }
         if let Some(span) = at.span {
             self.wide[kind].insert((Reverse(span), index, slot));
         }
+        self.listed[slot as usize] = at;
+    }
+
+    /// Whether a group with so many residents takes one more.
+    fn is_open(&self, residents: usize) -> bool {
+        (1..self.max_residents).contains(&residents)
     }
 
     /// The group of a kind with the fewest residents that takes one more: residents, index, slot.
@@ -170,12 +194,16 @@ impl Groups {
         self.open[kind].first().copied()
     }
 
-    /// Classes of which a resident may migrate, each with the group that has the most residents of those that can
-    /// give one away.
-    pub(super) fn most_shared(&self) -> impl Iterator<Item = (usize, Entry<Reverse<usize>>)> {
+    /// Classes of which a resident may migrate, ascending.
+    pub(super) fn movable_classes(&self) -> impl Iterator<Item = usize> {
         let next = |from: usize| self.movable_classes.next_from(from);
-        let classes = std::iter::successors(next(0), move |&class| next(class + 1));
-        classes.filter_map(|class| Some((class, *self.movable[class].first()?)))
+        std::iter::successors(next(0), move |&class| next(class + 1))
+    }
+
+    /// The group with the most residents of those that can give one of such a class away.
+    pub(super) fn most_shared(&self, class: usize) -> Entry<Reverse<usize>> {
+        let first = self.movable[class].first();
+        *first.expect("a class of which a resident may migrate")
     }
 
     /// The group of a kind that reaches farthest, if it has several servers.

@@ -27,11 +27,12 @@ impl Gandiva {
     fn spread(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) -> bool {
         let mut placeable: SmallVec<[usize; 8]> = SmallVec::new();
         let mut most = None;
-        let candidates: SmallVec<[_; 8]> = self.groups.most_shared().collect();
-        for (class, entry) in candidates {
+        let classes: SmallVec<[usize; 8]> = self.groups.movable_classes().collect();
+        for class in classes {
             if !self.places.can(plan.free(), class) {
                 continue;
             }
+            let entry = self.groups.most_shared(class);
             let job = self.movable_of(entry.2, class);
             if self.find_place(plan.free(), class, job).is_some() {
                 placeable.push(class);

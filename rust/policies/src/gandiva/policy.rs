@@ -351,7 +351,7 @@ impl Gandiva {
             self.write(view, plan, slot);
         }
         // what was decided needs no other decision
-        drop(self.groups.take_changed());
+        self.groups.forget_changed();
     }
 
     /// The actions that make the cluster what a group says.
