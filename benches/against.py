@@ -1,11 +1,12 @@
-"""The present tree against another revision: instructions, memory, and what sharing GPUs costs.
+"""The present tree against another revision: instructions, time, memory, and what sharing costs.
 
     python benches/against.py [REVISION]             # default: HEAD, the last commit
     python benches/against.py v0.1.0 --only fifo,sjf --sizes 2000
     python benches/against.py v0.1.0 --write         # also writes benches/RESULTS.md
 
-Both sides are built in the release profile and run the same cases of the ``gate`` binary. The exit
-code is 1 if a limit is broken. A case that the old revision lacks shows "-". The binary of a
+Both sides are built in the release profile and run the same cases of the ``gate`` binary, and the
+same public traces if they are here. Times are the least CPU time of interleaved runs. The exit code
+is 1 if a limit is broken. A case that the old revision lacks shows "-". What was built of a
 revision and its counts are kept in target/against.
 """
 
@@ -44,6 +45,14 @@ LARGEST_TOY = 2_000
 # With over without sharing: the same jobs and policy, `max_share` 2 and 1.
 SHARING = ("floor-share", "floor-share-off")
 SHARING_LIMIT, SHARING_JOBS = 2.0, 100_000
+# CPU time, new over old: a million jobs on the published cluster, and public traces on clusters
+# like their own. Under full load ("-full") the traces are not judged.
+TIMED = ("fifo", "fifo-skip", "sjf", "easy", "srtf", "srsf", "las", "tiresias")
+TIME_LIMIT = 1.2
+SATURATED_LIMITS = {"srtf": 1.5, "srsf": 1.5, "las": 1.5, "tiresias": 3.0}
+TIMED_JOBS, TIMED_SERVERS = 1_000_000, 2_000
+TRACES = ("philly", "venus", "pai", "philly-full", "venus-full")
+TRACE_RUNS = 3
 MEMORY = (("fifo", "light"), ("fifo", "saturated"), ("srtf", "saturated"))
 MEMORY_JOBS = (100_000, 1_000_000)
 MEMORY_LIMIT = 1.005  # not more; the rest is what two runs of one binary differ by
@@ -74,6 +83,7 @@ class Row:
         return self.name, self.old, self.new, ratio, limit, self.verdict, self.note
 
 
+PARTS = ("instructions", "time", "traces", "sharing", "memory")
 HEAD = ("case", "old", "new", "ratio", "limit", "", "")
 
 
@@ -86,8 +96,9 @@ def git(*arguments: str) -> str:
 class Side:
     """A gate binary, and the counts of it that are known already."""
 
-    def __init__(self, binary: Path, known: Path | None) -> None:
+    def __init__(self, binary: Path, package: Path, known: Path | None) -> None:
         self.binary = binary
+        self.package = package
         self.known = known
         self.lock = Lock()
         self.counts: dict[str, list[int | str] | None] = {}
@@ -112,13 +123,23 @@ class Side:
             part.write_text(json.dumps(self.counts, indent=1))
             part.replace(self.known)
 
-    def timed_ns(self, name: str, load: str, jobs: int) -> float:
+    def timed_ns(self, name: str, load: str, jobs: int, servers: int = 125) -> float:
         """CPU time per job of one run outside valgrind."""
-        command = [str(self.binary), name, load, str(jobs), "125"]
+        command = [str(self.binary), name, load, str(jobs), str(servers)]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         found = re.search(r"CPU time per job: ([\d.]+) ns", done.stdout)
         assert found is not None, done.stdout
         return float(found[1])
+
+    def traced(self, trace: str, policies: list[str]) -> dict[str, tuple[float, list[float]]]:
+        """CPU seconds on a public trace and counts of the run, by policy; empty without traces."""
+        command = [sys.executable, str(HERE / "python" / "traces.py"), trace, str(TRACE_RUNS)]
+        environment = {**os.environ, "PYTHONPATH": str(self.package)}
+        done = subprocess.run(
+            [*command, *policies], check=True, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        rows = map(json.loads, done.stdout.splitlines())
+        return {row["policy"]: (row["cpu_s"], row["counts"]) for row in rows}
 
     def peak_bytes(self, name: str, load: str, jobs: int) -> int:
         """Most memory that the process of one run held."""
@@ -132,11 +153,11 @@ class Side:
 
 
 def old_side(revision: str) -> Side:
-    """The gate binary of a revision, built from what git has of it."""
+    """The gate binary and the package of a revision, built from what git has of it."""
     commit = git("rev-parse", "--verify", f"{revision}^{{commit}}")
     folder = CACHE / f"{commit[:12]}-rustc-{version('rustc')}-valgrind-{version('valgrind')}"
-    binary = folder / "gate"
-    if not binary.exists():
+    binary, package = folder / "gate", folder / "python"
+    if not binary.exists() or not package.exists():
         print(f"building {revision} ({commit[:12]})", file=sys.stderr, flush=True)
         folder.mkdir(parents=True, exist_ok=True)
         tree, target = folder / "tree", folder / "target"
@@ -147,14 +168,31 @@ def old_side(revision: str) -> Side:
             archive.seek(0)
             with tarfile.open(fileobj=archive) as files:
                 files.extractall(tree, filter="data")
-        command = ["cargo", "build", "--release", "--locked", "--quiet"]
-        command += ["--package", "gangline-benches", "--bin", "gate", "--target-dir", str(target)]
-        subprocess.run(command, cwd=tree, check=True)
+        build = ["cargo", "build", "--release", "--locked", "--quiet", "--target-dir", str(target)]
+        for what in (["gangline-benches", "--bin", "gate"], ["gangline-python"]):
+            subprocess.run([*build, "--package", *what], cwd=tree, check=True)
+        put_package(tree, target, package)
         shutil.copy2(target / "release" / "gate", folder / "gate.part")
         shutil.rmtree(target)
         shutil.rmtree(tree)
         (folder / "gate.part").replace(binary)
-    return Side(binary, folder / "counts.json")
+    return Side(binary, package, folder / "counts.json")
+
+
+def new_side() -> Side:
+    """The same of the present tree."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    command = ["cargo", "build", "--release", "--quiet", "--package", "gangline-python"]
+    subprocess.run(command, cwd=ROOT, check=True)
+    put_package(ROOT, target, CACHE / "present" / "python")
+    return Side(built("gate", "release"), CACHE / "present" / "python", None)
+
+
+def put_package(tree: Path, target: Path, place: Path) -> None:
+    """Copy the Python package of a tree and its compiled module to a place of their own."""
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(tree / "python", place, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    shutil.copy2(target / "release" / "lib_core.so", place / "gangline" / "_core.abi3.so")
 
 
 def cases_of(binary: Path, only: list[str], sizes: list[int]) -> list[Case]:
@@ -225,6 +263,39 @@ def sharing_rows(new: Side, repeats: int) -> list[Row]:
     return rows
 
 
+def time_rows(old: Side, new: Side, repeats: int, only: list[str]) -> list[Row]:
+    """CPU time per job of a million jobs, light and saturated."""
+    rows = []
+    for load in LOADS:
+        for name in (name for name in TIMED if not only or name in only):
+            ns = [
+                [side.timed_ns(name, load, TIMED_JOBS, TIMED_SERVERS) for side in (old, new)]
+                for _ in range(repeats)
+            ]
+            before, now = (min(taken) for taken in zip(*ns, strict=True))
+            limit = TIME_LIMIT if load == "light" else SATURATED_LIMITS.get(name)
+            what = f"{name} {load}, {TIMED_JOBS:,} jobs: CPU ns per job"
+            rows.append(Row(what, f"{before:.0f}", f"{now:.0f}", now / before, limit))
+            print_row(rows[-1])
+    return rows
+
+
+def trace_rows(old: Side, new: Side, repeats: int, only: list[str]) -> list[Row]:
+    """CPU seconds on public traces."""
+    rows = []
+    policies = [name for name in TIMED if not only or name in only]
+    for trace in TRACES:
+        turns = [[side.traced(trace, policies) for side in (old, new)] for _ in range(repeats)]
+        for name in policies if turns[0][0] else ():
+            before, now = (min(turn[at][name] for turn in turns) for at in (0, 1))
+            limit = None if trace.endswith("-full") else TIME_LIMIT
+            note = "" if before[1] == now[1] else "another run"
+            raw = f"{before[0]:.3f}", f"{now[0]:.3f}"
+            rows.append(Row(f"{name}, {trace}: CPU s", *raw, now[0] / before[0], limit, note))
+            print_row(rows[-1])
+    return rows
+
+
 def memory_rows(old: Side, new: Side) -> list[Row]:
     """Growth of the process's peak from the small to the large number of jobs, per job."""
     rows = []
@@ -263,24 +334,28 @@ def main() -> int:
     parser.add_argument("revision", nargs="?", default="HEAD", help="what git knows by this name")
     parser.add_argument("--only", default="", help="cases, separated by commas; default: all")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="numbers of jobs")
-    parser.add_argument("--skip", default="", help="of instructions,sharing,memory")
+    parser.add_argument("--skip", default="", help="of " + ",".join(PARTS))
     parser.add_argument("--repeats", type=int, default=5, help="runs of each CPU time")
     parser.add_argument("--write", action="store_true", help="write benches/RESULTS.md")
     options = parser.parse_args()
     skipped = set(filter(None, options.skip.split(",")))
-    if unknown := skipped - {"instructions", "sharing", "memory"}:
+    if unknown := skipped - set(PARTS):
         parser.error(f"unknown parts: {', '.join(sorted(unknown))}")
     for tool in ("cargo", "git", "valgrind"):
         if shutil.which(tool) is None:
             parser.error(f"{tool} is not installed")
     old = old_side(options.revision)
-    new = Side(built("gate", "release"), None)
+    new = new_side()
     print_row(Row("case", "old", "new", None, None))
     parts: dict[str, list[Row]] = {}
+    only = [name for name in options.only.split(",") if name]
     if "instructions" not in skipped:
-        only = [name for name in options.only.split(",") if name]
         cases = cases_of(new.binary, only, [int(size) for size in options.sizes.split(",")])
         parts["instructions"] = instruction_rows(old, new, cases)
+    if "time" not in skipped:
+        parts["time"] = time_rows(old, new, options.repeats, only)
+    if "traces" not in skipped:
+        parts["traces"] = trace_rows(old, new, options.repeats, only)
     if "sharing" not in skipped:
         parts["sharing"] = sharing_rows(new, options.repeats)
     if "memory" not in skipped:
