@@ -54,6 +54,8 @@ SCHEMA = pa.schema(
         ("memory_gb", pa.float64()),
         ("weight", pa.float64()),
         ("deadline_s", pa.float64()),
+        ("min_gpus", pa.int32()),
+        ("max_gpus", pa.int32()),
     ]
 )
 
@@ -143,7 +145,7 @@ def cluster_of(world: dict[str, Any]) -> gl.Cluster:
         rows = {"*": {}} | world["locality"]
         levels = {label: [row.get(t, 1.0) for t in tiers] for label, row in rows.items()}
         data["network"] = {"levels": levels}
-    for key in ("network", "sharing", "throughput", "iter_time"):
+    for key in ("network", "sharing", "throughput", "iter_time", "elastic"):
         if key in world:
             data[key] = world[key]
     return gl.Cluster.from_dict(data)

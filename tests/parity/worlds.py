@@ -328,6 +328,68 @@ def sharing_worlds(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
+def elastic_models(draw: st.DrawFn) -> dict[str, Any]:
+    """Models of elastic jobs whose steps take milliseconds to seconds, some with phases."""
+    found = {}
+    for label in ("vgg16", "bert"):
+        init = draw(st.sampled_from([8, 16, 20]))
+        row: dict[str, Any] = {
+            "a_c": draw(st.sampled_from([0.01, 0.1, 0.3])),
+            "b_c": draw(st.sampled_from([0.001, 0.02])),
+            "a_r": draw(st.sampled_from([0.0, 0.03, 0.2])),
+            "b_r": draw(st.sampled_from([0.0, 0.01])),
+            "a_n": draw(st.sampled_from([0.05, 0.3, 1.0])),
+            "b_n": draw(st.sampled_from([0.0, 0.02])),
+            "gamma": draw(st.sampled_from([1.0, 1.5, 2.489, 10.0])),
+            "init_batch": init,
+            "max_batch": init * draw(st.sampled_from([1, 6, 50])),
+            "min_pass_batch": draw(st.sampled_from([1, 4])),
+            "max_pass_batch": draw(st.sampled_from([4, 8, 32])),
+        }
+        kind = draw(st.sampled_from(["default", "scale", "phases", "phases"]))
+        if kind == "scale":
+            row["noise_scale"] = draw(st.sampled_from([1.0, 50.0, 1000.0]))
+        if kind == "phases":
+            starts = [0.0, *draw(st.sampled_from([[], [0.5], [0.1, 0.35], [0.25, 0.5, 0.9]]))]
+            gradients = st.sampled_from([0.0, 0.01, 0.5, 3.0])
+            row["noise"] = [[at, draw(gradients), draw(gradients)] for at in starts]
+        found[label] = row
+    return {"models": found}
+
+
+@st.composite
+def elastic_worlds(draw: st.DrawFn) -> dict[str, Any]:
+    """Servers of one GPU type; most jobs are elastic, some are gangs of one size."""
+    world = draw(worlds(checkpoints=draw(st.booleans())))
+    cluster = world["cluster"]
+    kind = cluster["gpu_types"][0]
+    cluster["gpu_types"] = [kind]
+    for block in cluster["servers"]:
+        block["gpu"] = kind["name"]
+    for key in ("network", "locality", "throughput"):
+        world.pop(key, None)
+    world["sharing"] = {"xi": 1.5}
+    models = world["elastic"] = draw(elastic_models())
+    total = sum(block["count"] * block["gpus"] for block in cluster["servers"])
+    for row in world["jobs"]:
+        row.pop("iterations", None)
+        row.pop("gpu_types", None)
+        row["gpus"] = min(row["gpus"], total)
+        row["duration_s"] = draw(st.sampled_from([2.0, 5.0, 20.0, 33.3, 80.0]))
+        row["model"] = draw(st.sampled_from(["vgg16", "vgg16", "bert", "x"]))
+        if row["model"] in models["models"]:
+            init = models["models"][row["model"]]["init_batch"]
+            least = -(-init // row["gpus"])
+            row.pop("memory_gb", None)  # passes may be larger than the traced batch
+            row["batch_size"] = least * draw(st.sampled_from([1, 1, 2, 5]))
+            if draw(st.integers(0, 4)) == 0:
+                row["min_gpus"] = draw(st.integers(1, row["gpus"]))
+            if draw(st.integers(0, 4)) == 0:
+                row["max_gpus"] = row["gpus"] + draw(st.integers(0, 6))
+    return world
+
+
+@st.composite
 def crowding(draw: st.DrawFn, types: tuple[str, ...]) -> dict[str, Any]:
     """Slowdown factors around those where sharing stops to pay."""
     sharing: dict[str, Any] = {

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .iter_time import p_norm
 from .world import ClusterError, TraceError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Model:
 
     def step_s(self, k: int, nodes: int, config: Config) -> float:
         """Seconds of one step on k GPUs of so many servers."""
-        fit, power = self.fit, self.maths.pow
+        fit = self.fit
         one_pass = fit["a_c"] + fit["b_c"] * config.m
         more = max(k - 2, 0)
         if k == 1:
@@ -76,8 +77,7 @@ class Model:
             net = fit["a_r"] + fit["b_r"] * more
         else:
             net = fit["a_n"] + fit["b_n"] * more
-        norm = power(one_pass, self.gamma) + power(net, self.gamma)
-        return config.a * one_pass + power(norm, 1.0 / self.gamma)
+        return config.a * one_pass + p_norm(one_pass, net, self.gamma, self.maths)
 
     def throughput(self, k: int, nodes: int, config: Config) -> float:
         """Samples per second."""

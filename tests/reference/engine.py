@@ -638,9 +638,7 @@ class Reference:
     def _least_gang(self, job: Job, t: int) -> float:
         """Fewest GPUs of a type that the job can use at a time."""
         if job.elastic is not None:
-            resizes = self.policy is None or self.policy.resizes
-            can = t in job.base and t in job.usable
-            return (job.sizes[0] if resizes else job.gpus) if can else math.inf
+            return job.gpus if t in job.usable else math.inf
         gangs = [
             self.gang(job, i)
             for i, server in enumerate(self.servers)

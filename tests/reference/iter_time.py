@@ -31,6 +31,14 @@ def check_row(row: World) -> None:
             raise ClusterError(f"iter_time: {label}: {key}", model=label, value=value)
 
 
+def p_norm(a: float, b: float, p: float, maths: Maths) -> float:
+    """(a^p + b^p)^(1/p), the larger taken out."""
+    large, small = max(a, b), min(a, b)
+    if small == 0:
+        return large
+    return large * maths.pow(1.0 + maths.pow(small / large, p), 1.0 / p)
+
+
 def step_s(row: World, n: int, nodes: int, batch: int, steps: int, maths: Maths) -> float:
     """Seconds of an iteration of a batch per GPU in so many passes; the last one synchronises."""
     compute = row["a_c"] + row["b_c"] * -(-batch // steps)
@@ -43,11 +51,7 @@ def step_s(row: World, n: int, nodes: int, batch: int, steps: int, maths: Maths)
     else:
         net = row["a_n"] + row["b_n"] * max(n - 2, 0)
     norm = row["delta"] if row["kind"] == "alpha_beta" else row["gamma"]
-    longer, shorter = max(compute, net), min(compute, net)
-    both = longer
-    if shorter > 0.0:  # the longer one taken out, so that no power overflows
-        both = longer * maths.pow(1.0 + maths.pow(shorter / longer, norm), 1.0 / norm)
-    return float((steps - 1) * compute + both)
+    return float((steps - 1) * compute + p_norm(compute, net, norm, maths))
 
 
 class IterTimes:

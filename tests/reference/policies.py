@@ -22,7 +22,6 @@ class Policy:
 
     max_share = 1
     forks = False
-    resizes = False  # elastic jobs
     mixes_types = False
     round_ns: int | None = None
     needs_duration = False

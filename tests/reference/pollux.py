@@ -24,7 +24,7 @@ LEAST_GAIN = 1e-9
 CANDIDATES = 16
 PRESETS: dict[str, dict[str, Any]] = {
     "pollux": {},
-    "pollux-fixed": {},
+    "pollux-fixed": {"batch": "traced"},
     "pollux-no-avoid": {"avoid_interference": False},
 }
 
@@ -130,7 +130,6 @@ class Layout:
 class Pollux(Policy):
     """Counts by gain per GPU, stability, local moves, then places."""
 
-    resizes = True
     wake_on = frozenset({"round"})
     defaults: ClassVar[dict[str, Any]] = {
         "period_s": 60.0,
@@ -139,19 +138,17 @@ class Pollux(Policy):
         "avoid_interference": True,
         "max_gpus_per_job": 64,
         "growth": 2.0,
-        "search": "greedy",
         "ls_moves": None,
-        "ga_max_cells": 4096,
-        "know_noise": True,
+        "batch": "best",
     }
 
     def __init__(self, ref: Reference, name: str, params: dict[str, Any]) -> None:
         super().__init__(ref, name, params)
-        if self.p["search"] not in ("greedy", "exhaustive"):
-            raise PolicyError("bad search", field="search", value=self.p["search"])
+        if self.p["batch"] not in ("best", "traced"):
+            raise PolicyError("bad batch", field="batch", value=self.p["batch"])
         self.round_ns = max(1, to_ns(self.p["period_s"]))
         self.most: dict[int, int] = {}  # GPUs that a job ever had
-        self.is_fixed = name == "pollux-fixed"
+        self.is_fixed = self.p["batch"] == "traced"
 
     def defaults_of(self, name: str) -> dict[str, Any]:
         return self.defaults | PRESETS[name]
