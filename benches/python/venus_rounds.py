@@ -72,7 +72,8 @@ def main(policies: tuple[str, ...]) -> None:
         print(
             f"{policy}: {took:.1f} CPU s, solver {summary.get('solver_s', 0.0):.1f} wall s of "
             f"{summary['wall_s']:.1f}, {summary['decisions']:,} decisions, "
-            f"{summary['events']:,} events, {summary['dropped']:,} jobs without a place, jct mean {summary['jct_mean_s']:,.0f} s, "
+            f"{summary['events']:,} events, {summary['dropped']:,} jobs without a place, "
+            f"jct mean {summary['jct_mean_s']:,.0f} s, "
             f"last finish after {summary['makespan_s'] / 86400:.1f} days",
             flush=True,
         )

@@ -157,7 +157,7 @@ def test_policies_in_python_run_in_processes(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"grid": {**GRID, "polcy": ["x"]}}, "grid.polcy: expected one of trace"),
+        ({"grid": {**GRID, "polices": ["x"]}}, "grid.polices: expected one of trace"),
         ({"grid": {**GRID, "policy": "fifo"}}, "grid.policy: expected a list"),
         ({"grid": {k: v for k, v in GRID.items() if k != "cluster"}}, "the key `cluster`"),
         ({"grid": GRID, "zip": [{"seed": [1], "rescale": [1.0, 2.0]}]}, "lists of one length"),

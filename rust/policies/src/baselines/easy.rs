@@ -33,6 +33,8 @@ struct Shadow {
 #[derive(Debug)]
 pub struct Easy {
     seen: Seen,
+    /// Whether a job ends when its estimate says: no error is drawn, and no job changes its rate by itself.
+    is_exact: bool,
     extend: f64,
     places: Places,
     backlog: Backlog,
@@ -50,6 +52,7 @@ impl Easy {
     pub fn new(placement: PlacementParams, seen: Seen, extend: f64) -> Self {
         Self {
             seen,
+            is_exact: seen.is_exact(),
             extend,
             places: Places::new(placement),
             backlog: Backlog::default(),
@@ -83,7 +86,7 @@ impl Easy {
         gpu_type: GpuTypeId,
         gpus: GpuSet,
     ) -> Result<(), PolicyError> {
-        let span = if self.seen.is_exact() {
+        let span = if self.is_exact {
             let rate = view.rate_if(job, &gpus);
             view.overhead(job) + span_of_work(view.remaining_work(job)?, rate)
         } else {
@@ -119,7 +122,7 @@ impl Easy {
 
     /// Running jobs whose estimate has run out get a longer one.
     fn extend_estimates(&mut self, view: &ClusterView<'_>) {
-        if self.seen.is_exact() {
+        if self.is_exact {
             return;
         }
         let now = view.now();
@@ -293,7 +296,7 @@ impl Easy {
         for &job in &changes.finished {
             let end = self.end_of[job.index()];
             debug_assert!(
-                !self.seen.is_exact() || end == view.now() || changes.contended.contains(&job),
+                !self.is_exact || end == view.now() || changes.contended.contains(&job),
                 "exact estimate of {job}"
             );
             self.remove_end(job);
@@ -301,7 +304,7 @@ impl Easy {
         for &job in &changes.requeued {
             self.remove_end(job);
         }
-        if self.seen.is_exact() {
+        if self.is_exact {
             self.move_ends(view, changes)?;
         }
         self.extend_estimates(view);
@@ -362,6 +365,8 @@ impl Policy for Easy {
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
         let unplaceable = self.places.start(view, plan)?;
+        let mut jobs = (0..view.jobs().len() as u32).map(JobId);
+        self.is_exact = self.seen.is_exact() && jobs.all(|job| view.elastic(job).is_none());
         self.backlog = Backlog::new(view.jobs().len(), self.places.classes());
         self.ends
             .resize_with(view.cluster().gpu_types().len(), BTreeMap::new);
