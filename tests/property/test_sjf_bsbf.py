@@ -71,7 +71,7 @@ class Watched(Twin):
             theirs = self.rates.one_way(other, job, t)
             assert mine is not None
             assert theirs is not None
-            g = self.rates.inflation(job, action.sub_batch)
+            g = self.rates.inflation_at(job, action.sub_batch, action.gpus)
             a = job.remaining / job.base[t]
             assert b > pair.threshold(mine, theirs, g) * a
 

@@ -26,7 +26,7 @@ __all__ = ["Report", "Shares", "pair_shares"]
 PairShare: TypeAlias = tuple[int, int, int, float]
 """Row of a job, kind of the other, type, share of the job's time."""
 
-GRID = 1e-9  # shares are rounded to it, so that a last bit cannot reorder jobs
+GRID = 1e-8  # shares are rounded to it: wider than the slack of the second stage
 # The second stage may give up 1e-9 of the first, and buys slivers of dear types with it. A sliver
 # is a claim all the same, the first one on a type that is served first: smaller shares are none.
 LEAST_SHARE = 1e-6
@@ -134,7 +134,7 @@ class Shares:
         time_left_s: F64 | None = None,
         **arrays: F64,
     ) -> F64:
-        """Return shares of shape (jobs, types), rounded to 1e-9; none is below 1e-6 but 0.
+        """Return shares of shape (jobs, types), rounded to 1e-8; none is below 1e-6 but 0.
 
         Parameters
         ----------

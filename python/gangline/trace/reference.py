@@ -87,8 +87,15 @@ def hashes(values: Mapping[str, Any]) -> dict[str, str]:
     return {
         name: _sha256(Path(value))
         for name, value in values.items()
-        if isinstance(value, str) and value and "\0" not in value and Path(value).is_file()
+        if isinstance(value, str) and _is_file(value)
     }
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return bool(text) and "\0" not in text and Path(text).is_file()
+    except OSError:  # longer than a name can be
+        return False
 
 
 def _sha256(path: Path) -> str:

@@ -8,8 +8,8 @@ use super::class::{RowPart, group_rows};
 use super::dual::SolverError;
 use super::program::{TwoStages, within};
 
-/// Shares are rounded to it, so that a last bit cannot reorder jobs.
-const GRID: f64 = 1e-9;
+/// Shares are rounded to it: wider than the slack of the second stage, so that neither it nor a last bit reorders jobs.
+const GRID: f64 = 1e-8;
 /// Smaller shares are none.
 const LEAST_SHARE: f64 = 1e-6;
 /// A job whose end is a rounding error away still counts as work.
