@@ -38,6 +38,7 @@ fn action(u: &mut Unstructured, engine: &Engine) -> Result<Action> {
     }
     let terms = Terms {
         sub_batch: u.arbitrary()?,
+        accum: u.arbitrary()?,
         overhead: u.arbitrary::<Option<i64>>()?.map(SimSpan),
         quota: u.arbitrary()?,
     };
