@@ -154,7 +154,7 @@ impl ElasticClass {
         Candidate {
             pass_batch,
             accum,
-            samples: passes * f64::from(accum + 1),
+            samples: passes * (f64::from(accum) + 1.0),
             step_s: self
                 .fit
                 .step_s(gpus, 1 + u32::from(spans), pass_batch, accum),
