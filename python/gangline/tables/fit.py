@@ -46,7 +46,7 @@ class StepFit(NamedTuple):
     points : int
         Measured placements times batch sizes.
     error_median, error_p90, error_max : float
-        Quantiles of |fitted / measured - 1| of the time of an iteration.
+        Quantiles of ``abs(fitted / measured - 1)`` of the time of an iteration.
     """
 
     a_c: float
