@@ -49,8 +49,8 @@ def allocation(pairs: list[list[int]], shares: list[list[float]], classes: list[
 
 
 def promised(given: Any, kind: list[int]) -> list[tuple[int, int, int, float]]:
-    """PairShare, with shares as their nine digits read."""
-    return [(*where, round(share, 9)) for *where, share in pair_shares(given, np.array(kind))]
+    """PairShare, with shares as their eight digits read."""
+    return [(*where, round(share, 8)) for *where, share in pair_shares(given, np.array(kind))]
 
 
 def test_the_time_of_a_pair_is_split_over_the_jobs_of_each_class() -> None:
@@ -62,7 +62,7 @@ def test_the_time_of_a_pair_is_split_over_the_jobs_of_each_class() -> None:
 def test_a_pair_inside_a_class_takes_two_of_its_jobs() -> None:
     """Three jobs, one pair at a time on one GPU: each is in a pair for 2/3 of its time."""
     found = promised(allocation([[0, 0]], [[1.0]], [0, 0, 0]), [0, 0, 0])
-    assert found == [(row, 0, 0, 0.666666667) for row in range(3)]
+    assert found == [(row, 0, 0, 0.66666667) for row in range(3)]
 
 
 def test_classes_of_one_kind_are_one_pair_share() -> None:
