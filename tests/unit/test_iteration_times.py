@@ -27,7 +27,7 @@ def iteration_s(passes: int, sync_s: float) -> float:
 
 
 class Small(gl.Policy):
-    """Starts each job with 4 of its 32 samples per pass, on the GPUs that it is told."""
+    """Starts each job with 4 of its 32 samples per pass, on the GPUs of its list."""
 
     def __init__(self, *places: dict[int, int]) -> None:
         self.places = places

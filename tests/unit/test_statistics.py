@@ -82,7 +82,7 @@ def test_the_best_is_what_the_seeds_tell_apart() -> None:
     statistics = {row["policy"]: row for row in table.statistics(baseline="srtf")}
     assert table.tied() == ["srtf"]
     assert statistics["fifo"]["difference"]["low"] > 0.0
-    # the same traces on a cluster where nobody waits tell nobody apart
+    # the same traces on a cluster where no job waits do not tell policies apart
     idle = gl.Cluster.homogeneous(servers=200, gpus=8)
     equal = gl.compare(idle, BUSY, ["fifo", "srtf"], trace_seeds=range(8))
     assert equal.tied() == ["fifo", "srtf"]
