@@ -21,7 +21,7 @@ from gangline.cli.app import main
 from gangline.report import _svg, answer, findings
 from gangline.report.charts import charts
 from gangline.report.command import typed, without_folders
-from gangline.report.waiting import blocked_share, idle_share
+from gangline.report.waiting import idle_share, waits
 
 digest_module = importlib.import_module("gangline.report.digest")  # its name is a function, too
 LAB = gl.Cluster.homogeneous(servers=1, gpus=2)
@@ -39,7 +39,8 @@ def shares(run: gl.Result, **gpus_by_type: int) -> tuple[float, float]:
     gpus = gpus_by_type or {"GPU": 2}
     length_s = run.timeline["t_s"].to_pylist()[-1] - first
     idle = idle_share(run.timeline, sum(gpus.values()), length_s)
-    return blocked_share(run.jobs, run.timeline, gpus), idle
+    found = waits(run)
+    return math.nan if found is None else found.behind_head, idle
 
 
 def test_a_blocked_head_by_hand() -> None:
@@ -80,7 +81,7 @@ def test_without_waiting_or_a_timeline_nothing_is_known() -> None:
     blocked, idle = shares(alone)
     assert (math.isnan(blocked), idle) == (True, 0.0)
     off = gl.simulate(LAB, pa.table(BLOCKED), "fifo", timeline="off")
-    assert math.isnan(blocked_share(off.jobs, off.timeline, {"GPU": 2}))
+    assert waits(off) is None
     assert math.isnan(idle_share(off.timeline, 2, 18.0))
 
 

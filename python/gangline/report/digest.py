@@ -13,7 +13,7 @@ import numpy as np
 
 from gangline.report.pair_times import PairTime, pair_times
 from gangline.report.shapes import Shapes, gangs, shapes
-from gangline.report.waiting import blocked_share, idle_share
+from gangline.report.waiting import idle_share, waits
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -225,7 +225,8 @@ def digest(result: Result) -> Digest:
         busy_until_s = _busy_until(time_s, timeline, jobs, first_s)
         blocked = idle = float("nan")
         if _is_fine(timeline, result.summary, sum(gpus.values()) * time_s.max(initial=0.0)):
-            blocked = blocked_share(jobs, timeline, gpus)
+            found = waits(result)
+            blocked = float("nan") if found is None else found.behind_head
             idle = idle_share(timeline, sum(gpus.values()), float(time_s.max(initial=0.0)))
         jobs = jobs.filter(jobs["jct_s"].is_valid()) if jobs["jct_s"].null_count else jobs
         users = _named(jobs, "user")

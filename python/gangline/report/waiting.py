@@ -1,10 +1,25 @@
-"""What jobs waited for: idle GPUs while jobs wait, and head-of-line blocking.
+"""Why jobs waited: what the tables of a run tell, whatever the policy had in mind.
 
-Worked out of the tables of jobs and of the timeline, so that any saved run will do.
+At each moment a job without GPUs waits for the first of these reasons that holds:
+
+busy
+    Fewer GPUs of any one type are free than it asks for.
+head
+    Enough are free, and the job that arrived first of those that have not started yet asks for
+    more than are free: head-of-line blocking.
+scattered
+    Enough are free, but spread over more servers than a gang of its size needs.
+held
+    Enough are free on few servers: the policy let the job wait, for reasons of its own.
+
+GPUs of a server that is down are not free. With the segments of a run all of this is known of all
+waiting; with the timeline alone it is known of the time to the first start, and `scattered` counts
+as `held`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +28,176 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    Floats = npt.NDArray[np.float64]
+    from gangline.cluster import Cluster
+    from gangline.result import Result
 
-__all__ = ["blocked_share", "idle_share"]
+    Bools = npt.NDArray[np.bool_]
+    Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
+
+__all__ = ["REASONS", "Piece", "Waits", "idle_share", "rows_of_jobs", "takers", "waits"]
+
+REASONS = ("busy", "head", "scattered", "held")
+_BUSY, _HEAD, _SCATTERED, _HELD = range(4)
+_BITS = np.array([byte.bit_count() for byte in range(256)])  # GPUs in each byte of a mask
+_SLOTS = 64
+
+Piece = tuple[float, float, str]
+"""From, to, reason."""
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Stretches of time in which jobs waited, and why.
+
+    Attributes
+    ----------
+    job : int array, shape (stretches,)
+        Row of the jobs table.
+    start_s, end_s : float arrays, shape (stretches,)
+        On the clock of the tables.
+    is_first : bool array, shape (stretches,)
+        Whether the job had never run before.
+    reasons_s : float array, shape (stretches, 4)
+        How long for each of `REASONS`; a row sums to the length of the stretch.
+    time_s : float array, shape (instants,)
+        When the state of the cluster or of the queue changed.
+    code : uint8 array, shape (sizes, instants)
+        Number of the reason for which a gang of each size would wait from each instant on.
+    size_of : int array, shape (jobs,)
+        Row of `code` for each job.
+    """
+
+    job: Ints
+    start_s: Floats
+    end_s: Floats
+    is_first: Bools
+    reasons_s: Floats
+    time_s: Floats
+    code: npt.NDArray[np.uint8]
+    size_of: Ints
+
+    def pieces(self, stretch: int) -> list[Piece]:
+        """Return one stretch cut where the reason changes."""
+        start, end = float(self.start_s[stretch]), float(self.end_s[stretch])
+        first = max(int(np.searchsorted(self.time_s, start, "right")) - 1, 0)
+        last = int(np.searchsorted(self.time_s, end, "left"))
+        codes = self.code[self.size_of[self.job[stretch]], first:last]
+        at = np.append(0, np.flatnonzero(codes[1:] != codes[:-1]) + 1)
+        begins = [start, *self.time_s[first + at[1:]].tolist()]
+        return [
+            (a, b, REASONS[code])
+            for a, b, code in zip(begins, [*begins[1:], end], codes[at].tolist(), strict=True)
+        ]
+
+    @property
+    def behind_head(self) -> float:
+        """Share of the time to the first start that is head-of-line blocking; nan if there is none.
+
+        Without segments it is not known, and nan, while servers of one of several types are down.
+        """
+        first = self.reasons_s[self.is_first]
+        total = float(first.sum())
+        return float(first[:, _HEAD].sum()) / total if total > 0.0 else float("nan")
+
+
+def waits(result: Result) -> Waits | None:
+    """Return why the jobs of a run waited; None if its tables do not say.
+
+    Parameters
+    ----------
+    result : Result
+        With segments, or else with a timeline. Failures that were drawn are in no table: of such
+        a run nothing is known if servers failed.
+
+    Notes
+    -----
+    O(rows log rows + instants x (distinct gang sizes + GPUs of a server)). A job counts as able to
+    run on every GPU type, on one at a time. Two jobs on one GPU use it once.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    >>> rows = {"arrival_s": [0, 1, 2], "gpus": [1, 2, 1], "duration_s": [10, 5, 3]}
+    >>> run = gl.simulate(lab, pa.table(rows), "fifo", segments=True)
+    >>> found = waits(run)
+    >>> [found.pieces(i) for i in range(2)]
+    [[(1.0, 10.0, 'busy')], [(2.0, 10.0, 'head'), (10.0, 15.0, 'busy')]]
+    """
+    from gangline.cluster import Cluster
+
+    cluster = Cluster.from_dict(result.spec["cluster"])
+    jobs = result.jobs
+    arrival, start = _column(jobs, "arrival_s"), _column(jobs, "first_start_s")
+    could_run = np.asarray([status != "dropped" for status in jobs["status"].to_pylist()], bool)
+    if result.has_segments:
+        free = _free_of_segments(result.segments, cluster, arrival, result.summary)
+        stretches = _stretches(result, arrival, could_run)
+    else:
+        free = _free_of_timeline(result.timeline, cluster, np.concatenate([arrival, start]))
+        end = float(_column(result.timeline, "t_s").max(initial=0.0))
+        until = np.where(np.isnan(start), end, start)
+        job = np.flatnonzero(could_run & (until > arrival))
+        stretches = job, arrival[job], until[job]
+    if free is None:
+        return None
+    job, begin, end_s = stretches
+    order = np.flatnonzero(could_run)[np.argsort(arrival[could_run], kind="stable")]
+    queue = arrival[order], np.where(np.isnan(start), np.inf, start)[order]
+    gpus = np.asarray(jobs["gpus"].to_numpy(), np.int64)
+    sizes, size_of = np.unique(gpus, return_inverse=True)
+    code = _codes(free, sizes, _head(free.time_s, *queue, gpus[order]))
+    return Waits(
+        job=job,
+        start_s=begin,
+        end_s=end_s,
+        is_first=begin == arrival[job],
+        reasons_s=_durations(free.time_s, code, size_of[job], begin, end_s),
+        time_s=free.time_s,
+        code=code,
+        size_of=size_of,
+    )
+
+
+def takers(segments: pa.Table, job: Ints) -> tuple[Ints, Ints, Floats]:
+    """Return which jobs the policy stopped, which took their GPUs at that instant, and when.
+
+    Parameters
+    ----------
+    segments : pyarrow.Table
+        Of a run.
+    job : int array, shape (rows,)
+        Row of the jobs table of each segment.
+
+    Returns
+    -------
+    (int array, int array, float array)
+        One entry per pair of stopped job and taker, each pair of an instant once. GPUs that stayed
+        free at that instant have no taker.
+    """
+    import pyarrow.compute as pc
+
+    start, end = _column(segments, "start_s"), _column(segments, "end_s")
+    server = np.asarray(segments["server"].to_numpy(), np.int64)
+    mask = np.asarray(segments["gpu_mask"].to_numpy(), np.uint64)
+    stopped = np.flatnonzero(np.asarray(pc.equal(segments["end_reason"], "preempted")))
+    times = np.unique(start)
+    at = np.searchsorted(times, end[stopped])
+    known = at < len(times)
+    stopped, at = stopped[known], at[known]
+    stopped, at = (kept[times[at] == end[stopped]] for kept in (stopped, at))
+    place = np.searchsorted(times, start) * (int(server.max(initial=0)) + 1) + server
+    order = np.argsort(place, kind="stable")
+    wanted = at * (int(server.max(initial=0)) + 1) + server[stopped]
+    low, high = (np.searchsorted(place[order], wanted, side) for side in ("left", "right"))
+    count = high - low
+    row = np.repeat(stopped, count)
+    other = order[np.repeat(low - np.cumsum(count) + count, count) + np.arange(count.sum())]
+    took = ((mask[row] & mask[other]) != 0) & (job[row] != job[other])
+    pairs = np.stack([job[row[took]], job[other[took]], np.searchsorted(times, end[row[took]])])
+    victim, taker, instant = np.unique(pairs, axis=1)
+    return victim, taker, times[instant]
 
 
 def idle_share(timeline: pa.Table, gpus: int, length_s: float) -> float:
@@ -41,77 +223,196 @@ def idle_share(timeline: pa.Table, gpus: int, length_s: float) -> float:
     return float(idle @ np.diff(_column(timeline, "t_s"))) / (gpus * length_s)
 
 
-def blocked_share(jobs: pa.Table, timeline: pa.Table, gpus_by_type: dict[str, int]) -> float:
-    """Return the share of the waiting time for a first start that is head-of-line blocking.
+@dataclass(frozen=True)
+class _Free:
+    """Free GPUs over time.
 
-    At each moment the head of the queue is the job that arrived first of those that have not
-    started yet. A job waits behind a blocked head while as many GPUs of one type as it asks for are
-    idle, but fewer than the head asks for.
-
-    Parameters
+    Attributes
     ----------
-    jobs, timeline : pyarrow.Table
-        Of a run.
-    gpus_by_type : dict of str to int
-        GPUs of the cluster by type.
-
-    Returns
-    -------
-    float
-        NaN if no job waited or the tables do not say: without a timeline, or where GPUs of several
-        types fail.
-
-    Notes
-    -----
-    O(jobs log jobs + rows of the timeline x distinct gang sizes).
+    time_s : float array, shape (instants,)
+    total : int array, shape (types, instants)
+        Free GPUs of each type.
+    servers : list of int array, shape (instants, GPUs of a server), or None
+        By type: servers with at least 1, 2, ... free GPUs.
     """
-    if timeline.num_rows < 2:
-        return float("nan")
-    time_s, length_s = _column(timeline, "t_s")[:-1], np.diff(_column(timeline, "t_s"))
-    idle = _idle(timeline, gpus_by_type)[:-1]
-    gpus, arrival_s, start_s = _queue(jobs)
-    waiting = _waiting(arrival_s, start_s, time_s)
-    total = float(waiting @ length_s)
-    if not total > 0.0 or not np.isfinite(idle).all():
-        return float("nan")
-    # The first job, in order of arrival, that has not started: there all before it have.
-    head = np.searchsorted(np.maximum.accumulate(start_s), time_s, "right")
-    head = np.minimum(head, len(gpus) - 1)
-    rows = np.flatnonzero((waiting > 1) & (idle > 0) & (gpus[head] > idle))
-    blocked = 0.0
-    for size in np.unique(gpus[gpus <= idle[rows].max(initial=0)]):
-        of_size, fits = gpus == size, rows[idle[rows] >= size]
-        behind = _waiting(arrival_s[of_size], start_s[of_size], time_s[fits])
-        blocked += float(behind @ length_s[fits])
-    return blocked / total
+
+    time_s: Floats
+    total: Ints
+    servers: list[npt.NDArray[np.int32]] | None
 
 
-def _queue(jobs: pa.Table) -> tuple[npt.NDArray[np.int64], Floats, Floats]:
-    """Return gang, arrival and first start of the jobs that could run, in order of arrival."""
+def _codes(free: _Free, sizes: Ints, head: Ints) -> npt.NDArray[np.uint8]:
+    most = free.total.max(axis=0)
+    code = np.full((len(sizes), len(free.time_s)), _HELD, np.uint8)
+    for row, size in zip(code, sizes.tolist(), strict=True):
+        if free.servers is not None:
+            row[:] = _SCATTERED
+            for at_least in free.servers:
+                needed = -(-size // at_least.shape[1])
+                row[np.minimum(at_least, needed).sum(axis=1) >= size] = _HELD
+        row[head > most] = _HEAD
+        row[most < size] = _BUSY
+    return code
+
+
+def _head(time_s: Floats, arrival_s: Floats, start_s: Floats, gpus: Ints) -> Ints:
+    """Return what the first job of the queue asks for at each instant; 0 where there is none.
+
+    The jobs are given in the order of their arrival.
+    """
+    if not len(gpus):
+        return np.zeros(len(time_s), np.int64)
+    # The first job that has not started: all before it have.
+    first = np.searchsorted(np.maximum.accumulate(start_s), time_s, "right")
+    is_there = first < len(gpus)
+    first = np.minimum(first, len(gpus) - 1)
+    return np.where(is_there & (arrival_s[first] <= time_s), gpus[first], 0)
+
+
+def _durations(
+    time_s: Floats, code: npt.NDArray[np.uint8], size: Ints, start_s: Floats, end_s: Floats
+) -> Floats:
+    """Return how long each reason held in each span."""
+    found = np.zeros((len(start_s), len(REASONS)))
+    length = np.diff(time_s)
+    for number in np.unique(size).tolist():
+        mine = size == number
+        for reason in range(len(REASONS)):
+            held = (code[number, :-1] == reason) * length
+            total = np.append(0.0, np.cumsum(held))
+            ends = (np.interp(edge[mine], time_s, total) for edge in (start_s, end_s))
+            low, high = ends
+            found[mine, reason] = high - low
+    return found
+
+
+def _stretches(result: Result, arrival: Floats, could_run: Bools) -> tuple[Ints, Floats, Floats]:
+    """Return the spans in which jobs held no GPU: job, from, to."""
+    segments = result.segments
+    job = rows_of_jobs(result)
+    start, end = _column(segments, "start_s"), _column(segments, "end_s")
+    finish = _column(result.jobs, "finish_s")
+    last_s = max(end.max(initial=0.0), np.nanmax(np.append(arrival, 0.0)))
+    until = np.where(np.isnan(finish), last_s, finish)
+    # A job is there from its arrival to its end; both are spans without length.
+    there = np.flatnonzero(could_run)
+    job = np.concatenate([job, there, there])
+    start = np.concatenate([start, arrival[there], until[there]])
+    end = np.concatenate([end, arrival[there], until[there]])
+    times, rank = np.unique(np.concatenate([start, end]), return_inverse=True)
+    first, last = rank[: len(start)], rank[len(start) :]
+    order = np.lexsort((last, first, job))
+    job, first, last = job[order], first[order], last[order]
+    # Copies of a job overlap: a gap begins where all before have ended.
+    ended = np.maximum.accumulate(job * len(times) + last) - job * len(times)
+    gap = np.flatnonzero((job[1:] == job[:-1]) & (first[1:] > ended[:-1]))
+    return job[gap], times[ended[gap]], times[first[gap + 1]]
+
+
+def rows_of_jobs(result: Result) -> Ints:
+    """Return the row of the jobs table of each segment."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    jobs = jobs.filter(pc.not_equal(jobs["status"], "dropped"))
-    arrival_s, start_s = _column(jobs, "arrival_s"), _column(jobs, "first_start_s")
-    order = np.argsort(arrival_s, kind="stable")
-    gpus = np.asarray(jobs["gpus"].to_numpy(), np.int64)[order]
-    never = np.where(np.isnan(start_s), np.inf, start_s)
-    return gpus, arrival_s[order], never[order]
+    ids = result.jobs["job_id"].cast(pa.string())
+    column = result.segments["job_id"].combine_chunks()
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    row = pc.index_in(column.dictionary.cast(pa.string()), value_set=ids)
+    of_name = np.asarray(row.to_numpy(zero_copy_only=False), np.int64)
+    return np.asarray(of_name[column.indices.to_numpy()], np.int64)
 
 
-def _waiting(arrival_s: Floats, start_s: Floats, time_s: Floats) -> npt.NDArray[np.int64]:
-    """Return how many of these jobs have arrived and not started at each instant."""
-    started = np.searchsorted(np.sort(start_s), time_s, "right")
-    return np.asarray(np.searchsorted(arrival_s, time_s, "right") - started, np.int64)
+def _free_of_segments(
+    segments: pa.Table, cluster: Cluster, arrival: Floats, summary: dict[str, Any]
+) -> _Free | None:
+    outages = cluster.outages()
+    if summary.get("failures") and not outages:
+        return None  # drawn: no table says which servers were down
+    arrays = cluster.server_arrays()
+    gpus, kind = arrays["gpus"].astype(np.int64), arrays["type"].astype(np.int64)
+    server, start, end, held = _held(segments)
+    if outages:
+        down, from_s, to_s = (np.array(column) for column in zip(*outages, strict=True))
+        server = np.concatenate([server, down.astype(np.int64)])
+        start, end = np.concatenate([start, from_s]), np.concatenate([end, to_s])
+        held = np.concatenate([held, gpus[down.astype(np.int64)]])
+    last_s = max(_column(segments, "end_s").max(initial=0.0), arrival.max(initial=0.0))
+    time_s = np.unique(np.concatenate([start, end, arrival]))
+    time_s = time_s[(time_s >= arrival.min(initial=np.inf)) & (time_s <= last_s)]
+    if not len(time_s):
+        return None
+    # Free GPUs of each server after each change; before the first all are free.
+    at = np.concatenate([start, end])
+    place = np.concatenate([server, server])
+    order = np.lexsort((at, place))
+    at, place = at[order], place[order]
+    # every change is taken back, so one running sum serves all servers
+    busy = np.cumsum(np.concatenate([held, -held])[order])
+    last = np.append((at[1:] != at[:-1]) | (place[1:] != place[:-1]), True)
+    at, place, busy = at[last], place[last], busy[last]
+    after = np.clip(gpus[place] - busy, 0, None)
+    before = np.append(
+        gpus[place[:1]], np.where(place[1:] == place[:-1], after[:-1], gpus[place[1:]])
+    )
+    # What came before the first arrival holds from the first instant on.
+    instant = np.clip(np.searchsorted(time_s, at, "right") - 1, 0, None)
+    counted = at <= last_s
+    servers = []
+    for number in range(len(cluster.gpu_types)):
+        mine = counted & (kind[place] == number)
+        width = int(gpus[kind == number].max(initial=1)) + 1
+        change = np.zeros(len(time_s) * width, np.int32)
+        np.add.at(change, instant[mine] * width + after[mine], 1)
+        np.subtract.at(change, instant[mine] * width + before[mine], 1)
+        change[:width] += np.bincount(gpus[kind == number], minlength=width).astype(np.int32)
+        exactly = np.cumsum(change.reshape(-1, width), axis=0, dtype=np.int32)
+        servers.append(exactly[:, ::-1].cumsum(axis=1, dtype=np.int32)[:, -2::-1])
+    total = np.array([at_least.sum(axis=1) for at_least in servers])
+    return _Free(time_s, total, servers)
 
 
-def _idle(timeline: pa.Table, gpus_by_type: dict[str, int]) -> Floats:
-    """Return the idle GPUs of the type that has most of them; NaN where it is not known."""
-    total = _column(timeline, "gpus_total")
-    if len(gpus_by_type) == 1:
-        return total - _column(timeline, "gpus_busy")
-    idle = [count - _column(timeline, f"gpus_busy_{name}") for name, count in gpus_by_type.items()]
-    whole = total == sum(gpus_by_type.values())  # else servers are down, of an unknown type
-    return np.where(whole, np.max(idle, axis=0), np.nan)
+def _held(segments: pa.Table) -> tuple[Ints, Floats, Floats, Ints]:
+    """Return spans in which GPUs of a server were busy: server, from, to, how many."""
+    server = np.asarray(segments["server"].to_numpy(), np.int64)
+    start, end = _column(segments, "start_s"), _column(segments, "end_s")
+    mask = np.ascontiguousarray(segments["gpu_mask"].to_numpy(), np.uint64)
+    if "co_runner" not in segments.column_names or not any(
+        segments["co_runner"].unique().to_pylist()
+    ):
+        return server, start, end, _BITS[mask.view(np.uint8)].reshape(-1, 8).sum(axis=1)
+    # Jobs share GPUs: the spans of one GPU are joined where they overlap.
+    bits = (mask[:, None] >> np.arange(_SLOTS, dtype=np.uint64)) & np.uint64(1)
+    row, slot = np.nonzero(bits)
+    times, rank = np.unique(np.concatenate([start, end]), return_inverse=True)
+    gpu = (server[row] * _SLOTS + slot) * len(times)
+    first, last = gpu + rank[: len(start)][row], gpu + rank[len(start) :][row]
+    order = np.argsort(first, kind="stable")
+    first, last = first[order], np.maximum.accumulate(last[order])
+    fresh = np.append(True, first[1:] > last[:-1])
+    opens = np.flatnonzero(fresh)
+    closes = np.append(opens[1:] - 1, len(first) - 1)
+    one = np.ones(len(opens), np.int64)
+    place, at = first[opens] // len(times), first[opens] % len(times)
+    return place // _SLOTS, times[at], times[last[closes] % len(times)], one
+
+
+def _free_of_timeline(timeline: pa.Table, cluster: Cluster, more_s: Floats) -> _Free | None:
+    """Return the free GPUs at the rows of the timeline and at further instants."""
+    if timeline.num_rows < 2:
+        return None
+    at = _column(timeline, "t_s")
+    of_type = cluster.gpus_by_type()
+    there = _column(timeline, "gpus_total")
+    if len(of_type) == 1:
+        total = [there - _column(timeline, "gpus_busy")]
+    elif (there == sum(of_type.values())).all():
+        total = [n - _column(timeline, f"gpus_busy_{name}") for name, n in of_type.items()]
+    else:
+        return None  # servers are down, of an unknown type
+    time_s = np.unique(np.concatenate([at, more_s[np.isfinite(more_s)]]))
+    row = np.clip(np.searchsorted(at, time_s, "right") - 1, 0, None)
+    return _Free(time_s, np.array(total).astype(np.int64)[:, row], None)
 
 
 def _column(table: pa.Table, name: str) -> Floats:
