@@ -43,7 +43,7 @@ $(VENV)/.tools: pyproject.toml scripts/requirements.py
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { \
 		echo "could not make a virtual environment (on Debian: install python3-venv)" >&2; exit 1; }
 	@echo "Installing tools and libraries into $(VENV): a minute or more, and quiet"
-	$(PY) scripts/requirements.py dev report plot > $(VENV)/requirements.txt
+	$(PY) scripts/requirements.py dev report plot dask > $(VENV)/requirements.txt
 	$(PY) -m pip install --quiet --requirement $(VENV)/requirements.txt
 	@touch $@
 
@@ -87,8 +87,6 @@ check: setup ## what takes longer: slow tests, large worlds, browser, wheel, fuz
 # KILLS is how often each sweep is killed; `make test` does it a few times.
 KILLS ?= 100
 soak: $(VENV)/.develop ## what takes long and hits at random: sweeps killed KILLS=100 times and resumed
-	$(PY) scripts/requirements.py dask > $(VENV)/dask.txt
-	$(PY) -m pip install --quiet --requirement $(VENV)/dask.txt
 	GANGLINE_SWEEP_KILLS=$(KILLS) $(PY) -m pytest -q --timeout 7200 -k killed tests/unit/test_sweep.py tests/unit/test_sweep_dask.py
 
 lint: setup ## formatters, clippy, ruff, mypy, spelling, docs

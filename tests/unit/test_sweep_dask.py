@@ -1,4 +1,4 @@
-"""Sweeps on a Dask cluster; skipped where the library is not installed."""
+"""Sweeps on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+import distributed
 import pytest
 
 from gangline.sweep import sweep
@@ -18,8 +19,6 @@ from unit.test_sweep import GRID, KILLS, SYNTH, settled
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-distributed = pytest.importorskip("distributed")
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -43,6 +42,11 @@ def _start(module: str, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", module, *words], stdout=nowhere, stderr=nowhere)
 
 
+def _finished(out: Path) -> dict[Path, int]:
+    return {path: path.stat().st_ino for path in out.glob("runs/*") if path.name[0] != "."}
+
+
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_killed_worker_and_a_killed_scheduler_lose_no_run(tmp_path: Path) -> None:
     draw = random.Random(3)
@@ -62,7 +66,11 @@ def test_a_killed_worker_and_a_killed_scheduler_lose_no_run(tmp_path: Path) -> N
         address = json.loads(place.read_text())["address"]
         command = ("sweep", str(spec), "--out", str(out), "--executor", "dask")
         process = _start("gangline", *command, "--address", address)
-        time.sleep(draw.uniform(3.0, 6.0))
+        deadline = time.monotonic() + 120
+        while not _finished(out).keys() - known.keys() and process.poll() is None:
+            assert time.monotonic() < deadline, "no run was finished in two minutes"
+            time.sleep(0.05)
+        time.sleep(draw.uniform(0.0, 1.0))
         victim = [scheduler, workers[0], process][kill % 3]
         os.kill(victim.pid, signal.SIGKILL)
         time.sleep(1.0)
@@ -70,7 +78,7 @@ def test_a_killed_worker_and_a_killed_scheduler_lose_no_run(tmp_path: Path) -> N
             one.kill()
             one.wait()
         place.unlink()
-        there = {path: path.stat().st_ino for path in out.glob("runs/*") if path.name[0] != "."}
+        there = _finished(out)
         assert known.items() <= there.items(), "a finished run was lost or repeated"
         known = there
     assert known, "nothing was done: the test looks at nothing"
