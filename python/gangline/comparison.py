@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import pyarrow as pa
 
 from gangline import _formatting, statistics
+from gangline._plots import ComparisonPlots
 from gangline._result_folder import check, check_json, write_sealed
 from gangline._safe import safe
 from gangline.errors import PolicyError
@@ -71,6 +72,11 @@ class Comparison:
     def labels(self) -> list[str]:
         """Policies, in the order of their first run."""
         return list(dict.fromkeys(row["policy"] for row in self.rows))
+
+    @property
+    def plot(self) -> ComparisonPlots:
+        """Figures of its runs, such as `comparison.plot.bars("jct_mean_s")`."""
+        return ComparisonPlots(self)
 
     @property
     def table(self) -> pa.Table:

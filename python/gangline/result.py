@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangline import _result_folder, _tables
 from gangline._builtin_values import finite
+from gangline._plots import Plots
 from gangline._safe import safe
 from gangline.errors import GanglineError, ResultError
 
@@ -133,6 +134,11 @@ class Result:
         if self._segments is None:
             raise GanglineError("this run kept no segments; run it again with `segments=True`")
         return self._segments()
+
+    @property
+    def plot(self) -> Plots:
+        """Figures of this run, such as `result.plot.cdf("jct_s")`."""
+        return Plots(self)
 
     @property
     def has_segments(self) -> bool:

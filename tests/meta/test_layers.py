@@ -33,7 +33,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset(
         {"run_options", "run_inputs", "run_spec", "result", "simulate", "compare", "comparison"}
     )
-    | frozenset({"executors", "_result_folder", "_tables"}),
+    | frozenset({"executors", "_plots", "_result_folder", "_tables"}),
     frozenset({"report", "reproduce", "audit", "testing", "doctor", "sweep", "plot"}),
     frozenset({"cli", "__main__"}),
 )

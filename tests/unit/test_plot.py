@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,21 @@ def test_a_cdf_has_every_job_of_every_seed(comparison: gl.Comparison) -> None:
         assert (line.get_label(), line.get_color()) == (label, style_of(number)[0])
     assert axes.get_xscale() == "log"
     assert axes.get_xlabel() == "JCT"
+
+
+def test_results_and_comparisons_draw_themselves(comparison: gl.Comparison) -> None:
+    def points(figure: Any) -> list[Any]:
+        axes = figure.axes[0]
+        lines = [line.get_xydata().tolist() for line in axes.get_lines()]
+        return lines + [patch.get_bbox().bounds for patch in axes.patches]
+
+    first = comparison.results[0]
+    drawn = points(comparison.plot.cdf("queue_s"))
+    assert drawn
+    assert drawn == points(gl.plot.cdf(comparison, "queue_s"))
+    assert points(first.plot.cdf("queue_s")) == points(gl.plot.cdf(first, "queue_s"))
+    assert points(first.plot.timeline()) == points(gl.plot.timeline(first))
+    assert points(comparison.plot.bars("jobs")) == points(gl.plot.bars(comparison, "jobs"))
 
 
 def test_long_runs_are_thinned_to_quantiles() -> None:
