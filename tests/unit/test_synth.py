@@ -295,3 +295,15 @@ def test_a_gang_size_without_a_model_gets_none() -> None:
     pairs = set(zip(gangs, models, strict=True))
     assert pairs >= {(1, "small"), (8, None)}
     assert all((gpus == 1) == (model == "small") for gpus, model in pairs)
+
+
+@pytest.mark.parametrize("shares", [{8: 1.0}, {"8": 1.0}, "8:1", [(8, 1.0)]])
+def test_gang_shares_are_read_in_every_form(shares: Any) -> None:
+    drawn = gl.synth.uniform(jobs=20, seed=1, gang_shares=shares)
+    assert set(drawn.numbers("gpus").tolist()) == {8}
+
+
+@pytest.mark.parametrize("shares", [{"a": 1.0}, {8: "x"}, [1, 2], object()])
+def test_gang_shares_that_are_none_are_refused(shares: Any) -> None:
+    with pytest.raises(gl.TraceError, match=r"`gang_shares` must be gang sizes with shares"):
+        gl.synth.uniform(jobs=20, gang_shares=shares)

@@ -60,17 +60,20 @@ fn synth_value(value: &Bound<'_, PyAny>) -> PyResult<SynthValue> {
         if let Ok(rows) = rows {
             return Ok(SynthValue::Models(rows));
         }
-        return Ok(SynthValue::Shares(
-            models
-                .iter()
-                .map(|(gpus, share)| Ok((gpus.extract()?, share.extract()?)))
-                .collect::<PyResult<_>>()?,
-        ));
+        // The text form is checked where it is read, with a sentence on what was expected.
+        let shares: PyResult<Vec<String>> = models
+            .iter()
+            .map(|(gpus, share)| Ok(format!("{}:{}", gpus.str()?, share.str()?)))
+            .collect();
+        return Ok(SynthValue::Text(shares?.join(", ")));
     }
     if let Ok(names) = value.extract::<Vec<String>>() {
         return Ok(SynthValue::Names(names));
     }
-    Ok(SynthValue::Shares(value.extract()?))
+    Ok(match value.extract() {
+        Ok(shares) => SynthValue::Shares(shares),
+        Err(_) => SynthValue::Text(value.str()?.to_string()),
+    })
 }
 
 /// A synthetic trace: columns as arrays, labels as lists, notes as counters.
