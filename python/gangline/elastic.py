@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gangline._elastic_checks import FIT
 from gangline.errors import TraceError
@@ -17,14 +17,49 @@ if TYPE_CHECKING:
     from gangline.cluster_schema import ClusterKeys, ElasticModel
     from gangline.rates import JobKeys
 
-__all__ = ["ElasticJobs", "elastic_jobs"]
+__all__ = ["ElasticClass", "ElasticJobs", "elastic_jobs"]
 
-NO_ROW = 0xFFFF_FFFF
-_LIMITS = ("init_batch", "max_batch", "min_pass_batch", "max_pass_batch")
 # Where no noise is measured: so many initial batches. Ours.
 _NOISE_BATCHES = 4.0
 _BATCH_MAX = 2**31 - 1
 _ROUNDING = 1e-9  # sizes in bytes are rounded; ours
+
+
+class ElasticClass(NamedTuple):
+    """What elastic jobs that are alike have in common.
+
+    Attributes
+    ----------
+    fit : tuple of float
+        a_c, b_c, a_n, b_n, a_r, b_r (seconds) and gamma of a step.
+    init_batch, max_batch, min_pass_batch, max_pass_batch : int
+        Limits of total batches, and of the samples per GPU and pass.
+    min_gpus, max_gpus : int
+        Range of the gang.
+    gpus, batch_size : int
+        Gang and samples per GPU of the trace.
+    fits_server : int
+        Whether the gang of the trace fits on one server.
+    phases : tuple of (progress, grad_sqr, grad_var)
+        Gradient noise from a share of the work on.
+    """
+
+    fit: tuple[float, ...]
+    init_batch: int
+    max_batch: int
+    min_pass_batch: int
+    max_pass_batch: int
+    min_gpus: int
+    max_gpus: int
+    gpus: int
+    batch_size: int
+    fits_server: int
+    phases: tuple[tuple[float, float, float], ...]
+
+    @property
+    def limits(self) -> tuple[int, ...]:
+        """All whole numbers, in the order of the core."""
+        return self[1:-1]
 
 
 class ElasticJobs(NamedTuple):
@@ -39,11 +74,17 @@ class ElasticJobs(NamedTuple):
     rate : float64 array, shape (jobs,)
         Iterations of the initial batch per second over the whole work of a job as the trace has it;
         1 for the others.
+    kind : int64 array, shape (jobs,)
+        Which of the classes a job belongs to; -1 for the others.
+    classes : tuple of ElasticClass
+        Jobs that are alike.
     """
 
     core: _core.Elastic
     rows: npt.NDArray[np.bool_]
     rate: npt.NDArray[np.float64]
+    kind: npt.NDArray[np.int64]
+    classes: tuple[ElasticClass, ...]
 
 
 def elastic_jobs(
@@ -87,19 +128,21 @@ def elastic_jobs(
     table = np.stack([column.astype(np.int64) for column in columns], axis=1)[rows]
     distinct, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
     largest = max(block.gpus for block in cluster.servers)
-    classes = []
+    classes: list[ElasticClass] = []
     for kind, at in zip(distinct.tolist(), np.flatnonzero(rows)[first].tolist(), strict=True):
         model = cluster.elastic.models[keys.labels[kind[0]]]
         classes.append(_class(model, kind, largest, name(at)))
-    fits, limits, phases = zip(*classes, strict=True)
-    of_job = np.full(len(rows), NO_ROW, np.uint32)
+    of_job = np.full(len(rows), -1, np.int64)
     of_job[rows] = inverse.reshape(-1)
     core = _core.Elastic(
-        of_job, np.asarray(fits, np.float64), np.asarray(limits, np.uint32), phases
+        of_job.astype(np.uint32),  # -1 is the core's u32::MAX: no class
+        np.asarray([each.fit for each in classes], np.float64),
+        np.asarray([each.limits for each in classes], np.uint32),
+        [each.phases for each in classes],
     )
     rate = np.ones(len(rows))
     rate[rows] = core.mean_rates()[of_job[rows]]
-    return ElasticJobs(core, rows, rate)
+    return ElasticJobs(core, rows, rate, of_job, tuple(classes))
 
 
 def _room(
@@ -120,8 +163,8 @@ def _room(
     return room
 
 
-def _class(model: ElasticModel, kind: list[int], largest: int, job: str) -> tuple[Any, Any, Any]:
-    """Return fit, limits and noise phases of jobs that are alike."""
+def _class(model: ElasticModel, kind: list[int], largest: int, job: str) -> ElasticClass:
+    """Return what jobs that are alike have in common."""
     _, gpus, batch, least, most, room = kind
     if gpus * batch < model.init_batch:
         raise TraceError.at(
@@ -136,12 +179,19 @@ def _class(model: ElasticModel, kind: list[int], largest: int, job: str) -> tupl
         raise TraceError.at(f"job {job}", None, "min_gpus", least, f"at most max_gpus = {most}")
     # the size of the trace is always possible
     low, high = min(least or 1, gpus), max(most or default, gpus)
-    fit = [getattr(model, name) for name in FIT]
-    limits = [getattr(model, name) for name in _LIMITS]
-    limits[3] = min(limits[3], room)
-    limits[2] = min(limits[2], limits[3])
-    limits += [low, high, gpus, batch, int(gpus <= largest)]
+    most_samples = min(model.max_pass_batch, room)
     scale = model.noise_scale
     samples = _NOISE_BATCHES * model.init_batch if scale is None else scale
-    noise = model.noise or ((0.0, 1.0, samples / model.init_batch),)
-    return fit, limits, list(noise)
+    return ElasticClass(
+        fit=tuple(getattr(model, name) for name in FIT),
+        init_batch=model.init_batch,
+        max_batch=model.max_batch,
+        min_pass_batch=min(model.min_pass_batch, most_samples),
+        max_pass_batch=most_samples,
+        min_gpus=low,
+        max_gpus=high,
+        gpus=gpus,
+        batch_size=batch,
+        fits_server=int(gpus <= largest),
+        phases=tuple(model.noise or ((0.0, 1.0, samples / model.init_batch),)),
+    )

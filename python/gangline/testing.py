@@ -285,7 +285,7 @@ def small_worlds() -> list[World]:
 
     Ties, mixed servers, overheads, failures and checkpoints, each with and without the other;
     up-links that gangs contend for; jobs of many models with batches, memory and deadlines, which
-    slow each other down by pairs.
+    slow each other down by pairs; jobs that are elastic.
 
     Examples
     --------
@@ -294,7 +294,7 @@ def small_worlds() -> list[World]:
     """
     from gangline.trace.jobs.table import Trace
 
-    tight, mixed, broken, racks, models = _clusters()
+    tight, mixed, broken, racks, models, elastic = _clusters()
     few, many = (Trace.from_arrow(_jobs(count, most)) for count, most in ((40, 4), (60, 8)))
     labelled = Trace.from_arrow(_labelled(_jobs(40, 8)))
     drop = {"on_infeasible": "drop"}  # for policies that do not serve every gang
@@ -307,6 +307,7 @@ def small_worlds() -> list[World]:
         (tight, few, {**drop, "checkpoint_interval_s": 25.0, "restart_s": 7.0}),
         (racks, labelled, {**drop, "restart_s": 3.0}),
         (models, labelled, {**drop, "restart_s": 3.0, "restart_by_model": {"VGG11": 9.0}}),
+        (elastic, labelled, {**drop, "restart_s": 3.0, "first_start_s": 1.0}),
     ]
 
 
@@ -364,11 +365,21 @@ def _clusters() -> list[Cluster]:
             {**mixed, "failures": {"table": down}},
             racks,
             {**mixed, "name": "models", "sharing": sharing},
+            {**mixed, "name": "elastic", "elastic": {"models": _elastic()}},
         )
     ]
 
 
 _MODELS = ("VGG11", "ResNet50", "BERT-large")
+
+
+def _elastic() -> dict[str, dict[str, Any]]:
+    """Models of elastic jobs: with one phase of the gradient noise, and with three."""
+    fit = {"a_c": 0.05, "b_c": 0.002, "a_n": 0.2, "b_n": 0.01, "a_r": 0.05, "b_r": 0.002}
+    limits = {"init_batch": 32, "max_batch": 512, "min_pass_batch": 4, "max_pass_batch": 64}
+    noise = [[0.0, 1.0, 0.5], [0.3, 0.5, 1.0], [0.8, 0.1, 2.0]]
+    common = {**fit, **limits, "gamma": 1.5}
+    return {"VGG11": common, "ResNet50": {**common, "max_gpus": 12, "noise": noise}}
 
 
 def _jobs(count: int, most: int) -> pa.Table:

@@ -42,7 +42,9 @@ def on_tables(world: World, findings: Findings) -> None:
 
 
 def on_findings(world: World, findings: Findings) -> None:
-    """Note under which options too many GPUs held would be in order."""
+    """Note what could not be known, and under which options too many GPUs would be in order."""
+    if world.may_resize and world.trace is None:
+        findings.withdraw("gang", "which jobs may change their size, and how far: a trace")
     if findings.excess > 1.0:
         share = math.ceil(findings.excess * world.max_share)
         elastic = "" if world.held is not None else " or gangs shrank on the way"

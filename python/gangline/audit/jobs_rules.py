@@ -47,6 +47,10 @@ class _Rows(TableRows):
             gang = np.append(world.gang, -1)[self.job].astype(np.float64)
             self.gang = np.where(gang < 0, np.nan, gang)
         self.least = self.most = self.gang  # GPUs of a part
+        if world.may_resize:
+            self.least, self.most = (
+                np.append(sizes, -1)[self.job].astype(np.float64) for sizes in world.sizes
+            )
         if world.forks:
             self.least, self.most = (
                 np.append(sizes, -1)[self.job].astype(np.float64) for sizes in world.part_sizes

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gangline.audit import elastic
 from gangline.audit.findings import plain
 from gangline.audit.sweep import Sweep, over
 from gangline.audit.words import reasons
@@ -229,7 +230,37 @@ class Rows(TableRows):
         """Iterations per second of each kept row alone on its GPUs."""
         assert self.width is not None, "asked for only with GPUs"
         kept = self.kept
-        return self.world.base_of_rows(self.job[kept], self.type[kept], self.width[kept])
+        base = self.world.base_of_rows(self.job[kept], self.type[kept], self.width[kept])
+        is_elastic, most = self.pace
+        stretch = self.stretches.of_row[kept]
+        return np.where(is_elastic[stretch], most[stretch], base)
+
+    @cached_property
+    def pace(self) -> tuple[Bools, Floats]:
+        """Which stretches are of elastic jobs, and the most iterations per second of each.
+
+        At the best number of passes, in the phase of the gradient noise that suits the job best, at
+        the speed of its slowest GPU.
+        """
+        held, jobs = self.stretches, self.world.elastic
+        if jobs is None:
+            return np.zeros(len(held.job), dtype=np.bool_), np.full(len(held.job), np.inf)
+        kept = self.kept
+        stretch = held.of_row[kept]
+        speeds = np.asarray([gpu.speed for gpu in self.world.cluster.gpu_types])
+        speed = np.full(len(held.job), np.inf)
+        of_row = np.where(self.type >= 0, speeds[np.maximum(self.type, 0)], speeds.max())
+        np.minimum.at(speed, stretch, of_row[kept])
+        apart = np.zeros(len(held.job), dtype=np.bool_)
+        np.logical_or.at(apart, stretch, self.server[kept] != self.server[held.row][stretch])
+        samples = np.full(len(held.job), np.nan)
+        if self.table.has("sub_batch"):
+            samples = self.table["sub_batch"][held.row]
+        kind, most = jobs.kind[held.job], np.full(len(held.job), np.inf)
+        for at, each in enumerate(jobs.classes):
+            own = kind == at
+            most[own] = elastic.bound(each, held.gpus[own], apart[own], samples[own])
+        return kind >= 0, most * speed
 
     @cached_property
     def rate(self) -> Floats:
@@ -244,8 +275,10 @@ class Rows(TableRows):
         """Iterations per second of each stretch: of its rows, each by its part of the GPUs."""
         assert self.width is not None, "asked for only with GPUs"
         held, width = self.stretches, self.width[self.kept]
-        # a copy lies in one row
+        # a copy lies in one row; an elastic job is whole at any size
         whole = held.gpus if self.world.forks else np.maximum(self.world.gang[held.job], 1)
+        is_elastic = self.pace[0]
+        whole = np.where(is_elastic, held.gpus, whole)
         stretch = held.of_row[self.kept]
         alone = np.bincount(stretch, minlength=len(held.job)) == 1
         total = np.bincount(stretch, weights=self.rate * width, minlength=len(held.job))

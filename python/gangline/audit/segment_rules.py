@@ -156,6 +156,9 @@ def _gangs(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
         some = np.flatnonzero(held > 0)[::-1]
         first[job[some]] = held[some]
         gang = np.where(gang < 0, first[job], gang)
+    if world.may_resize:
+        _resized(world, job, time, held, findings)
+        return
     parts = held // np.maximum(gang, 1)
     most = world.max_parts if rows.part is None else 1
     whole = (held == parts * gang) & (parts <= most)
@@ -168,7 +171,7 @@ def _gangs(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
     if (held != parts * gang).any():
         findings.note(
             "gang: elastic jobs, whose gangs grow or shrink while they run, break this rule, and "
-            "the rules on work do not apply to them"
+            "the rules on work do not apply to them, unless the cluster has an [elastic] table"
         )
     whole_is = "a part of it has" if world.forks else "its gang is"
     findings.add(
@@ -180,6 +183,27 @@ def _gangs(world: World, rows: Rows, width: Ints, findings: Findings) -> None:
         time=time,
         found=held,
         allowed=gang,
+    )
+
+
+def _resized(world: World, job: Ints, time: Floats, held: Ints, findings: Findings) -> None:
+    """Look whether jobs hold as many GPUs as they may, each in its own range."""
+    least, most = (sizes[job] for sizes in world.sizes)
+    nearest = np.where(held < least, least, most)
+    findings.add(
+        "gang",
+        TABLE,
+        (held != 0) & ((held < least) | (held > most)),
+        lambda row: (
+            f"holds {held[row]} GPUs from {time[row]:.9g} s; its gang is {nearest[row]}"
+            if least[row] == most[row]
+            else f"holds {held[row]} GPUs from {time[row]:.9g} s; it may hold {least[row]} to "
+            f"{most[row]}"
+        ),
+        job=job,
+        time=time,
+        found=held,
+        allowed=nearest,
     )
 
 

@@ -255,6 +255,9 @@ def _batches(world: World, rows: Rows) -> tuple[Floats, Floats]:
     batch = np.append(np.nan_to_num(world.trace.numbers("batch_size")), 0.0)[rows.job]
     given = rows.table["sub_batch"]
     is_part = (given > 0.0) & (given < batch)
+    if world.elastic is not None:  # its passes may be larger than the batch of the trace
+        elastic = np.append(world.elastic.rows, np.False_)[rows.job]
+        is_part |= (given > 0.0) & (batch > 0.0) & elastic
     return np.where(is_part, batch, 1.0), np.where(is_part, given, 1.0)
 
 
@@ -332,13 +335,15 @@ def _rates(world: World, rows: Rows, co_runners: CoRunners | None, findings: Fin
     cost = DEFAULT_COST if sharing is None else sharing.acc_cost
     xi = np.ones(len(held.job)) if co_runners is None else co_runners.at_begin
     is_known = ~np.isnan(xi)[stretch]
+    is_elastic = rows.pace[0][stretch]
     slower = (1.0 + cost * (np.ceil(batch / sub_batch) - 1.0))[kept]
+    slower[is_elastic] = 1.0  # what passes cost is in its model
     slower *= np.where(is_known, xi[stretch], 1.0)
     allowed = base / slower * (world.max_parts if rows.part is None else 1)
     rate = rows.table["rate"][kept]
     wrong = ~(rate <= allowed * (1.0 + SAME))
     if world.run is not None and world.cluster.network is None:
-        wrong |= (rate < allowed * (1.0 - SAME)) & (rate > 0.0) & is_known
+        wrong |= (rate < allowed * (1.0 - SAME)) & (rate > 0.0) & is_known & ~is_elastic
     rows.add(
         "rate",
         wrong & np.isfinite(world.work)[rows.job[kept]],

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gangline.trace.jobs.to_core import GIB
+from gangline.audit import elastic
+from gangline.trace.jobs.to_core import GIB, elastic_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from gangline.audit.inputs import Columns
     from gangline.audit.words import Fates
     from gangline.cluster import Cluster
+    from gangline.elastic import ElasticJobs
     from gangline.result import Result
     from gangline.trace.jobs.table import Trace
 
@@ -148,6 +150,30 @@ class World:
         if self.trace is not None:
             return np.asarray(self.trace.numbers("gpus")).astype(np.int64)
         return _whole(self.of_job("gpus"))
+
+    @cached_property
+    def elastic(self) -> ElasticJobs | None:
+        """Jobs that may change their size; None if there are none, or without a trace.
+
+        In parts of another size than their gang, jobs are not elastic.
+        """
+        if self.trace is None or self.forks:
+            return None
+        return elastic_of(self.trace, self.cluster)
+
+    @property
+    def may_resize(self) -> bool:
+        """Whether jobs may change their size: some of them, or without a trace perhaps."""
+        if self.trace is None:
+            return self.cluster.elastic is not None and not self.forks
+        return self.elastic is not None
+
+    @cached_property
+    def sizes(self) -> tuple[Ints, Ints]:
+        """Fewest and most GPUs that each job may hold; -1 = unknown."""
+        if self.trace is None and self.may_resize:
+            return np.ones_like(self.gang), np.full_like(self.gang, self.gpus_total)
+        return elastic.sizes(self.gang, self.elastic)
 
     @property
     def forks(self) -> bool:
@@ -312,7 +338,13 @@ class World:
         """Iterations per second of the fastest part that each job can have; 0 = it has none."""
         assert self.base is not None, "asked for only with a trace"
         if not self.forks:
-            return np.asarray((self.base * self.usable).max(axis=1))
+            own = np.asarray((self.base * self.usable).max(axis=1))
+            if self.elastic is None:
+                return own
+            speed = np.asarray([gpu.speed for gpu in self.cluster.gpu_types])
+            best = elastic.fastest(self.elastic, self.gpus_total)
+            best *= (self.usable * speed).max(axis=1)
+            return np.where(self.elastic.rows, best, own)
         job, best = np.arange(self.jobs), np.zeros(self.jobs)
         for kind, gpus in {*zip(self.server_type.tolist(), self.server_gpus.tolist(), strict=True)}:
             size = gpus if self.copy_gpus == "server" else int(self.copy_gpus)

@@ -51,7 +51,7 @@ def to_core(trace: JobTable, cluster: Cluster) -> _core.Jobs:
     gpus = trace.numbers("gpus").astype(np.uint32)
     batch = _optional(trace, "batch_size", 0.0)
     keys = job_keys(trace)
-    elastic = _elastic(trace, cluster, keys)
+    elastic = elastic_of(trace, cluster)
     if elastic is not None:
         work, ref_rate = _at_traced_size(trace, work, ref_rate, elastic)
     rate_class, rate_table, known = _rates(trace, cluster, keys, known)
@@ -184,11 +184,16 @@ def work_of(
     return work, rate, None if known.all() else known
 
 
-def _elastic(trace: JobTable, cluster: Cluster, keys: JobKeys) -> ElasticJobs | None:
+def elastic_of(trace: JobTable, cluster: Cluster) -> ElasticJobs | None:
+    """Return the jobs that are elastic on a cluster; None if there are none."""
+
     def numbers(name: str) -> npt.NDArray[np.float64] | None:
         return trace.numbers(name).astype(np.float64) if name in trace.columns else None
 
-    return elastic_jobs(cluster, keys, numbers, lambda row: str(trace.column("job_id")[row]))
+    def name(row: int) -> str:
+        return str(trace.column("job_id")[row])
+
+    return elastic_jobs(cluster, job_keys(trace), numbers, name)
 
 
 def _at_traced_size(
