@@ -31,7 +31,7 @@ DEVELOPMENT = ("dev",)  # extras of people who change gangline itself
 # What each extra is good for.
 GIVES = {
     "dask": "sweeps on a Dask cluster",
-    "report": "interactive charts, Gantt charts",
+    "report": "Gantt charts",
     "plot": "figures for papers",
     "browser": "development: reports in a browser",
     "examples": "the data of the programs in examples/",

@@ -39,7 +39,7 @@ LAYERS: tuple[frozenset[str], ...] = (
 )
 PUBLIC_FACE = "__init__"  # gangline/__init__.py: a list of names, may import all but the cli
 
-HEAVY_HOMES = {"matplotlib": "plot", "bokeh": "report", "perfetto": "report", "highspy": "lp"}
+HEAVY_HOMES = {"matplotlib": "plot", "perfetto": "report", "highspy": "lp"}
 NEVER = {"pandas", "scipy", "cvxpy"}
 NO_PYTHON_NO_THREADS = {"pyo3", "numpy", "rayon", "arrow-array", "arrow-schema", "arrow-pyarrow"}
 CRATE_MAY_USE = {
@@ -225,13 +225,13 @@ def test_reference_uses_the_standard_library_only() -> None:
 
 def test_an_upward_import_is_named(tmp_path: Path) -> None:
     (tmp_path / "cluster.py").write_text("from gangline.result import Result\nimport pandas\n")
-    (tmp_path / "result.py").write_text("from . import cli\nimport bokeh\n")
+    (tmp_path / "result.py").write_text("from . import cli\nimport perfetto\n")
     (tmp_path / "novel.py").write_text("")
     named = "\n".join(package_offenders(tmp_path))
     assert "cluster.py:1: gangline.cluster may not import gangline.result" in named
     assert "cluster.py:2: pandas is never required" in named
     assert "result.py:1: gangline.result may not import gangline.cli" in named
-    assert "result.py:2: bokeh belongs to gangline.report" in named
+    assert "result.py:2: perfetto belongs to gangline.report" in named
     assert "gangline.novel has no layer" in named
 
 

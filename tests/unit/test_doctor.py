@@ -15,7 +15,7 @@ import pytest
 from gangline import doctor
 
 ROOT = Path(__file__).resolve().parents[2]
-EXTRAS = {"bokeh": "report", "perfetto": "report"}
+EXTRAS = {"perfetto": "report"}
 
 
 def run(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -67,10 +67,10 @@ def test_tables_for_people_with_the_line_that_installs() -> None:
 
 
 def test_a_library_of_an_extra_that_does_not_load_is_advised(tmp_path: Path) -> None:
-    (tmp_path / "bokeh.py").write_text("raise ImportError('gone')\n")
+    (tmp_path / "perfetto.py").write_text("raise ImportError('gone')\n")
     done = run(folder=tmp_path)
     assert done.returncode == 0, done.stderr  # an extra may lack
-    assert "interactive charts" in done.stdout
+    assert "Gantt charts" in done.stdout
     assert 'pip install --force-reinstall "gangline[report]"' in done.stdout
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import html
+import itertools
 import json
 import re
 import shlex
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +21,7 @@ from hypothesis import strategies as st
 import gangline as gl
 from gangline.cli.app import main
 from gangline.report import _svg, distance, findings, pairs, tables
-from gangline.report.charts import charts, style_of
+from gangline.report.charts import Chart, Line, charts, style_of
 from gangline.report.command import repeat
 from gangline.report.digest import jain, steps
 
@@ -52,8 +54,8 @@ def made(policy: str) -> gl.report.Digest:
 
 
 @functools.cache
-def plain_page(zooming: bool) -> Page:
-    return Page(gl.report.render(digests("fifo", "sjf"), zooming=zooming))
+def plain_page() -> Page:
+    return Page(gl.report.render(digests("fifo", "sjf")))
 
 
 class Page(HTMLParser):
@@ -141,7 +143,7 @@ def test_jobs_that_ran_undisturbed_are_not_worse_off() -> None:
     above = run.curves["ftf"] > 1.0
     assert above.sum() > 1, "no rounding error in this world: it shows nothing"
     assert run.worse_off == 1 / 8
-    page = Page(gl.report.render([run], zooming=False))
+    page = Page(gl.report.render([run]))
     assert "12.5 %" in page.cells
 
 
@@ -158,7 +160,7 @@ def test_fairness_is_averaged_over_the_seeds() -> None:
     )
     other = dataclasses.replace(other, worse_off=0.0, jain=1.0)
     assert (one.worse_off, one.jain) == (0.5, pytest.approx(jain(np.array([0.5, 36 / 11]))))
-    page = Page(gl.report.render([one, other], zooming=False))
+    page = Page(gl.report.render([one, other]))
     assert "25.0 %" in page.cells
     assert f"{(one.jain + 1.0) / 2:.2f}" in page.cells
 
@@ -280,7 +282,7 @@ def test_what_co_runners_cost_is_a_part_of_the_gpu_time() -> None:
     parts = findings.gpu_time(run.summary)
     assert parts["co-runner"] == pytest.approx(1 / 3)
     assert parts["useful"] == pytest.approx(2 / 3)
-    page = Page(gl.report.render([run], zooming=False))
+    page = Page(gl.report.render([run]))
     assert "lost to co-runners" in "".join(page.words)
     assert "33.3 %" in page.cells
 
@@ -288,11 +290,11 @@ def test_what_co_runners_cost_is_a_part_of_the_gpu_time() -> None:
 def test_without_sharing_nothing_is_lost_to_co_runners() -> None:
     (run,) = digests("fifo")
     assert findings.gpu_time(run.summary)["co-runner"] == 0.0
-    assert "co-runner" not in "".join(Page(gl.report.render([run], zooming=False)).words)
+    assert "co-runner" not in "".join(Page(gl.report.render([run])).words)
 
 
 def test_the_page_says_what_a_person_would_check() -> None:
-    page = Page(gl.report.render(digests("fifo", "sjf"), zooming=False))
+    page = Page(gl.report.render(digests("fifo", "sjf")))
     said = " ".join("".join(page.words).split())
     assert "sjf finished jobs soonest: 7 s from arrival to finish on average, 36 % less" in said
     assert "The best without that is fifo (11 s)" in said
@@ -311,16 +313,58 @@ def test_the_page_says_what_a_person_would_check() -> None:
     assert not re.search(r"\b(nan|None|inf)\b", said + " ".join(page.cells))
 
 
-def test_charts_are_pictures_without_the_extra_and_zoom_with_it() -> None:
-    runs = digests("fifo", "sjf")
-    still, zooming = (gl.report.render(runs, zooming=zooming) for zooming in (False, True))
-    assert gl.report.INSTALL in still.replace("&#x27;", "'")
-    assert gl.report.INSTALL not in zooming.replace("&#x27;", "'")
-    pictures = [attrs for tag, attrs in Page(still).tags if tag == "svg" and attrs.get("role")]
-    assert len(pictures) == 5
-    page = Page(zooming)
-    items = [json.loads(script) for script in page.scripts if script.startswith("{")]
-    assert [item["root_id"] is not None for item in items] == [True] * 4  # two are linked in one
+def test_every_chart_is_a_picture_that_tells_its_values() -> None:
+    page = Page(gl.report.render(digests("fifo", "sjf")))
+    pictures = [attrs for tag, attrs in page.tags if tag == "svg" and attrs.get("role")]
+    assert len(pictures) == len(charts(digests("fifo", "sjf")))
+    for attrs in pictures:
+        told = json.loads(str(attrs["data-chart"]))
+        assert told["names"] == ["fifo", "sjf"]
+    assert len(page.scripts) == 1
+
+
+def drawn_corners(path: str) -> list[tuple[int, int]]:
+    """Walk along a path as the page's script does."""
+    x = y = 0
+    corners = []
+    for kind, one, other in re.findall(r"([Mlhv])(-?\d+)(?: (-?\d+))?", path):
+        x = int(one) if kind == "M" else x + (int(one) if kind in "lh" else 0)
+        y = int(other) if kind == "M" else y + (int(other) if kind == "l" else 0)
+        y += int(one) if kind == "v" else 0
+        corners.append((x, y))
+    return corners
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 500), st.integers(0, 50)), min_size=1, max_size=30),
+    st.sampled_from(["count", "share"]),
+)
+def test_a_path_holds_the_values_of_its_line(
+    rows: list[tuple[int, int]], y_scale: Literal["count", "share"]
+) -> None:
+    x = np.cumsum([step for step, _ in rows]).astype(float)
+    y = np.array([height for _, height in rows], float) / (1.0 if y_scale == "count" else 50.0)
+    chart = Chart("k", "t", "", "x", "y", [Line(0, "a", x, y)], "time", y_scale, is_step=True)
+    drawn = _svg.draw(chart)
+    told = json.loads(html.unescape(re.findall(r'data-chart="([^"]*)"', drawn)[0]))
+    (path,) = re.findall(r'class="line" d="([^"]*)"', drawn)
+    corners = drawn_corners(path)
+    axis = told["y"]
+    for at, value in zip(x.tolist(), y.tolist(), strict=True):
+        units = (at - told["x"]["low"]) / (told["x"]["high"] - told["x"]["low"]) * 4000
+        last = [b for a, b in corners if a <= round(units)][-1]
+        assert last / axis["units"] * axis["high"] == pytest.approx(value, abs=0.0003)
+
+
+def test_names_of_lines_stand_apart_and_in_the_order_of_their_ends() -> None:
+    x = np.array([0.0, 10.0])
+    lines = [Line(i, f"p{i}", x, np.array([5.0, height])) for i, height in enumerate([3, 9, 3, 0])]
+    chart = Chart("k", "t", "", "x", "y", lines, "time", "count", is_step=True)
+    found = re.findall(r'<text x="[0-9.]+" y="([0-9.]+)">(p\d)</text>', _svg.draw(chart))
+    assert [name for _, name in found] == ["p1", "p0", "p2", "p3"]
+    heights = [float(height) for height, _ in found]
+    assert all(b - a >= 14.0 for a, b in itertools.pairwise(heights))
+    assert heights[-1] <= 270 - 46 + 4
 
 
 def test_a_page_is_the_same_but_for_the_seeds() -> None:
@@ -328,16 +372,16 @@ def test_a_page_is_the_same_but_for_the_seeds() -> None:
         gl.report.digest(gl.simulate(LAB, gl.Trace.from_arrow(JOBS), "fifo", seed=seed))
         for seed in (0, 1)
     ]
-    assert "Means over 2 seeds" in gl.report.render(runs, zooming=False)
-    assert gl.report.render(runs, zooming=False) == gl.report.render(runs, zooming=False)
+    assert "Means over 2 seeds" in gl.report.render(runs)
+    assert gl.report.render(runs) == gl.report.render(runs)
 
 
 def test_runs_that_differ_are_named() -> None:
     one, other = digests("fifo", "sjf")
     other = dataclasses.replace(other, spec={**other.spec, "trace": {**other.spec["trace"]}})
     other.spec["trace"]["sha256"] = "0" * 64
-    assert "differ in their trace" in gl.report.render([one, other], zooming=False)
-    assert "differ in their" not in gl.report.render(digests("fifo", "sjf"), zooming=False)
+    assert "differ in their trace" in gl.report.render([one, other])
+    assert "differ in their" not in gl.report.render(digests("fifo", "sjf"))
 
 
 def test_priced_types_are_priced() -> None:
@@ -376,13 +420,13 @@ def test_time_by_model_and_gpu_type() -> None:
     assert [title for title, _ in titles] == names
     assert [cell.value for cell in cells[0][2:4]] == pytest.approx([0.5, 0.5])
     assert hidden == 0
-    page = gl.report.render([run], zooming=False)
+    page = gl.report.render([run])
     assert "By model and GPU type" in page
     assert "<m>" not in page
     # without segments nobody knows, and the page says what to do
     unknown = gl.report.digest(gl.simulate(lab, trace, "fifo"))
     assert unknown.model_times == []
-    assert "--segments" in gl.report.render([unknown], zooming=False)
+    assert "--segments" in gl.report.render([unknown])
 
 
 def test_pairs_of_models_that_shared_gpus() -> None:
@@ -424,16 +468,16 @@ def test_pairs_of_models_that_shared_gpus() -> None:
     assert picture.count("<rect") == 2
     assert ">1.50<" in picture
     assert ">1.20<" in picture
-    page = gl.report.render([run], zooming=False)
+    page = gl.report.render([run])
     assert "Shared GPUs" in page
     assert "<m>" not in page
     # without segments only sums are known, and the page says what to do
     unknown = gl.report.digest(gl.simulate(one, trace, "sjf-ffs", sharing=sharing))
     assert unknown.pairs == []
-    assert "Which models shared GPUs" in gl.report.render([unknown], zooming=False)
+    assert "Which models shared GPUs" in gl.report.render([unknown])
     # and where nothing is shared nothing is said
     alone = gl.report.digest(gl.simulate(one, trace, "sjf", segments=True))
-    assert "Shared GPUs" not in gl.report.render([alone], zooming=False)
+    assert "Shared GPUs" not in gl.report.render([alone])
 
 
 def test_time_by_gpu_type() -> None:
@@ -457,10 +501,9 @@ def test_time_by_gpu_type() -> None:
     chart = charts([run])["gpu_types"]
     assert chart.names == ("A", "B")
     assert chart.lines[0].y.tolist() == pytest.approx([1 / 3, 2 / 3])
-    for zooming in (True, False):
-        page = Page(gl.report.render([run], zooming=zooming))
-        assert "Time by GPU type" in page.words
-        assert "33.3 %" in page.cells or "33 %" in page.cells
+    page = Page(gl.report.render([run]))
+    assert "Time by GPU type" in page.words
+    assert "33.3 %" in page.cells or "33 %" in page.cells
     assert "gpu_types" not in charts(digests("fifo"))
 
 
@@ -498,33 +541,18 @@ def hostile(names: list[str]) -> list[gl.report.Digest]:
     return runs
 
 
-def check_hostile(names: list[str], *, zooming: bool) -> None:
-    plain = plain_page(zooming)
-    page = Page(gl.report.render(hostile(names), command=names[3], zooming=zooming))
+@given(st.lists(HOSTILE, min_size=5, max_size=5))
+def test_no_text_breaks_the_page(names: list[str]) -> None:
+    plain = plain_page()
+    page = Page(gl.report.render(hostile(names), command=names[3]))
     # No text opened or closed anything, no attribute appeared, and the scripts are ours.
     for tag in ("script", "style", "table", "section", "svg", "figure", "iframe", "img", "b"):
         assert page.count(tag) == plain.count(tag), tag
     assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on")]
-    ours = [script for script in page.scripts if not script.startswith("{")]
-    assert ours == [script for script in plain.scripts if not script.startswith("{")]
-    for script in page.scripts:
-        if script.startswith("{"):
-            json.loads(script)
-            assert "<" not in script
+    assert page.scripts == plain.scripts
     shown = names[1].encode("utf-8", "replace").decode().replace("\0", "\ufffd")
     if len(shown) <= 2000 and "\r" not in shown:
         assert shown in page.cells
-
-
-@given(st.lists(HOSTILE, min_size=5, max_size=5))
-def test_no_text_breaks_the_page(names: list[str]) -> None:
-    check_hostile(names, zooming=False)
-
-
-@settings(max_examples=8)
-@given(st.lists(HOSTILE, min_size=5, max_size=5))
-def test_no_text_breaks_the_page_with_charts_that_zoom(names: list[str]) -> None:
-    check_hostile(names, zooming=True)
 
 
 def test_pictures_escape_labels() -> None:
@@ -574,7 +602,7 @@ def test_the_command_of_a_saved_run_repeats_it(words: list[str], tmp_path: Path)
 def test_what_the_command_line_cannot_say_gives_no_command() -> None:
     runs = digests("fifo")  # a table in memory
     assert repeat(runs) is None
-    assert "run the program again" in gl.report.render(runs, zooming=False)
+    assert "run the program again" in gl.report.render(runs)
 
 
 def saved(folder: Path) -> Path:
@@ -706,7 +734,7 @@ def test_results_that_were_not_kept_are_asked_for(tmp_path: Path) -> None:
 
 def test_nothing_finished_still_makes_a_page() -> None:
     run = gl.report.digest(gl.simulate(LAB, JOBS, "fifo", until_s=1.0))
-    said = "".join(Page(gl.report.render([run], zooming=True)).words)
+    said = "".join(Page(gl.report.render([run])).words)
     assert "No job finished" in said
     assert "ended before all jobs were done" in said
 
@@ -714,10 +742,9 @@ def test_nothing_finished_still_makes_a_page() -> None:
 def test_a_run_without_a_time_line_still_makes_a_page() -> None:
     run = gl.report.digest(gl.simulate(LAB, gl.Trace.from_arrow(JOBS), "fifo", timeline="off"))
     assert tables.usage([run])[1][0][1].html == "–"  # unknown, which is not zero
-    for zooming in (False, True):
-        page = Page(gl.report.render([run], zooming=zooming))
-        assert page.count("figure") == 3
-        assert "The cluster over time" not in page.words
+    page = Page(gl.report.render([run]))
+    assert page.count("figure") == len(charts([run])) > 0
+    assert "The cluster over time" not in page.words
 
 
 # Servers hold one GPU; a rack keeps a half, racks a quarter. A: 4 GPUs over racks; B and D: 2 GPUs
@@ -755,7 +782,7 @@ def test_losses_by_hand() -> None:
 
 def test_the_page_shows_what_distance_cost() -> None:
     runs = [far(), far("srtf")]
-    page = Page(gl.report.render(runs, zooming=False))
+    page = Page(gl.report.render(runs))
     titles, rows = distance.losses(runs)
     assert [title for title, _ in titles][-3:] == ["Server", "Rack", "Network"]
     assert [cell.value for cell in rows[0]] == ["fifo", "a", 6.0, 4.0, 4.0 / 6.0, 0.0, 1.0, 3.0]
@@ -778,7 +805,7 @@ def test_the_page_shows_what_distance_cost() -> None:
 
 def test_without_a_network_nothing_is_said_of_it() -> None:
     assert distance.content(digests("fifo", "sjf")) == ""
-    assert "What distance cost" not in gl.report.render(digests("fifo"), zooming=False)
+    assert "What distance cost" not in gl.report.render(digests("fifo"))
     ideal = far(network={"preset": "ideal"})
     assert ideal.losses == []
     assert distance.content([ideal]) == ""
@@ -804,8 +831,8 @@ def test_equal_types_share_a_matrix() -> None:
 @given(HOSTILE, HOSTILE)
 def test_no_model_or_type_breaks_the_page(model: str, gpu: str) -> None:
     jobs = FAR_JOBS.set_column(4, "model", pa.array(["a", model or "m", "c", "a"]))
-    plain = Page(gl.report.render([far()], zooming=False))
-    page = Page(gl.report.render([far(jobs=jobs)], zooming=False))
+    plain = Page(gl.report.render([far()]))
+    page = Page(gl.report.render([far(jobs=jobs)]))
     for tag in ("script", "style", "table", "section", "svg", "figure", "iframe", "img", "b"):
         assert page.count(tag) == plain.count(tag), tag
     assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on")]

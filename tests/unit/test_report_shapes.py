@@ -87,13 +87,13 @@ def test_the_page_tells_of_mixed_gangs_and_copies() -> None:
     assert copying.mixed_jobs == 0
     assert copying.copied_jobs > 0
     assert 1 < copying.copies_most <= 15
-    page = gl.report.render([gl.report.digest(run) for run in runs], zooming=False)
+    page = gl.report.render([gl.report.digest(run) for run in runs])
     assert "Gangs over several GPU types, and copies" in page
     assert "Time by GPU type" in page
     for name in ("hadar", "gavel-las", "hadare"):  # each table of models says whose it is
         assert f"<h4>{name}</h4>" in page
     assert " + K80" in page
-    only = gl.report.render([gl.report.digest(runs[1])], zooming=False)
+    only = gl.report.render([gl.report.digest(runs[1])])
     assert "No gang lay on GPUs of several types, and no job ran as several copies" in only
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gangline.cli import _console
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -44,7 +42,7 @@ def _typed() -> str:
 
 
 def write(runs: Sequence[Result] | Sequence[Digest] | Path, path: Path) -> None:
-    """Write a report; say so if its charts are pictures only.
+    """Write a report.
 
     A report of runs just made shows the command as it was typed; one of a folder makes it anew.
     """
@@ -52,7 +50,3 @@ def write(runs: Sequence[Result] | Sequence[Digest] | Path, path: Path) -> None:
 
     live = isinstance(runs, list)
     report.write(runs, path, command=_typed() if live else "")
-    if not report.can_draw():
-        _console.say(
-            f"note: the charts are static images; for interactive charts: {report.INSTALL}"
-        )

@@ -14,17 +14,15 @@ from __future__ import annotations
 from gangline.report._intervals import Bar, Interval, intervals
 from gangline.report.digest import Digest, digest
 from gangline.report.output import check_target, write
-from gangline.report.page import INSTALL, can_draw, render
+from gangline.report.page import render
 from gangline.report.perfetto import write_gantt
 from gangline.report.plain import write_tables
 from gangline.report.saved import choose, load_runs
 
 __all__ = [
-    "INSTALL",
     "Bar",
     "Digest",
     "Interval",
-    "can_draw",
     "check_target",
     "choose",
     "digest",

@@ -47,10 +47,6 @@ def write(source: Source, path: str | PathLike[str], *, command: str = "") -> Pa
         If there is nothing to report on, a saved table is damaged, or the file is not a report.
     OSError
         If the file cannot be written.
-
-    Notes
-    -----
-    With the extra `report` the charts zoom; without it they are pictures and the page says so.
     """
     path = Path(path)
     runs = _digests(source)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
-import importlib.util
 import math
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -31,19 +30,15 @@ if TYPE_CHECKING:
     from gangline.report.digest import Digest
 
 __all__ = [
-    "INSTALL",
     "REPORT",
-    "can_draw",
     "document",
     "footer",
-    "page_script",
     "render",
     "section",
 ]
 
 REPORT = "report"
 """Kind of file, in its seal."""
-INSTALL = "pip install 'gangline[report]'"
 _SHOWN_CHARS = 2000  # of a text from outside, such as a label: a page is for reading
 _BEST = "Green and bold: best of its column, and all within 1 % of it or shown by the same figures."
 _KNOWS = {
@@ -66,12 +61,7 @@ _PARTS = (
 )
 
 
-def can_draw() -> bool:
-    """Tell whether the library for charts that zoom is installed."""
-    return importlib.util.find_spec("bokeh") is not None
-
-
-def render(runs: Sequence[Digest], *, command: str = "", zooming: bool | None = None) -> str:
+def render(runs: Sequence[Digest], *, command: str = "") -> str:
     """Return a page on one run or on several.
 
     Parameters
@@ -81,18 +71,14 @@ def render(runs: Sequence[Digest], *, command: str = "", zooming: bool | None = 
         show the first of them.
     command : str
         How to repeat it; made from the runs if not given.
-    zooming : bool, optional
-        Whether charts zoom; the default is whether the extra `report` is installed. Without it
-        the same charts are pictures.
     """
     runs = [dataclasses.replace(run, spec=without_folders(run.spec)) for run in runs]
     first: dict[str, Digest] = {}
     for run in runs:
         first.setdefault(run.label, run)
     drawn = list(first.values())
-    zooming = can_draw() if zooming is None else zooming
     means = findings.means(runs)
-    blocks, scripts = _drawings(charts(drawn), zooming=zooming)
+    blocks = _drawings(charts(drawn))
     title = _title(drawn)
     sections = [
         (name, short, heading, content)
@@ -118,28 +104,26 @@ def render(runs: Sequence[Digest], *, command: str = "", zooming: bool | None = 
     body = (
         f"<header><h1>{title}</h1>{_lede(drawn)}</header><main>{answer.in_short(means, runs)}"
         f'{_warnings(runs)}<nav aria-label="On this page">{links}</nav>{"".join(parts)}</main>'
-        f"{footer(drawn[0].spec['gangline'], zooming=zooming)}"
+        f"{footer(drawn[0].spec['gangline'])}"
     )
-    return document(title, body, scripts)
+    return document(title, body)
 
 
-def footer(version: str, *, zooming: bool = True) -> str:
+def footer(version: str) -> str:
     """Return the last line of a page."""
-    still = "" if zooming else f" Charts that zoom need <code>{INSTALL}</code>."
     return (
         f"<footer class=soft><p>Made by gangline {text(version)}. This file holds everything; it "
-        f"loads nothing.{still}</p></footer>"
+        "loads nothing.</p></footer>"
     )
 
 
-def document(title: str, body: str, scripts: Sequence[str]) -> str:
-    """Put the page together; only the scripts given here may run, and nothing may be loaded."""
-    hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts)
+def document(title: str, body: str) -> str:
+    """Put the page together; only its own script may run, and nothing may be loaded."""
+    script = _file("page.js")
     policy = (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
-        "img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src 'sha256-{_sha256(script)}'; style-src 'unsafe-inline'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    ran = "".join(f"<script>{script}</script>" for script in scripts)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="generator" content="gangline">'
@@ -148,13 +132,8 @@ def document(title: str, body: str, scripts: Sequence[str]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<link rel="icon" href="data:,">'
         f"<title>{title} – gangline</title><style>{_file('page.css')}</style></head>"
-        f"<body>{body}{ran}</body></html>\n"
+        f"<body>{body}<script>{script}</script></body></html>\n"
     )
-
-
-def page_script() -> str:
-    """Return the script of every page: tables that sort, policies to switch off."""
-    return _file("page.js")
 
 
 def _file(name: str) -> str:
@@ -165,33 +144,15 @@ def _sha256(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
 
 
-def _drawings(all_charts: dict[str, Chart], *, zooming: bool) -> tuple[dict[str, str], list[str]]:
-    """Return one block of HTML per chart or linked set, and the scripts that draw them."""
-    own = page_script()
-    sets: dict[str, list[Chart]] = {}
+def _drawings(all_charts: dict[str, Chart]) -> dict[str, str]:
+    """Return one block of HTML per chart, or per set of linked charts under their common word."""
+    sets: dict[str, list[str]] = {}
     for chart in all_charts.values():
-        sets.setdefault(chart.linked or chart.key, []).append(chart)
-    if not zooming:
-        pictures = {}
-        for key, members in sets.items():
-            figures = [_figure(chart, _svg.draw(chart)) for chart in members]
-            pictures[key] = figures[0] if len(figures) == 1 else _side_by_side(figures)
-        return pictures, [own]
-    from gangline.report import _bokeh
-
-    blocks = {}
-    for key, item in _bokeh.items(all_charts).items():
-        data = f'<script type="application/json" data-chart="chart-{key}">{item}</script>'
-        members = sets[key]
-        about = members[0] if len(members) == 1 else None
-        place = f'<div id="chart-{key}"></div>{data}'
-        if about is None:
-            notes = "".join(_about(chart) for chart in members)
-            hint = "Drag across a chart to zoom in; both follow. Reset is above its right corner."
-            blocks[key] = f'{notes}<p class=about>{hint}</p><div class="chart">{place}</div>'
-        else:
-            blocks[key] = _figure(about, place)
-    return blocks, [_bokeh.library(), own]
+        sets.setdefault(chart.linked or chart.key, []).append(_figure(chart, _svg.draw(chart)))
+    return {
+        key: figures[0] if len(figures) == 1 else _side_by_side(figures)
+        for key, figures in sets.items()
+    }
 
 
 def _figure(chart: Chart, drawing: str) -> str:
@@ -199,10 +160,6 @@ def _figure(chart: Chart, drawing: str) -> str:
         f"<figure><h3>{text(chart.title)}</h3><figcaption>{text(chart.about)}</figcaption>"
         f'<div class="chart">{drawing}</div></figure>'
     )
-
-
-def _about(chart: Chart) -> str:
-    return f"<p class=about><strong>{text(chart.title)}.</strong> {text(chart.about)}</p>"
 
 
 def section(name: str, title: str, content: str) -> str:

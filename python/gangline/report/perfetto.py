@@ -16,7 +16,6 @@ from gangline._files import unsealed, whole
 from gangline.errors import MissingExtraError
 from gangline.report.gantt import gantt
 from gangline.report.output import check_target
-from gangline.report.page import INSTALL
 from gangline.report.shapes import gangs
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ __all__ = ["write_gantt"]
 
 KIND = "Gantt chart"
 """Kind of file, in its seal."""
+_INSTALL = "pip install 'gangline[report]'"
 _SEQUENCE = 1  # all packets come from one writer
 _COUNTERS = (("gpus_busy", "GPUs busy"), ("jobs_waiting", "Jobs waiting"))
 _TEXTS = ("user", "model", "tier", "types", "end", "beside")
@@ -72,7 +72,7 @@ def write_gantt(
     About 25 microseconds and 150 bytes per slice on a laptop.
     """
     if importlib.util.find_spec("perfetto") is None:
-        message = f"Gantt charts need the library perfetto: {INSTALL}"
+        message = f"Gantt charts need the library perfetto: {_INSTALL}"
         raise MissingExtraError(message, extra="report")
     path = Path(path)
     check_target(path, KIND)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gangline._html import show, text
 from gangline.report import tables
 from gangline.report.output import check_target, put
-from gangline.report.page import document, footer, page_script, section
+from gangline.report.page import document, footer, section
 from gangline.report.tables import Cell
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def write_tables(
     if command:
         body.append(section("repeat", "To repeat it", f"<pre>{text(command)}</pre>"))
     body.append(f"</main>{footer(_core.__version__)}")
-    put(path, document(title, "".join(body), [page_script()]))
+    put(path, document(title, "".join(body)))
     return path
 
 

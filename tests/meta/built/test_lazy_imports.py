@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-HEAVY = ("pyarrow", "highspy", "bokeh", "numpy", "perfetto", "pandas")
+HEAVY = ("pyarrow", "highspy", "numpy", "perfetto", "pandas")
 
 
 def loaded(code: str) -> list[str]:
