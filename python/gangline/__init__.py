@@ -16,6 +16,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from gangline.audit import Audit, audit
+from gangline.capacity import plan
 from gangline.compare import compare
 from gangline.errors import (
     ClusterError,
@@ -96,6 +97,7 @@ __all__ = [
     "load_result",
     "lp",
     "network",
+    "plan",
     "plot",
     "policies",
     "read_cluster",

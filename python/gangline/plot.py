@@ -37,16 +37,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from gangline.capacity import CapacityPlan
+
     Runs: TypeAlias = Comparison | Result | Iterable[Result]
     _Pairs: TypeAlias = list[tuple[str, npt.NDArray[np.float64]]]
 
-__all__ = ["bars", "cdf", "decision_times", "save", "timeline", "write_table"]
+__all__ = ["bars", "capacity", "cdf", "decision_times", "save", "timeline", "write_table"]
 
 FORMATS = ("pdf", "png", "pgf", "svg")
 _INSTALL = "pip install 'gangline[plot]'"
 _SIZE = (4.8, 2.8)  # inches: a column of most papers is 3.3 to 5 wide
 _POINTS = 2000  # a curve with more is thinned to this many quantiles
 _LEAST_S = 1.0  # a logarithmic axis has no zero: shorter times are drawn here
+_CAPACITY_TOP = 4.0  # ours: times the bound, so that the crossing is seen
 _TABLES = ("csv", "parquet", "tex")
 
 
@@ -197,6 +200,53 @@ def decision_times(runs: Iterable[Result], *, against: str = "jobs") -> Figure:
     return _finished(figure, axes)
 
 
+def capacity(found: CapacityPlan) -> Figure:
+    """Draw the curve of a plan: each target over the sizes that were looked at.
+
+    Parameters
+    ----------
+    found : CapacityPlan
+        Of `gangline.plan`. With one target the axis has its unit and the bound is a line; several
+        are drawn relative to their bounds. Bands are 95 % intervals; a dotted line marks the
+        answer. What lies above four times the bound is cut off.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    MissingExtraError
+        If the extra `plot` is not installed.
+    """
+    figure, axes = _new()
+    alone = len(found.targets) == 1
+    for number, target in enumerate(found.targets):
+        points = [point for point in found.points if point.values]
+        per = 1.0 if alone else target.bound or 1.0
+        unit = "h" if alone and target.key.endswith("_s") else ""
+        per = 3600.0 if unit else per
+        x = np.asarray([point.size for point in points])
+        values = [point.values[target.key] for point in points]
+        middle = np.asarray([value.mean for value in values]) / per
+        _line(axes, number, str(target), x, middle, marker="o", markersize=3)
+        low = np.asarray([np.nan if value.low is None else value.low for value in values]) / per
+        high = np.asarray([np.nan if value.high is None else value.high for value in values]) / per
+        axes.fill_between(x, low, high, color=style_of(number)[0], alpha=0.15, linewidth=0)
+        if alone or not number:
+            axes.axhline(target.bound / per if alone else 1.0, color="0.4", linewidth=0.8)
+        if alone:
+            axes.set_ylabel(f"{_title(target.key, with_unit=not unit)}{f', {unit}' * bool(unit)}")
+    if not alone:
+        axes.set_ylabel("relative to the bound")
+    if found.answer is not None:
+        axes.axvline(found.answer, color="0.4", linewidth=0.8, linestyle=":")
+    axes.set_xlabel(f"{found.gpu} servers" if found.gpu else "load, relative to the trace")
+    top = _CAPACITY_TOP * (found.targets[0].bound / per if alone else 1.0)
+    axes.set_ylim(0.0, min(top, axes.get_ylim()[1]) if top > 0.0 else None)
+    return _finished(figure, axes)
+
+
 def save(figure: Figure, path: str | PathLike[str]) -> Path:
     """Write a figure as PDF, PNG, PGF or SVG, by the ending of the name; no dates are written.
 
@@ -214,17 +264,25 @@ def save(figure: Figure, path: str | PathLike[str]) -> Path:
     OSError
         If the file cannot be written.
     """
+    path = Path(path)
+    kind = check(path)
     import matplotlib as mpl
 
-    path = Path(path)
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in FORMATS:
-        message = f"plot: {path}: expected a name that ends in .{', .'.join(FORMATS)}"
-        raise OptionError(message, field="path", value=str(path))
     dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
     with mpl.rc_context({"svg.hashsalt": "gangline"}):
         figure.savefig(path, format=kind, dpi=200, bbox_inches="tight", metadata=dates)
     return path
+
+
+def check(path: Path) -> str:
+    """Return the format of a figure by its name; raise as `save` would, before there is one."""
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in FORMATS:
+        message = f"plot: {path}: expected a name that ends in .{', .'.join(FORMATS)}"
+        raise OptionError(message, field="path", value=str(path))
+    if importlib.util.find_spec("matplotlib") is None:
+        raise MissingExtraError(f"figures need the library matplotlib: {_INSTALL}", extra="plot")
+    return kind
 
 
 def write_table(table: Comparison | pa.Table, path: str | PathLike[str]) -> Path:

@@ -34,7 +34,8 @@ LAYERS: tuple[frozenset[str], ...] = (
         {"run_options", "run_inputs", "run_spec", "result", "simulate", "compare", "comparison"}
     )
     | frozenset({"executors", "_plots", "_result_folder", "_tables"}),
-    frozenset({"report", "reproduce", "audit", "testing", "doctor", "sweep", "plot"}),
+    frozenset({"report", "reproduce", "audit", "testing", "doctor", "sweep", "plot"})
+    | frozenset({"capacity", "bench"}),
     frozenset({"cli", "__main__"}),
 )
 PUBLIC_FACE = "__init__"  # gangline/__init__.py: a list of names, may import all but the cli

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cyclopts import Token
 
     from gangline.policies.parameters import PolicyBase
+    from gangline.policies.protocol import Policy
     from gangline.trace.jobs.table import Trace
 
 
@@ -184,6 +185,31 @@ def split_sharing(settings: list[str] | None) -> tuple[dict[str, Any], dict[str,
         else:
             policy[key] = value
     return policy, sharing
+
+
+def policy(name: str, params: dict[str, Any]) -> PolicyBase | Policy:
+    """Build a policy: one of the registry, or the `module:Class` of one in Python.
+
+    Modules in the working directory are found, as `python -m` finds them.
+    """
+    if ":" not in name:
+        return make(name, params)
+    import sys
+    from pathlib import Path
+
+    from gangline.policies.protocol import Policy as Base
+    from gangline.run_spec import PolicyReference
+
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        made = PolicyReference(name=name, params=params, python=name).build()
+    except TypeError as error:
+        raise PolicyError(f"{name}: cannot be made: {error}", policy=name) from None
+    if not isinstance(made, Base):
+        raise PolicyError(f"{name}: expected a subclass of gangline.Policy", policy=name)
+    return made
 
 
 def policies(names: str, settings: list[str] | None) -> tuple[list[PolicyBase], dict[str, Any]]:

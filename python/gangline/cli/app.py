@@ -16,6 +16,7 @@ from gangline.cli.cluster import app as cluster_app
 from gangline.cli.compare import compare
 from gangline.cli.doctor import doctor
 from gangline.cli.gantt import gantt
+from gangline.cli.plan import plan
 from gangline.cli.policies import policies
 from gangline.cli.report import report
 from gangline.cli.reproduce import reproduce
@@ -46,6 +47,7 @@ app = App(
 app.command(run)
 app.command(compare)
 app.command(sweep)
+app.command(plan)
 app.command(report)
 app.command(gantt)
 app.command(reproduce)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
 from typing import Literal
 
-from gangline.cli import _console, _page
+from gangline.cli import _console, _inputs, _page
 from gangline.cli._inputs import (
     Flag,
     Json,
@@ -66,7 +66,7 @@ def run(
     cluster
         A TOML file, the node list of a public trace, or the name of a preset.
     policy
-        Name of a policy; `gangline policies` lists them.
+        Name of a policy (`gangline policies` lists them), or module:Class of one in Python.
     settings
         A parameter of the policy as KEY=VALUE, or sharing.KEY=VALUE; repeatable.
     seed
@@ -89,7 +89,6 @@ def run(
         How the trace is read.
     """
     from gangline._result_folder import check as check_folder
-    from gangline.policies.registry import make
     from gangline.simulate import simulate
 
     if out is not None:
@@ -97,7 +96,7 @@ def run(
     if html is not None:
         _page.check(html)
     given, sharing = split_sharing(settings)
-    config = make(policy, given)
+    config = _inputs.policy(policy, given)
     jobs = (choice or TraceChoice()).read(trace)
     result = simulate(
         cluster,

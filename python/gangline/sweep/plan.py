@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from gangline.cluster import Cluster
     from gangline.trace.reference import TraceReference
 
-__all__ = ["KEYS", "Plan", "read_plan"]
+__all__ = ["KEYS", "Plan", "Runs", "read_plan"]
 
 KEYS = ("trace", "cluster", "policy", "trace_seed", "seed", "rescale")
 _NEEDED = ("trace", "cluster", "policy")
@@ -34,6 +35,19 @@ _SHARING = "sharing"
 _TRACE_OPTIONS = tuple(name for name in Options.__struct_fields__ if name != "special")
 
 Keys = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs that are listed one by one: `keys` name what each pair of keys and spec tells."""
+
+    name: str
+    keys: list[str]
+    pairs: list[tuple[Keys, RunSpec]]
+
+    def __iter__(self) -> Iterator[tuple[Keys, RunSpec]]:
+        """Yield the keys and the spec of each run."""
+        return iter(self.pairs)
 
 
 class Plan:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from gangline.run_inputs import Progress
     from gangline.run_spec import RunSpec
     from gangline.simulate import Prepared
-    from gangline.sweep.plan import Plan
+    from gangline.sweep.plan import Plan, Runs
     from gangline.sweep.store import Store
 
-__all__ = ["Sweep", "sweep"]
+__all__ = ["Sweep", "carry_out_all", "sweep"]
 
 _PREPARED_MAX = 4  # ours: traces in memory at once
 
@@ -148,12 +148,33 @@ def sweep(
         message = f"executor: expected one of {', '.join(EXECUTORS)}, got {executor!r}"
         raise OptionError(message, field="executor", value=executor)
     from gangline.sweep.plan import read_plan
+
+    plan = read_plan(spec)
+    return carry_out_all(
+        plan,
+        Path(plan.name if out is None else out),
+        executor=executor,
+        workers=workers,
+        address=address,
+        progress=progress,
+    )
+
+
+def carry_out_all(
+    plan: Plan | Runs,
+    folder: Path,
+    *,
+    executor: str = "local",
+    workers: int | None = None,
+    address: str | None = None,
+    progress: bool | Callable[[int, int, int], None] = False,
+) -> Sweep:
+    """Carry out the runs that are not in the store at `folder` yet; arguments as for `sweep`."""
     from gangline.sweep.progress import showing
     from gangline.sweep.store import Store
 
     workers = check_workers(workers)
-    plan = read_plan(spec)
-    folder = Path(plan.name if out is None else out).absolute()
+    folder = folder.absolute()
     store = Store(folder)
     planned = [(keys, one.digest) for keys, one in plan]
     store.prepare()
@@ -181,7 +202,12 @@ def sweep(
 
 
 def _outcomes(
-    plan: Plan, store: Store, missing: set[str], executor: str, workers: int, address: str | None
+    plan: Plan | Runs,
+    store: Store,
+    missing: set[str],
+    executor: str,
+    workers: int,
+    address: str | None,
 ) -> Iterator[Outcome]:
     """Carry out what is missing; runs on one trace come together, so that it is read once."""
 
@@ -261,7 +287,7 @@ class _PreparedRuns:
 _PREPARED = _PreparedRuns()
 
 
-def _tabulate(made: Sweep, plan: Plan, store: Store) -> None:
+def _tabulate(made: Sweep, plan: Plan | Runs, store: Store) -> None:
     """Write table.parquet, table.csv and failed.json from what is in the store."""
     import pyarrow as pa
     import pyarrow.csv as pc

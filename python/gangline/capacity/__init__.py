@@ -1,0 +1,15 @@
+"""Capacity planning: the fewest servers, or the largest load, that keep targets.
+
+Examples
+--------
+>>> import gangline as gl
+>>> lab = gl.Cluster.homogeneous(servers=8, gpus=4)
+>>> jobs = "synth:philly?jobs=60&seed=1&max_gpus=8&load=1.2&cluster_gpus=32"
+>>> gl.plan(lab, jobs, "srtf", keep=["queue_p95_s <= 3600", "jct_mean_s <= 28800"]).answer
+2
+"""
+
+from gangline.capacity.plan import plan
+from gangline.capacity.result import CapacityPlan, Point
+
+__all__ = ["CapacityPlan", "Point", "plan"]

@@ -1,0 +1,128 @@
+"""The smallest size that keeps a target, and what was seen on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Found", "smallest"]
+
+_NEAR = 2  # ours: how many sizes on either side of the answer are looked at
+_ALONG = (0.5, 0.75, 1.25, 1.5, 2.0)  # ours: multiples of the answer for the curve
+
+
+@dataclass(frozen=True)
+class Found:
+    """The answer of a search.
+
+    Attributes
+    ----------
+    size : int or None
+        The smallest size that was seen to keep the target; None if none was.
+    seen : dict of int to bool
+        Every size that was looked at, ascending, and whether it keeps the target.
+    """
+
+    size: int | None
+    seen: dict[int, bool]
+
+    @property
+    def broken_above(self) -> list[int]:
+        """Sizes above the answer that were seen not to keep the target."""
+        if self.size is None:
+            return []
+        return [size for size, keeps in self.seen.items() if size > self.size and not keeps]
+
+
+def smallest(
+    keeps: Callable[[int], bool],
+    low: int,
+    high: int,
+    start: int,
+    *,
+    probe: bool = True,
+    exhaustive: bool = False,
+) -> Found:
+    """Return the smallest size from `low` to `high` that keeps the target.
+
+    The answer keeps it, and the size before it does not, or is below `low`. Where every size above
+    one that keeps it keeps it too, no smaller size does. Bisection alone never meets evidence
+    against that, so two sizes on either side of the answer and some further off are looked at as
+    well; if a smaller one keeps the target the search goes on below it.
+
+    Parameters
+    ----------
+    keeps : callable
+        Is asked once for each size.
+    low, high, start : int
+        The first size that is looked at is `start`.
+    probe : bool
+        Whether sizes are looked at that bisection does not need.
+    exhaustive : bool
+        Look at every size from `low` to the largest that the search looked at; then no smaller
+        size keeps the target, whatever the curve.
+
+    Examples
+    --------
+    >>> smallest(lambda size: size >= 11, 1, 100, 16).size
+    11
+    >>> smallest(lambda size: size in (5, 6) or size >= 11, 1, 100, 16, probe=False).size
+    11
+    >>> found = smallest(lambda size: size in (5, 6) or size >= 11, 1, 100, 16)
+    >>> found.size, found.broken_above
+    (5, [7, 8, 9, 10])
+    """
+    seen: dict[int, bool] = {}
+
+    def look(size: int) -> bool:
+        if size not in seen:
+            seen[size] = keeps(size)
+        return seen[size]
+
+    _bracket(look, low, high, start)
+    answer = _bisect(look, seen, low)
+    if exhaustive:
+        for size in range(low, max(seen) + 1):
+            look(size)
+    elif probe:
+        while answer is not None:
+            near = range(answer - _NEAR, answer + _NEAR + 1)
+            along = [round(answer * factor) for factor in _ALONG]
+            for size in (*near, *along):
+                if low <= size <= high:
+                    look(size)
+            lower = _bisect(look, seen, low)
+            if lower == answer:
+                break
+            answer = lower
+    kept = [size for size, is_kept in seen.items() if is_kept]
+    return Found(min(kept, default=None), dict(sorted(seen.items())))
+
+
+def _bracket(look: Callable[[int], bool], low: int, high: int, start: int) -> None:
+    """Look ever further down if `start` keeps the target, else up, until that changes."""
+    size, step = start, max(1, abs(start) // 2)
+    is_kept = look(start)
+    while size > low if is_kept else size < high:
+        size = max(low, size - step) if is_kept else min(high, size + step)
+        step *= 2
+        if look(size) != is_kept:
+            return
+
+
+def _bisect(look: Callable[[int], bool], seen: dict[int, bool], low: int) -> int | None:
+    """Close in on the smallest size that was seen to keep the target, until no gap is below it."""
+    kept = min((size for size, is_kept in seen.items() if is_kept), default=None)
+    if kept is None:
+        return None
+    broken = max((size for size in seen if size < kept), default=low - 1)
+    while kept - broken > 1:
+        middle = (kept + broken) // 2
+        if look(middle):
+            kept = middle
+        else:
+            broken = middle
+    return kept

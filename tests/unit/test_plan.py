@@ -1,0 +1,400 @@
+"""Capacity plans: minimal by brute force, honest about curves that are not monotone."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gangline as gl
+from gangline.capacity.axes import Load, Servers
+from gangline.capacity.result import CapacityPlan, Point
+from gangline.capacity.search import smallest
+from gangline.capacity.targets import parse
+from gangline.cli.app import main
+from gangline.errors import OptionError
+from gangline.statistics import Estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+TRACE = "synth:philly?jobs=60&seed=2&max_gpus=8&load=1.0&cluster_gpus=32"
+LAB = gl.Cluster.homogeneous(servers=8, gpus=4)
+MIXED = {
+    "name": "mixed",
+    "gpu_types": [
+        {"name": "V100", "memory_gb": 16, "price_per_hour": 2.0},
+        {"name": "K80", "memory_gb": 12, "price_per_hour": 0.5},
+    ],
+    "servers": [
+        {"count": 3, "gpu": "V100", "gpus": 4},
+        {"count": 2, "gpu": "K80", "gpus": 8},
+        {"count": 1, "gpu": "V100", "gpus": 8},
+    ],
+}
+
+
+@given(
+    st.integers(-60, 60).flatmap(
+        lambda low: st.tuples(
+            st.just(low), st.integers(low, low + 80), st.integers(0, 80), st.integers(low, low + 90)
+        )
+    ),
+    st.booleans(),
+)
+def test_of_a_monotone_curve_the_search_finds_the_least(
+    world: tuple[int, int, int, int], probe: bool
+) -> None:
+    low, start, more, threshold = world
+    high = start + more
+    asked: list[int] = []
+
+    def keeps(size: int) -> bool:
+        asked.append(size)
+        return size >= threshold
+
+    found = smallest(keeps, low, high, start, probe=probe)
+    assert found.size == (max(low, threshold) if threshold <= high else None)
+    assert found.broken_above == []
+    assert len(asked) == len(set(asked))
+    assert all(low <= size <= high for size in asked)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=40), st.data())
+def test_of_any_curve_the_answer_keeps_and_the_size_before_does_not(
+    curve: list[bool], data: st.DataObject
+) -> None:
+    start = data.draw(st.integers(0, len(curve) - 1))
+    found = smallest(curve.__getitem__, 0, len(curve) - 1, start)
+    assert found.seen == {size: curve[size] for size in found.seen}
+    if found.size is None:
+        assert not any(found.seen.values())
+        return
+    assert curve[found.size]
+    assert found.size == 0 or not curve[found.size - 1]
+    near = range(max(0, found.size - 2), min(len(curve), found.size + 3))
+    assert set(near) <= found.seen.keys()
+    assert found.broken_above == [i for i in found.seen if i > found.size and not curve[i]]
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=40), st.data())
+def test_an_exhaustive_search_finds_the_least_of_any_curve(
+    curve: list[bool], data: st.DataObject
+) -> None:
+    start = data.draw(st.integers(0, len(curve) - 1))
+    found = smallest(curve.__getitem__, 0, len(curve) - 1, start, exhaustive=True)
+    if found.size is not None:
+        assert found.size == curve.index(True)
+        assert list(found.seen) == list(range(max(found.seen) + 1))
+        assert found.broken_above == [i for i in found.seen if i > found.size and not curve[i]]
+    elif any(curve):
+        assert curve.index(True) > max(found.seen)
+
+
+def by_force(
+    value: Callable[[gl.Result], float], bound: float, policy: str, sizes: range
+) -> list[bool]:
+    """Return for each size whether a run of its own keeps the bound."""
+    kept = []
+    for servers in sizes:
+        lab = gl.Cluster.homogeneous(servers=servers, gpus=4)
+        try:
+            kept.append(value(gl.simulate(lab, TRACE, policy)) <= bound)
+        except gl.InfeasibleJobError:
+            kept.append(False)
+    return kept
+
+
+def p95_queue_s(result: gl.Result) -> float:
+    return float(np.quantile(result.jobs["queue_s"].to_numpy(), 0.95))
+
+
+def mean_jct_s(result: gl.Result) -> float:
+    return float(result.summary["jct_mean_s"])
+
+
+@pytest.mark.parametrize("policy", ["fifo", "srtf", "las"])
+@pytest.mark.parametrize(
+    ("keep", "value", "bound"),
+    [("queue_p95_s<=1800", p95_queue_s, 1800.0), ("jct_mean_s <= 40000", mean_jct_s, 40000.0)],
+)
+def test_the_answer_is_that_of_brute_force(
+    policy: str, keep: str, value: Callable[[gl.Result], float], bound: float
+) -> None:
+    sizes = range(1, 17)
+    kept = by_force(value, bound, policy, sizes)
+    assert any(kept)
+    assert not all(kept)
+    found = gl.plan(LAB, TRACE, policy, keep=keep, workers=1)
+    assert found.answer == sizes[kept.index(True)]
+    assert {p.size: p.keeps for p in found.points if p.size <= 16} == {
+        size: kept[size - 1] for size in (int(p.size) for p in found.points) if size <= 16
+    }
+
+
+def test_several_targets_are_all_kept() -> None:
+    one = gl.plan(LAB, TRACE, keep="queue_p95_s<=1800", workers=1)
+    both = gl.plan(LAB, TRACE, keep=["queue_p95_s<=1800", "gpu_utilization>=0.9"], workers=1)
+    assert one.answer is not None
+    assert both.answer is None
+    assert "No number of GPU servers" in both.sentences()[0]
+
+
+def test_the_largest_load_is_that_of_brute_force() -> None:
+    lab = gl.Cluster.homogeneous(servers=4, gpus=4)
+    found = gl.plan(lab, TRACE, keep="queue_mean_s<=1", vary="load", step=0.25, most=4, workers=1)
+    kept = []
+    for number in range(1, 17):
+        jobs = gl.read_trace(TRACE, rescale=1.0 / (0.25 * number))
+        kept.append(gl.simulate(lab, jobs, "fifo").summary["queue_mean_s"] <= 1.0)
+    assert any(kept)
+    assert not all(kept)
+    assert found.answer == 0.25 * (kept.index(False))
+    assert all(kept[: kept.index(False)])
+
+
+def test_workers_change_nothing(tmp_path: Path) -> None:
+    made = [
+        gl.plan(
+            LAB, TRACE, "las", keep="wait_p90_s<=3600", trace_seeds=range(5), workers=workers,
+            out=tmp_path / str(workers),
+        )
+        for workers in (1, 3)
+    ]  # fmt: skip
+    assert made[0].to_dict() == made[1].to_dict()
+    one, other = (sorted(p.name for p in (tmp_path / w / "runs").iterdir()) for w in "13")
+    assert one == other
+    assert (tmp_path / "1" / "plan.json").read_bytes() == (tmp_path / "3/plan.json").read_bytes()
+
+
+def test_a_plan_goes_on_with_what_its_store_has(tmp_path: Path) -> None:
+    first = gl.plan(LAB, TRACE, keep="queue_p95_s<=1800", out=tmp_path, workers=1)
+    runs = {path: path.stat().st_ino for path in (tmp_path / "runs").iterdir()}
+    damaged, *whole = runs
+    (damaged / "jobs.parquet").write_bytes(b"PAR1")
+    again = gl.plan(LAB, TRACE, keep="queue_p95_s<=1800", out=tmp_path, workers=1)
+    assert again.to_dict() == first.to_dict()
+    assert {path: path.stat().st_ino for path in whole} == {path: runs[path] for path in whole}
+    assert gl.load_result(damaged).jobs.num_rows == 60
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "plan.json", "runs", "table.csv", "table.parquet", "failed.json",
+    }  # fmt: skip
+
+
+def test_sizes_too_small_for_a_job_are_told() -> None:
+    found = gl.plan(LAB, TRACE, "fifo", keep="queue_p95_s<=1e9", workers=1)
+    assert found.answer == 2  # gangs of 8 need two servers of 4
+    assert [point.size for point in found.points if point.why] == [1]
+    assert any("At 1 the cluster is too small" in line for line in found.sentences())
+
+
+def test_of_several_types_one_is_varied() -> None:
+    cluster = gl.Cluster.from_dict(MIXED)
+    found = gl.plan(cluster, TRACE, keep="queue_p95_s<=1800", gpu="K80", workers=1)
+    assert found.answer is not None
+    points = {point.size: point for point in found.points}
+    for size, point in points.items():
+        assert point.gpus == 20 + 8 * size
+        hours = 365.25 * 24 / 12
+        assert point.cost_per_month == pytest.approx(hours * (20 * 2.0 + 8 * size * 0.5))
+    with pytest.raises(OptionError, match="name one of V100, K80"):
+        gl.plan(cluster, TRACE, keep="queue_p95_s<=1800")
+
+
+def test_each_size_has_the_servers_of_the_smaller_ones() -> None:
+    cluster = gl.Cluster.from_dict(MIXED)
+    jobs = gl.read_trace(TRACE)
+    axis = Servers(cluster, "V100", jobs, None)
+    reference = jobs.reference
+    assert reference is not None
+    counts = []
+    for size in range(13):
+        world, _ = axis.world(size, reference)
+        row = {(b.gpu, b.gpus): b.count for b in world.servers}
+        assert row.pop(("K80", 8)) == 2
+        counts.append((row.get(("V100", 4), 0), row.get(("V100", 8), 0)))
+    assert [sum(pair) for pair in counts] == list(range(13))
+    assert counts[4] == (3, 1)
+    assert counts[8] == (6, 2)
+    steps = [(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(counts)]
+    assert set(steps) == {(1, 0), (0, 1)}
+
+
+def test_the_load_of_the_trace_is_no_other_run() -> None:
+    jobs = gl.read_trace(TRACE, rescale=0.5)
+    reference = jobs.reference
+    assert reference is not None
+    axis = Load(LAB, 0.05, None)
+    assert axis.world(-20, reference) == (LAB, reference)
+    _, doubled = axis.world(-10, reference)
+    assert "rescale" not in doubled.options
+
+
+def points(values: list[float]) -> tuple[Point, ...]:
+    return tuple(
+        Point(i, 4 * i, None, {"jct_mean_s": Estimate(v, None, None, 1)}, v <= 10.0, int(v <= 10))
+        for i, v in enumerate(values, start=1)
+    )
+
+
+def made(values: list[float], answer: float | None, beyond: tuple[float, ...]) -> CapacityPlan:
+    return CapacityPlan(
+        "fifo", "servers", "V100", (parse("jct_mean_s<=10"),), points(values), answer, None, beyond,
+        is_exhaustive=False, seeds=1, seeds_matter=False, limit=9,
+    )  # fmt: skip
+
+
+def test_a_curve_that_is_not_monotone_is_reported_with_its_sizes() -> None:
+    broken = made([20.0, 9.0, 12.0, 8.0], 2, (3,))
+    assert not broken.is_monotone
+    assert broken.rises == [("jct_mean_s", 2, 3)]
+    text = " ".join(broken.sentences())
+    assert "more servers than the answer fail at 3." in text
+    assert "jct_mean_s gets worse from 2 to 3" in text
+    assert "A smaller answer may exist" in text
+    assert made([20.0, 9.0, 9.05, 8.0], 2, ()).is_monotone  # within 1 %
+    assert made([20.0, 9.0, 8.0], 2, ()).is_monotone
+
+
+def test_with_five_seeds_the_answer_has_an_interval() -> None:
+    found = gl.plan(LAB, TRACE, keep="queue_p95_s<=1800", trace_seeds=range(6), workers=1)
+    assert found.interval is not None
+    assert found.answer is not None
+    low, high = found.interval
+    assert low <= found.answer <= high
+    by_size = {point.size: point.values.get("queue_p95_s") for point in found.points}
+    best = by_size[low]
+    assert best is not None
+    assert best.low is not None
+    assert best.low <= 1800.0
+    if high < math.inf:
+        least = by_size[high]
+        assert least is not None
+        assert least.high is not None
+        assert least.high <= 1800.0
+    few = gl.plan(LAB, TRACE, keep="queue_p95_s<=1800", trace_seeds=range(4), workers=1)
+    assert few.interval is None
+
+
+def test_seeds_that_change_nothing_are_named() -> None:
+    found = gl.plan(LAB, TRACE, keep="queue_p95_s<=1800", seeds=range(5), workers=1)
+    assert found.interval is None
+    assert any("same values" in line for line in found.sentences())
+
+
+@pytest.mark.parametrize(
+    ("keep", "told"),
+    [
+        ("queue_p95<=3", "did you mean `queue_p95_s`"),
+        ("quue_mean_s<=3", "did you mean `queue_mean_s`"),
+        ("jct_mean_s<3", "KEY<=NUMBER or KEY>=NUMBER"),
+        ("jct_mean_s<=soon", "a number after the sign"),
+        ("jct_mean_s<=nan", "a number after the sign"),
+        ("wall_s<=3", "clock"),
+        ("", "KEY<=NUMBER"),
+    ],
+)
+def test_a_wrong_target_says_what_is_expected(keep: str, told: str) -> None:
+    with pytest.raises(OptionError, match="keep: ") as caught:
+        parse(keep)
+    assert told in str(caught.value)
+    assert caught.value.field == "keep"
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"keep": "cost<=5"}, "keep"),
+        ({"keep": []}, "keep"),
+        ({"step": 0.0, "vary": "load"}, "step"),
+        ({"most": 0}, "most"),
+        ({"most": 2.5}, "most"),
+        ({"vary": "gpus"}, "vary"),
+        ({"seeds": [0, 0]}, "seeds"),
+        ({"seeds": []}, "seeds"),
+        ({"trace_seeds": [-1]}, "trace_seeds"),
+        ({"price_per_hour": -1.0}, "price_per_hour"),
+        ({"on_infeasible": "drop"}, "on_infeasible"),
+    ],
+)
+def test_a_wrong_option_is_named(options: dict[str, Any], field: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        gl.plan(LAB, TRACE, **{"keep": "queue_p95_s<=1800", "workers": 1, **options})
+    assert caught.value.field == field
+
+
+def test_a_table_in_memory_cannot_be_planned_with() -> None:
+    table = pa.table({"job_id": ["a"], "arrival_s": [0.0], "gpus": [1], "duration_s": [9.0]})
+    with pytest.raises(OptionError, match="write_trace"):
+        gl.plan(LAB, table, keep="queue_p95_s<=1800")
+
+
+def test_a_target_of_every_policy_error_is_an_error() -> None:
+    with pytest.raises(gl.PolicyError):
+        gl.plan(LAB, TRACE, "fifo", params={"absent": "x"}, keep="queue_p95_s<=1800")
+
+
+def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    start = ["plan", "--trace", TRACE, "--cluster", "pollux-64", "--policy", "fifo"]
+    page = tmp_path / "plan.html"
+    code = main([*start, "--keep", "queue_p95_s<=1800", "--html", str(page)])
+    shown = capsys.readouterr()
+    assert code == 0, shown.err
+    assert "yes <-" in shown.out
+    assert "T4 servers" in shown.out
+    assert "<svg" in page.read_text(encoding="utf-8")
+    assert main([*start, "--keep", "queue_p95_s<=1800", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["answer"] == next(p["size"] for p in document["points"] if p["keeps"])
+    assert main([*start, "--keep", "jct_mean_s<=1"]) == 3
+    assert main([*start, "--keep", "nonsense"]) == 2
+
+
+def test_command_line_with_a_policy_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own_for_plan.py").write_text(
+        "import gangline as gl\n"
+        "class Own(gl.Policy):\n"
+        "    def decide(self, view, changes):\n"
+        "        plan, free = gl.Plan(), view.servers('gpus_free').copy()\n"
+        "        for job, gpus in zip(view.waiting('job'), view.waiting('gpus')):\n"
+        "            room = (free >= gpus).nonzero()[0]\n"
+        "            if len(room):\n"
+        "                plan.start(job, {room[0]: gpus})\n"
+        "                free[room[0]] -= gpus\n"
+        "        return plan\n",
+        encoding="utf-8",
+    )
+    monkeypatch.chdir(tmp_path)
+    trace = "synth:philly?jobs=30&seed=2&max_gpus=4"
+    code = main(
+        ["plan", "--trace", trace, "--cluster", "pollux-64", "--policy", "own_for_plan:Own",
+         "--keep", "queue_p95_s<=60", "--most", "8", "--workers", "1"]
+    )  # fmt: skip
+    shown = capsys.readouterr()
+    assert code == 0, shown.err
+    assert "own_for_plan" in shown.out or "Own" in shown.out
+    assert main(["run", "--trace", trace, "--cluster", "pollux-64", "--policy", "absent:Own"]) == 2
+    assert "absent:Own" in capsys.readouterr().err
+
+
+def test_figure(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    found = gl.plan(LAB, TRACE, keep="queue_p95_s<=1800", trace_seeds=range(5), workers=1)
+    figure = gl.plot.capacity(found)
+    assert figure.axes[0].get_xlabel() == "GPU servers"
+    assert figure.axes[0].get_ylabel().endswith(", h")
+    paths = [gl.plot.save(gl.plot.capacity(found), tmp_path / name) for name in ("a.svg", "b.svg")]
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    both = gl.plan(LAB, TRACE, keep=["queue_p95_s<=1800", "jct_mean_s<=1e6"], workers=1)
+    lines = gl.plot.capacity(both).axes[0].get_lines()
+    assert "jct_mean_s <= 1e+06" in [line.get_label() for line in lines]
