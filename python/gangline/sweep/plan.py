@@ -78,15 +78,16 @@ class Plan:
         self._clusters: dict[str, Cluster] = {}
         self._traces: dict[str, TraceReference] = {}
 
-    def __iter__(self) -> Iterator[tuple[Keys, RunSpec]]:
-        """Yield the keys and the spec of each run; combinations that are one run come once."""
+    def __iter__(self) -> Iterator[tuple[Keys, RunSpec, str]]:
+        """Yield keys, spec and digest of each run; combinations that are one run come once."""
         seen: set[str] = set()
         for parts in itertools.product(*self.axes):
             keys = {key: value for part in parts for key, value in part.items()}
             spec = self.spec(keys)
-            if spec.digest not in seen:
-                seen.add(spec.digest)
-                yield self._applied(keys), spec
+            digest = spec.digest
+            if digest not in seen:
+                seen.add(digest)
+                yield self._applied(keys), spec, digest
 
     def spec(self, keys: Keys) -> RunSpec:
         """Return the run of one combination."""
@@ -138,10 +139,11 @@ class Plan:
         options = dict(self._trace_options)
         if "rescale" in keys:
             options["rescale"] = keys["rescale"]
+        if path.startswith("synth:"):
+            return refer(path, **options)
+        path = str(Path(path).absolute())  # a worker may run elsewhere
         known = repr((path, options))
-        if known not in self._traces:
-            if not path.startswith("synth:"):
-                path = str(Path(path).absolute())  # a worker may run elsewhere
+        if known not in self._traces:  # hashes the file
             self._traces[known] = refer(path, **options)
         return self._traces[known]
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Sweep", "carry_out_all", "sweep"]
 
 _PREPARED_MAX = 4  # ours: traces in memory at once
+_ROWS_AT_ONCE = 1000  # ours: rows of the table that are Python objects at once
 
 
 class Task(NamedTuple):
@@ -176,7 +177,7 @@ def carry_out_all(
     workers = check_workers(workers)
     folder = folder.absolute()
     store = Store(folder)
-    planned = [(keys, one.digest) for keys, one in plan]
+    planned = [(keys, digest) for keys, _, digest in plan]
     store.prepare()
     missing = {digest for _, digest in planned if not store.has(digest)}
     errors = {one: Outcome(one, "ProcessDied", "its process ended") for one in missing}
@@ -212,13 +213,10 @@ def _outcomes(
     """Carry out what is missing; runs on one trace come together, so that it is read once."""
 
     def tasks(*, of_python: bool | None) -> Iterator[Task]:
-        left = set(missing)
-        for _, spec in plan:
-            if of_python is not None and bool(spec.policy.python) is not of_python:
-                continue
-            if spec.digest in left:
-                left.discard(spec.digest)
-                yield Task(str(store.folder), spec.digest, msgspec.json.encode(spec.to_dict()))
+        for _, spec, digest in plan if missing else ():
+            mine = of_python is None or bool(spec.policy.python) is of_python
+            if mine and digest in missing:
+                yield Task(str(store.folder), digest, msgspec.json.encode(spec.to_dict()))
 
     if executor == "dask":
         yield from in_dask(carry_out, tasks(of_python=None), workers, _lost, address)
@@ -289,28 +287,13 @@ _PREPARED = _PreparedRuns()
 
 def _tabulate(made: Sweep, plan: Plan | Runs, store: Store) -> None:
     """Write table.parquet, table.csv and failed.json from what is in the store."""
-    import pyarrow as pa
     import pyarrow.csv as pc
     import pyarrow.parquet as pq
 
     from gangline._files import whole
     from gangline._result_folder import write_json
 
-    columns: dict[str, list[Any]] = {key: [] for key in plan.keys}
-    for i, run in enumerate(made.runs):
-        row = {key: _cell(run.get(key)) for key in plan.keys}
-        row |= (store.summary(run["digest"]) or {}) if run["status"] == "finished" else {}
-        row |= {"digest": run["digest"], "status": run["status"]}
-        for key in row.keys() - columns.keys():
-            columns[key] = [None] * i
-        for key, values in columns.items():
-            values.append(row.get(key))
-    last = ("digest", "status")
-    ordered = {key: columns[key] for key in plan.keys}
-    names = next((list(s) for r in made.runs if (s := store.summary(r["digest"]))), [])
-    ordered |= {key: columns[key] for key in names if key in columns}
-    ordered |= {key: columns[key] for key in sorted(columns) if key not in (*ordered, *last)}
-    table = pa.table({**ordered, **{key: columns[key] for key in last}})
+    table = _table(made, plan, store)
     with whole(store.folder / "table.parquet") as part:
         pq.write_table(table, part)
     with whole(store.folder / "table.csv") as part:
@@ -320,6 +303,25 @@ def _tabulate(made: Sweep, plan: Plan | Runs, store: Store) -> None:
     ]
     with whole(store.folder / "failed.json") as part:
         write_json(part, json.loads(json.dumps(failed, default=str)))
+
+
+def _table(made: Sweep, plan: Plan, store: Store) -> pa.Table:
+    """Return one row per run: keys, the summary's keys in its order, others, digest and status."""
+    import pyarrow as pa
+
+    names: dict[str, None] = {}
+    parts = []
+    for first in range(0, len(made.runs), _ROWS_AT_ONCE):
+        rows = []
+        for run in made.runs[first : first + _ROWS_AT_ONCE]:
+            summary = (store.summary(run["digest"]) or {}) if run["status"] == "finished" else {}
+            keys = {key: _cell(run.get(key)) for key in plan.keys}
+            rows.append(keys | summary | {"digest": run["digest"], "status": run["status"]})
+            names |= dict.fromkeys(rows[-1])
+        parts.append(pa.Table.from_pydict({k: [row.get(k) for row in rows] for k in names}))
+    table = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
+    last = ("digest", "status")
+    return table.select([*(name for name in table.column_names if name not in last), *last])
 
 
 def _cell(value: Any) -> Any:
