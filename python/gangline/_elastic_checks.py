@@ -27,14 +27,16 @@ def load_elastic(cluster: _Keys, path: str | None) -> _Keys:
     elastic = cluster.elastic
     if elastic is None or (elastic.preset is None and elastic.profiles is None):
         return cluster
-    models = _preset(elastic.preset) if elastic.preset is not None else {}
-    models |= elastic.models
+    shipped = _preset(elastic.preset) if elastic.preset is not None else {}
+    models = shipped | elastic.models
     if elastic.profiles is not None:
         profiles = _open(elastic.profiles, path)
-        for label in models:
-            if label in profiles and models[label].noise is None:
-                noise = _noise(profiles, label, models[label])
-                models[label] = msgspec.structs.replace(models[label], noise=noise)
+        for label, model in models.items():
+            is_open = model.noise is None and model.noise_scale is None
+            # what is measured by epoch goes before the constant that comes with the library
+            if label in profiles and (is_open or label not in elastic.models):
+                noise = _noise(profiles, label, model)
+                models[label] = msgspec.structs.replace(model, noise=noise, noise_scale=None)
     filled = msgspec.structs.replace(elastic, preset=None, profiles=None, models=models)
     return msgspec.structs.replace(cluster, elastic=filled)
 
@@ -49,8 +51,9 @@ def _preset(name: str) -> dict[str, ElasticModel]:
     models = {}
     for row in rows:
         label = row.pop("model")
-        values: dict[str, Any] = {key: int(text) for key, text in row.items() if key not in FIT}
-        values |= {key: float(row[key]) for key in FIT}
+        reals = (*FIT, "noise_scale")
+        values: dict[str, Any] = {key: int(text) for key, text in row.items() if key not in reals}
+        values |= {key: float(row[key]) for key in reals}
         models[label] = ElasticModel(**values)
     return models
 

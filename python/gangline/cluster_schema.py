@@ -412,8 +412,8 @@ class Elastic(_Table, frozen=True):
     preset : str
         Models to start from: `"pollux-fits"`, fitted to the public measurements of Pollux on T4.
     profiles : str
-        Folder or archive of Pollux profiles, relative to the TOML: gradient noise by epoch of the
-        models that have none.
+        Folder or archive of Pollux profiles, relative to the TOML: gradient noise by epoch, in
+        place of the constants of the preset and for models that have none.
     models : dict
         Model label to ElasticModel; adds to or replaces those of the preset.
     """

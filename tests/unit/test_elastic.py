@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import gangline as gl
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MODEL = {
     "a_c": 0.01733,
@@ -163,3 +166,46 @@ def test_the_shipped_models() -> None:
         "yolov3",
     ]
     assert gl.Cluster.from_dict(cluster.to_dict()) == cluster
+
+
+@pytest.mark.shared
+def test_noise_scales_of_the_preset_are_equivalent_to_the_public_tables(shared: Path) -> None:
+    """A whole training takes as many samples at any batch as with the noise of each epoch."""
+    data = gl.Cluster.preset("pollux-64").to_dict()
+    profiles = str(shared / "traces/tables/pollux/pollux_traces.tar.xz")
+    both = {"preset": "pollux-fits", "profiles": profiles}
+    plain = gl.Cluster.from_dict({**data, "elastic": {"preset": "pollux-fits"}}).elastic
+    measured = gl.Cluster.from_dict({**data, "elastic": both}).elastic
+    assert plain is not None
+    assert measured is not None
+    for label, model in plain.models.items():
+        rows = measured.models[label].noise
+        assert rows is not None
+        assert measured.models[label].noise_scale is None
+        first = model.init_batch
+        ends = [*(row[0] for row in rows[1:]), 1.0]
+        for batch in (2 * first, model.max_batch):
+            samples = 0.0
+            for (start, sqr, var), end in zip(rows, ends, strict=True):
+                scale = batch / first
+                samples += (end - start) * scale * (var / scale + sqr) / (var + sqr)
+            assert model.noise_scale is not None
+            share = (model.noise_scale + batch) / (model.noise_scale + first)
+            assert share == pytest.approx(samples, rel=0.005), label
+
+
+def test_a_scale_of_ones_own_stays_beside_profiles(tmp_path: Path) -> None:
+    folder = tmp_path / "app"
+    folder.mkdir()
+    times = "step_time,sync_time\n"
+    (folder / "placements.csv").write_text(f"placement,local_bsz,{times}1,32,1.0,0.1\n")
+    (folder / "scalability.csv").write_text(f"num_nodes,num_replicas,local_bsz,{times}1,1,32,1,0\n")
+    rows = "progress,iteration,metric,grad_sqr,grad_var\n5,5,1,2.0,3.0\n10,10,1,4.0,5.0\n"
+    (folder / "validation-128.csv").write_text(rows)
+    for given, noise in (({"noise_scale": 7.0}, None), ({}, ((0.0, 2.0, 3.0), (0.5, 4.0, 5.0)))):
+        data = lab().to_dict()
+        data["elastic"] = {"profiles": str(tmp_path), "models": {"app": {**MODEL, **given}}}
+        elastic = gl.Cluster.from_dict(data).elastic
+        assert elastic is not None
+        assert elastic.models["app"].noise == noise
+        assert elastic.models["app"].noise_scale == given.get("noise_scale")

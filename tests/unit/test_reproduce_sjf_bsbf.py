@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import gangline as gl
 from gangline import policies, reproduce
 from gangline.errors import ClusterError
 from gangline.reproduce.sjf_bsbf import STAND_INS
@@ -106,3 +107,25 @@ def test_what_holds_of_the_pair_rule_in_the_mean_over_seeds() -> None:
             else:
                 assert best < first_fit
             assert best < 1.05 * alone
+
+
+def test_pollux_alone_has_elastic_jobs() -> None:
+    made = reproduce.run(
+        "sjf-bsbf",
+        clusters=["xi-1.5", "xi-1.25"],
+        workloads=["jobs-80"],
+        policies=["srtf", "pollux"],
+        seeds=[0],
+    )
+    by_world = {(row["cluster"], row["policy"]): row["jct_mean_s"] for row in made.rows}
+    assert by_world["xi-1.5", "pollux"] == by_world["xi-1.25", "pollux"]
+    trace = gl.read_trace("synth:bsbf?jobs=80&seed=0")
+    costs = {"restart_s": 30.0, "first_start_s": 30.0}
+    data = reproduce.study("sjf-bsbf").cluster("xi-1.5", "").to_dict()
+    for policy, tables in (("srtf", {}), ("pollux", {"elastic": {"preset": "pollux-fits"}})):
+        own = gl.simulate(gl.Cluster.from_dict({**data, **tables}), trace, policy, **costs)
+        assert by_world["xi-1.5", policy] == own.summary["jct_mean_s"]
+    named = made.to_dict()["policies"]
+    assert named["pollux"]["cluster"] == {"elastic": {"preset": "pollux-fits"}}
+    assert "cluster" not in named["srtf"]
+    assert any("its jobs are elastic" in line for line in made.sentences())

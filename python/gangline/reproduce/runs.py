@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from gangline.cluster import Cluster
     from gangline.policies.parameters import PolicyBase
-    from gangline.reproduce.study import Choice, Factor, Study
+    from gangline.reproduce.study import Choice, Contender, Factor, Study
     from gangline.result import Result
     from gangline.run_inputs import Progress
     from gangline.run_options import RunOptions
@@ -249,6 +249,7 @@ class Reproduction:
             "workloads": {w: self.study.workloads[w] for w in self.choice.workloads},
             "policies": {
                 name: {"policy": c.policy, "params": dict(c.params)}
+                | ({"cluster": dict(c.cluster)} if c.cluster else {})
                 for name in self.choice.policies
                 for c in [self.study.contender(name)]
             },
@@ -370,18 +371,15 @@ def carry_out(
 
 def _worlds(study: Study, choice: Choice, options: Mapping[str, Any]) -> list[_World]:
     """Return every world with every seed."""
-    from gangline.policies.registry import make
-
     drawn = _Drawn(study)
     found = []
     for setting in study.settings(choice):
         cluster = study.cluster(setting.cluster, setting.network)
         contenders = [study.contender(name) for name in study.contenders_in(setting, choice)]
-        policies = {one.name: make(one.policy, one.params) for one in contenders}
         if options.get("on_infeasible", "error") == "error":
             _check_room(setting, cluster, [drawn.of(setting.workload, s) for s in choice.seeds])
         found += [
-            drawn.world(setting, cluster, policies, {**options, "seed": seed})
+            drawn.world(setting, cluster, contenders, {**options, "seed": seed})
             for seed in choice.seeds
         ]
     return found
@@ -389,17 +387,14 @@ def _worlds(study: Study, choice: Choice, options: Mapping[str, Any]) -> list[_W
 
 def _varied(study: Study, choice: Choice, options: Mapping[str, Any]) -> list[tuple[Place, _World]]:
     """Return the world of every variation with every seed."""
-    from gangline.policies.registry import make
-
     drawn = _Drawn(study)
     found = []
     for place in places(study, choice):
         cluster = study.cluster(place.setting.cluster, place.setting.network)
         contenders = variations.contenders(study, choice, place.variation)
-        policies = {one.name: make(one.policy, one.params) for one in contenders}
         given = {**options, **place.variation.options}
         found += [
-            (place, drawn.world(place.setting, cluster, policies, {**given, "seed": seed}))
+            (place, drawn.world(place.setting, cluster, contenders, {**given, "seed": seed}))
             for seed in choice.seeds
         ]
     return found
@@ -411,7 +406,7 @@ class _Drawn:
     def __init__(self, study: Study) -> None:
         self._study = study
         self._known: dict[tuple[str, int], Trace] = {}
-        self._prepared: dict[tuple[Setting, int], Prepared] = {}
+        self._prepared: dict[tuple[Setting, int, str], Prepared] = {}
 
     def of(self, workload: str, seed: int) -> Trace:
         from gangline.trace import read_trace
@@ -425,16 +420,34 @@ class _Drawn:
         self,
         setting: Setting,
         cluster: Cluster,
-        policies: Mapping[str, PolicyBase],
+        contenders: Sequence[Contender],
         options: Mapping[str, Any],
     ) -> _World:
+        from gangline.policies.registry import make
         from gangline.run_inputs import make_options
-        from gangline.simulate import Prepared
 
         seed = int(options["seed"])
-        if (setting, seed) not in self._prepared:
-            self._prepared[setting, seed] = Prepared(cluster, self.of(setting.workload, seed))
-        return _World(setting, self._prepared[setting, seed], make_options(options), policies)
+        own = {one.name: one.cluster for one in contenders if one.cluster}
+        return _World(
+            setting,
+            self._prepare(setting, seed, cluster, {}),
+            {name: self._prepare(setting, seed, cluster, tables) for name, tables in own.items()},
+            make_options(options),
+            {one.name: make(one.policy, one.params) for one in contenders},
+        )
+
+    def _prepare(
+        self, setting: Setting, seed: int, cluster: Cluster, tables: Mapping[str, Any]
+    ) -> Prepared:
+        from gangline.cluster import Cluster
+        from gangline.simulate import Prepared
+
+        key = (setting, seed, repr(tables))
+        if key not in self._prepared:
+            if tables:
+                cluster = Cluster.from_dict({**cluster.to_dict(), **tables})
+            self._prepared[key] = Prepared(cluster, self.of(setting.workload, seed))
+        return self._prepared[key]
 
 
 class _World(NamedTuple):
@@ -442,8 +455,14 @@ class _World(NamedTuple):
 
     setting: Setting
     prepared: Prepared
+    own: Mapping[str, Prepared]
+    """The same with tables that only some contenders have, by their names."""
     options: RunOptions
     policies: Mapping[str, PolicyBase]
+
+    def of(self, name: str) -> Prepared:
+        """Return the world as a contender has it."""
+        return self.own.get(name, self.prepared)
 
     @property
     def folder(self) -> str:
@@ -467,7 +486,7 @@ def _check_contenders(world: _World) -> None:
     """Refuse a contender that would not start in a world."""
     for name, policy in world.policies.items():
         try:
-            world.prepared.check(policy, world.options)
+            world.of(name).check(policy, world.options)
         except GanglineError as error:
             error.add_note(f"contender {name} in {world.setting.title}; nothing was run")
             raise
@@ -489,7 +508,7 @@ def _done(
     def work(run: _Run, report: Progress | None) -> tuple[_Run, Result, dict[str, Any]]:
         world = run.world
         shown = progress.of_run() if report is None else report
-        result = world.prepared.run(run.policy, world.options, progress=shown)
+        result = world.of(run.name).run(run.policy, world.options, progress=shown)
         return run, result, _row(study, world, run.name, result)
 
     for run, result, row in in_order(work, runs, workers):

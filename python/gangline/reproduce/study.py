@@ -34,12 +34,16 @@ class Contender:
     only : tuple of str
         Workloads that it is run on unless it is asked for by name; empty = all. For contenders that
         take too long elsewhere.
+    cluster : mapping
+        Tables that the cluster of every world has for this contender beside its own, such as the
+        models of elastic jobs.
     """
 
     name: str
     policy: str
     params: Mapping[str, Any] = field(default_factory=dict)
     only: tuple[str, ...] = ()
+    cluster: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
