@@ -233,7 +233,8 @@ def preset_entry(name: str, params: dict[str, Any]) -> str:
 def preset_lines(name: str, kind: str, params: dict[str, Any]) -> str:
     """Return the lines of a preset, in the form of the formatter."""
     inside = ", ".join(f"{key}={literal(value)}" for key, value in params.items())
-    line = f'    "{name}": {kind}({inside}),'
+    alias = "" if params else f'.known_as("{name}")'
+    line = f'    "{name}": {kind}({inside}){alias},'
     return line if len(line) <= WIDTH else f'    "{name}": {kind}(\n        {inside}\n    ),'
 
 

@@ -67,6 +67,17 @@ def test_presets_are_names_with_settings() -> None:
     assert gl.policies.make("hadar-jct").changed() == {"utility": "inverse_jct"}
 
 
+def test_a_run_has_the_name_that_was_asked_for() -> None:
+    """`hadar-ttd` has the settings of `hadar`, and a table with both tells them apart."""
+    names = ["hadar", "hadar-ttd", "hadar-jct"]
+    assert gl.compare(LAB, jobs([1]), names).labels == names
+    run = gl.simulate(LAB, jobs([1]), "hadar-ttd")
+    assert gl.run(gl.RunSpec.from_dict(run.spec), trace=jobs([1])).policy == "hadar-ttd"
+    changed = gl.policies.make("hadar-ttd", {"order": "srtf"})
+    assert changed.label() == "hadar(order=srtf)"
+    assert gl.policies.make("hadar-ttd", {"order": "density"}).label() == "hadar-ttd"
+
+
 def test_a_gang_larger_than_every_type_needs_mixed_types() -> None:
     wide = gl.simulate(LAB, jobs([12]), "hadar", segments=True)
     types = {row["server"] // 2 for row in wide.segments.to_pylist()}

@@ -1966,7 +1966,7 @@ presets: Mapping[str, PolicyBase] = {
     "hadar-paper": Hadar(
         utility="effective_throughput", order="arrival", tier="beam", backfill=False
     ),
-    "hadar-ttd": Hadar(),
+    "hadar-ttd": Hadar().known_as("hadar-ttd"),
     "hadar-jct": Hadar(utility="inverse_jct"),
     "hadare-paper": Hadare(price_pass=True),
     "hadare-lab": Hadare(gpus_per_copy=1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from gangline._builtin_values import to_builtins
 
@@ -21,6 +21,8 @@ class PolicyBase:
     """Parameters that every table names, even where they have their default."""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Names of presets of this policy, each with the parameters that it sets."""
+    alias: ClassVar[str] = ""
+    """Name in tables of a configuration that was asked for by another name of the policy."""
 
     def params(self) -> dict[str, Any]:
         """Return every parameter by name, as plain values.
@@ -59,6 +61,8 @@ class PolicyBase:
         >>> Hadar(utility="inverse_jct").label()
         'hadar-jct'
         """
+        if self.alias:
+            return self.alias
         params, changed = self.params(), self.changed()
         for preset, given in self.presets.items():
             if changed == given:
@@ -66,6 +70,19 @@ class PolicyBase:
         named = {key: params[key] for key in self.always_shown} | changed
         shown = ", ".join(f"{key}={value}" for key, value in named.items())
         return f"{self.name}({shown})" if shown else self.name
+
+    def known_as(self, alias: str) -> Self:
+        """Return the same configuration, shown by another name in tables.
+
+        Examples
+        --------
+        >>> from gangline.policies import Hadar
+        >>> Hadar().known_as("hadar-ttd").label()
+        'hadar-ttd'
+        """
+        copy = dataclasses.replace(self)
+        object.__setattr__(copy, "alias", alias)
+        return copy
 
     def _repr_html_(self) -> str:
         from gangline._html import table

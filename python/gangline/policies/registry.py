@@ -71,7 +71,9 @@ def make(name: str, settings: Mapping[str, Any] | None = None) -> PolicyBase:
             )
         fit = _FITS.get(fields[key].metadata.get("kind", ""), _fit)
         values[key] = fit(name, key, fields[key].default, value)
-    return kind(**values)
+    made = kind(**values)
+    # two names may stand for equal configurations: the one that was asked for is kept
+    return presets[name] if name in presets and made == presets[name] else made
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
