@@ -27,16 +27,21 @@ __all__ = [
     "Comparison",
     "check_out",
     "headline",
+    "leaders",
     "means",
     "price",
     "ranking",
     "run_name",
+    "seeds_said",
     "waiting",
 ]
 
 _JSON = "comparison.json"
 _HARDLY = 0.05  # ours: share of a job's time, and of mean JCTs, that leaves little to decide
 _IDLE = 0.5  # ours: share of the GPU time
+_HALF = 0.02  # ours: how far from a half a part may be that is called one
+_CALM = 0.5  # ours: a policy with so many of the stops, or fewer, is worth naming as the calmer one
+_NEAR = 1.25  # ours: if it takes no longer than this
 
 
 class Comparison:
@@ -101,24 +106,11 @@ class Comparison:
         for measure in _formatting.MEASURES:
             form = _formatting.brief if measure.form is _formatting.duration else measure.form
             values = [row.get(measure.key) for row in means]
-            marks = _formatting.leaders(values, measure.direction, form)
-            if any(marks):
-                marks = self._told_apart(measure.key, measure.direction, marks)
+            marks = leaders(self.rows, means, measure._replace(form=form))
             for line, marked, value, mark in zip(cells, best, values, marks, strict=True):
                 line.append(form(value))
                 marked.append(mark)
         return titles, cells, best
-
-    def _told_apart(self, key: str, direction: int, marks: list[bool]) -> list[bool]:
-        """Return the marks of a column by the seeds: the best, and all not clearly worse than it.
-
-        With too few seeds for intervals the marks stay as they are.
-        """
-        tied = self.tied(key, direction)
-        if not tied:
-            return marks
-        marks = [label in tied for label in self.labels]
-        return marks if not all(marks) else [False] * len(marks)
 
     def tied(self, key: str = "jct_mean_s", direction: int = -1) -> list[str]:
         """Return the policy with the best mean and those that the seeds do not tell from it.
@@ -133,40 +125,7 @@ class Comparison:
         direction : int
             -1 if less is better, 1 if more is.
         """
-        values = self._replicates(key)
-        if len(values) < len(self.labels):
-            return []
-        means = {label: sum(of) / len(of) for label, of in values.items()}
-        best = min(means, key=lambda label: -direction * means[label])
-        found = [statistics.difference(values[label], values[best]) for label in self.labels]
-        if found[0].low is None:
-            return []
-        return [
-            label
-            for label, one in zip(self.labels, found, strict=True)
-            if label == best or not one.is_clear
-        ]
-
-    def _replicates(self, key: str) -> dict[str, list[float]]:
-        """Return the values of a key by policy, one per trace seed, else per seed.
-
-        Seeds of the run are averaged within each trace; a policy that lacks a value is left out.
-        """
-        which = self._drawn_by
-        found: dict[str, list[float]] = {}
-        for label in self.labels:
-            groups: dict[int, list[Any]] = {}
-            for row in self.rows:
-                if row["policy"] == label:
-                    groups.setdefault(row[which], []).append(row.get(key))
-            if all(_is_number(value) for group in groups.values() for value in group):
-                ordered = [groups[seed] for seed in sorted(groups)]
-                found[label] = [sum(group) / len(group) for group in ordered]
-        return found
-
-    @property
-    def _drawn_by(self) -> str:
-        return "trace_seed" if any("trace_seed" in row for row in self.rows) else "seed"
+        return statistics.tied(self.rows, key, direction)
 
     def statistics(
         self, key: str = "jct_mean_s", *, baseline: str | None = None
@@ -206,31 +165,11 @@ class Comparison:
             known = ", ".join(self.labels)
             message = f"baseline: `{baseline}` is not among the policies: {known}"
             raise PolicyError(message, field="baseline", value=baseline)
-        values = self._replicates(key)
-        if not values:
-            return []
-        base = baseline if baseline is not None else next(iter(values))
-        rank = statistics.ranks(values)
-        rows = []
-        for label, of in values.items():
-            row = {"policy": label, **statistics.estimate(of).to_dict(), "rank": rank[label]}
-            if base in values:
-                difference = statistics.difference(of, values[base])
-                row |= {"baseline": base, "difference": difference.to_dict()}
-            rows.append(row)
-        return rows
+        return statistics.table(self.rows, key, baseline)
 
     def seeds_said(self) -> str:
         """Say so if there are several seeds and they change no run; else nothing."""
-        logs: dict[str, set[str]] = {}
-        for row, log in zip(self.rows, self._log_hashes, strict=True):
-            logs.setdefault(row["policy"], set()).add(log)
-        seeds = {row[self._drawn_by] for row in self.rows}
-        if len(seeds) < 2 or any(len(of) > 1 for of in logs.values()):
-            return ""
-        is_run = self._drawn_by == "seed"
-        hint = "; --trace-seeds 0..9 draws a synthetic trace anew" if is_run else ""
-        return f"The {len(seeds)} seeds change nothing: every run of a policy is the same{hint}."
+        return seeds_said(self.rows, self._log_hashes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the tables of the runs, as plain values."""
@@ -320,6 +259,53 @@ def means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return averaged
 
 
+def leaders(
+    rows: Sequence[dict[str, Any]], means: Sequence[dict[str, Any]], measure: _formatting.Measure
+) -> list[bool]:
+    """Tell which policies are the best of a column.
+
+    With five seeds or more: the best, and all that the seeds do not tell from it. Else: the best,
+    and all within 1 % of it or shown by the same text. Where all tie there is no best.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        One per run, with policy and seed.
+    means : sequence of dict
+        One per policy, as `means` returns them.
+    measure : Measure
+        The column.
+    """
+    values = [row.get(measure.key) for row in means]
+    marks = _formatting.leaders(values, measure.direction, measure.form)
+    tied = statistics.tied(rows, measure.key, measure.direction) if any(marks) else []
+    if not tied:
+        return marks
+    marks = [row["policy"] in tied for row in means]
+    return marks if not all(marks) else [False] * len(marks)
+
+
+def seeds_said(rows: Sequence[dict[str, Any]], log_hashes: Sequence[str]) -> str:
+    """Say so if there are several seeds and they change no run; else nothing.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        One per run, with policy and seed.
+    log_hashes : sequence of str
+        Of the same runs.
+    """
+    logs: dict[str, set[str]] = {}
+    for row, log in zip(rows, log_hashes, strict=True):
+        logs.setdefault(row["policy"], set()).add(log)
+    key = statistics.seed_key(rows)
+    seeds = {row[key] for row in rows}
+    if len(seeds) < 2 or any(len(of) > 1 for of in logs.values()):
+        return ""
+    hint = "; --trace-seeds 0..9 draws a synthetic trace anew" if key == "seed" else ""
+    return f"The {len(seeds)} seeds change nothing: every run of a policy is the same{hint}."
+
+
 Row = dict[str, Any]
 Name = Callable[[str], str]
 
@@ -345,7 +331,7 @@ def ranking(means: Sequence[Row], tied: Sequence[str] = ()) -> tuple[list[Row], 
 
 
 def headline(means: Sequence[Row], name: Name = str, *, tied: Sequence[str] = ()) -> str:
-    """Say which policy finished jobs soonest, and by how much.
+    r"""Recommend a policy in one sentence: by how much it is better, and at what price.
 
     Parameters
     ----------
@@ -363,9 +349,14 @@ def headline(means: Sequence[Row], name: Name = str, *, tied: Sequence[str] = ()
 
     Examples
     --------
-    >>> rows = [{"policy": "fifo", "jct_mean_s": 90.0}, {"policy": "srtf", "jct_mean_s": 60.0}]
-    >>> headline(rows).partition(": ")[2]
-    '1 min from arrival to finish on average, 33 % less than under fifo (1 min 30 s).'
+    >>> rows = [
+    ...     {"policy": "fifo", "jct_mean_s": 90.0, "preemptions": 0},
+    ...     {"policy": "sjf", "jct_mean_s": 50.0, "preemptions": 0},
+    ...     {"policy": "srtf", "jct_mean_s": 45.0, "preemptions": 3},
+    ... ]
+    >>> print(headline(rows).replace("; ", ";\n"))
+    srtf halves the mean time to finish against fifo (45 s against 1 min 30 s), at 3 preemptions;
+    sjf takes 11 % longer (50 s) and neither stops nor moves a running job.
     """
     best, others = ranking(means, tied)
     if len(best) + len(others) < 2:
@@ -376,21 +367,65 @@ def headline(means: Sequence[Row], name: Name = str, *, tied: Sequence[str] = ()
         shown = {_formatting.duration(row["jct_mean_s"]) for row in best}
         told = ", as far as these seeds tell" if tied else ", within 1 %"
         within = told if len(shown) > 1 else ""
-        return (
-            f"{names} finished jobs equally soon{within}: {took} from arrival to finish on average."
-        )
-    if ranking(others)[1]:
-        first, last = others[0], others[-1]
-        rest = f"{_less(best[0], first)} than under {_timed(first, name)} and "
-        rest += f"{_less(best[0], last)} than under {_timed(last, name)}, the slowest"
-    else:
-        *further, last = others
-        alike = _formatting.listed([*(name(row["policy"]) for row in further), _timed(last, name)])
-        rest = f"{_less(best[0], last)} than under {alike}"
-    alike = ", differing by less than can be told apart here" if len(best) > 1 else ""
-    return (
-        f"{names} finished jobs soonest{alike}: {took} from arrival to finish on average, {rest}."
+        return f"{names} have the same mean time to finish{within}: {took}."
+    alike = others if not ranking(others)[1] else others[-1:]
+    slowest = _formatting.listed([name(row["policy"]) for row in alike])
+    said = (
+        f"{names} {_cut(best[0], others[-1], len(best))} against {slowest} ({took} against "
+        f"{_took(others[-1])})"
     )
+    if len(best) > 1:
+        calm = [row for row in best if not _stops(row)]
+        if 0 < len(calm) < len(best):
+            said += f"; of these, {_calm(calm, name)}"
+        return f"{said}."
+    said += f", {_at(best[0])}"
+    calm = [row for row in others if _stops(row) <= _CALM * _stops(best[0]) > 0.0]
+    near = [row for row in calm if row["jct_mean_s"] <= _NEAR * best[0]["jct_mean_s"]]
+    if alike is others:
+        still = [row for row in near if not _stops(row)]
+        return f"{said}; {_calm(still, name)}." if still else f"{said}."
+    rival = (near or others)[0]
+    more = _formatting.percent(rival["jct_mean_s"] / best[0]["jct_mean_s"] - 1.0)
+    said += f"; {name(rival['policy'])} takes {more} longer ({_took(rival)})"
+    if rival not in near:
+        return f"{said}."
+    if not _stops(rival):
+        return f"{said} and neither stops nor moves a running job."
+    return f"{said}, {_at(rival)}."
+
+
+def _calm(rows: Sequence[Row], name: Name) -> str:
+    """Say that policies leave running jobs alone."""
+    verbs = "neither stops nor moves" if len(rows) == 1 else "neither stop nor move"
+    return f"{_formatting.listed([name(row['policy']) for row in rows])} {verbs} a running job"
+
+
+def _cut(best: Row, worst: Row, count: int) -> str:
+    """Say by how much a time is less than another."""
+    part = best["jct_mean_s"] / worst["jct_mean_s"]
+    if abs(part - 0.5) <= _HALF:
+        return f"{'halves' if count == 1 else 'halve'} the mean time to finish"
+    by = _formatting.percent(1.0 - part)
+    return f"{'cuts' if count == 1 else 'cut'} the mean time to finish by {by}"
+
+
+def _stops(row: Row) -> float:
+    return float(row.get("preemptions") or 0) + float(row.get("migrations") or 0)
+
+
+def _at(row: Row) -> str:
+    """Say what a policy does to running jobs, in a few words."""
+    done = [
+        f"{_number(float(row[key]))} {word}" + ("" if row[key] == 1.0 else "s")
+        for key, word in (("preemptions", "preemption"), ("migrations", "move"))
+        if row.get(key)
+    ]
+    return f"at {' and '.join(done)}" if done else "without stopping or moving a running job"
+
+
+def _took(row: Row) -> str:
+    return _formatting.duration(row["jct_mean_s"])
 
 
 def price(row: Row, name: Name = str) -> str:
@@ -439,16 +474,11 @@ def waiting(means: Sequence[Row]) -> str:
 
 def _times(count: float) -> str:
     """Say how often; a mean over seeds need not be whole."""
-    shown = f"{count:,.0f}" if count >= 10.0 or count == int(count) else f"{count:.1f}"
-    return f"{shown} time" + ("" if count == 1.0 else "s")
+    return f"{_number(count)} time" + ("" if count == 1.0 else "s")
 
 
-def _less(best: Row, other: Row) -> str:
-    return f"{_formatting.percent(1.0 - best['jct_mean_s'] / other['jct_mean_s'])} less"
-
-
-def _timed(row: Row, name: Name) -> str:
-    return f"{name(row['policy'])} ({_formatting.duration(row['jct_mean_s'])})"
+def _number(count: float) -> str:
+    return f"{count:,.0f}" if count >= 10.0 or count == int(count) else f"{count:.1f}"
 
 
 def run_name(policy: str, seed: int, trace_seed: int | None = None) -> str:

@@ -12,7 +12,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["LEAST_SEEDS", "Difference", "Estimate", "difference", "estimate", "interval", "ranks"]
+    Row = dict[str, Any]  # of a run: policy, seed, trace_seed if traces were drawn, summary
+
+__all__ = [
+    "LEAST_SEEDS",
+    "Difference",
+    "Estimate",
+    "difference",
+    "estimate",
+    "interval",
+    "ranks",
+    "replicates",
+    "seed_key",
+    "table",
+    "tied",
+]
 
 # With fewer seeds an interval would say more than the runs can tell.
 LEAST_SEEDS = 5
@@ -120,3 +134,75 @@ def ranks(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
             equal = sum(other == value for other in column)
             total[name] += below + (equal + 1) / 2.0
     return {name: total[name] / len(columns) for name in names}
+
+
+def seed_key(rows: Sequence[Row]) -> str:
+    """Return which seed tells runs of a policy apart: that of the trace, if several were drawn."""
+    return "trace_seed" if any("trace_seed" in row for row in rows) else "seed"
+
+
+def replicates(rows: Sequence[Row], key: str) -> dict[str, list[float]]:
+    """Return the values of a key by policy, one per trace seed, else per seed.
+
+    Seeds of the run are averaged within each trace; a policy that lacks a value is left out.
+
+    Examples
+    --------
+    >>> rows = [{"policy": "fifo", "seed": i, "jct_mean_s": 5.0 + i} for i in range(2)]
+    >>> replicates(rows, "jct_mean_s")
+    {'fifo': [5.0, 6.0]}
+    """
+    which = seed_key(rows)
+    found: dict[str, list[float]] = {}
+    for label in dict.fromkeys(row["policy"] for row in rows):
+        groups: dict[int, list[Any]] = {}
+        for row in rows:
+            if row["policy"] == label:
+                groups.setdefault(row[which], []).append(row.get(key))
+        if all(_is_number(value) for group in groups.values() for value in group):
+            ordered = [groups[seed] for seed in sorted(groups)]
+            found[label] = [sum(group) / len(group) for group in ordered]
+    return found
+
+
+def tied(rows: Sequence[Row], key: str = "jct_mean_s", direction: int = -1) -> list[str]:
+    """Return the policy with the best mean and those that the seeds do not tell from it.
+
+    Empty with fewer than five seeds, or where a run has no value.
+    """
+    values = replicates(rows, key)
+    labels = list(dict.fromkeys(row["policy"] for row in rows))
+    if len(values) < len(labels) or len({len(of) for of in values.values()}) != 1:
+        return []
+    means = {label: sum(of) / len(of) for label, of in values.items()}
+    best = min(means, key=lambda label: -direction * means[label])
+    found = {label: difference(values[label], values[best]) for label in labels}
+    if found[best].low is None:
+        return []
+    return [label for label, one in found.items() if label == best or not one.is_clear]
+
+
+def table(
+    rows: Sequence[Row], key: str = "jct_mean_s", baseline: str | None = None
+) -> list[dict[str, Any]]:
+    """Return one row per policy: mean, interval, difference to the baseline, rank.
+
+    `Comparison.statistics` describes the columns; `rows` are those of a comparison.
+    """
+    values = replicates(rows, key)
+    if not values or len({len(of) for of in values.values()}) != 1:
+        return []
+    base = baseline if baseline is not None else next(iter(values))
+    rank = ranks(values)
+    found = []
+    for label, of in values.items():
+        row = {"policy": label, **estimate(of).to_dict(), "rank": rank[label]}
+        if base in values:
+            apart = difference(of, values[base]).to_dict()
+            row |= {"baseline": base, "difference": apart}
+        found.append(row)
+    return found
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import gangline as gl
 from gangline import comparison
+from gangline._formatting import duration as format_duration
 from gangline.cli.app import main
 from gangline.report import _svg, answer, findings
 from gangline.report.charts import charts
@@ -132,7 +133,10 @@ def digests(cluster: Any, rows: dict[str, Any], *policies: Any, **options: Any) 
 
 def said(runs: list[gl.report.Digest]) -> str:
     """Return the sentences that a page begins with, without their markup."""
-    shown = re.sub(r"<[^>]*>", " ", answer.in_short(findings.means(runs), runs))
+    rows = findings.rows(runs)
+    means = comparison.means(rows)
+    parts = [*answer.on_top(means, rows, runs), answer.recommendation(means, rows, runs)]
+    shown = re.sub(r"<[^>]*>", " ", " ".join([*parts, answer.in_short(means, rows, runs)]))
     return re.sub(r" (?=[,.;:)])", "", " ".join(shown.split()))
 
 
@@ -140,8 +144,8 @@ def test_the_answer_by_hand() -> None:
     """fifo: A 10 s, B 14 s, C 16 s; fifo-skip: A 10 s, B 14 s, C 3 s."""
     answered = said(digests(LAB, BLOCKED, "fifo", "fifo-skip"))
     assert (
-        "fifo-skip finished jobs soonest: 9 s from arrival to finish on average, "
-        "33 % less than under fifo (13 s)."
+        "fifo-skip cuts the mean time to finish by 33 % against fifo (9 s against 13 s), "
+        "without stopping or moving a running job."
     ) in answered
     assert "fifo-skip neither stopped nor moved a running job." in answered
     assert "Jobs waited 7.33 s on average under fifo and 3 s under fifo-skip." in answered
@@ -156,7 +160,7 @@ def test_one_policy_is_described() -> None:
     assert "3 jobs finished; all was done after 18 s." in answered
     assert "A job waited 7.33 s on average" in answered
     assert "needs more): 36 % of the time to the first start." in answered
-    assert "soonest" not in answered
+    assert "mean time to finish by" not in answered
 
 
 def test_an_idle_cluster_is_said_to_be_one() -> None:
@@ -167,7 +171,7 @@ def test_an_idle_cluster_is_said_to_be_one() -> None:
     assert "The cluster is lightly loaded: 10 % of the GPU time was in use." in answered
     assert "so policies can hardly differ in it" in answered
     assert "Every job started and finished at the same time under all policies." in answered
-    assert "soonest" not in answered
+    assert "mean time to finish by" not in answered
 
 
 def test_a_short_wait_is_said_to_be_one() -> None:
@@ -191,8 +195,8 @@ def test_a_cluster_that_hardly_makes_jobs_wait_is_large_enough() -> None:
     assert "The cluster is large enough for this load: 100 % of the GPU time" in answered
     # (100 + 2 + 3) / 3 = 35 s under fifo and (100 + 3 + 1) / 3 = 34.67 s under sjf: within 1 %
     assert "at most 1.9 % of the time from arrival to finish" in answered
-    assert "sjf and fifo finished jobs equally soon: 35 s" in answered
-    assert "soonest" not in answered
+    assert "sjf and fifo have the same mean time to finish: 35 s" in answered
+    assert "mean time to finish by" not in answered
 
 
 def test_faster_gpus_are_no_less_waiting() -> None:
@@ -328,13 +332,13 @@ def test_seeds_are_counted() -> None:
     again[0] = dataclasses.replace(again[0], summary={**again[0].summary, "jct_mean_s": 8.0})
     answered = said([fifo, skip, *again])
     # (13.3 + 8) / 2 = 10.7 s against 9 s
-    assert "fifo-skip finished jobs soonest: 9 s" in answered
-    assert "means over 2 seeds; it was ahead in 1 of them" in answered
+    assert "fifo-skip cuts the mean time to finish by 16 % against fifo (9 s against" in answered
+    assert "means over 2 seeds; fifo-skip was ahead of fifo in 1 of them." in answered
 
 
 def test_without_finished_jobs_nothing_is_claimed() -> None:
     runs = digests(LAB, BLOCKED, "fifo", "fifo-skip", until_s=1.0)
-    assert "soonest" not in said(runs)
+    assert "mean time to finish by" not in said(runs)
     assert said(runs[:1]) == "No job finished."
 
 
@@ -370,12 +374,16 @@ def test_the_answer_is_true_in_any_world(
     if "Every job started and finished at the same time" in answered:
         assert len(schedules) == 1
         return
-    found = re.search(r"Result. (.*?) finished jobs (soonest|equally soon)", answered)
-    assert found is not None
+    found = re.search(
+        r"(?:^|[.:] |doubles the load\. )((?:[\w-]+(?:, | and )?)+) "
+        r"(cuts?|halves?|have) the (?:same )?mean time to finish",
+        answered,
+    )
+    assert found is not None, answered
     best = set(re.findall(r"[\w-]+", found[1].replace(" and ", " ")))
     least = min(mean.values())
     assert {name for name in names if mean[name] <= least * 1.0099} <= best
-    assert (best == set(names)) == (found[2] == "equally soon")
+    assert (best == set(names)) == (found[2] == "have")
     stops = re.findall(r"([\w-]+) stopped running jobs ([0-9]+) times?", answered)
     for name, count in stops:
         assert int(count) == sum(job["preemptions"] for job in jobs[name])
@@ -433,9 +441,58 @@ def test_policies_that_tie_are_named_together() -> None:
             [{"policy": name, "jct_mean_s": mean} for name, mean in means.items()]
         )
 
-    assert said(a=60.0, b=90.0, c=90.0).endswith("33 % less than under b and c (1 min 30 s).")
-    assert said(a=60.0, b=90.0, c=120.0).endswith(
-        "33 % less than under b (1 min 30 s) and 50 % less than under c (2 min), the slowest."
+    assert said(a=60.0, b=90.0, c=90.0) == (
+        "a cuts the mean time to finish by 33 % against b and c (1 min against 1 min 30 s), "
+        "without stopping or moving a running job."
     )
-    assert "equally soon: 1 min" in said(a=60.0, b=60.0)
-    assert "equally soon, within 1 %: 1 min 40 s" in said(a=100.0, b=100.9)
+    assert said(a=60.0, b=90.0, c=120.0).startswith(
+        "a halves the mean time to finish against c (1 min against 2 min)"
+    )
+    assert said(a=60.0, b=90.0, c=120.0).endswith("; b takes 50 % longer (1 min 30 s).")
+    assert "same mean time to finish: 1 min." in said(a=60.0, b=60.0)
+    assert "same mean time to finish, within 1 %: 1 min 40 s" in said(a=100.0, b=100.9)
+
+
+def test_a_calmer_policy_that_is_nearly_as_good_is_named() -> None:
+    rows = [
+        {"policy": "fifo", "jct_mean_s": 200.0},
+        {"policy": "sjf", "jct_mean_s": 110.0},
+        {"policy": "las", "jct_mean_s": 105.0, "preemptions": 900},
+        {"policy": "srtf", "jct_mean_s": 100.0, "preemptions": 1000, "migrations": 1},
+    ]
+    told = comparison.headline(rows)
+    assert "at 1,000 preemptions and 1 move; sjf takes 10 % longer (1 min 50 s) and nei" in told
+    assert comparison.headline(rows[1:2] + rows[3:]).endswith(
+        "1 move; sjf neither stops nor moves a running job."
+    )
+    rows[1]["preemptions"] = 5
+    assert "; sjf takes 10 % longer (1 min 50 s), at 5 preemptions." in comparison.headline(rows)
+    rows[3]["jct_mean_s"] = rows[1]["jct_mean_s"] = 104.9
+    rows[1]["preemptions"] = 0
+    assert "of these, sjf neither stops nor moves a running job." in comparison.headline(rows)
+
+
+def test_a_page_on_drawn_traces_has_intervals_and_can_be_made_again(tmp_path: Any) -> None:
+    trace = "synth:philly?jobs=60&seed=1&max_gpus=8&load=1.2&cluster_gpus=8"
+    lab = tmp_path / "lab.toml"
+    lab.write_text(gl.Cluster.homogeneous(servers=2, gpus=4).to_toml())
+    common = ["--trace", trace, "--cluster", str(lab), "--policies", "fifo,srtf"]
+    out, page = tmp_path / "out", tmp_path / "p.html"
+    made = ["compare", *common, "--trace-seeds", "0..4", "--out", str(out), "--html", str(page)]
+    assert main(made) == 0
+    assert main(["report", str(out)]) == 0
+    live, saved = (path.read_text("utf-8") for path in (page, out / "report.html"))
+    table = gl.compare(lab, trace, ["fifo", "srtf"], trace_seeds=range(5))
+    srtf = table.statistics()[1]
+    low, high = (format_duration(srtf[end]) for end in ("low", "high"))
+    for shown in (live, saved):
+        assert f"{format_duration(srtf['mean'])} ({low} to {high})" in shown
+        assert "over 5 draws of the trace" in shown.replace("\u00a0", " ")
+        assert "differ in their trace" not in shown
+    assert "--trace-seeds 0,1,2,3,4" in saved
+
+
+def test_seeds_that_change_nothing_are_named_on_top() -> None:
+    runs = digests(LAB, BLOCKED, "fifo", "fifo-skip")
+    again = [dataclasses.replace(run, spec={**run.spec, "seed": 1}) for run in runs]
+    assert said([*runs, *again]).startswith("The 2 seeds change nothing")

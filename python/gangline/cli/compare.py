@@ -72,7 +72,7 @@ def compare(
     json
         Print one JSON document instead of a table.
     segments
-        Keep the segments tables, which `gangline gantt` needs.
+        Keep the segments tables, which `gangline gantt` needs; --html keeps them as well.
     restart_s
         Seconds without progress after a restart or move; default 0.
     first_start_s
@@ -93,7 +93,7 @@ def compare(
         drawn = next(drawn_in_turn)
         if out is not None:
             result.save(out / run_name(result.policy, result.seed, drawn))
-        if html is not None and drawn == drawn_of[0]:  # a report is of one trace
+        if html is not None:
             from gangline.report import digest
 
             digests.append(digest(result))
@@ -128,7 +128,7 @@ def compare(
         progress=True,
         keep=False,
         each=each,
-        segments=segments,
+        segments=segments or html is not None,  # from which a report tells why jobs waited
         restart_s=restart_s,
         first_start_s=first_start_s,
         on_infeasible=on_infeasible,
@@ -156,8 +156,6 @@ def compare(
     for path in (out, html):
         if path is not None:
             _console.say(f"saved {path}")
-    if html is not None and len(chosen_traces) > 1:
-        _console.say(f"the report is of trace seed {chosen_traces[0]}")
     return 0
 
 

@@ -78,7 +78,7 @@ def run(
     json
         Print one JSON document instead of a table.
     segments
-        Keep the segments table; costs memory.
+        Keep the segments table; costs memory. --html keeps it as well.
     restart_s
         Seconds without progress after a restart or move; default 0.
     first_start_s
@@ -104,7 +104,7 @@ def run(
         config,
         progress=True,
         seed=seed,
-        segments=segments,
+        segments=segments or html is not None,  # from which a report tells why jobs waited
         restart_s=restart_s,
         first_start_s=first_start_s,
         on_infeasible=on_infeasible,

@@ -1,4 +1,4 @@
-"""The answer in words: which policy did best, by how much, at what price, and why.
+"""The answer in words: which policy to take, by how much it is better, at what price, and why.
 
 Each sentence states figures of the tables and holds for any runs; what does not apply is left out.
 """
@@ -9,7 +9,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from gangline import _formatting as words
-from gangline import comparison
+from gangline import comparison, statistics
+from gangline.report import tables
 from gangline.report.tables import text
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-__all__ = ["in_short"]
+__all__ = ["in_short", "on_top", "recommendation"]
 
 # Spaces inside a quantity, such as the three of 2 h 35 min.
 _INSIDE = re.compile(
@@ -31,17 +32,41 @@ _MOST = 0.9  # ours: from this part of a difference on it is said to be the diff
 _PRICED = 3  # ours: policies that tie for the best and are spoken of one by one
 
 
-def in_short(means: Sequence[Row], runs: Sequence[Digest]) -> str:
-    """Return the answer as a list in HTML.
+def on_top(means: Sequence[Row], rows: Sequence[Row], runs: Sequence[Digest]) -> list[str]:
+    """Return what a reader must know before anything else: a light load, seeds without effect."""
+    logs = [str(run.spec.get("log_hash", run.label)) for run in runs]
+    said = (comparison.waiting(means), comparison.seeds_said(rows, logs))
+    return [_kept_together(line) for line in said if line]
+
+
+def recommendation(means: Sequence[Row], rows: Sequence[Row], runs: Sequence[Digest]) -> str:
+    """Return which policy to take, its size and its price, as HTML.
 
     Parameters
     ----------
     means : sequence of dict
-        One row per policy, as `findings.means` returns them.
+        One row per policy.
+    rows : sequence of dict
+        One row per run, as `findings.rows` returns them.
     runs : sequence of Digest
         All runs behind them.
     """
-    lines = _single(means[0], runs) if len(means) == 1 else _several(means, runs)
+    if len(means) == 1:
+        return _kept_together(_result(means[0]))
+    if _is_one_schedule(runs):
+        return "Every job started and finished at the same time under all policies."
+    tied = statistics.tied(rows)
+    said = comparison.headline(means, tables.name, tied=tied)
+    best, others = comparison.ranking(means, tied)
+    if not others:
+        return _kept_together(said)
+    told = (said, _seeds(best, others, rows), _knowledge(best[0], means, runs))
+    return _kept_together(_joined(*told))
+
+
+def in_short(means: Sequence[Row], rows: Sequence[Row], runs: Sequence[Digest]) -> str:
+    """Return price and reasons in a few sentences, as a list in HTML."""
+    lines = _single(means[0], runs) if len(means) == 1 else _several(means, rows, runs)
     items = "".join(f"<li>{lead}{_kept_together(line)}</li>" for lead, line in lines if line)
     return f'<ul class="findings" aria-label="In short">{items}</ul>' if items else ""
 
@@ -59,47 +84,42 @@ def _lead(word: str) -> str:
     return f"<b>{word}.</b> "
 
 
-def _single(row: Row, runs: Sequence[Digest]) -> list[tuple[str, str]]:
+def _result(row: Row) -> str:
     if not row.get("finished"):
-        return [("", "No job finished.")]
+        return "No job finished."
     done = words.plural(int(row["finished"]), "job")
     half, most = words.duration(row.get("jct_p50_s")), words.duration(row.get("jct_p99_s"))
-    wait, used = words.duration(row.get("wait_mean_s")), words.share(row.get("gpu_utilization"))
-    result = (
+    return (
         f"{done} finished; all was done after {words.duration(row.get('makespan_s'))}. Half of the "
         f"jobs took at most {half} from arrival to finish, 99 % at most {most}."
     )
+
+
+def _single(row: Row, runs: Sequence[Digest]) -> list[tuple[str, str]]:
+    if not row.get("finished"):
+        return []
+    wait, used = words.duration(row.get("wait_mean_s")), words.share(row.get("gpu_utilization"))
     why = f"A job waited {wait} on average; {text(used)} of the GPU time was in use."
     return [
-        (_lead("Result"), result),
-        (_lead("Load"), comparison.waiting([row])),
-        (_lead("Price"), comparison.price(row, _name)),
+        (_lead("Price"), comparison.price(row, tables.name)),
         (_lead("Waiting"), _joined(why, _blocking([row]), _unused([row]))),
         (_lead("Large and small jobs"), _sizes([row], _groups(runs))),
     ]
 
 
-def _several(means: Sequence[Row], runs: Sequence[Digest]) -> list[tuple[str, str]]:
-    load = (_lead("Load"), comparison.waiting(means))
-    if _is_one_schedule(runs):
-        used = "Every job started and finished at the same time under all policies."
-        return [load, (_lead("Result"), used)]
-    best, others = comparison.ranking(means)
-    if len(best) + len(others) < 2:
-        return [load]
+def _several(
+    means: Sequence[Row], rows: Sequence[Row], runs: Sequence[Digest]
+) -> list[tuple[str, str]]:
+    best, others = comparison.ranking(means, statistics.tied(rows))
+    if not others or _is_one_schedule(runs):
+        return []
     groups = _groups(runs)
-    result = comparison.headline(means, _name) + _seeds(best, runs)
-    lines = [load, (_lead("Result"), result)]
-    if not others:
-        return lines
-    charged = [comparison.price(row, _name) for row in best[:_PRICED]]
+    charged = [comparison.price(row, tables.name) for row in best[:_PRICED]]
     charged.append(_losers(best, others, groups))
     pair = [others[-1], best[0]]
     return [
-        *lines,
-        (_lead("Price"), _joined(*charged)),
-        (_lead("Knowledge"), _knowledge(best[0], means, runs)),
         (_lead("Why"), _joined(_difference(*pair), _blocking(pair), _unused(pair))),
+        (_lead("Price"), _joined(*charged)),
         (_lead("Large and small jobs"), _sizes(pair, groups)),
     ]
 
@@ -112,17 +132,22 @@ def _is_one_schedule(runs: Sequence[Digest]) -> bool:
     return all(len(logs) == 1 for logs in by_seed.values())
 
 
-def _seeds(best: Sequence[Row], runs: Sequence[Digest]) -> str:
-    """Say with how many seeds the best policy was ahead, if there are several."""
-    by_seed: dict[int, list[tuple[float, str]]] = {}
-    for run in runs:
-        if run.summary.get("finished"):
-            took = float(run.summary["jct_mean_s"])
-            by_seed.setdefault(run.seed, []).append((took, run.label))
-    if len(by_seed) < 2 or len(best) > 1:
+def _seeds(best: Sequence[Row], others: Sequence[Row], rows: Sequence[Row]) -> str:
+    """Say how sure the lead over the slowest policy is, if there are several seeds."""
+    first, last = best[0]["policy"], others[-1]["policy"]
+    found = {row["policy"]: row for row in statistics.table(rows, baseline=last)}
+    if first not in found or found[first]["seeds"] < 2:
         return ""
-    ahead = sum(min(took)[1] == best[0]["policy"] for took in by_seed.values())
-    return f" These are means over {len(by_seed)} seeds; it was ahead in {ahead} of them."
+    apart, seeds = found[first]["difference"], found[first]["seeds"]
+    what = "draws of the trace" if statistics.seed_key(rows) == "trace_seed" else "seeds"
+    said = f"These are means over {seeds} {what}; {tables.name(first)} was ahead of "
+    said += f"{tables.name(last)} in {apart['less_in']} of them"
+    if apart["low"] is None:
+        return f"{said}."
+    low, high = (words.duration(-apart[end]) for end in ("high", "low"))
+    return (
+        f"{said}, by {words.duration(-apart['mean'])} on average (95 % interval {low} to {high})."
+    )
 
 
 def _knowledge(best: Row, means: Sequence[Row], runs: Sequence[Digest]) -> str:
@@ -132,8 +157,8 @@ def _knowledge(best: Row, means: Sequence[Row], runs: Sequence[Digest]) -> str:
     if knows[best["policy"]] != "remaining" or not ranked:
         return ""
     return (
-        f"{_name(best['policy'])} knows how long each job still has to run, which a real cluster "
-        f"seldom does. The best without that is {_name(ranked[0]['policy'])} "
+        f"{tables.name(best['policy'])} knows how long each job still has to run, which a real "
+        f"cluster seldom does; the best without that is {tables.name(ranked[0]['policy'])} "
         f"({words.duration(ranked[0]['jct_mean_s'])})."
     )
 
@@ -146,7 +171,7 @@ def _difference(worst: Row, best: Row) -> str:
     took = [float(row["jct_mean_s"]) for row in (worst, best)]
     runs = [jct - wait for jct, wait in zip(took, waits, strict=True)]
     gap, waited = took[0] - took[1], waits[0] - waits[1]
-    names = [_name(row["policy"]) for row in (worst, best)]
+    names = [tables.name(row["policy"]) for row in (worst, best)]
 
     def both(pair: Sequence[float]) -> str:
         return (
@@ -187,7 +212,7 @@ def _figures(pair: Sequence[Row], key: str, whole: str) -> str:
     if len(pair) == 1:
         return figures[0]
     named = zip(figures, known, strict=True)
-    return ", ".join(f"{figure} under {_name(policy)}" for figure, (_, policy) in named)
+    return ", ".join(f"{figure} under {tables.name(policy)}" for figure, (_, policy) in named)
 
 
 Means = dict[str, tuple[int, float]]  # of a group's name: jobs, mean time to finish
@@ -223,7 +248,7 @@ def _sizes(pair: Sequence[Row], groups: Groups) -> str:
             said.append(f"{phrase(name)} ({means[0][name][0]:,}): {took}")
     if not said:
         return ""
-    under = " and ".join(_name(label) for label in labels)
+    under = " and ".join(tables.name(label) for label in labels)
     lead = f" under {under}" if pair[1:] else ""
     return f"Mean time to finish{lead}: {'; '.join(said)}."
 
@@ -250,7 +275,7 @@ def _losers(best: Sequence[Row], others: Sequence[Row], groups: Groups) -> str:
                     ratio,
                     (
                         f"It was not best for all: {phrase(name)} ({jobs:,}) took "
-                        f"{words.duration(took)} on average, under {_name(rival)} "
+                        f"{words.duration(took)} on average, under {tables.name(rival)} "
                         f"{words.duration(rivals[rival])}."
                     ),
                 )
@@ -266,7 +291,3 @@ def _of_length(name: str) -> str:
 
 
 _KINDS = {"gangs": _of_gpus, "lengths": _of_length}
-
-
-def _name(label: str) -> str:
-    return f"<bdi><strong>{text(label)}</strong></bdi>"

@@ -154,10 +154,6 @@ def charts(runs: Sequence[Digest]) -> dict[str, Chart]:
             runs, "jct_s", "Time to finish", "Which share of the jobs is done within a time after "
             "it arrived. Further left is sooner."
         ),
-        _cumulative(
-            runs, "queue_s", "Time to the first start", "Which share of the jobs has started "
-            "within a time after it arrived. A line that begins high: many start at once."
-        ),
         *_over_time(runs),
         _by_group(
             runs, "gangs", "By GPUs per job", "Mean time from arrival to finish, by how many GPUs "
@@ -176,8 +172,6 @@ def charts(runs: Sequence[Digest]) -> dict[str, Chart]:
 def _is_worth_drawing(chart: Chart) -> bool:
     if chart.x_scale == "names" and len(chart.names) < 2:
         return False  # one group is all jobs, of which the tables tell
-    if chart.key == "queue_s" and all(line.x.max(initial=0.0) <= _LEAST_S for line in chart.lines):
-        return False  # no job waited
     return any(len(line.x) for line in chart.lines)
 
 

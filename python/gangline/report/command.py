@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 
     from gangline.report.digest import Digest
 
-__all__ = ["CLUSTER_FILE", "cluster_argument", "json_object", "repeat", "typed", "without_folders"]
+__all__ = [
+    "CLUSTER_FILE",
+    "cluster_argument",
+    "json_object",
+    "repeat",
+    "trace_seeds",
+    "typed",
+    "without_folders",
+]
 
 CLUSTER_FILE = "cluster.toml"
 _OUTPUTS = ("--html", "--out", "-o")
@@ -61,7 +69,16 @@ def repeat(runs: Sequence[Digest]) -> str | None:
     words += ["--cluster", cluster_argument(spec["cluster"])]
     words += ["--policy" if one else "--policies", ",".join(names), *settings]
     words += ["--seed" if one else "--seeds", seeds] if seeds != "0" else []
+    drawn = ",".join(map(str, trace_seeds(runs)))
+    words += ["--trace-seeds", drawn] if drawn else []
     return shlex.join([*words, *options])
+
+
+def trace_seeds(runs: Sequence[Digest]) -> list[int]:
+    """Return the seeds that drew the traces; none if the runs have one trace."""
+    seeds = list(dict.fromkeys(run.trace_seed for run in runs))
+    known = [seed for seed in seeds if seed is not None]
+    return known if len(known) == len(seeds) > 1 else []
 
 
 def typed(arguments: Sequence[str]) -> str:

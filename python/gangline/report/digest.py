@@ -6,14 +6,17 @@ memory of one.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gangline.report.excerpt import Excerpt, excerpt
 from gangline.report.pair_times import PairTime, pair_times
 from gangline.report.shapes import Shapes, gangs, shapes
-from gangline.report.waiting import idle_share, waits
+from gangline.report.stories import Story, alone_s, stops, worst
+from gangline.report.waiting import REASONS, Waits, idle_share, rows_of_jobs, waits
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -23,7 +26,18 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["POINTS", "Digest", "Group", "Loss", "ModelTime", "Steps", "digest", "jain", "steps"]
+__all__ = [
+    "POINTS",
+    "Digest",
+    "Group",
+    "Loss",
+    "ModelTime",
+    "Steps",
+    "curve",
+    "digest",
+    "jain",
+    "steps",
+]
 
 POINTS = 2000  # most points of a line: more than a wide screen has columns
 _CURVE_POINTS = 600  # of a cumulative curve, which is smooth
@@ -115,7 +129,7 @@ class Digest:
     spec, summary : dict
         As in the result.
     curves : dict of str to float array
-        Sorted samples of `jct_s`, `queue_s` and `ftf`, at evenly spread shares of the jobs.
+        Sorted samples of `jct_s` and `ftf`, at evenly spread shares of the jobs.
     lines : dict of str to Steps
         `gpus_busy` and `jobs_waiting` over time, in seconds since the first arrival.
     gangs, lengths, users : list of Group
@@ -146,6 +160,17 @@ class Digest:
     pairs : list of PairTime
         Pairs of models that shared GPUs, most GPU time first; empty if the run shares no GPUs, kept
         no segments, or the trace names no models.
+    reasons : dict of str to float
+        Mean waiting of a job by `waiting.REASONS` (waited_busy_s, ...), and what `stories.stops`
+        tells of stopped jobs; empty if the run kept no segments.
+    unfit : list of (str, int, float)
+        By size of gang: name, jobs, and share of all waiting while enough GPUs were free.
+    stories : list of Story
+        Jobs that fared worst.
+    jct_s : float32 array
+        Of every job, in the order of the jobs table; nan if it did not finish.
+    excerpt : Excerpt, optional
+        Part of a Gantt chart; None on large clusters or without segments.
     """
 
     spec: dict[str, Any]
@@ -165,6 +190,11 @@ class Digest:
     model_times: list[ModelTime] = field(default_factory=list)
     shapes: Shapes | None = None
     pairs: list[PairTime] = field(default_factory=list)
+    reasons: dict[str, float] = field(default_factory=dict)
+    unfit: list[tuple[str, int, float]] = field(default_factory=list)
+    stories: list[Story] = field(default_factory=list)
+    jct_s: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
+    excerpt: Excerpt | None = None
 
     @property
     def label(self) -> str:
@@ -175,6 +205,12 @@ class Digest:
     def seed(self) -> int:
         """Seed of the run."""
         return int(self.spec["seed"])
+
+    @property
+    def trace_seed(self) -> int | None:
+        """Seed that drew the trace; None if it was not drawn here."""
+        found = re.search(r'"seed": (\d+)', self.spec["trace"]["metadata"].get("origin", ""))
+        return int(found[1]) if found else None
 
     @property
     def time_share(self) -> dict[str, float]:
@@ -217,23 +253,28 @@ def digest(result: Result) -> Digest:
 
     try:
         jobs, timeline = result.jobs, result.timeline
-        lost, spread = _losses(jobs), _model_times(result)
+        lost = _losses(jobs)
         gpus = _gpus_by_type(result.spec["cluster"])
         # A trace may have a clock of its own; servers may fail before the first job arrives.
         first_s = float(_floats(jobs, "arrival_s").min(initial=np.inf))
         time_s = np.maximum(_floats(timeline, "t_s") - first_s, 0.0)
         busy_until_s = _busy_until(time_s, timeline, jobs, first_s)
-        blocked = idle = float("nan")
-        if _is_fine(timeline, result.summary, sum(gpus.values()) * time_s.max(initial=0.0)):
-            found = waits(result)
-            blocked = float("nan") if found is None else found.behind_head
+        job = rows_of_jobs(result) if result.has_segments else None
+        idle = float("nan")
+        is_fine = _is_fine(timeline, result.summary, sum(gpus.values()) * time_s.max(initial=0.0))
+        if is_fine:
             idle = idle_share(timeline, sum(gpus.values()), float(time_s.max(initial=0.0)))
+        found = waits(result) if is_fine or job is not None else None
+        blocked = float("nan") if found is None else found.behind_head
+        reasons, unfit = _reasons(result, found, job)
+        told = worst(result, found, job)
+        took_s = _floats(jobs, "jct_s").astype(np.float32)
         jobs = jobs.filter(jobs["jct_s"].is_valid()) if jobs["jct_s"].null_count else jobs
         users = _named(jobs, "user")
         return Digest(
             spec=result.spec,
             summary=result.summary,
-            curves={name: _curve(_floats(jobs, name)) for name in ("jct_s", "queue_s", "ftf")},
+            curves={name: curve(_floats(jobs, name)) for name in ("jct_s", "ftf")},
             lines={
                 name: _folded(time_s, _floats(timeline, name), busy_until_s)
                 for name in ("gpus_busy", "jobs_waiting")
@@ -248,9 +289,14 @@ def digest(result: Result) -> Digest:
             behind_head=blocked,
             busy_until_s=busy_until_s,
             losses=lost,
-            model_times=spread,
-            shapes=_shapes(result),
-            pairs=_pairs(result),
+            model_times=[] if job is None else _model_times(result, job),
+            shapes=None if job is None else _shapes(result, job),
+            pairs=[] if job is None else _pairs(result, job),
+            reasons=reasons,
+            unfit=unfit,
+            stories=told,
+            jct_s=took_s,
+            excerpt=None if job is None else excerpt(result, job),
         )
     except KeyError as error:
         message = f"{result.policy}: the tables of this result lack {error}; run it again"
@@ -308,7 +354,7 @@ def _floats(table: pa.Table, name: str) -> Floats:
     return np.asarray(values, np.float64)
 
 
-def _curve(values: Floats) -> Floats:
+def curve(values: Floats) -> Floats:
     """Return sorted samples at evenly spread shares; the least and the greatest are among them."""
     values = np.sort(values[np.isfinite(values)])
     if len(values) <= _CURVE_POINTS:
@@ -396,32 +442,35 @@ def _losses(jobs: pa.Table) -> list[Loss]:
     ]
 
 
-def _shapes(result: Result) -> Shapes | None:
-    import pyarrow as pa
-    import pyarrow.compute as pc
+def _reasons(
+    result: Result, found: Waits | None, job: npt.NDArray[np.int64] | None
+) -> tuple[dict[str, float], list[tuple[str, int, float]]]:
+    """Return means of the waiting by reason, what was stopped, and which gangs waited in vain."""
+    if job is None:
+        return {}, []
+    told = stops(result, job)
+    if found is None:
+        return told, []
+    jobs = max(result.jobs.num_rows - int(result.summary.get("dropped") or 0), 1)
+    total = found.reasons_s.sum(axis=0) / jobs
+    told |= {f"waited_{name}_s": float(s) for name, s in zip(REASONS, total, strict=True)}
+    codes, names = _sizes(result.jobs)
+    waited = np.bincount(codes[found.job], found.reasons_s[:, 1:].sum(axis=1), len(names))
+    count, whole = np.bincount(codes, minlength=len(names)), float(found.reasons_s.sum())
+    shares = zip(names, count.tolist(), (waited / (whole or 1.0)).tolist(), strict=True)
+    return told, [(name, n, share) for name, n, share in shares if n]
 
-    if not result.has_segments:
-        return None
-    segments = result.segments
-    ids = result.jobs["job_id"].cast(pa.string())
-    job = pc.index_in(segments["job_id"].cast(pa.string()), value_set=ids)
+
+def _shapes(result: Result, job: npt.NDArray[np.int64]) -> Shapes:
     names, of_server = _types(result)
-    return shapes(gangs(segments, np.asarray(job.to_numpy(), np.int64), of_server), names)
+    return shapes(gangs(result.segments, job, of_server), names)
 
 
-def _pairs(result: Result) -> list[PairTime]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not result.has_segments or "xi" not in result.segments.column_names:
-        return []
+def _pairs(result: Result, job: npt.NDArray[np.int64]) -> list[PairTime]:
     named = _named(result.jobs, "model")
-    if named is None:
+    if named is None or "xi" not in result.segments.column_names:
         return []
-    segments = result.segments
-    ids = result.jobs["job_id"].cast(pa.string())
-    job = pc.index_in(segments["job_id"].cast(pa.string()), value_set=ids)
-    return pair_times(segments, np.asarray(job.to_numpy(), np.int64), *named)
+    return pair_times(result.segments, job, *named)
 
 
 def _types(result: Result) -> tuple[list[str], npt.NDArray[np.int64]]:
@@ -433,23 +482,17 @@ def _types(result: Result) -> tuple[list[str], npt.NDArray[np.int64]]:
     return names, cluster.server_arrays()["type"].astype(np.int64)
 
 
-def _model_times(result: Result) -> list[ModelTime]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    named = _named(result.jobs, "model") if result.has_segments else None
+def _model_times(result: Result, job: npt.NDArray[np.int64]) -> list[ModelTime]:
+    named = _named(result.jobs, "model")
     if named is None:
         return []
     codes, names = named
     jobs, segments = result.jobs, result.segments
     types, of_server = _types(result)
-    row = pc.index_in(
-        segments["job_id"].cast(pa.string()), value_set=jobs["job_id"].cast(pa.string())
-    )
     seconds = _floats(segments, "end_s") - _floats(segments, "start_s")
     mask = np.ascontiguousarray(segments["gpu_mask"].to_numpy(), np.uint64)
     gpus = _BITS[mask.view(np.uint8)].reshape(-1, 8).sum(axis=1)
-    place = codes[row.to_numpy()] * len(types) + of_server[segments["server"].to_numpy()]
+    place = codes[job] * len(types) + of_server[segments["server"].to_numpy()]
     held = np.bincount(place, seconds * gpus, len(names) * len(types)) / _HOUR_S
     held = held.reshape(len(names), len(types))
     rho = _floats(jobs, "ftf")
@@ -477,6 +520,11 @@ def _named(jobs: pa.Table, name: str) -> tuple[npt.NDArray[np.int64], list[str]]
 
 
 def _gangs(jobs: pa.Table) -> list[Group]:
+    return _groups(jobs, *_sizes(jobs))
+
+
+def _sizes(jobs: pa.Table) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """Return the group of each job by its GPUs, in powers of two, and the names of the groups."""
     gpus = np.maximum(_floats(jobs, "gpus").astype(np.int64), 1)
     codes = np.ceil(np.log2(gpus) - 1e-9).astype(np.int64)
     names = []
@@ -484,14 +532,13 @@ def _gangs(jobs: pa.Table) -> list[Group]:
         inside = gpus[codes == code]
         low, high = (int(inside.min()), int(inside.max())) if len(inside) else (0, 0)
         names.append(str(low) if low == high else f"{low} to {high}")
-    return _groups(jobs, codes, names)
+    return codes, names
 
 
 def _lengths(jobs: pa.Table) -> list[Group]:
     """Return groups by the run time alone, which no policy changes: jct / slowdown."""
     # Rounded, so that a job on an edge is on the same side of it under every policy.
-    alone_s = np.round(_floats(jobs, "jct_s") / _floats(jobs, "slowdown"), 3)
-    codes = np.searchsorted(_LENGTH_EDGES_S, alone_s, "left").astype(np.int64)
+    codes = np.searchsorted(_LENGTH_EDGES_S, np.round(alone_s(jobs), 3), "left").astype(np.int64)
     return _groups(jobs, codes, list(_LENGTHS))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gangline import _formatting as words
-from gangline.comparison import means as mean_rows
+from gangline.report.command import trace_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gangline.report.digest import Digest
 
 
-__all__ = ["REASONS", "fairness_columns", "gpu_time", "means", "reasons"]
+__all__ = ["REASONS", "fairness_columns", "gpu_time", "reasons", "rows"]
 
 # Parts of the GPU time held that were lost, and their keys in the summary.
 _LOSSES = (
@@ -41,7 +41,7 @@ REASONS = (
         words.share,
         -1,
     ),
-    words.Measure("stops_per_job", "Preemptions per job", "", words.times, 0),
+    words.Measure("stops_per_job", "Stops and moves per job", "", words.times, 0),
     words.Measure(
         "overhead_fraction",
         "Lost to restarts",
@@ -66,19 +66,25 @@ def fairness_columns(whom: str) -> tuple[words.Measure, ...]:
     )
 
 
-def means(runs: Sequence[Digest]) -> list[dict[str, Any]]:
-    """Return one row per policy: its summary and what the digest adds, averaged over the seeds."""
-    return mean_rows(
-        [
-            {
-                "policy": run.label,
-                "seed": run.seed,
-                **run.summary,
-                **{key: getattr(run, key) for key in _ADDED},
-            }
-            for run in runs
-        ]
-    )
+def rows(runs: Sequence[Digest]) -> list[dict[str, Any]]:
+    """Return one row per run: policy, seeds, its summary and what the digest adds.
+
+    The seed of the trace is told only if the runs are of several draws of it.
+    """
+    is_drawn = bool(trace_seeds(runs))
+    return [
+        {
+            "policy": run.label,
+            "seed": run.seed,
+            **({"trace_seed": run.trace_seed} if is_drawn else {}),
+            **run.summary,
+            **{key: getattr(run, key) for key in _ADDED},
+            # where no job waited none was behind a blocked head: a mean over seeds counts it
+            **({"behind_head": 0.0} if run.summary.get("queue_mean_s") == 0.0 else {}),
+            **run.reasons,
+        }
+        for run in runs
+    ]
 
 
 def reasons(means: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -86,7 +92,8 @@ def reasons(means: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for row in means:
         jobs = _known(row, "jobs") - _known(row, "dropped")
-        added = {"stops_per_job": _known(row, "preemptions") / jobs} if jobs else {}
+        done = _known(row, "preemptions") + _known(row, "migrations")
+        added = {"stops_per_job": done / jobs} if jobs else {}
         if row.get("jct_mean_s") is not None and row.get("wait_mean_s") is not None:
             added["run_mean_s"] = row["jct_mean_s"] - row["wait_mean_s"]
         rows.append({**row, **added})

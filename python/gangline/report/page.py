@@ -6,20 +6,26 @@ import base64
 import dataclasses
 import hashlib
 import math
+import re
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gangline import _formatting as words
+from gangline import comparison, statistics
 from gangline._files import unsealed
-from gangline.report import _svg, answer, distance, findings, pairs, tables
+from gangline.report import _svg, answer, distance, findings, pairs, tables, why
 from gangline.report.charts import charts
 from gangline.report.command import (
     CLUSTER_FILE,
     cluster_argument,
     json_object,
     repeat,
+    trace_seeds,
     without_folders,
 )
+from gangline.report.digest import curve
 from gangline.report.tables import Cell, text
 from gangline.trace.jobs.notes import DROPPED, explain
 
@@ -41,24 +47,11 @@ REPORT = "report"
 """Kind of file, in its seal."""
 _SHOWN_CHARS = 2000  # of a text from outside, such as a label: a page is for reading
 _BEST = "Green and bold: best of its column, and all within 1 % of it or shown by the same figures."
+_BEST_OF_SEEDS = "Green and bold: best of its column, and all that the seeds do not tell from it."
 _KNOWS = {
     "online": "not how long jobs run",
     "remaining": "how long each job still has to run",
 }
-# Class, words of the legend, title of the column, explanation.
-_PARTS = (
-    ("useful", "work", "Work", "GPUs held with progress"),
-    ("overhead", "starts and restarts", "Restarts", "GPUs held without progress after a start"),
-    ("distance", "lost to distance", "Distance", "Lost because the GPUs of a job lie apart"),
-    ("co-runner", "lost to co-runners", "Co-runners", "Lost because jobs share a GPU"),
-    (
-        "fragment",
-        "idle, while a waiting job asked for no more GPUs than were idle",
-        "Idle, a job would fit",
-        "The job waited because the idle GPUs were scattered, or because the policy held it back",
-    ),
-    ("idle", "idle otherwise", "Idle otherwise", "No waiting job was small enough"),
-)
 
 
 def render(runs: Sequence[Digest], *, command: str = "") -> str:
@@ -72,24 +65,24 @@ def render(runs: Sequence[Digest], *, command: str = "") -> str:
     command : str
         How to repeat it; made from the runs if not given.
     """
-    runs = [dataclasses.replace(run, spec=without_folders(run.spec)) for run in runs]
+    runs = [dataclasses.replace(run, spec=_shown(run.spec)) for run in runs]
     first: dict[str, Digest] = {}
     for run in runs:
         first.setdefault(run.label, run)
     drawn = list(first.values())
-    means = findings.means(runs)
-    blocks = _drawings(charts(drawn))
+    rows = findings.rows(runs)
+    means = comparison.means(rows)
+    best, others = comparison.ranking(means, statistics.tied(rows))
+    named = [row["policy"] for row in best], others[-1]["policy"] if others else None
+    blocks = _drawings(charts([_pooled(run, runs) for run in drawn]))
     title = _title(drawn)
     sections = [
         (name, short, heading, content)
         for name, short, heading, content in (
-            ("verdict", "Verdict", "Verdict", _verdict(means, drawn)),
-            ("why", "Why", _because(drawn), _why(means, drawn)),
-            ("times", "Times", "How long jobs took", _grid(blocks, "jct_s", "queue_s")),
+            ("why", "Why", _because(drawn), why.content(means, drawn, *named)),
             ("groups", "Groups", "Large and small jobs", _groups(drawn, blocks)),
             ("cluster", "Over time", "The cluster over time", blocks.get("time", "")),
-            ("fairness", "Fairness", "Fairness", _fairness(drawn, means, blocks)),
-            ("cost", "GPU time", "What the GPU time went into", _cost(drawn, means)),
+            ("fairness", "Fairness", "Fairness", _fairness(drawn, rows, blocks)),
             ("types", "GPU types", "By GPU type", _types(drawn, blocks)),
             ("network", "Distance", "What distance cost", distance.content(drawn)),
             ("sharing", "Sharing", "Shared GPUs", pairs.content(drawn)),
@@ -100,13 +93,32 @@ def render(runs: Sequence[Digest], *, command: str = "") -> str:
     ]
     links = "".join(f'<a href="#{name}">{short}</a>' for name, short, _, _ in sections)
     parts = [section(name, heading, content) for name, _, heading, content in sections]
-    parts.insert(1, _key(drawn))
+    top = [*_warnings(runs), *answer.on_top(means, rows, runs)]
+    warned = "".join(f'<p class="warn">{line}</p>' for line in top)
     body = (
-        f"<header><h1>{title}</h1>{_lede(drawn)}</header><main>{answer.in_short(means, runs)}"
-        f'{_warnings(runs)}<nav aria-label="On this page">{links}</nav>{"".join(parts)}</main>'
+        f"<header><h1>{title}</h1>{_lede(drawn)}</header><main>{warned}"
+        f'<p class="answer">{answer.recommendation(means, rows, runs)}</p>'
+        f"{section('verdict', 'Verdict', _verdict(rows, drawn))}"
+        f'<div class="charts first">{blocks.get("jct_s", "")}{answer.in_short(means, rows, runs)}'
+        f'</div><nav aria-label="On this page">{links}</nav>{_key(drawn)}{"".join(parts)}</main>'
         f"{footer(drawn[0].spec['gangline'])}"
     )
     return document(title, body)
+
+
+def _shown(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a spec without paths of the machine, and with a label that can be read."""
+    spec = without_folders(spec)
+    return {**spec, "policy": {**spec["policy"], "label": _cut(spec["policy"]["label"])}}
+
+
+def _pooled(first: Digest, runs: Sequence[Digest]) -> Digest:
+    """Return a run whose distributions are those of all seeds of its policy."""
+    mine = [run.curves for run in runs if run.label == first.label]
+    if len(mine) == 1:
+        return first
+    curves = {name: curve(np.concatenate([one[name] for one in mine])) for name in first.curves}
+    return dataclasses.replace(first, curves=curves)
 
 
 def footer(version: str) -> str:
@@ -227,7 +239,7 @@ def _gpus(cluster: dict[str, Any]) -> str:
     return text(f"{words.plural(servers, 'server')} with {kinds}")
 
 
-def _warnings(runs: Sequence[Digest]) -> str:
+def _warnings(runs: Sequence[Digest]) -> list[str]:
     lines = []
     for key, word in (("trace", "trace"), ("cluster", "cluster"), ("options", "options")):
         seen = {_identity(run.spec, key) for run in runs}
@@ -239,11 +251,16 @@ def _warnings(runs: Sequence[Digest]) -> str:
     short = [run for run in runs if run.spec.get("outcome", "finished") != "finished"]
     if short:
         lines.append("Some runs ended before all jobs were done; their figures are of a part.")
-    return "".join(f'<p class="warn">{line}</p>' for line in lines)
+    return lines
 
 
 def _identity(spec: dict[str, Any], key: str) -> str:
-    return str(spec["trace"]["sha256"] if key == "trace" else spec[key])
+    if key != "trace":
+        return str(spec[key])
+    # Draws of one trace with several seeds are meant to differ.
+    origin = str(spec["trace"]["metadata"].get("origin", ""))
+    drawn = origin.startswith("synth:") and "seed" in origin
+    return re.sub(r'"seed": \d+', "", origin) if drawn else str(spec["trace"]["sha256"])
 
 
 def _key(drawn: Sequence[Digest]) -> str:
@@ -251,7 +268,7 @@ def _key(drawn: Sequence[Digest]) -> str:
         return ""  # nothing to tell apart
     buttons = "".join(
         f'<button type="button" aria-pressed="true" data-policy="p{i}">{tables.policy_mark(i)}'
-        f"<bdi>{text(_cut(run.label))}</bdi></button>"
+        f"<bdi>{text(run.label)}</bdi></button>"
         for i, run in enumerate(drawn)
     )
     hint = '<span class="only-read">Switch a policy off or on in all charts</span>'
@@ -276,6 +293,7 @@ def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
         ("Cluster", _cluster_name(drawn[0])),
         ("Options", ", ".join(f"{name} = {value}" for name, value in spec["options"].items())),
         ("Seeds", ", ".join(str(seed) for seed in dict.fromkeys(run.seed for run in runs))),
+        ("Trace seeds", ", ".join(map(str, trace_seeds(runs)))),
     ]
     listed = "".join(
         f"<dt>{name}</dt><dd><bdi>{text(_cut(value))}</bdi></dd>" for name, value in facts if value
@@ -307,34 +325,60 @@ def _of_users(run: Digest) -> str:
     return f" of {words.plural(len(run.users), 'user')}" if run.users else ""
 
 
-def _verdict(means: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:
-    labels = [_cut(run.label) for run in drawn]
-    titles, rows = tables.ranked(labels, means, words.MEASURES)
+def _verdict(rows: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:
+    means = comparison.means(rows)
+    titles, cells = tables.ranked([run.label for run in drawn], means, words.MEASURES, rows)
     seeds = max(int(row["seeds"]) for row in means)
-    averaged = f" Means over {seeds} seeds; charts show the first." if seeds > 1 else ""
-    note = "" if len(drawn) == 1 else f"{_BEST} A heading sorts."
+    averaged = ""
+    if seeds > 1:
+        averaged = f" Means over {seeds} runs; times to finish are of all, other charts of one."
+    found = statistics.table(rows)
+    known = bool(found) and found[0]["low"] is not None
+    best = _BEST_OF_SEEDS if known else _BEST
+    note = "" if len(drawn) == 1 else f"{best} A heading sorts."
     return (
-        tables.table(titles, rows, caption="Verdict: one row per policy")
+        tables.table(titles, cells, caption="Verdict: one row per policy")
         + f"<p class=soft>{note}{averaged}</p>"
+        + (_seeds(found, drawn) if len(drawn) > 1 and found and found[0]["seeds"] > 1 else "")
     )
 
 
-def _why(means: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:
-    """Return the table of what jobs waited for, without columns that are 0 or unknown for all."""
-    rows = findings.reasons(means)
-    seen = [one for one in findings.REASONS if any(row.get(one.key) for row in rows)]
-    if not seen:
+def _seeds(found: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:
+    """Return the table of means with intervals, differences seed by seed, and ranks."""
+    number = {run.label: i for i, run in enumerate(drawn)}
+    base = str(found[0].get("baseline", ""))
+    titles = [
+        ("Policy", ""),
+        ("Mean time to finish", "With its bootstrap interval of 95 %"),
+        (f"Minus {base}", "Differences seed by seed, with their interval of 95 %"),
+        (f"Ahead of {base}", "In how many seeds"),
+        ("Mean rank", "Over the seeds; 1 is the least time"),
+    ]
+    cells = []
+    for row in found:
+        apart = row.get("difference") if row["policy"] != base else None
+        ahead = "" if apart is None else f"{apart['less_in']} of {row['seeds']}"
+        cells.append(
+            [
+                tables.policy_cell(number[row["policy"]], row["policy"]),
+                Cell(_between(row), row["mean"]),
+                Cell(_between(apart), 0.0 if apart is None else apart["mean"]),
+                Cell(ahead, 0.0 if apart is None else float(apart["less_in"])),
+                Cell(f"{row['rank']:.2f}", row["rank"]),
+            ]
+        )
+    few = f"Intervals need {statistics.LEAST_SEEDS} seeds or more."
+    note = f"<p class=soft>{few}</p>" if found[0]["low"] is None else ""
+    return tables.table(titles, cells, caption="Means over the seeds, by policy") + note
+
+
+def _between(row: dict[str, Any] | None) -> str:
+    if row is None:
         return ""
-    titles, cells = tables.ranked([_cut(run.label) for run in drawn], rows, seen)
-    about = "".join(
-        f"<li><strong>{text(one.title)}</strong>: {text(one.hint)}.</li>"
-        for one in seen
-        if one.hint
-    )
-    return (
-        tables.table(titles, cells, caption="What jobs waited for, by policy")
-        + f'<ul class="terms">{about}</ul>'
-    )
+    said = text(words.duration(row["mean"]))
+    if row["low"] is None:
+        return said
+    return f"{said} ({text(words.duration(row['low']))} to {text(words.duration(row['high']))})"
 
 
 def _groups(drawn: Sequence[Digest], blocks: dict[str, str]) -> str:
@@ -390,7 +434,7 @@ def _models(drawn: Sequence[Digest]) -> str:
     parts = [f"<h3>By model and GPU type</h3><p class=about>{about}</p>"]
     for run in known:
         titles, rows, hidden = tables.model_times(run)
-        parts.append(f"<h4>{text(_cut(run.label))}</h4>")
+        parts.append(f"<h4>{text(run.label)}</h4>")
         parts.append(tables.table(titles, rows, caption=run.label))
         if hidden:
             more = words.plural(hidden, "model")
@@ -399,49 +443,21 @@ def _models(drawn: Sequence[Digest]) -> str:
 
 
 def _fairness(
-    drawn: Sequence[Digest], means: Sequence[dict[str, Any]], blocks: dict[str, str]
+    drawn: Sequence[Digest], rows: Sequence[dict[str, Any]], blocks: dict[str, str]
 ) -> str:
     if not any(len(run.curves["ftf"]) for run in drawn):
         return ""
     named = any(run.users for run in drawn)
     whom = "users" if named else "jobs"
-    titles, rows = tables.ranked(
-        [_cut(run.label) for run in drawn], means, findings.fairness_columns(whom)
+    means, columns = comparison.means(rows), findings.fairness_columns(whom)
+    titles, cells = tables.ranked([run.label for run in drawn], means, columns, rows)
+    about = (
+        "<p class=about>For each job: the time it took, divided by the time it would have taken "
+        "alone on an equal share of the cluster. Above 1 the job would have been better off with "
+        "an equal split; the largest values show which jobs were starved.</p>"
     )
-    why = (
-        "<p>For each job: the time it took, divided by the time it would have taken alone on an "
-        "equal share of the cluster. Above 1 the job would have been better off with an equal "
-        "split; the largest values show which jobs were starved.</p>"
-    )
-    table = tables.table(titles, rows, caption="Fairness by policy")
-    return why + table + _grid(blocks, "ftf")
-
-
-def _cost(drawn: Sequence[Digest], means: Sequence[dict[str, Any]]) -> str:
-    split = [findings.gpu_time(row) for row in means]
-    # What no policy loses is not worth a column.
-    seen = [part for part in _PARTS if any(parts[part[0]] > 0.0 for parts in split)]
-    rows = []
-    for i, (run, parts) in enumerate(zip(drawn, split, strict=True)):
-        stack = "".join(
-            f'<span class="{name}" style="width:{100 * parts[name]:.2f}%"></span>'
-            for name, _, _, _ in seen
-        )
-        said = "; ".join(f"{word} {words.share(parts[name])}" for name, word, _, _ in seen)
-        wide = f'<div class="stack" role="img" aria-label="{text(said)}">{stack}</div>'
-        rows.append(
-            [
-                tables.policy_cell(i, _cut(run.label)),
-                Cell(wide, parts["useful"], kind="wide"),
-                *(Cell(text(words.share(parts[name])), parts[name]) for name, _, _, _ in seen),
-            ]
-        )
-    titles = [("Policy", ""), ("All GPU time until the last job is done", "")]
-    titles += [(title, hint) for _, _, title, hint in seen]
-    legend = "".join(f'<li><i class="{name}"></i>{word}</li>' for name, word, _, _ in seen)
-    return f'<ul class="legend">{legend}</ul>' + tables.table(
-        titles, rows, caption="What the GPU time went into, by policy"
-    )
+    table = tables.table(titles, cells, caption="Fairness by policy")
+    return about + table + _grid(blocks, "ftf")
 
 
 def _repeat(runs: Sequence[Digest], command: str) -> str:
@@ -461,7 +477,7 @@ def _repeat(runs: Sequence[Digest], command: str) -> str:
     # null means NaN in the spec of a run
     cluster = text(_toml.dumps(_writable(spec["cluster"], null=math.nan)))
     params = "".join(
-        f"<h3><bdi>{text(_cut(run.label))}</bdi></h3>"
+        f"<h3><bdi>{text(run.label)}</bdi></h3>"
         f"<pre>{text(_toml.dumps(_writable(run.spec['policy']['params'])))}</pre>"
         for run in {run.label: run for run in runs}.values()
     )

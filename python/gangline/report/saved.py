@@ -50,17 +50,21 @@ def load_runs(folder: str | PathLike[str]) -> list[Result]:
     if not runs:
         message = f"{folder}: holds no result; expected what `run --out` or `compare --out` wrote"
         raise ResultError(message, path=str(folder))
-    found = {(run.policy, run.seed): run for run in runs}
+    found: dict[tuple[str, int], dict[str, list[Result]]] = {}
+    for run in runs:
+        found.setdefault((run.policy, run.seed), {}).setdefault(run.log_hash, []).append(run)
+    chosen = []
     for row in order:
-        run = found.get((row.policy, row.seed))
-        if run is None or run.log_hash != row.log_hash:
-            state = "is missing" if run is None else "is of another comparison"
+        alike = found.get((row.policy, row.seed), {})
+        if not alike.get(row.log_hash):
+            state = "is of another comparison" if alike else "is missing"
             message = (
                 f"{folder}: the run of {row.policy} with seed {row.seed} {state}; run it again"
             )
             raise ResultError(message, path=str(folder))
+        chosen.append(alike[row.log_hash].pop(0))
     # Runs of an earlier comparison into the same folder are not part of this one.
-    return [found[row.policy, row.seed] for row in order] or runs
+    return chosen or runs
 
 
 def choose(runs: list[Result], policy: str | None) -> Result:

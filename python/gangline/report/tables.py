@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gangline import _formatting as words
+from gangline import comparison
 from gangline._html import text
 from gangline.report.charts import style_of, width_of
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Cell",
     "model_times",
+    "name",
     "policy_cell",
     "policy_mark",
     "ranked",
@@ -39,6 +41,11 @@ class Cell:
     value: float | str | None = None
     is_best: bool = False
     kind: str = ""
+
+
+def name(label: str) -> str:
+    """Return the label of a policy as sentences show it."""
+    return f"<bdi><strong>{text(label)}</strong></bdi>"
 
 
 def policy_mark(number: int) -> str:
@@ -112,6 +119,7 @@ def ranked(
     labels: Sequence[str],
     rows: Sequence[dict[str, Any]],
     columns: Sequence[words.Measure],
+    runs: Sequence[dict[str, Any]] = (),
 ) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
     """Return titles and rows of a table of policies whose best values are marked.
 
@@ -120,11 +128,13 @@ def ranked(
     labels, rows : sequences of one length
         Policies and their values by key.
     columns : sequence of Measure
+    runs : sequence of dict
+        One row per run behind them; with five seeds or more these tell what is the best.
     """
     cells: list[list[Cell]] = [[policy_cell(i, label)] for i, label in enumerate(labels)]
     for column in columns:
         values = [_number(row.get(column.key)) for row in rows]
-        marks = words.leaders(values, column.direction, column.form)
+        marks = comparison.leaders(runs, rows, column)
         for line, value, mark in zip(cells, values, marks, strict=True):
             line.append(Cell(text(column.form(value)), value, mark))
     titles = [("Policy", ""), *((column.title, column.hint) for column in columns)]

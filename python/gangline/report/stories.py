@@ -1,0 +1,239 @@
+"""What happened to the jobs that fared worst, and which jobs were stopped for which others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gangline import _formatting as words
+from gangline.report.waiting import REASONS, takers
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from gangline.report.waiting import Waits
+    from gangline.result import Result
+
+    Ints = npt.NDArray[np.int64]
+    Floats = npt.NDArray[np.float64]
+
+__all__ = ["PHRASES", "Story", "alone_s", "sentences", "stops", "worst"]
+
+_TOLD = 10  # ours: jobs on a page
+_NAMED = 2  # ours: takers of a job's GPUs that are named
+_SMALL = 0.01  # ours: part of the delay below which a loss is not told
+PHRASES = {
+    "busy": "too few GPUs were free",
+    "head": "it was behind a larger job at the head of the queue",
+    "scattered": "enough GPUs were free, but scattered over servers",
+    "held": "enough GPUs were free, but the policy held it back",
+}
+
+
+@dataclass(frozen=True)
+class Story:
+    """One job that took much longer than it runs alone.
+
+    Attributes
+    ----------
+    row : int
+        In the jobs table.
+    job : str
+        Its id.
+    gpus : int
+        Of its gang.
+    alone_s, jct_s : float
+        Run time alone on the fastest GPUs; from arrival to finish.
+    wait_s, overhead_s, comm_s, shared_s : float
+        All time without GPUs; lost to starts and restarts, to distance, to co-runners.
+    reasons_s : tuple of float
+        The waiting by `waiting.REASONS`; empty if the tables do not tell all of it.
+    preemptions, migrations : int
+        How often the policy stopped and moved it.
+    takers : tuple of (str, int)
+        Jobs that took its GPUs most often, and how often.
+    """
+
+    row: int
+    job: str
+    gpus: int
+    alone_s: float
+    jct_s: float
+    wait_s: float
+    overhead_s: float
+    comm_s: float
+    shared_s: float
+    reasons_s: tuple[float, ...]
+    preemptions: int
+    migrations: int
+    takers: tuple[tuple[str, int], ...]
+
+
+def alone_s(jobs: pa.Table) -> Floats:
+    """Return the run time of each job alone on the fastest GPUs; nan if it did not finish."""
+    with np.errstate(invalid="ignore"):
+        return _floats(jobs, "jct_s") / _floats(jobs, "slowdown")
+
+
+def worst(result: Result, found: Waits | None, job: Ints | None) -> list[Story]:
+    """Return the finished jobs with the longest delay, the longest first.
+
+    The delay is the time from arrival to finish less the run time alone.
+
+    Parameters
+    ----------
+    result : Result
+        Of a run.
+    found : Waits, optional
+        Why its jobs waited.
+    job : int array, optional
+        Row of the jobs table of each segment, if there are segments.
+    """
+    jobs = result.jobs
+    alone, took = alone_s(jobs), _floats(jobs, "jct_s")
+    delay = np.where(np.isfinite(took), took - alone, -np.inf)
+    most = np.argsort(-delay, kind="stable")[:_TOLD]
+    most = most[delay[most] > 1e-6 * took[most]]
+    shared = np.zeros(jobs.num_rows)
+    by: dict[int, list[int]] = {}
+    if job is not None:
+        segments = result.segments
+        stopped, taker, _ = takers(segments, job)
+        for one in most.tolist():
+            by[one] = taker[stopped == one].tolist()
+        if "xi" in segments.column_names:
+            length = _floats(segments, "end_s") - _floats(segments, "start_s")
+            parts = length * (1.0 - 1.0 / _floats(segments, "xi"))
+            # a gang on several servers has a row for each
+            share = parts * _first_rows(segments, job)
+            shared = np.bincount(job, share, jobs.num_rows)
+    reasons = None
+    if found is not None and job is not None:
+        reasons = np.stack(
+            [np.bincount(found.job, part, jobs.num_rows) for part in found.reasons_s.T], axis=1
+        )
+    ids = jobs["job_id"]
+    stories = []
+    for row in most.tolist():
+        names, counts = np.unique(np.array(by.get(row, []), np.int64), return_counts=True)
+        order = np.argsort(-counts, kind="stable")[:_NAMED]
+        one = {name: jobs[name][row].as_py() for name in _TAKEN}
+        stories.append(
+            Story(
+                row=row,
+                job=str(ids[row].as_py()),
+                alone_s=float(alone[row]),
+                shared_s=float(shared[row]),
+                reasons_s=() if reasons is None else tuple(reasons[row].tolist()),
+                takers=tuple(
+                    (str(ids[int(names[i])].as_py()), int(counts[i])) for i in order.tolist()
+                ),
+                **one,
+            )
+        )
+    return stories
+
+
+_TAKEN = ("gpus", "jct_s", "wait_s", "overhead_s", "comm_s", "preemptions", "migrations")
+
+
+def sentences(story: Story) -> str:
+    """Tell what happened to a job.
+
+    Examples
+    --------
+    >>> told = Story(
+    ...     row=0, job="7", gpus=2, alone_s=60.0, jct_s=200.0, wait_s=120.0, overhead_s=20.0,
+    ...     comm_s=0.0, shared_s=0.0, reasons_s=(100.0, 20.0, 0.0, 0.0), preemptions=2,
+    ...     migrations=0, takers=(("9", 2),),
+    ... )
+    >>> for sentence in sentences(told).split(". "):
+    ...     print(sentence)
+    It waited 2 min: 1 min 40 s while too few GPUs were free, 20 s while it was behind a larger \
+job at the head of the queue
+    It was stopped 2 times; job 9 took its GPUs
+    Restarts took 20 s.
+    """
+    delay = story.jct_s - story.alone_s
+    least = _SMALL * delay
+    told = []
+    if story.wait_s > least:
+        said = f"It waited {words.duration(story.wait_s)}"
+        parts = [
+            f"{words.duration(length)} while {PHRASES[reason]}"
+            for reason, length in zip(REASONS, story.reasons_s, strict=False)
+            if length > _SMALL * story.wait_s
+        ]
+        if len(parts) == 1:
+            parts = [parts[0].partition(" while ")[2]]
+            told.append(f"{said}, because {parts[0]}")
+        else:
+            told.append(f"{said}: {', '.join(parts)}" if parts else said)
+    done = []
+    if story.preemptions:
+        done.append(f"stopped {_times(story.preemptions)}")
+    if story.migrations:
+        done.append(f"moved {_times(story.migrations)}")
+    if done:
+        said = f"It was {' and '.join(done)}"
+        if story.takers:
+            several = len(story.takers) > 1 or story.takers[0][1] < story.preemptions
+            names = words.listed([f"job {job}" for job, _ in story.takers])
+            said += f"; {'most often ' if several else ''}{names} took its GPUs"
+        told.append(said)
+    losses = [
+        (story.overhead_s, "restarts took"),
+        (story.comm_s, "the distance between its GPUs cost"),
+        (story.shared_s, "co-runners cost"),
+    ]
+    rest = delay - story.wait_s - sum(lost for lost, _ in losses)
+    losses.append((rest, "slower or fewer GPUs or smaller batches cost"))
+    said = ", ".join(f"{what} {words.duration(lost)}" for lost, what in losses if lost > least)
+    if said:
+        told.append(said[0].upper() + said[1:])
+    return ". ".join(told) + "." if told else ""
+
+
+def stops(result: Result, job: Ints) -> dict[str, float]:
+    """Return how often the policy stopped a job, and of what kind those were that took its GPUs.
+
+    Returns
+    -------
+    dict
+        taken: pairs of a stopped job and one that took its GPUs at that instant; of these the
+        shares in which the taker is shorter, arrived later, and has fewer GPUs; nan if none.
+    """
+    jobs = result.jobs
+    stopped, taker, _ = takers(result.segments, job)
+    found: dict[str, float] = {"taken": float(len(stopped))}
+    for name, column in (
+        ("shorter", -alone_s(jobs)),
+        ("later", _floats(jobs, "arrival_s")),
+        ("smaller", -_floats(jobs, "gpus")),
+    ):
+        a, b = column[taker], column[stopped]
+        known = np.isfinite(a) & np.isfinite(b)
+        found[f"taken_by_{name}"] = float((a > b)[known].mean()) if known.any() else float("nan")
+    return found
+
+
+def _first_rows(segments: pa.Table, job: Ints) -> npt.NDArray[np.bool_]:
+    """Tell which rows are the first of their gang: others say the same of another server."""
+    start = _floats(segments, "start_s")
+    order = np.lexsort((start, job))
+    first = np.ones(len(order), bool)
+    first[1:] = (job[order][1:] != job[order][:-1]) | (start[order][1:] != start[order][:-1])
+    found = np.empty(len(order), bool)
+    found[order] = first
+    return found
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
+def _floats(table: pa.Table, name: str) -> Floats:
+    return np.asarray(table[name].to_numpy(), np.float64)

@@ -1,0 +1,296 @@
+"""Why policies differ: what jobs waited for, what was stopped, the jobs that fared worst."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from gangline import _formatting as words
+from gangline.report import excerpt, findings, stories, tables
+from gangline.report.tables import Cell, text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gangline.report.digest import Digest
+
+    Row = dict[str, Any]
+
+__all__ = ["content", "unfit"]
+
+_BY_REASON = (
+    ("busy", "Too few GPUs free", "fewer GPUs of one type were free than the job asks for"),
+    (
+        "head",
+        "Behind a blocked head",
+        (
+            "head-of-line blocking: the job that had come first asked for more GPUs than were "
+            "free, the waiting job for no more"
+        ),
+    ),
+    (
+        "scattered",
+        "Scattered",
+        "enough GPUs were free, but on more servers than a gang of this size needs",
+    ),
+    ("held", "Held back", "enough GPUs were free on few servers, and the policy let the job wait"),
+)
+# Class, words of the legend, title of the column, explanation.
+_PARTS = (
+    ("useful", "work", "Work", "GPUs held with progress"),
+    ("overhead", "starts and restarts", "Restarts", "GPUs held without progress after a start"),
+    ("distance", "lost to distance", "Distance", "Lost because the GPUs of a job lie apart"),
+    ("co-runner", "lost to co-runners", "Co-runners", "Lost because jobs share a GPU"),
+    (
+        "fragment",
+        "idle, while a waiting job asked for no more GPUs than were idle",
+        "Idle, a job would fit",
+        "The job waited because the idle GPUs were scattered, or because the policy held it back",
+    ),
+    ("idle", "idle otherwise", "Idle otherwise", "No waiting job was small enough"),
+)
+_MUCH = 0.05  # ours: share of all waiting from which it is told which jobs waited in vain
+_LIST = 0.6  # ours: share of such waiting that makes one size of job worth naming
+
+
+def content(
+    means: Sequence[Row], drawn: Sequence[Digest], best: Sequence[str], worst: str | None
+) -> str:
+    """Return the section as HTML.
+
+    Parameters
+    ----------
+    means : sequence of dict
+        One row per policy.
+    drawn : sequence of Digest
+        One run per policy, in the same order.
+    best, worst : labels
+        The recommended policies, and the slowest if there is one: of these jobs are told of.
+    """
+    parts = [
+        ("", _waiting(means, drawn)),
+        ("Stopped jobs", _stopped(means, drawn)),
+        ("What the GPU time went into", _cost(means, drawn)),
+        *_told(drawn, [*best[:1], *([] if worst is None else [worst])]),
+    ]
+    return "".join(
+        (f"<h3>{title}</h3>" if title else "") + inside for title, inside in parts if inside
+    )
+
+
+def _waiting(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
+    """Return the table of what jobs waited for, without columns that are 0 or unknown for all."""
+    rows = findings.reasons(means)
+    known = [row for row in rows if row.get("waited_busy_s") is not None]
+    if not known:
+        seen = [one for one in findings.REASONS if any(row.get(one.key) for row in rows)]
+        hints = [(one.title, one.hint) for one in seen]
+        if not seen:
+            return ""
+        titles, cells = tables.ranked([run.label for run in drawn], rows, seen)
+    else:
+        titles, cells, hints = _by_reason(rows, drawn)
+    colours = {title: f'<i class="w-{reason}"></i>' for reason, title, _ in _BY_REASON}
+    about = "".join(
+        f"<li>{colours.get(title, '') if known else ''}<strong>{text(title)}</strong>: "
+        f"{text(hint)}.</li>"
+        for title, hint in hints
+        if hint
+    )
+    return (
+        tables.table(titles, cells, caption="What jobs waited for, by policy")
+        + "".join(f"<p>{line}</p>" for line in unfit(drawn))
+        + f'<ul class="terms{" keyed" if known else ""}">{about}</ul>'
+    )
+
+
+def _by_reason(
+    rows: Sequence[Row], drawn: Sequence[Digest]
+) -> tuple[list[tuple[str, str]], list[list[Cell]], list[tuple[str, str]]]:
+    columns = [
+        words.Measure(f"waited_{name}_s", title, "", words.duration, 0)
+        for name, title, _ in _BY_REASON
+        if any(row.get(f"waited_{name}_s") for row in rows)
+    ]
+    columns.append(words.Measure("run_mean_s", "Mean running", "", words.duration, 0))
+    columns.append(words.Measure("idle_while_waiting", "Idle while jobs wait", "", words.share, 0))
+    titles, cells = tables.ranked([run.label for run in drawn], rows, columns)
+    longest = max((row.get("wait_mean_s") or 0.0 for row in rows), default=0.0)
+    for cell, row in zip(cells, rows, strict=True):
+        wait = row.get("wait_mean_s")
+        parts = [
+            (name, (row.get(f"waited_{name}_s") or 0.0) / longest if longest else 0.0)
+            for name, _, _ in _BY_REASON
+        ]
+        bar = "".join(
+            f'<span class="w-{name}" style="width:{100 * part:.2f}%"></span>'
+            for name, part in parts
+        )
+        cell[1:1] = [
+            Cell(f'<div class="stack thin">{bar}</div>', wait, kind="wide"),
+            Cell(text(words.duration(wait)), wait),
+        ]
+    titles[1:1] = [("Mean waiting, by reason", ""), ("Mean waiting", "All time without GPUs")]
+    hints = [
+        (f"{title}", hint)
+        for name, title, hint in _BY_REASON
+        if any(row.get(f"waited_{name}_s") for row in rows)
+    ]
+    hints.append(("Mean running", "all time with GPUs"))
+    hints.append(
+        (
+            "Idle while jobs wait",
+            "share of all GPU time that was idle while at least one job waited",
+        )
+    )
+    return titles, cells, hints
+
+
+def unfit(drawn: Sequence[Digest]) -> list[str]:
+    """Say which jobs waited although enough GPUs were free, where it is much of the waiting."""
+    said = []
+    for run in drawn:
+        whole = sum(share for _, _, share in run.unfit)
+        if whole < _MUCH:
+            continue
+        name, jobs, share = max(run.unfit, key=lambda one: one[2])
+        line = (
+            f"Under {tables.name(run.label)}, {words.percent(whole)} of all waiting was while "
+            "enough GPUs were free"
+        )
+        if share > _LIST * whole and len(run.unfit) > 1:
+            size = "1 GPU" if name == "1" else f"{text(name)} GPUs"
+            line += f", {words.percent(share / whole)} of it by jobs of {size} ({jobs:,})"
+        said.append(f"{line}.")
+    return said
+
+
+def _stopped(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
+    """Return the table of stopped jobs; nothing if none was stopped or moved."""
+    rows = findings.reasons(means)
+    if not any(row.get("stops_per_job") for row in rows):
+        return ""
+    columns = [
+        words.Measure("preemptions", "Preemptions", "", words.count, 0),
+        words.Measure("migrations", "Moves", "", words.count, 0),
+        words.Measure("stops_per_job", "Per job", "Preemptions and moves", words.times, 0),
+        words.Measure("taken_by_shorter", "Taken by shorter", "", words.share, 0),
+        words.Measure("taken_by_later", "Taken by later", "", words.share, 0),
+        words.Measure("taken_by_smaller", "Taken by smaller", "", words.share, 0),
+        words.Measure("overhead_fraction", "Lost to restarts", "", words.share, 0),
+    ]
+    seen = [one for one in columns if any(row.get(one.key) for row in rows)]
+    titles, cells = tables.ranked([run.label for run in drawn], rows, seen)
+    about = ""
+    if any(one.key.startswith("taken") for one in seen):
+        about = (
+            "<p class=about>Of the jobs that took the GPUs of a stopped job at that instant: how "
+            "many run shorter than it when alone, arrived later, and ask for fewer GPUs.</p>"
+        )
+    return about + tables.table(titles, cells, caption="Stopped jobs by policy")
+
+
+def _cost(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
+    split = [findings.gpu_time(row) for row in means]
+    # What no policy loses is not worth a column.
+    seen = [part for part in _PARTS if any(parts[part[0]] > 0.0 for parts in split)]
+    rows = []
+    for i, (run, parts) in enumerate(zip(drawn, split, strict=True)):
+        stack = "".join(
+            f'<span class="{name}" style="width:{100 * parts[name]:.2f}%"></span>'
+            for name, _, _, _ in seen
+        )
+        said = "; ".join(f"{word} {words.share(parts[name])}" for name, word, _, _ in seen)
+        wide = f'<div class="stack" role="img" aria-label="{text(said)}">{stack}</div>'
+        rows.append(
+            [
+                tables.policy_cell(i, run.label),
+                Cell(wide, parts["useful"], kind="wide"),
+                *(Cell(text(words.share(parts[name])), parts[name]) for name, _, _, _ in seen),
+            ]
+        )
+    titles = [("Policy", ""), ("All GPU time until the last job is done", "")]
+    titles += [(title, hint) for _, _, title, hint in seen]
+    legend = "".join(f'<li><i class="{name}"></i>{word}</li>' for name, word, _, _ in seen)
+    return f'<ul class="legend">{legend}</ul>' + tables.table(
+        titles, rows, caption="What the GPU time went into, by policy"
+    )
+
+
+def _told(drawn: Sequence[Digest], labels: Sequence[str]) -> list[tuple[str, str]]:
+    """Return titles and contents: the jobs that fared worst, and the cluster for some time."""
+    found = []
+    for label in labels:
+        run = next(run for run in drawn if run.label == label)
+        under = f" under {tables.name(run.label)}" if drawn[1:] else ""
+        mine = []
+        if run.stories:
+            many = len(run.stories)
+            what = f"The {many} jobs that fared worst" if many > 1 else "The job that fared worst"
+            mine.append((f"{what}{under}", _worst(run, drawn)))
+        if run.excerpt is not None:
+            mine.append((f"Jobs on GPUs{under}", _gantt(run)))
+        if label == labels[0]:
+            found += mine
+        elif mine:  # folded: for those who ask
+            inside = "".join(f"<h4>{title}</h4>{content}" for title, content in mine)
+            summary = f"<summary>The same{under}</summary>"
+            found.append(("", f"<details>{summary}{inside}</details>"))
+    return found
+
+
+def _gantt(run: Digest) -> str:
+    assert run.excerpt is not None
+    about = (
+        "<p class=about>Each row is a GPU, each colour a job; a dark end is a preemption. Shown is "
+        "the time when most work was at hand; <code>gangline gantt</code> draws all of it.</p>"
+    )
+    picture = excerpt.draw(run.excerpt, f"Jobs on GPUs under {run.label}")
+    frame = '<div class="scroll gantt" tabindex="0" role="group" aria-label="Jobs on GPUs">'
+    return f"{about}{frame}{picture}</div>"
+
+
+def _worst(run: Digest, drawn: Sequence[Digest]) -> str:
+    """Return the jobs with the longest delay, with their times elsewhere and their stories."""
+    others = [
+        other
+        for other in drawn
+        if other is not run
+        and len(other.jct_s) == len(run.jct_s)
+        and other.spec["trace"]["sha256"] == run.spec["trace"]["sha256"]
+    ]
+    titles = [
+        ("Job", ""),
+        ("GPUs", ""),
+        ("Alone", "Run time alone on the fastest GPUs"),
+        ("Took", ""),
+    ]
+    titles += [("Elsewhere", "Under the other policy that served it best")] if others else []
+    titles.append(("What happened", ""))
+    rows = []
+    for story in run.stories:
+        row = [
+            Cell(f"<bdi>{text(story.job)}</bdi>", story.job, kind="name"),
+            Cell(words.count(story.gpus), story.gpus),
+            Cell(text(words.duration(story.alone_s)), story.alone_s),
+            Cell(text(words.duration(story.jct_s)), story.jct_s),
+        ]
+        if others:
+            took = [
+                (float(other.jct_s[story.row]), other.label)
+                for other in others
+                if math.isfinite(other.jct_s[story.row])
+            ]
+            if took:
+                least, label = min(took)
+                shown = f"{text(words.duration(least))}, <bdi>{text(label)}</bdi>"
+                row.append(Cell(shown, least))
+            else:
+                row.append(Cell("–", None))
+        row.append(Cell(text(stories.sentences(story)), None, kind="words"))
+        rows.append(row)
+    about = (
+        "<p class=about>Those with the longest delay: time from arrival to finish, less the run "
+        "time alone.</p>"
+    )
+    return about + tables.table(titles, rows, caption="Jobs that fared worst")
