@@ -59,7 +59,7 @@ def recommendation(means: Sequence[Row], rows: Sequence[Row], runs: Sequence[Dig
     said = comparison.headline(means, tables.name, tied=tied)
     best, others = comparison.ranking(means, tied)
     if not others:
-        return _kept_together(said)
+        return _kept_together(_joined(said, _seeds(best, [], rows)))
     told = (said, _seeds(best, others, rows), _knowledge(best[0], means, runs))
     return _kept_together(_joined(*told))
 
@@ -126,20 +126,25 @@ def _several(
 
 def _is_one_schedule(runs: Sequence[Digest]) -> bool:
     """Tell whether all policies made the same run with every seed."""
-    by_seed: dict[int, set[str]] = {}
+    by_seed: dict[tuple[int, int | None], set[str]] = {}
     for run in runs:
-        by_seed.setdefault(run.seed, set()).add(str(run.spec.get("log_hash", run.label)))
+        by_seed.setdefault((run.seed, run.trace_seed), set()).add(
+            str(run.spec.get("log_hash", run.label))
+        )
     return all(len(logs) == 1 for logs in by_seed.values())
 
 
 def _seeds(best: Sequence[Row], others: Sequence[Row], rows: Sequence[Row]) -> str:
     """Say how sure the lead over the slowest policy is, if there are several seeds."""
-    first, last = best[0]["policy"], others[-1]["policy"]
+    first = best[0]["policy"]
+    last = others[-1]["policy"] if others else first
     found = {row["policy"]: row for row in statistics.table(rows, baseline=last)}
     if first not in found or found[first]["seeds"] < 2:
         return ""
     apart, seeds = found[first]["difference"], found[first]["seeds"]
     what = "draws of the trace" if statistics.seed_key(rows) == "trace_seed" else "seeds"
+    if first == last:
+        return f"These are means over {seeds} {what}."
     said = f"These are means over {seeds} {what}; {tables.name(first)} was ahead of "
     said += f"{tables.name(last)} in {apart['less_in']} of them"
     if apart["low"] is None:

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gangline import _formatting as words
-from gangline._html import text
-from gangline.report.charts import COLOURS
 from gangline.report.stories import alone_s
 
 if TYPE_CHECKING:
@@ -22,19 +19,11 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["Bar", "Excerpt", "draw", "excerpt"]
+__all__ = ["Bar", "Excerpt", "excerpt"]
 
 _MOST_GPUS = 64  # ours: rows of a picture
 _MOST_BARS = 600  # ours: 60 kB of a page
 _BEFORE, _AFTER = 30, 60  # ours: arrivals shown around the moment with most work at hand
-_WIDTH, _LEFT, _RIGHT, _BOTTOM = 960, 66, 8, 40
-_ROW = 6
-_ENDS = {
-    "finished": "then finished",
-    "preempted": "then stopped",
-    "moved": "then moved",
-    "failed": "then its server failed",
-}
 
 
 @dataclass(frozen=True)
@@ -106,69 +95,6 @@ def excerpt(result: Result, job: Ints) -> Excerpt | None:
     return Excerpt(low - first, high - first, gpus, tuple(bars))
 
 
-def draw(shown: Excerpt, title: str) -> str:
-    """Return an SVG element: a row per GPU, a colour per job, a dark end where one was stopped."""
-    tops, y = [], 4.0
-    for count in shown.gpus:
-        tops.append(y)
-        y += count * _ROW + 3
-    base = y
-    span = shown.to_s - shown.from_s
-    scale = (_WIDTH - _LEFT - _RIGHT) / span
-    parts = []
-    for number, (top, count) in enumerate(zip(tops, shown.gpus, strict=True)):
-        parts.append(
-            f'<rect x="{_LEFT}" y="{top}" width="{_WIDTH - _LEFT - _RIGHT}" '
-            f'height="{count * _ROW}" fill="#888" fill-opacity=".12"/>'
-        )
-        if count * _ROW >= 12 or number % 3 == 0:
-            middle = top + count * _ROW / 2 + 4
-            parts.append(f'<text x="{_LEFT - 6}" y="{middle}" text-anchor="end">{number}</text>')
-    for bar in shown.bars:
-        x, wide = _LEFT + scale * (bar.start_s - shown.from_s), scale * (bar.end_s - bar.start_s)
-        shared = 0.5 if bar.lane or _shares(bar, shown.bars) else 1.0
-        high = (bar.slots * _ROW - 1) * shared
-        top = tops[bar.server] + bar.slot * _ROW + (high if bar.lane else 0.0)
-        end = f", {_ENDS[bar.reason]}" if bar.reason in _ENDS else ""
-        said = f"job {bar.name} for {words.duration(bar.end_s - bar.start_s)}{end}"
-        stop = ""
-        if bar.reason == "preempted":
-            stop = (
-                f'<rect x="{x + max(wide - 2.5, 0.0):.1f}" y="{top:.1f}" width="2.5" '
-                f'height="{high:.1f}"/>'
-            )
-        parts.append(
-            f'<g><title>{text(said)}</title><rect x="{x:.1f}" y="{top:.1f}" '
-            f'width="{max(wide - 0.7, 0.5):.1f}" height="{high:.1f}" '
-            f'fill="{COLOURS[bar.job % len(COLOURS)]}" fill-opacity=".75"/>{stop}</g>'
-        )
-    parts.append(_axis(shown, base))
-    return (
-        f'<svg viewBox="0 0 {_WIDTH} {base + _BOTTOM:.0f}" width="{_WIDTH}" '
-        f'height="{base + _BOTTOM:.0f}" role="img" aria-label="{text(title)}" font-size="12" '
-        f'font-family="system-ui, sans-serif" fill="currentColor">{"".join(parts)}</svg>'
-    )
-
-
-def _axis(shown: Excerpt, base: float) -> str:
-    span = shown.to_s - shown.from_s
-    unit, word = (86400.0, "days") if span > 3 * 86400.0 else (3600.0, "hours")
-    parts = []
-    for i in range(6):
-        x = _LEFT + (_WIDTH - _LEFT - _RIGHT) * i / 5
-        value = (shown.from_s + span * i / 5) / unit
-        anchor = "end" if i == 5 else "middle"
-        parts.append(f'<path d="M{x:.1f} {base}v4" stroke="#888"/>')
-        parts.append(f'<text x="{x:.1f}" y="{base + 17}" text-anchor="{anchor}">{value:.1f}</text>')
-    middle = (_WIDTH + _LEFT - _RIGHT) / 2
-    return (
-        f"{''.join(parts)}"
-        f'<text x="{middle}" y="{base + 35}" text-anchor="middle">{word} since the first arrival'
-        f'</text><text x="12" y="{base / 2}" text-anchor="middle" transform="rotate(-90 12 '
-        f'{base / 2})">server</text>'
-    )
-
-
 def _window(arrival: Floats, work: Floats, gpus: int) -> tuple[float, float]:
     order = np.argsort(arrival, kind="stable")
     at, work = arrival[order], np.nan_to_num(work[order])
@@ -210,18 +136,5 @@ def _is_taken(bars: Sequence[Bar], server: int, slot: int, at_s: float) -> bool:
         and bar.slot <= slot < bar.slot + bar.slots
         and bar.lane == 0
         and bar.start_s <= at_s < bar.end_s
-        for bar in bars
-    )
-
-
-def _shares(one: Bar, bars: Sequence[Bar]) -> bool:
-    """Tell whether a job of the second lane lies over a bar."""
-    return any(
-        bar.lane == 1
-        and bar.server == one.server
-        and bar.slot < one.slot + one.slots
-        and one.slot < bar.slot + bar.slots
-        and bar.start_s < one.end_s
-        and one.start_s < bar.end_s
         for bar in bars
     )

@@ -69,7 +69,7 @@ def fairness_columns(whom: str) -> tuple[words.Measure, ...]:
 def rows(runs: Sequence[Digest]) -> list[dict[str, Any]]:
     """Return one row per run: policy, seeds, its summary and what the digest adds.
 
-    The seed of the trace is told only if the runs are of several draws of it.
+    The seed of the trace is a key only if the runs are of several draws of it.
     """
     is_drawn = bool(trace_seeds(runs))
     return [

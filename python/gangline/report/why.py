@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gangline import _formatting as words
-from gangline.report import excerpt, findings, stories, tables
+from gangline.report import _gantt_svg, findings, stories, tables
 from gangline.report.tables import Cell, text
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _PARTS = (
     ),
     ("idle", "idle otherwise", "Idle otherwise", "No waiting job was small enough"),
 )
-_MUCH = 0.05  # ours: share of all waiting from which it is told which jobs waited in vain
+_MUCH = 0.05  # ours: share of all waiting from which the page says which jobs waited in vain
 _LIST = 0.6  # ours: share of such waiting that makes one size of job worth naming
 
 
@@ -65,7 +65,8 @@ def content(
     drawn : sequence of Digest
         One run per policy, in the same order.
     best, worst : labels
-        The recommended policies, and the slowest if there is one: of these jobs are told of.
+        The recommended policies, and the slowest if there is one; the page tells the stories of
+        their jobs.
     """
     parts = [
         ("", _waiting(means, drawn)),
@@ -245,7 +246,7 @@ def _gantt(run: Digest) -> str:
         "<p class=about>Each row is a GPU, each colour a job; a dark end is a preemption. Shown is "
         "the time when most work was at hand; <code>gangline gantt</code> draws all of it.</p>"
     )
-    picture = excerpt.draw(run.excerpt, f"Jobs on GPUs under {run.label}")
+    picture = _gantt_svg.draw(run.excerpt, f"Jobs on GPUs under {run.label}")
     frame = '<div class="scroll gantt" tabindex="0" role="group" aria-label="Jobs on GPUs">'
     return f"{about}{frame}{picture}</div>"
 
