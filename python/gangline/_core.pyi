@@ -187,25 +187,25 @@ def lp_levels(
     *,
     evaluations: int,
 ) -> tuple[_F64, _F64, int, int]: ...
-def lp_stages(
+def lp_rho(
     rates: _F64,
-    measure: _F64,
-    worth: _F64,
     gangs: _F64,
     members: _F64,
     capacity: _F64,
+    age_s: _F64,
+    remaining: _F64,
+    fair_s: _F64,
     *,
     evaluations: int,
-) -> tuple[float, _F64, int]: ...
-def lp_choose(
-    rates: _F64,
-    gains: _F64,
-    gangs: _F64,
-    members: _F64,
-    capacity: _F64,
-    floors: _F64,
-    then: _F64 | None = None,
-) -> tuple[float, _F64, int]: ...
+) -> tuple[float, _F64, int, int]: ...
+def lp_program(
+    policy: str,
+    columns: dict[str, _F64],
+    *,
+    jobs: float,
+    is_proportional: bool,
+    prices: Sequence[float],
+) -> tuple[float, _F64, _F64, int, int] | None: ...
 
 @final
 class SolveCounts:

@@ -60,6 +60,30 @@ SCHEMA = pa.schema(
 )
 
 
+class Service:
+    """What finish-time fairness remembers: seconds of an equal split for the steps done so far."""
+
+    def __init__(self) -> None:
+        self.lost: dict[int, float] = {}
+        self.before: dict[int, tuple[float, float]] = {}  # steps left and rate at the last ask
+
+    def count(self, ask: dict[str, Any]) -> list[float]:
+        """Count the steps since the last ask; the seconds of each job."""
+        for job, rates, gang, steps in zip(
+            ask["jobs"], ask["rates"], ask["gangs"], ask["remaining"], strict=True
+        ):
+            left = max(steps, 1e-9)
+            if job in self.before:
+                was, rate = self.before[job]
+                gained = (was - left) / rate if rate > 0 else 0.0
+                self.lost[job] = self.lost.get(job, 0.0) + max(gained, 0.0)
+            split = [gpus / len(ask["jobs"]) / gang for gpus in ask["capacity"]]
+            most = max(1.0, sum(split))
+            own = sum(rate * (share / most) for rate, share in zip(rates, split, strict=True))
+            self.before[job] = (left, own)
+        return [self.lost.get(job, 0.0) for job in ask["jobs"]]
+
+
 class _Solver:
     """The engine's own allocator: what is compared is what rounds make of its shares."""
 
@@ -68,10 +92,13 @@ class _Solver:
     ) -> None:
         self.shares = Shares(policy, params)
         self.shares.begin(names, prices)
+        self.service = Service() if policy.startswith("gavel-ftf") else None
 
     def __call__(self, ask: dict[str, Any]) -> Any:
         names = {"gangs": "scale", "weights": "weight", "remaining": "steps_remaining"}
         given = {key: value for key, value in ask.items() if key not in ("names", "running")}
+        if self.service is not None:
+            given["service_lost_s"] = self.service.count(ask)
         given["running_type"] = [-1.0 if t is None else float(t) for t in ask["running"]]
         arrays = {names.get(key, key): np.array(value) for key, value in given.items()}
         if "kind" not in ask:

@@ -15,10 +15,16 @@ POLICIES = (
     "gavel-las-agnostic",
     "gavel-makespan",
     "gavel-makespan-agnostic",
+    "gavel-ftf",
+    "gavel-ftf-agnostic",
+    "gavel-water-filling",
+    "gavel-water-filling-agnostic",
     "gavel-max-sum",
     "gavel-cost",
 )
-SAME = 1e-9
+# Of the objective, and of the second stage. Searches by HiGHS end at 1e-8 of rho, whose last digits
+# are the whole time left where jobs are old, and of levels.
+EXACT, SEARCHED = (1e-9, 1e-6), (1e-7, 1e-4)
 TYPES = 3
 
 
@@ -49,7 +55,7 @@ def asks(draw: st.DrawFn) -> list[dict[str, np.ndarray]]:
                 "scale": gangs[kind],
                 "weight": np.array([own[1] for own in jobs.values()]),
                 "steps_remaining": np.floor(10 ** numbers.uniform(1, 6, len(jobs))),
-                "age_s": np.zeros(len(jobs)),
+                "age_s": np.floor(numbers.exponential(1e4, len(jobs))),
                 "capacity": numbers.integers(1, 17, TYPES).astype(float),
             }
         )
@@ -60,7 +66,9 @@ def asks(draw: st.DrawFn) -> list[dict[str, np.ndarray]]:
 def test_allocations_do_not_depend_on_history(
     sequence: list[dict[str, np.ndarray]], policy: str
 ) -> None:
-    """The plan to the bit, the objective to 1e-9 of a solve by HiGHS from nothing."""
+    """The plan to the bit, the objective as of a solve by HiGHS from nothing."""
+    is_searched = policy.startswith(("gavel-ftf", "gavel-water"))
+    same, same_then = SEARCHED if is_searched else EXACT
     alive = rounds.Shares(policy, {})
     prices = [1.0, 2.0, 3.5]
     alive.begin(["a", "b", "c"], prices)
@@ -74,9 +82,9 @@ def test_allocations_do_not_depend_on_history(
         ours = gl.lp.solve(policy, **given_)
         highs = gl.lp.solve(policy, solver="simplex", **given_)
         assert (ours.solver, highs.solver) == ("core", "simplex")
-        assert ours.objective == pytest.approx(highs.objective, rel=SAME)
+        assert ours.objective == pytest.approx(highs.objective, rel=same)
         prop = ask["rates"] @ ask["capacity"] / ask["capacity"].sum()
         usable = ask["rates"] > 0
         fair = usable if policy.endswith("-agnostic") else ask["rates"] / prop[:, None]
         reached = [float((fair * found.shares).sum()) for found in (ours, highs)]
-        assert reached[0] == pytest.approx(reached[1], rel=1e-6)  # the second stage
+        assert reached[0] == pytest.approx(reached[1], rel=same_then)  # the second stage

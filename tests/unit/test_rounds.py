@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 import gangline as gl
 from gangline import lp
 from gangline.cli.app import main
-from gangline.lp import rounds
 from gangline.lp.instance import load_instance
 
 if TYPE_CHECKING:
@@ -324,30 +322,6 @@ def test_parts_of_equal_jobs_get_what_the_whole_gets() -> None:
 def test_there_is_at_least_one_part(parts: int) -> None:
     with pytest.raises(gl.PolicyError, match=r"partitions = .*whole number >= 1"):
         gl.simulate(ONE_GPU, jobs({}), gl.policies.GavelLas(partitions=parts))
-
-
-def test_service_of_an_equal_split_adds_up_at_the_rates_of_each_allocation(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """6 steps at one per second, then 3 at a half, as there are two jobs: 6 s, and 6 s more."""
-    seen: list[list[float]] = []
-
-    def solve(policy: str, **given: Any) -> Any:
-        seen.append(given["service_lost_s"].tolist())
-        return gl.lp.solve(policy, **given)
-
-    monkeypatch.setattr(rounds, "solve", solve)
-    shares = rounds.Shares("gavel-ftf", {})
-    for jobs, left in (([7], [10.0]), ([7, 9], [4.0, 8.0]), ([7, 9], [1.0, 8.0])):
-        ones = np.ones(len(jobs))
-        shares(
-            jobs=np.array(jobs),
-            rates=ones[:, None],
-            scale=ones,
-            capacity=np.ones(1),
-            steps_remaining=np.array(left),
-        )
-    assert seen == [[0.0], [6.0, 0.0], [12.0, 0.0]]
 
 
 @pytest.mark.parametrize(

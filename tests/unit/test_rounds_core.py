@@ -45,8 +45,11 @@ class Kept(rounds.Shares):
         ("gavel-makespan", {"partitions": 3}, True),
         ("gavel-max-sum", {}, True),
         ("gavel-cost", {}, True),
-        ("gavel-ftf", {}, False),
-        ("gavel-water-filling", {}, False),
+        ("gavel-ftf", {}, True),
+        ("gavel-ftf-agnostic", {"partitions": 2}, True),
+        ("gavel-water-filling", {}, True),
+        ("gavel-water-filling-agnostic", {}, True),
+        ("gavel-ftf", {"tie_break": "none"}, False),
         ("gavel-las", {"solver": "simplex"}, False),
     ],
 )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gangline.lp.highs import Solver
     from gangline.lp.instance import Allocation, Instance
 
-__all__ = ["cost"]
+__all__ = ["cost", "prices_of"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Deadlines:
 
 def cost(instance: Instance, solver: Solver) -> Allocation:
     """Maximise the sum of rate / price; the objective is that sum."""
-    price = _prices(instance)
+    price = prices_of(instance)
     deadlines, passed = _deadlines(instance)
     notes = {"deadlines_passed": float(passed), "deadlines_missed": 0.0}
     worth = 1.0 / instance.prop()
@@ -114,7 +114,14 @@ def _inverse(place: np.ndarray, deadlines: Deadlines) -> F64:
     return inverse
 
 
-def _prices(instance: Instance) -> F64:
+def prices_of(instance: Instance) -> F64:
+    """Return the price of each type.
+
+    Raises
+    ------
+    PolicyError
+        If there is not one > 0 for each.
+    """
     price = np.asarray(instance.settings.prices, dtype=np.float64)
     if price.shape != instance.capacity.shape or not (np.isfinite(price) & (price > 0)).all():
         raise PolicyError(

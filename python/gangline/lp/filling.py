@@ -1,7 +1,7 @@
 """Water filling: max-min, then max-min for those who can still rise, and so on.
 
-No integer variables: prices find the levels, and where they cannot (pairs, entities) or a solver
-is named, linear programs are asked which jobs are at their bottleneck.
+No integer variables: linear programs are asked which jobs are at their bottleneck. Of large
+programs prices find the levels.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gangline.lp import kernel
 from gangline.lp.arrays import F64, I64, Entries, Model, Rows, join
 from gangline.lp.instance import per_job
 from gangline.lp.objectives import agnostic, finish, pack
-from gangline.lp.price import price_levels, searches
+from gangline.lp.price import is_due, price_levels
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -90,7 +90,7 @@ def water_filling(instance: Instance, solver: Solver) -> Allocation:
     space, scale = problem.space, instance.scale
     settled = instance.settings.tie_break == "none"
     notes = {}
-    by_prices = entity is None and not settled and searches(space, solver)
+    by_prices = entity is None and not settled and is_due(space, solver)
     filled, y = np.zeros(instance.rows), np.zeros(space.count)
     if by_prices:
         try:

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gangline.errors import SolverError
-from gangline.lp import price as methods
 from gangline.lp.activities import Plan
 from gangline.lp.arrays import F64, Entries, Model, Rows, join, sums
 
@@ -91,11 +89,6 @@ def maxmin(
     Plan
         Objective z of the first stage and the activities of the last.
     """
-    if worth is not None and most == np.inf and methods.chooses(space, solver):
-        try:
-            return Plan(*methods.stages(space, measure, worth, solver))
-        except SolverError:
-            solver.retried += 1
     reached = float(np.min(measure * space.rates_of(spread(space))))
     quickest = fastest(space, alone=True)
     while True:
@@ -184,12 +177,6 @@ def best(
     Plan
         Objective and the activities.
     """
-    if kept is None and methods.chooses(space, solver):
-        least = None if floor is None else floor * (1.0 - SLACK)
-        try:
-            return Plan(*methods.choose(space, price, solver, floor=least))
-        except SolverError:
-            solver.retried += 1
     unit = space.scale()
     largest = float(np.max(price * unit))
     rows = [space.base(unit)]
@@ -211,11 +198,6 @@ def best(
 
 def best_in_turn(space: Activities, price: F64, then: F64, solver: Solver) -> Plan:
     """Maximise `price . y`, and among the optima `then . y`; the value is that of the first."""
-    if methods.chooses(space, solver):
-        try:
-            return Plan(*methods.choose(space, price, solver, then=then))
-        except SolverError:
-            solver.retried += 1
     first = best(space, price, solver)
     return Plan(first.z, best(space, then, solver, kept=(price, first.z)).y)
 

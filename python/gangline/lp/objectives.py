@@ -7,7 +7,6 @@ thr = sum_k T x, prop = rate averaged over the cluster, iso = rate under an equa
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ import numpy as np
 from gangline.errors import PolicyError, SolverError
 from gangline.lp import activities, kernel
 from gangline.lp.instance import Allocation, per_job
-from gangline.lp.price import is_due, price_maxmin, searches
+from gangline.lp.price import is_due, price_maxmin, price_rho
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -212,8 +211,7 @@ def finish_time_fairness(instance: Instance, solver: Solver) -> Allocation:
     -----
     Trial values of rho come from the allocations themselves: an allocation found at rho reaches
     some rho' <= rho, and z at rho proves that no allocation is below rho / z. Both ends meet in a
-    few solves, where halving the interval would take twenty. Unless a solver is named, prices
-    search and one program, whose least rates are known by then, chooses among the optima.
+    few solves, where halving the interval would take twenty.
     """
     rates = rates_seen(instance)
     alone = kernel.isolated_shares(instance.scale, instance.capacity, instance.total)
@@ -224,31 +222,20 @@ def finish_time_fairness(instance: Instance, solver: Solver) -> Allocation:
     problem = pack(instance, rates, left, 1.0 / instance.prop())
     space = problem.space
 
-    notes = {}
-    upper, best = math.inf, kernel.spread(space)
-    by_prices = searches(space, solver)
-    if by_prices:
+    known, notes = (age, left, fair), {}
+    if is_due(space, solver):
         try:
-            upper, best = _least_rho(space, (age, left, fair), price_maxmin, solver)
+            rho, y = price_rho(space, known, solver)
+            return finish(problem, kernel.Plan(rho, y), rho, solver)
         except SolverError:
             if solver.solver == "dual":
                 raise
-            by_prices, notes = False, {"prices_failed": 1.0}
-    if not by_prices:
-        upper, best = _least_rho(space, (age, left, fair), kernel.maxmin, solver)
-    if is_due(space, solver):
-        return finish(problem, kernel.Plan(upper, best), upper, solver)
-    measure = _wanted(upper, (age, left, fair), kernel.fastest(space, alone=False))
+            notes = {"prices_failed": 1.0}
+    rho = _least_rho(space, known, solver)
+    measure = _wanted(rho, known, kernel.fastest(space, alone=False))
     worth = second_stage(instance, problem)
-    if by_prices and worth is not None:
-        gain = kernel.per_activity(space, worth)
-        # What is left of a job may drown in its age: what `best` gives it counts.
-        reached = space.rates_of(best)
-        least = np.divide(1.0, measure, out=reached.copy(), where=measure > 0)
-        plan = kernel.best(space, gain, solver, floor=np.minimum(least, reached))
-    else:
-        plan = kernel.maxmin(space, measure, solver, worth=worth, most=1.0)
-    return dataclasses.replace(finish(problem, plan, upper, solver), notes=notes)
+    plan = kernel.maxmin(space, measure, solver, worth=worth, most=1.0)
+    return dataclasses.replace(finish(problem, plan, rho, solver), notes=notes)
 
 
 def _wanted(rho: float, known: tuple[F64, F64, F64], fastest: F64) -> F64:
@@ -263,32 +250,25 @@ def _wanted(rho: float, known: tuple[F64, F64, F64], fastest: F64) -> F64:
     return np.minimum(allowed / left, 1.0 / kernel.LEAST_TIME / fastest)
 
 
-def _least_rho(
-    space: Activities,
-    known: tuple[F64, F64, F64],
-    search: Callable[[Activities, F64, Solver], kernel.Plan],
-    solver: Solver,
-) -> tuple[float, F64]:
-    """Return the least rho and activities that reach it; `known` = age, steps left, fair time."""
+def _least_rho(space: Activities, known: tuple[F64, F64, F64], solver: Solver) -> float:
+    """Return the least rho that a plan reaches; `known` = age, steps left, fair time."""
     age, left, fair = known
 
     def reached(y: F64) -> float:
         return float(np.max((age + left / space.rates_of(y)) / fair))
 
-    best, fastest = kernel.spread(space), kernel.fastest(space, alone=False)
+    fastest = kernel.fastest(space, alone=False)
     # No job ends earlier than alone on its fastest type; if all can come that close, that is it.
-    upper, lower = reached(best), float(np.max((age + left / fastest) / fair))
+    upper, lower = reached(kernel.spread(space)), float(np.max((age + left / fastest) / fair))
     trial = min(upper, lower * (1.0 + 0.5 * FTF_GAP))
     for _ in range(FTF_STEPS):
         before = upper - lower
-        plan = search(space, _wanted(trial, known, fastest), solver)
-        now = reached(plan.y)
-        if now < upper:
-            upper, best = now, plan.y
+        plan = kernel.maxmin(space, _wanted(trial, known, fastest), solver)
+        upper = min(upper, reached(plan.y))
         proved = trial / max(plan.z, 1.0) * (1.0 - SAFE)
         lower = max(lower, proved)
         if upper - lower <= FTF_GAP * upper:
             break
         # The end of the interval that allocations reach moves fast, most of the time.
         trial = upper if upper - lower <= 0.25 * before else 0.5 * (lower + upper)
-    return upper, best
+    return upper

@@ -1,8 +1,6 @@
-"""Methods of the compiled core: prices, and the best plan above floors.
+"""Prices: max-min with as many unknowns as GPU types, for programs that are large.
 
-Prices solve max-min with as many unknowns as GPU types. Three uses: max-min itself; the search of
-finish-time fairness; and the levels of water filling. The choice among optima is left to one
-program at the end, `choose`: a simplex method that knows the shape of these programs.
+Three uses: max-min itself, the least rho of finish-time fairness, and the levels of water filling.
 """
 
 from __future__ import annotations
@@ -24,13 +22,10 @@ if TYPE_CHECKING:
 __all__ = [
     "CORE_GAP",
     "PRICE_ROWS",
-    "choose",
-    "chooses",
     "is_due",
     "price_levels",
     "price_maxmin",
-    "searches",
-    "stages",
+    "price_rho",
 ]
 
 PRICE_ROWS = 10_000  # above this HiGHS takes seconds; the rule looks at the size alone
@@ -40,118 +35,10 @@ EVALUATIONS = 1_000  # 10 to 40 are usual
 
 
 def is_due(space: Activities, solver: Solver) -> bool:
-    """Whether max-min is solved by prices: if asked for, or large; never with pairs."""
+    """Whether prices solve: if asked for, or if a program is large; never with pairs."""
     rows = 2 * len(space.classes.count) + len(space.capacity)
-    return searches(space, solver) and (solver.solver == "dual" or rows > PRICE_ROWS)
-
-
-def searches(space: Activities, solver: Solver) -> bool:
-    """Whether optima are searched for by prices: unless a solver is named; never with pairs."""
-    return solver.solver in ("auto", "dual") and not (space.pairs[:, 1] >= 0).any()
-
-
-def chooses(space: Activities, solver: Solver) -> bool:
-    """Whether the core solves a program to its vertex: unless a solver is named, or large."""
-    return solver.solver == "auto" and searches(space, solver) and not is_due(space, solver)
-
-
-def stages(space: Activities, measure: F64, worth: F64, solver: Solver) -> tuple[float, F64]:
-    """Maximise the smallest `measure x rate`, and then the sum of `worth x rate`.
-
-    Returns
-    -------
-    z : float
-        The smallest `measure x rate`.
-    y : float64 array, shape (activities,)
-        Activities that reach it.
-
-    Raises
-    ------
-    SolverError
-        If prices do not converge or no vertex is found.
-    """
-    began = time.perf_counter()
-    ones = np.ones(len(measure))
-    try:
-        z, shares, steps = _core.lp_stages(
-            _table(space, ones),
-            measure,
-            worth,
-            space.gang_of_class(),
-            space.classes.count,
-            space.capacity,
-            evaluations=EVALUATIONS,
-        )
-    except SolverError as error:
-        raise _failed(error, (len(measure), len(space.capacity)), solver) from None
-    _count(solver, began, 2, steps, "core")
-    return z, _unscaled(space, shares)
-
-
-def choose(
-    space: Activities,
-    price: F64,
-    solver: Solver,
-    *,
-    floor: F64 | None = None,
-    then: F64 | None = None,
-) -> tuple[float, F64]:
-    """Maximise `price . y` above floors, and then `then . y`.
-
-    Parameters
-    ----------
-    space : Activities
-        Polytope, without pairs.
-    price : float64 array, shape (activities,)
-        Worth of a unit of each activity.
-    solver : Solver
-        Counts what it took.
-    floor : float64 array, shape (classes,), optional
-        Least steps per second of one job of each class.
-    then : float64 array, shape (activities,), optional
-        What is maximised among the optima.
-
-    Returns
-    -------
-    value : float
-        The first objective.
-    y : float64 array, shape (activities,)
-        Activities.
-
-    Raises
-    ------
-    SolverError
-        If no vertex is found.
-    """
-    classes, types = len(space.classes.count), len(space.capacity)
-
-    def table(worth: F64) -> F64:
-        cells = np.zeros((classes, types))
-        cells[space.pairs[:, 0], space.gpu_type] = worth
-        return cells.ravel()
-
-    began = time.perf_counter()
-    try:
-        value, shares, steps = _core.lp_choose(
-            _table(space, np.ones(classes)),
-            table(price),
-            space.gang_of_class(),
-            space.classes.count,
-            space.capacity,
-            np.zeros(classes) if floor is None else floor,
-            None if then is None else table(then),
-        )
-    except SolverError as error:
-        raise _failed(error, (classes, types), solver) from None
-    _count(solver, began, 1 + (then is not None), steps, "core")
-    return value, _unscaled(space, shares)
-
-
-def _unscaled(space: Activities, shares: F64) -> F64:
-    """Return the activities of shares that are inside `BASE` to the last bit."""
-    table = shares.reshape(-1, len(space.capacity)) * space.classes.count[:, None]
-    y: F64 = table[space.pairs[:, 0], space.gpu_type]
-    return y
+    is_large = solver.solver == "auto" and rows > PRICE_ROWS
+    return (solver.solver == "dual" or is_large) and not (space.pairs[:, 1] >= 0).any()
 
 
 def price_maxmin(space: Activities, measure: F64, solver: Solver) -> Plan:
@@ -178,6 +65,38 @@ def price_maxmin(space: Activities, measure: F64, solver: Solver) -> Plan:
     _count(solver, began, 1, evaluations)
     y = _activities(space, shares)
     return Plan(float(np.min(measure * space.rates_of(y))), y)
+
+
+def price_rho(space: Activities, known: tuple[F64, F64, F64], solver: Solver) -> tuple[float, F64]:
+    """Find the least rho by prices; `known` = age, steps left, seconds of an equal split.
+
+    Returns
+    -------
+    rho : float
+        The largest of the plan.
+    y : float64 array, shape (activities,)
+        Activities that reach it.
+
+    Raises
+    ------
+    SolverError
+        If lower and upper bound do not meet.
+    """
+    classes, types = len(space.classes.count), len(space.capacity)
+    began = time.perf_counter()
+    try:
+        rho, shares, programs, evaluations = _core.lp_rho(
+            _table(space, np.ones(classes)),
+            space.gang_of_class(),
+            space.classes.count,
+            space.capacity,
+            *(np.ascontiguousarray(column) for column in known),
+            evaluations=EVALUATIONS,
+        )
+    except SolverError as error:
+        raise _failed(error, (classes, types), solver) from None
+    _count(solver, began, programs, evaluations)
+    return rho, _activities(space, shares)
 
 
 def price_levels(space: Activities, level: F64, speed: F64, solver: Solver) -> tuple[F64, F64]:
@@ -236,13 +155,11 @@ def _activities(space: Activities, shares: F64) -> F64:
     return space.within(table[space.pairs[:, 0], space.gpu_type])
 
 
-def _count(
-    solver: Solver, began: float, programs: int, evaluations: int, used: str = "dual"
-) -> None:
+def _count(solver: Solver, began: float, programs: int, evaluations: int) -> None:
     solver.wall_s += time.perf_counter() - began
     solver.iterations += evaluations
     solver.solves += programs
-    solver.used = used
+    solver.used = "dual"
 
 
 def _failed(error: SolverError, size: tuple[int, int], solver: Solver) -> SolverError:

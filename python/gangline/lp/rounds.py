@@ -10,7 +10,6 @@ import numpy as np
 
 from gangline.errors import PolicyError
 from gangline.lp.highs import TOLERANCE, Solver, version
-from gangline.lp.kernel import isolated_shares
 from gangline.lp.price import CORE_GAP, EVALUATIONS, GAP
 from gangline.lp.solve import solve
 
@@ -73,12 +72,6 @@ class Shares:
         A name of `gangline.lp.POLICIES`.
     params : mapping
         The policy's parameters; those of programs are passed on.
-
-    Notes
-    -----
-    Finish-time fairness needs a memory: the seconds an equal split would have taken for the steps
-    done so far, at the rates of each earlier allocation. It outlasts the jobs, because an ask
-    may be about some of the active jobs only.
     """
 
     def __init__(self, policy: str, params: Mapping[str, Any]) -> None:
@@ -87,9 +80,6 @@ class Shares:
         if params.get("write_failed_to"):
             self.settings["write_failed_to"] = params["write_failed_to"]
         self.reference = str(params.get("reference_type", ""))
-        self.remembers = policy.startswith("gavel-ftf")
-        self._lost: dict[int, float] = {}
-        self._before: dict[int, tuple[float, float]] = {}  # job -> (steps left, rate) at last ask
         self._passed: set[int] = set()
         self._methods: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
@@ -189,8 +179,6 @@ class Shares:
         settings = dict(self.settings)
         if "steps_remaining" in arrays:
             arrays["steps_remaining"] = np.maximum(arrays["steps_remaining"], LEAST_STEPS)
-        if self.remembers:
-            settings["service_lost_s"] = self._service(jobs, arrays)
         if self.policy == "gavel-allox" and running_type is not None:
             settings["running_type"] = running_type
         if self.policy == "gavel-cost" and time_left_s is not None:
@@ -264,17 +252,6 @@ class Shares:
         passed = left_s <= 0
         self._passed.update(jobs[passed].tolist())
         return np.where(passed, np.inf, left_s)
-
-    def _service(self, jobs: I64, arrays: Mapping[str, F64]) -> F64:
-        alone = isolated_shares(arrays["scale"], arrays["capacity"], len(jobs))
-        rates = (arrays["rates"] * alone).sum(axis=1)
-        left = arrays["steps_remaining"]
-        for job, steps, rate in zip(jobs.tolist(), left.tolist(), rates.tolist(), strict=True):
-            before = self._before.get(job)
-            gained = (before[0] - steps) / before[1] if before and before[1] > 0 else 0.0
-            self._lost[job] = self._lost.get(job, 0.0) + max(gained, 0.0)
-            self._before[job] = (steps, rate)
-        return np.array([self._lost[job] for job in jobs.tolist()])
 
 
 def _rounded(shares: F64) -> F64:

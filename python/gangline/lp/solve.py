@@ -11,6 +11,7 @@ import numpy as np
 from gangline.errors import PolicyError, SolverError
 from gangline.lp import allox, closed, cost, filling, objectives
 from gangline.lp.classes import Classes
+from gangline.lp.core import solve_in_core
 from gangline.lp.highs import Solver, solver_name
 from gangline.lp.instance import Allocation, Instance, Settings, check, read
 
@@ -159,7 +160,7 @@ def run(instance: Instance) -> Allocation:
         inner = grouped.rows_of(kept, some)
     solver = Solver(instance.policy, settings.solver, settings.time_limit_s, settings.seed)
     try:
-        allocation = POLICIES[instance.policy](inner, solver)
+        allocation = _solved(inner, solver)
     except SolverError as error:
         if settings.write_failed_to is not None:
             _keep(instance, settings.write_failed_to, error)
@@ -170,6 +171,15 @@ def run(instance: Instance) -> Allocation:
     if solver.retried:
         notes["solver_retried"] = float(solver.retried)
     return _of_jobs(allocation, kept, groups, notes)
+
+
+def _solved(instance: Instance, solver: Solver) -> Allocation:
+    """Solve in the core; by HiGHS what is of another shape or has no optimum there."""
+    try:
+        found = solve_in_core(instance, solver)
+    except SolverError:
+        found, solver.retried = None, 1
+    return found or POLICIES[instance.policy](instance, solver)
 
 
 def _keep(instance: Instance, path: str | Path, error: SolverError) -> None:

@@ -112,19 +112,19 @@ pub struct EqualSplit;
 impl Allocator for EqualSplit {
     fn allocate(&mut self, ask: &Ask) -> Result<Vec<f64>, PolicyError> {
         let jobs = ask.jobs.len() as f64;
-        let mut shares = Vec::with_capacity(ask.gangs.len() * ask.capacity.len());
-        for gang in &ask.gangs {
-            let start = shares.len();
-            shares.extend(ask.capacity.iter().map(|gpus| gpus / jobs / gang));
-            let total: f64 = shares[start..].iter().sum();
-            if total > 1.0 {
-                for share in &mut shares[start..] {
-                    *share /= total;
-                }
-            }
-        }
-        Ok(shares)
+        let rows = ask.gangs.iter();
+        Ok(rows
+            .flat_map(|gang| equal_split(&ask.capacity, jobs, *gang))
+            .collect())
     }
+}
+
+/// The shares of a gang under an equal split over so many jobs.
+pub(crate) fn equal_split(capacity: &[f64], jobs: f64, gang: f64) -> impl Iterator<Item = f64> {
+    let shares = move || capacity.iter().map(move |gpus| gpus / jobs / gang);
+    let total: f64 = shares().sum();
+    let most = total.max(1.0); // division by 1 changes nothing
+    shares().map(move |share| share / most)
 }
 
 /// All of its fastest type with room for each job, in order of arrival; the first job that fits nowhere

@@ -14,6 +14,8 @@
 //! O(classes x types). It always starts from nothing: equal programs give equal bits, whatever was solved before.
 
 use super::dual::SolverError;
+use super::square::{Links, Square};
+use smallvec::{SmallVec, smallvec};
 
 /// A reduced cost up to this is none; the largest gain of a class is 1.
 const OPTIMAL: f64 = 1e-11;
@@ -68,6 +70,16 @@ enum Extra {
     Lacks(usize),
 }
 
+impl Extra {
+    /// Its place in an order of all columns.
+    fn place(self) -> (usize, usize) {
+        match self {
+            Self::Left(link) | Self::Lacks(link) => (0, link),
+            Self::Own(class, column) => (1 + class, column),
+        }
+    }
+}
+
 type Pair = [f64; 2];
 
 struct Simplex<'a> {
@@ -78,17 +90,20 @@ struct Simplex<'a> {
     scaled: Vec<f64>,
     /// Objective of a share, all members together; none in the first phase.
     cost: Vec<f64>,
-    /// GPUs of all members over those of the type, and what counts for the objective that is kept.
+    /// GPUs of all members over those of the type; 0 where a class cannot run.
+    held: Vec<f64>,
+    /// What counts for the objective that is kept.
     kept: Vec<f64>,
-    right: Vec<f64>,
+    right: Links,
     keys: Vec<[usize; 2]>,
     /// Inverse of the two key columns, row by row.
     inverse: Vec<[Pair; 2]>,
-    extras: Vec<Extra>,
-    /// Inverse of the working basis.
-    working: Vec<f64>,
+    extras: SmallVec<[Extra; 6]>,
+    /// Inverse of the working basis, and the multipliers of the linking rows that follow from it.
+    working: Square,
+    prices: Links,
     /// What the keys alone leave of the linking rows.
-    residual: Vec<f64>,
+    residual: Links,
     is_first_phase: bool,
     steps: u32,
 }
@@ -145,13 +160,15 @@ impl<'a> Simplex<'a> {
             links,
             scaled: Vec::with_capacity(classes * types),
             cost: Vec::new(),
+            held: Vec::with_capacity(classes * types),
             kept: Vec::new(),
-            right: vec![1.0; types],
+            right: smallvec![1.0; types],
             keys: Vec::with_capacity(classes),
             inverse: vec![[[0.0; 2]; 2]; classes],
-            extras: Vec::with_capacity(links),
-            working: vec![0.0; links * links],
-            residual: Vec::new(),
+            extras: SmallVec::new(),
+            working: Square::default(),
+            prices: Links::new(),
+            residual: Links::new(),
             is_first_phase: false,
             steps: 0,
             problem,
@@ -160,10 +177,22 @@ impl<'a> Simplex<'a> {
         if problem.then.is_some() {
             simplex.kept = vec![0.0; classes * types];
         }
-        for (row, floor) in problem.rates.chunks_exact(types).zip(problem.floors) {
+        for (class, row) in problem.rates.chunks_exact(types).enumerate() {
+            let (floor, gpus) = (
+                problem.floors[class],
+                problem.members[class] * problem.gangs[class],
+            );
             let largest = row.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-            let unit = if *floor > 0.0 { *floor } else { largest };
-            simplex.scaled.extend(row.iter().map(|rate| rate / unit));
+            let unit = if floor > 0.0 { floor } else { largest };
+            for (rate, own) in row.iter().zip(problem.capacity) {
+                let (rate, held) = if *own > 0.0 {
+                    (rate / unit, gpus / own)
+                } else {
+                    (0.0, 0.0)
+                };
+                simplex.scaled.push(rate);
+                simplex.held.push(held);
+            }
         }
         let wanted = simplex.objective(problem.gains);
         for class in 0..classes {
@@ -188,7 +217,7 @@ impl<'a> Simplex<'a> {
     }
 
     fn is_usable(&self, class: usize, kind: usize) -> bool {
-        self.problem.rates[class * self.types + kind] > 0.0 && self.problem.capacity[kind] > 0.0
+        self.scaled[class * self.types + kind] > 0.0
     }
 
     /// The objective with its largest entry at 1.
@@ -203,12 +232,6 @@ impl<'a> Simplex<'a> {
         whole.into_iter().map(|own| own / largest).collect()
     }
 
-    /// GPUs of a type that a whole share of a class holds, as a part of them.
-    fn held(&self, class: usize, kind: usize) -> f64 {
-        let problem = self.problem;
-        problem.members[class] * problem.gangs[class] / problem.capacity[kind]
-    }
-
     /// The vertex of a class that is best at the given prices.
     fn first_keys(&self, class: usize, wanted: &[f64]) -> Result<[usize; 2], SolverError> {
         let (time, surplus) = (self.types, self.types + 1);
@@ -216,7 +239,7 @@ impl<'a> Simplex<'a> {
         let needs = self.problem.floors[class] > 0.0;
         let worth = |kind: usize| {
             let price = self.problem.prices.get(kind).copied().unwrap_or(0.0);
-            wanted[at + kind] - price * self.held(class, kind)
+            wanted[at + kind] - price * self.held[at + kind]
         };
         let usable = |kind: &usize| self.is_usable(class, *kind);
         let mut best = (!needs).then_some((0.0, [time, surplus]));
@@ -266,7 +289,7 @@ impl<'a> Simplex<'a> {
     /// Adds a multiple of a column's entries in the linking rows.
     fn add_links(&self, class: usize, column: usize, times: f64, into: &mut [f64]) {
         if column < self.types {
-            into[column] += times * self.held(class, column);
+            into[column] += times * self.held[class * self.types + column];
             if !self.kept.is_empty() {
                 into[self.types] -= times * self.kept[class * self.types + column];
             }
@@ -323,8 +346,8 @@ impl<'a> Simplex<'a> {
     }
 
     /// A column in the linking rows, once the keys have made room for it in the rows of its class; and its cost.
-    fn reduced(&self, extra: Extra) -> (Vec<f64>, f64) {
-        let mut links = vec![0.0; self.links];
+    fn reduced(&self, extra: Extra) -> (Links, f64) {
+        let mut links: Links = smallvec![0.0; self.links];
         let mut cost = 0.0;
         match extra {
             Extra::Own(class, column) => {
@@ -345,111 +368,71 @@ impl<'a> Simplex<'a> {
         (links, cost)
     }
 
-    /// Inverts the working basis by elimination with row pivots.
+    /// Inverts the working basis.
     fn invert_working(&mut self) -> Result<(), SolverError> {
-        let size = self.links;
-        let mut rows = vec![vec![0.0; 2 * size]; size];
-        for (at, &extra) in self.extras.iter().enumerate() {
-            let (links, _) = self.reduced(extra);
-            for (row, value) in rows.iter_mut().zip(links) {
-                row[at] = value;
-            }
-        }
-        for (at, row) in rows.iter_mut().enumerate() {
-            row[size + at] = 1.0;
-        }
-        for step in 0..size {
-            let larger = |a: usize, b: usize| {
-                if rows[b][step].abs() > rows[a][step].abs() {
-                    b
-                } else {
-                    a
-                }
-            };
-            let pivot = (step..size).reduce(larger).unwrap_or(step);
-            if rows[pivot][step].abs() < f64::MIN_POSITIVE {
-                return Err(self.stuck());
-            }
-            rows.swap(step, pivot);
-            let inverse = 1.0 / rows[step][step];
-            rows[step].iter_mut().for_each(|value| *value *= inverse);
-            let done = rows[step].clone();
-            for (at, row) in rows.iter_mut().enumerate() {
-                let factor = row[step];
-                if at != step && factor.abs() > 0.0 {
-                    for (value, own) in row.iter_mut().zip(&done) {
-                        *value -= factor * own;
-                    }
-                }
-            }
-        }
-        for (at, row) in rows.iter().enumerate() {
-            self.working[at * size..(at + 1) * size].copy_from_slice(&row[size..]);
-        }
+        let columns = self.extras.iter().map(|&extra| self.reduced(extra).0);
+        let columns: SmallVec<[Links; 6]> = columns.collect();
+        self.working = Square::inverse(&columns).ok_or(self.stuck())?;
         Ok(())
     }
 
-    fn times_working(&self, column: &[f64]) -> Vec<f64> {
-        let rows = self.working.chunks_exact(self.links);
-        rows.map(|row| row.iter().zip(column).map(|(a, b)| a * b).sum())
-            .collect()
+    fn set_prices(&mut self) {
+        let costs = self.extras.iter().map(|&extra| self.reduced(extra).1);
+        self.prices = self.working.left_times(&costs.collect::<Links>());
     }
 
-    fn prices(&self) -> Vec<f64> {
-        let mut prices = vec![0.0; self.links];
-        let rows = self.working.chunks_exact(self.links);
-        for (row, &extra) in rows.zip(&self.extras) {
-            let (_, cost) = self.reduced(extra);
-            for (price, value) in prices.iter_mut().zip(row) {
-                *price += cost * value;
-            }
+    /// What a column adds to the objective beyond what it takes of the linking rows, at the present prices.
+    fn worth(&self, class: usize, column: usize) -> f64 {
+        if column >= self.types {
+            return 0.0;
         }
-        prices
+        let at = class * self.types + column;
+        let mut worth = self.cost[at] - self.prices[column] * self.held[at];
+        if !self.kept.is_empty() {
+            worth += self.prices[self.types] * self.kept[at];
+        }
+        worth
     }
 
-    /// The column that gains most, or the first that gains anything.
-    fn entering(&self, prices: &[f64], takes_first: bool) -> Option<Extra> {
+    /// The column of a class that gains most.
+    fn best_of(&self, class: usize) -> Option<(f64, Extra)> {
+        let (keys, inverse) = (self.keys[class], &self.inverse[class]);
+        let [a, b] = keys.map(|key| self.worth(class, key));
+        let time = a * inverse[0][0] + b * inverse[1][0];
+        let floor = a * inverse[0][1] + b * inverse[1][1];
         let mut best = (OPTIMAL, None);
-        for (link, price) in prices.iter().enumerate() {
-            if -price > best.0 && !self.extras.contains(&Extra::Left(link)) {
-                best = (-price, Some(Extra::Left(link)));
-            }
-        }
-        let worth = |class: usize, column: usize| {
-            let mut worth = self.cost_of(class, column);
-            if column < self.types {
-                worth -= prices[column] * self.held(class, column);
-                if !self.kept.is_empty() {
-                    worth += prices[self.types] * self.kept[class * self.types + column];
+        let mut offer = |column: usize, gain: f64| {
+            if gain > best.0 && !keys.contains(&column) {
+                let extra = Extra::Own(class, column);
+                if !self.extras.contains(&extra) {
+                    best = (gain, Some(extra));
                 }
             }
-            worth
         };
-        for (class, (keys, inverse)) in self.keys.iter().zip(&self.inverse).enumerate() {
-            if takes_first && best.1.is_some() {
-                break;
+        for column in 0..self.types {
+            let rate = self.scaled[class * self.types + column];
+            if rate > 0.0 {
+                offer(column, self.worth(class, column) - time - floor * rate);
             }
-            let [a, b] = keys.map(|key| worth(class, key));
-            let time = a * inverse[0][0] + b * inverse[1][0];
-            let floor = a * inverse[0][1] + b * inverse[1][1];
-            let mut offer = |column: usize, gain: f64| {
-                if gain > best.0 && !keys.contains(&column) {
-                    let extra = Extra::Own(class, column);
-                    if !self.extras.contains(&extra) {
-                        best = (gain, Some(extra));
-                    }
-                }
-            };
-            for column in 0..self.types {
-                if self.is_usable(class, column) {
-                    let rate = self.scaled[class * self.types + column];
-                    offer(column, worth(class, column) - time - floor * rate);
-                }
-            }
-            offer(self.types, -time);
-            offer(self.types + 1, floor);
         }
-        best.1
+        offer(self.types, -time);
+        offer(self.types + 1, floor);
+        best.1.map(|extra| (best.0, extra))
+    }
+
+    /// What is left of a linking row, if that gains.
+    fn left_of(&self, link: usize) -> Option<(f64, Extra)> {
+        let (gain, extra) = (-self.prices[link], Extra::Left(link));
+        (gain > OPTIMAL && !self.extras.contains(&extra)).then_some((gain, extra))
+    }
+
+    /// Columns that gain, at most one of each class: those that gain most first.
+    fn offers(&self) -> Vec<(f64, Extra)> {
+        let classes = (0..self.keys.len()).filter_map(|class| self.best_of(class));
+        let links = (0..self.links).filter_map(|link| self.left_of(link));
+        let mut offers: Vec<(f64, Extra)> = links.chain(classes).collect();
+        offers.sort_by(|a, b| b.0.total_cmp(&a.0));
+        offers
     }
 
     /// Values of a class's keys if the extras have these.
@@ -467,29 +450,44 @@ impl<'a> Simplex<'a> {
         self.inverse[class].map(|row| row[0] * right[0] + row[1] * right[1])
     }
 
+    /// Steps to the optimum of the present objective. Prices are cheap and a look at all classes is not: each class
+    /// that offers a gain is asked again before the next look.
     fn run(&mut self) -> Result<(), SolverError> {
         let most = 100 * (self.keys.len() + self.links) as u32 + 1_000;
-        let mut still = 0;
-        for _ in 0..most {
-            let prices = self.prices();
-            let Some(entering) = self.entering(&prices, still > STALLED) else {
+        let (before, mut still) = (self.steps, 0);
+        self.set_prices();
+        loop {
+            let mut offers = self.offers();
+            if offers.is_empty() {
                 return Ok(());
-            };
-            self.steps += 1;
-            still = if self.step(entering)? > 0.0 {
-                0
-            } else {
-                still + 1
-            };
+            }
+            if still > STALLED {
+                // the first that gains, whatever it gains
+                offers.sort_by_key(|(_, extra)| extra.place());
+                offers.truncate(1);
+            }
+            for (_, offered) in offers {
+                let again = match offered {
+                    Extra::Own(class, _) => self.best_of(class),
+                    Extra::Left(link) | Extra::Lacks(link) => self.left_of(link),
+                };
+                let Some((_, entering)) = again else { continue };
+                let far = self.step(entering)?;
+                self.set_prices();
+                self.steps += 1;
+                still = if far > 0.0 { 0 } else { still + 1 };
+                if self.steps - before > most {
+                    return Err(self.stuck());
+                }
+            }
         }
-        Err(self.stuck())
     }
 
     /// Brings a column into the basis; how far it went.
     fn step(&mut self, entering: Extra) -> Result<f64, SolverError> {
         let (column, _) = self.reduced(entering);
-        let falls = self.times_working(&column);
-        let values = self.times_working(&self.residual);
+        let falls = self.working.times(&column);
+        let values = self.working.times(&self.residual);
         // (how far, size of the pivot, who): the nearest; of equally near ones the largest pivot
         let mut leaving: Option<(f64, f64, Leaving)> = None;
         let mut offer = |value: f64, fall: f64, who: Leaving| {
@@ -503,7 +501,7 @@ impl<'a> Simplex<'a> {
                 }
             }
         };
-        let mut changed: Vec<usize> = Vec::with_capacity(self.links + 1);
+        let mut changed: SmallVec<[usize; 7]> = SmallVec::new();
         for (at, &extra) in self.extras.iter().enumerate() {
             offer(values[at], falls[at], Leaving::Extra(at));
             if let Extra::Own(class, _) = extra {
@@ -581,7 +579,7 @@ impl<'a> Simplex<'a> {
 
     fn end_first_phase(&mut self) -> Result<(), SolverError> {
         self.set_residual();
-        let values = self.times_working(&self.residual);
+        let values = self.working.times(&self.residual);
         for (extra, value) in self.extras.iter_mut().zip(values) {
             if let Extra::Lacks(link) = *extra {
                 if value > LACKING {
@@ -601,7 +599,7 @@ impl<'a> Simplex<'a> {
         self.set_residual();
         // its own row is the last; what is left of it is basic since the start
         self.invert_working()?;
-        let values = self.times_working(&self.residual);
+        let values = self.working.times(&self.residual);
         let place = self
             .extras
             .iter()
@@ -615,7 +613,7 @@ impl<'a> Simplex<'a> {
     fn shares(&mut self) -> Result<Vec<f64>, SolverError> {
         self.set_residual();
         self.invert_working()?;
-        let values = self.times_working(&self.residual);
+        let values = self.working.times(&self.residual);
         let mut shares = vec![0.0; self.problem.rates.len()];
         let mut set = |class: usize, column: usize, value: f64| {
             if column < self.types {

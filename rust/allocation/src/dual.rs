@@ -14,7 +14,7 @@
 //! for the master. The value at any prices bounds z from above, the best mix of plans from below.
 //! 20 to 40 evaluations bring both together, from 100 to 100,000 classes (measured).
 
-use super::frontier::{Corner, Hull, edge_price, lower_hull, reach};
+use super::frontier::{Corner, Hulls, edge_price, reach};
 use super::master::{Master, Mix};
 use thiserror::Error;
 
@@ -83,30 +83,11 @@ pub enum SolverError {
     },
 }
 
-/// A class's usable types in ascending order of rate: (first entry, end) into `entries`.
-struct Prepared<'a> {
-    problem: &'a MaxMin<'a>,
-    /// (type, rate over the reference), class by class.
-    entries: Vec<(u32, f64)>,
-    starts: Vec<usize>,
-    /// No share reaches more: the slowest class's fastest rate.
-    highest: f64,
-    /// The unit of z: what an equal split reaches.
-    reference: f64,
-    /// All GPUs, and all jobs.
-    totals: (f64, f64),
-    /// Corners of one evaluation: (rate, slope), reused.
-    corners: Vec<(f64, f64)>,
-}
-
-/// A plan: z and the cheapest shares that reach it at some prices.
-struct Plan {
-    prices: Vec<f64>,
-    z: f64,
-    /// z minus what the shares cost plus what all GPUs are worth.
-    bound: f64,
-    left: Vec<f64>,
-}
+/// Demands that are met up to this part are met.
+const MET: f64 = 1e-10;
+/// Evaluations after which rounding stands in the way of a close gap, and the gap that is then enough.
+const FEW: u32 = 60;
+const WIDE_GAP: f64 = 1e-9;
 
 impl MaxMin<'_> {
     /// Solves to a relative gap.
@@ -114,54 +95,15 @@ impl MaxMin<'_> {
     /// # Errors
     /// If a table is wrong, or the gap is not reached within the evaluations.
     pub fn solve(&self, gap: f64, evaluations: u32) -> Result<PriceSolution, SolverError> {
-        self.check()?;
-        let mut prepared = Prepared::new(self)?;
-        let mut master = Master::new(1.0, &prepared.isolated_left());
-        let mut plans: Vec<Plan> = Vec::new();
-        let mut prices = prepared.first_prices();
-        let (mut bound, mut best_prices) = (f64::INFINITY, prices.clone());
-        let mut reached = 0.0;
-        for evaluation in 1..=evaluations {
-            let plan = prepared.evaluate(&prices);
-            let lower = plan.bound < bound;
-            if lower {
-                bound = plan.bound;
-                best_prices.clone_from(&prices);
-            }
-            master.add(plan.z, &plan.left);
-            plans.push(plan);
-            let mix = master.solve().ok_or(SolverError::Gap {
-                gap: (bound - reached) / bound,
-                evaluations: evaluation,
-            })?;
-            let rose = mix.value > reached;
-            reached = mix.value;
-            if bound - reached <= gap * bound {
-                return Ok(PriceSolution {
-                    z: reached * prepared.reference,
-                    bound: bound * prepared.reference,
-                    shares: prepared.shares(&mix, &plans),
-                    prices: best_prices,
-                    evaluations: evaluation,
-                });
-            }
-            // A damped trial that brought nothing is followed by an undamped one, which must.
-            let step = if lower || rose { STEP } else { 1.0 };
-            let trials = best_prices.iter().zip(&mix.prices).zip(self.capacity);
-            prices = trials
-                .map(|((best, new), gpus)| {
-                    // nothing is sold where there are no GPUs
-                    if *gpus > 0.0 {
-                        best + step * (new - best)
-                    } else {
-                        0.0
-                    }
-                })
-                .collect();
-        }
-        Err(SolverError::Gap {
-            gap: (bound - reached) / bound,
-            evaluations,
+        let mut market = Market::new(self)?;
+        let demand = vec![1.0; self.gangs.len()];
+        let found = market.most(&demand, None, Until::Gap(gap), evaluations)?;
+        Ok(PriceSolution {
+            shares: market.shares(&found),
+            z: found.z,
+            bound: found.bound,
+            prices: found.prices,
+            evaluations: found.evaluations,
         })
     }
 
@@ -189,28 +131,93 @@ impl MaxMin<'_> {
     }
 }
 
-impl<'a> Prepared<'a> {
-    fn new(problem: &'a MaxMin<'a>) -> Result<Self, SolverError> {
-        let types = problem.capacity.len();
-        let mut prepared = Self {
+/// When a search by prices is over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Until {
+    /// Both bounds are this close.
+    Gap(f64),
+    /// All of the demand can be met; or prices say that it cannot, and half of how far it is from that at least.
+    Known,
+}
+
+/// What part of a demand can be met.
+#[derive(Clone, Debug)]
+pub(crate) struct Met {
+    /// The part that the mix of plans meets.
+    pub z: f64,
+    /// No plan meets more.
+    pub bound: f64,
+    /// Prices that prove the bound.
+    pub prices: Vec<f64>,
+    /// Plans that were looked at.
+    pub evaluations: u32,
+    mix: Mix,
+    plans: Vec<Plan>,
+    /// Part of the demand per step per second, by class.
+    unit: Vec<f64>,
+}
+
+impl Met {
+    /// Whether all of the demand is met.
+    pub(crate) fn is_all(&self) -> bool {
+        self.z >= 1.0 - MET
+    }
+}
+
+/// Classes, and the GPUs that they compete for; prices say what is cheap.
+pub(crate) struct Market<'a> {
+    problem: &'a MaxMin<'a>,
+    /// (type, rate) of what a class can use, slowest first, class by class.
+    entries: Vec<(u32, f64)>,
+    ends: Vec<usize>,
+    /// Largest rate of each class.
+    pub fastest: Vec<f64>,
+    /// Share per GPU of a type under an equal split, at most all of the time in total; and the rate that it gives.
+    equal: Vec<f64>,
+    pub split: Vec<f64>,
+    /// At the prices of the last plan.
+    pub hulls: Hulls,
+    /// Corners of one plan: (part of the demand, slope), reused.
+    corners: Vec<(f64, f64)>,
+}
+
+/// The cheapest shares at some prices.
+#[derive(Clone, Debug)]
+struct Plan {
+    prices: Vec<f64>,
+    /// The part of the demand that is met, in equal splits.
+    z: f64,
+    /// z minus what the shares cost plus what all GPUs are worth.
+    bound: f64,
+    left: Vec<f64>,
+}
+
+impl<'a> Market<'a> {
+    pub(crate) fn new(problem: &'a MaxMin<'a>) -> Result<Self, SolverError> {
+        problem.check()?;
+        let classes = problem.gangs.len();
+        let mut market = Self {
             problem,
             entries: Vec::with_capacity(problem.rates.len()),
-            starts: Vec::with_capacity(problem.gangs.len() + 1),
-            highest: f64::INFINITY,
-            reference: f64::INFINITY,
-            totals: (problem.capacity.iter().sum(), problem.members.iter().sum()),
+            ends: Vec::with_capacity(classes),
+            fastest: Vec::with_capacity(classes),
+            equal: Vec::with_capacity(classes),
+            split: Vec::with_capacity(classes),
+            hulls: Hulls::default(),
             corners: Vec::with_capacity(problem.rates.len()),
         };
-        prepared.starts.push(0);
-        for (class, row) in problem.rates.chunks_exact(types).enumerate() {
-            let start = prepared.entries.len();
+        let (gpus, jobs): (f64, f64) =
+            (problem.capacity.iter().sum(), problem.members.iter().sum());
+        let rows = problem.rates.chunks_exact(problem.capacity.len());
+        for (row, gang) in rows.zip(problem.gangs) {
+            let start = market.entries.len();
             let usable = row.iter().zip(problem.capacity).zip(0..);
-            prepared.entries.extend(
+            market.entries.extend(
                 usable
                     .filter(|((rate, gpus), _)| **rate > 0.0 && **gpus > 0.0)
                     .map(|((&rate, _), kind)| (kind, rate)),
             );
-            let mine = &mut prepared.entries[start..];
+            let mine = &mut market.entries[start..];
             mine.sort_by(|a, b| a.1.total_cmp(&b.1));
             let Some(&(_, fastest)) = mine.last() else {
                 return Err(SolverError::Input {
@@ -218,34 +225,162 @@ impl<'a> Prepared<'a> {
                     expected: "a positive rate on a type with GPUs for every class",
                 });
             };
-            prepared.highest = prepared.highest.min(fastest);
-            prepared.starts.push(prepared.entries.len());
-            let split = prepared.isolated(class);
-            let alone: f64 = (0..types)
-                .map(|k| row[k] * split * problem.capacity[k])
-                .sum();
-            prepared.reference = prepared.reference.min(alone);
+            market.fastest.push(fastest);
+            market.ends.push(market.entries.len());
+            let share = 1.0 / (jobs * gang);
+            let share = share / (gpus * share).max(1.0);
+            market.equal.push(share);
+            let pairs = row.iter().zip(problem.capacity);
+            let rate = pairs.map(|(rate, gpus)| rate * share * gpus).sum();
+            market.split.push(rate);
         }
-        for entry in &mut prepared.entries {
-            entry.1 /= prepared.reference;
-        }
-        prepared.highest /= prepared.reference;
-        Ok(prepared)
+        Ok(market)
     }
 
-    /// Share per GPU of a type under an equal split, at most all of the time in total.
-    fn isolated(&self, class: usize) -> f64 {
-        let (gpus, jobs) = self.totals;
-        let share = 1.0 / (jobs * self.problem.gangs[class]);
-        share / (gpus * share).max(1.0)
+    /// The largest part of a demand, in steps per second of a job of each class, that can be met.
+    ///
+    /// Starts at `prices` if there are any, and again without them where rounding stands in the way.
+    pub(crate) fn most(
+        &mut self,
+        demand: &[f64],
+        prices: Option<&[f64]>,
+        until: Until,
+        evaluations: u32,
+    ) -> Result<Met, SolverError> {
+        let found = self.search(demand, prices, until, evaluations);
+        if found.is_err() && prices.is_some() {
+            return self.search(demand, None, until, evaluations);
+        }
+        found
+    }
+
+    fn search(
+        &mut self,
+        demand: &[f64],
+        prices: Option<&[f64]>,
+        until: Until,
+        evaluations: u32,
+    ) -> Result<Met, SolverError> {
+        // in units of what an equal split meets, all numbers are about 1
+        let parts = self.split.iter().zip(demand).map(|(own, all)| own / all);
+        let reference = parts.fold(f64::INFINITY, f64::min);
+        let unit: Vec<f64> = demand.iter().map(|all| 1.0 / (all * reference)).collect();
+        let mut master = Master::new(1.0, &self.left_of_split());
+        let mut plans: Vec<Plan> = Vec::new();
+        let mut prices = match prices {
+            Some(raw) => raw.iter().map(|price| price / reference).collect(),
+            None => self.first_prices(),
+        };
+        let (mut bound, mut best_prices) = (f64::INFINITY, prices.clone());
+        let mut reached = 0.0;
+        for evaluation in 1..=evaluations {
+            let plan = self.plan(&prices, &unit);
+            let lower = plan.bound < bound;
+            if lower {
+                bound = plan.bound;
+                best_prices.clone_from(&prices);
+            }
+            master.add(plan.z, &plan.left);
+            plans.push(plan);
+            let mix = master.solve().ok_or(SolverError::Gap {
+                gap: (bound - reached) / bound,
+                evaluations: evaluation,
+            })?;
+            let rose = mix.value > reached;
+            reached = mix.value;
+            let is_close = |gap: f64| bound - reached <= gap * bound;
+            let is_over = match until {
+                Until::Gap(gap) => is_close(gap),
+                Until::Known => {
+                    let (z, most) = (reached * reference, bound * reference);
+                    z >= 1.0 - MET || 1.0 - most > 0.5 * (1.0 - z) || is_close(f64::EPSILON)
+                }
+            };
+            if is_over || (evaluation >= FEW && is_close(WIDE_GAP)) {
+                for price in &mut best_prices {
+                    *price *= reference;
+                }
+                return Ok(Met {
+                    z: reached * reference,
+                    bound: bound * reference,
+                    prices: best_prices,
+                    evaluations: evaluation,
+                    mix,
+                    plans,
+                    unit,
+                });
+            }
+            // A damped trial that brought nothing is followed by an undamped one, which must.
+            let step = if lower || rose { STEP } else { 1.0 };
+            let trials = best_prices.iter().zip(&mix.prices);
+            prices = trials
+                .zip(self.problem.capacity)
+                // nothing is sold where there are no GPUs
+                .map(|((best, new), gpus)| if *gpus > 0.0 { best + step * (new - best) } else { 0.0 })
+                .collect();
+        }
+        Err(SolverError::Gap {
+            gap: (bound - reached) / bound,
+            evaluations,
+        })
+    }
+
+    /// The shares of a mix of plans, `classes x types`; plan 0 of the master is the equal split.
+    pub(crate) fn shares(&mut self, met: &Met) -> Vec<f64> {
+        let problem = self.problem;
+        let types = problem.capacity.len();
+        let mut shares = vec![0.0; problem.rates.len()];
+        for &(plan, weight) in &met.mix.weights {
+            let plan = plan.checked_sub(1).map(|index| &met.plans[index]);
+            if let Some(plan) = plan {
+                self.set_hulls(&plan.prices);
+            }
+            for (class, row) in shares.chunks_exact_mut(types).enumerate() {
+                let Some(plan) = plan else {
+                    let share = weight * self.equal[class];
+                    for &(kind, _) in self.usable(class) {
+                        row[kind as usize] += share * problem.capacity[kind as usize];
+                    }
+                    continue;
+                };
+                let hull = self.hulls.of(class);
+                let (end, part) = reach(hull, plan.z / met.unit[class]);
+                for (corner, part) in [(hull[end - 1], 1.0 - part), (hull[end], part)] {
+                    if let Some(kind) = corner.gpu_type {
+                        row[kind as usize] += weight * part;
+                    }
+                }
+            }
+        }
+        shares
+    }
+
+    /// Hulls of all classes at some prices, each of all GPUs of a type.
+    pub(crate) fn set_hulls(&mut self, prices: &[f64]) {
+        self.hulls.clear();
+        let mut start = 0;
+        for (&end, gang) in self.ends.iter().zip(self.problem.gangs) {
+            let points = self.entries[start..end].iter();
+            self.hulls.push(points.map(|&(kind, rate)| Corner {
+                rate,
+                cost: gang * prices[kind as usize] / self.problem.capacity[kind as usize],
+                gpu_type: Some(kind),
+            }));
+            start = end;
+        }
+    }
+
+    fn usable(&self, class: usize) -> &[(u32, f64)] {
+        let start = class.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.entries[start..self.ends[class]]
     }
 
     /// What an equal split leaves of each type, as a part of it.
-    fn isolated_left(&self) -> Vec<f64> {
+    fn left_of_split(&self) -> Vec<f64> {
         let problem = self.problem;
-        let held: f64 = (0..problem.gangs.len())
-            .map(|class| self.isolated(class) * problem.gangs[class] * problem.members[class])
-            .sum();
+        let gangs = problem.gangs.iter().zip(problem.members);
+        let held = self.equal.iter().zip(gangs);
+        let held: f64 = held.map(|(share, (gang, jobs))| share * gang * jobs).sum();
         // Types without GPUs have nothing to leave; classes do not use types they cannot run on.
         let left = |gpus: &f64| {
             if *gpus > 0.0 {
@@ -259,48 +394,43 @@ impl<'a> Prepared<'a> {
 
     /// All GPUs are worth what an equal split reaches, each type in proportion to its GPUs.
     fn first_prices(&self) -> Vec<f64> {
-        let capacity = &self.problem.capacity;
-        capacity.iter().map(|own| own / self.totals.0).collect()
+        let capacity = self.problem.capacity;
+        let gpus: f64 = capacity.iter().sum();
+        capacity.iter().map(|own| own / gpus).collect()
     }
 
-    fn hull(&self, class: usize, prices: &[f64], hull: &mut Hull) {
-        let gang = self.problem.gangs[class];
-        let mine = &self.entries[self.starts[class]..self.starts[class + 1]];
-        let points = mine.iter().map(|&(kind, rate)| Corner {
-            rate,
-            cost: gang * prices[kind as usize] / self.problem.capacity[kind as usize],
-            gpu_type: Some(kind),
-        });
-        lower_hull(points, hull);
-    }
-
-    fn evaluate(&mut self, prices: &[f64]) -> Plan {
+    /// The plan that is best at some prices; `unit` is the part of the demand per step per second.
+    fn plan(&mut self, prices: &[f64], unit: &[f64]) -> Plan {
         let problem = self.problem;
-        let mut hull = Hull::new();
-        let mut corners = std::mem::take(&mut self.corners);
-        corners.clear();
+        self.set_hulls(prices);
+        let ends = self
+            .fastest
+            .iter()
+            .zip(unit)
+            .map(|(rate, unit)| rate * unit);
+        let highest = ends.fold(f64::INFINITY, f64::min);
+        self.corners.clear();
         let mut slope = 0.0;
-        for (class, &members) in problem.members.iter().enumerate() {
-            self.hull(class, prices, &mut hull);
-            let mut before = edge_price(&hull, 1);
-            slope += members * before;
+        for (class, (members, unit)) in problem.members.iter().zip(unit).enumerate() {
+            let (hull, weight) = (self.hulls.of(class), members / unit);
+            let mut before = edge_price(hull, 1);
+            slope += weight * before;
             for end in 2..hull.len() {
-                if hull[end - 1].rate >= self.highest {
+                let part = hull[end - 1].rate * unit;
+                if part >= highest {
                     break;
                 }
-                let after = edge_price(&hull, end);
-                corners.push((hull[end - 1].rate, members * (after - before)));
+                let after = edge_price(hull, end);
+                self.corners.push((part, weight * (after - before)));
                 before = after;
             }
         }
-        let z = best_rate(&mut corners, slope, self.highest);
-        self.corners = corners;
+        let z = best_rate(&mut self.corners, slope, highest);
         let mut held = vec![0.0; prices.len()];
         let mut cost = 0.0;
-        for (class, &members) in problem.members.iter().enumerate() {
-            self.hull(class, prices, &mut hull);
-            let gpus = members * problem.gangs[class];
-            let (end, weight) = reach(&hull, z);
+        for (class, (members, unit)) in problem.members.iter().zip(unit).enumerate() {
+            let (hull, gpus) = (self.hulls.of(class), members * problem.gangs[class]);
+            let (end, weight) = reach(hull, z / unit);
             for (corner, part) in [(hull[end - 1], 1.0 - weight), (hull[end], weight)] {
                 if let Some(kind) = corner.gpu_type {
                     held[kind as usize] += gpus * part;
@@ -317,32 +447,6 @@ impl<'a> Prepared<'a> {
                 .map(|(held, gpus)| if *gpus > 0.0 { 1.0 - held / gpus } else { 0.0 })
                 .collect(),
         }
-    }
-
-    /// The shares of a mix of plans; plan 0 of the master is the equal split.
-    fn shares(&self, mix: &Mix, plans: &[Plan]) -> Vec<f64> {
-        let types = self.problem.capacity.len();
-        let mut shares = vec![0.0; self.problem.rates.len()];
-        let mut hull = Hull::new();
-        for &(plan, weight) in &mix.weights {
-            for (class, row) in shares.chunks_exact_mut(types).enumerate() {
-                let Some(plan) = plan.checked_sub(1).map(|index| &plans[index]) else {
-                    let split = self.isolated(class);
-                    for &(kind, _) in &self.entries[self.starts[class]..self.starts[class + 1]] {
-                        row[kind as usize] += weight * split * self.problem.capacity[kind as usize];
-                    }
-                    continue;
-                };
-                self.hull(class, &plan.prices, &mut hull);
-                let (end, part) = reach(&hull, plan.z);
-                for (corner, part) in [(hull[end - 1], 1.0 - part), (hull[end], part)] {
-                    if let Some(kind) = corner.gpu_type {
-                        row[kind as usize] += weight * part;
-                    }
-                }
-            }
-        }
-        shares
     }
 }
 

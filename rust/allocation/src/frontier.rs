@@ -3,12 +3,10 @@
 //! A class has a point (rate, cost) for each type and one for idling; mixing them in time reaches the
 //! lower convex hull. Between two adjacent points of the hull, cost grows by a constant price per rate.
 
-use smallvec::SmallVec;
-
 /// One end of a hull edge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Corner {
-    /// Rate, in the unit of the objective.
+    /// Steps per second.
     pub rate: f64,
     /// Cost at the present prices.
     pub cost: f64,
@@ -16,31 +14,52 @@ pub(crate) struct Corner {
     pub gpu_type: Option<u32>,
 }
 
-/// Hull of a class, from idling to its fastest type; at most one corner per type and idling.
-pub(crate) type Hull = SmallVec<[Corner; 9]>;
+/// The hulls of all classes, each from idling to the class's fastest type.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hulls {
+    corners: Vec<Corner>,
+    ends: Vec<usize>,
+}
 
-/// Builds the hull of points in ascending order of rate.
-///
-/// Of two types with the same rate the cheaper stays; at the same cost, the first.
-pub(crate) fn lower_hull(points: impl Iterator<Item = Corner>, hull: &mut Hull) {
-    hull.clear();
-    hull.push(Corner {
-        rate: 0.0,
-        cost: 0.0,
-        gpu_type: None,
-    });
-    for point in points {
-        let last = hull[hull.len() - 1];
-        if point.rate <= last.rate {
-            if point.cost >= last.cost {
-                continue;
+impl Hulls {
+    pub(crate) fn clear(&mut self) {
+        self.corners.clear();
+        self.ends.clear();
+    }
+
+    /// Adds the hull of points in ascending order of rate.
+    ///
+    /// Of two types with the same rate the cheaper stays; at the same cost, the first.
+    pub(crate) fn push(&mut self, points: impl Iterator<Item = Corner>) {
+        let hull = &mut self.corners;
+        let start = hull.len();
+        hull.push(Corner {
+            rate: 0.0,
+            cost: 0.0,
+            gpu_type: None,
+        });
+        for point in points {
+            let last = hull[hull.len() - 1];
+            if point.rate <= last.rate {
+                if point.cost >= last.cost {
+                    continue;
+                }
+                hull.pop();
             }
-            hull.pop();
+            while let [.., left, middle] = hull[start..]
+                && !turns_up(left, middle, point)
+            {
+                hull.pop();
+            }
+            hull.push(point);
         }
-        while hull.len() >= 2 && !turns_up(hull[hull.len() - 2], hull[hull.len() - 1], point) {
-            hull.pop();
-        }
-        hull.push(point);
+        self.ends.push(hull.len());
+    }
+
+    /// The hull of a class.
+    pub(crate) fn of(&self, class: usize) -> &[Corner] {
+        let start = class.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.corners[start..self.ends[class]]
     }
 }
 
@@ -51,13 +70,13 @@ fn turns_up(left: Corner, middle: Corner, right: Corner) -> bool {
 }
 
 /// Price per rate of the edge that ends at corner `end`.
-pub(crate) fn edge_price(hull: &Hull, end: usize) -> f64 {
+pub(crate) fn edge_price(hull: &[Corner], end: usize) -> f64 {
     let (left, right) = (hull[end - 1], hull[end]);
     (right.cost - left.cost) / (right.rate - left.rate)
 }
 
 /// The edge that reaches `rate` and how far along it that is: (end corner, weight of the end).
-pub(crate) fn reach(hull: &Hull, rate: f64) -> (usize, f64) {
+pub(crate) fn reach(hull: &[Corner], rate: f64) -> (usize, f64) {
     let end = (1..hull.len())
         .find(|&end| hull[end].rate >= rate)
         .unwrap_or(hull.len() - 1);
@@ -66,19 +85,31 @@ pub(crate) fn reach(hull: &Hull, rate: f64) -> (usize, f64) {
     (end, weight.clamp(0.0, 1.0))
 }
 
+/// The least cost of a rate, and of more of it.
+pub(crate) fn cost_of(hull: &[Corner], rate: f64) -> (f64, f64) {
+    let end = (1..hull.len())
+        .find(|&end| hull[end].rate > rate)
+        .unwrap_or(hull.len() - 1);
+    let left = hull[end - 1];
+    let rise = edge_price(hull, end);
+    (left.cost + (rate - left.rate) * rise, rise)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn corners(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-        let mut hull = Hull::new();
+        let mut hulls = Hulls::default();
         let all = points.iter().zip(0..).map(|(&(rate, cost), kind)| Corner {
             rate,
             cost,
             gpu_type: Some(kind),
         });
-        lower_hull(all, &mut hull);
-        hull.iter()
+        hulls.push(all);
+        hulls
+            .of(0)
+            .iter()
             .map(|corner| (corner.rate, corner.cost))
             .collect()
     }
@@ -106,16 +137,17 @@ mod tests {
 
     #[test]
     fn a_rate_between_corners_is_a_mix() {
-        let mut hull = Hull::new();
+        let mut hulls = Hulls::default();
         let points = [(2.0, 1.0), (4.0, 4.0)].map(|(rate, cost)| Corner {
             rate,
             cost,
             gpu_type: Some(0),
         });
-        lower_hull(points.into_iter(), &mut hull);
-        assert_eq!(reach(&hull, 3.0), (2, 0.5));
-        assert_eq!(reach(&hull, 1.0), (1, 0.5));
-        assert_eq!(reach(&hull, 4.0), (2, 1.0));
-        assert!((edge_price(&hull, 2) - 1.5).abs() < 1e-15);
+        hulls.push(points.into_iter());
+        let hull = hulls.of(0);
+        assert_eq!(reach(hull, 3.0), (2, 0.5));
+        assert_eq!(reach(hull, 1.0), (1, 0.5));
+        assert_eq!(reach(hull, 4.0), (2, 1.0));
+        assert!((edge_price(hull, 2) - 1.5).abs() < 1e-15);
     }
 }

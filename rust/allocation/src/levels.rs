@@ -8,16 +8,16 @@
 //! at its bottleneck; each stage has one at least. Stages are as many as GPU types that fill up one after the
 //! other, not as many as different levels.
 
-use super::dual::{MaxMin, PriceSolution, SolverError};
-use super::frontier::{Corner, Hull, lower_hull};
+use super::dual::{Market, MaxMin, Met, SolverError, Until};
+use super::frontier::cost_of;
+use super::search::affordable;
 
 /// Levels that are reached up to this are reached.
 const REACHED: f64 = 1e-9;
 /// Levels that are reached up to this only were not found.
 const NOISE: f64 = 1e-7;
-/// Gap of each max-min, and where rounding stands in its way.
-const GAP: f64 = 1e-10;
-const WIDE_GAP: f64 = 1e-9;
+/// Costs closer than this, as a part of what all GPUs are worth, are equal.
+const NOTHING: f64 = 1e-10;
 /// What counts as paying: a part of what the class that pays most does. Noise in prices is below it, and
 /// a class that pays less is asked again in the next stage, among those that are left.
 const PAYS: f64 = 1e-4;
@@ -48,6 +48,8 @@ pub struct Levels {
     pub levels: Vec<f64>,
     /// Shares of one job of each class that reach them, `classes x types`.
     pub shares: Vec<f64>,
+    /// Prices of all GPUs of each type at which no class reaches more for less.
+    pub prices: Vec<f64>,
     /// Max-min programs that were solved.
     pub programs: u32,
     /// Plans that these looked at.
@@ -57,11 +59,12 @@ pub struct Levels {
 /// How far it has come.
 struct Water<'a> {
     problem: &'a Filling<'a>,
+    market: Market<'a>,
     start: Vec<f64>,
-    top: Vec<f64>,
     is_done: Vec<bool>,
     asked: Vec<f64>,
-    scaled: Vec<f64>,
+    /// At which the last levels that were out of reach were too dear; none at first.
+    prices: Vec<f64>,
     programs: u32,
     evaluations: u32,
 }
@@ -80,51 +83,47 @@ impl Filling<'_> {
                 expected: "a number > 0 for each class",
             });
         }
-        let mut water = Water::new(self);
+        let program = MaxMin {
+            rates: self.rates,
+            gangs: self.gangs,
+            members: self.members,
+            capacity: self.capacity,
+        };
+        let mut water = Water {
+            problem: self,
+            market: Market::new(&program)?,
+            start: vec![0.0; classes],
+            is_done: vec![false; classes],
+            asked: vec![0.0; classes],
+            prices: Vec::new(),
+            programs: 0,
+            evaluations: 0,
+        };
         while !water.is_done.iter().all(|done| *done) {
             water.stage(evaluations)?;
         }
         water.asked.clone_from(&water.start);
         let found = water.reach(evaluations)?;
         Ok(Levels {
+            shares: water.market.shares(&found),
+            prices: water.prices,
             levels: water.start,
-            shares: found.shares,
             programs: water.programs,
             evaluations: water.evaluations,
         })
     }
 }
 
-impl<'a> Water<'a> {
-    fn new(problem: &'a Filling<'a>) -> Self {
-        let types = problem.capacity.len();
-        let top = problem.rates.chunks_exact(types).map(|row| {
-            let usable = row.iter().zip(problem.capacity);
-            usable
-                .filter(|(_, gpus)| **gpus > 0.0)
-                .fold(0.0, |top: f64, (rate, _)| top.max(*rate))
-        });
-        let classes = problem.gangs.len();
-        Self {
-            top: top.collect(),
-            problem,
-            start: vec![0.0; classes],
-            is_done: vec![false; classes],
-            asked: vec![0.0; classes],
-            scaled: Vec::new(),
-            programs: 0,
-            evaluations: 0,
-        }
-    }
-
+impl Water<'_> {
     /// Raises all that can rise as far as they can rise together.
     fn stage(&mut self, evaluations: u32) -> Result<(), SolverError> {
         let classes = 0..self.start.len();
-        let full = |class: usize| (self.top[class] - self.start[class]) / self.problem.speed[class];
+        let full = |class: usize| {
+            (self.market.fastest[class] - self.start[class]) / self.problem.speed[class]
+        };
         let left = classes.clone().filter(|&class| !self.is_done[class]);
         let mut height = left.map(full).fold(0.0, f64::max);
-        let mut prices: Option<Vec<f64>> = None;
-        let mut part = 0.0;
+        let (mut part, mut is_dear) = (0.0, false);
         for _ in 0..TRIALS {
             self.asked = self.levels_at(height);
             let found = self.reach(evaluations)?;
@@ -133,7 +132,7 @@ impl<'a> Water<'a> {
                 break;
             }
             let lower = self.affordable(&found.prices, height);
-            prices = Some(found.prices);
+            (self.prices, is_dear) = (found.prices, true);
             if lower >= height {
                 break; // the rest is noise
             }
@@ -143,7 +142,7 @@ impl<'a> Water<'a> {
             let gap = 1.0 - part;
             return Err(SolverError::Gap { gap, evaluations });
         }
-        self.stop(prices.as_deref())?;
+        self.stop(is_dear)?;
         // What is reached for certain: no prices then call it too dear.
         for (start, asked) in self.start.iter_mut().zip(&self.asked) {
             *start = asked * part;
@@ -155,7 +154,7 @@ impl<'a> Water<'a> {
         if self.is_done[class] {
             return self.start[class];
         }
-        (self.start[class] + height * self.problem.speed[class]).min(self.top[class])
+        (self.start[class] + height * self.problem.speed[class]).min(self.market.fastest[class])
     }
 
     fn levels_at(&self, height: f64) -> Vec<f64> {
@@ -165,122 +164,59 @@ impl<'a> Water<'a> {
     }
 
     /// Which part of the levels that are asked can be reached by all.
-    fn reach(&mut self, evaluations: u32) -> Result<PriceSolution, SolverError> {
-        let problem = self.problem;
-        let types = problem.capacity.len();
-        self.scaled.clear();
-        let rows = problem.rates.chunks_exact(types).zip(&self.asked);
-        // a class that was not lifted yet asks for nothing, however fast it is
-        self.scaled.extend(
-            rows.flat_map(|(row, level)| row.iter().map(move |rate| rate / level.max(1e-300))),
-        );
-        let program = MaxMin {
-            rates: &self.scaled,
-            gangs: problem.gangs,
-            members: problem.members,
-            capacity: problem.capacity,
-        };
-        let found = program
-            .solve(GAP, evaluations)
-            .or_else(|_| program.solve(WIDE_GAP, evaluations))?;
+    fn reach(&mut self, evaluations: u32) -> Result<Met, SolverError> {
+        // a class that was not lifted yet asks for nothing
+        let asked: Vec<f64> = self.asked.iter().map(|level| level.max(1e-300)).collect();
+        let start = Some(self.prices.as_slice()).filter(|prices| !prices.is_empty());
+        let found = self.market.most(&asked, start, Until::Known, evaluations)?;
         self.programs += 1;
         self.evaluations += found.evaluations;
         Ok(found)
     }
 
-    fn hull(&self, class: usize, prices: &[f64], hull: &mut Hull) {
-        let problem = self.problem;
-        let types = problem.capacity.len();
-        let row = &problem.rates[class * types..(class + 1) * types];
-        let mut points: smallvec::SmallVec<[Corner; 8]> = (0..types)
-            .filter(|&kind| row[kind] > 0.0 && problem.capacity[kind] > 0.0)
-            .map(|kind| Corner {
-                rate: row[kind],
-                cost: problem.gangs[class] * prices[kind].max(0.0) / problem.capacity[kind],
-                gpu_type: Some(kind as u32),
-            })
-            .collect();
-        points.sort_by(|a, b| a.rate.total_cmp(&b.rate));
-        lower_hull(points.into_iter(), hull);
-    }
-
     /// The largest height below `high` whose levels cost no more than all GPUs are worth.
-    fn affordable(&self, prices: &[f64], high: f64) -> f64 {
-        let hulls: Vec<Hull> = (0..self.start.len())
-            .map(|class| {
-                let mut hull = Hull::new();
-                self.hull(class, prices, &mut hull);
-                hull
-            })
-            .collect();
-        let pairs = prices.iter().zip(self.problem.capacity);
-        let worth: f64 = pairs
-            .filter(|(_, gpus)| **gpus > 0.0)
-            .map(|(price, _)| price.max(0.0))
-            .sum::<f64>()
-            * (1.0 + GAP); // where nothing but noise is dear, levels still rise
-        let over = |height: f64| {
+    fn affordable(&mut self, prices: &[f64], high: f64) -> f64 {
+        self.market.set_hulls(prices);
+        // where nothing but noise is dear, levels still rise
+        let worth = prices.iter().sum::<f64>() * (1.0 + NOTHING);
+        affordable(high, 0.0, |height| {
             let (mut cost, mut slope) = (0.0, 0.0);
-            for (class, hull) in hulls.iter().enumerate() {
+            for (class, members) in self.problem.members.iter().enumerate() {
                 let level = self.level(class, height);
-                let (own, rise) = cost_of(hull, level);
-                let members = self.problem.members[class];
+                let (own, rise) = cost_of(self.market.hulls.of(class), level);
                 cost += members * own;
-                if !self.is_done[class] && level < self.top[class] {
+                if !self.is_done[class] && level < self.market.fastest[class] {
                     slope += members * rise * self.problem.speed[class];
                 }
             }
             (cost - worth, slope)
-        };
-        let (mut low, mut high) = (0.0, high);
-        let mut trial = high;
-        for _ in 0..TRIALS {
-            let (excess, slope) = over(trial);
-            if excess > 0.0 {
-                high = trial;
-            } else {
-                low = trial;
-            }
-            let newton = trial - excess / slope;
-            if (newton - trial).abs() <= 1e-15 * high {
-                return newton.clamp(low, high);
-            }
-            let inside = newton > low && newton < high;
-            let next = if inside {
-                newton
-            } else {
-                f64::midpoint(low, high)
-            };
-            if next.to_bits() == trial.to_bits() {
-                break;
-            }
-            trial = next;
-        }
-        low
+        })
     }
 
     /// Marks what cannot rise: classes at their top, and those that would have to pay for more.
-    fn stop(&mut self, prices: Option<&[f64]>) -> Result<(), SolverError> {
+    fn stop(&mut self, is_dear: bool) -> Result<(), SolverError> {
         let mut found = false;
         for class in 0..self.start.len() {
-            let (level, top) = (self.asked[class], self.top[class]);
+            let (level, top) = (self.asked[class], self.market.fastest[class]);
             if !self.is_done[class] && level >= top * (1.0 - REACHED) {
                 self.is_done[class] = true;
                 found = true;
             }
         }
-        let Some(prices) = prices else {
+        if !is_dear {
             return Ok(());
-        };
-        let dearest = prices.iter().copied().fold(0.0, f64::max);
+        }
+        let dearest = self.prices.iter().copied().fold(0.0, f64::max);
         let is_noise = |price: f64| price <= NO_PRICE * dearest;
-        let clean: Vec<f64> = prices
+        let clean: Vec<f64> = self
+            .prices
             .iter()
             .map(|&price| if is_noise(price) { 0.0 } else { price })
             .collect();
+        self.market.set_hulls(&clean);
         // a class that stands at a corner of its hull may seem to be just below it
         for beyond in [1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4] {
-            let pays = self.payers(&clean, 1.0 + beyond);
+            let pays = self.payers(1.0 + beyond);
             let most = pays.iter().copied().fold(0.0, f64::max);
             for (done, paid) in self.is_done.iter_mut().zip(pays) {
                 if paid > PAYS * most {
@@ -298,27 +234,14 @@ impl<'a> Water<'a> {
     }
 
     /// What a little more would cost each class that is not done, at these times its level.
-    fn payers(&self, prices: &[f64], times: f64) -> Vec<f64> {
-        let mut hull = Hull::new();
-        let classes = 0..self.start.len();
-        classes
-            .map(|class| {
-                if self.is_done[class] {
-                    return 0.0;
-                }
-                self.hull(class, prices, &mut hull);
-                cost_of(&hull, self.asked[class] * times).1 * self.problem.speed[class]
-            })
-            .collect()
+    fn payers(&self, times: f64) -> Vec<f64> {
+        let more = |class: usize| {
+            if self.is_done[class] {
+                return 0.0;
+            }
+            let level = self.asked[class] * times;
+            cost_of(self.market.hulls.of(class), level).1 * self.problem.speed[class]
+        };
+        (0..self.start.len()).map(more).collect()
     }
-}
-
-/// The least cost of a level, and of more of it, on a hull.
-fn cost_of(hull: &Hull, level: f64) -> (f64, f64) {
-    let end = (1..hull.len())
-        .find(|&end| hull[end].rate > level)
-        .unwrap_or(hull.len() - 1);
-    let (left, right) = (hull[end - 1], hull[end]);
-    let rise = (right.cost - left.cost) / (right.rate - left.rate);
-    (left.cost + (level - left.rate) * rise, rise)
 }

@@ -4,8 +4,10 @@
 //! reaches most? Its row duals are the next prices. A dense primal simplex, warm by construction: a
 //! new column never makes the present mix infeasible. Ties go to the lowest index.
 
-/// Below this a reduced cost or a pivot is noise; every number here is about 1.
+/// Below this a reduced cost or a level is noise; every number here is about 1.
 const NOISE: f64 = 1e-11;
+/// Below this a pivot is: plans that differ by a rounding error would make a basis that is hardly one.
+const PIVOT: f64 = 1e-9;
 /// Pivots of the largest gain before the rule that cannot cycle takes over.
 const FREE_PIVOTS: usize = 200;
 
@@ -72,7 +74,7 @@ impl Master {
                 return Some(self.mix(&duals, &levels));
             };
             let direction = dense_solve(matrix, self.column(entering))?;
-            let leaving = self.leaving(&levels, &direction)?;
+            let leaving = self.leaving(&levels, &direction, pivot >= FREE_PIVOTS)?;
             self.basis[leaving] = entering;
         }
         None
@@ -129,7 +131,8 @@ impl Master {
                 let priced = self.columns[plan].iter().zip(duals);
                 self.values[plan] - priced.map(|(entry, y)| entry * y).sum::<f64>()
             };
-            if gain > NOISE && best.is_none_or(|(_, most)| gain > most) {
+            let is_basic = || self.basis.contains(&var); // whose gain is a rounding error
+            if gain > NOISE && !is_basic() && best.is_none_or(|(_, most)| gain > most) {
                 best = Some((var, gain));
                 if first {
                     break;
@@ -139,25 +142,24 @@ impl Master {
         best.map(|(var, _)| var)
     }
 
-    /// The basic variable that reaches 0 first; ties to the lowest variable.
-    fn leaving(&self, levels: &[f64], direction: &[f64]) -> Option<usize> {
-        let mut best: Option<(f64, usize, usize)> = None;
-        for (place, (&level, &slope)) in levels.iter().zip(direction).enumerate() {
-            if slope > NOISE {
-                let candidate = (level.max(0.0) / slope, self.basis[place], place);
-                let sooner = best.is_none_or(|(step, var, _)| {
-                    candidate
-                        .0
-                        .total_cmp(&step)
-                        .then(candidate.1.cmp(&var))
-                        .is_lt()
-                });
-                if sooner {
-                    best = Some(candidate);
-                }
-            }
-        }
-        best.map(|(_, _, place)| place)
+    /// Of the basic variables that reach 0 first, up to noise, the one with the largest pivot; or the lowest.
+    fn leaving(&self, levels: &[f64], direction: &[f64], lowest: bool) -> Option<usize> {
+        let falls = || levels.iter().zip(direction).enumerate();
+        let falls = || falls().filter(|(_, (_, slope))| **slope > PIVOT);
+        let far = falls().map(|(_, (level, slope))| (level.max(0.0) + NOISE) / slope);
+        let far = far.fold(f64::INFINITY, f64::min);
+        let first = falls().filter(|(_, (level, slope))| level.max(0.0) <= far * **slope);
+        let better = |a: usize, b: usize| {
+            let is_lower = self.basis[b] < self.basis[a];
+            let order = direction[b].total_cmp(&direction[a]);
+            let is_better = if lowest {
+                is_lower
+            } else {
+                order.is_gt() || (order.is_eq() && is_lower)
+            };
+            if is_better { b } else { a }
+        };
+        first.map(|(place, _)| place).reduce(better)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Max-min in two stages: the largest smallest rate by prices, then the best plan that keeps it, at a vertex.
 
-use super::choose::Choose;
+use super::choose::{Choose, Chosen};
 use super::dual::{MaxMin, SolverError};
 
 /// The second stage may give up this part of the first: below what any comparison looks at, above noise.
@@ -9,10 +9,6 @@ const SLACK: f64 = 1e-9;
 const LEAST_TIME: f64 = 1e-8;
 /// Gap of the prices: plans are mixed until nothing is better, so both bounds mostly meet to the last digits.
 const GAP: f64 = 1e-13;
-/// Where rounding stands in the way of that.
-const WIDE_GAPS: [f64; 2] = [1e-11, 1e-9];
-/// Plans after which a close gap is given up; 10 to 40 are usual.
-const FEW: u32 = 60;
 /// Prices are to outweigh gains in the first plan of the second stage.
 const DEAR: f64 = 1e4;
 
@@ -85,14 +81,28 @@ impl TwoStages<'_> {
             (z, prices, more) = self.first_stage(&asked, evaluations)?;
             iterations += more;
         }
-        let floors: Vec<f64> = asked.iter().map(|own| z * (1.0 - SLACK) / own).collect();
-        let gains = by_class(self.rates, self.worth);
+        let floors: Vec<f64> = asked.iter().map(|own| z / own).collect();
+        let chosen = self.second_stage(&floors, &prices)?;
+        Ok(Staged {
+            z: reached,
+            shares: chosen.shares,
+            iterations: iterations + chosen.steps,
+        })
+    }
+
+    /// The plan of most worth above floors, which may give up next to nothing of them; prices say where GPUs are scarce.
+    pub(crate) fn second_stage(
+        &self,
+        floors: &[f64],
+        prices: &[f64],
+    ) -> Result<Chosen, SolverError> {
+        let floors: Vec<f64> = floors.iter().map(|own| own * (1.0 - SLACK)).collect();
         let all: f64 = prices.iter().sum();
         let times = DEAR * self.gangs.len() as f64 / all.max(f64::MIN_POSITIVE);
         let prices: Vec<f64> = prices.iter().map(|price| price * times).collect();
         let program = Choose {
             rates: self.rates,
-            gains: &gains,
+            gains: &by_class(self.rates, self.worth),
             then: None,
             gangs: self.gangs,
             members: self.members,
@@ -102,11 +112,7 @@ impl TwoStages<'_> {
         };
         let mut chosen = program.solve()?;
         within(&mut chosen.shares, self.gangs, self.members, self.capacity);
-        Ok(Staged {
-            z: reached,
-            shares: chosen.shares,
-            iterations: iterations + chosen.steps,
-        })
+        Ok(chosen)
     }
 
     /// The objective that a plan reaches, the prices that prove it, and plans looked at.
@@ -122,12 +128,7 @@ impl TwoStages<'_> {
             members: self.members,
             capacity: self.capacity,
         };
-        let [close, wide] = WIDE_GAPS;
-        let found = program
-            .solve(GAP, FEW.min(evaluations))
-            .or_else(|_| program.solve(close, FEW.min(evaluations)))
-            .or_else(|_| program.solve(wide, evaluations));
-        let mut found = found?;
+        let mut found = program.solve(GAP, evaluations)?;
         within(&mut found.shares, self.gangs, self.members, self.capacity);
         let types = self.capacity.len();
         let rows = rates
@@ -141,7 +142,7 @@ impl TwoStages<'_> {
 }
 
 /// A table with each row multiplied by the number of its class.
-fn by_class(table: &[f64], times: &[f64]) -> Vec<f64> {
+pub(crate) fn by_class(table: &[f64], times: &[f64]) -> Vec<f64> {
     let types = table.len() / times.len().max(1);
     let rows = table.chunks_exact(types.max(1)).zip(times);
     rows.flat_map(|(row, times)| row.iter().map(move |value| value * times))

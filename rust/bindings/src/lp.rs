@@ -1,10 +1,10 @@
-//! Arrays of an allocation to the core and back: classes of equal jobs, max-min and water filling by prices.
+//! Arrays of an allocation to the core and back: classes of equal jobs, whole programs, and what prices solve.
 
 use crate::error::raise;
 use gangline_allocation::{
-    Choose, Filling, MaxMin, RowPart, SolverError, TwoStages, group_rows, within,
+    Fairness, Filling, MaxMin, Program, RowPart, SolverError, Table, group_rows,
 };
-use numpy::{IntoPyArray, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{IntoPyArray, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArrayDyn};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -14,8 +14,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(lp_classes, module)?)?;
     module.add_function(wrap_pyfunction!(lp_prices, module)?)?;
     module.add_function(wrap_pyfunction!(lp_levels, module)?)?;
-    module.add_function(wrap_pyfunction!(lp_stages, module)?)?;
-    module.add_function(wrap_pyfunction!(lp_choose, module)?)
+    module.add_function(wrap_pyfunction!(lp_rho, module)?)?;
+    module.add_function(wrap_pyfunction!(lp_program, module)?)
 }
 
 /// Class of each row, first row and size of each class; rows are compared bit by bit, over all parts.
@@ -73,71 +73,85 @@ fn lp_prices<'py>(
     (found.z, found.bound, shares, found.evaluations).into_pyobject(py)
 }
 
-/// Max-min in two stages: (z, shares row by row, iterations).
+/// The least rho by prices: (rho, shares row by row, programs, evaluations).
 #[pyfunction]
-#[pyo3(signature = (rates, measure, worth, gangs, members, capacity, *, evaluations))]
+#[pyo3(signature = (rates, gangs, members, capacity, age_s, remaining, fair_s, *, evaluations))]
 #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // the arrays of one program
-fn lp_stages<'py>(
+fn lp_rho<'py>(
     py: Python<'py>,
     rates: PyReadonlyArray1<'py, f64>,
-    measure: PyReadonlyArray1<'py, f64>,
-    worth: PyReadonlyArray1<'py, f64>,
     gangs: PyReadonlyArray1<'py, f64>,
     members: PyReadonlyArray1<'py, f64>,
     capacity: PyReadonlyArray1<'py, f64>,
+    age_s: PyReadonlyArray1<'py, f64>,
+    remaining: PyReadonlyArray1<'py, f64>,
+    fair_s: PyReadonlyArray1<'py, f64>,
     evaluations: u32,
 ) -> PyResult<Bound<'py, PyTuple>> {
-    let problem = TwoStages {
+    let problem = Fairness {
         rates: rates.as_slice()?,
-        measure: measure.as_slice()?,
-        worth: worth.as_slice()?,
         gangs: gangs.as_slice()?,
         members: members.as_slice()?,
         capacity: capacity.as_slice()?,
+        age_s: age_s.as_slice()?,
+        remaining: remaining.as_slice()?,
+        fair_s: fair_s.as_slice()?,
     };
     let found = py
         .detach(|| problem.solve(evaluations))
         .map_err(|error| refused(py, &error))?;
-    (found.z, found.shares.into_pyarray(py), found.iterations).into_pyobject(py)
+    let shares = found.shares.into_pyarray(py);
+    (found.rho, shares, found.programs, found.evaluations).into_pyobject(py)
 }
 
-/// The best plan above floors: (first objective, shares row by row, iterations).
+/// A whole program of classes: (objective, shares row by row, levels, programs, iterations); none if the core leaves it to
+/// others. Columns by name: those of [`Table`].
 #[pyfunction]
-#[pyo3(signature = (rates, gains, gangs, members, capacity, floors, then=None))]
-#[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // the arrays of one program
-fn lp_choose<'py>(
+#[pyo3(signature = (policy, columns, *, jobs, is_proportional, prices))]
+#[allow(clippy::needless_pass_by_value)]
+fn lp_program<'py>(
     py: Python<'py>,
-    rates: PyReadonlyArray1<'py, f64>,
-    gains: PyReadonlyArray1<'py, f64>,
-    gangs: PyReadonlyArray1<'py, f64>,
-    members: PyReadonlyArray1<'py, f64>,
-    capacity: PyReadonlyArray1<'py, f64>,
-    floors: PyReadonlyArray1<'py, f64>,
-    then: Option<PyReadonlyArray1<'py, f64>>,
-) -> PyResult<Bound<'py, PyTuple>> {
-    let problem = Choose {
-        rates: rates.as_slice()?,
-        gains: gains.as_slice()?,
-        then: then.as_ref().map(|own| own.as_slice()).transpose()?,
-        gangs: gangs.as_slice()?,
-        members: members.as_slice()?,
-        capacity: capacity.as_slice()?,
-        floors: floors.as_slice()?,
-        prices: &[],
+    policy: &str,
+    columns: &Bound<'py, PyDict>,
+    jobs: f64,
+    is_proportional: bool,
+    prices: Vec<f64>,
+) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    let Some(program) = Program::named(policy, is_proportional, prices) else {
+        return Ok(None);
     };
-    let found = py.detach(|| {
-        problem.solve().map(|mut found| {
-            within(
-                &mut found.shares,
-                problem.gangs,
-                problem.members,
-                problem.capacity,
-            );
-            found
+    let column = |name: &str| -> PyResult<Vec<f64>> {
+        let given = columns.get_item(name)?;
+        given.map_or(Ok(Vec::new()), |own| {
+            let own: PyReadonlyArrayDyn<'py, f64> = own.extract()?;
+            Ok(own.as_array().iter().copied().collect())
         })
-    });
-    let found = found.map_err(|error| refused(py, &error))?;
-    (found.value, found.shares.into_pyarray(py), found.steps).into_pyobject(py)
+    };
+    let table = Table {
+        rates: column("rates")?,
+        gangs: column("gangs")?,
+        members: column("members")?,
+        weights: column("weights")?,
+        remaining: column("remaining")?,
+        age_s: column("age_s")?,
+        lost_s: column("lost_s")?,
+        capacity: column("capacity")?,
+        jobs,
+    };
+    let Some(answer) = py.detach(|| program.solve_table(&table)) else {
+        return Ok(None);
+    };
+    let answer = answer.map_err(|error| refused(py, &error))?;
+    let shares = answer.shares.into_pyarray(py);
+    let levels = answer.levels.into_pyarray(py);
+    let found = (
+        answer.objective,
+        shares,
+        levels,
+        answer.programs,
+        answer.iterations,
+    );
+    found.into_pyobject(py).map(Some)
 }
 
 /// Water filling by prices: (levels, shares row by row, programs, evaluations).

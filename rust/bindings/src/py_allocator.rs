@@ -2,7 +2,7 @@
 //! any other ask attaches once.
 
 use crate::py_policy::Raised;
-use gangline_allocation::{Allocator, Ask, PairShare, Program, Shares};
+use gangline_allocation::{Allocator, Ask, PairShare, Program, Service, Shares};
 use gangline_engine::PolicyError;
 use gangline_model::{GpuType, GpuTypeId};
 use numpy::{IntoPyArray, PyArrayMethods, PyReadonlyArray2};
@@ -20,6 +20,8 @@ pub(crate) struct PyAllocator {
     object: Arc<Py<PyAny>>,
     raised: Raised,
     program: Option<Program>,
+    /// Of finish-time fairness.
+    service: Option<Service>,
     counts: Arc<Counts>,
 }
 
@@ -66,18 +68,11 @@ fn program(policy: &str, params: &Bound<'_, PyDict>) -> PyResult<Option<Program>
     if !is(word("solver")?, "auto") || !is(word("tie_break")?, "max_sum") || is_set("packed")? {
         return Ok(None);
     }
-    let is_agnostic = policy.ends_with("-agnostic");
-    Ok(match policy.trim_end_matches("-agnostic") {
-        "gavel-las" => Some(Program::Las { is_agnostic }),
-        "gavel-makespan" if is(word("agnostic_rate")?, "mean") => {
-            Some(Program::Makespan { is_agnostic })
-        }
-        "gavel-max-sum" => Some(Program::MaxSum {
-            is_proportional: !is(word("normalise")?, "none"),
-        }),
-        "gavel-cost" => Some(Program::Cost { prices: Vec::new() }),
-        _ => None,
-    })
+    if !is(word("agnostic_rate")?, "mean") {
+        return Ok(None);
+    }
+    let is_proportional = !is(word("normalise")?, "none");
+    Ok(Program::named(policy, is_proportional, Vec::new()))
 }
 
 impl PyAllocator {
@@ -96,6 +91,7 @@ impl PyAllocator {
             object: Arc::new(object.unbind()),
             raised: Arc::clone(raised),
             program: program(policy, params)?,
+            service: policy.starts_with("gavel-ftf").then(Service::default),
             counts,
         })
     }
@@ -106,7 +102,7 @@ impl PyAllocator {
     }
 
     /// The arrays of an ask, by name.
-    fn given<'py>(py: Python<'py>, ask: &Ask) -> PyResult<Bound<'py, PyDict>> {
+    fn given<'py>(py: Python<'py>, ask: &Ask, lost_s: &[f64]) -> PyResult<Bound<'py, PyDict>> {
         let types = ask.capacity.len();
         let column = |values: &[f64]| values.to_vec().into_pyarray(py);
         let given = PyDict::new(py);
@@ -120,6 +116,9 @@ impl PyAllocator {
         given.set_item("capacity", column(&ask.capacity))?;
         if !ask.remaining.is_empty() {
             given.set_item("steps_remaining", column(&ask.remaining))?;
+        }
+        if !lost_s.is_empty() {
+            given.set_item("service_lost_s", column(lost_s))?;
         }
         if !ask.time_left_s.is_empty() {
             given.set_item("time_left_s", column(&ask.time_left_s))?;
@@ -141,15 +140,15 @@ impl PyAllocator {
         Ok(given)
     }
 
-    fn call(&self, py: Python<'_>, ask: &Ask) -> PyResult<Vec<f64>> {
-        let given = Self::given(py, ask)?;
+    fn call(&self, py: Python<'_>, ask: &Ask, lost_s: &[f64]) -> PyResult<Vec<f64>> {
+        let given = Self::given(py, ask, lost_s)?;
         let answer = self.object.bind(py).call((), Some(&given))?;
         let shares: PyReadonlyArray2<'_, f64> = answer.extract()?;
         Ok(shares.as_array().iter().copied().collect())
     }
 
-    fn call_packed(&self, py: Python<'_>, ask: &Ask) -> PyResult<Shares> {
-        let given = Self::given(py, ask)?;
+    fn call_packed(&self, py: Python<'_>, ask: &Ask, lost_s: &[f64]) -> PyResult<Shares> {
+        let given = Self::given(py, ask, lost_s)?;
         let object = self.object.bind(py);
         let answer = object.call_method("packed", (), Some(&given))?;
         let (alone, pair_shares): Packed<'_> = answer.extract()?;
@@ -167,11 +166,17 @@ impl PyAllocator {
         })
     }
 
+    /// What finish-time fairness remembers of each job; nothing for other policies.
+    fn lost_s(&mut self, ask: &Ask) -> Vec<f64> {
+        let service = self.service.as_mut();
+        service.map(|own| own.count(ask)).unwrap_or_default()
+    }
+
     /// Shares that the core finds by itself; where it finds none, Python is asked, which has other ways.
-    fn solved(&self, ask: &Ask) -> Option<Vec<f64>> {
+    fn solved(&self, ask: &Ask, lost_s: &[f64]) -> Option<Vec<f64>> {
         #[allow(clippy::disallowed_methods)] // the binding measures the time of solvers
         let began = Instant::now();
-        let found = self.program.as_ref()?.solve(ask)?.ok()?;
+        let found = self.program.as_ref()?.solve(ask, lost_s)?.ok()?;
         let counts = &self.counts;
         counts.allocations.fetch_add(1, Ordering::Relaxed);
         let add = |own: &AtomicU64, more: u32| own.fetch_add(u64::from(more), Ordering::Relaxed);
@@ -186,11 +191,12 @@ impl PyAllocator {
     fn ask<T>(
         &self,
         ask: &Ask,
-        call: impl FnOnce(&Self, Python<'_>, &Ask) -> PyResult<T>,
+        lost_s: &[f64],
+        call: impl FnOnce(&Self, Python<'_>, &Ask, &[f64]) -> PyResult<T>,
     ) -> Result<T, PolicyError> {
         self.counts.attached.fetch_add(1, Ordering::Relaxed);
         let answer = Python::attach(|py| {
-            call(self, py, ask).inspect_err(|error| {
+            call(self, py, ask, lost_s).inspect_err(|error| {
                 let note = format!("in the round at {} s", ask.now.0 as f64 / 1e9);
                 // a note on the solver's own error; the error itself passes untouched
                 if let Err(failed) = error.value(py).call_method1("add_note", (note,)) {
@@ -224,13 +230,15 @@ impl Allocator for PyAllocator {
     }
 
     fn allocate(&mut self, ask: &Ask) -> Result<Vec<f64>, PolicyError> {
-        match self.solved(ask) {
+        let lost_s = self.lost_s(ask);
+        match self.solved(ask, &lost_s) {
             Some(shares) => Ok(shares),
-            None => self.ask(ask, Self::call),
+            None => self.ask(ask, &lost_s, Self::call),
         }
     }
 
     fn allocate_packed(&mut self, ask: &Ask) -> Result<Shares, PolicyError> {
-        self.ask(ask, Self::call_packed)
+        let lost_s = self.lost_s(ask);
+        self.ask(ask, &lost_s, Self::call_packed)
     }
 }

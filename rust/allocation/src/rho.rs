@@ -1,0 +1,194 @@
+//! Finish-time fairness by prices: the least rho at which every job can end in time.
+//!
+//! | symbol | here | meaning |
+//! |---|---|---|
+//! | `t_c`, `r_c` | `age_s`, `remaining` | seconds since arrival, steps left |
+//! | `D_c` | `fair_s` | seconds from arrival to the end under an equal split |
+//! | `rho` | `rho` | the largest `(t + r / rate) / D` |
+//!
+//! A rho asks each class for the rate `r / (rho D - t)`. The least rho is found from below, where no job could be faster if
+//! it were alone: rates that are out of reach cost more than all GPUs are worth, at prices that max-min finds; the least rho
+//! whose rates are not too dear at these prices is the next trial. The cost is a convex curve of rho, so this is Newton's
+//! method and never goes too far: no plan has a smaller rho than any trial, and the first trial that can be met is the
+//! optimum.
+
+use super::dual::{Market, MaxMin, SolverError, Until};
+use super::frontier::cost_of;
+use super::search::affordable;
+
+/// Trials; 3 to 8 are usual.
+const TRIALS: u32 = 100;
+/// Both ends of rho closer than this are one.
+const CLOSE: f64 = 1e-8;
+/// No class is asked for less than this part of its fastest rate: a program could not tell it from zero.
+const LEAST_TIME: f64 = 1e-8;
+
+/// A program; tables are row by row, `classes x types`.
+#[derive(Clone, Copy, Debug)]
+pub struct Fairness<'a> {
+    /// Rates; 0 where a class cannot run.
+    pub rates: &'a [f64],
+    /// GPUs of one job.
+    pub gangs: &'a [f64],
+    /// Jobs of each class.
+    pub members: &'a [f64],
+    /// GPUs of each type.
+    pub capacity: &'a [f64],
+    /// Seconds since arrival.
+    pub age_s: &'a [f64],
+    /// Steps left, > 0.
+    pub remaining: &'a [f64],
+    /// Seconds from arrival to the end under an equal split, > 0.
+    pub fair_s: &'a [f64],
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Fair {
+    /// The largest rho of the plan.
+    pub rho: f64,
+    /// No plan has a smaller one.
+    pub bound: f64,
+    /// Shares of one job of each class, `classes x types`.
+    pub shares: Vec<f64>,
+    /// The rates that rho asks for, of one job of each class; the plan reaches them.
+    pub asked: Vec<f64>,
+    /// Prices of all GPUs of each type that prove it.
+    pub prices: Vec<f64>,
+    /// Max-min programs that were looked at.
+    pub programs: u32,
+    /// Plans that these looked at.
+    pub evaluations: u32,
+}
+
+impl Fairness<'_> {
+    /// Solves.
+    ///
+    /// # Errors
+    /// [`SolverError`] if a table is wrong or the price method does not converge.
+    ///
+    /// # Examples
+    /// ```
+    /// use gangline_allocation::Fairness;
+    /// // two equal jobs on one GPU, one of them 10 s old: 10 + 5 / x over 20 equals 5 / (1 - x) over 10
+    /// let one = [1.0, 1.0];
+    /// let found = Fairness {
+    ///     rates: &one, gangs: &one, members: &one, capacity: &[1.0],
+    ///     age_s: &[10.0, 0.0], remaining: &[5.0, 5.0], fair_s: &[20.0, 10.0],
+    /// };
+    /// let found = found.solve(1_000).unwrap();
+    /// let x = found.shares[0];
+    /// assert!(((10.0 + 5.0 / x) / 20.0 - 5.0 / (1.0 - x) / 10.0).abs() < 1e-7);
+    /// ```
+    pub fn solve(&self, evaluations: u32) -> Result<Fair, SolverError> {
+        self.check()?;
+        let program = MaxMin {
+            rates: self.rates,
+            gangs: self.gangs,
+            members: self.members,
+            capacity: self.capacity,
+        };
+        let mut market = Market::new(&program)?;
+        let dearest = self.largest(&market.split);
+        let mut bound = self.largest(&market.fastest).min(dearest);
+        let (mut programs, mut looked_at) = (0, 0);
+        let mut prices: Option<Vec<f64>> = None;
+        let found = loop {
+            let asked = self.asked(bound, &market.fastest);
+            let met = market.most(&asked, prices.as_deref(), Until::Known, evaluations)?;
+            programs += 1;
+            looked_at += met.evaluations;
+            if met.is_all() || programs == TRIALS {
+                break met;
+            }
+            let next = self.affordable(&mut market, &met.prices, bound, dearest);
+            if next <= bound {
+                break met; // the rest is noise
+            }
+            bound = next;
+            prices = Some(met.prices);
+        };
+        let shares = market.shares(&found);
+        let types = self.capacity.len();
+        let rows = self
+            .rates
+            .chunks_exact(types)
+            .zip(shares.chunks_exact(types));
+        let rates = rows.map(|(own, x)| own.iter().zip(x).map(|(rate, x)| rate * x).sum());
+        let rho = self.largest(&rates.collect::<Vec<f64>>());
+        let gap = 1.0 - bound / rho;
+        if gap > CLOSE {
+            return Err(SolverError::Gap { gap, evaluations });
+        }
+        Ok(Fair {
+            asked: self.asked(rho, &market.fastest),
+            rho,
+            bound,
+            shares,
+            prices: found.prices,
+            programs,
+            evaluations: looked_at,
+        })
+    }
+
+    fn check(&self) -> Result<(), SolverError> {
+        let classes = self.gangs.len();
+        let is_column = |column: &[f64], least: f64| {
+            column.len() == classes && column.iter().all(|own| own.is_finite() && *own >= least)
+        };
+        let positive = f64::MIN_POSITIVE;
+        if is_column(self.age_s, 0.0)
+            && is_column(self.remaining, positive)
+            && is_column(self.fair_s, positive)
+        {
+            return Ok(());
+        }
+        Err(SolverError::Input {
+            what: "age_s, remaining and fair_s",
+            expected: "a finite number per class, steps and fair time > 0",
+        })
+    }
+
+    /// The largest rho at these rates.
+    fn largest(&self, rates: &[f64]) -> f64 {
+        let each = self.age_s.iter().zip(self.remaining).zip(self.fair_s);
+        let rho = each.zip(rates);
+        let rho = rho.map(|(((age, left), fair), rate)| (age + left / rate) / fair);
+        rho.fold(0.0, f64::max)
+    }
+
+    /// The rate that a rho asks for, and how that changes with rho.
+    fn rate(&self, class: usize, rho: f64, fastest: f64) -> (f64, f64) {
+        let (left, fair) = (self.remaining[class], self.fair_s[class]);
+        let rate = left / (rho * fair - self.age_s[class]);
+        if rate > fastest || rate < 0.0 {
+            (fastest, 0.0) // what is left may drown in the age
+        } else if rate < LEAST_TIME * fastest {
+            (LEAST_TIME * fastest, 0.0)
+        } else {
+            (rate, -rate * rate * fair / left)
+        }
+    }
+
+    fn asked(&self, rho: f64, fastest: &[f64]) -> Vec<f64> {
+        let each = fastest.iter().enumerate();
+        each.map(|(class, &fastest)| self.rate(class, rho, fastest).0)
+            .collect()
+    }
+
+    /// The least rho whose rates cost no more than all GPUs are worth.
+    fn affordable(&self, market: &mut Market<'_>, prices: &[f64], dear: f64, cheap: f64) -> f64 {
+        market.set_hulls(prices);
+        let worth: f64 = prices.iter().sum();
+        affordable(dear, cheap, |rho| {
+            let (mut cost, mut slope) = (0.0, 0.0);
+            for (class, members) in self.members.iter().enumerate() {
+                let (rate, change) = self.rate(class, rho, market.fastest[class]);
+                let (own, rise) = cost_of(market.hulls.of(class), rate);
+                cost += members * own;
+                slope += members * rise * change;
+            }
+            (cost - worth, slope)
+        })
+    }
+}

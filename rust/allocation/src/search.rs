@@ -1,0 +1,59 @@
+//! Where levels that are too dear become affordable: the step that price searches have in common.
+
+/// Newton steps and halvings; 3 to 10 are usual.
+const STEPS: u32 = 100;
+
+/// The point nearest to `dear` that is not too dear, between it and `cheap`, which is not.
+///
+/// `over` tells how much too dear a point is, and how that grows. Newton's method, which halves the interval where it would
+/// leave it: on a convex curve it never does.
+pub(crate) fn affordable(
+    mut dear: f64,
+    mut cheap: f64,
+    mut over: impl FnMut(f64) -> (f64, f64),
+) -> f64 {
+    let mut trial = dear;
+    for _ in 0..STEPS {
+        let (excess, slope) = over(trial);
+        if excess > 0.0 {
+            dear = trial;
+        } else {
+            cheap = trial;
+        }
+        let (low, high) = (dear.min(cheap), dear.max(cheap));
+        let newton = trial - excess / slope;
+        if (newton - trial).abs() <= 1e-15 * high {
+            return newton.clamp(low, high);
+        }
+        let next = if newton > low && newton < high {
+            newton
+        } else {
+            f64::midpoint(low, high)
+        };
+        if next.to_bits() == trial.to_bits() {
+            break;
+        }
+        trial = next;
+    }
+    cheap
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_directions_find_the_crossing() {
+        // 1 / x is 0.5 at 2, from either side of it
+        let falling = |x: f64| (1.0 / x - 0.5, -1.0 / (x * x));
+        assert!((affordable(0.1, 100.0, falling) - 2.0).abs() < 1e-14);
+        let rising = |x: f64| (x.powi(3) - 8.0, 3.0 * x * x);
+        assert!((affordable(50.0, 0.0, rising) - 2.0).abs() < 1e-14);
+    }
+
+    #[test]
+    fn a_flat_curve_ends_at_the_cheap_side() {
+        assert!(affordable(1.0, 3.0, |_| (-1.0, 0.0)) <= 3.0);
+        assert!((affordable(1.0, 3.0, |_| (1.0, 0.0)) - 3.0).abs() < 1e-12);
+    }
+}

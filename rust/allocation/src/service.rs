@@ -1,0 +1,78 @@
+//! What finish-time fairness remembers of each job.
+
+use super::allocator::{Ask, equal_split};
+use super::programs::LEAST_STEPS;
+
+/// Seconds that an equal split would have taken for the steps that each job has done, at the rates of each earlier
+/// allocation. Jobs keep what they have: an ask may be about some of the active jobs only.
+#[derive(Clone, Debug, Default)]
+pub struct Service {
+    /// By job.
+    books: Vec<Book>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Book {
+    lost_s: f64,
+    /// Steps that were left at the last ask, and the rate of an equal split then; 0 before the first ask.
+    left: f64,
+    rate: f64,
+}
+
+impl Service {
+    /// Counts the steps since the last ask, and returns the seconds so far of each job of this one.
+    pub fn count(&mut self, ask: &Ask) -> Vec<f64> {
+        let jobs = ask.jobs.len() as f64;
+        let rows = ask.rates.chunks_exact(ask.capacity.len());
+        let each = ask
+            .jobs
+            .iter()
+            .zip(rows)
+            .zip(&ask.gangs)
+            .zip(&ask.remaining);
+        let counted = each.map(|(((job, rates), gang), left)| {
+            if job.index() >= self.books.len() {
+                self.books.resize(job.index() + 1, Book::default());
+            }
+            let book = &mut self.books[job.index()];
+            let left = left.max(LEAST_STEPS);
+            if book.rate > 0.0 {
+                book.lost_s += ((book.left - left) / book.rate).max(0.0);
+            }
+            let shares = equal_split(&ask.capacity, jobs, *gang);
+            book.rate = rates.iter().zip(shares).map(|(rate, x)| rate * x).sum();
+            book.left = left;
+            book.lost_s
+        });
+        counted.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gangline_model::JobId;
+
+    #[test]
+    fn it_adds_up_at_the_rates_of_each_allocation() {
+        // 6 steps at one per second, then 3 at a half, as there are two jobs: 6 s, and 6 s more
+        let mut service = Service::default();
+        let mut count = |jobs: &[u32], remaining: &[f64]| {
+            let ones = vec![1.0; jobs.len()];
+            service.count(&Ask {
+                jobs: jobs.iter().copied().map(JobId).collect(),
+                rates: ones.clone(),
+                gangs: ones,
+                capacity: vec![1.0],
+                remaining: remaining.to_vec(),
+                ..Ask::default()
+            })
+        };
+        assert_eq!(count(&[7], &[10.0]), [0.0]);
+        assert_eq!(count(&[7, 9], &[4.0, 8.0]), [6.0, 0.0]);
+        assert_eq!(count(&[9, 7], &[8.0, 1.0]), [0.0, 12.0]);
+        // a job is remembered while others are asked about; lost work is no negative time
+        assert_eq!(count(&[9], &[8.0]), [0.0]);
+        assert_eq!(count(&[7], &[2.0]), [12.0]);
+    }
+}
