@@ -41,6 +41,7 @@ from gangline.simulate import run, simulate
 from gangline.sweep import sweep
 
 if TYPE_CHECKING:
+    import gangline.bench as bench
     import gangline.hadare as hadare
     import gangline.lp as lp
     import gangline.network as network
@@ -92,6 +93,7 @@ __all__ = [
     "View",
     "__version__",
     "audit",
+    "bench",
     "compare",
     "hadare",
     "load_result",
@@ -135,6 +137,7 @@ _HOMES = {
     "write_trace": "gangline.trace",
 }
 _MODULES = {
+    "bench": "gangline.bench",
     "hadare": "gangline.hadare",
     "lp": "gangline.lp",
     "network": "gangline.network",

@@ -86,6 +86,14 @@ def test_options_of_the_reader_go_along(tmp_path: Path) -> None:
     assert gl.simulate(LAB, gl.read_trace(path)).spec["digest"] != first.spec["digest"]
 
 
+def test_a_window_without_an_end_goes_along(tmp_path: Path) -> None:
+    jobs = gl.read_trace(SYNTH, window=(3600.0, float("inf")))
+    first = gl.simulate(LAB, jobs, "fifo")
+    first.save(tmp_path / "run")  # JSON has no infinity
+    assert gl.run(tmp_path / "run").log_hash == first.log_hash
+    assert gl.RunSpec.load(tmp_path / "run").digest == first.spec["digest"]
+
+
 def test_a_file_counts_by_its_content(tmp_path: Path) -> None:
     one, other = tmp_path / "one.parquet", tmp_path / "other.parquet"
     shutil.copy("traces/mini/philly.parquet", one)

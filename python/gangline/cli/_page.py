@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gangline.report import Digest
     from gangline.result import Result
 
-__all__ = ["check", "write", "write_tables"]
+__all__ = ["check", "typed", "write", "write_tables"]
 
 
 def check(path: Path) -> None:
@@ -32,13 +32,14 @@ def write_tables(
     """Write a page of tables and pictures, with the command as it was typed."""
     from gangline import report
 
-    report.write_tables(title, sentences, tables, path, command=_typed(), pictures=pictures)
+    report.write_tables(title, sentences, tables, path, command=typed(), pictures=pictures)
 
 
-def _typed() -> str:
-    from gangline.report.command import typed
+def typed() -> str:
+    """Return the command as it was typed."""
+    from gangline.report.command import typed as of
 
-    return typed(sys.argv[1:])
+    return of(sys.argv[1:])
 
 
 def write(runs: Sequence[Result] | Sequence[Digest] | Path, path: Path) -> None:
@@ -49,4 +50,4 @@ def write(runs: Sequence[Result] | Sequence[Digest] | Path, path: Path) -> None:
     from gangline import report
 
     live = isinstance(runs, list)
-    report.write(runs, path, command=_typed() if live else "")
+    report.write(runs, path, command=typed() if live else "")

@@ -12,6 +12,7 @@ from cyclopts import App, CycloptsError
 from gangline._safe import safe
 from gangline.cli import _console, _exit
 from gangline.cli.audit import audit
+from gangline.cli.bench import bench
 from gangline.cli.cluster import app as cluster_app
 from gangline.cli.compare import compare
 from gangline.cli.doctor import doctor
@@ -48,6 +49,7 @@ app.command(run)
 app.command(compare)
 app.command(sweep)
 app.command(plan)
+app.command(bench)
 app.command(report)
 app.command(gantt)
 app.command(reproduce)

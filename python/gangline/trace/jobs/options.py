@@ -158,7 +158,11 @@ def _option_value(name: str, value: object) -> object:
     if isinstance(value, PathLike):
         return fspath(value)
     value = to_builtins(value)
-    return tuple(value) if name in ("status", "window") and isinstance(value, list) else value
+    if name in ("status", "window") and isinstance(value, list):
+        value = tuple(value)
+    if name == "window" and isinstance(value, tuple) and len(value) == 2 and value[1] is None:
+        return (value[0], math.inf)  # as a spec of JSON, which has no infinity, says it
+    return value
 
 
 def _convert(values: dict[str, object], kind: type[_T]) -> _T:

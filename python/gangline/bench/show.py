@@ -1,0 +1,128 @@
+"""The standings as tables, in words, and as a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gangline._formatting import listed, plural, times
+from gangline.bench.entries import CLASSES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from gangline.bench.run import Bench
+
+    Row = Mapping[str, Any]
+
+__all__ = ["TITLES", "cells", "sentences", "tables", "write_page"]
+
+TITLES = ("place", "policy", "mean rank", "speedup", "preempt. per job", "ms per run", "result")
+
+
+def tables(done: Bench) -> list[tuple[str, list[str], list[list[object]]]]:
+    """Return titled tables, one per class of knowledge; real traces after those that ship."""
+    found = []
+    for rows, where in ((done.rows, ""), (done.real_rows, ", real traces")):
+        for name, words in CLASSES.items():
+            mine = [row for row in rows if row["knowledge"] == name]
+            if mine:
+                title = f"Knows {words}{where}"
+                found.append((title, list(TITLES), [cells(row) for row in mine]))
+    return found
+
+
+def cells(row: Row) -> list[object]:
+    """Return a row as it is shown; a policy whose runs failed has no place."""
+    run_ms = None if row.get("run_s") is None else round(1000.0 * row["run_s"], 1)
+    result = "now" if row.get("run", True) else "published"
+    if row.get("failed"):
+        result = f"{plural(row['failed'], 'run')} of {row['runs']:,} failed"
+    stops = row.get("preemptions_per_job")
+    return [
+        row["place"] or "–",
+        row["policy"],
+        _between(row, "rank", "{:.2f}"),
+        _between(row, "speedup", "{:.2f}x"),
+        "–" if stops is None else times(stops),
+        "–" if run_ms is None else f"{run_ms:,.1f}",
+        result,
+    ]
+
+
+def sentences(done: Bench) -> list[str]:
+    """Say what was run and how to read the tables."""
+    suite = done.suite
+    part = "A small part of suite" if done.is_quick else "Suite"
+    worlds, seeds = plural(len(done.worlds), "world"), plural(len(suite.seeds), "seed")
+    runs_each = plural(len(done.worlds) * len(suite.seeds), "run")
+    what = (
+        f"{part} {suite.version} (sha256 {suite.digest[:12]}): {worlds}, {seeds}, {runs_each} per"
+    )
+    how = (
+        "Policies are ranked by mean JCT in each world and seed, among those that know as much; "
+        f"ranks are averaged. Speedup is the mean JCT of {suite.baseline} over that of the policy, "
+        "the geometric mean over the worlds. Intervals are 95 % over the seeds. Policies that the "
+        "seeds do not tell from the best of their class share its place."
+    )
+    said = [f"{what} policy.", how]
+    for name in CLASSES:
+        mine = [row for row in done.rows if row["knowledge"] == name]
+        best = [row["policy"] for row in mine if row["place"] == 1]
+        if 0 < len(best) < len(mine):
+            said.append(f"Best of those that know {CLASSES[name]}: {listed(best)}.")
+    for run in {run["policy"]: run for run in reversed(done.failed)}.values():
+        world = f"{run['workload']}, {run['cluster']}, load {run['load']:g}"
+        said.append(f"Failed: {run['policy']} on {world}: {run['error']}: {run['message']}")
+    return said
+
+
+def write_page(done: Bench, path: Path, command: str = "") -> None:
+    """Write one HTML page that loads nothing.
+
+    Raises
+    ------
+    ResultError
+        If there is another file of that name.
+    OSError
+        If it cannot be written.
+    """
+    from gangline import report
+
+    about = f"Mean JCT of {done.suite.baseline} over that of the policy; right of 1 is better."
+    pictures = []
+    for name, words in CLASSES.items():
+        mine = [row for row in done.rows if row["knowledge"] == name and row.get("speedup")]
+        if mine:
+            bars = [report.Bar(row["policy"], (_mark(row),)) for row in mine]
+            svg = report.intervals(f"speedups, knows {words}", bars, [done.suite.baseline])
+            pictures.append((f"Speedup, knows {words}", about, svg))
+    title = f"gangline bench, suite {done.suite.version}"
+    report.write_tables(
+        title, sentences(done), _by_name(done), path, command=command, pictures=pictures
+    )
+
+
+def _by_name(done: Bench) -> list[tuple[str, Sequence[str], Sequence[Sequence[Any]]]]:
+    """Return the tables with the policy first: a page sorts and labels rows by it."""
+    order = [1, 0, *range(2, len(TITLES))]
+    return [
+        (title, [heads[i] for i in order], [[row[i] for i in order] for row in rows])
+        for title, heads, rows in tables(done)
+    ]
+
+
+def _mark(row: Row) -> Any:
+    from gangline.report import Interval
+
+    low = row["speedup_low"]
+    return Interval(0, row["speedup"], None if low is None else (low, row["speedup_high"]))
+
+
+def _between(row: Row, key: str, form: str) -> str:
+    """Show a mean and its interval."""
+    value, low, high = (row.get(name) for name in (key, f"{key}_low", f"{key}_high"))
+    if value is None:
+        return "–"
+    shown = form.format(value)
+    return shown if low is None else f"{shown} ({form.format(low)} to {form.format(high)})"

@@ -1,0 +1,103 @@
+"""`gangline bench`: policies on a frozen suite, ranked among those that know as much."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from gangline.cli import _console, _exit, _inputs, _page
+from gangline.cli._inputs import Flag, Json, MaybeWhole  # noqa: TC001 - cyclopts reads them
+
+if TYPE_CHECKING:
+    from gangline.bench import Bench
+    from gangline.run_inputs import PolicyLike
+
+_CHARACTERS = 88  # of a line of text
+
+
+def bench(
+    *,
+    policy: Annotated[list[str] | None, Parameter(negative="")] = None,
+    quick: Flag = False,
+    suite: MaybeWhole = None,
+    traces: Path | None = None,
+    workers: MaybeWhole = None,
+    out: Path | None = None,
+    json: Json = False,
+) -> int:
+    """Run policies on a frozen suite of worlds and rank them among those that know as much.
+
+    How policies schedule, that is; how fast gangline itself is, `benches` of the project measures.
+
+    Parameters
+    ----------
+    policy
+        Name of a policy, or module:Class of one in Python; repeatable. Default: all that solve no
+        linear programs. Others stand in the tables as published.
+    quick
+        A small part of the suite, in seconds.
+    suite
+        Version of the suite; default: the newest.
+    traces
+        A folder with the suite's real traces, recognised by their SHA-256.
+    workers
+        Runs at once; default: one per core.
+    out
+        Folder for bench.csv, bench.parquet, bench.html, bench.json and the runs; default:
+        gangline-bench-VERSION. A bench that was stopped goes on there.
+    json
+        Print one JSON document instead of tables.
+    """
+    from gangline import bench as benchmark
+
+    version = benchmark.load_suite(suite).version
+    folder = Path(f"gangline-bench-{version}") if out is None else out
+    page = folder / "bench.html"
+    if folder.is_dir():
+        _page.check(page)
+    policies = None if policy is None else [_named(name) for name in policy]
+    done = benchmark.bench(
+        policies,
+        suite=version,
+        quick=quick,
+        traces=traces,
+        out=folder,
+        workers=workers,
+        progress=True,
+    )
+    _write(done, folder, page)
+    if json:
+        _console.document(done.to_dict())
+    else:
+        _show(done)
+    _console.say(f"saved in {folder}: bench.html, bench.csv, bench.parquet, bench.json, runs/")
+    return _exit.REFUSED if done.failed else _exit.DONE
+
+
+def _named(name: str) -> PolicyLike:
+    return _inputs.policy(name, {}) if ":" in name else name
+
+
+def _write(done: Bench, folder: Path, page: Path) -> None:
+    from gangline import plot
+    from gangline._files import whole
+    from gangline._result_folder import write_json
+    from gangline.bench import show
+
+    plot.write_table(done.table, folder / "bench.csv")
+    plot.write_table(done.table, folder / "bench.parquet")
+    with whole(folder / "bench.json") as part:
+        write_json(part, done.to_dict())
+    show.write_page(done, page, _page.typed())
+
+
+def _show(done: Bench) -> None:
+    from gangline.bench import show
+
+    for title, titles, rows in show.tables(done):
+        _console.table(titles, rows, title=title)
+    for line in show.sentences(done):
+        _console.write(*textwrap.wrap(line, _CHARACTERS))
