@@ -54,8 +54,9 @@ if TYPE_CHECKING:
     import gangline.testing as testing
     from gangline.cluster import Cluster, Sharing, read_cluster
     from gangline.comparison import Comparison
+    from gangline.load import load_result
     from gangline.policies.protocol import STEADY, Changes, Plan, Policy, View
-    from gangline.result import Result, load_result
+    from gangline.result import Result
     from gangline.run_spec import RunSpec
     from gangline.trace import Trace, read_trace, synth, write_trace
 
@@ -131,7 +132,7 @@ _HOMES = {
     "read_cluster": "gangline.cluster",
     "Result": "gangline.result",
     "RunSpec": "gangline.run_spec",
-    "load_result": "gangline.result",
+    "load_result": "gangline.load",
     "Trace": "gangline.trace",
     "read_trace": "gangline.trace",
     "write_trace": "gangline.trace",

@@ -42,12 +42,23 @@ if TYPE_CHECKING:
 
     Stamp = tuple[int, int, int]
 
-__all__ = ["add", "check", "check_json", "read", "stamp", "write", "write_json", "write_sealed"]
+__all__ = [
+    "TRACE",
+    "add",
+    "check",
+    "check_json",
+    "read",
+    "stamp",
+    "write",
+    "write_json",
+    "write_sealed",
+]
 
 FORMAT = 2  # of the folder
 SPEC = "spec.json"
 REPORT = "report.html"  # where the command `report` puts it; goes with its run
-_OTHERS = ("summary.json", "jobs.parquet", "timeline.parquet", "segments.parquet")
+TRACE = "trace.parquet"  # the jobs, where a result keeps them to be explained later
+_OTHERS = ("summary.json", "jobs.parquet", "timeline.parquet", "segments.parquet", TRACE)
 _KIND = "result"
 _DEEPEST = 100  # ours: levels of lists and objects inside each other in a file
 _CHUNK = 1 << 20

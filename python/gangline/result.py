@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from gangline import _result_folder, _tables
 from gangline._builtin_values import finite
 from gangline._plots import Plots
 from gangline._safe import safe
-from gangline.errors import GanglineError, ResultError
+from gangline.errors import GanglineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,12 +20,15 @@ if TYPE_CHECKING:
 
     from gangline import _core
     from gangline.cluster import Cluster
+    from gangline.explain.explanation import Explanation
+    from gangline.explain.face import Again
     from gangline.interference import Pairs
+    from gangline.run_inputs import Progress
     from gangline.run_options import RunOptions
     from gangline.run_spec import PolicyReference
     from gangline.trace.jobs.table import Trace
 
-__all__ = ["Result", "load_result"]
+__all__ = ["Result"]
 
 _MEASURED = ("wall_s", "solver_s", "decision_p50_us", "decision_p99_us", "decision_max_us")
 
@@ -58,12 +60,16 @@ class Result:
         jobs: Callable[[], pa.Table],
         timeline: Callable[[], pa.Table],
         segments: Callable[[], pa.Table] | None,
+        trace: Callable[[], Trace] | None = None,
+        again: Again | None = None,
     ) -> None:
         self.summary = summary
         self.spec = spec
         self._jobs = jobs
         self._timeline = timeline
         self._segments = segments
+        self._trace = trace
+        self._again = again
 
     @classmethod
     def from_run(
@@ -78,6 +84,7 @@ class Result:
         knowledge: str,
         options: RunOptions,
         wall_s: float,
+        again: Again,
     ) -> Result:
         """Wrap the columns of a run; tables are built when asked for, without copies."""
         report = output.solver()
@@ -101,6 +108,8 @@ class Result:
             segments=(lambda: _tables.segments(output.segments(), trace))
             if options.segments
             else None,
+            trace=lambda: trace,
+            again=again,
         )
 
     @property
@@ -145,7 +154,43 @@ class Result:
         """Whether the run kept its segments."""
         return self._segments is not None
 
-    def save(self, folder: str | PathLike[str]) -> Path:
+    def explain(self, job: str | int, *, progress: bool | Progress = False) -> Explanation:
+        """Return why a job waited, which jobs took its GPUs, and what it lost.
+
+        The run is repeated once, with an eye on that job; its result is the same. Where it cannot
+        be repeated, the segments still tell what was free, but not what the policy had in mind.
+
+        Parameters
+        ----------
+        job : str or int
+            Its `job_id`.
+        progress : bool or callable
+            As for `gangline.simulate`.
+
+        Returns
+        -------
+        Explanation
+            Text, HTML and plain values.
+
+        Raises
+        ------
+        ResultError
+            If the run has no such job; or if it can neither be repeated nor kept its segments.
+
+        Examples
+        --------
+        >>> import gangline as gl, pyarrow as pa
+        >>> lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+        >>> jobs = {"arrival_s": [0, 1, 2], "gpus": [1, 2, 1], "duration_s": [60, 60, 60]}
+        >>> why = gl.simulate(lab, pa.table(jobs), "fifo").explain(2)
+        >>> why.waits[0].stretches[0].cause
+        'behind'
+        """
+        from gangline.explain.face import explain
+
+        return explain(self, job, self._again, progress=progress)
+
+    def save(self, folder: str | PathLike[str], *, explain: bool = False) -> Path:
         """Write spec.json, summary.json and the tables; a new folder appears whole or not at all.
 
         Parameters
@@ -153,6 +198,9 @@ class Result:
         folder : path
             An earlier result there is replaced, with a report beside it; other files that were put
             there stay. Any other folder with content is an error.
+        explain : bool
+            Write the jobs of the trace too, so that `explain` can repeat the run when the trace is
+            gone.
 
         Raises
         ------
@@ -163,7 +211,13 @@ class Result:
             If something cannot be written.
         """
         folder = Path(folder)
-        _result_folder.write(folder, self.spec, self._files())
+        from gangline.trace.writers.native import parquet
+
+        files = self._files()
+        if explain and self._trace is not None:
+            content = parquet(self._trace())
+            files[_result_folder.TRACE] = lambda path: _write_bytes(path, content)
+        _result_folder.write(folder, self.spec, files)
         return folder
 
     def add_to(self, home: Path, name: str, *, durable: bool) -> None:
@@ -203,6 +257,7 @@ class Result:
         self._jobs = lambda: jobs
         self._timeline = lambda: timeline
         self._segments = None if segments is None else lambda: segments
+        self._trace = self._again = None
 
     def __repr__(self) -> str:
         s = self.summary
@@ -222,69 +277,8 @@ class Result:
         return table(["", ""], rows, caption=repr(self)) + more("every number", every)
 
 
-def load_result(folder: str | PathLike[str]) -> Result:
-    """Read a folder that `Result.save` wrote; tables are read when asked for.
-
-    Raises
-    ------
-    OSError
-        If the folder is not there.
-    ResultError
-        If it is not a whole result. A table that cannot be read raises it when it is asked for.
-    """
-    folder = Path(folder)
-    spec, summary, files, cluster = _result_folder.read(folder)
-    jobs = spec["trace"]["jobs"]
-
-    def reader(name: str) -> Callable[[], pa.Table]:
-        path = folder / f"{name}.parquet"
-        return lambda: _read_table(path, files[path.name], jobs, cluster)
-
-    # JSON has no number for the mean of nothing; of the keys only these have none
-    known = {key: math.nan if value is None else value for key, value in summary.items()}
-    return Result(
-        known,
-        spec,
-        jobs=reader("jobs"),
-        timeline=reader("timeline"),
-        segments=reader("segments") if "segments.parquet" in files else None,
-    )
-
-
-def _read_table(path: Path, stamp: tuple[int, int, int], jobs: int, cluster: Cluster) -> pa.Table:
-    import pyarrow as pa
-
-    try:
-        table = _parquet(path)
-        table.validate(full=True)  # text in a damaged page need not be UTF-8
-        wrong = _tables.wrong(table, path.stem, jobs, cluster)
-        if _result_folder.stamp(path) != stamp:
-            message = f"{path}: was replaced since the result was loaded; load it again"
-            raise ResultError(message, path=str(path))
-    except FileNotFoundError:
-        message = f"{path.parent}: not a whole result: it holds no {path.name}; run it again"
-        raise ResultError(message, path=str(path)) from None
-    except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names that are no text
-        if isinstance(error, ResultError | PermissionError | MemoryError):
-            raise
-        reason = str(error).splitlines()[0]
-        message = f"{path}: damaged: {reason}; run it again"
-        raise ResultError(message, path=str(path)) from None
-    if wrong is not None:
-        key, words = wrong
-        message = f"{path}: {key}: {words}; run it again"
-        raise ResultError(message, path=str(path), key=key)
-    return table
-
-
-def _parquet(path: Path) -> pa.Table:
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.read_table(path, partitioning=None)
-    except UnicodeEncodeError:  # Arrow opens only names that are UTF-8
-        with path.open("rb") as file:
-            return pq.read_table(file, use_threads=False, pre_buffer=False)
+def _write_bytes(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
 
 
 def _spec(

@@ -15,10 +15,11 @@ from gangline.errors import GanglineError, InfeasibleJobError
 from gangline.run_inputs import as_cluster, make_options, override, resolve_policy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from os import PathLike
 
     from gangline import _core
+    from gangline.explain.watched import Watched
     from gangline.policies.protocol import Policy
     from gangline.result import Result
     from gangline.run_inputs import ClusterLike, PolicyLike, Progress, TraceLike
@@ -140,12 +141,22 @@ def run(
     from collections.abc import Mapping
 
     from gangline.run_spec import RunSpec
-    from gangline.trace.read import as_trace, check_inputs, read_again
 
     if isinstance(spec, Mapping):
         spec = RunSpec.from_dict(spec)
     elif not isinstance(spec, RunSpec):
         spec = RunSpec.load(spec)
+    prepared, chosen = prepare(spec, trace, policy)
+    by_name = spec.policy.params if isinstance(chosen, str) else None
+    return prepared.run(chosen, spec.build_options(), params=by_name, progress=progress)
+
+
+def prepare(
+    spec: RunSpec, trace: TraceLike | None = None, policy: PolicyLike | None = None
+) -> tuple[Prepared, PolicyLike]:
+    """Return the world of a spec and its policy; see `run`."""
+    from gangline.trace.read import as_trace, check_inputs, read_again
+
     if trace is None:
         jobs = read_again(spec.trace)
     else:
@@ -156,9 +167,44 @@ def run(
             jobs = read_trace(trace, format=spec.trace.format or None, **spec.trace.options)
         check_inputs(spec.trace, jobs)
     chosen = spec.policy.build() if policy is None else policy
-    by_name = spec.policy.params if isinstance(chosen, str) else None
-    prepared = Prepared(spec.build_cluster(), jobs)
-    return prepared.run(chosen, spec.build_options(), params=by_name, progress=progress)
+    return Prepared(spec.build_cluster(), jobs), chosen
+
+
+def watch_again(
+    spec: Mapping[str, Any],
+    trace: Callable[[], Trace] | None,
+    jobs: Sequence[int],
+    progress: bool | Progress,
+) -> tuple[Result, Watched]:
+    """Repeat the run of a saved result, with its segments, and record why some jobs wait.
+
+    Parameters
+    ----------
+    spec : mapping
+        The content of its `spec.json`.
+    trace : callable, optional
+        Reads the jobs that the result kept; default: as the spec says.
+    jobs : sequence of int
+        Rows of the trace.
+    progress : bool or callable
+        As for `simulate`.
+    """
+    from gangline.run_spec import RunSpec
+
+    of = RunSpec.from_dict(spec)
+    if trace is None:
+        prepared, policy = prepare(of)
+    else:
+        prepared, policy = Prepared(of.build_cluster(), trace()), of.policy.build()
+    by_name = of.policy.params if isinstance(policy, str) else None
+    options = _with_segments(of.build_options())
+    return prepared.watch(policy, options, jobs, params=by_name, progress=progress)
+
+
+def _with_segments(options: RunOptions) -> RunOptions:
+    from msgspec.structs import replace
+
+    return replace(options, segments=True)
 
 
 class Prepared:
@@ -195,17 +241,39 @@ class Prepared:
         progress: bool | Progress = False,
     ) -> Result:
         """Run one policy."""
+        return self.watch(policy, options, (), params=params, progress=progress)[0]
+
+    def watch(
+        self,
+        policy: PolicyLike,
+        options: RunOptions,
+        jobs: Sequence[int],
+        *,
+        params: Mapping[str, Any] | None = None,
+        progress: bool | Progress = False,
+    ) -> tuple[Result, Watched]:
+        """Run one policy, and record why some jobs wait; the result is the same.
+
+        Parameters
+        ----------
+        policy, options, params, progress : as for `run`
+        jobs : sequence of int
+            Rows of the trace.
+        """
         from gangline import _core
+        from gangline.explain.watched import Watched
         from gangline.result import Result
         from gangline.run_spec import PolicyReference, class_of, name_of
 
         start = self._start(policy, options, params)
+        start.arguments[-1]["watch"] = list(jobs)
         begin = time.perf_counter()
         with bar(progress, start.label) as report, self._naming_jobs():
             output = _core.simulate(*start.arguments, progress=report)
-        return Result.from_run(
+        wall_s = time.perf_counter() - begin
+        result = Result.from_run(
             output,
-            wall_s=time.perf_counter() - begin,
+            wall_s=wall_s,
             cluster=self.cluster,
             trace=self.trace,
             pairs=self._pairs,
@@ -215,7 +283,11 @@ class Prepared:
             ),
             knowledge=_knowledge(start.policy),
             options=options,
+            again=lambda jobs, progress: self.watch(
+                policy, _with_segments(options), jobs, params=params, progress=progress
+            ),
         )
+        return result, Watched.of(output)
 
     def check(
         self,

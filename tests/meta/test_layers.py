@@ -31,9 +31,18 @@ LAYERS: tuple[frozenset[str], ...] = (
     | frozenset({"rates", "interference", "elastic", "iteration", "trace", "policies", "lp"})
     | frozenset({"network", "tables", "cluster_files", "hadare", "sharing"}),
     frozenset(
-        {"run_options", "run_inputs", "run_spec", "result", "simulate", "compare", "comparison"}
+        {
+            "run_options",
+            "run_inputs",
+            "run_spec",
+            "result",
+            "load",
+            "simulate",
+            "compare",
+            "comparison",
+        }
     )
-    | frozenset({"executors", "_plots", "_result_folder", "_tables"}),
+    | frozenset({"executors", "explain", "_plots", "_result_folder", "_tables"}),
     frozenset({"report", "reproduce", "audit", "testing", "doctor", "sweep", "plot"})
     | frozenset({"capacity", "bench"}),
     frozenset({"cli", "__main__"}),

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from gangline.audit.findings import RULES
 from gangline.audit.words import Fates, fates
 from gangline.errors import ClusterError, PolicyError, ResultError, TraceError
-from gangline.result import load_result
+from gangline.load import load_result
 from gangline.trace.files.faults import Fault, short
 from gangline.trace.files.text import BOM, ERRORS_SHOWN
 

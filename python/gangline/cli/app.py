@@ -16,6 +16,7 @@ from gangline.cli.bench import bench
 from gangline.cli.cluster import app as cluster_app
 from gangline.cli.compare import compare
 from gangline.cli.doctor import doctor
+from gangline.cli.explain import explain
 from gangline.cli.gantt import gantt
 from gangline.cli.plan import plan
 from gangline.cli.policies import policies
@@ -50,6 +51,7 @@ app.command(compare)
 app.command(sweep)
 app.command(plan)
 app.command(bench)
+app.command(explain)
 app.command(report)
 app.command(gantt)
 app.command(reproduce)

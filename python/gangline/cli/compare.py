@@ -40,6 +40,7 @@ def compare(
     html: Path | None = None,
     json: Json = False,
     segments: Flag = False,
+    explain: Flag = False,
     restart_s: float | None = None,
     first_start_s: float | None = None,
     on_infeasible: Literal["error", "drop"] = "error",
@@ -73,6 +74,8 @@ def compare(
         Print one JSON document instead of a table.
     segments
         Keep the segments tables, which `gangline gantt` needs; --html keeps them as well.
+    explain
+        Keep what `gangline explain` needs when the trace is gone: segments tables and jobs.
     restart_s
         Seconds without progress after a restart or move; default 0.
     first_start_s
@@ -92,7 +95,7 @@ def compare(
         # one under way, and the tables of no more than one are in memory.
         drawn = next(drawn_in_turn)
         if out is not None:
-            result.save(out / run_name(result.policy, result.seed, drawn))
+            result.save(out / run_name(result.policy, result.seed, drawn), explain=explain)
         if html is not None:
             from gangline.report import digest
 
@@ -128,7 +131,8 @@ def compare(
         progress=True,
         keep=False,
         each=each,
-        segments=segments or html is not None,  # from which a report tells why jobs waited
+        # from segments a report tells why jobs waited
+        segments=segments or explain or html is not None,
         restart_s=restart_s,
         first_start_s=first_start_s,
         on_infeasible=on_infeasible,

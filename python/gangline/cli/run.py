@@ -52,6 +52,7 @@ def run(
     html: Path | None = None,
     json: Json = False,
     segments: Flag = False,
+    explain: Flag = False,
     restart_s: float | None = None,
     first_start_s: float | None = None,
     on_infeasible: Literal["error", "drop"] = "error",
@@ -79,6 +80,8 @@ def run(
         Print one JSON document instead of a table.
     segments
         Keep the segments table; costs memory. --html keeps it as well.
+    explain
+        Keep what `gangline explain` needs when the trace is gone: segments table and jobs.
     restart_s
         Seconds without progress after a restart or move; default 0.
     first_start_s
@@ -104,14 +107,15 @@ def run(
         config,
         progress=True,
         seed=seed,
-        segments=segments or html is not None,  # from which a report tells why jobs waited
+        # from segments a report tells why jobs waited
+        segments=segments or explain or html is not None,
         restart_s=restart_s,
         first_start_s=first_start_s,
         on_infeasible=on_infeasible,
         sharing=sharing,
     )
     if out is not None:
-        result.save(out)
+        result.save(out, explain=explain)
     if html is not None:
         _page.write([result], html)
     if json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gangline.errors import ResultError
-from gangline.result import load_result
+from gangline.load import load_result
 
 if TYPE_CHECKING:
     from os import PathLike

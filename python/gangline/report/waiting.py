@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gangline.explain.free import Free, free_of_segments, jobs_of_rows
+
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
@@ -39,8 +41,6 @@ __all__ = ["REASONS", "Piece", "Waits", "idle_share", "rows_of_jobs", "takers", 
 
 REASONS = ("busy", "head", "scattered", "held")
 _BUSY, _HEAD, _SCATTERED, _HELD = range(4)
-_BITS = np.array([byte.bit_count() for byte in range(256)])  # GPUs in each byte of a mask
-_SLOTS = 64
 
 Piece = tuple[float, float, str]
 """From, to, reason."""
@@ -132,7 +132,10 @@ def waits(result: Result) -> Waits | None:
     arrival, start = _column(jobs, "arrival_s"), _column(jobs, "first_start_s")
     could_run = np.asarray([status != "dropped" for status in jobs["status"].to_pylist()], bool)
     if result.has_segments:
-        free = _free_of_segments(result.segments, cluster, arrival, result.summary)
+        outages = cluster.outages()
+        if result.summary.get("failures") and not outages:
+            return None  # drawn: no table says which servers were down
+        free = free_of_segments(result.segments, cluster, arrival, outages)
         stretches = _stretches(result, arrival, could_run)
     else:
         free = _free_of_timeline(result.timeline, cluster, np.concatenate([arrival, start]))
@@ -223,33 +226,13 @@ def idle_share(timeline: pa.Table, gpus: int, length_s: float) -> float:
     return float(idle @ np.diff(_column(timeline, "t_s"))) / (gpus * length_s)
 
 
-@dataclass(frozen=True)
-class _Free:
-    """Free GPUs over time.
-
-    Attributes
-    ----------
-    time_s : float array, shape (instants,)
-    total : int array, shape (types, instants)
-        Free GPUs of each type.
-    servers : list of int array, shape (instants, GPUs of a server), or None
-        By type: servers with at least 1, 2, ... free GPUs.
-    """
-
-    time_s: Floats
-    total: Ints
-    servers: list[npt.NDArray[np.int32]] | None
-
-
-def _codes(free: _Free, sizes: Ints, head: Ints) -> npt.NDArray[np.uint8]:
+def _codes(free: Free, sizes: Ints, head: Ints) -> npt.NDArray[np.uint8]:
     most = free.total.max(axis=0)
     code = np.full((len(sizes), len(free.time_s)), _HELD, np.uint8)
     for row, size in zip(code, sizes.tolist(), strict=True):
-        if free.servers is not None:
-            row[:] = _SCATTERED
-            for at_least in free.servers:
-                needed = -(-size // at_least.shape[1])
-                row[np.minimum(at_least, needed).sum(axis=1) >= size] = _HELD
+        row[:] = _SCATTERED
+        for kind in range(len(free.total)):
+            row[free.together(kind, size) >= size] = _HELD
         row[head > most] = _HEAD
         row[most < size] = _BUSY
     return code
@@ -311,93 +294,10 @@ def _stretches(result: Result, arrival: Floats, could_run: Bools) -> tuple[Ints,
 
 def rows_of_jobs(result: Result) -> Ints:
     """Return the row of the jobs table of each segment."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    ids = result.jobs["job_id"].cast(pa.string())
-    column = result.segments["job_id"].combine_chunks()
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    row = pc.index_in(column.dictionary.cast(pa.string()), value_set=ids)
-    of_name = np.asarray(row.to_numpy(zero_copy_only=False), np.int64)
-    return np.asarray(of_name[column.indices.to_numpy()], np.int64)
+    return jobs_of_rows(result.segments, result.jobs)
 
 
-def _free_of_segments(
-    segments: pa.Table, cluster: Cluster, arrival: Floats, summary: dict[str, Any]
-) -> _Free | None:
-    outages = cluster.outages()
-    if summary.get("failures") and not outages:
-        return None  # drawn: no table says which servers were down
-    arrays = cluster.server_arrays()
-    gpus, kind = arrays["gpus"].astype(np.int64), arrays["type"].astype(np.int64)
-    server, start, end, held = _held(segments)
-    if outages:
-        down, from_s, to_s = (np.array(column) for column in zip(*outages, strict=True))
-        server = np.concatenate([server, down.astype(np.int64)])
-        start, end = np.concatenate([start, from_s]), np.concatenate([end, to_s])
-        held = np.concatenate([held, gpus[down.astype(np.int64)]])
-    last_s = max(_column(segments, "end_s").max(initial=0.0), arrival.max(initial=0.0))
-    time_s = np.unique(np.concatenate([start, end, arrival]))
-    time_s = time_s[(time_s >= arrival.min(initial=np.inf)) & (time_s <= last_s)]
-    if not len(time_s):
-        return None
-    # Free GPUs of each server after each change; before the first all are free.
-    at = np.concatenate([start, end])
-    place = np.concatenate([server, server])
-    order = np.lexsort((at, place))
-    at, place = at[order], place[order]
-    # every change is taken back, so one running sum serves all servers
-    busy = np.cumsum(np.concatenate([held, -held])[order])
-    last = np.append((at[1:] != at[:-1]) | (place[1:] != place[:-1]), True)
-    at, place, busy = at[last], place[last], busy[last]
-    after = np.clip(gpus[place] - busy, 0, None)
-    before = np.append(
-        gpus[place[:1]], np.where(place[1:] == place[:-1], after[:-1], gpus[place[1:]])
-    )
-    # What came before the first arrival holds from the first instant on.
-    instant = np.clip(np.searchsorted(time_s, at, "right") - 1, 0, None)
-    counted = at <= last_s
-    servers = []
-    for number in range(len(cluster.gpu_types)):
-        mine = counted & (kind[place] == number)
-        width = int(gpus[kind == number].max(initial=1)) + 1
-        change = np.zeros(len(time_s) * width, np.int32)
-        np.add.at(change, instant[mine] * width + after[mine], 1)
-        np.subtract.at(change, instant[mine] * width + before[mine], 1)
-        change[:width] += np.bincount(gpus[kind == number], minlength=width).astype(np.int32)
-        exactly = np.cumsum(change.reshape(-1, width), axis=0, dtype=np.int32)
-        servers.append(exactly[:, ::-1].cumsum(axis=1, dtype=np.int32)[:, -2::-1])
-    total = np.array([at_least.sum(axis=1) for at_least in servers])
-    return _Free(time_s, total, servers)
-
-
-def _held(segments: pa.Table) -> tuple[Ints, Floats, Floats, Ints]:
-    """Return spans in which GPUs of a server were busy: server, from, to, how many."""
-    server = np.asarray(segments["server"].to_numpy(), np.int64)
-    start, end = _column(segments, "start_s"), _column(segments, "end_s")
-    mask = np.ascontiguousarray(segments["gpu_mask"].to_numpy(), np.uint64)
-    if "co_runner" not in segments.column_names or not any(
-        segments["co_runner"].unique().to_pylist()
-    ):
-        return server, start, end, _BITS[mask.view(np.uint8)].reshape(-1, 8).sum(axis=1)
-    # Jobs share GPUs: the spans of one GPU are joined where they overlap.
-    bits = (mask[:, None] >> np.arange(_SLOTS, dtype=np.uint64)) & np.uint64(1)
-    row, slot = np.nonzero(bits)
-    times, rank = np.unique(np.concatenate([start, end]), return_inverse=True)
-    gpu = (server[row] * _SLOTS + slot) * len(times)
-    first, last = gpu + rank[: len(start)][row], gpu + rank[len(start) :][row]
-    order = np.argsort(first, kind="stable")
-    first, last = first[order], np.maximum.accumulate(last[order])
-    fresh = np.append(True, first[1:] > last[:-1])
-    opens = np.flatnonzero(fresh)
-    closes = np.append(opens[1:] - 1, len(first) - 1)
-    one = np.ones(len(opens), np.int64)
-    place, at = first[opens] // len(times), first[opens] % len(times)
-    return place // _SLOTS, times[at], times[last[closes] % len(times)], one
-
-
-def _free_of_timeline(timeline: pa.Table, cluster: Cluster, more_s: Floats) -> _Free | None:
+def _free_of_timeline(timeline: pa.Table, cluster: Cluster, more_s: Floats) -> Free | None:
     """Return the free GPUs at the rows of the timeline and at further instants."""
     if timeline.num_rows < 2:
         return None
@@ -412,7 +312,7 @@ def _free_of_timeline(timeline: pa.Table, cluster: Cluster, more_s: Floats) -> _
         return None  # servers are down, of an unknown type
     time_s = np.unique(np.concatenate([at, more_s[np.isfinite(more_s)]]))
     row = np.clip(np.searchsorted(at, time_s, "right") - 1, 0, None)
-    return _Free(time_s, np.array(total).astype(np.int64)[:, row], None)
+    return Free(time_s, np.array(total).astype(np.int64)[:, row], None)
 
 
 def _column(table: pa.Table, name: str) -> Floats:

@@ -85,7 +85,7 @@ class Sweep:
 
     def results(self) -> Iterator[Result]:
         """Yield the results that are there, one by one, read when asked for."""
-        from gangline.result import load_result
+        from gangline.load import load_result
 
         for run in self.runs:
             if run["status"] == "finished":

@@ -5,7 +5,7 @@ use crate::network::Network;
 use gangline_engine::{
     EngineError, FailureRow, Failures, GangXi, OnInfeasible, RunConfig, TimelineMode,
 };
-use gangline_model::{InflationClass, Inflations, Interference, SimSpan, SimTime, StepFit};
+use gangline_model::{InflationClass, Inflations, Interference, JobId, SimSpan, SimTime, StepFit};
 use gangline_policies::{ParamValue, Params};
 use numpy::{PyReadonlyArray1, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
@@ -55,6 +55,7 @@ const OPTIONS: &[&str] = &[
     "network",
     "failures",
     "segments",
+    "watch",
     "timeline",
     "check_invariants",
     "until_s",
@@ -115,6 +116,10 @@ fn set(config: &mut RunConfig, key: &str, value: &Bound<'_, PyAny>, types: usize
         }
         "failures" => config.failures = failures(value.cast::<PyDict>()?)?,
         "segments" => config.segments = value.extract()?,
+        "watch" => {
+            let jobs: Vec<u32> = value.extract()?;
+            config.watch = jobs.into_iter().map(JobId).collect();
+        }
         "timeline" => config.timeline = timeline(value)?,
         "check_invariants" => config.check_invariants = value.extract()?,
         "until_s" => {

@@ -1,7 +1,8 @@
 //! Results to Python: vectors move into numpy arrays without a copy.
 
 use crate::error::CoreError;
-use gangline_engine::{CopyGpus, EngineError, Output, Segments, Timeline};
+use gangline_engine::{Cause, CopyGpus, EngineError, Output, Segments, Timeline};
+use gangline_model::SimTime;
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -86,12 +87,13 @@ fn filled<T: numpy::Element + Clone>(
 impl RunOutput {
     fn jobs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let mut out = self.take(|output| {
-            let (segments, timeline) =
-                (output.segments.take(), std::mem::take(&mut output.timeline));
+            let (segments, causes) = (output.segments.take(), output.causes.take());
+            let timeline = std::mem::take(&mut output.timeline);
             std::mem::replace(
                 output,
                 Output {
                     segments,
+                    causes,
                     timeline,
                     ..Output::default()
                 },
@@ -182,6 +184,41 @@ impl RunOutput {
         Ok(table)
     }
 
+    /// Why watched jobs waited: rows (s, job, cause, number, `until_s`). The number is another job, GPUs or a tier, as the
+    /// cause has it, and an instant that never comes is infinite.
+    #[allow(clippy::type_complexity)]
+    fn causes(&self) -> Vec<(f64, u32, Option<&'static str>, i64, f64)> {
+        let causes = self.take(|output| output.causes.take());
+        let rows = causes.into_iter().flat_map(|causes| causes.rows);
+        rows.map(|(time, job, cause)| {
+            let (name, number, until) = cause.map_or((None, -1, SimTime::NEVER), named);
+            let until_s = if until == SimTime::NEVER {
+                f64::INFINITY
+            } else {
+                until.seconds()
+            };
+            (time.seconds(), job.0, name, number, until_s)
+        })
+        .collect()
+    }
+
+    /// Of a run that watches jobs: when servers failed or came back, rows (s, server, up); the types that each watched job
+    /// can use, rows (job, mask); whether a gang may have several types; and the length of a round. Take it before the causes.
+    #[allow(clippy::type_complexity)]
+    fn watched(&self) -> (Vec<(f64, u32, bool)>, Vec<(u32, u64)>, bool, Option<f64>) {
+        let causes = self.take(|output| output.causes.clone().unwrap_or_default());
+        let capacity = causes.capacity.iter();
+        let capacity = capacity.map(|&(time, server, up)| (time.seconds(), server.0, up));
+        let usable = causes.usable.iter().map(|&(job, mask)| (job.0, mask));
+        let round_s = causes.round.map(gangline_model::SimSpan::seconds);
+        (
+            capacity.collect(),
+            usable.collect(),
+            causes.mixes_types,
+            round_s,
+        )
+    }
+
     fn timeline<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let Timeline {
             t_ns,
@@ -250,6 +287,26 @@ impl RunOutput {
     fn outcome(&self) -> &'static str {
         self.outcome
     }
+}
+
+/// A cause in words and numbers.
+fn named(cause: Cause) -> (Option<&'static str>, i64, SimTime) {
+    let never = SimTime::NEVER;
+    let (name, number, until) = match cause {
+        Cause::Behind(job) => ("behind", i64::from(job.0), never),
+        Cause::NoPlace => ("no place", -1, never),
+        Cause::Promised { until } => ("promised", -1, until),
+        Cause::Reserved { job, until } => ("reserved", i64::from(job.0), until),
+        Cause::Outranked(job) => ("outranked", i64::from(job.0), never),
+        Cause::Delayed { tier, until } => ("delayed", tier as i64, until),
+        Cause::Quota { used } => ("quota", i64::from(used), never),
+        Cause::Price => ("price", -1, never),
+        Cause::NoShare => ("no share", -1, never),
+        Cause::NoPartner => ("no partner", -1, never),
+        Cause::Turn(job) => ("turn", i64::from(job.0), never),
+        Cause::Leased { until } => ("leased", -1, until),
+    };
+    (Some(name), number, until)
 }
 
 fn seconds(nanos: &[i64]) -> Vec<f64> {

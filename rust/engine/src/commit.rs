@@ -60,6 +60,9 @@ impl Engine {
                 .push(u32::try_from(nanos).unwrap_or(u32::MAX));
         }
         self.commit(next)?;
+        if self.watch.is_some() {
+            self.ask_why(policy);
+        }
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use crate::EngineError;
 use gangline_model::{
-    ClusterSpec, Inflations, Interference, JobTable, LocalityModel, MAX_SECONDS, RateTable,
+    ClusterSpec, Inflations, Interference, JobId, JobTable, LocalityModel, MAX_SECONDS, RateTable,
     SimSpan, SimTime,
 };
 use std::sync::Arc;
@@ -105,6 +105,8 @@ pub struct RunConfig {
     pub on_infeasible: OnInfeasible,
     /// Whether to keep the segments table.
     pub segments: bool,
+    /// Jobs of which the run records why they wait.
+    pub watch: Vec<JobId>,
     /// Rows of the timeline.
     pub timeline: TimelineMode,
     /// Check the laws of a run after every instant; a broken one panics.
@@ -136,6 +138,7 @@ impl Default for RunConfig {
             seed: 0,
             on_infeasible: OnInfeasible::Error,
             segments: false,
+            watch: Vec::new(),
             timeline: TimelineMode::Auto,
             check_invariants: cfg!(debug_assertions),
             skip_rounds: true,
@@ -198,6 +201,9 @@ impl RunConfig {
         if inflations.is_some_and(|table| !table.covers(rows, types)) {
             let what = format!("the table does not fit {rows} jobs and {types} GPU types");
             return fail("inflations", what);
+        }
+        if self.watch.iter().any(|job| job.index() >= rows) {
+            return fail("watch", format!("the trace has {rows} jobs"));
         }
         if matches!(self.timeline, TimelineMode::Sample(span) if span.0 <= 0) {
             return fail("timeline", "the sampling time must be > 0".to_owned());

@@ -267,6 +267,9 @@ impl Engine {
             return WakeOn::default();
         }
         self.idle_changes += 1;
+        if self.watch.is_some() {
+            self.watch_capacity(server, up);
+        }
         if up {
             self.state.occupancy.repair(server);
             self.changes.servers_up.push(server);

@@ -29,6 +29,7 @@ mod structures;
 mod timers;
 mod uplinks;
 mod view;
+mod watch;
 
 pub use config::{FailureRow, Failures, GangXi, OnInfeasible, RunConfig, TimelineMode, World};
 pub use error::{EngineError, PlanError, PolicyError, Rule};
@@ -48,3 +49,4 @@ pub use structures::trees::{Fenwick, MaxTree};
 #[doc(hidden)]
 pub use structures::work;
 pub use view::{Change, Changes, ClusterView, SharedFacts};
+pub use watch::{Cause, Causes};

@@ -5,6 +5,7 @@ use crate::record::{SharingTotals, Timeline};
 use crate::run::{Engine, Outcome};
 use crate::segments::Segments;
 use crate::state::jobs::{JobState, NOT_YET, Phase};
+use crate::watch::Causes;
 use gangline_model::{Infeasible, JobId, NANOS_PER_SECOND, SimTime, span_of_work};
 
 /// Everything that a run leaves behind.
@@ -48,6 +49,8 @@ pub struct Output {
     pub dropped: Vec<Infeasible>,
     /// The segments table, if asked for.
     pub segments: Option<Segments>,
+    /// Why watched jobs waited; `None` in a run that watches none.
+    pub causes: Option<Causes>,
     /// The timeline table.
     pub timeline: Timeline,
     /// Summary keys and values, in a fixed order (`docs/reference/columns.md`).
@@ -131,6 +134,7 @@ impl Engine {
             slowdown: Vec::with_capacity(rows),
             dropped,
             segments: self.recorder.segments.take(),
+            causes: self.take_causes(),
             timeline: self.recorder.take_timeline(),
             summary: Vec::new(),
             log_hash: self.recorder.hash.0,

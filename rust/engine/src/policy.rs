@@ -1,7 +1,7 @@
 //! The port that policies plug into. No concrete policy lives here (`ARCHITECTURE.md`).
 
-use crate::{Changes, ClusterView, Plan, PolicyError};
-use gangline_model::SimSpan;
+use crate::{Cause, Changes, ClusterView, Plan, PolicyError};
+use gangline_model::{JobId, SimSpan};
 use std::ops::BitOr;
 
 /// Kinds of events that wake a policy: a set of bits, fixed for the run.
@@ -140,7 +140,7 @@ pub trait Policy: Send {
         &mut self,
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
-    ) -> Result<Vec<gangline_model::JobId>, PolicyError>;
+    ) -> Result<Vec<JobId>, PolicyError>;
 
     /// Called once per instant that wakes it.
     ///
@@ -152,6 +152,12 @@ pub trait Policy: Send {
         changes: &Changes,
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError>;
+
+    /// Why a job still waits after the decision just made; `None` where the tables of the run say it all. Asked only
+    /// of jobs that the run watches ([`crate::RunConfig::watch`]), and free to cost O(running jobs).
+    fn why(&self, _view: &ClusterView<'_>, _job: JobId) -> Option<Cause> {
+        None
+    }
 
     /// Counters for the result's notes (name, value), such as demotions.
     fn counters(&self) -> Vec<(&'static str, u64)> {

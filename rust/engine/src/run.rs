@@ -13,6 +13,7 @@ use crate::record::Recorder;
 use crate::state::State;
 use crate::timers::Timers;
 use crate::view::{Changes, ClusterView};
+use crate::watch::Watch;
 use gangline_model::{Action, Infeasible, InfeasibleReason, JobId, ServerId, SimTime, TimerTag};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -91,6 +92,8 @@ pub struct Engine {
     pub(crate) events: u64,
     pub(crate) decisions: u64,
     pub(crate) decision_nanos: Vec<u32>,
+    /// Only in runs that watch jobs.
+    pub(crate) watch: Option<Box<Watch>>,
 }
 
 impl Engine {
@@ -122,6 +125,8 @@ impl Engine {
                 what: "must be > 0".to_owned(),
             });
         }
+        let watched = &config.watch;
+        let watch = (!watched.is_empty()).then(|| Box::new(Watch::new(watched)));
         let state = State::new(world, config, &traits);
         let mut engine = Self {
             overlay: Overlay::new(world.cluster.servers().len()),
@@ -141,6 +146,7 @@ impl Engine {
             events: 0,
             decisions: 0,
             decision_nanos: Vec::new(),
+            watch,
             state,
         };
         let infeasible = engine.state.infeasible();

@@ -12,7 +12,7 @@ use crate::class::Places;
 use crate::place::PlacementParams;
 use backlog::Backlog;
 use gangline_engine::{
-    Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
+    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
 };
 use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan, SimTime, span_of_work};
 use min_tree::MinTree;
@@ -411,5 +411,22 @@ impl Policy for Easy {
         }
         self.blocked = Some(shadow);
         Ok(Next::Ask)
+    }
+
+    fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
+        let shadow = self.blocked?;
+        let until = shadow.reserved.map_or(SimTime::NEVER, |(_, time)| time);
+        if shadow.head == job {
+            return Some(Cause::Promised { until });
+        }
+        let class = self.places.classes().get(self.places.classes().of(job));
+        let is_held_back = |gpu_type: &GpuTypeId| {
+            let passes = self.passes(view, job, *gpu_type, &mut shadow.clone());
+            view.gpus_free(*gpu_type) >= class.gpus && !passes.unwrap_or(true)
+        };
+        let job = shadow.head;
+        let reserved = Cause::Reserved { job, until };
+        let is_any = class.types.iter().any(is_held_back);
+        Some(if is_any { reserved } else { Cause::NoPlace })
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::class::Places;
 use crate::place::PlacementParams;
-use gangline_engine::{Changes, ClusterView, Next, Plan, Policy, PolicyError};
+use gangline_engine::{Cause, Changes, ClusterView, Next, Plan, Policy, PolicyError};
 use gangline_model::JobId;
 
 /// Strict FIFO.
@@ -57,5 +57,9 @@ impl Policy for Fifo {
             next = view.next_waiting(JobId(job.0 + 1));
         }
         Ok(Next::Ask)
+    }
+
+    fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
+        view.first_waiting().map(|head| Cause::at_head(head, job))
     }
 }

@@ -8,7 +8,7 @@ use crate::place::PlacementParams;
 use crate::preempt::{Pass, Protection};
 use crate::queue::{JobTimers, Key, Measure};
 use gangline_engine::{
-    Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };
 use gangline_model::{JobId, SimSpan, Tier};
 
@@ -211,5 +211,9 @@ impl Policy for ShortestRemaining {
             timers.flush(now, plan);
         }
         Ok(Next::Ask)
+    }
+
+    fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
+        Some(self.pass.why(view, job))
     }
 }

@@ -9,7 +9,7 @@ use crate::class::Places;
 use crate::place::PlacementParams;
 use crate::queue::ByClass;
 use gangline_engine::{
-    Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
+    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
 };
 use gangline_model::JobId;
 use smallvec::SmallVec;
@@ -164,5 +164,9 @@ impl Policy for Skip {
             }
         }
         Ok(Next::Ask)
+    }
+
+    fn why(&self, _view: &ClusterView<'_>, _job: JobId) -> Option<Cause> {
+        Some(Cause::NoPlace)
     }
 }

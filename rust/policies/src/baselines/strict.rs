@@ -4,7 +4,7 @@ use super::Seen;
 use crate::class::Places;
 use crate::place::PlacementParams;
 use gangline_engine::{
-    Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
+    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
 };
 use gangline_model::{JobId, SimSpan};
 use std::cmp::Reverse;
@@ -63,5 +63,10 @@ impl Policy for Strict {
             self.queue.pop();
         }
         Ok(Next::Ask)
+    }
+
+    fn why(&self, _view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
+        let head = self.queue.peek();
+        head.map(|&Reverse((_, head))| Cause::at_head(head, job))
     }
 }

@@ -129,6 +129,20 @@ impl Offer {
         self.tuners[self.classes[class].tuner].delays(params, now)
     }
 
+    /// The widest place that a job accepts which has waited so long, if it may accept a wider one later; and how long it
+    /// has to wait for that, ns. By the timers of the last decision.
+    pub(super) fn limit(&self, class: &Class, waited: i64) -> Option<(Tier, i64)> {
+        let delays = self.tuners[class.tuner].known();
+        if may_use(class, Level::Network, waited, delays) {
+            return None;
+        }
+        Some(if may_use(class, Level::Rack, waited, delays) {
+            (Tier::Rack, delays.network)
+        } else {
+            (Tier::Server, delays.least())
+        })
+    }
+
     fn can(&mut self, free: &mut FreeIndex, class: usize, level: Level) -> bool {
         let class = &self.classes[class];
         rooms::can(free, &mut self.claims, (class.gpus, &class.types), level)

@@ -101,6 +101,11 @@ impl Tuner {
         }
     }
 
+    /// The timers as they were last asked for.
+    pub(super) fn known(&self) -> Delays {
+        self.delays
+    }
+
     /// The timers at an instant.
     pub(super) fn delays(&mut self, params: &DallyParams, now: SimTime) -> Delays {
         if params.mode != Mode::Auto {

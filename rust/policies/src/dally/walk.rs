@@ -10,9 +10,10 @@ use crate::class::Places;
 use crate::place::{Level, PlacementParams};
 use crate::turns::check_length;
 use gangline_engine::{
-    BitSet, Changes, ClusterView, FreeIndex, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+    BitSet, Cause, Changes, ClusterView, FreeIndex, Next, Plan, Policy, PolicyError, PolicyTraits,
+    WakeOn,
 };
-use gangline_model::{JobId, SimTime, Tier, TimerTag};
+use gangline_model::{GpuTypeId, JobId, SimTime, Tier, TimerTag};
 
 /// The one timer: the next lease or delay that ends.
 const TAG: TimerTag = TimerTag { kind: 0, id: 0 };
@@ -298,5 +299,21 @@ impl Policy for Dally {
         }
         self.settle(view, plan);
         Ok(Next::Ask)
+    }
+
+    fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
+        let class = &self.offer.classes[self.class_of(job)];
+        let is_enough = |gpu_type: &GpuTypeId| view.gpus_free(*gpu_type) >= class.gpus;
+        if !class.types.iter().any(is_enough) {
+            return Some(Cause::NoPlace);
+        }
+        let since = self.since[job.index()];
+        let limit = self.offer.limit(class, view.now().0 - since);
+        Some(
+            limit.map_or(Cause::NoPlace, |(tier, delay)| Cause::Delayed {
+                tier,
+                until: SimTime(since.saturating_add(delay)),
+            }),
+        )
     }
 }

@@ -9,7 +9,7 @@ use super::turns::{Turn, Turns};
 use crate::class::Places;
 use crate::queue::{ByClass, JobTimers};
 use gangline_engine::{
-    Changes, ClusterView, FreeIndex, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+    Cause, Changes, ClusterView, FreeIndex, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };
 use gangline_model::{Action, GpuSet, GpuTypeId, JobId, SimTime, Terms};
 use rustc_hash::FxHashMap;
@@ -432,6 +432,14 @@ impl Policy for Gandiva {
         self.apply(view, plan, &due);
         self.timers.flush(view.now(), plan);
         Ok(Next::Ask)
+    }
+
+    fn why(&self, _view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
+        let Some(slot) = self.groups.of(job) else {
+            return Some(Cause::NoPlace);
+        };
+        let running = self.groups.get(slot).running.first();
+        running.copied().map(Cause::Turn)
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -36,7 +36,8 @@ pub use params::{CostHorizon, HadarParams, Objective, Order, Pick, Replan, Tier,
 use facts::Facts;
 use find::{Finder, Goal, Offer};
 use gangline_engine::{
-    Change, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+    Cause, Change, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
+    WakeOn,
 };
 use gangline_model::JobId;
 use pass::pass;
@@ -295,5 +296,20 @@ impl Policy for Hadar {
         } else {
             Next::Ask
         })
+    }
+
+    /// In a greedy pass a job that fits by count has a place and takes it, unless it is worth less than its price.
+    fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
+        if self.params.tier != Tier::Greedy || self.params.scan_limit.is_some() {
+            return None;
+        }
+        let facts = self.active.get(&job)?;
+        let free = facts.types.iter().map(|one| view.gpus_free(one.id));
+        let most: u32 = if self.params.mix_types {
+            free.sum()
+        } else {
+            free.max().unwrap_or(0)
+        };
+        (most >= facts.gpus).then_some(Cause::Price)
     }
 }

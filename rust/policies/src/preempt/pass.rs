@@ -5,8 +5,9 @@ use super::strict::Strict;
 use crate::class::Places;
 use crate::place::PlacementParams;
 use crate::queue::{ClassQueues, Key, Measure, QueueState, Rank};
-use gangline_engine::{Changes, ClusterView, Plan, PolicyError};
-use gangline_model::{GpuSet, JobId};
+use gangline_engine::{Cause, Changes, ClusterView, Plan, PolicyError};
+use gangline_model::{GpuSet, GpuTypeId, JobId};
+use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -123,6 +124,40 @@ impl Pass {
     /// The present key of a job.
     pub fn key(&self, job: JobId) -> Key {
         self.queues.key(job)
+    }
+
+    /// Why a job waits after a plan: the running jobs that rank before it leave too few GPUs, or the placement rule
+    /// found none for it. Of those jobs it names the one with the largest gang. O(running jobs).
+    pub fn why(&self, view: &ClusterView<'_>, job: JobId) -> Cause {
+        let (now, jobs) = (view.now().0, view.jobs());
+        let key = self.queues.key(job);
+        let own = match self.queues.state(job) {
+            QueueState::Waiting | QueueState::Unplaced => self.measure.waiting(key, jobs.gpus(job)),
+            // just stopped: its key is still that of a running job
+            _ => self.measure.running(key, jobs.gpus(job), now),
+        };
+        let mut left: SmallVec<[i64; 8]> = (0..view.cluster().gpu_types().len())
+            .map(|at| i64::from(view.gpus_up(GpuTypeId::new(at))))
+            .collect();
+        let usable = view.usable_types(job);
+        let mut largest: Option<(u32, JobId)> = None;
+        for other in view.running() {
+            let gpus = jobs.gpus(other);
+            let rank = self.measure.running(self.queues.key(other), gpus, now);
+            let gpu_type = view.run(other).expect("a running job").gpu_type();
+            if rank < own && usable >> gpu_type.index() & 1 == 1 {
+                left[gpu_type.index()] -= i64::from(gpus);
+                if largest.is_none_or(|(most, _)| most < gpus) {
+                    largest = Some((gpus, other));
+                }
+            }
+        }
+        let gang = i64::from(jobs.gpus(job));
+        let has_enough = (0..left.len()).any(|at| usable >> at & 1 == 1 && left[at] >= gang);
+        match largest {
+            Some((_, other)) if !has_enough => Cause::Outranked(other),
+            _ => Cause::NoPlace,
+        }
     }
 
     pub(super) fn gpus(&self, class: usize) -> u32 {

@@ -28,7 +28,7 @@ use entities::Entities;
 pub use entities::EntityParams;
 use gangline_allocation::{Allocator, Shares, in_parts};
 use gangline_engine::{
-    Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };
 use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
 use pairs::Pairs;
@@ -487,6 +487,33 @@ impl Policy for Rounds {
         }
         self.backfill(view, plan);
         Ok(Next::Ask)
+    }
+
+    fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
+        if self.params.keeps.is_some() {
+            return None;
+        }
+        let claim = |job, gpu_type: GpuTypeId| self.accounts.claim(job, gpu_type.index());
+        let own = |gpu_type| claim(job, gpu_type);
+        let usable: Vec<GpuTypeId> = types(view)
+            .filter(|&t| can(&self.places, job, t.index()))
+            .collect();
+        if self.accounts.has_shares(job) && usable.iter().all(|&t| own(t).share <= 0.0) {
+            return Some(Cause::NoShare);
+        }
+        let gang = view.jobs().gpus(job);
+        let is_enough = |gpu_type: GpuTypeId| view.gpus_free(gpu_type) >= gang;
+        if usable.iter().copied().any(is_enough) {
+            return Some(Cause::NoPlace);
+        }
+        let is_before = |other: &JobId| {
+            let gpu_type = view.run(*other).expect("a running job").gpu_type();
+            usable.contains(&gpu_type) && claim(*other, gpu_type) > own(gpu_type)
+        };
+        let before = view.running().filter(is_before);
+        let largest =
+            before.max_by_key(|&other| (view.jobs().gpus(other), std::cmp::Reverse(other)));
+        largest.map(Cause::Outranked)
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

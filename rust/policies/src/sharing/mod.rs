@@ -30,7 +30,7 @@ pub use params::{
 };
 
 use gangline_engine::{
-    Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
+    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
 };
 use gangline_model::{Action, GpuTypeId, JobId, Terms, span_of_work};
 use residents::{Residents, Stay};
@@ -321,6 +321,26 @@ impl Policy for Sharing {
         }
         self.count_refused(view, plan, &arrived, blocked);
         Ok(Next::Ask)
+    }
+
+    fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
+        if self.params.block {
+            let head = self.queue.heads().pop().map(|Reverse(first)| first.job);
+            if let Some(head) = head.filter(|&head| head != job) {
+                return Some(Cause::Behind(head));
+            }
+        }
+        let least = self.params.benefit.and_then(|rule| rule.min_sub_batch);
+        let smallest = ladder(view.jobs().batch_size(job), least).last().copied();
+        let bytes = view.memory_bytes(job, smallest.unwrap_or(0));
+        let gang = view.jobs().gpus(job);
+        let has_room = |gpu_type| view.open_gpus(gpu_type, bytes) >= gang;
+        let may_share = view.max_share() > 1 && view.types_of(job).any(has_room);
+        Some(if may_share {
+            Cause::NoPartner
+        } else {
+            Cause::NoPlace
+        })
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -24,7 +24,7 @@ use auction::{Auction, Standing};
 use exact::Exact;
 use fairness::Fairness;
 use gangline_engine::{
-    Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };
 use gangline_model::{JobId, SimSpan, SimTime, TimerTag};
 
@@ -64,6 +64,11 @@ impl Themis {
             waiting_by_class: Vec::new(),
             standings: Vec::new(),
         }
+    }
+
+    /// When the leases end that run now.
+    fn boundary_after(&self, now: SimTime) -> SimTime {
+        SimTime((now.0 / self.lease.0 + 1).saturating_mul(self.lease.0))
     }
 
     fn count(&mut self, job: JobId, change: i32) {
@@ -152,7 +157,7 @@ impl Policy for Themis {
         let mut waiting = view.waiting_count();
         let now = view.now();
         let is_boundary = now.0 % self.lease.0 == 0;
-        let boundary = SimTime((now.0 / self.lease.0 + 1).saturating_mul(self.lease.0));
+        let boundary = self.boundary_after(now);
         if waiting > 0 && (is_boundary || self.has_room(plan)) {
             self.gather(view, is_boundary)?;
             if is_boundary {
@@ -182,5 +187,16 @@ impl Policy for Themis {
             plan.cancel(BOUNDARY);
         }
         Ok(Next::Ask)
+    }
+
+    fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
+        let gang = view.jobs().gpus(job);
+        let has_enough = view.types_of(job).any(|t| view.gpus_free(t) >= gang);
+        let until = self.boundary_after(view.now());
+        Some(if has_enough {
+            Cause::NoPlace
+        } else {
+            Cause::Leased { until }
+        })
     }
 }

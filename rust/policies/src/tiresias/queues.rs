@@ -10,7 +10,7 @@ use crate::place::PlacementParams;
 use crate::preempt::{Pass, Protection};
 use crate::queue::{JobTimers, Key, Measure};
 use gangline_engine::{
-    Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+    Cause, Changes, ClusterView, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };
 use gangline_model::{JobId, SimSpan, SimTime};
 
@@ -343,6 +343,10 @@ impl Policy for QueuedService {
         self.follow_up(view);
         self.timers.flush(view.now(), plan);
         Ok(Next::Ask)
+    }
+
+    fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
+        Some(self.pass.why(view, job))
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

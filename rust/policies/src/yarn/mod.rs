@@ -19,7 +19,7 @@ pub use queues::{QueueBy, QueueParams};
 
 use crate::class::Places;
 use crate::place::PlacementParams;
-use gangline_engine::{Changes, ClusterView, Next, Plan, Policy, PolicyError};
+use gangline_engine::{Cause, Changes, ClusterView, Next, Plan, Policy, PolicyError};
 use gangline_model::{GpuSet, JobId};
 use queues::Queues;
 
@@ -113,5 +113,13 @@ impl Policy for Yarn {
             plan.start(job, gpus);
         }
         Ok(Next::Ask)
+    }
+
+    fn why(&self, _view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
+        let (head, used) = self.queues.before(job)?;
+        Some(match Cause::at_head(head, job) {
+            Cause::NoPlace if self.queues.are_several() => Cause::Quota { used },
+            cause => cause,
+        })
     }
 }

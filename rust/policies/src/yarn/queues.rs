@@ -103,6 +103,17 @@ impl Queues {
         }
     }
 
+    /// Whether there is more than one.
+    pub(super) fn are_several(&self) -> bool {
+        self.list.len() > 1
+    }
+
+    /// The first job that waits in the queue of a job, and how many GPUs the queue holds.
+    pub(super) fn before(&self, job: JobId) -> Option<(JobId, u32)> {
+        let queue = self.of[job.index()];
+        Some((self.head(queue)?, self.list[queue as usize].used))
+    }
+
     /// A job waits.
     pub(super) fn join(&mut self, job: JobId) {
         self.change(self.of[job.index()], |queue| {

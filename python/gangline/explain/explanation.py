@@ -1,0 +1,74 @@
+"""Why a job waited, as values, text and HTML."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from gangline._builtin_values import finite
+from gangline.explain.facts import Facts
+from gangline.explain.page import html
+from gangline.explain.words import text
+
+if TYPE_CHECKING:
+    from gangline.explain.stretches import Stretch
+
+__all__ = ["Explanation"]
+
+
+@dataclass(frozen=True)
+class Explanation(Facts):
+    """Why a job waited, which jobs took its GPUs, and what it lost: `Result.explain`.
+
+    Attributes
+    ----------
+    job_id : str
+    policy : str
+        Name of the policy.
+    gpus : int
+        What the job asks for.
+    status : str
+        "finished", "unfinished" or "dropped".
+    arrival_s, finish_s : float
+        `finish_s` is NaN unless the job finished.
+    waits : list of WaitPart
+        Times without GPUs, in order.
+    runs : list of RunPart
+        Times with GPUs, in order.
+    lost : dict of str to float
+        From its row of the jobs table: overhead_s, comm_s, share_s, preemptions, migrations.
+    placement : str
+        The placement rule, where the policy has one to choose.
+    round_s : float
+        Length of a round; NaN for a policy without.
+    is_shared : bool
+        Whether jobs may share GPUs in this run.
+    note : str
+        Why the policy's own reasons are not known; empty if they are.
+    """
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values; instants in seconds, as in the tables, None for never."""
+        data = {**asdict(self), "wait_s": self.wait_s, "run_s": self.run_s}
+        for wait, plain in zip(self.waits, data["waits"], strict=True):
+            plain["stretches"] = [_plain(one) for one in wait.stretches]
+        data["text"] = str(self)
+        return finite(data)  # type: ignore[no-any-return]
+
+    def __str__(self) -> str:
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        return html(self)
+
+
+def _plain(stretch: Stretch) -> dict[str, Any]:
+    said = {} if stretch.said is None else stretch.said._asdict()
+    said.pop("time_s", None)
+    of_free = {
+        "gpus_free_min": stretch.least,
+        "gpus_free_max": stretch.most,
+        "gpus_together_max": stretch.together,
+    }
+    bounds = {"start_s": stretch.start_s, "end_s": stretch.end_s}
+    return {**bounds, "state": stretch.state, **of_free, **said}

@@ -1,0 +1,255 @@
+"""From a result and the name of a job to its explanation."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from gangline.errors import GanglineError, ResultError
+from gangline.explain.explanation import Explanation
+from gangline.explain.facts import Passing, RunPart, WaitPart
+from gangline.explain.free import Free, free_of_segments
+from gangline.explain.life import Segments
+from gangline.explain.stretches import Said, stretches
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from gangline.cluster import Cluster
+    from gangline.explain.free import ForGang
+    from gangline.explain.life import Run, Wait
+    from gangline.explain.watched import Watched
+    from gangline.run_inputs import Progress
+
+__all__ = ["Again", "Tables", "explain"]
+
+_ABOUT_A_JOB = ("behind", "reserved", "outranked", "turn")
+_TIERS = ("server", "rack", "network")
+_LOST = ("overhead_s", "comm_s", "share_s", "preemptions", "migrations")
+
+
+class Tables(Protocol):
+    """What is needed of a result."""
+
+    spec: dict[str, Any]
+
+    @property
+    def jobs(self) -> pa.Table:
+        """The jobs table."""
+
+    @property
+    def timeline(self) -> pa.Table:
+        """The timeline."""
+
+    @property
+    def segments(self) -> pa.Table:
+        """The segments table."""
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether there is one."""
+
+    @property
+    def policy(self) -> str:
+        """Label of the policy."""
+
+    @property
+    def log_hash(self) -> str:
+        """Hash of the event log."""
+
+
+class Again(Protocol):
+    """Repeats a run with its segments, and records why some jobs wait."""
+
+    def __call__(
+        self,
+        jobs: Sequence[int],
+        progress: bool | Progress,
+        /,
+    ) -> tuple[Tables, Watched]:
+        """Return the result and what was recorded of the jobs, which are rows of the trace."""
+
+
+def explain(
+    result: Tables, job: str | int, again: Again | None, *, progress: bool | Progress = False
+) -> Explanation:
+    """Return why a job waited; see `Result.explain`."""
+    from gangline.cluster import Cluster
+
+    row = _row_of(result.jobs, str(job))
+    facts = {name: result.jobs[name][row].as_py() for name in result.jobs.column_names}
+    cluster = Cluster.from_dict(result.spec["cluster"])
+    params = result.spec["policy"]["params"]
+    made = {
+        "job_id": facts["job_id"],
+        "policy": result.spec["policy"]["name"],
+        "gpus": facts["gpus"],
+        "status": facts["status"],
+        "arrival_s": facts["arrival_s"],
+        "finish_s": math.nan if facts["finish_s"] is None else facts["finish_s"],
+        "lost": {name: facts[name] for name in _LOST},
+        "placement": str(params.get("placement", "")),
+    }
+    if facts["status"] == "dropped":
+        return Explanation(**made)
+    tables, watched, note = _repeated(result, row, again, progress)
+    return _Story(tables, cluster, row, watched).tell(made, note)
+
+
+def _repeated(
+    result: Tables,
+    row: int,
+    again: Again | None,
+    progress: bool | Progress,
+) -> tuple[Tables, Watched | None, str]:
+    """Return the tables of the run repeated, with what was recorded; or its own, and why."""
+    reason = "this result came from another process: save and load it"
+    if again is not None:
+        try:
+            tables, watched = again([row], progress)
+        except (GanglineError, OSError) as error:
+            reason = str(error).splitlines()[0]
+        else:
+            if tables.log_hash == result.log_hash:
+                return tables, watched, ""
+            reason = (
+                f"it gave another result than that of gangline {result.spec['gangline']}, or its "
+                "policy is not the same every time"
+            )
+    if not result.has_segments:
+        raise ResultError(
+            f"the run cannot be repeated: {reason}. It kept no segments either; run it again with "
+            "--explain (`segments=True`, `save(explain=True)`)"
+        )
+    return result, None, f"the run could not be repeated: {reason}"
+
+
+def _row_of(jobs: pa.Table, job: str) -> int:
+    import pyarrow.compute as pc
+
+    row = pc.index(jobs["job_id"], job).as_py()
+    if row < 0:
+        names = jobs["job_id"].to_pylist()
+        near = difflib.get_close_matches(job, names[:100_000], n=3)
+        hint = f"; close to it: {', '.join(near)}" if near else f"; the first is `{names[0]}`"
+        raise ResultError(f"no job `{job}` among the {len(names):,} of this run{hint}", key="job")
+    return int(row)
+
+
+class _Story:
+    """Looks for everything there is to say of one job."""
+
+    def __init__(self, tables: Tables, cluster: Cluster, row: int, watched: Watched | None) -> None:
+        self._tables = tables
+        self._cluster = cluster
+        self._row = row
+        self._ids = tables.jobs["job_id"]
+        self._gpus = tables.jobs["gpus"]
+        self._segments = Segments(tables.segments, tables.jobs)
+        self._kinds = cluster.server_arrays()["type"]
+        self._types = list(range(len(cluster.gpu_types))) if watched is None else watched.types[row]
+        self._round_s = math.nan if watched is None else watched.round_s
+        self._mixes = watched is not None and watched.mixes_types
+        self._mine: ForGang | None = None
+        self._outages = cluster.outages() if watched is None else watched.outages
+        self._said = None if watched is None else [self._named(*one) for one in watched.said[row]]
+
+    def tell(self, made: dict[str, Any], note: str) -> Explanation:
+        """Return the explanation; `made` is what is known already."""
+        timeline = self._tables.timeline
+        last_s = float(np.max(self._segments.end, initial=0.0))
+        if timeline.num_rows:
+            last_s = max(last_s, timeline["t_s"][-1].as_py())
+        is_over = made["status"] == "finished"
+        life = self._segments.life(self._row, last_s, is_over=is_over)
+        free = self._free(life.waits)
+        return Explanation(
+            **made,
+            waits=[self._wait(wait, free) for wait in life.waits],
+            runs=[self._run(run) for run in life.runs],
+            round_s=self._round_s,
+            is_shared="xi" in self._tables.segments.column_names,
+            note=note,
+        )
+
+    def _named(self, time_s: float, cause: str | None, number: int, until_s: float) -> Said:
+        if cause in _ABOUT_A_JOB:
+            gpus = self._gpus[number].as_py()
+            return Said(time_s, cause, self._name(number), gpus, until_s=until_s)
+        gpus = number if cause == "quota" else None
+        tier = _TIERS[number] if cause == "delayed" else None
+        return Said(time_s, cause, gpus=gpus, tier=tier, until_s=until_s)
+
+    def _name(self, row: int) -> str:
+        return str(self._ids[row].as_py())
+
+    def _free(self, waits: list[Wait]) -> Free | None:
+        """Return what was free from the beginning of the first wait to the end of the last."""
+        if not waits:
+            return None
+        start_s, end_s, rows = waits[0].start_s, waits[-1].end_s, self._segments
+        inside = (rows.start < end_s) & (rows.end > start_s)
+        outages = [
+            (server, down_s, up_s)
+            for server, down_s, up_s in self._outages
+            if down_s < end_s and up_s > start_s
+        ]
+        bounds = np.asarray([start_s, end_s])
+        return free_of_segments(rows.table.filter(inside), self._cluster, bounds, outages)
+
+    def _wait(self, wait: Wait, free: Free | None) -> WaitPart:
+        found = []
+        if free is not None:
+            gang = self._gpus[self._row].as_py()
+            if self._mine is None:
+                self._mine = free.for_gang(gang, self._types, mixes_types=self._mixes)
+            found = stretches(wait, self._mine, self._said, self._round_s)
+        return WaitPart(wait.start_s, wait.end_s, found, self._passed_by(wait, free))
+
+    def _passed_by(self, wait: Wait, free: Free | None) -> list[Passing]:
+        passed = self._segments.passed(self._row, wait)
+        given: dict[tuple[float, int], int] = {}  # by instant and GPU type
+        kinds = self._kinds
+        for one in passed:
+            for server, gpus in one.servers.items():
+                key = one.time_s, (0 if self._mixes else int(kinds[server]))
+                if int(kinds[server]) in self._types:
+                    given[key] = given.get(key, 0) + gpus
+        enough = set()
+        gang = self._gpus[self._row].as_py()
+        for (time_s, kind), gpus in given.items():
+            at = int(np.searchsorted(free.time_s, time_s, "right")) - 1 if free else 0
+            pool = self._types if self._mixes else [kind]
+            left = int(free.total[pool, at].sum()) if free else 0
+            if left + gpus >= gang:
+                enough.add((time_s, kind))
+        return [
+            Passing(
+                self._name(one.job),
+                one.time_s,
+                sum(one.servers.values()),
+                any(
+                    (one.time_s, 0 if self._mixes else int(kinds[server])) in enough
+                    for server in one.servers
+                ),
+            )
+            for one in passed
+        ]
+
+    def _run(self, run: Run) -> RunPart:
+        taken = {} if run.end == "finished" else self._segments.takers(self._row, run)
+        return RunPart(
+            run.start_s,
+            run.end_s,
+            run.gpus,
+            [server for server, _ in run.places],
+            run.tier,
+            list(run.co_runners),
+            run.end,
+            {self._name(job): gpus for job, gpus in taken.items()},
+        )

@@ -1,0 +1,138 @@
+"""What there is to say of the life of a job, as values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gangline.explain.stretches import Stretch
+
+__all__ = ["Facts", "Passing", "RunPart", "WaitPart"]
+
+
+@dataclass(frozen=True)
+class Passing:
+    """A job that arrived later and got GPUs while this one waited.
+
+    Attributes
+    ----------
+    job_id : str
+    time_s : float
+        When it got them.
+    gpus : int
+        How many.
+    outranks : bool
+        Whether enough GPUs would have been free at that instant, by count, without the jobs that
+        arrived later and got GPUs then.
+    """
+
+    job_id: str
+    time_s: float
+    gpus: int
+    outranks: bool
+
+
+@dataclass(frozen=True)
+class WaitPart:
+    """A time without GPUs.
+
+    Attributes
+    ----------
+    start_s, end_s : float
+    stretches : list of Stretch
+        The same time, cut where the reason changes.
+    passed_by : list of Passing
+        Jobs that arrived later and got GPUs meanwhile.
+    """
+
+    start_s: float
+    end_s: float
+    stretches: list[Stretch]
+    passed_by: list[Passing]
+
+
+@dataclass(frozen=True)
+class RunPart:
+    """A time on the same GPUs.
+
+    Attributes
+    ----------
+    start_s, end_s : float
+    gpus : int
+    servers : list of int
+    tier : str
+        "server", "rack" or "network".
+    co_runners : list of str
+        Jobs that shared some of the GPUs.
+    end : str
+        Why it ended, as in the segments table.
+    taken_by : dict of str to int
+        Jobs that hold some of the GPUs from the instant on at which it lost them, and how many.
+    """
+
+    start_s: float
+    end_s: float
+    gpus: int
+    servers: list[int]
+    tier: str
+    co_runners: list[str]
+    end: str
+    taken_by: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Why a job waited, which jobs took its GPUs, and what it lost.
+
+    Attributes
+    ----------
+    job_id : str
+    policy : str
+        Name of the policy.
+    gpus : int
+        What the job asks for.
+    status : str
+        "finished", "unfinished" or "dropped".
+    arrival_s, finish_s : float
+        `finish_s` is NaN unless the job finished.
+    waits : list of WaitPart
+        Times without GPUs, in order.
+    runs : list of RunPart
+        Times with GPUs, in order.
+    lost : dict of str to float
+        From its row of the jobs table: overhead_s, comm_s, share_s, preemptions, migrations.
+    placement : str
+        The placement rule, where the policy has one to choose.
+    round_s : float
+        Length of a round; NaN for a policy without.
+    is_shared : bool
+        Whether jobs may share GPUs in this run.
+    note : str
+        Why the policy's own reasons are not known; empty if they are.
+    """
+
+    job_id: str
+    policy: str
+    gpus: int
+    status: str
+    arrival_s: float
+    finish_s: float
+    waits: list[WaitPart] = field(default_factory=list)
+    runs: list[RunPart] = field(default_factory=list)
+    lost: dict[str, float] = field(default_factory=dict)
+    placement: str = ""
+    round_s: float = math.nan
+    is_shared: bool = False
+    note: str = ""
+
+    @property
+    def wait_s(self) -> float:
+        """Time without GPUs."""
+        return math.fsum(wait.end_s - wait.start_s for wait in self.waits)
+
+    @property
+    def run_s(self) -> float:
+        """Time with GPUs."""
+        return math.fsum(run.end_s - run.start_s for run in self.runs)

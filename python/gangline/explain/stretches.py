@@ -1,0 +1,158 @@
+"""What a job waited for, stretch by stretch: what its policy said, and what was free meanwhile."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from gangline.explain.free import ForGang
+    from gangline.explain.life import Wait
+
+__all__ = ["NOT_ASKED", "ROUND", "STATES", "Said", "Stretch", "stretches"]
+
+STATES = ("too few", "apart", "together")
+"""Fewer GPUs of each usable type were free than the gang needs; enough, but on more servers than it
+needs; enough on so few servers."""
+
+NOT_ASKED = "not asked"
+"""The policy has made no decision since the job began to wait."""
+ROUND = "round"
+"""GPUs have come free since the last decision, and the policy decides at round boundaries."""
+
+
+class Said(NamedTuple):
+    """What the policy said of a job from an instant on.
+
+    Attributes
+    ----------
+    time_s : float
+        Instant of the decision.
+    cause : str, optional
+        None where the policy does not say more than the tables do.
+    job_id : str, optional
+        Another job, where the cause is about one.
+    gpus : int, optional
+        What that job asks for, or what the job's queue held then.
+    tier : str, optional
+        The widest placement that it accepted.
+    until_s : float
+        Until when, where the cause names an instant; else infinite.
+    """
+
+    time_s: float
+    cause: str | None
+    job_id: str | None = None
+    gpus: int | None = None
+    tier: str | None = None
+    until_s: float = math.inf
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes a reason another one: what the queue holds does not."""
+        return (self.cause, self.job_id, self.tier, self.until_s)
+
+
+class Stretch(NamedTuple):
+    """A part of a wait with one reason.
+
+    Attributes
+    ----------
+    start_s, end_s : float
+        From when to when.
+    said : Said, optional
+        The policy's reason; None where the run could not be repeated.
+    state : str
+        "too few", "apart" or "together": see `STATES`.
+    least, most : int
+        Free GPUs of the usable type with most of them.
+    together : int
+        Most that were free on as few servers as could hold the gang.
+    """
+
+    start_s: float
+    end_s: float
+    said: Said | None
+    state: str
+    least: int
+    most: int
+    together: int
+
+    @property
+    def length_s(self) -> float:
+        """Length."""
+        return self.end_s - self.start_s
+
+    @property
+    def cause(self) -> str | None:
+        """The policy's reason in a word."""
+        return None if self.said is None else self.said.cause
+
+
+def stretches(
+    wait: Wait, free: ForGang, said: list[Said] | None, round_s: float = math.nan
+) -> list[Stretch]:
+    """Cut a wait where the reason changes.
+
+    Parameters
+    ----------
+    wait : Wait
+        The time.
+    free : ForGang
+        What was free for the gang, from the beginning of the wait or earlier.
+    said : list of Said, optional
+        What the policy said, sorted by time; None where that is not known.
+    round_s : float
+        Length of a round; NaN for a policy without.
+    """
+    reasons: list[tuple[float, Said | None]] = [(wait.start_s, None)]
+    if said is not None:
+        inside = [one for one in said if wait.start_s <= one.time_s < wait.end_s]
+        reasons = [(one.time_s, one) for one in inside]
+        if not inside or inside[0].time_s > wait.start_s:
+            until_s = inside[0].time_s if inside else wait.end_s
+            reasons.insert(0, (wait.start_s, Said(wait.start_s, NOT_ASKED, until_s=until_s)))
+    is_in_rounds = math.isfinite(round_s)
+    ends = [time_s for time_s, _ in reasons[1:]] + [wait.end_s]
+    found: list[Stretch] = []
+    for (start_s, reason), end_s in zip(reasons, ends, strict=True):
+        first = max(int(np.searchsorted(free.time_s, start_s, "right")) - 1, 0)
+        last = int(np.searchsorted(free.time_s, end_s, "left"))
+        for at in range(first, last):
+            begin = max(start_s, float(free.time_s[at]))
+            end = min(end_s, float(free.time_s[at + 1])) if at + 1 < last else end_s
+            gpus, state = int(free.gpus[at]), STATES[free.state[at]]
+            here = reason
+            if is_in_rounds and reason is not None and state != "too few":
+                here = _in_round(reason, free)
+            new = Stretch(begin, end, here, state, gpus, gpus, int(free.together[at]))
+            _add(found, new)
+    return found
+
+
+def _in_round(reason: Said, free: ForGang) -> Said:
+    """Return the reason while enough GPUs are free, of a policy that decides in rounds."""
+    at = int(np.searchsorted(free.time_s, reason.time_s, "right")) - 1
+    had_enough = STATES[free.state[at]] != "too few"
+    if had_enough or reason.cause not in (None, "outranked"):
+        return reason
+    return Said(reason.time_s, ROUND)
+
+
+def _add(found: list[Stretch], new: Stretch) -> None:
+    last = found[-1] if found else None
+    if last is None or last.state != new.state or not _is_same(last.said, new.said):
+        found.append(new)
+        return
+    found[-1] = last._replace(
+        end_s=new.end_s,
+        least=min(last.least, new.least),
+        most=max(last.most, new.most),
+        together=max(last.together, new.together),
+    )
+
+
+def _is_same(one: Said | None, other: Said | None) -> bool:
+    return one is other or (one is not None and other is not None and one.key == other.key)

@@ -1,0 +1,283 @@
+"""What an explanation must say, worked out from the tables of its run by looking at every GPU."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import gangline as gl
+    from gangline.explain.explanation import Explanation
+    from gangline.explain.facts import RunPart, WaitPart
+    from gangline.explain.stretches import Stretch
+
+Gpu = tuple[int, int]
+"""Server, slot."""
+
+
+class Oracle:
+    """One run, GPU by GPU.
+
+    Parameters
+    ----------
+    result : Result
+        With segments.
+    cluster : Cluster
+        Where it ran.
+    outages : rows of (server, down_s, up_s)
+        When servers were away.
+    """
+
+    def __init__(
+        self, result: gl.Result, cluster: gl.Cluster, outages: list[tuple[int, float, float]]
+    ) -> None:
+        rows = cluster.server_arrays()
+        self.kind = rows["type"].tolist()
+        self.size = rows["gpus"].tolist()
+        self.outages = outages
+        self.jobs = {row["job_id"]: row for row in result.jobs.to_pylist()}
+        self.segments = result.segments.to_pylist()
+        self.last_s = max(row["end_s"] for row in self.segments)
+        edges = {row[key] for row in self.segments for key in ("start_s", "end_s")}
+        edges |= {edge for _, down_s, up_s in outages for edge in (down_s, up_s)}
+        edges |= {row["arrival_s"] for row in self.jobs.values()}
+        self.edges = sorted(edge for edge in edges if math.isfinite(edge))
+        # Looked at again and again: once for each instant is enough.
+        self.held = cache(self.held)  # type: ignore[method-assign]
+        self.before = cache(self.before)  # type: ignore[method-assign]
+        self.running = cache(self.running)  # type: ignore[method-assign]
+        self.free = cache(self.free)  # type: ignore[method-assign]
+
+    def held(self, time_s: float) -> dict[Gpu, set[str]]:
+        """Return who holds each GPU from an instant on."""
+        return _holders(row for row in self.segments if row["start_s"] <= time_s < row["end_s"])
+
+    def before(self, time_s: float) -> dict[Gpu, set[str]]:
+        """Return who held each GPU up to an instant."""
+        return _holders(row for row in self.segments if row["start_s"] < time_s <= row["end_s"])
+
+    def running(self, time_s: float) -> set[str]:
+        """Return the jobs that hold GPUs from an instant on."""
+        return set().union(*self.held(time_s).values())
+
+    def waiting(self, time_s: float) -> set[str]:
+        """Return the jobs that are there and hold none."""
+        there = {
+            name
+            for name, row in self.jobs.items()
+            if row["arrival_s"] <= time_s
+            and row["status"] != "dropped"
+            and (row["finish_s"] is None or row["finish_s"] > time_s)
+        }
+        return there - self.running(time_s)
+
+    def free(self, time_s: float) -> list[int]:
+        """Return how many GPUs of each server are free."""
+        held = self.held(time_s)
+        found = []
+        for server, size in enumerate(self.size):
+            away = any(s == server and a <= time_s < b for s, a, b in self.outages)
+            slots = range(0 if away else size)
+            found.append(sum((server, slot) not in held for slot in slots))
+        return found
+
+    def pools(self, free: list[int], types: list[int], *, mixes: bool) -> list[list[int]]:
+        """Return the free GPUs of the servers that a gang may choose among."""
+        groups = [types] if mixes else [[kind] for kind in types]
+        return [[n for n, k in zip(free, self.kind, strict=True) if k in group] for group in groups]
+
+    def state(self, free: list[int], gang: int, types: list[int], *, mixes: bool) -> str:
+        """Return whether enough GPUs are free for a gang, and on as few servers as it needs."""
+        found = "too few"
+        sizes = self.pools(self.size, types, mixes=mixes)
+        for pool, size in zip(self.pools(free, types, mixes=mixes), sizes, strict=True):
+            servers = math.ceil(gang / max(size))
+            if sum(sorted(pool)[-servers:]) >= gang:
+                return "together"
+            if sum(pool) >= gang:
+                found = "apart"
+        return found
+
+
+def _holders(rows: Iterable[dict[str, Any]]) -> dict[Gpu, set[str]]:
+    found: dict[Gpu, set[str]] = {}
+    for row in rows:
+        for gpu in gpus_of(row):
+            found.setdefault(gpu, set()).add(row["job_id"])
+    return found
+
+
+def gpus_of(row: dict[str, Any]) -> list[Gpu]:
+    """Return the GPUs of a segment."""
+    return [(row["server"], slot) for slot in range(64) if row["gpu_mask"] >> slot & 1]
+
+
+def check(
+    oracle: Oracle, said: Explanation, types: list[int], *, mixes: bool, is_strict: bool
+) -> set[str]:
+    """Assert that an explanation is true; return the causes that it names.
+
+    Parameters
+    ----------
+    oracle : Oracle
+        The run.
+    said : Explanation
+        What to check.
+    types : list of int
+        GPU types that the job can use.
+    mixes : bool
+        Whether a gang may have GPUs of several types.
+    is_strict : bool
+        Whether the placement rule may refuse a gang although enough GPUs are free.
+    """
+    _check_order(oracle, said)
+    for run in said.runs:
+        _check_run(oracle, said, run)
+    causes = set()
+    for wait in said.waits:
+        for stretch in wait.stretches:
+            _check_free(oracle, said, stretch, types, mixes=mixes)
+            if stretch.cause is not None:
+                causes.add(stretch.cause)
+                check_cause(oracle, said, stretch, types, mixes=mixes, is_strict=is_strict)
+        _check_passing(oracle, said, wait, types, mixes=mixes)
+    return causes
+
+
+def _check_order(oracle: Oracle, said: Explanation) -> None:
+    """Waits and runs fill the time from arrival to finish, and stretches fill the waits."""
+    spans = [(part.start_s, part.end_s) for part in (*said.waits, *said.runs)]
+    spans.sort()
+    assert spans[0][0] == said.arrival_s
+    for one, other in itertools.pairwise(spans):
+        assert one[1] == other[0]
+    assert spans[-1][1] == (said.finish_s if said.status == "finished" else oracle.last_s)
+    for wait in said.waits:
+        assert wait.stretches[0].start_s == wait.start_s
+        assert wait.stretches[-1].end_s == wait.end_s
+        for one, other in zip(wait.stretches, wait.stretches[1:], strict=False):
+            assert one.end_s == other.start_s
+
+
+def _check_run(oracle: Oracle, said: Explanation, run: RunPart) -> None:
+    for edge in [run.start_s, *(e for e in oracle.edges if run.start_s < e < run.end_s)]:
+        held = [gpu for gpu, names in oracle.held(edge).items() if said.job_id in names]
+        assert len(held) == run.gpus
+        assert sorted({server for server, _ in held}) == run.servers
+    if run.end == "finished":
+        assert run.taken_by == {}
+        return
+    mine = {gpu for gpu, names in oracle.before(run.end_s).items() if said.job_id in names}
+    taken: dict[str, int] = {}
+    before, after = oracle.before(run.end_s), oracle.held(run.end_s)
+    for gpu in mine:
+        for name in after.get(gpu, set()) - before.get(gpu, set()) - {said.job_id}:
+            taken[name] = taken.get(name, 0) + 1
+    assert run.taken_by == taken
+
+
+def _edges(oracle: Oracle, start_s: float, end_s: float) -> list[float]:
+    return [start_s, *(edge for edge in oracle.edges if start_s < edge < end_s)]
+
+
+def _check_free(
+    oracle: Oracle, said: Explanation, stretch: Stretch, types: list[int], *, mixes: bool
+) -> None:
+    assert stretch.start_s < stretch.end_s
+    for edge in _edges(oracle, stretch.start_s, stretch.end_s):
+        assert said.job_id in oracle.waiting(edge)
+        free = oracle.free(edge)
+        assert oracle.state(free, said.gpus, types, mixes=mixes) == stretch.state, edge
+        totals = [sum(pool) for pool in oracle.pools(free, types, mixes=mixes)]
+        assert any(stretch.least <= total <= stretch.most for total in totals)
+
+
+def check_cause(
+    oracle: Oracle,
+    said: Explanation,
+    stretch: Stretch,
+    types: list[int],
+    *,
+    mixes: bool,
+    is_strict: bool,
+) -> None:
+    """Assert that what the policy said was so when it said it."""
+    reason = stretch.said
+    assert reason is not None
+    # what is true at the decision, and again where the stretch begins
+    at = max(reason.time_s, stretch.start_s) if reason.cause != "not asked" else stretch.start_s
+    state = oracle.state(oracle.free(reason.time_s), said.gpus, types, mixes=mixes)
+    if reason.cause == "behind":
+        assert reason.job_id != said.job_id
+        assert reason.job_id in oracle.waiting(at)
+    elif reason.cause in ("outranked", "turn"):
+        assert reason.job_id != said.job_id
+        assert reason.job_id in oracle.running(at)
+        if reason.cause == "outranked":
+            kinds = {
+                oracle.kind[server]
+                for (server, _), names in oracle.held(at).items()
+                if reason.job_id in names
+            }
+            assert kinds & set(types)
+    elif reason.cause == "reserved":
+        assert reason.job_id in oracle.waiting(at)
+        assert reason.until_s > reason.time_s
+        assert state != "too few"
+    elif reason.cause in ("price", "delayed"):
+        assert state != "too few"
+        assert reason.until_s > reason.time_s
+    elif reason.cause == "leased":
+        assert state == "too few"
+        assert reason.until_s > reason.time_s
+    elif reason.cause == "round":
+        assert math.isfinite(said.round_s)
+        assert stretch.state != "too few"
+    elif reason.cause == "not asked":
+        assert math.isfinite(said.round_s)
+        boundary = math.ceil(stretch.start_s / said.round_s) * said.round_s
+        assert stretch.end_s <= boundary + 1e-9
+    elif reason.cause == "no partner":
+        assert state == "too few"
+        assert said.is_shared
+    elif reason.cause in ("no place", "promised", "quota") and not is_strict:
+        assert state == "too few", (reason, stretch)
+    if reason.gpus is not None and reason.job_id is not None:
+        assert reason.gpus == oracle.jobs[reason.job_id]["gpus"]
+
+
+def _check_passing(
+    oracle: Oracle, said: Explanation, wait: WaitPart, types: list[int], *, mixes: bool
+) -> None:
+    """Jobs that arrived later and went from waiting to running in the wait, all and no others."""
+    found: dict[tuple[float, str], bool] = {}
+    for edge in oracle.edges:
+        if not wait.start_s <= edge < wait.end_s:
+            continue
+        before, after = oracle.before(edge), oracle.held(edge)
+        began = set().union(*after.values()) - set().union(*before.values())
+        later = {n for n in began if oracle.jobs[n]["arrival_s"] > said.arrival_s}
+        later.discard(said.job_id)
+        if not later:
+            continue
+        free = oracle.free(edge)
+        groups = [set(types)] if mixes else [{kind} for kind in types]
+        enough = set()
+        for group in groups:
+            own = sum(n for n, k in zip(free, oracle.kind, strict=True) if k in group)
+            given = sum(
+                len(names & later) for (s, _), names in after.items() if oracle.kind[s] in group
+            )
+            if own + given >= said.gpus and given:
+                enough |= {
+                    name
+                    for (s, _), names in after.items()
+                    if oracle.kind[s] in group
+                    for name in names & later
+                }
+        found |= {(edge, name): name in enough for name in later}
+    assert {(one.time_s, one.job_id): one.outranks for one in wait.passed_by} == found

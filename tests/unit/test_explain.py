@@ -1,0 +1,280 @@
+"""Why a job waited: explanations against the run, looked at GPU by GPU, and worlds by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import gangline as gl
+from gangline import policies
+from gangline.cli.app import main
+from gangline.errors import ResultError
+from gangline.explain.face import explain
+from gangline.policies.registry import make
+from gangline.run_inputs import make_options
+from gangline.simulate import Prepared
+from unit.explain_oracle import Oracle, check
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gangline.explain.explanation import Explanation
+
+# Placement rules that may refuse a gang although enough GPUs are free, or none to choose at all.
+STRICT = {"tiresias", "tiresias-gittins", "dally", "themis", "gandiva", "hadare", "pollux"}
+
+EACH = 6
+"""So many jobs apart are those that are looked at: each GPU at each instant takes its time."""
+
+
+def explained(
+    cluster: Any, trace: Any, policy: str, params: dict[str, Any] | None = None, **options: Any
+) -> tuple[Oracle, dict[str, tuple[Explanation, list[int]]], bool]:
+    """Return the run GPU by GPU, the explanation of each job, and whether gangs mix types."""
+    prepared = Prepared(cluster, trace)
+    chosen = make_options({**options, "segments": True})
+    rows = range(len(prepared.trace))
+    plain = prepared.run(policy, chosen, params=params)
+    result, watched = prepared.watch(policy, chosen, rows, params=params)
+    assert result.log_hash == plain.log_hash
+    names = result.jobs["job_id"].to_pylist()
+    said = {
+        name: (explain(result, name, lambda *_: (result, watched)), watched.types[row])
+        for row, name in enumerate(names)
+    }
+    return Oracle(result, prepared.cluster, watched.outages), said, watched.mixes_types
+
+
+def check_all(
+    policy: str, cluster: Any, trace: Any, params: dict[str, Any] | None = None, **options: Any
+) -> set[str]:
+    oracle, said, mixes = explained(cluster, trace, policy, params, **options)
+    strict = policy in STRICT or policy.startswith(("gavel", "sjf-"))
+    causes: set[str] = set()
+    for one, types in list(said.values())[::EACH]:
+        if one.status == "dropped":
+            assert (one.waits, one.runs) == ([], [])
+            continue
+        causes |= check(oracle, one, types, mixes=mixes, is_strict=strict)
+        assert one.note == ""
+        assert str(one)
+        assert one._repr_html_()
+        assert json.dumps(one.to_dict())
+    return causes
+
+
+@pytest.mark.parametrize("policy", list(policies.registry))
+def test_explanations_are_true_of_the_run(policy: str) -> None:
+    made = make(policy, {})
+    checked = 0
+    for cluster, trace, options in gl.testing.small_worlds():
+        try:
+            check_all(policy, cluster, trace, **options)
+        except gl.GanglineError as error:
+            assert not isinstance(error, ResultError), made
+            continue
+        checked += 1
+    assert checked >= 1, "no world of these is one for this policy"
+
+
+def table(*rows: tuple[float, int, float]) -> pa.Table:
+    arrival, gpus, duration = zip(*rows, strict=True)
+    return pa.table({"arrival_s": arrival, "gpus": gpus, "duration_s": duration})
+
+
+def said_of(policy: str, job: int, lab: Any, jobs: Any, **given: Any) -> Explanation:
+    return gl.simulate(lab, jobs, policy, **given).explain(job)
+
+
+def spans(said: Explanation) -> list[tuple[float, float, str | None, str | None]]:
+    """Return the reasons of a job: from, to, cause, other job."""
+    found: list[tuple[float, float, str | None, str | None]] = []
+    for wait in said.waits:
+        for one in wait.stretches:
+            assert one.said is not None
+            key = (one.said.cause, one.said.job_id)
+            if found and found[-1][1] == one.start_s and found[-1][2:] == key:
+                found[-1] = (found[-1][0], one.end_s, *key)
+            else:
+                found.append((one.start_s, one.end_s, *key))
+    return found
+
+
+LAB = gl.Cluster.homogeneous(servers=1, gpus=4)
+
+
+def test_fifo_stands_behind_the_blocked_head_then_at_the_head() -> None:
+    jobs = table((0, 2, 100), (1, 4, 50), (2, 1, 10))
+    said = said_of("fifo", 2, LAB, jobs)
+    # Job 1 needs all four GPUs and starts at 100; job 2 is first from then on.
+    assert spans(said) == [(2.0, 100.0, "behind", "1"), (100.0, 150.0, "no place", None)]
+    assert [one.state for one in said.waits[0].stretches] == ["together", "too few"]
+    assert "job 1 (4 GPUs) came first and had no place" in str(said)
+
+
+def test_easy_names_the_reservation() -> None:
+    jobs = table((0, 3, 100), (1, 4, 50), (2, 1, 200), (3, 1, 20))
+    head = said_of("easy", 1, LAB, jobs)
+    assert spans(head) == [(1.0, 100.0, "promised", None)]
+    assert {one.said.until_s for one in head.waits[0].stretches if one.said} == {100.0}
+    long = said_of("easy", 2, LAB, jobs)
+    # It would end at 202, after the head's reservation at 100; job 3 is short enough.
+    assert spans(long)[0] == (2.0, 3.0, "reserved", "1")
+    assert (3.0, 23.0, "no place", None) in spans(long)
+    assert [(one.job_id, one.outranks) for one in long.waits[0].passed_by] == [("3", True)]
+    assert said_of("easy", 3, LAB, jobs).waits == []
+
+
+def test_srtf_names_who_outranks_and_who_took_the_gpus() -> None:
+    jobs = table((0, 4, 100), (10, 2, 20))
+    said = said_of("srtf", 0, LAB, jobs)
+    assert spans(said) == [(10.0, 30.0, "outranked", "1")]
+    assert [(run.end, run.taken_by) for run in said.runs] == [
+        ("preempted", {"1": 2}),
+        ("finished", {}),
+    ]
+    assert "then it was preempted; some of its GPUs went to job 1 (2 GPUs)" in str(said)
+
+
+def test_tiresias_after_its_demotion() -> None:
+    lab = gl.Cluster.homogeneous(servers=1, gpus=1)
+    jobs = table((0, 1, 100), (10, 1, 30))
+    said = said_of("las", 0, lab, jobs, params={"limits": [20.0]})
+    # At 20 it has attained its limit and goes down; the newcomer runs from 20 to 40, then is
+    # demoted too, and the older of the two goes first.
+    assert spans(said)[0] == (20.0, 40.0, "outranked", "1")
+    assert said.runs[0].taken_by == {"1": 1}
+
+
+def test_dally_waits_for_one_server_until_its_delay_is_over() -> None:
+    lab = gl.Cluster.homogeneous(servers=2, gpus=4)
+    jobs = table((0, 3, 10000), (0, 3, 10000), (10, 2, 50))
+    params = {"lease_s": 100000, "mode": "manual", "rack_delay": 0.002, "network_delay": 0.004}
+    said = said_of("dally", 2, lab, jobs, params=params)
+    assert [(wait.start_s, wait.end_s) for wait in said.waits] == [(10.0, 210.0)]
+    (stretch,) = said.waits[0].stretches
+    assert stretch.said is not None
+    assert (stretch.cause, stretch.state) == ("delayed", "apart")
+    assert (stretch.said.tier, stretch.said.until_s) == ("server", 210.0)
+    assert "until +3 min 20 s it was to wait for a placement on one server" in str(said)
+
+
+def test_yarn_names_what_its_queue_holds() -> None:
+    jobs = table((0, 3, 100), (1, 1, 100), (2, 2, 10), (3, 1, 10))
+    jobs = jobs.append_column("user", pa.array(["a", "b", "a", "a"]))
+    params = {"queue_by": "user"}
+    said = said_of("yarn-cs", 2, LAB, jobs, params=params)
+    assert spans(said) == [(2.0, 100.0, "quota", None)]
+    assert "came first in its queue, which held 3 GPUs" in str(said)
+    assert spans(said_of("yarn-cs", 3, LAB, jobs, params=params))[0] == (3.0, 100.0, "behind", "2")
+
+
+def test_a_round_is_waited_for() -> None:
+    lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    jobs = table((0, 1, 1000), (10, 1, 100))
+    for policy in ("gavel-las", "hadar"):
+        said = said_of(policy, 1, lab, jobs, params={"round_s": 60.0})
+        assert spans(said)[0][:3] == (10.0, 60.0, "not asked"), policy
+        assert "it decides at round boundaries, every 1 min" in str(said)
+
+
+def test_hadar_names_the_price() -> None:
+    causes = set()
+    for cluster, trace, options in gl.testing.small_worlds():
+        causes |= check_all("hadar", cluster, trace, {"backfill": False}, **options)
+    assert "price" in causes
+
+
+def test_sjf_bsbf_names_the_refusal_to_share() -> None:
+    lab = gl.Cluster.from_dict({**LAB.to_dict(), "sharing": {"xi": 1.9}})
+    # Both are slowed so much that sharing pays only beside a job that is much longer.
+    said = said_of("sjf-bsbf", 1, lab, table((0, 4, 100), (1, 4, 90)))
+    assert spans(said) == [(1.0, 100.0, "no partner", None)]
+
+
+def test_gandiva_takes_turns() -> None:
+    lab = gl.Cluster.homogeneous(servers=1, gpus=1)
+    said = said_of("gandiva", 0, lab, table((0, 1, 300), (1, 1, 300)))
+    assert {cause for _, _, cause, _ in spans(said)} == {"turn"}
+    assert {other for _, _, _, other in spans(said)} == {"1"}
+
+
+def test_a_failure_is_no_preemption() -> None:
+    data = {**LAB.to_dict(), "failures": {"table": [{"server": 0, "down_s": 10, "up_s": 40}]}}
+    said = said_of("fifo", 0, gl.Cluster.from_dict(data), table((0, 2, 100)))
+    assert next((run.start_s, run.end_s, run.end) for run in said.runs) == (0.0, 10.0, "failed")
+    assert [(wait.start_s, wait.end_s) for wait in said.waits] == [(10.0, 40.0)]
+    assert "until a server failed" in str(said)
+
+
+def test_a_job_that_can_never_run() -> None:
+    said = said_of("fifo", 1, LAB, table((0, 1, 1), (0, 9, 1)), on_infeasible="drop")
+    assert "can never run on this cluster" in str(said)
+
+
+class Late(gl.Policy):
+    """Starts its first job at the end of a minute, on the first GPU."""
+
+    wake_on = ("arrival", "timer")
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan()
+        if view.now_s < 60.0:
+            plan.wake_at(60.0)
+        else:
+            plan.start(0, {0: 1})
+        return plan
+
+
+def test_a_policy_in_python_gets_what_was_free() -> None:
+    result = gl.simulate(LAB, table((0, 1, 10)), Late())
+    said = result.explain(0)
+    assert [(one.cause, one.state) for one in said.waits[0].stretches] == [(None, "together")]
+    assert "the policy left them" in str(said)
+
+
+def test_saved_runs_are_repeated(tmp_path: Path) -> None:
+    jobs = table((0, 2, 100), (1, 4, 50), (2, 1, 10))
+    path = tmp_path / "jobs.parquet"
+    gl.write_trace(gl.Trace.from_arrow(jobs), path)
+    result = gl.simulate(LAB, path, "fifo")
+    fresh = result.explain(2).to_dict()
+    saved = gl.load_result(result.save(tmp_path / "plain"))
+    kept = gl.load_result(result.save(tmp_path / "kept", explain=True))
+    assert saved.explain(2).to_dict() == fresh
+    path.unlink()
+    assert kept.explain(2).to_dict() == fresh
+    with pytest.raises(ResultError, match=r"cannot be repeated: .*--explain"):
+        saved.explain(2)
+    long = gl.simulate(LAB, jobs, "fifo", segments=True)
+    alone = gl.load_result(long.save(tmp_path / "segments")).explain(2)
+    assert "the trace was a table in memory" in alone.note
+    assert [one.state for one in alone.waits[0].stretches] == ["together", "too few"]
+
+
+def test_unknown_jobs_are_named() -> None:
+    result = gl.simulate(LAB, table((0, 1, 10)), "fifo")
+    with pytest.raises(ResultError, match="no job `17` among the 1 of this run"):
+        result.explain(17)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "run")
+    run = ["run", "--trace", "synth:philly?jobs=60&seed=1&max_gpus=8", "--policy", "fifo"]
+    cluster = tmp_path / "c.toml"
+    cluster.write_text(gl.Cluster.homogeneous(servers=1, gpus=8).to_toml())
+    assert main([*run, "--cluster", str(cluster), "--explain", "--out", out, "--json"]) == 0
+    capsys.readouterr()
+    worst = max(gl.load_result(out).jobs.to_pylist(), key=lambda row: row["wait_s"])["job_id"]
+    assert main(["explain", out, "--job", worst]) == 0
+    assert f"Job {worst} asked for" in capsys.readouterr().out
+    assert main(["explain", out, "--job", worst, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    lengths = [one["end_s"] - one["start_s"] for w in document["waits"] for one in w["stretches"]]
+    assert math.isclose(sum(lengths), document["wait_s"])
+    assert main(["explain", out, "--job", "nope"]) == 2
+    assert "no job `nope`" in capsys.readouterr().err
