@@ -193,8 +193,8 @@ def _carry_out(
     from gangline.sweep.plan import Runs
     from gangline.sweep.run import carry_out_all
 
-    pairs = list(_pairs(made.suite, worlds, given, files))
-    runs = Runs(f"bench, suite {made.suite.version}", list(pairs[0][0]), pairs)
+    pairs = _pairs(made.suite, worlds, given, files)
+    runs = Runs(f"bench, suite {made.suite.version}", pairs)
     done = carry_out_all(runs, store, workers=workers, progress=progress)
     hidden = ("is_new", "status")
     made.failed += [{k: v for k, v in run.items() if k not in hidden} for run in done.failed]

@@ -321,8 +321,8 @@ class _Evaluations:
         from gangline.sweep.plan import Runs
         from gangline.sweep.run import carry_out_all
 
-        runs = Runs(name, list(pairs[0][0]), pairs)
-        return carry_out_all(runs, self._store, workers=self._workers, progress=progress)
+        workers = self._workers
+        return carry_out_all(Runs(name, pairs), self._store, workers=workers, progress=progress)
 
     def _evaluate(self, size: int) -> Point:
         name = f"{self._axis.name} {self._axis.shown(size):g}"

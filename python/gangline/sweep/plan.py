@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from gangline.trace.jobs.options import Options
 from gangline.trace.read import refer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from os import PathLike
 
     from gangline.cluster import Cluster
@@ -37,17 +36,17 @@ _TRACE_OPTIONS = tuple(name for name in Options.__struct_fields__ if name != "sp
 Keys = dict[str, Any]
 
 
-@dataclass(frozen=True)
 class Runs:
-    """Runs that are listed one by one: `keys` name what each pair of keys and spec tells."""
+    """Runs that are listed one by one, with keys of the same names; digests are made once."""
 
-    name: str
-    keys: list[str]
-    pairs: list[tuple[Keys, RunSpec]]
+    def __init__(self, name: str, pairs: Iterable[tuple[Keys, RunSpec]]) -> None:
+        self.name = name
+        self._listed = [(keys, spec, spec.digest) for keys, spec in pairs]
+        self.keys = list(self._listed[0][0])
 
-    def __iter__(self) -> Iterator[tuple[Keys, RunSpec]]:
-        """Yield the keys and the spec of each run."""
-        return iter(self.pairs)
+    def __iter__(self) -> Iterator[tuple[Keys, RunSpec, str]]:
+        """Yield the keys, the spec and the digest of each run."""
+        return iter(self._listed)
 
 
 class Plan:

@@ -305,7 +305,7 @@ def _tabulate(made: Sweep, plan: Plan | Runs, store: Store) -> None:
         write_json(part, json.loads(json.dumps(failed, default=str)))
 
 
-def _table(made: Sweep, plan: Plan, store: Store) -> pa.Table:
+def _table(made: Sweep, plan: Plan | Runs, store: Store) -> pa.Table:
     """Return one row per run: keys, the summary's keys in its order, others, digest and status."""
     import pyarrow as pa
 
