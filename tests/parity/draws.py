@@ -176,12 +176,14 @@ def sharing_settings(draw: st.DrawFn, policy: str) -> dict[str, Any]:
     }
     if policy.startswith("sjf-bsbf"):
         values |= {
-            "partner_time": ("current", "exclusive"),
+            "partner_time": ("current", "exclusive", "shared"),
             "sub_batches": (False, True),
             "min_sub_batch": (2, 4, 16),
             "sub_batch_rule": ("largest",),
             "restore_sub_batch": (False,),
             "max_probe": (1, 2, 3),
+            "compare_types": (True,),
+            "compare_spread": (True,),
         }
     names = [name for name in values if draw(st.integers(0, 2)) == 0]
     return {name: draw(st.sampled_from(values[name])) for name in names}

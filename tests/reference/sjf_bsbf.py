@@ -35,13 +35,15 @@ class Good(NamedTuple):
 CHOICES: dict[str, tuple[Any, ...]] = {
     "gather": ("cluster", "server_first"),
     "free_pick": ("best_fit", "few_residents"),
-    "partner_time": ("exclusive", "current"),
+    "partner_time": ("exclusive", "current", "shared"),
     "retest": ("on_release", "always"),
     "sub_batches": (True, False),
     "sub_batch_rule": ("best", "largest"),
     "key": ("time", "gpu_time"),
     "restore_sub_batch": (True, False),
     "block": (True, False),
+    "compare_types": (True, False),
+    "compare_spread": (True, False),
     "mixed_types": (False,),
     "preemptive": (False,),
 }
@@ -99,7 +101,7 @@ class SjfFfs(Policy):
         """All that wait, if something was released or all are asked anyway; else the newcomers."""
         ref = self.ref
         always = self.p["retest"] == "always" or self.p["block"]
-        always |= self.p.get("partner_time") == "current"
+        always |= self.p.get("partner_time", "exclusive") != "exclusive"
         always |= bool(ref.kinds & {"completion", "capacity"})
         found = [job for job in ref.waiting() if always or job.arrival == ref.now]
         return sorted(found, key=self.order)
@@ -152,14 +154,18 @@ class SjfFfs(Policy):
         return None
 
     def find(self, job: Job) -> tuple[Gpus, int | None] | None:
-        """GPUs and sub-batch of the first type that has a place: alone, else beside others."""
+        """GPUs and sub-batch of the first type that has a place."""
         for t in job.types:
-            if len(self.free(t)) >= job.gpus:
-                return self.exclusive(job, t), job.batch
-            found = self.beside(job, t) if self.ref.max_share > 1 else None
+            found = self.find_on(job, t)
             if found is not None:
                 return found
         return None
+
+    def find_on(self, job: Job, t: int) -> tuple[Gpus, int | None] | None:
+        """A place on one type: alone, else beside others."""
+        if len(self.free(t)) >= job.gpus:
+            return self.exclusive(job, t), job.batch
+        return self.beside(job, t) if self.ref.max_share > 1 else None
 
     def of_type(self, t: int, residents: int) -> list[Gpu]:
         """GPUs of a type with so many residents, ascending."""
@@ -244,6 +250,8 @@ class SjfBsbf(SjfFfs):
         "mixed_types": False,
         "max_probe": 256,
         "preemptive": False,
+        "compare_types": False,
+        "compare_spread": False,
     }
 
     def begin(self) -> None:
@@ -274,6 +282,61 @@ class SjfBsbf(SjfFfs):
             seconds /= stay.xi
         return seconds * self.factor(self.ref.jobs[index])
 
+    def pair_of(self, job: Job, index: int, t: int) -> tuple[float, float, float] | None:
+        """B, xi_A and xi_B beside a resident; None if the two may not share."""
+        mine = self.ref.rates.one_way(job, self.ref.jobs[index], t)
+        theirs = self.ref.rates.one_way(self.ref.jobs[index], job, t)
+        if mine is None or theirs is None:
+            return None
+        if self.p["partner_time"] == "shared":
+            theirs = max(1.0, theirs / self.stays[index].xi)
+        return self.resident_s(index), mine, theirs
+
+    def find(self, job: Job) -> tuple[Gpus, int | None] | None:
+        """The first type with a place, or of all types the place with the least added time."""
+        if not self.p["compare_types"]:
+            return super().find(job)
+        best: tuple[float, Gpus, int | None] | None = None
+        for t in job.types:
+            found = self.find_on(job, t)
+            if found is not None:
+                added = self.added_s(job, t, *found)
+                if best is None or added < best[0]:
+                    best = (added, *found)
+        return None if best is None else best[1:]
+
+    def find_on(self, job: Job, t: int) -> tuple[Gpus, int | None] | None:
+        """As ever; instead of free GPUs on several servers, perhaps one server that is shared."""
+        found = super().find_on(job, t)
+        if found is None or not self.p["compare_spread"] or len(self.free(t)) < job.gpus:
+            return found
+        if len({s for s, _ in found[0]}) == 1:
+            return found
+        near = self.beside(job, t, one_server=True)
+        if near is None or not self.added_s(job, t, *near) < self.added_s(job, t, *found):
+            return found
+        return near
+
+    def added_s(self, job: Job, t: int, gpus: Gpus, batch: int | None) -> float:
+        """The job's time there, and what it delays a partner: the mean over shared GPUs."""
+        rates = self.ref.rates
+        a = job.remaining / (rates.base(job, gpus) * rates.locality(job, gpus)) * self.factor(job)
+        g = rates.inflation(job, batch, t)
+        partners = [self.on[gpu][0] for gpu in gpus if self.on[gpu]]
+        if not partners:
+            return a
+        ranked = []
+        for index in set(partners):
+            pair = self.pair_of(job, index, t)
+            assert pair is not None
+            b, mine, theirs = pair
+            t_con = overlapped(self.new_s(job, t), b, mine, theirs, g)
+            ranked.append((t_con, index, 2 * overlapped(a, b, mine, theirs, g) - b))
+        total = 0.0
+        for _, index, added in sorted(ranked):
+            total += added * partners.count(index)
+        return total / len(partners)
+
     def good(self, job: Job, t: int, batch: int | None) -> tuple[list[Good], dict[int, list[Gpu]]]:
         """Residents worth joining at a sub-batch, the best first, and their GPUs with room."""
         ref = self.ref
@@ -283,19 +346,20 @@ class SjfBsbf(SjfFfs):
             gpus.setdefault(self.on[gpu][0], []).append(gpu)
         found = []
         for index in gpus:
-            mine = ref.rates.one_way(job, ref.jobs[index], t)
-            theirs = ref.rates.one_way(ref.jobs[index], job, t)
-            if mine is None or theirs is None:
+            pair = self.pair_of(job, index, t)
+            if pair is None:
                 continue
-            b = self.resident_s(index)
+            b, mine, theirs = pair
             if shares(a, b, mine, theirs, g):
                 found.append(Good(overlapped(a, b, mine, theirs, g), index))
         return sorted(found), gpus
 
-    def beside(self, job: Job, t: int) -> tuple[Gpus, int | None] | None:
+    def beside(
+        self, job: Job, t: int, *, one_server: bool = False
+    ) -> tuple[Gpus, int | None] | None:
         best: tuple[float, Gpus, int | None] | None = None
         for batch in self.ladder(job):
-            found = self.beside_at(job, t, batch)
+            found = self.beside_at(job, t, batch, one_server)
             if found is not None and (best is None or found[0] < best[0]):
                 best = (*found, batch)
             if best is not None and self.p["sub_batch_rule"] == "largest":
@@ -304,15 +368,17 @@ class SjfBsbf(SjfFfs):
                 break  # memory is no obstacle: smaller passes would only cost more
         return None if best is None else best[1:]
 
-    def beside_at(self, job: Job, t: int, batch: int | None) -> tuple[float, Gpus] | None:
+    def beside_at(
+        self, job: Job, t: int, batch: int | None, one_server: bool
+    ) -> tuple[float, Gpus] | None:
         """Score and GPUs at one sub-batch."""
         ranked, gpus = self.good(job, t, batch)
         chosen = None
-        if self.p["gather"] == "server_first":
+        if one_server or self.p["gather"] == "server_first":
             chosen = self.on_one_server(job, t, ranked, gpus)
-        if chosen is None:
+        if chosen is None and not one_server:
             chosen = self.anywhere(job, t, ranked, gpus)
-        if len(chosen) < job.gpus:
+        if chosen is None or len(chosen) < job.gpus:
             return None
         total, count = 0.0, 0
         for t_con, index in ranked:
@@ -341,7 +407,7 @@ class SjfBsbf(SjfFfs):
         for _, index in ranked[: self.p["max_probe"]]:
             for gpu in gpus[index]:
                 rooms[gpu[0]].append(gpu)
-            enough = [s for s in servers if len(rooms[s]) >= job.gpus]
+            enough = [s for s in servers if count[s] < job.gpus <= len(rooms[s])]
             if enough:
                 s = min(enough, key=lambda s: (count[s], s))
                 return tuple(rooms[s][: job.gpus])

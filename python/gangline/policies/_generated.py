@@ -1808,9 +1808,10 @@ class SjfBsbf(PolicyBase):
     free_pick : str, one of best_fit, few_residents
         Which free GPUs a gang takes that shares none: of the server with the fewest that are enough
         (best_fit), or of servers with the fewest resident jobs (few_residents).
-    partner_time : str, one of exclusive, current
-        Remaining time of a running job in the pair rule: exclusive (as if it were alone) or current
-        (at its present rate; then every decision tries all waiting jobs).
+    partner_time : str, one of exclusive, current, shared
+        Remaining time of a running job in the pair rule: exclusive (as if it were alone), current
+        (at its present rate) or shared (at its present rate, of which its slowdown factor beside
+        the new job is reckoned); with the last two every decision tries all waiting jobs.
     retest : str, one of on_release, always
         When waiting jobs are tried again: on_release (a job has ended or the capacity has changed)
         or always (at every decision).
@@ -1830,6 +1831,12 @@ class SjfBsbf(PolicyBase):
     max_probe : int, >= 1
         With gather = server_first: most running jobs that are looked at for one server that holds
         the gang. In residents.
+    compare_types : bool
+        Whether a job takes the GPU type with the least added time, its own and that of its co-
+        runners, in place of the fastest one with a place.
+    compare_spread : bool
+        Whether a job takes one server with shared GPUs in place of free GPUs on several servers
+        where that adds less time.
     estimate_error : float, >= 0
         Sigma of the log-normal error of the durations that the policy sees; 0 = exact.
 
@@ -1860,6 +1867,8 @@ class SjfBsbf(PolicyBase):
     restore_sub_batch: bool = True
     block: bool = False
     max_probe: int = 256
+    compare_types: bool = False
+    compare_spread: bool = False
     estimate_error: float = 0.0
 
 

@@ -26,8 +26,9 @@ const FIRST_FIT: &[ParamSpec] = &[GATHER, FREE_PICK, KEY, RETEST, BLOCK, ESTIMAT
 const BEST_BENEFIT: &[ParamSpec] = &[
     GATHER,
     FREE_PICK,
-    choice("partner_time", PartnerTime::NAMES, "exclusive").doc("remaining time of a running job in the pair rule: exclusive (as if it were alone) or current (at its present \
-         rate; then every decision tries all waiting jobs)"),
+    choice("partner_time", PartnerTime::NAMES, "exclusive").doc("remaining time of a running job in the pair rule: exclusive (as if it were alone), current (at its present \
+         rate) or shared (at its present rate, of which its slowdown factor beside the new job is reckoned); with \
+         the last two every decision tries all waiting jobs"),
     RETEST,
     flag("sub_batches", true).doc("whether a job that shares may run with a smaller batch per pass"),
     spec("min_sub_batch", ParamKind::Whole(1.0), ParamDefault::Int(1)).unit("samples").doc("smallest batch per GPU and pass that is tried"),
@@ -38,6 +39,10 @@ const BEST_BENEFIT: &[ParamSpec] = &[
     BLOCK,
     spec("max_probe", ParamKind::Whole(1.0), ParamDefault::Int(256)).unit("residents").doc("with gather = server_first: most running jobs that are looked at for one server that \
          holds the gang"),
+    flag("compare_types", false).doc("whether a job takes the GPU type with the least added time, its own and that of its co-runners, in place of \
+         the fastest one with a place"),
+    flag("compare_spread", false).doc("whether a job takes one server with shared GPUs in place of free GPUs on several servers where that adds \
+         less time"),
     ESTIMATE_ERROR,
 ];
 

@@ -34,7 +34,7 @@ use gangline_engine::{
 };
 use gangline_model::{Action, GpuTypeId, JobId, Terms, span_of_work};
 use residents::{Residents, Stay};
-use search::{Found, Newcomer, ladder};
+use search::{Found, Newcomer, Reach, ladder};
 use std::cmp::Reverse;
 use waiting::{Waiter, Waiting};
 
@@ -121,13 +121,27 @@ impl Sharing {
         plan: &mut Plan<'_>,
         job: JobId,
     ) -> Result<bool, PolicyError> {
+        let rule = self.params.benefit.filter(|rule| rule.compare_types);
+        let mut best: Option<(f64, Found)> = None;
         for gpu_type in view.types_of(job) {
-            if let Some(found) = self.place(view, plan, job, gpu_type)? {
-                self.start_on(view, plan, job, found)?;
-                return Ok(true);
+            let newcomer = self.newcomer(view, plan, job, gpu_type);
+            let Some(found) = self.place(newcomer)? else {
+                continue;
+            };
+            let Some(rule) = &rule else {
+                best = Some((0.0, found));
+                break;
+            };
+            let added_s = newcomer.added_s(rule, &found)?;
+            if best.as_ref().is_none_or(|&(least, _)| added_s < least) {
+                best = Some((added_s, found));
             }
         }
-        Ok(false)
+        let Some((_, found)) = best else {
+            return Ok(false);
+        };
+        self.start_on(view, plan, job, found)?;
+        Ok(true)
     }
 
     fn newcomer<'a>(
@@ -148,23 +162,25 @@ impl Sharing {
         }
     }
 
-    fn place(
-        &self,
-        view: &ClusterView<'_>,
-        plan: &mut Plan<'_>,
-        job: JobId,
-        gpu_type: GpuTypeId,
-    ) -> Result<Option<Found>, PolicyError> {
-        let newcomer = self.newcomer(view, plan, job, gpu_type);
+    /// A place on one type: free GPUs, else shared ones.
+    fn place(&self, newcomer: Newcomer<'_>) -> Result<Option<Found>, PolicyError> {
         if let Some(gpus) = newcomer.exclusive(self.params.free_pick) {
-            return Ok(Some(Found { gpus, sub_batch: 0 }));
+            let free = Found { gpus, sub_batch: 0 };
+            let rule = self.params.benefit.filter(|rule| rule.compare_spread);
+            if let Some(rule) = rule.filter(|_| free.gpus.by_server().len() > 1)
+                && let Some(near) = newcomer.best_benefit(&rule, Reach::OneServer)?
+                && newcomer.added_s(&rule, &near)? < newcomer.added_s(&rule, &free)?
+            {
+                return Ok(Some(near));
+            }
+            return Ok(Some(free));
         }
-        if view.max_share() < 2 {
+        if newcomer.view.max_share() < 2 {
             return Ok(None);
         }
         match &self.params.benefit {
             None => Ok(newcomer.first_fit()),
-            Some(rule) => newcomer.best_benefit(rule),
+            Some(rule) => newcomer.best_benefit(rule, Reach::All),
         }
     }
 
@@ -292,9 +308,9 @@ impl Policy for Sharing {
             });
         }
         let rule = self.params.benefit.as_ref();
-        let exclusive = rule.is_none_or(|rule| rule.partner_time == PartnerTime::Exclusive);
+        let by_slowdown = rule.is_none_or(|rule| rule.partner_time != PartnerTime::Current);
         let orders_servers = rule.is_none() || self.params.free_pick == FreePick::FewResidents;
-        self.residents = Residents::new(view, exclusive, orders_servers);
+        self.residents = Residents::new(view, by_slowdown, orders_servers);
         Ok(Vec::new())
     }
 

@@ -30,6 +30,8 @@ words! {
         Exclusive = "exclusive",
         /// At its present rate.
         Current = "current",
+        /// At its present rate, and a newcomer slows it down only by what exceeds its present slowdown.
+        Shared = "shared",
     }
 }
 
@@ -76,6 +78,10 @@ pub struct BenefitParams {
     pub restore_sub_batch: bool,
     /// Most residents that are looked at for one server that holds the gang.
     pub max_probe: usize,
+    /// Whether the places on all types are compared.
+    pub compare_types: bool,
+    /// Whether free GPUs on several servers are compared with one server that is shared.
+    pub compare_spread: bool,
 }
 
 /// Parameters of [`super::Sharing`].
@@ -119,13 +125,15 @@ impl SharingParams {
         let whole = |name| params.number(name).min(f64::from(u32::MAX)) as u32;
         Self {
             // present rates change while nothing is released
-            retests_all: base.retests_all || partner_time == PartnerTime::Current,
+            retests_all: base.retests_all || partner_time != PartnerTime::Exclusive,
             benefit: Some(BenefitParams {
                 partner_time,
                 min_sub_batch: params.flag("sub_batches").then(|| whole("min_sub_batch")),
                 sub_batch_rule: params.choice("sub_batch_rule", SubBatchRule::named),
                 restore_sub_batch: params.flag("restore_sub_batch"),
                 max_probe: whole("max_probe") as usize,
+                compare_types: params.flag("compare_types"),
+                compare_spread: params.flag("compare_spread"),
             }),
             ..base
         }

@@ -5,7 +5,8 @@
 //! Cost: O(K log n) for K kinds, and O(log n) for each partner taken.
 
 use super::pair::Pair;
-use super::residents::{Kind, Members, Residents};
+use super::params::PartnerTime;
+use super::residents::{Members, Residents};
 use crate::baselines::Seen;
 use gangline_engine::ClusterView;
 use gangline_model::{GpuTypeId, JobId, NANOS_PER_SECOND, SimSpan, SimTime};
@@ -28,6 +29,7 @@ pub(super) struct Asking<'a> {
     /// Most memory that a resident may hold beside it.
     pub(super) room: u64,
     pub(super) seen: Seen,
+    pub(super) partner_time: PartnerTime,
 }
 
 /// A resident beside which the newcomer gains.
@@ -50,29 +52,41 @@ pub(super) struct Partners<'a> {
 #[derive(Debug)]
 struct Tail<'a> {
     members: &'a Members,
-    xi: f64,
     /// The newcomer beside one of them.
-    pair: Pair,
+    beside: Beside,
     /// The last finish whose residents are in the heap.
     opened: SimTime,
 }
 
-impl Tail<'_> {
-    fn with(&self, finish: SimTime, now: SimTime) -> Pair {
+/// A newcomer and a resident, whenever that ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Beside {
+    pair: Pair,
+    /// What the time until the end of the resident is divided by.
+    pace: f64,
+}
+
+impl Beside {
+    /// With a resident that ends at an instant.
+    pub(super) fn until(&self, finish: SimTime, now: SimTime) -> Pair {
         Pair {
-            resident_s: (finish - now).seconds() / self.xi,
+            resident_s: (finish - now).seconds() / self.pace,
             ..self.pair
         }
     }
+}
+
+impl Tail<'_> {
 
     /// The first finish that is late enough.
     fn first(&self, now: SimTime) -> Option<SimTime> {
-        let least_s = self.pair.threshold() * self.pair.new_s * self.xi * (1.0 - NEAR);
+        let Beside { pair, pace } = self.beside;
+        let least_s = pair.threshold() * pair.new_s * pace * (1.0 - NEAR);
         // `as` saturates: then nothing is late enough
         let mut from = now + SimSpan((least_s.max(0.0) * NANOS_PER_SECOND).floor() as i64);
         loop {
             let finish = self.from(from)?.0;
-            if self.with(finish, now).shares() {
+            if self.beside.until(finish, now).shares() {
                 return Some(finish);
             }
             from = after(finish)?;
@@ -100,13 +114,13 @@ impl<'a> Partners<'a> {
             next: BinaryHeap::new(),
         };
         for (kind, members) in residents.kinds(asking.gpu_type) {
-            let Some(pair) = asking.beside(kind, members) else {
+            let any = members.first().filter(|_| kind.bytes <= asking.room);
+            let Some(beside) = any.and_then(|&(_, any)| asking.beside(any, kind.xi())) else {
                 continue;
             };
             let tail = Tail {
                 members,
-                xi: kind.xi(),
-                pair,
+                beside,
                 opened: SimTime::NEVER,
             };
             if asking.seen.is_exact() {
@@ -125,8 +139,7 @@ impl<'a> Partners<'a> {
     /// Residents whose times are seen with an error of their own each have no order: all are looked at.
     fn add_each(&mut self, asking: &Asking<'_>, tail: &Tail<'_>) {
         for &(finish, job) in tail.members {
-            let mut pair = tail.with(finish, self.now);
-            pair.resident_s = asking.seen.seconds(asking.view, job, pair.resident_s);
+            let pair = asking.as_seen(job, tail.beside.until(finish, self.now));
             if pair.shares() {
                 let entry = (pair.t_con().to_bits(), job, finish, usize::MAX);
                 self.next.push(Reverse(entry));
@@ -142,7 +155,7 @@ impl<'a> Partners<'a> {
         let mut from = Some(first);
         let mut mean = None;
         while let Some((finish, job)) = from.and_then(|from| tail.from(from)) {
-            let bits = tail.with(finish, now).t_con().to_bits();
+            let bits = tail.beside.until(finish, now).t_con().to_bits();
             if mean.is_some_and(|mean| mean != bits) {
                 break;
             }
@@ -176,17 +189,30 @@ impl Iterator for Partners<'_> {
 }
 
 impl Asking<'_> {
-    /// The newcomer beside residents of a kind; `None` if they do not fit or may not share.
-    fn beside(&self, kind: &Kind, members: &Members) -> Option<Pair> {
-        let &(_, any) = members.first().filter(|_| kind.bytes <= self.room)?;
-        let xi_new = self.view.xi(self.job, any, self.gpu_type)?;
-        let xi_resident = self.view.xi(any, self.job, self.gpu_type)?;
-        Some(Pair {
+    /// The newcomer beside a resident with a present slowdown factor; `None` if the two may not share.
+    pub(super) fn beside(&self, resident: JobId, xi: f64) -> Option<Beside> {
+        let (pace, present) = match self.partner_time {
+            PartnerTime::Exclusive => (xi, 1.0),
+            PartnerTime::Current => (1.0, 1.0),
+            PartnerTime::Shared => (1.0, xi),
+        };
+        let xi_new = self.view.xi(self.job, resident, self.gpu_type)?;
+        let xi_resident = self.view.xi(resident, self.job, self.gpu_type)?;
+        let pair = Pair {
             new_s: self.new_s,
             resident_s: 0.0,
             xi_new,
-            xi_resident,
+            xi_resident: (xi_resident / present).max(1.0),
             inflation: self.inflation,
-        })
+        };
+        Some(Beside { pair, pace })
+    }
+
+    /// With the time of the resident as the policy sees it.
+    pub(super) fn as_seen(&self, resident: JobId, pair: Pair) -> Pair {
+        Pair {
+            resident_s: self.seen.seconds(self.view, resident, pair.resident_s),
+            ..pair
+        }
     }
 }

@@ -41,7 +41,7 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// Slowdown factor to divide the time that is left by.
+    /// Present slowdown factor; 1 where it does not matter.
     pub(super) fn xi(&self) -> f64 {
         f64::from_bits(self.xi_bits)
     }
@@ -83,8 +83,8 @@ struct Open {
 /// All running jobs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Residents {
-    /// Whether the time that is left is seen as if alone.
-    exclusive: bool,
+    /// Whether it matters how much a resident is slowed down now.
+    by_slowdown: bool,
     spots: Vec<Spot>,
     /// The resident of each GPU that has one.
     sole: Vec<JobId>,
@@ -98,7 +98,7 @@ pub(super) struct Residents {
 
 impl Residents {
     /// An empty cluster.
-    pub(super) fn new(view: &ClusterView<'_>, exclusive: bool, orders_servers: bool) -> Self {
+    pub(super) fn new(view: &ClusterView<'_>, by_slowdown: bool, orders_servers: bool) -> Self {
         let cluster = view.cluster();
         let mut gpu_base = 0;
         let spots: Vec<Spot> = cluster
@@ -124,7 +124,7 @@ impl Residents {
             sets
         });
         Self {
-            exclusive,
+            by_slowdown,
             spots,
             sole: vec![JobId(u32::MAX); gpu_base as usize],
             running: vec![None; view.jobs().len()],
@@ -217,7 +217,7 @@ impl Residents {
         resident.alone = before.saturating_add_signed(change);
         let after = resident.alone;
         let (stay, gpu_type) = (resident.stay, resident.gpu_type);
-        let xi = if self.exclusive { stay.xi } else { 1.0 };
+        let xi = if self.by_slowdown { stay.xi } else { 1.0 };
         let kind = Kind {
             gpu_type,
             class: resident.class,

@@ -1,6 +1,7 @@
 //! GPUs for one gang on one type: free ones alone, shared ones by first fit (SJF-FFS) or best benefit (SJF-BSBF).
 
 use super::params::{BenefitParams, FreePick, Gather, SubBatchRule};
+use super::pair::Pair;
 use super::partners::{Asking, Partner, Partners};
 use super::residents::{Residents, slots};
 use crate::baselines::Seen;
@@ -26,6 +27,15 @@ pub(super) struct Newcomer<'a> {
 pub(super) struct Found {
     pub(super) gpus: GpuSet,
     pub(super) sub_batch: u32,
+}
+
+/// Where shared GPUs are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// On all servers.
+    All,
+    /// On one server that has enough of them together with its free ones.
+    OneServer,
 }
 
 /// GPUs and the mean of the completion times over those that are shared.
@@ -172,11 +182,30 @@ impl Newcomer<'_> {
         Some(gang)
     }
 
+    /// The newcomer at a sub-batch, given its time alone.
+    fn asking(&self, rule: &BenefitParams, alone_s: f64, sub_batch: u32) -> Option<Asking<'_>> {
+        let view = self.view;
+        Some(Asking {
+            view,
+            job: self.job,
+            gpu_type: self.gpu_type,
+            new_s: self.seen.seconds(view, self.job, alone_s),
+            inflation: view.inflation(self.job, sub_batch, self.gpu_type),
+            room: self.room(sub_batch)?,
+            seen: self.seen,
+            partner_time: rule.partner_time,
+        })
+    }
+
     /// The sub-batch and the GPUs with the least mean completion time.
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`], which a policy with [`gangline_engine::Knowledge::Remaining`] never sees.
-    pub(super) fn best_benefit(&self, rule: &BenefitParams) -> Result<Option<Found>, PolicyError> {
+    pub(super) fn best_benefit(
+        &self,
+        rule: &BenefitParams,
+        reach: Reach,
+    ) -> Result<Option<Found>, PolicyError> {
         let view = self.view;
         let ladder = ladder(view.jobs().batch_size(self.job), rule.min_sub_batch);
         if !ladder.last().is_some_and(|&least| self.has_room(least)) {
@@ -185,19 +214,10 @@ impl Newcomer<'_> {
         let alone_s = view.remaining_work(self.job)? / view.base_rate(self.job, self.gpu_type);
         let mut best: Option<(f64, Found)> = None;
         for sub_batch in ladder {
-            let Some(room) = self.room(sub_batch) else {
+            let Some(asking) = self.asking(rule, alone_s, sub_batch) else {
                 continue;
             };
-            let asking = Asking {
-                view,
-                job: self.job,
-                gpu_type: self.gpu_type,
-                new_s: self.seen.seconds(view, self.job, alone_s),
-                inflation: view.inflation(self.job, sub_batch, self.gpu_type),
-                room,
-                seen: self.seen,
-            };
-            if let Some(Choice { gpus, score }) = self.choose(rule, &asking, sub_batch) {
+            if let Some(Choice { gpus, score }) = self.choose(rule, reach, &asking, sub_batch) {
                 let found = Found { gpus, sub_batch };
                 if rule.sub_batch_rule == SubBatchRule::Largest {
                     return Ok(Some(found));
@@ -207,23 +227,68 @@ impl Newcomer<'_> {
                 }
             }
             let open = self.residents.open(self.gpu_type);
-            if self.residents.open_below(self.gpu_type, room) == open {
+            if self.residents.open_below(self.gpu_type, asking.room) == open {
                 break;
             }
         }
         Ok(best.map(|(_, found)| found))
     }
 
-    fn choose(&self, rule: &BenefitParams, asking: &Asking<'_>, sub_batch: u32) -> Option<Choice> {
+    /// The time of the newcomer on some GPUs and the delay of a partner there: the mean over the shared GPUs.
+    ///
+    /// # Errors
+    /// As [`Self::best_benefit`].
+    pub(super) fn added_s(&self, rule: &BenefitParams, found: &Found) -> Result<f64, PolicyError> {
+        let view = self.view;
+        let alone_s = view.remaining_work(self.job)? / view.rate_alone(self.job, &found.gpus);
+        let mut partners: BTreeMap<JobId, u32> = BTreeMap::new();
+        for one in found.gpus.by_server() {
+            for slot in slots(one.mask & self.residents.one_on(one.server)) {
+                let partner = self.residents.sole(one.server, slot);
+                *partners.entry(partner).or_default() += 1;
+            }
+        }
+        let asking = self.asking(rule, alone_s, found.sub_batch);
+        let asking = asking.expect("memory was enough");
+        if partners.is_empty() {
+            return Ok(asking.new_s);
+        }
+        let base_s = view.remaining_work(self.job)? / view.base_rate(self.job, self.gpu_type);
+        let base_s = self.seen.seconds(view, self.job, base_s);
+        let mut ranked = Vec::with_capacity(partners.len());
+        for (partner, gpus) in partners {
+            let stay = self.residents.stay(partner).expect("a resident");
+            let beside = asking.beside(partner, stay.xi).expect("a pair that may share");
+            let pair = asking.as_seen(partner, beside.until(stay.finish, view.now()));
+            let rank = Pair { new_s: base_s, ..pair }.t_con();
+            ranked.push((rank, partner, 2.0 * pair.t_con() - pair.resident_s, gpus));
+        }
+        // as they were taken: the order of a sum of floats
+        ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let mut counted = Counted::default();
+        for (_, _, added_s, gpus) in ranked {
+            counted.add(added_s, gpus);
+        }
+        Ok(counted.mean())
+    }
+
+    fn choose(
+        &self,
+        rule: &BenefitParams,
+        reach: Reach,
+        asking: &Asking<'_>,
+        sub_batch: u32,
+    ) -> Option<Choice> {
         if !self.has_room(sub_batch) {
             return None;
         }
         let mut partners = Partners::of(asking, self.residents);
         let mut ranked = Vec::new();
-        if self.gather == Gather::ServerFirst {
+        if reach == Reach::OneServer || self.gather == Gather::ServerFirst {
             let first = partners.by_ref().take(rule.max_probe);
-            if let Some(choice) = self.on_one_server(first, &mut ranked) {
-                return Some(choice);
+            let choice = self.on_one_server(first, &mut ranked);
+            if choice.is_some() || reach == Reach::OneServer {
+                return choice;
             }
         }
         self.on_many(ranked.into_iter().chain(partners))
@@ -264,7 +329,8 @@ impl Newcomer<'_> {
                 let free = gpus_in(self.free.free_mask(server));
                 let count = tally.entry(server).or_insert(free);
                 *count += gpus_in(mask);
-                if *count >= need && best.is_none_or(|best| (free, server) < best) {
+                let is_enough = free < need && *count >= need;
+                if is_enough && best.is_none_or(|best| (free, server) < best) {
                     best = Some((free, server));
                 }
             }
@@ -314,7 +380,7 @@ impl Gang {
     }
 }
 
-/// Mean of completion times, weighted by shared GPUs.
+/// Mean of times, weighted by shared GPUs.
 #[derive(Default)]
 struct Counted {
     total: f64,
@@ -322,17 +388,21 @@ struct Counted {
 }
 
 impl Counted {
-    fn add(&mut self, t_con: f64, gpus: u32) {
+    fn add(&mut self, time_s: f64, gpus: u32) {
         if gpus > 0 {
-            self.total += t_con * f64::from(gpus);
+            self.total += time_s * f64::from(gpus);
             self.shared += gpus;
         }
+    }
+
+    fn mean(&self) -> f64 {
+        self.total / f64::from(self.shared)
     }
 
     fn choice(&self, gang: Gang) -> Choice {
         Choice {
             gpus: gang.gpus,
-            score: self.total / f64::from(self.shared),
+            score: self.mean(),
         }
     }
 }

@@ -56,22 +56,28 @@ impl Policy for Watched {
 }
 
 fn draw_params(name: &str, numbers: &mut Numbers) -> SharingParams {
-    let partner_time = numbers.pick(&[PartnerTime::Exclusive, PartnerTime::Current]);
+    let partner_time = numbers.pick(&[
+        PartnerTime::Exclusive,
+        PartnerTime::Current,
+        PartnerTime::Shared,
+    ]);
     let benefit = BenefitParams {
         partner_time,
         min_sub_batch: numbers.pick(&[None, Some(1), Some(1), Some(8)]),
         sub_batch_rule: numbers.pick(&[SubBatchRule::Best, SubBatchRule::Largest]),
         restore_sub_batch: !numbers.once_in(3),
         max_probe: numbers.pick(&[1, 2, 256]),
+        compare_types: numbers.once_in(2),
+        compare_spread: numbers.once_in(2),
     };
     let block = numbers.once_in(4);
-    let is_current = partner_time == PartnerTime::Current;
+    let follows_rates = partner_time != PartnerTime::Exclusive;
     let has_rule = name == "sjf-bsbf";
     SharingParams {
         gather: numbers.pick(&[Gather::Cluster, Gather::ServerFirst]),
         free_pick: numbers.pick(&[FreePick::BestFit, FreePick::FewResidents]),
         key: numbers.pick(&[Key::Time, Key::GpuTime]),
-        retests_all: block || (has_rule && is_current) || numbers.once_in(3),
+        retests_all: block || (has_rule && follows_rates) || numbers.once_in(3),
         block,
         seen: Seen::new(numbers.pick(&[0.0, 0.0, 0.5])),
         benefit: has_rule.then_some(benefit),

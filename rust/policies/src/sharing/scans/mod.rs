@@ -5,7 +5,7 @@ mod floor;
 mod search;
 
 use super::params::{Key, SharingParams};
-use super::search::ladder;
+use super::search::{Reach, ladder};
 use floor::{Floor, Resident, set_of};
 use gangline_engine::{Changes, ClusterView, PolicyError};
 use gangline_model::{Action, GpuTypeId, JobId, Terms, span_of_work};
@@ -99,34 +99,61 @@ fn restored(view: &ClusterView<'_>, params: &SharingParams) -> Vec<JobId> {
 impl Scans<'_> {
     /// Tries one job; whether it starts.
     fn try_job(&mut self, job: JobId) -> Result<bool, PolicyError> {
+        let mut places = Vec::new();
         for gpu_type in self.view.types_of(job) {
             if let Some(found) = self.place(job, gpu_type)? {
-                self.start_on(job, &found)?;
-                return Ok(true);
+                let added_s = match &self.params.benefit {
+                    Some(rule) if rule.compare_types => {
+                        self.newcomer(job, gpu_type).added_s(rule, &found)?
+                    }
+                    _ => 0.0,
+                };
+                places.push((added_s, found));
             }
         }
-        Ok(false)
+        // of equal ones the first
+        let best = places.iter().min_by(|a, b| a.0.total_cmp(&b.0));
+        let Some((_, found)) = best else {
+            return Ok(false);
+        };
+        self.start_on(job, found)?;
+        Ok(true)
     }
 
-    fn place(&self, job: JobId, gpu_type: GpuTypeId) -> Result<Option<Found>, PolicyError> {
-        let need = self.view.jobs().gpus(job) as usize;
-        if let Some(gpus) = self.floor.exclusive(gpu_type, need, self.params.free_pick) {
-            return Ok(Some(Found { gpus, sub_batch: 0 }));
-        }
-        if self.view.max_share() < 2 {
-            return Ok(None);
-        }
-        let newcomer = Newcomer {
+    fn newcomer(&self, job: JobId, gpu_type: GpuTypeId) -> Newcomer<'_> {
+        Newcomer {
             view: self.view,
             floor: &self.floor,
             gather: self.params.gather,
             job,
             gpu_type,
             seen: self.params.seen,
-        };
+        }
+    }
+
+    fn place(&self, job: JobId, gpu_type: GpuTypeId) -> Result<Option<Found>, PolicyError> {
+        let need = self.view.jobs().gpus(job) as usize;
+        let newcomer = self.newcomer(job, gpu_type);
+        if let Some(gpus) = self.floor.exclusive(gpu_type, need, self.params.free_pick) {
+            let is_spread = gpus.iter().any(|gpu| gpu.0 != gpus[0].0);
+            let free = Found { gpus, sub_batch: 0 };
+            let rule = self.params.benefit.filter(|rule| rule.compare_spread);
+            let Some(rule) = rule.filter(|_| is_spread) else {
+                return Ok(Some(free));
+            };
+            let near = newcomer.best_benefit(&rule, Reach::OneServer)?;
+            let limit_s = newcomer.added_s(&rule, &free)?;
+            return Ok(match near {
+                Some(near) if newcomer.added_s(&rule, &near)? < limit_s => Some(near),
+                _ => Some(free),
+            });
+        }
+        if self.view.max_share() < 2 {
+            return Ok(None);
+        }
         match &self.params.benefit {
             None => Ok(newcomer.first_fit()),
-            Some(rule) => newcomer.best_benefit(rule),
+            Some(rule) => newcomer.best_benefit(rule, Reach::All),
         }
     }
 

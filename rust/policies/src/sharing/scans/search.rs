@@ -1,10 +1,10 @@
 //! Shared GPUs for one gang on one type: first fit (SJF-FFS) and best benefit (SJF-BSBF).
 
-use super::floor::{Floor, Gpu, Site, free_of};
+use super::floor::{Floor, Gpu, Site, free_of, set_of};
 use crate::baselines::Seen;
 use crate::sharing::pair::Pair;
 use crate::sharing::params::{BenefitParams, Gather, PartnerTime, SubBatchRule};
-use crate::sharing::search::ladder;
+use crate::sharing::search::{Reach, ladder};
 use gangline_engine::{ClusterView, PolicyError};
 use gangline_model::{GpuTypeId, JobId, ServerId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,14 +90,18 @@ impl Newcomer<'_> {
     ///
     /// # Errors
     /// [`PolicyError::NotAllowedToKnow`], which a policy with [`gangline_engine::Knowledge::Remaining`] never sees.
-    pub(super) fn best_benefit(&self, rule: &BenefitParams) -> Result<Option<Found>, PolicyError> {
+    pub(super) fn best_benefit(
+        &self,
+        rule: &BenefitParams,
+        reach: Reach,
+    ) -> Result<Option<Found>, PolicyError> {
         let open = self.floor.open(self.gpu_type);
         let batch = self.view.jobs().batch_size(self.job);
         let mut best: Option<(f64, Found)> = None;
         for sub_batch in ladder(batch, rule.min_sub_batch) {
             let bytes = self.view.memory_bytes(self.job, sub_batch);
             let good = self.good(rule, &open, sub_batch, bytes)?;
-            if let Some(choice) = self.choose(rule, &good) {
+            if let Some(choice) = self.choose(rule, reach, &good) {
                 let found = Found {
                     gpus: choice.gpus,
                     sub_batch,
@@ -138,18 +142,7 @@ impl Newcomer<'_> {
             let Some((xi_new, xi_resident)) = self.factors(job) else {
                 continue;
             };
-            let resident = &self.floor.residents[&job];
-            let mut left_s = (resident.finish - view.now()).seconds();
-            if rule.partner_time == PartnerTime::Exclusive {
-                left_s /= resident.xi;
-            }
-            let pair = Pair {
-                new_s,
-                resident_s: self.seen.seconds(view, job, left_s),
-                xi_new,
-                xi_resident,
-                inflation,
-            };
+            let pair = self.pair(rule, job, (xi_new, xi_resident), (new_s, inflation));
             if pair.shares() {
                 good.push(Good {
                     t_con: pair.t_con(),
@@ -162,12 +155,71 @@ impl Newcomer<'_> {
         Ok(good)
     }
 
-    fn choose(&self, rule: &BenefitParams, good: &[Good]) -> Option<Choice> {
-        let on_server = match self.gather {
-            Gather::Cluster => None,
-            Gather::ServerFirst => self.on_one_server(&good[..good.len().min(rule.max_probe)]),
+    fn pair(
+        &self,
+        rule: &BenefitParams,
+        job: JobId,
+        (xi_new, xi_resident): (f64, f64),
+        (new_s, inflation): (f64, f64),
+    ) -> Pair {
+        let resident = &self.floor.residents[&job];
+        let mut left_s = (resident.finish - self.view.now()).seconds();
+        if rule.partner_time == PartnerTime::Exclusive {
+            left_s /= resident.xi;
+        }
+        let further = match rule.partner_time {
+            PartnerTime::Shared => (xi_resident / resident.xi).max(1.0),
+            _ => xi_resident,
         };
-        on_server.or_else(|| self.on_many(good))
+        Pair {
+            new_s,
+            resident_s: self.seen.seconds(self.view, job, left_s),
+            xi_new,
+            xi_resident: further,
+            inflation,
+        }
+    }
+
+    /// Its own time there and the delay of a partner, over the shared GPUs.
+    pub(super) fn added_s(&self, rule: &BenefitParams, found: &Found) -> Result<f64, PolicyError> {
+        let (view, gpu_type) = (self.view, self.gpu_type);
+        let work = view.remaining_work(self.job)?;
+        let seen = |rate: f64| self.seen.seconds(view, self.job, work / rate);
+        let new_s = seen(view.rate_alone(self.job, &set_of(&found.gpus)));
+        let base_s = seen(view.base_rate(self.job, gpu_type));
+        let inflation = view.inflation(self.job, found.sub_batch, gpu_type);
+        let mut ranked = Vec::new();
+        for (job, gpus) in self.floor.open(gpu_type) {
+            let shared = gpus.iter().filter(|gpu| found.gpus.contains(gpu)).count();
+            if shared == 0 {
+                continue;
+            }
+            let factors = self.factors(job).expect("a pair that may share");
+            let rank = self.pair(rule, job, factors, (base_s, inflation)).t_con();
+            let pair = self.pair(rule, job, factors, (new_s, inflation));
+            ranked.push((rank, 2.0 * pair.t_con() - pair.resident_s, shared));
+        }
+        ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut counted = Counted::default();
+        for &(_, added_s, shared) in &ranked {
+            counted.add(added_s, shared);
+        }
+        Ok(if ranked.is_empty() {
+            new_s
+        } else {
+            counted.choice(Vec::new()).score
+        })
+    }
+
+    fn choose(&self, rule: &BenefitParams, reach: Reach, good: &[Good]) -> Option<Choice> {
+        let is_one = reach == Reach::OneServer;
+        if is_one || self.gather == Gather::ServerFirst {
+            let found = self.on_one_server(&good[..good.len().min(rule.max_probe)]);
+            if is_one || found.is_some() {
+                return found;
+            }
+        }
+        self.on_many(good)
     }
 
     /// All free GPUs, then those of the best residents; of each first those on servers where the gang is already.
@@ -202,7 +254,7 @@ impl Newcomer<'_> {
             let enough = sites
                 .iter()
                 .zip(&tally)
-                .filter(|&(_, &count)| count >= need);
+                .filter(|&(site, &count)| site.free_count() < need && count >= need);
             let Some((site, _)) = enough.min_by_key(|(site, _)| site.free_count()) else {
                 continue;
             };
