@@ -22,7 +22,9 @@ __all__ = ["content", "heat", "listed", "totals"]
 _HOT = COLOURS[1]
 _MODELS_SHOWN = 8  # ours: more rows than that are no picture any more
 _PAIRS_SHOWN = 12
-_LABEL_CHARS = 16
+_LABEL_CHARS = 17
+_TAIL_CHARS = 6
+_SLANT = 92  # the last title of a column leans out of it
 _FONT = 'font-size="11" font-family="system-ui, sans-serif" fill="currentColor"'
 
 
@@ -51,6 +53,12 @@ def content(drawn: Sequence[Digest]) -> str:
             "only, of traces that name models.</p>"
         )
         return "".join(parts)
+    hidden_models = max(len(_models(run.pairs)) for run in known) - _MODELS_SHOWN
+    most = (
+        f" Of each policy the {_MODELS_SHOWN} models with the most of it are shown."
+        if hidden_models > 0
+        else ""
+    )
     pictures = "".join(
         f'<figure><figcaption><bdi>{text(run.label)}</bdi></figcaption><div class="chart still">'
         f"{heat(run)}</div></figure>"
@@ -59,7 +67,8 @@ def content(drawn: Sequence[Digest]) -> str:
     parts.append(
         "<h3>Slowdown factors by pair of models</h3><p class=about>Time of the model of the row "
         "beside that of the column, over its time alone; a gang goes at the pace of its slowest "
-        "GPU. The fuller the colour, the more GPU time the two shared.</p>"
+        "GPU. The fuller the colour, the more GPU time the two shared."
+        f"{most}</p>"
         f'<div class="charts">{pictures}</div>'
     )
     titles, rows, hidden = listed(drawn)
@@ -136,8 +145,7 @@ def listed(drawn: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Ce
 
 def _pair_row(number: int, label: str, pair: PairTime) -> list[Cell]:
     names = [
-        Cell(f"<bdi>{text(_short(name))}</bdi>", name, kind="words")
-        for name in (pair.model, pair.co_model)
+        Cell(f"<bdi>{text(name)}</bdi>", name, kind="words") for name in (pair.model, pair.co_model)
     ]
     return [
         tables.policy_cell(number, label),
@@ -151,7 +159,7 @@ def _pair_row(number: int, label: str, pair: PairTime) -> list[Cell]:
 
 def heat(run: Digest) -> str:
     """Return the slowdown factors as an SVG element: row beside column; numbers in the cells."""
-    models = _models(run.pairs)
+    models = _models(run.pairs)[:_MODELS_SHOWN]
     of = {(pair.model, pair.co_model): (pair.xi, pair.gpu_h) for pair in run.pairs}
     of |= {(pair.co_model, pair.model): (pair.co_xi, pair.gpu_h) for pair in reversed(run.pairs)}
     for pair in run.pairs:
@@ -161,8 +169,8 @@ def heat(run: Digest) -> str:
                 pair.gpu_h,
             )
     most = max(pair.gpu_h for pair in run.pairs)
-    left, top, width, height = 120, 84, 52, 22
-    wide, high = left + width * len(models), top + height * len(models)
+    left, top, width, height = 132, 100, 52, 22
+    wide, high = left + width * len(models) + _SLANT, top + height * len(models)
     parts = []
     for k, model in enumerate(models):
         x, y = left + (k + 0.5) * width, top + k * height + 15
@@ -177,7 +185,7 @@ def heat(run: Digest) -> str:
                 at = (left + column * width, top + k * height, width, height)
                 parts.append(_square(at, _factor(xi), gpu_h / most))
     return (
-        f'<svg viewBox="0 0 {wide + 60} {high + 2}" width="{wide + 60}" height="{high + 2}" '
+        f'<svg viewBox="0 0 {wide} {high + 2}" width="{wide}" height="{high + 2}" '
         f'role="img" aria-label="Slowdown factors by pair of models" {_FONT}>{"".join(parts)}</svg>'
     )
 
@@ -197,7 +205,7 @@ def _models(pairs: Sequence[PairTime]) -> list[str]:
     for pair in pairs:
         for name in (pair.model, pair.co_model):
             total[name] = total.get(name, 0.0) + pair.gpu_h
-    return sorted(total, key=lambda name: (-total[name], name))[:_MODELS_SHOWN]
+    return sorted(total, key=lambda name: (-total[name], name))
 
 
 def _number(value: Any) -> float | None:
@@ -217,4 +225,8 @@ def _hours(hours: float) -> str:
 
 
 def _short(label: str) -> str:
-    return label if len(label) <= _LABEL_CHARS else label[: _LABEL_CHARS - 1] + "…"
+    """Shorten a label in the middle: public names end in what tells them apart, a batch size."""
+    if len(label) <= _LABEL_CHARS:
+        return label
+    tail = label[-_TAIL_CHARS:].rpartition(" ")[2]
+    return f"{label[: _LABEL_CHARS - 1 - len(tail)].rstrip(' (')}…{tail}"
