@@ -7,6 +7,7 @@ iteration times. The cluster is that of the paper's simulation; jobs, loads and 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from gangline.cluster import Cluster
 from gangline.errors import ClusterError
@@ -28,28 +29,74 @@ STAND_INS = {
     "yolov3": "CycleGAN",
 }
 _MEASURED_TYPE = "v100"
+# Servers, and medians over the models of the same table on one GPU: speed against V100, slowdown
+# factor of a pair.
+_MIXED = {"V100": (10, 1.0, 1.47), "P100": (3, 0.81, 1.70), "K80": (3, 0.25, 1.87)}
 
 
 def _cluster(name: str, network: str) -> Cluster:
-    """Return 16 servers of 4 GPUs: `xi-1.5` has one slowdown factor, a file the pairs in it."""
+    """Return 16 servers of 4 GPUs: `xi-1.5` has one slowdown factor, a file the pairs in it.
+
+    `mixed` has three GPU types; `apart-1.5` has 8 servers of 8, and gangs on several are slower.
+    """
     assert network == "", "this paper has no network of its own"
-    sharing = (
-        _measured(Path(name)) if name.endswith((".json", ".json.gz")) else {"xi": _factor(name)}
-    )
     data = Cluster.homogeneous(servers=_SERVERS, gpus=_GPUS).to_dict()
+    if name == "mixed":
+        return Cluster.from_dict({**data, "name": name, **_mixed()})
+    if name.endswith((".json", ".json.gz")):
+        sharing = _measured(Path(name))
+    else:
+        sharing = {"xi": _factor(name)}
+        if name.startswith("apart-"):
+            data = Cluster.homogeneous(servers=_SERVERS // 2, gpus=2 * _GPUS).to_dict()
+            data["iter_time"] = _fits(data)
     return Cluster.from_dict({**data, "name": Path(name).name, "sharing": sharing})
+
+
+def _mixed() -> dict[str, object]:
+    """Return three GPU types: medians of the public table of Gavel over models on one GPU."""
+    rows = [
+        {"model": one, "co_model": other, "gpu_type": kind, "xi": xi}
+        for kind, (_, _, xi) in _MIXED.items()
+        for one in STAND_INS
+        for other in STAND_INS
+    ]
+    return {
+        "gpu_types": [
+            {"name": kind, "memory_gb": 16, "speed": speed}
+            for kind, (_, speed, _) in _MIXED.items()
+        ],
+        "servers": [
+            {"count": count, "gpu": kind, "gpus": _GPUS} for kind, (count, _, _) in _MIXED.items()
+        ],
+        "sharing": {"interference": "table", "rows": rows},
+    }
+
+
+def _fits(data: dict[str, Any]) -> list[dict[str, object]]:
+    """Return iteration times of the six applications, fitted to the measurements of Pollux."""
+    elastic = Cluster.from_dict({**data, "elastic": {"preset": "pollux-fits"}}).elastic
+    assert elastic is not None, "it was given"
+    keys = ("a_c", "b_c", "a_n", "b_n", "a_r", "b_r", "gamma")
+    return [
+        {"model": model, "kind": "pollux"} | {key: getattr(fit, key) for key in keys}
+        for model, fit in elastic.models.items()
+        if model in STAND_INS
+    ]
 
 
 def _factor(name: str) -> float:
     kind, _, number = name.partition("-")
     try:
-        xi = float(number) if kind == "xi" else 0.0
+        xi = float(number) if kind in ("xi", "apart") else 0.0
     except ValueError:
         xi = 0.0
     if not 1.0 <= xi <= 100.0:
         message = (
             "--clusters: expected xi-NUMBER such as xi-1.5 (16 servers of 4 GPUs with this "
-            f"slowdown factor, 1 to 100) or the file of a pair table of Gavel (.json), got {name!r}"
+            "slowdown factor, 1 to 100), apart-NUMBER (the same, and gangs on several servers are "
+            "slower), mixed (three GPU types) or the file of a pair table of Gavel (.json), got "
+            f"{name!r}"
         )
         raise ClusterError(message, key="clusters", value=name)
     return xi
@@ -115,6 +162,7 @@ _REMARKS = (
 )
 
 _SWEEP = (_HOME, "xi-1.25")
+_FITTING = {"on_infeasible": "drop"}  # a gang has one GPU type, and some need more than 40
 _PREEMPTIVE = ("tiresias", "srtf")
 
 STUDY = Study(
@@ -198,6 +246,13 @@ STUDY = Study(
     variations=(
         Variation("gather", "on one server", {"gather": "server_first"}),
         Variation("partner time", "current", {"partner_time": "current"}),
+        Variation("partner time", "shared (beyond the paper)", {"partner_time": "shared"}),
+        Variation("three GPU types", "", options=_FITTING, cluster="mixed"),
+        Variation(
+            "three GPU types,", "compared", {"compare_types": True}, _FITTING, cluster="mixed"
+        ),
+        Variation("xi 1.25, distance costs", "", cluster="apart-1.25"),
+        Variation("xi 1.25, distance costs,", "compared", {"compare_spread": True}, cluster="apart-1.25"),
         *(
             Variation("estimates off by", f"sigma {sigma:g}", {"estimate_error": sigma})
             for sigma in (0.5, 1.0)
