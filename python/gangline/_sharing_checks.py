@@ -41,7 +41,6 @@ _NEEDS = {
 }
 _NOT_YET = {
     "combine": '"sum": no more than two jobs share a GPU',
-    "overhead_interferes": "true",
 }
 Fault = tuple[str, str, object]  # key, what was expected, what is there
 

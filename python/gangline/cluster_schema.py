@@ -336,6 +336,9 @@ class Sharing(_Table, frozen=True):
         its GPUs (`"max"`, default), or their mean (`"mean"`), to see how much the choice matters.
     memory_fixed_fraction : float
         Part of a job's memory that does not shrink with its batch, 0 to 1; default 0.5.
+    overhead_interferes : bool
+        Whether a job slows its co-runners down while it makes no progress after a start or move;
+        default true. It holds its memory in any case.
     acc_cost : float
         What each pass beyond the first adds to the time of an iteration, as a share of it, >= 0;
         default 0.05.
@@ -428,7 +431,9 @@ class IterTime(_Table, frozen=True):
 
     A batch of B samples per GPU in s passes takes `(s - 1) x t_pass + (t_pass^p + t_sync^p)^(1/p)`
     seconds, with `t_pass = a_c + b_c x ceil(B / s)`. The ratio to one pass is what a smaller batch
-    per pass costs; rates and durations stay those of trace and throughput table.
+    per pass costs. With kind `"pollux"` the time on one server over that on several is the locality
+    factor of jobs that tell their batch size. Rates and durations stay those of trace and
+    throughput table.
 
     Parameters
     ----------
@@ -439,7 +444,9 @@ class IterTime(_Table, frozen=True):
     kind : str
         `"alpha_beta"`: `t_sync = a_m + b_m x bytes` for gangs, p = `delta`. `"pollux"`: `t_sync` is
         `a_r + b_r x (GPUs - 2)` on one server and `a_n + b_n x (GPUs - 2)` on several, p = `gamma`;
-        `gangline trace fit` gives such numbers. One GPU does not synchronise.
+        `gangline trace fit` gives such numbers. One GPU does not synchronise. `"table"`: s passes
+        take s times as long as an iteration of the batch `ceil(B / s)` in the throughput table, by
+        its rows with exactly that batch and gang size; where one is missing, `acc_cost` counts.
     a_c, b_c : float
         Seconds of a pass: constant, and per sample.
     a_m, b_m, bytes : float
@@ -453,9 +460,9 @@ class IterTime(_Table, frozen=True):
     """
 
     model: Name
-    kind: Literal["alpha_beta", "pollux"]
-    a_c: NotNegative
-    b_c: NotNegative
+    kind: Literal["alpha_beta", "pollux", "table"]
+    a_c: NotNegative | None = None
+    b_c: NotNegative | None = None
     gpu_type: str | None = None
     a_m: NotNegative | None = None
     b_m: NotNegative | None = None

@@ -83,6 +83,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             "gang_xi": sharing.gang_xi,
             "memory_fixed_fraction": sharing.memory_fixed_fraction,
             "acc_cost": sharing.acc_cost,
+            "overhead_interferes": sharing.overhead_interferes,
             "network": network.to_core(cluster, labels),
             "failures": _failures(cluster),
             "segments": self.segments,
@@ -134,6 +135,8 @@ def resolved_sharing(sharing: Sharing, pairs: Pairs | None) -> dict[str, Any]:
     keys = ["interference", "xi", "gang_xi", "memory_fixed_fraction", "acc_cost"]
     if sharing.max_share is not None:
         keys.insert(0, "max_share")
+    if not sharing.overhead_interferes:
+        keys.append("overhead_interferes")
     if sharing.interference != "constant":
         keys.append("missing")
     own = {"table": ("gang_fallback",), "gavel": ("gang_fallback",), "analytic": ("kappa",)}

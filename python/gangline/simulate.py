@@ -307,6 +307,7 @@ class Prepared:
         self, policy: PolicyLike, options: RunOptions, params: Mapping[str, Any] | None
     ) -> _Start:
         """Return what the core is given."""
+        from gangline.iteration import locality_fits
         from gangline.policies.protocol import Policy
         from gangline.trace.jobs.to_core import codes
 
@@ -315,6 +316,7 @@ class Prepared:
         _, labels = codes(self.trace, "model")
         core_options = options.to_core(self.cluster, labels, self._pairs)
         core_options["inflations"] = self._inflations
+        core_options["locality_fits"] = locality_fits(self.cluster, labels)
         if core_options["network"] is not None:
             with self._naming_jobs():
                 core_options["network"].check_jobs(self._core_cluster, self._core_jobs)

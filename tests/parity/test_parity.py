@@ -19,7 +19,7 @@ PRESETS_THAT_SHARE = [name for name, kind in gl.policies.presets.items() if kind
 PRICED = ("hadar", "hadare")
 PRESETS = [name for name, kind in gl.policies.presets.items() if kind.name in PRICED]
 ELASTIC = ["pollux", "pollux-fixed", "pollux-no-avoid"]
-AT_TRACED_SIZE = ["fifo", "sjf", "srtf", "las", "tiresias"]
+AT_TRACED_SIZE = ["fifo", "sjf", "srtf", "las", "tiresias", "sjf-bsbf"]
 """Policies that run elastic jobs as they are traced."""
 SENDERS = [*(names[0] for names in FAMILIES.values()), "toy-share", "toy-mixed"]
 """One policy of each family, and what only a toy does."""

@@ -261,26 +261,47 @@ def sharings(draw: st.DrawFn, types: tuple[str, ...] = ()) -> dict[str, Any]:
 
 @st.composite
 def iteration_worlds(draw: st.DrawFn) -> dict[str, Any]:
-    """The same with iteration times of some models; on one server those of Pollux too."""
+    """The same with iteration times of some models, fitted or measured."""
     world = draw(sharing_worlds())
     types = [row["name"] for row in world["cluster"]["gpu_types"]]
     seconds = st.sampled_from([0.0, 0.01, 0.1, 0.5])
-    rows = []
+    rows: list[dict[str, Any]] = []
+    rates = {model: draw(measured_rates(model, types)) for model in LABELS}
     for model in LABELS:
         for kind in (None, *types):
             if draw(st.booleans()):
                 continue
             row = {"model": model} | ({} if kind is None else {"gpu_type": kind})
+            source = draw(st.sampled_from(["pollux", "alpha_beta", "table"]))
+            if source == "table":
+                if rates[model]:
+                    rows.append(row | {"kind": "table"})
+                continue
             row |= {"a_c": draw(st.sampled_from([0.01, 0.1, 1.0])), "b_c": draw(seconds)}
             norm = draw(st.sampled_from([1.0, 1.5, 2.0, 10.0]))
-            if draw(st.booleans()) and len(world["cluster"]["servers"]) == 1:
+            if source == "pollux" and model not in world.get("locality", {}):
                 times = {key: draw(seconds) for key in ("a_n", "b_n", "a_r", "b_r")}
                 row |= {"kind": "pollux", "gamma": norm} | times
             else:
                 row |= {"kind": "alpha_beta", "a_m": draw(seconds), "b_m": 1e-9, "delta": norm}
                 row["bytes"] = draw(st.sampled_from([0.0, 1e8]))
             rows.append(row)
+    if any(row["kind"] == "table" for row in rows):
+        world["throughput"] = {"rows": [rate for some in rates.values() for rate in some]}
     return world | {"iter_time": rows}
+
+
+@st.composite
+def measured_rates(draw: st.DrawFn, model: str, types: list[str]) -> list[dict[str, Any]]:
+    """Iterations per second at some batch sizes, most of them faster at smaller ones."""
+    speeds = st.sampled_from([0.0, 0.5, 1.0, 2.0, 4.0])
+    return [
+        {"gpu_type": t, "model": model, "gpus": gpus, "batch_size": batch, "iters_per_s": speed}
+        for t in types
+        for gpus in (1, 2)
+        for batch in (32, 16, 8, 5, 4, 3)
+        if draw(st.booleans()) and (speed := draw(speeds))
+    ]
 
 
 @st.composite
@@ -396,6 +417,7 @@ def crowding(draw: st.DrawFn, types: tuple[str, ...]) -> dict[str, Any]:
         "gang_xi": draw(st.sampled_from(["max", "mean"])),
         "acc_cost": draw(st.sampled_from([0.05, 0.0, 0.01, 0.5])),
         "memory_fixed_fraction": draw(st.sampled_from([0.5, 0.0, 0.1])),
+        "overhead_interferes": draw(st.sampled_from([True, True, False])),
     }
     if draw(st.booleans()):
         return sharing | {"xi": draw(st.sampled_from([1.0, 1.25, 1.5, 1.6, 1.6, 2.0]))}

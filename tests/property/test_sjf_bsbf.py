@@ -56,7 +56,7 @@ class Watched(Twin):
         residents = self.residents()
         older = [i for i in ends if i != job.index]
         beside = {o.index for g in action.gpus for o in residents[g]} & set(older)
-        if free[t] >= job.gpus:
+        if free[t] >= job.gpus and not self.policy.p.get("compare_spread"):
             assert not beside
         free[t] -= sum(not any(o.index in older for o in residents[g]) for g in action.gpus)
         if not isinstance(self.policy, SjfBsbf):
@@ -71,6 +71,8 @@ class Watched(Twin):
             theirs = self.rates.one_way(other, job, t)
             assert mine is not None
             assert theirs is not None
+            if self.policy.p["partner_time"] == "shared":
+                theirs = max(1.0, theirs / xi)
             g = self.rates.inflation_at(job, action.sub_batch, action.gpus)
             a = job.remaining / job.base[t]
             assert b > pair.threshold(mine, theirs, g) * a

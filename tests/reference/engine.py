@@ -300,6 +300,10 @@ class Reference:
         """Times of all that will happen without the policy."""
         times = [j.next_at for j in self.running() if j.next_at < NEVER]
         times += [at for at, _, server, up in self.capacity]
+        if self.max_share > 1 and not self.rates.options["overhead_interferes"]:
+            held = [part for job in self.running() for part in job.parts.values()]
+            begins = [part.progress_from for part in held if not part.paused]
+            times += [at for at in begins if at > self.now]
         return times + [j.arrival for j in self.jobs if j.status == "future"]
 
     def _next_instant(self) -> int:
@@ -415,6 +419,7 @@ class Reference:
         job.remaining = left
         rate = self.rates.base(job, part.gpus, part.config) * part.kept / part.slow
         self._open_row(part, rate)
+        self._name_co_runners(job, part, self.residents())
 
     # Starting, stopping, rows
 
@@ -578,14 +583,16 @@ class Reference:
 
     def _retime(self) -> None:
         """Re-time all parts at another rate than before, write the time line, check."""
-        residents = self.residents()
+        residents = busy = self.residents()
+        if not self.rates.options["overhead_interferes"]:
+            busy = {g: [j for j in here if self._works(j, g)] for g, here in residents.items()}
         running = [(job, part) for job in self.running() for part in parts.by_server(job)]
         keeps = self.rates.kept(running)
         for job, part in running:
             part.inflation = 1.0
             if part.config is None:
                 part.inflation = self.rates.inflation_at(job, part.sub_batch, part.gpus)
-            part.xi = self.rates.xi_gang(job, part.gpus, residents)
+            part.xi = self.rates.xi_gang(job, part.gpus, busy)
             if part.paused:
                 continue
             kept = keeps[job.index, part.number]
@@ -598,13 +605,21 @@ class Reference:
                 self._close_row(job, part, "retimed")
             part.kept = kept
             self._open_row(part, rate)
-            others = {o.index for g in part.gpus for o in residents[g]} - {job.index}
-            part.co_runners = tuple(sorted(others))
+            self._name_co_runners(job, part, residents)
         for job in self.running():
             if job.settled_at == self.now:
                 parts.plan_next(job)
         self._write_timeline(residents)
         self._check_invariants(residents)
+
+    def _name_co_runners(self, job: Job, part: Part, residents: dict[Gpu, list[Job]]) -> None:
+        """Note the jobs beside a part as its row opens."""
+        others = {o.index for g in part.gpus for o in residents[g]} - {job.index}
+        part.co_runners = tuple(sorted(others))
+
+    def _works(self, job: Job, gpu: Gpu) -> bool:
+        """Whether a resident of a GPU is past its overhead there."""
+        return any(gpu in p.gpus and p.progress_from <= self.now for p in job.parts.values())
 
     def _write_timeline(self, residents: dict[Gpu, list[Job]]) -> None:
         row: dict[str, Any] = {

@@ -159,6 +159,13 @@ def plan_next(job: Job) -> None:
     job.ends = end == job.next_at and not (end == pauses and may < job.remaining)
 
 
+def done_at(job: Job) -> int:
+    """Instant at which a job of one part would end at its present rate, were there no knot."""
+    if job.elastic is None or job.elastic.left_at_knot(job.phase + 1) is None:
+        return job.next_at
+    return since(job, job.only) + span(job.remaining, rate_of(job.only))
+
+
 def knot_at(job: Job, begin: int, active: list[Part]) -> int:
     """Instant at which the gradient noise of an elastic job changes next."""
     left = None if job.elastic is None else job.elastic.left_at_knot(job.phase + 1)

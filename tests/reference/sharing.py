@@ -23,6 +23,7 @@ DEFAULTS: dict[str, Any] = {
     "combine": "sum",
     "memory_fixed_fraction": 0.5,
     "acc_cost": 0.05,
+    "overhead_interferes": True,
 }
 TIERS = ("server", "rack", "network")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from .actions import Keep, Plan, Start
 from .pair import overlapped, shares
-from .parts import span
+from .parts import done_at, span
 from .policies import Policy
 from .world import PolicyError
 
@@ -111,7 +111,7 @@ class SjfFfs(Policy):
         residents = ref.residents()
         self.on = {g: [job.index for job in residents.get(g, [])] for g in ref.every_gpu()}
         self.batch = {job.index: job.only.sub_batch for job in ref.running()}
-        self.stays = {job.index: Stay(job.next_at, job.only.xi) for job in ref.running()}
+        self.stays = {job.index: Stay(done_at(job), job.only.xi) for job in ref.running()}
         for job in ref.running():
             alone = all(len(self.on[gpu]) == 1 for gpu in job.gpu_set)
             if self.p.get("restore_sub_batch") and alone and job.only.sub_batch != job.batch:

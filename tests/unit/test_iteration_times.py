@@ -76,7 +76,42 @@ def test_a_gang_over_servers_synchronises_as_it_is_placed() -> None:
     inside, across = (iteration_s(8, s) / iteration_s(1, s) for s in (0.2, 2.0))
     assert across < 1.5 < 2.6 < inside
     assert run_s(two, jobs(2), {0: 2}) == pytest.approx([100.0 * inside], rel=1e-9)
-    assert run_s(two, jobs(2), {0: 1, 1: 1}) == pytest.approx([100.0 * across], rel=1e-9)
+    # distance costs what it costs at full batch, and small passes what they cost there
+    distance = iteration_s(1, 2.0) / iteration_s(1, 0.2)
+    found = run_s(two, jobs(2), {0: 1, 1: 1})
+    assert found == pytest.approx([100.0 * distance * across], rel=1e-9)
+
+
+def test_a_fit_tells_what_distance_costs() -> None:
+    """Others go by the network, a gang with a fit by its fit alone."""
+    distance = iteration_s(1, 2.0) / iteration_s(1, 0.2)
+    levels = {"*": [1.0, 0.5, 0.5]}
+    two = world(FIT, servers=2, gpus=1, network={"levels": levels})
+    for trace, slowdown in ((jobs(2), distance), (jobs(2, model="other"), 2.0)):
+        found = gl.simulate(two, trace, "fifo").jobs
+        assert found["run_s"].to_pylist() == pytest.approx([100.0 * slowdown], rel=1e-9)
+        lost = 1.0 - 1.0 / slowdown
+        assert found["comm_s"].to_pylist() == pytest.approx([100.0 * slowdown * lost], rel=1e-9)
+    without_batch = gl.Trace.from_arrow(jobs(2).table.drop_columns("batch_size"))
+    run = gl.simulate(two, without_batch, "fifo").jobs["run_s"].to_pylist()
+    assert run == pytest.approx([200.0], rel=1e-9)
+
+
+def test_measured_batches_say_what_smaller_passes_cost() -> None:
+    """4 samples take 1/5 s, 32 take 1 s: eight passes 1.6 s."""
+    rows = [
+        {"gpu_type": "V", "model": "m", "gpus": 2, "batch_size": batch, "iters_per_s": rate}
+        for batch, rate in ((32, 1.0), (4, 5.0))
+    ]
+    table = {"model": "m", "kind": "table"}
+    measured = world(table, throughput={"rows": rows})
+    assert run_s(measured, jobs(2), {0: 2}) == pytest.approx([160.0], rel=1e-9)
+    # nothing is measured on one GPU: 1 + 7 x 0.05
+    assert run_s(measured, jobs(1), {0: 1}) == pytest.approx([135.0], rel=1e-9)
+    # eight passes are never faster than one
+    rows[1]["iters_per_s"] = 9.0
+    fast = world(table, throughput={"rows": rows})
+    assert run_s(fast, jobs(2), {0: 2}) == pytest.approx([100.0], rel=1e-9)
 
 
 def test_others_keep_the_cost_per_pass() -> None:
@@ -122,7 +157,9 @@ def test_the_pair_rule_weighs_the_cost_of_a_smaller_batch() -> None:
         ([GOLDEN | {"b_m": float("inf")}], "iter_time[0].b_m", "a finite number"),
         ([GOLDEN | {"delta": 0.5}], "iter_time[0].delta", ">= 1"),
         ([FIT | {"gamma": 11.0}], "iter_time[0].gamma", "<= 10"),
-        ([GOLDEN | {"kind": "table"}], "iter_time[0].kind", "alpha_beta"),
+        ([GOLDEN | {"kind": "linear"}], "iter_time[0].kind", "alpha_beta"),
+        ([GOLDEN | {"kind": "table"}], "iter_time[0].a_c", "no such key of kind 'table'"),
+        ([{"model": "m", "kind": "table"}], "iter_time[0].model", "batch sizes in [throughput]"),
     ],
 )
 def test_bad_entries(rows: list[dict[str, Any]], key: str, expected: str) -> None:
@@ -130,6 +167,11 @@ def test_bad_entries(rows: list[dict[str, Any]], key: str, expected: str) -> Non
         world(*rows)
     assert key in str(caught.value)
     assert expected in str(caught.value)
+
+
+def test_distance_has_one_source() -> None:
+    with pytest.raises(gl.ClusterError, match=r"iter_time\[0\].model: expected a model that"):
+        world(FIT, network={"levels": {"m": [1.0, 0.5, 0.5]}})
 
 
 def test_a_table_that_is_too_large_is_refused() -> None:

@@ -104,6 +104,9 @@ class CoRunners:
         """Slowdown factor of each meeting; NaN = not known."""
         world, met = self._world, self.met
         pairs = None if world.trace is None else pairs_of(world.trace, world.cluster)
+        sharing = world.cluster.sharing
+        if sharing is not None and not sharing.overhead_interferes:
+            pairs = None  # segments do not tell which co-runners are in their overhead
         if pairs is None:
             return np.full(len(met.stretch), np.nan)
         job, kind = self._rows.stretches.job[met.stretch], world.server_type[met.gpu // SLOTS]

@@ -5,7 +5,11 @@ use crate::network::Network;
 use gangline_engine::{
     EngineError, FailureRow, Failures, GangXi, OnInfeasible, RunConfig, TimelineMode,
 };
-use gangline_model::{InflationClass, Inflations, Interference, JobId, SimSpan, SimTime, StepFit};
+use gangline_model::{
+    ClusterSpec, InflationClass, Inflations, Interference, IterationTimes, JobId, SimSpan, SimTime,
+    StepFit,
+};
+use gangline_network::Fitted;
 use gangline_policies::{ParamValue, Params};
 use numpy::{PyReadonlyArray1, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
@@ -26,7 +30,11 @@ fn span(field: &'static str, value: &Bound<'_, PyAny>) -> PyResult<SimSpan> {
 }
 
 /// Reads the options; `None` values mean the default.
-pub(crate) fn run_config(options: &Bound<'_, PyDict>, types: usize) -> PyResult<RunConfig> {
+pub(crate) fn run_config(
+    options: &Bound<'_, PyDict>,
+    cluster: &ClusterSpec,
+) -> PyResult<RunConfig> {
+    let types = cluster.gpu_types().len();
     let mut config = RunConfig::default();
     for (key, value) in options.iter() {
         let key: String = key.extract()?;
@@ -35,6 +43,16 @@ pub(crate) fn run_config(options: &Bound<'_, PyDict>, types: usize) -> PyResult<
         } else if !OPTIONS.contains(&key.as_str()) {
             return Err(unknown(&key));
         }
+    }
+    if let Some(fits) = options
+        .get_item("locality_fits")?
+        .filter(|fits| !fits.is_none())
+    {
+        let fits: Vec<Vec<Option<Fit>>> = fits.extract()?;
+        let of_model = |of: Vec<Option<Fit>>| of.into_iter().map(|fit| fit.map(step_fit)).collect();
+        let fits = fits.into_iter().map(of_model).collect();
+        let others = config.locality.take();
+        config.locality = Some(Arc::new(Fitted::new(cluster, fits, others)));
     }
     Ok(config)
 }
@@ -52,6 +70,8 @@ const OPTIONS: &[&str] = &[
     "memory_fixed_fraction",
     "acc_cost",
     "inflations",
+    "locality_fits",
+    "overhead_interferes",
     "network",
     "failures",
     "segments",
@@ -107,6 +127,8 @@ fn set(config: &mut RunConfig, key: &str, value: &Bound<'_, PyAny>, types: usize
         "memory_fixed_fraction" => config.memory_fixed_fraction = value.extract()?,
         "inflations" => config.inflations = Some(inflations(value)?),
         "acc_cost" => config.acc_cost = value.extract()?,
+        "locality_fits" => {} // when the network is known
+        "overhead_interferes" => config.overhead_interferes = value.extract()?,
         "network" => {
             let network: PyRef<'_, Network> = value.extract()?;
             config.grad_bytes = network.model.grad_bytes().to_vec();
@@ -207,17 +229,36 @@ fn interference(value: &Bound<'_, PyAny>, types: usize) -> PyResult<Interference
 /// Numbers of a fit, in the order of the Python side: `a_c, b_c, a_n, b_n, a_r, b_r, gamma`.
 type Fit = [f64; 7];
 
+/// Iteration times of a class on one type: a fit, or ratios by number of passes.
+#[derive(FromPyObject)]
+enum Times {
+    Fit(Fit),
+    Ratios(Vec<f64>),
+}
+
+impl From<Times> for IterationTimes {
+    fn from(times: Times) -> Self {
+        match times {
+            Times::Fit(fit) => Self::Fit(step_fit(fit)),
+            Times::Ratios(ratios) => Self::Ratios(ratios),
+        }
+    }
+}
+
 fn inflations(value: &Bound<'_, PyAny>) -> PyResult<Inflations> {
     let table = value.cast::<PyDict>()?;
     let of_job: PyReadonlyArray1<'_, u32> = required(table, "inflations", "of_job")?.extract()?;
-    let classes: Vec<(u32, u32, Vec<Option<Fit>>)> =
+    let classes: Vec<(u32, u32, Vec<Option<Times>>)> =
         required(table, "inflations", "classes")?.extract()?;
     let classes: Vec<_> = classes
         .into_iter()
-        .map(|(batch_size, gpus, fits)| InflationClass {
+        .map(|(batch_size, gpus, times)| InflationClass {
             batch_size,
             gpus,
-            fits: fits.into_iter().map(|fit| fit.map(step_fit)).collect(),
+            times: times
+                .into_iter()
+                .map(|of| of.map(IterationTimes::from))
+                .collect(),
         })
         .collect();
     let largest = required(table, "inflations", "largest")?.extract()?;

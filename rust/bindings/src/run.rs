@@ -76,7 +76,7 @@ pub(crate) fn simulate(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<RunOutput> {
     let world = jobs.world(&cluster)?;
-    let config = run_config(options, world.cluster.gpu_types().len())?;
+    let config = run_config(options, &world.cluster)?;
     let Ok(name) = policy.extract::<String>() else {
         return simulate_object(py, &world, config, policy, progress.as_ref());
     };
@@ -100,7 +100,7 @@ pub(crate) fn check_start(
     options: &Bound<'_, PyDict>,
 ) -> PyResult<()> {
     let world = jobs.world(&cluster)?;
-    let config = run_config(options, world.cluster.gpu_types().len())?;
+    let config = run_config(options, &world.cluster)?;
     let raised = Raised::default();
     let Ok(name) = policy.extract::<String>() else {
         let traits = PyPolicy::new(policy, raised)?.traits();

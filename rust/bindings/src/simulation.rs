@@ -84,7 +84,7 @@ impl Simulation {
         traits: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let world = jobs.world(&cluster)?;
-        let config = run_config(options, world.cluster.gpu_types().len())?;
+        let config = run_config(options, &world.cluster)?;
         let py = options.py();
         let params = params.unwrap_or_else(|| PyDict::new(py));
         let mut policy = policy

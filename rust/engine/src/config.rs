@@ -72,6 +72,10 @@ pub enum TimelineMode {
 /// Options of a run. `Default` is a run without overheads, failures or segments, where GPUs are shared only if the
 /// policy shares them.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "switches that have nothing to do with each other"
+)]
 pub struct RunConfig {
     /// Time without progress after a restart or move.
     pub restart: SimSpan,
@@ -85,6 +89,8 @@ pub struct RunConfig {
     pub max_share: u32,
     /// Slowdown factors by co-runners; a run that shares GPUs is refused without them.
     pub interference: Option<Interference>,
+    /// Whether a job without progress, at its start or in a pause, slows its co-runners down.
+    pub overhead_interferes: bool,
     /// By what a gang is slowed whose GPUs are not all shared alike.
     pub gang_xi: GangXi,
     /// Share of a job's memory that does not shrink with the sub-batch.
@@ -128,6 +134,7 @@ impl Default for RunConfig {
             checkpoint_interval: None,
             max_share: 2,
             interference: None,
+            overhead_interferes: true,
             gang_xi: GangXi::Max,
             memory_fixed_fraction: 0.5,
             inflations: None,

@@ -249,7 +249,13 @@ impl Engine {
     #[inline]
     fn complete(&mut self, slot: u32) -> WakeOn {
         let at = slot as usize;
+        let touched = self.state.touched.len();
         if !self.state.step(at, &mut self.queue, &mut self.recorder) {
+            let slowed = &self.state.touched[touched..];
+            self.changes.contended.extend(slowed);
+            if self.state.elastic.is_some() {
+                self.changes.contended.push(self.state.runs[at].job);
+            }
             return WakeOn::default();
         }
         let job = self.state.runs[at].job;

@@ -69,9 +69,28 @@ impl Run {
     #[inline]
     fn ends_next(&self) -> bool {
         match &self.parts[..] {
-            [part] => self.knot <= 0.0 && part.quota >= self.left,
+            [part] => self.knot <= 0.0 && part.quota >= self.left && !self.begins_next(),
             _ => self.next_step().1 == NextStep::Done,
         }
+    }
+
+    /// When the job will be done at its present rate, or stops at its quota. Its next event may come before: the end
+    /// of its overhead, or of a phase of an elastic job.
+    #[inline]
+    pub fn done_at(&self) -> SimTime {
+        match &self.parts[..] {
+            [part] if part.rate > 0.0 && (self.knot > 0.0 || self.begins_next()) => {
+                let work = part.quota.min(self.left);
+                end_of(self.progress_from(self.since), work, part.rate)
+            }
+            _ => self.finish,
+        }
+    }
+
+    /// Whether the next event of a run with one part is the end of its overhead.
+    #[inline]
+    fn begins_next(&self) -> bool {
+        self.finish <= self.parts[0].progress_start
     }
 
     /// The rate of all parts together, and when the next event of the run is.
@@ -349,7 +368,15 @@ impl State {
         let run = &mut self.runs[slot];
         run.generation = run.generation.wrapping_add(1);
         if run.is_forked() {
+            if !self.config.overhead_interferes {
+                self.touch_parts(slot);
+            }
             self.settle(slot, recorder);
+            self.schedule(slot, queue);
+            return;
+        }
+        if run.begins_next() {
+            self.touch_parts(slot); // from now on it slows its co-runners down
             self.schedule(slot, queue);
             return;
         }
@@ -370,8 +397,12 @@ impl State {
     /// Pushes the next event of a run, whose work is settled.
     #[inline]
     pub(crate) fn schedule(&mut self, slot: usize, queue: &mut EventQueue) {
+        let tells_start = !self.config.overhead_interferes && self.is_shared();
         let run = &mut self.runs[slot];
         (run.rate, run.finish) = match &run.parts[..] {
+            [part] if part.rate > 0.0 && tells_start && part.progress_start > self.now => {
+                (part.rate, part.progress_start)
+            }
             [part] if part.rate > 0.0 => {
                 let from = run.since.max(part.progress_start);
                 let work = part.quota.min(run.left - run.knot);
@@ -756,7 +787,11 @@ impl State {
             part.progress_start = self.now + overhead;
             part.at_risk = AtRisk::safe(run.left);
             self.lives.of(run.job).remaining = run.left;
+            if !self.config.overhead_interferes {
+                self.touch_parts(slot);
+            }
         }
+        let part = &mut self.runs[slot].parts[at];
         if let Some(quota) = terms.quota {
             part.quota = quota;
         }
@@ -881,6 +916,14 @@ impl State {
             run.is_touched = true;
             self.touched.push(job);
             self.is_unsettled = true;
+        }
+    }
+
+    /// Marks all jobs on the GPUs of a run.
+    fn touch_parts(&mut self, slot: usize) {
+        for at in 0..self.runs[slot].parts.len() {
+            let gpus = self.runs[slot].parts[at].gpus.clone();
+            self.touch_residents(&gpus);
         }
     }
 

@@ -290,7 +290,7 @@ impl State {
             Some(run)
                 if run.rate.to_bits() == best.to_bits() && !run.is_forked() && run.knot <= 0.0 =>
             {
-                run.finish - run.progress_from(self.now)
+                run.done_at() - run.progress_from(self.now)
             }
             _ => span_of_work(self.remaining_work(job), best),
         }

@@ -40,7 +40,8 @@ pub struct Changes {
     pub servers_up: Vec<ServerId>,
     /// Servers that failed.
     pub servers_down: Vec<ServerId>,
-    /// Gangs whose share of an up-link changed; some may have ended since.
+    /// Jobs that go at another rate though nothing was done to them: their share of an up-link changed, the next phase of
+    /// an elastic job began, or a co-runner began to make progress. Some may have ended since.
     pub contended: Vec<JobId>,
     /// Timers that fired.
     pub timers: Vec<TimerTag>,
@@ -486,7 +487,7 @@ impl<'a> ClusterView<'a> {
     #[inline]
     pub fn finish(&self, job: JobId) -> Result<Option<SimTime>, PolicyError> {
         self.check_knowledge(job)?;
-        Ok(self.run(job).map(|run| run.finish))
+        Ok(self.run(job).map(Run::done_at))
     }
 
     /// Isolated service of every job of the trace but those about to be dropped (ascending ids),

@@ -32,7 +32,16 @@ pub struct InflationClass {
     /// Gang size, >= 1.
     pub gpus: u32,
     /// Per GPU type; `None` = not known.
-    pub fits: Vec<Option<StepFit>>,
+    pub times: Vec<Option<IterationTimes>>,
+}
+
+/// Where the iteration times of a class come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum IterationTimes {
+    /// A fit.
+    Fit(StepFit),
+    /// Measurements: the time in 1, 2, ... passes over that in one, at least 1; NaN = not known.
+    Ratios(Vec<f64>),
 }
 
 impl Inflations {
@@ -62,19 +71,35 @@ impl Inflations {
         let types = largest.len();
         let mut rows = Vec::with_capacity(classes.len() * types);
         for class in classes {
-            if class.fits.len() != types {
-                return fail(format!("{} fits for {types} types", class.fits.len()));
+            if class.times.len() != types {
+                return fail(format!("{} entries for {types} types", class.times.len()));
             }
-            for (fit, &largest) in class.fits.iter().zip(&largest) {
-                let row = fit.map(|fit| Row {
-                    is_inside: class.gpus <= largest,
-                    inside: of_passes(&fit, class, 1),
-                    across: of_passes(&fit, class, 2),
+            for (times, &largest) in class.times.iter().zip(&largest) {
+                let is_inside = class.gpus <= largest;
+                let row = times.as_ref().map(|times| match times {
+                    IterationTimes::Fit(fit) => Row {
+                        is_inside,
+                        inside: of_passes(fit, class, 1),
+                        across: of_passes(fit, class, 2),
+                    },
+                    IterationTimes::Ratios(ratios) => Row {
+                        is_inside,
+                        inside: ratios.clone(),
+                        across: ratios.clone(),
+                    },
                 });
+                let is_fit = matches!(times, Some(IterationTimes::Fit(_)));
+                let is_bad = |value: &f64| {
+                    if value.is_nan() {
+                        is_fit
+                    } else {
+                        !(value.is_finite() && *value >= 1.0)
+                    }
+                };
                 let mut values = row
                     .iter()
                     .flat_map(|row| row.inside.iter().chain(&row.across));
-                if values.any(|value| !value.is_finite()) {
+                if values.any(is_bad) {
                     return fail("an iteration takes no time, or no finite one".to_owned());
                 }
                 rows.push(row);
@@ -110,7 +135,8 @@ impl Inflations {
         let row = self.rows[class as usize * types + gpu_type.index()].as_ref()?;
         let is_inside = servers.map_or(row.is_inside, |servers| servers <= 1);
         let values = if is_inside { &row.inside } else { &row.across };
-        values.get(passes as usize - 1).copied()
+        let value = values.get(passes as usize - 1).copied();
+        value.filter(|value| !value.is_nan())
     }
 }
 
@@ -142,7 +168,7 @@ mod tests {
         InflationClass {
             batch_size: 32,
             gpus: 2,
-            fits: vec![Some(fit), None],
+            times: vec![Some(IterationTimes::Fit(fit)), None],
         }
     }
 
@@ -172,6 +198,23 @@ mod tests {
     }
 
     #[test]
+    fn measured_passes_are_known_where_they_are_measured() {
+        let measured = |ratios| {
+            let mut class = class();
+            class.times[0] = Some(IterationTimes::Ratios(ratios));
+            Inflations::new(vec![0], &[class], vec![1, 1])
+        };
+        let table = measured(vec![1.0, 1.25, f64::NAN, 1.5]).expect("valid");
+        let of = |servers, passes| table.of(JobId(0), GpuTypeId::new(0), servers, passes);
+        assert_eq!(
+            [of(Some(1), 2), of(Some(2), 2), of(None, 4)],
+            [Some(1.25), Some(1.25), Some(1.5)]
+        );
+        assert_eq!([of(None, 3), of(None, 5)], [None, None]);
+        assert!(measured(vec![1.0, 0.9]).is_err(), "faster in more passes");
+    }
+
+    #[test]
     fn bad_tables_are_refused() {
         assert!(
             Inflations::new(vec![1], &[class()], vec![4, 1]).is_err(),
@@ -182,12 +225,12 @@ mod tests {
             "two fits, one type"
         );
         let mut nothing = class();
-        nothing.fits[0] = Some(StepFit {
+        nothing.times[0] = Some(IterationTimes::Fit(StepFit {
             pass_s: [0.0, 0.0],
             servers_s: [0.0, 0.0],
             server_s: [0.0, 0.0],
             gamma: 1.0,
-        });
+        }));
         assert!(Inflations::new(vec![0], &[nothing], vec![4, 1]).is_err());
     }
 }

@@ -23,7 +23,7 @@ pub use elastic::{Configuration, ElasticClass, ElasticModel, ElasticTable, Noise
 pub use error::ModelError;
 pub use gpu_set::{GpuSet, ServerGpus, gpus_in, mask_of_lowest};
 pub use id::{GpuTypeId, JobId, RackId, ServerId};
-pub use inflation::{InflationClass, Inflations};
+pub use inflation::{InflationClass, Inflations, IterationTimes};
 pub use iteration::{StepFit, accumulated, overlapped};
 pub use job::{Infeasible, InfeasibleReason, JobColumns, JobFacts, JobTable};
 pub use rate::{CopyRates, Gang, Interference, Load, LocalityModel, RateTable, TierTable};

@@ -8,6 +8,7 @@
 mod alphabeta;
 mod config;
 mod fair;
+mod fitted;
 mod layers;
 mod presets;
 mod table;
@@ -17,6 +18,7 @@ pub use config::{
     Contention, Detail, LinkChange, Measured, ModelGiven, NetworkConfig, NetworkKind, OnMissing,
 };
 pub use fair::{Filling, Flows, MaxMin, Stop};
+pub use fitted::Fitted;
 pub use layers::Order;
 pub use presets::{PRESETS, network_models};
 

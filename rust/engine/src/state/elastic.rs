@@ -59,7 +59,7 @@ impl State {
     }
 
     /// Base rate of an elastic job that holds these GPUs with so much left.
-    fn elastic_base_at(
+    pub(crate) fn elastic_base_at(
         &self,
         job: JobId,
         gpus: &GpuSet,

@@ -5,7 +5,9 @@ use crate::config::GangXi;
 use crate::occupancy::{NO_JOB, slots};
 use crate::state::State;
 use crate::state::running::Part;
-use gangline_model::{Gang, GpuSet, GpuTypeId, JobId, LocalityModel, ServerGpus, Shape, Tier};
+use gangline_model::{
+    Gang, GpuSet, GpuTypeId, JobId, LocalityModel, ServerGpus, ServerId, Shape, Tier,
+};
 use smallvec::SmallVec;
 
 impl State {
@@ -129,6 +131,9 @@ impl State {
                             continue;
                         }
                         is_shared = true;
+                        if self.is_harmless(other, one.server) {
+                            continue;
+                        }
                         // a pair that may not share was refused with the plan
                         let pair_xi = self.pair_xi(job, other, gpu_type);
                         xi = xi.max(pair_xi.unwrap_or(f64::INFINITY));
@@ -142,6 +147,19 @@ impl State {
             GangXi::Max => (most, is_shared),
             GangXi::Mean => (sum / f64::from(gpus.gpus()), is_shared),
         }
+    }
+
+    /// Whether a job does nothing on a server yet that could slow its co-runners down.
+    #[inline]
+    fn is_harmless(&self, job: JobId, server: ServerId) -> bool {
+        !self.config.overhead_interferes
+            && self.run(job).is_some_and(|run| {
+                let mut here = run
+                    .parts()
+                    .iter()
+                    .filter(|part| part.gpus.mask_on(server) != 0);
+                here.any(|part| part.progress_start > self.now)
+            })
     }
 
     /// Co-runners of a gang, each with the number of GPUs that it shares and the slowdown factor that it causes
@@ -180,6 +198,11 @@ impl State {
 
     /// Rate the job would have on these GPUs alone.
     pub(crate) fn rate_alone(&self, job: JobId, gpus: &GpuSet) -> f64 {
+        if self.elastic.is_some()
+            && let Some(rate) = self.elastic_base_at(job, gpus, None, self.remaining_work(job))
+        {
+            return rate;
+        }
         let locality = self.locality_on(job, gpus);
         self.base_on(job, gpus) * locality
     }

@@ -73,7 +73,7 @@ impl Sharing {
             if let Some(run) = view.run(job) {
                 let part = run.only();
                 let stay = Stay {
-                    finish: run.finish,
+                    finish: run.done_at(),
                     xi: part.xi,
                     bytes: view.memory_bytes(job, part.sub_batch),
                 };

@@ -77,7 +77,6 @@ impl Beside {
 }
 
 impl Tail<'_> {
-
     /// The first finish that is late enough.
     fn first(&self, now: SimTime) -> Option<SimTime> {
         let Beside { pair, pace } = self.beside;

@@ -1,7 +1,7 @@
 //! GPUs for one gang on one type: free ones alone, shared ones by first fit (SJF-FFS) or best benefit (SJF-BSBF).
 
-use super::params::{BenefitParams, FreePick, Gather, SubBatchRule};
 use super::pair::Pair;
+use super::params::{BenefitParams, FreePick, Gather, SubBatchRule};
 use super::partners::{Asking, Partner, Partners};
 use super::residents::{Residents, slots};
 use crate::baselines::Seen;
@@ -258,9 +258,15 @@ impl Newcomer<'_> {
         let mut ranked = Vec::with_capacity(partners.len());
         for (partner, gpus) in partners {
             let stay = self.residents.stay(partner).expect("a resident");
-            let beside = asking.beside(partner, stay.xi).expect("a pair that may share");
+            let beside = asking
+                .beside(partner, stay.xi)
+                .expect("a pair that may share");
             let pair = asking.as_seen(partner, beside.until(stay.finish, view.now()));
-            let rank = Pair { new_s: base_s, ..pair }.t_con();
+            let rank = Pair {
+                new_s: base_s,
+                ..pair
+            }
+            .t_con();
             ranked.push((rank, partner, 2.0 * pair.t_con() - pair.resident_s, gpus));
         }
         // as they were taken: the order of a sum of floats

@@ -89,7 +89,7 @@ impl Floor {
                 part.sub_batch
             };
             let resident = Resident {
-                finish: run.finish,
+                finish: run.done_at(),
                 xi: part.xi,
                 bytes: view.memory_bytes(job, sub_batch),
             };
