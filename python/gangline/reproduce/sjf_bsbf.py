@@ -252,7 +252,9 @@ STUDY = Study(
             "three GPU types,", "compared", {"compare_types": True}, _FITTING, cluster="mixed"
         ),
         Variation("xi 1.25, distance costs", "", cluster="apart-1.25"),
-        Variation("xi 1.25, distance costs,", "compared", {"compare_spread": True}, cluster="apart-1.25"),
+        Variation(
+            "xi 1.25, distance costs,", "compared", {"compare_spread": True}, cluster="apart-1.25"
+        ),
         *(
             Variation("estimates off by", f"sigma {sigma:g}", {"estimate_error": sigma})
             for sigma in (0.5, 1.0)
