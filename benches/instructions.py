@@ -88,8 +88,9 @@ class Growth:
         return Case(self.name, self.load, small), Case(self.name, self.load, large)
 
 
-# What docs/policies states. Themis looks at all who wait where something fits one of them: its
-# "queue" counts instructions per decision and waiting job.
+# What docs/policies states. Themis looks at all jobs that wait where something fits one of them:
+# its "queue" counts instructions per decision and waiting job. So does "refused", where rounds ask
+# the placement rule for each of them.
 STATED = (
     *(Growth(name, "arrivals", WAITING, 1.3) for name in ("las", "tiresias")),
     Growth("gandiva", "waiting", WAITING, 1.3),
@@ -101,6 +102,7 @@ STATED = (
     Growth("dally", "waiting", WAITING, 1.3),
     Growth("dally", "arrivals", WAITING, 1.3),
     Growth("dally", "servers", SERVERS, 1.3),
+    Growth("gavel-isolated-yarn", "refused", FEWER_WAITING, 1.3),
     Growth("sjf-bsbf", "residents", RESIDENTS, 3.0),  # searches in ordered sets
 )
 SERIES = (

@@ -88,11 +88,17 @@ fn within_servers(mut jobs: Jobs, cluster: Cluster) -> Jobs {
     jobs
 }
 
-fn case_policy(name: &str) -> Option<Box<dyn Policy>> {
+/// The policy of a case.
+pub fn case_policy(name: &str) -> Option<Box<dyn Policy>> {
     match name {
         "floor-share" | "floor-share-off" => Some(Box::new(FloorShare::default())),
         "floor-fork" => Some(Box::new(FloorFork::default())),
         "fifo-uplinks" => policy("fifo"),
+        "gavel-isolated-yarn" => {
+            let rule = ParamValue::Str("yarn".to_owned());
+            let params = Params::from([("placement".to_owned(), rule)]);
+            Some(build("gavel-isolated", &params, Services::default()).expect("a parameter"))
+        }
         "gandiva-pack" => {
             let params = Params::from([("pack".to_owned(), ParamValue::Bool(true))]);
             Some(build("gandiva", &params, Services::default()).expect("a parameter of gandiva"))

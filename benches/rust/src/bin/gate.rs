@@ -10,8 +10,8 @@
 use std::process::ExitCode;
 
 use gangline_benches::bare::{self, Times};
-use gangline_benches::case::{Case, case, config_of, names};
-use gangline_benches::contender::{policy, run, summary};
+use gangline_benches::case::{Case, case, case_policy, config_of, names};
+use gangline_benches::contender::{run, summary};
 use gangline_benches::workload::{Cluster, Jobs, Load, MEAN_DURATION_S, philly_like, with_backlog};
 use gangline_benches::worlds::world;
 use gangline_engine::{Advance, Engine, Policy, RunConfig, World};
@@ -99,6 +99,14 @@ fn stretch(shape: &str, size: usize) -> Option<(Jobs, Cluster, SimTime, SimTime)
             jobs.duration_ns.fill(seconds(1e7).0);
             Some((jobs, cluster(SERVERS), seconds(9.0), seconds(1_100.0)))
         }
+        // rounds: by count three gangs fit, but one of any three finds no rack; counted per job that waits
+        "refused" => {
+            let mut jobs = philly_like(size, cluster(SERVERS), 1.0, 1);
+            jobs.arrival_ns.fill(0);
+            jobs.duration_ns.fill(seconds(1e7).0);
+            jobs.gpus.fill(8 * 33);
+            Some((jobs, cluster(SERVERS), seconds(1.0), seconds(10_000.0)))
+        }
         // the same jobs on so many servers
         "servers" => {
             let jobs = philly_like(8_000, cluster(SERVERS), 0.9, 3);
@@ -128,7 +136,7 @@ fn stretch(shape: &str, size: usize) -> Option<(Jobs, Cluster, SimTime, SimTime)
 /// Prints how many decisions a stretch of a run takes, or how many waiting jobs they had before them.
 fn growth(name: &str, shape: &str, size: usize) -> Option<()> {
     let (jobs, cluster, from, end) = stretch(shape, size)?;
-    let mut policy = policy(name)?;
+    let mut policy = case_policy(name)?;
     let world = world(&jobs, cluster);
     // to end a run costs something for every job that runs
     let is_ended = shape != "residents";
@@ -144,7 +152,7 @@ fn growth(name: &str, shape: &str, size: usize) -> Option<()> {
     run_until(&mut engine, policy.as_mut(), from);
     let end = if is_ended { SimTime::NEVER } else { end };
     let work = measured_stretch(&mut engine, policy.as_mut(), end);
-    let operations = if shape == "queue" {
+    let operations = if matches!(shape, "queue" | "refused") {
         work.waiting
     } else {
         work.decisions
@@ -175,7 +183,7 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: gate list | gate NAME light|saturated JOBS [SERVERS] | gate NAME waiting|queue|arrivals|servers|residents SIZE"
+        "usage: gate list | gate NAME light|saturated JOBS [SERVERS] | gate NAME waiting|queue|arrivals|refused|servers|residents SIZE"
     );
     ExitCode::from(2)
 }

@@ -1,35 +1,51 @@
 //! Choices become places, and places a plan.
 
-use super::choose::Candidates;
+use super::choose::{Candidates, Walk};
 use super::{Choice, Holder, Rounds};
 use crate::yarn::GpuPick;
-use gangline_engine::{ClusterView, Plan};
+use gangline_engine::{ClusterView, Mark, Plan};
 use gangline_model::{GpuSet, JobId, SimTime};
+use std::cmp::Reverse;
+
+/// A choice that has its GPUs, and the draft before it took them.
+struct Placed {
+    choice: Choice,
+    gpus: GpuSet,
+    before: Mark,
+}
 
 impl Rounds {
-    /// Chooses and places until every choice has a place. Each refusal costs a whole choice more; `consolidate`
-    /// refuses no gang.
+    /// Chooses and places until every choice has a place. What was chosen and placed before a refused choice stands.
     pub(super) fn fill(
         &mut self,
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
         which: Candidates,
-        left: &[u32],
+        left: Vec<u32>,
     ) -> Vec<(Choice, GpuSet)> {
-        // sorted: under a rule that refuses gangs there may be as many as jobs
-        let mut banned: Vec<Choice> = Vec::new();
-        let mark = plan.mark();
+        let mut walk = Walk::new(which, left);
+        let mut placed: Vec<Placed> = Vec::new();
         loop {
-            let mut chosen = self.choose(view, which, left.to_vec(), &banned);
-            match self.place(view, plan, &mut chosen) {
-                Ok(placed) => return placed,
-                Err(choice) => {
-                    plan.rollback(mark);
-                    let place = banned.partition_point(|other| *other < choice);
-                    banned.insert(place, choice);
-                }
+            let mut chosen = self.choose(view, &mut walk);
+            chosen.sort_by_key(|choice| {
+                let gpus = view.jobs().gpus(choice.job);
+                (choice.gpu_type, Reverse(gpus), choice.job)
+            });
+            let both = placed.iter().zip(&chosen);
+            let same = both.take_while(|(own, choice)| own.choice == **choice);
+            let same = same.count();
+            if let Some(other) = placed.get(same) {
+                plan.rollback(other.before);
+                placed.truncate(same);
+            }
+            match self.place(view, plan, &chosen[same..], &mut placed) {
+                Ok(()) => break,
+                Err(choice) => self.refuse(&mut walk, choice),
             }
         }
+        self.end_walk(walk);
+        let placed = placed.into_iter().map(|own| (own.choice, own.gpus));
+        placed.collect()
     }
 
     /// Places choices by type, largest gang first; a job that can keeps its GPUs. The choice without a place,
@@ -38,14 +54,10 @@ impl Rounds {
         &mut self,
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
-        chosen: &mut [Choice],
-    ) -> Result<Vec<(Choice, GpuSet)>, Choice> {
-        chosen.sort_by_key(|choice| {
-            let gpus = view.jobs().gpus(choice.job);
-            (choice.gpu_type, std::cmp::Reverse(gpus), choice.job)
-        });
-        let mut placed = Vec::with_capacity(chosen.len());
-        for &choice in chosen.iter() {
+        chosen: &[Choice],
+        placed: &mut Vec<Placed>,
+    ) -> Result<(), Choice> {
+        for &choice in chosen {
             let Choice { job, gpu_type, .. } = choice;
             let own = choice.jobs().filter_map(|job| Some(view.run(job)?.gpus()));
             let kept = own.into_iter().find(|gpus| {
@@ -59,10 +71,15 @@ impl Rounds {
                 let found = self.places.place_on(plan.free(), class, job, gpu_type);
                 found.ok_or(choice)?
             };
+            let before = plan.mark();
             plan.take(&gpus);
-            placed.push((choice, gpus));
+            placed.push(Placed {
+                choice,
+                gpus,
+                before,
+            });
         }
-        Ok(placed)
+        Ok(())
     }
 
     /// Writes the plan of a whole round; whether all jobs run where they ran before.
@@ -109,7 +126,7 @@ impl Rounds {
     /// Gives GPUs that became free inside a round to jobs that wait.
     pub(super) fn backfill(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         let left: Vec<u32> = super::ask::types(view).map(|t| view.gpus_free(t)).collect();
-        for (choice, gpus) in self.fill(view, plan, Candidates::Waiting, &left) {
+        for (choice, gpus) in self.fill(view, plan, Candidates::Waiting, left) {
             for job in choice.jobs() {
                 self.start_on(plan, job, gpus.clone());
             }

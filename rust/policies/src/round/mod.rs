@@ -32,7 +32,7 @@ use gangline_engine::{
 };
 use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
 use pairs::Pairs;
-use queues::{Pass, Queues};
+use queues::{Filter, Queues};
 use std::collections::BTreeSet;
 
 /// When jobs without a share are served.
@@ -47,11 +47,11 @@ pub enum ZeroPass {
 }
 
 impl ZeroPass {
-    fn passes(self) -> &'static [Pass] {
+    fn passes(self) -> &'static [Filter] {
         match self {
-            Self::After => &[Pass::Shared, Pass::Rest],
-            Self::Inline => &[Pass::All],
-            Self::Never => &[Pass::Shared],
+            Self::After => &[Filter::WithShare, Filter::WithoutShare],
+            Self::Inline => &[Filter::All],
+            Self::Never => &[Filter::WithShare],
         }
     }
 }
@@ -130,9 +130,8 @@ pub struct Rounds {
     /// Whether the order is that of the jobs and GPUs of the last allocation.
     is_order_solved: bool,
     solves: u64,
-    /// Number of walks over the queues, and the last one that chose each job.
-    walks: u64,
-    chosen_in: Vec<u64>,
+    /// By job, while a round is made; only policies that keep queues look at it.
+    is_chosen: Vec<bool>,
     /// Starts so far by job; only policies that keep count them.
     starts: Vec<u32>,
 }
@@ -192,8 +191,7 @@ impl Rounds {
             type_order: Vec::new(),
             is_order_solved: false,
             solves: 0,
-            walks: 0,
-            chosen_in: Vec::new(),
+            is_chosen: Vec::new(),
             starts: Vec::new(),
         }
     }
@@ -357,10 +355,10 @@ impl Rounds {
             plan.give_back(run.gpus());
         }
         let left: Vec<u32> = types(view).map(|t| view.gpus_up(t)).collect();
-        let placed = self.fill(view, plan, Candidates::All, &left);
+        let placed = self.fill(view, plan, Candidates::All, left);
         let jobs = placed.iter().map(|(choice, _)| choice.jobs().count());
         let is_everything_placed = jobs.sum::<usize>() == self.active.len();
-        let at_home = self.is_settled(&placed);
+        let at_home = self.are_at_home(&placed);
         let is_same = self.write(view, plan, placed);
         if is_same && is_everything_placed && at_home && (self.active.is_empty() || !self.is_stale)
         {
@@ -430,7 +428,7 @@ impl Policy for Rounds {
         if self.keeps_queues() {
             let sizes = &view.jobs().columns().gpus;
             self.queues = Queues::new(sizes, gpu_types.len());
-            self.chosen_in = vec![0; sizes.len()];
+            self.is_chosen = vec![false; sizes.len()];
             self.is_active = vec![false; sizes.len()];
         }
         if self.params.keeps.is_some() {

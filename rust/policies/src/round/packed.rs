@@ -7,7 +7,7 @@ use super::accounts::Claim;
 use super::ask::can;
 use super::choose::Candidates;
 use super::pairs::{Line, Pairs};
-use super::queues::Pass;
+use super::queues::Filter;
 use super::{Choice, Rounds};
 use gangline_engine::ClusterView;
 use gangline_model::{GpuSet, GpuTypeId, JobId};
@@ -75,19 +75,19 @@ impl Rounds {
         pairs: &Pairs,
         which: Candidates,
         mut left: Vec<u32>,
-        banned: &[Choice],
+        is_refused: impl Fn(Choice) -> bool,
     ) -> Vec<Choice> {
         let candidates = self.candidates(view, which);
         let (mut chosen, mut taken) = (Vec::new(), BTreeSet::new());
-        for &pass in self.params.zero_pass.passes() {
+        for &filter in self.params.zero_pass.passes() {
             for &gpu_type in &self.type_order {
                 let open = candidates.iter().copied();
                 let open = open.filter(|job| !taken.contains(job)).collect::<Vec<_>>();
-                let mut lines = match pass {
-                    Pass::Rest => Vec::new(),
-                    Pass::Shared | Pass::All => pairs.lines(open.iter().copied(), gpu_type),
+                let mut lines = match filter {
+                    Filter::WithoutShare => Vec::new(),
+                    Filter::WithShare | Filter::All => pairs.lines(open.iter().copied(), gpu_type),
                 };
-                let mut queue = self.queue_of(&open, pass, gpu_type);
+                let mut queue = self.queue_of(&open, filter, gpu_type);
                 for (at, line) in lines.iter_mut().enumerate() {
                     queue.extend(Entry::of_line(line, at, &taken));
                 }
@@ -102,7 +102,7 @@ impl Rounds {
                     };
                     let gang = view.jobs().gpus(entry.first);
                     let is_late = entry.jobs().any(|job| taken.contains(&job));
-                    let goes = !is_late && gang <= *free && banned.binary_search(&choice).is_err();
+                    let goes = !is_late && gang <= *free && !is_refused(choice);
                     if goes {
                         *free -= gang;
                         taken.extend(entry.jobs());
@@ -118,18 +118,18 @@ impl Rounds {
         chosen
     }
 
-    fn queue_of(&self, open: &[JobId], pass: Pass, gpu_type: GpuTypeId) -> BinaryHeap<Entry> {
+    fn queue_of(&self, open: &[JobId], filter: Filter, gpu_type: GpuTypeId) -> BinaryHeap<Entry> {
         let may = |job: &JobId| can(&self.places, *job, gpu_type.index());
         let claims = open.iter().copied().filter(may);
         claims
             .map(|job| self.accounts.claim(job, gpu_type.index()))
-            .filter(|claim| pass.sees(claim))
+            .filter(|claim| filter.lets(claim))
             .map(Entry::alone)
             .collect()
     }
 
     /// Whether every job runs in the only way in which it has a share, and no jobs could swap partners.
-    pub(super) fn is_settled(&self, placed: &[(Choice, GpuSet)]) -> bool {
+    pub(super) fn are_at_home(&self, placed: &[(Choice, GpuSet)]) -> bool {
         let mut lines = BTreeSet::new();
         placed.iter().all(|(choice, _)| {
             let alone = |job: JobId| {

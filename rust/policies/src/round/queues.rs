@@ -1,6 +1,6 @@
 //! Claims of all active jobs, kept between rounds.
 //!
-//! One heap per GPU type and gang size. A round takes claims from the greatest down and puts them back; a
+//! One heap per GPU type and gang size. A round takes claims from the greatest down and puts them back at its end; a
 //! size that does not fit is never looked at, and a job that held GPUs gets a new claim. Old claims, of
 //! jobs that got a new one or ended, are dropped when they come up. So a round costs O((chosen + passed
 //! over) log n) and never looks at the rest of the queue, and a new allocation, which changes every claim,
@@ -10,20 +10,20 @@ use super::accounts::Claim;
 use gangline_model::JobId;
 use std::collections::BinaryHeap;
 
-/// Which claims a walk sees.
+/// Which claims a walk looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pass {
+pub(super) enum Filter {
     /// Those of jobs with a share.
-    Shared,
+    WithShare,
     /// Those of jobs without one.
-    Rest,
+    WithoutShare,
     /// All in one order.
     All,
 }
 
-impl Pass {
-    pub(super) fn sees(self, claim: &Claim) -> bool {
-        self == Self::All || (claim.priority > 0.0) == (self == Self::Shared)
+impl Filter {
+    pub(super) fn lets(self, claim: &Claim) -> bool {
+        self == Self::All || (claim.priority > 0.0) == (self == Self::WithShare)
     }
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Queues {
     of_job: Vec<u16>,
     /// `2 x types x gangs`: claims with a priority above 0, then those without one.
     lines: Vec<BinaryHeap<Claim>>,
-    /// Claims that a walk has taken out, with their lines.
+    /// Claims that were offered and are not back yet, in the order of the walk, with their lines.
     out: Vec<(Claim, usize)>,
 }
 
@@ -84,19 +84,24 @@ impl Queues {
     }
 
     /// Offers the claims on a type in order, as long as their gangs fit; `take` says whether one is taken,
-    /// `is_old` which claims are none any more.
+    /// `is_old` which claims are none any more. An offered claim is out of the queues until [`Self::put_back`]: a walk
+    /// that is repeated with as many free GPUs as were left at some claim goes on behind it. `take` gets its position
+    /// among those that are out.
     pub(super) fn walk(
         &mut self,
         gpu_type: usize,
-        pass: Pass,
+        filter: Filter,
         free: &mut u32,
         is_old: impl Fn(&Claim) -> bool,
-        mut take: impl FnMut(JobId) -> bool,
+        mut take: impl FnMut(JobId, usize) -> bool,
     ) {
         let mut heads = BinaryHeap::new();
         let (sizes, rest) = (self.gangs.len(), self.lines.len() / 2);
-        let parts = [(pass != Pass::Rest, 0), (pass != Pass::Shared, rest)];
-        for (_, side) in parts.into_iter().filter(|(is_seen, _)| *is_seen) {
+        let parts = [
+            (filter != Filter::WithoutShare, 0),
+            (filter != Filter::WithShare, rest),
+        ];
+        for (_, side) in parts.into_iter().filter(|(is_in, _)| *is_in) {
             let own = side + gpu_type * sizes;
             let fits = self.gangs.iter().take_while(|&gang| gang <= free).count();
             for line in own..own + fits {
@@ -110,14 +115,18 @@ impl Queues {
             if gang > *free {
                 continue; // and so are all behind it
             }
-            if take(claim.job) {
+            if take(claim.job, self.out.len()) {
                 *free -= gang;
             }
             self.out
                 .extend(self.lines[line].pop().map(|claim| (claim, line)));
             heads.extend(self.head(line, &is_old).map(|claim| (claim, line)));
         }
-        for (claim, line) in self.out.drain(..) {
+    }
+
+    /// Puts the claims back that were offered behind a position: all but the first so many.
+    pub(super) fn put_back(&mut self, first: usize) {
+        for (claim, line) in self.out.drain(first..) {
             self.lines[line].push(claim);
         }
     }
@@ -154,23 +163,23 @@ mod tests {
         #[test]
         fn a_walk_equals_one_over_a_sorted_list(
             jobs in prop::collection::vec((1_u32..5, 0_u32..6), 1..40),
-            walks in prop::collection::vec((0_u32..30, 0_usize..3, any::<u64>(), 0_usize..40, 0_u32..6), 1..12),
+            walks in prop::collection::vec((0_u32..30, 0_usize..3, any::<u64>(), 0_usize..40, 0_u32..6, any::<usize>()), 1..12),
         ) {
             let gangs: Vec<u32> = jobs.iter().map(|job| job.0).collect();
             let mut queues = Queues::new(&gangs, 1);
             let mut now: Vec<Claim> = jobs.iter().enumerate().map(|(at, job)| claim(at, job.1)).collect();
             queues.refill(now.iter().map(|claim| (0, *claim)));
-            for (mut free, pass, takes, changed, priority) in walks {
+            for (mut free, filter, takes, changed, priority, again) in walks {
                 if let Some(job) = (changed < now.len()).then_some(changed) {
                     now[job] = claim(job, priority);
                     queues.insert(0, now[job]);
                 }
-                let pass = [Pass::Shared, Pass::Rest, Pass::All][pass];
+                let filter = [Filter::WithShare, Filter::WithoutShare, Filter::All][filter];
                 let taken = |job: JobId| takes >> job.0 & 1 == 1;
                 let (mut expected, mut left) = (Vec::new(), free);
-                let mut sorted: Vec<&Claim> = now.iter().filter(|claim| pass.sees(claim)).collect();
+                let mut sorted: Vec<&Claim> = now.iter().filter(|claim| filter.lets(claim)).collect();
                 sorted.sort_by(|a, b| b.cmp(a));
-                for job in sorted.into_iter().map(|claim| claim.job) {
+                for job in sorted.iter().map(|claim| claim.job) {
                     if left > 0 && gangs[job.index()] <= left {
                         expected.push(job);
                         left -= if taken(job) { gangs[job.index()] } else { 0 };
@@ -178,13 +187,38 @@ mod tests {
                 }
                 let mut found = Vec::new();
                 let is_old = |known: &Claim| *known != now[known.job.index()];
-                queues.walk(0, pass, &mut free, is_old, |job| {
+                let mut steps = Vec::new();
+                queues.walk(0, filter, &mut free, is_old, |job, at| {
                     // a claim that was renewed without a change is a duplicate
                     let is_new = !found.contains(&job);
                     found.extend(is_new.then_some(job));
+                    steps.extend((is_new && taken(job)).then_some((job, at)));
                     is_new && taken(job)
                 });
-                prop_assert_eq!((found, free), (expected, left));
+                prop_assert_eq!((&found, free), (&expected, left));
+                // one that was taken is given up: the walk goes on behind it, as if it had never been taken
+                if let Some(&(given_up, at)) = steps.get(again % steps.len().max(1)) {
+                    let kept: u32 = steps.iter().filter(|step| step.1 >= at).map(|step| gangs[step.0.index()]).sum();
+                    free += kept;
+                    let behind = 1 + sorted.iter().position(|claim| claim.job == given_up).expect("a claim");
+                    let (mut expected, mut left) = (Vec::new(), free);
+                    for job in sorted[behind..].iter().map(|claim| claim.job) {
+                        if left > 0 && gangs[job.index()] <= left {
+                            expected.push(job);
+                            left -= if taken(job) { gangs[job.index()] } else { 0 };
+                        }
+                    }
+                    found.truncate(1 + found.iter().position(|&job| job == given_up).expect("found"));
+                    let first = found.len();
+                    queues.put_back(at + 1);
+                    queues.walk(0, filter, &mut free, is_old, |job, _| {
+                        let is_new = !found.contains(&job);
+                        found.extend(is_new.then_some(job));
+                        is_new && taken(job)
+                    });
+                    prop_assert_eq!((&found[first..], free), (&expected[..], left));
+                }
+                queues.put_back(0);
             }
         }
     }
