@@ -36,6 +36,8 @@ def test_swf_is_known_with_text_after_its_fields(tmp_path: Path) -> None:
     trace = gl.read_trace(path)
     assert (trace.metadata["reader"], len(trace)) == ("swf", 30)
     assert trace.notes["ignored_fields"] == 4
+    path.write_text(swf(" name of the job").replace(" name of the job", " name", 3))
+    assert len(gl.read_trace(path)) == 30, "names of one word and of four"
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ _START = re.compile(rb"(?im)^;\s*UnixStartTime:\s*(\d{1,12})")
 _COMMENT_MARK = b";"
 _LINE = re.compile(rb"\S[^\r\n]*")
 _SPACE = ord(" ")
+_REST = re.compile(rb"(?m)^((?:\S+ ){17}\S+) [^\r\n]*")  # text of any length
 _PIECE = 1 << 18
 _COMMENT = re.compile(rb"(?m)^[ \t]*;[^\r\n]*")
 
@@ -70,8 +71,10 @@ def read(source: Source, options: Options) -> Raw:
         raise TraceError.at("options", None, "procs_per_gpu", special.procs_per_gpu, "a number > 0")
     text = _single_spaces(_without_comments(source.data.removeprefix(BOM)))
     first = _LINE.search(text)
-    fields = max(len(first[0].split()) if first else 0, _FIELDS)
-    names = [f"field {number}" for number in range(1, fields + 1)]
+    fields = len(first[0].split()) if first else 0
+    if fields > _FIELDS:
+        text = _REST.sub(rb"\1", text)
+    names = [f"field {number}" for number in range(1, _FIELDS + 1)]
     file = TextFile(source, names=names, delimiter=" ", quoted=False, data=text)
     raw = take_columns(file, NAME, _WANTED)
     raw.names["gpus"] = raw.names["requested"]
