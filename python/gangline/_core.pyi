@@ -127,10 +127,10 @@ class PolicyChanges:
     timers: list[tuple[int | None, int]]
     is_round: bool
 
-# Actions, of plans and of `Simulation.apply`: ("start", job, [(server, count or mask), ...],
-# are_masks, sub_batch or None), ("preempt", job), ("move", job, [(server, count or mask), ...],
-# are_masks), ("set_sub_batch", job, n), ("limit", job, iterations), ("wake_at", time_s, tag),
-# ("cancel", tag).
+# Actions, of plans and of `Simulation.apply`; what a tuple leaves out at its end is not set:
+# ("start" or "move", job, [(server, count or mask), ...], are_masks, sub_batch, overhead_s, quota,
+# part), ("keep", job, sub_batch, overhead_s, quota, part), ("preempt", job, part),
+# ("limit", job, iterations), ("wake_at", time_s, tag), ("cancel", tag).
 def simulate(
     cluster: Cluster,
     jobs: Jobs,
@@ -146,6 +146,7 @@ def check_start(
     params: Mapping[str, object],
     options: Mapping[str, object],
 ) -> None: ...
+def check_policy(name: str, params: Mapping[str, object]) -> None: ...
 def registry() -> list[dict[str, Any]]: ...
 def synth(shape: str, params: Mapping[str, object]) -> dict[str, Any]: ...
 

@@ -66,6 +66,16 @@ def test_mistakes_are_named(name: str, settings: dict[str, Any], words: str) -> 
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize("value", [-1, "x", float("nan")])
+def test_a_configuration_refuses_what_no_run_takes(value: Any) -> None:
+    with pytest.raises(
+        PolicyError, match=r"^srtf: preempt_min_run_s = .*: expected a .*number >= 0"
+    ):
+        policies.Srtf(preempt_min_run_s=value)
+    with pytest.raises(PolicyError, match="srtf: fit = worst: expected one of best, first"):
+        dataclasses.replace(policies.Srtf(), fit="worst")
+
+
 @pytest.mark.parametrize("name", ["gittins", "tiresias-gittins"])
 def test_too_fine_a_quantum_is_refused_in_the_name_that_was_asked_for(name: str) -> None:
     lab = gl.Cluster.preset("pollux-64")

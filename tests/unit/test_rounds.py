@@ -292,9 +292,8 @@ def test_entities_must_be_in_the_trace_and_all_have_a_weight() -> None:
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, float("inf")])
 def test_entities_have_positive_weights(weight: float) -> None:
-    policy = gl.policies.GavelWaterFilling(hierarchical=True, entity_weight={"ann": weight})
     with pytest.raises(gl.PolicyError, match="positive weights by name"):
-        gl.simulate(ONE_GPU, jobs({"user": "ann"}), policy)
+        gl.policies.GavelWaterFilling(hierarchical=True, entity_weight={"ann": weight})
 
 
 def test_parts_are_solved_one_by_one_and_repeat() -> None:

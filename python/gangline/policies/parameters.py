@@ -8,13 +8,27 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from gangline._builtin_values import to_builtins
+from gangline._core import check_policy
 
 __all__ = ["PolicyBase"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyBase:
-    """A policy's name and its parameters; plain values, checked when a run starts."""
+    """A policy's name and its parameters: plain values, checked when the object is made.
+
+    Raises
+    ------
+    PolicyError
+        If a value is not what its parameter takes.
+
+    Examples
+    --------
+    >>> from gangline.policies import Srtf
+    >>> Srtf(preempt_min_run_s=-1)
+    Traceback (most recent call last):
+    gangline.errors.PolicyError: srtf: preempt_min_run_s = -1: expected a number >= 0
+    """
 
     name: ClassVar[str] = ""
     always_shown: ClassVar[tuple[str, ...]] = ()
@@ -23,6 +37,10 @@ class PolicyBase:
     """Names of presets of this policy, each with the parameters that it sets."""
     alias: ClassVar[str] = ""
     """Name in tables of a configuration that was asked for by another name of the policy."""
+
+    def __post_init__(self) -> None:
+        if self.name:
+            check_policy(self.name, self.params())
 
     def params(self) -> dict[str, Any]:
         """Return every parameter by name, as plain values.

@@ -41,6 +41,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<view::PolicyChanges>()?;
     module.add_function(wrap_pyfunction!(run::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(run::check_start, module)?)?;
+    module.add_function(wrap_pyfunction!(registry::check_policy, module)?)?;
     module.add_function(wrap_pyfunction!(registry::registry, module)?)?;
     lp::register(module)?;
     texts::register(module)?;

@@ -1,8 +1,10 @@
 //! The registry as data: what `scripts/registry.py` writes code and tables from, and what tests draw from.
 
+use crate::error::CoreError;
+use crate::options;
 use gangline_engine::Knowledge;
 use gangline_engine::PolicyError;
-use gangline_policies::{ParamDefault, ParamKind, ParamSpec, PolicyInfo};
+use gangline_policies::{ParamDefault, ParamKind, ParamSpec, PolicyInfo, Services};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -16,6 +18,15 @@ pub(crate) fn find(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
     } else {
         gangline_policies::find(name)
     }
+}
+
+/// Refuses parameters that no run of a policy would take.
+#[pyfunction]
+pub(crate) fn check_policy(name: &str, params: &Bound<'_, PyDict>) -> PyResult<()> {
+    let values = options::params(params)?;
+    let info = find(name).map_err(CoreError::from)?;
+    let built = info.build(&values, Services::default());
+    Ok(built.map(drop).map_err(CoreError::from)?)
 }
 
 /// The policies in the order of lists; in development builds also the toys, as hidden ones.
