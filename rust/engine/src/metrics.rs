@@ -140,6 +140,7 @@ impl Engine {
             log_hash: self.recorder.hash.0,
             outcome,
         };
+        drop(state); // the largest of all columns, and the last ones are still to come
         self.times(&mut output);
         self.fairness(&mut output);
         output.summary = self.summary(&output);
@@ -206,11 +207,14 @@ impl Engine {
             jobs.ids().filter(done).map(value).collect()
         };
         let arrival = |job: JobId| jobs.arrival(job).seconds();
-        let mut jct = each(&|job| self.since_arrival(job, output.finish_s[job.index()]));
-        let mut queue = each(&|job| self.since_arrival(job, output.first_start_s[job.index()]));
-        let mut ftf = each(&|job| output.ftf[job.index()]);
-        let wait = each(&|job| output.wait_s[job.index()]);
-        let finished = jct.len();
+        // one column at a time: each is as long as the trace
+        let jct = |job: JobId| self.since_arrival(job, output.finish_s[job.index()]);
+        let queue = |job: JobId| self.since_arrival(job, output.first_start_s[job.index()]);
+        let (jct_mean, jct) = statistics(each(&jct), [0.5, 0.9, 0.95, 0.99, 1.0]);
+        let (queue_mean, [queue_p99]) = statistics(each(&queue), [0.99]);
+        let (ftf_mean, ftf) = statistics(each(&|job| output.ftf[job.index()]), [0.99, 1.0]);
+        let (wait_mean, []) = statistics(each(&|job| output.wait_s[job.index()]), []);
+        let finished = jobs.ids().filter(done).count();
         let first = jobs
             .ids()
             .filter(|job| output.status[job.index()] != 1)
@@ -239,21 +243,21 @@ impl Engine {
             ("finished", finished as f64),
             ("dropped", output.dropped.len() as f64),
             ("makespan_s", makespan),
-            ("jct_mean_s", mean(&jct)),
-            ("jct_p50_s", quantile(&mut jct, 0.5)),
-            ("jct_p90_s", quantile(&mut jct, 0.9)),
-            ("jct_p95_s", quantile(&mut jct, 0.95)),
-            ("jct_p99_s", quantile(&mut jct, 0.99)),
-            ("jct_max_s", quantile(&mut jct, 1.0)),
-            ("queue_mean_s", mean(&queue)),
-            ("queue_p99_s", quantile(&mut queue, 0.99)),
-            ("wait_mean_s", mean(&wait)),
+            ("jct_mean_s", jct_mean),
+            ("jct_p50_s", jct[0]),
+            ("jct_p90_s", jct[1]),
+            ("jct_p95_s", jct[2]),
+            ("jct_p99_s", jct[3]),
+            ("jct_max_s", jct[4]),
+            ("queue_mean_s", queue_mean),
+            ("queue_p99_s", queue_p99),
+            ("wait_mean_s", wait_mean),
             ("gpu_utilization", shares.busy),
             ("useful_utilization", shares.useful),
             ("node_utilization", shares.servers),
-            ("ftf_mean", mean(&ftf)),
-            ("ftf_p99", quantile(&mut ftf, 0.99)),
-            ("ftf_max", quantile(&mut ftf, 1.0)),
+            ("ftf_mean", ftf_mean),
+            ("ftf_p99", ftf[0]),
+            ("ftf_max", ftf[1]),
             ("preemptions", totals.preemptions as f64),
             ("migrations", totals.migrations as f64),
             ("comm_fraction", shares.comm),
@@ -389,9 +393,10 @@ fn to_nanos(seconds: f64) -> f64 {
     (seconds * NANOS_PER_SECOND).round_ties_even() / NANOS_PER_SECOND
 }
 
-/// Arithmetic mean in index order; NaN of nothing.
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
+/// Arithmetic mean in index order, and quantiles; NaN of nothing.
+fn statistics<const N: usize>(mut values: Vec<f64>, shares: [f64; N]) -> (f64, [f64; N]) {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    (mean, shares.map(|share| quantile(&mut values, share)))
 }
 
 /// Quantile by linear interpolation between order statistics; NaN of nothing. Reorders `values`.
