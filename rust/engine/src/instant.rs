@@ -330,8 +330,8 @@ impl Engine {
     pub(crate) fn end_instant(&mut self) {
         let (jobs, types) = (&self.state.jobs, &self.state.types);
         self.state.lives.end_instant(|job| types.gang(jobs, job));
-        if self.state.is_unsettled {
-            self.settle();
+        if self.state.is_retiming_due {
+            self.retime();
         }
         if self.queue.wants_compaction() {
             let (state, timers) = (&self.state, &self.timers);
@@ -349,8 +349,8 @@ impl Engine {
 
     /// Gives their new rates to the jobs that others made slower or faster.
     #[inline(never)]
-    fn settle(&mut self) {
-        self.state.is_unsettled = false;
+    fn retime(&mut self) {
+        self.state.is_retiming_due = false;
         self.state.share_uplinks(&mut self.changes.contended);
         self.state
             .retime_touched(&mut self.queue, &mut self.recorder);

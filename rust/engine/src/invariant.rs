@@ -105,7 +105,7 @@ impl Engine {
         let Some(uplinks) = &self.state.uplinks else {
             return;
         };
-        assert!(!uplinks.is_unsettled(), "up-links wait to be shared");
+        assert!(!uplinks.is_out_of_date(), "up-links wait to be shared");
         let fresh = uplinks.afresh();
         for (slot, job) in uplinks.senders() {
             let run = self.state.run(job).expect("only running jobs send");

@@ -621,7 +621,7 @@ impl State {
             return;
         };
         let first = moved.len();
-        uplinks.settle(moved);
+        uplinks.share(moved);
         for &job in &moved[first..] {
             self.touch(job);
         }
@@ -704,7 +704,7 @@ impl State {
         run.generation = run.generation.wrapping_add(1);
         self.free_slots.push(slot as u32);
         if let Some(uplinks) = &mut self.uplinks {
-            self.is_unsettled |= uplinks.leave(slot as u32);
+            self.is_retiming_due |= uplinks.leave(slot as u32);
         }
     }
 
@@ -915,7 +915,7 @@ impl State {
         if !run.is_touched {
             run.is_touched = true;
             self.touched.push(job);
-            self.is_unsettled = true;
+            self.is_retiming_due = true;
         }
     }
 

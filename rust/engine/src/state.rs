@@ -124,7 +124,7 @@ pub struct State {
     /// Jobs to re-time at the end of the instant.
     pub(crate) touched: Vec<JobId>,
     /// Whether, in this instant, a job was touched, or came to or left shared up-links.
-    pub(crate) is_unsettled: bool,
+    pub(crate) is_retiming_due: bool,
     /// Up-links that jobs share; `None` = each job goes as if it were alone on them.
     pub(crate) uplinks: Option<Box<UpLinks>>,
 }
@@ -157,7 +157,7 @@ impl State {
             occupancy: Occupancy::new(cluster, max_share),
             useful: (max_share > 1).then(|| Box::new(Useful::new(gpus))),
             touched: Vec::new(),
-            is_unsettled: false,
+            is_retiming_due: false,
             uplinks: config
                 .locality
                 .as_ref()

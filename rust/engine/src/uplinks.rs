@@ -27,7 +27,7 @@ pub(crate) struct UpLinks {
     links: Vec<UpLink>,
     /// By record of the running job.
     senders: Vec<Option<Sender>>,
-    /// Up-links of jobs that came or went since the last settlement.
+    /// Up-links of jobs that came or went since they were last shared.
     changed: Vec<u32>,
     scratch: Scratch,
 }
@@ -40,7 +40,7 @@ struct UpLink {
     sum: u128,
     was_overloaded: bool,
     is_changed: bool,
-    /// Where it stops its jobs, by the last settlement.
+    /// Where it stops its jobs, when they were last shared.
     fill: Stop,
     /// Place in the part that is being solved; [`NO_PLACE`] outside.
     place: u32,
@@ -73,7 +73,7 @@ struct Sender {
     is_seen: bool,
 }
 
-/// Buffers of a settlement, reused.
+/// Buffers of a sharing, reused.
 #[derive(Debug, Default)]
 struct Scratch {
     /// Jobs being solved, by record, with their stops before.
@@ -88,7 +88,7 @@ struct Scratch {
 }
 
 impl Clone for Scratch {
-    /// What is in the buffers means nothing between settlements.
+    /// What is in the buffers means nothing between two of them.
     fn clone(&self) -> Self {
         Self::default()
     }
@@ -114,9 +114,9 @@ impl UpLinks {
         }
     }
 
-    /// Whether a job came or went since the last settlement.
+    /// Whether a job came or went since they were last shared.
     #[inline]
-    pub(crate) fn is_unsettled(&self) -> bool {
+    pub(crate) fn is_out_of_date(&self) -> bool {
         !self.changed.is_empty()
     }
 
@@ -187,7 +187,7 @@ impl UpLinks {
 
     /// Works out the localities anew where something changed; adds the jobs whose own is another now,
     /// in job order.
-    pub(crate) fn settle(&mut self, moved: &mut Vec<JobId>) {
+    pub(crate) fn share(&mut self, moved: &mut Vec<JobId>) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.part.clear();
         scratch.links.clear();
@@ -363,7 +363,7 @@ impl UpLinks {
         moved[first..].sort_unstable();
     }
 
-    /// The same jobs on empty up-links, settled at once: what step by step must agree with.
+    /// The same jobs on empty up-links, shared at once: what step by step must agree with.
     pub(crate) fn afresh(&self) -> Self {
         let mut fresh = Self::new(self.links.len() as u32, self.capacity);
         for (slot, sender) in self.senders.iter().enumerate() {
@@ -372,7 +372,7 @@ impl UpLinks {
                 fresh.join(slot as u32, sender.job, racks, sender.load, sender.alone);
             }
         }
-        fresh.settle(&mut Vec::new());
+        fresh.share(&mut Vec::new());
         fresh
     }
 
@@ -416,7 +416,7 @@ mod tests {
             uplinks.join(slot as u32, job, racks, load(demand), 0.5);
         }
         let mut moved = Vec::new();
-        uplinks.settle(&mut moved);
+        uplinks.share(&mut moved);
         assert_eq!(moved, [JobId(0), JobId(1)]);
         let factor = |slot| uplinks.locality(slot).expect("a sender") / 0.5;
         assert!((factor(0) - 0.625).abs() < 1e-15);
@@ -430,13 +430,13 @@ mod tests {
         let mut moved = Vec::new();
         uplinks.join(0, JobId(0), [0, 1].as_slice().into(), load(9.0), 0.5);
         uplinks.join(1, JobId(1), [2, 3].as_slice().into(), load(9.0), 0.5);
-        uplinks.settle(&mut moved);
+        uplinks.share(&mut moved);
         assert!(moved.is_empty());
         uplinks.join(2, JobId(2), [0, 2].as_slice().into(), load(1.0), 0.5);
-        uplinks.settle(&mut moved);
+        uplinks.share(&mut moved);
         assert!(moved.is_empty(), "9 + 1 is just enough");
         uplinks.join(3, JobId(3), [3].as_slice().into(), load(4.0), 0.5);
-        uplinks.settle(&mut moved);
+        uplinks.share(&mut moved);
         assert_eq!(
             moved,
             [JobId(1)],
@@ -445,8 +445,8 @@ mod tests {
         moved.clear();
         assert!(uplinks.leave(3));
         assert!(!uplinks.leave(3));
-        assert!(uplinks.is_unsettled());
-        uplinks.settle(&mut moved);
+        assert!(uplinks.is_out_of_date());
+        uplinks.share(&mut moved);
         assert_eq!(moved, [JobId(1)]);
         assert_eq!(kept(&uplinks), kept(&uplinks.afresh()));
     }
@@ -480,7 +480,7 @@ mod tests {
                     continue;
                 }
                 moved.clear();
-                uplinks.settle(&mut moved);
+                uplinks.share(&mut moved);
                 let after = kept(&uplinks);
                 prop_assert_eq!(&after, &kept(&uplinks.afresh()));
                 prop_assert!(moved.windows(2).all(|pair| pair[0] < pair[1]));
@@ -504,7 +504,7 @@ mod tests {
             let ends: SmallVec<[u32; 4]> = [rack, other].as_slice().into();
             uplinks.join(slot, JobId(slot), ends, load(demand(slot)), 0.5);
         }
-        uplinks.settle(&mut Vec::new());
+        uplinks.share(&mut Vec::new());
         uplinks
     }
 
@@ -518,9 +518,9 @@ mod tests {
         for slot in (0..600).step_by(13) {
             let Sender { racks, load, .. } = uplinks.sender(slot).clone();
             uplinks.leave(slot);
-            uplinks.settle(&mut Vec::new());
+            uplinks.share(&mut Vec::new());
             uplinks.join(slot, JobId(slot), racks, load, 0.5);
-            uplinks.settle(&mut Vec::new());
+            uplinks.share(&mut Vec::new());
         }
         crate::work::looks() - before
     }
@@ -554,7 +554,7 @@ mod tests {
                 join(racks * small + rack, &[rack], (9.99 - 2.0 * before) / 10.0);
             }
         }
-        uplinks.settle(&mut Vec::new());
+        uplinks.share(&mut Vec::new());
         uplinks
     }
 
@@ -567,7 +567,7 @@ mod tests {
         let racks = [0, 1].as_slice().into();
         uplinks.join(0, JobId(0), racks, load(1.004), 0.5);
         let mut moved = Vec::new();
-        uplinks.settle(&mut moved);
+        uplinks.share(&mut moved);
         assert_eq!(moved.len(), 199, "all but the one that all jobs yields to");
         assert!(crate::work::looks() - before < 3 * all);
         assert_eq!(kept(&uplinks), kept(&uplinks.afresh()));

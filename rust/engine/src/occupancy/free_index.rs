@@ -185,7 +185,10 @@ impl FreeIndex {
     /// Notes a server whose free mask is another now, for [`Self::end_draft`].
     #[inline]
     pub(super) fn note_change(&mut self, server: ServerId) {
-        self.undo.push((server, 0));
+        // the draft of a policy mostly took what the verb takes
+        if self.undo.last().is_none_or(|last| last.0 != server) {
+            self.undo.push((server, 0));
+        }
     }
 
     /// Ends a draft: every server that it changed, or that was noted since, gets the free mask that `free` tells, and
@@ -203,9 +206,7 @@ impl FreeIndex {
     /// Sets the free mask of a server for good: [`Self::rollback`] does not undo it.
     #[inline]
     pub fn sync(&mut self, server: ServerId, mask: u64) {
-        if self.free_mask(server) != mask {
-            self.replace(server, mask);
-        }
+        self.replace(server, mask);
     }
 
     /// Takes a server out of its pool, or puts it back with all its GPUs free.

@@ -117,7 +117,7 @@ impl Occupancy {
 
     /// Takes a server out; its residents have left before.
     pub(crate) fn fail(&mut self, id: ServerId) {
-        self.settle();
+        self.update_index();
         let server = &mut self.servers[id.index()];
         server.is_up = false;
         server.free = 0;
@@ -197,7 +197,7 @@ impl Occupancy {
     #[inline]
     #[expect(clippy::unnecessary_box_returns, reason = "lent by its pointer")]
     pub(crate) fn lend(&mut self) -> Box<FreeIndex> {
-        self.settle();
+        self.update_index();
         self.index.take().expect("one decision at a time")
     }
 
@@ -209,7 +209,7 @@ impl Occupancy {
 
     /// Puts the index right for every server that the draft of a policy or a verb changed.
     #[inline]
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn update_index(&mut self) {
         let Some(index) = &mut self.index else {
             unreachable!("the index is lent only while a policy decides");
         };
@@ -374,7 +374,7 @@ impl Occupancy {
         cluster: &ClusterSpec,
         held: impl Iterator<Item = (JobId, &'a GpuSet, u64)>,
     ) {
-        self.settle();
+        self.update_index();
         let mut fresh = Self::new(cluster, self.max_share);
         for id in (0..self.servers.len()).map(ServerId::new) {
             if !self.is_up(id) {
@@ -396,7 +396,7 @@ impl Occupancy {
             }
             fresh.take(job, gpus, bytes);
         }
-        fresh.settle();
+        fresh.update_index();
         for (at, spec) in cluster.servers().iter().enumerate() {
             let server = ServerId::new(at);
             for slot in 0..spec.gpus {

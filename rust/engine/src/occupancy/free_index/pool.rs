@@ -376,32 +376,26 @@ impl TypePool {
     /// Takes slots and returns the free mask before.
     #[inline]
     pub(super) fn take(&mut self, at: usize, mask: u64) -> u64 {
-        let before = self.slots[at].mask;
-        self.change_mask(at, before, before & !mask);
-        before
+        self.set_mask(at, self.slots[at].mask & !mask)
     }
 
     /// Gives slots back and returns the free mask before.
     #[inline]
     pub(super) fn give(&mut self, at: usize, mask: u64) -> u64 {
-        let before = self.slots[at].mask;
-        self.change_mask(at, before, before | mask);
-        before
+        self.set_mask(at, self.slots[at].mask | mask)
     }
 
     /// Sets a free mask and returns the one before.
-    #[inline(never)]
+    #[inline]
     pub(super) fn set_mask(&mut self, at: usize, mask: u64) -> u64 {
         let before = self.slots[at].mask;
-        self.change_mask(at, before, mask);
+        if before != mask {
+            self.change_mask(at, mask);
+        }
         before
     }
 
-    #[inline]
-    fn change_mask(&mut self, at: usize, before: u64, mask: u64) {
-        if before == mask {
-            return;
-        }
+    fn change_mask(&mut self, at: usize, mask: u64) {
         let slots = &mut self.slots[at];
         debug_assert!(slots.up, "a server that is down has no free GPU");
         let (old, new) = (u32::from(slots.free), gpus_in(mask));
