@@ -189,7 +189,7 @@ impl Places {
 
     /// Whether there is a class for which less room may suit: see [`Placer::is_non_monotone`].
     pub fn has_non_monotone(&self, free: &FreeIndex) -> bool {
-        self.rule().is_strict()
+        self.rule().may_refuse()
             && (0..self.classes.len()).any(|class| {
                 let types = &self.classes.list[class].types;
                 types.iter().any(|&t| self.is_non_monotone(free, class, t))

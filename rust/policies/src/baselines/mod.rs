@@ -6,16 +6,16 @@
 //! | R | remaining span | work left at the isolated best rate, nanoseconds |
 //! | s, extra | `Shadow` | when the blocked head can start by count, and what is free besides |
 
+mod blocking;
 mod easy;
 mod fifo;
 mod seen;
 mod shortest_remaining;
 mod skip;
-mod strict;
 
+pub use blocking::Blocking;
 pub use easy::Easy;
 pub use fifo::Fifo;
 pub use seen::Seen;
 pub use shortest_remaining::ShortestRemaining;
 pub use skip::{Skip, SkipOrder};
-pub use strict::Strict;

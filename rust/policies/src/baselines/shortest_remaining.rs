@@ -51,7 +51,7 @@ impl ShortestRemaining {
             seen,
             protection,
             is_plain,
-            pass: Pass::new(placement, measure, false, is_plain),
+            pass: Pass::new(placement, measure).or_plain(is_plain),
             timers: None,
             is_steady: false,
             drifting: Vec::new(),

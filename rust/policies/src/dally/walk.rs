@@ -163,7 +163,7 @@ impl Dally {
     }
 
     /// Writes the plan, and the policy's own books.
-    fn settle(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
+    fn write(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         let now = view.now();
         let starts = std::mem::take(&mut self.offer.starts);
         for start in &starts {
@@ -297,7 +297,7 @@ impl Policy for Dally {
         if self.waiting > 0 || !self.offer.ups.is_empty() {
             self.offer.walk(plan.free(), &self.params, view.now());
         }
-        self.settle(view, plan);
+        self.write(view, plan);
         Ok(Next::Ask)
     }
 

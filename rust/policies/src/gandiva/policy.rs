@@ -334,7 +334,8 @@ impl Gandiva {
             pairs: &self.pairs,
             gpu_type: self.kinds[self.groups.get(slot).kind].gpu_type,
         };
-        self.groups.change(slot, |group| turns.settle(group, turn));
+        self.groups
+            .change(slot, |group| turns.take_turn(group, turn));
     }
 
     /// Decides the turns of the groups that have changed and writes the actions.

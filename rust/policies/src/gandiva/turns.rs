@@ -74,7 +74,7 @@ impl Turns<'_> {
     }
 
     /// Decides which residents run from now on.
-    pub(super) fn settle(&self, group: &mut Group, turn: Turn) {
+    pub(super) fn take_turn(&self, group: &mut Group, turn: Turn) {
         match turn {
             Turn::Next => self.begin(group),
             Turn::Same => self.go_on(group),

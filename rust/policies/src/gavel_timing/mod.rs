@@ -124,7 +124,7 @@ impl GavelTiming {
         if view.network().is_some() {
             return Err(self.refuse("the public simulator knows no network; leave [network] out"));
         }
-        if self.places.rule().is_strict() {
+        if self.places.rule().may_refuse() {
             return Err(self.refuse("placement must be a rule that never refuses: consolidate"));
         }
         for job in view.jobs().ids() {

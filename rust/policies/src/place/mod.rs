@@ -187,6 +187,7 @@ impl Placer {
         }
     }
 
+    #[inline]
     fn skew(&self, jobs: &JobFacts, job: JobId) -> Skew {
         if self.params.rule != Rule::Skew {
             return Skew::LOW;
@@ -215,7 +216,7 @@ impl Placer {
     }
 
     /// Whether the rule may refuse a gang although enough GPUs of the type are free.
-    pub fn is_strict(&self) -> bool {
+    pub fn may_refuse(&self) -> bool {
         match self.params.rule {
             Rule::Consolidate => self.params.max_level < Level::Network,
             Rule::Yarn | Rule::WholeServers | Rule::Skew => true,

@@ -84,7 +84,7 @@ impl Pass {
     /// Adds the first job of a class that the count does not admit to `heads`, unless it is clear that it does not fit.
     fn push_left_out(&mut self, class: usize, count: &mut Count) {
         let waiting = self.queues.head(class);
-        let backfilled = self.strict.first_backfilled(class);
+        let backfilled = self.backfilling.first_backfilled(class);
         let first = match (waiting, backfilled) {
             (Some(waiting), Some(backfilled)) => Some(waiting.min(backfilled)),
             (waiting, backfilled) => waiting.or(backfilled),
@@ -121,14 +121,14 @@ impl Pass {
     fn admit(&mut self, key: Key, class: usize, count: &mut Count) {
         let gpus = self.gpus(class);
         if self.queues.state(key.job()) == QueueState::Backfilled {
-            self.strict.admit_backfilled(class, key);
+            self.backfilling.admit_backfilled(class, key);
             self.queues.set(key, QueueState::Running);
             self.running.insert(key, gpus);
             return;
         }
         self.queues.pop(class);
-        if self.strict.is_used() {
-            self.strict.add_unplaced(class, key);
+        if self.backfilling.is_used() {
+            self.backfilling.add_unplaced(class, key);
             self.queues.set(key, QueueState::Unplaced);
             self.running.insert(key, gpus);
         } else {
@@ -139,16 +139,16 @@ impl Pass {
 
     /// A job of the running set is not admitted any more.
     fn drop_job(&mut self, view: &ClusterView<'_>, key: Key, count: &mut Count) {
-        if !self.strict.is_used() {
+        if !self.backfilling.is_used() {
             count.dropped.push(key);
             return;
         }
         let class = self.places.classes().of(key.job());
         if self.queues.state(key.job()) == QueueState::Running {
-            self.strict.backfill(view, class, key);
+            self.backfilling.backfill(view, class, key);
             self.queues.set(key, QueueState::Backfilled);
         } else {
-            self.strict.remove_unplaced(class, key);
+            self.backfilling.remove_unplaced(class, key);
             self.queues.push(class, key);
         }
     }

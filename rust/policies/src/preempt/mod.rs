@@ -10,22 +10,22 @@
 //!    behind it.
 //! 2. Running jobs that are admitted on the type they run on keep their GPUs. All other running jobs give theirs up.
 //! 3. In order, each admitted job without GPUs gets some by the placement rule, on the type that admitted it; one that
-//!    ran moves. A strict placement rule may refuse a gang although enough GPUs are free, and so leave the job
+//!    ran moves. A placement rule such as `yarn` may refuse a gang although enough GPUs are free, and so leave the job
 //!    *unplaced*.
 //! 4. In order, each job without GPUs: one that ran keeps its old GPUs if all of them are still free, a waiting one
 //!    gets any that the placement rule finds for it. Both run *backfilled*, without admission. A job that ran and has
 //!    no GPUs now is preempted.
 //!
 //! # The algorithms
-//! All give the same plans. [`Pass`] chooses one at the start of a run; `strict` turns into `walk` for good when a
+//! All give the same plans. [`Pass`] chooses one at the start of a run; `backfilling` turns into `walk` for good when a
 //! demand class is non-monotone (below).
 //!
 //! | | used for | a decision costs |
 //! |---|---|---|
 //! | `plain`: the rule as it is stated, over all active jobs | tests, as the oracle; not in optimised builds | O(active log active) |
-//! | `walk`: the same over the running jobs and the first job of each demand class | all other runs | O(running log running + classes log classes); O(free GPUs) if the placement rule is not strict and all waiting jobs fit beside the running ones |
-//! | `incremental`: changes what the last decision admitted | one GPU type, a placement rule that is not strict, running jobs of one gang size that never change places as time goes | O((changes + classes) log n) |
-//! | `strict`: the incremental count, then steps 3 and 4 with a profile of the free capacity along the order | one GPU type, a strict placement rule, an order that time alone never changes ([`Measure::is_fixed`](crate::queue::Measure::is_fixed)) | O((changes x classes) log n); O(backfilled) for a gang on several servers |
+//! | `walk`: the same over the running jobs and the first job of each demand class | all other runs | O(running log running + classes log classes); O(free GPUs) if the placement rule refuses no gang and all waiting jobs fit beside the running ones |
+//! | `incremental`: changes what the last decision admitted | one GPU type, a placement rule that refuses no gang, running jobs of one gang size that never change places as time goes | O((changes + classes) log n) |
+//! | `backfilling`: the incremental count, then steps 3 and 4 with a profile of the free capacity along the order | one GPU type, a placement rule that may refuse a gang, an order that time alone never changes ([`Measure::is_fixed`](crate::queue::Measure::is_fixed)) | O((changes x classes) log n); O(backfilled) for a gang on several servers |
 //!
 //! Why classes are enough: free capacity only shrinks along the order. Where the first waiting job of a demand class does
 //! not fit, none of its class behind it does. The exceptions are the non-monotone classes:
@@ -36,6 +36,7 @@
 //! others follow. `tests/rust/policies.rs` and `tests/rust/wide.rs` compare their plans with those of `plain`,
 //! `tests/parity` the engine with the reference.
 
+mod backfilling;
 mod incremental;
 mod pass;
 #[cfg(debug_assertions)]
@@ -43,7 +44,6 @@ mod plain;
 mod profile;
 mod protection;
 mod running;
-mod strict;
 mod walk;
 
 pub use pass::Pass;

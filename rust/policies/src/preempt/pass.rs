@@ -1,7 +1,7 @@
 //! The pass with preemption as a policy uses it: the policy reports what happened to its jobs and asks for a plan.
 
+use super::backfilling::Backfilling;
 use super::running::RunningSet;
-use super::strict::Strict;
 use crate::class::Places;
 use crate::place::PlacementParams;
 use crate::queue::{ClassQueues, Key, Measure, QueueState, Rank};
@@ -15,7 +15,7 @@ use std::collections::BinaryHeap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Algorithm {
     Incremental,
-    Strict,
+    Backfilling,
     Walk,
     #[cfg(debug_assertions)]
     Plain,
@@ -35,7 +35,7 @@ pub struct Pass {
     is_rule_known: bool,
     /// The admitted jobs; not kept by the walks.
     pub(super) running: RunningSet,
-    pub(super) strict: Strict,
+    pub(super) backfilling: Backfilling,
     /// Whether there may be room for the first job of any class, by count; else only for those of `woken`.
     pub(super) has_room: bool,
     /// Classes that may have another first job since the last pass.
@@ -51,34 +51,40 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// A pass in the order of a measure. `keys_move`: as time goes, keys of running jobs grow, each at a pace of its own.
-    pub fn new(
-        placement: PlacementParams,
-        measure: Measure,
-        keys_move: bool,
-        is_plain: bool,
-    ) -> Self {
-        let algorithm = match (is_plain, keys_move) {
-            #[cfg(debug_assertions)]
-            (true, _) => Algorithm::Plain,
-            (_, true) => Algorithm::Walk,
-            (_, false) => Algorithm::Incremental,
-        };
+    /// A pass in the order of a measure.
+    pub fn new(placement: PlacementParams, measure: Measure) -> Self {
         Self {
             measure,
-            algorithm,
+            algorithm: if measure == Measure::Growing {
+                Algorithm::Walk
+            } else {
+                Algorithm::Incremental
+            },
             places: Places::new(placement),
             queues: ClassQueues::default(),
             non_monotone: Vec::new(),
             is_rule_known: false,
             running: RunningSet::new(measure, &[]),
-            strict: Strict::default(),
+            backfilling: Backfilling::default(),
             has_room: false,
             woken: Vec::new(),
             heads: BinaryHeap::new(),
             started: Vec::new(),
             moved: Vec::new(),
             stopped: Vec::new(),
+        }
+    }
+
+    /// The rule as it is stated, if so asked, which only tests do; an optimised build does not have it.
+    #[must_use]
+    pub fn or_plain(self, is_plain: bool) -> Self {
+        match is_plain {
+            #[cfg(debug_assertions)]
+            true => Self {
+                algorithm: Algorithm::Plain,
+                ..self
+            },
+            _ => self,
         }
     }
 
@@ -98,17 +104,17 @@ impl Pass {
             let is_fixed = self.measure.is_fixed();
             self.algorithm = match (
                 view.cluster().gpu_types().len(),
-                self.places.rule().is_strict(),
+                self.places.rule().may_refuse(),
             ) {
                 (1, false) => Algorithm::Incremental,
-                (1, true) if is_fixed => Algorithm::Strict,
+                (1, true) if is_fixed => Algorithm::Backfilling,
                 _ => Algorithm::Walk,
             };
         }
-        if self.algorithm == Algorithm::Strict {
+        if self.algorithm == Algorithm::Backfilling {
             // an admitted job may start much later, and its key must not change meanwhile
             self.measure = Measure::Fixed;
-            self.strict = Strict::new(classes);
+            self.backfilling = Backfilling::new(classes);
         }
         self.non_monotone = vec![false; classes.len()];
         let sizes: Vec<u32> = classes.iter().map(|class| class.gpus).collect();
@@ -165,13 +171,16 @@ impl Pass {
     }
 
     /// Whether the placement rule may refuse a gang although enough GPUs are free.
-    pub(super) fn is_strict(&self) -> bool {
-        self.places.rule().is_strict()
+    pub(super) fn may_refuse(&self) -> bool {
+        self.places.rule().may_refuse()
     }
 
     /// Whether `running` is kept.
     fn is_kept(&self) -> bool {
-        matches!(self.algorithm, Algorithm::Incremental | Algorithm::Strict)
+        matches!(
+            self.algorithm,
+            Algorithm::Incremental | Algorithm::Backfilling
+        )
     }
 
     /// Takes in failures and repairs. Call after the jobs that were requeued by them have left.
@@ -180,7 +189,7 @@ impl Pass {
             self.has_room = true;
             self.is_rule_known = false;
             let servers = changes.servers_down.iter().chain(&changes.servers_up);
-            self.strict.servers_changed(view, servers);
+            self.backfilling.servers_changed(view, servers);
         }
     }
 
@@ -194,9 +203,9 @@ impl Pass {
                     self.running.remove(key, self.gpus(class));
                 }
                 self.has_room = true;
-                self.strict.leave_admitted(job);
+                self.backfilling.leave_admitted(job);
             }
-            QueueState::Backfilled => self.strict.leave_backfilled(class, key),
+            QueueState::Backfilled => self.backfilling.leave_backfilled(class, key),
             _ => {}
         }
         self.queues.forget(job);
@@ -207,7 +216,7 @@ impl Pass {
         let class = self.places.classes().of(key.job());
         if self.queues.state(key.job()) == QueueState::Unplaced {
             let old = self.queues.key(key.job());
-            self.strict.remove_unplaced(class, old);
+            self.backfilling.remove_unplaced(class, old);
             self.running.remove(old, self.gpus(class));
             self.has_room = true;
         }
@@ -230,7 +239,7 @@ impl Pass {
         let state = self.queues.state(job);
         self.queues.set(key, state);
         if state == QueueState::Backfilled {
-            self.strict.rekey_backfilled(class, old, key);
+            self.backfilling.rekey_backfilled(class, old, key);
             self.woken.push(class);
             return;
         }
@@ -247,15 +256,15 @@ impl Pass {
         self.started.clear();
         self.moved.clear();
         self.stopped.clear();
-        if !self.is_rule_known && self.is_strict() {
+        if !self.is_rule_known && self.may_refuse() {
             self.know_rule(plan);
         }
         match self.algorithm {
             Algorithm::Incremental => self.incremental(view, plan),
-            Algorithm::Strict if self.queues.is_empty() && self.strict.is_idle() => {}
-            Algorithm::Strict => {
+            Algorithm::Backfilling if self.queues.is_empty() && self.backfilling.is_idle() => {}
+            Algorithm::Backfilling => {
                 self.count(view);
-                self.settle_strict(view, plan);
+                self.place_and_backfill(view, plan);
             }
             Algorithm::Walk => self.walk(view, plan),
             #[cfg(debug_assertions)]
@@ -276,18 +285,18 @@ impl Pass {
                 .any(|&t| places.is_non_monotone(free, class, t))
         };
         self.non_monotone = (0..places.classes().len()).map(is_non_monotone).collect();
-        if self.algorithm != Algorithm::Strict {
+        if self.algorithm != Algorithm::Backfilling {
             return;
         }
-        self.strict.know_rule(free, &self.places);
+        self.backfilling.know_rule(free, &self.places);
         if self.non_monotone.contains(&true) {
             // rare: a gang wider than every rack; the walk asks each job of such a class
             self.algorithm = Algorithm::Walk;
-            let strict = std::mem::take(&mut self.strict);
-            for (class, key) in strict.unplaced() {
+            let backfilling = std::mem::take(&mut self.backfilling);
+            for (class, key) in backfilling.unplaced() {
                 self.queues.push(class, key);
             }
-            for key in strict.backfilled() {
+            for key in backfilling.backfilled() {
                 self.queues.set(key, QueueState::Running);
             }
         }

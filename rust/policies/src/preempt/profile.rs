@@ -1,4 +1,4 @@
-//! Free capacity along the order of jobs, under a strict placement rule.
+//! Free capacity along the order of jobs, under a placement rule that may refuse a gang.
 //!
 //! At the place of a key in the order those GPUs are free that neither an admitted job holds, nor a backfilled one before
 //! that key. Along the order a server only loses GPUs. So "this server has n GPUs free" holds up to one place in the

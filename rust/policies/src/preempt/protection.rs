@@ -39,7 +39,7 @@ impl Protection {
     /// # Errors
     /// [`PolicyError::Parameter`] naming the longest restart.
     pub fn check(&self, view: &ClusterView<'_>, places: &Places) -> Result<(), PolicyError> {
-        if self.span == SimSpan::ZERO || !places.rule().is_strict() {
+        if self.span == SimSpan::ZERO || !places.rule().may_refuse() {
             return Ok(());
         }
         let restarts = view.jobs().ids().map(|job| view.restart_overhead(job));

@@ -1,5 +1,5 @@
 //! The pass that serves every run: the rule carried out over the running jobs and the first waiting job of each demand
-//! class. If the placement rule is not strict and all waiting jobs fit beside the running ones, they are started without
+//! class. If the placement rule refuses no gang and all waiting jobs fit beside the running ones, they are started without
 //! a look at the running ones.
 
 use super::Pass;
@@ -69,7 +69,7 @@ impl Pass {
                 None => false,
             })
         };
-        !self.is_strict() && view.waiting().all(&mut take)
+        !self.may_refuse() && view.waiting().all(&mut take)
     }
 
     fn start_all(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {

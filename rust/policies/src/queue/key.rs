@@ -120,6 +120,9 @@ impl Rank {
 pub enum Measure {
     /// `main` as it stands, waiting or running.
     Fixed,
+    /// The same, but the keys of running jobs grow as time goes, each at a pace of its own: the policy sets them before
+    /// each decision.
+    Growing,
     /// An instant of the past, waiting or running: the first start. A job that has not started stands last while it
     /// waits; when it starts, `main` becomes now.
     FirstStart,
@@ -136,7 +139,9 @@ impl Measure {
     #[inline]
     pub fn waiting(self, key: Key, gpus: u32) -> Rank {
         let (value, gpus) = match self {
-            Self::Fixed | Self::FirstStart | Self::Span => (i128::from(key.main), 0),
+            Self::Fixed | Self::Growing | Self::FirstStart | Self::Span => {
+                (i128::from(key.main), 0)
+            }
             Self::Area => (i128::from(key.main) * i128::from(gpus), 0),
             Self::ShrinkingArea => (i128::from(key.main) * i128::from(gpus), gpus),
         };
@@ -152,7 +157,7 @@ impl Measure {
     #[inline]
     pub fn running(self, key: Key, gpus: u32, now: i64) -> Rank {
         match self {
-            Self::Fixed | Self::FirstStart => self.waiting(key, gpus),
+            Self::Fixed | Self::Growing | Self::FirstStart => self.waiting(key, gpus),
             Self::Span | Self::Area | Self::ShrinkingArea => self.waiting(
                 Key {
                     main: key.main - now,
@@ -167,7 +172,7 @@ impl Measure {
     #[inline]
     pub fn to_running(self, main: i64, now: i64) -> i64 {
         match self {
-            Self::Fixed => main,
+            Self::Fixed | Self::Growing => main,
             Self::FirstStart => main.min(now),
             Self::Span | Self::Area | Self::ShrinkingArea => main.saturating_add(now),
         }

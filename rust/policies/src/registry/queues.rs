@@ -2,7 +2,7 @@
 
 use super::parameters::ESTIMATE_ERROR;
 use super::{PolicyInfo, seen};
-use crate::baselines::{Easy, Fifo, Skip, SkipOrder, Strict};
+use crate::baselines::{Blocking, Easy, Fifo, Skip, SkipOrder};
 use crate::params::{ParamKind, ParamReader, ParamSpec, number};
 use crate::place::PlacementParams;
 use gangline_engine::Knowledge;
@@ -75,7 +75,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         reads_durations: true,
         own: SIZED,
         make: |params, _| {
-            Ok(Box::new(Strict::new(
+            Ok(Box::new(Blocking::new(
                 PlacementParams::read(params),
                 seen(params),
             )))

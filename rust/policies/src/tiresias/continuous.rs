@@ -47,7 +47,7 @@ impl ContinuousLas {
             quantum,
             is_time,
             protection,
-            pass: Pass::new(placement, Measure::Fixed, true, is_plain),
+            pass: Pass::new(placement, Measure::Growing).or_plain(is_plain),
             timers: None,
             waiting: BTreeSet::new(),
             running: Vec::new(),

@@ -94,7 +94,7 @@ impl QueuedService {
         Self {
             params,
             index: None,
-            pass: Pass::new(placement, Measure::FirstStart, false, is_plain),
+            pass: Pass::new(placement, Measure::FirstStart).or_plain(is_plain),
             timers: JobTimers::new(0),
             queue: Vec::new(),
             promoted_at: Vec::new(),

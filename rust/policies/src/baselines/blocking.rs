@@ -10,15 +10,15 @@ use gangline_model::{JobId, SimSpan};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Strict shortest job first.
+/// Shortest job first, with head-of-line blocking.
 #[derive(Debug)]
-pub struct Strict {
+pub struct Blocking {
     seen: Seen,
     places: Places,
     queue: BinaryHeap<Reverse<(SimSpan, JobId)>>,
 }
 
-impl Strict {
+impl Blocking {
     /// The queue with a placement rule.
     pub fn new(placement: PlacementParams, seen: Seen) -> Self {
         Self {
@@ -29,7 +29,7 @@ impl Strict {
     }
 }
 
-impl Policy for Strict {
+impl Policy for Blocking {
     fn traits(&self) -> PolicyTraits {
         PolicyTraits {
             knowledge: Knowledge::Remaining,

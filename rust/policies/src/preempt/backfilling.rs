@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 
 /// Unplaced and backfilled jobs, and what is free between them.
 #[derive(Debug, Default)]
-pub(super) struct Strict {
+pub(super) struct Backfilling {
     classes: Vec<Class>,
     /// `None` while there are only admitted jobs, all with GPUs: what is free is what the plan has free.
     profile: Option<FreeProfile>,
@@ -41,7 +41,7 @@ struct Class {
     refused_from: Option<Key>,
 }
 
-impl Strict {
+impl Backfilling {
     pub(super) fn new(classes: &Classes) -> Self {
         let class = |gpus| Class {
             gpus,
@@ -235,12 +235,12 @@ impl Strict {
 
 impl Pass {
     /// Steps 3 and 4 after the count.
-    pub(super) fn settle_strict(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
+    pub(super) fn place_and_backfill(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>) {
         let mut stopped = Vec::new();
         self.place_unplaced(view, plan, &mut stopped);
         let has_waiting = !self.queues.is_empty();
         if has_waiting {
-            self.strict.make_profile(view, Some(plan));
+            self.backfilling.make_profile(view, Some(plan));
             self.place_waiting(plan, &mut stopped);
         }
         if stopped.len() > 1 {
@@ -248,10 +248,10 @@ impl Pass {
             plan.sort_preemptions(|job| self.queues.key(job));
         }
         self.stopped.extend(stopped.into_iter().map(Key::job));
-        let mut classes = self.strict.classes.iter();
+        let mut classes = self.backfilling.classes.iter();
         let is_plain =
             classes.all(|class| class.unplaced.is_empty() && class.backfilled.is_empty());
-        self.strict.drop_idle_profile(has_waiting || !is_plain);
+        self.backfilling.drop_idle_profile(has_waiting || !is_plain);
     }
 
     /// Step 3.
@@ -261,17 +261,17 @@ impl Pass {
         plan: &mut Plan<'_>,
         stopped: &mut Vec<Key>,
     ) {
-        while let Some((key, class)) = self.strict.next_unplaced() {
-            let profile = self.strict.profile.as_mut();
+        while let Some((key, class)) = self.backfilling.next_unplaced() {
+            let profile = self.backfilling.profile.as_mut();
             let free = profile.map_or(plan.free(), |profile| &mut profile.start);
             let Some(gpus) = self.places.place_on(free, class, key.job(), TYPE) else {
-                self.strict.classes[class].is_unplaced_refused = true;
-                self.strict.make_profile(view, Some(plan));
+                self.backfilling.classes[class].is_unplaced_refused = true;
+                self.backfilling.make_profile(view, Some(plan));
                 continue;
             };
-            self.strict.remove_unplaced(class, key);
+            self.backfilling.remove_unplaced(class, key);
             self.stop_holders(plan, &gpus, stopped);
-            if let Some(profile) = &mut self.strict.profile {
+            if let Some(profile) = &mut self.backfilling.profile {
                 profile.take(key.job(), gpus.clone(), Hold::Admitted);
             }
             self.start_job(plan, key, gpus, QueueState::Running);
@@ -281,13 +281,13 @@ impl Pass {
     /// Step 4: always the first waiting job that may have a place.
     fn place_waiting(&mut self, plan: &mut Plan<'_>, stopped: &mut Vec<Key>) {
         while let Some((key, class)) = self.next_waiting() {
-            let Some(gpus) = self.strict.place(&mut self.places, class, key) else {
+            let Some(gpus) = self.backfilling.place(&mut self.places, class, key) else {
                 continue;
             };
             self.queues.pop(class);
             self.stop_holders(plan, &gpus, stopped);
-            self.strict.classes[class].backfilled.insert(key);
-            let profile = self.strict.profile.as_mut().expect("jobs wait");
+            self.backfilling.classes[class].backfilled.insert(key);
+            let profile = self.backfilling.profile.as_mut().expect("jobs wait");
             profile.take(key.job(), gpus.clone(), Hold::Backfilled(key));
             self.start_job(plan, key, gpus, QueueState::Backfilled);
         }
@@ -295,7 +295,7 @@ impl Pass {
 
     /// The first waiting job that may have a place, with its class. Behind an unplaced job none of its class has one.
     fn next_waiting(&mut self) -> Option<(Key, usize)> {
-        let profile = self.strict.profile.as_ref().expect("jobs wait");
+        let profile = self.backfilling.profile.as_ref().expect("jobs wait");
         let mut first = None;
         let mut from = 0;
         while let Some(class) = self.queues.next_class(from) {
@@ -304,8 +304,8 @@ impl Pass {
                 continue;
             };
             let is_first = first.is_none_or(|first| (key, class) < first);
-            let is_open = self.strict.classes[class].unplaced.is_empty();
-            if is_first && is_open && self.strict.may_fit(profile, class, key) {
+            let is_open = self.backfilling.classes[class].unplaced.is_empty();
+            if is_first && is_open && self.backfilling.may_fit(profile, class, key) {
                 first = Some((key, class));
             }
         }
@@ -314,9 +314,14 @@ impl Pass {
 
     /// Stops the backfilled jobs that hold some of these GPUs.
     fn stop_holders(&mut self, plan: &mut Plan<'_>, gpus: &GpuSet, stopped: &mut Vec<Key>) {
-        while let Some(key) = self.strict.profile.as_ref().and_then(|p| p.holder(gpus)) {
+        while let Some(key) = self
+            .backfilling
+            .profile
+            .as_ref()
+            .and_then(|p| p.holder(gpus))
+        {
             let class = self.places.classes().of(key.job());
-            self.strict.leave_backfilled(class, key);
+            self.backfilling.leave_backfilled(class, key);
             self.queues.forget(key.job());
             plan.release(key.job());
             plan.preempt(key.job());
