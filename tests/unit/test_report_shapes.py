@@ -54,6 +54,13 @@ def test_by_hand() -> None:
     assert (one.copied_jobs, one.copied_gpu_h, one.copies_most) == (1, 6.0, 2)
 
 
+def test_of_a_preset_the_page_lists_what_it_changes() -> None:
+    changed = {"hadar-ttd": {}, "hadar-jct": {"utility": "inverse_jct"}, "hadar": {}}
+    for name, wanted in changed.items():
+        run = gl.simulate("hadar-60", gl.synth.hadar(jobs=3), name)
+        assert gl.report.digest(run).changed == wanted
+
+
 def test_a_run_without_segments_or_without_jobs_says_nothing() -> None:
     run = gl.simulate("hadar-60", gl.synth.hadar(jobs=3, mixing=True), "hadar")
     assert gl.report.digest(run).shapes is None

@@ -231,13 +231,13 @@ class Digest:
     @property
     def changed(self) -> dict[str, Any]:
         """Parameters that differ from the policy's defaults; all of a policy of one's own."""
-        from gangline.policies.registry import registry
+        from gangline.policies.registry import find, presets, registry
 
         policy = self.spec["policy"]
         given: dict[str, Any] = policy["params"]
-        if policy["name"] not in registry:
+        if policy["name"] not in registry and policy["name"] not in presets:
             return given
-        default = registry[policy["name"]]().params()
+        default = find(policy["name"])().params()
         return {key: value for key, value in given.items() if default.get(key) != value}
 
 

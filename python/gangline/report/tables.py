@@ -261,7 +261,7 @@ def shapes(runs: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cel
                 policy_cell(i, run.label),
                 Cell(words.count(one.mixed_jobs), one.mixed_jobs),
                 Cell(bar(mixed), mixed),
-                Cell(text(kinds) or "–", kinds),
+                Cell(text(kinds) or "–", kinds, kind="words"),
                 Cell(words.count(one.copied_jobs), one.copied_jobs),
                 Cell(bar(copied), copied),
                 Cell(words.count(one.copies_most), one.copies_most),
