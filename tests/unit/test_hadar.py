@@ -54,6 +54,8 @@ def test_too_many_jobs_and_too_short_a_horizon_end_the_run() -> None:
     with pytest.raises(gl.PolicyError, match="at least 9, the active jobs") as caught:
         gl.simulate(LAB, jobs([1] * 9), "hadar", params={"tier": "exact", "exact_max_jobs": 8})
     assert caught.value.field == "exact_max_jobs"
+    just = {"tier": "exact", "exact_max_jobs": 8}
+    assert gl.simulate(LAB, jobs([1] * 8), "hadar", params=just).summary["finished"] == 8
     with pytest.raises(gl.PolicyError, match="the age of the oldest job") as caught:
         gl.simulate(LAB, jobs([16, 16]), "hadar", params={"horizon_s": 1000.0})
     assert caught.value.field == "horizon_s"

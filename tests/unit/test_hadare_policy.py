@@ -8,6 +8,8 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+from parity.copies import world_of
+from parity.harness import assert_same, run_engine, run_reference
 
 LAB = gl.Cluster.from_dict(
     {
@@ -114,6 +116,49 @@ def test_averages_and_quotas_by_hand() -> None:
         (162.5, 200.0, 0.0),
         (200.0, 250.0, 4.0),
     ]
+
+
+BY_PRICE = {
+    "price_pass": True,
+    "utility": "inverse_jct",
+    "umin_factor": 1e-30,
+    "round_s": 10.0,
+    "c0_s": 0.0,
+}
+
+
+def holders(world: dict[str, Any], at_s: float) -> dict[int, str]:
+    """Jobs by server at an instant."""
+    result = run_engine(world, "hadare", BY_PRICE)
+    assert_same(result, run_reference(world, "hadare", BY_PRICE))
+    rows = result.segments.to_pylist()
+    return {row["server"]: row["job_id"] for row in rows if row["start_s"] <= at_s < row["end_s"]}
+
+
+def test_of_equal_payoffs_the_job_with_fewer_copies_wins() -> None:
+    """A second copy of p0 gains 1/8 - 1/16, as much as a first one of p1."""
+    world = world_of([(1.0, 1.0), (1.0, 1.0)], [16.0, 16.0])
+    for kind in world["cluster"]["servers"]:
+        kind["gpu"] = world["cluster"]["servers"][0]["gpu"]
+    assert holders(world, 0.0) == {0: "p0", 1: "p1"}
+
+
+def test_of_equal_payoffs_the_relatively_faster_copy_wins() -> None:
+    """Both do 1 iteration/s on server 0; p0 would do 2 on server 1, which is down."""
+    world = world_of([(1.0, 2.0), (1.0, 1.0)], [16.0, 16.0], [10.0, 10.0])
+    world["cluster"]["failures"] = {"table": [{"server": 1, "down_s": 5.0, "up_s": 1000.0}]}
+    assert holders(world, 10.0) == {0: "p1"}
+
+
+def test_a_window_that_large_models_fill_is_refused_before_the_run() -> None:
+    """1 s and 5e9 bytes at 1.25e9 bytes/s take 5 s."""
+    world = world_of([(1.0, 1.0)], [16.0])
+    models = {"p0": {"compute_s": 0.1, "grad_bytes": 5e9, "buckets": 3}}
+    world["network"] = {"levels": {"*": [1.0, 1.0, 1.0]}, "models": models}
+    with pytest.raises(gl.PolicyError, match="more than 5 s") as caught:
+        run_engine(world, "hadare", {"round_s": 5.0})
+    assert caught.value.field == "round_s"
+    run_engine(world, "hadare", {"round_s": 5.5})
 
 
 def test_presets_are_names_with_settings() -> None:
