@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -370,17 +371,21 @@ def every_place(job: Job, policy: Hadar, free: State) -> Iterator[Counts]:
 
 def best_of_all(policy: Hadar, queue: list[Job], free: State) -> float:
     """Largest sum of payoffs over all places of all jobs."""
-    if not queue:
-        return 0.0
-    best = best_of_all(policy, queue[1:], free)
-    for counts in every_place(queue[0], policy, free):
-        offer = policy.weigh(queue[0], counts, free, policy.ref.overhead(queue[0]), stays=False)
-        rest = best_of_all(policy, queue[1:], without(free, counts))
-        best = max(best, offer.payoff + rest)
-    return best
+
+    @cache
+    def best(at: int, free: State) -> float:
+        if at == len(queue):
+            return 0.0
+        job, sums = queue[at], [best(at + 1, free)]
+        for counts in every_place(job, policy, free):
+            offer = policy.weigh(job, counts, free, policy.ref.overhead(job), stays=False)
+            sums.append(offer.payoff + best(at + 1, without(free, counts)))
+        return max(sums)
+
+    return best(0, free)
 
 
-@given(world=worlds(most=3, late=False), params=SMALL)
+@given(world=worlds(most=6, late=False), params=SMALL)
 def test_all_places_of_all_jobs_bound_the_exact_tier(
     world: dict[str, Any], params: dict[str, Any]
 ) -> None:

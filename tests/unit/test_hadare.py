@@ -135,6 +135,7 @@ def test_counters_are_those_of_the_copy_with_most_steps() -> None:
     copies = [{"n": np.array(i), "on": np.array([i > 1])} for i in range(4)]
     merged = merge_parameters(copies, [1, 5, 5, 0])
     assert (int(merged["n"]), merged["on"].tolist()) == (1, [False])
+    assert not np.shares_memory(merged["on"], copies[1]["on"])
     with pytest.raises(gl.MergeError, match="counters of copy 1") as caught:
         merge_parameters(copies, [1, 5, 5, 0], integer="equal")
     assert (caught.value.name, caught.value.copy) == ("n", 1)
