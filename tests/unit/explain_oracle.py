@@ -145,6 +145,9 @@ def check(
                 causes.add(stretch.cause)
                 check_cause(oracle, said, stretch, types, mixes=mixes, is_strict=is_strict)
         _check_passing(oracle, said, wait, types, mixes=mixes)
+        there = oracle.running(wait.start_s)
+        later = {name for name in there if oracle.jobs[name]["arrival_s"] > said.arrival_s}
+        assert (wait.holders, wait.later_holders) == (len(there), len(later))
     return causes
 
 

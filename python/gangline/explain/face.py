@@ -209,7 +209,8 @@ class _Story:
             if self._mine is None:
                 self._mine = free.for_gang(gang, self._types, mixes_types=self._mixes)
             found = stretches(wait, self._mine, self._said, self._round_s)
-        return WaitPart(wait.start_s, wait.end_s, found, self._passed_by(wait, free))
+        holders = self._segments.holders(self._row, wait.start_s)
+        return WaitPart(wait.start_s, wait.end_s, found, self._passed_by(wait, free), *holders)
 
     def _passed_by(self, wait: Wait, free: Free | None) -> list[Passing]:
         passed = self._segments.passed(self._row, wait)

@@ -45,12 +45,16 @@ class WaitPart:
         The same time, cut where the reason changes.
     passed_by : list of Passing
         Jobs that arrived later and got GPUs meanwhile.
+    holders, later_holders : int
+        Jobs that held GPUs when it began, and how many of them had arrived later.
     """
 
     start_s: float
     end_s: float
     stretches: list[Stretch]
     passed_by: list[Passing]
+    holders: int
+    later_holders: int
 
 
 @dataclass(frozen=True)

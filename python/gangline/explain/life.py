@@ -171,6 +171,12 @@ class Segments:
                 servers[server] = servers.get(server, 0) + int(self.mask[row]).bit_count()
         return [Passed(other, time_s, servers) for (time_s, other), servers in found.items()]
 
+    def holders(self, job: int, time_s: float) -> tuple[int, int]:
+        """Return how many other jobs hold GPUs from an instant on, and how many arrived later."""
+        every = np.unique(self.job[(self.start <= time_s) & (self.end > time_s)])
+        every = every[every != job]
+        return len(every), int((self.arrival[every] > self.arrival[job]).sum())
+
     def takers(self, job: int, run: Run) -> dict[int, int]:
         """Return the jobs that got GPUs of a run at the instant at which it ended, and how many."""
         low, high = np.searchsorted(self._starts, [run.end_s, np.nextafter(run.end_s, np.inf)])

@@ -29,7 +29,7 @@ _SEVERAL = {
     "turn": "it took turns on its GPUs with {others}",
     "promised": "it came first and had no place; GPUs were reserved for it",
     "delayed": "enough GPUs were free, but not close enough to each other; it was to wait for a "
-    "placement on {tier} or until its delay was over",
+    "placement on {tier} until its delay was over, at {ends}",
     "leased": "the GPUs were leased to other jobs",
     NOT_ASKED: "the policy had not been asked: it decides {when}",
 }
@@ -118,6 +118,7 @@ def _reason(said: Facts, cause: str, state: str, stretches: list[Stretch]) -> st
             others=_largest(stretches),
             tier=_tier(None if first is None else first.tier),
             when=_when(said),
+            ends=_ends(said, stretches),
         ) + _meanwhile(said, cause, stretches)
     return _single(said, stretches[0], cause) + _meanwhile(said, cause, stretches)
 
@@ -216,6 +217,15 @@ def _largest(stretches: list[Stretch]) -> str:
     return listed([f"{_job(*key)}" for key, _ in most]) if most else "other jobs"
 
 
+def _ends(said: Facts, stretches: list[Stretch]) -> str:
+    """Return the instants that were named, the first few of them."""
+    every = sorted({one.said.until_s for one in stretches if one.said is not None})
+    if not every or not math.isfinite(every[-1]):
+        return "no time"
+    first = [_clock(said, until_s) for until_s in every[:_SHOWN]]
+    return listed([*first, "later"] if len(every) > _SHOWN else first)
+
+
 def _span(least: int, most: int) -> str:
     return f"{least}" if least == most else f"{least} to {most}"
 
@@ -225,15 +235,21 @@ def _clock(said: Facts, time_s: float) -> str:
 
 
 def passing(said: Facts) -> list[str]:
-    """Return which jobs that arrived later got GPUs meanwhile."""
+    """Return which other jobs held GPUs, and which that arrived later got some meanwhile."""
+    longest = max(said.waits, key=lambda wait: wait.end_s - wait.start_s)
+    held = f"  {plural(longest.holders, 'job')} held GPUs"
+    if longest.later_holders:
+        held += f", {longest.later_holders:,} of which had arrived later,"
+    when = "its longest wait" if len(said.waits) > 1 else "its wait"
+    lines = [f"{held} when {when} began at {_clock(said, longest.start_s)}."]
     every = [one for wait in said.waits for one in wait.passed_by]
     if not every:
-        return ["  No job that arrived later got GPUs meanwhile."]
+        return [*lines, "  No job that arrived later got GPUs meanwhile."]
     jobs = {one.job_id for one in every}
     outranking = [one for one in every if one.outranks]
-    lines = [f"  {plural(len(jobs), 'job')} that arrived later got GPUs meanwhile."]
+    lines.append(f"  {plural(len(jobs), 'job')} that arrived later got GPUs meanwhile.")
     if not outranking:
-        lines[0] = lines[0][:-1] + "; without them, too, too few would have been free for it."
+        lines[-1] = lines[-1][:-1] + "; without them, too, too few would have been free for it."
         return lines
     count = len({one.time_s for one in outranking})
     where = "at one instant" if count == 1 else f"at {count:,} instants"
