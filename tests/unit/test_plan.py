@@ -358,12 +358,18 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert main([*start, "--keep", "nonsense"]) == 2
 
 
-def test_command_line_with_a_policy_of_its_own(
+def test_a_policy_of_its_own_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "own_for_plan.py").write_text(
         "import gangline as gl\n"
         "class Own(gl.Policy):\n"
+        "    def __init__(self, patience=3):\n"
+        "        self.patience = patience\n"
+        "    def params(self):\n"
+        "        return {'patience': self.patience}\n"
+        "    def label(self):\n"
+        "        return f'own{self.patience}'\n"
         "    def decide(self, view, changes):\n"
         "        plan, free = gl.Plan(), view.servers('gpus_free').copy()\n"
         "        for job, gpus in zip(view.waiting('job'), view.waiting('gpus')):\n"
@@ -375,15 +381,20 @@ def test_command_line_with_a_policy_of_its_own(
         encoding="utf-8",
     )
     monkeypatch.chdir(tmp_path)
-    trace = "synth:philly?jobs=30&seed=2&max_gpus=4"
-    code = main(
-        ["plan", "--trace", trace, "--cluster", "pollux-64", "--policy", "own_for_plan:Own",
-         "--keep", "queue_p95_s<=60", "--most", "8", "--workers", "1"]
-    )  # fmt: skip
-    shown = capsys.readouterr()
-    assert code == 0, shown.err
-    assert "own_for_plan" in shown.out or "Own" in shown.out
-    assert main(["run", "--trace", trace, "--cluster", "pollux-64", "--policy", "absent:Own"]) == 2
+    world = ["--trace", "synth:philly?jobs=30&seed=2&max_gpus=4", "--cluster", "pollux-64"]
+    mine = "own_for_plan:Own"
+    targets = ["--keep", "queue_p95_s<=60", "--most", "8", "--workers", "1"]
+    assert main(["plan", *world, "--policy", mine, *targets, "--set", "patience=5"]) == 0
+    assert "own5" in capsys.readouterr().out
+    assert (
+        main(["compare", *world, "--policies", f"fifo,{mine}", "--set", f"{mine}.patience=4"]) == 0
+    )
+    assert "own4" in capsys.readouterr().out
+    assert main(["compare", *world, "--policies", f"fifo,{mine}", "--set", "patience=6"]) == 0
+    assert "own6" in capsys.readouterr().out
+    assert main(["run", *world, "--policy", mine, "--set", "absent=1"]) == 2
+    assert "absent" in capsys.readouterr().err
+    assert main(["run", *world, "--policy", "absent:Own"]) == 2
     assert "absent:Own" in capsys.readouterr().err
 
 

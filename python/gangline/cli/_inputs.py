@@ -12,7 +12,7 @@ from gangline.errors import PolicyError, TraceError
 from gangline.policies.registry import find, make, parse_setting
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from cyclopts import Token
 
@@ -212,7 +212,9 @@ def policy(name: str, params: dict[str, Any]) -> PolicyBase | Policy:
     return made
 
 
-def policies(names: str, settings: list[str] | None) -> tuple[list[PolicyBase], dict[str, Any]]:
+def policies(
+    names: str, settings: list[str] | None
+) -> tuple[list[PolicyBase | Policy], dict[str, Any]]:
     """Build the policies of `--policies a,b` with `--set a.key=value`; also the sharing keys.
 
     A setting without a policy's name goes to every policy that has the parameter.
@@ -236,11 +238,16 @@ def policies(names: str, settings: list[str] | None) -> tuple[list[PolicyBase], 
                 raise PolicyError(f"{message}; {hint}", field=key, value=value)
             values[name][parameter] = value
             continue
-        takers = [item for item in chosen if key in find(item)().params()]
+        takers = [item for item in chosen if key in _parameters(item)]
         if not takers:
             raise PolicyError(
                 f"--set {key}: none of the policies has it; write POLICY.KEY=VALUE", field=key
             )
         for taker in takers:
             values[taker][key] = value
-    return [make(name, values[name]) for name in chosen], sharing
+    return [policy(name, values[name]) for name in chosen], sharing
+
+
+def _parameters(name: str) -> Collection[str]:
+    """Return the names of a policy's parameters."""
+    return policy(name, {}).params() if ":" in name else find(name)().params()

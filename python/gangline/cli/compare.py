@@ -55,7 +55,7 @@ def compare(
     cluster
         A TOML file, the node list of a public trace, or the name of a preset.
     policies
-        Names separated by commas.
+        Names separated by commas; module:Class is a policy in Python.
     settings
         POLICY.KEY=VALUE, or KEY=VALUE for every policy that has the key; repeatable.
     seeds
