@@ -177,10 +177,10 @@ def free_of_segments(
     for number in range(len(cluster.gpu_types)):
         mine = counted & (kind[place] == number)
         width = int(gpus[kind == number].max(initial=1)) + 1
-        change = np.zeros(len(time_s) * width, np.int32)
-        np.add.at(change, instant[mine] * width + after[mine], 1)
-        np.subtract.at(change, instant[mine] * width + before[mine], 1)
-        change[:width] += np.bincount(gpus[kind == number], minlength=width).astype(np.int32)
+        cells = len(time_s) * width
+        change = np.bincount(instant[mine] * width + after[mine], minlength=cells)
+        change -= np.bincount(instant[mine] * width + before[mine], minlength=cells)
+        change[:width] += np.bincount(gpus[kind == number], minlength=width)
         exactly = np.cumsum(change.reshape(-1, width), axis=0, dtype=np.int32)
         servers.append(exactly[:, ::-1].cumsum(axis=1, dtype=np.int32)[:, -2::-1])
     total = np.array([at_least.sum(axis=1) for at_least in servers])

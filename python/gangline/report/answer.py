@@ -60,7 +60,7 @@ def recommendation(means: Sequence[Row], rows: Sequence[Row], runs: Sequence[Dig
     best, others = comparison.ranking(means, tied)
     if not others:
         return _kept_together(_joined(said, _seeds(best, [], rows)))
-    told = (said, _seeds(best, others, rows), _knowledge(best[0], means, runs))
+    told = (said, _seeds(best, others, rows), _knowledge(best, means, runs))
     return _kept_together(_joined(*told))
 
 
@@ -155,14 +155,18 @@ def _seeds(best: Sequence[Row], others: Sequence[Row], rows: Sequence[Row]) -> s
     )
 
 
-def _knowledge(best: Row, means: Sequence[Row], runs: Sequence[Digest]) -> str:
+def _knowledge(best: Sequence[Row], means: Sequence[Row], runs: Sequence[Digest]) -> str:
     knows = {run.label: run.spec["policy"].get("knowledge") for run in runs}
     blind = [row for row in means if knows[row["policy"]] == "online"]
     ranked, _ = comparison.ranking(blind)
-    if knows[best["policy"]] != "remaining" or not ranked:
+    if knows[best[0]["policy"]] != "remaining" or not ranked:
         return ""
+    alike = [row["policy"] for row in best if knows[row["policy"]] == "online"]
+    if alike:
+        names = words.listed([tables.name(label) for label in alike])
+        return f"Of these, {names} need{'s' * (len(alike) == 1)} not know how long jobs run."
     return (
-        f"{tables.name(best['policy'])} knows how long each job still has to run, which a real "
+        f"{tables.name(best[0]['policy'])} knows how long each job still has to run, which a real "
         f"cluster seldom does; the best without that is {tables.name(ranked[0]['policy'])} "
         f"({words.duration(ranked[0]['jct_mean_s'])})."
     )

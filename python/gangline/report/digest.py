@@ -16,7 +16,7 @@ from gangline.report.excerpt import Excerpt, excerpt
 from gangline.report.pair_times import PairTime, pair_times
 from gangline.report.shapes import Shapes, gangs, shapes
 from gangline.report.stories import Story, alone_s, stops, worst
-from gangline.report.waiting import REASONS, Waits, idle_share, rows_of_jobs, waits
+from gangline.report.waiting import REASONS, Waits, idle_share, rows_of_jobs, takers, waits
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gangline.result import Result
 
     Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
 
 __all__ = [
     "POINTS",
@@ -264,10 +265,15 @@ def digest(result: Result) -> Digest:
         is_fine = _is_fine(timeline, result.summary, sum(gpus.values()) * time_s.max(initial=0.0))
         if is_fine:
             idle = idle_share(timeline, sum(gpus.values()), float(time_s.max(initial=0.0)))
-        found = waits(result) if is_fine or job is not None else None
+        found = waits(result, job) if is_fine or job is not None else None
         blocked = float("nan") if found is None else found.behind_head
-        reasons, unfit = _reasons(result, found, job)
-        told = worst(result, found, job)
+        none = np.zeros(0, np.int64)
+        # copies of a job come and go without the job being stopped
+        pairs = (none, none)
+        if job is not None and result.summary.get("preemptions"):
+            pairs = takers(result.segments, job)[:2]
+        reasons, unfit = ({}, []) if job is None else _reasons(result, found, pairs)
+        told = worst(result, found, job, pairs)
         took_s = _floats(jobs, "jct_s").astype(np.float32)
         jobs = jobs.filter(jobs["jct_s"].is_valid()) if jobs["jct_s"].null_count else jobs
         users = _named(jobs, "user")
@@ -443,12 +449,10 @@ def _losses(jobs: pa.Table) -> list[Loss]:
 
 
 def _reasons(
-    result: Result, found: Waits | None, job: npt.NDArray[np.int64] | None
+    result: Result, found: Waits | None, pairs: tuple[Ints, Ints]
 ) -> tuple[dict[str, float], list[tuple[str, int, float]]]:
     """Return means of the waiting by reason, what was stopped, and which gangs waited in vain."""
-    if job is None:
-        return {}, []
-    told = stops(result, job)
+    told = stops(result.jobs, *pairs)
     if found is None:
         return told, []
     jobs = max(result.jobs.num_rows - int(result.summary.get("dropped") or 0), 1)
@@ -461,8 +465,10 @@ def _reasons(
     return told, [(name, n, share) for name, n, share in shares if n]
 
 
-def _shapes(result: Result, job: npt.NDArray[np.int64]) -> Shapes:
+def _shapes(result: Result, job: npt.NDArray[np.int64]) -> Shapes | None:
     names, of_server = _types(result)
+    if len(names) == 1:
+        return None  # no page shows them
     return shapes(gangs(result.segments, job, of_server), names)
 
 

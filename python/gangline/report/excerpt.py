@@ -103,10 +103,9 @@ def _window(arrival: Floats, work: Floats, gpus: int) -> tuple[float, float]:
     behind = balance - np.minimum(np.minimum.accumulate(balance - work), 0.0)
     peak = int(np.argmax(behind))
     low, high = max(peak - _BEFORE, 0), min(peak + _AFTER, len(at) - 1)
-    longest = float(at[high]) if high > low and at[high] > at[low] else float(at[low]) + 1.0
-    if high == len(at) - 1:  # nothing comes after: as long again
-        longest += max(longest - float(at[low]), 1.0)
-    return float(at[low]), longest
+    # and half of the time that all GPUs need for what is at hand
+    done = float(at[peak]) + 0.5 * float(behind[peak]) / gpus
+    return float(at[low]), max(float(at[high]), done, float(at[low]) + 1.0)
 
 
 def _runs(mask: int) -> list[tuple[int, int]]:

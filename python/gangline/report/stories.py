@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gangline import _formatting as words
-from gangline.report.waiting import REASONS, takers
+from gangline.report.waiting import REASONS
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -78,7 +78,9 @@ def alone_s(jobs: pa.Table) -> Floats:
         return _floats(jobs, "jct_s") / _floats(jobs, "slowdown")
 
 
-def worst(result: Result, found: Waits | None, job: Ints | None) -> list[Story]:
+def worst(
+    result: Result, found: Waits | None, job: Ints | None, pairs: tuple[Ints, Ints]
+) -> list[Story]:
     """Return the finished jobs with the longest delay, the longest first.
 
     The delay is the time from arrival to finish less the run time alone.
@@ -91,6 +93,8 @@ def worst(result: Result, found: Waits | None, job: Ints | None) -> list[Story]:
         Why its jobs waited.
     job : int array, optional
         Row of the jobs table of each segment, if there are segments.
+    pairs : (int array, int array)
+        Jobs that were stopped, and those that took their GPUs, as `waiting.takers` returns them.
     """
     jobs = result.jobs
     alone, took = alone_s(jobs), _floats(jobs, "jct_s")
@@ -101,7 +105,7 @@ def worst(result: Result, found: Waits | None, job: Ints | None) -> list[Story]:
     by: dict[int, list[int]] = {}
     if job is not None:
         segments = result.segments
-        stopped, taker, _ = takers(segments, job)
+        stopped, taker = pairs
         for one in most.tolist():
             by[one] = taker[stopped == one].tolist()
         if "xi" in segments.column_names:
@@ -179,7 +183,7 @@ job at the head of the queue
         done.append(f"moved {_times(story.migrations)}")
     if done:
         said = f"It was {' and '.join(done)}"
-        if story.takers:
+        if story.takers and story.preemptions:
             several = len(story.takers) > 1 or story.takers[0][1] < story.preemptions
             names = words.listed([f"job {job}" for job, _ in story.takers])
             said += f"; {'most often ' if several else ''}{names} took its GPUs"
@@ -197,7 +201,7 @@ job at the head of the queue
     return ". ".join(told) + "." if told else ""
 
 
-def stops(result: Result, job: Ints) -> dict[str, float]:
+def stops(jobs: pa.Table, stopped: Ints, taker: Ints) -> dict[str, float]:
     """Return how often the policy stopped a job, and of what kind those were that took its GPUs.
 
     Returns
@@ -206,8 +210,6 @@ def stops(result: Result, job: Ints) -> dict[str, float]:
         taken: pairs of a stopped job and one that took its GPUs at that instant; of these the
         shares in which the taker is shorter, arrived later, and has fewer GPUs; nan if none.
     """
-    jobs = result.jobs
-    stopped, taker, _ = takers(result.segments, job)
     found: dict[str, float] = {"taken": float(len(stopped))}
     for name, column in (
         ("shorter", -alone_s(jobs)),

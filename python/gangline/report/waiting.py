@@ -41,6 +41,7 @@ __all__ = ["REASONS", "Piece", "Waits", "idle_share", "rows_of_jobs", "takers", 
 
 REASONS = ("busy", "head", "scattered", "held")
 _BUSY, _HEAD, _SCATTERED, _HELD = range(4)
+_ROUNDING_S = 1e-6  # sums of a few million seconds are no more exact
 
 Piece = tuple[float, float, str]
 """From, to, reason."""
@@ -101,7 +102,7 @@ class Waits:
         return float(first[:, _HEAD].sum()) / total if total > 0.0 else float("nan")
 
 
-def waits(result: Result) -> Waits | None:
+def waits(result: Result, job: Ints | None = None) -> Waits | None:
     """Return why the jobs of a run waited; None if its tables do not say.
 
     Parameters
@@ -109,6 +110,8 @@ def waits(result: Result) -> Waits | None:
     result : Result
         With segments, or else with a timeline. Failures that were drawn are in no table: of such
         a run nothing is known if servers failed.
+    job : int array, optional
+        What `rows_of_jobs` returns, if it is known already.
 
     Notes
     -----
@@ -125,38 +128,41 @@ def waits(result: Result) -> Waits | None:
     >>> [found.pieces(i) for i in range(2)]
     [[(1.0, 10.0, 'busy')], [(2.0, 10.0, 'head'), (10.0, 15.0, 'busy')]]
     """
+    import pyarrow.compute as pc
+
     from gangline.cluster import Cluster
 
     cluster = Cluster.from_dict(result.spec["cluster"])
     jobs = result.jobs
     arrival, start = _column(jobs, "arrival_s"), _column(jobs, "first_start_s")
-    could_run = np.asarray([status != "dropped" for status in jobs["status"].to_pylist()], bool)
+    could_run = np.asarray(pc.not_equal(jobs["status"], "dropped"), bool)
     if result.has_segments:
+        job = rows_of_jobs(result) if job is None else job
         outages = cluster.outages()
         if result.summary.get("failures") and not outages:
             return None  # drawn: no table says which servers were down
         free = free_of_segments(result.segments, cluster, arrival, outages)
-        stretches = _stretches(result, arrival, could_run)
+        stretches = _stretches(result, job, arrival, could_run)
     else:
         free = _free_of_timeline(result.timeline, cluster, np.concatenate([arrival, start]))
         end = float(_column(result.timeline, "t_s").max(initial=0.0))
         until = np.where(np.isnan(start), end, start)
-        job = np.flatnonzero(could_run & (until > arrival))
-        stretches = job, arrival[job], until[job]
+        waited = np.flatnonzero(could_run & (until > arrival))
+        stretches = waited, arrival[waited], until[waited]
     if free is None:
         return None
-    job, begin, end_s = stretches
+    owner, begin, end_s = stretches
     order = np.flatnonzero(could_run)[np.argsort(arrival[could_run], kind="stable")]
     queue = arrival[order], np.where(np.isnan(start), np.inf, start)[order]
     gpus = np.asarray(jobs["gpus"].to_numpy(), np.int64)
     sizes, size_of = np.unique(gpus, return_inverse=True)
     code = _codes(free, sizes, _head(free.time_s, *queue, gpus[order]))
     return Waits(
-        job=job,
+        job=owner,
         start_s=begin,
         end_s=end_s,
-        is_first=begin == arrival[job],
-        reasons_s=_durations(free.time_s, code, size_of[job], begin, end_s),
+        is_first=begin == arrival[owner],
+        reasons_s=_durations(free.time_s, code, size_of[owner], begin, end_s),
         time_s=free.time_s,
         code=code,
         size_of=size_of,
@@ -198,9 +204,11 @@ def takers(segments: pa.Table, job: Ints) -> tuple[Ints, Ints, Floats]:
     row = np.repeat(stopped, count)
     other = order[np.repeat(low - np.cumsum(count) + count, count) + np.arange(count.sum())]
     took = ((mask[row] & mask[other]) != 0) & (job[row] != job[other])
-    pairs = np.stack([job[row[took]], job[other[took]], np.searchsorted(times, end[row[took]])])
-    victim, taker, instant = np.unique(pairs, axis=1)
-    return victim, taker, times[instant]
+    jobs = int(job.max(initial=0)) + 1
+    victim, taker = job[row[took]], job[other[took]]
+    # gangs on several servers meet several times
+    key = np.unique((np.searchsorted(times, end[row[took]]) * jobs + victim) * jobs + taker)
+    return key // jobs % jobs, key % jobs, times[key // jobs // jobs]
 
 
 def idle_share(timeline: pa.Table, gpus: int, length_s: float) -> float:
@@ -260,19 +268,21 @@ def _durations(
     length = np.diff(time_s)
     for number in np.unique(size).tolist():
         mine = size == number
-        for reason in range(len(REASONS)):
+        for reason in np.flatnonzero(np.bincount(code[number], minlength=len(REASONS))).tolist():
             held = (code[number, :-1] == reason) * length
             total = np.append(0.0, np.cumsum(held))
             ends = (np.interp(edge[mine], time_s, total) for edge in (start_s, end_s))
             low, high = ends
             found[mine, reason] = high - low
+    found[found < _ROUNDING_S] = 0.0
     return found
 
 
-def _stretches(result: Result, arrival: Floats, could_run: Bools) -> tuple[Ints, Floats, Floats]:
+def _stretches(
+    result: Result, job: Ints, arrival: Floats, could_run: Bools
+) -> tuple[Ints, Floats, Floats]:
     """Return the spans in which jobs held no GPU: job, from, to."""
     segments = result.segments
-    job = rows_of_jobs(result)
     start, end = _column(segments, "start_s"), _column(segments, "end_s")
     finish = _column(result.jobs, "finish_s")
     last_s = max(end.max(initial=0.0), np.nanmax(np.append(arrival, 0.0)))

@@ -243,8 +243,9 @@ def _told(drawn: Sequence[Digest], labels: Sequence[str]) -> list[tuple[str, str
 def _gantt(run: Digest) -> str:
     assert run.excerpt is not None
     about = (
-        "<p class=about>Each row is a GPU, each colour a job; a dark end is a preemption. Shown is "
-        "the time when most work was at hand; <code>gangline gantt</code> draws all of it.</p>"
+        "<p class=about>Each row is a GPU, each bar a job, in eight colours in turn; a dark end is "
+        "a preemption. Shown is the time when most work was at hand; <code>gangline gantt</code> "
+        "draws all of it.</p>"
     )
     picture = _gantt_svg.draw(run.excerpt, f"Jobs on GPUs under {run.label}")
     frame = '<div class="scroll gantt" tabindex="0" role="group" aria-label="Jobs on GPUs">'

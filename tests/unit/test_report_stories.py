@@ -1,0 +1,143 @@
+"""Jobs that fared worst, stopped jobs, and the excerpt of a Gantt chart, by hand."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gangline as gl
+from gangline.report import _gantt_svg, why
+from gangline.report.stories import sentences
+
+ONE = gl.Cluster.homogeneous(servers=1, gpus=1)
+
+
+def digest(
+    rows: list[tuple[float, int, float]], policy: Any, cluster: Any = ONE, **options: Any
+) -> Any:
+    table = {
+        "job_id": [f"j{i}" for i in range(len(rows))],
+        "arrival_s": [float(arrival) for arrival, _, _ in rows],
+        "gpus": [gpus for _, gpus, _ in rows],
+        "duration_s": [float(length) for _, _, length in rows],
+    }
+    options.setdefault("segments", True)
+    return gl.report.digest(gl.simulate(cluster, pa.table(table), policy, **options))
+
+
+def test_a_story_by_hand() -> None:
+    """j0 runs from 0 to 10 s; j1 takes its GPU to 30 s; j0 restarts for 5 s and ends at 125 s."""
+    run = digest([(0, 1, 100), (10, 1, 20)], "srtf", restart_s=5.0)
+    (story,) = run.stories
+    assert (story.job, story.alone_s, story.jct_s, story.wait_s) == ("j0", 100.0, 125.0, 20.0)
+    assert story.takers == (("j1", 1),)
+    assert sentences(story) == (
+        "It waited 20 s, because too few GPUs were free. It was stopped once; job j1 took its "
+        "GPUs. Restarts took 5 s."
+    )
+    assert run.reasons["waited_busy_s"] == pytest.approx(10.0)
+    assert [run.reasons[f"taken_by_{kind}"] for kind in ("shorter", "later", "smaller")] == [
+        1,
+        1,
+        0,
+    ]
+
+
+def test_what_waited_while_gpus_were_free_is_told() -> None:
+    """Two GPUs; j0 holds one to 10 s, j1 wants both, j2 one: from 2 to 10 s j2 is behind j1."""
+    two = gl.Cluster.homogeneous(servers=1, gpus=2)
+    run = digest([(0, 1, 10), (1, 2, 5), (2, 1, 3)], "fifo", two)
+    assert run.unfit == [("1", 2, pytest.approx(8 / 22)), ("2", 1, 0.0)]
+    (said,) = why.unfit([run])
+    assert re.sub("<[^>]*>", "", said) == (
+        "Under fifo, 36 % of all waiting was while enough GPUs were free, 100 % of it by jobs of "
+        "1 GPU (2)."
+    )
+    assert "8 s while it was behind a larger job at the head" in sentences(run.stories[0])
+
+
+def test_losses_of_a_story() -> None:
+    """Two equal jobs share one GPU at xi = 1.5 from start to end: each loses 5 of its 15 s."""
+    run = digest([(0, 1, 10), (0, 1, 10)], "toy-share", sharing={"xi": 1.5})
+    assert [sentences(story) for story in run.stories] == ["Co-runners cost 5 s."] * 2
+    lab = {
+        "gpu_types": [{"name": "g", "memory_gb": 16}],
+        "servers": [{"count": 2, "gpu": "g", "gpus": 1, "rack": "fill:1"}],
+        "network": {"levels": {"*": [1.0, 0.5, 0.5]}},
+    }
+    (story,) = digest([(0, 2, 10)], "fifo", lab).stories
+    assert sentences(story) == "The distance between its GPUs cost 10 s."
+    kinds = [{"name": "g", "memory_gb": 16}, {"name": "slow", "memory_gb": 16, "speed": 0.5}]
+    servers = [{"count": 1, "gpu": kind["name"], "gpus": 1, "rack": 0} for kind in kinds]
+    (story,) = digest(
+        [(0, 1, 100), (1, 1, 10)], "fifo", {"gpu_types": kinds, "servers": servers}
+    ).stories
+    assert sentences(story) == "Slower or fewer GPUs or smaller batches cost 10 s."
+
+
+def test_without_segments_stories_are_shorter() -> None:
+    run = digest([(0, 1, 100), (10, 1, 20)], "srtf", segments=False)
+    assert sentences(run.stories[0]) == "It waited 20 s. It was stopped once."
+    assert run.excerpt is None
+    assert run.reasons == {}
+
+
+def test_an_excerpt_by_hand() -> None:
+    run = digest([(0, 1, 100), (10, 1, 20)], "srtf")
+    found = [(bar.name, bar.start_s, bar.end_s, bar.reason) for bar in run.excerpt.bars]
+    assert found[:2] == [("j0", 0.0, 10.0, "preempted"), ("j1", 10.0, 30.0, "finished")]
+    drawn = _gantt_svg.draw(run.excerpt, "t")
+    assert "job j0 for 10 s, then stopped" in drawn
+    big = gl.Cluster.homogeneous(servers=9, gpus=8)
+    assert digest([(0, 1, 100)], "srtf", big).excerpt is None
+
+
+JOB = st.tuples(st.integers(0, 90), st.integers(1, 6), st.integers(1, 90))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(JOB, min_size=1, max_size=12), st.sampled_from(["fifo", "srtf", "sjf-ffs"]))
+def test_bars_are_parts_of_segments(rows: list[tuple[int, int, int]], policy: str) -> None:
+    lab = gl.Cluster.homogeneous(servers=3, gpus=2)
+    table = {
+        "job_id": [f"j{i}" for i in range(len(rows))],
+        "arrival_s": [float(arrival) for arrival, _, _ in rows],
+        "gpus": [gpus for _, gpus, _ in rows],
+        "duration_s": [float(length) for _, _, length in rows],
+    }
+    options = {"sharing": {"xi": 2.0}} if policy == "sjf-ffs" else {}
+    run = gl.simulate(lab, pa.table(table), policy, segments=True, **options)
+    shown = gl.report.digest(run).excerpt
+    first = min(table["arrival_s"])
+    segments = run.segments.to_pylist()
+    gpu_s = sum(bar.slots * (bar.end_s - bar.start_s) for bar in shown.bars)
+    low, high = shown.from_s + first, shown.to_s + first
+    inside = sum(
+        row["gpu_mask"].bit_count() * max(min(row["end_s"], high) - max(row["start_s"], low), 0.0)
+        for row in segments
+    )
+    assert gpu_s == pytest.approx(inside)
+    for bar in shown.bars:
+        mask = ((1 << bar.slots) - 1) << bar.slot
+        assert any(
+            row["job_id"] == bar.name
+            and row["server"] == bar.server
+            and row["gpu_mask"] & mask == mask
+            and row["start_s"] <= bar.start_s + first < bar.end_s + first <= row["end_s"]
+            for row in segments
+        )
+        # no two jobs in one place
+        assert not any(
+            other is not bar
+            and (other.server, other.lane) == (bar.server, bar.lane)
+            and other.slot < bar.slot + bar.slots
+            and bar.slot < other.slot + other.slots
+            and other.start_s < bar.end_s
+            and bar.start_s < other.end_s
+            for other in shown.bars
+        )
