@@ -300,7 +300,14 @@ def script(name: str, *arguments: str) -> list[Line]:
     return [Line(f"{name}: exit code", float(done.returncode), judged, said.replace("|", ","))]
 
 
-SCRIPTS_WITH_LIMITS = ("lp", "venus_network", "test_report", "test_end_to_end")
+SCRIPTS_WITH_LIMITS = (
+    "lp",
+    "rounds",
+    "venus_network",
+    "venus_rounds",
+    "test_report",
+    "test_end_to_end",
+)
 
 
 def peers(max_jobs: int) -> list[Line]:

@@ -1,5 +1,5 @@
 //! `gangline.lp.rounds.Shares` as an [`Allocator`]. Programs that the core solves by itself never come to Python;
-//! any other ask attaches once.
+//! any other ask takes the interpreter once.
 
 use crate::py_policy::Raised;
 use gangline_allocation::{Allocator, Ask, PairShare, Program, Service, Shares};
@@ -25,7 +25,7 @@ pub(crate) struct PyAllocator {
     counts: Arc<Counts>,
 }
 
-/// What the core solved by itself, and how often Python was asked.
+/// What the core solved by itself, and how often the interpreter was taken.
 #[derive(Debug, Default)]
 struct Counts {
     allocations: AtomicU64,
@@ -41,7 +41,7 @@ pub(crate) struct SolveCounts(Arc<Counts>);
 
 #[pymethods]
 impl SolveCounts {
-    /// Allocations, programs, iterations, nanoseconds; and asks that went to Python.
+    /// Allocations, programs, iterations, nanoseconds; and how often the interpreter was taken.
     fn read(&self) -> (u64, u64, u64, u64, u64) {
         let counts = &self.0;
         let load = |own: &AtomicU64| own.load(Ordering::Relaxed);
@@ -187,6 +187,12 @@ impl PyAllocator {
         Some(found.shares)
     }
 
+    /// Takes the interpreter, which is counted.
+    fn attach<T>(&self, call: impl FnOnce(Python<'_>) -> T) -> T {
+        self.counts.attached.fetch_add(1, Ordering::Relaxed);
+        Python::attach(call)
+    }
+
     /// An ask whose error says which round it was.
     fn ask<T>(
         &self,
@@ -194,8 +200,7 @@ impl PyAllocator {
         lost_s: &[f64],
         call: impl FnOnce(&Self, Python<'_>, &Ask, &[f64]) -> PyResult<T>,
     ) -> Result<T, PolicyError> {
-        self.counts.attached.fetch_add(1, Ordering::Relaxed);
-        let answer = Python::attach(|py| {
+        let answer = self.attach(|py| {
             call(self, py, ask, lost_s).inspect_err(|error| {
                 let note = format!("in the round at {} s", ask.now.0 as f64 / 1e9);
                 // a note on the solver's own error; the error itself passes untouched
@@ -222,7 +227,7 @@ impl Allocator for PyAllocator {
         if let Some(Program::Cost { prices: own }) = &mut self.program {
             own.clone_from(&prices);
         }
-        Python::attach(|py| {
+        self.attach(|py| {
             let object = self.object.bind(py);
             object.call_method1("begin", (names, prices)).map(|_| ())
         })
