@@ -1,4 +1,4 @@
-"""Take the picture of the guide to reports: the demo's page, from the verdict to the first charts.
+"""Take the picture of the guide to reports: the first screen of the demo's page.
 
     .venv/bin/python scripts/picture.py
 
@@ -22,12 +22,14 @@ ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "_static" / "report.png"
 TRACE = "traces/mini/philly.parquet"
 POLICIES = ("fifo", "fifo-skip", "sjf", "srtf", "las", "tiresias")
-WIDTH = 1060
+WIDTH = 1240
 
 
 def main() -> None:
     """Run the policies, render the page, cut the picture out."""
-    runs = gl.compare("pollux-64", gl.read_trace(ROOT / TRACE), POLICIES, restart_s=30.0)
+    runs = gl.compare(
+        "pollux-64", gl.read_trace(ROOT / TRACE), POLICIES, restart_s=30.0, segments=True
+    )
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         page_file = gl.report.write(runs, Path(folder) / "page.html")
         browser = playwright.chromium.launch(
@@ -35,13 +37,9 @@ def main() -> None:
         )
         page = browser.new_page(viewport={"width": WIDTH, "height": 900})
         page.goto(page_file.as_uri())
-        page.wait_for_function("document.body.dataset.drawn === 'yes'")
-        page.wait_for_timeout(2000)
-        top = page.locator("#verdict").bounding_box()
-        end = page.locator("#cluster").bounding_box()
-        assert top is not None
+        end = page.locator("nav").bounding_box()
         assert end is not None
-        clip: Any = {"x": 0, "y": top["y"], "width": WIDTH, "height": end["y"] - top["y"] - 30}
+        clip: Any = {"x": 0, "y": 0, "width": WIDTH, "height": end["y"] - 10}
         page.screenshot(path=PICTURE, full_page=True, clip=clip)
         browser.close()
     print(f"{PICTURE.relative_to(ROOT)}: {PICTURE.stat().st_size:,} bytes")

@@ -92,7 +92,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     cluster = gl.Cluster.homogeneous(servers=4, gpus=4)
     trace = gl.synth.philly(jobs=600, seed=1, max_gpus=8, cluster_gpus=16, load=1.6)
     runs = [
-        gl.report.digest(gl.simulate(cluster, trace, name, restart_s=60.0)) for name in POLICIES
+        gl.report.digest(gl.simulate(cluster, trace, name, restart_s=60.0, segments=True))
+        for name in POLICIES
     ]
     texts = {
         "one": gl.report.render(runs[:1]),
@@ -188,6 +189,17 @@ def test_nothing_fails_and_nothing_is_fetched(
     assert away == [pages[name].as_uri()]
     # Wide tables scroll in their own frame; the page itself never scrolls sideways.
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+
+
+def test_a_page_of_eight_policies_is_small_and_opens_at_once(visit: Any, tmp_path: Path) -> None:
+    """Its size does not grow with the jobs: lines are thinned, tables and stories are short."""
+    trace = gl.synth.philly(jobs=3000, seed=1, max_gpus=8, cluster_gpus=32, load=1.2)
+    names = [*POLICIES, "fifo-skip", "easy", "yarn-cs"]
+    runs = gl.compare(gl.Cluster.homogeneous(servers=8, gpus=4), trace, names, segments=True)
+    path = gl.report.write(runs, tmp_path / "page.html")
+    assert path.stat().st_size < 1_000_000
+    took_ms = "performance.getEntriesByType('navigation')[0].loadEventEnd"
+    assert visit(path).page.evaluate(took_ms) < 1000.0
 
 
 @pytest.mark.parametrize("size", [WIDE, PHONE])

@@ -297,7 +297,8 @@ def test_the_page_says_what_a_person_would_check() -> None:
     page = Page(gl.report.render(digests("fifo", "sjf")))
     said = " ".join("".join(page.words).split())
     assert "sjf cuts the mean time to finish by 36 % against fifo (7 s against 11 s)" in said
-    assert "the best without that is fifo (11" in said
+    assert "sjf knows how long each job still has to run" in said
+    assert "seldom does; fifo does not." in said
     # The answer first, provenance last; one GPU type has no section.
     assert said.index("cuts the mean") < said.index("Verdict")
     headings = re.findall(r"<h2[^>]*>(.*?)</h2>", gl.report.render(digests("fifo", "sjf")))

@@ -165,10 +165,13 @@ def _knowledge(best: Sequence[Row], means: Sequence[Row], runs: Sequence[Digest]
     if alike:
         names = words.listed([tables.name(label) for label in alike])
         return f"Of these, {names} need{'s' * (len(alike) == 1)} not know how long jobs run."
+    rival = tables.name(ranked[0]["policy"])
+    told = f"the best without that is {rival} ({words.duration(ranked[0]['jct_mean_s'])})"
+    if ranked[0]["jct_mean_s"] == max(row.get("jct_mean_s", 0.0) for row in means):
+        told = f"{rival} does not"
     return (
         f"{tables.name(best[0]['policy'])} knows how long each job still has to run, which a real "
-        f"cluster seldom does; the best without that is {tables.name(ranked[0]['policy'])} "
-        f"({words.duration(ranked[0]['jct_mean_s'])})."
+        f"cluster seldom does; {told}."
     )
 
 
