@@ -409,3 +409,22 @@ def test_figure(tmp_path: Path) -> None:
     both = gl.plan(LAB, TRACE, keep=["queue_p95_s<=1800", "jct_mean_s<=1e6"], workers=1)
     lines = gl.plot.capacity(both).axes[0].get_lines()
     assert "jct_mean_s <= 1e+06" in [line.get_label() for line in lines]
+
+
+def test_a_real_curve_that_is_not_monotone() -> None:
+    trace = "synth:philly?jobs=60&seed=4&max_gpus=8&load=2.0&cluster_gpus=32&max_duration_s=86400"
+    kept = []
+    for servers in range(2, 13):
+        lab = gl.Cluster.homogeneous(servers=servers, gpus=4)
+        if gl.simulate(lab, trace, "easy").summary["queue_mean_s"] <= 14400.0:
+            kept.append(servers)
+    assert kept == [2, *range(4, 13)]
+    keep = "queue_mean_s <= 14400"
+    found = gl.plan(LAB, trace, "easy", keep=keep, most=12, workers=1)
+    assert found.answer == 2
+    assert found.broken_beyond == (3,)
+    assert any("fail at 3." in line for line in found.sentences())
+    every = gl.plan(LAB, trace, "easy", keep=keep, most=12, exhaustive=True, workers=1)
+    assert (every.answer, every.broken_beyond) == (2, (3,))
+    assert any("Every size was looked at" in line for line in every.sentences())
+    assert not any("may exist" in line for line in every.sentences())

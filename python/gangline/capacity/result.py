@@ -279,12 +279,22 @@ class CapacityPlan:
         return [f"At {_sizes(small)} the cluster is too small: {why}{hint}."]
 
     def _shape(self) -> list[str]:
+        count = plural(len(self.points), "size")
+        if self.answer is not None and self.is_exhaustive:
+            every = [f"Every size was looked at, {count} in all: the answer is exact."]
+            return every if self.is_monotone else every + self._contradictions()
         if self.is_monotone:
-            if self.is_exhaustive or self.answer is None:
+            if self.answer is None:
                 return []
-            count = plural(len(self.points), "size")
             fits = f"The {count} looked at fit a monotone curve, for which the answer is exact"
             return [f"{fits}; an exhaustive search looks at every size."]
+        better = "smaller" if self.vary == "servers" else "larger"
+        return [
+            *self._contradictions(),
+            f"A {better} answer may exist; an exhaustive search looks at every size.",
+        ]
+
+    def _contradictions(self) -> list[str]:
         said = []
         if self.broken_beyond:
             shown = ", ".join(f"{size:g}" for size in self.broken_beyond[:_SIZES_TOLD])
@@ -296,8 +306,6 @@ class CapacityPlan:
             said.append(
                 f"The curve is not monotone: {key} gets worse from {before:g} to {after:g}."
             )
-        if not self.is_exhaustive:
-            said.append("A smaller answer may exist; an exhaustive search looks at every size.")
         return said
 
 
