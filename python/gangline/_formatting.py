@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 __all__ = [
     "LIGHT_LOAD",
@@ -15,6 +16,7 @@ __all__ = [
     "Measure",
     "brief",
     "count",
+    "did_you_mean",
     "duration",
     "is_tie",
     "leaders",
@@ -30,6 +32,18 @@ LIGHT_LOAD = "take a smaller cluster, or squeeze the arrivals: --rescale 0.5 dou
 TIE = 0.01  # ours: one run on one trace does not tell smaller relative differences from chance
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
+
+
+def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return the end of a message that names what is nearest to a mistyped name, if anything is.
+
+    Examples
+    --------
+    >>> did_you_mean("gravel", ["philly", "gavel"])
+    '; did you mean `gavel`?'
+    """
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
+    return f"; did you mean `{near[0]}`?" if near else ""
 
 
 def duration(seconds: float | None) -> str:

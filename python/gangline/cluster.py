@@ -21,6 +21,7 @@ from gangline._builtin_values import to_builtins
 from gangline._cluster_checks import check, load_tables
 from gangline._decode import from_validation_error
 from gangline._elastic_checks import load_elastic
+from gangline._formatting import did_you_mean
 from gangline._safe import safe
 from gangline._sharing_checks import load_sharing
 from gangline.cluster_schema import (
@@ -161,7 +162,8 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
         """Return a cluster that ships with gangline; `Cluster.presets()` lists the names."""
         if name not in cls.presets():
             known = ", ".join(cls.presets())
-            raise ClusterError(f"no cluster preset `{name}`; known: {known}", key=name)
+            hint = did_you_mean(name, cls.presets())
+            raise ClusterError(f"no cluster preset `{name}`{hint}; known: {known}", key=name)
         return cls.from_toml(_preset_folder() / f"{name}.toml")
 
     @staticmethod

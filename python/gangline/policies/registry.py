@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gangline import _toml
 from gangline._builtin_values import to_builtins
+from gangline._formatting import did_you_mean
 from gangline.errors import PolicyError
 from gangline.policies._generated import presets, registry
 
@@ -33,8 +33,7 @@ def find(name: str) -> type[PolicyBase]:
         return registry[name]
     if name in presets:
         return type(presets[name])
-    near = difflib.get_close_matches(name, [*registry, *presets], n=1, cutoff=0.5)
-    hint = f"; did you mean `{near[0]}`?" if near else ""
+    hint = did_you_mean(name, [*registry, *presets], cutoff=0.5)
     known = ", ".join(registry)
     raise PolicyError(f"unknown policy `{name}`{hint}; known: {known}", policy=name, value=name)
 
@@ -61,8 +60,7 @@ def make(name: str, settings: Mapping[str, Any] | None = None) -> PolicyBase:
         raise PolicyError(message, policy=name, field="params", value=kind_of)
     for key, value in to_builtins(settings or {}).items():
         if key not in fields:
-            near = difflib.get_close_matches(key, fields, n=1)
-            hint = f"; did you mean `{near[0]}`?" if near else ""
+            hint = did_you_mean(key, fields)
             raise PolicyError(
                 f"{name}: unknown parameter `{key}`{hint}; known: {', '.join(fields)}",
                 policy=name,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import msgspec
 
+from gangline._formatting import did_you_mean
 from gangline.errors import TraceError
 
 if TYPE_CHECKING:
@@ -230,4 +231,6 @@ def find(name: str) -> Format:
         if item.name == name:
             return item
     known = ", ".join(item.name for item in FORMATS)
-    raise TraceError(f"unknown trace format `{name}`; known: {known}", value=name, expected=known)
+    hint = did_you_mean(name, known.split(", "))
+    message = f"unknown trace format `{name}`{hint}; known: {known}"
+    raise TraceError(message, value=name, expected=known)

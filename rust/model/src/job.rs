@@ -62,7 +62,7 @@ impl InfeasibleReason {
     /// The reason in words.
     pub fn text(self) -> &'static str {
         match self {
-            Self::TooManyGpus => "asks for more GPUs than exist of every type it may use",
+            Self::TooManyGpus => "asks for more GPUs than the cluster has of any type it may use",
             Self::NoRate => "has rate 0 on every GPU type it may use",
             Self::Memory => "needs more memory per GPU than any GPU type it may use has",
             Self::NoType => "allows no GPU type of this cluster",

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from gangline._builtin_values import to_builtins
 from gangline._decode import repeated
+from gangline._formatting import did_you_mean
 from gangline.errors import TraceError
 from gangline.trace.jobs import options as trace_options
 from gangline.trace.jobs.normalise import Raw
@@ -297,7 +298,8 @@ def _build(shape: str, parameters: dict[str, Any], options: trace_options.Option
     parameters = to_builtins(parameters)
     if shape not in SHAPES:
         known = ", ".join(SHAPES)
-        raise TraceError(f"{name}: unknown generator; known: {known}", path=name, value=shape)
+        message = f"{name}: unknown generator{did_you_mean(shape, SHAPES)}; known: {known}"
+        raise TraceError(message, path=name, value=shape)
     if "jobs" not in parameters and (shape in _IN_CORE or shape == "gavel"):
         given = f"; given: {', '.join(parameters)}" if parameters else ""
         message = f"{name}: missing parameter `jobs`: how many to draw{given}"
