@@ -135,7 +135,7 @@ def said(runs: list[gl.report.Digest]) -> str:
     """Return the sentences that a page begins with, without their markup."""
     rows = findings.rows(runs)
     means = comparison.means(rows)
-    parts = [*answer.on_top(means, rows, runs), answer.recommendation(means, rows, runs)]
+    parts = [*answer.on_top(runs), answer.recommendation(means, rows, runs)]
     shown = re.sub(r"<[^>]*>", " ", " ".join([*parts, answer.in_short(means, rows, runs)]))
     return re.sub(r" (?=[,.;:)])", "", " ".join(shown.split()))
 
@@ -496,3 +496,12 @@ def test_seeds_that_change_nothing_are_named_on_top() -> None:
     runs = digests(LAB, BLOCKED, "fifo", "fifo-skip")
     again = [dataclasses.replace(run, spec={**run.spec, "seed": 1}) for run in runs]
     assert said([*runs, *again]).startswith("The 2 seeds change nothing")
+
+
+def test_seeds_that_change_nothing_are_one_run() -> None:
+    runs = digests(LAB, BLOCKED, "fifo", "fifo-skip")
+    again = [dataclasses.replace(run, spec={**run.spec, "seed": 1}) for run in runs]
+    page = gl.report.render([*runs, *again])
+    assert "The 2 seeds change nothing" in page
+    assert "Mean rank" not in page
+    assert "Means over" not in page

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangline import _formatting as words
 from gangline import comparison, statistics
-from gangline.report import tables
+from gangline.report import findings, tables
 from gangline.report.tables import text
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-__all__ = ["in_short", "on_top", "recommendation"]
+__all__ = ["in_short", "is_repeated", "on_top", "recommendation"]
 
 # Spaces inside a quantity, such as the three of 2 h 35 min.
 _INSIDE = re.compile(
@@ -32,11 +32,20 @@ _MOST = 0.9  # ours: from this part of a difference on it is said to be the diff
 _PRICED = 3  # ours: policies that tie for the best and are spoken of one by one
 
 
-def on_top(means: Sequence[Row], rows: Sequence[Row], runs: Sequence[Digest]) -> list[str]:
+def on_top(runs: Sequence[Digest]) -> list[str]:
     """Return what a reader must know before anything else: a light load, seeds without effect."""
-    logs = [str(run.spec.get("log_hash", run.label)) for run in runs]
-    said = (comparison.waiting(means), comparison.seeds_said(rows, logs))
+    said = (comparison.waiting(comparison.means(findings.rows(runs))), _repeated(runs))
     return [_kept_together(line) for line in said if line]
+
+
+def is_repeated(runs: Sequence[Digest]) -> bool:
+    """Tell whether there are several seeds, and they change no run."""
+    return bool(_repeated(runs))
+
+
+def _repeated(runs: Sequence[Digest]) -> str:
+    logs = [str(run.spec.get("log_hash", run.label)) for run in runs]
+    return comparison.seeds_said(findings.rows(runs), logs)
 
 
 def recommendation(means: Sequence[Row], rows: Sequence[Row], runs: Sequence[Digest]) -> str:

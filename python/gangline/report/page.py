@@ -70,7 +70,9 @@ def render(runs: Sequence[Digest], *, command: str = "") -> str:
     for run in runs:
         first.setdefault(run.label, run)
     drawn = list(first.values())
-    rows = findings.rows(runs)
+    top = [*_warnings(runs), *answer.on_top(runs)]
+    # Seeds that change nothing are no runs of their own.
+    rows = findings.rows(drawn if answer.is_repeated(runs) else runs)
     means = comparison.means(rows)
     best, others = comparison.ranking(means, statistics.tied(rows))
     named = [row["policy"] for row in best], others[-1]["policy"] if others else None
@@ -93,7 +95,6 @@ def render(runs: Sequence[Digest], *, command: str = "") -> str:
     ]
     links = "".join(f'<a href="#{name}">{short}</a>' for name, short, _, _ in sections)
     parts = [section(name, heading, content) for name, _, heading, content in sections]
-    top = [*_warnings(runs), *answer.on_top(means, rows, runs)]
     warned = "".join(f'<p class="warn">{line}</p>' for line in top)
     body = (
         f"<header><h1>{title}</h1>{_lede(drawn)}</header><main>{warned}"

@@ -293,6 +293,6 @@ def _worst(run: Digest, drawn: Sequence[Digest]) -> str:
         rows.append(row)
     about = (
         "<p class=about>Those with the longest delay: time from arrival to finish, less the run "
-        "time alone.</p>"
+        "time alone. <code>gangline explain DIR --job ID</code> tells the story of any job.</p>"
     )
     return about + tables.table(titles, rows, caption="Jobs that fared worst")
