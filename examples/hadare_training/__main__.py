@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -124,6 +125,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--quick", action="store_true", help="few steps, one learning rate")
     options = parser.parse_args()
+    if find_spec("sklearn") is None:
+        parser.error("the digits come with scikit-learn: pip install 'gangline[examples]'")
     for kind, steps in product(MODELS, STEPS[:1] if options.quick else STEPS):
         print(f"\n### {kind}, {steps} steps, {options.seeds} seeds\n")
         print(line(COLUMNS + LEADS), line(["---"] * len(COLUMNS + LEADS)), sep="\n")
