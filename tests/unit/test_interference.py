@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 
 import gangline as gl
+from gangline import _core
 from gangline.interference import resolve
+from gangline.policies.registry import make
 from gangline.rates import JobKeys
 from gangline.tables import read_throughput
 
@@ -192,6 +194,32 @@ def test_a_pair_that_may_not_share_is_no_plan() -> None:
     with pytest.raises(gl.PlanError) as caught:
         gl.simulate(cluster, pair(), Together())
     assert (caught.value.rule, caught.value.server) == ("infeasible_pair", 0)
+
+
+def test_no_policy_shares_without_a_source() -> None:
+    """Allowing two jobs on a GPU says nothing of what that costs; one number is enough."""
+    kinds = [{"name": "v", "memory_gb": 16}]
+    plain = {"gpu_types": kinds, "servers": [{"count": 1, "gpu": "v", "gpus": 2}]}
+    pairing = [entry for entry in _core.registry() if "packed" in _names(entry)]
+    assert len(pairing) > 5
+    policies: list[Any] = [
+        Together(),
+        *(make(entry["name"], {"packed": True}) for entry in pairing),
+        make("gandiva", {"pack": True}),
+        *(f"sjf-{kind}{more}" for kind in ("ffs", "bsbf") for more in ("", "-code")),
+        "gavel-gandiva",
+    ]
+    jobs = pair().drop_columns("gpu_types")
+    for policy in policies:
+        for sharing in ({}, {"sharing": {"max_share": 2}}):
+            with pytest.raises(gl.OptionError, match="slowdown factors are unknown; add a"):
+                gl.simulate(gl.Cluster.from_dict(plain | sharing), jobs, policy)
+        enough = gl.Cluster.from_dict(plain | {"sharing": {"xi": 1.25}})
+        assert gl.simulate(enough, jobs, policy).summary["finished"] == 2
+
+
+def _names(entry: dict[str, Any]) -> set[str]:
+    return set() if entry["hidden"] else {one["name"] for one in entry["parameters"]}
 
 
 def test_several_faults_are_told_at_once() -> None:

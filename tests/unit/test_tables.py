@@ -488,3 +488,20 @@ def test_a_column_that_is_there_twice_is_named(tmp_path: Path) -> None:
         gl.Trace.from_arrow(twice)
     with pytest.raises(gl.TraceError, match="two columns are named arrival_s"):
         gl.audit(twice, "pollux-64")
+
+
+def test_a_json_table_without_its_format_says_so(tmp_path: Path) -> None:
+    (tmp_path / "rates.json").write_text('{"v100": {"(\'a\', 1)": {"null": 2.0}}}')
+    throughput = {"table": str(tmp_path / "rates.json")}
+    lab = {
+        "gpu_types": [{"name": "v100", "memory_gb": 16}],
+        "servers": [{"count": 1, "gpu": "v100", "gpus": 1}],
+        "throughput": throughput,
+    }
+    with pytest.raises(gl.ClusterError, match=r'throughput\.format: expected "gavel"') as caught:
+        gl.Cluster.from_dict(lab)
+    assert caught.value.key == "throughput.format"
+    throughput["format"] = "gavel"
+    read = gl.Cluster.from_dict(lab).throughput
+    assert read is not None
+    assert [row.iters_per_s for row in read.rows or ()] == [2.0]

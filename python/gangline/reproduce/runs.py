@@ -184,8 +184,9 @@ class Reproduction:
         for saving in saved:
             by_rival.setdefault((saving.network, saving.against), {})[saving.measure] = saving
         cells = []
-        for (network, against), of_rival in by_rival.items():
-            line: list[Any] = [network, against]
+        names = ["network", "against"] if self.study.networks else ["against"]
+        for rival, of_rival in by_rival.items():
+            line: list[Any] = [*rival[-len(names) :]]
             for claim in self.study.claims:
                 one = of_rival.get(claim.measure)
                 if one is None:
@@ -194,7 +195,7 @@ class Reproduction:
                     counts = f"{one.better} of {len(one.shares)}"
                     line += [_percent(one.best), _percent(one.mean), counts]
             cells.append(line)
-        titles = ["network", "against"]
+        titles = list(names)
         for claim in self.study.claims:
             titles += [f"{claim.words}: best %", "mean %", "lower in"]
         return f"What {self.study.hero} saves, in per cent of what the other needs", titles, cells

@@ -140,16 +140,22 @@ _REMARKS = (
     ),
     (
         "sjf and srtf know how long jobs run, as sjf-ffs and sjf-bsbf do; tiresias does not. "
-        "Against tiresias much of a saving is owed to that knowledge, and sjf has the same share "
-        "of it: look at sjf for what sharing itself adds. srtf is the fair preemptive rival."
+        "Much of what is saved against tiresias is owed to that knowledge, which sjf has as well: "
+        "against sjf one sees what sharing adds, and against srtf whether it beats preemption."
     ),
     (
         "Preemption costs 30 s here, as does a first start. Rivals without sharing are not slowed "
-        "down by any xi; their rows are the same on all clusters."
+        "down by any xi; their rows are the same for all xi."
     ),
     (
         "The applications have no memory sizes here, so a new job always fits at its full batch "
         "and sub-batches are not used."
+    ),
+    (
+        "Among the changes at the end three are options of sjf-bsbf that the paper does not have: "
+        "partner time shared, GPU types compared, and distance compared. mixed has three GPU types "
+        "with the medians of public measurements; on apart-1.25, 8 servers of 8 GPUs, gangs over "
+        "several servers are slower as measured."
     ),
     (
         "pollux is not a rival like the others: its jobs are elastic. It gives each job the GPUs "

@@ -61,6 +61,8 @@ def read_throughput(
             table = _read_gavel(source)
         elif source.head[:4] == b"PAR1":
             table = _read_parquet(source)
+        elif head[:1] == b"{":
+            fail(path, "throughput.format", '"gavel", as the file is JSON', kind)
         else:
             table = _read_csv(source)
     except TraceError as error:
