@@ -113,7 +113,7 @@ def page(suite: Suite) -> str:
         "",
         f"{size} {guide} {data} The suite has the sha256 `{suite.digest[:16]}...`.",
         "",
-        "Times of runs are wall-clock times on the machine that published them, two runs at once.",
+        "Times of runs are wall-clock times, two runs at once, on a machine with other work to do.",
     ]
     for name, words in CLASSES.items():
         mine = [numbers(row) for row in rows.values() if row["knowledge"] == name]
