@@ -170,7 +170,7 @@ def evil_cluster() -> gl.Cluster:
 def evil_runs() -> list[gl.report.Digest]:
     runs = []
     for name in ("fifo", "sjf"):
-        run = gl.report.digest(gl.simulate(evil_cluster(), evil_trace(), name))
+        run = gl.report.digest(gl.simulate(evil_cluster(), evil_trace(), name, segments=True))
         run.spec["policy"] |= {"label": EVIL + name, "name": EVIL, "params": {EVIL: EVIL}}
         run.spec["trace"]["path"] = EVIL
         runs.append(run)
@@ -394,6 +394,10 @@ def test_hostile_names_are_shown_and_do_nothing(visit: Any, pages: dict[str, Pat
         chart.hover()
         assert "</script>" in page.locator(".tip").inner_text()
     assert page.evaluate("typeof owned") == "undefined"
+    bars = page.locator(".gantt title").all_text_contents()
+    assert any(bar.startswith(f"job {EVIL} for ") for bar in bars)
+    stories = page.locator("table", has_text="What happened").locator("tbody th bdi")
+    assert EVIL in stories.all_text_contents()
 
 
 def test_nothing_in_the_page_may_run_but_its_own_scripts(

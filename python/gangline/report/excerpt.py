@@ -86,9 +86,13 @@ def excerpt(result: Result, job: Ints) -> Excerpt | None:
     for number, row in zip(job[inside].tolist(), segments.take(inside).to_pylist(), strict=True):
         from_s, to_s = max(row["start_s"], low), min(row["end_s"], high)
         reason = row["end_reason"] if row["end_s"] <= high else ""
-        for slot, slots in _runs(row["gpu_mask"]):
+        is_shared = bool(row.get("co_runner"))
+        runs = _runs(row["gpu_mask"])
+        if is_shared:  # of one GPU each: another job may lie beside it on some of them
+            runs = [(slot + i, 1) for slot, slots in runs for i in range(slots)]
+        for slot, slots in runs:
             place = (row["server"], slot, from_s - first)
-            lane = int(bool(row.get("co_runner")) and _is_taken(bars, *place))
+            lane = int(is_shared and _is_taken(bars, *place))
             span = (from_s - first, to_s - first)
             name = str(row["job_id"])
             bars.append(Bar(row["server"], slot, slots, lane, *span, number, name, reason))
