@@ -110,7 +110,7 @@ class Load:
     cluster : Cluster
         As it is.
     step : float
-        Between two loads.
+        Difference between two loads that are tried.
     most : float, optional
         The largest load; default 20.
     """

@@ -74,7 +74,7 @@ def plan(
     vary : str
         "servers", or "load": how far arrivals can be squeezed on the cluster as it is.
     step : float
-        Between two loads.
+        Difference between two loads that are tried.
     most : int or float, optional
         The largest number of servers or load; default: servers for every job, load 20.
     exhaustive : bool

@@ -30,7 +30,8 @@ def bench(
 ) -> int:
     """Run policies on a frozen suite of worlds and rank them among those that know as much.
 
-    How policies schedule, that is; how fast gangline itself is, `benches` of the project measures.
+    This is about how well policies schedule. The speed of gangline itself is measured by the
+    programs in the folder benches of the project.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ def plan(
     load
         Find the largest load on the cluster as it is, instead of the fewest servers.
     step
-        Between two loads.
+        Difference between two loads that are tried.
     most
         The largest number of servers or load; default: servers for every job, or load 20.
     exhaustive
