@@ -229,7 +229,8 @@ def check_cause(
             assert kinds & set(types)
     elif reason.cause == "reserved":
         assert reason.job_id in oracle.waiting(at)
-        assert reason.until_s > reason.time_s
+        # at once where enough GPUs are free by count and the placement rule accepts none of them
+        assert reason.until_s >= reason.time_s if is_strict else reason.until_s > reason.time_s
         assert state != "too few"
     elif reason.cause in ("price", "delayed"):
         assert state != "too few"
@@ -272,8 +273,11 @@ def _check_passing(
         enough = set()
         for group in groups:
             own = sum(n for n, k in zip(free, oracle.kind, strict=True) if k in group)
+            shared = set().union(*(names for names in after.values() if len(names) > 1))
             given = sum(
-                len(names & later) for (s, _), names in after.items() if oracle.kind[s] in group
+                bool(names & later - shared)
+                for (s, _), names in after.items()
+                if oracle.kind[s] in group
             )
             if own + given >= said.gpus and given:
                 enough |= {

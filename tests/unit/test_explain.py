@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Placement rules that may refuse a gang although enough GPUs are free, or none to choose at all.
 STRICT = {"tiresias", "tiresias-gittins", "dally", "themis", "gandiva", "hadare", "pollux"}
 
-EACH = 6
+EACH = 8
 """So many jobs apart are those that are looked at: each GPU at each instant takes its time."""
 
 
@@ -54,6 +54,7 @@ def check_all(
 ) -> set[str]:
     oracle, said, mixes = explained(cluster, trace, policy, params, **options)
     strict = policy in STRICT or policy.startswith(("gavel", "sjf-"))
+    strict |= (params or {}).get("placement") not in (None, "consolidate")
     causes: set[str] = set()
     for one, types in list(said.values())[::EACH]:
         if one.status == "dropped":
@@ -79,6 +80,33 @@ def test_explanations_are_true_of_the_run(policy: str) -> None:
             continue
         checked += 1
     assert checked >= 1, "no world of these is one for this policy"
+
+
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    ("fifo", {"placement": "yarn"}),
+    ("fifo-skip", {"placement": "whole_servers"}),
+    ("easy", {"estimate_error": 0.5, "placement": "skew"}),
+    ("srtf", {"preempt_min_run_s": 20.0, "placement": "yarn"}),
+    ("las", {"discretised": False, "las_quantum": 30.0}),
+    ("las", {"limits": [50.0, 300.0], "promote_knob": 1.0}),
+    ("hadar", {"mix_types": False, "backfill": False, "round_s": 60.0}),
+    ("sjf-ffs", {"block": True}),
+]
+
+
+@pytest.mark.parametrize(("policy", "params"), VARIANTS)
+def test_explanations_of_variants_are_true(policy: str, params: dict[str, Any]) -> None:
+    for cluster, trace, options in gl.testing.small_worlds()[:5]:
+        if not (params.get("promote_knob") and "checkpoint_interval_s" in options):
+            check_all(policy, cluster, trace, params, **options)
+
+
+def test_a_user_of_a_queue_waits_behind_its_own_head() -> None:
+    causes = set()
+    for cluster, trace, options in gl.testing.small_worlds():
+        if "user" in trace.columns:
+            causes |= check_all("yarn-cs", cluster, trace, {"queue_by": "user"}, **options)
+    assert {"quota", "behind"} <= causes
 
 
 def table(*rows: tuple[float, int, float]) -> pa.Table:

@@ -11,7 +11,7 @@ import numpy as np
 from gangline.errors import GanglineError, ResultError
 from gangline.explain.explanation import Explanation
 from gangline.explain.facts import Passing, RunPart, WaitPart
-from gangline.explain.free import Free, free_of_segments
+from gangline.explain.free import Free, free_of_segments, gpus_of
 from gangline.explain.life import Segments
 from gangline.explain.stretches import Said, stretches
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gangline.cluster import Cluster
     from gangline.explain.free import ForGang
     from gangline.explain.life import Run, Wait
-    from gangline.explain.watched import Watched
+    from gangline.explain.watched import Row, Watched
     from gangline.run_inputs import Progress
 
 __all__ = ["Again", "Tables", "explain"]
@@ -157,7 +157,7 @@ class _Story:
         self._mixes = watched is not None and watched.mixes_types
         self._mine: ForGang | None = None
         self._outages = cluster.outages() if watched is None else watched.outages
-        self._said = None if watched is None else [self._named(*one) for one in watched.said[row]]
+        self._said = None if watched is None else self._named(watched.said[row])
 
     def tell(self, made: dict[str, Any], note: str) -> Explanation:
         """Return the explanation; `made` is what is known already."""
@@ -177,13 +177,22 @@ class _Story:
             note=note,
         )
 
-    def _named(self, time_s: float, cause: str | None, number: int, until_s: float) -> Said:
-        if cause in _ABOUT_A_JOB:
-            gpus = self._gpus[number].as_py()
-            return Said(time_s, cause, self._name(number), gpus, until_s=until_s)
-        gpus = number if cause == "quota" else None
-        tier = _TIERS[number] if cause == "delayed" else None
-        return Said(time_s, cause, gpus=gpus, tier=tier, until_s=until_s)
+    def _named(self, rows: list[Row]) -> list[Said]:
+        """Return what the policy said with the names of jobs."""
+        numbers = [number for _, cause, number, _ in rows if cause in _ABOUT_A_JOB]
+        others = np.asarray(numbers, np.int64)
+        names = iter(self._ids.take(others).to_pylist())
+        gangs = iter(self._gpus.take(others).to_pylist())
+        found = []
+        for time_s, cause, number, until_s in rows:
+            if cause in _ABOUT_A_JOB:
+                said = Said(time_s, cause, next(names), next(gangs), until_s=until_s)
+            else:
+                gpus = number if cause == "quota" else None
+                tier = _TIERS[number] if cause == "delayed" else None
+                said = Said(time_s, cause, gpus=gpus, tier=tier, until_s=until_s)
+            found.append(said)
+        return found
 
     def _name(self, row: int) -> str:
         return str(self._ids[row].as_py())
@@ -213,33 +222,35 @@ class _Story:
         return WaitPart(wait.start_s, wait.end_s, found, self._passed_by(wait, free), *holders)
 
     def _passed_by(self, wait: Wait, free: Free | None) -> list[Passing]:
-        passed = self._segments.passed(self._row, wait)
-        given: dict[tuple[float, int], int] = {}  # by instant and GPU type
-        kinds = self._kinds
-        for one in passed:
-            for server, gpus in one.servers.items():
-                key = one.time_s, (0 if self._mixes else int(kinds[server]))
-                if int(kinds[server]) in self._types:
-                    given[key] = given.get(key, 0) + gpus
-        enough = set()
+        segments, kinds = self._segments, self._kinds
+        rows = segments.passed(self._row, wait)
+        if free is None or not len(rows):
+            return []
+        gpus = gpus_of(segments.mask[rows])
+        # without a job that shares GPUs these would not have been free
+        own = np.where(segments.is_alone[rows], gpus, 0)
+        # what later jobs got at an instant, of each choice of types that the gang has
+        choices = [self._types] if self._mixes else [[kind] for kind in self._types]
+        times, at = np.unique(segments.start[rows], return_inverse=True)
+        instant = np.searchsorted(free.time_s, times, "right") - 1
         gang = self._gpus[self._row].as_py()
-        for (time_s, kind), gpus in given.items():
-            at = int(np.searchsorted(free.time_s, time_s, "right")) - 1 if free else 0
-            pool = self._types if self._mixes else [kind]
-            left = int(free.total[pool, at].sum()) if free else 0
-            if left + gpus >= gang:
-                enough.add((time_s, kind))
+        outranks = np.zeros(len(rows), np.bool_)
+        for choice in choices:
+            mine = np.isin(kinds[segments.server[rows]], choice)
+            given = np.bincount(at[mine], own[mine], minlength=len(times))
+            left = free.total[choice].sum(axis=0)[instant]
+            outranks |= mine & ((left + given >= gang) & (given > 0))[at]
+        same = (np.diff(segments.start[rows]) == 0.0) & (np.diff(segments.job[rows]) == 0)
+        first = np.append(0, np.flatnonzero(~same) + 1)
         return [
-            Passing(
-                self._name(one.job),
-                one.time_s,
-                sum(one.servers.values()),
-                any(
-                    (one.time_s, 0 if self._mixes else int(kinds[server])) in enough
-                    for server in one.servers
-                ),
+            Passing(*one)
+            for one in zip(
+                self._ids.take(segments.job[rows[first]]).to_pylist(),
+                segments.start[rows[first]].tolist(),
+                np.add.reduceat(gpus, first).tolist(),
+                np.logical_or.reduceat(outranks, first).tolist(),
+                strict=True,
             )
-            for one in passed
         ]
 
     def _run(self, run: Run) -> RunPart:

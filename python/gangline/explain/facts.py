@@ -25,7 +25,7 @@ class Passing:
         How many.
     outranks : bool
         Whether enough GPUs would have been free at that instant, by count, without the jobs that
-        arrived later and got GPUs then.
+        arrived later and got GPUs then. GPUs that they share with others do not count.
     """
 
     job_id: str

@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
 
-__all__ = ["FITS", "SHORT", "SPREAD", "ForGang", "Free", "free_of_segments", "jobs_of_rows"]
+__all__ = [
+    "FITS",
+    "SHORT",
+    "SPREAD",
+    "ForGang",
+    "Free",
+    "free_of_segments",
+    "gpus_of",
+    "jobs_of_rows",
+]
 
 SHORT, SPREAD, FITS = range(3)
 """Too few GPUs are free; enough, but on more servers than a gang needs; enough on few."""
@@ -103,6 +112,11 @@ class ForGang(NamedTuple):
 def _together(at_least: npt.NDArray[np.int32], gang: int) -> Ints:
     servers = -(-gang // at_least.shape[1])
     return np.asarray(np.minimum(at_least, servers).sum(axis=1), np.int64)
+
+
+def gpus_of(mask: npt.NDArray[np.uint64]) -> Ints:
+    """Return the number of GPUs in each mask."""
+    return np.asarray(_BITS[mask.view(np.uint8)].reshape(-1, 8).sum(axis=1), np.int64)
 
 
 def jobs_of_rows(segments: pa.Table, jobs: pa.Table) -> Ints:
@@ -195,7 +209,7 @@ def _held(segments: pa.Table) -> tuple[Ints, Floats, Floats, Ints]:
     if "co_runner" not in segments.column_names or not any(
         segments["co_runner"].unique().to_pylist()
     ):
-        return server, start, end, _BITS[mask.view(np.uint8)].reshape(-1, 8).sum(axis=1)
+        return server, start, end, gpus_of(mask)
     # Jobs share GPUs: the spans of one GPU are joined where they overlap.
     bits = (mask[:, None] >> np.arange(_SLOTS, dtype=np.uint64)) & np.uint64(1)
     row, slot = np.nonzero(bits)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
 
-__all__ = ["Life", "Passed", "Run", "Segments", "Wait"]
+__all__ = ["Life", "Run", "Segments", "Wait"]
 
 
 class Run(NamedTuple):
@@ -64,15 +64,6 @@ class Life(NamedTuple):
     waits: list[Wait]
 
 
-class Passed(NamedTuple):
-    """A job that arrived later and got GPUs while another one waited."""
-
-    job: int
-    time_s: float
-    servers: dict[int, int]
-    """GPUs by server."""
-
-
 class Segments:
     """The segments of a run by job.
 
@@ -95,9 +86,16 @@ class Segments:
         self._starts, self._sorted_ends = self.start[self._by_start], self.end[self._by_end]
 
     @cached_property
-    def _ends(self) -> set[tuple[int, float]]:
-        """Jobs and the instants at which they gave up GPUs."""
-        return set(zip(self.job.tolist(), self.end.tolist(), strict=True))
+    def is_alone(self) -> npt.NDArray[np.bool_]:
+        """Whether the job of each row shares none of its GPUs."""
+        return np.asarray([not name for name in self.table["co_runner"].to_pylist()], np.bool_)
+
+    @cached_property
+    def _from_queue(self) -> npt.NDArray[np.bool_]:
+        """Whether the job of each row held nothing up to the instant at which it begins."""
+        times, rank = np.unique(np.concatenate([self.start, self.end]), return_inverse=True)
+        begin, end = rank.reshape(2, -1) + self.job * len(times)
+        return ~np.isin(begin, end)
 
     def life(self, job: int, last_s: float, *, is_over: bool) -> Life:
         """Return when a job ran and when it waited.
@@ -156,20 +154,15 @@ class Segments:
             runs.append(made)
         return runs
 
-    def passed(self, job: int, wait: Wait) -> list[Passed]:
-        """Return the jobs that arrived later and got GPUs, coming from the queue, in a wait."""
+    def passed(self, job: int, wait: Wait) -> Ints:
+        """Return the rows with which later jobs got GPUs, coming from the queue, in a wait.
+
+        They are sorted by instant, then by job.
+        """
         low, high = np.searchsorted(self._starts, [wait.start_s, wait.end_s], "left")
         rows = self._by_start[low:high]
-        later = self.arrival[self.job[rows]] > self.arrival[job]
-        rows = rows[later & (self.job[rows] != job)]
-        rows = rows[np.lexsort((self.job[rows], self.start[rows]))]
-        found: dict[tuple[float, int], dict[int, int]] = {}
-        for row in rows.tolist():
-            key = float(self.start[row]), int(self.job[row])
-            if (key[1], key[0]) not in self._ends:
-                servers, server = found.setdefault(key, {}), int(self.server[row])
-                servers[server] = servers.get(server, 0) + int(self.mask[row]).bit_count()
-        return [Passed(other, time_s, servers) for (time_s, other), servers in found.items()]
+        rows = rows[self._from_queue[rows] & (self.arrival[self.job[rows]] > self.arrival[job])]
+        return np.asarray(rows[np.lexsort((self.job[rows], self.start[rows]))], np.int64)
 
     def holders(self, job: int, time_s: float) -> tuple[int, int]:
         """Return how many other jobs hold GPUs from an instant on, and how many arrived later."""

@@ -120,15 +120,23 @@ def stretches(
     for (start_s, reason), end_s in zip(reasons, ends, strict=True):
         first = max(int(np.searchsorted(free.time_s, start_s, "right")) - 1, 0)
         last = int(np.searchsorted(free.time_s, end_s, "left"))
-        for at in range(first, last):
-            begin = max(start_s, float(free.time_s[at]))
-            end = min(end_s, float(free.time_s[at + 1])) if at + 1 < last else end_s
-            gpus, state = int(free.gpus[at]), STATES[free.state[at]]
+        state, gpus = free.state[first:last], free.gpus[first:last]
+        begins = np.append(0, np.flatnonzero(state[1:] != state[:-1]) + 1)
+        at = [start_s, *free.time_s[first + begins[1:]].tolist(), end_s]
+        rows = zip(
+            at[:-1],
+            at[1:],
+            [STATES[one] for one in state[begins]],
+            np.minimum.reduceat(gpus, begins).tolist(),
+            np.maximum.reduceat(gpus, begins).tolist(),
+            np.maximum.reduceat(free.together[first:last], begins).tolist(),
+            strict=True,
+        )
+        for begin, end, name, least, most, together in rows:
             here = reason
-            if is_in_rounds and reason is not None and state != "too few":
+            if is_in_rounds and reason is not None and name != "too few":
                 here = _in_round(reason, free)
-            new = Stretch(begin, end, here, state, gpus, gpus, int(free.together[at]))
-            _add(found, new)
+            _add(found, Stretch(begin, end, here, name, least, most, together))
     return found
 
 

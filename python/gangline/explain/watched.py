@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from gangline import _core
 
-    Row = tuple[float, str | None, int, float]
+Row: TypeAlias = tuple[float, "str | None", int, float]
+"""Instant, cause, number, until when."""
 
-__all__ = ["Watched"]
+__all__ = ["Row", "Watched"]
 
 
 class Watched(NamedTuple):
