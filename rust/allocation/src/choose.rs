@@ -11,7 +11,9 @@
 //! Maximises `sum n gains . x` subject to `sum_k x <= 1`, `rates . x >= f` for each class, and `sum n s x <= W` for each
 //! type. A class has two rows of its own, so that two of its columns are always basic (its keys). Only as many other
 //! columns are basic as there are linking rows, one per type: prices come from a system of that size, and a step costs
-//! O(classes x types). It always starts from nothing: equal programs give equal bits, whatever was solved before.
+//! nothing that grows with the classes. Which of them gain is found by a look at all, O(classes x types), and each of these is
+//! asked again at the prices of then, so that looks are few. It always starts from nothing: equal programs give equal bits,
+//! whatever was solved before.
 
 use super::dual::SolverError;
 use super::square::{Links, Square};
@@ -23,7 +25,7 @@ const OPTIMAL: f64 = 1e-11;
 const PIVOT: f64 = 1e-9;
 /// What all types together may lack after the first phase, as parts of them.
 const LACKING: f64 = 1e-11;
-/// Steps without progress after which the first possible column is taken: no cycle survives that.
+/// Steps without progress after which the first possible column is taken; what cycles even so ends at the limit of steps.
 const STALLED: u32 = 40;
 /// What a second objective may give up of the first: below what any comparison looks at, above noise.
 const SLACK: f64 = 1e-9;

@@ -1,8 +1,8 @@
 //! Allocations: which job gets which share of the time of which GPU type.
 //!
-//! Linear programs of any shape are solved by `HiGHS` from Python. What lives here is what needs no LP library: the
-//! grouping of equal jobs, max-min and water filling by prices, the best plan above floors, and closed forms. An [`Allocator`] is asked by the round
-//! policies and knows none of them.
+//! [`Program`] solves what has the usual shape, from the columns of the jobs to their shares: classes of equal jobs, prices
+//! for the objective, a simplex method for the best plan that keeps it. Programs of any other shape go to `HiGHS` through Python.
+//! Closed forms are here too. An [`Allocator`] is asked by the round policies and knows none of this.
 #![forbid(unsafe_code)]
 
 mod allocator;
