@@ -367,7 +367,7 @@ def headline(means: Sequence[Row], name: Name = str, *, tied: Sequence[str] = ()
         shown = {_formatting.duration(row["jct_mean_s"]) for row in best}
         told = ", as far as these seeds tell" if tied else ", within 1 %"
         within = told if len(shown) > 1 else ""
-        return f"{names} have the same mean time to finish{within}: {took}."
+        return f"{names} have the same mean time to finish{within}: {took}{_calmest(best, name)}."
     alike = others if not ranking(others)[1] else others[-1:]
     slowest = _formatting.listed([name(row["policy"]) for row in alike])
     said = (
@@ -375,10 +375,7 @@ def headline(means: Sequence[Row], name: Name = str, *, tied: Sequence[str] = ()
         f"{_took(others[-1])})"
     )
     if len(best) > 1:
-        calm = [row for row in best if not _stops(row)]
-        if 0 < len(calm) < len(best):
-            said += f"; of these, {_calm(calm, name)}"
-        return f"{said}."
+        return f"{said}{_calmest(best, name)}."
     said += f", {_at(best[0])}"
     calm = [row for row in others if _stops(row) <= _CALM * _stops(best[0]) > 0.0]
     near = [row for row in calm if row["jct_mean_s"] <= _NEAR * best[0]["jct_mean_s"]]
@@ -393,6 +390,12 @@ def headline(means: Sequence[Row], name: Name = str, *, tied: Sequence[str] = ()
     if not _stops(rival):
         return f"{said} and neither stops nor moves a running job."
     return f"{said}, {_at(rival)}."
+
+
+def _calmest(rows: Sequence[Row], name: Name) -> str:
+    """Say which of policies that tie leave running jobs alone, if some do."""
+    calm = [row for row in rows if not _stops(row)]
+    return f"; of these, {_calm(calm, name)}" if 0 < len(calm) < len(rows) else ""
 
 
 def _calm(rows: Sequence[Row], name: Name) -> str:

@@ -470,6 +470,10 @@ def test_a_calmer_policy_that_is_nearly_as_good_is_named() -> None:
     rows[3]["jct_mean_s"] = rows[1]["jct_mean_s"] = 104.9
     rows[1]["preemptions"] = 0
     assert "of these, sjf neither stops nor moves a running job." in comparison.headline(rows)
+    assert comparison.headline([rows[1], rows[3]]) == (
+        "sjf and srtf have the same mean time to finish: 1 min 45 s; of these, sjf neither stops "
+        "nor moves a running job."
+    )
 
 
 def test_a_page_on_drawn_traces_has_intervals_and_can_be_made_again(tmp_path: Any) -> None:
