@@ -305,6 +305,7 @@ SCRIPTS_WITH_LIMITS = (
     "rounds",
     "venus_network",
     "venus_rounds",
+    "pollux_rounds",
     "test_report",
     "test_end_to_end",
 )
@@ -484,6 +485,7 @@ PARTS = {
     "report": lambda *_: script("test_report"),
     "lp": lambda arguments, _: script("lp", str(max(5, arguments.repeats))),
     "decisions": lambda arguments, _: decisions(arguments.repeats),
+    "elastic": lambda *_: script("pollux_rounds"),
     "rounds": lambda *_: script("rounds"),
     "venus-network": lambda arguments, _: script("venus_network", str(min(3, arguments.repeats))),
     "venus-rounds": lambda *_: script("venus_rounds"),

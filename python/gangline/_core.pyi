@@ -105,15 +105,16 @@ class PolicyView:
     """What a policy in Python sees through `gangline.policies.protocol.View`.
 
     Tables of `column`: "waiting", "running" (job, gpus, arrival_s, attained_gpu_s, batch_size,
-    weight, model, user, gpu_types; running also start_s, rate, locality, sub_batch; remaining_s,
-    work_remaining if the policy's knowledge is "remaining") and "servers" (gpus, gpus_free,
-    free_mask, rack, gpu_type, up).
+    weight, model, user, gpu_types, min_gpus, max_gpus; running also start_s, rate, locality,
+    sub_batch; remaining_s, work_remaining if the policy's knowledge is "remaining") and "servers"
+    (gpus, gpus_free, free_mask, rack, gpu_type, up).
     """
 
     now_s: float
     now_ns: int
     def column(self, table: str, name: str) -> npt.NDArray[Any]: ...
     def gpus_of(self, job: int, part: int | None = None) -> list[tuple[int, int]]: ...
+    def best_batch(self, job: int, gpus: int, spans: bool) -> tuple[int, int, float] | None: ...
 
 @final
 class PolicyChanges:
@@ -129,7 +130,7 @@ class PolicyChanges:
 
 # Actions, of plans and of `Simulation.apply`; what a tuple leaves out at its end is not set:
 # ("start" or "move", job, [(server, count or mask), ...], are_masks, sub_batch, overhead_s, quota,
-# part), ("keep", job, sub_batch, overhead_s, quota, part), ("preempt", job, part),
+# part, accum), ("keep", job, sub_batch, overhead_s, quota, part, accum), ("preempt", job, part),
 # ("limit", job, iterations), ("wake_at", time_s, tag), ("cancel", tag).
 def simulate(
     cluster: Cluster,

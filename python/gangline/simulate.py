@@ -307,12 +307,15 @@ class Prepared:
         self, policy: PolicyLike, options: RunOptions, params: Mapping[str, Any] | None
     ) -> _Start:
         """Return what the core is given."""
+        from gangline.elastic_runs import check_ranges
         from gangline.iteration import locality_fits
         from gangline.policies.protocol import Policy
         from gangline.trace.jobs.to_core import codes
 
         chosen, label, values = resolve_policy(policy, params)
         own = chosen if isinstance(chosen, Policy) else None
+        if isinstance(chosen, str) and is_elastic(chosen):
+            check_ranges(self.trace, self.cluster, label)
         _, labels = codes(self.trace, "model")
         core_options = options.to_core(self.cluster, labels, self._pairs)
         core_options["inflations"] = self._inflations
@@ -357,6 +360,14 @@ def _known() -> dict[str, str]:
     from gangline import _core
 
     return {entry["name"]: entry["knowledge"] for entry in _core.registry()}
+
+
+@cache
+def is_elastic(policy: str) -> bool:
+    """Whether a policy of the registry changes the GPUs and batches of elastic jobs."""
+    from gangline import _core
+
+    return any(e["name"] == policy and e["family"] == "elastic" for e in _core.registry())
 
 
 def name_job(error: GanglineError, trace: Trace) -> None:

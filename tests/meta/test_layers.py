@@ -28,7 +28,9 @@ LAYERS: tuple[frozenset[str], ...] = (
             "_sharing_checks",
         }
     )
-    | frozenset({"rates", "interference", "elastic", "iteration", "trace", "policies", "lp"})
+    | frozenset(
+        {"rates", "interference", "elastic", "elastic_runs", "iteration", "trace", "policies", "lp"}
+    )
     | frozenset({"network", "tables", "cluster_files", "hadare", "sharing"}),
     frozenset(
         {

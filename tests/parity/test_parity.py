@@ -134,3 +134,14 @@ def test_elastic_jobs_that_change_size_agree(policy: str, data: st.DataObject) -
     if data.draw(st.booleans()):
         params["phi_delay_s"] = data.draw(st.sampled_from([0.0, 1.0]))
     compare(world, policy, params)
+
+
+@pytest.mark.parametrize("policy", ELASTIC)
+@settings(suppress_health_check=QUIET, max_examples=30)
+@given(data=st.data())
+def test_the_genetic_search_agrees(policy: str, data: st.DataObject) -> None:
+    world = data.draw(elastic_worlds(), label="world")
+    params: dict[str, Any] = {"search": "ga", "ga_population": 4, "period_s": 12.0}
+    params["ga_generations"] = data.draw(st.integers(1, 4), label="generations")
+    params["ga_max_cells"] = data.draw(st.sampled_from([4096, 4096, 20]), label="cells")
+    compare(world, policy, params)

@@ -389,7 +389,8 @@ def elastic_worlds(draw: st.DrawFn) -> dict[str, Any]:
         block["gpu"] = kind["name"]
     for key in ("network", "locality", "throughput"):
         world.pop(key, None)
-    world["sharing"] = {"xi": 1.5}
+    fixed = draw(st.sampled_from([0.5, 0.5, 0.0, 0.1, 1.0]))
+    world["sharing"] = {"xi": 1.5, "memory_fixed_fraction": fixed}
     models = world["elastic"] = draw(elastic_models())
     total = sum(block["count"] * block["gpus"] for block in cluster["servers"])
     for row in world["jobs"]:
@@ -401,7 +402,8 @@ def elastic_worlds(draw: st.DrawFn) -> dict[str, Any]:
         if row["model"] in models["models"]:
             init = models["models"][row["model"]]["init_batch"]
             least = -(-init // row["gpus"])
-            row.pop("memory_gb", None)  # passes may be larger than the traced batch
+            if draw(st.booleans()):  # passes may be larger than the traced batch, and need more
+                row["memory_gb"] = draw(st.sampled_from([2.0, 5.0, 7.7, 9.0, 12.0]))
             row["batch_size"] = least * draw(st.sampled_from([1, 1, 2, 5]))
             if draw(st.integers(0, 4)) == 0:
                 row["min_gpus"] = draw(st.integers(1, row["gpus"]))

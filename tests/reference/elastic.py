@@ -7,11 +7,11 @@ and the best split of a batch into passes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .iter_time import p_norm
-from .world import ClusterError, TraceError
+from .world import GIB, ClusterError, TraceError, nearest
 
 if TYPE_CHECKING:
     from .philox import Maths
@@ -65,6 +65,7 @@ class Model:
     noise: list[Noise]
     maths: Maths
     known: dict[tuple[int, int, int], Best | None] = field(default_factory=dict)
+    smaller: dict[int, Model] = field(default_factory=dict)  # with smaller passes
 
     def step_s(self, k: int, nodes: int, config: Config) -> float:
         """Seconds of one step on k GPUs of so many servers."""
@@ -218,7 +219,34 @@ class Elastic:
         return 1.0 / seconds
 
 
-def elastic_of(row: World, models: dict[str, Model], types: list[GpuType]) -> Elastic | None:
+def room(row: World, types: list[GpuType], fixed: float) -> float:
+    """Samples per GPU and pass that every GPU can hold which can hold the traced batch.
+
+    A part `fixed` of the memory does not depend on the batch. At least the traced batch: what does
+    not fit with it never runs.
+    """
+    need, batch = float(row.get("memory_gb") or 0.0) * GIB, row["batch_size"]
+    if need == 0.0 or fixed == 1.0:
+        return math.inf
+    roomy = [t.memory for t in types if t.memory >= nearest(need)] or [max(t.memory for t in types)]
+    share = (min(roomy) / need - fixed) / (1.0 - fixed)
+    return float(max(math.floor(batch * share * (1.0 - 1e-9)), batch))
+
+
+def within(model: Model, most: float) -> Model:
+    """A model whose passes have no more samples than that."""
+    if most >= model.max_pass:
+        return model
+    key = int(most)
+    if key not in model.smaller:
+        least = min(model.min_pass, key)
+        model.smaller[key] = replace(model, max_pass=key, min_pass=least, known={}, smaller={})
+    return model.smaller[key]
+
+
+def elastic_of(
+    row: World, models: dict[str, Model], types: list[GpuType], fixed: float
+) -> Elastic | None:
     """Return what makes the job of a row elastic; None if it has one size."""
     model = models.get(row.get("model") or "")
     least, most = row.get("min_gpus"), row.get("max_gpus")
@@ -231,7 +259,7 @@ def elastic_of(row: World, models: dict[str, Model], types: list[GpuType]) -> El
         raise TraceError("total batch below the initial one", job=row["job_id"])
     widest = max(1, min(model.max_gpus, model.max_batch // model.min_pass))
     return Elastic(
-        model=model,
+        model=within(model, room(row, types, fixed)),
         gpus=gpus,
         batch=batch,
         min_gpus=min(1 if least is None else least, gpus),
@@ -241,10 +269,15 @@ def elastic_of(row: World, models: dict[str, Model], types: list[GpuType]) -> El
 
 
 def make_elastic(
-    job: Job, row: World, models: dict[str, Model], types: list[GpuType], servers: list[Server]
+    job: Job,
+    row: World,
+    models: dict[str, Model],
+    types: list[GpuType],
+    servers: list[Server],
+    fixed: float,
 ) -> None:
     """Give an elastic job its work and its rates at the traced size."""
-    found = elastic_of(row, models, types)
+    found = elastic_of(row, models, types, fixed)
     if found is None:
         return
     rate = found.mean_rate(servers)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .actions import Keep, Move, Plan, Preempt, Start
 from .policies import Policy
+from .pollux_ga import Genetic
 from .world import PolicyError, to_ns
 
 if TYPE_CHECKING:
@@ -140,12 +141,18 @@ class Pollux(Policy):
         "growth": 2.0,
         "ls_moves": None,
         "batch": "best",
+        "search": "greedy",
+        "ga_max_cells": 4096,
+        "ga_population": 100,
+        "ga_generations": 100,
     }
 
     def __init__(self, ref: Reference, name: str, params: dict[str, Any]) -> None:
         super().__init__(ref, name, params)
         if self.p["batch"] not in ("best", "traced"):
             raise PolicyError("bad batch", field="batch", value=self.p["batch"])
+        if self.p["search"] not in ("greedy", "ga"):
+            raise PolicyError("bad search", field="search", value=self.p["search"])
         self.round_ns = max(1, to_ns(self.p["period_s"]))
         self.most: dict[int, int] = {}  # GPUs that a job ever had
         self.is_fixed = self.p["batch"] == "traced"
@@ -167,18 +174,22 @@ class Pollux(Policy):
     # What a job would gain
 
     def best(self, job: Job, count: int, nodes: int) -> Best | None:
-        """Best configuration of an elastic job."""
+        """Best configuration of an elastic job; where its model has none, that of the trace."""
         assert job.elastic is not None
-        model = job.elastic.model
-        if not job.sizes[0] <= count <= job.sizes[-1]:
-            return None
-        if self.is_fixed:
-            return model.frozen(count, nodes, job.phase, job.elastic.batch)
-        return model.best(count, nodes, job.phase)
+        model, batch = job.elastic.model, job.elastic.batch
+        found = None if self.is_fixed else model.best(count, nodes, job.phase)
+        return found or model.frozen(count, nodes, job.phase, batch)
 
     def goodput(self, job: Job, count: int, nodes: int) -> float:
+        """At the best configuration; with the GPUs of the trace any job runs as traced."""
+        assert job.elastic is not None
         found = self.best(job, count, nodes)
-        return 0.0 if found is None else found.goodput
+        if found is not None:
+            return found.goodput
+        if count == job.gpus:
+            config = job.elastic.traced(count)
+            return job.elastic.model.goodput(count, nodes, config, job.phase)
+        return 0.0
 
     def config(self, job: Job, gpus: Gpus) -> Config | None:
         """How the batch is split on these GPUs."""
@@ -224,7 +235,7 @@ class Pollux(Policy):
             claim.ladder, claim.speeds = [job.gpus], [job.gpus / claim.fair]
             return claim
         fair_counts = range(min(fair_count, job.sizes[-1]), 0, -1)
-        goodputs = (self.fair_goodput(job, k) for k in fair_counts)
+        goodputs = (self.goodput(job, k, 1) for k in fair_counts)
         claim.fair = next((goodput for goodput in goodputs if goodput > 0), 1.0)
         claim.speed_now = self.goodput(job, now, nodes) / claim.fair if now else 0.0
         best = 0.0
@@ -236,22 +247,16 @@ class Pollux(Policy):
                 best = speed
         return claim
 
-    def fair_goodput(self, job: Job, count: int) -> float:
-        """Best goodput on one server, also with fewer GPUs than the job may have."""
-        assert job.elastic is not None
-        model = job.elastic.model
-        if self.is_fixed:
-            found = model.frozen(count, 1, job.phase, job.elastic.batch)
-        else:
-            found = model.best(count, 1, job.phase)
-        return 0.0 if found is None else found.goodput
-
     def rungs(self, job: Job) -> list[int]:
         """Counts that a job may have."""
-        least, most = job.sizes[0], job.sizes[-1]
-        grown = math.floor(self.p["growth"] * max(1, self.most.get(job.index, 0)))
-        limit = max(least, min(grown, self.p["max_gpus_per_job"], most))
+        least, limit = job.sizes[0], self.limit(job)
         return [least, *(count for count in COUNTS if least < count <= limit)]
+
+    def limit(self, job: Job) -> int:
+        """Most GPUs that a job may have now."""
+        grown = math.floor(self.p["growth"] * max(1, self.most.get(job.index, 0)))
+        most: int = min(grown, self.p["max_gpus_per_job"], job.sizes[-1])
+        return max(job.sizes[0], most)
 
     # The objective
 
@@ -505,8 +510,11 @@ class Pollux(Policy):
         if not jobs or not every:
             return plan
         claims = self.claims(jobs)
-        self.share_out(claims, every)
-        found = self.put(claims)
+        if self.p["search"] == "ga":
+            found = Genetic(self, claims).put()
+        else:
+            self.share_out(claims, every)
+            found = self.put(claims)
         plan.actions += [Preempt(job.index) for job in ref.running() if job.index not in found]
         for claim in sorted(claims, key=lambda c: c.job.index):
             job = claim.job

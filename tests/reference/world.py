@@ -269,7 +269,8 @@ def read_jobs(
             deadline=None if row.get("deadline_s") is None else to_ns(row["deadline_s"]),
             **base_rates(row, world, types, allowed),
         )
-        make_elastic(job, row, models or {}, types, servers)
+        fixed = float(world.get("sharing", {}).get("memory_fixed_fraction", 0.5))
+        make_elastic(job, row, models or {}, types, servers, fixed)
         job.remaining = job.work
         job.is_tabled = is_tabled(row, world, types)
         roomy = [t for t in allowed if size <= memory[t]]

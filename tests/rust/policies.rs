@@ -44,6 +44,8 @@ fn every_policy_passes_the_law() {
             let is_losing = is_losing(info.name, &params);
             let scope = Scope {
                 has_checkpoints: is_losing,
+                // the quotas of `toy-fork` are for jobs of fewer iterations
+                has_elastic: seed % 3 == 1 && info.name != "toy-fork",
                 ..Scope::default()
             };
             conformance::check(make, seed, scope, claims)
@@ -64,6 +66,7 @@ fn fast_passes_equal_plain_walks() {
             has_trouble: seed % 4 != 0,
             has_checkpoints: true,
             gangs_max: if seed % 2 == 0 { 12 } else { 4 },
+            has_elastic: seed % 7 == 6,
         };
         let case = conformance::draw(seed, scope);
         for &name in &names {
@@ -94,6 +97,7 @@ fn kept_refusals_equal_plain_walks() {
             has_trouble: seed % 2 == 0,
             has_checkpoints: false,
             gangs_max: if seed % 4 == 0 { 5 } else { 20 },
+            has_elastic: false,
         };
         let case = conformance::draw(seed + 40_000, scope);
         for name in ["las", "gittins", "tiresias", "tiresias-gittins"] {

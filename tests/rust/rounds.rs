@@ -81,6 +81,7 @@ fn rounds_with_drawn_shares_pass_the_law() {
             has_trouble: seed % 3 != 0,
             has_checkpoints: false,
             gangs_max: numbers.pick(&[1, 5, 12]),
+            has_elastic: false,
         };
         let params = params(&mut numbers);
         let make = || {

@@ -30,7 +30,14 @@ fn widen(case: &mut Case, numbers: &mut Numbers) {
         .collect();
     let types: Vec<GpuType> = types;
     let cluster = ClusterSpec::new(types, servers).expect("a valid cluster");
-    case.world.rates = Arc::new(RateTable::from_speeds(&cluster));
+    let mut rates = RateTable::from_speeds(&cluster);
+    if let Some(table) = case.world.rates.elastic() {
+        let table = Arc::clone(table);
+        rates = rates
+            .with_elastic(table, &case.world.jobs)
+            .expect("a row per job");
+    }
+    case.world.rates = Arc::new(rates);
     if case.config.locality.is_some() {
         case.config.locality = Some(conformance::contended(&cluster, 1e9));
     }
@@ -57,6 +64,7 @@ fn swarm_run(seed: u64) {
         has_trouble: numbers.once_in(2),
         has_checkpoints: false,
         gangs_max: numbers.pick(&[1, 8, 80]),
+        has_elastic: seed.is_multiple_of(3),
     };
     let mut case = conformance::draw(seed, scope);
     if numbers.once_in(2) {

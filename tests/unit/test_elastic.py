@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import gangline as gl
+from gangline.cli.app import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -209,3 +211,128 @@ def test_a_scale_of_ones_own_stays_beside_profiles(tmp_path: Path) -> None:
         assert elastic is not None
         assert elastic.models["app"].noise == noise
         assert elastic.models["app"].noise_scale == given.get("noise_scale")
+
+
+class Widest(gl.Policy):
+    """The first job that waits or runs gets every GPU of server 0, at its best batch there."""
+
+    wake_on = ("arrival", "completion")
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan()
+        if len(view.running("job")) or not len(view.waiting("job")):
+            return plan
+        job = int(view.waiting("job")[0])
+        gpus = min(int(view.waiting("max_gpus")[0]), 4)
+        best = view.best_batch(job, gpus)
+        assert best is not None
+        plan.start(job, {0: gpus}, sub_batch=best.sub_batch, accum=best.accum)
+        return plan
+
+
+def test_plans_in_python_name_gangs_and_batches() -> None:
+    jobs = trace([1, 1], max_gpus=[4, 2])
+    result = gl.simulate(lab(), jobs, Widest(), segments=True, check_invariants=True)
+    rows = result.segments.to_pylist()
+    assert [row["gpu_mask"].bit_count() for row in rows] == [4, 2]
+    gl.testing.check_result(result, lab(), jobs)
+    tuned = gl.simulate(lab(), jobs, "pollux", segments=True)
+    wide = [row for row in tuned.segments.to_pylist() if row["gpu_mask"].bit_count() == 4]
+    if wide:
+        assert wide[0]["rate"] == rows[0]["rate"]
+
+
+class Named(gl.Policy):
+    """Starts its only job as it is told; later keeps it on other terms."""
+
+    wake_on = ("arrival", "timer")
+
+    def __init__(self, gpus: int, sub_batch: int | None, accum: int | None) -> None:
+        self.terms: dict[str, Any] = {"sub_batch": sub_batch, "accum": accum}
+        self.gpus = gpus
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan()
+        if len(view.waiting("job")):
+            plan.start(0, {0: self.gpus}, **self.terms)
+            plan.wake_at(view.now_s + 100.0)
+        elif changes.timers:
+            plan.keep(0, sub_batch=32, accum=3)
+        return plan
+
+
+def test_rates_of_batches_that_plans_name() -> None:
+    """Goodput by hand: two GPUs, 64 samples, two passes; then 32 samples and four."""
+    result = gl.simulate(lab(noise_scale=512.0), trace([1]), Named(2, 64, 1), segments=True)
+    first, second = result.segments.to_pylist()
+    assert (first["sub_batch"], second["sub_batch"], first["end_s"]) == (64, 32, 100.0)
+    for row, extra in ((first, 1), (second, 3)):
+        one_pass = MODEL["a_c"] + MODEL["b_c"] * row["sub_batch"]
+        whole = (one_pass ** MODEL["gamma"] + MODEL["a_r"] ** MODEL["gamma"]) ** (
+            1 / MODEL["gamma"]
+        )
+        batch = 2 * row["sub_batch"] * (extra + 1)
+        efficiency = (512 + 128) / (512 + batch)
+        goodput = batch / (extra * one_pass + whole) * efficiency
+        assert row["rate"] == pytest.approx(goodput / 128, rel=1e-12)
+
+
+@pytest.mark.parametrize(("gpus", "sub_batch", "accum"), [(2, None, 1), (2, 16, 3), (1, 64, 0)])
+def test_batches_that_no_model_has_are_refused(
+    gpus: int, sub_batch: int | None, accum: int
+) -> None:
+    with pytest.raises(gl.PlanError, match="no batch of an elastic job's model"):
+        gl.simulate(lab(), trace([1]), Named(gpus, sub_batch, accum))
+    with pytest.raises(gl.PlanError):
+        gl.simulate(lab(), trace([1], model="other"), Named(gpus, sub_batch, accum))
+
+
+def test_a_range_without_a_model_is_refused_by_elastic_policies() -> None:
+    columns = {"min_gpus": [1], "max_gpus": [4]}
+    jobs = trace([2], model="vgg", **columns)
+    with pytest.raises(gl.PolicyError) as caught:
+        gl.simulate(lab(), jobs, "pollux-fixed")
+    said = str(caught.value)
+    for words in ("job j0", "2 GPUs", "no model `vgg`", "known there: cifar10", "trace fit"):
+        assert words in said
+    assert gl.simulate(lab(), jobs, "fifo").summary["finished"] == 1
+    assert gl.simulate(lab(), trace([2], **columns), "pollux").summary["finished"] == 1
+    plain = gl.Cluster.homogeneous(servers=1, gpus=4)
+    with pytest.raises(gl.PolicyError, match="it has no such table"):
+        gl.simulate(plain, jobs, "pollux")
+    with pytest.raises(gl.PolicyError, match="no batch_size"):
+        gl.simulate(lab(), trace([2], batch_size=[None], **columns), "pollux")
+
+
+def test_what_is_said_of_elastic_policies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lab.toml").write_text(lab().to_toml())
+    jobs = str(tmp_path / "jobs.parquet")
+    pq.write_table(trace([1, 2]).table, jobs)
+    philly = "synth:philly?jobs=5&seed=1&max_gpus=2"
+    for given, cluster, words in (
+        (["run", "--policy", "pollux", "--trace", philly], "pollux-64", "the trace has no model"),
+        (["run", "--policy", "pollux", "--trace", jobs], "pollux-64", "has no [elastic] table"),
+        (["compare", "--policies", "fifo,pollux", "--trace", jobs], "lab", "2 of 2 jobs are"),
+        (["run", "--policy", "fifo", "--trace", jobs], "lab", ""),
+        (["run", "--policy", "pollux", "--trace", jobs], "lab", ""),
+    ):
+        name = str(tmp_path / "lab.toml") if cluster == "lab" else cluster
+        assert main([*given, "--cluster", name]) == 0
+        said = " ".join(capsys.readouterr().err.split())
+        assert words in said
+        assert ("elastic" in said) is bool(words)
+
+
+def test_the_genetic_search_is_for_small_worlds() -> None:
+    jobs = trace([1] * 6)
+    params = {"search": "ga", "ga_population": 20, "ga_generations": 10}
+    result = gl.simulate(lab(), jobs, "pollux", params=params, segments=True)
+    gl.testing.check_result(result, lab(), jobs)
+    again = gl.simulate(lab(), jobs, "pollux", params=params, segments=True)
+    assert result.log_hash == again.log_hash
+    other = gl.simulate(lab(), jobs, "pollux", params=params, seed=1)
+    assert other.log_hash != result.log_hash
+    with pytest.raises(gl.PolicyError, match=r"search = ga: expected greedy: 6 jobs x 2 servers"):
+        gl.simulate(lab(), jobs, "pollux", params={**params, "ga_max_cells": 11})

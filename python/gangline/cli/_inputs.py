@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
     from cyclopts import Token
 
+    from gangline.cluster import Cluster
     from gangline.policies.parameters import PolicyBase
     from gangline.policies.protocol import Policy
+    from gangline.run_inputs import PolicyLike
     from gangline.trace.jobs.table import Trace
 
 
@@ -130,6 +132,21 @@ def say_notes(trace: Trace) -> None:
 
     for name, count in trace.notes.items():
         _console.say(f"note: {name} {count:,}: {explain(name)}")
+
+
+def say_elastic(trace: Trace, cluster: Cluster, policies: Sequence[PolicyLike]) -> None:
+    """Say what policies do with jobs that may change their size, if one of them does."""
+    from gangline.elastic_runs import notice
+    from gangline.run_inputs import resolve_policy
+    from gangline.simulate import is_elastic
+
+    labels: dict[bool, list[str]] = {True: [], False: []}
+    for policy in policies:
+        chosen, label, _ = resolve_policy(policy, None)
+        labels[isinstance(chosen, str) and is_elastic(chosen)].append(label)
+    said = notice(trace, cluster, labels[True], labels[False])
+    if said is not None:
+        _console.say(f"note: {said}")
 
 
 def _window(text: str) -> tuple[float, float]:

@@ -157,6 +157,7 @@ def compare(
         if line:
             _console.write(*textwrap.wrap(line, _CHARACTERS))
     _inputs.say_notes(jobs)
+    _inputs.say_elastic(jobs, comparison.cluster, configs)
     for path in (out, html):
         if path is not None:
             _console.say(f"saved {path}")

@@ -92,6 +92,7 @@ def run(
         How the trace is read.
     """
     from gangline._result_folder import check as check_folder
+    from gangline.run_inputs import as_cluster
     from gangline.simulate import simulate
 
     if out is not None:
@@ -124,6 +125,7 @@ def run(
     rows = [[key, result.summary[key]] for key in _SHOWN if key in result.summary]
     _console.table(["", "value"], rows, title=f"{result.policy}: {jobs!r}")
     say_notes(jobs)
+    _inputs.say_elastic(jobs, as_cluster(result.spec["cluster"]), [config])
     if out is not None:
         _console.say(f"saved in {out}")
     if html is not None:

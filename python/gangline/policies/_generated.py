@@ -1899,11 +1899,20 @@ class Pollux(PolicyBase):
     batch : str, one of best, traced
         Batch of an elastic job: best (largest goodput on its GPUs) or traced (the total batch of
         the trace).
+    search : str, one of greedy, ga
+        Greedy (by gain per GPU, then moves) or ga (genetic, over all placements; for small
+        clusters, to compare).
+    ga_max_cells : int, >= 1
+        With search = ga: most active jobs x servers; more is an error.
+    ga_population : int, >= 2
+        With search = ga: placements that live on from one generation to the next.
+    ga_generations : int, >= 1
+        With search = ga: generations in a decision.
 
     Examples
     --------
-    >>> Pollux().label()
-    'pollux'
+    >>> Pollux(search="ga").label()
+    'pollux(search=ga)'
     """
 
     name: ClassVar[str] = "pollux"
@@ -1920,6 +1929,10 @@ class Pollux(PolicyBase):
     growth: float = 2.0
     ls_moves: float | None = field(default=None, metadata={"kind": "maybe"})
     batch: str = "best"
+    search: str = "greedy"
+    ga_max_cells: int = 4096
+    ga_population: int = 100
+    ga_generations: int = 100
 
 
 registry: Mapping[str, type[PolicyBase]] = {

@@ -29,7 +29,7 @@ from __future__ import annotations
 import json
 import operator
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from gangline._builtin_values import to_builtins
 from gangline.errors import PolicyError
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["STEADY", "Changes", "Plan", "Policy", "Steady", "View"]
+__all__ = ["STEADY", "Batch", "Changes", "Plan", "Policy", "Steady", "View"]
 
 
 class Steady:
@@ -54,15 +54,35 @@ STEADY: Final = Steady()
 """Returned beside a plan by a round policy: the plan would repeat until the next event."""
 
 
+class Batch(NamedTuple):
+    """How the batch of an elastic job is split, and what that achieves.
+
+    Attributes
+    ----------
+    sub_batch : int
+        Samples per GPU and pass.
+    accum : int
+        Passes beyond the first before the gradients are exchanged.
+    rate : float
+        Iterations of the initial batch per second that its progress is worth, at the present
+        gradient noise, on GPUs of speed 1.
+    """
+
+    sub_batch: int
+    accum: int
+    rate: float
+
+
 class View:
     """What a policy may look at during one decision; read only, dead afterwards.
 
     Columns of `waiting` and `running` (arrival order and job order):
-    job, gpus, arrival_s, attained_gpu_s, batch_size, weight, model, user, gpu_types; of `running`
-    also start_s, rate, locality, sub_batch; and remaining_s, work_remaining where the policy's
-    `knowledge` is "remaining". Columns of `servers`: gpus, gpus_free, free_mask, rack, gpu_type,
-    up. Columns of `parts`, with a row per part of each running job (one, unless the policy forks
-    jobs): job, part, server (its first), gpus, gpu_type, sub_batch, rate, locality, xi,
+    job, gpus, arrival_s, attained_gpu_s, batch_size, weight, model, user, gpu_types, min_gpus,
+    max_gpus (of an elastic job its range, else its gang); of `running` also start_s, rate,
+    locality, sub_batch; and remaining_s, work_remaining where the policy's `knowledge` is
+    "remaining". Columns of `servers`: gpus, gpus_free, free_mask, rack, gpu_type, up. Columns of
+    `parts`, with a row per part of each running job (one, unless the policy forks jobs): job, part,
+    server (its first), gpus, gpu_type, sub_batch, rate, locality, xi,
     progress_start_s. Columns of `residents`, with a row per job on each GPU: server, slot, job.
     Labels (model, user, gpu_type) are numbers, -1 is none; a batch size of 0 is an unknown one.
     `gpu_types` has a bit for each type that the job may use: bit 0 = type 0.
@@ -108,6 +128,27 @@ class View:
         """Return the GPUs that a running job, or one part of it, holds: server to slot mask."""
         pairs = self._look().gpus_of(int(job), part)
         return {int(server): int(mask) for server, mask in pairs}
+
+    def best_batch(self, job: int, gpus: int, *, apart: bool = False) -> Batch | None:
+        """Return the batch with which an elastic job progresses fastest on a number of GPUs.
+
+        Parameters
+        ----------
+        job : int
+            Index of the job.
+        gpus : int
+            Number of GPUs.
+        apart : bool
+            Whether they lie on several servers.
+
+        Returns
+        -------
+        Batch or None
+            None for a job that is not elastic, or cannot run on so many GPUs.
+        """
+        count = _number(gpus, "gpus")
+        found = self._look().best_batch(_number(job, "job"), count, bool(apart))
+        return None if found is None else Batch(*found)
 
     def free_mask(self) -> npt.NDArray[np.uint64]:
         """Return the free slots of each server as a bit mask."""
@@ -175,6 +216,10 @@ class Changes:
 class Plan:
     """Actions of one decision; checked as a whole, applied as a whole.
 
+    An elastic job may be started on, and moved to, any number of GPUs in its range. With
+    `sub_batch` and `accum` a plan also names its batch: so many samples on each GPU in each of
+    accum + 1 passes.
+
     GPUs are given as a mapping from server to a number of GPUs, which takes its lowest free slots,
     or to slots through `masks`. A job, server, count, mask or tag that is no whole number raises a
     TypeError, a negative or too large one a PolicyError, at once.
@@ -195,6 +240,7 @@ class Plan:
         overhead_s: float | None = None,
         quota: float | None = None,
         part: int = 0,
+        accum: int | None = None,
     ) -> None:
         """Start a waiting job on GPUs: counts per server (`gpus`) or slot masks (`masks`).
 
@@ -212,8 +258,11 @@ class Plan:
             Iterations after which the job keeps its GPUs without progress, see `keep`.
         part : int, default 0
             Number of the part; others than 0 need a policy that declares `forks`.
+        accum : int, optional
+            Of an elastic job: passes beyond the first, with `sub_batch`. Without it the job has the
+            total batch of the trace.
         """
-        terms = _terms(sub_batch, overhead_s, quota, part)
+        terms = _terms(sub_batch, overhead_s, quota, part, accum)
         self.actions.append(("start", _number(job, "job"), *_places(gpus, masks), *terms))
 
     def preempt(self, job: int, *, part: int = 0) -> None:
@@ -230,12 +279,13 @@ class Plan:
         overhead_s: float | None = None,
         quota: float | None = None,
         part: int = 0,
+        accum: int | None = None,
     ) -> None:
         """Move a running job to other GPUs; moving it to the GPUs it already holds costs nothing.
 
         The fields are those of `start`; the sub-batch stays as it is unless given.
         """
-        terms = _terms(sub_batch, overhead_s, quota, part)
+        terms = _terms(sub_batch, overhead_s, quota, part, accum)
         self.actions.append(("move", _number(job, "job"), *_places(gpus, masks), *terms))
 
     def keep(
@@ -246,6 +296,7 @@ class Plan:
         overhead_s: float | None = None,
         quota: float | None = None,
         part: int = 0,
+        accum: int | None = None,
     ) -> None:
         """Leave a running job where it is, on new terms.
 
@@ -263,8 +314,10 @@ class Plan:
             work in rounds. `math.inf` lifts a quota.
         part : int, default 0
             Number of the part.
+        accum : int, optional
+            Of an elastic job: passes beyond the first from now on, with `sub_batch`.
         """
-        terms = _terms(sub_batch, overhead_s, quota, part)
+        terms = _terms(sub_batch, overhead_s, quota, part, accum)
         self.actions.append(("keep", _number(job, "job"), *terms))
 
     def set_sub_batch(self, job: int, sub_batch: int) -> None:
@@ -294,14 +347,19 @@ _PARTS = 2**16  # ours: numbers of parts are 0 to 65535
 
 
 def _terms(
-    sub_batch: int | None, overhead_s: float | None, quota: float | None, part: int
-) -> tuple[int | None, float | None, float | None, int]:
+    sub_batch: int | None,
+    overhead_s: float | None,
+    quota: float | None,
+    part: int,
+    accum: int | None,
+) -> tuple[int | None, float | None, float | None, int, int | None]:
     """Return the fields that actions have in common, in the order of the core."""
     return (
         None if sub_batch is None else _number(sub_batch, "sub_batch"),
         None if overhead_s is None else float(overhead_s),
         None if quota is None else float(quota),
         _number(part, "part", _PARTS),
+        None if accum is None else _number(accum, "accum"),
     )
 
 

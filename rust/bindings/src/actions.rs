@@ -52,8 +52,8 @@ pub(crate) fn parse(view: &ClusterView<'_>, list: &[Bound<'_, PyAny>]) -> PyResu
 }
 
 /// An action. Fields that a tuple leaves out at its end are not set:
-/// `("start" or "move", job, [(server, mask or count), ...], are_masks, sub_batch, overhead_s, quota, part)`,
-/// `("keep", job, sub_batch, overhead_s, quota, part)`, `("preempt", job, part)`.
+/// `("start" or "move", job, [(server, mask or count), ...], are_masks, sub_batch, overhead_s, quota, part, accum)`,
+/// `("keep", job, sub_batch, overhead_s, quota, part, accum)`, `("preempt", job, part)`.
 fn action(scratch: &mut Scratch<'_>, name: &str, tuple: &Bound<'_, PyTuple>) -> PyResult<Action> {
     let job = JobId(tuple.get_item(1)?.extract()?);
     let (terms_at, part_at) = match name {
@@ -83,7 +83,7 @@ fn action(scratch: &mut Scratch<'_>, name: &str, tuple: &Bound<'_, PyTuple>) -> 
         sub_batch: field(tuple, terms_at)?,
         overhead: overhead.transpose()?,
         quota: field(tuple, terms_at.saturating_add(2))?,
-        accum: None,
+        accum: field(tuple, part_at.saturating_add(1))?,
     };
     Ok(action.with(terms).of_part(part))
 }

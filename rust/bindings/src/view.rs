@@ -96,6 +96,19 @@ impl PolicyView {
         })
     }
 
+    /// The batch of most progress of an elastic job on so many GPUs: (samples per GPU and pass, passes beyond the
+    /// first, iterations of the initial batch per second at speed 1).
+    fn best_batch(&self, job: u32, gpus: u32, spans: bool) -> PyResult<Option<(u32, u32, f64)>> {
+        self.look(|view| {
+            let known = (job as usize) < view.jobs().len();
+            let model = known.then(|| view.elastic(JobId(job))).flatten();
+            let model = model.filter(|model| (1..=model.class().max_gpus).contains(&gpus));
+            let best = model.map(|model| model.best(view.noise_phase(JobId(job)), gpus, spans));
+            let best = best.filter(|best| best.rate > 0.0);
+            Ok(best.map(|best| (best.pass_batch, best.accum, best.rate)))
+        })
+    }
+
     /// One column of `waiting`, `running`, `parts`, `residents` or `servers`.
     fn column<'py>(&self, py: Python<'py>, table: &str, name: &str) -> PyResult<Bound<'py, PyAny>> {
         self.look(|view| match table {
@@ -147,6 +160,8 @@ impl PolicyView {
                 types.fold(0, |mask, gpu_type| mask | 1 << gpu_type.index())
             }),
             "sub_batch" => ints(&|job| i64::from(view.sub_batch(job))),
+            "min_gpus" => ints(&|job| i64::from(gpu_range(view, job).0)),
+            "max_gpus" => ints(&|job| i64::from(gpu_range(view, job).1)),
             "arrival_s" => floats(&|job| view.jobs().arrival(job).seconds()),
             "attained_gpu_s" => floats(&|job| gpu_seconds(view, job)),
             "weight" => floats(&|job| {
@@ -172,11 +187,19 @@ impl PolicyView {
 }
 
 const JOB_COLUMNS: &str = "job, gpus, arrival_s, attained_gpu_s, batch_size, weight, model, user, \
-     gpu_types, start_s, rate, locality, sub_batch, remaining_s, work_remaining";
+     gpu_types, min_gpus, max_gpus, start_s, rate, locality, sub_batch, remaining_s, work_remaining";
 const PART_COLUMNS: &str = "job, part, server, gpus, gpu_type, sub_batch, rate, locality, xi, \
      progress_start_s";
 const RESIDENT_COLUMNS: &str = "server, slot, job";
 const SERVER_COLUMNS: &str = "gpus, gpus_free, free_mask, rack, gpu_type, up";
+
+/// Fewest and most GPUs that a job may have.
+fn gpu_range(view: &ClusterView<'_>, job: JobId) -> (u32, u32) {
+    let gang = view.jobs().gpus(job);
+    view.elastic(job).map_or((gang, gang), |model| {
+        (model.class().min_gpus, model.class().max_gpus)
+    })
+}
 
 fn no_column(py: Python<'_>, table: &str, name: &str, known: &str) -> PyErr {
     let message = format!("no column `{name}` of {table}; known: {known}");

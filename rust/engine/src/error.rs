@@ -101,7 +101,9 @@ impl Rule {
             Self::SharingLimit => "a GPU would hold more jobs than the run allows",
             Self::Memory => "the jobs on a GPU would need more memory than it has",
             Self::InfeasiblePair => "two jobs on a GPU cannot share it: their pair is infeasible",
-            Self::SubBatch => "the sub-batch is below 1 or above the job's batch size",
+            Self::SubBatch => {
+                "the sub-batch is below 1 or above the job's batch size, or no batch of an elastic job's model"
+            }
             Self::TimerNotAfterNow => "the timer is not later than the current time",
             Self::WorkLimit => "the iteration quota is not above 0",
             Self::Overhead => "the overhead is outside 0 to 4e9 s",

@@ -41,6 +41,7 @@ fn twice(u: &mut Unstructured) -> Result<()> {
         has_trouble: u.arbitrary()?,
         has_checkpoints: u.arbitrary()?,
         gangs_max: u.int_in_range(1..=12)?,
+        has_elastic: u.arbitrary()?,
     };
     let mut case = conformance::draw(u64::from(u.arbitrary::<u32>()?), scope);
     let mut span = || u.int_in_range(0..=20_000_000_000_i64).map(SimSpan);

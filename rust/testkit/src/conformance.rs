@@ -5,6 +5,7 @@
 //! nothing, and a policy that claims it leaves no job waiting that fits by count. Messages name the seed.
 
 mod draws;
+mod elastic;
 
 pub use draws::draw_params;
 
@@ -42,6 +43,8 @@ pub struct Scope {
     pub has_checkpoints: bool,
     /// Largest gang.
     pub gangs_max: u64,
+    /// Elastic jobs: then nothing is shared over racks.
+    pub has_elastic: bool,
 }
 
 impl Default for Scope {
@@ -52,6 +55,7 @@ impl Default for Scope {
             has_trouble: true,
             has_checkpoints: true,
             gangs_max: 12,
+            has_elastic: false,
         }
     }
 }
@@ -92,6 +96,8 @@ impl Numbers {
 const GIB: u64 = 1 << 30;
 /// From the seed of a world to that of its extras.
 const EXTRAS: u64 = 3_000_000_000;
+/// And to that of its elastic jobs.
+const ELASTIC: u64 = 6_000_000_000;
 const MODELS: [&str; 3] = ["vgg16", "resnet50", "bert"];
 
 /// Every user and virtual cluster of drawn worlds, and the queue of jobs without one.
@@ -107,8 +113,19 @@ pub fn draw(seed: u64, scope: Scope) -> Case {
     let mut extras = Numbers::new(seed.wrapping_add(EXTRAS));
     let cluster = Arc::new(draw_cluster(&mut numbers, &mut extras, scope));
     let jobs = draw_jobs(&mut numbers, &cluster, scope);
-    let jobs = Arc::new(JobTable::new(more_columns(&mut extras, &cluster, jobs)).expect("valid"));
-    let rates = Arc::new(RateTable::from_speeds(&cluster));
+    let mut columns = more_columns(&mut extras, &cluster, jobs);
+    let elastic = scope.has_elastic.then(|| {
+        let mut numbers = Numbers::new(seed.wrapping_add(ELASTIC));
+        elastic::draw(&mut numbers, &mut columns)
+    });
+    let jobs = Arc::new(JobTable::new(columns).expect("valid"));
+    let mut rates = RateTable::from_speeds(&cluster);
+    if let Some(table) = elastic {
+        rates = rates
+            .with_elastic(Arc::new(table), &jobs)
+            .expect("a row per job");
+    }
+    let rates = Arc::new(rates);
     let mut config = RunConfig {
         check_invariants: true,
         segments: true,
@@ -124,7 +141,7 @@ pub fn draw(seed: u64, scope: Scope) -> Case {
     };
     if scope.has_trouble {
         trouble(&mut numbers, &cluster, &mut config);
-        if extras.once_in(3) {
+        if extras.once_in(3) && !scope.has_elastic {
             config.locality = Some(contended(&cluster, extras.pick(&[2e8, 1e9, 1e10])));
         }
         config.checkpoint_interval = config.checkpoint_interval.filter(|_| scope.has_checkpoints);

@@ -11,12 +11,14 @@
 //! | `phi_j` | `objective::discount` | discount for a change |
 //! | `p` | `PolluxParams::fairness_p` | exponent of the mean |
 
+mod genetic;
 mod objective;
 mod params;
 mod place;
 mod search;
 
-pub use params::{Batch, PolluxParams};
+pub use genetic::GeneticParams;
+pub use params::{Batch, PolluxParams, SearchKind};
 
 use gangline_engine::{
     Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Run, WakeOn,
@@ -24,6 +26,7 @@ use gangline_engine::{
 use gangline_model::{
     Action, Configuration, ElasticModel, GpuSet, GpuTypeId, JobId, SimTime, Terms,
 };
+use genetic::Genetic;
 use objective::{Objective, discount};
 use place::Layout;
 use search::{Bidder, Search};
@@ -79,15 +82,33 @@ impl<'a> Racer<'a> {
         self.model.is_some()
     }
 
-    /// The configuration on so many GPUs; `None` for a job that is not elastic.
+    /// The configuration on so many GPUs; `None` for a job that is not elastic. Where the model has no batch, that of
+    /// the trace: else a job that cannot shrink would wait for ever.
     fn configuration(&self, gpus: u32, spans: bool) -> Option<Configuration> {
         let model = self.model?;
-        if self.batch == Batch::Best {
-            return Some(model.best(self.phase, gpus, spans));
+        let best = model.best(self.phase, gpus, spans);
+        let is_best = self.batch == Batch::Best && best.rate > 0.0;
+        Some(if is_best {
+            best
+        } else {
+            model.frozen(self.phase, gpus, spans)
+        })
+    }
+
+    /// What a plan says of the batch: nothing where it is that of the trace and the model has none like it.
+    fn terms(&self, gpus: u32, spans: bool) -> Terms {
+        let found = self.configuration(gpus, spans);
+        let passes = found.map(|one| (one.pass_batch, one.accum));
+        let is_named = |&passes: &(u32, u32)| {
+            let model = self.model.expect("it has a configuration");
+            model.rate(self.phase, gpus, spans, passes).is_some()
+        };
+        let named = passes.filter(is_named);
+        Terms {
+            sub_batch: named.map(|one| one.0),
+            accum: named.map(|one| one.1),
+            ..Terms::default()
         }
-        let found = model.frozen(self.phase, gpus, spans);
-        let named = model.rate(self.phase, gpus, spans, (found.pass_batch, found.accum));
-        Some(named.map_or(Configuration::default(), |_| found))
     }
 
     /// Goodput on so many GPUs; in proportion to the GPUs for a job that is not elastic.
@@ -161,8 +182,37 @@ impl Pollux {
             now,
             speedup_now: held.map_or(0.0, |held| racer.speedup(now, held.by_server().len() > 1)),
             phi: discount(age.seconds(), past.restarts, delay_s),
+            most: limit,
             count: 0,
         }
+    }
+
+    /// GPUs for each job, and whether the next round would find the same unless something happens.
+    fn search(
+        &self,
+        view: &ClusterView<'_>,
+        racers: &[Racer<'_>],
+        bidders: &mut [Bidder],
+        gpus: u32,
+    ) -> Result<(Vec<Option<GpuSet>>, bool), PolicyError> {
+        let (objective, avoids) = (self.objective, self.params.avoid_interference);
+        if self.params.search == SearchKind::Ga {
+            let genetic =
+                Genetic::new(*view, (racers, bidders), objective, avoids, self.params.ga)?;
+            return Ok((genetic.put(), false));
+        }
+        let mut search = Search {
+            bidders,
+            spare: gpus,
+            objective,
+        };
+        let is_whole = search.give();
+        let is_wanted = search.bidders.iter().all(|one| one.count == one.now);
+        search.settle();
+        search.improve(self.params.ls_moves.unwrap_or(2 * racers.len()));
+        let is_steady = is_whole && is_wanted && search.is_at_rest();
+        let layout = Layout::new(*view, racers, objective, avoids);
+        Ok((layout.put(bidders), is_steady))
     }
 
     /// Starts, moves or keeps a job on these GPUs, at its batch there.
@@ -174,12 +224,7 @@ impl Pollux {
         plan: &mut Plan<'_>,
     ) {
         let job = racer.job;
-        let found = racer.configuration(gpus.gpus(), gpus.by_server().len() > 1);
-        let terms = Terms {
-            sub_batch: found.map(|one| one.pass_batch),
-            accum: found.map(|one| one.accum),
-            ..Terms::default()
-        };
+        let terms = racer.terms(gpus.gpus(), gpus.by_server().len() > 1);
         let past = &mut self.past[job.index()];
         past.most = past.most.max(gpus.gpus());
         let Some(run) = view.run(job) else {
@@ -191,7 +236,7 @@ impl Pollux {
         if own.gpus != gpus {
             past.restarts += 1;
             plan.push(Action::move_to(job, gpus).with(terms));
-        } else if found.is_some()
+        } else if terms.accum.is_some()
             && (Some(own.sub_batch), own.accum) != (terms.sub_batch, terms.accum)
         {
             plan.keep(job, terms);
@@ -242,24 +287,9 @@ impl Policy for Pollux {
         let racers: Vec<Racer<'_>> = active.iter().map(racer).collect();
         let bid = |racer: &Racer<'_>| self.bidder(view, racer, fair);
         let mut bidders: Vec<Bidder> = racers.iter().map(bid).collect();
-        let mut search = Search {
-            bidders: &mut bidders,
-            spare: gpus,
-            objective: self.objective,
-        };
-        let is_whole = search.give();
-        let is_wanted = search.bidders.iter().all(|one| one.count == one.now);
-        search.settle();
-        search.improve(self.params.ls_moves.unwrap_or(2 * racers.len()));
-        let is_steady = is_whole && is_wanted && search.is_at_rest();
-        let layout = Layout::new(
-            *view,
-            &racers,
-            self.objective,
-            self.params.avoid_interference,
-        );
+        let (sets, is_steady) = self.search(view, &racers, &mut bidders, gpus)?;
         let mut found: Vec<(JobId, usize, Option<GpuSet>)> = Vec::with_capacity(racers.len());
-        for (at, gpus) in layout.put(&mut bidders).into_iter().enumerate() {
+        for (at, gpus) in sets.into_iter().enumerate() {
             found.push((racers[at].job, at, gpus));
         }
         found.sort_unstable_by_key(|one| one.0);

@@ -1,5 +1,6 @@
 //! Parameters of the Pollux-style policy.
 
+use super::genetic::GeneticParams;
 use crate::params::{ParamReader, words};
 use gangline_engine::PolicyError;
 use gangline_model::SimSpan;
@@ -11,6 +12,16 @@ words! {
         Best = "best",
         /// That of the trace.
         Traced = "traced",
+    }
+}
+
+words! {
+    /// How placements are searched.
+    pub enum SearchKind {
+        /// Counts by gain per GPU, then moves from job to job.
+        Greedy = "greedy",
+        /// A genetic search over all placements.
+        Ga = "ga",
     }
 }
 
@@ -33,6 +44,10 @@ pub struct PolluxParams {
     pub ls_moves: Option<usize>,
     /// Which batch a job gets.
     pub batch: Batch,
+    /// How placements are searched.
+    pub search: SearchKind,
+    /// Sizes of the genetic search.
+    pub ga: GeneticParams,
 }
 
 impl PolluxParams {
@@ -51,6 +66,12 @@ impl PolluxParams {
             growth: params.number("growth"),
             ls_moves: (moves > 0.0).then_some(moves as usize),
             batch: params.choice("batch", Batch::named),
+            search: params.choice("search", SearchKind::named),
+            ga: GeneticParams {
+                cells_max: params.number("ga_max_cells") as usize,
+                population: params.number("ga_population") as usize,
+                generations: params.number("ga_generations") as usize,
+            },
         })
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct Bidder {
     pub(super) speedup_now: f64,
     /// Discount for a change.
     pub(super) phi: f64,
+    /// Most GPUs that it may have now.
+    pub(super) most: u32,
     /// GPUs that it is to have.
     pub(super) count: u32,
 }
@@ -341,6 +343,7 @@ mod tests {
             now,
             speedup_now: if now == 0 { 0.0 } else { speedup(now) },
             phi,
+            most,
             count: 0,
         }
     }

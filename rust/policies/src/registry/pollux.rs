@@ -2,7 +2,7 @@
 
 use super::{PolicyInfo, Preset, Stops};
 use crate::params::{ParamDefault, ParamKind, ParamSpec, choice, flag, number, spec};
-use crate::pollux::{Batch, Pollux, PolluxParams};
+use crate::pollux::{Batch, Pollux, PolluxParams, SearchKind};
 
 const PARAMETERS: &[ParamSpec] = &[
     number("period_s", ParamKind::Above(0.0), 60.0).unit("s").doc("time between two decisions")
@@ -17,6 +17,10 @@ const PARAMETERS: &[ParamSpec] = &[
     spec("ls_moves", ParamKind::MaybeWhole(1.0), ParamDefault::None).doc("most moves of one rung from job to job in a decision; none = twice the number of jobs"),
     choice("batch", Batch::NAMES, "best").doc("batch of an elastic job: best (largest goodput on its GPUs) or traced (the total batch of the \
          trace)"),
+    choice("search", SearchKind::NAMES, "greedy").doc("greedy (by gain per GPU, then moves) or ga (genetic, over all placements; for small clusters, to compare)"),
+    spec("ga_max_cells", ParamKind::Whole(1.0), ParamDefault::Int(4096)).doc("with search = ga: most active jobs x servers; more is an error"),
+    spec("ga_population", ParamKind::Whole(2.0), ParamDefault::Int(100)).doc("with search = ga: placements that live on from one generation to the next"),
+    spec("ga_generations", ParamKind::Whole(1.0), ParamDefault::Int(100)).doc("with search = ga: generations in a decision"),
 ];
 
 const PRESETS: &[Preset] = &[

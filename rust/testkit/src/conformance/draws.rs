@@ -29,8 +29,8 @@ fn exception(name: &str, numbers: &mut Numbers) -> Option<ParamValue> {
     Some(match name {
         // the timing of the public simulator knows neither overheads nor failures
         "compat" => ParamValue::Bool(false),
-        // the other one needs a solver
-        "auction" => ParamValue::Str("greedy".to_owned()),
+        // the other auction needs a solver, the genetic search a second for a decision
+        "auction" | "search" => ParamValue::Str("greedy".to_owned()),
         // the other sources need tensor sizes or a network model
         "skew" => ParamValue::Str("flags".to_owned()),
         // a rack may not be refused for longer than the network, and either may keep its default
