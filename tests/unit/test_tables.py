@@ -505,3 +505,11 @@ def test_a_json_table_without_its_format_says_so(tmp_path: Path) -> None:
     read = gl.Cluster.from_dict(lab).throughput
     assert read is not None
     assert [row.iters_per_s for row in read.rows or ()] == [2.0]
+
+
+@pytest.mark.parametrize("preset", ["hadar-60", "hadar-60-smooth"])
+def test_rates_are_written_alike_however_they_were_read(preset: str) -> None:
+    """The digest of a run hangs on it: sweeps know by that what is done."""
+    written = gl.Cluster.preset(preset).to_dict()
+    assert written["throughput"]["rows"]
+    assert gl.Cluster.from_dict(written).to_dict() == written

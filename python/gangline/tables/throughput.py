@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -125,6 +126,8 @@ class ThroughputTable:
         for row in self.rates.to_pylist():
             if row["batch_size"] is not None and batch_size_of(row["model"]) is not None:
                 row["batch_size"] = None
+            # msgspec tells a default by identity: the same word from a table would be written
+            row["placement"] = sys.intern(row["placement"])
             rows.append(ThroughputRow(**row))
         return tuple(rows)
 
