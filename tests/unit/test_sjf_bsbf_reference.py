@@ -1,4 +1,4 @@
-"""SJF-FFS and SJF-BSBF in the slow simulator: worlds with results derived by hand."""
+"""SJF-FFS and SJF-BSBF: worlds with results derived by hand; slow simulator and engine agree."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import reference
+from parity.harness import assert_same, run_engine
 
 Rows = list[dict[str, Any]]
 
@@ -20,12 +21,21 @@ def world_of(jobs: Rows, servers: list[int], sharing: dict[str, Any], **more: An
     return {
         "cluster": {
             "gpu_types": [{"name": "g", "memory_gb": 16}],
-            "servers": [{"gpu": "g", "gpus": gpus} for gpus in servers],
+            "servers": [{"count": 1, "gpu": "g", "gpus": gpus, "rack": 0} for gpus in servers],
         },
         "jobs": jobs,
         "sharing": sharing,
         **more,
     }
+
+
+def run(
+    world: dict[str, Any], policy: str, params: dict[str, Any] | None = None
+) -> reference.Outcome:
+    """Run both simulators."""
+    outcome = reference.run(world, policy, params)
+    assert_same(run_engine(world, policy, params or {}), outcome)
+    return outcome
 
 
 def finishes(outcome: reference.Outcome) -> dict[str, float]:
@@ -54,7 +64,7 @@ GOLDEN_JOBS = [job("J0", 0, 2, 100), job("J1", 10, 1, 50), job("J2", 20, 1, 200)
     ],
 )
 def test_golden_runs(policy: str, xi: float, ends: tuple[float, ...], mean_jct: float) -> None:
-    outcome = reference.run(world_of(GOLDEN_JOBS, [2], {"xi": xi}), policy)
+    outcome = run(world_of(GOLDEN_JOBS, [2], {"xi": xi}), policy)
     assert tuple(finishes(outcome).values()) == pytest.approx(ends, abs=1e-9)
     mean = sum(row["jct_ns"] for row in outcome.jobs) / len(outcome.jobs) / 1e9
     assert mean == pytest.approx(mean_jct, abs=1e-4)
@@ -62,7 +72,7 @@ def test_golden_runs(policy: str, xi: float, ends: tuple[float, ...], mean_jct: 
 
 def test_numbers_of_a_golden_run() -> None:
     """BSBF at 1.6: J1 beside J0 from 10 to 90; J2 refused at 20; 2 x 130 + 200 s busy."""
-    found = reference.run(world_of(GOLDEN_JOBS, [2], {"xi": 1.6}), "sjf-bsbf").summary
+    found = run(world_of(GOLDEN_JOBS, [2], {"xi": 1.6}), "sjf-bsbf").summary
     assert found["share_gpu_fraction"] == pytest.approx(80 / 460)
     assert found["xi_mean"] == pytest.approx(1.6)
     assert found["packing_gain"] == pytest.approx((2 * 100 + 50 + 200) / 460)
@@ -89,7 +99,7 @@ def test_sub_batches_make_room(
     params: dict[str, Any], first_start_s: float, finish_s: float
 ) -> None:
     jobs = [job("J0", 0, 1, 100, **HEAVY), job("J1", 10, 1, 100, **HEAVY)]
-    outcome = reference.run(world_of(jobs, [1], {"xi": 1.2}), "sjf-bsbf", params)
+    outcome = run(world_of(jobs, [1], {"xi": 1.2}), "sjf-bsbf", params)
     row = outcome.jobs[1]
     assert row["first_start_ns"] == first_start_s * 1e9
     assert row["finish_ns"] / 1e9 == pytest.approx(finish_s, abs=1e-8)
@@ -107,7 +117,7 @@ def test_a_better_partner_is_worth_a_smaller_batch(rule: str, gpu: int, batch: i
         job("R", 0, 1, 1000, memory_gb=2),
         job("N", 1e-9, 1, 10, **HEAVY),  # after the two have started
     ]
-    outcome = reference.run(world_of(jobs, [2], {"xi": 1.5}), "sjf-bsbf", {"sub_batch_rule": rule})
+    outcome = run(world_of(jobs, [2], {"xi": 1.5}), "sjf-bsbf", {"sub_batch_rule": rule})
     assert places(outcome, "N") == {(0, gpu)}
     first = next(s for s in outcome.segments if s["job_id"] == "N")
     assert first["sub_batch"] == batch
@@ -128,7 +138,7 @@ FOUR = [job("P", 0, 1, 30), job("Q", 1, 1, 500), job("R", 2, 1, 40), job("S", 3,
 )
 def test_gather(policy: str, params: dict[str, Any], gpus: set[tuple[int, int]]) -> None:
     jobs = [*FOUR, job("N", 4, 2, 5)]
-    outcome = reference.run(world_of(jobs, [2, 2], {"xi": 1.25}), policy, params)
+    outcome = run(world_of(jobs, [2, 2], {"xi": 1.25}), policy, params)
     assert places(outcome, "N") == gpus
 
 
@@ -137,13 +147,13 @@ def test_where_ffs_shares() -> None:
     three = [job(f"a{i}", 0, 1, 100) for i in range(3)]
     jobs = [*three, job("b0", 1, 1, 200), job("b1", 1, 1, 200), job("N", 2, 3, 5)]
     world = world_of(jobs, [3, 3], {"xi": 1.25})
-    assert places(reference.run(world, "sjf-ffs"), "N") == {(1, 0), (1, 1), (1, 2)}
+    assert places(run(world, "sjf-ffs"), "N") == {(1, 0), (1, 1), (1, 2)}
     # one server with the fewest free GPUs
-    outcome = reference.run(world, "sjf-ffs-consolidated")
+    outcome = run(world, "sjf-ffs-consolidated")
     assert places(outcome, "N") == {(0, 0), (0, 1), (0, 2)}
     world = world_of([*three, job("c", 1, 3, 200), job("N", 2, 2, 5)], [3, 3], {"xi": 1.25})
     for policy in ("sjf-ffs", "sjf-ffs-consolidated"):
-        assert places(reference.run(world, policy), "N") == {(1, 0), (1, 1)}
+        assert places(run(world, policy), "N") == {(1, 0), (1, 1)}
 
 
 @pytest.mark.parametrize(
@@ -157,7 +167,7 @@ def test_where_ffs_shares() -> None:
 )
 def test_free_pick(policy: str, gpu: tuple[int, int]) -> None:
     jobs = [job("A", 0, 1, 100), job("B", 1, 1, 10)]
-    outcome = reference.run(world_of(jobs, [2, 2], {"xi": 1.25}), policy)
+    outcome = run(world_of(jobs, [2, 2], {"xi": 1.25}), policy)
     assert places(outcome, "B") == {gpu}
 
 
@@ -165,9 +175,9 @@ def test_free_gpus_over_servers() -> None:
     """Three free GPUs on server 1, two on server 0: a gang of four takes 1 in full, one of 0."""
     jobs = [job("A", 0, 1, 100), job("N", 1, 4, 10)]
     world = world_of(jobs, [3, 3], {"xi": 1.25})
-    assert places(reference.run(world, "sjf-bsbf"), "N") == {(1, 0), (1, 1), (1, 2), (0, 1)}
+    assert places(run(world, "sjf-bsbf"), "N") == {(1, 0), (1, 1), (1, 2), (0, 1)}
     # few jobs: server 1 has none
-    assert places(reference.run(world, "sjf-bsbf-code"), "N") == {(1, 0), (1, 1), (1, 2), (0, 1)}
+    assert places(run(world, "sjf-bsbf-code"), "N") == {(1, 0), (1, 1), (1, 2), (0, 1)}
 
 
 def test_block_lets_nobody_pass() -> None:
@@ -179,10 +189,10 @@ def test_block_lets_nobody_pass() -> None:
     ]
     world = world_of(jobs, [1], {"xi": 1.25})
     for policy in ("sjf-ffs", "sjf-bsbf"):
-        passed = reference.run(world, policy)
+        passed = run(world, policy)
         assert passed.jobs[2]["first_start_ns"] == 2 * 10**9
         assert passed.summary["shares_refused"] == 0  # 10 + 10 GB never fit
-        blocked = reference.run(world, policy, {"block": True})
+        blocked = run(world, policy, {"block": True})
         # C starts with B, beside it, as A ends at 100
         assert blocked.jobs[2]["first_start_ns"] == 100 * 10**9
 
@@ -194,9 +204,12 @@ def test_a_fast_type_is_shared_before_a_slow_one_is_taken() -> None:
             {"name": "slow", "memory_gb": 16, "speed": 1.0},
             {"name": "fast", "memory_gb": 16, "speed": 2.0},
         ],
-        "servers": [{"gpu": "slow", "gpus": 1}, {"gpu": "fast", "gpus": 1}],
+        "servers": [
+            {"count": 1, "gpu": "slow", "gpus": 1, "rack": 0},
+            {"count": 1, "gpu": "fast", "gpus": 1, "rack": 0},
+        ],
     }
-    outcome = reference.run(world, "sjf-bsbf")
+    outcome = run(world, "sjf-bsbf")
     assert places(outcome, "A") == places(outcome, "B") == {(1, 0)}
 
 
@@ -204,10 +217,10 @@ def test_the_order_of_the_queue() -> None:
     """At 100 one server of two GPUs is free: by time the gang of 2 (30 s), by GPU time S (40)."""
     jobs = [job("A", 0, 2, 100), job("W", 1, 2, 30), job("S", 1, 1, 40)]
     world = world_of(jobs, [2], {"max_share": 1})
-    by_time = reference.run(world, "sjf-ffs")
+    by_time = run(world, "sjf-ffs")
     assert by_time.jobs[1]["first_start_ns"] == 100 * 10**9
     assert by_time.jobs[2]["first_start_ns"] == 130 * 10**9
-    by_area = reference.run(world, "sjf-ffs", {"key": "gpu_time"})
+    by_area = run(world, "sjf-ffs", {"key": "gpu_time"})
     assert by_area.jobs[2]["first_start_ns"] == 100 * 10**9
     assert by_area.jobs[1]["first_start_ns"] == 140 * 10**9
 
@@ -217,7 +230,7 @@ def test_partner_time(partner_time: str, start_s: int) -> None:
     """As J2 comes J0 has 83.75 s alone to go, 134 at its present rate; 100 s ask for 120."""
     jobs = [*GOLDEN_JOBS[:2], job("J2", 20, 1, 100)]
     world = world_of(jobs, [2], {"xi": 1.6})
-    outcome = reference.run(world, "sjf-bsbf", {"partner_time": partner_time})
+    outcome = run(world, "sjf-bsbf", {"partner_time": partner_time})
     # exclusive: J1 leaves at 90, where J0 has 40 s left: still not enough; J0 ends at 130
     assert outcome.jobs[2]["first_start_ns"] == start_s * 10**9
 
@@ -227,7 +240,7 @@ def test_overhead_of_a_partner_counts_once() -> None:
     for at, start in ((7, 7), (9, 120)):  # with 113 s to go, and with 111
         jobs = [job("J0", 0, 1, 100), job("J1", at, 1, 70)]
         world = world_of(jobs, [1], {"xi": 1.8}, run={"first_start_s": 20})
-        outcome = reference.run(world, "sjf-bsbf")
+        outcome = run(world, "sjf-bsbf")
         assert outcome.jobs[1]["first_start_ns"] == start * 10**9
 
 
@@ -236,7 +249,7 @@ def test_overhead_of_a_partner_of_the_same_plan_counts() -> None:
     jobs = [job("J0", 0, 1, 70), job("J1", 0, 1, 72)]
     for overhead_s, start_s in ((20, 0), (16, 86)):
         world = world_of(jobs, [1], {"xi": 1.6}, run={"first_start_s": overhead_s})
-        outcome = reference.run(world, "sjf-bsbf")
+        outcome = run(world, "sjf-bsbf")
         assert outcome.jobs[1]["first_start_ns"] == start_s * 10**9
 
 
@@ -245,7 +258,7 @@ def test_pairs_that_may_not_share() -> None:
     sharing = {"interference": "table", "rows": rows, "missing": "infeasible"}
     jobs = [job("A", 0, 1, 100, model="a"), job("B", 10, 1, 20, model="b")]
     for policy in ("sjf-ffs", "sjf-bsbf"):
-        outcome = reference.run(world_of(jobs, [1], sharing), policy)
+        outcome = run(world_of(jobs, [1], sharing), policy)
         assert finishes(outcome) == {"A": 100, "B": 120}
         assert outcome.summary["shares_refused"] == 1  # there was room
         with pytest.raises(reference.ClusterError):
@@ -275,4 +288,4 @@ def test_what_is_refused() -> None:
     one = {**world, "sharing": {"max_share": 1}}
     with pytest.raises(reference.PolicyError):
         reference.run(one, "sjf-bsbf")
-    assert finishes(reference.run(one, "sjf-ffs")) == {"J0": 100, "J1": 150, "J2": 300}
+    assert finishes(run(one, "sjf-ffs")) == {"J0": 100, "J1": 150, "J2": 300}
