@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from gangline._builtin_values import to_builtins
-from gangline._core import check_policy
 
 __all__ = ["PolicyBase"]
 
@@ -40,6 +39,8 @@ class PolicyBase:
 
     def __post_init__(self) -> None:
         if self.name:
+            from gangline._core import check_policy  # here, so that help loads nothing heavy
+
             check_policy(self.name, self.params())
 
     def params(self) -> dict[str, Any]:
