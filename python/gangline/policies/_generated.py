@@ -1810,8 +1810,9 @@ class SjfBsbf(PolicyBase):
         (best_fit), or of servers with the fewest resident jobs (few_residents).
     partner_time : str, one of exclusive, current, shared
         Remaining time of a running job in the pair rule: exclusive (as if it were alone), current
-        (at its present rate) or shared (at its present rate, of which its slowdown factor beside
-        the new job is reckoned); with the last two every decision tries all waiting jobs.
+        (at its present rate) or shared (at its present rate; the new job slows it down only by what
+        exceeds its present slowdown factor); with the last two every decision tries all waiting
+        jobs.
     retest : str, one of on_release, always
         When waiting jobs are tried again: on_release (a job has ended or the capacity has changed)
         or always (at every decision).

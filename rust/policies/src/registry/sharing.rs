@@ -27,8 +27,8 @@ const BEST_BENEFIT: &[ParamSpec] = &[
     GATHER,
     FREE_PICK,
     choice("partner_time", PartnerTime::NAMES, "exclusive").doc("remaining time of a running job in the pair rule: exclusive (as if it were alone), current (at its present \
-         rate) or shared (at its present rate, of which its slowdown factor beside the new job is reckoned); with \
-         the last two every decision tries all waiting jobs"),
+         rate) or shared (at its present rate; the new job slows it down only by what exceeds its present slowdown \
+         factor); with the last two every decision tries all waiting jobs"),
     RETEST,
     flag("sub_batches", true).doc("whether a job that shares may run with a smaller batch per pass"),
     spec("min_sub_batch", ParamKind::Whole(1.0), ParamDefault::Int(1)).unit("samples").doc("smallest batch per GPU and pass that is tried"),

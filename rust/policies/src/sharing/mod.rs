@@ -121,16 +121,17 @@ impl Sharing {
         plan: &mut Plan<'_>,
         job: JobId,
     ) -> Result<bool, PolicyError> {
-        let rule = self.params.benefit.filter(|rule| rule.compare_types);
+        let rule = self.params.benefit.as_ref();
+        let rule = rule.filter(|rule| rule.compare_types);
         let mut best: Option<(f64, Found)> = None;
         for gpu_type in view.types_of(job) {
             let newcomer = self.newcomer(view, plan, job, gpu_type);
             let Some(found) = self.place(newcomer)? else {
                 continue;
             };
-            let Some(rule) = &rule else {
-                best = Some((0.0, found));
-                break;
+            let Some(rule) = rule else {
+                self.start_on(view, plan, job, found)?;
+                return Ok(true);
             };
             let added_s = newcomer.added_s(rule, &found)?;
             if best.as_ref().is_none_or(|&(least, _)| added_s < least) {

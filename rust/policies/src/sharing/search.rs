@@ -217,7 +217,12 @@ impl Newcomer<'_> {
             let Some(asking) = self.asking(rule, alone_s, sub_batch) else {
                 continue;
             };
-            if let Some(Choice { gpus, score }) = self.choose(rule, reach, &asking, sub_batch) {
+            let shared = self.residents.open_below(self.gpu_type, asking.room);
+            let has_room = self.free_total() + shared >= self.need();
+            let choice = has_room
+                .then(|| self.choose(rule, reach, &asking))
+                .flatten();
+            if let Some(Choice { gpus, score }) = choice {
                 let found = Found { gpus, sub_batch };
                 if rule.sub_batch_rule == SubBatchRule::Largest {
                     return Ok(Some(found));
@@ -226,8 +231,7 @@ impl Newcomer<'_> {
                     best = Some((score, found));
                 }
             }
-            let open = self.residents.open(self.gpu_type);
-            if self.residents.open_below(self.gpu_type, asking.room) == open {
+            if shared == self.residents.open(self.gpu_type) {
                 break;
             }
         }
@@ -278,16 +282,7 @@ impl Newcomer<'_> {
         Ok(counted.mean())
     }
 
-    fn choose(
-        &self,
-        rule: &BenefitParams,
-        reach: Reach,
-        asking: &Asking<'_>,
-        sub_batch: u32,
-    ) -> Option<Choice> {
-        if !self.has_room(sub_batch) {
-            return None;
-        }
+    fn choose(&self, rule: &BenefitParams, reach: Reach, asking: &Asking<'_>) -> Option<Choice> {
         let mut partners = Partners::of(asking, self.residents);
         let mut ranked = Vec::new();
         if reach == Reach::OneServer || self.gather == Gather::ServerFirst {
