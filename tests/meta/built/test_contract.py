@@ -83,6 +83,10 @@ def test_files(result: gl.Result, tmp_path: Path) -> None:
     result.save(tmp_path / "out")
     files = [path.name for path in (tmp_path / "out").iterdir()]
     assert missing(CONTRACT["files"]["result"] + CONTRACT["files"]["with_segments"], files) == []
+    result.save(tmp_path / "explain", explain=True)
+    more = [path.name for path in (tmp_path / "explain").iterdir()]
+    assert sorted(more) == sorted([*files, "trace.parquet"])
+    assert missing(CONTRACT["files"]["with_explain"], more) == []
 
 
 def test_errors() -> None:
