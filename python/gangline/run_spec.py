@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gangline.policies.protocol import Policy
     from gangline.run_options import RunOptions
 
-__all__ = ["PolicyReference", "RunSpec", "class_of", "name_of", "versions"]
+__all__ = ["PolicyReference", "RunSpec", "class_of", "cluster_of", "name_of", "versions"]
 
 _DIGITS = 32  # ours: 128 bits of the SHA-256 are enough to tell runs apart
 
@@ -215,15 +215,20 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     def build_cluster(self) -> Cluster:
         """Return the cluster."""
-        from gangline.cluster import Cluster
-
-        return Cluster.from_dict(_with_nan(self.cluster))
+        return cluster_of({"cluster": self.cluster})
 
     def build_options(self) -> RunOptions:
         """Return the run options, checked."""
         from gangline.run_inputs import make_options
 
         return make_options({**self.options, "seed": self.seed})
+
+
+def cluster_of(spec: Mapping[str, Any]) -> Cluster:
+    """Return the cluster in the content of a `spec.json`."""
+    from gangline.cluster import Cluster
+
+    return Cluster.from_dict(_with_nan(spec["cluster"]))
 
 
 def name_of(label: str) -> str:

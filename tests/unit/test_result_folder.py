@@ -177,6 +177,9 @@ def test_a_loaded_result_has_all_that_the_saved_one_had(tmp_path: Path) -> None:
         assert again.jobs.to_pylist() == result.jobs.to_pylist()
         assert again.timeline.to_pylist() == result.timeline.to_pylist()
         assert again.segments.to_pylist() == result.segments.to_pylist()
+        kept = gl.load_result(result.save(tmp_path / f"{i} with jobs", explain=True))
+        first = result.jobs["job_id"][0].as_py()
+        assert kept.explain(first).to_dict() == result.explain(first).to_dict()
         gl.report.write(again, tmp_path / f"{i}.html")
 
 

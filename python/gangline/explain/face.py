@@ -79,11 +79,11 @@ def explain(
     result: Tables, job: str | int, again: Again | None, *, progress: bool | Progress = False
 ) -> Explanation:
     """Return why a job waited; see `Result.explain`."""
-    from gangline.cluster import Cluster
+    from gangline.run_spec import cluster_of
 
     row = _row_of(result.jobs, str(job))
     facts = {name: result.jobs[name][row].as_py() for name in result.jobs.column_names}
-    cluster = Cluster.from_dict(result.spec["cluster"])
+    cluster = cluster_of(result.spec)
     params = result.spec["policy"]["params"]
     made = {
         "job_id": facts["job_id"],

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gangline.explain.free import Free, free_of_segments, jobs_of_rows
+from gangline.run_spec import cluster_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -130,9 +131,7 @@ def waits(result: Result, job: Ints | None = None) -> Waits | None:
     """
     import pyarrow.compute as pc
 
-    from gangline.cluster import Cluster
-
-    cluster = Cluster.from_dict(result.spec["cluster"])
+    cluster = cluster_of(result.spec)
     jobs = result.jobs
     arrival, start = _column(jobs, "arrival_s"), _column(jobs, "first_start_s")
     could_run = np.asarray(pc.not_equal(jobs["status"], "dropped"), bool)
