@@ -109,6 +109,34 @@ def test_sub_batches_make_room(
     assert outcome.summary["sub_batch_starts"] == (first_start_s == 10)
 
 
+def test_smaller_batches_are_rounded_up_so_that_their_steps_cover_the_batch() -> None:
+    """Of 30 they are 15, 8 and 4: 10 + 5 + 5 x 4 / 30 GB fit, with 8 they do not."""
+    jobs = [job("J0", 0, 1, 100, **HEAVY), job("J1", 10, 1, 100, **HEAVY | {"batch_size": 30})]
+    outcome = run(world_of(jobs, [1], {"xi": 1.2}), "sjf-bsbf")
+    first = next(s for s in outcome.segments if s["job_id"] == "J1")
+    assert first["sub_batch"] == 4
+
+
+def test_of_a_partner_the_gpus_beside_free_ones_come_first() -> None:
+    """P is on both servers when X leaves one GPU of the second: N takes that and P's beside it."""
+    jobs = [
+        job("Y", 0, 1, 1),
+        job("X", 0, 1, 5),
+        job("P", 2, 2, 100),
+        job("N", 6, 2, 10),
+    ]
+    outcome = run(world_of(jobs, [1, 2], {"xi": 1.25}), "sjf-bsbf")
+    assert places(outcome, "P") == {(0, 0), (1, 1)}
+    assert places(outcome, "N") == {(1, 0), (1, 1)}
+
+
+def test_of_servers_with_equal_room_the_first_is_taken() -> None:
+    """P fills both servers, so beside it both have room for N."""
+    jobs = [job("P", 0, 4, 100), job("N", 1, 2, 10)]
+    outcome = run(world_of(jobs, [2, 2], {"xi": 1.25}), "sjf-bsbf-consolidated")
+    assert places(outcome, "N") == {(0, 0), (0, 1)}
+
+
 @pytest.mark.parametrize(("rule", "gpu", "batch"), [("best", 0, 4), ("largest", 1, 32)])
 def test_a_better_partner_is_worth_a_smaller_batch(rule: str, gpu: int, batch: int) -> None:
     """At 32 only R fits (mean 500 + 10), at 4 also Q: 40 / 2 + (2/3) x 1.35 x 15 = 33.5."""
