@@ -234,8 +234,10 @@ def preset_lines(name: str, kind: str, params: dict[str, Any]) -> str:
     """Return the lines of a preset, in the form of the formatter."""
     inside = ", ".join(f"{key}={literal(value)}" for key, value in params.items())
     alias = "" if params else f'.known_as("{name}")'
-    line = f'    "{name}": {kind}({inside}){alias},'
-    return line if len(line) <= WIDTH else f'    "{name}": {kind}(\n        {inside}\n    ),'
+    line = f'    "{name}": lambda: {kind}({inside}){alias},'
+    return (
+        line if len(line) <= WIDTH else f'    "{name}": lambda: {kind}(\n        {inside}\n    ),'
+    )
 
 
 def module(policies: list[Policy]) -> str:
@@ -260,10 +262,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from gangline.policies.parameters import PolicyBase
+from gangline.policies.parameters import OnDemand, PolicyBase
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = [
 '''
@@ -271,7 +273,8 @@ __all__ = [
     table = "registry: Mapping[str, type[PolicyBase]] = {\n    kind.name: kind\n    for kind in (\n"
     table += "".join(f"        {kind},\n" for kind in kinds)
     table += '    )\n}\n"""Every policy by its name."""'
-    named = "presets: Mapping[str, PolicyBase] = {\n" + "\n".join(presets) + "\n}\n"
+    named = "_PRESETS: dict[str, Callable[[], PolicyBase]] = {\n" + "\n".join(presets) + "\n}\n"
+    named += "presets: Mapping[str, PolicyBase] = OnDemand(_PRESETS)\n"
     named += '"""Names that stand for a policy with some of its parameters set."""\n'
     classes = [config_class(shared), *(policy_class(policy) for policy in policies)]
     return "\n\n\n".join([head + names, *classes]) + f"\n\n\n{table}\n\n{named}"

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from gangline.policies.parameters import PolicyBase
+from gangline.policies.parameters import OnDemand, PolicyBase
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = [
     "Dally",
@@ -1979,26 +1979,29 @@ registry: Mapping[str, type[PolicyBase]] = {
 }
 """Every policy by its name."""
 
-presets: Mapping[str, PolicyBase] = {
-    "gavel-compat-las": GavelLas(compat=True, tie_break="none"),
-    "gavel-compat-fifo-perf": GavelFifoPerf(compat=True),
-    "dally-manual": Dally(mode="manual"),
-    "dally-no-wait": Dally(mode="no_wait"),
-    "dally-fully-consolidated": Dally(mode="fully_consolidated"),
-    "dally-public": Dally(fit="first", renewal="redecide", overhead_per_gpu_s=6.0),
-    "hadar-paper": Hadar(
+_PRESETS: dict[str, Callable[[], PolicyBase]] = {
+    "gavel-compat-las": lambda: GavelLas(compat=True, tie_break="none"),
+    "gavel-compat-fifo-perf": lambda: GavelFifoPerf(compat=True),
+    "dally-manual": lambda: Dally(mode="manual"),
+    "dally-no-wait": lambda: Dally(mode="no_wait"),
+    "dally-fully-consolidated": lambda: Dally(mode="fully_consolidated"),
+    "dally-public": lambda: Dally(fit="first", renewal="redecide", overhead_per_gpu_s=6.0),
+    "hadar-paper": lambda: Hadar(
         utility="effective_throughput", order="arrival", tier="beam", backfill=False
     ),
-    "hadar-ttd": Hadar().known_as("hadar-ttd"),
-    "hadar-jct": Hadar(utility="inverse_jct"),
-    "hadare-paper": Hadare(price_pass=True),
-    "hadare-lab": Hadare(gpus_per_copy=1),
-    "hadare-nofork": Hadare(max_copies=1),
-    "sjf-ffs-code": SjfFfs(free_pick="few_residents"),
-    "sjf-ffs-consolidated": SjfFfs(gather="server_first"),
-    "sjf-bsbf-code": SjfBsbf(partner_time="current", sub_batches=False, free_pick="few_residents"),
-    "sjf-bsbf-consolidated": SjfBsbf(gather="server_first"),
-    "pollux-fixed": Pollux(batch="traced"),
-    "pollux-no-avoid": Pollux(avoid_interference=False),
+    "hadar-ttd": lambda: Hadar().known_as("hadar-ttd"),
+    "hadar-jct": lambda: Hadar(utility="inverse_jct"),
+    "hadare-paper": lambda: Hadare(price_pass=True),
+    "hadare-lab": lambda: Hadare(gpus_per_copy=1),
+    "hadare-nofork": lambda: Hadare(max_copies=1),
+    "sjf-ffs-code": lambda: SjfFfs(free_pick="few_residents"),
+    "sjf-ffs-consolidated": lambda: SjfFfs(gather="server_first"),
+    "sjf-bsbf-code": lambda: SjfBsbf(
+        partner_time="current", sub_batches=False, free_pick="few_residents"
+    ),
+    "sjf-bsbf-consolidated": lambda: SjfBsbf(gather="server_first"),
+    "pollux-fixed": lambda: Pollux(batch="traced"),
+    "pollux-no-avoid": lambda: Pollux(avoid_interference=False),
 }
+presets: Mapping[str, PolicyBase] = OnDemand(_PRESETS)
 """Names that stand for a policy with some of its parameters set."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from gangline._builtin_values import to_builtins
 
-__all__ = ["PolicyBase"]
+__all__ = ["OnDemand", "PolicyBase"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,3 +114,19 @@ def _parameter_value(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     return list(value) if isinstance(value, tuple) else value
+
+
+class OnDemand(Mapping[str, PolicyBase]):
+    """Policies by name, each made when it is asked for; so a list of names needs no core."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], PolicyBase]]) -> None:
+        self._makers = makers
+
+    def __getitem__(self, name: str) -> PolicyBase:
+        return self._makers[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
