@@ -85,13 +85,13 @@ def heats(run: Digest) -> tuple[list[Heat], str]:
     Types whose matrices are alike share one.
     """
     from gangline import network
-    from gangline.cluster import Cluster
     from gangline.errors import GanglineError
+    from gangline.run_spec import cluster_of
 
     if run.spec["cluster"].get("network") is None:
         return [], ""
     try:
-        cluster = Cluster.from_dict(run.spec["cluster"])
+        cluster = cluster_of(run.spec)
         known = network.known_models(cluster)
         asked = [loss.model for loss in run.losses if loss.gpus_max > 1]
         models = [name for name in asked if name in known] or known

@@ -52,10 +52,8 @@ const shown = {
   time: (time) => time.toLocaleString("en", {maximumSignificantDigits: 4}),
 };
 
-const SVG = "http://www.w3.org/2000/svg";
-
 function element(parent, name, attributes, words = "") {
-  const made = document.createElementNS(SVG, name);
+  const made = document.createElementNS(parent.namespaceURI, name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
   made.textContent = words;
   parent.append(made);

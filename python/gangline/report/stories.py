@@ -125,6 +125,8 @@ def worst(
         names, counts = np.unique(np.array(by.get(row, []), np.int64), return_counts=True)
         order = np.argsort(-counts, kind="stable")[:_NAMED]
         one = {name: jobs[name][row].as_py() for name in _TAKEN}
+        if None in one.values():  # of a table that was changed by hand
+            continue
         stories.append(
             Story(
                 row=row,
