@@ -293,6 +293,8 @@ fn read_config(file: &Table, jobs: &JobTable, cluster: &ClusterSpec) -> RunConfi
     if word(&sharing, "gang_xi") == Some("mean") {
         config.gang_xi = GangXi::Mean;
     }
+    let interferes = sharing.get("overhead_interferes").map(Value::as_bool);
+    config.overhead_interferes = interferes.is_none_or(|found| found.expect("true or false"));
     config.acc_cost = number(&sharing, "acc_cost").unwrap_or(0.05);
     config.memory_fixed_fraction = number(&sharing, "memory_fixed_fraction").unwrap_or(0.5);
     if let Some(table) = file.get("locality").and_then(Value::as_table) {

@@ -41,6 +41,7 @@ pub fn build(name: &str, params: &Params) -> Result<Box<dyn Policy>, PolicyError
         },
         extend: (name == "easy").then(|| reader.number("estimate_extend")),
         seen: Seen::new(reader.number("estimate_error")),
+        is_exact: false,
         places: Places::new(PlacementParams::read(&reader)),
         ends: BTreeMap::new(),
     };
@@ -61,6 +62,8 @@ struct Plain {
     /// Under `easy`: how much longer an estimate gets that has run out.
     extend: Option<f64>,
     seen: Seen,
+    /// Whether a job ends when its estimate says: no error is drawn, and no job changes its rate by itself.
+    is_exact: bool,
     places: Places,
     /// Type and estimated finish of the running jobs, under `easy`.
     ends: BTreeMap<JobId, (GpuTypeId, SimTime)>,
@@ -106,7 +109,7 @@ impl Plain {
                 continue;
             }
             if self.extend.is_some() {
-                let span = if self.seen.is_exact() {
+                let span = if self.is_exact {
                     let rate = view.rate_if(job, &gpus);
                     view.overhead(job) + span_of_work(view.remaining_work(job)?, rate)
                 } else {
@@ -188,7 +191,7 @@ impl Plain {
         }
         let now = view.now();
         for (&job, (_, end)) in &mut self.ends {
-            if self.seen.is_exact() {
+            if self.is_exact {
                 *end = view.finish(job)?.unwrap_or(*end);
             } else if *end <= now {
                 let started = view.run(job).expect("a running job").started;
@@ -219,6 +222,8 @@ impl Policy for Plain {
         view: &ClusterView<'_>,
         plan: &mut Plan<'_>,
     ) -> Result<Vec<JobId>, PolicyError> {
+        let mut jobs = (0..view.jobs().len() as u32).map(JobId);
+        self.is_exact = self.seen.is_exact() && jobs.all(|job| view.elastic(job).is_none());
         self.places.start(view, plan)
     }
 

@@ -91,7 +91,9 @@ impl ShortestRemaining {
         });
         // a gang over racks may be slowed at any time by others on its up-links
         let is_exposed = run.only().tier == Tier::Network && view.shares_uplinks();
-        let is_steady = view.is_at_best_rate(job) && !is_exposed;
+        // what an elastic job has left is rounded anew whenever its noise changes
+        let is_elastic = view.elastic(job).is_some();
+        let is_steady = view.is_at_best_rate(job) && !is_exposed && !is_elastic;
         Ok(now < run.only().progress_start || !is_steady || !self.seen.is_exact())
     }
 
