@@ -77,6 +77,11 @@ EXCEPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "exact_max_jobs": DEFAULT,
     # seldom, and later than the age of every job
     "horizon_s": st.sampled_from([None, None, None, 1e4]),
+    # a decision of the genetic search takes a second: it has tests of its own
+    "search": DEFAULT,
+    "ga_max_cells": DEFAULT,
+    "ga_population": DEFAULT,
+    "ga_generations": DEFAULT,
     # (1 + surcharge) x factor <= 1: higher prices can keep every job off an empty cluster
     "umin_factor": st.sampled_from([0.01, 0.25, 0.5]),
     "spread_surcharge": st.sampled_from([0.0, 0.1, 1.0]),
