@@ -164,10 +164,10 @@ def test_plan_collects_actions() -> None:
     plan.wake_at(10.5, tag=2)
     plan.cancel(2)
     assert plan.actions == [
-        ("start", 3, [(1, 2)], False, 8, None, None, 0),
-        ("move", 4, [(0, 6)], True, None, None, None, 0),
+        ("start", 3, [(1, 2)], False, 8, None, None, 0, None),
+        ("move", 4, [(0, 6)], True, None, None, None, 0, None),
         ("preempt", 5, 0),
-        ("keep", 6, 4, None, None, 0),
+        ("keep", 6, 4, None, None, 0, None),
         ("limit", 6, 2.5),
         ("wake_at", 10.5, 2),
         ("cancel", 2),
