@@ -51,6 +51,8 @@ fn exception(name: &str, numbers: &mut Numbers) -> Option<ParamValue> {
         // the exact search is for few jobs, a wide beam for few rounds
         "tier" => ParamValue::Str(numbers.pick(&["beam", "greedy", "greedy"]).to_owned()),
         "beam_width" => ParamValue::Float(numbers.pick(&[1.0, 2.0, 4.0])),
+        // handed out anew at each decision: by thousandths a long job takes a million of them
+        "quota" => ParamValue::Float(numbers.pick(&[0.5, 5.0, 30.0])),
         // not shorter than the age of some job
         "horizon_s" => ParamValue::None,
         // (1 + surcharge) x factor <= 1: higher prices can keep every job off an empty cluster
