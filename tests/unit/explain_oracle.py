@@ -53,11 +53,11 @@ class Oracle:
         self.free = cache(self.free)  # type: ignore[method-assign]
 
     def held(self, time_s: float) -> dict[Gpu, set[str]]:
-        """Return who holds each GPU from an instant on."""
+        """Return which job holds each GPU from an instant on."""
         return _holders(row for row in self.segments if row["start_s"] <= time_s < row["end_s"])
 
     def before(self, time_s: float) -> dict[Gpu, set[str]]:
-        """Return who held each GPU up to an instant."""
+        """Return which job held each GPU up to an instant."""
         return _holders(row for row in self.segments if row["start_s"] < time_s <= row["end_s"])
 
     def running(self, time_s: float) -> set[str]:

@@ -1,4 +1,4 @@
-"""The frozen suite, who is ranked with whom, and that published numbers are those of this code."""
+"""The frozen suite, its ranks by knowledge, and that published numbers are those of this code."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gangline.bench import Bench
 
 ROOT = Path(__file__).resolve().parents[2]
-# Frozen: whoever changes a suite makes a new one instead. The second is that of its rates.
+# Frozen: a changed suite is a new suite in a new file. The second hash is that of its rates.
 DIGESTS = {
     1: (
         "5b78b20f327cc78203cc4164c1355166ceca9ee6eddfb2ffadacdf51d26728be",
@@ -237,7 +237,7 @@ def test_published_results_are_whole() -> None:
 
 
 def test_the_suite_discriminates() -> None:
-    """Load, cluster and knowledge change who is good, and by how much."""
+    """Load, cluster and knowledge change which policy is good, and by how much."""
     then = published.read_jct(1)
 
     def mean_s(label: str, **part: Any) -> float:

@@ -243,7 +243,7 @@ def test_plans_in_python_name_gangs_and_batches() -> None:
 
 
 class Named(gl.Policy):
-    """Starts its only job as it is told; later keeps it on other terms."""
+    """Starts its only job on given terms and later keeps it on others."""
 
     wake_on = ("arrival", "timer")
 

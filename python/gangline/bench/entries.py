@@ -1,4 +1,4 @@
-"""Who takes part: policies with what they know, as their declarations say."""
+"""The policies that take part, with what they know, as their declarations say."""
 
 from __future__ import annotations
 

@@ -88,34 +88,7 @@ class RunPart:
 
 @dataclass(frozen=True)
 class Facts:
-    """Why a job waited, which jobs took its GPUs, and what it lost.
-
-    Attributes
-    ----------
-    job_id : str
-    policy : str
-        Name of the policy.
-    gpus : int
-        What the job asks for.
-    status : str
-        "finished", "unfinished" or "dropped".
-    arrival_s, finish_s : float
-        `finish_s` is NaN unless the job finished.
-    waits : list of WaitPart
-        Times without GPUs, in order.
-    runs : list of RunPart
-        Times with GPUs, in order.
-    lost : dict of str to float
-        From its row of the jobs table: overhead_s, comm_s, share_s, preemptions, migrations.
-    placement : str
-        The placement rule, where the policy has one to choose.
-    round_s : float
-        Length of a round; NaN for a policy without.
-    is_shared : bool
-        Whether jobs may share GPUs in this run.
-    note : str
-        Why the policy's own reasons are not known; empty if they are.
-    """
+    """What an explanation is made of; `Explanation` describes each attribute."""
 
     job_id: str
     policy: str

@@ -34,7 +34,7 @@ pub enum Program {
         /// Whether rates are unknown.
         is_agnostic: bool,
     },
-    /// The smallest largest rho; agnostic variants know one mean rate per job.
+    /// The least maximum of rho; agnostic variants know one mean rate per job.
     Ftf {
         /// Whether rates are unknown.
         is_agnostic: bool,

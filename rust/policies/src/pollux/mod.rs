@@ -100,8 +100,8 @@ impl<'a> Racer<'a> {
         let found = self.configuration(gpus, spans);
         let passes = found.map(|one| (one.pass_batch, one.accum));
         let is_named = |&passes: &(u32, u32)| {
-            let model = self.model.expect("it has a configuration");
-            model.rate(self.phase, gpus, spans, passes).is_some()
+            self.model
+                .is_some_and(|model| model.rate(self.phase, gpus, spans, passes).is_some())
         };
         let named = passes.filter(is_named);
         Terms {
