@@ -1,11 +1,12 @@
-"""Writes the results of `gangline bench` that are published: two CSV files and a page of the docs.
+"""Runs the suite of `gangline bench` for the policies that ship, and writes what is published.
 
-    python scripts/bench_results.py              run all policies that solve no linear programs
+    python scripts/bench_results.py [POLICY ...] run these; default: all that can run on the suite
     python scripts/bench_results.py --add FILE   add or replace the policies of a bench.json
-    python scripts/bench_results.py --page       write the page from the files alone
+    python scripts/bench_results.py --page       write the page of the docs from the files alone
     python scripts/bench_results.py --check      tell whether the page is that of the files
 
-`results_N_jct.csv` has the mean JCT of each run, `results_N.csv` a row per policy.
+`results_N_jct.csv` has the mean JCT of each run, `results_N.csv` a row per policy. CPU seconds are
+those of the run alone, in a process that does nothing else.
 """
 
 from __future__ import annotations
@@ -13,29 +14,42 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import sys
-import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gangline.bench import bench, load_suite, published
-from gangline.bench.entries import CLASSES
+from gangline.bench import load_suite, published
+from gangline.bench.entries import CLASSES, default_policies, entries
 from gangline.bench.show import TITLES, cells
 from gangline.bench.standings import standings
 from gangline.bench.suite import Suite, World
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from gangline.bench.entries import Entry
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "python/gangline/bench"
 PAGE = ROOT / "docs/reference/bench-results.md"
 COLUMNS = (
     "policy", "knowledge", "place", "rank", "rank_low", "rank_high", "speedup", "speedup_low",
-    "speedup_high", "runs", "failed", "preemptions_per_job", "run_s", "gangline",
+    "speedup_high", "runs", "preemptions_per_job", "cpu_s", "ships", "gangline", "suite_sha256",
+    "jct_sha256",
 )  # fmt: skip
+CANNOT_RUN = ("gavel-cost", "gavel-allox")  # one wants prices, the other jobs of one GPU
+
+Cell = tuple[World, int]
 
 
 def main() -> int:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("policies", nargs="*")
     parser.add_argument("--add", type=Path, help="the bench.json of a whole suite")
     parser.add_argument("--page", action="store_true")
     parser.add_argument("--check", action="store_true")
@@ -46,53 +60,154 @@ def main() -> int:
         if not is_same:
             sys.stderr.write(f"{PAGE}: not that of the data; run {sys.argv[0]} --page\n")
         return 0 if is_same else 1
-    if not given.page:
-        add(suite, json.loads(given.add.read_text("utf-8")) if given.add else run())
+    if given.add:
+        write(suite, *submitted(suite, json.loads(given.add.read_text("utf-8"))))
+    elif not given.page:
+        write(suite, *run(suite, given.policies or None))
     PAGE.write_text(page(suite), "utf-8")
     return 0
 
 
-def run() -> dict[str, Any]:
-    """Run the suite from scratch."""
-    with tempfile.TemporaryDirectory() as folder:
-        return bench(progress=True, out=folder).to_dict()
+def shipped(suite: Suite) -> dict[str, Entry]:
+    """Return every policy that ships and can run on the suite, by label."""
+    names = [name for name in default_policies(solving=True) if name not in CANNOT_RUN]
+    return {entry.label: entry for entry in entries(names, suite.estimate_error)}
 
 
-def add(suite: Suite, found: dict[str, Any]) -> None:
-    """Put the policies that were run into both files; ranks of all are computed anew."""
+def all_cells(suite: Suite) -> list[Cell]:
+    """Return every world with every seed."""
+    return [(world, seed) for world in suite.worlds() for seed in suite.seeds]
+
+
+def run(suite: Suite, policies: Collection[str] | None) -> tuple[Any, Any]:
+    """Run policies, or all, on the whole suite; return their mean JCTs and the rest of the rows."""
+    known = shipped(suite)
+    wanted = set(known if policies is None else policies)
+    labels = [label for label in known if wanted & {label, label.partition("(")[0]}]
+    if not labels or wanted - {part for one in labels for part in (one, one.partition("(")[0])}:
+        raise SystemExit(f"expected policies among {', '.join(known)}")
+    parts: dict[tuple[str, int], list[Cell]] = {}
+    for world, seed in all_cells(suite):
+        parts.setdefault((world.workload, seed), []).append((world, seed))
+    rows: list[dict[str, Any]] = []
+    # a forked process would inherit the locks of Arrow's threads
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        for number, found in enumerate(pool.map(measure, parts.values(), [labels] * len(parts))):
+            rows += found
+            print(f"{number + 1} of {len(parts)}", file=sys.stderr, flush=True)
+    scores: dict[str, dict[Cell, float]] = {label: {} for label in labels}
+    facts = {}
+    for label in labels:
+        mine = [row for row in rows if row["policy"] == label]
+        scores[label] = {(row["world"], row["seed"]): row["jct_mean_s"] for row in mine}
+        facts[label] = {
+            "knowledge": known[label].knowledge,
+            "runs": len(mine),
+            "preemptions_per_job": total(mine, "preemptions") / total(mine, "jobs"),
+            "cpu_s": total(mine, "cpu_s") / len(mine),
+            "ships": "yes",
+        }
+    return scores, facts
+
+
+def measure(part: Iterable[Cell], labels: Collection[str]) -> list[dict[str, Any]]:
+    """Run policies on some worlds with their seeds, one after another."""
+    from gangline.run_inputs import make_options
+    from gangline.simulate import Prepared
+    from gangline.trace.read import read_again
+
+    suite = load_suite()
+    known = shipped(suite)
+    rows = []
+    prepared: dict[tuple[str, str, float, int], Prepared] = {}
+    for world, seed in part:
+        key = (world.workload, world.cluster, world.load, seed)
+        if key not in prepared:
+            trace = suite.traces_at_load(world.workload, seed, {})[world.cluster, world.load]
+            prepared = {key: Prepared(suite.cluster(world.cluster), read_again(trace))}
+            prepared[key].run(suite.baseline, make_options({}))  # what the first run alone pays
+        options = make_options({"seed": seed, "restart_s": world.restart_s, "timeline": "off"})
+        for label in labels:
+            reference = known[label].reference
+            policy = reference.build()
+            params = reference.params if isinstance(policy, str) else None
+            began = time.process_time()
+            summary = prepared[key].run(policy, options, params=params).summary
+            cpu_s = time.process_time() - began
+            keys = ("jobs", "jct_mean_s", "preemptions")
+            row = {"policy": label, "world": world, "seed": seed, "cpu_s": cpu_s}
+            rows.append(row | {name: summary[name] for name in keys})
+    return rows
+
+
+def stale(part: Collection[Cell]) -> list[str]:
+    """Return what is published of policies that ship and is not what they do on some worlds."""
+    suite = load_suite()
+    then, rows = published.read_jct(suite.version), published.read_rows(suite.version)
+    known = shipped(suite)
+    ours = [label for label, row in rows.items() if row["ships"] == "yes"]
+    found = [f"{label}: there is no such policy" for label in ours if label not in known]
+    found += [f"{label}: not published" for label in known if label not in rows]
+    for row in measure(part, [label for label in ours if label in known]):
+        label, world, seed = row["policy"], row["world"], row["seed"]
+        old_s, new_s = then[label][world, seed], row["jct_mean_s"]
+        if not math.isclose(old_s, new_s, rel_tol=1e-7, abs_tol=6e-4):
+            found.append(f"{label} on {world}, seed {seed}: {old_s} s are published, now {new_s}")
+    return found
+
+
+def submitted(suite: Suite, found: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the same of the policies that a bench.json says were run."""
     if found["suite_sha256"] != suite.digest or found["is_quick"]:
-        message = "expected the whole newest suite, got another or a part of it"
-        raise SystemExit(message)
-    version = suite.version
-    scores = published.read_jct(version)
-    facts: dict[str, dict[str, Any]] = dict(published.read_rows(version))
+        raise SystemExit("expected the whole newest suite, got another or a part of it")
+    known = shipped(suite)
+    scores, facts = {}, {}
     for row in found["rows"]:
         if not row["run"]:
             continue
+        label = row["policy"]
         if row["failed"]:
-            raise SystemExit(f"{row['policy']}: {row['failed']} runs failed")
-        facts[row["policy"]] = {**row, "gangline": found["gangline"]}
-        rows = found["jct_mean_s"][row["policy"]]
-        worlds = {
-            (
-                World(one["workload"], one["cluster"], one["load"], one["restart_s"]),
-                one["seed"],
-            ): one
-            for one in rows
+            raise SystemExit(f"{label}: {row['failed']} runs failed")
+        scores[label] = {
+            (World(one["workload"], one["cluster"], one["load"], one["restart_s"]), one["seed"]):
+            one["s"]
+            for one in found["jct_mean_s"][label]
+        }  # fmt: skip
+        scores[label] = {cell: scores[label][cell] for cell in all_cells(suite)}
+        facts[label] = {**row, "cpu_s": None, "ships": "yes" if label in known else "no"}
+    return scores, facts
+
+
+def write(suite: Suite, new: dict[str, dict[Cell, float]], about: dict[str, Any]) -> None:
+    """Put policies into both files; ranks of all are computed anew."""
+    from gangline import __version__
+
+    scores = published.read_jct(suite.version)
+    facts: dict[str, dict[str, Any]] = dict(published.read_rows(suite.version))
+    for label, of in new.items():
+        scores[label] = {cell: round(jct_s, 3) for cell, jct_s in of.items()}
+        facts[label] = {
+            **about[label],
+            "gangline": __version__,
+            "suite_sha256": suite.digest,
+            "jct_sha256": published.digest_of(scores[label]),
         }
-        scores[row["policy"]] = {cell: round(one["s"], 3) for cell, one in worlds.items()}
-    cells_of = [(world, seed) for world in suite.worlds() for seed in suite.seeds]
-    published.write_jct(DATA / published.JCT.format(version=version), scores, cells_of)
+    path = DATA / published.JCT.format(version=suite.version)
+    published.write_jct(path, scores, all_cells(suite))
     knowledge = {label: facts[label]["knowledge"] for label in scores}
     ranked = standings(scores, knowledge, suite.worlds(), suite.seeds, suite.baseline)
-    with (DATA / published.ROWS.format(version=version)).open(
-        "w", encoding="utf-8", newline=""
-    ) as file:
+    path = DATA / published.ROWS.format(version=suite.version)
+    with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", extrasaction="ignore")
         writer.writeheader()
         for row in ranked:
             whole = {**facts[row["policy"]], **row}
             writer.writerow({key: rounded(whole.get(key)) for key in COLUMNS})
+
+
+def total(rows: Iterable[dict[str, Any]], key: str) -> float:
+    """Return the sum of a column."""
+    return math.fsum(row[key] for row in rows)
 
 
 def rounded(value: object) -> object:
@@ -102,39 +217,83 @@ def rounded(value: object) -> object:
 
 def page(suite: Suite) -> str:
     """Return the page of the documentation."""
-    rows = published.read_rows(suite.version)
+    rows = [numbers(row) for row in published.read_rows(suite.version).values()]
     files = [f"`{name.format(version=suite.version)}`" for name in (published.ROWS, published.JCT)]
     size = f"{len(suite.worlds())} worlds with {len(suite.seeds)} seeds each."
     guide = "[How to read this, and how to take part](../guides/bench.md)."
     data = f"The data are in `python/gangline/bench`: {files[0]}, and {files[1]} with every run."
+    timed = [row["cpu_s"] * row["runs"] for row in rows if row["cpu_s"] is not None]
+    took = f"The {sum(row['runs'] for row in rows):,} runs took {math.fsum(timed):.0f} CPU seconds"
+    suite_is = f"The suite has the sha256 `{suite.digest[:16]}...`."
     lines = [
         "<!-- written by scripts/bench_results.py -->",
         f"# Results of bench, suite {suite.version}",
         "",
-        f"{size} {guide} {data} The suite has the sha256 `{suite.digest[:16]}...`.",
+        f"{size} {guide} {data} {suite_is} {took}, without reading traces and writing results.",
         "",
-        "Times of runs are wall-clock times, two runs at once, on a machine with other work to do.",
+        *summary(suite, rows),
     ]
+    titles = [*TITLES[:-2], "CPU ms per run"]
     for name, words in CLASSES.items():
-        mine = [numbers(row) for row in rows.values() if row["knowledge"] == name]
+        mine = [row for row in rows if row["knowledge"] == name]
         if mine:
-            titles = TITLES[:-1]
-            lines += ["", f"## Knows {words}", "", f"| {' | '.join(titles)} |"]
-            lines.append(f"|{'---|' * len(titles)}")
+            lines += ["", f"## Knows {words}", "", *header(titles)]
             for row in mine:
                 shown = [str(cell) for cell in cells(row)[:-1]]
                 shown[1] = f"`{shown[1]}`"
+                if row["ships"] == "no":
+                    shown[1] += f" (submitted, gangline {row['gangline']})"
                 lines.append(f"| {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
 
 
+def summary(suite: Suite, rows: list[dict[str, Any]]) -> list[str]:
+    """Return a table with the best of each class, and the best that stops no job."""
+    scores = published.read_jct(suite.version)
+    loads = [f"load {load:g}" for load in suite.loads]
+    titles = ["policies know", "best", *loads, "preempt. per job", "best without preemption"]
+    lines = [
+        f"How many times shorter the mean JCT is than under `{suite.baseline}`, at each load:",
+        "",
+        *header([*titles, *loads]),
+    ]
+    for name, words in CLASSES.items():
+        mine = [row for row in rows if row["knowledge"] == name]
+        shown = [words]
+        calm = [row for row in mine if row["preemptions_per_job"] == 0.0]
+        for first, is_calm in ((mine[:1], False), (calm[:1], True)):
+            for row in first:
+                of = scores[row["policy"]]
+                at = [speedup(of, scores[suite.baseline], load) for load in suite.loads]
+                stops = [] if is_calm else [f"{row['preemptions_per_job']:.2g}"]
+                shown += [f"`{row['policy']}`", *(f"{value:.2f}x" for value in at), *stops]
+        shown += ["–"] * (len(titles) + len(loads) - len(shown))
+        if mine:
+            lines.append(f"| {' | '.join(shown)} |")
+    return lines
+
+
+def speedup(mine: dict[Cell, float], base: dict[Cell, float], load: float) -> float:
+    """Return the geometric mean over the runs at a load."""
+    logs = [math.log(base[cell] / mine[cell]) for cell in mine if cell[0].load == load]
+    return math.exp(math.fsum(logs) / len(logs))
+
+
+def header(titles: Iterable[str]) -> list[str]:
+    """Return the first two lines of a table."""
+    names = list(titles)
+    return [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
+
+
 def numbers(row: dict[str, str]) -> dict[str, Any]:
     """Return a row of the file with numbers as numbers."""
-    words = ("policy", "knowledge", "gangline")
+    words = ("policy", "knowledge", "ships", "gangline", "suite_sha256", "jct_sha256")
     made: dict[str, Any] = {
-        key: value if key in words else float(value) for key, value in row.items()
+        key: value if key in words else float(value) if value else None
+        for key, value in row.items()
     }
-    return {**made, "place": int(made["place"]), "failed": int(made["failed"])}
+    whole = {key: int(made[key]) for key in ("place", "runs")}
+    return {**made, **whole, "run_s": made["cpu_s"]}
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import importlib.util
 import json
 import math
 import subprocess
@@ -26,6 +27,7 @@ from gangline.errors import OptionError, PolicyError, TraceError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import ModuleType
 
     from gangline.bench import Bench
 
@@ -214,9 +216,48 @@ def test_published_results_are_those_of_this_code(quick: tuple[Bench, Path]) -> 
     assert done.scores.keys() <= then.keys()
     for label, of in done.scores.items():
         for cell, value in of.items():
-            assert value == pytest.approx(then[label][cell], rel=1e-6), (
-                f"{label} on {cell}: run scripts/bench_results.py"
-            )
+            assert value == then[label][cell], f"{label} on {cell}: run scripts/bench_results.py"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    path = ROOT / "scripts/bench_results.py"
+    spec = importlib.util.spec_from_file_location("bench_results", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+MIXED = World("philly", "mixed", 1.3, 60.0)
+
+
+def test_no_published_row_is_stale(script: ModuleType) -> None:
+    """Every published policy does on a crowded world of several GPU types what its row says."""
+    assert script.stale([(MIXED, 0)]) == []
+
+
+@pytest.mark.slow
+def test_no_published_row_is_stale_on_other_worlds(script: ModuleType) -> None:
+    """Each world once, with one seed or another."""
+    cells = [(world, at % 5) for at, world in enumerate(load_suite(1).worlds())]
+    assert script.stale(cells) == []
+
+
+def test_a_stale_row_is_told(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row off by a millionth, one without a policy, and a policy without a row."""
+    then, rows = published.read_jct(1), published.read_rows(1)
+    kept = ("fifo", "srtf", "srtf(estimate_error=1.0)")
+    then, rows = {one: then[one] for one in kept}, {one: rows[one] for one in kept}
+    then["srtf"][MIXED, 0] *= 1.0 + 1e-6
+    rows["gone"] = rows["fifo"]
+    monkeypatch.setattr(published, "read_jct", lambda _: then)
+    monkeypatch.setattr(published, "read_rows", lambda _: rows)
+    told = script.stale([(MIXED, 0)])
+    assert "gone: there is no such policy" in told
+    assert "las: not published" in told
+    assert [line.partition(" on ")[0] for line in told if " on " in line] == ["srtf"]
 
 
 def test_published_results_are_whole() -> None:
@@ -224,9 +265,17 @@ def test_published_results_are_whole() -> None:
     cells = {(world, seed) for world in suite.worlds() for seed in suite.seeds}
     then, rows = published.read_jct(1), published.read_rows(1)
     assert then.keys() == rows.keys()
-    assert {entry.label for entry in entries(default_policies(), 1.0)} <= then.keys()
+    classes = {one.label: one.knowledge for one in entries(default_policies(solving=True), 1.0)}
     for label, of in then.items():
+        row = rows[label]
         assert of.keys() == cells, label
+        assert int(row["runs"]) == len(cells)
+        assert row["suite_sha256"] == suite.digest
+        assert row["jct_sha256"] == published.digest_of(of), label
+        assert row["ships"] == ("yes" if label in classes else "no")
+        assert row["knowledge"] == classes.get(label, row["knowledge"])
+        if row["ships"] == "yes":
+            assert row["gangline"] == gl.__version__, f"{label}: run scripts/bench_results.py"
     again = standings(
         then, {k: r["knowledge"] for k, r in rows.items()}, suite.worlds(), suite.seeds, "fifo"
     )

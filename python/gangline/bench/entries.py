@@ -37,13 +37,18 @@ class Entry(NamedTuple):
     reference: PolicyReference
 
 
-def default_policies() -> list[str]:
-    """Return the policies that solve no linear programs; elastic ones need models of the suite."""
+def default_policies(*, solving: bool = False) -> list[str]:
+    """Return the policies that solve no linear programs, or with `solving` all that can take part.
+
+    Elastic policies need models that a suite must have.
+    """
     found = _declarations()
     return [
         name
         for name in registry
-        if name in found and not found[name]["allocator"] and found[name]["family"] != "elastic"
+        if name in found
+        and (solving or not found[name]["allocator"])
+        and found[name]["family"] != "elastic"
     ]
 
 

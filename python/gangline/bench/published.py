@@ -1,8 +1,13 @@
-"""The results of this release: mean JCTs of every run, and a row per policy."""
+"""The results of this release: mean JCTs of every run, and a row per policy.
+
+Each row carries the digests of the suite and of its own mean JCTs, so that neither file can change
+without the other.
+"""
 
 from __future__ import annotations
 
 import csv
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +16,7 @@ from gangline.bench.suite import World
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["JCT", "ROWS", "read_jct", "read_rows", "write_jct"]
+__all__ = ["JCT", "ROWS", "digest_of", "read_jct", "read_rows", "write_jct"]
 
 JCT = "results_{version}_jct.csv"
 ROWS = "results_{version}.csv"
@@ -42,6 +47,15 @@ def read_rows(version: int) -> dict[str, dict[str, str]]:
         return {}
     with path.open(encoding="utf-8", newline="") as file:
         return {row["policy"]: row for row in csv.DictReader(file)}
+
+
+def digest_of(scores: Mapping[tuple[World, int], float]) -> str:
+    """Return the digest of the mean JCTs of one policy, to the millisecond."""
+    lines = [
+        f"{world.workload},{world.cluster},{world.load:g},{world.restart_s:g},{seed},{jct_s:.3f}"
+        for (world, seed), jct_s in scores.items()
+    ]
+    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
 def write_jct(

@@ -40,7 +40,8 @@ class Bench:
     rows : list of dict
         A row per policy on the workloads that ship, by class of knowledge and mean rank: see
         `gangline.bench.standings`; also `run` (whether it was run now, or is as published),
-        runs, preemptions_per_job, run_s (mean time of one run), failed.
+        runs, preemptions_per_job, failed; of those that were run now, run_s (mean wall time of one
+        run).
     real_rows : list of dict
         The same on real traces, of the policies that were run now.
     failed : list of dict
@@ -228,14 +229,14 @@ def _pairs(
 
 
 def _scores(made: Bench, rows: Sequence[dict[str, Any]]) -> Scores:
-    """Return the mean JCTs of the runs that are finished."""
+    """Return the mean JCTs of the runs that are finished, to the millisecond as published ones."""
     from gangline.bench.suite import World
 
     found: Scores = {}
     for row in rows:
         if row["status"] == "finished":
             world = World(row["workload"], row["cluster"], row["load"], row["restart_s"])
-            found.setdefault(row["policy"], {})[world, row["seed"]] = row["jct_mean_s"]
+            found.setdefault(row["policy"], {})[world, row["seed"]] = round(row["jct_mean_s"], 3)
     for label, of in found.items():
         made.scores.setdefault(label, {}).update(of)
     return found
@@ -267,7 +268,7 @@ def _rows(
         row |= measured[label] if row["run"] else _as_published(rows_then[label])
         if made.is_quick and not row["run"]:  # what was published is of the whole suite
             row |= {"runs": len(made.worlds) * len(made.suite.seeds)}
-            row |= {"preemptions_per_job": None, "run_s": None}
+            row["preemptions_per_job"] = None
     return rows
 
 
@@ -298,5 +299,6 @@ def _measured(runs: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def _as_published(row: dict[str, str]) -> dict[str, Any]:
-    whole = {"runs": int(row["runs"]), "failed": int(row["failed"])}
-    return whole | {key: float(row[key]) for key in ("preemptions_per_job", "run_s")}
+    stops = float(row["preemptions_per_job"])
+    # the time of a run on another machine would say nothing beside the times of this one
+    return {"runs": int(row["runs"]), "failed": 0, "preemptions_per_job": stops, "run_s": None}
