@@ -219,6 +219,8 @@ def capacity(found: CapacityPlan) -> Figure:
     MissingExtraError
         If the extra `plot` is not installed.
     """
+    from matplotlib.ticker import MaxNLocator
+
     figure, axes = _new()
     alone = len(found.targets) == 1
     for number, target in enumerate(found.targets):
@@ -242,6 +244,8 @@ def capacity(found: CapacityPlan) -> Figure:
     if found.answer is not None:
         axes.axvline(found.answer, color="0.4", linewidth=0.8, linestyle=":")
     axes.set_xlabel(f"{found.gpu} servers" if found.gpu else "load, relative to the trace")
+    if found.gpu:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     top = _CAPACITY_TOP * (found.targets[0].bound / per if alone else 1.0)
     axes.set_ylim(0.0, min(top, axes.get_ylim()[1]) if top > 0.0 else None)
     return _finished(figure, axes)

@@ -248,7 +248,7 @@ def points(values: list[float]) -> tuple[Point, ...]:
 def made(values: list[float], answer: float | None, beyond: tuple[float, ...]) -> CapacityPlan:
     return CapacityPlan(
         "fifo", "servers", "V100", (parse("jct_mean_s<=10"),), points(values), answer, None, beyond,
-        is_exhaustive=False, seeds=1, seeds_matter=False, limit=9,
+        is_exhaustive=False, seeds=1, seeds_matter=False, limit=9, hardest=1,
     )  # fmt: skip
 
 
@@ -260,8 +260,35 @@ def test_a_curve_that_is_not_monotone_is_reported_with_its_sizes() -> None:
     assert "more servers than the answer fail at 3." in text
     assert "jct_mean_s gets worse from 2 to 3" in text
     assert "A smaller answer may exist" in text
+    twice = " ".join(made([20.0, 9.0, 9.5, 8.0, 8.5], 2, ()).sentences())
+    assert "jct_mean_s gets worse from 2 to 3 and from 4 to 5." in twice
     assert made([20.0, 9.0, 9.05, 8.0], 2, ()).is_monotone  # within 1 %
     assert made([20.0, 9.0, 8.0], 2, ()).is_monotone
+
+
+def test_below_the_smallest_size_no_answer_is_promised() -> None:
+    broken = " ".join(made([9.0, 12.0, 8.0], 1, (2,)).sentences())
+    assert "fail at 2." in broken
+    assert "may exist" not in broken
+    cluster = gl.Cluster.from_dict(MIXED)
+    told = gl.plan(cluster, TRACE, keep="jct_mean_s<=1e7", gpu="K80", workers=1).sentences()
+    assert told[0].startswith("0 K80 servers (20 GPUs in all")
+    assert told[0].endswith("None is needed.")
+    assert not any("monotone" in line for line in told)
+
+
+def test_a_target_out_of_reach_says_from_where_on_nothing_changes() -> None:
+    told = gl.plan(LAB, TRACE, keep="jct_mean_s<=1", workers=1).sentences()
+    assert told[0] == "No number of GPU servers up to 61 keeps jct_mean_s <= 1."
+    assert told[1].startswith("From 8 on nothing changes: jct_mean_s is ")
+
+
+def test_a_target_on_the_first_start_says_what_it_leaves_out_under_preemption() -> None:
+    options: dict[str, Any] = {"keep": "queue_p95_s<=1800", "workers": 1}
+    told = " ".join(gl.plan(LAB, TRACE, "srtf", **options).sentences())
+    assert "srtf preempts jobs: queue_p95_s ends at the first start" in told
+    assert "wait_p95_s" in told
+    assert "preempts" not in " ".join(gl.plan(LAB, TRACE, "sjf", **options).sentences())
 
 
 def test_with_five_seeds_the_answer_has_an_interval() -> None:
@@ -315,6 +342,9 @@ def test_a_wrong_target_says_what_is_expected(keep: str, told: str) -> None:
         ({"keep": "cost<=5"}, "keep"),
         ({"keep": []}, "keep"),
         ({"step": 0.0, "vary": "load"}, "step"),
+        ({"step": 0.1}, "step"),
+        ({"gpu": "GPU", "vary": "load"}, "gpu"),
+        ({"price_per_hour": 2.0, "vary": "load"}, "price_per_hour"),
         ({"most": 0}, "most"),
         ({"most": 2.5}, "most"),
         ({"vary": "gpus"}, "vary"),

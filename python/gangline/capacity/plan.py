@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["plan"]
 
 _FARTHEST = 4  # ours: times the answer, for the ends of its interval
+_STEP = 0.05  # ours: of the load
 _HOURS_PER_MONTH = 365.25 * 24.0 / 12.0
 # A cluster can be too small for a job: that is an answer, and no mistake.
 _TOO_SMALL = ("InfeasibleJobError", "StalledError")
@@ -46,7 +47,7 @@ def plan(
     keep: str | Sequence[str],
     gpu: str | None = None,
     vary: Literal["servers", "load"] = "servers",
-    step: float = 0.05,
+    step: float | None = None,
     most: float | None = None,
     exhaustive: bool = False,
     seeds: Iterable[int] = (0,),
@@ -74,7 +75,7 @@ def plan(
     vary : str
         "servers", or "load": how far arrivals can be squeezed on the cluster as it is.
     step : float
-        Difference between two loads that are tried.
+        Difference between two loads that are tried; default 0.05.
     most : int or float, optional
         The largest number of servers or load; default: servers for every job, load 20.
     exhaustive : bool
@@ -149,7 +150,9 @@ def plan(
             is_exhaustive=exhaustive,
             seeds=runs.replicates,
             seeds_matter=runs.seeds_matter,
-            limit=axis.shown(axis.high if axis.name == "servers" else axis.low),
+            limit=axis.shown(axis.high),
+            hardest=axis.shown(axis.low),
+            preempts=runs.preempts,
         )
         if out is not None:
             runs.tabulate()
@@ -161,15 +164,21 @@ def _axis(
     runs: _Evaluations,
     gpu: str | None,
     vary: str,
-    step: float,
+    step: float | None,
     most: float | None,
     price: float | None,
 ) -> Servers | Load:
-    if vary == "load":
-        return Load(runs.cluster, step, most)
-    if vary != "servers":
+    if vary not in ("servers", "load"):
         message = f"vary: expected servers or load, got {vary!r}"
         raise OptionError(message, field="vary", value=vary)
+    of_other = {"step": step} if vary == "servers" else {"gpu": gpu, "price_per_hour": price}
+    for name, value in of_other.items():
+        if value is not None:
+            where = "the load is" if vary == "load" else "servers are"
+            message = f"{name}: expected nothing where {where} varied, got {value!r}"
+            raise OptionError(message, field=name, value=value)
+    if vary == "load":
+        return Load(runs.cluster, _STEP if step is None else step, most)
     axis = Servers(runs.cluster, gpu, runs.jobs, most)
     if price is None:
         return axis
@@ -266,6 +275,7 @@ class _Evaluations:
         self._group = "trace_seed" if by_trace else "seed"
         self._known: dict[int, Point] = {}
         self._raw: dict[int, dict[str, list[float]]] = {}
+        self.preempts = False
 
     def begin(
         self,
@@ -354,13 +364,14 @@ class _Evaluations:
         from gangline.sweep.store import Store
 
         store = Store(self._store)
+        summary = store.summary(run["digest"]) or {}
+        self.preempts |= summary["preemptions"] > 0
         if quantile_of(target.key) is not None:
             import pyarrow.parquet as pq
 
             found = quantile_of(target.key) or ("", 0.0)
             path = store.place(run["digest"]) / "jobs.parquet"
             return value_of(pq.read_table(path, columns=[found[0]], partitioning=None), target.key)
-        summary = store.summary(run["digest"]) or {}
         if target.key not in summary:
             message = f"keep: {target}: this run has no `{target.key}`"
             raise OptionError(message, field="keep", value=target.key)

@@ -88,8 +88,10 @@ class CapacityPlan:
         Values in each mean.
     seeds_matter : bool
         Whether any number differs between seeds.
-    limit : int or float
-        How far the search could go.
+    limit, hardest : int or float
+        How far the search could go towards sizes that keep more targets, and fewer.
+    preempts : bool
+        Whether a job was preempted in some run.
     """
 
     policy: str
@@ -104,6 +106,8 @@ class CapacityPlan:
     seeds: int
     seeds_matter: bool
     limit: float
+    hardest: float
+    preempts: bool = False
 
     @property
     def rises(self) -> list[tuple[str, float, float]]:
@@ -140,17 +144,18 @@ class CapacityPlan:
         """Say what was found, how sure it is, and what is not guaranteed."""
         kept = _formatting.listed([str(target) for target in self.targets])
         if self.point is None:
-            said = [f"No {self._what} up to {self.limit:g} keeps {kept}."]
-            return said + self._too_small() + self._shape()
+            said = [f"No {self._what} {self._allowed} keeps {kept}."]
+            return said + self._plateau() + self._too_small() + self._shape()
         said = [f"{self._named(self.point)} {'keep' if self._is_plural else 'keeps'} {kept}: "]
         said[0] += "; ".join(self._valued(target, self.point) for target in self.targets) + "."
         easier = self._easier
         place = easier.index(self.point)
-        if self.vary == "load" and self.answer == self.limit:
-            said[0] += " No larger load was looked at."
+        if self.answer == self.hardest:
+            said[0] += " None is needed." if self.answer == 0 else ""
+            said[0] += " No larger load was looked at." if self.vary == "load" else ""
         if place and not easier[place - 1].keeps:
             said[0] += f" {self._step_before(easier[place - 1])}"
-        return said + self._certainty() + self._too_small() + self._shape()
+        return said + self._certainty() + self._hidden() + self._too_small() + self._shape()
 
     def titles(self) -> list[str]:
         """Return the titles of `cells`."""
@@ -224,6 +229,10 @@ class CapacityPlan:
         return f"number of {self.gpu} servers" if self.vary == "servers" else "load"
 
     @property
+    def _allowed(self) -> str:
+        return f"up to {self.limit:g}" if self.vary == "servers" else f"from {self.limit:g} on"
+
+    @property
     def _is_plural(self) -> bool:
         return self.vary == "servers" and self.answer != 1
 
@@ -264,10 +273,32 @@ class CapacityPlan:
         low, high = self.interval
         in_seeds = f"In {self.point.kept_in} of {self.seeds} seeds it is kept at the answer."
         if low == high:
-            return [f"The 95 % intervals leave the answer no room. {in_seeds}"]
+            return [f"The 95 % intervals leave no other answer. {in_seeds}"]
         ends = f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
         ends = f"{high:g} or less" if low == 0.0 and self.vary == "load" else ends
         return [f"By the 95 % intervals the answer may be {ends}. {in_seeds}"]
+
+    def _hidden(self) -> list[str]:
+        """Say what a target on the time to the first start leaves out under preemption."""
+        keys = [one.key for one in self.targets if one.key.startswith("queue_")]
+        if not keys or not self.preempts:
+            return []
+        other = _formatting.listed([key.replace("queue", "wait", 1) for key in keys])
+        ends = "ends" if len(keys) == 1 else "end"
+        said = f"{self.policy} preempts jobs: {_formatting.listed(keys)} {ends} at the first start"
+        return [f"{said}; all time without GPUs is in {other}."]
+
+    def _plateau(self) -> list[str]:
+        """Say from which size on nothing changes any more."""
+        known = [point for point in reversed(self._easier) if point.values]
+        same = [*itertools.takewhile(lambda point: point.values == known[0].values, known)]
+        if len(same) < 2:
+            return []
+        stay = _formatting.listed(
+            [f"{key} is {amount(key, value.mean)}" for key, value in same[0].values.items()]
+        )
+        on = "on" if self.vary == "servers" else "downwards"
+        return [f"From {same[-1].size:g} {on} nothing changes: {stay}."]
 
     def _too_small(self) -> list[str]:
         small = [point for point in self.points if point.why]
@@ -284,10 +315,12 @@ class CapacityPlan:
             every = [f"Every size was looked at, {count} in all: the answer is exact."]
             return every if self.is_monotone else every + self._contradictions()
         if self.is_monotone:
-            if self.answer is None:
+            if self.answer in (None, self.hardest):
                 return []
             fits = f"The {count} looked at fit a monotone curve, for which the answer is exact"
             return [f"{fits}; an exhaustive search looks at every size."]
+        if self.answer == self.hardest:
+            return self._contradictions()
         better = "smaller" if self.vary == "servers" else "larger"
         return [
             *self._contradictions(),
@@ -302,10 +335,11 @@ class CapacityPlan:
             shown += f" and {more} more" if more > 0 else ""
             easier = "more servers" if self.vary == "servers" else "less load"
             said.append(f"The curve is not monotone: {easier} than the answer fail at {shown}.")
-        for key, before, after in self.rises[:_SIZES_TOLD]:
-            said.append(
-                f"The curve is not monotone: {key} gets worse from {before:g} to {after:g}."
-            )
+        for target in self.targets:
+            steps = [f"from {a:g} to {b:g}" for key, a, b in self.rises if key == target.key]
+            if steps:
+                shown = _formatting.listed(steps[:_SIZES_TOLD])
+                said.append(f"The curve is not monotone: {target.key} gets worse {shown}.")
         return said
 
 

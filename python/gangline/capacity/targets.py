@@ -72,7 +72,8 @@ def parse(text: str) -> Target:
     if quantile_of(key) is None and key not in (known := _known_keys()):
         near = difflib.get_close_matches(key, [*known, "queue_p95_s"], n=1)
         hint = f"; did you mean `{near[0]}`?" if near else ""
-        raise _wrong(text, f"a key of the summary, or a quantile such as queue_p95_s{hint}", key)
+        expected = "a key of the summary, or a quantile such as queue_p95_s"
+        raise _wrong(text, expected, key, hint)
     return Target(key, sign == "<=", bound)
 
 
@@ -118,5 +119,6 @@ def _known_keys() -> Sequence[str]:
     return [*(key for key in made.summary if key not in _BY_CLOCK), *_SOMETIMES]
 
 
-def _wrong(text: str, expected: str, got: object) -> OptionError:
-    return OptionError(f"keep: {text}: expected {expected}, got {got!r}", field="keep", value=got)
+def _wrong(text: str, expected: str, got: object, hint: str = "") -> OptionError:
+    message = f"keep: {text}: expected {expected}, got {got!r}{hint}"
+    return OptionError(message, field="keep", value=got)

@@ -26,7 +26,7 @@ def plan(
     keep: Annotated[list[str], Parameter(negative="")],
     gpu: str | None = None,
     load: Flag = False,
-    step: float = 0.05,
+    step: float | None = None,
     most: float | None = None,
     exhaustive: Flag = False,
     settings: Settings = None,
@@ -60,7 +60,7 @@ def plan(
     load
         Find the largest load on the cluster as it is, instead of the fewest servers.
     step
-        Difference between two loads that are tried.
+        Difference between two loads that are tried; default 0.05.
     most
         The largest number of servers or load; default: servers for every job, or load 20.
     exhaustive
