@@ -5,6 +5,8 @@ The oracle of the allocations. It shares nothing with them but the library that 
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from dataclasses import dataclass, field
 
 import highspy
@@ -76,57 +78,91 @@ class Jobs:
         return share / np.maximum(1.0, share.sum(axis=1))[:, None]
 
 
-def base(jobs: Jobs) -> Plain:
-    """Shares of every job on every type: capacity, and at most all of the time."""
-    model = Plain()
-    many, types = jobs.rates.shape
-    for m in range(many):
+class Shares(Plain):
+    """Shares of every job on every type and, with `pair_rates`, of every two jobs side by side.
+
+    `pair_rates[a, b, k]` is the rate of job a beside job b. `rate[m]` maps the variables that serve
+    job m to their rates; `type_of` has the GPU type of each variable.
+    """
+
+    def __init__(self, jobs: Jobs, pair_rates: np.ndarray | None = None) -> None:
+        super().__init__()
+        many, types = jobs.rates.shape
+        time: list[dict[int, float]] = [{} for _ in range(many)]
+        held: list[dict[int, float]] = [{} for _ in range(types)]
+        self.rate: list[dict[int, float]] = [{} for _ in range(many)]
+        self.type_of: dict[int, int] = {}
+        for k in np.flatnonzero(jobs.capacity).tolist():
+            for a in np.flatnonzero(jobs.rates[:, k]).tolist():
+                alone = self.variable((a, k))
+                self.type_of[alone] = k
+                time[a][alone], held[k][alone] = 1.0, jobs.scale[a]
+                self.rate[a][alone] = float(jobs.rates[a, k])
+            if pair_rates is None:
+                continue
+            for a, b in itertools.combinations(range(many), 2):
+                ours, theirs = float(pair_rates[a, b, k]), float(pair_rates[b, a, k])
+                if jobs.scale[a] == jobs.scale[b] and ours > 0 and theirs > 0:
+                    both = self.variable((a, b, k))
+                    self.type_of[both] = k
+                    time[a][both] = time[b][both] = 1.0
+                    held[k][both] = jobs.scale[a]
+                    self.rate[a][both], self.rate[b][both] = ours, theirs
         for k in range(types):
-            usable = jobs.rates[m, k] > 0 and jobs.capacity[k] > 0
-            model.variable((m, k), np.inf if usable else 0.0)
-    for k in range(types):
-        model.row(
-            {model.names[m, k]: jobs.scale[m] for m in range(many)}, -np.inf, jobs.capacity[k]
-        )
-    for m in range(many):
-        model.row({model.names[m, k]: 1.0 for k in range(types)}, -np.inf, 1.0)
-    return model
+            self.row(held[k], -np.inf, jobs.capacity[k])
+        for m in range(many):
+            self.row(time[m], -np.inf, 1.0)
+
+    def times(self, m: int, factor: float) -> dict[int, float]:
+        """Terms of factor x the rate of job m."""
+        return {column: rate * factor for column, rate in self.rate[m].items()}
+
+    def worth(self, value: np.ndarray) -> dict[int, float]:
+        """Terms of the sum over jobs and types of value x rate; shape (jobs, types)."""
+        cost: dict[int, float] = {}
+        for m, terms in enumerate(self.rate):
+            for column, rate in terms.items():
+                own = rate * float(value[m, self.type_of[column]])
+                cost[column] = cost.get(column, 0.0) + own
+        return cost
 
 
-def rate_terms(model: Plain, jobs: Jobs, m: int, factor: float) -> dict[int, float]:
-    return {
-        model.names[m, k]: float(jobs.rates[m, k] * factor)
-        for k in range(jobs.rates.shape[1])
-        if jobs.rates[m, k] > 0
-    }
-
-
-def maxmin(jobs: Jobs, measure: np.ndarray) -> float:
+def maxmin(jobs: Jobs, measure: np.ndarray, pairs: np.ndarray | None = None) -> float:
     """Largest z with measure x rate >= z for all."""
-    model = base(jobs)
+    model = Shares(jobs, pairs)
     z = model.variable("z")
     for m in range(len(jobs.scale)):
-        model.row({**rate_terms(model, jobs, m, measure[m]), z: -1.0}, 0.0)
+        model.row({**model.times(m, measure[m]), z: -1.0}, 0.0)
     return model.solve({z: 1.0})[0]
 
 
-def las(jobs: Jobs) -> float:
-    return maxmin(jobs, jobs.scale / (jobs.weight * jobs.prop()))
+def las(jobs: Jobs, pairs: np.ndarray | None = None) -> float:
+    return maxmin(jobs, jobs.scale / (jobs.weight * jobs.prop()), pairs)
 
 
-def makespan(jobs: Jobs) -> float:
-    return 1.0 / maxmin(jobs, 1.0 / jobs.remaining)
+def blind(
+    jobs: Jobs, rate: np.ndarray, pairs: np.ndarray | None = None
+) -> tuple[Jobs, np.ndarray | None]:
+    """What an agnostic variant sees: the job's one rate wherever it runs, what pairs keep of it."""
+    usable = jobs.rates > 0
+    same = dataclasses.replace(jobs, rates=usable * rate[:, None])
+    if pairs is None:
+        return same, None
+    kept = pairs / np.where(usable, jobs.rates, np.inf)[:, None, :]
+    return same, kept * rate[:, None, None]
 
 
-def total(jobs: Jobs, worth: np.ndarray) -> float:
-    model = base(jobs)
-    cost: dict[int, float] = {}
-    for m in range(len(jobs.scale)):
-        cost |= rate_terms(model, jobs, m, worth[m])
-    return model.solve(cost)[0]
+def makespan(jobs: Jobs, pairs: np.ndarray | None = None) -> float:
+    return 1.0 / maxmin(jobs, 1.0 / jobs.remaining, pairs)
 
 
-def rho(jobs: Jobs) -> float:
+def total(jobs: Jobs, value: np.ndarray, pairs: np.ndarray | None = None) -> float:
+    """Most of the sum of value x rate."""
+    model = Shares(jobs, pairs)
+    return model.solve(model.worth(np.broadcast_to(value, jobs.rates.shape)))[0]
+
+
+def rho(jobs: Jobs, pairs: np.ndarray | None = None) -> float:
     """Finish-time fairness by halving an interval of rho."""
     iso = (jobs.rates * jobs.isolated()).sum(axis=1)
     fair = jobs.remaining / iso
@@ -135,42 +171,69 @@ def rho(jobs: Jobs) -> float:
     while high - low > 1e-9 * high:
         middle = 0.5 * (low + high)
         slack = middle * fair - jobs.age_s
-        good = (slack > 0).all() and maxmin(jobs, slack / jobs.remaining) >= 1.0
+        good = (slack > 0).all() and maxmin(jobs, slack / jobs.remaining, pairs) >= 1.0
         low, high = (low, middle) if good else (middle, high)
     return high
 
 
-def levels(jobs: Jobs, norm: np.ndarray) -> np.ndarray:
+@dataclass(frozen=True)
+class Entities:
+    """Who each job belongs to, what an entity weighs and how it divides that (water filling)."""
+
+    of: np.ndarray
+    weight: np.ndarray
+    is_fifo: np.ndarray
+
+    def split(self, own: np.ndarray, done: np.ndarray) -> np.ndarray:
+        """Weight of each job while those of `done` cannot rise."""
+        weight = np.zeros(len(own))
+        for e in range(len(self.weight)):
+            left = np.flatnonzero((self.of == e) & ~done)
+            if self.is_fifo[e]:
+                weight[left[:1]] = self.weight[e]
+            else:
+                weight[left] = self.weight[e] * own[left] / own[left].sum()
+        return weight
+
+
+def levels(
+    jobs: Jobs,
+    norm: np.ndarray,
+    pairs: np.ndarray | None = None,
+    entities: Entities | None = None,
+) -> np.ndarray:
     """Water filling: after each common rise, ask for each job alone whether it could go on."""
     many = len(jobs.scale)
-    pace = jobs.weight / jobs.scale
     filled, done = np.zeros(many), np.zeros(many, dtype=bool)
     while not done.all():
-        model = base(jobs)
+        weight = jobs.weight if entities is None else entities.split(jobs.weight, done)
+        pace = np.where(done, 0.0, weight / jobs.scale)
+        model = Shares(jobs, pairs)
         c = model.variable("c")
         for m in range(many):
-            terms = rate_terms(model, jobs, m, 1.0 / norm[m])
-            model.row(terms if done[m] else {**terms, c: -pace[m]}, filled[m] * (1 - 1e-10))
+            model.row({**model.times(m, 1.0 / norm[m]), c: -pace[m]}, filled[m] * (1 - 1e-9))
         rise, _ = model.solve({c: 1.0})
-        filled = np.where(done, filled, filled + rise * pace)
-        for j in np.flatnonzero(~done):
-            model = base(jobs)
+        filled += pace * (rise if rise > 1e-7 else 0.0)  # what the slack of the rows lets by
+        for j in np.flatnonzero(pace):
+            model = Shares(jobs, pairs)
             for m in range(many):
                 if m != j:
-                    model.row(rate_terms(model, jobs, m, 1.0 / norm[m]), filled[m] * (1 - 1e-8))
-            best, _ = model.solve(rate_terms(model, jobs, j, 1.0 / norm[j]))
-            # The slack of the others moves this job by far less than the 1e-4 asked for.
-            done[j] = best < filled[j] * (1 + 1e-4)
+                    model.row(model.times(m, 1.0 / norm[m]), filled[m] * (1 - 1e-8))
+            best, _ = model.solve(model.times(j, 1.0 / norm[j]))
+            # The slack of the others moves this job by far less than what is asked for.
+            done[j] = best < filled[j] * (1 + 1e-4) + 1e-5
     return filled
 
 
-def deadlines(jobs: Jobs, left_s: np.ndarray) -> tuple[Plain, dict[int, float]]:
+def deadlines(
+    jobs: Jobs, left_s: np.ndarray, pairs: np.ndarray | None = None
+) -> tuple[Shares, dict[int, float]]:
     """Shares, and what part of each deadline is missed, with its weight."""
-    model = base(jobs)
+    model = Shares(jobs, pairs)
     late = {m: model.variable(("late", m), 1.0) for m in range(len(left_s)) if left_s[m] < np.inf}
     for m, column in late.items():
         least = jobs.remaining[m] / left_s[m]
-        model.row({**rate_terms(model, jobs, m, 1.0 / least), column: 1.0}, 1.0)
+        model.row({**model.times(m, 1.0 / least), column: 1.0}, 1.0)
     return model, {column: float(jobs.weight[m]) for m, column in late.items()}
 
 
@@ -180,45 +243,11 @@ def missed_weight(jobs: Jobs, left_s: np.ndarray) -> float:
     return model.solve(weights, maximise=False)[0]
 
 
-def cost_with_deadlines(jobs: Jobs, prices: np.ndarray, left_s: np.ndarray) -> tuple[float, float]:
+def cost_with_deadlines(
+    jobs: Jobs, prices: np.ndarray, left_s: np.ndarray, pairs: np.ndarray | None = None
+) -> tuple[float, float]:
     """Least missed weight, and the most rate per price at that."""
-    model, weights = deadlines(jobs, left_s)
+    model, weights = deadlines(jobs, left_s, pairs)
     missed, _ = model.solve(weights, maximise=False)
     model.row(weights, -np.inf, missed + 1e-9)
-    money = {
-        model.names[m, k]: float(jobs.rates[m, k] / prices[k])
-        for m in range(len(jobs.scale))
-        for k in range(len(prices))
-        if jobs.rates[m, k] > 0
-    }
-    return missed, model.solve(money)[0]
-
-
-def packed_las(jobs: Jobs, pair_rates: np.ndarray) -> float:
-    """Max-min with one variable for every two jobs and type; pair_rates[a, b, k] is a's rate."""
-    model = Plain()
-    many, types = jobs.rates.shape
-    time: list[dict[int, float]] = [{} for _ in range(many)]
-    rate: list[dict[int, float]] = [{} for _ in range(many)]
-    held: list[dict[int, float]] = [{} for _ in range(types)]
-    for k in range(types):
-        for a in range(many):
-            if jobs.rates[a, k] > 0:
-                alone = model.variable((a, k))
-                time[a][alone], held[k][alone] = 1.0, jobs.scale[a]
-                rate[a][alone] = jobs.rates[a, k]
-            for b in range(a + 1, many):
-                ours, theirs = pair_rates[a, b, k], pair_rates[b, a, k]
-                if jobs.scale[a] == jobs.scale[b] and ours > 0 and theirs > 0:
-                    both = model.variable((a, b, k))
-                    time[a][both] = time[b][both] = 1.0
-                    rate[a][both], rate[b][both] = ours, theirs
-                    held[k][both] = jobs.scale[a]
-    z = model.variable("z")
-    measure = jobs.scale / (jobs.weight * jobs.prop())
-    for k in range(types):
-        model.row(held[k], -np.inf, jobs.capacity[k])
-    for m in range(many):
-        model.row(time[m], -np.inf, 1.0)
-        model.row({**{c: v * measure[m] for c, v in rate[m].items()}, z: -1.0}, 0.0)
-    return model.solve({z: 1.0})[0]
+    return missed, model.solve(model.worth(np.broadcast_to(1.0 / prices, jobs.rates.shape)))[0]
