@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from gangline.errors import MissingExtraError, OptionError
@@ -17,7 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
 
-__all__ = ["EXECUTORS", "check_workers", "cores", "in_dask", "in_order", "in_processes"]
+__all__ = [
+    "EXECUTORS",
+    "check_workers",
+    "cores",
+    "in_dask",
+    "in_order",
+    "in_processes",
+    "in_threads",
+]
 
 EXECUTORS = ("local", "dask")
 _AHEAD = 2  # tasks per worker that are handed out before the first is done
@@ -73,6 +82,45 @@ def in_order(
     if workers == 1:
         yield from (work(task, None) for task in tasks)
         return
+    with _threads(work, workers) as submit:
+        under_way: deque[Future[R]] = deque()
+        for task in tasks:
+            under_way.append(submit(task))
+            if len(under_way) >= _AHEAD * workers:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
+
+
+def in_threads(
+    work: Callable[[T, Callable[[float, int, int], None] | None], R],
+    tasks: Iterable[T],
+    workers: int,
+) -> Iterator[R]:
+    """Yield `work(task, report)` of each task as it is done; arguments as for `in_order`."""
+    from queue import SimpleQueue
+
+    if workers == 1:
+        yield from (work(task, None) for task in tasks)
+        return
+    done: SimpleQueue[Future[R]] = SimpleQueue()
+    under_way = 0
+    with _threads(work, workers) as submit:
+        for task in tasks:
+            submit(task).add_done_callback(done.put)
+            under_way += 1
+            if under_way >= _AHEAD * workers:
+                yield done.get().result()
+                under_way -= 1
+        for _ in range(under_way):
+            yield done.get().result()
+
+
+@contextmanager
+def _threads(
+    work: Callable[[T, Callable[[float, int, int], None] | None], R], workers: int
+) -> Iterator[Callable[[T], Future[R]]]:
+    """Yield what hands a task to a thread; in the end what is under way is stopped."""
     from concurrent.futures import ThreadPoolExecutor
 
     stop = threading.Event()
@@ -83,84 +131,84 @@ def in_order(
 
     pool = ThreadPoolExecutor(workers, thread_name_prefix="gangline")
     try:
-        yield from _window(lambda task: pool.submit(work, task, report), tasks, workers)
+        yield lambda task: pool.submit(work, task, report)
     finally:
         stop.set()
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _window(submit: Callable[[T], Future[R]], tasks: Iterable[T], workers: int) -> Iterator[R]:
-    under_way: deque[Future[R]] = deque()
-    for task in tasks:
-        under_way.append(submit(task))
-        if len(under_way) >= _AHEAD * workers:
-            yield under_way.popleft().result()
-    while under_way:
-        yield under_way.popleft().result()
-
-
 def in_processes(
     work: Callable[[T], R], tasks: Iterable[T], workers: int, lost: Callable[[T, str], R]
 ) -> Iterator[R]:
-    """Yield `work(task)` of each task, done in processes; `work` and tasks can be pickled.
+    """Yield `work(task)` of each task as it is done in a process; all can be pickled.
 
     A process that dies, whatever the cause, takes no other run with it: what was under way is done
     again, and a task under which processes died twice becomes `lost(task, reason)`.
     """
+    from concurrent.futures import FIRST_COMPLETED, wait
     from concurrent.futures.process import BrokenProcessPool
 
-    ahead = iter(tasks)
-    again: deque[tuple[T, int]] = deque()
-    is_over = False
-    while not is_over or again:
+    fresh = ((task, 0) for task in tasks)
+    again: deque[tuple[T, int]] = deque()  # with how often a process died meanwhile
+    following = next(fresh, None)
+    while again or following:
         # after a death one task at a time, so that the guilty one is known
-        careful = bool(again)
-        under_way: deque[tuple[Future[R], T, int]] = deque()
-        with _pool(1 if careful else workers) as pool:
+        is_careful = bool(again)
+        under_way: dict[Future[R], tuple[T, int]] = {}
+        with _processes(1 if is_careful else workers) as pool:
+            room = 1 if is_careful else _AHEAD * workers
             try:
                 while True:
-                    room = 1 if careful else _AHEAD * workers
-                    while len(under_way) < room and (again or not (careful or is_over)):
-                        if again:
-                            task, tries = again.popleft()
+                    while len(under_way) < room:
+                        entry = following if not is_careful else again[0] if again else None
+                        if entry is None:
+                            break
+                        under_way[pool.submit(work, entry[0])] = entry
+                        if is_careful:
+                            again.popleft()
                         else:
-                            try:
-                                task, tries = next(ahead), 0
-                            except StopIteration:
-                                is_over = True
-                                break
-                        try:
-                            future = pool.submit(work, task)
-                        except BrokenProcessPool:
-                            again.append((task, tries))
-                            raise
-                        under_way.append((future, task, tries))
+                            following = next(fresh, None)
                     if not under_way:
                         break
-                    result = under_way[0][0].result()
-                    under_way.popleft()
-                    yield result
+                    for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+                        result = future.result()
+                        del under_way[future]
+                        yield result
             except BrokenProcessPool:
-                for future, task, tries in under_way:
+                for future, (task, deaths) in under_way.items():
                     if future.done() and not future.exception():
                         yield future.result()
-                    elif careful and tries + 1 >= _TRIES:
+                    elif is_careful and deaths + 1 >= _TRIES:
                         yield lost(task, "its process died twice")
                     else:
-                        again.append((task, tries + 1))
+                        again.append((task, deaths + 1))
 
 
-def _pool(workers: int) -> Any:
+@contextmanager
+def _processes(workers: int) -> Iterator[Any]:
+    """Yield a pool of processes; they end at once if the caller wants no more."""
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
     # a forked process would inherit the locks of Arrow's threads
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(workers, mp_context=context, initializer=_follow_parent)
+    stopped, stop = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(
+        workers, mp_context=context, initializer=_follow, initargs=(stopped,)
+    )
+    try:
+        yield pool
+    except BaseException:  # Ctrl-C, or the caller closes the generator
+        stop.close()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+        stop.close()
+        stopped.close()
 
 
-def _follow_parent() -> None:
-    """End this process when its parent ends or is killed; leave Ctrl-C to the parent."""
+def _follow(stopped: Any) -> None:
+    """End this process when its parent ends, is killed or says so; leave Ctrl-C to the parent."""
     import multiprocessing
     import signal
     from multiprocessing.connection import wait
@@ -169,8 +217,7 @@ def _follow_parent() -> None:
     parent = multiprocessing.parent_process()
 
     def watch() -> NoReturn:
-        if parent is not None:
-            wait([parent.sentinel])
+        wait([stopped] if parent is None else [stopped, parent.sentinel])
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

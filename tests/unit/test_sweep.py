@@ -89,6 +89,63 @@ def test_a_grid_and_zips_give_every_combination(tmp_path: Path) -> None:
     assert len((tmp_path / "table.csv").read_text().splitlines()) == 13
 
 
+def test_clusters_that_look_alike_are_told_apart(tmp_path: Path) -> None:
+    whole = gl.Cluster.preset("pollux-64")
+    failing = gl.Cluster.from_dict(
+        {**whole.to_dict(), "failures": {"mtbf_hours": 5.0, "mttr_hours": 1.0}}
+    )
+    assert repr(whole) == repr(failing)
+    grid = {**GRID, "trace_seed": [0], "policy": ["fifo"], "cluster": [whole, failing]}
+    done = sweep({"grid": grid}, out=tmp_path, workers=1)
+    assert [row > 0 for row in done.table["failures"].to_pylist()] == [False, True]
+
+
+def test_columns_hold_what_keys_hold(tmp_path: Path) -> None:
+    derived = {"from": "pollux-64", "scale": 0.5}
+    grid = {**GRID, "cluster": ["pollux-64", derived], "seed": [0, 2**64 - 1]}
+    grid |= {"rescale": [1, 0.5], "policy": ["fifo", gl.policies.Las()], "trace_seed": [0]}
+    done = sweep({"grid": grid}, out=tmp_path, workers=1)
+    table = done.table
+    assert set(table["seed"].to_pylist()) == {0, 2**64 - 1}
+    assert set(table["rescale"].to_pylist()) == {1.0, 0.5}
+    assert set(table["policy"].to_pylist()) == {"fifo", "las"}
+    assert {json.dumps(derived), "pollux-64"} == set(table["cluster"].to_pylist())
+    assert table.num_rows == done.counts["runs"] == 16
+
+
+def test_runs_on_one_trace_come_together_whatever_the_order_of_keys() -> None:
+    grid = {
+        "policy": ["fifo", "las"],
+        "seed": [0, 1],
+        **{k: GRID[k] for k in GRID if k != "policy"},
+    }
+    plan = read_plan({"grid": {**grid, "cluster": ["pollux-64", "philly"]}})
+    order = list(plan.order())
+    assert sorted(order) == list(range(16))
+    worlds = [tuple(plan.keys(i)[key] for key in ("trace_seed", "cluster")) for i in order]
+    assert worlds == [world for world in dict.fromkeys(worlds) for _ in range(4)]
+    keys = [plan.keys(i) for i in range(len(plan))]
+    assert [one["policy"] for one in keys] == ["fifo"] * 8 + ["las"] * 8
+
+
+def test_a_long_run_holds_up_no_other() -> None:
+    from threading import Event
+
+    from gangline.executors import in_threads
+
+    is_over = Event()
+
+    def work(task: int, _: object) -> int:
+        if task == 0:
+            assert is_over.wait(60)
+        elif task == 19:
+            is_over.set()
+        return task
+
+    # more tasks than are handed out ahead: the others end while the first is under way
+    assert list(in_threads(work, range(20), 2)) == [*range(1, 20), 0]
+
+
 def test_a_result_of_a_sweep_is_that_of_simulate(tmp_path: Path) -> None:
     done = sweep({"grid": GRID}, out=tmp_path, workers=1)
     own = gl.simulate(gl.Cluster.preset("pollux-64"), SYNTH.format(trace_seed=1), "las")

@@ -191,15 +191,14 @@ def _carry_out(
     progress: bool,
 ) -> list[dict[str, Any]]:
     """Do the runs that the store lacks; return keys, summary and status of each."""
-    from gangline.sweep.plan import Runs
+    from gangline.sweep.plan import Listed
     from gangline.sweep.run import carry_out_all
 
     pairs = _pairs(made.suite, worlds, given, files)
-    runs = Runs(f"bench, suite {made.suite.version}", pairs)
+    runs = Listed(f"bench, suite {made.suite.version}", pairs)
     done = carry_out_all(runs, store, workers=workers, progress=progress)
-    hidden = ("is_new", "status")
-    made.failed += [{k: v for k, v in run.items() if k not in hidden} for run in done.failed]
-    columns = [*runs.keys, "status", "jobs", "jct_mean_s", "preemptions", "wall_s"]
+    made.failed += [{k: v for k, v in run.items() if k != "status"} for run in done.failed]
+    columns = [*runs.columns, "status", "jobs", "jct_mean_s", "preemptions", "wall_s"]
     have = done.table.column_names
     found: list[dict[str, Any]] = done.table.select(
         [name for name in columns if name in have]

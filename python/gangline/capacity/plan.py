@@ -328,11 +328,11 @@ class _Evaluations:
     def _carry_out(
         self, name: str, pairs: list[tuple[dict[str, Any], RunSpec]], *, progress: bool
     ) -> Sweep:
-        from gangline.sweep.plan import Runs
+        from gangline.sweep.plan import Listed
         from gangline.sweep.run import carry_out_all
 
         workers = self._workers
-        return carry_out_all(Runs(name, pairs), self._store, workers=workers, progress=progress)
+        return carry_out_all(Listed(name, pairs), self._store, workers=workers, progress=progress)
 
     def _evaluate(self, size: int) -> Point:
         name = f"{self._axis.name} {self._axis.shown(size):g}"

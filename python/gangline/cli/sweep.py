@@ -70,8 +70,7 @@ def sweep(
 def _show(done: Sweep) -> None:
     counts = done.counts
     table = done.table
-    keys = [key for key in table.column_names if key in _keys(done)]
-    varied = [key for key in keys if len(set(table[key].to_pylist())) > 1]
+    varied = [key for key in done.keys if len(table[key].unique()) > 1]
     rows: list[list[Any]] = []
     for row in table.slice(0, _ROWS_SHOWN).to_pylist():
         shown = [one.form(row.get(one.key)) for one in _formatting.MEASURES]
@@ -86,7 +85,3 @@ def _show(done: Sweep) -> None:
     )
     for run in done.failed[:_FAILED_SHOWN]:
         _console.say(f"failed: {run['policy']} on {run['trace']}: {run['error']}: {run['message']}")
-
-
-def _keys(done: Sweep) -> set[str]:
-    return {key for run in done.runs for key in run}

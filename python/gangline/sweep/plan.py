@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
-from functools import cached_property
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
 
 from gangline import _toml
 from gangline._builtin_values import to_builtins
@@ -17,40 +20,73 @@ from gangline.run_spec import PolicyReference, RunSpec, class_of, name_of
 from gangline.sweep.clusters import derived
 from gangline.trace.jobs.options import Options
 from gangline.trace.read import refer
+from gangline.trace.reference import TraceReference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from os import PathLike
 
-    from gangline.cluster import Cluster
-    from gangline.trace.reference import TraceReference
-
-__all__ = ["KEYS", "Plan", "Runs", "read_plan"]
+__all__ = ["KEYS", "Listed", "Plan", "Runs", "read_plan"]
 
 KEYS = ("trace", "cluster", "policy", "trace_seed", "seed", "rescale")
 _NEEDED = ("trace", "cluster", "policy")
 _SEED = "{trace_seed}"
+_OF_TRACE = ("trace", "trace_seed", "rescale")
 _SHARING = "sharing"
+_SETTINGS = "set"
+_REMEMBERED = 64  # ours: traces, clusters and policies of the runs that came last
 _TRACE_OPTIONS = tuple(name for name in Options.__struct_fields__ if name != "special")
 
+T = TypeVar("T")
 Keys = dict[str, Any]
 
 
-class Runs:
-    """Runs that are listed one by one, with keys of the same names; digests are made once."""
+class Runs(Protocol):
+    """The runs of a sweep by their index, made anew each time they are asked for."""
+
+    name: str
+    columns: list[str]
+    """The keys, as the table has them."""
+
+    def __len__(self) -> int:
+        """Return how many there are; some may be the same run."""
+
+    def keys(self, index: int) -> Keys:
+        """Return the values of the keys of a run."""
+
+    def spec(self, index: int) -> RunSpec:
+        """Return a run."""
+
+    def order(self) -> Iterable[int]:
+        """Return the indices in the order in which to carry the runs out."""
+
+
+class Listed:
+    """Runs that are listed one by one, with keys of the same names."""
 
     def __init__(self, name: str, pairs: Iterable[tuple[Keys, RunSpec]]) -> None:
         self.name = name
-        self._listed = [(keys, spec, spec.digest) for keys, spec in pairs]
-        self.keys = list(self._listed[0][0])
+        self._pairs = list(pairs)
+        self.columns = list(self._pairs[0][0])
 
-    def __iter__(self) -> Iterator[tuple[Keys, RunSpec, str]]:
-        """Yield the keys, the spec and the digest of each run."""
-        return iter(self._listed)
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def keys(self, index: int) -> Keys:
+        """Return the values of the keys of a run."""
+        return self._pairs[index][0]
+
+    def spec(self, index: int) -> RunSpec:
+        """Return a run."""
+        return self._pairs[index][1]
+
+    def order(self) -> Iterable[int]:
+        """Return the indices as they are listed."""
+        return range(len(self._pairs))
 
 
 class Plan:
-    """The runs of a sweep, in the order of the description; made anew each time they are asked for.
+    """The runs of a sweep; their indices are in the order of the description.
 
     Parameters
     ----------
@@ -70,67 +106,93 @@ class Plan:
         for table in zips:
             rows = zip(*table.values(), strict=True)
             self.axes.append([dict(zip(table, row, strict=True)) for row in rows])
-        self.keys = [key for axis in self.axes for key in axis[0]]
+        self.columns = [key for axis in self.axes for key in axis[0]]
         self._trace_options = {k: v for k, v in options.items() if k in _TRACE_OPTIONS}
         self._trace_options |= {k: v for k, v in options.items() if k == "format"}
         self._run_options = {k: v for k, v in options.items() if k not in self._trace_options}
-        self._clusters: dict[str, Cluster] = {}
-        self._traces: dict[str, TraceReference] = {}
+        # runs that follow each other have most parts in common
+        self._trace = self._remembered(self._make_trace, _OF_TRACE)
+        self._world = self._remembered(self._make_world, ("cluster", _SHARING))
+        self._policy = self._remembered(self._make_policy, ("policy", _SETTINGS))
 
-    def __iter__(self) -> Iterator[tuple[Keys, RunSpec, str]]:
-        """Yield keys, spec and digest of each run; combinations that are one run come once."""
-        seen: set[str] = set()
-        for parts in itertools.product(*self.axes):
-            keys = {key: value for part in parts for key, value in part.items()}
-            spec = self.spec(keys)
-            digest = spec.digest
-            if digest not in seen:
-                seen.add(digest)
-                yield self._applied(keys), spec, digest
+    def __len__(self) -> int:
+        return math.prod(map(len, self.axes))
 
-    def spec(self, keys: Keys) -> RunSpec:
-        """Return the run of one combination."""
-        settings = self._applied(keys)
-        sharing: Keys = {}
-        params: Keys = {}
-        for key, value in settings.items():
-            owner, dot, name = key.rpartition(".")
-            if dot:
-                (sharing if owner == _SHARING else params)[name] = value
-        policy = keys["policy"]
-        chosen, label, values = resolve_policy(_policy(policy), params or None)
-        options = dict(self._run_options)
-        if "seed" in keys:
-            options["seed"] = keys["seed"]
-        return RunSpec.of(
-            override(self._cluster(keys["cluster"]), sharing),
-            self._trace(keys),
-            PolicyReference(name=name_of(label), params=values, python=class_of(chosen)),
-            make_options(options),
+    def keys(self, index: int) -> Keys:
+        """Return the values of the keys of a run, without the settings of other policies."""
+        return _applied(self._at(self._places(index)))
+
+    def spec(self, index: int) -> RunSpec:
+        """Return a run."""
+        places = self._places(index)
+        made = msgspec.structs.replace(
+            self._world(places), trace=self._trace(places), policy=self._policy(places)
+        )
+        keys = self._at(places)
+        if "seed" not in keys:
+            return made
+        return msgspec.structs.replace(made, seed=make_options({"seed": keys["seed"]}).seed)
+
+    def order(self) -> Iterator[int]:
+        """Yield the indices; runs on one trace come together, and of these those on one cluster."""
+        sizes = [len(axis) for axis in self.axes]
+        strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
+        inwards = sorted(range(len(sizes)), key=lambda i: _rank(self.axes[i][0]))
+        for places in itertools.product(*(range(sizes[i]) for i in inwards)):
+            yield sum(place * strides[i] for i, place in zip(inwards, places, strict=True))
+
+    def _places(self, index: int) -> tuple[int, ...]:
+        """Return the place on each axis; the last axis varies fastest."""
+        places = []
+        for axis in reversed(self.axes):
+            index, place = divmod(index, len(axis))
+            places.append(place)
+        return tuple(reversed(places))
+
+    def _at(self, places: tuple[int, ...]) -> Keys:
+        rows = (axis[place] for axis, place in zip(self.axes, places, strict=True))
+        return {key: value for row in rows for key, value in row.items()}
+
+    def _remembered(
+        self, make: Callable[[Keys], T], names: Collection[str]
+    ) -> Callable[[tuple[int, ...]], T]:
+        """Return `make` as a function of places, remembered by those on axes of the named parts."""
+        mine = [any(_part(key) in names for key in axis[0]) for axis in self.axes]
+
+        @lru_cache(_REMEMBERED)
+        def known(places: tuple[int, ...]) -> T:
+            return make(self._at(places))
+
+        return lambda places: known(
+            tuple(place if is_mine else 0 for place, is_mine in zip(places, mine, strict=True))
         )
 
-    @cached_property
-    def _traces_vary(self) -> bool:
-        return "trace_seed" in self.keys
-
-    def _applied(self, keys: Keys) -> Keys:
-        """Return the keys without the settings of other policies."""
-        return {
-            key: value
+    def _make_world(self, keys: Keys) -> RunSpec:
+        """Return what is the same in all runs on the cluster of these keys."""
+        value = keys["cluster"]
+        is_derived = isinstance(value, Mapping) and "from" in value
+        cluster = derived(value) if is_derived else as_cluster(value)
+        sharing = {
+            key.removeprefix(f"{_SHARING}."): value
             for key, value in keys.items()
-            if key.rpartition(".")[0] in ("", _SHARING, keys["policy"])
+            if _part(key) == _SHARING
         }
+        options = make_options(self._run_options)
+        none = PolicyReference(name="")
+        return RunSpec.of(override(cluster, sharing), TraceReference(), none, options)
 
-    def _cluster(self, value: Any) -> Cluster:
-        known = repr(value)
-        if known not in self._clusters:
-            is_derived = isinstance(value, Mapping) and "from" in value
-            self._clusters[known] = derived(value) if is_derived else as_cluster(value)
-        return self._clusters[known]
+    def _make_policy(self, keys: Keys) -> PolicyReference:
+        params = {
+            key.rpartition(".")[2]: value
+            for key, value in _applied(keys).items()
+            if _part(key) == _SETTINGS
+        }
+        chosen, label, values = resolve_policy(_policy(keys["policy"]), params or None)
+        return PolicyReference(name=name_of(label), params=values, python=class_of(chosen))
 
-    def _trace(self, keys: Keys) -> TraceReference:
+    def _make_trace(self, keys: Keys) -> TraceReference:
         path = str(keys["trace"])
-        if self._traces_vary:
+        if "trace_seed" in keys:
             if _SEED not in path:
                 message = f"trace: {path}: has no {_SEED}, so `trace_seed` would change nothing"
                 raise OptionError(message, field="trace", value=path)
@@ -138,13 +200,30 @@ class Plan:
         options = dict(self._trace_options)
         if "rescale" in keys:
             options["rescale"] = keys["rescale"]
-        if path.startswith("synth:"):
-            return refer(path, **options)
-        path = str(Path(path).absolute())  # a worker may run elsewhere
-        known = repr((path, options))
-        if known not in self._traces:  # hashes the file
-            self._traces[known] = refer(path, **options)
-        return self._traces[known]
+        if not path.startswith("synth:"):
+            path = str(Path(path).absolute())  # a worker may run elsewhere
+        return refer(path, **options)
+
+
+def _part(key: str) -> str:
+    """Return the key, or of what it is a setting."""
+    owner, dot, _ = key.rpartition(".")
+    return key if not dot else _SHARING if owner == _SHARING else _SETTINGS
+
+
+def _rank(row: Keys) -> int:
+    """Return 0 for an axis that changes the trace, 1 for one that changes the cluster, else 2."""
+    parts = {_part(key) for key in row}
+    return 0 if parts & set(_OF_TRACE) else 1 if parts & {"cluster", _SHARING} else 2
+
+
+def _applied(keys: Keys) -> Keys:
+    """Return the keys without the settings of other policies."""
+    return {
+        key: value
+        for key, value in keys.items()
+        if key.rpartition(".")[0] in ("", _SHARING, keys["policy"])
+    }
 
 
 def _policy(value: Any) -> Any:
@@ -189,16 +268,16 @@ def read_plan(source: str | PathLike[str] | Mapping[str, Any]) -> Plan:
             raise _wrong(where, f"zip[{i}]", "lists of one length", lengths)
     options = _options(where, data.get("options", {}))
     plan = Plan(str(data.get("name", name)), grid, [table for table in rows if table], options)
-    for key in plan.keys:
-        if plan.keys.count(key) > 1:
+    for key in plan.columns:
+        if plan.columns.count(key) > 1:
             raise _wrong(where, key, "each key once in grid and zip", key)
         if key in options:
             raise _wrong(where, f"options.{key}", "each key once", key)
     for key in _NEEDED:
-        if key not in plan.keys:
-            raise _wrong(where, "grid", f"the key `{key}`", ", ".join(plan.keys) or "none")
+        if key not in plan.columns:
+            raise _wrong(where, "grid", f"the key `{key}`", ", ".join(plan.columns) or "none")
     names = [row["policy"] for axis in plan.axes for row in axis if "policy" in row]
-    for key in plan.keys:
+    for key in plan.columns:
         owner = key.rpartition(".")[0]
         if owner and owner != _SHARING and owner not in names:
             raise _wrong(where, f'set."{key}"', "a policy of the sweep, or sharing", owner)

@@ -1,4 +1,4 @@
-"""Carries a sweep out and tabulates what is in its store."""
+"""Carries a sweep out: what its store lacks is run, and a table made of the whole."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from gangline.errors import GanglineError, OptionError
-from gangline.executors import EXECUTORS, check_workers, in_dask, in_order, in_processes
+from gangline.executors import EXECUTORS, check_workers, in_dask, in_processes, in_threads
+from gangline.sweep.ledger import Ledger, Outcome, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -23,29 +24,21 @@ if TYPE_CHECKING:
     from gangline.run_inputs import Progress
     from gangline.run_spec import RunSpec
     from gangline.simulate import Prepared
-    from gangline.sweep.plan import Plan, Runs
+    from gangline.sweep.plan import Runs
     from gangline.sweep.store import Store
 
 __all__ = ["Sweep", "carry_out_all", "sweep"]
 
 _PREPARED_MAX = 4  # ours: traces in memory at once
-_ROWS_AT_ONCE = 1000  # ours: rows of the table that are Python objects at once
 
 
 class Task(NamedTuple):
     """A run and where its result goes; plain values, for any process."""
 
     store: str
+    run: int  # its index
     digest: str
     spec: bytes  # JSON
-
-
-class Outcome(NamedTuple):
-    """What became of a run; without an error its result is in the store."""
-
-    digest: str
-    error: str = ""
-    message: str = ""
 
 
 class Sweep:
@@ -57,24 +50,35 @@ class Sweep:
         Of the sweep.
     folder : Path
         The store.
-    runs : list of dict
-        For each run the keys that vary, its digest, and its status: finished or failed.
+    keys : list of str
+        Those that vary; the first columns of the table.
     failed : list of dict
-        The same of those that failed, with `error` and `message`.
+        The entries of `runs` that failed.
     """
 
-    def __init__(self, name: str, folder: Path, runs: list[dict[str, Any]]) -> None:
-        self.name = name
+    def __init__(self, folder: Path, runs: Runs, ledger: Ledger) -> None:
+        self.name = runs.name
         self.folder = folder
-        self.runs = runs
-        self.failed = [run for run in runs if run["status"] == "failed"]
+        self.keys = runs.columns
+        self._runs = runs
+        self._ledger = ledger
+        self.failed = [self._entry(index) for index in sorted(ledger.errors)]
 
     @property
     def counts(self) -> dict[str, int]:
         """How many runs there are, were done this time, are finished, and failed."""
-        done = len(self.runs) - len(self.failed)
-        new = sum(run["is_new"] for run in self.runs)
-        return {"runs": len(self.runs), "new": new, "finished": done, "failed": len(self.failed)}
+        runs, failed = len(self._ledger), len(self.failed)
+        new = self._ledger.new
+        return {"runs": runs, "new": new, "finished": runs - failed, "failed": failed}
+
+    @property
+    def runs(self) -> list[dict[str, Any]]:
+        """Return for each run the keys that vary, its digest, and its status.
+
+        The status is finished or failed; what failed has `error` and `message` too. The list is
+        made when it is asked for: a sweep may have many runs.
+        """
+        return [self._entry(index) for index in self._ledger]
 
     @property
     def table(self) -> pa.Table:
@@ -87,9 +91,16 @@ class Sweep:
         """Yield the results that are there, one by one, read when asked for."""
         from gangline.load import load_result
 
-        for run in self.runs:
-            if run["status"] == "finished":
-                yield load_result(self.folder / "runs" / run["digest"])
+        for index in self._ledger:
+            if index not in self._ledger.errors:
+                yield load_result(self.folder / "runs" / self._ledger.digest(index))
+
+    def _entry(self, index: int) -> dict[str, Any]:
+        entry = {**self._runs.keys(index), "digest": self._ledger.digest(index)}
+        failed = self._ledger.errors.get(index)
+        if failed is None:
+            return {**entry, "status": "finished"}
+        return {**entry, "status": "failed", "error": failed.error, "message": failed.message}
 
     def __repr__(self) -> str:
         counts = self.counts
@@ -162,7 +173,7 @@ def sweep(
 
 
 def carry_out_all(
-    plan: Plan | Runs,
+    runs: Runs,
     folder: Path,
     *,
     executor: str = "local",
@@ -173,60 +184,46 @@ def carry_out_all(
     """Carry out the runs that are not in the store at `folder` yet; arguments as for `sweep`."""
     from gangline.sweep.progress import showing
     from gangline.sweep.store import Store
+    from gangline.sweep.table import write
 
     workers = check_workers(workers)
-    folder = folder.absolute()
-    store = Store(folder)
-    planned = [(keys, digest) for keys, _, digest in plan]
+    store = Store(folder.absolute())
     store.prepare()
-    missing = {digest for _, digest in planned if not store.has(digest)}
-    errors = {one: Outcome(one, "ProcessDied", "its process ended") for one in missing}
-    with showing(progress, plan.name, len(planned), len(planned) - len(missing)) as show:
-        for outcome in _outcomes(plan, store, missing, executor, workers, address):
-            del errors[outcome.digest]
-            if outcome.error:
-                errors[outcome.digest] = outcome
+    ledger = Ledger(runs, store)
+    with showing(progress, runs.name, len(ledger), len(ledger) - ledger.new) as show:
+        for outcome in _outcomes(runs, ledger, store, executor, workers, address):
+            ledger.enter(outcome)
             show(bool(outcome.error))
-    runs = [
-        {
-            **keys,
-            "digest": digest,
-            "status": "failed" if digest in errors else "finished",
-            "is_new": digest in missing,
-            **({"error": e.error, "message": e.message} if (e := errors.get(digest)) else {}),
-        }
-        for keys, digest in planned
-    ]
-    made = Sweep(plan.name, folder, runs)
-    _tabulate(made, plan, store)
-    return made
+    write(store, runs, ledger)
+    return Sweep(store.folder, runs, ledger)
 
 
 def _outcomes(
-    plan: Plan | Runs,
+    runs: Runs,
+    ledger: Ledger,
     store: Store,
-    missing: set[str],
     executor: str,
     workers: int,
     address: str | None,
 ) -> Iterator[Outcome]:
     """Carry out what is missing; runs on one trace come together, so that it is read once."""
 
-    def tasks(*, of_python: bool | None) -> Iterator[Task]:
-        for _, spec, digest in plan if missing else ():
-            mine = of_python is None or bool(spec.policy.python) is of_python
-            if mine and digest in missing:
-                yield Task(str(store.folder), digest, msgspec.json.encode(spec.to_dict()))
+    def tasks(*states: State) -> Iterator[Task]:
+        for index in runs.order() if ledger.new else ():
+            if ledger.state(index) in states:
+                spec = msgspec.json.encode(runs.spec(index).to_dict())
+                yield Task(str(store.folder), index, ledger.digest(index), spec)
 
     if executor == "dask":
-        yield from in_dask(carry_out, tasks(of_python=None), workers, _lost, address)
+        every = tasks(State.NEW, State.NEW_IN_PYTHON)
+        yield from in_dask(carry_out, every, workers, _lost, address)
         return
-    yield from in_order(_carry_out, tasks(of_python=False), workers)
-    yield from in_processes(carry_out, tasks(of_python=True), workers, _lost)
+    yield from in_threads(_carry_out, tasks(State.NEW), workers)
+    yield from in_processes(carry_out, tasks(State.NEW_IN_PYTHON), workers, _lost)
 
 
 def _lost(task: Task, reason: str) -> Outcome:
-    return Outcome(task.digest, "ProcessDied", reason)
+    return Outcome(task.run, "ProcessDied", reason)
 
 
 def carry_out(task: Task) -> Outcome:
@@ -240,7 +237,7 @@ def _carry_out(task: Task, report: Progress | None) -> Outcome:
 
     store = Store(Path(task.store))
     if store.has(task.digest):  # another sweep was sooner
-        return Outcome(task.digest)
+        return Outcome(task.run)
     spec = RunSpec.from_dict(msgspec.json.decode(task.spec))
     try:
         policy = spec.policy.build()
@@ -250,13 +247,13 @@ def _carry_out(task: Task, report: Progress | None) -> Outcome:
             policy, spec.build_options(), params=by_name, progress=report or False
         )
     except (GanglineError, OSError) as error:
-        return Outcome(task.digest, type(error).__name__, str(error))
+        return Outcome(task.run, type(error).__name__, str(error))
     except Exception as error:  # of a policy in Python, or of another library
         if not spec.policy.python:
             raise
-        return Outcome(task.digest, type(error).__name__, str(error))
+        return Outcome(task.run, type(error).__name__, str(error))
     store.add(task.digest, result)
-    return Outcome(task.digest)
+    return Outcome(task.run)
 
 
 class _PreparedRuns:
@@ -283,52 +280,3 @@ class _PreparedRuns:
 
 
 _PREPARED = _PreparedRuns()
-
-
-def _tabulate(made: Sweep, plan: Plan | Runs, store: Store) -> None:
-    """Write table.parquet, table.csv and failed.json from what is in the store."""
-    import pyarrow.csv as pc
-    import pyarrow.parquet as pq
-
-    from gangline._files import whole
-    from gangline._result_folder import write_json
-
-    table = _table(made, plan, store)
-    with whole(store.folder / "table.parquet") as part:
-        pq.write_table(table, part)
-    with whole(store.folder / "table.csv") as part:
-        pc.write_csv(table, part)
-    failed = [
-        {k: v for k, v in run.items() if k not in ("is_new", "status")} for run in made.failed
-    ]
-    with whole(store.folder / "failed.json") as part:
-        write_json(part, json.loads(json.dumps(failed, default=str)))
-
-
-def _table(made: Sweep, plan: Plan | Runs, store: Store) -> pa.Table:
-    """Return one row per run: keys, the summary's keys in its order, others, digest and status."""
-    import pyarrow as pa
-
-    names: dict[str, None] = {}
-    parts = []
-    for first in range(0, len(made.runs), _ROWS_AT_ONCE):
-        rows = []
-        for run in made.runs[first : first + _ROWS_AT_ONCE]:
-            summary = (store.summary(run["digest"]) or {}) if run["status"] == "finished" else {}
-            keys = {key: _cell(run.get(key)) for key in plan.keys}
-            rows.append(keys | summary | {"digest": run["digest"], "status": run["status"]})
-            names |= dict.fromkeys(rows[-1])
-        parts.append(pa.Table.from_pydict({k: [row.get(k) for row in rows] for k in names}))
-    table = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
-    last = ("digest", "status")
-    return table.select([*(name for name in table.column_names if name not in last), *last])
-
-
-def _cell(value: Any) -> Any:
-    """Return a key as a cell: tables and lists as JSON, objects by their names."""
-    if isinstance(value, (str, int, float, bool, type(None))):
-        return value
-    if isinstance(value, (list, tuple, dict)):
-        return json.dumps(value)
-    named = getattr(value, "label", None)
-    return named() if callable(named) else getattr(value, "name", str(value))

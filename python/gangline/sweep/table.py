@@ -1,0 +1,116 @@
+"""The tables of a sweep: read from its store twice, run by run, and written in batches.
+
+The first pass finds the columns and their types, which differ from run to run.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from gangline.sweep.ledger import State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from gangline.sweep.ledger import Ledger
+    from gangline.sweep.plan import Runs
+    from gangline.sweep.store import Store
+
+__all__ = ["write"]
+
+_ROWS_AT_ONCE = 500  # ours: rows that are Python objects at once, and a row group
+_LAST = ("digest", "status")
+
+
+def write(store: Store, runs: Runs, ledger: Ledger) -> None:
+    """Write table.parquet, table.csv and failed.json from what is in the store."""
+    import pyarrow.csv as pc
+    import pyarrow.parquet as pq
+
+    from gangline._files import whole
+    from gangline._result_folder import write_json
+
+    schema = _schema(_rows(store, runs, ledger))
+    rows = _rows(store, runs, ledger)
+    with (
+        whole(store.folder / "table.parquet") as parquet,
+        whole(store.folder / "table.csv") as text,
+        pq.ParquetWriter(parquet, schema) as first,
+        pc.CSVWriter(text, schema) as second,
+    ):
+        while table := _batch(rows, schema):
+            first.write_table(table)
+            second.write_table(table)
+    failed = [
+        {**runs.keys(i), "digest": ledger.digest(i), "error": e.error, "message": e.message}
+        for i, e in sorted(ledger.errors.items())
+    ]
+    with whole(store.folder / "failed.json") as part:
+        write_json(part, json.loads(json.dumps(failed, default=str)))
+
+
+def _rows(store: Store, runs: Runs, ledger: Ledger) -> Iterator[dict[str, Any]]:
+    """Yield the row of each run: keys, the numbers of the summary, digest and status."""
+    for index in ledger:
+        digest, is_finished = ledger.digest(index), ledger.state(index) == State.FINISHED
+        keys = runs.keys(index)
+        row = {key: _cell(keys.get(key)) for key in runs.columns}
+        row |= (store.summary(digest) or {}) if is_finished else {}
+        yield row | {"digest": digest, "status": "finished" if is_finished else "failed"}
+
+
+def _cell(value: Any) -> Any:
+    """Return a key as a cell: tables and lists as JSON, objects by their names."""
+    if isinstance(value, (str, int, float, bool, type(None))):
+        return value
+    if isinstance(value, (list, tuple, dict)):
+        return json.dumps(value)
+    named = getattr(value, "label", None)
+    return named() if callable(named) else getattr(value, "name", str(value))
+
+
+def _schema(rows: Iterator[dict[str, Any]]) -> pa.Schema:
+    """Return a schema that holds all rows."""
+    import pyarrow as pa
+
+    kinds: dict[str, set[str]] = {}
+    for row in rows:
+        for name, value in row.items():
+            kinds.setdefault(name, set()).add(_kind(value))
+    names = [*(name for name in kinds if name not in _LAST), *_LAST]
+    return pa.schema([(name, _type(kinds[name] - {"null"})) for name in names])
+
+
+def _kind(value: Any) -> str:
+    if type(value) is int:
+        return "int64" if value < 2**63 else "uint64"  # a seed may be as large
+    return {type(None): "null", bool: "bool", float: "float64"}.get(type(value), "string")
+
+
+def _type(kinds: set[str]) -> pa.DataType:
+    """Return the type of a column; what is of several kinds is text."""
+    import pyarrow as pa
+
+    if len(kinds) <= 1:
+        return pa.type_for_alias(*kinds or {"null"})
+    if kinds == {"int64", "uint64"}:
+        return pa.uint64()
+    return pa.float64() if kinds == {"int64", "float64"} else pa.string()
+
+
+def _batch(rows: Iterator[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Return the next rows; none, and the table is false."""
+    import pyarrow as pa
+
+    batch = list(islice(rows, _ROWS_AT_ONCE))
+    columns = []
+    for field in schema:
+        values = [row.get(field.name) for row in batch]
+        if field.type == pa.string():
+            values = [v if isinstance(v, str) or v is None else json.dumps(v) for v in values]
+        columns.append(pa.array(values, field.type))
+    return pa.Table.from_arrays(columns, schema=schema)
