@@ -18,15 +18,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-sys.path[:0] = [str(HERE), str(HERE / "peers")]
+sys.path[:0] = [str(HERE), str(HERE / "python"), str(HERE / "peers")]
 
 import workload  # noqa: E402
+from lines import AS_JSON, Line  # noqa: E402
 
 from instructions import built  # noqa: E402
 
@@ -42,31 +42,6 @@ SIZES = (10_000, 100_000, 1_000_000)
 SERVERS, GPUS_PER_SERVER = 2_000, 8
 RESULTS = HERE / "RESULTS.md"
 BEGIN, END = "<!-- make bench: begin -->", "<!-- make bench: end -->"
-
-
-@dataclass(frozen=True)
-class Line:
-    """A measured value, the limit it must keep (None: for information), what was measured."""
-
-    name: str
-    value: float
-    limit: float | None
-    note: str = ""
-    at_least: bool = False
-
-    @property
-    def verdict(self) -> str:
-        """Pass, fail, or nothing to judge."""
-        if self.limit is None:
-            return ""
-        kept = self.value >= self.limit if self.at_least else self.value <= self.limit
-        return "pass" if kept else "FAIL"
-
-    def row(self) -> str:
-        """A row of the table."""
-        sign = ">=" if self.at_least else "<="
-        limit = "" if self.limit is None else f"{sign} {self.limit:g}"
-        return f"| {self.name} | {self.value:.3g} | {limit} | {self.verdict} | {self.note} |"
 
 
 def build() -> Path:
@@ -288,27 +263,34 @@ def loading(repeats: int) -> list[Line]:
 
 
 def script(name: str, *arguments: str) -> list[Line]:
-    """A benchmark with a table and limits of its own, which are broken if it ends with a code."""
+    """The lines of a benchmark in a process of its own; it has failed if it broke off."""
     command = [sys.executable, str(HERE / "python" / f"{name}.py"), *arguments]
-    if name.startswith("test_"):
-        command[1:1] = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
-        command += ["--benchmark-only", "--benchmark-columns=median"]
-    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
-    print(done.stdout, file=sys.stderr, flush=True)
-    judged = 0.0 if name in SCRIPTS_WITH_LIMITS or done.returncode else None
-    said = " / ".join(line.strip() for line in done.stdout.splitlines()[:40] if ":" in line)
-    return [Line(f"{name}: exit code", float(done.returncode), judged, said.replace("|", ","))]
+    environment = {**os.environ, AS_JSON: "1"}
+    lines = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        for text in process.stdout or ():
+            lines.append(Line(**json.loads(text)))
+            print(f"  {lines[-1].row()}", file=sys.stderr, flush=True)
+    is_over = any(line.verdict == "FAIL" for line in lines)
+    if process.returncode != (1 if is_over else 0):
+        lines.append(Line(f"{name}: exit code", float(process.returncode), 0.0))
+    return lines
 
 
-SCRIPTS_WITH_LIMITS = (
-    "lp",
-    "rounds",
-    "venus_network",
-    "venus_rounds",
-    "pollux_rounds",
-    "test_report",
-    "test_end_to_end",
-)
+def library(name: str) -> list[Line]:
+    """Benchmarks by pytest: wall time, for information; it is a failure if one of them fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        command += ["--benchmark-only", f"--benchmark-json={report}"]
+        path = str(HERE / "python" / f"{name}.py")
+        done = subprocess.run([*command, path], check=False, stdout=subprocess.DEVNULL)
+        found = json.loads(report.read_text())["benchmarks"] if report.exists() else []
+    lines = [
+        Line(f"{one['name'].removeprefix('test_')}: wall s, median", one["stats"]["median"])
+        for one in found
+    ]
+    return [*lines, Line(f"{name}: exit code", float(done.returncode), 0.0)]
 
 
 def peers(max_jobs: int) -> list[Line]:
@@ -336,7 +318,6 @@ def peers(max_jobs: int) -> list[Line]:
 
 def decisions(repeats: int) -> list[Line]:
     """Single decisions of hadar, beside one max-min allocation of jobs that are all different."""
-    sys.path.insert(0, str(HERE / "python"))
     import lp
 
     command = [str(built("decisions", "dist")), "hadar", str(repeats)]
@@ -393,7 +374,7 @@ def table(part: str, lines: list[Line]) -> list[str]:
     """A part as a table."""
     if not lines:
         return []
-    head = ["", f"| {part} | value | limit | | raw |", "|---|---|---|---|---|"]
+    head = ["", f"| {part} | value | limit | left | | raw |", "|---|---|---|---|---|---|"]
     return head + [line.row() for line in lines]
 
 
@@ -481,8 +462,8 @@ PARTS = {
     ),
     "venus": lambda arguments, folder: venus(folder, arguments.repeats, arguments.policies),
     "loading": lambda arguments, _: loading(arguments.repeats),
-    "library": lambda *_: script("test_end_to_end"),
-    "report": lambda *_: script("test_report"),
+    "library": lambda *_: library("test_end_to_end"),
+    "report": lambda arguments, _: script("report", str(min(3, arguments.repeats))),
     "lp": lambda arguments, _: script("lp", str(max(5, arguments.repeats))),
     "decisions": lambda arguments, _: decisions(arguments.repeats),
     "elastic": lambda *_: script("pollux_rounds"),

@@ -87,9 +87,7 @@ def draw(rows: list[dict[str, Any]]) -> None:
             ]
             assert len(own) == len(SEEDS), (policy, rate, len(own))
             means.append(np.mean(own))
-            bands.append(
-                2.262 * np.std(own, ddof=1) / np.sqrt(len(own))
-            )  # t of 9 degrees of freedom
+            bands.append(T_95 * np.std(own, ddof=1) / np.sqrt(len(own)))
         axes.errorbar(JOBS_PER_HOUR, means, bands, marker="o", capsize=3, label=policy)
         print(policy, " ".join(f"{m:.1f}±{b:.1f}" for m, b in zip(means, bands, strict=True)))
     axes.set_xlabel("jobs per hour")

@@ -11,14 +11,19 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from lines import Line, told
 
 import gangline as gl
 from gangline import _core
 from gangline.policies.registry import make
 from gangline.run_options import RunOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROUNDS = 30
 LIMIT_MS = 50.0
@@ -52,7 +57,7 @@ def world(jobs: int, gpus: int) -> tuple[gl.Cluster, gl.Trace]:
     return gl.Cluster.from_dict(models), gl.Trace.from_arrow(table)
 
 
-def measured(jobs: int = 1_000, gpus: int = 4_096) -> list[float]:
+def measured(jobs: int, gpus: int) -> list[float]:
     """CPU milliseconds of each round."""
     cluster, trace = world(jobs, gpus)
     options = RunOptions(restart_s=30.0, first_start_s=30.0, skip_rounds=False, timeline="off")
@@ -76,13 +81,13 @@ def measured(jobs: int = 1_000, gpus: int = 4_096) -> list[float]:
     return taken
 
 
-def main() -> None:
-    """Print all rounds; end with a code if one took too long."""
-    found = measured(*map(int, sys.argv[1:]))
-    print(f"rounds, CPU ms: {' '.join(f'{ms:.1f}' for ms in found)}")
-    print(f"median: {statistics.median(found):.2f} ms, most {max(found):.2f} of {LIMIT_MS:g} ms")
-    sys.exit(max(found) > LIMIT_MS)
+def main(jobs: int = 1_000, gpus: int = 4_096) -> Iterator[Line]:
+    """Measure the rounds."""
+    found = measured(jobs, gpus)
+    note = f"median {statistics.median(found):.2f}, all: {' '.join(f'{ms:.1f}' for ms in found)}"
+    name = f"pollux, {jobs:,} elastic jobs on {gpus:,} GPUs: CPU ms of the longest round"
+    yield Line(name, max(found), LIMIT_MS, note)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(told(main(*map(int, sys.argv[1:]))))

@@ -16,8 +16,14 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lines import Line, told
 
 import gangline as gl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 POLICIES = (
@@ -73,12 +79,12 @@ def world(folder: Path) -> tuple[gl.Cluster, gl.Trace]:
     return cluster, gl.read_trace(path, models=str(rates), models_seed=0)
 
 
-def main(policies: tuple[str, ...]) -> int:
-    """Print the table; the exit code says whether all limits hold."""
+def main(policies: tuple[str, ...]) -> Iterator[Line]:
+    """Measure each policy, and all of the comparison together."""
     folder = shared()
     if folder is None:
-        print("skipped: the public traces (shared/) are not here")
-        return 0
+        print("skipped: the public traces (shared/) are not here", file=sys.stderr)
+        return
     cluster, trace = world(folder)
     taken: dict[str, float] = {}
     for policy in policies or (*POLICIES, "gavel-cost"):
@@ -86,31 +92,17 @@ def main(policies: tuple[str, ...]) -> int:
         # copies of hadare fill a server: models without a rate for eight GPUs have no place
         summary = gl.simulate(cluster, trace, policy, on_infeasible="drop").summary
         taken[policy] = time.process_time() - began
-        print(
-            f"{policy}: {judged(taken[policy], LIMITS_S.get(policy))}, "
-            f"{summary['decisions']:,} decisions, "
-            f"{summary['events']:,} events, {summary['dropped']:,} jobs without a place, "
+        note = (
+            f"{summary['decisions']:,} decisions, {summary['events']:,} events, "
+            f"{summary['dropped']:,} jobs without a place, "
             f"jct mean {summary['jct_mean_s']:,.0f} s, "
-            f"last finish after {summary['makespan_s'] / 86400:.1f} days",
-            flush=True,
+            f"last finish after {summary['makespan_s'] / 86400:.1f} days"
         )
-    over = sum(taken[policy] > limit for policy, limit in LIMITS_S.items() if policy in taken)
+        yield Line(f"{policy}, Venus: CPU s", taken[policy], LIMITS_S.get(policy), note)
     if set(POLICIES) <= set(taken):
         total = sum(taken[policy] for policy in POLICIES)
-        over += total > ALL_LIMIT_S
-        print(f"all eight of the comparison: {judged(total, ALL_LIMIT_S)}")
-    return 1 if over else 0
-
-
-def judged(cpu_s: float, limit_s: float | None) -> str:
-    """CPU seconds beside their limit and the part of it that is left."""
-    if limit_s is None:
-        return f"{cpu_s:.1f} CPU s"
-    left = 100 * (1 - cpu_s / limit_s)
-    return (
-        f"{cpu_s:.1f} CPU s (limit {limit_s:g}, {left:.0f} % left{'' if left >= 0 else ', OVER'})"
-    )
+        yield Line("the eight policies of the comparison: CPU s", total, ALL_LIMIT_S)
 
 
 if __name__ == "__main__":
-    sys.exit(main(tuple(sys.argv[1:])))
+    sys.exit(told(main(tuple(sys.argv[1:]))))

@@ -1,0 +1,74 @@
+"""What benchmarks measure, beside its limit and the part of it that is left.
+
+A benchmark yields its lines as it measures them, and ends with `sys.exit(told(...))`. It prints
+text, or JSON where GANGLINE_BENCH_JSON is set, which is how benches/run.py calls it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+AS_JSON = "GANGLINE_BENCH_JSON"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A measured value, the limit it must keep (None: for information), what was measured."""
+
+    name: str
+    value: float
+    limit: float | None = None
+    note: str = ""
+    at_least: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """Pass, fail, or nothing to judge."""
+        if self.limit is None:
+            return ""
+        kept = self.value >= self.limit if self.at_least else self.value <= self.limit
+        return "pass" if kept else "FAIL"
+
+    @property
+    def bound(self) -> str:
+        """The limit as text."""
+        sign = ">=" if self.at_least else "<="
+        return "" if self.limit is None else f"{sign} {self.limit:,.7g}"
+
+    @property
+    def left(self) -> str:
+        """The part of the limit that is left; of a least value, by how much the value may fall."""
+        if not self.limit or not self.value:
+            return ""
+        used = self.limit / self.value if self.at_least else self.value / self.limit
+        return f"{100 * (1 - used):.0f} %"
+
+    @property
+    def shown(self) -> str:
+        """The value with as many digits as count."""
+        return f"{self.value:,.0f}" if abs(self.value) >= 1000 else f"{self.value:.3g}"
+
+    def row(self) -> str:
+        """A row of the table."""
+        cells = (self.name, self.shown, self.bound, self.left, self.verdict, self.note)
+        return f"| {' | '.join(cells)} |"
+
+
+def told(lines: Iterable[Line]) -> int:
+    """Print each line once it is measured; the exit code says whether all limits hold."""
+    failed = 0
+    for line in lines:
+        failed += line.verdict == "FAIL"
+        if os.environ.get(AS_JSON):
+            print(json.dumps(asdict(line)), flush=True)
+            continue
+        judged = f" ({line.bound}, {line.left or 'none'} left, {line.verdict})"
+        note = f"; {line.note}" if line.note else ""
+        print(f"{line.name}: {line.shown}{judged if line.verdict else ''}{note}", flush=True)
+    return 1 if failed else 0
