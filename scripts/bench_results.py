@@ -112,27 +112,28 @@ def run(suite: Suite, policies: Collection[str] | None) -> tuple[Any, Any]:
 
 def measure(part: Iterable[Cell], labels: Collection[str]) -> list[dict[str, Any]]:
     """Run policies on some worlds with their seeds, one after another."""
+    from gangline.execution import Run, Worlds
     from gangline.run_inputs import make_options
-    from gangline.simulate import Prepared
-    from gangline.trace.read import read_again
+    from gangline.run_spec import RunSpec, keys_of
 
     suite = load_suite()
     known = shipped(suite)
     rows = []
-    prepared: dict[tuple[str, str, float, int], Prepared] = {}
+    here = Worlds(1)
+    known_worlds = set()
     for world, seed in part:
-        key = (world.workload, world.cluster, world.load, seed)
-        if key not in prepared:
-            trace = suite.traces_at_load(world.workload, seed, {})[world.cluster, world.load]
-            prepared = {key: Prepared(suite.cluster(world.cluster), read_again(trace))}
-            prepared[key].run(suite.baseline, make_options({}))  # what the first run alone pays
+        trace = suite.traces_at_load(world.workload, seed, {})[world.cluster, world.load]
+        cluster = keys_of(suite.cluster(world.cluster))
         options = make_options({"seed": seed, "restart_s": world.restart_s, "timeline": "off"})
+        spec = RunSpec.of(cluster, trace, known[suite.baseline].reference, options)
+        key = (world.workload, world.cluster, world.load, seed)
+        if key not in known_worlds:
+            known_worlds.add(key)
+            here.run(Run(spec))  # what the first run alone pays
         for label in labels:
-            reference = known[label].reference
-            policy = reference.build()
-            params = reference.params if isinstance(policy, str) else None
+            run = Run(RunSpec.of(cluster, trace, known[label].reference, options))
             began = time.process_time()
-            summary = prepared[key].run(policy, options, params=params).summary
+            summary = here.run(run).summary
             cpu_s = time.process_time() - began
             keys = ("jobs", "jct_mean_s", "preemptions")
             row = {"policy": label, "world": world, "seed": seed, "cpu_s": cpu_s}

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from gangline.errors import OptionError, PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from gangline.comparison import Comparison
+    from gangline.policies.choice import ChosenPolicy, PolicyLike
     from gangline.result import Result
-    from gangline.run_inputs import ClusterLike, PolicyLike, Progress, TraceLike
-    from gangline.run_options import RunOptions
-    from gangline.simulate import Prepared
+    from gangline.run_inputs import ClusterLike, Progress, TraceLike
+    from gangline.trace.reference import TraceReference
 
 __all__ = ["compare"]
 
@@ -82,71 +82,41 @@ def compare(
     ['fifo', 'srtf']
     """
     from gangline.comparison import Comparison
-    from gangline.executors import check_workers, in_order
-    from gangline.run_inputs import make_options
-    from gangline.simulate import Prepared
-    from gangline.trace.read import redrawn
+    from gangline.execution import Run, Worlds, results
+    from gangline.executors import check_workers
+    from gangline.run_inputs import as_cluster, check_trace_seeds, distinct, make_options, override
+    from gangline.run_spec import RunSpec, keys_of
+    from gangline.trace.read import as_trace, redrawn
 
     policies, seeds = _check(policies, seeds, params or {}, options)
-    drawn = _trace_seeds(trace_seeds)
+    drawn = check_trace_seeds(trace_seeds)
     workers = check_workers(workers)
-    prepared = Prepared(cluster, trace, sharing=options.pop("sharing", None))
-    checked = [make_options({**options, "seed": seed}) for seed in seeds]
-    comparison = Comparison(cluster=prepared.cluster, trace=prepared.trace)
-    contenders = [
-        (policy, (params or {}).get(policy) if isinstance(policy, str) else None)
-        for policy in policies
-    ]
-    _refuse_repeated(contenders, seeds)
+    worlds = Worlds(workers)
+    lab = override(as_cluster(cluster), options.pop("sharing", None))
+    keys, jobs = keys_of(lab), as_trace(trace)
+    given = worlds.hold(jobs)
+    checked = [make_options({**options, "seed": seed}) for seed in distinct("seeds", seeds)]
+    contenders = _contenders(policies, params or {})
+
+    def runs(given: TraceReference, trace_seed: int | None) -> list[Run]:
+        return [
+            Run(RunSpec.of(keys, given, policy.reference, options), policy.own, trace_seed)
+            for policy in contenders
+            for options in checked
+        ]
+
     if len(contenders) > 1:
         # all policies before the first run: a mistake in the last one costs nothing
-        for policy, given in contenders:
-            prepared.check(policy, checked[0], params=given)
-
-    def runs() -> Iterator[_Run]:
-        for trace_seed in drawn or (None,):
-            world = prepared
-            if trace_seed is not None:
-                world = Prepared(prepared.cluster, redrawn(prepared.trace, trace_seed))
-            for policy, given in contenders:
-                yield from (_Run(world, policy, given, run, trace_seed) for run in checked)
-
-    def work(run: _Run, report: Progress | None) -> tuple[Result, int | None]:
-        shown = progress if report is None else report
-        found = run.world.run(run.policy, run.options, params=run.params, progress=shown)
-        return found, run.trace_seed
-
-    for result, trace_seed in in_order(work, runs(), workers):
-        comparison.add(result, keep=keep, trace_seed=trace_seed)
+        for run in runs(given, None)[:: len(checked)]:
+            worlds.check(run)
+    traces: dict[int | None, TraceReference] = {seed: redrawn(given, seed) for seed in drawn}
+    every = (run for seed, one in (traces or {None: given}).items() for run in runs(one, seed))
+    comparison = Comparison(cluster=lab, trace=jobs)
+    for run, result in results(every, worlds, workers=workers, progress=progress):
+        comparison.add(result, keep=keep, trace_seed=run.keys)
         if each is not None:
             each(result)
     return comparison
-
-
-class _Run(NamedTuple):
-    """One run of a comparison."""
-
-    world: Prepared
-    policy: PolicyLike
-    params: Mapping[str, Any] | None
-    options: RunOptions
-    trace_seed: int | None
-
-
-def _trace_seeds(given: Iterable[int]) -> list[int]:
-    """Refuse seeds that are no integers, or duplicate."""
-    from gangline._decode import repeated
-
-    seeds = list(given)
-    for seed in seeds:
-        if type(seed) is not int or not 0 <= seed < 2**63:
-            message = f"trace_seeds: expected integers from 0 to 2**63 - 1, got {seed!r}"
-            raise OptionError(message, field="trace_seeds", value=seed)
-    twice = repeated(seeds)
-    if twice is not None:
-        message = f"trace_seeds: duplicate value {twice}"
-        raise OptionError(message, field="trace_seeds", value=twice)
-    return seeds
 
 
 def _check(
@@ -182,19 +152,20 @@ def _check(
     return chosen, drawn
 
 
-def _refuse_repeated(contenders: Sequence[tuple[PolicyLike, Any]], seeds: Sequence[int]) -> None:
-    """Refuse runs that would count as one run more of the same policy in its averages."""
+def _contenders(
+    policies: Iterable[PolicyLike], params: Mapping[str, Mapping[str, Any]]
+) -> list[ChosenPolicy]:
+    """Refuse policies whose runs would count as more runs of another in its averages."""
     from gangline._decode import repeated
-    from gangline.policies.protocol import Policy
-    from gangline.run_inputs import resolve_policy
+    from gangline.policies.choice import resolve_policy
 
-    seed = repeated(seeds)
-    if seed is not None:
-        message = f"seeds: duplicate value {seed}"
-        raise OptionError(message, field="seeds", value=seed)
-    label = repeated(resolve_policy(policy, given)[1] for policy, given in contenders)
+    found = [
+        resolve_policy(one, params.get(one) if isinstance(one, str) else None) for one in policies
+    ]
+    label = repeated(one.label for one in found)
     if label is not None:
         message = f"policies: duplicate `{label}`"
-        if any(isinstance(policy, Policy) for policy, _ in contenders):
+        if any(one.own for one in found):
             message += "; give objects of one class different labels with `label()`"
         raise PolicyError(message, field="policies", value=label)
+    return found

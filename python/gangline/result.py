@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from gangline.explain.explanation import Explanation
     from gangline.explain.face import Again
     from gangline.interference import Pairs
+    from gangline.policies.choice import ChosenPolicy
     from gangline.run_inputs import Progress
     from gangline.run_options import RunOptions
-    from gangline.run_spec import PolicyReference
     from gangline.trace.jobs.table import Trace
 
 __all__ = ["Result"]
@@ -79,8 +79,8 @@ class Result:
         cluster: Cluster,
         trace: Trace,
         pairs: Pairs | None,
-        policy: str,
-        reference: PolicyReference,
+        policy: ChosenPolicy,
+        keys: dict[str, Any],
         knowledge: str,
         options: RunOptions,
         wall_s: float,
@@ -89,8 +89,8 @@ class Result:
         """Wrap the columns of a run; tables are built when asked for, without copies."""
         report = output.solver()
         summary = {**output.summary(), **(report.summary if report else {}), "wall_s": wall_s}
-        spec = _spec(cluster, trace, pairs, reference, options)
-        spec["policy"] |= {"label": policy, "knowledge": knowledge}
+        spec = _spec(cluster, trace, pairs, keys, policy, options)
+        spec["policy"] |= {"label": policy.label, "knowledge": knowledge}
         if output.copy_gpus() != "gang":
             spec["policy"]["copy_gpus"] = output.copy_gpus()
         spec["log_hash"] = output.log_hash()
@@ -285,16 +285,15 @@ def _spec(
     cluster: Cluster,
     trace: Trace,
     pairs: Pairs | None,
-    policy: PolicyReference,
+    keys: dict[str, Any],
+    policy: ChosenPolicy,
     options: RunOptions,
 ) -> dict[str, Any]:
     from gangline.run_options import resolved_sharing
     from gangline.run_spec import RunSpec
     from gangline.trace.jobs.to_core import codes, estimated_rates
-    from gangline.trace.reference import TraceReference
 
-    source = trace.reference or TraceReference(inputs={"trace": trace.sha256})
-    run = RunSpec.of(cluster, source, policy, options)
+    run = RunSpec.of(keys, trace.reference, policy.reference, options)
     said = run.to_dict()
     notes = {}
     if pairs is not None and pairs.clamped:

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from gangline._builtin_values import to_builtins
-from gangline.errors import ClusterError, OptionError, PolicyError
+from gangline.errors import ClusterError, OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from os import PathLike
 
     from gangline.cluster import Cluster
-    from gangline.policies.parameters import PolicyBase
-    from gangline.policies.protocol import Policy
     from gangline.run_options import RunOptions
     from gangline.trace.jobs.table import ArrowStream, Trace
 
     Progress: TypeAlias = Callable[[float, int, int], None]
     TraceLike: TypeAlias = Trace | ArrowStream | str | PathLike[str]
     ClusterLike: TypeAlias = Cluster | Mapping[str, Any] | str | PathLike[str]
-    PolicyLike: TypeAlias = PolicyBase | Policy | str
 
-__all__ = ["as_cluster", "make_options", "override", "resolve_policy"]
+T = TypeVar("T")
+
+__all__ = [
+    "as_cluster",
+    "check_trace_seeds",
+    "distinct",
+    "make_options",
+    "override",
+]
 
 
 def make_options(values: Mapping[str, Any]) -> RunOptions:
@@ -81,36 +86,22 @@ def override(cluster: Cluster, sharing: Mapping[str, Any] | None) -> Cluster:
     return Cluster.from_dict(data)
 
 
-def resolve_policy(
-    policy: PolicyLike, params: Mapping[str, Any] | None
-) -> tuple[str | Policy, str, dict[str, Any]]:
-    """Return the registry name or the user's object, a label, and the parameters."""
-    from gangline.policies.parameters import PolicyBase
-    from gangline.policies.protocol import Policy, check_declaration
-    from gangline.policies.registry import find, make, presets, registry
+def distinct(field: str, values: Iterable[T]) -> list[T]:
+    """Return the values as a list; refuse a duplicate."""
+    from gangline._decode import repeated
 
-    if isinstance(policy, str):
-        if policy not in registry and policy not in presets:
-            from gangline import _core
+    listed = list(values)
+    twice = repeated(listed)
+    if twice is not None:
+        raise OptionError(f"{field}: duplicate value {twice}", field=field, value=twice)
+    return listed
 
-            if policy in {entry["name"] for entry in _core.registry()}:
-                return policy, policy, dict(params or {})  # a policy that only tests use
-            find(policy)
-        policy = make(policy, params)
-    elif params:
-        raise PolicyError(
-            "`params` is only allowed with a policy name; set the parameters on the object",
-            field="params",
-        )
-    if isinstance(policy, PolicyBase):
-        return policy.name, policy.label(), policy.params()
-    if isinstance(policy, Policy):
-        check_declaration(policy)
-        return policy, policy.label(), to_builtins(policy.params())
-    kind = type(policy).__name__
-    if isinstance(policy, type):
-        kind = f"the class {policy.__name__}; pass an object of it: {policy.__name__}()"
-    raise PolicyError(
-        f"expected a policy name, a configuration or a gangline.Policy object, got {kind}",
-        value=kind,
-    )
+
+def check_trace_seeds(given: Iterable[int]) -> list[int]:
+    """Refuse seeds of traces that are no integers, or duplicate."""
+    seeds = distinct("trace_seeds", given)
+    for seed in seeds:
+        if type(seed) is not int or not 0 <= seed < 2**63:
+            message = f"trace_seeds: expected integers from 0 to 2**63 - 1, got {seed!r}"
+            raise OptionError(message, field="trace_seeds", value=seed)
+    return seeds

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import importlib.metadata
 import json
 import math
@@ -16,7 +15,8 @@ import msgspec
 
 from gangline._builtin_values import finite
 from gangline._decode import from_validation_error
-from gangline.errors import PolicyError, ResultError
+from gangline.errors import ResultError
+from gangline.policies.choice import PolicyReference, resolve_policy
 from gangline.trace.reference import TraceReference
 
 if TYPE_CHECKING:
@@ -24,43 +24,11 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from gangline.cluster import Cluster
-    from gangline.policies.parameters import PolicyBase
-    from gangline.policies.protocol import Policy
     from gangline.run_options import RunOptions
 
-__all__ = ["PolicyReference", "RunSpec", "class_of", "cluster_of", "name_of", "versions"]
+__all__ = ["PolicyReference", "RunSpec", "cluster_of", "keys_of", "versions"]
 
 _DIGITS = 32  # ours: 128 bits of the SHA-256 are enough to tell runs apart
-
-
-class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A policy by name, or by the `module:Class` of a policy in Python, and its parameters."""
-
-    name: str
-    params: dict[str, Any] = {}
-    python: str = ""
-
-    def build(self) -> PolicyBase | Policy | str:
-        """Return the policy.
-
-        Raises
-        ------
-        PolicyError
-            If there is none of this name, or its class cannot be imported.
-        """
-        from gangline.policies.registry import make, presets, registry
-
-        if not self.python:
-            known = self.name in registry or self.name in presets
-            return make(self.name, self.params) if known else self.name
-        module, _, name = self.python.partition(":")
-        try:
-            found = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError, ValueError) as error:
-            message = f"{self.python}: cannot be imported ({error}); pass the policy as an object"
-            raise PolicyError(message, policy=self.name) from None
-        made: Policy = found(**self.params)
-        return made
 
 
 class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,40 +87,36 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
 
         The trace is hashed or its address parsed; it is read only if it is a table in memory.
         """
-        from gangline.run_inputs import as_cluster, make_options, override, resolve_policy
+        from gangline.run_inputs import as_cluster, make_options, override
         from gangline.trace.read import as_trace, refer
 
         if isinstance(trace, str) or hasattr(trace, "__fspath__"):
-            reference = refer(trace)
+            trace = refer(trace)
         elif not isinstance(trace, TraceReference):
-            given = as_trace(trace)
-            reference = given.reference or TraceReference(inputs={"trace": given.sha256})
-        else:
-            reference = trace
-        chosen, label, values = resolve_policy(policy, params)
-        return cls.of(
-            override(as_cluster(cluster), sharing),
-            reference,
-            PolicyReference(name=name_of(label), params=values, python=class_of(chosen)),
-            make_options(options),
-        )
+            trace = as_trace(trace).reference
+        chosen = resolve_policy(policy, params).reference
+        lab = keys_of(override(as_cluster(cluster), sharing))
+        return cls.of(lab, trace, chosen, make_options(options))
 
     @classmethod
     def of(
         cls,
-        cluster: Cluster,
+        cluster: dict[str, Any],
         trace: TraceReference,
         policy: PolicyReference,
         options: RunOptions,
     ) -> RunSpec:
-        """Return the spec of parts that are checked already, with the versions that run now."""
+        """Return the spec of parts that are checked already, with the versions that run now.
+
+        `cluster` is what `keys_of` returns; specs may share it.
+        """
         from gangline import _core
 
         given = msgspec.to_builtins(options)
         given.pop("seed", None)
         return cls(
             trace=trace,
-            cluster=finite(cluster.to_dict()),
+            cluster=cluster,
             policy=policy,
             seed=options.seed,
             options=given,
@@ -213,6 +177,10 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
         data = {**self.to_dict(), "trace": self.trace.identity}
         return hashlib.sha256(_canonical(data).encode()).hexdigest()[:_DIGITS]
 
+    def with_segments(self) -> RunSpec:
+        """Return the run that keeps its segments."""
+        return msgspec.structs.replace(self, options={**self.options, "segments": True})
+
     def build_cluster(self) -> Cluster:
         """Return the cluster."""
         return cluster_of({"cluster": self.cluster})
@@ -224,21 +192,16 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
         return make_options({**self.options, "seed": self.seed})
 
 
+def keys_of(cluster: Cluster) -> dict[str, Any]:
+    """Return a cluster as specs have it."""
+    return finite(cluster.to_dict())  # type: ignore[no-any-return]
+
+
 def cluster_of(spec: Mapping[str, Any]) -> Cluster:
     """Return the cluster in the content of a `spec.json`."""
     from gangline.cluster import Cluster
 
     return Cluster.from_dict(_with_nan(spec["cluster"]))
-
-
-def name_of(label: str) -> str:
-    """Return the name in a policy's label: the registry's, a preset's, or the user's own."""
-    return label.partition("(")[0]
-
-
-def class_of(policy: object) -> str:
-    """Return `module:Class` of a policy in Python; empty for one of the registry."""
-    return "" if isinstance(policy, str) else f"{type(policy).__module__}:{type(policy).__name__}"
 
 
 @cache

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from gangline.cluster import Cluster
+    from gangline.policies.choice import PolicyLike
     from gangline.result import Result
-    from gangline.run_inputs import ClusterLike, PolicyLike, TraceLike
+    from gangline.run_inputs import ClusterLike, TraceLike
     from gangline.trace.jobs.table import Trace
 
 __all__ = [
@@ -241,28 +242,25 @@ def check_policy(
     Traceback (most recent call last):
     gangline.testing.LawBroken: ends: after 1000 events 40 of 40 jobs are not done: job-0, ...
     """
-    import msgspec
-
-    from gangline.run_inputs import make_options
-    from gangline.simulate import Prepared
+    from gangline.execution import Worlds
 
     if worlds is None:
         worlds, max_events = small_worlds(), max_events or EVENTS_MAX
     for cluster, trace, options in worlds:
-        prepared = Prepared(cluster, trace)
-        run = make_options({**options, "segments": True, "check_invariants": True})
-        is_ours = run.until_s is None and run.max_events is None
-        if is_ours:
-            run = msgspec.structs.replace(run, max_events=max_events)
+        here = Worlds()
+        is_ours = options.get("until_s") is None and options.get("max_events") is None
+        options = {**options, "segments": True, "check_invariants": True}
+        options |= {"max_events": max_events} if is_ours else {}
+        run = here.take(cluster, trace, policy, params=params, **options)
         results: list[Result] = []
         for _ in range(2):
-            results.append(prepared.run(policy, run, params=params))
+            results.append(here.run(run))
             if is_ours and results[-1].spec["outcome"] == "limit":
                 raise LawBroken([("ends", _unfinished(results[-1]))])
         check_result(
             results[0],
-            prepared.cluster,
-            prepared.trace,
+            run.spec.build_cluster(),
+            here.trace(run.spec.trace),
             max_share=max_share,
             work_conserving=work_conserving,
         )

@@ -39,12 +39,13 @@ LAYERS: tuple[frozenset[str], ...] = (
             "run_spec",
             "result",
             "load",
+            "execution",
             "simulate",
             "compare",
             "comparison",
         }
     )
-    | frozenset({"executors", "explain", "_plots", "_result_folder", "_tables"}),
+    | frozenset({"executors", "explain", "_bar", "_plots", "_result_folder", "_tables"}),
     frozenset({"report", "reproduce", "audit", "testing", "doctor", "sweep", "plot"})
     | frozenset({"capacity", "bench"}),
     frozenset({"cli", "__main__"}),

@@ -13,10 +13,9 @@ import gangline as gl
 from gangline import policies
 from gangline.cli.app import main
 from gangline.errors import ResultError
+from gangline.execution import Worlds
 from gangline.explain.face import explain
 from gangline.policies.registry import make
-from gangline.run_inputs import make_options
-from gangline.simulate import Prepared
 from unit.explain_oracle import Oracle, check
 
 if TYPE_CHECKING:
@@ -35,18 +34,17 @@ def explained(
     cluster: Any, trace: Any, policy: str, params: dict[str, Any] | None = None, **options: Any
 ) -> tuple[Oracle, dict[str, tuple[Explanation, list[int]]], bool]:
     """Return the run GPU by GPU, the explanation of each job, and whether gangs mix types."""
-    prepared = Prepared(cluster, trace)
-    chosen = make_options({**options, "segments": True})
-    rows = range(len(prepared.trace))
-    plain = prepared.run(policy, chosen, params=params)
-    result, watched = prepared.watch(policy, chosen, rows, params=params)
+    worlds = Worlds()
+    run = worlds.take(cluster, trace, policy, params=params, **{**options, "segments": True})
+    plain = worlds.run(run)
+    result, watched = worlds.watch(run, range(len(worlds.trace(run.spec.trace))))
     assert result.log_hash == plain.log_hash
     names = result.jobs["job_id"].to_pylist()
     said = {
         name: (explain(result, name, lambda *_: (result, watched)), watched.types[row])
         for row, name in enumerate(names)
     }
-    return Oracle(result, prepared.cluster, watched.outages), said, watched.mixes_types
+    return Oracle(result, run.spec.build_cluster(), watched.outages), said, watched.mixes_types
 
 
 def check_all(

@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gangline.policies.choice import resolve_policy
 from gangline.policies.protocol import Policy
 from gangline.policies.registry import registry
-from gangline.run_inputs import resolve_policy
-from gangline.run_spec import PolicyReference, class_of, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gangline.run_inputs import PolicyLike
+    from gangline.policies.choice import PolicyLike
+    from gangline.run_spec import PolicyReference
 
 __all__ = ["CLASSES", "Entry", "default_policies", "entries"]
 
@@ -63,9 +63,8 @@ def entries(policies: Iterable[PolicyLike], estimate_error: float) -> list[Entry
 
 
 def _entry(policy: PolicyLike, params: dict[str, Any]) -> Entry:
-    chosen, label, values = resolve_policy(policy, params or None)
-    reference = PolicyReference(name=name_of(label), params=values, python=class_of(chosen))
-    return Entry(label, _knowledge(chosen, values), reference)
+    chosen = resolve_policy(policy, params or None)
+    return Entry(chosen.label, _knowledge(chosen.policy, chosen.params), chosen.reference)
 
 
 def _knowledge(chosen: str | Policy, params: dict[str, Any]) -> str:

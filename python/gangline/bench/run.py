@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from gangline.bench.entries import Entry
     from gangline.bench.suite import Suite, World
-    from gangline.run_inputs import PolicyLike
+    from gangline.policies.choice import PolicyLike
     from gangline.run_spec import RunSpec
 
     Scores = dict[str, dict[tuple[World, int], float]]
@@ -211,9 +211,9 @@ def _pairs(
 ) -> Iterable[tuple[dict[str, Any], RunSpec]]:
     """Yield the keys and the spec of each run; those on one trace and cluster come together."""
     from gangline.run_inputs import make_options
-    from gangline.run_spec import RunSpec
+    from gangline.run_spec import RunSpec, keys_of
 
-    clusters = {one.name: suite.cluster(one.name) for one in suite.clusters}
+    clusters = {one.name: keys_of(suite.cluster(one.name)) for one in suite.clusters}
     for workload in dict.fromkeys(world.workload for world in worlds):
         for seed in suite.seeds:
             traces = suite.traces_at_load(workload, seed, files)

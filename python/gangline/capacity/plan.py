@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     from gangline.capacity.targets import Target
     from gangline.cluster import Cluster
-    from gangline.run_inputs import ClusterLike, PolicyLike, TraceLike
-    from gangline.run_spec import PolicyReference, RunSpec
+    from gangline.policies.choice import PolicyLike
+    from gangline.run_inputs import ClusterLike, TraceLike
+    from gangline.run_spec import RunSpec
     from gangline.sweep import Sweep
     from gangline.trace.reference import TraceReference
 
@@ -250,28 +251,34 @@ class _Evaluations:
         seeds: Iterable[int],
         trace_seeds: Iterable[int],
     ) -> None:
-        from gangline.run_inputs import as_cluster, make_options, override, resolve_policy
-        from gangline.run_spec import PolicyReference, class_of, name_of
-        from gangline.trace.read import as_trace
+        from gangline.policies.choice import resolve_policy
+        from gangline.run_inputs import (
+            as_cluster,
+            check_trace_seeds,
+            distinct,
+            make_options,
+            override,
+        )
+        from gangline.trace.read import as_trace, redrawn
 
         cluster, trace, sharing = world
         self.cluster: Cluster = override(as_cluster(cluster), sharing)
         self.jobs = as_trace(trace)
         reference = self.jobs.reference
-        if reference is None or not reference.source:
+        if not reference.source:
             message = "trace: expected a file or a `synth:` address; save a table in memory with "
             raise OptionError(f"{message}gangline.write_trace first", field="trace")
-        chosen, self.label, values = resolve_policy(*policy)
-        self._policy: PolicyReference = PolicyReference(
-            name=name_of(self.label), params=values, python=class_of(chosen)
-        )
-        self._seeds = _distinct("seeds", seeds)
-        if not self._seeds:
+        chosen = resolve_policy(*policy)
+        self.label, self._policy = chosen.label, chosen.reference
+        drawn = distinct("seeds", seeds)
+        if not drawn:
             raise OptionError("seeds: expected at least one, got none", field="seeds")
-        self._options = [make_options({**options, "seed": seed}) for seed in self._seeds]
-        self._traces = _drawn(reference, _distinct("trace_seeds", trace_seeds))
+        self._options = [make_options({**options, "seed": seed}) for seed in drawn]
+        traces: dict[int | None, TraceReference]
+        traces = {seed: redrawn(reference, seed) for seed in check_trace_seeds(trace_seeds)}
+        self._traces = traces or {None: reference}
         by_trace = len(self._traces) > 1
-        self.replicates = len(self._traces) if by_trace else len(self._seeds)
+        self.replicates = len(self._traces) if by_trace else len(drawn)
         self._group = "trace_seed" if by_trace else "seed"
         self._known: dict[int, Point] = {}
         self._raw: dict[int, dict[str, list[float]]] = {}
@@ -313,16 +320,17 @@ class _Evaluations:
 
     def _pairs(self, size: int) -> list[tuple[dict[str, Any], RunSpec]]:
         """Return the keys and the spec of each run of a size."""
-        from gangline.run_spec import RunSpec
+        from gangline.run_spec import RunSpec, keys_of
 
         pairs = []
         for trace_seed, reference in self._traces.items():
             cluster, trace = self._axis.world(size, reference)
+            lab = keys_of(cluster)
             for options in self._options:
                 keys: dict[str, Any] = {self._axis.name: self._axis.shown(size)}
                 keys |= {} if trace_seed is None else {"trace_seed": trace_seed}
                 keys["seed"] = options.seed
-                pairs.append((keys, RunSpec.of(cluster, trace, self._policy, options)))
+                pairs.append((keys, RunSpec.of(lab, trace, self._policy, options)))
         return pairs
 
     def _carry_out(
@@ -388,29 +396,3 @@ class _Evaluations:
 
 def _monthly(price_per_hour: float | None) -> float | None:
     return None if price_per_hour is None else price_per_hour * _HOURS_PER_MONTH
-
-
-def _drawn(reference: TraceReference, seeds: Sequence[int]) -> dict[int | None, TraceReference]:
-    """Return the traces by their seeds; the trace as it is without seeds."""
-    from gangline.trace.read import refer
-    from gangline.trace.reference import SYNTH
-    from gangline.trace.synth.generators import with_seed
-
-    if not seeds:
-        return {None: reference}
-    if not reference.source.startswith(SYNTH):
-        message = f"trace_seeds: {reference.source}: is not drawn by a generator, so it has no seed"
-        raise OptionError(message, field="trace_seeds", value=reference.source)
-    made = {seed: refer(with_seed(reference.source, seed), **reference.options) for seed in seeds}
-    return dict(made.items())
-
-
-def _distinct(field: str, given: Iterable[int]) -> list[int]:
-    seeds = list(given)
-    for seed in seeds:
-        if type(seed) is not int or not 0 <= seed < 2**63:
-            message = f"{field}: expected integers from 0 to 2**63 - 1, got {seed!r}"
-            raise OptionError(message, field=field, value=seed)
-    if len(set(seeds)) < len(seeds):
-        raise OptionError(f"{field}: expected different seeds, got {seeds}", field=field)
-    return seeds

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from cyclopts import Token
 
     from gangline.cluster import Cluster
+    from gangline.policies.choice import PolicyLike
     from gangline.policies.parameters import PolicyBase
     from gangline.policies.protocol import Policy
-    from gangline.run_inputs import PolicyLike
     from gangline.trace.jobs.table import Trace
 
 
@@ -137,8 +137,8 @@ def say_notes(trace: Trace) -> None:
 def say_elastic(trace: Trace, cluster: Cluster, policies: Sequence[PolicyLike]) -> None:
     """Say what policies do with jobs that may change their size, if one of them does."""
     from gangline.elastic_runs import notice
-    from gangline.run_inputs import resolve_policy
-    from gangline.simulate import is_elastic
+    from gangline.execution import is_elastic
+    from gangline.policies.choice import resolve_policy
 
     labels: dict[bool, list[str]] = {True: [], False: []}
     for policy in policies:

@@ -13,7 +13,7 @@ from gangline.cli._inputs import Flag, Json, MaybeWhole  # noqa: TC001 - cyclopt
 
 if TYPE_CHECKING:
     from gangline.bench import Bench
-    from gangline.run_inputs import PolicyLike
+    from gangline.policies.choice import PolicyLike
 
 _CHARACTERS = 88  # of a line of text
 

@@ -110,10 +110,10 @@ def run(
     """
     from pathlib import Path
 
+    from gangline._bar import bar
     from gangline._result_folder import check_json
     from gangline.executors import check_workers
     from gangline.run_inputs import make_options
-    from gangline.simulate import bar
 
     found = study(name)
     workers = check_workers(workers)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from itertools import islice
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gangline.comparison import Comparison, check_out, run_name
 from gangline.errors import GanglineError, InfeasibleJobError
-from gangline.executors import in_order
+from gangline.execution import Run, Worlds, results
 from gangline.reproduce import variations
 from gangline.reproduce.figures import Figure, figures
 from gangline.reproduce.ratios import Ratio, distinct, factor_rows, ratios, said, shown, with_totals
@@ -16,18 +17,16 @@ from gangline.reproduce.study import Setting
 from gangline.reproduce.variations import Place, places, varied_ratios
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from os import PathLike
     from pathlib import Path
 
     from gangline.cluster import Cluster
-    from gangline.policies.parameters import PolicyBase
     from gangline.reproduce.study import Choice, Contender, Factor, Study
     from gangline.result import Result
     from gangline.run_inputs import Progress
     from gangline.run_options import RunOptions
-    from gangline.simulate import Prepared
-    from gangline.trace.jobs.table import Trace
+    from gangline.trace.reference import TraceReference
 
 __all__ = ["MEASURES", "Reproduction", "carry_out"]
 
@@ -351,119 +350,56 @@ def carry_out(
         Runs at once.
     """
     made = Reproduction(study, choice, options)
+    here = Worlds()
+    plain = _runs(_worlds(study, choice, options))
+    varied = _runs(_varied(study, choice, options))
     # All worlds and contenders before the first run: a mistake in the last one costs nothing.
-    worlds = _worlds(study, choice, options)
-    varied = _varied(study, choice, options)
-    for world in (*worlds, *(world for _, world in varied)):
-        _check_contenders(world)
+    if options.get("on_infeasible", "error") == "error":
+        _check_room(plain, here)
+    for run in (*plain, *varied):
+        _check_start(run, here)
     if folder is not None:
-        from gangline.comparison import check_out, run_name
-
-        for world in worlds:
-            names = [run_name(one.label(), world.options.seed) for one in world.policies.values()]
-            check_out(folder / world.folder, names)
-    every = (*worlds, *(world for _, world in varied))
-    jobs = sum(len(world.prepared.trace) * len(world.policies) for world in every)
-    progress = _Total(report, jobs)
-    _all_worlds(made, worlds, folder, workers, progress)
-    _all_variations(made, varied, workers, progress)
+        _check_out(folder, plain)
+    # the first run of each digest: a variation may be a run that is there already
+    first: dict[str, int] = {}
+    every = [*plain, *varied]
+    same = [first.setdefault(run.spec.digest, i) for i, run in enumerate(every)]
+    once = [every[i] for i in first.values()]
+    progress = _Total(report, sum(len(here.trace(run.spec.trace)) for run in once))
+    done = results(once, here, workers=workers, progress=progress.tell if report else False)
+    rows: list[dict[str, Any]] = []
+    for world, runs in groupby(done, key=lambda one: one[0].keys.world):
+        comparison = Comparison(cluster=world.cluster, trace=here.trace(world.trace))
+        place = None if folder is None or world.variation else folder / world.folder
+        for run, result in runs:
+            rows.append(_row(study, run, result))
+            progress.end_run(len(comparison.trace))
+            comparison.add(result, keep=False)
+            if place is not None:
+                result.save(place / run_name(result.policy, result.seed))
+        if place is not None:
+            comparison.save(place)
+    known = dict(zip(first.values(), rows, strict=True))
+    for run, i in zip(every, same, strict=True):
+        world, name, _ = run.keys
+        row = {**known[i], **asdict(world.setting), "policy": name}
+        if world.variation:
+            made.varied.append({"variation": world.variation, **row})
+        else:
+            made.runs.append(row)
     return made
 
 
-def _worlds(study: Study, choice: Choice, options: Mapping[str, Any]) -> list[_World]:
-    """Return every world with every seed."""
-    drawn = _Drawn(study)
-    found = []
-    for setting in study.settings(choice):
-        cluster = study.cluster(setting.cluster, setting.network)
-        contenders = [study.contender(name) for name in study.contenders_in(setting, choice)]
-        if options.get("on_infeasible", "error") == "error":
-            _check_room(setting, cluster, [drawn.of(setting.workload, s) for s in choice.seeds])
-        found += [
-            drawn.world(setting, cluster, contenders, {**options, "seed": seed})
-            for seed in choice.seeds
-        ]
-    return found
-
-
-def _varied(study: Study, choice: Choice, options: Mapping[str, Any]) -> list[tuple[Place, _World]]:
-    """Return the world of every variation with every seed."""
-    drawn = _Drawn(study)
-    found = []
-    for place in places(study, choice):
-        cluster = study.cluster(place.setting.cluster, place.setting.network)
-        contenders = variations.contenders(study, choice, place.variation)
-        given = {**options, **place.variation.options}
-        found += [
-            (place, drawn.world(place.setting, cluster, contenders, {**given, "seed": seed}))
-            for seed in choice.seeds
-        ]
-    return found
-
-
-class _Drawn:
-    """Workloads by name and seed, each drawn once."""
-
-    def __init__(self, study: Study) -> None:
-        self._study = study
-        self._known: dict[tuple[str, int], Trace] = {}
-        self._prepared: dict[tuple[Setting, int, str], Prepared] = {}
-
-    def of(self, workload: str, seed: int) -> Trace:
-        from gangline.trace import read_trace
-
-        if (workload, seed) not in self._known:
-            address = self._study.workloads[workload].format(seed=seed)
-            self._known[workload, seed] = read_trace(address)
-        return self._known[workload, seed]
-
-    def world(
-        self,
-        setting: Setting,
-        cluster: Cluster,
-        contenders: Sequence[Contender],
-        options: Mapping[str, Any],
-    ) -> _World:
-        from gangline.policies.registry import make
-        from gangline.run_inputs import make_options
-
-        seed = int(options["seed"])
-        own = {one.name: one.cluster for one in contenders if one.cluster}
-        return _World(
-            setting,
-            self._prepare(setting, seed, cluster, {}),
-            {name: self._prepare(setting, seed, cluster, tables) for name, tables in own.items()},
-            make_options(options),
-            {one.name: make(one.policy, one.params) for one in contenders},
-        )
-
-    def _prepare(
-        self, setting: Setting, seed: int, cluster: Cluster, tables: Mapping[str, Any]
-    ) -> Prepared:
-        from gangline.cluster import Cluster
-        from gangline.simulate import Prepared
-
-        key = (setting, seed, repr(tables))
-        if key not in self._prepared:
-            if tables:
-                cluster = Cluster.from_dict({**cluster.to_dict(), **tables})
-            self._prepared[key] = Prepared(cluster, self.of(setting.workload, seed))
-        return self._prepared[key]
-
-
 class _World(NamedTuple):
-    """A setting with a workload drawn, in the form of the core; the seed is in the options."""
+    """A setting with a workload drawn, and those that run in it."""
 
     setting: Setting
-    prepared: Prepared
-    own: Mapping[str, Prepared]
-    """The same with tables that only some contenders have, by their names."""
+    cluster: Cluster
+    own: Mapping[str, dict[str, Any]]  # keys of the cluster as contenders have it
+    trace: TraceReference
     options: RunOptions
-    policies: Mapping[str, PolicyBase]
-
-    def of(self, name: str) -> Prepared:
-        """Return the world as a contender has it."""
-        return self.own.get(name, self.prepared)
+    contenders: Sequence[Contender]
+    variation: str  # its label; empty = as in the study
 
     @property
     def folder(self) -> str:
@@ -471,95 +407,105 @@ class _World(NamedTuple):
         return f"{self.setting.folder}-s{self.options.seed}"
 
 
-def _check_room(setting: Setting, cluster: Cluster, traces: Sequence[Trace]) -> None:
-    """Refuse a cluster that is smaller than a gang of its workload."""
-    most = max(int(trace.numbers("gpus").max()) for trace in traces)
-    room = max(cluster.gpus_by_type().values())
-    if most > room:
-        message = (
-            f"jobs of {setting.workload} that ask for up to {most} GPUs can never run here: "
-            f"{setting.cluster} has {room} of one type; choose larger `clusters`"
-        )
-        raise InfeasibleJobError(message, reason="too many GPUs")
-
-
-def _check_contenders(world: _World) -> None:
-    """Refuse a contender that would not start in a world."""
-    for name, policy in world.policies.items():
-        try:
-            world.of(name).check(policy, world.options)
-        except GanglineError as error:
-            error.add_note(f"contender {name} in {world.setting.title}; nothing was run")
-            raise
-
-
-class _Run(NamedTuple):
-    """One contender in one world."""
+class _Keys(NamedTuple):
+    """What a run is known by."""
 
     world: _World
-    name: str
-    policy: PolicyBase
+    name: str  # of the contender
+    label: str  # of its policy
 
 
-def _done(
-    study: Study, runs: Iterable[_Run], workers: int, progress: _Total
-) -> Iterator[tuple[_Run, Result, dict[str, Any]]]:
-    """Yield each run with its result and row, in order."""
-
-    def work(run: _Run, report: Progress | None) -> tuple[_Run, Result, dict[str, Any]]:
-        world = run.world
-        shown = progress.of_run() if report is None else report
-        result = world.of(run.name).run(run.policy, world.options, progress=shown)
-        return run, result, _row(study, world, run.name, result)
-
-    for run, result, row in in_order(work, runs, workers):
-        yield run, result, row
-        progress.end_run(len(run.world.prepared.trace))
+def _worlds(study: Study, choice: Choice, options: Mapping[str, Any]) -> Iterator[_World]:
+    """Yield every world with every seed."""
+    for setting in study.settings(choice):
+        contenders = [study.contender(name) for name in study.contenders_in(setting, choice)]
+        yield from _drawn(study, choice, setting, contenders, options, "")
 
 
-def _all_worlds(
-    made: Reproduction, worlds: Sequence[_World], folder: Path | None, workers: int, total: _Total
-) -> None:
-    """Run every contender in every world; each world becomes a comparison of its own."""
-    from gangline.comparison import Comparison, run_name
-
-    runs = (_Run(world, *one) for world in worlds for one in world.policies.items())
-    done = _done(made.study, runs, workers, total)
-    for world in worlds:
-        comparison = Comparison(cluster=world.prepared.cluster, trace=world.prepared.trace)
-        place = None if folder is None else folder / world.folder
-        for _, result, row in islice(done, len(world.policies)):
-            made.runs.append(row)
-            comparison.add(result, keep=False)
-            if place is not None:
-                result.save(place / run_name(result.policy, result.seed))
-        if place is not None:
-            comparison.save(place)
+def _varied(study: Study, choice: Choice, options: Mapping[str, Any]) -> Iterator[_World]:
+    """Yield the world of every variation with every seed."""
+    for place in places(study, choice):
+        contenders = variations.contenders(study, choice, place.variation)
+        given = {**options, **place.variation.options}
+        yield from _drawn(study, choice, place.setting, contenders, given, place.label)
 
 
-def _all_variations(
-    made: Reproduction, varied: Sequence[tuple[Place, _World]], workers: int, total: _Total
-) -> None:
-    """Run heroes and rivals under every variation; what is the same run is run once."""
+def _drawn(
+    study: Study,
+    choice: Choice,
+    setting: Setting,
+    contenders: Sequence[Contender],
+    options: Mapping[str, Any],
+    variation: str,
+) -> Iterator[_World]:
+    from gangline.cluster import Cluster
+    from gangline.run_inputs import make_options
+    from gangline.run_spec import keys_of
+    from gangline.trace.read import refer
 
-    def key(run: _Run) -> tuple[str, str, str]:
-        return run.world.folder, run.policy.label(), repr(run.world.options)
-
-    runs = [(place, _Run(world, *one)) for place, world in varied for one in world.policies.items()]
-    once = {key(run): run for _, run in reversed(runs)}
-    known = {
-        key(run): row for run, _, row in _done(made.study, reversed(once.values()), workers, total)
+    cluster = study.cluster(setting.cluster, setting.network)
+    usual = keys_of(cluster)
+    own = {
+        one.name: keys_of(Cluster.from_dict({**cluster.to_dict(), **one.cluster}))
+        if one.cluster
+        else usual
+        for one in contenders
     }
-    for place, run in runs:
-        if once[key(run)] is not run:
-            total.end_run(len(run.world.prepared.trace))
-        made.varied.append({"variation": place.label, **known[key(run)], "policy": run.name})
+    for seed in choice.seeds:
+        trace = refer(study.workloads[setting.workload].format(seed=seed))
+        chosen = make_options({**options, "seed": seed})
+        yield _World(setting, cluster, own, trace, chosen, contenders, variation)
 
 
-def _row(study: Study, world: _World, name: str, result: Result) -> dict[str, Any]:
+def _runs(worlds: Iterable[_World]) -> list[Run]:
+    """Return the runs of all contenders of worlds."""
+    from gangline.policies.choice import resolve_policy
+    from gangline.run_spec import RunSpec
+
+    found = []
+    for world in worlds:
+        for one in world.contenders:
+            policy = resolve_policy(one.policy, one.params)
+            spec = RunSpec.of(world.own[one.name], world.trace, policy.reference, world.options)
+            found.append(Run(spec, keys=_Keys(world, one.name, policy.label)))
+    return found
+
+
+def _check_room(runs: Iterable[Run], here: Worlds) -> None:
+    """Refuse a cluster that is smaller than a gang of its workload."""
+    for world, _ in groupby(runs, key=lambda run: run.keys.world):
+        most = int(here.trace(world.trace).numbers("gpus").max())
+        room = max(world.cluster.gpus_by_type().values())
+        if most > room:
+            message = (
+                f"jobs of {world.setting.workload} that ask for up to {most} GPUs can never run "
+                f"here: {world.setting.cluster} has {room} of one type; choose larger `clusters`"
+            )
+            raise InfeasibleJobError(message, reason="too many GPUs")
+
+
+def _check_start(run: Run, here: Worlds) -> None:
+    """Refuse a contender that would not start in its world."""
+    try:
+        here.check(run)
+    except GanglineError as error:
+        world, name, _ = run.keys
+        error.add_note(f"contender {name} in {world.setting.title}; nothing was run")
+        raise
+
+
+def _check_out(folder: Path, runs: Iterable[Run]) -> None:
+    """Refuse a folder in which the runs could not be saved later."""
+    for world, group in groupby(runs, key=lambda run: run.keys.world):
+        names = [run_name(run.keys.label, world.options.seed) for run in group]
+        check_out(folder / world.folder, names)
+
+
+def _row(study: Study, run: Run, result: Result) -> dict[str, Any]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    world, name, _ = run.keys
     jobs = result.jobs
     row: dict[str, Any] = {**asdict(world.setting), "policy": name, "seed": world.options.seed}
     row["jobs"] = result.summary["jobs"]
@@ -599,19 +545,15 @@ class _Total:
         self._jobs = jobs
         self._before = 0
 
-    def of_run(self) -> Callable[[float, int, int], None] | bool:
-        """Return what one run reports to."""
-        report = self._report
-        if report is None:
-            return False
-        before = self._before
-        return lambda now_s, done, _: report(now_s, before + done, self._jobs)
+    def tell(self, now_s: float, done: int, _: int) -> None:
+        """Count the jobs of the run under way."""
+        if self._report is not None:
+            self._report(now_s, self._before + done, self._jobs)
 
     def end_run(self, jobs: int) -> None:
         """Count the jobs of a run that is over."""
         self._before += jobs
-        if self._report is not None:
-            self._report(0.0, self._before, self._jobs)
+        self.tell(0.0, 0, 0)
 
 
 def _is_told(policy: str) -> bool:

@@ -14,9 +14,10 @@ import msgspec
 from gangline import _toml
 from gangline._builtin_values import to_builtins
 from gangline.errors import OptionError
-from gangline.run_inputs import as_cluster, make_options, override, resolve_policy
+from gangline.policies.choice import resolve_policy
+from gangline.run_inputs import as_cluster, make_options, override
 from gangline.run_options import RunOptions
-from gangline.run_spec import PolicyReference, RunSpec, class_of, name_of
+from gangline.run_spec import PolicyReference, RunSpec, keys_of
 from gangline.sweep.clusters import derived
 from gangline.trace.jobs.options import Options
 from gangline.trace.read import refer
@@ -179,7 +180,7 @@ class Plan:
         }
         options = make_options(self._run_options)
         none = PolicyReference(name="")
-        return RunSpec.of(override(cluster, sharing), TraceReference(), none, options)
+        return RunSpec.of(keys_of(override(cluster, sharing)), TraceReference(), none, options)
 
     def _make_policy(self, keys: Keys) -> PolicyReference:
         params = {
@@ -187,8 +188,7 @@ class Plan:
             for key, value in _applied(keys).items()
             if _part(key) == _SETTINGS
         }
-        chosen, label, values = resolve_policy(_policy(keys["policy"]), params or None)
-        return PolicyReference(name=name_of(label), params=values, python=class_of(chosen))
+        return resolve_policy(_policy(keys["policy"]), params or None).reference
 
     def _make_trace(self, keys: Keys) -> TraceReference:
         path = str(keys["trace"])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from gangline.errors import GanglineError, OptionError
+from gangline.execution import Run, Worlds
 from gangline.executors import EXECUTORS, check_workers, in_dask, in_processes, in_threads
 from gangline.sweep.ledger import Ledger, Outcome, State
 
@@ -22,14 +20,12 @@ if TYPE_CHECKING:
 
     from gangline.result import Result
     from gangline.run_inputs import Progress
-    from gangline.run_spec import RunSpec
-    from gangline.simulate import Prepared
     from gangline.sweep.plan import Runs
     from gangline.sweep.store import Store
 
 __all__ = ["Sweep", "carry_out_all", "sweep"]
 
-_PREPARED_MAX = 4  # ours: traces in memory at once
+_WORLDS_MAX = 4  # ours: traces in memory at once
 
 
 class Task(NamedTuple):
@@ -240,12 +236,7 @@ def _carry_out(task: Task, report: Progress | None) -> Outcome:
         return Outcome(task.run)
     spec = RunSpec.from_dict(msgspec.json.decode(task.spec))
     try:
-        policy = spec.policy.build()
-        by_name = spec.policy.params if isinstance(policy, str) else None
-        prepared = _PREPARED.get(spec)
-        result = prepared.run(
-            policy, spec.build_options(), params=by_name, progress=report or False
-        )
+        result = _WORLDS.run(Run(spec), progress=report or False)
     except (GanglineError, OSError) as error:
         return Outcome(task.run, type(error).__name__, str(error))
     except Exception as error:  # of a policy in Python, or of another library
@@ -256,27 +247,4 @@ def _carry_out(task: Task, report: Progress | None) -> Outcome:
     return Outcome(task.run)
 
 
-class _PreparedRuns:
-    """The last few pairs of trace and cluster in the form of the core, shared by all threads."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[str, tuple[threading.Lock, list[Prepared]]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, spec: RunSpec) -> Prepared:
-        from gangline.simulate import Prepared
-        from gangline.trace.read import read_again
-
-        key = json.dumps([spec.trace.identity, spec.cluster], sort_keys=True, default=str)
-        with self._lock:
-            lock, made = self._known.setdefault(key, (threading.Lock(), []))
-            self._known.move_to_end(key)
-            while len(self._known) > _PREPARED_MAX:
-                self._known.popitem(last=False)
-        with lock:
-            if not made:
-                made.append(Prepared(spec.build_cluster(), read_again(spec.trace)))
-            return made[0]
-
-
-_PREPARED = _PreparedRuns()
+_WORLDS = Worlds(_WORLDS_MAX)

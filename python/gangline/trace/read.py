@@ -130,7 +130,7 @@ def read_again(reference: TraceReference) -> Trace:
     return trace
 
 
-def redrawn(trace: Trace, seed: int) -> Trace:
+def redrawn(reference: TraceReference, seed: int) -> TraceReference:
     """Return the trace of the same generator, parameters and options with another seed.
 
     Raises
@@ -140,16 +140,17 @@ def redrawn(trace: Trace, seed: int) -> Trace:
     """
     from gangline.trace.synth.generators import with_seed
 
-    reference = trace.reference
-    if reference is None or not reference.source.startswith(SYNTH):
-        message = f"{trace.path}: is not drawn by a generator, so it has no seed; take a `synth:`"
-        raise TraceError(f"{message} address, or leave the trace seeds out", path=trace.path)
-    return read_trace(with_seed(reference.source, seed), **reference.options)
+    source = reference.source
+    if not source.startswith(SYNTH):
+        message = f"{source or 'table'}: is not drawn by a generator, so it has no seed; take a"
+        message += " `synth:` address, or leave the trace seeds out"
+        raise TraceError(message, path=source)
+    return refer(with_seed(source, seed), **reference.options)
 
 
 def check_inputs(reference: TraceReference, trace: Trace) -> None:
     """Raise a TraceError if a trace is not the one that a reference is of."""
-    now = trace.reference.inputs if trace.reference else {"trace": trace.sha256}
+    now = trace.reference.inputs
     for name, expected in reference.inputs.items():
         if now.get(name) != expected:
             what = trace.path if name == "trace" else f"{reference.options.get(name, name)}"

@@ -15,6 +15,7 @@ from gangline._safe import safe
 from gangline.trace.jobs import options as trace_options
 from gangline.trace.jobs.normalise import Raw, normalise, numbers
 from gangline.trace.jobs.schema import METADATA_KEYS
+from gangline.trace.reference import TraceReference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from gangline import _core
     from gangline.cluster import Cluster
     from gangline.trace.jobs.options import Options
-    from gangline.trace.reference import TraceReference
 
 __all__ = ["ArrowStream", "Trace"]
 
@@ -50,8 +50,8 @@ class Trace:
         What was dropped, lifted or ignored, and how often.
     metadata : dict of str to str
         Origin, licence, citation, epoch, sha256, reader, options.
-    reference : TraceReference, optional
-        From what it can be read or drawn again; None for a table in memory.
+    reference : TraceReference
+        From what it can be read or drawn again; of a table in memory, its hash alone.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class Trace:
         self.notes = notes
         self.metadata = metadata
         self.path = path
-        self.reference = reference
+        self._read_from = reference
 
     @classmethod
     def from_arrow(cls, data: ArrowStream | pa.Table, **options: Any) -> Trace:
@@ -139,6 +139,15 @@ class Trace:
             writer.write_table(self.table.replace_schema_metadata(None))
         digest.update(sink.getvalue())
         return digest.hexdigest()
+
+    @property
+    def reference(self) -> TraceReference:
+        """From what it can be read or drawn again; of a table in memory, its hash alone."""
+        return self._read_from or TraceReference(inputs={"trace": self.sha256})
+
+    @reference.setter
+    def reference(self, read_from: TraceReference | None) -> None:
+        self._read_from = read_from
 
     def to_core(self, cluster: Cluster) -> _core.Jobs:
         """Return the jobs as the compiled core wants them, for this cluster."""

@@ -1,0 +1,121 @@
+"""A policy as users give it, as a run takes it, and as a spec names it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from gangline._builtin_values import to_builtins
+from gangline.errors import PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gangline.policies.parameters import PolicyBase
+    from gangline.policies.protocol import Policy
+
+    PolicyLike: TypeAlias = PolicyBase | Policy | str
+
+__all__ = ["ChosenPolicy", "PolicyReference", "resolve_policy"]
+
+
+class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A policy by name, or by the `module:Class` of a policy in Python, and its parameters."""
+
+    name: str
+    params: dict[str, Any] = {}
+    python: str = ""
+
+    def build(self) -> PolicyBase | Policy | str:
+        """Return the policy.
+
+        Raises
+        ------
+        PolicyError
+            If there is none of this name, or its class cannot be imported.
+        """
+        from gangline.policies.registry import make, presets, registry
+
+        if not self.python:
+            known = self.name in registry or self.name in presets
+            return make(self.name, self.params) if known else self.name
+        module, _, name = self.python.partition(":")
+        try:
+            found = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            message = f"{self.python}: cannot be imported ({error}); pass the policy as an object"
+            raise PolicyError(message, policy=self.name) from None
+        try:
+            made: Policy = found(**self.params)
+        except TypeError as error:
+            message = f"{self.python}: cannot be made: {error}; pass the policy as an object"
+            raise PolicyError(message, policy=self.name) from None
+        return made
+
+    def resolve(self, other: PolicyLike | None = None) -> ChosenPolicy:
+        """Return this policy, or another in its place, as a run takes it."""
+        built = self.build() if other is None else other
+        return resolve_policy(built, self.params if isinstance(built, str) else None)
+
+
+class ChosenPolicy(NamedTuple):
+    """A policy as a run takes it."""
+
+    policy: str | Policy
+    """Its name in the registry, or the object of a policy in Python."""
+    label: str
+    params: dict[str, Any]
+
+    @property
+    def own(self) -> Policy | None:
+        """The object of a policy in Python."""
+        return None if isinstance(self.policy, str) else self.policy
+
+    @property
+    def reference(self) -> PolicyReference:
+        """The policy as a spec has it."""
+        from gangline.policies.registry import presets, registry
+
+        name = self.label.partition("(")[0]
+        if isinstance(self.policy, str):
+            is_known = name in registry or name in presets
+            return PolicyReference(name=name if is_known else self.policy, params=self.params)
+        kind = type(self.policy)
+        python = f"{kind.__module__}:{kind.__name__}"
+        return PolicyReference(name=name, params=self.params, python=python)
+
+
+def resolve_policy(policy: PolicyLike, params: Mapping[str, Any] | None = None) -> ChosenPolicy:
+    """Accept a policy's name with its parameters, a configuration, or an object of the user's."""
+    from gangline.policies.parameters import PolicyBase
+    from gangline.policies.protocol import Policy, check_declaration
+    from gangline.policies.registry import find, make, presets, registry
+
+    if isinstance(policy, str):
+        if policy not in registry and policy not in presets:
+            from gangline import _core
+
+            if policy in {entry["name"] for entry in _core.registry()}:
+                # a policy that only tests use
+                return ChosenPolicy(policy, policy, dict(params or {}))
+            find(policy)
+        policy = make(policy, params)
+    elif params:
+        raise PolicyError(
+            "`params` is only allowed with a policy name; set the parameters on the object",
+            field="params",
+        )
+    if isinstance(policy, PolicyBase):
+        return ChosenPolicy(policy.name, policy.label(), policy.params())
+    if isinstance(policy, Policy):
+        check_declaration(policy)
+        return ChosenPolicy(policy, policy.label(), to_builtins(policy.params()))
+    kind = type(policy).__name__
+    if isinstance(policy, type):
+        kind = f"the class {policy.__name__}; pass an object of it: {policy.__name__}()"
+    raise PolicyError(
+        f"expected a policy name, a configuration or a gangline.Policy object, got {kind}",
+        value=kind,
+    )
