@@ -29,7 +29,8 @@ def main(repeats: int) -> Iterator[Line]:
     taken = []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(repeats):
-            runs = gl.compare("pollux-64", trace, POLICIES, restart_s=60.0)
+            # with segments, as `gangline compare --html` runs them
+            runs = gl.compare("pollux-64", trace, POLICIES, restart_s=60.0, segments=True)
             began = time.process_time()
             page = gl.report.write(runs, Path(folder) / f"{number}.html")
             taken.append(time.process_time() - began)

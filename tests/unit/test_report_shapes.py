@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import gangline as gl
+from gangline.explain.life import Segments
 from gangline.report.shapes import gangs, shapes
 
 if TYPE_CHECKING:
@@ -19,21 +20,24 @@ TYPE_OF_SERVER = np.array([0, 0, 1, 2])
 HOUR = 3600.0
 
 
-def table(rows: list[tuple[int, int, float, float, int, int]]) -> tuple[pa.Table, Any]:
-    """Segments of (job, part, start h, end h, server, mask), and the jobs of the rows."""
+def segments(rows: list[tuple[int, int, float, float, int, int]]) -> Segments:
+    """Segments of (job, part, start h, end h, server, mask)."""
     job, part, start, end, server, mask = zip(*rows, strict=True)
     columns = {
+        "job_id": pa.array([str(number) for number in job]),
         "part": pa.array(part, pa.int32()),
         "start_s": [x * HOUR for x in start],
         "end_s": [x * HOUR for x in end],
         "server": pa.array(server, pa.int32()),
         "gpu_mask": pa.array(mask, pa.uint64()),
     }
-    return pa.table(columns), np.array(job)
+    names = [str(number) for number in sorted(set(job))]
+    jobs = pa.table({"job_id": names, "arrival_s": [0.0] * len(names)})
+    return Segments(pa.table(columns), jobs)
 
 
 def test_by_hand() -> None:
-    segments, job = table([
+    rows = segments([
         # job 0: two V100 and two K80 as one gang for 2 h, then four V100 on two servers for 1 h
         (0, 0, 0, 2, 0, 0b11), (0, 0, 0, 2, 3, 0b11),
         (0, 0, 2, 3, 0, 0b11), (0, 0, 2, 3, 1, 0b11),
@@ -42,7 +46,7 @@ def test_by_hand() -> None:
         # job 2: one copy after the other, never two
         (2, 3, 0, 1, 3, 0b100), (2, 0, 1, 2, 0, 0b100),
     ])  # fmt: skip
-    found = gangs(segments, job, TYPE_OF_SERVER)
+    found = gangs(rows, TYPE_OF_SERVER)
     assert found.gpus.tolist() == [4, 4, 2, 4, 4, 1, 1]
     # rows of one gang have one number; the gangs are in the order of job, part, start
     assert found.of_row.tolist() == [0, 0, 1, 1, 3, 4, 2, 6, 5]
@@ -64,12 +68,9 @@ def test_of_a_preset_the_page_lists_what_it_changes() -> None:
 def test_a_run_without_segments_or_without_jobs_says_nothing() -> None:
     run = gl.simulate("hadar-60", gl.synth.hadar(jobs=3, mixing=True), "hadar")
     assert gl.report.digest(run).shapes is None
-    empty = pa.table({
-        "part": pa.array([], pa.int32()), "start_s": pa.array([], pa.float64()),
-        "end_s": pa.array([], pa.float64()), "server": pa.array([], pa.int32()),
-        "gpu_mask": pa.array([], pa.uint64()),
-    })  # fmt: skip
-    one = shapes(gangs(empty, np.zeros(0, np.int64), TYPE_OF_SERVER), NAMES)
+    rows = segments([(0, 0, 0, 1, 0, 1)])
+    empty = Segments(rows.table.slice(1), pa.table({"job_id": ["0"], "arrival_s": [0.0]}))
+    one = shapes(gangs(empty, TYPE_OF_SERVER), NAMES)
     assert (one.gpu_h, one.mixed_jobs, one.copied_jobs, one.copies_most) == (0.0, 0, 0, 0)
 
 

@@ -58,7 +58,9 @@ def test_what_waited_while_gpus_were_free_is_told() -> None:
         "Under fifo, 36 % of all waiting was while enough GPUs were free, 100 % of it by jobs of "
         "1 GPU (2)."
     )
-    assert "8 s while it was behind a larger job at the head" in sentences(run.stories[0])
+    assert "8 s while enough GPUs were free for it, but not for the job that had" in sentences(
+        run.stories[0]
+    )
 
 
 def test_losses_of_a_story() -> None:

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gangline as gl
-from gangline.report.waiting import REASONS, rows_of_jobs, takers, waits
+from gangline.explain.life import Segments
+from gangline.report.waiting import REASONS, waits
 
 LAB = gl.Cluster.homogeneous(servers=2, gpus=2)
 
@@ -89,7 +90,7 @@ def test_who_took_the_gpus_by_hand() -> None:
     """Job 1 is shorter and takes the GPUs of job 0 at 1 s; job 2 waits for none of them."""
     one = gl.Cluster.homogeneous(servers=1, gpus=2)
     result = run([(0, 2, 100), (1, 1, 10), (50, 1, 100)], "srtf", one)
-    stopped, by, at_s = takers(result.segments, rows_of_jobs(result))
+    stopped, by, at_s = Segments(result.segments, result.jobs).preempted()
     assert (stopped.tolist(), by.tolist(), at_s.tolist()) == ([0], [1], [1.0])
 
 
@@ -185,6 +186,6 @@ def test_takers_are_all_that_start_on_the_gpus_of_the_stopped(
         and other["gpu_mask"] & one["gpu_mask"]
         and other["job_id"] != one["job_id"]
     }
-    found = takers(result.segments, rows_of_jobs(result))
+    found = Segments(result.segments, result.jobs).preempted()
     assert set(zip(*(column.tolist() for column in found), strict=True)) == expected
     assert len(found[0]) == len(expected)

@@ -6,7 +6,7 @@ Worked out of the segments alone, so that any run with segments will do, whateve
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -29,13 +29,13 @@ __all__ = [
     "Free",
     "free_of_segments",
     "gpus_of",
+    "instants",
     "jobs_of_rows",
 ]
 
 SHORT, SPREAD, FITS = range(3)
 """Too few GPUs are free; enough, but on more servers than a gang needs; enough on few."""
 
-_BITS = np.array([byte.bit_count() for byte in range(256)])  # GPUs in each byte of a mask
 _SLOTS = 64
 
 
@@ -48,19 +48,13 @@ class Free:
     time_s : float array, shape (instants,)
     total : int array, shape (types, instants)
         Free GPUs of each type.
-    servers : list of int array, shape (instants, GPUs of a server), or None
+    servers : list of int array, shape (GPUs of a server, instants), or None
         By type: servers with at least 1, 2, ... free GPUs.
     """
 
     time_s: Floats
     total: Ints
     servers: list[npt.NDArray[np.int32]] | None
-
-    def together(self, kind: int, gang: int) -> Ints:
-        """Return the free GPUs of a type on as few servers as a gang needs, those with most."""
-        if self.servers is None:
-            return np.asarray(self.total[kind], np.int64)
-        return _together(self.servers[kind], gang)
 
     def for_gang(self, gang: int, types: Sequence[int], *, mixes_types: bool = False) -> ForGang:
         """Return what is free for a gang that can use some of the types.
@@ -74,15 +68,17 @@ class Free:
         mixes_types : bool
             Whether the gang may have GPUs of several types.
         """
-        gpus, together = self.total[list(types)], [self.together(kind, gang) for kind in types]
-        if mixes_types and self.servers is not None:
-            width = max(self.servers[kind].shape[1] for kind in types)
-            pads = [((0, 0), (0, width - self.servers[kind].shape[1])) for kind in types]
-            each = [np.pad(self.servers[kind], pad) for kind, pad in zip(types, pads, strict=True)]
-            gpus = gpus.sum(axis=0, keepdims=True)
-            together = [_together(np.sum(each, axis=0), gang)]
-        near = np.stack(together)
+        gpus = near = self.total[list(types)]
+        if self.servers is not None:
+            each = [self.servers[kind] for kind in types]
+            if mixes_types:
+                most = max(map(len, each))
+                padded = [np.pad(one, ((0, most - len(one)), (0, 0))) for one in each]
+                each, gpus = [np.sum(padded, axis=0)], gpus.sum(axis=0, keepdims=True)
+            near = np.stack([_together(one, gang) for one in each])
         state = np.where(near >= gang, FITS, np.where(gpus >= gang, SPREAD, SHORT))
+        if len(state) == 1:
+            return ForGang(self.time_s, gpus[0], near[0], state[0])
         # of the types, the one with the best state, then with most GPUs
         best = np.argmax(state * (gpus.max(initial=0) + 1) + gpus, axis=0)
         every = np.arange(gpus.shape[1])
@@ -110,13 +106,14 @@ class ForGang(NamedTuple):
 
 
 def _together(at_least: npt.NDArray[np.int32], gang: int) -> Ints:
-    servers = -(-gang // at_least.shape[1])
-    return np.asarray(np.minimum(at_least, servers).sum(axis=1), np.int64)
+    """Return the free GPUs on as few servers as a gang needs, those with most."""
+    servers = -(-gang // len(at_least))
+    return np.asarray(np.minimum(at_least, servers).sum(axis=0), np.int64)
 
 
 def gpus_of(mask: npt.NDArray[np.uint64]) -> Ints:
     """Return the number of GPUs in each mask."""
-    return np.asarray(_BITS[mask.view(np.uint8)].reshape(-1, 8).sum(axis=1), np.int64)
+    return np.bitwise_count(mask).astype(np.int64)
 
 
 def jobs_of_rows(segments: pa.Table, jobs: pa.Table) -> Ints:
@@ -167,38 +164,59 @@ def free_of_segments(
         start, end = np.concatenate([start, from_s]), np.concatenate([end, to_s])
         held = np.concatenate([held, gpus[down.astype(np.int64)]])
     last_s = max(_column(segments, "end_s").max(initial=0.0), arrival.max(initial=0.0))
-    time_s = np.unique(np.concatenate([start, end, arrival]))
-    time_s = time_s[(time_s >= arrival.min(initial=np.inf)) & (time_s <= last_s)]
+    every, (begin, finish, _) = instants(start, end, arrival)
+    first, past = np.searchsorted(
+        every, [arrival.min(initial=np.inf), np.nextafter(last_s, np.inf)]
+    )
+    time_s = every[first:past]
     if not len(time_s):
         return None
     # Free GPUs of each server after each change; before the first all are free.
-    at = np.concatenate([start, end])
-    place = np.concatenate([server, server])
-    order = np.lexsort((at, place))
-    at, place = at[order], place[order]
+    moment, place = np.concatenate([begin, finish]), np.concatenate([server, server])
+    order = np.argsort(moment, kind="stable")
+    # sorted by server, then by time: small numbers are sorted in linear time
+    order = order[np.argsort(place[order].astype(_least(len(gpus))), kind="stable")]
+    moment, place = moment[order], place[order]
     # every change is taken back, so one running sum serves all servers
     busy = np.cumsum(np.concatenate([held, -held])[order])
-    last = np.append((at[1:] != at[:-1]) | (place[1:] != place[:-1]), True)[: len(at)]
-    at, place, busy = at[last], place[last], busy[last]
+    last = np.append((moment[1:] != moment[:-1]) | (place[1:] != place[:-1]), True)[: len(order)]
+    moment, place, busy = moment[last], place[last], busy[last]
     after = np.clip(gpus[place] - busy, 0, None)
     before = np.append(
         gpus[place[:1]], np.where(place[1:] == place[:-1], after[:-1], gpus[place[1:]])
     )
     # What came before the first arrival holds from the first instant on.
-    instant = np.clip(np.searchsorted(time_s, at, "right") - 1, 0, None)
-    counted = at <= last_s
+    instant, counted = np.clip(moment - first, 0, None), moment < past
     servers = []
     for number in range(len(cluster.gpu_types)):
         mine = counted & (kind[place] == number)
         width = int(gpus[kind == number].max(initial=1)) + 1
-        cells = len(time_s) * width
-        change = np.bincount(instant[mine] * width + after[mine], minlength=cells)
-        change -= np.bincount(instant[mine] * width + before[mine], minlength=cells)
-        change[:width] += np.bincount(gpus[kind == number], minlength=width)
-        exactly = np.cumsum(change.reshape(-1, width), axis=0, dtype=np.int32)
-        servers.append(exactly[:, ::-1].cumsum(axis=1, dtype=np.int32)[:, -2::-1])
-    total = np.array([at_least.sum(axis=1) for at_least in servers])
+        cells = width * len(time_s)
+        change = np.bincount(after[mine] * len(time_s) + instant[mine], minlength=cells)
+        change -= np.bincount(before[mine] * len(time_s) + instant[mine], minlength=cells)
+        change[:: len(time_s)] += np.bincount(gpus[kind == number], minlength=width)
+        exactly = np.cumsum(change.reshape(width, -1), axis=1, dtype=np.int32)
+        servers.append(exactly[::-1].cumsum(axis=0, dtype=np.int32)[-2::-1])
+    total = np.array([at_least.sum(axis=0) for at_least in servers])
     return Free(time_s, total, servers)
+
+
+def instants(*columns: Floats) -> tuple[Floats, list[Ints]]:
+    """Return the distinct values of some columns, sorted, and the number of each of their values.
+
+    Columns that are sorted already, as the starts of segments are, take little time.
+    """
+    values = np.concatenate(columns)
+    order = np.argsort(values, kind="stable")  # merges what is sorted
+    values = values[order]
+    is_new = np.append(True, values[1:] != values[:-1])[: len(values)]
+    number = np.empty(len(values), np.int64)
+    number[order] = np.cumsum(is_new) - 1
+    return values[is_new], np.split(number, np.cumsum([len(column) for column in columns])[:-1])
+
+
+def _least(count: int) -> type[np.integer[Any]]:
+    return np.uint16 if count <= 1 << 16 else np.int64
 
 
 def _held(segments: pa.Table) -> tuple[Ints, Floats, Floats, Ints]:

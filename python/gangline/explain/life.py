@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gangline.explain.free import jobs_of_rows
+from gangline.explain.free import gpus_of, instants, jobs_of_rows
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -81,9 +81,39 @@ class Segments:
         self.end: Floats = np.asarray(segments["end_s"].to_numpy(), np.float64)
         self.server: Ints = np.asarray(segments["server"].to_numpy(), np.int64)
         self.mask: npt.NDArray[np.uint64] = np.asarray(segments["gpu_mask"].to_numpy(), np.uint64)
-        self._by_start = np.argsort(self.start, kind="stable")
-        self._by_end = np.argsort(self.end, kind="stable")
-        self._starts, self._sorted_ends = self.start[self._by_start], self.end[self._by_end]
+
+    @cached_property
+    def gpus(self) -> Ints:
+        """GPUs of each row."""
+        return gpus_of(self.mask)
+
+    @cached_property
+    def _by_start(self) -> Ints:
+        return np.argsort(self.start, kind="stable")
+
+    @cached_property
+    def _starts(self) -> Floats:
+        return self.start[self._by_start]
+
+    @cached_property
+    def _by_end(self) -> Ints:
+        return np.argsort(self.end, kind="stable")
+
+    @cached_property
+    def _ends(self) -> Floats:
+        return self.end[self._by_end]
+
+    @cached_property
+    def _by_place(self) -> tuple[Floats, Ints, Ints]:
+        """Instants at which rows begin; rows by instant and server; numbers of these places."""
+        first = np.append(True, self._starts[1:] != self._starts[:-1])[: len(self._starts)]
+        place = (np.cumsum(first) - 1) * self._servers + self.server[self._by_start]
+        order = np.argsort(place, kind="stable")
+        return self._starts[first], self._by_start[order], place[order]
+
+    @cached_property
+    def _servers(self) -> int:
+        return int(self.server.max(initial=0)) + 1
 
     @cached_property
     def is_alone(self) -> npt.NDArray[np.bool_]:
@@ -93,8 +123,8 @@ class Segments:
     @cached_property
     def _from_queue(self) -> npt.NDArray[np.bool_]:
         """Whether the job of each row held nothing up to the instant at which it begins."""
-        times, rank = np.unique(np.concatenate([self.start, self.end]), return_inverse=True)
-        begin, end = rank.reshape(2, -1) + self.job * len(times)
+        times, ranks = instants(self.start, self.end)
+        begin, end = (rank + self.job * len(times) for rank in ranks)
         return ~np.isin(begin, end)
 
     def life(self, job: int, last_s: float, *, is_over: bool) -> Life:
@@ -109,15 +139,30 @@ class Segments:
         is_over : bool
             Whether the job has finished; else it waits, or runs, up to `last_s`.
         """
-        runs = self._runs(np.flatnonzero(self.job == job))
-        waits, since = [], float(self.arrival[job])
-        for run in runs:
-            if run.start_s > since:
-                waits.append(Wait(since, run.start_s))
-            since = run.end_s
-        if not is_over and last_s > since:
-            waits.append(Wait(since, last_s))
-        return Life(runs, waits)
+        rows = np.flatnonzero(self.job == job)
+        # a job is there from its arrival on, and to the end if it is not over: spans without length
+        bounds = np.append(self.arrival[job], [] if is_over else last_s)
+        start, end = (np.append(edge[rows], bounds) for edge in (self.start, self.end))
+        _, low, high = _gaps(np.zeros(len(start), np.int64), start, end)
+        waits = [Wait(*edges) for edges in zip(low.tolist(), high.tolist(), strict=True)]
+        return Life(self._runs(rows), waits)
+
+    def waits(self, last_s: Floats) -> tuple[Ints, Floats, Floats]:
+        """Return all times in which jobs waited: job, from, to; sorted by job, then by time.
+
+        Parameters
+        ----------
+        last_s : float array, shape (jobs,)
+            Until when a job that has not finished waits or runs; NaN for jobs that have, and -inf
+            for those that were never there.
+        """
+        there, open_ = np.flatnonzero(last_s != -np.inf), np.flatnonzero(np.isfinite(last_s))
+        bounds = np.append(self.arrival[there], last_s[open_])
+        return _gaps(
+            np.concatenate([self.job, there, open_]),
+            np.append(self.start, bounds),
+            np.append(self.end, bounds),
+        )
 
     def _runs(self, rows: Ints) -> list[Run]:
         """Put the segments of a job together that are on the same GPUs without a break."""
@@ -172,22 +217,70 @@ class Segments:
 
     def takers(self, job: int, run: Run) -> dict[int, int]:
         """Return the jobs that got GPUs of a run at the instant at which it ended, and how many."""
-        low, high = np.searchsorted(self._starts, [run.end_s, np.nextafter(run.end_s, np.inf)])
-        rows = self._by_start[low:high]
-        rows = rows[self.job[rows] != job]
-        places = dict(run.places)
-        had: dict[tuple[int, int], int] = {}  # a job that goes on at another rate takes nothing
-        low, high = np.searchsorted(self._sorted_ends, [run.end_s, np.nextafter(run.end_s, np.inf)])
-        for row in self._by_end[low:high].tolist():
-            key = int(self.job[row]), int(self.server[row])
-            had[key] = had.get(key, 0) | int(self.mask[row])
+        low, high = (np.searchsorted(self._ends, run.end_s, side) for side in ("left", "right"))
+        lost = self._by_end[low:high]
+        _, takers, gpus = self._taken(lost[self.job[lost] == job])
         found: dict[int, int] = {}
-        for row in rows.tolist():
-            other, server = int(self.job[row]), int(self.server[row])
-            taken = places.get(server, 0) & int(self.mask[row]) & ~had.get((other, server), 0)
-            if taken:
-                found[other] = found.get(other, 0) + taken.bit_count()
+        for taker, count in zip(takers.tolist(), gpus.tolist(), strict=True):
+            found[taker] = found.get(taker, 0) + count
         return found
+
+    def preempted(self) -> tuple[Ints, Ints, Floats]:
+        """Return the jobs that the policy stopped, those that got their GPUs then, and when.
+
+        One entry per pair of jobs and instant, sorted by time. GPUs that stayed free at that
+        instant have no taker.
+        """
+        import pyarrow.compute as pc
+
+        lost = np.flatnonzero(np.asarray(pc.equal(self.table["end_reason"], "preempted")))
+        which, taker, _ = self._taken(lost)
+        times, (at,) = instants(self.end[lost[which]])
+        jobs = len(self.arrival)
+        # gangs on several servers meet several times
+        key = np.sort((at * jobs + self.job[lost[which]]) * jobs + taker)
+        key = key[np.append(True, key[1:] != key[:-1])[: len(key)]]
+        return key // jobs % jobs, key % jobs, times[key // jobs // jobs]
+
+    def _taken(self, lost: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return which jobs got GPUs of some rows when these ended: number in `lost`, job, GPUs."""
+        times, rows, places = self._by_place
+        at = np.searchsorted(times, self.end[lost])
+        here = np.flatnonzero(np.append(times, np.inf)[at] == self.end[lost])
+        wanted = at[here] * self._servers + self.server[lost[here]]
+        low, high = (np.searchsorted(places, wanted, side) for side in ("left", "right"))
+        count = high - low
+        which = np.repeat(here, count)
+        other = rows[np.repeat(low - np.cumsum(count) + count, count) + np.arange(count.sum())]
+        gpus = gpus_of(self.mask[lost[which]] & self.mask[other] & ~self._had[other])
+        took = (gpus > 0) & (self.job[lost[which]] != self.job[other])
+        return which[took], self.job[other[took]], gpus[took]
+
+    @cached_property
+    def _had(self) -> npt.NDArray[np.uint64]:
+        """GPUs of each row that its job held up to then: one that goes on takes nothing."""
+        had = np.zeros(len(self.mask), np.uint64)
+        if "xi" not in self.table.column_names:  # no other job was on them
+            return had
+        order = np.lexsort((self.start, self.server, self.job))
+        row, before = order[1:], order[:-1]
+        same = (self.job[row] == self.job[before]) & (self.server[row] == self.server[before])
+        same &= self.start[row] == self.end[before]
+        had[row[same]] = self.mask[before[same]]
+        return had
+
+
+def _gaps(job: Ints, start_s: Floats, end_s: Floats) -> tuple[Ints, Floats, Floats]:
+    """Return the times between the first and the last span of a job in which none is open."""
+    times, ranks = instants(start_s, end_s)
+    first, last = (rank + job * len(times) for rank in ranks)
+    order = np.argsort(first, kind="stable")
+    job, first, last = job[order], first[order], last[order]
+    # copies of a job overlap: a gap begins where all before have ended
+    ended = np.maximum.accumulate(last)
+    gap = np.flatnonzero((job[1:] == job[:-1]) & (first[1:] > ended[:-1]))
+    base = job[gap] * len(times)
+    return job[gap], times[ended[gap] - base], times[first[gap + 1] - base]
 
 
 def _goes_on(before: Run, after: Run) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gangline import _formatting as words
 from gangline._html import text
+from gangline.report._svg import linear
 from gangline.report.charts import COLOURS
 
 if TYPE_CHECKING:
@@ -43,9 +44,10 @@ def draw(shown: Excerpt, title: str) -> str:
         if count * _ROW >= 12 or number % 3 == 0:
             middle = top + count * _ROW / 2 + 4
             parts.append(f'<text x="{_LEFT - 6}" y="{middle}" text-anchor="end">{number}</text>')
+    above = [bar for bar in shown.bars if bar.lane]
     for bar in shown.bars:
         x, wide = _LEFT + scale * (bar.start_s - shown.from_s), scale * (bar.end_s - bar.start_s)
-        shared = 0.5 if bar.lane or _shares(bar, shown.bars) else 1.0
+        shared = 0.5 if bar.lane or _shares(bar, above) else 1.0
         high = (bar.slots * _ROW - 1) * shared
         top = tops[bar.server] + bar.slot * _ROW + (high if bar.lane else 0.0)
         end = f", {_ENDS[bar.reason]}" if bar.reason in _ENDS else ""
@@ -73,12 +75,11 @@ def _axis(shown: Excerpt, base: float) -> str:
     span = shown.to_s - shown.from_s
     unit, word = (86400.0, "days") if span > 3 * 86400.0 else (3600.0, "hours")
     parts = []
-    for i in range(6):
-        x = _LEFT + (_WIDTH - _LEFT - _RIGHT) * i / 5
-        value = (shown.from_s + span * i / 5) / unit
-        anchor = "end" if i == 5 else "middle"
+    for value, label in linear(shown.from_s / unit, shown.to_s / unit):
+        x = _LEFT + (_WIDTH - _LEFT - _RIGHT) * (value * unit - shown.from_s) / span
+        anchor = "end" if x > _WIDTH - 3 * _RIGHT else "middle"
         parts.append(f'<path d="M{x:.1f} {base}v4" stroke="#888"/>')
-        parts.append(f'<text x="{x:.1f}" y="{base + 17}" text-anchor="{anchor}">{value:.1f}</text>')
+        parts.append(f'<text x="{x:.1f}" y="{base + 17}" text-anchor="{anchor}">{label}</text>')
     middle = (_WIDTH + _LEFT - _RIGHT) / 2
     return (
         f"{''.join(parts)}"
@@ -88,14 +89,13 @@ def _axis(shown: Excerpt, base: float) -> str:
     )
 
 
-def _shares(one: Bar, bars: Sequence[Bar]) -> bool:
-    """Tell whether a job of the second lane lies over a bar."""
+def _shares(one: Bar, above: Sequence[Bar]) -> bool:
+    """Tell whether one of the jobs of the second lane lies over a bar."""
     return any(
-        bar.lane == 1
-        and bar.server == one.server
+        bar.server == one.server
         and bar.slot < one.slot + one.slots
         and one.slot < bar.slot + bar.slots
         and bar.start_s < one.end_s
         and one.start_s < bar.end_s
-        for bar in bars
+        for bar in above
     )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Ticks = list[tuple[float, str]]
 
-__all__ = ["draw"]
+__all__ = ["draw", "linear"]
 
 _WIDTH, _HEIGHT = 480, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 10, 46
@@ -117,7 +117,7 @@ def _axes(chart: Chart) -> tuple[_Axis, _Axis]:
     elif chart.x_scale == "time":
         low, high = float(xs.min()), float(chart.x_limit or xs.max())
         high = high if high > low else low + 1.0
-        x = _Axis(low, high, _linear(low, high))
+        x = _Axis(low, high, linear(low, high))
     else:
         low, high = float(xs.min()), float(xs.max())
         high = high if high > 1.1 * low else 1.1 * low
@@ -129,7 +129,7 @@ def _axes(chart: Chart) -> tuple[_Axis, _Axis]:
         high = max(float(ys.max()), 1.0)
         # counts are kept as they are; means of short spans to a tenth
         is_whole = all(np.array_equal(line.y, np.rint(line.y)) for line in chart.lines)
-        y = _Axis(0.0, high, _linear(0.0, high, whole=True), high * (1 if is_whole else 10))
+        y = _Axis(0.0, high, linear(0.0, high, whole=True), high * (1 if is_whole else 10))
     else:
         # from a tick to a tick, so that there are two at least
         around = ticks_s(0.0, math.inf)
@@ -285,7 +285,8 @@ def _ratios(low: float, high: float) -> dict[float, str]:
     return {value: f"{value:,.4g}" for value in values if low <= value <= high}
 
 
-def _linear(low: float, high: float, *, whole: bool = False) -> Ticks:
+def linear(low: float, high: float, *, whole: bool = False) -> Ticks:
+    """Return some five round values of a linear axis with their labels."""
     raw = (high - low) / 5 or 1.0
     unit = 10.0 ** math.floor(math.log10(raw))
     size = next(unit * m for m in (1, 2, 5, 10) if unit * m >= raw * 0.999)

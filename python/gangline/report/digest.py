@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gangline.explain.life import Segments
 from gangline.report.excerpt import Excerpt, excerpt
 from gangline.report.pair_times import PairTime, pair_times
 from gangline.report.shapes import Shapes, gangs, shapes
 from gangline.report.stories import Story, alone_s, stops, worst
-from gangline.report.waiting import REASONS, Waits, idle_share, rows_of_jobs, takers, waits
+from gangline.report.waiting import REASONS, Waits, idle_share, waits
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -50,7 +51,6 @@ _HOUR_S = 3600.0
 _LENGTH_EDGES_S = (600.0, 3600.0, 6 * 3600.0, 86400.0)  # ours: as people speak of jobs
 _LENGTHS = ("up to 10 min", "10 min to 1 h", "1 h to 6 h", "6 h to 1 d", "over 1 d")
 _ROUNDING = 1e-9  # relative; a job that ran undisturbed has a rho of 1 up to a few units of 2e-16
-_BITS = np.array([byte.bit_count() for byte in range(256)])  # GPUs in each byte of a mask
 
 
 @dataclass(frozen=True)
@@ -260,20 +260,25 @@ def digest(result: Result) -> Digest:
         first_s = float(_floats(jobs, "arrival_s").min(initial=np.inf))
         time_s = np.maximum(_floats(timeline, "t_s") - first_s, 0.0)
         busy_until_s = _busy_until(time_s, timeline, jobs, first_s)
-        job = rows_of_jobs(result) if result.has_segments else None
+        rows = Segments(result.segments, jobs) if result.has_segments else None
+        formed = None if rows is None else _shapes(result, rows)
+        mixes_types = bool(result.spec["policy"].get("params", {}).get("mix_types"))
+        mixes_types |= formed is not None and formed.mixed_jobs > 0
         idle = float("nan")
         is_fine = _is_fine(timeline, result.summary, sum(gpus.values()) * time_s.max(initial=0.0))
         if is_fine:
             idle = idle_share(timeline, sum(gpus.values()), float(time_s.max(initial=0.0)))
-        found = waits(result, job) if is_fine or job is not None else None
+        found = None
+        if is_fine or rows is not None:
+            found = waits(result, rows, mixes_types=mixes_types)
         blocked = float("nan") if found is None else found.behind_head
         none = np.zeros(0, np.int64)
         # copies of a job come and go without the job being stopped
         pairs = (none, none)
-        if job is not None and result.summary.get("preemptions"):
-            pairs = takers(result.segments, job)[:2]
-        reasons, unfit = ({}, []) if job is None else _reasons(result, found, pairs)
-        told = worst(result, found, job, pairs)
+        if rows is not None and result.summary.get("preemptions"):
+            pairs = rows.preempted()[:2]
+        reasons, unfit = ({}, []) if rows is None else _reasons(result, found, pairs)
+        told = worst(result, found, rows, pairs)
         took_s = _floats(jobs, "jct_s").astype(np.float32)
         jobs = jobs.filter(jobs["jct_s"].is_valid()) if jobs["jct_s"].null_count else jobs
         users = _named(jobs, "user")
@@ -295,14 +300,14 @@ def digest(result: Result) -> Digest:
             behind_head=blocked,
             busy_until_s=busy_until_s,
             losses=lost,
-            model_times=[] if job is None else _model_times(result, job),
-            shapes=None if job is None else _shapes(result, job),
-            pairs=[] if job is None else _pairs(result, job),
+            model_times=[] if rows is None else _model_times(result, rows),
+            shapes=formed,
+            pairs=[] if rows is None else _pairs(result, rows),
             reasons=reasons,
             unfit=unfit,
             stories=told,
             jct_s=took_s,
-            excerpt=None if job is None else excerpt(result, job),
+            excerpt=None if rows is None else excerpt(result, rows),
         )
     except KeyError as error:
         message = f"{result.policy}: the tables of this result lack {error}; run it again"
@@ -465,18 +470,18 @@ def _reasons(
     return told, [(name, n, share) for name, n, share in shares if n]
 
 
-def _shapes(result: Result, job: npt.NDArray[np.int64]) -> Shapes | None:
+def _shapes(result: Result, rows: Segments) -> Shapes | None:
     names, of_server = _types(result)
     if len(names) == 1:
         return None  # no page shows them
-    return shapes(gangs(result.segments, job, of_server), names)
+    return shapes(gangs(rows, of_server), names)
 
 
-def _pairs(result: Result, job: npt.NDArray[np.int64]) -> list[PairTime]:
+def _pairs(result: Result, rows: Segments) -> list[PairTime]:
     named = _named(result.jobs, "model")
-    if named is None or "xi" not in result.segments.column_names:
+    if named is None or "xi" not in rows.table.column_names:
         return []
-    return pair_times(result.segments, job, *named)
+    return pair_times(rows, *named)
 
 
 def _types(result: Result) -> tuple[list[str], npt.NDArray[np.int64]]:
@@ -488,20 +493,16 @@ def _types(result: Result) -> tuple[list[str], npt.NDArray[np.int64]]:
     return names, cluster.server_arrays()["type"].astype(np.int64)
 
 
-def _model_times(result: Result, job: npt.NDArray[np.int64]) -> list[ModelTime]:
+def _model_times(result: Result, rows: Segments) -> list[ModelTime]:
     named = _named(result.jobs, "model")
     if named is None:
         return []
     codes, names = named
-    jobs, segments = result.jobs, result.segments
     types, of_server = _types(result)
-    seconds = _floats(segments, "end_s") - _floats(segments, "start_s")
-    mask = np.ascontiguousarray(segments["gpu_mask"].to_numpy(), np.uint64)
-    gpus = _BITS[mask.view(np.uint8)].reshape(-1, 8).sum(axis=1)
-    place = codes[job] * len(types) + of_server[segments["server"].to_numpy()]
-    held = np.bincount(place, seconds * gpus, len(names) * len(types)) / _HOUR_S
-    held = held.reshape(len(names), len(types))
-    rho = _floats(jobs, "ftf")
+    place = codes[rows.job] * len(types) + of_server[rows.server]
+    gpu_h = (rows.end - rows.start) * rows.gpus / _HOUR_S
+    held = np.bincount(place, gpu_h, len(names) * len(types)).reshape(len(names), len(types))
+    rho = _floats(result.jobs, "ftf")
     found = []
     for i in np.argsort(-held.sum(axis=1), kind="stable").tolist():
         own = rho[(codes == i) & np.isfinite(rho)]

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from gangline.explain.life import Segments
     from gangline.result import Result
 
-    Ints = npt.NDArray[np.int64]
     Floats = npt.NDArray[np.float64]
 
 __all__ = ["Bar", "Excerpt", "excerpt"]
@@ -51,7 +51,7 @@ class Excerpt:
     bars: tuple[Bar, ...]
 
 
-def excerpt(result: Result, job: Ints) -> Excerpt | None:
+def excerpt(result: Result, rows: Segments) -> Excerpt | None:
     """Return a part of a run around the moment when most work is at hand.
 
     That moment is one of the trace, not of the policy: work comes with arrivals and would be done
@@ -60,20 +60,16 @@ def excerpt(result: Result, job: Ints) -> Excerpt | None:
     Parameters
     ----------
     result : Result
-        With segments.
-    job : int array, shape (rows,)
-        Row of the jobs table of each segment.
+        Of a run.
+    rows : Segments
+        Of the same run.
     """
-    blocks = result.spec["cluster"]["servers"]
-    gpus = tuple(int(block["gpus"]) for block in blocks for _ in range(block["count"]))
-    segments, jobs = result.segments, result.jobs
-    if sum(gpus) > _MOST_GPUS or not segments.num_rows:
+    servers = result.spec["cluster"]["servers"]
+    gpus = tuple(int(block["gpus"]) for block in servers for _ in range(block["count"]))
+    jobs, arrival, start, end = result.jobs, rows.arrival, rows.start, rows.end
+    if sum(gpus) > _MOST_GPUS or not len(start):
         return None
-    arrival = np.asarray(jobs["arrival_s"].to_numpy(), np.float64)
     low, high = _window(arrival, np.asarray(jobs["gpus"].to_numpy()) * alone_s(jobs), sum(gpus))
-    start, end = (
-        np.asarray(segments[name].to_numpy(), np.float64) for name in ("start_s", "end_s")
-    )
     inside = np.flatnonzero((start < high) & (end > low))
     while len(inside) > _MOST_BARS:
         high = low + 0.7 * (high - low)
@@ -83,14 +79,15 @@ def excerpt(result: Result, job: Ints) -> Excerpt | None:
     bars: list[Bar] = []
     inside = inside[np.argsort(start[inside], kind="stable")]
     first = float(arrival.min())
-    for number, row in zip(job[inside].tolist(), segments.take(inside).to_pylist(), strict=True):
+    shown = rows.table.take(inside).to_pylist()
+    for number, row in zip(rows.job[inside].tolist(), shown, strict=True):
         from_s, to_s = max(row["start_s"], low), min(row["end_s"], high)
         reason = row["end_reason"] if row["end_s"] <= high else ""
         is_shared = bool(row.get("co_runner"))
-        runs = _runs(row["gpu_mask"])
+        blocks = _runs(row["gpu_mask"])
         if is_shared:  # of one GPU each: another job may lie beside it on some of them
-            runs = [(slot + i, 1) for slot, slots in runs for i in range(slots)]
-        for slot, slots in runs:
+            blocks = [(slot + i, 1) for slot, slots in blocks for i in range(slots)]
+        for slot, slots in blocks:
             place = (row["server"], slot, from_s - first)
             lane = int(is_shared and _is_taken(bars, *place))
             span = (from_s - first, to_s - first)

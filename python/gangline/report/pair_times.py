@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
-    import pyarrow as pa
+
+    from gangline.explain.life import Segments
 
     Ints = npt.NDArray[np.int64]
 
@@ -58,23 +59,21 @@ class PairTime:
         return self.done_h + self.co_done_h - self.gpu_h
 
 
-def pair_times(segments: pa.Table, job: Ints, codes: Ints, names: Sequence[str]) -> list[PairTime]:
+def pair_times(rows: Segments, codes: Ints, names: Sequence[str]) -> list[PairTime]:
     """Return the pairs of models that shared GPUs, most GPU time first.
 
     Parameters
     ----------
-    segments : pyarrow.Table
+    rows : Segments
         With the column `xi`, which runs with shared GPUs have.
-    job : int64 array, one per row
-        Number of the job.
     codes : int64 array, one per job
         Number of its model.
     names : sequence of str
         Labels of the models.
     """
-    xi = segments["xi"].to_numpy()
+    xi, job = rows.table["xi"].to_numpy(), rows.job
     found: dict[tuple[int, int], list[float]] = {}
-    for one, two, seconds in _overlaps(segments, job):
+    for one, two, seconds in _overlaps(rows):
         first, second = codes[job[one]], codes[job[two]]
         if (names[second], second) < (names[first], first):
             one, two, first, second = two, one, second, first
@@ -88,17 +87,13 @@ def pair_times(segments: pa.Table, job: Ints, codes: Ints, names: Sequence[str])
     return sorted(pairs, key=lambda pair: (-pair.gpu_h, pair.model, pair.co_model))
 
 
-def _overlaps(segments: pa.Table, job: Ints) -> Iterator[tuple[int, int, float]]:
+def _overlaps(rows: Segments) -> Iterator[tuple[int, int, float]]:
     """Yield two rows of different jobs on one GPU, and how long they overlap; once per GPU."""
-    import pyarrow.compute as pc
-
-    shared = np.flatnonzero(pc.not_equal(segments["co_runner"], "").to_numpy())
-    start = segments["start_s"].to_numpy()[shared]
-    end = segments["end_s"].to_numpy()[shared]
-    mask = segments["gpu_mask"].to_numpy().astype(np.uint64)[shared]
-    bits = (mask[:, None] >> np.arange(_SLOTS, dtype=np.uint64)) & np.uint64(1)
+    shared = np.flatnonzero(~rows.is_alone)
+    start, end, job = rows.start[shared], rows.end[shared], rows.job[shared]
+    bits = (rows.mask[shared, None] >> np.arange(_SLOTS, dtype=np.uint64)) & np.uint64(1)
     row, slot = np.nonzero(bits)
-    gpu = segments["server"].to_numpy().astype(np.int64)[shared][row] * _SLOTS + slot
+    gpu = rows.server[shared][row] * _SLOTS + slot
     order = np.lexsort((start[row], gpu))
     place, here = -1, list[int]()
     for at, on in zip(row[order].tolist(), gpu[order].tolist(), strict=True):
@@ -106,7 +101,7 @@ def _overlaps(segments: pa.Table, job: Ints) -> Iterator[tuple[int, int, float]]
             place, here = on, []
         here = [other for other in here if end[other] > start[at]]
         for other in here:
-            if job[shared[other]] != job[shared[at]]:
+            if job[other] != job[at]:
                 seconds = float(min(end[at], end[other]) - start[at])
                 yield int(shared[other]), int(shared[at]), seconds
         here.append(at)

@@ -14,6 +14,7 @@ import numpy as np
 
 from gangline._files import unsealed, whole
 from gangline.errors import MissingExtraError
+from gangline.explain.life import Segments
 from gangline.report.gantt import gantt
 from gangline.report.output import check_target
 from gangline.report.shapes import gangs
@@ -236,7 +237,7 @@ def _mixed(result: Result, drawn: Gantt) -> list[str | None]:
     """Return the GPU types of each row's gang where there are several, such as `K80 + V100`."""
     cluster = _cluster(result)
     of_server = cluster.server_arrays()["type"].astype(np.int64)
-    found = gangs(drawn.segments, drawn.job, of_server)
+    found = gangs(Segments(drawn.segments, result.jobs), of_server)
     names = [kind.name for kind in cluster.gpu_types]
     known: dict[int, str | None] = {}
     for bits in np.unique(found.types).tolist():

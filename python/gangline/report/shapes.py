@@ -9,14 +9,14 @@ import numpy as np
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pyarrow as pa
+
+    from gangline.explain.life import Segments
 
     Ints = npt.NDArray[np.int64]
     Floats = npt.NDArray[np.float64]
 
 __all__ = ["Gangs", "Shapes", "gangs", "shapes"]
 
-_BITS = np.array([bin(i).count("1") for i in range(256)], np.int64)
 _HOUR_S = 3600.0
 
 
@@ -74,36 +74,29 @@ class Shapes:
     copies_most: int
 
 
-def gangs(segments: pa.Table, job: Ints, type_of_server: Ints) -> Gangs:
+def gangs(rows: Segments, type_of_server: Ints) -> Gangs:
     """Put the rows of one gang on several servers together.
 
     Parameters
     ----------
-    segments : pyarrow.Table
+    rows : Segments
         Of a run.
-    job : int array, shape (rows,)
-        Row of the jobs table.
     type_of_server : int array, shape (servers,)
         GPU type of each server.
     """
-    rows = segments.num_rows
-    start = np.asarray(segments["start_s"].to_numpy(), np.float64)
-    end = np.asarray(segments["end_s"].to_numpy(), np.float64)
-    part = np.zeros(rows, np.int64)
-    if "part" in segments.column_names:
-        part = np.asarray(segments["part"].to_numpy(), np.int64)
-    mask = np.ascontiguousarray(segments["gpu_mask"].to_numpy(), np.uint64)
-    gpus = _BITS[mask.view(np.uint8)].reshape(-1, 8).sum(axis=1)
-    kind = type_of_server[np.asarray(segments["server"].to_numpy(), np.int64)]
-    bit = np.left_shift(np.uint64(1), kind.astype(np.uint64))
+    job, start, end, gpus, count = rows.job, rows.start, rows.end, rows.gpus, len(rows.job)
+    part = np.zeros(count, np.int64)
+    if "part" in rows.table.column_names:
+        part = np.asarray(rows.table["part"].to_numpy(), np.int64)
+    bit = np.left_shift(np.uint64(1), type_of_server[rows.server].astype(np.uint64))
     order = np.lexsort((start, part, job))
     job, part, start, end = job[order], part[order], start[order], end[order]
-    first = np.ones(rows, np.bool_)
+    first = np.ones(count, np.bool_)
     first[1:] = (job[1:] != job[:-1]) | (part[1:] != part[:-1]) | (start[1:] != start[:-1])
     at = np.flatnonzero(first)
     if not len(at):
         return Gangs(job, part, start, end, gpus, bit, job)
-    of_row = np.empty(rows, np.int64)
+    of_row = np.empty(count, np.int64)
     of_row[order] = np.cumsum(first) - 1
     held = np.add.reduceat(gpus[order], at)
     types = np.bitwise_or.reduceat(bit[order], at)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from gangline.explain.life import Segments
     from gangline.report.waiting import Waits
     from gangline.result import Result
 
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["PHRASES", "Story", "alone_s", "sentences", "stops", "worst"]
 
 _TOLD = 10  # ours: jobs on a page
-_NAMED = 2  # ours: takers of a job's GPUs that are named
+_NAMED = 2  # ours: takers of a job's GPUs that are named; one more is kept to know of others
 _SMALL = 0.01  # ours: part of the delay below which a loss is not told
 PHRASES = {
     "busy": "too few GPUs were free",
-    "head": "it was behind a larger job at the head of the queue",
+    "head": "enough GPUs were free for it, but not for the job that had come first",
     "scattered": "enough GPUs were free, but scattered over servers",
     "held": "enough GPUs were free, but the policy held it back",
 }
@@ -79,7 +80,7 @@ def alone_s(jobs: pa.Table) -> Floats:
 
 
 def worst(
-    result: Result, found: Waits | None, job: Ints | None, pairs: tuple[Ints, Ints]
+    result: Result, found: Waits | None, rows: Segments | None, pairs: tuple[Ints, Ints]
 ) -> list[Story]:
     """Return the finished jobs with the longest delay, the longest first.
 
@@ -91,10 +92,10 @@ def worst(
         Of a run.
     found : Waits, optional
         Why its jobs waited.
-    job : int array, optional
-        Row of the jobs table of each segment, if there are segments.
+    rows : Segments, optional
+        Its segments, if there are any.
     pairs : (int array, int array)
-        Jobs that were stopped, and those that took their GPUs, as `waiting.takers` returns them.
+        Jobs that were stopped, and those that took their GPUs, as `Segments.preempted` tells them.
     """
     jobs = result.jobs
     alone, took = alone_s(jobs), _floats(jobs, "jct_s")
@@ -103,19 +104,16 @@ def worst(
     most = most[delay[most] > 1e-6 * took[most]]
     shared = np.zeros(jobs.num_rows)
     by: dict[int, list[int]] = {}
-    if job is not None:
-        segments = result.segments
+    if rows is not None:
         stopped, taker = pairs
         for one in most.tolist():
             by[one] = taker[stopped == one].tolist()
-        if "xi" in segments.column_names:
-            length = _floats(segments, "end_s") - _floats(segments, "start_s")
-            parts = length * (1.0 - 1.0 / _floats(segments, "xi"))
+        if "xi" in rows.table.column_names:
+            lost = (rows.end - rows.start) * (1.0 - 1.0 / _floats(rows.table, "xi"))
             # a gang on several servers has a row for each
-            share = parts * _first_rows(segments, job)
-            shared = np.bincount(job, share, jobs.num_rows)
+            shared = np.bincount(rows.job, lost * _first_rows(rows), jobs.num_rows)
     reasons = None
-    if found is not None and job is not None:
+    if found is not None and rows is not None:
         reasons = np.stack(
             [np.bincount(found.job, part, jobs.num_rows) for part in found.reasons_s.T], axis=1
         )
@@ -123,7 +121,7 @@ def worst(
     stories = []
     for row in most.tolist():
         names, counts = np.unique(np.array(by.get(row, []), np.int64), return_counts=True)
-        order = np.argsort(-counts, kind="stable")[:_NAMED]
+        order = np.argsort(-counts, kind="stable")[: _NAMED + 1]
         one = {name: jobs[name][row].as_py() for name in _TAKEN}
         if None in one.values():  # of a table that was changed by hand
             continue
@@ -158,9 +156,9 @@ def sentences(story: Story) -> str:
     ... )
     >>> for sentence in sentences(told).split(". "):
     ...     print(sentence)
-    It waited 2 min: 1 min 40 s while too few GPUs were free, 20 s while it was behind a larger \
-job at the head of the queue
-    It was stopped 2 times; job 9 took its GPUs
+    It waited 2 min: 1 min 40 s while too few GPUs were free, 20 s while enough GPUs were free for \
+it, but not for the job that had come first
+    It was stopped twice; job 9 took its GPUs
     Restarts took 20 s.
     """
     delay = story.jct_s - story.alone_s
@@ -186,9 +184,12 @@ job at the head of the queue
     if done:
         said = f"It was {' and '.join(done)}"
         if story.takers and story.preemptions:
-            several = len(story.takers) > 1 or story.takers[0][1] < story.preemptions
-            names = words.listed([f"job {job}" for job, _ in story.takers])
-            said += f"; {'most often ' if several else ''}{names} took its GPUs"
+            names = [f"job {job}" for job, _ in story.takers[:_NAMED]]
+            if story.preemptions == 1:
+                names += ["others"] * (len(story.takers) > _NAMED)
+            elif len(story.takers) > 1 or story.takers[0][1] < story.preemptions:
+                names[0] = f"most often {names[0]}"
+            said += f"; {words.listed(names)} took its GPUs"
         told.append(said)
     losses = [
         (story.overhead_s, "restarts took"),
@@ -224,19 +225,18 @@ def stops(jobs: pa.Table, stopped: Ints, taker: Ints) -> dict[str, float]:
     return found
 
 
-def _first_rows(segments: pa.Table, job: Ints) -> npt.NDArray[np.bool_]:
+def _first_rows(rows: Segments) -> npt.NDArray[np.bool_]:
     """Tell which rows are the first of their gang: others say the same of another server."""
-    start = _floats(segments, "start_s")
-    order = np.lexsort((start, job))
-    first = np.ones(len(order), bool)
-    first[1:] = (job[order][1:] != job[order][:-1]) | (start[order][1:] != start[order][:-1])
-    found = np.empty(len(order), bool)
-    found[order] = first
-    return found
+    order = np.lexsort((rows.start, rows.job))
+    job, start = rows.job[order], rows.start[order]
+    first = np.empty(len(order), np.bool_)
+    is_new = (job[1:] != job[:-1]) | (start[1:] != start[:-1])
+    first[order] = np.append(True, is_new)[: len(order)]
+    return first
 
 
 def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count:,} times"
+    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
 
 
 def _floats(table: pa.Table, name: str) -> Floats:

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gangline.explain.free import Free, free_of_segments, jobs_of_rows
+from gangline.explain.free import FITS, SHORT, Free, free_of_segments
+from gangline.explain.life import Segments
 from gangline.run_spec import cluster_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
 
-__all__ = ["REASONS", "Piece", "Waits", "idle_share", "rows_of_jobs", "takers", "waits"]
+__all__ = ["REASONS", "Piece", "Waits", "idle_share", "waits"]
 
 REASONS = ("busy", "head", "scattered", "held")
 _BUSY, _HEAD, _SCATTERED, _HELD = range(4)
@@ -103,7 +104,9 @@ class Waits:
         return float(first[:, _HEAD].sum()) / total if total > 0.0 else float("nan")
 
 
-def waits(result: Result, job: Ints | None = None) -> Waits | None:
+def waits(
+    result: Result, rows: Segments | None = None, *, mixes_types: bool = False
+) -> Waits | None:
     """Return why the jobs of a run waited; None if its tables do not say.
 
     Parameters
@@ -111,13 +114,15 @@ def waits(result: Result, job: Ints | None = None) -> Waits | None:
     result : Result
         With segments, or else with a timeline. Failures that were drawn are in no table: of such
         a run nothing is known if servers failed.
-    job : int array, optional
-        What `rows_of_jobs` returns, if it is known already.
+    rows : Segments, optional
+        Its segments, if they are at hand already.
+    mixes_types : bool
+        Whether a gang may have GPUs of several types.
 
     Notes
     -----
     O(rows log rows + instants x (distinct gang sizes + GPUs of a server)). A job counts as able to
-    run on every GPU type, on one at a time. Two jobs on one GPU use it once.
+    run on every GPU type. Two jobs on one GPU use it once.
 
     Examples
     --------
@@ -136,16 +141,20 @@ def waits(result: Result, job: Ints | None = None) -> Waits | None:
     arrival, start = _column(jobs, "arrival_s"), _column(jobs, "first_start_s")
     could_run = np.asarray(pc.not_equal(jobs["status"], "dropped"), bool)
     if result.has_segments:
-        job = rows_of_jobs(result) if job is None else job
+        rows = Segments(result.segments, jobs) if rows is None else rows
         outages = cluster.outages()
         if result.summary.get("failures") and not outages:
             return None  # drawn: no table says which servers were down
-        free = free_of_segments(result.segments, cluster, arrival, outages)
-        stretches = _stretches(result, job, arrival, could_run)
+        last_s = _last_s(result)
+        until = np.where(np.isnan(_column(jobs, "finish_s")), last_s, np.nan)
+        stretches = rows.waits(np.where(could_run, until, -np.inf))
+        moments = [np.append(arrival, last_s)]
+        if "xi" in result.segments.column_names:  # a GPU may stay in use when a job leaves it
+            moments += stretches[1:]
+        free = free_of_segments(result.segments, cluster, np.concatenate(moments), outages)
     else:
         free = _free_of_timeline(result.timeline, cluster, np.concatenate([arrival, start]))
-        end = float(_column(result.timeline, "t_s").max(initial=0.0))
-        until = np.where(np.isnan(start), end, start)
+        until = np.where(np.isnan(start), _last_s(result), start)
         waited = np.flatnonzero(could_run & (until > arrival))
         stretches = waited, arrival[waited], until[waited]
     if free is None:
@@ -155,7 +164,7 @@ def waits(result: Result, job: Ints | None = None) -> Waits | None:
     queue = arrival[order], np.where(np.isnan(start), np.inf, start)[order]
     gpus = np.asarray(jobs["gpus"].to_numpy(), np.int64)
     sizes, size_of = np.unique(gpus, return_inverse=True)
-    code = _codes(free, sizes, _head(free.time_s, *queue, gpus[order]))
+    code = _codes(free, sizes, _head(free.time_s, *queue, gpus[order]), mixes_types=mixes_types)
     return Waits(
         job=owner,
         start_s=begin,
@@ -166,48 +175,6 @@ def waits(result: Result, job: Ints | None = None) -> Waits | None:
         code=code,
         size_of=size_of,
     )
-
-
-def takers(segments: pa.Table, job: Ints) -> tuple[Ints, Ints, Floats]:
-    """Return which jobs the policy stopped, which took their GPUs at that instant, and when.
-
-    Parameters
-    ----------
-    segments : pyarrow.Table
-        Of a run.
-    job : int array, shape (rows,)
-        Row of the jobs table of each segment.
-
-    Returns
-    -------
-    (int array, int array, float array)
-        One entry per pair of stopped job and taker, each pair of an instant once. GPUs that stayed
-        free at that instant have no taker.
-    """
-    import pyarrow.compute as pc
-
-    start, end = _column(segments, "start_s"), _column(segments, "end_s")
-    server = np.asarray(segments["server"].to_numpy(), np.int64)
-    mask = np.asarray(segments["gpu_mask"].to_numpy(), np.uint64)
-    stopped = np.flatnonzero(np.asarray(pc.equal(segments["end_reason"], "preempted")))
-    times = np.unique(start)
-    at = np.searchsorted(times, end[stopped])
-    known = at < len(times)
-    stopped, at = stopped[known], at[known]
-    stopped, at = (kept[times[at] == end[stopped]] for kept in (stopped, at))
-    place = np.searchsorted(times, start) * (int(server.max(initial=0)) + 1) + server
-    order = np.argsort(place, kind="stable")
-    wanted = at * (int(server.max(initial=0)) + 1) + server[stopped]
-    low, high = (np.searchsorted(place[order], wanted, side) for side in ("left", "right"))
-    count = high - low
-    row = np.repeat(stopped, count)
-    other = order[np.repeat(low - np.cumsum(count) + count, count) + np.arange(count.sum())]
-    took = ((mask[row] & mask[other]) != 0) & (job[row] != job[other])
-    jobs = int(job.max(initial=0)) + 1
-    victim, taker = job[row[took]], job[other[took]]
-    # gangs on several servers meet several times
-    key = np.unique((np.searchsorted(times, end[row[took]]) * jobs + victim) * jobs + taker)
-    return key // jobs % jobs, key % jobs, times[key // jobs // jobs]
 
 
 def idle_share(timeline: pa.Table, gpus: int, length_s: float) -> float:
@@ -233,15 +200,16 @@ def idle_share(timeline: pa.Table, gpus: int, length_s: float) -> float:
     return float(idle @ np.diff(_column(timeline, "t_s"))) / (gpus * length_s)
 
 
-def _codes(free: Free, sizes: Ints, head: Ints) -> npt.NDArray[np.uint8]:
-    most = free.total.max(axis=0)
-    code = np.full((len(sizes), len(free.time_s)), _HELD, np.uint8)
+def _codes(free: Free, sizes: Ints, head: Ints, *, mixes_types: bool) -> npt.NDArray[np.uint8]:
+    """Return the reason for which a gang of each size would wait from each instant on."""
+    code = np.empty((len(sizes), len(free.time_s)), np.uint8)
+    types = range(len(free.total))
+    is_blocked = head > (free.total.sum if mixes_types else free.total.max)(axis=0)
     for row, size in zip(code, sizes.tolist(), strict=True):
-        row[:] = _SCATTERED
-        for kind in range(len(free.total)):
-            row[free.together(kind, size) >= size] = _HELD
-        row[head > most] = _HEAD
-        row[most < size] = _BUSY
+        state = free.for_gang(size, types, mixes_types=mixes_types).state
+        row[:] = np.where(state == FITS, _HELD, _SCATTERED)
+        row[is_blocked] = _HEAD
+        row[state == SHORT] = _BUSY
     return code
 
 
@@ -262,48 +230,24 @@ def _head(time_s: Floats, arrival_s: Floats, start_s: Floats, gpus: Ints) -> Int
 def _durations(
     time_s: Floats, code: npt.NDArray[np.uint8], size: Ints, start_s: Floats, end_s: Floats
 ) -> Floats:
-    """Return how long each reason held in each span."""
+    """Return how long each reason held in each span; spans begin and end at instants."""
     found = np.zeros((len(start_s), len(REASONS)))
     length = np.diff(time_s)
-    for number in np.unique(size).tolist():
+    first, last = np.searchsorted(time_s, start_s), np.searchsorted(time_s, end_s)
+    for number in np.flatnonzero(np.bincount(size)).tolist():
         mine = size == number
         for reason in np.flatnonzero(np.bincount(code[number], minlength=len(REASONS))).tolist():
-            held = (code[number, :-1] == reason) * length
-            total = np.append(0.0, np.cumsum(held))
-            ends = (np.interp(edge[mine], time_s, total) for edge in (start_s, end_s))
-            low, high = ends
-            found[mine, reason] = high - low
+            total = np.append(0.0, np.cumsum((code[number, :-1] == reason) * length))
+            found[mine, reason] = total[last[mine]] - total[first[mine]]
     found[found < _ROUNDING_S] = 0.0
     return found
 
 
-def _stretches(
-    result: Result, job: Ints, arrival: Floats, could_run: Bools
-) -> tuple[Ints, Floats, Floats]:
-    """Return the spans in which jobs held no GPU: job, from, to."""
-    segments = result.segments
-    start, end = _column(segments, "start_s"), _column(segments, "end_s")
-    finish = _column(result.jobs, "finish_s")
-    last_s = max(end.max(initial=0.0), np.nanmax(np.append(arrival, 0.0)))
-    until = np.where(np.isnan(finish), last_s, finish)
-    # A job is there from its arrival to its end; both are spans without length.
-    there = np.flatnonzero(could_run)
-    job = np.concatenate([job, there, there])
-    start = np.concatenate([start, arrival[there], until[there]])
-    end = np.concatenate([end, arrival[there], until[there]])
-    times, rank = np.unique(np.concatenate([start, end]), return_inverse=True)
-    first, last = rank[: len(start)], rank[len(start) :]
-    order = np.lexsort((last, first, job))
-    job, first, last = job[order], first[order], last[order]
-    # Copies of a job overlap: a gap begins where all before have ended.
-    ended = np.maximum.accumulate(job * len(times) + last) - job * len(times)
-    gap = np.flatnonzero((job[1:] == job[:-1]) & (first[1:] > ended[:-1]))
-    return job[gap], times[ended[gap]], times[first[gap + 1]]
-
-
-def rows_of_jobs(result: Result) -> Ints:
-    """Return the row of the jobs table of each segment."""
-    return jobs_of_rows(result.segments, result.jobs)
+def _last_s(result: Result) -> float:
+    """Return the end of the simulated time."""
+    rows = [result.timeline["t_s"], result.jobs["arrival_s"]]
+    rows += [result.segments["end_s"]] if result.has_segments else []
+    return float(max(np.max(column.to_numpy(), initial=0.0) for column in rows))
 
 
 def _free_of_timeline(timeline: pa.Table, cluster: Cluster, more_s: Floats) -> Free | None:
