@@ -16,7 +16,6 @@ from gangline import policies
 from gangline.explain.face import explain
 from gangline.report.waiting import REASONS
 from gangline.run_inputs import make_options
-from gangline.simulate import Prepared
 
 if TYPE_CHECKING:
     from gangline.explain.explanation import Explanation
