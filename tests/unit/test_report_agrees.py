@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import gangline as gl
 from gangline import policies
+from gangline.execution import Worlds
 from gangline.explain.face import explain
 from gangline.report.waiting import REASONS
-from gangline.run_inputs import make_options
 
 if TYPE_CHECKING:
     from gangline.explain.explanation import Explanation
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 def compared(cluster: Any, trace: Any, policy: str, **options: Any) -> int:
     """Hold the stories of a run against explanations of the same jobs; return how many."""
-    prepared = Prepared(cluster, trace)
-    chosen = make_options({**options, "segments": True})
-    result, watched = prepared.watch(policy, chosen, range(len(prepared.trace)))
+    worlds = Worlds()
+    run = worlds.take(cluster, trace, policy, **{**options, "segments": True})
+    result, watched = worlds.watch(run, range(len(worlds.trace(run.spec.trace))))
     found = gl.report.digest(result)
-    kinds = len(prepared.cluster.gpu_types)
+    kinds = len(run.spec.build_cluster().gpu_types)
     # a job with copies is not stopped when one of them is
     is_copied = {row["job_id"] for row in result.segments.to_pylist() if row["part"]}
     checked = 0
