@@ -84,10 +84,11 @@ test: setup ## the tests, Rust and Python: at most ten minutes on two cores
 check: setup ## what takes longer: slow tests, large worlds, browser, wheel, fuzz, instruction counts
 	$(GATE)
 
-# KILLS is how often each sweep is killed; `make test` does it a few times.
+# KILLS is how often each kind of process is killed: sweeps, their workers, Dask workers and schedulers.
+# `make test` does it a few times.
 KILLS ?= 100
 soak: $(VENV)/.develop ## what takes long and hits at random: sweeps killed KILLS=100 times and resumed
-	GANGLINE_SWEEP_KILLS=$(KILLS) $(PY) -m pytest -q --timeout 7200 -k killed tests/unit/test_sweep.py tests/unit/test_sweep_dask.py
+	GANGLINE_SWEEP_KILLS=$(KILLS) $(PY) -m pytest -q --timeout 7200 --durations 4 tests/unit/test_sweep_killed.py
 
 lint: setup ## formatters, clippy, ruff, mypy, spelling, docs
 	$(GATE)

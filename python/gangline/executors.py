@@ -6,8 +6,10 @@ jobs. Policies in Python hold it: they get processes.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
+import time
 from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -30,6 +32,7 @@ __all__ = [
 
 EXECUTORS = ("local", "dask")
 _AHEAD = 2  # tasks per worker that are handed out before the first is done
+_COUNT_EVERY_S = 5.0  # between two looks at how many workers a Dask cluster has
 _TRIES = 2  # a run that ends its process twice has failed
 
 T = TypeVar("T")
@@ -237,36 +240,90 @@ def in_dask(
     address : str, optional
         Scheduler of a cluster that runs already; it sees the same files under the same names. By
         default a cluster of worker processes is started here, and ended afterwards.
+
+    Raises
+    ------
+    MissingExtraError
+        If the library distributed is not installed.
+    OptionError
+        If `address` is none.
+    OSError
+        If no scheduler answers there, or the connection to it is lost.
     """
+    from concurrent.futures import CancelledError
+
     try:
-        from distributed import Client, KilledWorker, LocalCluster, as_completed
+        from distributed import Client, LocalCluster
+        from distributed.comm import CommClosedError, parse_host_port
     except ImportError:
         message = "the executor dask needs the library distributed: pip install 'gangline[dask]'"
         raise MissingExtraError(message, extra="dask") from None
-    own = None if address else LocalCluster(workers, threads_per_worker=1, dashboard_address=None)
+    scheme, _, host = (address or "").rpartition("://")
+    if address is not None and scheme in ("", "tcp", "tls"):
+        try:
+            parse_host_port(host)
+        except ValueError:
+            message = f"address: expected one such as tcp://HOST:8786, got {address!r}"
+            raise OptionError(message, field="address", value=address) from None
+    own = None
     try:
-        with Client(address or own) as client:
-            ahead = iter(tasks)
-            room = _AHEAD * (workers if own else max(1, sum(client.nthreads().values())))
-            known: dict[str, T] = {}
-
-            def submit() -> Any:
-                for task in ahead:
-                    future = client.submit(work, task, pure=False)
-                    known[future.key] = task
-                    return future
-                return None
-
-            done = as_completed([one for one in (submit() for _ in range(room)) if one is not None])
-            for future in done:
-                task = known.pop(future.key)
-                try:
-                    yield future.result()
-                except KilledWorker:
-                    yield lost(task, "the Dask workers that ran it died")
-                following = submit()
-                if following is not None:
-                    done.add(following)
+        with _quiet("distributed", "distributed.client"):
+            if address is None:
+                own = LocalCluster(workers, threads_per_worker=1, dashboard_address=None)
+            with Client(address or own) as client:
+                yield from _by_client(client, work, tasks, lost)
+    except (CancelledError, CommClosedError):
+        where = address or "that was started here"
+        message = (
+            f"the connection to the Dask scheduler {where} was lost; what is finished is kept: "
+            "run the same sweep again when it is back"
+        )
+        raise ConnectionError(message) from None
     finally:
         if own is not None:
             own.close()
+
+
+@contextmanager
+def _quiet(*names: str) -> Iterator[None]:
+    """Keep a library from logging what its caller reports."""
+    import logging
+
+    loggers = [logging.getLogger(name) for name in names]
+    before = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+
+
+def _by_client(
+    client: Any, work: Callable[[T], R], tasks: Iterable[T], lost: Callable[[T, str], R]
+) -> Iterator[R]:
+    from distributed import KilledWorker, as_completed
+
+    ahead = iter(tasks)
+    following = next(ahead, None)
+    under_way: dict[str, T] = {}
+    done = as_completed()
+    counted_s, room = -math.inf, 0
+    while True:
+        if time.monotonic() - counted_s > _COUNT_EVERY_S:  # workers may join and leave
+            room = _AHEAD * max(1, sum(client.nthreads().values()))
+            counted_s = time.monotonic()
+        while following is not None and len(under_way) < room:
+            future = client.submit(work, following, pure=False)
+            under_way[future.key] = following
+            done.add(future)
+            following = next(ahead, None)
+        if not under_way:
+            return
+        future = next(done)
+        task = under_way.pop(future.key)
+        try:
+            yield future.result()
+        except KilledWorker:
+            yield lost(task, "the Dask workers that ran it died")

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +14,9 @@ from gangline.errors import ClusterError, OptionError
 from gangline.sweep import sweep
 from gangline.sweep.plan import read_plan
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 SYNTH = "synth:philly?jobs=20&seed={trace_seed}&max_gpus=4"
 GRID: dict[str, Any] = {
     "trace": [SYNTH],
@@ -28,7 +25,6 @@ GRID: dict[str, Any] = {
     "policy": ["fifo", "las"],
 }
 CLOCK = ("wall_s", "decision_p50_us", "decision_p99_us", "decision_max_us", "solver_s")
-KILLS = int(os.environ.get("GANGLINE_SWEEP_KILLS", "4"))
 
 OWN = '''
 import os
@@ -270,100 +266,3 @@ def test_the_command_prints_a_table_and_says_what_failed(
     assert (document["runs"], document["new"]) == (3, 0)
     spec.write_text(spec.read_text() + "[options]\nuntil = 3\n")
     assert main(["sweep", str(spec), "--out", out]) == 2
-
-
-def _start(spec: Path, out: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "gangline", "sweep", str(spec), "--out", str(out)]
-    return subprocess.Popen(
-        [*command, "--workers", "2"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-
-
-def _spec(path: Path, seeds: int, policies: str) -> Path:
-    path.write_text(
-        f'[grid]\ntrace = ["{SYNTH.replace("20", "300")}"]\ntrace_seed = {list(range(seeds))}\n'
-        f'cluster = ["pollux-64"]\npolicy = {policies}\n'
-    )
-    return path
-
-
-def _results(out: Path) -> dict[Path, int]:
-    return {path: path.stat().st_ino for path in out.glob("runs/*") if path.name[0] != "."}
-
-
-def _workers_of(parent: int) -> list[int]:
-    """Return the worker processes of a sweep; the helper that Python starts beside them is none."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            status = (folder / "stat").read_text().rpartition(")")[2].split()
-            words = (folder / "cmdline").read_bytes()
-        except OSError:  # it ended meanwhile
-            continue
-        if int(status[1]) == parent and status[0] != "Z" and b"spawn_main" in words:
-            found.append(int(folder.name))
-    return found
-
-
-def test_a_killed_sweep_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
-    draw = random.Random(KILLS)
-    out = tmp_path / "out"
-    spec = _spec(tmp_path / "kill.toml", max(24, 8 * KILLS), '["fifo", "las"]')
-    sweep(spec, out=tmp_path / "whole", workers=1)
-    known: dict[Path, int] = {}
-    for _ in range(KILLS):
-        process = _start(spec, out)
-        time.sleep(draw.uniform(0.4, 2.4))
-        process.kill()
-        process.wait()
-        there = _results(out)
-        assert known.items() <= there.items(), "a finished run was lost or repeated"
-        known = there
-    one, other = _start(spec, out), _start(spec, out)  # two at once do no harm
-    assert (one.wait(), other.wait()) == (0, 0)
-    assert known.items() <= _results(out).items(), "a finished run was lost or repeated"
-    assert settled_names(out) == settled_names(tmp_path / "whole")
-    assert settled(out) == settled(tmp_path / "whole")
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
-def test_a_killed_worker_costs_no_run_and_workers_follow_their_parent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "sweepown.py").write_text(OWN)
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    out = tmp_path / "out"
-    spec = _spec(tmp_path / "own.toml", 30, '["sweepown:Own"]')
-
-    def workers(process: subprocess.Popen[bytes]) -> list[int]:
-        deadline = time.monotonic() + 60
-        while not (_results(out) and _workers_of(process.pid)) and process.poll() is None:
-            assert time.monotonic() < deadline, "no worker and no result within a minute"
-            time.sleep(0.02)
-        return _workers_of(process.pid)
-
-    process = _start(spec, out)
-    left = workers(process)
-    assert left, "the sweep ended before a worker could be killed"
-    process.kill()
-    process.wait()
-    deadline = time.monotonic() + 20
-    while any(Path(f"/proc/{pid}/cmdline").exists() for pid in left):
-        assert time.monotonic() < deadline, "workers outlive their parent"
-        time.sleep(0.05)
-    process = _start(spec, out)
-    deadline = time.monotonic() + 60
-    while not (found := _workers_of(process.pid)) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    os.kill(found[0], signal.SIGKILL)
-    assert process.wait() == 0
-    assert len(_results(out)) == 30
-
-
-def settled_names(folder: Path) -> set[str]:
-    left = [path for path in (folder / "runs").iterdir() if path.name.startswith(".")]
-    for path in left:  # what kills left behind is removed after an hour
-        for inner in path.iterdir():
-            inner.unlink()
-        path.rmdir()
-    return {path.name for path in (folder / "runs").iterdir()}

@@ -143,6 +143,8 @@ def sweep(
         If the description is wrong.
     TraceError, ClusterError, PolicyError, OSError
         If an input cannot be read; before the first run.
+    ConnectionError
+        If the scheduler of a Dask cluster is lost; what is finished is kept.
 
     Examples
     --------
@@ -155,6 +157,9 @@ def sweep(
     if executor not in EXECUTORS:
         message = f"executor: expected one of {', '.join(EXECUTORS)}, got {executor!r}"
         raise OptionError(message, field="executor", value=executor)
+    if address is not None and executor != "dask":
+        message = 'address: only for the executor "dask"'
+        raise OptionError(message, field="address", value=address)
     from gangline.sweep.plan import read_plan
 
     plan = read_plan(spec)
