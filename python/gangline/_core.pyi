@@ -211,7 +211,7 @@ def lp_program(
     jobs: float,
     is_proportional: bool,
     prices: Sequence[float],
-) -> tuple[float, _F64, _F64, int, int] | None: ...
+) -> tuple[float, _F64, _F64, int, int, list[tuple[list[int], int, float]]] | None: ...
 
 @final
 class SolveCounts:

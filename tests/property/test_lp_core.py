@@ -22,6 +22,7 @@ POLICIES = (
     "gavel-max-sum",
     "gavel-cost",
 )
+PACKED = tuple(own for own in POLICIES[:4] + POLICIES[-2:])
 # Of the objective, and of the second stage. Searches by HiGHS end at 1e-8 of rho, whose last digits
 # are the whole time left where jobs are old, and of levels.
 EXACT, SEARCHED = (1e-9, 1e-6), (1e-7, 1e-4)
@@ -38,6 +39,10 @@ def asks(draw: st.DrawFn) -> list[dict[str, np.ndarray]]:
         rates = np.outer(np.ones(kinds), [1.0, 2.0, 4.0])
     rates[rates.sum(axis=1) == 0.0] = 1.0
     gangs = numbers.choice([1.0, 1.0, 2.0, 4.0, 8.0], kinds)
+    kept = draw(
+        st.sampled_from([(0.0, 0.5), (0.5, 0.7, 1.0), tuple(numbers.uniform(0.4, 1.0, 99))])
+    )
+    pair_rates = numbers.choice(kept, (kinds, kinds, TYPES)) * rates[:, None, :]
     found, jobs, new = [], dict[int, tuple[int, float, float]](), 0
     for _ in range(draw(st.integers(2, 5))):
         for _ in range(numbers.integers(1, 9)):
@@ -57,6 +62,8 @@ def asks(draw: st.DrawFn) -> list[dict[str, np.ndarray]]:
                 "steps_remaining": np.floor(10 ** numbers.uniform(1, 6, len(jobs))),
                 "age_s": np.floor(numbers.exponential(1e4, len(jobs))),
                 "capacity": numbers.integers(1, 17, TYPES).astype(float),
+                "kind": kind,
+                "pair_rates": pair_rates,
             }
         )
     return found
@@ -72,7 +79,7 @@ def test_allocations_do_not_depend_on_history(
     alive = rounds.Shares(policy, {})
     prices = [1.0, 2.0, 3.5]
     alive.begin(["a", "b", "c"], prices)
-    for ask in sequence:
+    for ask in without_pairs(sequence):
         fresh = rounds.Shares(policy, {})
         fresh.begin(["a", "b", "c"], prices)
         assert alive(**ask).tobytes() == fresh(**ask).tobytes()
@@ -83,8 +90,71 @@ def test_allocations_do_not_depend_on_history(
         highs = gl.lp.solve(policy, solver="simplex", **given_)
         assert (ours.solver, highs.solver) == ("core", "simplex")
         assert ours.objective == pytest.approx(highs.objective, rel=same)
-        prop = ask["rates"] @ ask["capacity"] / ask["capacity"].sum()
-        usable = ask["rates"] > 0
-        fair = usable if policy.endswith("-agnostic") else ask["rates"] / prop[:, None]
-        reached = [float((fair * found.shares).sum()) for found in (ours, highs)]
-        assert reached[0] == pytest.approx(reached[1], rel=same_then)  # the second stage
+        reached = [second_stage(policy, ask, found) for found in (ours, highs)]
+        assert reached[0] == pytest.approx(reached[1], rel=same_then)
+
+
+@given(asks(), st.sampled_from(PACKED))
+def test_packed_allocations_do_not_depend_on_history(
+    sequence: list[dict[str, np.ndarray]], policy: str
+) -> None:
+    """The same where jobs may share GPUs, some pairs never and some without any loss."""
+    settings = {"packed": True} | ({"prices": [1.0, 2.0, 3.5]} if policy == "gavel-cost" else {})
+    alive = rounds.Shares(policy, settings)
+    alive.begin(["a", "b", "c"], [1.0, 2.0, 3.5])
+    for ask in sequence:
+        fresh = rounds.Shares(policy, settings)
+        fresh.begin(["a", "b", "c"], [1.0, 2.0, 3.5])
+        alone, beside = alive.packed(**ask)
+        alone_again, beside_again = fresh.packed(**ask)
+        assert alone.tobytes() == alone_again.tobytes()
+        assert beside == beside_again
+        given_ = {name: column for name, column in ask.items() if name != "jobs"} | settings
+        ours = gl.lp.solve(policy, **given_)
+        highs = gl.lp.solve(policy, solver="simplex", **given_)
+        assert (ours.solver, highs.solver) == ("core", "simplex")
+        assert ours.objective == pytest.approx(highs.objective, rel=EXACT[0])
+        reached = [second_stage(policy, ask, found) for found in (ours, highs)]
+        assert reached[0] == pytest.approx(reached[1], rel=EXACT[1])
+
+
+@given(asks(), st.sampled_from(PACKED), st.randoms(use_true_random=False))
+def test_no_order_of_jobs_or_kinds_changes_a_packed_objective(
+    sequence: list[dict[str, np.ndarray]], policy: str, random: object
+) -> None:
+    """Nor does a class in two: weights of 1 and of 1 and a last bit."""
+    ask = {name: column for name, column in sequence[-1].items() if name != "jobs"}
+    ask |= {"packed": True} | ({"prices": [1.0, 2.0, 3.5]} if policy == "gavel-cost" else {})
+    one = gl.lp.solve(policy, **ask).objective
+    order, names = list(range(len(ask["kind"]))), list(range(len(ask["pair_rates"])))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    random.shuffle(names)  # type: ignore[attr-defined]
+    turned = dict(ask)
+    for name in ("rates", "scale", "weight", "steps_remaining", "age_s"):
+        turned[name] = ask[name][order]
+    turned["weight"] = turned["weight"] * (1.0 + 1e-15 * (np.arange(len(order)) % 2))
+    turned["kind"] = np.argsort(names)[ask["kind"]][order]
+    turned["pair_rates"] = ask["pair_rates"][np.ix_(names, names)]
+    assert gl.lp.solve(policy, **turned).objective == pytest.approx(one, rel=EXACT[0])
+
+
+def without_pairs(sequence: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
+    """The same asks of policies that do not pack."""
+    columns = ("kind", "pair_rates")
+    return [{name: own for name, own in ask.items() if name not in columns} for ask in sequence]
+
+
+def second_stage(policy: str, ask: dict[str, np.ndarray], found: gl.lp.Allocation) -> float:
+    """Rates over their average on all GPUs, of all jobs together."""
+    rates = ask["rates"]
+    prop = rates @ ask["capacity"] / ask["capacity"].sum()
+    unit = np.where(rates > 0, rates, 1.0) if policy.endswith("-agnostic") else prop[:, None]
+    total = float((rates / unit * found.shares).sum())
+    if found.pairs is not None:
+        first = {own: row for row, own in reversed(list(enumerate(found.classes.tolist())))}
+        for pair, times in zip(found.pairs.tolist(), found.pair_shares, strict=True):
+            one, other = (first[own] for own in pair)
+            for a, b in ((one, other), (other, one)):
+                kinds = ask["kind"][a], ask["kind"][b]
+                total += float((ask["pair_rates"][kinds] / unit[a] * times).sum())
+    return total

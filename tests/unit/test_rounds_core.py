@@ -36,6 +36,10 @@ class Kept(rounds.Shares):
         self.calls += 1
         return super().__call__(**given)
 
+    def packed(self, **given: Any) -> Any:
+        self.calls += 1
+        return super().packed(**given)
+
 
 @pytest.mark.parametrize(
     ("policy", "params", "is_core"),
@@ -49,6 +53,10 @@ class Kept(rounds.Shares):
         ("gavel-ftf-agnostic", {"partitions": 2}, True),
         ("gavel-water-filling", {}, True),
         ("gavel-water-filling-agnostic", {}, True),
+        ("gavel-las", {"packed": True}, True),
+        ("gavel-makespan-agnostic", {"packed": True}, True),
+        ("gavel-max-sum", {"packed": True, "partitions": 2}, True),
+        ("gavel-water-filling", {"packed": True}, False),
         ("gavel-ftf", {"tie_break": "none"}, False),
         ("gavel-las", {"solver": "simplex"}, False),
     ],
@@ -60,7 +68,9 @@ def test_the_interpreter_is_taken_once_per_ask(
     Kept.made = []
     monkeypatch.setattr(rounds, "Shares", Kept)
     trace = gl.synth.philly(jobs=40, seed=3, max_gpus=2, rate_per_h=60.0)
-    result = gl.simulate(MANY, trace, policy, params=params, check_invariants=True)
+    result = gl.simulate(
+        MANY, trace, policy, params=params, sharing={"xi": 1.25}, check_invariants=True
+    )
     assert result.summary["finished"] == 40
     kept = Kept.made[-1]
     assert kept.counts is not None

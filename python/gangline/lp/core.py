@@ -1,13 +1,16 @@
-"""Whole programs that the compiled core solves: those without pairs, entities or deadlines."""
+"""Whole programs that the compiled core solves: those without entities or deadlines."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from gangline import _core
 from gangline.lp.cost import prices_of
 from gangline.lp.instance import Allocation
+from gangline.lp.objectives import pair_table
 
 if TYPE_CHECKING:
     from gangline.lp.highs import Solver
@@ -35,7 +38,6 @@ def solve_in_core(instance: Instance, solver: Solver) -> Allocation | None:
     is_usual = (
         (settings.solver, settings.tie_break, settings.agnostic_rate) == ("auto", "max_sum", "mean")
         and settings.normalise in ("none", "proportional")
-        and not settings.packed
         and settings.entity is None
         and settings.time_left_s is None
     )
@@ -52,6 +54,8 @@ def solve_in_core(instance: Instance, solver: Solver) -> Allocation | None:
     }
     if settings.service_lost_s is not None:
         columns["lost_s"] = settings.service_lost_s
+    if settings.packed:
+        columns["pair_rates"] = pair_table(instance)
     began = time.perf_counter()
     found = _core.lp_program(
         instance.policy,
@@ -62,7 +66,7 @@ def solve_in_core(instance: Instance, solver: Solver) -> Allocation | None:
     )
     if found is None:
         return None
-    objective, shares, levels, programs, iterations = found
+    objective, shares, levels, programs, iterations, together = found
     return Allocation(
         shares=shares.reshape(instance.rates.shape),
         objective=objective,
@@ -72,4 +76,17 @@ def solve_in_core(instance: Instance, solver: Solver) -> Allocation | None:
         wall_s=solver.wall_s + time.perf_counter() - began,
         solves=programs,
         levels=levels if len(levels) else None,
+        **_pairs(together, len(instance.capacity)),
     )
+
+
+def _pairs(together: list[tuple[list[int], int, float]], types: int) -> dict[str, Any]:
+    """Return the classes that share GPUs and for how long on each type."""
+    if not together:
+        return {}
+    pairs = sorted({(one, other) for (one, other), _, _ in together})
+    place = {pair: at for at, pair in enumerate(pairs)}
+    table = np.zeros((len(pairs), types))
+    for (one, other), gpu_type, held in together:
+        table[place[one, other], gpu_type] = held
+    return {"pairs": np.array(pairs, dtype=np.int64), "pair_shares": table}

@@ -61,7 +61,8 @@ def cost(instance: Instance, solver: Solver) -> Allocation:
     total = kernel.per_activity(space, problem.worth)
     settled = instance.settings.tie_break == "none"
     if len(deadlines.job):
-        missed, plan = _in_turn(space, deadlines, [money] if settled else [money, total], solver)
+        missed, y = _in_turn(space, deadlines, [money] if settled else [money, total], solver)
+        plan = kernel.Plan(float(np.sum(money * y)), y)
         notes["deadlines_missed"] = missed
         if instance.settings.drop_all_infeasible and missed > 1e-9:
             deadlines = dataclasses.replace(deadlines, job=deadlines.job[:0])
@@ -71,14 +72,13 @@ def cost(instance: Instance, solver: Solver) -> Allocation:
             if settled
             else kernel.best_in_turn(space, money, total, solver)
         )
-    value = float(np.sum(money * plan.y))
-    allocation = finish(problem, plan, value, solver)
+    allocation = finish(problem, plan, plan.z, solver)
     return dataclasses.replace(allocation, notes=notes)
 
 
 def _in_turn(
     space: Activities, deadlines: Deadlines, prices: list[F64], solver: Solver
-) -> tuple[float, kernel.Plan]:
+) -> tuple[float, F64]:
     """Miss the least weight; of all such plans the best by each price in turn."""
     unit = space.scale()
     missing, late = len(deadlines.job), space.count + np.arange(len(deadlines.job))
@@ -105,7 +105,7 @@ def _in_turn(
     y = space.within(found[-1].x[:-missing] * unit)
     # as the solver counts it: what the plan adds up to has noise where a deadline asks for little
     missed = np.maximum(0.0, found[0].x[-missing:])
-    return float(np.sum(deadlines.weight * missed)), kernel.Plan(float(np.sum(prices[-1] * y)), y)
+    return float(np.sum(deadlines.weight * missed)), y
 
 
 def _inverse(place: np.ndarray, deadlines: Deadlines) -> F64:

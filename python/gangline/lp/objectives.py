@@ -25,7 +25,16 @@ if TYPE_CHECKING:
     from gangline.lp.highs import Solver
     from gangline.lp.instance import Instance
 
-__all__ = ["agnostic", "finish_time_fairness", "las", "makespan", "max_sum", "pack", "rates_seen"]
+__all__ = [
+    "agnostic",
+    "finish_time_fairness",
+    "las",
+    "makespan",
+    "max_sum",
+    "pack",
+    "pair_table",
+    "rates_seen",
+]
 
 FTF_GAP = 1e-8  # relative; the policy asks for 1e-6
 FTF_STEPS = 200  # every second step halves the gap, so this is never reached
@@ -84,8 +93,7 @@ def pack(instance: Instance, rates: F64, measure: F64, worth: F64) -> Problem:
     """Build what the classes can do."""
     space = activities.singles(instance.classes, rates, instance.scale, instance.capacity)
     if instance.settings.packed:
-        kind = per_job(instance, "kind", "the row of pair_rates of each job").astype(np.int64)
-        beside = _as_seen(instance, rates, _pair_table(instance, kind))
+        beside = _as_seen(instance, rates, pair_table(instance))
         space = activities.with_pairs(space, rates, instance.scale, beside)
     return Problem(space, measure, worth)
 
@@ -102,7 +110,15 @@ def _as_seen(instance: Instance, rates: F64, beside: F64) -> F64:
     return kept * rates[:, None, :]
 
 
-def _pair_table(instance: Instance, rows: np.ndarray) -> F64:
+def pair_table(instance: Instance) -> F64:
+    """Return the rate of each class beside each other, shape (classes, classes, types).
+
+    Raises
+    ------
+    PolicyError
+        If there are no such rates for each class.
+    """
+    rows = per_job(instance, "kind", "the row of pair_rates of each job").astype(np.int64)
     table = np.asarray(instance.settings.pair_rates, dtype=np.float64)
     wanted = len(instance.capacity)
     square = table.ndim == 3 and table.shape[0] == table.shape[1] and table.shape[2] == wanted

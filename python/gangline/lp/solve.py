@@ -212,7 +212,7 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "gavel-makespan": _LEFT,
     "gavel-ftf": (*_LEFT, "age_s", "service_lost_s"),
     "gavel-max-sum": ("rates", "scale", "kind"),
-    "gavel-cost": ("rates", "scale"),
+    "gavel-cost": ("rates", "scale", "kind"),
     "gavel-water-filling": (*_SEEN, "entity", "turn"),
     "gavel-isolated": ("rates", "scale", "weight"),
 }

@@ -6,6 +6,8 @@
 //! | `n_c`, `s_c` | `members`, `gangs` | jobs of the class, GPUs of a job |
 //! | `W_k` | `capacity` | GPUs of a type |
 //! | `f_c` | `floors` | least `rates . x` of a job |
+//! | `y[a,b,k]` | pair | time that jobs of classes a and b spend together on type k |
+//! | `t` | level | all floors rise to `f (1 + t)` |
 //! | `q` | `prices` | multipliers of the linking rows |
 //!
 //! Maximises `sum n gains . x` subject to `sum_k x <= 1`, `rates . x >= f` for each class, and `sum n s x <= W` for each
@@ -14,6 +16,10 @@
 //! nothing that grows with the classes. Which of them gain is found by a look at all, O(classes x types), and each of these is
 //! asked again at the prices of then, so that looks are few. It always starts from nothing: equal programs give equal bits,
 //! whatever was solved before.
+//!
+//! A pair has entries in the rows of two classes, and the level in those of all; neither can be a key. Where a key leaves
+//! the basis and no other column of its class can take its place, it stays, pinned to 0: a linking row says so. There are
+//! never more pins than basic pairs and levels.
 
 use super::dual::SolverError;
 use super::square::{Links, Square};
@@ -29,6 +35,21 @@ const LACKING: f64 = 1e-11;
 const STALLED: u32 = 40;
 /// What a second objective may give up of the first: below what any comparison looks at, above noise.
 const SLACK: f64 = 1e-9;
+
+/// Time of two classes on the same GPUs, or of two jobs of one class.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair {
+    /// The two.
+    pub classes: [usize; 2],
+    /// Where.
+    pub gpu_type: usize,
+    /// Rate of a job of each beside the other.
+    pub rates: [f64; 2],
+    /// What both together count while they run.
+    pub gain: f64,
+    /// What they count in the next objective.
+    pub then: f64,
+}
 
 /// A program; tables are row by row, `classes x types`.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +70,10 @@ pub struct Choose<'a> {
     pub floors: &'a [f64],
     /// Prices of all GPUs of each type from which the first plan is made; empty for none.
     pub prices: &'a [f64],
+    /// Classes that may share GPUs.
+    pub pairs: &'a [Pair],
+    /// Whether all floors rise together as far as they can: then this is the first objective, and `gains` the next.
+    pub rises: bool,
 }
 
 /// The plan, and the steps that it took.
@@ -56,7 +81,9 @@ pub struct Choose<'a> {
 pub struct Chosen {
     /// Shares of one job of each class, `classes x types`.
     pub shares: Vec<f64>,
-    /// The first objective.
+    /// Job-seconds per second of each pair.
+    pub together: Vec<f64>,
+    /// The first objective: what the gains add up to, or by what part of themselves all floors rise.
     pub value: f64,
     /// Simplex steps.
     pub steps: u32,
@@ -66,6 +93,10 @@ pub struct Chosen {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Extra {
     Own(usize, usize),
+    /// Of a pair.
+    Pair(usize),
+    /// What all floors rise.
+    Level,
     /// What is left of a linking row.
     Left(usize),
     /// What it lacks, in the first phase only.
@@ -78,28 +109,37 @@ impl Extra {
         match self {
             Self::Left(link) | Self::Lacks(link) => (0, link),
             Self::Own(class, column) => (1 + class, column),
+            Self::Pair(pair) => (usize::MAX - 1, pair),
+            Self::Level => (usize::MAX, 0),
         }
     }
 }
 
-type Pair = [f64; 2];
+type Rows = [f64; 2];
 
 struct Simplex<'a> {
     problem: &'a Choose<'a>,
     types: usize,
+    /// Linking rows but those of pins.
     links: usize,
+    /// Classes of each pair, and what its column has in their rows.
+    sides: Vec<[(usize, Rows); 2]>,
+    /// Jobs in a unit of each pair: those of its smaller class.
+    units: Vec<f64>,
     /// Rates over floors.
     scaled: Vec<f64>,
-    /// Objective of a share, all members together; none in the first phase.
+    /// Objective of a share, all members together, then of pairs and of the level; none in the first phase.
     cost: Vec<f64>,
-    /// GPUs of all members over those of the type; 0 where a class cannot run.
+    /// GPUs of all members over those of the type, then of pairs and of the level; 0 where a class cannot run.
     held: Vec<f64>,
     /// What counts for the objective that is kept.
     kept: Vec<f64>,
     right: Links,
     keys: Vec<[usize; 2]>,
     /// Inverse of the two key columns, row by row.
-    inverse: Vec<[Pair; 2]>,
+    inverse: Vec<[Rows; 2]>,
+    /// Keys (class, place) that are held at 0.
+    pins: SmallVec<[(usize, usize); 8]>,
     extras: SmallVec<[Extra; 6]>,
     /// Inverse of the working basis, and the multipliers of the linking rows that follow from it.
     working: Square,
@@ -121,27 +161,48 @@ impl Choose<'_> {
             simplex.run()?;
             simplex.end_first_phase()?;
         }
-        simplex.cost = simplex.objective(self.gains);
-        simplex.run()?;
-        let first = if self.then.is_some() {
-            simplex.shares()?
+        let first = if self.rises {
+            Objective::Level
         } else {
-            Vec::new()
+            Objective::Gains
         };
-        if let Some(then) = self.then {
-            simplex.keep(self.gains)?;
-            simplex.cost = simplex.objective(then);
+        simplex.cost = simplex.objective(first);
+        simplex.run()?;
+        let mut plan = simplex.plan()?;
+        let next = if self.rises {
+            Some(Objective::Gains)
+        } else {
+            self.then.map(|_| Objective::Then)
+        };
+        if let Some(next) = next {
+            simplex.keep(first)?;
+            simplex.cost = simplex.objective(next);
             simplex.run()?;
+            plan = Chosen {
+                value: plan.value,
+                ..simplex.plan()?
+            };
         }
-        let shares = simplex.shares()?;
-        let first = if self.then.is_some() { &first } else { &shares };
-        let counted = first.iter().zip(self.gains).enumerate();
-        let value = counted.map(|(at, (x, gain))| self.members[at / simplex.types] * gain * x);
-        Ok(Chosen {
-            value: value.sum(),
-            steps: simplex.steps,
-            shares,
-        })
+        Ok(plan)
+    }
+}
+
+/// What is maximised.
+#[derive(Clone, Copy, Debug)]
+enum Objective {
+    Level,
+    Gains,
+    Then,
+}
+
+impl Choose<'_> {
+    /// What the gains of a plan add up to.
+    fn total(&self, plan: &Chosen) -> f64 {
+        let types = self.capacity.len();
+        let alone = plan.shares.iter().zip(self.gains).enumerate();
+        let alone = alone.map(|(at, (x, gain))| self.members[at / types] * gain * x);
+        let together = self.pairs.iter().zip(&plan.together);
+        alone.sum::<f64>() + together.map(|(pair, time)| pair.gain * time).sum::<f64>()
     }
 }
 
@@ -156,10 +217,13 @@ impl<'a> Simplex<'a> {
                 expected: "classes x types entries, and one number per class",
             });
         }
-        let links = types + usize::from(problem.then.is_some());
+        let is_kept = problem.then.is_some() || problem.rises;
+        let links = types + usize::from(is_kept);
         let mut simplex = Self {
             types,
             links,
+            sides: Vec::new(),
+            units: Vec::new(),
             scaled: Vec::with_capacity(classes * types),
             cost: Vec::new(),
             held: Vec::with_capacity(classes * types),
@@ -167,6 +231,7 @@ impl<'a> Simplex<'a> {
             right: smallvec![1.0; types],
             keys: Vec::with_capacity(classes),
             inverse: vec![[[0.0; 2]; 2]; classes],
+            pins: SmallVec::new(),
             extras: SmallVec::new(),
             working: Square::default(),
             prices: Links::new(),
@@ -176,16 +241,16 @@ impl<'a> Simplex<'a> {
             problem,
         };
         simplex.right.resize(links, 0.0);
-        if problem.then.is_some() {
-            simplex.kept = vec![0.0; classes * types];
+        let columns = classes * types + problem.pairs.len() + 1;
+        if is_kept {
+            simplex.kept = vec![0.0; columns];
         }
         for (class, row) in problem.rates.chunks_exact(types).enumerate() {
             let (floor, gpus) = (
                 problem.floors[class],
                 problem.members[class] * problem.gangs[class],
             );
-            let largest = row.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-            let unit = if floor > 0.0 { floor } else { largest };
+            let unit = rate_unit(row, floor);
             for (rate, own) in row.iter().zip(problem.capacity) {
                 let (rate, held) = if *own > 0.0 {
                     (rate / unit, gpus / own)
@@ -196,13 +261,17 @@ impl<'a> Simplex<'a> {
                 simplex.held.push(held);
             }
         }
-        let wanted = simplex.objective(problem.gains);
+        for pair in problem.pairs {
+            simplex.add_pair(pair);
+        }
+        simplex.held.push(0.0);
+        let wanted = simplex.objective(Objective::Gains);
         for class in 0..classes {
             let keys = simplex.first_keys(class, &wanted)?;
             simplex.keys.push(keys);
             simplex.invert_keys(class)?;
         }
-        simplex.cost = vec![0.0; classes * types];
+        simplex.cost = vec![0.0; columns];
         simplex.set_residual();
         for link in 0..links {
             let lacks = simplex.residual[link] < 0.0;
@@ -222,14 +291,45 @@ impl<'a> Simplex<'a> {
         self.scaled[class * self.types + kind] > 0.0
     }
 
-    /// The objective with its largest entry at 1.
-    fn objective(&self, gains: &[f64]) -> Vec<f64> {
-        let whole = gains.iter().enumerate();
-        let whole: Vec<f64> = whole
-            .map(|(at, gain)| self.problem.members[at / self.types] * gain)
+    fn add_pair(&mut self, pair: &Pair) {
+        let problem = self.problem;
+        let jobs = pair.classes.map(|class| problem.members[class]);
+        let unit = jobs[0].min(jobs[1]);
+        let mut sides = [(0, [0.0; 2]); 2];
+        for (side, (class, rate)) in pair.classes.into_iter().zip(pair.rates).enumerate() {
+            let row = &problem.rates[class * self.types..(class + 1) * self.types];
+            let part = unit / jobs[side];
+            let scaled = rate / rate_unit(row, problem.floors[class]);
+            sides[side] = (class, [part, part * scaled]);
+        }
+        let gpus = unit * problem.gangs[pair.classes[0]];
+        self.sides.push(sides);
+        self.units.push(unit);
+        self.held.push(gpus / problem.capacity[pair.gpu_type]);
+    }
+
+    /// An objective with its largest entry at 1.
+    fn objective(&self, which: Objective) -> Vec<f64> {
+        let problem = self.problem;
+        let gains = match which {
+            Objective::Level => &[],
+            Objective::Gains => problem.gains,
+            Objective::Then => problem.then.unwrap_or_default(),
+        };
+        let own = gains.iter().enumerate();
+        let mut whole: Vec<f64> = own
+            .map(|(at, gain)| problem.members[at / self.types] * gain)
             .collect();
-        let used = whole.iter().enumerate();
-        let used = used.filter(|(at, _)| self.is_usable(at / self.types, at % self.types));
+        whole.resize(self.scaled.len(), 0.0);
+        let pairs = problem.pairs.iter().zip(&self.units);
+        whole.extend(pairs.map(|(pair, unit)| match which {
+            Objective::Level => 0.0,
+            Objective::Gains => unit * pair.gain,
+            Objective::Then => unit * pair.then,
+        }));
+        whole.push(f64::from(u8::from(matches!(which, Objective::Level))));
+        let is_usable = |at: usize| self.scaled.get(at).is_none_or(|rate| *rate > 0.0);
+        let used = whole.iter().enumerate().filter(|(at, _)| is_usable(*at));
         let largest = used.fold(f64::MIN_POSITIVE, |most, (_, own)| own.abs().max(most));
         whole.into_iter().map(|own| own / largest).collect()
     }
@@ -277,7 +377,7 @@ impl<'a> Simplex<'a> {
     }
 
     /// The two rows of a class in a column: time, and the floor.
-    fn own_rows(&self, class: usize, column: usize) -> Pair {
+    fn own_rows(&self, class: usize, column: usize) -> Rows {
         if column < self.types {
             return [1.0, self.scaled[class * self.types + column]];
         }
@@ -288,28 +388,59 @@ impl<'a> Simplex<'a> {
         }
     }
 
+    /// Rows of each class in which a column has entries.
+    fn each_class(&self, extra: Extra, mut visit: impl FnMut(usize, Rows)) {
+        match extra {
+            Extra::Own(class, column) => visit(class, self.own_rows(class, column)),
+            Extra::Pair(pair) => {
+                for (class, rows) in self.sides[pair] {
+                    visit(class, rows);
+                }
+            }
+            Extra::Level => {
+                for class in 0..self.keys.len() {
+                    visit(class, [0.0, -self.right_of(class)[1]]);
+                }
+            }
+            Extra::Left(_) | Extra::Lacks(_) => {}
+        }
+    }
+
+    /// Place of a column in objectives, and its type; none if it is only what is left of a row.
+    fn place(&self, extra: Extra) -> Option<(usize, usize)> {
+        let own = self.scaled.len();
+        match extra {
+            Extra::Own(class, column) => {
+                (column < self.types).then_some((class * self.types + column, column))
+            }
+            Extra::Pair(pair) => Some((own + pair, self.problem.pairs[pair].gpu_type)),
+            Extra::Level => Some((own + self.sides.len(), 0)),
+            Extra::Left(_) | Extra::Lacks(_) => None,
+        }
+    }
+
     /// Adds a multiple of a column's entries in the linking rows.
-    fn add_links(&self, class: usize, column: usize, times: f64, into: &mut [f64]) {
-        if column < self.types {
-            into[column] += times * self.held[class * self.types + column];
+    fn add_links(&self, extra: Extra, times: f64, into: &mut [f64]) {
+        if let Some((at, gpu_type)) = self.place(extra) {
+            into[gpu_type] += times * self.held[at];
             if !self.kept.is_empty() {
-                into[self.types] -= times * self.kept[class * self.types + column];
+                into[self.types] -= times * self.kept[at];
             }
         }
     }
 
-    fn cost_of(&self, class: usize, column: usize) -> f64 {
-        if column < self.types {
-            self.cost[class * self.types + column]
-        } else {
-            0.0
-        }
+    fn cost_of(&self, extra: Extra) -> f64 {
+        self.place(extra).map_or(0.0, |(at, _)| self.cost[at])
     }
 
-    /// A column of a class in terms of its keys.
-    fn by_keys(&self, class: usize, column: usize) -> Pair {
-        let (inverse, own) = (&self.inverse[class], self.own_rows(class, column));
-        inverse.map(|row| row[0] * own[0] + row[1] * own[1])
+    /// Entries in the rows of a class in terms of its keys.
+    fn by_keys(&self, class: usize, rows: Rows) -> Rows {
+        let inverse = &self.inverse[class];
+        inverse.map(|row| row[0] * rows[0] + row[1] * rows[1])
+    }
+
+    fn pin_of(&self, class: usize, place: usize) -> Option<usize> {
+        self.pins.iter().position(|pin| *pin == (class, place))
     }
 
     fn invert_keys(&mut self, class: usize) -> Result<(), SolverError> {
@@ -326,7 +457,7 @@ impl<'a> Simplex<'a> {
         SolverError::Steps { steps: self.steps }
     }
 
-    fn right_of(&self, class: usize) -> Pair {
+    fn right_of(&self, class: usize) -> Rows {
         [1.0, f64::from(u8::from(self.problem.floors[class] > 0.0))]
     }
 
@@ -335,7 +466,7 @@ impl<'a> Simplex<'a> {
         let right = self.right_of(class);
         for (key, row) in self.keys[class].iter().zip(&self.inverse[class]) {
             let value = row[0] * right[0] + row[1] * right[1];
-            self.add_links(class, *key, times * value, into);
+            self.add_links(Extra::Own(class, *key), times * value, into);
         }
     }
 
@@ -347,26 +478,38 @@ impl<'a> Simplex<'a> {
         self.residual = residual;
     }
 
-    /// A column in the linking rows, once the keys have made room for it in the rows of its class; and its cost.
+    /// What the keys alone leave of all linking rows, pins at the end.
+    fn left_by_keys(&self) -> Links {
+        let mut left = self.residual.clone();
+        for &(class, place) in &self.pins {
+            left.push(self.by_keys(class, self.right_of(class))[place]);
+        }
+        left
+    }
+
+    /// A column in the linking rows, once the keys have made room for it in the rows of its classes; and its cost.
     fn reduced(&self, extra: Extra) -> (Links, f64) {
-        let mut links: Links = smallvec![0.0; self.links];
-        let mut cost = 0.0;
+        let mut links: Links = smallvec![0.0; self.links + self.pins.len()];
+        let mut cost = self.cost_of(extra);
         match extra {
-            Extra::Own(class, column) => {
-                self.add_links(class, column, 1.0, &mut links);
-                cost = self.cost_of(class, column);
-                let by_keys = self.by_keys(class, column);
-                for (key, times) in self.keys[class].into_iter().zip(by_keys) {
-                    self.add_links(class, key, -times, &mut links);
-                    cost -= times * self.cost_of(class, key);
-                }
-            }
             Extra::Left(link) => links[link] = 1.0,
             Extra::Lacks(link) => {
                 links[link] = -1.0;
                 cost = if self.is_first_phase { -1.0 } else { 0.0 };
             }
+            _ => self.add_links(extra, 1.0, &mut links),
         }
+        self.each_class(extra, |class, rows| {
+            let by_keys = self.by_keys(class, rows);
+            for (place, times) in by_keys.into_iter().enumerate() {
+                let key = Extra::Own(class, self.keys[class][place]);
+                self.add_links(key, -times, &mut links);
+                cost -= times * self.cost_of(key);
+                if let Some(pin) = self.pin_of(class, place) {
+                    links[self.links + pin] += times;
+                }
+            }
+        });
         (links, cost)
     }
 
@@ -384,27 +527,42 @@ impl<'a> Simplex<'a> {
     }
 
     /// What a column adds to the objective beyond what it takes of the linking rows, at the present prices.
-    fn worth(&self, class: usize, column: usize) -> f64 {
-        if column >= self.types {
+    fn worth(&self, extra: Extra) -> f64 {
+        let Some((at, gpu_type)) = self.place(extra) else {
             return 0.0;
-        }
-        let at = class * self.types + column;
-        let mut worth = self.cost[at] - self.prices[column] * self.held[at];
+        };
+        let mut worth = self.cost[at] - self.prices[gpu_type] * self.held[at];
         if !self.kept.is_empty() {
             worth += self.prices[self.types] * self.kept[at];
         }
         worth
     }
 
+    /// Multipliers of the two rows of a class.
+    fn duals(&self, class: usize) -> Rows {
+        let (keys, inverse) = (self.keys[class], &self.inverse[class]);
+        let mut worth = keys.map(|key| self.worth(Extra::Own(class, key)));
+        for (pin, (_, place)) in self.pins_of(class) {
+            worth[place] += self.prices[self.links + pin];
+        }
+        let [a, b] = worth;
+        let row = |row: usize| a * inverse[0][row] + b * inverse[1][row];
+        [row(0), row(1)]
+    }
+
+    fn pins_of(&self, class: usize) -> impl Iterator<Item = (usize, (usize, usize))> {
+        let pins = self.pins.iter().copied().enumerate();
+        pins.filter(move |(_, pin)| pin.0 == class)
+    }
+
     /// The column of a class that gains most.
     fn best_of(&self, class: usize) -> Option<(f64, Extra)> {
-        let (keys, inverse) = (self.keys[class], &self.inverse[class]);
-        let [a, b] = keys.map(|key| self.worth(class, key));
-        let time = a * inverse[0][0] + b * inverse[1][0];
-        let floor = a * inverse[0][1] + b * inverse[1][1];
+        let [time, floor] = self.duals(class);
         let mut best = (OPTIMAL, None);
         let mut offer = |column: usize, gain: f64| {
-            if gain > best.0 && !keys.contains(&column) {
+            let key = self.keys[class].iter().position(|key| *key == column);
+            let is_basic = key.is_some_and(|place| self.pin_of(class, place).is_none());
+            if gain > best.0 && !is_basic {
                 let extra = Extra::Own(class, column);
                 if !self.extras.contains(&extra) {
                     best = (gain, Some(extra));
@@ -414,12 +572,51 @@ impl<'a> Simplex<'a> {
         for column in 0..self.types {
             let rate = self.scaled[class * self.types + column];
             if rate > 0.0 {
-                offer(column, self.worth(class, column) - time - floor * rate);
+                let worth = self.worth(Extra::Own(class, column));
+                offer(column, worth - time - floor * rate);
             }
         }
         offer(self.types, -time);
         offer(self.types + 1, floor);
         best.1.map(|extra| (best.0, extra))
+    }
+
+    /// What a pair or the level gains if these are the multipliers of the classes.
+    fn gain_of(&self, extra: Extra, duals: impl Fn(usize) -> Rows) -> Option<(f64, Extra)> {
+        let mut gain = self.worth(extra);
+        self.each_class(extra, |class, rows| {
+            let [time, floor] = duals(class);
+            gain -= time * rows[0] + floor * rows[1];
+        });
+        (gain > OPTIMAL && !self.extras.contains(&extra)).then_some((gain, extra))
+    }
+
+    /// The pairs that gain, the best for each first class; and the level.
+    fn shared_offers(&self) -> Vec<(f64, Extra)> {
+        if self.sides.is_empty() && !self.problem.rises {
+            return Vec::new();
+        }
+        let duals: Vec<Rows> = (0..self.keys.len())
+            .map(|class| self.duals(class))
+            .collect();
+        let level = self.problem.rises.then_some(Extra::Level);
+        let mut offers: Vec<(f64, Extra)> = Vec::new();
+        let mut first = usize::MAX;
+        for (pair, sides) in self.sides.iter().enumerate() {
+            if let Some(offer) = self.gain_of(Extra::Pair(pair), |class| duals[class]) {
+                match offers.last_mut() {
+                    Some(best) if first == sides[0].0 => {
+                        if offer.0 > best.0 {
+                            *best = offer;
+                        }
+                    }
+                    _ => offers.push(offer),
+                }
+                first = sides[0].0;
+            }
+        }
+        offers.extend(level.and_then(|level| self.gain_of(level, |class| duals[class])));
+        offers
     }
 
     /// What is left of a linking row, if that gains.
@@ -428,28 +625,56 @@ impl<'a> Simplex<'a> {
         (gain > OPTIMAL && !self.extras.contains(&extra)).then_some((gain, extra))
     }
 
-    /// Columns that gain, at most one of each class: those that gain most first.
+    /// Columns that gain, at most one of each class and one of its pairs: those that gain most first.
     fn offers(&self) -> Vec<(f64, Extra)> {
         let classes = (0..self.keys.len()).filter_map(|class| self.best_of(class));
         let links = (0..self.links).filter_map(|link| self.left_of(link));
         let mut offers: Vec<(f64, Extra)> = links.chain(classes).collect();
+        offers.extend(self.shared_offers());
         offers.sort_by(|a, b| b.0.total_cmp(&a.0));
         offers
     }
 
-    /// Values of a class's keys if the extras have these.
-    fn key_values(&self, class: usize, extras: &[f64]) -> Pair {
-        let mut right = self.right_of(class);
-        for (&extra, value) in self.extras.iter().zip(extras) {
-            if let Extra::Own(own, column) = extra
-                && own == class
-            {
-                let rows = self.own_rows(class, column);
-                right[0] -= value * rows[0];
-                right[1] -= value * rows[1];
-            }
+    /// For each class with an entry in a column that moves, in order: the values of its keys, and how fast they fall as
+    /// the entering column rises and the extras fall.
+    fn moves(&self, entering: Option<Extra>, values: &[f64], falls: &[f64]) -> Vec<Move> {
+        let mut classes: SmallVec<[usize; 7]> = SmallVec::new();
+        for &extra in self.extras.iter().chain(&entering) {
+            self.each_class(extra, |class, _| classes.push(class));
         }
-        self.inverse[class].map(|row| row[0] * right[0] + row[1] * right[1])
+        classes.sort_unstable();
+        classes.dedup();
+        let mut moves: Vec<Move> = classes
+            .into_iter()
+            .map(|class| Move {
+                class,
+                values: self.right_of(class),
+                falls: [0.0; 2],
+            })
+            .collect();
+        let find = |moves: &[Move], class: usize| {
+            let found = moves.binary_search_by_key(&class, |own| own.class);
+            found.expect("a class of these columns")
+        };
+        for (&extra, (value, fall)) in self.extras.iter().zip(values.iter().zip(falls)) {
+            self.each_class(extra, |class, rows| {
+                let at = find(&moves, class);
+                let (own, by_keys) = (&mut moves[at], self.by_keys(class, rows));
+                own.values = minus(own.values, *value, rows);
+                own.falls = minus(own.falls, *fall, by_keys);
+            });
+        }
+        if let Some(entering) = entering {
+            self.each_class(entering, |class, rows| {
+                let at = find(&moves, class);
+                let by_keys = self.by_keys(class, rows);
+                moves[at].falls = minus(moves[at].falls, -1.0, by_keys);
+            });
+        }
+        for own in &mut moves {
+            own.values = self.by_keys(own.class, own.values);
+        }
+        moves
     }
 
     /// Steps to the optimum of the present objective. Prices are cheap and a look at all classes is not: each class
@@ -471,6 +696,9 @@ impl<'a> Simplex<'a> {
             for (_, offered) in offers {
                 let again = match offered {
                     Extra::Own(class, _) => self.best_of(class),
+                    Extra::Pair(_) | Extra::Level => {
+                        self.gain_of(offered, |class| self.duals(class))
+                    }
                     Extra::Left(link) | Extra::Lacks(link) => self.left_of(link),
                 };
                 let Some((_, entering)) = again else { continue };
@@ -489,7 +717,7 @@ impl<'a> Simplex<'a> {
     fn step(&mut self, entering: Extra) -> Result<f64, SolverError> {
         let (column, _) = self.reduced(entering);
         let falls = self.working.times(&column);
-        let values = self.working.times(&self.residual);
+        let values = self.working.times(&self.left_by_keys());
         // (how far, size of the pivot, who): the nearest; of equally near ones the largest pivot
         let mut leaving: Option<(f64, f64, Leaving)> = None;
         let mut offer = |value: f64, fall: f64, who: Leaving| {
@@ -503,85 +731,65 @@ impl<'a> Simplex<'a> {
                 }
             }
         };
-        let mut changed: SmallVec<[usize; 7]> = SmallVec::new();
-        for (at, &extra) in self.extras.iter().enumerate() {
+        for at in 0..self.extras.len() {
             offer(values[at], falls[at], Leaving::Extra(at));
-            if let Extra::Own(class, _) = extra {
-                changed.push(class);
-            }
         }
-        if let Extra::Own(class, _) = entering {
-            changed.push(class);
-        }
-        changed.sort_unstable();
-        changed.dedup();
-        for &class in &changed {
-            let known = self.key_values(class, &values);
-            let mut fall = [0.0; 2];
-            for (&extra, own) in self.extras.iter().zip(&falls) {
-                if let Extra::Own(of, column) = extra
-                    && of == class
-                {
-                    let by_keys = self.by_keys(class, column);
-                    fall[0] -= own * by_keys[0];
-                    fall[1] -= own * by_keys[1];
-                }
-            }
-            if let Extra::Own(of, column) = entering
-                && of == class
-            {
-                let by_keys = self.by_keys(class, column);
-                fall[0] += by_keys[0];
-                fall[1] += by_keys[1];
-            }
+        for own in self.moves(Some(entering), &values, &falls) {
             for place in 0..2 {
-                offer(known[place], fall[place], Leaving::Key(class, place));
+                if self.pin_of(own.class, place).is_none() {
+                    let key = Leaving::Key(own.class, place);
+                    offer(own.values[place], own.falls[place], key);
+                }
             }
         }
         let (far, _, leaving) = leaving.ok_or(self.stuck())?;
         match leaving {
             Leaving::Extra(at) => self.extras[at] = entering,
-            Leaving::Key(class, place) => self.replace_key(class, place, entering)?,
+            Leaving::Key(class, place) => {
+                self.pins.push((class, place));
+                self.extras.push(entering);
+            }
         }
+        self.unpin()?;
         self.invert_working()?;
         Ok(far)
     }
 
-    /// Another column of the class becomes the key: the entering one or an extra, which makes room for that.
-    fn replace_key(
-        &mut self,
-        class: usize,
-        place: usize,
-        entering: Extra,
-    ) -> Result<(), SolverError> {
-        let mut best: (f64, Option<(usize, usize)>) = (0.0, None);
-        let candidates = self.extras.iter().copied().chain([entering]);
-        for (at, extra) in candidates.enumerate() {
-            if let Extra::Own(of, column) = extra
-                && of == class
-            {
-                let size = self.by_keys(class, column)[place].abs();
-                if size > best.0 {
-                    best = (size, Some((at, column)));
+    /// Another basic column of the class becomes the key wherever one can, instead of a pinned one.
+    fn unpin(&mut self) -> Result<(), SolverError> {
+        let mut pin = 0;
+        while let Some(&(class, place)) = self.pins.get(pin) {
+            let mut best: (f64, Option<(usize, usize)>) = (PIVOT, None);
+            for (at, extra) in self.extras.iter().enumerate() {
+                if let Extra::Own(of, column) = *extra
+                    && of == class
+                {
+                    let size = self.by_keys(class, self.own_rows(class, column))[place].abs();
+                    if size > best.0 {
+                        best = (size, Some((at, column)));
+                    }
                 }
             }
-        }
-        let (at, column) = best.1.ok_or(self.stuck())?;
-        let mut residual = std::mem::take(&mut self.residual);
-        self.add_keys(class, 1.0, &mut residual);
-        self.keys[class][place] = column;
-        self.invert_keys(class)?;
-        self.add_keys(class, -1.0, &mut residual);
-        self.residual = residual;
-        if at < self.extras.len() {
-            self.extras[at] = entering;
+            let Some((at, column)) = best.1 else {
+                pin += 1;
+                continue;
+            };
+            self.pins.remove(pin);
+            let mut residual = std::mem::take(&mut self.residual);
+            self.add_keys(class, 1.0, &mut residual);
+            self.keys[class][place] = column;
+            self.invert_keys(class)?;
+            self.add_keys(class, -1.0, &mut residual);
+            self.residual = residual;
+            // the last extra, which entered, takes the place of the one that became a key
+            self.extras.swap_remove(at);
         }
         Ok(())
     }
 
     fn end_first_phase(&mut self) -> Result<(), SolverError> {
         self.set_residual();
-        let values = self.working.times(&self.residual);
+        let values = self.working.times(&self.left_by_keys());
         for (extra, value) in self.extras.iter_mut().zip(values) {
             if let Extra::Lacks(link) = *extra {
                 if value > LACKING {
@@ -595,53 +803,92 @@ impl<'a> Simplex<'a> {
     }
 
     /// From now on the plan keeps what it reaches.
-    fn keep(&mut self, gains: &[f64]) -> Result<(), SolverError> {
-        self.kept = self.objective(gains);
+    fn keep(&mut self, objective: Objective) -> Result<(), SolverError> {
+        self.kept = self.objective(objective);
         self.right[self.types] = 0.0;
         self.set_residual();
         // its own row is the last; what is left of it is basic since the start
         self.invert_working()?;
-        let values = self.working.times(&self.residual);
+        let values = self.working.times(&self.left_by_keys());
         let place = self
             .extras
             .iter()
             .position(|extra| *extra == Extra::Left(self.types));
         let total = place.map_or(0.0, |at| values[at]);
-        self.right[self.types] = -total * (1.0 - SLACK);
+        let kept = if self.problem.rises {
+            ((1.0 + total) * (1.0 - SLACK) - 1.0).max(0.0)
+        } else {
+            total * (1.0 - SLACK)
+        };
+        self.right[self.types] = -kept;
         self.set_residual();
         Ok(())
     }
 
-    fn shares(&mut self) -> Result<Vec<f64>, SolverError> {
+    fn plan(&mut self) -> Result<Chosen, SolverError> {
         self.set_residual();
         self.invert_working()?;
-        let values = self.working.times(&self.residual);
-        let mut shares = vec![0.0; self.problem.rates.len()];
-        let mut set = |class: usize, column: usize, value: f64| {
-            if column < self.types {
-                shares[class * self.types + column] = value;
+        let values = self.working.times(&self.left_by_keys());
+        let mut plan = Chosen {
+            shares: vec![0.0; self.scaled.len()],
+            together: vec![0.0; self.sides.len()],
+            value: 0.0,
+            steps: self.steps,
+        };
+        let mut set = |extra: Extra, value: f64| {
+            match extra {
+                Extra::Own(class, column) if column < self.types => {
+                    plan.shares[class * self.types + column] = value;
+                }
+                Extra::Pair(pair) => plan.together[pair] = value * self.units[pair],
+                Extra::Level => plan.value = value,
+                _ => {}
             }
             value >= -1e-7 // as HiGHS does
         };
         let mut is_fine = true;
         for (&extra, &value) in self.extras.iter().zip(&values) {
-            is_fine &= match extra {
-                Extra::Own(class, column) => set(class, column, value),
-                Extra::Left(_) | Extra::Lacks(_) => value >= -1e-7,
-            };
+            is_fine &= set(extra, value);
         }
+        let falls = vec![0.0; values.len()];
+        let moved = self.moves(None, &values, &falls);
+        let mut moved = moved.iter().peekable();
         for class in 0..self.keys.len() {
-            let own = self.key_values(class, &values);
-            for (key, value) in self.keys[class].into_iter().zip(own) {
-                is_fine &= set(class, key, value);
+            let own = moved.next_if(|own| own.class == class);
+            let known = own.map_or_else(
+                || self.by_keys(class, self.right_of(class)),
+                |own| own.values,
+            );
+            for (key, value) in self.keys[class].into_iter().zip(known) {
+                is_fine &= set(Extra::Own(class, key), value);
             }
         }
-        if is_fine {
-            Ok(shares)
-        } else {
-            Err(self.stuck())
+        if !is_fine {
+            return Err(self.stuck());
         }
+        if !self.problem.rises {
+            plan.value = self.problem.total(&plan);
+        }
+        Ok(plan)
     }
+}
+
+fn minus(rows: Rows, times: f64, other: Rows) -> Rows {
+    [rows[0] - times * other[0], rows[1] - times * other[1]]
+}
+
+/// What a class's keys hold, and how fast they fall.
+#[derive(Clone, Copy, Debug)]
+struct Move {
+    class: usize,
+    values: Rows,
+    falls: Rows,
+}
+
+/// What a scaled rate of 1 is: the floor, or the largest rate where there is none.
+fn rate_unit(rates: &[f64], floor: f64) -> f64 {
+    let largest = rates.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    if floor > 0.0 { floor } else { largest }
 }
 
 #[derive(Clone, Copy, Debug)]

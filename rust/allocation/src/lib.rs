@@ -22,13 +22,13 @@ mod service;
 mod square;
 
 pub use allocator::{Allocator, Ask, EqualSplit, FastestFirst, NoSolver, PairShare, Shares};
-pub use choose::{Choose, Chosen};
+pub use choose::{Choose, Chosen, Pair};
 pub use class::{RowClasses, RowPart, group_rows};
 pub use dual::{MaxMin, PriceSolution, SolverError};
 pub use levels::{Filling, Levels};
 pub use parts::in_parts;
 pub use program::{Staged, TwoStages, within};
-pub use programs::{Answer, Found, Program, Table};
+pub use programs::{Answer, Found, PairTime, Program, Table};
 pub use random_pairs::RandomPairs;
 pub use rho::{Fair, Fairness};
 pub use service::Service;

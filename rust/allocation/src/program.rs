@@ -1,6 +1,6 @@
 //! Max-min in two stages: the largest smallest rate by prices, then the best plan that keeps it, at a vertex.
 
-use super::choose::{Choose, Chosen};
+use super::choose::{Choose, Chosen, Pair};
 use super::dual::{MaxMin, SolverError};
 
 /// The second stage may give up this part of the first: below what any comparison looks at, above noise.
@@ -27,6 +27,8 @@ pub struct TwoStages<'a> {
     pub members: &'a [f64],
     /// GPUs of each type.
     pub capacity: &'a [f64],
+    /// Classes that may share GPUs, in order of the first; what a pair gains is its worth.
+    pub pairs: &'a [Pair],
 }
 
 /// What was found.
@@ -36,6 +38,8 @@ pub struct Staged {
     pub z: f64,
     /// Shares of one job of each class, `classes x types`.
     pub shares: Vec<f64>,
+    /// Job-seconds per second of each pair.
+    pub together: Vec<f64>,
     /// Plans that the prices looked at, and simplex steps.
     pub iterations: u32,
 }
@@ -52,6 +56,7 @@ impl TwoStages<'_> {
     /// let one = [1.0, 1.0];
     /// let found = TwoStages {
     ///     rates: &[2.0, 4.0], measure: &one, worth: &one, gangs: &one, members: &one, capacity: &[1.0],
+    ///     pairs: &[],
     /// };
     /// let found = found.solve(1_000).unwrap();
     /// assert!((found.z - 4.0 / 3.0).abs() < 1e-12);
@@ -82,19 +87,28 @@ impl TwoStages<'_> {
             iterations += more;
         }
         let floors: Vec<f64> = asked.iter().map(|own| z / own).collect();
-        let chosen = self.second_stage(&floors, &prices)?;
+        let packs = !self.pairs.is_empty();
+        let chosen = self.second_stage(&floors, &prices, packs)?;
         Ok(Staged {
-            z: reached,
+            // prices know nothing of pairs: what they found is where floors begin to rise
+            z: if packs {
+                z * (1.0 - SLACK) * (1.0 + chosen.value)
+            } else {
+                reached
+            },
             shares: chosen.shares,
+            together: chosen.together,
             iterations: iterations + chosen.steps,
         })
     }
 
-    /// The plan of most worth above floors, which may give up next to nothing of them; prices say where GPUs are scarce.
+    /// The plan of most worth above floors, which may give up next to nothing of them, or above what they can rise to
+    /// together; prices say where GPUs are scarce.
     pub(crate) fn second_stage(
         &self,
         floors: &[f64],
         prices: &[f64],
+        rises: bool,
     ) -> Result<Chosen, SolverError> {
         let floors: Vec<f64> = floors.iter().map(|own| own * (1.0 - SLACK)).collect();
         let all: f64 = prices.iter().sum();
@@ -109,9 +123,18 @@ impl TwoStages<'_> {
             capacity: self.capacity,
             floors: &floors,
             prices: &prices,
+            pairs: self.pairs,
+            rises,
         };
         let mut chosen = program.solve()?;
-        within(&mut chosen.shares, self.gangs, self.members, self.capacity);
+        within(
+            &mut chosen.shares,
+            &mut chosen.together,
+            self.pairs,
+            self.gangs,
+            self.members,
+            self.capacity,
+        );
         Ok(chosen)
     }
 
@@ -129,7 +152,15 @@ impl TwoStages<'_> {
             capacity: self.capacity,
         };
         let mut found = program.solve(GAP, evaluations)?;
-        within(&mut found.shares, self.gangs, self.members, self.capacity);
+        let (gangs, members) = (self.gangs, self.members);
+        within(
+            &mut found.shares,
+            &mut [],
+            &[],
+            gangs,
+            members,
+            self.capacity,
+        );
         let types = self.capacity.len();
         let rows = rates
             .chunks_exact(types)
@@ -149,14 +180,29 @@ pub(crate) fn by_class(table: &[f64], times: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// Moves a plan inside its bounds, where it was off by rounding.
-pub fn within(shares: &mut [f64], gangs: &[f64], members: &[f64], capacity: &[f64]) {
+/// Moves a plan, and the time of its pairs, inside its bounds, where it was off by rounding.
+pub fn within(
+    shares: &mut [f64],
+    together: &mut [f64],
+    pairs: &[Pair],
+    gangs: &[f64],
+    members: &[f64],
+    capacity: &[f64],
+) {
     let types = capacity.len();
-    let mut held = vec![0.0; types];
-    for ((row, gang), members) in shares.chunks_exact_mut(types).zip(gangs).zip(members) {
+    let (mut held, mut busy) = (vec![0.0; types], vec![0.0; gangs.len()]);
+    for (class, row) in shares.chunks_exact_mut(types).enumerate() {
         for (share, held) in row.iter_mut().zip(&mut held) {
             *share = share.max(0.0);
-            *held += gang * members * *share;
+            *held += gangs[class] * members[class] * *share;
+            busy[class] += *share;
+        }
+    }
+    for (pair, time) in pairs.iter().zip(&mut *together) {
+        *time = time.max(0.0);
+        held[pair.gpu_type] += gangs[pair.classes[0]] * *time;
+        for class in pair.classes {
+            busy[class] += *time / members[class];
         }
     }
     for (held, gpus) in held.iter_mut().zip(capacity) {
@@ -166,10 +212,13 @@ pub fn within(shares: &mut [f64], gangs: &[f64], members: &[f64], capacity: &[f6
             1.0
         };
     }
-    for row in shares.chunks_exact_mut(types) {
-        let busy: f64 = row.iter().sum();
+    for (row, busy) in shares.chunks_exact_mut(types).zip(&busy) {
         for (share, over) in row.iter_mut().zip(&held) {
-            *share /= over.max(busy);
+            *share /= over.max(*busy);
         }
+    }
+    for (pair, time) in pairs.iter().zip(together) {
+        let [one, other] = pair.classes.map(|class| busy[class]);
+        *time /= held[pair.gpu_type].max(one).max(other);
     }
 }

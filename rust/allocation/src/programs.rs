@@ -2,13 +2,15 @@
 //!
 //! Runs give an [`Ask`] of jobs and `gangline.lp.solve` a [`Table`] of classes; the rest is the same.
 
-use super::allocator::{Ask, equal_split};
-use super::choose::{Choose, Chosen};
+use super::allocator::{Ask, PairShare, equal_split};
+use super::choose::{Choose, Chosen, Pair};
 use super::class::{RowPart, group_rows};
 use super::dual::SolverError;
 use super::levels::Filling;
 use super::program::{TwoStages, by_class, within};
 use super::rho::Fairness;
+use gangline_model::GpuTypeId;
+use std::collections::BTreeMap;
 
 /// Shares are rounded to it: wider than the slack of the second stage, so that neither it nor a last bit reorders jobs.
 const GRID: f64 = 1e-8;
@@ -77,6 +79,23 @@ pub struct Table {
     pub capacity: Vec<f64>,
     /// Jobs over which an equal split divides, those included that can run nowhere at present.
     pub jobs: f64,
+    /// Kind of each class, from 0; empty unless jobs may share GPUs.
+    pub kinds: Vec<u32>,
+    /// Number of kinds.
+    pub kind_count: usize,
+    /// As in an ask.
+    pub pair_rates: Vec<f64>,
+}
+
+/// Two classes sharing GPUs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PairTime {
+    /// The two; one class twice for two of its jobs.
+    pub classes: [usize; 2],
+    /// Where.
+    pub gpu_type: usize,
+    /// Job-seconds per second.
+    pub time: f64,
 }
 
 /// What a program gives to its classes.
@@ -84,6 +103,8 @@ pub struct Table {
 pub struct Answer {
     /// Shares of one job of each class, `classes x types`.
     pub shares: Vec<f64>,
+    /// Time of classes that share GPUs; none of it is 0.
+    pub together: Vec<PairTime>,
     /// In the policy's own terms.
     pub objective: f64,
     /// Water filling: the level of each class.
@@ -99,6 +120,8 @@ pub struct Answer {
 pub struct Found {
     /// Rounded shares, `jobs x types`.
     pub shares: Vec<f64>,
+    /// Rounded shares beside others; none is 0.
+    pub pair_shares: Vec<PairShare>,
     /// Programs that were solved; 0 if no job can run.
     pub programs: u32,
     /// Evaluations and simplex steps.
@@ -135,6 +158,7 @@ impl Program {
         if table.gangs.is_empty() {
             return Some(Ok(Found {
                 shares: vec![0.0; ask.rates.len()],
+                pair_shares: Vec::new(),
                 programs: 0,
                 iterations: 0,
             }));
@@ -142,6 +166,7 @@ impl Program {
         let answer = self.solve_table(&table)?;
         Some(answer.map(|answer| Found {
             shares: of_jobs(&answer.shares, &row_of, ask.capacity.len()),
+            pair_shares: pair_shares(&answer.together, &table, &row_of),
             programs: answer.programs,
             iterations: answer.iterations,
         }))
@@ -153,6 +178,10 @@ impl Program {
     /// Those of [`Self::solve`].
     pub fn solve_table(&self, table: &Table) -> Option<Result<Answer, SolverError>> {
         if 2 * table.gangs.len() + table.capacity.len() > ROWS_MAX {
+            return None;
+        }
+        let searches = matches!(self, Self::Ftf { .. } | Self::WaterFilling { .. });
+        if searches && !table.kinds.is_empty() {
             return None;
         }
         let answer = match self {
@@ -190,6 +219,10 @@ impl Program {
             }
             Self::MaxSum { .. } | Self::Cost { .. } => {}
         }
+        let kinds: Vec<u64> = ask.kinds.iter().copied().map(u64::from).collect();
+        if !kinds.is_empty() {
+            columns.push((kinds, 1));
+        }
         let parts = columns.iter().map(|(words, width)| RowPart {
             words,
             width: *width,
@@ -198,6 +231,8 @@ impl Program {
         let mut table = Table {
             capacity: ask.capacity.clone(),
             jobs: ask.jobs.len() as f64,
+            kind_count: ask.kind_count,
+            pair_rates: ask.pair_rates.clone(),
             ..Table::default()
         };
         let mut place = vec![None; classes.first.len()];
@@ -216,6 +251,7 @@ impl Program {
             table.remaining.extend(left.get(first));
             table.age_s.extend(ask.age_s.get(first));
             table.lost_s.extend(lost_s.get(first));
+            table.kinds.extend(ask.kinds.get(first));
         }
         let row_of = classes.of.iter().map(|&class| place[class as usize]);
         let row_of = row_of.collect();
@@ -244,6 +280,7 @@ impl Program {
                 (table.rates_seen(is_agnostic), measure, fair)
             }
         };
+        let pairs = table.pairs(&rates, |class, _| [worth[class]; 2]);
         let program = TwoStages {
             rates: &rates,
             measure: &measure,
@@ -251,6 +288,7 @@ impl Program {
             gangs: &table.gangs,
             members: &table.members,
             capacity: &table.capacity,
+            pairs: &pairs,
         };
         let staged = program.solve(EVALUATIONS)?;
         let is_makespan = matches!(self, Self::Makespan { .. });
@@ -261,6 +299,7 @@ impl Program {
                 staged.z
             },
             shares: staged.shares,
+            together: together(&pairs, &staged.together),
             levels: Vec::new(),
             programs: 2,
             iterations: staged.iterations,
@@ -269,13 +308,22 @@ impl Program {
 
     fn most(&self, table: &Table) -> Result<Answer, SolverError> {
         let types = table.capacity.len();
-        let fair = by_class(&table.rates, &table.fair());
+        let norm = table.fair();
+        let fair = by_class(&table.rates, &norm);
         let cells = table.rates.iter().enumerate();
         let gains = match self {
             Self::Cost { prices } => cells.map(|(at, rate)| rate / prices[at % types]).collect(),
             Self::MaxSum { is_proportional } if *is_proportional => fair.clone(),
             _ => table.rates.clone(),
         };
+        let pairs = table.pairs(&table.rates, |class, gpu_type| {
+            let gain = match self {
+                Self::Cost { prices } => 1.0 / prices[gpu_type],
+                Self::MaxSum { is_proportional } if *is_proportional => norm[class],
+                _ => 1.0,
+            };
+            [gain, norm[class]]
+        });
         let is_last = matches!(self, Self::MaxSum { is_proportional } if *is_proportional);
         let program = Choose {
             rates: &table.rates,
@@ -286,20 +334,22 @@ impl Program {
             capacity: &table.capacity,
             floors: &vec![0.0; table.gangs.len()],
             prices: &[],
+            pairs: &pairs,
+            rises: false,
         };
         let mut chosen = program.solve()?;
         within(
             &mut chosen.shares,
+            &mut chosen.together,
+            &pairs,
             &table.gangs,
             &table.members,
             &table.capacity,
         );
-        let rows = chosen.shares.iter().zip(&gains).enumerate();
         Ok(Answer {
-            objective: rows
-                .map(|(at, (x, gain))| table.members[at / types] * gain * x)
-                .sum(),
+            objective: chosen.value,
             shares: chosen.shares,
+            together: together(&pairs, &chosen.together),
             levels: Vec::new(),
             programs: 2 - u32::from(is_last),
             iterations: chosen.steps,
@@ -369,6 +419,7 @@ impl Table {
         let chosen = self.above(&rates, &found.asked, &worth, &found.prices)?;
         Ok(Answer {
             shares: chosen.shares,
+            together: Vec::new(),
             objective: found.rho,
             levels: Vec::new(),
             programs: found.programs + 1,
@@ -408,6 +459,7 @@ impl Table {
         Ok(Answer {
             objective: heights.fold(f64::INFINITY, f64::min),
             shares: chosen.shares,
+            together: Vec::new(),
             programs: found.programs + 1,
             iterations: found.evaluations + chosen.steps,
             levels: found.levels,
@@ -429,8 +481,57 @@ impl Table {
             gangs: &self.gangs,
             members: &self.members,
             capacity: &self.capacity,
+            pairs: &[],
         };
-        program.second_stage(floors, prices)
+        program.second_stage(floors, prices, false)
+    }
+
+    /// Classes that gain by sharing GPUs, at rates in the unit of those `seen`; `counts` says what a step per second of a
+    /// class on a type counts in both objectives. Where two relative speeds add up to at most 1, alternating is as good.
+    fn pairs(&self, seen: &[f64], counts: impl Fn(usize, usize) -> [f64; 2]) -> Vec<Pair> {
+        let (types, classes) = (self.capacity.len(), self.kinds.len());
+        let beside = |one: usize, other: usize| {
+            let row = self.kinds[one] as usize * self.kind_count + self.kinds[other] as usize;
+            &self.pair_rates[row * types..(row + 1) * types]
+        };
+        let alone = |class: usize, gpu_type: usize| self.rates[class * types + gpu_type];
+        let mut pairs = Vec::new();
+        for one in 0..classes {
+            for other in one..classes {
+                let is_two = one != other || self.members[one] >= 2.0;
+                if !is_two || self.gangs[one].to_bits() != self.gangs[other].to_bits() {
+                    continue;
+                }
+                let (ours, theirs) = (beside(one, other), beside(other, one));
+                for gpu_type in (0..types).filter(|&own| self.capacity[own] > 0.0) {
+                    let classes = [one, other];
+                    let rates = [ours[gpu_type], theirs[gpu_type]];
+                    let alone = classes.map(|class| alone(class, gpu_type));
+                    let is_usable = rates.iter().chain(&alone).all(|rate| *rate > 0.0);
+                    if !is_usable || rates[0] / alone[0] + rates[1] / alone[1] <= 1.0 {
+                        continue;
+                    }
+                    let seen = classes.map(|class| seen[class * types + gpu_type]);
+                    let as_seen = |at: usize| {
+                        if seen[at].to_bits() == alone[at].to_bits() {
+                            rates[at]
+                        } else {
+                            rates[at] / alone[at] * seen[at]
+                        }
+                    };
+                    let rates = [as_seen(0), as_seen(1)];
+                    let [a, b] = classes.map(|class| counts(class, gpu_type));
+                    pairs.push(Pair {
+                        classes,
+                        gpu_type,
+                        rates,
+                        gain: a[0] * rates[0] + b[0] * rates[1],
+                        then: a[1] * rates[0] + b[1] * rates[1],
+                    });
+                }
+            }
+        }
+        pairs
     }
 }
 
@@ -444,6 +545,45 @@ fn of_jobs(shares: &[f64], row_of: &[Option<usize>], types: usize) -> Vec<f64> {
     for (own, row) in found.chunks_exact_mut(types).zip(row_of) {
         if let Some(row) = row {
             own.copy_from_slice(&rounded[row * types..(row + 1) * types]);
+        }
+    }
+    found
+}
+
+/// Pairs that have time.
+fn together(pairs: &[Pair], times: &[f64]) -> Vec<PairTime> {
+    let used = pairs.iter().zip(times).filter(|(_, time)| **time > 0.0);
+    used.map(|(pair, &time)| PairTime {
+        classes: pair.classes,
+        gpu_type: pair.gpu_type,
+        time,
+    })
+    .collect()
+}
+
+/// The share of each job beside each kind. The time of two classes is split evenly over the jobs of each; a pair of one
+/// class takes two of its jobs.
+fn pair_shares(together: &[PairTime], table: &Table, row_of: &[Option<usize>]) -> Vec<PairShare> {
+    let mut total: BTreeMap<(usize, u32, usize), f64> = BTreeMap::new();
+    for pair in together {
+        let [one, other] = pair.classes;
+        for (class, beside) in [(one, other), (other, one)] {
+            let key = (class, table.kinds[beside], pair.gpu_type);
+            *total.entry(key).or_default() += pair.time / table.members[class];
+        }
+    }
+    let mut found = Vec::new();
+    for ((class, beside, gpu_type), share) in total {
+        let share = rounded(share.min(1.0));
+        if share > 0.0 {
+            let mine = row_of.iter().enumerate();
+            let mine = mine.filter(|(_, own)| **own == Some(class));
+            found.extend(mine.map(|(row, _)| PairShare {
+                row,
+                beside,
+                gpu_type: GpuTypeId::new(gpu_type),
+                share,
+            }));
         }
     }
     found

@@ -104,8 +104,9 @@ fn lp_rho<'py>(
     (found.rho, shares, found.programs, found.evaluations).into_pyobject(py)
 }
 
-/// A whole program of classes: (objective, shares row by row, levels, programs, iterations); none if the core leaves it to
-/// others. Columns by name: those of [`Table`].
+/// A whole program of classes: (objective, shares row by row, levels, programs, iterations, pairs with their type and
+/// time); none if the core leaves it to others. Columns by name: those of [`Table`]; where classes may share GPUs, each
+/// is its own kind.
 #[pyfunction]
 #[pyo3(signature = (policy, columns, *, jobs, is_proportional, prices))]
 #[allow(clippy::needless_pass_by_value)]
@@ -127,7 +128,7 @@ fn lp_program<'py>(
             Ok(own.as_array().iter().copied().collect())
         })
     };
-    let table = Table {
+    let mut table = Table {
         rates: column("rates")?,
         gangs: column("gangs")?,
         members: column("members")?,
@@ -137,19 +138,29 @@ fn lp_program<'py>(
         lost_s: column("lost_s")?,
         capacity: column("capacity")?,
         jobs,
+        ..Table::default()
     };
+    let pair_rates = column("pair_rates")?;
+    if !pair_rates.is_empty() {
+        table.kind_count = table.gangs.len();
+        table.kinds = (0..table.kind_count as u32).collect();
+        table.pair_rates = pair_rates;
+    }
     let Some(answer) = py.detach(|| program.solve_table(&table)) else {
         return Ok(None);
     };
     let answer = answer.map_err(|error| refused(py, &error))?;
     let shares = answer.shares.into_pyarray(py);
     let levels = answer.levels.into_pyarray(py);
+    let pairs = answer.together.iter();
+    let pairs = pairs.map(|pair| (pair.classes, pair.gpu_type, pair.time));
     let found = (
         answer.objective,
         shares,
         levels,
         answer.programs,
         answer.iterations,
+        pairs.collect::<Vec<_>>(),
     );
     found.into_pyobject(py).map(Some)
 }

@@ -60,12 +60,8 @@ fn program(policy: &str, params: &Bound<'_, PyDict>) -> PyResult<Option<Program>
     let word = |name: &str| -> PyResult<Option<String>> {
         params.get_item(name)?.map(|own| own.extract()).transpose()
     };
-    let is_set = |name: &str| -> PyResult<bool> {
-        let given = params.get_item(name)?;
-        given.map_or(Ok(false), |own| own.is_truthy())
-    };
     let is = |given: Option<String>, wanted: &str| given.is_none_or(|own| own == wanted);
-    if !is(word("solver")?, "auto") || !is(word("tie_break")?, "max_sum") || is_set("packed")? {
+    if !is(word("solver")?, "auto") || !is(word("tie_break")?, "max_sum") {
         return Ok(None);
     }
     if !is(word("agnostic_rate")?, "mean") {
@@ -173,7 +169,7 @@ impl PyAllocator {
     }
 
     /// Shares that the core finds by itself; where it finds none, Python is asked, which has other ways.
-    fn solved(&self, ask: &Ask, lost_s: &[f64]) -> Option<Vec<f64>> {
+    fn solved(&self, ask: &Ask, lost_s: &[f64]) -> Option<Shares> {
         #[allow(clippy::disallowed_methods)] // the binding measures the time of solvers
         let began = Instant::now();
         let found = self.program.as_ref()?.solve(ask, lost_s)?.ok()?;
@@ -184,7 +180,10 @@ impl PyAllocator {
         add(&counts.iterations, found.iterations);
         let nanos = began.elapsed().as_nanos() as u64;
         counts.nanos.fetch_add(nanos, Ordering::Relaxed);
-        Some(found.shares)
+        Some(Shares {
+            alone: found.shares,
+            pair_shares: found.pair_shares,
+        })
     }
 
     /// Takes the interpreter, which is counted.
@@ -237,13 +236,16 @@ impl Allocator for PyAllocator {
     fn allocate(&mut self, ask: &Ask) -> Result<Vec<f64>, PolicyError> {
         let lost_s = self.lost_s(ask);
         match self.solved(ask, &lost_s) {
-            Some(shares) => Ok(shares),
+            Some(shares) => Ok(shares.alone),
             None => self.ask(ask, &lost_s, Self::call),
         }
     }
 
     fn allocate_packed(&mut self, ask: &Ask) -> Result<Shares, PolicyError> {
         let lost_s = self.lost_s(ask);
-        self.ask(ask, &lost_s, Self::call_packed)
+        match self.solved(ask, &lost_s) {
+            Some(shares) => Ok(shares),
+            None => self.ask(ask, &lost_s, Self::call_packed),
+        }
     }
 }

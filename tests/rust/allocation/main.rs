@@ -3,5 +3,6 @@
 mod classes;
 mod closed_forms;
 mod filling;
+mod pairs;
 mod parts;
 mod prices;

@@ -1,0 +1,103 @@
+//! Programs in which classes may share GPUs, by hand.
+
+use gangline_allocation::{Choose, Pair, Staged, TwoStages};
+
+fn pair(classes: [usize; 2], rates: [f64; 2]) -> Pair {
+    Pair {
+        classes,
+        gpu_type: 0,
+        rates,
+        gain: rates[0] + rates[1],
+        then: 0.0,
+    }
+}
+
+/// Max-min of jobs of one GPU and rate 1 on one type.
+fn max_min(members: &[f64], gpus: f64, pairs: &[Pair]) -> Staged {
+    let ones = vec![1.0; members.len()];
+    let program = TwoStages {
+        rates: &ones,
+        measure: &ones,
+        worth: &ones,
+        gangs: &ones,
+        members,
+        capacity: &[gpus],
+        pairs,
+    };
+    program.solve(1_000).expect("a small program")
+}
+
+fn close(found: &[f64], expected: &[f64]) {
+    assert_eq!(found.len(), expected.len());
+    for (a, b) in found.iter().zip(expected) {
+        assert!((a - b).abs() <= 1e-8, "{found:?} {expected:?}");
+    }
+}
+
+#[test]
+fn two_jobs_of_a_class_share_the_only_gpu() {
+    let found = max_min(&[2.0], 1.0, &[pair([0, 0], [0.8, 0.8])]);
+    assert!((found.z - 0.8).abs() < 1e-12);
+    close(&found.shares, &[0.0]);
+    close(&found.together, &[1.0]);
+}
+
+#[test]
+fn what_one_loses_beside_the_other_it_gets_alone() {
+    // y together and 1 - y for the second alone: 0.9 y = 0.3 y + 1 - y
+    let found = max_min(&[1.0, 1.0], 1.0, &[pair([0, 1], [0.9, 0.3])]);
+    assert!((found.z - 0.5625).abs() < 1e-12);
+    close(&found.shares, &[0.0, 0.375]);
+    close(&found.together, &[0.625]);
+}
+
+#[test]
+fn classes_of_unlike_size_share_as_long_as_both_have_jobs() {
+    // The one beside each of the three in turn, without loss: the three have two GPUs whatever it does, 3 z = 2.
+    let found = max_min(&[1.0, 3.0], 2.0, &[pair([0, 1], [1.0, 1.0])]);
+    assert!((found.z - 2.0 / 3.0).abs() < 1e-12);
+    // of all such plans the best lets it run all the time
+    close(&found.together, &[1.0]);
+    close(&found.shares, &[0.0, 1.0 / 3.0]);
+}
+
+#[test]
+fn a_pair_that_is_no_better_than_turns_changes_nothing() {
+    let alone = max_min(&[2.0, 1.0], 1.0, &[]);
+    let found = max_min(&[2.0, 1.0], 1.0, &[pair([0, 1], [0.5, 0.5])]);
+    assert!((found.z - alone.z).abs() < 1e-12);
+}
+
+#[test]
+fn chains_of_pairs_leave_no_column_to_a_class() {
+    // Four classes of a job, each beside its neighbours only: two pairs on two GPUs, nothing alone.
+    let neighbours = [[0, 1], [1, 2], [2, 3]].map(|own| pair(own, [0.9, 0.9]));
+    let found = max_min(&[1.0; 4], 2.0, &neighbours);
+    assert!((found.z - 0.9).abs() < 1e-12);
+    close(&found.shares, &[0.0; 4]);
+    close(&found.together, &[1.0, 0.0, 1.0]);
+}
+
+#[test]
+fn most_of_a_sum_and_then_of_another() {
+    // Of three jobs on a GPU two share it, whichever: the next objective says that the last two do.
+    let ones = [1.0; 3];
+    let mut pairs = [[0, 1], [0, 2], [1, 2]].map(|own| pair(own, [0.75, 0.75]));
+    pairs[2].then = 1.0;
+    let program = Choose {
+        rates: &ones,
+        gains: &ones,
+        then: Some(&[0.0; 3]),
+        gangs: &ones,
+        members: &ones,
+        capacity: &[1.0],
+        floors: &[0.0; 3],
+        prices: &[],
+        pairs: &pairs,
+        rises: false,
+    };
+    let found = program.solve().expect("a small program");
+    assert!((found.value - 1.5).abs() < 1e-12);
+    close(&found.shares, &[0.0; 3]);
+    close(&found.together, &[0.0, 0.0, 1.0]);
+}
