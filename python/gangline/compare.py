@@ -47,7 +47,9 @@ def compare(
         Draw the trace anew with each, which must be of a generator; `seeds` are then run on each.
         From five on, means have intervals: see `Comparison.statistics`.
     workers : int
-        Runs at once. The results are the same; times on the clock are longer.
+        Runs at once. The results are the same; times on the clock are longer. A policy in Python
+        then runs in processes: its class is in a module, or in a program that does its work under
+        `if __name__ == "__main__":`.
     params : mapping, optional
         Parameters by policy name, for policies given by name.
     progress : bool or callable
@@ -67,8 +69,8 @@ def compare(
     Raises
     ------
     PolicyError
-        If there is no policy or no seed, one is duplicate, or `params` names a policy that is not
-        compared.
+        If there is no policy or no seed, one is duplicate, `params` names a policy that is not
+        compared, or a policy in Python cannot be sent to a process.
     TraceError, ClusterError, InfeasibleJobError, PlanError
         As for `gangline.simulate`; what can be known before the first run is raised before it.
 

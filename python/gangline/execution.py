@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
 import threading
 import time
 from collections import OrderedDict
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from gangline.errors import GanglineError, InfeasibleJobError
+from gangline.errors import GanglineError, InfeasibleJobError, PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Run", "Worlds", "is_elastic", "results"]
 
 T = TypeVar("T")
+_LOOK_S = 0.1  # how often a run in a process is asked whether it is still wanted
 
 
 class Run(NamedTuple):
@@ -56,17 +58,91 @@ def results(
     worlds : Worlds
         Holds the traces that are in memory.
     workers : int
-        Runs at once.
+        Runs at once. Policies of the registry run in threads, those in Python in processes: they
+        hold the interpreter, and runs at once would share the state of one object.
     progress : bool or callable
         As for `gangline.simulate`; with several workers none is shown.
+
+    Raises
+    ------
+    PolicyError
+        If a policy in Python cannot be sent to a process.
     """
     from gangline.executors import in_order
 
-    def work(run: Run, report: Progress | None) -> tuple[Run, Result]:
-        shown = progress if report is None else report
-        return run, worlds.run(run, progress=shown)
+    with ExitStack() as stack:
+        apart = _Apart(worlds, workers, stack)
 
-    return in_order(work, runs, workers)
+        def work(run: Run, report: Progress | None) -> tuple[Run, Result]:
+            if report is None:
+                return run, worlds.run(run, progress=progress)
+            if run.spec.policy.python:
+                return run, apart.run(run, report)
+            return run, worlds.run(run, progress=report)
+
+        yield from in_order(work, runs, workers)
+
+
+class _Apart:
+    """Carries runs out in processes, which are started for the first."""
+
+    def __init__(self, worlds: Worlds, workers: int, stack: ExitStack) -> None:
+        self._worlds = worlds
+        self._workers = workers
+        self._stack = stack
+        self._lock = threading.Lock()
+        self._pool: Any = None
+
+    def run(self, run: Run, report: Progress) -> Result:
+        from concurrent.futures import wait
+        from concurrent.futures.process import BrokenProcessPool
+
+        from gangline.executors import processes
+
+        name = run.spec.policy.name
+        try:
+            sent = pickle.dumps(run._replace(keys=None))
+        except Exception as error:  # noqa: BLE001 - whatever its objects raise
+            raise _unsent(name, error) from None
+        with self._lock:
+            if self._pool is None:
+                pool = processes(self._workers, _begin, self._worlds)
+                self._pool = self._stack.enter_context(pool)
+        try:
+            future = self._pool.submit(_run_here, name, sent)
+            while not wait([future], _LOOK_S).done:
+                report(0.0, 0, 0)  # raises if no more is wanted
+            result: Result = future.result()
+        except BrokenProcessPool:
+            message = (
+                f"{name}: its process ended; a program that compares with several workers does so "
+                'under `if __name__ == "__main__":`'
+            )
+            raise PolicyError(message, policy=name) from None
+        return result
+
+
+def _unsent(name: str, error: Exception) -> PolicyError:
+    message = (
+        f"{name}: cannot be sent to a process ({error}); put its class into a module, with values "
+        "that can be pickled, or take one worker"
+    )
+    return PolicyError(message, policy=name)
+
+
+_HERE: list[Worlds] = []  # of a process that was started to run policies in Python
+
+
+def _begin(worlds: Worlds) -> None:
+    _HERE.append(worlds)
+
+
+def _run_here(name: str, sent: bytes) -> Result:
+    try:
+        run = pickle.loads(sent)  # noqa: S301 - from our own parent
+    except Exception as error:  # noqa: BLE001 - its module is not here, or raises anything
+        raise _unsent(name, error) from None
+    return _HERE[0].run(run)
 
 
 class Worlds:
@@ -77,14 +153,25 @@ class Worlds:
     Parameters
     ----------
     most : int, optional
-        So many traces and pairs are kept, the last that were used; default: all. Runs on one
-        pair should come together.
+        So many pairs are kept, the last that were used; default: all. Runs on one pair should
+        come together.
+    traces : int, optional
+        So many traces are kept; default: as many as pairs.
     """
 
-    def __init__(self, most: int | None = None) -> None:
+    def __init__(self, most: int | None = None, traces: int | None = None) -> None:
+        self._most = most, traces
         self._held: dict[bytes, Trace] = {}
-        self._traces: _Shared[Trace] = _Shared(most)
+        self._traces: _Shared[Trace] = _Shared(most if traces is None else traces)
         self._pairs: _Shared[_World] = _Shared(most)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # another process makes its own
+        return {"_held": self._held, "_most": self._most}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(*state["_most"])  # type: ignore[misc]
+        self._held = state["_held"]
 
     def hold(self, trace: Trace, reference: TraceReference | None = None) -> TraceReference:
         """Keep a trace that is in memory, and return the reference by which specs name it."""

@@ -28,6 +28,7 @@ __all__ = [
     "in_order",
     "in_processes",
     "in_threads",
+    "processes",
 ]
 
 EXECUTORS = ("local", "dask")
@@ -158,7 +159,7 @@ def in_processes(
         # after a death one task at a time, so that the guilty one is known
         is_careful = bool(again)
         under_way: dict[Future[R], tuple[T, int]] = {}
-        with _processes(1 if is_careful else workers) as pool:
+        with processes(1 if is_careful else workers) as pool:
             room = 1 if is_careful else _AHEAD * workers
             try:
                 while True:
@@ -188,17 +189,21 @@ def in_processes(
 
 
 @contextmanager
-def _processes(workers: int) -> Iterator[Any]:
-    """Yield a pool of processes; they end at once if the caller wants no more."""
+def processes(
+    workers: int, begin: Callable[..., object] | None = None, *given: object
+) -> Iterator[Any]:
+    """Yield a pool of processes, each of which calls `begin(*given)` first.
+
+    They end at once if the caller wants no more.
+    """
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
     # a forked process would inherit the locks of Arrow's threads
     context = multiprocessing.get_context("spawn")
     stopped, stop = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_follow, initargs=(stopped,)
-    )
+    first: tuple[Any, ...] = (stopped, begin, *given)
+    pool = ProcessPoolExecutor(workers, context, initializer=_follow, initargs=first)
     try:
         yield pool
     except BaseException:  # Ctrl-C, or the caller closes the generator
@@ -210,7 +215,7 @@ def _processes(workers: int) -> Iterator[Any]:
         stopped.close()
 
 
-def _follow(stopped: Any) -> None:
+def _follow(stopped: Any, begin: Callable[..., object] | None = None, *given: object) -> None:
     """End this process when its parent ends, is killed or says so; leave Ctrl-C to the parent."""
     import multiprocessing
     import signal
@@ -224,6 +229,8 @@ def _follow(stopped: Any) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+    if begin is not None:
+        begin(*given)
 
 
 def in_dask(

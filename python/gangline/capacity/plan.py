@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plan"]
 
+_PAIRS_MAX = 4  # ours: pairs of a trace and a size in memory at once
 _FARTHEST = 4  # ours: times the answer, for the ends of its interval
 _STEP = 0.05  # ours: of the load
 _HOURS_PER_MONTH = 365.25 * 24.0 / 12.0
@@ -251,6 +252,7 @@ class _Evaluations:
         seeds: Iterable[int],
         trace_seeds: Iterable[int],
     ) -> None:
+        from gangline.execution import Worlds
         from gangline.policies.choice import resolve_policy
         from gangline.run_inputs import (
             as_cluster,
@@ -277,6 +279,8 @@ class _Evaluations:
         traces: dict[int | None, TraceReference]
         traces = {seed: redrawn(reference, seed) for seed in check_trace_seeds(trace_seeds)}
         self._traces = traces or {None: reference}
+        self._worlds = Worlds(_PAIRS_MAX, max(_PAIRS_MAX, len(self._traces)))
+        self._worlds.hold(self.jobs)
         by_trace = len(self._traces) > 1
         self.replicates = len(self._traces) if by_trace else len(drawn)
         self._group = "trace_seed" if by_trace else "seed"
@@ -340,7 +344,13 @@ class _Evaluations:
         from gangline.sweep.run import carry_out_all
 
         workers = self._workers
-        return carry_out_all(Listed(name, pairs), self._store, workers=workers, progress=progress)
+        return carry_out_all(
+            Listed(name, pairs),
+            self._store,
+            workers=workers,
+            progress=progress,
+            worlds=self._worlds,
+        )
 
     def _evaluate(self, size: int) -> Point:
         name = f"{self._axis.name} {self._axis.shown(size):g}"

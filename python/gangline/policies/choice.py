@@ -22,11 +22,15 @@ __all__ = ["ChosenPolicy", "PolicyReference", "resolve_policy"]
 
 
 class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A policy by name, or by the `module:Class` of a policy in Python, and its parameters."""
+    """A policy by name, or by the `module:Class` of a policy in Python, and its parameters.
+
+    `alias` is what tables call it, where `PolicyBase.known_as` set a name of the user's own.
+    """
 
     name: str
     params: dict[str, Any] = {}
     python: str = ""
+    alias: str = ""
 
     def build(self) -> PolicyBase | Policy | str:
         """Return the policy.
@@ -39,8 +43,10 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         from gangline.policies.registry import make, presets, registry
 
         if not self.python:
-            known = self.name in registry or self.name in presets
-            return make(self.name, self.params) if known else self.name
+            if self.name not in registry and self.name not in presets:
+                return self.name
+            config = make(self.name, self.params)
+            return config.known_as(self.alias) if self.alias else config
         module, _, name = self.python.partition(":")
         try:
             found = getattr(importlib.import_module(module), name)
@@ -80,8 +86,10 @@ class ChosenPolicy(NamedTuple):
 
         name = self.label.partition("(")[0]
         if isinstance(self.policy, str):
-            is_known = name in registry or name in presets
-            return PolicyReference(name=name if is_known else self.policy, params=self.params)
+            if name in registry or name in presets:
+                return PolicyReference(name=name, params=self.params)
+            alias = self.label if self.policy in registry else ""
+            return PolicyReference(name=self.policy, params=self.params, alias=alias)
         kind = type(self.policy)
         python = f"{kind.__module__}:{kind.__name__}"
         return PolicyReference(name=name, params=self.params, python=python)

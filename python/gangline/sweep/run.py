@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -181,8 +182,12 @@ def carry_out_all(
     workers: int | None = None,
     address: str | None = None,
     progress: bool | Callable[[int, int, int], None] = False,
+    worlds: Worlds | None = None,
 ) -> Sweep:
-    """Carry out the runs that are not in the store at `folder` yet; arguments as for `sweep`."""
+    """Carry out the runs that are not in the store at `folder` yet; arguments as for `sweep`.
+
+    `worlds` has traces that are in memory, for runs in threads.
+    """
     from gangline.sweep.progress import showing
     from gangline.sweep.store import Store
     from gangline.sweep.table import write
@@ -192,7 +197,9 @@ def carry_out_all(
     store.prepare()
     ledger = Ledger(runs, store)
     with showing(progress, runs.name, len(ledger), len(ledger) - ledger.new) as show:
-        for outcome in _outcomes(runs, ledger, store, executor, workers, address):
+        for outcome in _outcomes(
+            runs, ledger, store, executor, workers, address, worlds or _WORLDS
+        ):
             ledger.enter(outcome)
             show(bool(outcome.error))
     write(store, runs, ledger)
@@ -206,6 +213,7 @@ def _outcomes(
     executor: str,
     workers: int,
     address: str | None,
+    worlds: Worlds,
 ) -> Iterator[Outcome]:
     """Carry out what is missing; runs on one trace come together, so that it is read once."""
 
@@ -219,7 +227,7 @@ def _outcomes(
         every = tasks(State.NEW, State.NEW_IN_PYTHON)
         yield from in_dask(carry_out, every, workers, _lost, address)
         return
-    yield from in_threads(_carry_out, tasks(State.NEW), workers)
+    yield from in_threads(partial(_carry_out, worlds), tasks(State.NEW), workers)
     yield from in_processes(carry_out, tasks(State.NEW_IN_PYTHON), workers, _lost)
 
 
@@ -229,10 +237,10 @@ def _lost(task: Task, reason: str) -> Outcome:
 
 def carry_out(task: Task) -> Outcome:
     """Do one run and save its result."""
-    return _carry_out(task, None)
+    return _carry_out(_WORLDS, task, None)
 
 
-def _carry_out(task: Task, report: Progress | None) -> Outcome:
+def _carry_out(worlds: Worlds, task: Task, report: Progress | None) -> Outcome:
     from gangline.run_spec import RunSpec
     from gangline.sweep.store import Store
 
@@ -241,7 +249,7 @@ def _carry_out(task: Task, report: Progress | None) -> Outcome:
         return Outcome(task.run)
     spec = RunSpec.from_dict(msgspec.json.decode(task.spec))
     try:
-        result = _WORLDS.run(Run(spec), progress=report or False)
+        result = worlds.run(Run(spec), progress=report or False)
     except (GanglineError, OSError) as error:
         return Outcome(task.run, type(error).__name__, str(error))
     except Exception as error:  # of a policy in Python, or of another library
