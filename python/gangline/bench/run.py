@@ -35,6 +35,8 @@ class Bench:
     ----------
     suite : Suite
         What was run.
+    worlds, real_worlds : list of World
+        Of it: those of the workloads that ship, and of real traces.
     is_quick : bool
         Whether only a small part of it was.
     rows : list of dict
@@ -53,6 +55,7 @@ class Bench:
     def __init__(self, suite: Suite, worlds: Sequence[World], *, is_quick: bool) -> None:
         self.suite = suite
         self.worlds = list(worlds)
+        self.real_worlds: list[World] = []
         self.is_quick = is_quick
         self.rows: list[dict[str, Any]] = []
         self.real_rows: list[dict[str, Any]] = []
@@ -155,7 +158,7 @@ def bench(
         runs = _carry_out(made, made.worlds, taking_part, {}, store, workers, progress=progress)
         made.rows = _rows(made, taking_part, runs)
         if files:
-            worlds = chosen.real_worlds(iter(files))
+            worlds = made.real_worlds = chosen.real_worlds(iter(files))
             have = [*taking_part, *_baseline(chosen, taking_part)]
             runs = _carry_out(made, worlds, have, files, store, workers, progress=progress)
             knowledge = {entry.label: entry.knowledge for entry in have}

@@ -22,13 +22,17 @@ TITLES = ("place", "policy", "mean rank", "speedup", "preempt. per job", "ms per
 
 def tables(done: Bench) -> list[tuple[str, list[str], list[list[object]]]]:
     """Return titled tables, one per class of knowledge; real traces after those that ship."""
-    found = []
+    return [(title, list(TITLES), [cells(row) for row in mine]) for title, mine in _groups(done)]
+
+
+def _groups(done: Bench) -> list[tuple[str, list[Row]]]:
+    """Return the rows of each class of knowledge with a title; real traces come last."""
+    found: list[tuple[str, list[Row]]] = []
     for rows, where in ((done.rows, ""), (done.real_rows, ", real traces")):
         for name, words in CLASSES.items():
-            mine = [row for row in rows if row["knowledge"] == name]
+            mine: list[Row] = [row for row in rows if row["knowledge"] == name]
             if mine:
-                title = f"Knows {words}{where}"
-                found.append((title, list(TITLES), [cells(row) for row in mine]))
+                found.append((f"Knows {words}{where}", mine))
     return found
 
 
@@ -66,11 +70,14 @@ def sentences(done: Bench) -> list[str]:
         "seeds do not tell from the best of their class share its place."
     )
     said = [f"{what} policy.", how]
-    for name in CLASSES:
-        mine = [row for row in done.rows if row["knowledge"] == name]
+    if done.real_worlds:
+        names = listed(list(dict.fromkeys(world.workload for world in done.real_worlds)))
+        more = plural(len(done.real_worlds), "world")
+        said.append(f"Real traces: {names}, {more}; policies are ranked among those run now.")
+    for title, mine in _groups(done):
         best = [row["policy"] for row in mine if row["place"] == 1]
         if 0 < len(best) < len(mine):
-            said.append(f"Best of those that know {CLASSES[name]}: {listed(best)}.")
+            said.append(f"{title}: the best {'is' if len(best) == 1 else 'are'} {listed(best)}.")
     for run in {run["policy"]: run for run in reversed(done.failed)}.values():
         world = f"{run['workload']}, {run['cluster']}, load {run['load']:g}"
         said.append(f"Failed: {run['policy']} on {world}: {run['error']}: {run['message']}")
@@ -91,12 +98,10 @@ def write_page(done: Bench, path: Path, command: str = "") -> None:
 
     about = f"Mean JCT of {done.suite.baseline} over that of the policy; right of 1 is better."
     pictures = []
-    for name, words in CLASSES.items():
-        mine = [row for row in done.rows if row["knowledge"] == name and row.get("speedup")]
-        if mine:
-            bars = [report.Bar(row["policy"], (_mark(row),)) for row in mine]
-            svg = report.intervals(f"speedups, knows {words}", bars, [done.suite.baseline])
-            pictures.append((f"Speedup, knows {words}", about, svg))
+    for name, mine in _groups(done):
+        bars = [report.Bar(row["policy"], (_mark(row),)) for row in mine if row.get("speedup")]
+        if bars:
+            pictures.append((name, about, report.intervals(name, bars, [done.suite.baseline])))
     title = f"gangline bench, suite {done.suite.version}"
     report.write_tables(
         title, sentences(done), _by_name(done), path, command=command, pictures=pictures

@@ -45,7 +45,7 @@ def write_tables(
     command : str
         How to repeat it; nothing if not given.
     pictures : sequence of (title, how to read it, SVG element)
-        Shown after the first table.
+        One with the title of a table is shown below it, others after the first table.
 
     Raises
     ------
@@ -61,16 +61,17 @@ def write_tables(
     said = "".join(f"<p>{text(line)}</p>" for line in sentences)
     body = [f"<header><h1>{text(title)}</h1></header><main>"]
     body.append(section("reading", "What the numbers say", said))
-    drawn = [
-        section(f"figure{number}", text(name), f"<p>{text(about)}</p>{svg}")
-        for number, (name, about, svg) in enumerate(pictures)
-    ]
+    drawn: dict[str, str] = {}
+    for name, about, svg in pictures:
+        drawn[name] = drawn.get(name, "") + f"<p>{text(about)}</p>{svg}"
+    below = {name: drawn.pop(name) for name, _, _ in found if name in drawn}
     for number, (name, titles, rows) in enumerate(found):
         cells = [[_cell(value, column) for column, value in enumerate(row)] for row in rows]
         shown = tables.table([(column, "") for column in titles], cells, caption=name)
-        body.append(section(f"table{number}", text(name), shown))
+        body.append(section(f"table{number}", text(name), shown + below.get(name, "")))
         if number == 0:
-            body += drawn
+            pairs = enumerate(drawn.items())
+            body += [section(f"figure{at}", text(name), shown) for at, (name, shown) in pairs]
     if command:
         body.append(section("repeat", "To repeat it", f"<pre>{text(command)}</pre>"))
     body.append(f"</main>{footer(_core.__version__)}")
