@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from gangline.cluster import Cluster, Sharing, read_cluster
     from gangline.comparison import Comparison
     from gangline.load import load_result
-    from gangline.policies.protocol import STEADY, Changes, Plan, Policy, View
+    from gangline.policies.protocol import STEADY, Changes, Plan, Policy, Reason, View
     from gangline.result import Result
     from gangline.run_spec import RunSpec
     from gangline.trace import Trace, read_trace, synth, write_trace
@@ -82,6 +82,7 @@ __all__ = [
     "PlanError",
     "Policy",
     "PolicyError",
+    "Reason",
     "Result",
     "ResultError",
     "RunSpec",
@@ -130,6 +131,7 @@ _HOMES = {
     "Sharing": "gangline.cluster",
     "Comparison": "gangline.comparison",
     "read_cluster": "gangline.cluster",
+    "Reason": "gangline.policies.protocol",
     "Result": "gangline.result",
     "RunSpec": "gangline.run_spec",
     "load_result": "gangline.load",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import gangline as gl
     from gangline.explain.explanation import Explanation
     from gangline.explain.facts import RunPart, WaitPart
-    from gangline.explain.stretches import Stretch
+    from gangline.explain.stretches import Said, Stretch
 
 Gpu = tuple[int, int]
 """Server, slot."""
@@ -144,6 +144,9 @@ def check(
             if stretch.cause is not None:
                 causes.add(stretch.cause)
                 check_cause(oracle, said, stretch, types, mixes=mixes, is_strict=is_strict)
+        last = wait.stretches[-1].said
+        if last is not None and last.cause == "next decision":
+            assert wait.end_s >= min(last.until_s, oracle.last_s)
         _check_passing(oracle, said, wait, types, mixes=mixes)
         there = oracle.running(wait.start_s)
         later = {name for name in there if oracle.jobs[name]["arrival_s"] > said.arrival_s}
@@ -194,7 +197,7 @@ def _check_free(
     for edge in _edges(oracle, stretch.start_s, stretch.end_s):
         assert said.job_id in oracle.waiting(edge)
         free = oracle.free(edge)
-        assert oracle.state(free, said.gpus, types, mixes=mixes) == stretch.state, edge
+        assert oracle.state(free, said.gpus_min, types, mixes=mixes) == stretch.state, edge
         totals = [sum(pool) for pool in oracle.pools(free, types, mixes=mixes)]
         assert any(stretch.least <= total <= stretch.most for total in totals)
 
@@ -213,14 +216,17 @@ def check_cause(
     assert reason is not None
     # what is true at the decision, and again where the stretch begins
     at = max(reason.time_s, stretch.start_s) if reason.cause != "not asked" else stretch.start_s
-    state = oracle.state(oracle.free(reason.time_s), said.gpus, types, mixes=mixes)
+    state = oracle.state(oracle.free(reason.time_s), said.gpus_min, types, mixes=mixes)
     if reason.cause == "behind":
         assert reason.job_id != said.job_id
         assert reason.job_id in oracle.waiting(at)
-    elif reason.cause in ("outranked", "turn"):
+    elif reason.cause in ("outranked", "outbid", "turn") or (
+        reason.cause == "search" and reason.job_id
+    ):
         assert reason.job_id != said.job_id
         assert reason.job_id in oracle.running(at)
-        if reason.cause == "outranked":
+        if reason.cause != "turn":
+            assert state == "too few", (reason, stretch)
             kinds = {
                 oracle.kind[server]
                 for (server, _), names in oracle.held(at).items()
@@ -232,9 +238,14 @@ def check_cause(
         # at once where enough GPUs are free by count and the placement rule accepts none of them
         assert reason.until_s >= reason.time_s if is_strict else reason.until_s > reason.time_s
         assert state != "too few"
-    elif reason.cause in ("price", "delayed"):
+    elif reason.cause in ("price", "delayed", "not looked at", "search"):
         assert state != "too few"
         assert reason.until_s > reason.time_s
+        assert reason.percent is None or 0 <= reason.percent <= 100
+    elif reason.cause == "copies":
+        _check_copies(oracle, reason, types)
+    elif reason.cause == "next decision":
+        assert reason.until_s > stretch.start_s
     elif reason.cause == "leased":
         assert state == "too few"
         assert reason.until_s > reason.time_s
@@ -250,8 +261,23 @@ def check_cause(
         assert said.is_shared
     elif reason.cause in ("no place", "promised", "quota") and not is_strict:
         assert state == "too few", (reason, stretch)
-    if reason.gpus is not None and reason.job_id is not None:
-        assert reason.gpus == oracle.jobs[reason.job_id]["gpus"]
+    if reason.job_id is not None:
+        held = sum(reason.job_id in names for names in oracle.held(reason.time_s).values())
+        assert reason.gpus == (held or oracle.jobs[reason.job_id]["gpus"])
+
+
+def _check_copies(oracle: Oracle, reason: Said, types: list[int]) -> None:
+    """Every server that the job can use holds a copy; no job there has more than the one named."""
+    copies: dict[str, set[int]] = {}
+    for (server, _), names in oracle.held(reason.time_s).items():
+        for name in names:
+            copies.setdefault(name, set()).add(server)
+    taken = set().union(*copies.values())
+    free = oracle.free(reason.time_s)
+    usable = {server for server, kind in enumerate(oracle.kind) if kind in types}
+    assert all(server in taken or not free[server] for server in usable)
+    of_use = {name: len(servers) for name, servers in copies.items() if servers & usable}
+    assert reason.copies == of_use[str(reason.job_id)] == max(of_use.values())
 
 
 def _check_passing(
@@ -279,7 +305,7 @@ def _check_passing(
                 for (s, _), names in after.items()
                 if oracle.kind[s] in group
             )
-            if own + given >= said.gpus and given:
+            if own + given >= said.gpus_min and given:
                 enough |= {
                     name
                     for (s, _), names in after.items()

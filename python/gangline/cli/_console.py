@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +17,7 @@ from gangline._safe import safe
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["document", "open_voices", "say", "table", "write"]
+__all__ = ["document", "open_voices", "prose", "say", "table", "write"]
 
 _PLAIN_BARS = str.maketrans("▁▂▃▄▅▆▇█▏", ".:-=+*%#|")
 """Bars for a terminal whose encoding has none."""
@@ -47,6 +49,21 @@ def write(*lines: object) -> None:
     except UnicodeEncodeError:
         text = text.translate(_PLAIN_BARS)
     sys.stdout.write(text)
+
+
+def prose(text: str) -> None:
+    """Write sentences on stdout; a terminal gets them folded at its width, under their indent."""
+    lines = text.split("\n")
+    if sys.stdout.isatty():
+        width = max(shutil.get_terminal_size().columns, 40)
+        lines = [part for line in lines for part in _folded(line, width)]
+    write(*lines)
+
+
+def _folded(line: str, width: int) -> list[str]:
+    indent = " " * (len(line) - len(line.lstrip()))
+    more = f"{indent}    " if indent else ""
+    return textwrap.wrap(line, width, subsequent_indent=more, break_on_hyphens=False) or [""]
 
 
 def document(data: Any) -> None:

@@ -29,5 +29,5 @@ def explain(folder: Path, /, *, job: str, policy: str | None = None, json: Json 
     if json:
         _console.document(said.to_dict())
     else:
-        _console.write(*str(said).split("\n"))
+        _console.prose(str(said))
     return 0

@@ -27,6 +27,8 @@ class Explanation(Facts):
         Name of the policy.
     gpus : int
         What the job asks for.
+    gpus_min : int
+        The fewest that the policy may give it: less than `gpus` for elastic jobs.
     status : str
         "finished", "unfinished" or "dropped".
     arrival_s, finish_s : float

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from gangline.errors import GanglineError, ResultError
+from gangline.errors import GanglineError, PolicyError, ResultError
 from gangline.explain.explanation import Explanation
 from gangline.explain.facts import Passing, RunPart, WaitPart
 from gangline.explain.free import Free, free_of_segments, gpus_of
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Again", "Tables", "explain"]
 
-_ABOUT_A_JOB = ("behind", "reserved", "outranked", "turn")
 _TIERS = ("server", "rack", "network")
 _LOST = ("overhead_s", "comm_s", "share_s", "preemptions", "migrations")
 
@@ -89,6 +88,7 @@ def explain(
         "job_id": facts["job_id"],
         "policy": result.spec["policy"]["name"],
         "gpus": facts["gpus"],
+        "gpus_min": facts["gpus"],
         "status": facts["status"],
         "arrival_s": facts["arrival_s"],
         "finish_s": math.nan if facts["finish_s"] is None else facts["finish_s"],
@@ -113,6 +113,8 @@ def _repeated(
         try:
             tables, watched = again([row], progress)
         except (GanglineError, OSError) as error:
+            if isinstance(error, PolicyError) and getattr(error, "field", None) == "why":
+                raise  # what is wrong is the policy's own `why`
             reason = str(error).splitlines()[0]
         else:
             if tables.log_hash == result.log_hash:
@@ -155,6 +157,8 @@ class _Story:
         self._types = list(range(len(cluster.gpu_types))) if watched is None else watched.types[row]
         self._round_s = math.nan if watched is None else watched.round_s
         self._mixes = watched is not None and watched.mixes_types
+        gang = self._gpus[row].as_py()
+        self._gang = gang if watched is None else watched.fewest[row]
         self._mine: ForGang | None = None
         self._outages = cluster.outages() if watched is None else watched.outages
         self._said = None if watched is None else self._named(watched.said[row])
@@ -169,7 +173,7 @@ class _Story:
         life = self._segments.life(self._row, last_s, is_over=is_over)
         free = self._free(life.waits)
         return Explanation(
-            **made,
+            **{**made, "gpus_min": self._gang},
             waits=[self._wait(wait, free) for wait in life.waits],
             runs=[self._run(run) for run in life.runs],
             round_s=self._round_s,
@@ -179,19 +183,28 @@ class _Story:
 
     def _named(self, rows: list[Row]) -> list[Said]:
         """Return what the policy said with the names of jobs."""
-        numbers = [number for _, cause, number, _ in rows if cause in _ABOUT_A_JOB]
-        others = np.asarray(numbers, np.int64)
+        others = np.asarray([row[2] for row in rows if row[2] is not None], np.int64)
         names = iter(self._ids.take(others).to_pylist())
         gangs = iter(self._gpus.take(others).to_pylist())
         found = []
-        for time_s, cause, number, until_s in rows:
-            if cause in _ABOUT_A_JOB:
-                said = Said(time_s, cause, next(names), next(gangs), until_s=until_s)
-            else:
-                gpus = number if cause == "quota" else None
-                tier = _TIERS[number] if cause == "delayed" else None
-                said = Said(time_s, cause, gpus=gpus, tier=tier, until_s=until_s)
-            found.append(said)
+        for time_s, cause, other, held, number, until_s, words in rows:
+            name = gpus = None
+            if other is not None:
+                name, gang = next(names), next(gangs)
+                gpus = gang if held is None else held
+            found.append(
+                Said(
+                    time_s,
+                    cause,
+                    name,
+                    number if cause == "quota" else gpus,
+                    None if number is None or cause != "delayed" else _TIERS[number],
+                    until_s,
+                    number if cause == "copies" else None,
+                    number if cause == "price" else None,
+                    words,
+                )
+            )
         return found
 
     def _name(self, row: int) -> str:
@@ -214,9 +227,8 @@ class _Story:
     def _wait(self, wait: Wait, free: Free | None) -> WaitPart:
         found = []
         if free is not None:
-            gang = self._gpus[self._row].as_py()
             if self._mine is None:
-                self._mine = free.for_gang(gang, self._types, mixes_types=self._mixes)
+                self._mine = free.for_gang(self._gang, self._types, mixes_types=self._mixes)
             found = stretches(wait, self._mine, self._said, self._round_s)
         holders = self._segments.holders(self._row, wait.start_s)
         return WaitPart(wait.start_s, wait.end_s, found, self._passed_by(wait, free), *holders)
@@ -233,13 +245,12 @@ class _Story:
         choices = [self._types] if self._mixes else [[kind] for kind in self._types]
         times, at = np.unique(segments.start[rows], return_inverse=True)
         instant = np.searchsorted(free.time_s, times, "right") - 1
-        gang = self._gpus[self._row].as_py()
         outranks = np.zeros(len(rows), np.bool_)
         for choice in choices:
             mine = np.isin(kinds[segments.server[rows]], choice)
             given = np.bincount(at[mine], own[mine], minlength=len(times))
             left = free.total[choice].sum(axis=0)[instant]
-            outranks |= mine & ((left + given >= gang) & (given > 0))[at]
+            outranks |= mine & ((left + given >= self._gang) & (given > 0))[at]
         same = (np.diff(segments.start[rows]) == 0.0) & (np.diff(segments.job[rows]) == 0)
         first = np.append(0, np.flatnonzero(~same) + 1)
         return [

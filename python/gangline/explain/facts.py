@@ -93,6 +93,7 @@ class Facts:
     job_id: str
     policy: str
     gpus: int
+    gpus_min: int
     status: str
     arrival_s: float
     finish_s: float

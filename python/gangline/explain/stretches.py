@@ -35,11 +35,17 @@ class Said(NamedTuple):
     job_id : str, optional
         Another job, where the cause is about one.
     gpus : int, optional
-        What that job asks for, or what the job's queue held then.
+        What that job held then, or asks for if it waited; or what the job's queue held.
     tier : str, optional
         The widest placement that it accepted.
     until_s : float
         Until when, where the cause names an instant; else infinite.
+    copies : int, optional
+        How many copies that job had.
+    percent : int, optional
+        Utility of the job in percent of the price.
+    words : str, optional
+        Reason of a policy written in Python, with `{job}` and `{until}` for these two.
     """
 
     time_s: float
@@ -48,11 +54,14 @@ class Said(NamedTuple):
     gpus: int | None = None
     tier: str | None = None
     until_s: float = math.inf
+    copies: int | None = None
+    percent: int | None = None
+    words: str | None = None
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What makes a reason another one: what the queue holds does not."""
-        return (self.cause, self.job_id, self.tier, self.until_s)
+        """What makes a reason another one: what the queue holds, or the price, does not."""
+        return (self.cause, self.job_id, self.tier, self.until_s, self.words)
 
 
 class Stretch(NamedTuple):
@@ -140,11 +149,15 @@ def stretches(
     return found
 
 
+_TAKEN = (None, "no place", "outranked", "outbid", "search", "copies")
+"""Causes that end when enough GPUs come free."""
+
+
 def _in_round(reason: Said, free: ForGang) -> Said:
     """Return the reason while enough GPUs are free, of a policy that decides in rounds."""
     at = int(np.searchsorted(free.time_s, reason.time_s, "right")) - 1
     had_enough = STATES[free.state[at]] != "too few"
-    if had_enough or reason.cause not in (None, "outranked"):
+    if had_enough or reason.cause not in _TAKEN:
         return reason
     return Said(reason.time_s, ROUND)
 

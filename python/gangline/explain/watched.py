@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from gangline import _core
 
-Row: TypeAlias = tuple[float, "str | None", int, float]
-"""Instant, cause, number, until when."""
+Row: TypeAlias = tuple[
+    float, "str | None", "int | None", "int | None", "int | None", float, "str | None"
+]
+"""Instant, cause, other job, GPUs that it held, number, until when, words of a policy in Python."""
 
 __all__ = ["Row", "Watched"]
 
@@ -19,11 +21,13 @@ class Watched(NamedTuple):
 
     Attributes
     ----------
-    said : dict of int to rows of (time_s, cause, number, until_s)
-        By row of the trace: what the policy said, sorted by time. The number is another job, GPUs
-        or a tier, as the cause has it.
+    said : dict of int to list of Row
+        By row of the trace: what the policy said, sorted by time. The number is GPUs, a tier,
+        copies or percent, as the cause has it.
     types : dict of int to list of int
         By row of the trace: GPU types that the job can use.
+    fewest : dict of int to int
+        By row of the trace: the fewest GPUs that the job may get.
     mixes_types : bool
         Whether a gang may have GPUs of several types.
     outages : list of (server, down_s, up_s)
@@ -34,6 +38,7 @@ class Watched(NamedTuple):
 
     said: dict[int, list[Row]]
     types: dict[int, list[int]]
+    fewest: dict[int, int]
     mixes_types: bool
     outages: list[tuple[int, float, float]]
     round_s: float
@@ -42,10 +47,11 @@ class Watched(NamedTuple):
     def of(cls, output: _core.RunOutput) -> Watched:
         """Take it out of the output of a run."""
         capacity, usable, mixes, round_s = output.watched()
-        said: dict[int, list[Row]] = {job: [] for job, _ in usable}
-        for time_s, job, cause, number, until_s in output.causes():
-            said[job].append((time_s, cause, number, until_s))
-        types = {job: [at for at in range(64) if mask >> at & 1] for job, mask in usable}
+        said: dict[int, list[Row]] = {job: [] for job, _, _ in usable}
+        for row in output.causes():
+            said[row[1]].append((row[0], *row[2:]))
+        types = {job: [at for at in range(64) if mask >> at & 1] for job, mask, _ in usable}
+        fewest = {job: gpus for job, _, gpus in usable}
         down: dict[int, float] = {}
         outages = []
         for time_s, server, is_up in capacity:
@@ -54,4 +60,4 @@ class Watched(NamedTuple):
             elif server in down:
                 outages.append((server, down.pop(server), time_s))
         outages += [(server, time_s, math.inf) for server, time_s in down.items()]
-        return cls(said, types, mixes, outages, math.nan if round_s is None else round_s)
+        return cls(said, types, fewest, mixes, outages, math.nan if round_s is None else round_s)

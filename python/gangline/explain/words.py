@@ -31,6 +31,12 @@ _SEVERAL = {
     "delayed": "enough GPUs were free, but not close enough to each other; it was to wait for a "
     "placement on {tier} until its delay was over, at {ends}",
     "leased": "the GPUs were leased to other jobs",
+    "outbid": "when its turn came it was worth less than the price of its GPUs, and jobs behind it "
+    "took them, such as {others}",
+    "search": "{policy} searched for the best allocation of all jobs and gave the GPUs to others, "
+    "such as {others}",
+    "copies": "copies of other jobs held every server that it can use, such as {others}",
+    "next decision": "{policy} starts jobs only at certain times, here at {ends}",
     NOT_ASKED: "the policy had not been asked: it decides {when}",
 }
 _ALONE = (
@@ -40,6 +46,12 @@ _ALONE = (
     "no partner",
     "leased",
     "outranked",
+    "outbid",
+    "not looked at",
+    "search",
+    "copies",
+    "next decision",
+    "own words",
     ROUND,
 )  # free GPUs add nothing
 
@@ -54,7 +66,10 @@ def text(said: Facts) -> str:
         lines += [f"  {duration(length_s)}: {words}" for length_s, words in reasons(said)]
         lines += passing(said)
     if said.runs or said.waits:
-        lines += ["", "Its life, from its arrival on:"]
+        lines += [
+            "",
+            f"Its life, {duration(_end(said) - said.arrival_s)} (. waiting, # with GPUs):",
+        ]
         lines += [f"  {timeline(said)}", *(f"  {line}" for line in events(said))]
     lost = losses(said)
     return "\n".join(map(safe, [*lines, *(["", lost] if lost else [])]))
@@ -63,6 +78,8 @@ def text(said: Facts) -> str:
 def headline(said: Facts) -> str:
     """Return what became of the job."""
     job = f"Job {said.job_id} asked for {plural(said.gpus, 'GPU')}"
+    if said.gpus_min < said.gpus:
+        job += f" ({said.gpus_min} {'is' if said.gpus_min == 1 else 'are'} enough)"
     if said.status == "dropped":
         return f"{job} and was left out of the run: it can never run on this cluster."
     start = f"{job} at {said.arrival_s:,.0f} s"
@@ -86,15 +103,22 @@ def reasons(said: Facts) -> list[tuple[float, str]]:
     groups: dict[tuple[str, str], list[Stretch]] = {}
     for wait in said.waits:
         for one in wait.stretches:
-            cause = one.cause or ""
-            # where the policy says no more, what was free is the reason
-            state = one.state if cause in ("", "no place", "quota") else ""
-            groups.setdefault((cause, state), []).append(one)
+            groups.setdefault(_group(one), []).append(one)
     found = [
         (math.fsum(one.length_s for one in stretches), _reason(said, *key, stretches))
         for key, stretches in groups.items()
     ]
     return sorted(found, key=lambda entry: -entry[0])
+
+
+def _group(one: Stretch) -> tuple[str, str]:
+    """Return the cause, and what makes reasons with it different sentences."""
+    cause, said = one.cause or "", one.said
+    if cause in ("", "no place", "quota"):
+        return cause, one.state  # what was free is the reason
+    if said is not None and cause == "search":
+        return cause, "to others" if said.job_id else ""
+    return cause, "" if said is None else said.words or ""
 
 
 def _reason(said: Facts, cause: str, state: str, stretches: list[Stretch]) -> str:
@@ -110,6 +134,9 @@ def _reason(said: Facts, cause: str, state: str, stretches: list[Stretch]) -> st
             f"it came first in its queue, which held {span} GPUs, and queues that hold less of "
             f"their share go first; {free}{_rule(said, 'no place', state)}"
         )
+    if cause == "own words" and first is not None:
+        words = (first.words or "").replace("{job}", _largest(stretches))
+        return words.replace("{until}", _ends(said, stretches))
     if len(keys) > 1 and cause in _SEVERAL:
         names = {one.said.job_id for one in stretches if one.said is not None}
         return _SEVERAL[cause].format(
@@ -120,7 +147,14 @@ def _reason(said: Facts, cause: str, state: str, stretches: list[Stretch]) -> st
             when=_when(said),
             ends=_ends(said, stretches),
         ) + _meanwhile(said, cause, stretches)
-    return _single(said, stretches[0], cause) + _meanwhile(said, cause, stretches)
+    worth = _worth(stretches) if cause == "price" else ""
+    return _single(said, stretches[0], cause) + worth + _meanwhile(said, cause, stretches)
+
+
+def _worth(stretches: list[Stretch]) -> str:
+    every = [one.said.percent for one in stretches if one.said is not None]
+    known = [percent for percent in every if percent is not None]
+    return f": its utility was {_span(min(known), max(known))} % of it" if known else ""
 
 
 def _single(said: Facts, stretch: Stretch, cause: str) -> str:
@@ -145,7 +179,21 @@ def _single(said: Facts, stretch: Stretch, cause: str) -> str:
         "delayed": f"enough GPUs were free, but not close enough to each other; until {until} it "
         f"was to wait for a placement on {_tier(reason.tier)}",
         "leased": f"the GPUs were leased to other jobs until {until}",
-        "price": "enough GPUs were free, but at their price the job was not worth them",
+        "price": "enough GPUs were free, but it was not worth their price",
+        "outbid": "when its turn came it was worth less than the price of its GPUs, and "
+        f"{other}, behind it, took some of them",
+        "not looked at": f"{said.policy} did not look at it: too many jobs before it were worth "
+        "less than the price of their GPUs",
+        "search": f"{said.policy} searched for the best allocation of all jobs and "
+        + (
+            f"gave the GPUs to others, such as {other}"
+            if reason.job_id
+            else "left enough GPUs free: it found no better one that includes this job"
+        ),
+        "copies": "copies of other jobs held every server that it can use, such as "
+        f"{other} with {reason.copies} {'copy' if reason.copies == 1 else 'copies'}",
+        "next decision": f"{said.policy} starts jobs only at certain times, here not before "
+        f"{until}",
         "no share": "the allocation gave it no time on any GPU type",
         "no partner": "there was room beside running jobs, but the policy's rule lets it share "
         "GPUs with none of them",
@@ -162,7 +210,7 @@ def _meanwhile(said: Facts, cause: str, stretches: list[Stretch]) -> str:
     words = f" (meanwhile {_span(least, most)} of the GPUs it can use were free"
     if most == 0:
         words = " (meanwhile none of the GPUs it can use was free"
-    if together > 0.0 and most >= said.gpus:
+    if together > 0.0 and most >= said.gpus_min:
         words += f", for {duration(together)} enough of them together"
     return words + ")"
 
@@ -171,14 +219,14 @@ def _free(said: Facts, state: str, stretches: list[Stretch]) -> str:
     least, most = min(one.least for one in stretches), max(one.most for one in stretches)
     together = max(one.together for one in stretches)
     if state == "too few":
-        words = f"{_span(least, most)} of the GPUs it can use were free; it needs {said.gpus}"
+        words = f"{_span(least, most)} of the GPUs it can use were free; it needs {said.gpus_min}"
         if most == 0:
             words = "none of the GPUs it can use was free"
         return f"{words}, and there was no room beside running jobs" if said.is_shared else words
     if state == "apart":
         return (
             f"{_span(least, most)} GPUs were free, but on too many servers: at most {together} on "
-            f"as few as can hold {said.gpus}"
+            f"as few as can hold {said.gpus_min}"
         )
     return f"{_span(least, most)} GPUs were free, {together} of them on as few servers as can be"
 
@@ -187,6 +235,8 @@ def _rule(said: Facts, cause: str, state: str) -> str:
     if state == "too few":
         return ""
     rule = f"the placement rule `{said.placement}`" if said.placement else "its placement rule"
+    if cause == "no place" and said.policy == "hadare":
+        return ", on servers where it is slower than `min_share` of its fastest"
     if cause == "no place":
         return f", and {rule} accepted none of them"
     return ", and the policy left them" if state == "together" else ""
@@ -273,8 +323,7 @@ def timeline(said: Facts) -> str:
     """Return a bar of the job's life: `#` with GPUs, `.` without."""
     spans = [(run.start_s, run.end_s) for run in said.runs]
     begin = said.arrival_s
-    end = max([wait.end_s for wait in said.waits] + [end_s for _, end_s in spans])
-    step = (end - begin) / BAR
+    step = (_end(said) - begin) / BAR
     if step <= 0.0:
         return "#" * BAR
     bar = ["."] * BAR
@@ -283,7 +332,12 @@ def timeline(said: Facts) -> str:
         held = math.fsum(max(0.0, min(high, b) - max(low, a)) for a, b in spans)
         if held >= 0.5 * step:
             bar[at] = "#"
-    return f"{''.join(bar)} {duration(end - begin)}; . waiting, # with GPUs"
+    return "".join(bar)
+
+
+def _end(said: Facts) -> float:
+    ends = [wait.end_s for wait in said.waits] + [run.end_s for run in said.runs]
+    return max(ends)
 
 
 def events(said: Facts) -> list[str]:

@@ -32,6 +32,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from gangline._builtin_values import to_builtins
+from gangline._safe import safe
 from gangline.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["STEADY", "Batch", "Changes", "Plan", "Policy", "Steady", "View"]
+__all__ = ["STEADY", "Batch", "Changes", "Plan", "Policy", "Reason", "Steady", "View"]
 
 
 class Steady:
@@ -71,6 +72,25 @@ class Batch(NamedTuple):
     sub_batch: int
     accum: int
     rate: float
+
+
+class Reason(NamedTuple):
+    """Why a job waits, as `Policy.why` says it.
+
+    Attributes
+    ----------
+    words : str
+        Completes "It waited for 5 min: ...". `{job}` in it stands for another job, `{until}` for an
+        instant; reasons that differ in these alone should have the same words.
+    job : int, optional
+        Index of the job that `{job}` stands for.
+    until_s : float, optional
+        The simulated time that `{until}` stands for.
+    """
+
+    words: str
+    job: int | None = None
+    until_s: float | None = None
 
 
 class View:
@@ -399,6 +419,48 @@ def read_answer(answer: object) -> tuple[list[tuple[Any, ...]], bool]:
     return plan.actions, word is not None
 
 
+_WORDS_MAX = 400  # ours: a reason is a sentence
+
+
+def read_reason(answer: object, jobs: int) -> tuple[str, int | None, float | None] | None:
+    """Return what `why` returned as words, job and instant; `jobs` is how many there are."""
+    if answer is None:
+        return None
+    words, job, until_s = answer if isinstance(answer, Reason) else (answer, None, None)
+    problem = None
+    if not isinstance(words, str):
+        problem = "expected None, text, or a gangline.Reason"
+    elif not words.strip() or len(words) > _WORDS_MAX:
+        problem = f"expected words, at most {_WORDS_MAX} characters"
+    elif ("{job}" in words) != (job is not None):
+        problem = "expected a job and `{job}` in the words, or neither"
+    elif ("{until}" in words) != (until_s is not None):
+        problem = "expected an instant and `{until}` in the words, or neither"
+    elif job is not None and not (hasattr(job, "__index__") and 0 <= job < jobs):
+        problem = f"expected the index of a job, 0 to {jobs - 1}"
+    elif until_s is not None and not _is_instant(until_s):
+        problem = "expected until_s in seconds, from 0 on"
+    if problem is not None or not isinstance(words, str):
+        message = f"`why` returned {safe(repr(answer), 200)}; {problem}"
+        raise PolicyError(message, field="why", value=type(answer).__name__)
+    return (
+        words,
+        None if job is None else operator.index(job),
+        None if until_s is None else float(until_s),
+    )
+
+
+def _is_instant(value: object) -> bool:
+    try:
+        seconds = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return 0.0 <= seconds < _LAST_S
+
+
+_LAST_S = 2.0**63 / 1e9  # the engine counts nanoseconds in 64 bits
+
+
 class Policy(ABC):
     """Base class of policies written in Python.
 
@@ -435,6 +497,45 @@ class Policy(ABC):
     @abstractmethod
     def decide(self, view: View, changes: Changes) -> Plan | tuple[Plan, Steady]:
         """Answer one decision with a plan, or with (plan, STEADY)."""
+
+    def why(self, view: View, job: int) -> str | Reason | None:  # noqa: ARG002 - for subclasses
+        """Say why a job still waits after the decision just made; optional.
+
+        Asked by `Result.explain` and `gangline explain` alone, for one job, after each decision. It
+        must change nothing: the run is the same with it and without.
+
+        Parameters
+        ----------
+        view : View
+            The state after the plan was carried out.
+        job : int
+            Index of the job.
+
+        Returns
+        -------
+        str, Reason or None
+            None where what was free says it all.
+
+        Examples
+        --------
+        >>> import gangline as gl, pyarrow as pa
+        >>> class OneByOne(gl.Policy):
+        ...     '''Runs one job at a time, the oldest first.'''
+        ...     def decide(self, view, changes):
+        ...         plan = gl.Plan()
+        ...         if len(view.waiting("job")) and not len(view.running("job")):
+        ...             plan.start(view.waiting("job")[0], {0: view.waiting("gpus")[0]})
+        ...         return plan
+        ...     def why(self, view, job):
+        ...         return gl.Reason("{job} ran, and only one job may run", view.running("job")[0])
+        >>> lab = gl.Cluster.homogeneous(servers=1, gpus=4)
+        >>> jobs = {"job_id": ["a", "b"], "arrival_s": [0, 1], "gpus": [2, 1]}
+        >>> jobs["duration_s"] = [60, 9]
+        >>> why = gl.simulate(lab, pa.table(jobs), OneByOne()).explain("b")
+        >>> print(str(why).splitlines()[3].strip())
+        59 s: job a (2 GPUs) ran, and only one job may run
+        """
+        return None
 
     def label(self) -> str:
         """Return the name shown in tables."""

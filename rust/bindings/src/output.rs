@@ -19,7 +19,20 @@ pub(crate) struct RunOutput {
     copy_gpus: CopyGpus,
     log_hash: u64,
     outcome: &'static str,
+    /// Reasons of a policy in Python, by number.
+    words: Vec<String>,
 }
+
+type CauseRow = (
+    f64,
+    u32,
+    Option<&'static str>,
+    Option<u32>,
+    Option<u32>,
+    Option<u32>,
+    f64,
+    Option<String>,
+);
 
 /// Summary keys that are counts.
 const COUNTS: &[&str] = &[
@@ -56,7 +69,13 @@ impl RunOutput {
                 None => "open",
             },
             output: Mutex::new(output),
+            words: Vec::new(),
         }
+    }
+
+    /// The same with the reasons that a policy in Python gave.
+    pub(crate) fn with_words(self, words: Vec<String>) -> Self {
+        Self { words, ..self }
     }
 
     /// The same with the object that solved the policy's programs.
@@ -184,32 +203,51 @@ impl RunOutput {
         Ok(table)
     }
 
-    /// Why watched jobs waited: rows (s, job, cause, number, `until_s`). The number is another job, GPUs or a tier, as the
-    /// cause has it, and an instant that never comes is infinite.
+    /// Why watched jobs waited: rows (s, job, cause, other job, its GPUs, number, `until_s`, words). What a cause does not
+    /// have is `None`, and an instant that never comes is infinite. The number is GPUs, a tier, copies or percent, as the
+    /// cause has it; the words are those of a policy in Python.
     #[allow(clippy::type_complexity)]
-    fn causes(&self) -> Vec<(f64, u32, Option<&'static str>, i64, f64)> {
+    fn causes(&self) -> Vec<CauseRow> {
         let causes = self.take(|output| output.causes.take());
         let rows = causes.into_iter().flat_map(|causes| causes.rows);
-        rows.map(|(time, job, cause)| {
-            let (name, number, until) = cause.map_or((None, -1, SimTime::NEVER), named);
+        rows.map(|row| {
+            let nothing = (None, None, SimTime::NEVER);
+            let (name, number, until) = row.cause.map_or(nothing, named);
             let until_s = if until == SimTime::NEVER {
                 f64::INFINITY
             } else {
                 until.seconds()
             };
-            (time.seconds(), job.0, name, number, until_s)
+            let other = row.cause.and_then(|cause| cause.other());
+            let words = match row.cause {
+                Some(Cause::Own { words, .. }) => self.words.get(words as usize).cloned(),
+                _ => None,
+            };
+            let since_s = row.since.seconds();
+            let other = other.map(|job| job.0);
+            (
+                since_s, row.job.0, name, other, row.held, number, until_s, words,
+            )
         })
         .collect()
     }
 
     /// Of a run that watches jobs: when servers failed or came back, rows (s, server, up); the types that each watched job
-    /// can use, rows (job, mask); whether a gang may have several types; and the length of a round. Take it before the causes.
+    /// can use and the fewest GPUs that it may get, rows (job, mask, GPUs); whether a gang may have several types; and the length of a round. Take it before the causes.
     #[allow(clippy::type_complexity)]
-    fn watched(&self) -> (Vec<(f64, u32, bool)>, Vec<(u32, u64)>, bool, Option<f64>) {
+    fn watched(
+        &self,
+    ) -> (
+        Vec<(f64, u32, bool)>,
+        Vec<(u32, u64, u32)>,
+        bool,
+        Option<f64>,
+    ) {
         let causes = self.take(|output| output.causes.clone().unwrap_or_default());
         let capacity = causes.capacity.iter();
         let capacity = capacity.map(|&(time, server, up)| (time.seconds(), server.0, up));
-        let usable = causes.usable.iter().map(|&(job, mask)| (job.0, mask));
+        let usable = causes.usable.iter();
+        let usable = usable.map(|&(job, mask, fewest)| (job.0, mask, fewest));
         let round_s = causes.round.map(gangline_model::SimSpan::seconds);
         (
             capacity.collect(),
@@ -290,23 +328,29 @@ impl RunOutput {
 }
 
 /// A cause in words and numbers.
-fn named(cause: Cause) -> (Option<&'static str>, i64, SimTime) {
-    let never = SimTime::NEVER;
+/// Name of a cause, its number and its instant.
+fn named(cause: Cause) -> (Option<&'static str>, Option<u32>, SimTime) {
     let (name, number, until) = match cause {
-        Cause::Behind(job) => ("behind", i64::from(job.0), never),
-        Cause::NoPlace => ("no place", -1, never),
-        Cause::Promised { until } => ("promised", -1, until),
-        Cause::Reserved { job, until } => ("reserved", i64::from(job.0), until),
-        Cause::Outranked(job) => ("outranked", i64::from(job.0), never),
-        Cause::Delayed { tier, until } => ("delayed", tier as i64, until),
-        Cause::Quota { used } => ("quota", i64::from(used), never),
-        Cause::Price => ("price", -1, never),
-        Cause::NoShare => ("no share", -1, never),
-        Cause::NoPartner => ("no partner", -1, never),
-        Cause::Turn(job) => ("turn", i64::from(job.0), never),
-        Cause::Leased { until } => ("leased", -1, until),
+        Cause::Behind(_) => ("behind", None, None),
+        Cause::NoPlace => ("no place", None, None),
+        Cause::Promised { until } => ("promised", None, Some(until)),
+        Cause::Reserved { until, .. } => ("reserved", None, Some(until)),
+        Cause::Outranked(_) => ("outranked", None, None),
+        Cause::Delayed { tier, until } => ("delayed", Some(tier as u32), Some(until)),
+        Cause::Quota { used } => ("quota", Some(used), None),
+        Cause::Price { percent } => ("price", percent, None),
+        Cause::Outbid(_) => ("outbid", None, None),
+        Cause::NotSeen => ("not looked at", None, None),
+        Cause::Searched(_) => ("search", None, None),
+        Cause::Copied { copies, .. } => ("copies", Some(copies), None),
+        Cause::NextDecision { until } => ("next decision", None, Some(until)),
+        Cause::NoShare => ("no share", None, None),
+        Cause::NoPartner => ("no partner", None, None),
+        Cause::Turn(_) => ("turn", None, None),
+        Cause::Leased { until } => ("leased", None, Some(until)),
+        Cause::Own { until, .. } => ("own words", None, Some(until)),
     };
-    (Some(name), number, until)
+    (Some(name), number, until.unwrap_or(SimTime::NEVER))
 }
 
 fn seconds(nanos: &[i64]) -> Vec<f64> {

@@ -3,9 +3,9 @@
 use crate::actions::parse;
 use crate::view::{PolicyChanges, PolicyView};
 use gangline_engine::{
-    Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
 };
-use gangline_model::{JobId, SimSpan};
+use gangline_model::{JobId, SimSpan, SimTime};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -23,9 +23,16 @@ pub(crate) struct PyPolicy {
     max_share: u32,
     mixes_types: bool,
     forks: bool,
+    /// Whether it says why jobs wait.
+    says_why: bool,
+    /// What it said, each once.
+    words: Mutex<Vec<String>>,
     decisions: u64,
     raised: Raised,
 }
+
+/// Words, a job and an instant that they are about.
+type Reason = (String, Option<u32>, Option<f64>);
 
 impl PyPolicy {
     /// Reads what the object declares.
@@ -71,9 +78,62 @@ impl PyPolicy {
             max_share: object.getattr("max_share")?.extract()?,
             mixes_types: object.getattr("mixes_types")?.extract()?,
             forks: object.getattr("forks")?.extract()?,
+            says_why: says_why(object)?,
+            words: Mutex::default(),
             decisions: 0,
             raised,
         })
+    }
+
+    /// What it said, by number.
+    pub(crate) fn words(self) -> Vec<String> {
+        self.words
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether its own code has failed already.
+    fn has_raised(&self) -> bool {
+        let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
+        raised.is_some()
+    }
+
+    fn ask_why(
+        &self,
+        py: Python<'_>,
+        view: &ClusterView<'_>,
+        job: JobId,
+    ) -> PyResult<Option<Cause>> {
+        let protocol = py.import("gangline.policies.protocol")?;
+        let knows = self.knowledge == Knowledge::Remaining;
+        let found: Option<Reason> = PolicyView::lend(py, view, knows, |core| {
+            let python_view = protocol.getattr("View")?.call1((core,))?;
+            let object = self.object.bind(py);
+            let answer = object.call_method1("why", (&python_view, job.0));
+            python_view.call_method0("_kill")?;
+            let jobs = view.jobs().len();
+            protocol
+                .getattr("read_reason")?
+                .call1((answer?, jobs))?
+                .extract()
+        })?;
+        let Some((words, other, until_s)) = found else {
+            return Ok(None);
+        };
+        let mut told = self.words.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = told
+            .iter()
+            .position(|one| *one == words)
+            .unwrap_or_else(|| {
+                told.push(words);
+                told.len() - 1
+            });
+        let until = until_s.and_then(|until_s| SimTime::from_seconds(until_s).ok());
+        Ok(Some(Cause::Own {
+            words: at as u32,
+            job: other.map(JobId),
+            until: until.unwrap_or(SimTime::NEVER),
+        }))
     }
 
     fn keep(&self, py: Python<'_>, error: PyErr, now_s: f64) -> PolicyError {
@@ -174,6 +234,10 @@ impl Policy for PyPolicy {
         changes: &Changes,
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
+        if self.has_raised() {
+            let message = "it raised an error when it was asked why a job waits".to_owned();
+            return Err(PolicyError::Failed { message });
+        }
         let next = Python::attach(|py| {
             self.call(py, view, changes, plan)
                 .map_err(|error| self.keep(py, error, view.now().seconds()))
@@ -181,4 +245,30 @@ impl Policy for PyPolicy {
         self.decisions += 1;
         Ok(next)
     }
+
+    /// An error is kept: it ends the run at the next decision, or after the last.
+    fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
+        if !self.says_why || self.has_raised() {
+            return None;
+        }
+        Python::attach(|py| {
+            self.ask_why(py, view, job).unwrap_or_else(|error| {
+                self.keep(py, error, view.now().seconds());
+                None
+            })
+        })
+    }
+}
+
+/// Whether a policy object has a `why` of its own.
+fn says_why(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let base = object
+        .py()
+        .import("gangline.policies.protocol")?
+        .getattr("Policy")?;
+    let own = object.get_type().getattr("why");
+    Ok(match own {
+        Ok(own) => !own.is(&base.getattr("why")?),
+        Err(_) => false,
+    })
 }

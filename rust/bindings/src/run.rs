@@ -212,13 +212,13 @@ fn simulate_object(
     let mut policy = PyPolicy::new(object, Arc::clone(&raised))?;
     let total = world.jobs.len() as u64;
     let result = py.detach(|| run_in_slices(world, config, &mut policy, total, progress));
-    match result {
-        Ok((output, counters)) => Ok(RunOutput::new(output, counters)),
-        Err(Stopped::Here(error)) => Err(error),
-        Err(Stopped::Engine(error)) => {
-            // what the user's own code raised passes untouched
-            let own = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
-            Err(own.unwrap_or_else(|| CoreError(error).into()))
+    // what the user's own code raised passes untouched
+    let own = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match (result, own) {
+        (Err(Stopped::Here(error)), _) | (_, Some(error)) => Err(error),
+        (Err(Stopped::Engine(error)), None) => Err(CoreError(error).into()),
+        (Ok((output, counters)), None) => {
+            Ok(RunOutput::new(output, counters).with_words(policy.words()))
         }
     }
 }

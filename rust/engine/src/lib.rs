@@ -49,4 +49,4 @@ pub use structures::trees::{Fenwick, MaxTree};
 #[doc(hidden)]
 pub use structures::work;
 pub use view::{Change, Changes, ClusterView, SharedFacts};
-pub use watch::{Cause, Causes};
+pub use watch::{Cause, Causes, Waited};

@@ -98,6 +98,8 @@ pub struct PolicyTraits {
     pub forks: bool,
     /// How many GPUs each part has, under a policy that forks jobs.
     pub copy_gpus: CopyGpus,
+    /// Whether it gives elastic jobs other numbers of GPUs than they ask for. Only explanations look at it.
+    pub resizes: bool,
     /// Overhead of every restart and move on top of the run's, per GPU of the gang.
     pub restart_per_gpu: SimSpan,
     /// Whether it reads how much of their speed jobs kept so far: [`ClusterView::kept_ns`].
@@ -117,6 +119,7 @@ impl Default for PolicyTraits {
             gang_max: None,
             forks: false,
             copy_gpus: CopyGpus::Gang,
+            resizes: false,
             restart_per_gpu: SimSpan::ZERO,
             watches_locality: false,
             orders_changes: false,

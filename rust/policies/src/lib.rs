@@ -23,6 +23,7 @@ pub mod sharing;
 pub mod themis;
 pub mod tiresias;
 mod turns;
+mod why;
 pub mod yarn;
 
 pub use params::{ParamDefault, ParamKind, ParamReader, ParamSpec, ParamValue, Params};

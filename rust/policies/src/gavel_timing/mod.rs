@@ -16,9 +16,11 @@ mod type_order;
 use crate::class::Places;
 use crate::place::PlacementParams;
 use crate::round::{Accounts, Claim, ask, rate, types};
+use crate::why::{has_enough, largest};
 use gangline_allocation::Allocator;
 use gangline_engine::{
-    Changes, ClusterView, Knowledge, Next, Phase, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+    Cause, Changes, ClusterView, Knowledge, Next, Phase, Plan, Policy, PolicyError, PolicyTraits,
+    Run, WakeOn,
 };
 use gangline_model::{Action, GpuSet, GpuTypeId, JobId, SimTime, Terms, TimerTag, span_of_work};
 use std::cmp::Reverse;
@@ -395,6 +397,29 @@ impl Policy for GavelTiming {
             self.launch(view, plan, &chosen)?;
         }
         Ok(Next::Ask)
+    }
+
+    fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
+        let end = self.tasks.iter().map(|task| task.finish).max();
+        let end = end.unwrap_or(SimTime::NEVER);
+        if self.arrived.contains(&job) || !self.accounts.has_shares(job) {
+            return Some(Cause::NextDecision { until: end });
+        }
+        let own = |gpu_type| self.claim(job, gpu_type);
+        if view
+            .types_of(job)
+            .all(|gpu_type| own(gpu_type).share <= 0.0)
+        {
+            return Some(Cause::NoShare);
+        }
+        if has_enough(view, job, view.jobs().gpus(job), false) {
+            return Some(Cause::NextDecision { until: end });
+        }
+        let is_before = |run: &Run| {
+            let gpu_type = run.gpu_type();
+            self.claim(run.job, gpu_type) > own(gpu_type)
+        };
+        largest(view, job, is_before).map(Cause::Outranked)
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

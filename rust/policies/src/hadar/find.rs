@@ -66,6 +66,13 @@ pub(super) struct Offer {
     pub(super) by_stay_rule: bool,
 }
 
+impl Offer {
+    /// Utility in whole percent of the cost, for an offer that does not pay.
+    pub(super) fn percent(&self) -> u32 {
+        (100.0 * self.utility / self.cost) as u32
+    }
+}
+
 /// By what the best candidate is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Goal {

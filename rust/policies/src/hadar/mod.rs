@@ -33,14 +33,15 @@ mod tests;
 
 pub use params::{CostHorizon, HadarParams, Objective, Order, Pick, Replan, Tier, Utility};
 
+use crate::why::{has_enough, largest};
 use facts::Facts;
 use find::{Finder, Goal, Offer};
 use gangline_engine::{
     Cause, Change, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
-    WakeOn,
+    Run, WakeOn,
 };
-use gangline_model::JobId;
-use pass::pass;
+use gangline_model::{JobId, SimTime};
+use pass::{Rejected, pass};
 use price::Pricing;
 use queue::{Rank, Waiting};
 use search::Search;
@@ -70,6 +71,10 @@ pub struct Hadar {
     preempted: Vec<JobId>,
     /// Whether the plan stands until the next event.
     is_held: bool,
+    /// The last decision: when it was, which jobs it took and which it found too dear.
+    decided_at: SimTime,
+    chosen: Vec<Rank>,
+    rejected: Rejected,
 }
 
 impl Hadar {
@@ -83,6 +88,9 @@ impl Hadar {
             keeps_waiting: params.tier != Tier::Exact && !plain,
             preempted: Vec::new(),
             is_held: false,
+            decided_at: SimTime::ZERO,
+            chosen: Vec::new(),
+            rejected: Rejected::default(),
             params,
         }
     }
@@ -180,8 +188,10 @@ impl Hadar {
             pricing,
             active,
             waiting,
+            rejected,
             ..
         } = self;
+        *rejected = Rejected::default();
         let (params, active, now) = (&*params, &*active, view.now());
         let prices = &pricing.prices(params, now, active, servers)?;
         let finder = Finder {
@@ -193,7 +203,8 @@ impl Hadar {
         let mut chosen = match params.tier {
             Tier::Greedy => {
                 let queue = waiting.merge(now, &ranked);
-                pass(&finder, servers, queue, active, &taken, Goal::Objective)?
+                let goal = Goal::Objective;
+                pass(&finder, servers, queue, active, &taken, goal, rejected)?
             }
             Tier::Beam => search::beam(&finder, servers, waiting.merge(now, &ranked), active)?,
             Tier::Exact => Search::new(&finder, &ranked, active)?.exact(servers),
@@ -208,6 +219,7 @@ impl Hadar {
                 active,
                 &taken,
                 Goal::Utility,
+                rejected,
             )?);
         }
         for one in &chosen {
@@ -286,6 +298,7 @@ impl Policy for Hadar {
         } else {
             self.choose(view)?
         };
+        (self.decided_at, self.chosen) = (view.now(), chosen.iter().map(|one| one.rank).collect());
         emit::emit(view, plan, &chosen);
         self.note_plan(view, &chosen)?;
         let all_stay = chosen.iter().all(|one| one.offer.by_stay_rule);
@@ -300,16 +313,30 @@ impl Policy for Hadar {
 
     /// In a greedy pass a job that fits by count has a place and takes it, unless it is worth less than its price.
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
-        if self.params.tier != Tier::Greedy || self.params.scan_limit.is_some() {
-            return None;
-        }
         let facts = self.active.get(&job)?;
-        let free = facts.types.iter().map(|one| view.gpus_free(one.id));
-        let most: u32 = if self.params.mix_types {
-            free.sum()
-        } else {
-            free.max().unwrap_or(0)
-        };
-        (most >= facts.gpus).then_some(Cause::Price)
+        let is_left = has_enough(view, job, facts.gpus, self.params.mix_types);
+        if self.params.tier != Tier::Greedy {
+            let taken = || largest(view, job, |_| true);
+            return Some(Cause::Searched(if is_left { None } else { taken() }));
+        }
+        let remaining = view.remaining_work(job).ok()?;
+        let own = Rank::new(self.params.sorting(), self.decided_at, facts, remaining);
+        let ran = |other: JobId| self.chosen.iter().find(|rank| rank.job == other);
+        let is_before = |run: &Run| ran(run.job).is_some_and(|other| *other < own);
+        let is_behind = |run: &Run| ran(run.job).is_some_and(|other| own < *other);
+        if let Some(&(_, percent)) = self.rejected.jobs.iter().find(|one| one.0 == job) {
+            let price = Cause::Price {
+                percent: Some(percent),
+            };
+            // of those that were too dear as well, backfilling takes the first
+            let behind = || largest(view, job, is_behind).map(Cause::Outbid);
+            let before = || largest(view, job, is_before).map(Cause::Outranked);
+            let others = || behind().or_else(before).unwrap_or(price);
+            return Some(if is_left { price } else { others() });
+        }
+        if is_left && self.rejected.last.is_some_and(|last| last < own) {
+            return Some(Cause::NotSeen);
+        }
+        largest(view, job, is_before).map(Cause::Outranked)
     }
 }

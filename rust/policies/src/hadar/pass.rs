@@ -3,11 +3,20 @@
 use super::Chosen;
 use super::facts::Facts;
 use super::find::{Finder, Goal, Live};
-use super::queue::Merge;
+use super::queue::{Merge, Rank};
 use super::servers::Servers;
 use gangline_engine::PolicyError;
 use gangline_model::JobId;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The jobs that a pass looked at and found worth no more than their GPUs cost.
+#[derive(Debug, Default)]
+pub(super) struct Rejected {
+    /// With their utility in percent of the cost.
+    pub(super) jobs: Vec<(JobId, u32)>,
+    /// The job at which it gave up, if it looks at so many only.
+    pub(super) last: Option<Rank>,
+}
 
 /// Looks at jobs in order until no GPU is free; what is chosen is taken from the servers. Without a gate in the
 /// backfill pass, [`Goal::Utility`], which leaves out the jobs that the first one took.
@@ -18,9 +27,9 @@ pub(super) fn pass(
     active: &BTreeMap<JobId, Facts>,
     taken: &BTreeSet<JobId>,
     goal: Goal,
+    rejected: &mut Rejected,
 ) -> Result<Vec<Chosen>, PolicyError> {
     let mut chosen = Vec::new();
-    let mut rejected = 0;
     while servers.free_total() > 0 {
         let Some(rank) = queue.next(|types, gpus| finder.fits(servers.free_by_type(), types, gpus))
         else {
@@ -37,12 +46,10 @@ pub(super) fn pass(
             continue;
         };
         if goal == Goal::Objective && offer.payoff <= 0.0 {
-            rejected += 1;
-            if finder
-                .params
-                .scan_limit
-                .is_some_and(|most| rejected >= most)
-            {
+            rejected.jobs.push((rank.job, offer.percent()));
+            let limit = finder.params.scan_limit;
+            if limit.is_some_and(|most| rejected.jobs.len() >= most) {
+                rejected.last = Some(rank);
                 break;
             }
             continue;

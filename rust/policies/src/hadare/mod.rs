@@ -28,10 +28,12 @@ use crate::hadar::price::{Pricing, Terms};
 use draft::{Draft, Standing};
 use estimates::{Copy, LastPlan, Oracle};
 use gangline_engine::{
-    Change, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+    Cause, Change, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits,
+    WakeOn,
 };
 use gangline_model::{Action, GpuSet, GpuTypeId, JobId, ServerId, SimSpan, Terms as HoldTerms};
 use nodes::Nodes;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Makes quotas of a last round a little larger, so that rounding leaves no work for another one.
@@ -413,5 +415,37 @@ impl Policy for HadarE {
         } else {
             Next::Ask
         })
+    }
+
+    fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
+        let parent = self.parents.get(&job)?;
+        let rate = |node: u32| parent.rates[self.nodes.column(node)];
+        let mut is_taken = BTreeSet::new();
+        let mut most: Option<(u32, Reverse<JobId>)> = None;
+        for run in view.running().filter_map(|other| view.run(other)) {
+            let nodes = run
+                .parts()
+                .iter()
+                .map(|part| part.gpus.by_server()[0].server.0);
+            let nodes: Vec<u32> = nodes.collect();
+            if nodes.iter().any(|&node| rate(node) > 0.0) {
+                most = most.max(Some((nodes.len() as u32, Reverse(run.job))));
+            }
+            is_taken.extend(nodes);
+        }
+        let up = self.nodes.groups.iter().flat_map(|group| &group.up);
+        let mut idle = up.filter(|node| !is_taken.contains(node) && rate(**node) > 0.0);
+        if let Some(&first) = idle.next() {
+            let least = self.params.min_share * parent.best_rate;
+            let is_fast = |node| rate(node) >= least;
+            let may_have = is_fast(first) || idle.any(|&node| is_fast(node));
+            return Some(if may_have {
+                Cause::Price { percent: None }
+            } else {
+                Cause::NoPlace
+            });
+        }
+        let (copies, Reverse(job)) = most?;
+        Some(Cause::Copied { job, copies })
     }
 }

@@ -20,8 +20,10 @@ mod search;
 pub use genetic::GeneticParams;
 pub use params::{Batch, PolluxParams, SearchKind};
 
+use crate::why::{has_enough, largest};
 use gangline_engine::{
-    Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Run, WakeOn,
+    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, Run,
+    WakeOn,
 };
 use gangline_model::{
     Action, Configuration, ElasticModel, GpuSet, GpuTypeId, JobId, SimTime, Terms,
@@ -30,6 +32,7 @@ use genetic::Genetic;
 use objective::{Objective, discount};
 use place::Layout;
 use search::{Bidder, Search};
+use std::collections::BTreeSet;
 
 /// What the policy remembers of a job.
 #[derive(Clone, Copy, Debug, Default)]
@@ -137,6 +140,9 @@ pub struct Pollux {
     objective: Objective,
     /// By job.
     past: Vec<Past>,
+    /// The last decision: the jobs in their order, and whether the search gave each GPUs, wherever. Empty where it
+    /// searched all placements.
+    ranked: Vec<(JobId, bool)>,
 }
 
 impl Pollux {
@@ -146,6 +152,7 @@ impl Pollux {
             objective: Objective::new(params.fairness_p),
             params,
             past: Vec::new(),
+            ranked: Vec::new(),
         }
     }
 
@@ -189,13 +196,14 @@ impl Pollux {
 
     /// GPUs for each job, and whether the next round would find the same unless something happens.
     fn search(
-        &self,
+        &mut self,
         view: &ClusterView<'_>,
         racers: &[Racer<'_>],
         bidders: &mut [Bidder],
         gpus: u32,
     ) -> Result<(Vec<Option<GpuSet>>, bool), PolicyError> {
         let (objective, avoids) = (self.objective, self.params.avoid_interference);
+        self.ranked.clear();
         if self.params.search == SearchKind::Ga {
             let genetic =
                 Genetic::new(*view, (racers, bidders), objective, avoids, self.params.ga)?;
@@ -211,6 +219,9 @@ impl Pollux {
         search.settle();
         search.improve(self.params.ls_moves.unwrap_or(2 * racers.len()));
         let is_steady = is_whole && is_wanted && search.is_at_rest();
+        let pairs = racers.iter().zip(search.bidders.iter());
+        self.ranked
+            .extend(pairs.map(|(racer, bidder)| (racer.job, bidder.count > 0)));
         let layout = Layout::new(*view, racers, objective, avoids);
         Ok((layout.put(bidders), is_steady))
     }
@@ -255,6 +266,7 @@ impl Policy for Pollux {
             wake_on: WakeOn::ROUND,
             round: Some(self.params.period),
             knowledge: Knowledge::Online,
+            resizes: true,
             ..PolicyTraits::default()
         }
     }
@@ -310,5 +322,25 @@ impl Policy for Pollux {
         } else {
             Next::Ask
         })
+    }
+
+    /// A job for which the first pass had too few GPUs left comes behind some that have less service.
+    fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
+        let elastic = view.elastic(job).map(|model| model.class().min_gpus);
+        let least = elastic.unwrap_or_else(|| view.jobs().gpus(job));
+        let at = self.ranked.iter().position(|one| one.0 == job);
+        if at.is_some_and(|at| self.ranked[at].1) {
+            return Some(Cause::NoPlace);
+        }
+        if has_enough(view, job, least, false) {
+            return Some(Cause::Searched(None));
+        }
+        let before: BTreeSet<JobId> = self.ranked[..at.unwrap_or(0)]
+            .iter()
+            .map(|one| one.0)
+            .collect();
+        let outranked = largest(view, job, |run| before.contains(&run.job)).map(Cause::Outranked);
+        let taken = || largest(view, job, |_| true).map(|other| Cause::Searched(Some(other)));
+        outranked.or_else(taken).or(Some(Cause::NoPlace))
     }
 }

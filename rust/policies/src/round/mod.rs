@@ -19,6 +19,7 @@ mod queues;
 use crate::class::Places;
 use crate::place::PlacementParams;
 use crate::turns::check_length;
+use crate::why::{has_enough, largest};
 use crate::yarn::GpuPick;
 pub(crate) use accounts::{Accounts, Claim};
 pub(crate) use ask::{ask, rate, types};
@@ -28,7 +29,8 @@ use entities::Entities;
 pub use entities::EntityParams;
 use gangline_allocation::{Allocator, Shares, in_parts};
 use gangline_engine::{
-    Cause, Changes, ClusterView, Knowledge, Next, Plan, Policy, PolicyError, PolicyTraits, WakeOn,
+    Cause, Changes, ClusterView, Knowledge, Next, Phase, Plan, Policy, PolicyError, PolicyTraits,
+    Run, WakeOn,
 };
 use gangline_model::{GpuTypeId, JobId, SimSpan, SimTime};
 use pairs::Pairs;
@@ -367,6 +369,26 @@ impl Rounds {
         Ok(Next::Ask)
     }
 
+    /// Why a job waits where jobs start in order of arrival when shares are worked out, and at no other time.
+    fn why_in_order(&self, view: &ClusterView<'_>, job: JobId) -> Cause {
+        let Some(solved) = self.solved_at else {
+            return Cause::NoPlace;
+        };
+        let round = self.params.round.0;
+        let due = |time: i64| time.div_euclid(round) * round + round * i64::from(time % round > 0);
+        let until = due((solved.0 + self.params.min_solve_interval.0).max(view.now().0 + 1));
+        let until = SimTime(until);
+        let left_out = self.solved_for.0.iter().copied();
+        let mut left_out = left_out.filter(|&one| view.phase(one) == Phase::Waiting);
+        let head = left_out.next().unwrap_or(job);
+        let has_place = has_enough(view, head, view.jobs().gpus(head), false);
+        let was_there = self.solved_for.0.binary_search(&job).is_ok();
+        if !was_there || view.now() > solved && has_place {
+            return Cause::NextDecision { until };
+        }
+        Cause::at_head(head, job)
+    }
+
     /// The types in the order that the parameters give.
     fn order_given(
         &self,
@@ -489,7 +511,7 @@ impl Policy for Rounds {
 
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         if self.params.keeps.is_some() {
-            return None;
+            return Some(self.why_in_order(view, job));
         }
         let claim = |job, gpu_type: GpuTypeId| self.accounts.claim(job, gpu_type.index());
         let own = |gpu_type| claim(job, gpu_type);
@@ -499,19 +521,15 @@ impl Policy for Rounds {
         if self.accounts.has_shares(job) && usable.iter().all(|&t| own(t).share <= 0.0) {
             return Some(Cause::NoShare);
         }
-        let gang = view.jobs().gpus(job);
-        let is_enough = |gpu_type: GpuTypeId| view.gpus_free(gpu_type) >= gang;
-        if usable.iter().copied().any(is_enough) {
+        if has_enough(view, job, view.jobs().gpus(job), false) {
             return Some(Cause::NoPlace);
         }
-        let is_before = |other: &JobId| {
-            let gpu_type = view.run(*other).expect("a running job").gpu_type();
-            usable.contains(&gpu_type) && claim(*other, gpu_type) > own(gpu_type)
+        // of two that share GPUs the claim of both counts, and GPUs are taken: those that run came before it
+        let is_before = |run: &Run| {
+            let gpu_type = run.gpu_type();
+            self.pairs.is_some() || claim(run.job, gpu_type) > own(gpu_type)
         };
-        let before = view.running().filter(is_before);
-        let largest =
-            before.max_by_key(|&other| (view.jobs().gpus(other), std::cmp::Reverse(other)));
-        largest.map(Cause::Outranked)
+        largest(view, job, is_before).map(Cause::Outranked)
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
