@@ -42,6 +42,7 @@ _IDLE = 0.5  # ours: share of the GPU time
 _HALF = 0.02  # ours: how far from a half a part may be that is called one
 _CALM = 0.5  # ours: a policy with so many of the stops, or fewer, is worth naming as the calmer one
 _NEAR = 1.25  # ours: if it takes no longer than this
+_TIMES = 2.0  # ours: from here on a time is so many times as long, not so many per cent longer
 
 
 class Comparison:
@@ -142,10 +143,10 @@ class Comparison:
         Returns
         -------
         list of dict
-            policy; mean, low, high, seeds; difference (mean, low, high, less_in, of the values
-            minus those of the baseline with the same seed); rank (mean; 1 = least). low and high
-            are the 95 % bootstrap interval, None with fewer than five seeds. Policies without a
-            value in some run are left out.
+            policy; mean, low, high, seeds; difference (mean, low, high, less_in, equal_in, of the
+            values minus those of the baseline with the same seed); rank (mean; 1 = least). low and
+            high are the 95 % bootstrap interval, None with fewer than five seeds. Policies without
+            a value in some run are left out.
 
         Raises
         ------
@@ -383,8 +384,11 @@ def headline(means: Sequence[Row], name: Name = str, *, tied: Sequence[str] = ()
         still = [row for row in near if not _stops(row)]
         return f"{said}; {_calm(still, name)}." if still else f"{said}."
     rival = (near or others)[0]
-    more = _formatting.percent(rival["jct_mean_s"] / best[0]["jct_mean_s"] - 1.0)
-    said += f"; {name(rival['policy'])} takes {more} longer ({_took(rival)})"
+    ratio = rival["jct_mean_s"] / best[0]["jct_mean_s"]
+    more = f"{_formatting.percent(ratio - 1.0)} longer"
+    if ratio >= _TIMES:
+        more = f"{_formatting.times(ratio)} times as long"
+    said += f"; {name(rival['policy'])} takes {more} ({_took(rival)})"
     if rival not in near:
         return f"{said}."
     if not _stops(rival):

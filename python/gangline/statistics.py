@@ -79,9 +79,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Difference(Estimate):
-    """The mean of differences to a baseline, seed by seed, and in how many seeds it is less."""
+    """The mean of differences to a baseline, seed by seed; in how many it is less, or equal."""
 
     less_in: int
+    equal_in: int
 
     @property
     def is_clear(self) -> bool:
@@ -109,12 +110,12 @@ def difference(values: Sequence[float], baseline: Sequence[float]) -> Difference
     Examples
     --------
     >>> difference([1.0, 3.0], [2.0, 5.0])
-    Difference(mean=-1.5, low=None, high=None, seeds=2, less_in=2)
+    Difference(mean=-1.5, low=None, high=None, seeds=2, less_in=2, equal_in=0)
     """
     pairs = [a - b for a, b in zip(values, baseline, strict=True)]
     found = estimate(pairs)
-    less = sum(pair < 0.0 for pair in pairs)
-    return Difference(found.mean, found.low, found.high, found.seeds, less)
+    less, equal = sum(pair < 0.0 for pair in pairs), sum(pair == 0.0 for pair in pairs)
+    return Difference(found.mean, found.low, found.high, found.seeds, less, equal)
 
 
 def ranks(values: Mapping[str, Sequence[float]]) -> dict[str, float]:

@@ -50,12 +50,17 @@ def test_by_hand() -> None:
     assert found.gpus.tolist() == [4, 4, 2, 4, 4, 1, 1]
     # rows of one gang have one number; the gangs are in the order of job, part, start
     assert found.of_row.tolist() == [0, 0, 1, 1, 3, 4, 2, 6, 5]
-    one = shapes(found, NAMES)
+    one = shapes(found, NAMES, np.array([4, 4, 1]))
     assert one.gpu_h == pytest.approx(8 + 4 + 4 + 8 + 2 + 1 + 1)
     assert (one.mixed_jobs, one.mixed_gpu_h) == (1, 8.0)
     assert one.mixes == {("V100", "K80"): 8.0}
     # from 1 to 2 h job 1 held 4 + 2 GPUs as two copies
     assert (one.copied_jobs, one.copied_gpu_h, one.copies_most) == (1, 6.0, 2)
+    assert one.resized_jobs == 0
+    # if job 0 had asked for 3; that a copy of job 1 has other GPUs is no change of its size
+    found = gangs(rows, TYPE_OF_SERVER)
+    other = shapes(found, NAMES, np.array([3, 4, 1]))
+    assert (other.resized_jobs, other.resized_gpus) == (1, (4, 4))
 
 
 def test_of_a_preset_the_page_lists_what_it_changes() -> None:
@@ -70,7 +75,7 @@ def test_a_run_without_segments_or_without_jobs_says_nothing() -> None:
     assert gl.report.digest(run).shapes is None
     rows = segments([(0, 0, 0, 1, 0, 1)])
     empty = Segments(rows.table.slice(1), pa.table({"job_id": ["0"], "arrival_s": [0.0]}))
-    one = shapes(gangs(empty, TYPE_OF_SERVER), NAMES)
+    one = shapes(gangs(empty, TYPE_OF_SERVER), NAMES, np.array([1]))
     assert (one.gpu_h, one.mixed_jobs, one.copied_jobs, one.copies_most) == (0.0, 0, 0, 0)
 
 
@@ -97,9 +102,8 @@ def test_the_page_tells_of_mixed_gangs_and_copies() -> None:
     assert 1 < copying.copies_most <= 15
     page = gl.report.render([gl.report.digest(run) for run in runs])
     assert "Gangs over several GPU types, and copies" in page
-    assert "Time by GPU type" in page
     for name in ("hadar", "gavel-las", "hadare"):  # each table of models says whose it is
-        assert f"<h4>{name}</h4>" in page
+        assert f"<summary>Under <bdi><strong>{name}</strong></bdi></summary>" in page
     assert " + K80" in page
     only = gl.report.render([gl.report.digest(runs[1])])
     assert "No gang lay on GPUs of several types, and no job ran as several copies" in only

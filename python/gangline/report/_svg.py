@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gangline._html import text
+from gangline.report._cells import short
 from gangline.report.charts import style_of, ticks_s, width_of
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ def _labels(chart: Chart, y: _Axis) -> list[tuple[int, float, str]]:
         if len(line.x):
             shown = line.y[line.x <= chart.x_limit] if chart.x_limit else line.y
             at = base - (base - _TOP) * y.part_of(float(shown[-1]))
-            ends.append((at, _order(chart, line), line.number, _short(line.label)))
+            ends.append((at, _order(chart, line), line.number, short(line.label, _LABEL_CHARS)))
     ends.sort()
     placed: list[float] = []
     for i, (at, *_) in enumerate(ends):
@@ -234,10 +235,6 @@ def _label(number: int, at: float, name: str, right: float) -> str:
         f'stroke-width="{0.8 * width_of(number):.2f}"{pattern}/>'
         f'<text x="{x + _SAMPLE + 4:.1f}" y="{at + 4:.1f}">{text(name)}</text></g>'
     )
-
-
-def _short(label: str) -> str:
-    return label if len(label) <= _LABEL_CHARS else label[: _LABEL_CHARS - 1] + "…"
 
 
 def _x_axis(chart: Chart, axis: _Axis, right: float) -> str:

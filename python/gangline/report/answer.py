@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangline import _formatting as words
 from gangline import comparison, statistics
-from gangline.report import findings, tables
+from gangline.report import findings, tables, unlike
 from gangline.report.tables import text
 
 if TYPE_CHECKING:
@@ -27,14 +27,16 @@ _INSIDE = re.compile(
     r"(?<=\d) (?=(?:%|d|h|min|s)(?!\w))|(?:(?<=\d [dh])|(?<=\d min)) (?=\d+ (?:h|min|s)(?!\w))"
 )
 _ENOUGH = 5  # ours: jobs of a group that a sentence may speak of, and at least 1 % of all
-_SMALL = 0.01  # ours: shares of GPU or waiting time below this are no reason for anything
+_SMALL = 0.01  # ours: shares of GPU time below this are no reason for anything
+_BLOCKED = 0.05  # ours: shares of the waiting below this are chance, not a queue behind its head
 _MOST = 0.9  # ours: from this part of a difference on it is said to be the difference
 _PRICED = 3  # ours: policies that tie for the best and are spoken of one by one
 
 
 def on_top(runs: Sequence[Digest]) -> list[str]:
-    """Return what a reader must know before anything else: a light load, seeds without effect."""
-    said = (comparison.waiting(comparison.means(findings.rows(runs))), _repeated(runs))
+    """Return what a reader must know before anything else, such as a load that is too light."""
+    light = comparison.waiting(comparison.means(findings.rows(runs)))
+    said = (light, _repeated(runs), *unlike.said(runs))
     return [_kept_together(line) for line in said if line]
 
 
@@ -127,7 +129,7 @@ def _several(
     charged.append(_losers(best, others, groups))
     pair = [others[-1], best[0]]
     return [
-        (_lead("Why"), _joined(_difference(*pair), _blocking(pair), _unused(pair))),
+        (_lead("Why"), _joined(_difference(*pair), *_lost(pair), _blocking(pair), _unused(pair))),
         (_lead("Price"), _joined(*charged)),
         (_lead("Large and small jobs"), _sizes(pair, groups)),
     ]
@@ -156,6 +158,8 @@ def _seeds(best: Sequence[Row], others: Sequence[Row], rows: Sequence[Row]) -> s
         return f"These are means over {seeds} {what}."
     said = f"These are means over {seeds} {what}; {tables.name(first)} was ahead of "
     said += f"{tables.name(last)} in {apart['less_in']} of them"
+    if apart["equal_in"]:
+        said += f" and level with it in {apart['equal_in']}"
     if apart["low"] is None:
         return f"{said}."
     low, high = (words.duration(-apart[end]) for end in ("high", "low"))
@@ -212,7 +216,7 @@ def _difference(worst: Row, best: Row) -> str:
 
 def _blocking(pair: Sequence[Row]) -> str:
     """Say how much of the waiting was head-of-line blocking, if any was."""
-    figures = _figures(pair, "behind_head", "the time to the first start")
+    figures = _figures(pair, "behind_head", "the time to the first start", _BLOCKED)
     why = "waiting although enough GPUs are idle, behind an earlier job that needs more"
     return f"Head-of-line blocking ({why}): {figures}." if figures else ""
 
@@ -223,10 +227,22 @@ def _unused(pair: Sequence[Row]) -> str:
     return f"GPUs idle while jobs waited: {figures}." if figures else ""
 
 
-def _figures(pair: Sequence[Row], key: str, whole: str) -> str:
+def _lost(pair: Sequence[Row]) -> list[str]:
+    """Say how much of the GPU time held was lost to distance and to co-runners, if any was."""
+    said = []
+    for key, what in (
+        ("comm_fraction", "the distance between the GPUs of a job"),
+        ("share_fraction", "co-runners on the same GPUs"),
+    ):
+        figures = _figures(pair, key, "the GPU time that jobs held")
+        said.append(f"Lost to {what}: {figures}." if figures else "")
+    return said
+
+
+def _figures(pair: Sequence[Row], key: str, whole: str, small: float = _SMALL) -> str:
     """Return a share per policy in words; nothing if it is small for all or not known."""
     known = [(row[key], row["policy"]) for row in pair if row.get(key) is not None]
-    if not known or max(share for share, _ in known) < _SMALL:
+    if not known or max(share for share, _ in known) < small:
         return ""
     figures = [words.percent(share) for share, _ in known]
     figures[0] += f" of {whole}"

@@ -163,7 +163,6 @@ def charts(runs: Sequence[Digest]) -> dict[str, Chart]:
             runs, "lengths", "By length of job", "Mean time from arrival to finish, by how long a "
             "job would run alone on the fastest GPUs.", "run time alone, and number of jobs"
         ),
-        *_gpu_types(runs),
         _fairness(runs),
     ]  # fmt: skip
     return {chart.key: chart for chart in drawn if _is_worth_drawing(chart)}
@@ -180,7 +179,7 @@ def _cumulative(runs: Sequence[Digest], column: str, title: str, about: str) -> 
     for number, run in enumerate(runs):
         x, y = _shares(run.curves[column], _LEAST_S)
         lines.append(Line(number, run.label, x, y))
-    axis = "time since arrival; up to 1 s is drawn at 1 s"
+    axis = "time since arrival" + _clipped([run.curves[column] for run in runs], _LEAST_S, "1 s")
     return Chart(
         column, title, about, axis, "share of jobs", lines, "seconds", "share", is_step=True
     )
@@ -261,31 +260,12 @@ def _by_group(runs: Sequence[Digest], kind: str, title: str, about: str, x_title
         )
         for number, run in enumerate(runs)
     ]
-    names = tuple(f"{_SHORT.get(name, name)}\n{count:,}" for name, count in jobs.items())
+    names = tuple(
+        f"{_SHORT.get(name, name.replace(' to ', '–'))}\n{count:,}" for name, count in jobs.items()
+    )
     return Chart(
         kind, title, about, x_title, "mean time to finish", lines, "names", "seconds", names
     )
-
-
-def _gpu_types(runs: Sequence[Digest]) -> list[Chart]:
-    """Return the chart of time by GPU type; none where there is one type only."""
-    names = tuple(str(kind["name"]) for kind in runs[0].spec["cluster"]["gpu_types"])
-    if len(names) < 2:
-        return []
-    lines = []
-    for number, run in enumerate(runs):
-        share = np.array([run.time_share.get(name, np.nan) for name in names])
-        known = np.isfinite(share)
-        lines.append(Line(number, run.label, np.flatnonzero(known).astype(float), share[known]))
-    about = (
-        "Of all the GPU time that jobs held, the share on each GPU type. Policies that know how "
-        "fast each job runs where use the types otherwise than those that do not."
-    )
-    chart = Chart(
-        "gpu_types", "Time by GPU type", about, "GPU type", "share of GPU time", lines, "names",
-        "share", names,
-    )  # fmt: skip
-    return [chart]
 
 
 def _fairness(runs: Sequence[Digest]) -> Chart:
@@ -297,7 +277,15 @@ def _fairness(runs: Sequence[Digest]) -> Chart:
         "How long each job took, compared with an equal split of the cluster among all jobs there. "
         f"Right of {words.count(1)}: worse than the equal split."
     )
+    axis = "time taken / time on an equal share"
+    axis += _clipped([run.curves["ftf"] for run in runs], _LEAST_RATIO, f"{_LEAST_RATIO:g}")
     return Chart(
-        "ftf", "Fairness to each job", about, "time taken / time on an equal share",
-        "share of jobs", lines, "ratio", "share", is_step=True,
+        "ftf", "Fairness to each job", about, axis, "share of jobs", lines, "ratio", "share",
+        is_step=True,
     )  # fmt: skip
+
+
+def _clipped(values: Sequence[Floats], least: float, name: str) -> str:
+    """Say so if less than the least value of a logarithmic axis occurs."""
+    is_less = any(len(one) and one[0] < least for one in values)
+    return f"; less than {name} is drawn at {name}" if is_less else ""

@@ -7,7 +7,7 @@ memory of one.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -157,7 +157,8 @@ class Digest:
         By model, most GPU time first, finished or not; empty if the run kept no segments or the
         trace names no models.
     shapes : Shapes, optional
-        Gangs over several GPU types, and jobs with copies; None if the run kept no segments.
+        Gangs over several GPU types, jobs with copies, other gangs than the trace asks for; None if
+        the run kept no segments, or there is none of these.
     pairs : list of PairTime
         Pairs of models that shared GPUs, most GPU time first; empty if the run shares no GPUs, kept
         no segments, or the trace names no models.
@@ -472,9 +473,17 @@ def _reasons(
 
 def _shapes(result: Result, rows: Segments) -> Shapes | None:
     names, of_server = _types(result)
-    if len(names) == 1:
+    has_copies = "part" in rows.table.column_names and bool(rows.table["part"].to_numpy().any())
+    if len(names) == 1 and not has_copies and not result.spec["cluster"].get("elastic"):
         return None  # no page shows them
-    return shapes(gangs(rows, of_server), names)
+    asked = np.asarray(result.jobs["gpus"].to_numpy(), np.int64)
+    found = shapes(gangs(rows, of_server), names, asked)
+    rate, kind = _floats(rows.table, "rate"), of_server[rows.server]
+    speeds = {one.get("speed", 1.0) for one in result.spec["cluster"]["gpu_types"]}
+    # work in seconds is done at a rate of 1 where nothing slows it down
+    tops = [float(rate[kind == number].max(initial=1.0)) for number in range(len(names))]
+    is_uniform = len(names) > 1 and len(speeds) == 1 and set(tops) == {1.0}
+    return replace(found, is_uniform=is_uniform)
 
 
 def _pairs(result: Result, rows: Segments) -> list[PairTime]:

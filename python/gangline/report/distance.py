@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangline import _formatting as words
 from gangline.report import tables
+from gangline.report._cells import drawing, short, square
 from gangline.report.charts import COLOURS
 from gangline.report.tables import Cell, text
 
@@ -23,10 +24,8 @@ __all__ = ["Heat", "bars", "content", "heat", "heats", "losses"]
 TIERS = ("server", "rack", "network")
 _TITLES = ("in one server", "in one rack", "over racks")
 _TIER_COLOURS = (COLOURS[2], COLOURS[4], COLOURS[1])
-_HOT = COLOURS[1]
 _MODELS_SHOWN = 8  # ours: more rows than that are no picture any more
 _WIDTH = 540
-_FONT = 'font-size="11" font-family="system-ui, sans-serif" fill="currentColor"'
 _LABEL_CHARS = 20
 
 
@@ -141,19 +140,11 @@ def heat(one: Heat) -> str:
         parts.append(f'<text x="{left - 8}" y="{y + 14}" text-anchor="end">{tier}</text>')
         for column, share in enumerate(shares):
             if share is not None:
-                parts.append(_square(left + column * width, y, width, height, share))
+                shown = "1" if share == 1.0 else f"{share:.3f}"
+                at = left + column * width, y
+                parts.append(square(*at, (width, height), shown, 0.8 * (1.0 - share)))
     bottom = top + len(one.rows) * height
-    return _svg("Share of its speed that a gang keeps", bottom + 2, parts)
-
-
-def _square(x: float, y: float, width: float, height: float, share: float) -> str:
-    depth = 0.8 * (1.0 - share)
-    shown = "1" if share == 1.0 else f"{share:.3f}"
-    return (
-        f'<rect x="{x + 1:.1f}" y="{y + 1:.1f}" width="{width - 2:.1f}" height="{height - 2}" '
-        f'fill="{_HOT}" fill-opacity="{depth:.3f}"/>'
-        f'<text x="{x + width / 2:.1f}" y="{y + 14:.1f}" text-anchor="middle">{shown}</text>'
-    )
+    return drawing("Share of its speed that a gang keeps", _WIDTH, bottom + 2, parts)
 
 
 def _lost(drawn: Sequence[Digest]) -> str:
@@ -169,7 +160,10 @@ def _lost(drawn: Sequence[Digest]) -> str:
     return (
         f'<h3>GPU time lost to communication</h3>{about}<ul class="legend">{legend}</ul>'
         f'<figure><div class="chart still">{bars(drawn)}</div></figure>'
-        + tables.table(titles, rows, caption="GPU time lost to communication by policy and model")
+        + tables.folded(
+            "The same as a table",
+            tables.table(titles, rows, caption="GPU time lost by policy and model"),
+        )
     )
 
 
@@ -193,7 +187,8 @@ def bars(drawn: Sequence[Digest]) -> str:
             parts.append(f'<g class="p{number}"><title>{text(run.label)}</title>{name}{bar}</g>')
             y += height
         y += 6
-    return _svg("GPU-hours lost to communication, by model, policy and tier", max(y, 20), parts)
+    title = "GPU-hours lost to communication, by model, policy and tier"
+    return drawing(title, _WIDTH, max(y, 20), parts)
 
 
 def _bar(loss: Loss | None, left: float, y: float, scale: float) -> str:
@@ -256,11 +251,4 @@ def _hours(hours: float) -> str:
 
 
 def _short(label: str) -> str:
-    return text(label if len(label) <= _LABEL_CHARS else label[: _LABEL_CHARS - 1] + "…")
-
-
-def _svg(title: str, height: float, parts: Sequence[str]) -> str:
-    return (
-        f'<svg viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" role="img" '
-        f'aria-label="{title}" {_FONT}>{"".join(parts)}</svg>'
-    )
+    return text(short(label, _LABEL_CHARS))

@@ -85,7 +85,7 @@ def render(runs: Sequence[Digest], *, command: str = "") -> str:
             ("groups", "Groups", "Large and small jobs", _groups(drawn, blocks)),
             ("cluster", "Over time", "The cluster over time", blocks.get("time", "")),
             ("fairness", "Fairness", "Fairness", _fairness(drawn, rows, blocks)),
-            ("types", "GPU types", "By GPU type", _types(drawn, blocks)),
+            ("types", "GPU types", "By GPU type", _types(drawn)),
             ("network", "Distance", "What distance cost", distance.content(drawn)),
             ("sharing", "Sharing", "Shared GPUs", pairs.content(drawn)),
             ("compared", "Input", _asked(drawn), _compared(runs, drawn)),
@@ -336,7 +336,8 @@ def _verdict(rows: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:
     found = statistics.table(rows)
     known = bool(found) and found[0]["low"] is not None
     best = _BEST_OF_SEEDS if known else _BEST
-    note = "" if len(drawn) == 1 else f"{best} A heading sorts."
+    marked = any(cell.is_best for row in cells for cell in row)
+    note = "" if len(drawn) == 1 else f"{f'{best} ' * marked}A heading sorts."
     return (
         tables.table(titles, cells, caption="Verdict: one row per policy")
         + f"<p class=soft>{note}{averaged}</p>"
@@ -359,6 +360,7 @@ def _seeds(found: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:
     for row in found:
         apart = row.get("difference") if row["policy"] != base else None
         ahead = "" if apart is None else f"{apart['less_in']} of {row['seeds']}"
+        ahead += f", level in {apart['equal_in']}" if apart and apart["equal_in"] else ""
         cells.append(
             [
                 tables.policy_cell(number[row["policy"]], row["policy"]),
@@ -388,13 +390,11 @@ def _groups(drawn: Sequence[Digest], blocks: dict[str, str]) -> str:
     if rows:
         parts.append("<h3>By user</h3><p class=about>Mean time from arrival to finish.</p>")
         parts.append(tables.table(titles, rows, caption="Mean time to finish by user"))
-        if hidden:
-            more = words.plural(hidden, "user")
-            parts.append(f"<p class=soft>{more} with less GPU time are not shown.</p>")
+        parts.append(tables.left_out(hidden, "user"))
     return "".join(parts)
 
 
-def _types(drawn: Sequence[Digest], blocks: dict[str, str]) -> str:
+def _types(drawn: Sequence[Digest]) -> str:
     """Return the use of GPU types; nothing where there is one type without a price."""
     kinds = drawn[0].spec["cluster"]["gpu_types"]
     if len(kinds) == 1 and not kinds[0].get("price_per_hour"):
@@ -404,7 +404,7 @@ def _types(drawn: Sequence[Digest], blocks: dict[str, str]) -> str:
     about += ", and where the time that jobs held GPUs went." if len(kinds) > 1 else "."
     use = tables.table(titles, rows, caption="Use of each GPU type")
     models = _models(drawn) + _shapes(drawn) if len(kinds) > 1 else ""
-    return f"<p class=about>{about}</p>{_grid(blocks, 'gpu_types')}{use}{models}"
+    return f"<p class=about>{about}</p>{use}{models}"
 
 
 def _shapes(drawn: Sequence[Digest]) -> str:
@@ -435,11 +435,9 @@ def _models(drawn: Sequence[Digest]) -> str:
     parts = [f"<h3>By model and GPU type</h3><p class=about>{about}</p>"]
     for run in known:
         titles, rows, hidden = tables.model_times(run)
-        parts.append(f"<h4>{text(run.label)}</h4>")
-        parts.append(tables.table(titles, rows, caption=run.label))
-        if hidden:
-            more = words.plural(hidden, "model")
-            parts.append(f"<p class=soft>{more} with less GPU time are not shown.</p>")
+        table = tables.table(titles, rows, caption=run.label) + tables.left_out(hidden, "model")
+        under = f"Under {tables.name(run.label)}"
+        parts.append(table if len(known) == 1 else tables.folded(under, table))
     return "".join(parts)
 
 
@@ -483,8 +481,9 @@ def _repeat(runs: Sequence[Digest], command: str) -> str:
         for run in {run.label: run for run in runs}.values()
     )
     return (
-        f"{told}<details><summary>The cluster as a file</summary><pre>{cluster}</pre></details>"
-        f"<details><summary>Every parameter of every policy</summary>{params}</details>"
+        told
+        + tables.folded("The cluster as a file", f"<pre>{cluster}</pre>")
+        + tables.folded("Every parameter of every policy", params)
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from gangline import _formatting as words
 from gangline.report import tables
-from gangline.report.charts import COLOURS
+from gangline.report._cells import drawing, short, square
 from gangline.report.tables import Cell, text
 
 if TYPE_CHECKING:
@@ -19,13 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["content", "heat", "listed", "totals"]
 
-_HOT = COLOURS[1]
 _MODELS_SHOWN = 8  # ours: more rows than that are no picture any more
 _PAIRS_SHOWN = 12
 _LABEL_CHARS = 17
-_TAIL_CHARS = 6
 _SLANT = 92  # the last title of a column leans out of it
-_FONT = 'font-size="11" font-family="system-ui, sans-serif" fill="currentColor"'
 
 
 def content(drawn: Sequence[Digest]) -> str:
@@ -53,6 +50,24 @@ def content(drawn: Sequence[Digest]) -> str:
             "only, of traces that name models.</p>"
         )
         return "".join(parts)
+    factors = {_factor(xi) for run in known for one in run.pairs for xi in (one.xi, one.co_xi)}
+    if len(factors) > 1:
+        parts.append(_heats(known))
+    titles, rows, hidden = listed(drawn)
+    parts.append(
+        "<h3>What each pair saved</h3><p class=about>GPU-hours saved are those that the "
+        "work of both would have taken alone, less those that the two shared. They need not add up "
+        "to the packing gain above, which is a ratio over all GPU time in use, shared or not, and "
+        "counts three things against sharing that a single pair does not show: pauses for starts "
+        "and restarts, smaller batches, and GPUs of a gang that wait for its shared ones.</p>"
+    )
+    parts.append(tables.table(titles, rows, caption="Pairs of models that shared GPUs"))
+    parts.append(tables.left_out(hidden, "pair"))
+    return "".join(parts)
+
+
+def _heats(known: Sequence[Digest]) -> str:
+    """Return a heat map of each run; where all pairs are alike there is nothing to see in one."""
     hidden_models = max(len(_models(run.pairs)) for run in known) - _MODELS_SHOWN
     most = (
         f" Of each policy the {_MODELS_SHOWN} models with the most of it are shown."
@@ -64,26 +79,13 @@ def content(drawn: Sequence[Digest]) -> str:
         f"{heat(run)}</div></figure>"
         for run in known
     )
-    parts.append(
+    return (
         "<h3>Slowdown factors by pair of models</h3><p class=about>Time of the model of the row "
         "beside that of the column, over its time alone; a gang goes at the pace of its slowest "
         "GPU. The fuller the colour, the more GPU time the two shared."
         f"{most}</p>"
         f'<div class="charts">{pictures}</div>'
     )
-    titles, rows, hidden = listed(drawn)
-    parts.append(
-        "<h3>What each pair saved</h3><p class=about>GPU-hours saved are those that the "
-        "work of both would have taken alone, less those that the two shared. They need not add up "
-        "to the packing gain above, which is a ratio over all GPU time in use, shared or not, and "
-        "counts three things against sharing that a single pair does not show: pauses for starts "
-        "and restarts, smaller batches, and GPUs of a gang that wait for its shared ones.</p>"
-    )
-    parts.append(tables.table(titles, rows, caption="Pairs of models that shared GPUs"))
-    if hidden:
-        more = words.plural(hidden, "pair")
-        parts.append(f"<p class=soft>{more} with less GPU time are not shown.</p>")
-    return "".join(parts)
 
 
 def totals(drawn: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
@@ -174,29 +176,19 @@ def heat(run: Digest) -> str:
     parts = []
     for k, model in enumerate(models):
         x, y = left + (k + 0.5) * width, top + k * height + 15
-        parts.append(f'<text x="{left - 8}" y="{y}" text-anchor="end">{text(_short(model))}</text>')
+        name = text(short(model, _LABEL_CHARS))
+        parts.append(f'<text x="{left - 8}" y="{y}" text-anchor="end">{name}</text>')
         parts.append(
             f'<text x="{x:.1f}" y="{top - 8}" transform="rotate(-35 {x:.1f} {top - 8})">'
-            f"{text(_short(model))}</text>"
+            f"{name}</text>"
         )
         for column, other in enumerate(models):
             if (model, other) in of:
                 xi, gpu_h = of[model, other]
-                at = (left + column * width, top + k * height, width, height)
-                parts.append(_square(at, _factor(xi), gpu_h / most))
-    return (
-        f'<svg viewBox="0 0 {wide} {high + 2}" width="{wide}" height="{high + 2}" '
-        f'role="img" aria-label="Slowdown factors by pair of models" {_FONT}>{"".join(parts)}</svg>'
-    )
-
-
-def _square(at: tuple[float, float, float, float], shown: str, part: float) -> str:
-    x, y, width, height = at
-    return (
-        f'<rect x="{x + 1}" y="{y + 1}" width="{width - 2}" height="{height - 2}" fill="{_HOT}" '
-        f'fill-opacity="{0.08 + 0.62 * part:.3f}"/>'
-        f'<text x="{x + width / 2:.1f}" y="{y + 15}" text-anchor="middle">{shown}</text>'
-    )
+                at = left + column * width, top + k * height
+                depth = 0.08 + 0.62 * gpu_h / most
+                parts.append(square(*at, (width, height), _factor(xi), depth))
+    return drawing("Slowdown factors by pair of models", wide, high + 2, parts)
 
 
 def _models(pairs: Sequence[PairTime]) -> list[str]:
@@ -222,11 +214,3 @@ def _factor(value: float | None) -> str:
 
 def _hours(hours: float) -> str:
     return f"{hours:,.0f}" if abs(hours) >= 100.0 else f"{hours:.3g}"
-
-
-def _short(label: str) -> str:
-    """Shorten a label in the middle: public names end in what tells them apart, a batch size."""
-    if len(label) <= _LABEL_CHARS:
-        return label
-    tail = label[-_TAIL_CHARS:].rpartition(" ")[2]
-    return f"{label[: _LABEL_CHARS - 1 - len(tail)].rstrip(' (')}…{tail}"

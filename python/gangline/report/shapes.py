@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from gangline.explain.life import Segments
@@ -63,6 +65,12 @@ class Shapes:
         Jobs that ran as several copies at once, and the GPU-hours they held meanwhile.
     copies_most : int
         Most copies of one job at once.
+    resized_jobs : int
+        Jobs that had another number of GPUs than the trace asks for at some time, without copies.
+    resized_gpus : (int, int)
+        Fewest and most GPUs of these jobs at once.
+    is_uniform : bool
+        Whether there are several GPU types, and all of them run these jobs equally fast.
     """
 
     gpu_h: float
@@ -72,6 +80,9 @@ class Shapes:
     copied_jobs: int
     copied_gpu_h: float
     copies_most: int
+    resized_jobs: int
+    resized_gpus: tuple[int, int]
+    is_uniform: bool = False
 
 
 def gangs(rows: Segments, type_of_server: Ints) -> Gangs:
@@ -103,8 +114,18 @@ def gangs(rows: Segments, type_of_server: Ints) -> Gangs:
     return Gangs(job[at], part[at], start[at], end[at], held, types, of_row)
 
 
-def shapes(found: Gangs, names: list[str]) -> Shapes:
-    """Sum the gangs of a run up; `names` are those of the GPU types."""
+def shapes(found: Gangs, names: Sequence[str], asked: Ints) -> Shapes:
+    """Sum the gangs of a run up.
+
+    Parameters
+    ----------
+    found : Gangs
+        Of a run.
+    names : sequence of str
+        GPU types.
+    asked : int array, shape (jobs,)
+        GPUs that each job asks for.
+    """
     hours = found.gpus * (found.end_s - found.start_s) / _HOUR_S
     mixed = (found.types & (found.types - np.uint64(1))) != 0
     mixes: dict[tuple[str, ...], float] = {}
@@ -112,6 +133,10 @@ def shapes(found: Gangs, names: list[str]) -> Shapes:
         kinds = tuple(name for i, name in enumerate(names) if bits >> i & 1)
         mixes[kinds] = float(hours[mixed & (found.types == bits)].sum())
     most, copied, copied_h = _copies(found)
+    is_other = np.zeros(len(asked), np.bool_)
+    is_other[found.job[found.gpus != asked[found.job]]] = True
+    is_other[found.job[found.part > 0]] = False
+    resized = found.gpus[is_other[found.job]]
     return Shapes(
         gpu_h=float(hours.sum()),
         mixed_jobs=len(np.unique(found.job[mixed])),
@@ -120,6 +145,8 @@ def shapes(found: Gangs, names: list[str]) -> Shapes:
         copied_jobs=copied,
         copied_gpu_h=copied_h,
         copies_most=most,
+        resized_jobs=int(is_other.sum()),
+        resized_gpus=(int(resized.min(initial=1 << 32)), int(resized.max(initial=0))),
     )
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cell",
+    "folded",
+    "left_out",
     "model_times",
     "name",
     "policy_cell",
@@ -31,6 +33,7 @@ __all__ = [
 
 _USERS_SHOWN = 12
 _MODELS_SHOWN = 12
+_SHORT = 16  # ours: letters of a label that fit beside the columns on a phone
 
 
 @dataclass(frozen=True)
@@ -59,12 +62,17 @@ def policy_mark(number: int) -> str:
 
 
 def policy_cell(number: int, label: str) -> Cell:
-    """Return the first cell of a policy's row."""
-    return Cell(f"{policy_mark(number)}<bdi>{text(label)}</bdi>", label, kind="name")
+    """Return the first cell of a policy's row; a short label stays on one line."""
+    kind = "name short" if len(label) <= _SHORT else "name"
+    return Cell(f"{policy_mark(number)}<bdi>{text(label)}</bdi>", label, kind=kind)
 
 
 def table(
-    titles: Sequence[tuple[str, str]], rows: Sequence[Sequence[Cell]], *, caption: str
+    titles: Sequence[tuple[str, str]],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    caption: str,
+    kind: str = "",
 ) -> str:
     """Return a table that can be sorted; its first column names the rows.
 
@@ -76,6 +84,8 @@ def table(
         Cells with a value sort by it.
     caption : str
         What the table shows, read out by screen readers.
+    kind : str
+        Class of the table for the style sheet.
     """
     kinds = [cell.kind for cell in rows[0]] if rows else [""] * len(titles)
     head = "".join(
@@ -86,13 +96,24 @@ def table(
     body = "".join(
         "<tr>" + "".join(_cell(cell, i) for i, cell in enumerate(row)) + "</tr>" for row in rows
     )
-    single = " single" if len(rows) < 2 else ""  # nothing to sort
+    kind += " single" * (len(rows) < 2)  # nothing to sort
     return (
         '<div class="scroll" tabindex="0" role="group" '
-        f'aria-label="{text(caption)}"><table class="sortable{single}">'
+        f'aria-label="{text(caption)}"><table class="sortable {kind}">'
         f"<caption>{text(caption)}</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
+
+
+def folded(title: str, content: str) -> str:
+    """Return what is there for those who ask; the title is safe already."""
+    return f"<details><summary>{title}</summary>{content}</details>"
+
+
+def left_out(count: int, what: str) -> str:
+    """Say how many rows with less GPU time than those of a table are not shown."""
+    more = words.plural(count, what)
+    return f"<p class=soft>{more} with less GPU time are not shown.</p>" if count else ""
 
 
 def _titled(hint: str) -> str:
@@ -285,7 +306,7 @@ def bar(part: float | None) -> str:
     width = min(max(100.0 * part, 0.0), 100.0)
     return (
         f'<span class="bar"><span style="width:{width:.1f}%"></span></span>'
-        f"{text(words.share(part))}"
+        f"<span>{text(words.share(part))}</span>"
     )
 
 

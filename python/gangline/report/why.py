@@ -235,17 +235,18 @@ def _told(drawn: Sequence[Digest], labels: Sequence[str]) -> list[tuple[str, str
             found += mine
         elif mine:  # folded: for those who ask
             inside = "".join(f"<h4>{title}</h4>{content}" for title, content in mine)
-            summary = f"<summary>The same{under}</summary>"
-            found.append(("", f"<details>{summary}{inside}</details>"))
+            found.append(("", tables.folded(f"The same{under}", inside)))
     return found
 
 
 def _gantt(run: Digest) -> str:
     assert run.excerpt is not None
+    dark = ["a preemption"] if run.summary.get("preemptions") else []
+    dark += ["the end of a copy"] if run.shapes is not None and run.shapes.copied_jobs else []
+    ends = f"; a dark end is {' or '.join(dark)}" if dark else ""
     about = (
-        "<p class=about>Each row is a GPU, each bar a job, in eight colours in turn; a dark end is "
-        "a preemption. Shown is the time when most work was at hand; <code>gangline gantt</code> "
-        "draws all of it.</p>"
+        f"<p class=about>Each row is a GPU, each bar a job, in eight colours in turn{ends}. Shown "
+        "is the time when most work was at hand; <code>gangline gantt</code> draws all of it.</p>"
     )
     picture = _gantt_svg.draw(run.excerpt, f"Jobs on GPUs under {run.label}")
     frame = '<div class="scroll gantt" tabindex="0" role="group" aria-label="Jobs on GPUs">'
@@ -295,4 +296,4 @@ def _worst(run: Digest, drawn: Sequence[Digest]) -> str:
         "<p class=about>Those with the longest delay: time from arrival to finish, less the run "
         "time alone. <code>gangline explain DIR --job ID</code> tells the story of any job.</p>"
     )
-    return about + tables.table(titles, rows, caption="Jobs that fared worst")
+    return about + tables.table(titles, rows, caption="Jobs that fared worst", kind="told")
