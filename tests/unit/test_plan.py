@@ -20,7 +20,7 @@ from gangline.capacity.search import smallest
 from gangline.capacity.targets import parse
 from gangline.cli.app import main
 from gangline.errors import OptionError
-from gangline.statistics import Estimate
+from gangline.statistics import Estimate, estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,6 +138,40 @@ def test_the_answer_is_that_of_brute_force(
     assert {p.size: p.keeps for p in found.points if p.size <= 16} == {
         size: kept[size - 1] for size in (int(p.size) for p in found.points) if size <= 16
     }
+
+
+def test_over_seeds_answer_and_interval_are_those_of_brute_force() -> None:
+    trace = "synth:philly?jobs=150&seed={}&max_gpus=8&load=1.5&cluster_gpus=32"
+    small = [{**block, "count": 1} for block in MIXED["servers"]]
+    means = []
+    for size in range(7):
+        blocks = [{**b, "count": size if b["gpu"] == "K80" else 1} for b in small]
+        lab = gl.Cluster.from_dict({**MIXED, "servers": [b for b in blocks if b["count"]]})
+        waits = [gl.simulate(lab, trace.format(seed), "fifo").summary for seed in range(6)]
+        means.append(estimate([one["wait_mean_s"] for one in waits]))
+    cluster = gl.Cluster.from_dict({**MIXED, "servers": small})
+    answers = set()
+    for bound in (6000.0, 1800.0, means[2].mean, 30.0):
+        found = gl.plan(
+            cluster, trace.format(0), keep=f"wait_mean_s<={bound!r}", gpu="K80",
+            trace_seeds=range(6), workers=1,
+        )  # fmt: skip
+
+        def first(ends: list[float | None], bound: float = bound) -> int:
+            return next(size for size, end in enumerate(ends) if end is not None and end <= bound)
+
+        assert found.answer == first([one.mean for one in means])
+        lows, highs = [one.low for one in means], [one.high for one in means]
+        assert found.interval == (first(lows), first(highs))
+        answers.add((found.answer, found.interval))
+    assert len(answers) >= 3
+
+
+def test_a_value_on_the_bound_keeps_it() -> None:
+    assert parse("jct_mean_s<=3").keeps(3.0)
+    assert parse("gpu_utilization>=0.5").keeps(0.5)
+    assert not parse("jct_mean_s<=3").keeps(math.nan)
+    assert not parse("gpu_utilization>=0.5").keeps(math.nan)
 
 
 def test_several_targets_are_all_kept() -> None:
