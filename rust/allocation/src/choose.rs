@@ -389,6 +389,7 @@ impl<'a> Simplex<'a> {
     }
 
     /// Rows of each class in which a column has entries.
+    #[inline]
     fn each_class(&self, extra: Extra, mut visit: impl FnMut(usize, Rows)) {
         match extra {
             Extra::Own(class, column) => visit(class, self.own_rows(class, column)),
@@ -407,7 +408,8 @@ impl<'a> Simplex<'a> {
     }
 
     /// Place of a column in objectives, and its type; none if it is only what is left of a row.
-    fn place(&self, extra: Extra) -> Option<(usize, usize)> {
+    #[inline]
+    fn at(&self, extra: Extra) -> Option<(usize, usize)> {
         let own = self.scaled.len();
         match extra {
             Extra::Own(class, column) => {
@@ -420,8 +422,9 @@ impl<'a> Simplex<'a> {
     }
 
     /// Adds a multiple of a column's entries in the linking rows.
+    #[inline]
     fn add_links(&self, extra: Extra, times: f64, into: &mut [f64]) {
-        if let Some((at, gpu_type)) = self.place(extra) {
+        if let Some((at, gpu_type)) = self.at(extra) {
             into[gpu_type] += times * self.held[at];
             if !self.kept.is_empty() {
                 into[self.types] -= times * self.kept[at];
@@ -429,16 +432,19 @@ impl<'a> Simplex<'a> {
         }
     }
 
+    #[inline]
     fn cost_of(&self, extra: Extra) -> f64 {
-        self.place(extra).map_or(0.0, |(at, _)| self.cost[at])
+        self.at(extra).map_or(0.0, |(at, _)| self.cost[at])
     }
 
     /// Entries in the rows of a class in terms of its keys.
+    #[inline]
     fn by_keys(&self, class: usize, rows: Rows) -> Rows {
         let inverse = &self.inverse[class];
         inverse.map(|row| row[0] * rows[0] + row[1] * rows[1])
     }
 
+    #[inline]
     fn pin_of(&self, class: usize, place: usize) -> Option<usize> {
         self.pins.iter().position(|pin| *pin == (class, place))
     }
@@ -526,11 +532,9 @@ impl<'a> Simplex<'a> {
         self.prices = self.working.left_times(&costs.collect::<Links>());
     }
 
-    /// What a column adds to the objective beyond what it takes of the linking rows, at the present prices.
-    fn worth(&self, extra: Extra) -> f64 {
-        let Some((at, gpu_type)) = self.place(extra) else {
-            return 0.0;
-        };
+    /// What a column with this place and type adds to the objective beyond what it takes of the linking rows, at the present prices.
+    #[inline]
+    fn worth(&self, (at, gpu_type): (usize, usize)) -> f64 {
         let mut worth = self.cost[at] - self.prices[gpu_type] * self.held[at];
         if !self.kept.is_empty() {
             worth += self.prices[self.types] * self.kept[at];
@@ -539,40 +543,40 @@ impl<'a> Simplex<'a> {
     }
 
     /// Multipliers of the two rows of a class.
+    #[inline]
     fn duals(&self, class: usize) -> Rows {
         let (keys, inverse) = (self.keys[class], &self.inverse[class]);
-        let mut worth = keys.map(|key| self.worth(Extra::Own(class, key)));
-        for (pin, (_, place)) in self.pins_of(class) {
-            worth[place] += self.prices[self.links + pin];
+        let own = class * self.types;
+        let mut worth = keys.map(|key| {
+            if key < self.types {
+                self.worth((own + key, key))
+            } else {
+                0.0
+            }
+        });
+        for (pin, &(of, place)) in self.pins.iter().enumerate() {
+            if of == class {
+                worth[place] += self.prices[self.links + pin];
+            }
         }
         let [a, b] = worth;
         let row = |row: usize| a * inverse[0][row] + b * inverse[1][row];
         [row(0), row(1)]
     }
 
-    fn pins_of(&self, class: usize) -> impl Iterator<Item = (usize, (usize, usize))> {
-        let pins = self.pins.iter().copied().enumerate();
-        pins.filter(move |(_, pin)| pin.0 == class)
-    }
-
     /// The column of a class that gains most.
     fn best_of(&self, class: usize) -> Option<(f64, Extra)> {
-        let [time, floor] = self.duals(class);
+        let (own, [time, floor]) = (class * self.types, self.duals(class));
         let mut best = (OPTIMAL, None);
         let mut offer = |column: usize, gain: f64| {
-            let key = self.keys[class].iter().position(|key| *key == column);
-            let is_basic = key.is_some_and(|place| self.pin_of(class, place).is_none());
-            if gain > best.0 && !is_basic {
-                let extra = Extra::Own(class, column);
-                if !self.extras.contains(&extra) {
-                    best = (gain, Some(extra));
-                }
+            if gain > best.0 && !self.is_basic(class, column) {
+                best = (gain, Some(Extra::Own(class, column)));
             }
         };
         for column in 0..self.types {
-            let rate = self.scaled[class * self.types + column];
+            let rate = self.scaled[own + column];
             if rate > 0.0 {
-                let worth = self.worth(Extra::Own(class, column));
+                let worth = self.worth((own + column, column));
                 offer(column, worth - time - floor * rate);
             }
         }
@@ -581,9 +585,15 @@ impl<'a> Simplex<'a> {
         best.1.map(|extra| (best.0, extra))
     }
 
+    fn is_basic(&self, class: usize, column: usize) -> bool {
+        let is_key =
+            |place: usize| self.keys[class][place] == column && self.pin_of(class, place).is_none();
+        is_key(0) || is_key(1) || self.extras.contains(&Extra::Own(class, column))
+    }
+
     /// What a pair or the level gains if these are the multipliers of the classes.
     fn gain_of(&self, extra: Extra, duals: impl Fn(usize) -> Rows) -> Option<(f64, Extra)> {
-        let mut gain = self.worth(extra);
+        let mut gain = self.at(extra).map_or(0.0, |at| self.worth(at));
         self.each_class(extra, |class, rows| {
             let [time, floor] = duals(class);
             gain -= time * rows[0] + floor * rows[1];
@@ -637,14 +647,14 @@ impl<'a> Simplex<'a> {
 
     /// For each class with an entry in a column that moves, in order: the values of its keys, and how fast they fall as
     /// the entering column rises and the extras fall.
-    fn moves(&self, entering: Option<Extra>, values: &[f64], falls: &[f64]) -> Vec<Move> {
+    fn moves(&self, entering: Option<Extra>, values: &[f64], falls: &[f64]) -> Moves {
         let mut classes: SmallVec<[usize; 7]> = SmallVec::new();
         for &extra in self.extras.iter().chain(&entering) {
             self.each_class(extra, |class, _| classes.push(class));
         }
         classes.sort_unstable();
         classes.dedup();
-        let mut moves: Vec<Move> = classes
+        let mut moves: Moves = classes
             .into_iter()
             .map(|class| Move {
                 class,
@@ -876,6 +886,8 @@ impl<'a> Simplex<'a> {
 fn minus(rows: Rows, times: f64, other: Rows) -> Rows {
     [rows[0] - times * other[0], rows[1] - times * other[1]]
 }
+
+type Moves = SmallVec<[Move; 7]>;
 
 /// What a class's keys hold, and how fast they fall.
 #[derive(Clone, Copy, Debug)]
