@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections import deque
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from gangline.errors import MissingExtraError, OptionError
@@ -35,6 +35,11 @@ EXECUTORS = ("local", "dask")
 _AHEAD = 2  # tasks per worker that are handed out before the first is done
 _COUNT_EVERY_S = 5.0  # between two looks at how many workers a Dask cluster has
 _TRIES = 2  # a run that ends its process twice has failed
+
+_DIED = (
+    "its process died twice; was the memory enough? A program carries out policies in Python "
+    'under `if __name__ == "__main__":`'
+)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -183,7 +188,7 @@ def in_processes(
                     if future.done() and not future.exception():
                         yield future.result()
                     elif is_careful and deaths + 1 >= _TRIES:
-                        yield lost(task, "its process died twice")
+                        yield lost(task, _DIED)
                     else:
                         again.append((task, deaths + 1))
 
@@ -260,7 +265,7 @@ def in_dask(
     from concurrent.futures import CancelledError
 
     try:
-        from distributed import Client, LocalCluster
+        from distributed import Client
         from distributed.comm import CommClosedError, parse_host_port
     except ImportError:
         message = "the executor dask needs the library distributed: pip install 'gangline[dask]'"
@@ -272,13 +277,10 @@ def in_dask(
         except ValueError:
             message = f"address: expected one such as tcp://HOST:8786, got {address!r}"
             raise OptionError(message, field="address", value=address) from None
-    own = None
+    quiet = _quiet("distributed", "distributed.client", "distributed.nanny")
     try:
-        with _quiet("distributed", "distributed.client"):
-            if address is None:
-                own = LocalCluster(workers, threads_per_worker=1, dashboard_address=None)
-            with Client(address or own) as client:
-                yield from _by_client(client, work, tasks, lost)
+        with quiet, _cluster(address, workers) as cluster, Client(cluster) as client:
+            yield from _by_client(client, work, tasks, lost)
     except (CancelledError, CommClosedError):
         where = address or "that was started here"
         message = (
@@ -286,9 +288,18 @@ def in_dask(
             "run the same sweep again when it is back"
         )
         raise ConnectionError(message) from None
-    finally:
-        if own is not None:
-            own.close()
+
+
+def _cluster(address: str | None, workers: int) -> AbstractContextManager[Any]:
+    """Return the cluster at an address, or one that ends with its context."""
+    from distributed import LocalCluster
+
+    if address is not None:
+        return nullcontext(address)
+    made: AbstractContextManager[Any] = LocalCluster(
+        workers, threads_per_worker=1, dashboard_address=None
+    )
+    return made
 
 
 @contextmanager

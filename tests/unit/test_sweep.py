@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import gangline as gl
 from gangline.cli.app import main
-from gangline.errors import ClusterError, OptionError
+from gangline.errors import ClusterError, OptionError, PolicyError
 from gangline.sweep import sweep
 from gangline.sweep.plan import read_plan
 
@@ -41,6 +43,22 @@ class Own(gl.Policy):
                 plan.start(job, {room[0]: gpus})
                 free[room[0]] -= gpus
         return plan
+
+class Choosy(Own):
+    """Its parameter changes nothing but its digest."""
+
+    def __init__(self, pick="first"):
+        self.pick = pick
+
+    def params(self):
+        return {"pick": self.pick}
+
+class Forgetful(Choosy):
+    def params(self):
+        return {}
+
+    def __init__(self, needed):
+        pass
 
 class Raising(Own):
     def decide(self, view, changes):
@@ -205,6 +223,42 @@ def test_policies_in_python_run_in_processes(
         ("sweepown:Raising", "ZeroDivisionError"),
         ("sweepown:Dying", "ProcessDied"),
     }
+
+
+def test_a_policy_in_python_has_the_bytes_of_simulate_and_takes_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sweepbytes.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    own = importlib.import_module("sweepbytes")
+    grid = {**GRID, "trace_seed": [0]}
+    setting = {"sweepbytes:Choosy.pick": ["first", "last"]}
+    named = {**grid, "policy": ["sweepbytes:Choosy"], "set": setting}
+    first = sweep({"grid": named}, out=tmp_path / "named", workers=2)
+    assert first.counts["finished"] == 2
+    given = {**grid, "policy": [own.Choosy("first"), own.Choosy("last")]}
+    sweep({"grid": given}, out=tmp_path / "given", workers=2)
+    assert settled(tmp_path / "named") == settled(tmp_path / "given")
+    here = gl.simulate("pollux-64", SYNTH.format(trace_seed=0), own.Choosy("last"))
+    found = gl.load_result(tmp_path / "named" / "runs" / here.spec["digest"])
+    assert found.log_hash == here.log_hash
+    assert found.jobs.equals(here.jobs)
+
+
+def test_a_policy_that_no_process_could_make_is_refused_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sweeprefused.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    own = importlib.import_module("sweeprefused")
+    local = type("Local", (own.Own,), {"__module__": "sweeprefused"})
+    typed = type("Typed", (own.Own,), {"__module__": "__main__"})
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
+    for policy in (own.Forgetful(1), local(), typed()):
+        with pytest.raises(PolicyError, match="cannot be made anew in a process") as caught:
+            sweep({"grid": {**GRID, "policy": ["fifo", policy]}}, out=tmp_path / "out")
+        assert "put the class into a module" in str(caught.value)
+    assert not list((tmp_path / "out" / "runs").iterdir())
 
 
 @pytest.mark.parametrize(

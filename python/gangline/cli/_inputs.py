@@ -211,15 +211,10 @@ def policy(name: str, params: dict[str, Any]) -> PolicyBase | Policy:
     """
     if ":" not in name:
         return make(name, params)
-    import sys
-    from pathlib import Path
-
     from gangline.policies.protocol import Policy as Base
     from gangline.run_spec import PolicyReference
 
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    find_modules_here()
     try:
         made = PolicyReference(name=name, params=params, python=name).build()
     except TypeError as error:
@@ -227,6 +222,16 @@ def policy(name: str, params: dict[str, Any]) -> PolicyBase | Policy:
     if not isinstance(made, Base):
         raise PolicyError(f"{name}: expected a subclass of gangline.Policy", policy=name)
     return made
+
+
+def find_modules_here() -> None:
+    """Let policies in Python be imported from the working directory, here and in processes."""
+    import sys
+    from pathlib import Path
+
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
 
 
 def policies(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gangline import _formatting
 from gangline.cli import _console, _exit
-from gangline.cli._inputs import Flag, Json, MaybeWhole  # noqa: TC001 - cyclopts reads them
+from gangline.cli._inputs import Flag, Json, MaybeWhole, find_modules_here
 
 if TYPE_CHECKING:
     from gangline.sweep import Sweep
@@ -50,6 +50,7 @@ def sweep(
     from gangline.sweep import sweep as carry_out
     from gangline.sweep.plan import read_plan
 
+    find_modules_here()
     folder = read_plan(spec).name if out is None else out
     if resume and not Path(folder, "runs").is_dir():
         message = f"--resume: {folder} holds no earlier sweep; leave it out, or check --out"

@@ -51,7 +51,10 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         try:
             found = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError, ValueError) as error:
-            message = f"{self.python}: cannot be imported ({error}); pass the policy as an object"
+            message = (
+                f"{self.python}: cannot be imported ({error}); pass the policy as an object, or "
+                "put its class into a module that is found from here"
+            )
             raise PolicyError(message, policy=self.name) from None
         try:
             made: Policy = found(**self.params)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +14,7 @@ import msgspec
 
 from gangline import _toml
 from gangline._builtin_values import to_builtins
-from gangline.errors import OptionError
+from gangline.errors import OptionError, PolicyError
 from gangline.policies.choice import resolve_policy
 from gangline.run_inputs import as_cluster, make_options, override
 from gangline.run_options import RunOptions
@@ -188,7 +189,14 @@ class Plan:
             for key, value in _applied(keys).items()
             if _part(key) == _SETTINGS
         }
-        return resolve_policy(_policy(keys["policy"]), params or None).reference
+        policy = keys["policy"]
+        if isinstance(policy, str) and ":" in policy:
+            policy = PolicyReference(name=policy, params=params, python=policy).build()
+            params = {}
+        chosen = resolve_policy(policy, params or None)
+        if chosen.own is not None:
+            _check_made_anew(chosen.reference)
+        return chosen.reference
 
     def _make_trace(self, keys: Keys) -> TraceReference:
         path = str(keys["trace"])
@@ -226,11 +234,27 @@ def _applied(keys: Keys) -> Keys:
     }
 
 
-def _policy(value: Any) -> Any:
-    """Return a policy: a name, an object, or `module:Class` of one in Python."""
-    if isinstance(value, str) and ":" in value:
-        return PolicyReference(name=value, python=value).build()
-    return value
+def _check_made_anew(reference: PolicyReference) -> None:
+    """Refuse a policy in Python that another process could not make from its reference."""
+    module, _, name = reference.python.partition(":")
+    why = ""
+    main = getattr(sys.modules["__main__"], "__file__", None) or ""
+    if module == "__main__" and not Path(main).is_file():
+        why = "a class that was typed in cannot be imported there"
+    else:
+        try:
+            resolved = reference.resolve()
+        except PolicyError as error:
+            why = str(error).partition("; pass")[0]
+        else:
+            if resolved.params != reference.params:
+                why = f"it would have the parameters {resolved.params}, not {reference.params}"
+    if why:
+        message = (
+            f"{reference.name}: cannot be made anew in a process, as {name}(**params()): {why}; "
+            "put the class into a module, and what it needs into `params()`"
+        )
+        raise PolicyError(message, policy=reference.name)
 
 
 def read_plan(source: str | PathLike[str] | Mapping[str, Any]) -> Plan:
