@@ -16,6 +16,7 @@ Examples
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -51,6 +52,8 @@ _POINTS = 2000  # a curve with more is thinned to this many quantiles
 _LEAST_S = 1.0  # a logarithmic axis has no zero: shorter times are drawn here
 _CAPACITY_TOP = 4.0  # ours: times the bound, so that the crossing is seen
 _TABLES = ("csv", "parquet", "tex")
+_RATIOS = {"slowdown": "slowdown", "ftf": "finish-time fairness"}
+_IN_FULL = {"GPU util.": "GPU utilization", "preempt.": "preemptions"}  # tables are narrow
 
 
 def cdf(runs: Runs, column: str = "jct_s") -> Figure:
@@ -62,7 +65,8 @@ def cdf(runs: Runs, column: str = "jct_s") -> Figure:
         Runs of one policy with several seeds are one line.
     column : str
         A column of numbers: jct_s, queue_s, wait_s, run_s, slowdown, ftf, ... Columns in seconds
-        get a logarithmic axis, on which times under one second are drawn at one second.
+        get a logarithmic axis, on which times under one second are drawn at one second; so do
+        slowdown and ftf, which are ratios.
 
     Returns
     -------
@@ -86,6 +90,9 @@ def cdf(runs: Runs, column: str = "jct_s") -> Figure:
         _line(axes, number, label, x, share, drawstyle="steps-post")
     if is_time:
         _time_axis(axes)
+    elif column in _RATIOS:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:,g}")
     axes.set_xlabel(_title(column))
     axes.set_ylabel("share of jobs")
     axes.set_ylim(0.0, 1.0)
@@ -155,6 +162,8 @@ def bars(comparison: Comparison, key: str = "jct_mean_s") -> Figure:
         error = None if bounds is None else [[mean - bounds[0]], [bounds[1] - mean]]
         axes.bar(number, mean, width=0.7, yerr=error, capsize=3, color=style_of(number)[0])
     axes.set_xticks(range(len(comparison.labels)), comparison.labels, rotation=30, ha="right")
+    if not any(_key(row, key) for row in comparison.rows):
+        axes.set_ylim(0.0, 1.0)  # else an axis around 0
     axes.set_ylabel(f"{_title(key, with_unit=not unit)}{f', {unit}' * bool(unit)}")
     axes.spines[["top", "right"]].set_visible(False)
     return figure
@@ -264,7 +273,7 @@ def save(figure: Figure, path: str | PathLike[str]) -> Path:
     Raises
     ------
     OptionError
-        If the name ends otherwise.
+        If the name ends otherwise, or in .pgf where no LaTeX is installed.
     OSError
         If the file cannot be written.
     """
@@ -286,6 +295,13 @@ def check(path: Path) -> str:
         raise OptionError(message, field="path", value=str(path))
     if importlib.util.find_spec("matplotlib") is None:
         raise MissingExtraError(f"figures need the library matplotlib: {_INSTALL}", extra="plot")
+    if kind == "pgf":
+        import matplotlib as mpl
+
+        program = mpl.rcParams["pgf.texsystem"]
+        if shutil.which(program) is None:
+            message = f"plot: {path}: PGF needs {program} of a LaTeX installation; or write .pdf"
+            raise OptionError(message, field="path", value=str(path))
     return kind
 
 
@@ -367,6 +383,7 @@ _SPECIAL = str.maketrans(
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
         "–": "--",
+        **dict.fromkeys("\n\r\t", " "),  # an empty line would end the cell
     }
 )
 
@@ -466,7 +483,9 @@ def _title(name: str, *, with_unit: bool = True) -> str:
     """Return words for a column or key: those of tables, else its own with the unit."""
     for measure in _formatting.MEASURES:
         if measure.key == name:
-            return measure.short
+            return _IN_FULL.get(measure.short, measure.short)
+    if name in _RATIOS:
+        return _RATIOS[name]
     words, _, unit = name.rpartition("_")
     if unit not in ("s", "us") or not words:
         return name.replace("_", " ").replace("gpus", "GPUs")

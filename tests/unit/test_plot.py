@@ -61,7 +61,7 @@ def test_long_runs_are_thinned_to_quantiles() -> None:
     x = np.asarray(line.get_xdata())
     assert len(x) == 2000
     assert x[[0, -1]].tolist() == [min(s := result.jobs["slowdown"].to_pylist()), max(s)]
-    assert axes.get_xscale() == "linear"
+    assert axes.get_xscale() == "log"
 
 
 def test_a_timeline_is_that_of_the_first_run_of_each_policy(comparison: gl.Comparison) -> None:
@@ -133,15 +133,26 @@ def test_tables_as_csv_parquet_and_latex(comparison: gl.Comparison, tmp_path: Pa
 
 
 def test_signs_that_latex_reads_are_escaped(tmp_path: Path) -> None:
-    odd = pa.table({"a_b": ["50 %", r"C:\x", "{~^}", None]})
+    odd = pa.table({"a_b": ["50\n\n%", r"C:\x", "{~^}", None]})
     tex = gl.plot.write_table(odd, tmp_path / "odd.tex").read_text()
     assert tex.splitlines()[2:8] == [
-        r"a\_b \\", r"\midrule", r"50 \% \\", r"C:\textbackslash{}x \\",
+        r"a\_b \\", r"\midrule", r"50  \% \\", r"C:\textbackslash{}x \\",
         r"\{\textasciitilde{}\textasciicircum{}\} \\", r" \\",
     ]  # fmt: skip
 
 
-def test_what_cannot_be_drawn_is_an_error(comparison: gl.Comparison, tmp_path: Path) -> None:
+def test_ratios_have_a_logarithmic_axis_and_nothing_is_drawn_around_zero() -> None:
+    lab = gl.Cluster.homogeneous(servers=1, gpus=8)
+    idle = gl.compare(lab, gl.synth.philly(jobs=3, seed=1, max_gpus=1), ["fifo", "srtf"])
+    (axes,) = idle.plot.cdf("ftf").axes
+    assert (axes.get_xscale(), axes.get_xlabel()) == ("log", "finish-time fairness")
+    (axes,) = idle.plot.bars("preemptions").axes
+    assert (axes.get_ylim(), axes.get_ylabel()) == ((0.0, 1.0), "preemptions")
+
+
+def test_what_cannot_be_drawn_is_an_error(
+    comparison: gl.Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(gl.OptionError, match=r"jct: expected a column of numbers of jobs: .*jct_s"):
         gl.plot.cdf(comparison, "jct")
     with pytest.raises(gl.OptionError, match="user: expected a column of numbers"):
@@ -154,6 +165,9 @@ def test_what_cannot_be_drawn_is_an_error(comparison: gl.Comparison, tmp_path: P
         gl.plot.timeline([])
     with pytest.raises(gl.OptionError, match=r"a\.jpg: expected a name that ends in \.pdf, \.png"):
         gl.plot.save(gl.plot.cdf(comparison), tmp_path / "a.jpg")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(gl.OptionError, match=r"a\.pgf: PGF needs xelatex"):
+        gl.plot.save(gl.plot.cdf(comparison), tmp_path / "a.pgf")
     with pytest.raises(gl.OptionError, match=r"a\.xlsx: expected a name that ends in \.csv"):
         gl.plot.write_table(comparison, tmp_path / "a.xlsx")
 

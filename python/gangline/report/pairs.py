@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from gangline import _formatting as words
 from gangline.report import tables
@@ -90,37 +88,7 @@ def _heats(known: Sequence[Digest]) -> str:
 
 def totals(drawn: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
     """Return titles and rows of what each run shared; a dash where its policy shares nothing."""
-    titles = [
-        ("Policy", ""),
-        ("Shared GPU time", "GPU time with two jobs, of all GPU time in use"),
-        ("Slowdown factor", "Mean over the time in which gangs have a co-runner"),
-        (
-            "Packing gain",
-            (
-                "Time that the work would have taken on the same GPUs without co-runners, over the "
-                "time in use; above 1, sharing saves GPU time"
-            ),
-        ),
-        ("Starts beside others", "Starts and moves after which a gang has a co-runner"),
-        ("Refused", "Jobs left waiting on arrival although GPUs had room beside others"),
-        ("Smaller batches", "Starts and moves with less than the full batch per pass"),
-    ]
-    rows = []
-    for number, run in enumerate(drawn):
-        told = run.summary.get
-        rows.append(
-            [
-                tables.policy_cell(number, run.label),
-                _cell(words.share(_number(told("share_gpu_fraction"))), told("share_gpu_fraction")),
-                _cell(_factor(_number(told("xi_mean"))), told("xi_mean")),
-                _cell(_factor(_number(told("packing_gain"))), told("packing_gain")),
-                *(
-                    _cell(words.count(_number(told(key))), told(key))
-                    for key in ("shares_started", "shares_refused", "sub_batch_starts")
-                ),
-            ]
-        )
-    return titles, rows
+    return tables.ranked([run.label for run in drawn], [run.summary for run in drawn], _TOTALS)
 
 
 def listed(drawn: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell]], int]:
@@ -200,17 +168,24 @@ def _models(pairs: Sequence[PairTime]) -> list[str]:
     return sorted(total, key=lambda name: (-total[name], name))
 
 
-def _number(value: Any) -> float | None:
-    return None if value is None or not np.isfinite(value) else float(value)
-
-
-def _cell(shown: str, value: Any) -> Cell:
-    return Cell(text(shown), _number(value))
-
-
 def _factor(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
 def _hours(hours: float) -> str:
     return f"{hours:,.0f}" if abs(hours) >= 100.0 else f"{hours:.3g}"
+
+
+_TOTALS = tuple(words.Measure(*one, 0) for one in (
+    ("share_gpu_fraction", "Shared GPU time", "GPU time with two jobs, of all GPU time in use",
+     words.share),
+    ("xi_mean", "Slowdown factor", "Mean over the time in which gangs have a co-runner", _factor),
+    ("packing_gain", "Packing gain",
+     "Time that the work would have taken without co-runners, over the time in use", _factor),
+    ("shares_started", "Starts beside others",
+     "Starts and moves after which a gang has a co-runner", words.count),
+    ("shares_refused", "Refused",
+     "Jobs left waiting on arrival although GPUs had room beside others", words.count),
+    ("sub_batch_starts", "Smaller batches",
+     "Starts and moves with less than the full batch per pass", words.count),
+))  # fmt: skip

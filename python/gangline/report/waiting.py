@@ -39,14 +39,11 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
 
-__all__ = ["REASONS", "Piece", "Waits", "idle_share", "waits"]
+__all__ = ["REASONS", "Waits", "idle_share", "waits"]
 
 REASONS = ("busy", "head", "scattered", "held")
 _BUSY, _HEAD, _SCATTERED, _HELD = range(4)
 _ROUNDING_S = 1e-6  # sums of a few million seconds are no more exact
-
-Piece = tuple[float, float, str]
-"""From, to, reason."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +60,6 @@ class Waits:
         Whether the job had never run before.
     reasons_s : float array, shape (stretches, 4)
         How long for each of `REASONS`; a row sums to the length of the stretch.
-    time_s : float array, shape (instants,)
-        When the state of the cluster or of the queue changed.
-    code : uint8 array, shape (sizes, instants)
-        Number of the reason for which a gang of each size would wait from each instant on.
-    size_of : int array, shape (jobs,)
-        Row of `code` for each job.
     """
 
     job: Ints
@@ -76,22 +67,6 @@ class Waits:
     end_s: Floats
     is_first: Bools
     reasons_s: Floats
-    time_s: Floats
-    code: npt.NDArray[np.uint8]
-    size_of: Ints
-
-    def pieces(self, stretch: int) -> list[Piece]:
-        """Return one stretch cut where the reason changes."""
-        start, end = float(self.start_s[stretch]), float(self.end_s[stretch])
-        first = max(int(np.searchsorted(self.time_s, start, "right")) - 1, 0)
-        last = int(np.searchsorted(self.time_s, end, "left"))
-        codes = self.code[self.size_of[self.job[stretch]], first:last]
-        at = np.append(0, np.flatnonzero(codes[1:] != codes[:-1]) + 1)
-        begins = [start, *self.time_s[first + at[1:]].tolist()]
-        return [
-            (a, b, REASONS[code])
-            for a, b, code in zip(begins, [*begins[1:], end], codes[at].tolist(), strict=True)
-        ]
 
     @property
     def behind_head(self) -> float:
@@ -131,8 +106,8 @@ def waits(
     >>> rows = {"arrival_s": [0, 1, 2], "gpus": [1, 2, 1], "duration_s": [10, 5, 3]}
     >>> run = gl.simulate(lab, pa.table(rows), "fifo", segments=True)
     >>> found = waits(run)
-    >>> [found.pieces(i) for i in range(2)]
-    [[(1.0, 10.0, 'busy')], [(2.0, 10.0, 'head'), (10.0, 15.0, 'busy')]]
+    >>> [dict(zip(REASONS, row.tolist())) for row in found.reasons_s[:, :2]]
+    [{'busy': 9.0, 'head': 0.0}, {'busy': 5.0, 'head': 8.0}]
     """
     import pyarrow.compute as pc
 
@@ -171,9 +146,6 @@ def waits(
         end_s=end_s,
         is_first=begin == arrival[owner],
         reasons_s=_durations(free.time_s, code, size_of[owner], begin, end_s),
-        time_s=free.time_s,
-        code=code,
-        size_of=size_of,
     )
 
 
