@@ -1,6 +1,6 @@
 """Water filling: max-min, then max-min for those who can still rise, and so on.
 
-No integer variables: linear programs are asked which jobs are at their bottleneck. Of large
+No integer variables: the multipliers of a rise prove which jobs are at their bottleneck. Of large
 programs prices find the levels.
 """
 
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["in_order", "water_filling"]
 
-STEP = 0.01  # relative rise that the bottleneck programs look for
-RISEN = 1e-7  # a relative rise above this is no noise
-LEAST = 1e-3  # levels below this are compared absolutely
+LEAST = 1e-3  # levels below this part of an equal split are compared absolutely
 BINDING = 1e-6  # a share of the duals above this proves a bottleneck
 
 
@@ -53,24 +51,20 @@ class Water:
     level: F64
     typical: F64
 
-    def rows(self, least: F64, rising: Entries) -> Rows:
-        """Return `level - rising >= least` per class, divided by the typical level."""
+    def rise(self, filled: F64, wanted: I64, speed: F64) -> tuple[Model, F64]:
+        """Return the program that raises the wanted classes together, and the units of its rows."""
         space, unit = self.space, self.space.scale()
-        inverse = 1.0 / self.typical
-        levels = space.rate.scaled(self.level / space.classes.count * inverse, unit)
-        mine = rising.scaled(-inverse, np.ones(int(rising.col.max(initial=0)) + 1))
-        return Rows(join([levels, mine]), least * inverse, np.full(len(least), np.inf))
-
-    def model(self, columns: tuple[F64, F64], rows: Rows) -> Model:
-        """Return the program over the activities and some more columns (cost, upper bound)."""
-        cost, upper = columns
-        space = self.space
-        return Model(
-            np.concatenate([np.zeros(space.count), cost]),
-            np.zeros(space.count + len(cost)),
-            np.concatenate([np.full(space.count, np.inf), upper]),
-            Rows.stack([space.base(space.scale()), rows]),
-        )
+        together = float(np.min(self.typical[wanted] / speed))
+        height = np.maximum(filled, LEAST * self.typical)
+        height[wanted] = np.maximum(height[wanted], speed * together)
+        column = np.full(len(wanted), space.count, dtype=np.int64)
+        rising = Entries(wanted, column, -speed * together / height[wanted])
+        levels = space.rate.scaled(self.level / space.classes.count / height, unit)
+        rows = Rows(join([levels, rising]), filled / height, np.full(len(filled), np.inf))
+        cost = np.zeros(space.count + 1)
+        cost[-1] = 1.0
+        above = np.full(len(cost), np.inf)
+        return Model(cost, np.zeros(len(cost)), above, Rows.stack([space.base(unit), rows])), height
 
 
 def water_filling(instance: Instance, solver: Solver) -> Allocation:
@@ -79,7 +73,7 @@ def water_filling(instance: Instance, solver: Solver) -> Allocation:
     Raises
     ------
     SolverError
-        If a round finds no job at its bottleneck.
+        If a program does not end at an optimum, or proves no job to be at its bottleneck.
     """
     rates, worth = instance.rates, 1.0 / instance.prop()
     if agnostic(instance.policy):
@@ -122,53 +116,26 @@ def _by_programs(
         weight = instance.weight if entity is None else entity.weights(instance, done)
         wanted = np.flatnonzero(~done & (weight > 0))
         speed = weight[wanted] / instance.scale[wanted]
-        rise, duals = _rise(water, filled, wanted, speed, solver)
+        model, height = water.rise(filled, wanted, speed)
+        found = solver.run(model)
+        y = space.within(found.x[:-1] * space.scale())
+        # The levels are those of a plan, to the last bit: the next program has one to begin with.
+        reached = water.level * space.rates_of(y)
+        rise = max(0.0, float(np.min((reached - filled)[wanted] / speed)))
         filled[wanted] += rise * speed
-        stopped = np.zeros(instance.rows, dtype=bool)
-        stopped[wanted[duals > BINDING * duals.sum()]] = True
-        y, stuck = _stuck(water, filled, ~done & ~stopped, solver)
-        stopped[stuck] = True
-        if not stopped.any():
+        filled = np.minimum(filled, reached)
+        # A row with a multiplier is tight in every plan that lowers no level: its class is stuck.
+        force = np.abs(found.row_dual[-len(filled) :])[wanted] * speed / height[wanted]
+        stuck = wanted[force > BINDING * force.sum()]
+        if not len(stuck):
             raise SolverError(
                 f"{instance.policy}: no job at its bottleneck with {int((~done).sum())} left",
                 policy=instance.policy,
                 status="no bottleneck",
                 size=(instance.rows, space.count),
             )
-        done |= stopped
+        done[stuck] = True
     return filled, y
-
-
-def _rise(water: Water, filled: F64, wanted: I64, speed: F64, solver: Solver) -> tuple[float, F64]:
-    """Return how far all wanted classes rise together, and the duals of their rows."""
-    space = water.space
-    unit = float(np.min(water.typical[wanted] / speed))
-    least = filled * (1.0 - kernel.SLACK)
-    least[wanted] = filled[wanted]
-    column = np.full(len(wanted), space.count, dtype=np.int64)
-    rows = water.rows(least, Entries(wanted, column, speed * unit))
-    found = solver.run(water.model((np.ones(1), np.full(1, np.inf)), rows))
-    duals = np.abs(found.row_dual[-len(least) :])[wanted]
-    return found.objective * unit, duals / water.typical[wanted] * speed * unit
-
-
-def _stuck(
-    water: Water, filled: F64, candidates: npt.NDArray[np.bool_], solver: Solver
-) -> tuple[F64, I64]:
-    """Return a plan at the present levels and the candidates that no plan can raise."""
-    space = water.space
-    left = np.flatnonzero(candidates)
-    while True:
-        height = np.maximum(filled, LEAST)
-        column = space.count + np.arange(len(left), dtype=np.int64)
-        rows = water.rows(filled * (1.0 - kernel.SLACK), Entries(left, column, height[left]))
-        ones = np.ones(len(left))
-        found = solver.run(water.model((ones, STEP * ones), rows))
-        risen = found.x[space.count :] > RISEN
-        y = space.within(found.x[: space.count] * space.scale())
-        if not risen.any():
-            return y, left
-        left = left[~risen]
 
 
 @dataclass(frozen=True)

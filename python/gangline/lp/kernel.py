@@ -207,12 +207,13 @@ def floors(space: Activities, unit: F64, floor: F64) -> Rows:
     kept = np.flatnonzero(floor > 0)
     place = np.full(len(floor), -1, dtype=np.int64)
     place[kept] = np.arange(len(kept))
+    reference = np.maximum(floor, LEAST_TIME * fastest(space, alone=True))[kept]
     inverse = np.zeros(len(floor))
-    inverse[kept] = 1.0 / (floor[kept] * space.classes.count[kept])
+    inverse[kept] = 1.0 / (reference * space.classes.count[kept])
     scaled = space.rate.scaled(inverse, unit)
     inside = place[scaled.row] >= 0
     entries = Entries(place[scaled.row[inside]], scaled.col[inside], scaled.value[inside])
-    return Rows(entries, np.ones(len(kept)), np.full(len(kept), np.inf))
+    return Rows(entries, floor[kept] / reference, np.full(len(kept), np.inf))
 
 
 def _row_sums(table: F64) -> F64:
