@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gangline.errors import ResultError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -31,6 +33,7 @@ __all__ = [
     "gpus_of",
     "instants",
     "jobs_of_rows",
+    "slots_of",
 ]
 
 SHORT, SPREAD, FITS = range(3)
@@ -116,8 +119,20 @@ def gpus_of(mask: npt.NDArray[np.uint64]) -> Ints:
     return np.bitwise_count(mask).astype(np.int64)
 
 
+def slots_of(mask: npt.NDArray[np.uint64]) -> tuple[Ints, Ints]:
+    """Return row and slot of each GPU of some masks, sorted by slot, then by row."""
+    rows = [np.flatnonzero(mask >> np.uint64(i) & np.uint64(1)) for i in range(_SLOTS)]
+    return np.concatenate(rows), np.repeat(np.arange(_SLOTS), [len(mine) for mine in rows])
+
+
 def jobs_of_rows(segments: pa.Table, jobs: pa.Table) -> Ints:
-    """Return the row of the jobs table of each segment."""
+    """Return the row of the jobs table of each segment.
+
+    Raises
+    ------
+    ResultError
+        If there is no such job.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -127,8 +142,11 @@ def jobs_of_rows(segments: pa.Table, jobs: pa.Table) -> Ints:
     row = pc.index_in(
         column.dictionary.cast(pa.string()), value_set=jobs["job_id"].cast(pa.string())
     )
-    of_name = np.asarray(row.to_numpy(zero_copy_only=False), np.int64)
-    return np.asarray(of_name[column.indices.to_numpy()], np.int64)
+    of_name = np.asarray(row.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+    found = np.asarray(of_name[column.indices.to_numpy()], np.int64)
+    if (found < 0).any():
+        raise ResultError("segments and jobs do not belong together; run it again")
+    return found
 
 
 def free_of_segments(
@@ -229,11 +247,10 @@ def _held(segments: pa.Table) -> tuple[Ints, Floats, Floats, Ints]:
     ):
         return server, start, end, gpus_of(mask)
     # Jobs share GPUs: the spans of one GPU are joined where they overlap.
-    bits = (mask[:, None] >> np.arange(_SLOTS, dtype=np.uint64)) & np.uint64(1)
-    row, slot = np.nonzero(bits)
-    times, rank = np.unique(np.concatenate([start, end]), return_inverse=True)
+    row, slot = slots_of(mask)
+    times, ranks = instants(start, end)
     gpu = (server[row] * _SLOTS + slot) * len(times)
-    first, last = gpu + rank[: len(start)][row], gpu + rank[len(start) :][row]
+    first, last = (gpu + rank[row] for rank in ranks)
     order = np.argsort(first, kind="stable")
     first, last = first[order], np.maximum.accumulate(last[order])
     fresh = np.append(True, first[1:] > last[:-1])

@@ -88,6 +88,13 @@ class Segments:
         return gpus_of(self.mask)
 
     @cached_property
+    def part(self) -> Ints:
+        """Part of the job of each row: 0, unless it ran as several copies."""
+        if "part" not in self.table.column_names:  # a result of an earlier version
+            return np.zeros(len(self.job), np.int64)
+        return np.asarray(self.table["part"].to_numpy(), np.int64)
+
+    @cached_property
     def _by_start(self) -> Ints:
         return np.argsort(self.start, kind="stable")
 

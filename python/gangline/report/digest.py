@@ -473,8 +473,7 @@ def _reasons(
 
 def _shapes(result: Result, rows: Segments) -> Shapes | None:
     names, of_server = _types(result)
-    has_copies = "part" in rows.table.column_names and bool(rows.table["part"].to_numpy().any())
-    if len(names) == 1 and not has_copies and not result.spec["cluster"].get("elastic"):
+    if len(names) == 1 and not rows.part.any() and not result.spec["cluster"].get("elastic"):
         return None  # no page shows them
     asked = np.asarray(result.jobs["gpus"].to_numpy(), np.int64)
     found = shapes(gangs(rows, of_server), names, asked)

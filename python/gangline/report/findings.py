@@ -22,34 +22,21 @@ _LOSSES = (
     ("co-runner", "share_fraction"),
 )
 
-# Why a mean time to finish is what it is; explanations are shown below the table.
-REASONS = (
-    words.Measure("wait_mean_s", "Mean waiting", "all time without GPUs", words.duration, -1),
-    words.Measure("run_mean_s", "Mean running", "all time with GPUs", words.duration, -1),
-    words.Measure(
-        "behind_head",
-        "Behind a blocked head",
-        "head-of-line blocking: share of the waiting time for a first start in which the job that "
-        "had come first asked for more GPUs than were idle, and the waiting job for no more",
-        words.share,
-        -1,
-    ),
-    words.Measure(
-        "idle_while_waiting",
-        "Idle while jobs wait",
-        "share of all GPU time that was idle while at least one job waited",
-        words.share,
-        -1,
-    ),
-    words.Measure("stops_per_job", "Stops and moves per job", "", words.times, 0),
-    words.Measure(
-        "overhead_fraction",
-        "Lost to restarts",
-        "share of the GPU time held that went into starts and restarts",
-        words.share,
-        -1,
-    ),
+_BLOCKED = (
+    "head-of-line blocking: share of the waiting time for a first start in which the job that had "
+    "come first asked for more GPUs than were idle, and the waiting job for no more"
 )
+# Why a mean time to finish is what it is; explanations are shown below the table.
+REASONS = tuple(words.Measure(*one) for one in (
+    ("wait_mean_s", "Mean waiting", "all time without GPUs", words.duration, -1),
+    ("run_mean_s", "Mean running", "all time with GPUs", words.duration, -1),
+    ("behind_head", "Behind a blocked head", _BLOCKED, words.share, -1),
+    ("idle_while_waiting", "Idle while jobs wait",
+     "share of all GPU time that was idle while at least one job waited", words.share, -1),
+    ("stops_per_job", "Stops and moves per job", "", words.times, 0),
+    ("overhead_fraction", "Lost to restarts",
+     "share of the GPU time held that went into starts and restarts", words.share, -1),
+))  # fmt: skip
 _ADDED = ("worse_off", "jain", "behind_head", "idle_while_waiting")
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gangline.errors import ResultError
+from gangline.explain.free import slots_of
+from gangline.explain.life import Segments
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -80,24 +82,16 @@ def gantt(result: Result, *, from_s: float | None = None, to_s: float | None = N
     ResultError
         If there are no segments, more than two million slices, or nothing in the window.
     """
-    import pyarrow.compute as pc
-
     segments = _segments(result)
     low = -np.inf if from_s is None else from_s
     high = np.inf if to_s is None else to_s
     if not low < high:
         raise ResultError(f"--from {low:g} --to {high:g}: expected a span of time, from < to")
-    job = pc.index_in(_strings(segments["job_id"]), result.jobs["job_id"])
-    job = np.asarray(job.fill_null(-1).to_numpy(), np.int64)
-    if (job < 0).any():
-        raise ResultError(
-            f"{result.policy}: segments and jobs do not belong together; run it again"
-        )
-    start, end = segments["start_s"].to_numpy(), segments["end_s"].to_numpy()
-    part = _parts(segments)
+    rows = Segments(segments, result.jobs)
+    job, part, start, end = rows.job, rows.part, rows.start, rows.end
     busy_until, unplaced = _overheads(result, segments, (job, part), start, end)
     inside = np.flatnonzero((start < high) & (end > low))
-    mask = segments["gpu_mask"].to_numpy()[inside]
+    mask = rows.mask[inside]
     count = int(np.bitwise_count(mask).sum())
     if count > MOST_SLICES:
         span = f"{start.min(initial=0.0):,.0f} to {end.max(initial=0.0):,.0f} s"
@@ -107,8 +101,9 @@ def gantt(result: Result, *, from_s: float | None = None, to_s: float | None = N
         )
     if count == 0:
         raise ResultError("no job held a GPU in this window; choose another with --from and --to")
-    row, slot = _expand(inside, mask)
-    server = segments["server"].to_numpy()[row].astype(np.int64)
+    at, slot = slots_of(mask)
+    row = inside[at]
+    server = rows.server[row]
     order = np.lexsort((row, start[row], slot, server))
     row, slot, server = row[order], slot[order], server[order]
     first, last = np.maximum(start[row], low), np.minimum(end[row], high)
@@ -142,12 +137,6 @@ def _segments(result: Result) -> pa.Table:
     return table.combine_chunks()
 
 
-def _parts(segments: pa.Table) -> Ints:
-    if "part" not in segments.column_names:  # a result of an earlier version
-        return np.zeros(segments.num_rows, np.int64)
-    return np.asarray(segments["part"].to_numpy(), np.int64)
-
-
 def _strings(column: pa.ChunkedArray) -> Any:
     import pyarrow as pa
 
@@ -156,14 +145,6 @@ def _strings(column: pa.ChunkedArray) -> Any:
 
 def _ns(seconds: Floats) -> Ints:
     return np.rint(seconds * _NS).astype(np.int64)
-
-
-def _expand(rows: Ints, mask: npt.NDArray[np.uint64]) -> tuple[Ints, Ints]:
-    """Return one (row, slot) per GPU."""
-    found = [(rows[(mask >> np.uint64(i)) & np.uint64(1) == 1], i) for i in range(_SLOTS)]
-    row = np.concatenate([part for part, _ in found])
-    slot = np.concatenate([np.full(len(part), i, np.int64) for part, i in found])
-    return row, slot
 
 
 def _lanes(gpu: Ints, start: Floats, end: Floats, job: Ints) -> Ints:

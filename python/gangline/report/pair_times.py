@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gangline.explain.free import slots_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -91,8 +93,7 @@ def _overlaps(rows: Segments) -> Iterator[tuple[int, int, float]]:
     """Yield two rows of different jobs on one GPU, and how long they overlap; once per GPU."""
     shared = np.flatnonzero(~rows.is_alone)
     start, end, job = rows.start[shared], rows.end[shared], rows.job[shared]
-    bits = (rows.mask[shared, None] >> np.arange(_SLOTS, dtype=np.uint64)) & np.uint64(1)
-    row, slot = np.nonzero(bits)
+    row, slot = slots_of(rows.mask[shared])
     gpu = rows.server[shared][row] * _SLOTS + slot
     order = np.lexsort((start[row], gpu))
     place, here = -1, list[int]()

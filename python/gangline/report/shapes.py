@@ -95,19 +95,16 @@ def gangs(rows: Segments, type_of_server: Ints) -> Gangs:
     type_of_server : int array, shape (servers,)
         GPU type of each server.
     """
-    job, start, end, gpus, count = rows.job, rows.start, rows.end, rows.gpus, len(rows.job)
-    part = np.zeros(count, np.int64)
-    if "part" in rows.table.column_names:
-        part = np.asarray(rows.table["part"].to_numpy(), np.int64)
+    job, part, start, end, gpus = rows.job, rows.part, rows.start, rows.end, rows.gpus
     bit = np.left_shift(np.uint64(1), type_of_server[rows.server].astype(np.uint64))
     order = np.lexsort((start, part, job))
     job, part, start, end = job[order], part[order], start[order], end[order]
-    first = np.ones(count, np.bool_)
+    first = np.ones(len(job), np.bool_)
     first[1:] = (job[1:] != job[:-1]) | (part[1:] != part[:-1]) | (start[1:] != start[:-1])
     at = np.flatnonzero(first)
     if not len(at):
         return Gangs(job, part, start, end, gpus, bit, job)
-    of_row = np.empty(count, np.int64)
+    of_row = np.empty(len(job), np.int64)
     of_row[order] = np.cumsum(first) - 1
     held = np.add.reduceat(gpus[order], at)
     types = np.bitwise_or.reduceat(bit[order], at)
