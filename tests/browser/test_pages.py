@@ -226,12 +226,27 @@ def test_every_chart_is_drawn_with_every_policy(
         assert all(one["x"] + one["width"] <= box["x"] + box["width"] + 1 for one in boxes)
 
 
-def test_time_by_gpu_type_is_drawn(visit: Any, pages: dict[str, Path]) -> None:
-    page = visit(pages["mixed"]).page
-    chart = page.locator("svg[aria-label='Time by GPU type']")
-    assert chart.locator("circle").count() == 4
-    heads = page.locator("table", has_text="Time on fast").locator("thead th")
-    assert "Time on slow" in " ".join(heads.all_text_contents())
+def test_shares_of_time_by_gpu_type_are_bars_in_line(visit: Any, pages: dict[str, Path]) -> None:
+    """Bars of one column begin at one place, and end where their share is."""
+    table = visit(pages["mixed"]).page.locator("table", has_text="Time on fast")
+    heads = [head.strip() for head in table.locator("thead th button").all_text_contents()]
+    column = heads.index("Time on slow") + 1
+    cells = table.locator(f"tbody td:nth-child({column})")
+    shares = [float(words.split()[0]) / 100 for words in cells.all_inner_texts()]
+    bars = [bar.bounding_box() for bar in cells.locator(".bar").all()]
+    filled = [bar.bounding_box() for bar in cells.locator(".bar span").all()]
+    assert len(shares) == 2
+    assert bars[0]["x"] == pytest.approx(bars[1]["x"], abs=0.5)
+    for share, bar, inside in zip(shares, bars, filled, strict=True):
+        assert inside["width"] == pytest.approx(share * bar["width"], abs=0.5)
+
+
+def test_a_story_stands_below_its_job_on_a_phone(visit: Any, pages: dict[str, Path]) -> None:
+    page = visit(pages["several"], size=PHONE).page
+    row = page.locator("table.told:visible tbody tr").first
+    story, frame = row.locator("td.words").bounding_box(), row.bounding_box()
+    assert story["y"] > row.locator("th").bounding_box()["y"]
+    assert story["x"] + story["width"] <= frame["x"] + frame["width"] + 1 <= PHONE["width"]
 
 
 def test_values_are_shown_under_the_pointer(visit: Any, pages: dict[str, Path]) -> None:
