@@ -218,11 +218,13 @@ def _outcomes(
     """Carry out what is missing; runs on one trace come together, so that it is read once."""
 
     def tasks(*states: State) -> Iterator[Task]:
-        for index in runs.order() if ledger.new else ():
+        for index in runs.order():
             if ledger.state(index) in states:
                 spec = msgspec.json.encode(runs.spec(index).to_dict())
                 yield Task(str(store.folder), index, ledger.digest(index), spec)
 
+    if not ledger.new:
+        return
     if executor == "dask":
         every = tasks(State.NEW, State.NEW_IN_PYTHON)
         yield from in_dask(carry_out, every, workers, _lost, address)
