@@ -134,9 +134,21 @@ def times(value: float | None) -> str:
     return f"{value:.2f}" if value < 10.0 else f"{value:,.1f}" if value < 100.0 else f"{value:,.0f}"
 
 
+_WHOLE_FROM = 10.0  # means of counts from here on are shown without decimals
+
+
 def count(value: float | None) -> str:
-    """Return a count, thousands apart."""
-    return "–" if value is None or not math.isfinite(value) else f"{value:,.0f}"
+    """Return a count, thousands apart; a small mean of counts has two digits.
+
+    Examples
+    --------
+    >>> count(2000), count(9.8), count(0.1)
+    ('2,000', '9.8', '0.1')
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    is_whole = value >= _WHOLE_FROM or value == int(value)
+    return f"{value:,.0f}" if is_whole else f"{value:.2g}"
 
 
 def plural(number: int, word: str) -> str:

@@ -168,6 +168,15 @@ class Comparison:
             raise PolicyError(message, field="baseline", value=baseline)
         return statistics.table(self.rows, key, baseline)
 
+    def sentences(self) -> list[str]:
+        """Return what the numbers say: which policy to take, and what to know of the comparison.
+
+        Such as that jobs hardly waited, or that the seeds change nothing.
+        """
+        means = self.means()
+        said = (headline(means, tied=self.tied()), waiting(means), self.seeds_said())
+        return [line for line in said if line]
+
     def seeds_said(self) -> str:
         """Say so if there are several seeds and they change no run; else nothing."""
         return seeds_said(self.rows, self._log_hashes)
@@ -183,6 +192,7 @@ class Comparison:
             "cluster": self.cluster.to_dict(),
             "policies": self.means(),
             "statistics": self.statistics(),
+            "reading": self.sentences(),
             "runs": [
                 {**row, "log_hash": log_hash}
                 for row, log_hash in zip(self.rows, self._log_hashes, strict=True)
@@ -201,8 +211,9 @@ class Comparison:
         """
         folder = Path(folder)
         named: dict[str, Result] = {}
-        for result in self.results:
-            name = plain_name = run_name(result.policy, result.seed)
+        kept = self.rows if len(self.rows) == len(self.results) else [{} for _ in self.results]
+        for result, row in zip(self.results, kept, strict=True):
+            name = plain_name = run_name(result.policy, result.seed, row.get("trace_seed"))
             taken = {other.lower() for other in named}
             while name.lower() in taken:  # labels may differ in what a name of a folder lacks
                 name = f"{plain_name}-{len(taken) + 1}"
@@ -424,7 +435,7 @@ def _stops(row: Row) -> float:
 def _at(row: Row) -> str:
     """Say what a policy does to running jobs, in a few words."""
     done = [
-        f"{_number(float(row[key]))} {word}" + ("" if row[key] == 1.0 else "s")
+        f"{_formatting.count(float(row[key]))} {word}" + ("" if row[key] == 1.0 else "s")
         for key, word in (("preemptions", "preemption"), ("migrations", "move"))
         if row.get(key)
     ]
@@ -481,11 +492,7 @@ def waiting(means: Sequence[Row]) -> str:
 
 def _times(count: float) -> str:
     """Say how often; a mean over seeds need not be whole."""
-    return f"{_number(count)} time" + ("" if count == 1.0 else "s")
-
-
-def _number(count: float) -> str:
-    return f"{count:,.0f}" if count >= 10.0 or count == int(count) else f"{count:.1f}"
+    return f"{_formatting.count(count)} time" + ("" if count == 1.0 else "s")
 
 
 def run_name(policy: str, seed: int, trace_seed: int | None = None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -124,6 +125,91 @@ class TraceChoice:
         if self.status is not None:
             options["status"] = tuple(self.status.split(","))
         return read_trace(path, format=self.format, **options)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """What runs have in common.
+
+    Parameters
+    ----------
+    trace
+        A file, or a generator such as synth:philly?jobs=10000&seed=1.
+    cluster
+        A TOML file, the node list of a public trace, or the name of a preset.
+    restart_s
+        Seconds without progress after a restart or move; default 0.
+    first_start_s
+        Seconds without progress after the first start; default 0.
+    """
+
+    trace: str
+    cluster: str
+    restart_s: float | None = None
+    first_start_s: float | None = None
+
+    def read(self, choice: TraceChoice | None) -> Trace:
+        """Read the trace."""
+        return (choice or TraceChoice()).read(self.trace)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the run."""
+        return {"restart_s": self.restart_s, "first_start_s": self.first_start_s}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """What a run keeps, and of which jobs.
+
+    Parameters
+    ----------
+    html
+        File for a report with tables and charts; it needs no network.
+    segments
+        Keep the segments table, which `gangline gantt` needs; --html keeps it as well.
+    explain
+        Keep what `gangline explain` needs when the trace is gone: segments table and jobs.
+    on_infeasible
+        Whether a job that can never run ends the run, or is left out and listed.
+    """
+
+    html: Path | None = None
+    segments: Flag = False
+    explain: Flag = False
+    on_infeasible: Literal["error", "drop"] = "error"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the run."""
+        # from segments a report tells why jobs waited
+        segments = self.segments or self.explain or self.html is not None
+        return {"segments": segments, "on_infeasible": self.on_infeasible}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Replicates:
+    """Which seeds there are.
+
+    Parameters
+    ----------
+    seeds
+        Seeds of the runs separated by commas, or 0..9.
+    trace_seeds
+        Draw a synth: trace anew with each of these seeds; from five on numbers have intervals.
+    """
+
+    seeds: Annotated[str, Parameter(name=["--seeds", "--seed"])] = "0"
+    trace_seeds: str | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The seeds as lists."""
+        drawn = [] if self.trace_seeds is None else seeds(self.trace_seeds, "--trace-seeds")
+        return {"seeds": seeds(self.seeds), "trace_seeds": drawn}
 
 
 def say_notes(trace: Trace) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any
 
 from gangline import _formatting
 from gangline.cli import _console, _inputs, _page
-from gangline.cli._inputs import Flag, Json, Settings, TraceChoice, Whole
+from gangline.cli._inputs import Json, Kept, Replicates, Settings, TraceChoice, Whole, World
 from gangline.errors import PolicyError
 from gangline.statistics import LEAST_SEEDS
 
@@ -28,137 +26,105 @@ over the time on an equal share of the cluster; preempt.: running jobs stopped""
 
 def compare(
     *,
-    trace: str,
-    cluster: str,
+    world: World,
     policies: str,
     settings: Settings = None,
-    seeds: Annotated[str, Parameter(name=["--seeds", "--seed"])] = "0",
-    trace_seeds: str | None = None,
+    replicates: Replicates | None = None,
     baseline: str | None = None,
     workers: Whole = 1,
     out: Path | None = None,
-    html: Path | None = None,
     json: Json = False,
-    segments: Flag = False,
-    explain: Flag = False,
-    restart_s: float | None = None,
-    first_start_s: float | None = None,
-    on_infeasible: Literal["error", "drop"] = "error",
+    kept: Kept | None = None,
     choice: TraceChoice | None = None,
 ) -> int:
     """Simulate several policies and put them side by side.
 
     Parameters
     ----------
-    trace
-        A file, or a generator such as synth:philly?jobs=10000&seed=1.
-    cluster
-        A TOML file, the node list of a public trace, or the name of a preset.
+    world
+        Trace, cluster and overheads.
     policies
         Names separated by commas; module:Class is a policy in Python.
     settings
         POLICY.KEY=VALUE, or KEY=VALUE for every policy that has the key; repeatable.
-    seeds
-        Seeds separated by commas, or 0..9; each policy runs once with each.
-    trace_seeds
-        Draw a synth: trace anew with each of these seeds; from five on means have intervals.
+    replicates
+        Seeds.
     baseline
         The policy that others are held against, seed by seed; default: the first.
     workers
         Runs at once; the results are the same.
     out
         Folder: comparison.json and one result folder per run.
-    html
-        File for a report with tables and charts; it needs no network.
     json
         Print one JSON document instead of a table.
-    segments
-        Keep the segments tables, which `gangline gantt` needs; --html keeps them as well.
-    explain
-        Keep what `gangline explain` needs when the trace is gone: segments tables and jobs.
-    restart_s
-        Seconds without progress after a restart or move; default 0.
-    first_start_s
-        Seconds without progress after the first start; default 0.
-    on_infeasible
-        Whether a job that can never run ends the run, or is left out and listed.
+    kept
+        What is kept.
     choice
         How the trace is read.
     """
     from gangline.compare import compare as compare_policies
-    from gangline.comparison import check_out, headline, run_name, waiting
+    from gangline.comparison import check_out, run_name
 
-    digests: list[Digest] = []
-
-    def each(result: Result) -> None:
-        # A run is on disk and in the report as soon as it is done: an interrupt loses only the
-        # one under way, and the tables of no more than one are in memory.
-        drawn = next(drawn_in_turn)
-        if out is not None:
-            result.save(out / run_name(result.policy, result.seed, drawn), explain=explain)
-        if html is not None:
-            from gangline.report import digest
-
-            digests.append(digest(result))
-
-    if html is not None:
-        _page.check(html)
+    kept, chosen = kept or Kept(), (replicates or Replicates()).options
+    if kept.html is not None:
+        _page.check(kept.html)
     configs, sharing = _inputs.policies(policies, settings)
     labels = [config.label() for config in configs]
     if baseline is not None and baseline not in labels:
         message = f"--baseline: `{baseline}` is not among the policies: {', '.join(labels)}"
         raise PolicyError(message, field="baseline", value=baseline)
-    chosen_seeds = _inputs.seeds(seeds)
-    chosen_traces = _inputs.seeds(trace_seeds, "--trace-seeds") if trace_seeds is not None else []
-    drawn_of: list[int | None] = [*chosen_traces] or [None]
-    drawn_in_turn = iter([one for one in drawn_of for _ in labels for _ in chosen_seeds])
+    drawn: list[int | None] = [*chosen["trace_seeds"]] or [None]
+    names = [run_name(one, seed, t) for t in drawn for one in labels for seed in chosen["seeds"]]
     if out is not None:
-        runs = [
-            run_name(label, seed, drawn)
-            for drawn in drawn_of
-            for label in labels
-            for seed in chosen_seeds
-        ]
-        check_out(out, runs)
-    jobs = (choice or TraceChoice()).read(trace)
+        check_out(out, names)
+    in_turn = iter(names)
+    digests: list[Digest] = []
+
+    def each(result: Result) -> None:
+        # A run is on disk and in the report as soon as it is done: an interrupt loses only the
+        # one under way, and the tables of no more than one are in memory.
+        name = next(in_turn)
+        if out is not None:
+            result.save(out / name, explain=kept.explain)
+        if kept.html is not None:
+            from gangline.report import digest
+
+            digests.append(digest(result))
+
+    jobs = world.read(choice)
     comparison = compare_policies(
-        cluster,
+        world.cluster,
         jobs,
         configs,
-        seeds=chosen_seeds,
-        trace_seeds=chosen_traces,
         workers=workers,
         progress=True,
         keep=False,
         each=each,
-        # from segments a report tells why jobs waited
-        segments=segments or explain or html is not None,
-        restart_s=restart_s,
-        first_start_s=first_start_s,
-        on_infeasible=on_infeasible,
         sharing=sharing,
+        **chosen,
+        **world.options,
+        **kept.options,
     )
     if out is not None:
         comparison.save(out)  # the table alone: runs were saved one by one
-    if html is not None:
-        _page.write(digests, html)
+    if kept.html is not None:
+        _page.write(digests, kept.html)
     if json:
         found = comparison.statistics(baseline=baseline)
         _console.document({**comparison.to_dict(), "statistics": found})
         return 0
     titles, cells, best = comparison.verdict()
-    title = f"{jobs!r} on {comparison.cluster.name}"
+    draws = f"{len(drawn)} draws of " if len(drawn) > 1 else ""
+    title = f"{draws}{jobs!r} on {comparison.cluster.name}"
     _console.table(titles, cells, title=title, best=best, is_formatted=True)
     is_marked = any(any(row) for row in best)
     _console.say(*LEGEND.splitlines()[0 if is_marked else 1 :])
     _show_statistics(comparison, baseline)
-    means = comparison.means()
-    for line in (headline(means, tied=comparison.tied()), waiting(means), comparison.seeds_said()):
-        if line:
-            _console.write(*textwrap.wrap(line, _CHARACTERS))
+    for line in comparison.sentences():
+        _console.write(*textwrap.wrap(line, _CHARACTERS))
     _inputs.say_notes(jobs)
     _inputs.say_elastic(jobs, comparison.cluster, configs)
-    for path in (out, html):
+    for path in (out, kept.html):
         if path is not None:
             _console.say(f"saved {path}")
     return 0

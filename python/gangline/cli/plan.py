@@ -10,7 +10,16 @@ from cyclopts import Parameter
 
 from gangline import _formatting
 from gangline.cli import _console, _exit, _inputs, _page
-from gangline.cli._inputs import Flag, Json, MaybeWhole, Settings, TraceChoice, say_notes
+from gangline.cli._inputs import (
+    Flag,
+    Json,
+    MaybeWhole,
+    Replicates,
+    Settings,
+    TraceChoice,
+    World,
+    say_notes,
+)
 
 if TYPE_CHECKING:
     from gangline.capacity import CapacityPlan
@@ -20,8 +29,7 @@ _CHARACTERS = 88  # of a line of text
 
 def plan(
     *,
-    trace: str,
-    cluster: str,
+    world: World,
     policy: str,
     keep: Annotated[list[str], Parameter(negative="")],
     gpu: str | None = None,
@@ -30,26 +38,21 @@ def plan(
     most: float | None = None,
     exhaustive: Flag = False,
     settings: Settings = None,
-    seeds: Annotated[str, Parameter(name=["--seeds", "--seed"])] = "0",
-    trace_seeds: str | None = None,
+    replicates: Replicates | None = None,
     price_per_hour: float | None = None,
     workers: MaybeWhole = None,
     out: Path | None = None,
     html: Path | None = None,
     figure: Path | None = None,
     json: Json = False,
-    restart_s: float | None = None,
-    first_start_s: float | None = None,
     choice: TraceChoice | None = None,
 ) -> int:
     """Find the fewest servers, or the largest load, that keep targets.
 
     Parameters
     ----------
-    trace
-        A file, or a generator such as synth:philly?jobs=10000&seed=1.
-    cluster
-        A TOML file, the node list of a public trace, or the name of a preset.
+    world
+        Trace, cluster and overheads.
     policy
         Name of a policy, or module:Class of one in Python.
     keep
@@ -67,10 +70,8 @@ def plan(
         Look at every size up to the largest that the search looks at.
     settings
         A parameter of the policy as KEY=VALUE, or sharing.KEY=VALUE; repeatable.
-    seeds
-        Seeds of the runs separated by commas, or 0..9.
-    trace_seeds
-        Draw a synth: trace anew with each of these seeds; from five on numbers have intervals.
+    replicates
+        Seeds.
     price_per_hour
         Of one GPU of the type; default: as the cluster says.
     workers
@@ -83,10 +84,6 @@ def plan(
         File for the curve as PDF, PNG, PGF or SVG; needs the extra plot.
     json
         Print one JSON document instead of a table.
-    restart_s
-        Seconds without progress after a restart or move; default 0.
-    first_start_s
-        Seconds without progress after the first start; default 0.
     choice
         How the trace is read.
     """
@@ -97,9 +94,9 @@ def plan(
     if figure is not None:
         _check_figure(figure)
     given, sharing = _inputs.split_sharing(settings)
-    jobs = (choice or TraceChoice()).read(trace)
+    jobs = world.read(choice)
     found = find(
-        cluster,
+        world.cluster,
         jobs,
         _inputs.policy(policy, given),
         keep=keep,
@@ -108,15 +105,13 @@ def plan(
         step=step,
         most=most,
         exhaustive=exhaustive,
-        seeds=_inputs.seeds(seeds),
-        trace_seeds=[] if trace_seeds is None else _inputs.seeds(trace_seeds, "--trace-seeds"),
         price_per_hour=price_per_hour,
         sharing=sharing,
         out=out,
         workers=workers,
         progress=True,
-        restart_s=restart_s,
-        first_start_s=first_start_s,
+        **(replicates or Replicates()).options,
+        **world.options,
     )
     if figure is not None:
         from gangline import plot
