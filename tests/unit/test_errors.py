@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pickle
 
+import pyarrow as pa
 import pytest
 
+import gangline as gl
 from gangline import errors
 
 
@@ -44,3 +46,37 @@ def test_facts_are_attributes_and_survive_pickling() -> None:
     copy = pickle.loads(pickle.dumps(error))
     assert (copy.job, copy.rule, copy.server, str(copy)) == (3, "capacity", 1, "bad plan")
     assert copy.job_id is None
+
+
+MIXED = {
+    "gpu_types": [{"name": "V100", "memory_gb": 16.0}, {"name": "K80", "memory_gb": 12.0}],
+    "servers": [{"count": 1, "gpu": "V100", "gpus": 2}, {"count": 2, "gpu": "K80", "gpus": 2}],
+}
+
+
+@pytest.mark.parametrize(
+    ("policy", "params", "job", "words"),
+    [
+        ("fifo", {}, {"gpus": 5}, "more GPUs than the cluster has of any type it may use"),
+        ("fifo", {}, {"memory_gb": 20.0}, "more memory per GPU than any GPU type it may use has"),
+        ("fifo", {}, {"gpu_types": ["P100"]}, "allows no GPU type of this cluster"),
+        ("fifo", {"max_level": "server"}, {"gpus": 3}, "no place on the empty cluster under this"),
+        ("hadar", {}, {"gpus": 7}, "more GPUs than the cluster has of all types it may use toget"),
+        ("hadare", {"gpus_per_copy": 4}, {}, "no copy that fits on a server and makes progress th"),
+        ("hadare", {}, {"memory_gb": 20.0}, "more memory per GPU than any GPU type it may use h"),
+    ],
+)
+def test_why_a_job_can_never_run(
+    policy: str, params: dict[str, object], job: dict[str, object], words: str
+) -> None:
+    row = {"arrival_s": 0.0, "gpus": 1, "duration_s": 60.0, **job}
+    trace = pa.table({name: [value] for name, value in row.items()})
+    with pytest.raises(errors.InfeasibleJobError, match=words):
+        gl.simulate(MIXED, trace, policy, params=params)
+
+
+def test_a_gang_over_several_types_can_run() -> None:
+    trace = pa.table({"arrival_s": [0.0], "gpus": [6], "duration_s": [60.0]})
+    assert gl.simulate(MIXED, trace, "hadar").summary["finished"] == 1
+    with pytest.raises(errors.InfeasibleJobError):
+        gl.simulate(MIXED, trace, "fifo")

@@ -7,8 +7,8 @@ use gangline_model::{
     JobTable, ModelError, NoisePhase, RackId, RateTable, Server, SimTime, StepFit,
 };
 use numpy::{
-    IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
-    PyReadonlyArray3,
+    IntoPyArray, Ix1, Ix2, Ix3, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray,
+    PyReadonlyArray1, PyReadonlyArray2,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -168,11 +168,16 @@ pub(crate) struct Jobs {
 }
 
 /// Columns by name, each looked up once; what is left over at the end is unknown.
-struct Given<'py> {
+pub(crate) struct Given<'py> {
     columns: Bound<'py, PyDict>,
 }
 
 impl<'py> Given<'py> {
+    /// Takes columns from Python, which keeps its own dictionary.
+    pub(crate) fn new(columns: &Bound<'py, PyDict>) -> PyResult<Self> {
+        columns.copy().map(|columns| Self { columns })
+    }
+
     fn column(&self, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
         let column = self
             .columns
@@ -184,12 +189,24 @@ impl<'py> Given<'py> {
         Ok(column)
     }
 
-    fn vector<T: numpy::Element + Copy>(&self, name: &str) -> PyResult<Option<Vec<T>>> {
+    /// The numbers of an array with so many dimensions, row by row, and its shape.
+    pub(crate) fn array<T: numpy::Element + Copy, D: numpy::ndarray::Dimension>(
+        &self,
+        name: &str,
+    ) -> PyResult<Option<(Vec<T>, Vec<usize>)>> {
         let Some(column) = self.column(name)? else {
             return Ok(None);
         };
-        let array: PyReadonlyArray1<'_, T> = column.extract()?;
-        Ok(Some(array.as_array().iter().copied().collect()))
+        let array: PyReadonlyArray<'_, T, D> = column.extract()?;
+        let array = array.as_array();
+        Ok(Some((
+            array.iter().copied().collect(),
+            array.shape().to_vec(),
+        )))
+    }
+
+    fn vector<T: numpy::Element + Copy>(&self, name: &str) -> PyResult<Option<Vec<T>>> {
+        Ok(self.array::<T, Ix1>(name)?.map(|(values, _)| values))
     }
 
     fn required<T: numpy::Element + Copy>(&self, name: &'static str) -> PyResult<Vec<T>> {
@@ -216,8 +233,7 @@ impl Jobs {
     #[new]
     #[pyo3(signature = (**columns))]
     fn new(py: Python<'_>, columns: Option<Bound<'_, PyDict>>) -> PyResult<Self> {
-        let columns = columns.unwrap_or_else(|| PyDict::new(py)).copy()?;
-        let given = Given { columns };
+        let given = Given::new(&columns.unwrap_or_else(|| PyDict::new(py)))?;
         let to_time = |&s: &f64| SimTime::from_seconds(s).unwrap_or(SimTime::NEVER);
         let deadline = given
             .vector("deadline_s")?
@@ -227,27 +243,18 @@ impl Jobs {
             Some(labels) => labels.extract(),
         };
         let known: Option<Vec<bool>> = given.vector("duration_known")?;
-        let (rate_table, rate_types) = match given.column("rate_table")? {
-            None => (None, 0),
-            Some(table) => {
-                let table: PyReadonlyArray2<'_, f64> = table.extract()?;
-                let table = table.as_array();
-                (Some(table.iter().copied().collect()), table.ncols())
-            }
-        };
+        let (rate_table, rate_types) = given
+            .array::<f64, Ix2>("rate_table")?
+            .map_or((None, 0), |(rates, shape)| (Some(rates), shape[1]));
         let copy_row = given.vector("copy_row")?;
-        let copies = match (copy_row, given.column("copy_table")?) {
-            (Some(row), Some(table)) => {
-                let table: PyReadonlyArray3<'_, f64> = table.extract()?;
-                let table = table.as_array();
-                Some(CopyRates {
-                    row,
-                    sizes: table.shape()[1],
-                    rates: table.iter().copied().collect(),
-                })
-            }
-            _ => None,
-        };
+        let copy_table = given.array::<f64, Ix3>("copy_table")?;
+        let copies = copy_row
+            .zip(copy_table)
+            .map(|(row, (rates, shape))| CopyRates {
+                row,
+                sizes: shape[1],
+                rates,
+            });
         let elastic = match given.column("elastic")? {
             None => None,
             Some(object) => Some(Arc::clone(&object.extract::<PyRef<'_, Elastic>>()?.table)),

@@ -1,10 +1,11 @@
 //! Arrays of an allocation to the core and back: classes of equal jobs, whole programs, and what prices solve.
 
+use crate::convert::Given;
 use crate::error::raise;
 use gangline_allocation::{
     Fairness, Filling, MaxMin, Program, RowPart, SolverError, Table, group_rows,
 };
-use numpy::{IntoPyArray, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArrayDyn};
+use numpy::{IntoPyArray, IxDyn, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -121,12 +122,10 @@ fn lp_program<'py>(
     let Some(program) = Program::named(policy, is_proportional, prices) else {
         return Ok(None);
     };
+    let given = Given::new(columns)?;
     let column = |name: &str| -> PyResult<Vec<f64>> {
-        let given = columns.get_item(name)?;
-        given.map_or(Ok(Vec::new()), |own| {
-            let own: PyReadonlyArrayDyn<'py, f64> = own.extract()?;
-            Ok(own.as_array().iter().copied().collect())
-        })
+        let found = given.array::<f64, IxDyn>(name)?;
+        Ok(found.map_or_else(Vec::new, |(values, _)| values))
     };
     let mut table = Table {
         rates: column("rates")?,

@@ -44,7 +44,7 @@ pub struct JobColumns {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum InfeasibleReason {
-    /// More GPUs than exist of every allowed type (or of all together where types may mix).
+    /// More GPUs than exist of every allowed type.
     TooManyGpus = 1,
     /// Rate 0 on every allowed type.
     NoRate = 2,
@@ -56,6 +56,10 @@ pub enum InfeasibleReason {
     Placement = 5,
     /// A larger gang than the policy serves.
     Gang = 6,
+    /// More GPUs than exist of all allowed types together, where a gang may mix types.
+    TooManyTogether = 7,
+    /// No copy of it fits on a server of an allowed type and makes progress there.
+    NoCopy = 8,
 }
 
 impl InfeasibleReason {
@@ -68,6 +72,10 @@ impl InfeasibleReason {
             Self::NoType => "allows no GPU type of this cluster",
             Self::Placement => "has no place on the empty cluster under this placement rule",
             Self::Gang => "asks for more GPUs than the policy gives to one job",
+            Self::TooManyTogether => {
+                "asks for more GPUs than the cluster has of all types it may use together"
+            }
+            Self::NoCopy => "has no copy that fits on a server and makes progress there",
         }
     }
 }
@@ -331,12 +339,12 @@ impl JobFacts {
             return Some(InfeasibleReason::NoRate);
         }
         let gpus = fast.iter().map(|&index| cluster.gpus_by_type()[index]);
-        let most = if mixes_types {
-            gpus.sum()
+        let (most, reason) = if mixes_types {
+            (gpus.sum(), InfeasibleReason::TooManyTogether)
         } else {
-            gpus.max().unwrap_or(0)
+            (gpus.max().unwrap_or(0), InfeasibleReason::TooManyGpus)
         };
-        (self.gpus(job) > most).then_some(InfeasibleReason::TooManyGpus)
+        (self.gpus(job) > most).then_some(reason)
     }
 }
 

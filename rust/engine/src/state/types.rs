@@ -162,11 +162,13 @@ impl TypeTable {
         if self.copy_gpus != CopyGpus::Gang {
             let nowhere = |job: &JobId| self.usable(*job) == 0;
             let reason = |job| {
+                // what does not depend on the number of GPUs is true of copies as well
+                let of_any = [InfeasibleReason::NoType, InfeasibleReason::Memory];
                 let of_gang = jobs.infeasible(job, cluster, rates, true);
-                let reason = of_gang.filter(|why| *why != InfeasibleReason::TooManyGpus);
+                let reason = of_gang.filter(|why| of_any.contains(why));
                 Infeasible {
                     job,
-                    reason: reason.unwrap_or(InfeasibleReason::NoRate),
+                    reason: reason.unwrap_or(InfeasibleReason::NoCopy),
                 }
             };
             return jobs.ids().filter(nowhere).map(reason).collect();
