@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 LAB = gl.Cluster.homogeneous(servers=4, gpus=4)
 SYNTH = "synth:philly?jobs=60&seed=1&max_gpus=4&load=1.2&cluster_gpus=16"
+CONTENDED = "synth:philly?jobs=150&seed=1&max_gpus=4&load=1.5&cluster_gpus=16&max_duration_s=7200"
 STATEFUL = """
+import time
+
 import gangline as gl
 
 class Stateful(gl.Policy):
@@ -29,6 +32,7 @@ class Stateful(gl.Policy):
     def decide(self, view, changes):
         plan, free = gl.Plan(), view.servers("gpus_free").copy()
         self.asked += 1
+        time.sleep(0.0005)  # another thread would have its turn
         jobs = list(zip(view.waiting("job"), view.waiting("gpus")))
         for job, gpus in jobs[:: -1 if self.asked % 3 == 0 else 1]:
             room = (free >= gpus).nonzero()[0]
@@ -183,12 +187,12 @@ def test_a_policy_in_python_keeps_its_state_to_one_run(
     (tmp_path / "stateful_of_test.py").write_text(STATEFUL)
     monkeypatch.syspath_prepend(tmp_path)
     policy = __import__("stateful_of_test").Stateful()
-    jobs = SYNTH if kind == "address" else gl.read_trace(SYNTH).table
+    jobs = CONTENDED if kind == "address" else gl.read_trace(CONTENDED).table
     given = {"trace_seeds": range(3)} if kind == "address" else {"seeds": range(3)}
 
     def logs(workers: int) -> list[tuple[str, str]]:
         made = gl.compare(LAB, jobs, ["fifo", policy], workers=workers, **given)
-        assert made.results[1].jobs.num_rows == 60
+        assert made.results[1].jobs.num_rows == 150
         return [(result.policy, result.log_hash) for result in made.results]
 
     assert logs(1) == logs(3)
