@@ -194,6 +194,15 @@ def _check_free(
     oracle: Oracle, said: Explanation, stretch: Stretch, types: list[int], *, mixes: bool
 ) -> None:
     assert stretch.start_s < stretch.end_s
+    away = [
+        sum(
+            oracle.size[server]
+            for server, down_s, up_s in oracle.outages
+            if down_s <= edge < up_s and oracle.kind[server] in types
+        )
+        for edge in _edges(oracle, stretch.start_s, stretch.end_s)
+    ]
+    assert stretch.down == max(away)
     for edge in _edges(oracle, stretch.start_s, stretch.end_s):
         assert said.job_id in oracle.waiting(edge)
         free = oracle.free(edge)

@@ -241,6 +241,41 @@ def test_a_failure_is_no_preemption() -> None:
     assert next((run.start_s, run.end_s, run.end) for run in said.runs) == (0.0, 10.0, "failed")
     assert [(wait.start_s, wait.end_s) for wait in said.waits] == [(10.0, 40.0)]
     assert "until a server failed" in str(said)
+    assert "4 GPUs that it can use were on servers that were down" in str(said)
+    assert [one.down for one in said.waits[0].stretches] == [4]
+
+
+def test_jobs_that_the_end_of_the_run_cut_off() -> None:
+    jobs = table((0, 4, 1000), (1, 4, 10), (800, 4, 10))
+    result = gl.simulate(LAB, jobs, "fifo", until_s=500.0)
+    runs, waits, comes = (str(result.explain(job)) for job in range(3))
+    assert "it had started at once and held GPUs for 8 min 20 s" in runs
+    assert "it had waited for 8 min 19 s and had got no GPUs" in waits
+    assert comes == "Job 2 asked for 4 GPUs. It was to arrive at 800 s, after the end of the run."
+
+
+def test_the_bar_shows_turns() -> None:
+    said = said_of(
+        "gandiva", 0, gl.Cluster.homogeneous(servers=1, gpus=1), table((0, 1, 3000), (1, 1, 3000))
+    )
+    lines = str(said).splitlines()
+    at = next(at for at, line in enumerate(lines) if line.startswith("Its life"))
+    assert "+ both" in lines[at]
+    assert lines[at + 1].count("+") > 10
+    assert any("more times with and without GPUs" in line for line in lines)
+
+
+def test_what_a_job_may_get_counts_as_enough() -> None:
+    cluster, trace, options = gl.testing.small_worlds()[-1]
+    said = gl.simulate(cluster, trace, "pollux", **options)
+    of = {row["job_id"]: said.explain(row["job_id"]) for row in said.jobs.to_pylist()[:12]}
+    assert {one.gpus_min for one in of.values() if one.gpus > 1} > {1}, "elastic and others"
+    assert any("(1 is enough)" in str(one) for one in of.values())
+    rigid = gl.simulate(cluster, trace, "fifo", **options)
+    assert all(rigid.explain(name).gpus_min == one.gpus for name, one in of.items())
+    copies = said_of("hadare", 0, gl.Cluster.homogeneous(servers=3, gpus=2), table((0, 1, 1e5)))
+    assert (copies.gpus_min, copies.runs[0].copies) == (2, 3)
+    assert "as 3 copies on 6 GPUs of servers 0, 1 and 2" in str(copies)
 
 
 def test_a_job_that_can_never_run() -> None:

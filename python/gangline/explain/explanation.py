@@ -41,6 +41,8 @@ class Explanation(Facts):
         From its row of the jobs table: overhead_s, comm_s, share_s, preemptions, migrations.
     placement : str
         The placement rule, where the policy has one to choose.
+    rule : str
+        What the policy does, in a line; empty for one written in Python.
     round_s : float
         Length of a round; NaN for a policy without.
     is_shared : bool
@@ -71,6 +73,7 @@ def _plain(stretch: Stretch) -> dict[str, Any]:
         "gpus_free_min": stretch.least,
         "gpus_free_max": stretch.most,
         "gpus_together_max": stretch.together,
+        "gpus_down_max": stretch.down,
     }
     bounds = {"start_s": stretch.start_s, "end_s": stretch.end_s}
     return {**bounds, "state": stretch.state, **of_free, **said}

@@ -13,7 +13,7 @@ from gangline.explain.explanation import Explanation
 from gangline.explain.facts import Passing, RunPart, WaitPart
 from gangline.explain.free import Free, free_of_segments, gpus_of
 from gangline.explain.life import Segments
-from gangline.explain.stretches import Said, stretches
+from gangline.explain.stretches import Down, Said, stretches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,6 +94,7 @@ def explain(
         "finish_s": math.nan if facts["finish_s"] is None else facts["finish_s"],
         "lost": {name: facts[name] for name in _LOST},
         "placement": str(params.get("placement", "")),
+        "rule": _rule(result.spec["policy"]),
     }
     if facts["status"] == "dropped":
         return Explanation(**made)
@@ -131,6 +132,14 @@ def _repeated(
     return result, None, f"the run could not be repeated: {reason}"
 
 
+def _rule(policy: dict[str, Any]) -> str:
+    """Return what one of our policies does, in a line."""
+    from gangline.policies.registry import registry
+
+    made = None if policy.get("python") else registry.get(policy["name"])
+    return ((made and made.__doc__) or "").split("\n")[0].rstrip(".")
+
+
 def _row_of(jobs: pa.Table, job: str) -> int:
     import pyarrow.compute as pc
 
@@ -161,6 +170,10 @@ class _Story:
         self._gang = gang if watched is None else watched.fewest[row]
         self._mine: ForGang | None = None
         self._outages = cluster.outages() if watched is None else watched.outages
+        gpus = cluster.server_arrays()["gpus"].tolist()
+        of_use = [row for row in self._outages if self._kinds[row[0]] in self._types]
+        away = [(gpus[server], down_s, up_s) for server, down_s, up_s in of_use]
+        self._down = Down(away) if away else None
         self._said = None if watched is None else self._named(watched.said[row])
 
     def tell(self, made: dict[str, Any], note: str) -> Explanation:
@@ -229,7 +242,7 @@ class _Story:
         if free is not None:
             if self._mine is None:
                 self._mine = free.for_gang(self._gang, self._types, mixes_types=self._mixes)
-            found = stretches(wait, self._mine, self._said, self._round_s)
+            found = stretches(wait, self._mine, self._said, self._round_s, self._down)
         holders = self._segments.holders(self._row, wait.start_s)
         return WaitPart(wait.start_s, wait.end_s, found, self._passed_by(wait, free), *holders)
 
@@ -275,4 +288,5 @@ class _Story:
             list(run.co_runners),
             run.end,
             {self._name(job): gpus for job, gpus in taken.items()},
+            len(run.places) if "part" in self._tables.segments.column_names else 1,
         )

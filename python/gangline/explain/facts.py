@@ -74,6 +74,8 @@ class RunPart:
         Why it ended, as in the segments table.
     taken_by : dict of str to int
         Jobs that hold some of the GPUs from the instant on at which it lost them, and how many.
+    copies : int
+        As how many copies it trained.
     """
 
     start_s: float
@@ -84,6 +86,7 @@ class RunPart:
     co_runners: list[str]
     end: str
     taken_by: dict[str, int]
+    copies: int = 1
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,7 @@ class Facts:
     runs: list[RunPart] = field(default_factory=list)
     lost: dict[str, float] = field(default_factory=dict)
     placement: str = ""
+    rule: str = ""
     round_s: float = math.nan
     is_shared: bool = False
     note: str = ""

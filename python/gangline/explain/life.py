@@ -148,7 +148,8 @@ class Segments:
         """
         rows = np.flatnonzero(self.job == job)
         # a job is there from its arrival on, and to the end if it is not over: spans without length
-        bounds = np.append(self.arrival[job], [] if is_over else last_s)
+        arrival_s = self.arrival[job]  # of an open run it may lie beyond its end
+        bounds = np.append(arrival_s, [] if is_over else max(last_s, arrival_s))
         start, end = (np.append(edge[rows], bounds) for edge in (self.start, self.end))
         _, low, high = _gaps(np.zeros(len(start), np.int64), start, end)
         waits = [Wait(*edges) for edges in zip(low.tolist(), high.tolist(), strict=True)]

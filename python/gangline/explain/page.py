@@ -29,6 +29,8 @@ def html(said: Facts) -> str:
         rows = [[duration(length_s), reason] for length_s, reason in words.reasons(said)]
         parts.append(_html.table(["", ""], rows, f"Why it waited for {duration(said.wait_s)}"))
         passing = " ".join(line.strip() for line in words.passing(said))
+        if said.rule:
+            passing += f" What {said.policy} does: {said.rule}."
         parts.append(f"<p><bdi>{_html.text(passing)}</bdi></p>")
     if said.runs:
         life = _html.table([""], [[line] for line in words.events(said)])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -79,6 +81,8 @@ class Stretch(NamedTuple):
         Free GPUs of the usable type with most of them.
     together : int
         Most that were free on as few servers as could hold the gang.
+    down : int
+        Most GPUs of usable types that were on servers that were away.
     """
 
     start_s: float
@@ -88,6 +92,7 @@ class Stretch(NamedTuple):
     least: int
     most: int
     together: int
+    down: int = 0
 
     @property
     def length_s(self) -> float:
@@ -100,8 +105,35 @@ class Stretch(NamedTuple):
         return None if self.said is None else self.said.cause
 
 
+class Down:
+    """GPUs on servers that were away, over time.
+
+    Parameters
+    ----------
+    outages : list of (gpus, down_s, up_s)
+    """
+
+    def __init__(self, outages: list[tuple[int, float, float]]) -> None:
+        edges = [(down_s, gpus) for gpus, down_s, _ in outages]
+        edges += [(up_s, -gpus) for gpus, _, up_s in outages]
+        self._times = np.asarray([-math.inf, *(time_s for time_s, _ in sorted(edges))])
+        self._gpus = np.cumsum([0, *(gpus for _, gpus in sorted(edges))])
+
+    def most(self, start_s: float, end_s: float) -> int:
+        """Return how many were away at once, at most."""
+        first = int(np.searchsorted(self._times, start_s, "right")) - 1
+        return int(self._gpus[first : np.searchsorted(self._times, end_s, "left")].max())
+
+
+_time = attrgetter("time_s")
+
+
 def stretches(
-    wait: Wait, free: ForGang, said: list[Said] | None, round_s: float = math.nan
+    wait: Wait,
+    free: ForGang,
+    said: list[Said] | None,
+    round_s: float = math.nan,
+    down: Down | None = None,
 ) -> list[Stretch]:
     """Cut a wait where the reason changes.
 
@@ -115,10 +147,13 @@ def stretches(
         What the policy said, sorted by time; None where that is not known.
     round_s : float
         Length of a round; NaN for a policy without.
+    down : Down, optional
+        What was away; nothing without.
     """
     reasons: list[tuple[float, Said | None]] = [(wait.start_s, None)]
     if said is not None:
-        inside = [one for one in said if wait.start_s <= one.time_s < wait.end_s]
+        low, high = (bisect_left(said, at, key=_time) for at in (wait.start_s, wait.end_s))
+        inside = said[low:high]
         reasons = [(one.time_s, one) for one in inside]
         if not inside or inside[0].time_s > wait.start_s:
             until_s = inside[0].time_s if inside else wait.end_s
@@ -142,10 +177,10 @@ def stretches(
             strict=True,
         )
         for begin, end, name, least, most, together in rows:
-            here = reason
+            here, away = reason, 0 if down is None else down.most(begin, end)
             if is_in_rounds and reason is not None and name != "too few":
-                here = _in_round(reason, free)
-            _add(found, Stretch(begin, end, here, name, least, most, together))
+                here = _in_round(reason, free, name)
+            _add(found, Stretch(begin, end, here, name, least, most, together, away))
     return found
 
 
@@ -153,13 +188,13 @@ _TAKEN = (None, "no place", "outranked", "outbid", "search", "copies")
 """Causes that end when enough GPUs come free."""
 
 
-def _in_round(reason: Said, free: ForGang) -> Said:
+def _in_round(reason: Said, free: ForGang, state: str) -> Said:
     """Return the reason while enough GPUs are free, of a policy that decides in rounds."""
     at = int(np.searchsorted(free.time_s, reason.time_s, "right")) - 1
-    had_enough = STATES[free.state[at]] != "too few"
-    if had_enough or reason.cause not in _TAKEN:
-        return reason
-    return Said(reason.time_s, ROUND)
+    then = STATES[free.state[at]]
+    # enough of them have come free since, or they have come closer
+    is_new = then == "too few" or (reason.cause == "no place" and then != state)
+    return Said(reason.time_s, ROUND) if is_new and reason.cause in _TAKEN else reason
 
 
 def _add(found: list[Stretch], new: Stretch) -> None:
@@ -172,6 +207,7 @@ def _add(found: list[Stretch], new: Stretch) -> None:
         least=min(last.least, new.least),
         most=max(last.most, new.most),
         together=max(last.together, new.together),
+        down=max(last.down, new.down),
     )
 
 

@@ -19,6 +19,7 @@ BAR = 64
 """Characters of the timeline."""
 _SHOWN = 3  # names, or reasons of one kind
 _EVENTS = 14
+_SOME = 0.1  # of a character of the timeline
 
 _SEVERAL = {
     "behind": "{count} other jobs in turn came first and had no place, such as {others}; {policy} "
@@ -65,12 +66,12 @@ def text(said: Facts) -> str:
         lines += ["", f"Why it waited for {duration(said.wait_s)}:"]
         lines += [f"  {duration(length_s)}: {words}" for length_s, words in reasons(said)]
         lines += passing(said)
+        lines += [f"  What {said.policy} does: {said.rule}."] if said.rule else []
     if said.runs or said.waits:
-        lines += [
-            "",
-            f"Its life, {duration(_end(said) - said.arrival_s)} (. waiting, # with GPUs):",
-        ]
-        lines += [f"  {timeline(said)}", *(f"  {line}" for line in events(said))]
+        bar, life = timeline(said), duration(_end(said) - said.arrival_s)
+        both = ", + both" if "+" in bar else ""
+        lines += ["", f"Its life, {life} (. waiting, # with GPUs{both}):", f"  {bar}"]
+        lines += [f"  {line}" for line in events(said)]
     lost = losses(said)
     return "\n".join(map(safe, [*lines, *(["", lost] if lost else [])]))
 
@@ -92,10 +93,14 @@ def headline(said: Facts) -> str:
             f"{start} and finished {whole} later. Under {said.policy} it waited for {waited} and "
             f"held GPUs for {ran}."
         )
-    return (
-        f"{start} and was not done when the run ended. Under {said.policy} it had waited for "
-        f"{waited} and held GPUs for {ran}."
-    )
+    if not said.waits and not said.runs:
+        return f"{job}. It was to arrive at {said.arrival_s:,.0f} s, after the end of the run."
+    start = f"{start} and was not done when the run ended. Under {said.policy} it"
+    if not said.runs:
+        return f"{start} had waited for {waited} and had got no GPUs."
+    if not said.waits:
+        return f"{start} had started at once and held GPUs for {ran}."
+    return f"{start} had waited for {waited} and held GPUs for {ran}."
 
 
 def reasons(said: Facts) -> list[tuple[float, str]]:
@@ -105,10 +110,23 @@ def reasons(said: Facts) -> list[tuple[float, str]]:
         for one in wait.stretches:
             groups.setdefault(_group(one), []).append(one)
     found = [
-        (math.fsum(one.length_s for one in stretches), _reason(said, *key, stretches))
+        (
+            math.fsum(one.length_s for one in stretches),
+            _reason(said, *key, stretches) + _down(stretches),
+        )
         for key, stretches in groups.items()
     ]
     return sorted(found, key=lambda entry: -entry[0])
+
+
+def _down(stretches: list[Stretch]) -> str:
+    short = [one for one in stretches if one.state == "too few"]
+    least, most = (f((one.down for one in short), default=0) for f in (min, max))
+    if most == 0:
+        return ""
+    return f"; {'up to ' if least < most else ''}{plural(most, 'GPU')} that it can use " + (
+        "was on a server that was down" if most == 1 else "were on servers that were down"
+    )
 
 
 def _group(one: Stretch) -> tuple[str, str]:
@@ -207,7 +225,7 @@ def _meanwhile(said: Facts, cause: str, stretches: list[Stretch]) -> str:
         return ""
     least, most = min(one.least for one in stretches), max(one.most for one in stretches)
     together = math.fsum(one.length_s for one in stretches if one.state == "together")
-    words = f" (meanwhile {_span(least, most)} of the GPUs it can use were free"
+    words = f" (meanwhile {_span(least, most)} of the GPUs it can use {_were(least, most)} free"
     if most == 0:
         words = " (meanwhile none of the GPUs it can use was free"
     if together > 0.0 and most >= said.gpus_min:
@@ -219,7 +237,8 @@ def _free(said: Facts, state: str, stretches: list[Stretch]) -> str:
     least, most = min(one.least for one in stretches), max(one.most for one in stretches)
     together = max(one.together for one in stretches)
     if state == "too few":
-        words = f"{_span(least, most)} of the GPUs it can use were free; it needs {said.gpus_min}"
+        free = f"{_span(least, most)} of the GPUs it can use {_were(least, most)} free"
+        words = f"{free}; it needs {said.gpus_min}"
         if most == 0:
             words = "none of the GPUs it can use was free"
         return f"{words}, and there was no room beside running jobs" if said.is_shared else words
@@ -280,6 +299,10 @@ def _span(least: int, most: int) -> str:
     return f"{least}" if least == most else f"{least} to {most}"
 
 
+def _were(least: int, most: int) -> str:
+    return "was" if least == most == 1 else "were"
+
+
 def _clock(said: Facts, time_s: float) -> str:
     return f"+{duration(time_s - said.arrival_s)}"
 
@@ -287,7 +310,7 @@ def _clock(said: Facts, time_s: float) -> str:
 def passing(said: Facts) -> list[str]:
     """Return which other jobs held GPUs, and which that arrived later got some meanwhile."""
     longest = max(said.waits, key=lambda wait: wait.end_s - wait.start_s)
-    held = f"  {plural(longest.holders, 'job')} held GPUs"
+    held = f"  {plural(longest.holders, 'job') if longest.holders else 'No job'} held GPUs"
     if longest.later_holders:
         held += f", {longest.later_holders:,} of which had arrived later,"
     when = "its longest wait" if len(said.waits) > 1 else "its wait"
@@ -301,11 +324,11 @@ def passing(said: Facts) -> list[str]:
     if not outranking:
         lines[-1] = lines[-1][:-1] + "; without them, too, too few would have been free for it."
         return lines
-    count = len({one.time_s for one in outranking})
+    count, of = len({one.time_s for one in outranking}), {one.job_id for one in outranking}
     where = "at one instant" if count == 1 else f"at {count:,} instants"
     lines.append(
         f"  Without jobs that arrived later, enough GPUs would have been free for it {where}: when "
-        f"{_names(outranking)} got theirs."
+        f"{_names(outranking)} got {'its' if len(of) == 1 else 'theirs'}."
     )
     return lines
 
@@ -320,18 +343,19 @@ def _names(every: list[Passing]) -> str:
 
 
 def timeline(said: Facts) -> str:
-    """Return a bar of the job's life: `#` with GPUs, `.` without."""
+    """Return a bar of the job's life: `#` with GPUs, `.` without, `+` where both took turns."""
     spans = [(run.start_s, run.end_s) for run in said.runs]
     begin = said.arrival_s
     step = (_end(said) - begin) / BAR
     if step <= 0.0:
         return "#" * BAR
-    bar = ["."] * BAR
+    bar = []
     for at in range(BAR):
         low, high = begin + at * step, begin + (at + 1) * step
-        held = math.fsum(max(0.0, min(high, b) - max(low, a)) for a, b in spans)
-        if held >= 0.5 * step:
-            bar[at] = "#"
+        held = math.fsum(max(0.0, min(high, b) - max(low, a)) for a, b in spans) / step
+        edges = sum(low < edge < high for span in spans for edge in span)
+        is_both = edges > 1 and _SOME < held < 1.0 - _SOME
+        bar.append("+" if is_both else ".#"[held >= 0.5])
     return "".join(bar)
 
 
@@ -359,9 +383,11 @@ def _waited(said: Facts, wait: WaitPart) -> str:
 def _ran(said: Facts, run: RunPart) -> str:
     where = f"server {run.servers[0]}" if len(run.servers) == 1 else _many(run.servers)
     words = f"{_clock(said, run.start_s)}: ran for {duration(run.end_s - run.start_s)} on "
+    if run.copies > 1:
+        words = words.removesuffix("on ") + f"as {run.copies} copies on "
     words += f"{plural(run.gpus, 'GPU')} of {where}"
     if run.co_runners:
-        words += f", shared with {_some(run.co_runners)}"
+        words += f", shared with {_some([f'job {name}' for name in run.co_runners])}"
     takers = [_job(name, gpus) for name, gpus in run.taken_by.items()]
     some = "its" if sum(run.taken_by.values()) >= run.gpus else "some of its"
     taken = (

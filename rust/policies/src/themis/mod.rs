@@ -20,6 +20,7 @@ use crate::baselines::Seen;
 use crate::class::Places;
 use crate::place::PlacementParams;
 use crate::turns::check_length;
+use crate::why::{has_enough, largest};
 use auction::{Auction, Standing};
 use exact::Exact;
 use fairness::Fairness;
@@ -191,9 +192,10 @@ impl Policy for Themis {
 
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let gang = view.jobs().gpus(job);
-        let has_enough = view.types_of(job).any(|t| view.gpus_free(t) >= gang);
+        let has_enough = has_enough(view, job, gang, false);
         let until = self.boundary_after(view.now());
-        Some(if has_enough {
+        // where all that it can use is down nothing is leased
+        Some(if has_enough || largest(view, job, |_| true).is_none() {
             Cause::NoPlace
         } else {
             Cause::Leased { until }
