@@ -31,11 +31,17 @@ def compared(cluster: Any, trace: Any, policy: str, **options: Any) -> int:
     kinds = len(run.spec.build_cluster().gpu_types)
     # a job with copies is not stopped when one of them is
     is_copied = {row["job_id"] for row in result.segments.to_pylist() if row["part"]}
+    gangs = Counter[tuple[str, int, float]]()
+    for row in result.segments.to_pylist():
+        gangs[row["job_id"], row["part"], row["start_s"]] += row["gpu_mask"].bit_count()
+    fewest = {job: min(n for (one, *_), n in gangs.items() if one == job) for job, *_ in gangs}
     checked = 0
     for story in found.stories:
         if len(watched.types[story.row]) < kinds:
             continue  # no table of a run tells which types a job can use
         said = explain(result, story.job, lambda *_: (result, watched))
+        if said.gpus_min < min(fewest[story.job], story.gpus):
+            continue  # nor that fewer GPUs would have done than the job ever had
         check_waiting(story, said)
         if story.job not in is_copied:
             check_stops(story, said)

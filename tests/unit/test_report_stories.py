@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
@@ -61,6 +62,17 @@ def test_what_waited_while_gpus_were_free_is_told() -> None:
     assert "8 s while enough GPUs were free for it, but not for the job that had" in sentences(
         run.stories[0]
     )
+
+
+def test_many_takers_are_counted() -> None:
+    (story,) = digest([(0, 1, 100), (10, 1, 20)], "srtf").stories
+    for takers, jobs, told in (
+        ((("a", 1), ("b", 1)), 2, "job a and job b took its GPUs"),
+        ((("a", 1), ("b", 1)), 5, "5 jobs took its GPUs."),
+        ((("a", 3), ("b", 1)), 5, "5 jobs took its GPUs, job a 3 times."),
+    ):
+        one = dataclasses.replace(story, takers=takers, taker_jobs=jobs, preemptions=7)
+        assert f"It was stopped 7 times; {told}" in sentences(one)
 
 
 def test_losses_of_a_story() -> None:

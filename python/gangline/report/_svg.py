@@ -279,7 +279,11 @@ def _ratios(low: float, high: float) -> dict[float, str]:
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     factors = (1,) if high > 100.0 * low else (1, 2, 5)
     values = [factor * 10.0**power for power in powers for factor in factors]
-    return {value: f"{value:,.4g}" for value in values if low <= value <= high}
+    return {
+        value: f"{value:,.0f}" if value >= 1.0 else f"{value:.4g}"
+        for value in values
+        if low <= value <= high
+    }
 
 
 def linear(low: float, high: float, *, whole: bool = False) -> Ticks:

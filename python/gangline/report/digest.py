@@ -262,7 +262,7 @@ def digest(result: Result) -> Digest:
         time_s = np.maximum(_floats(timeline, "t_s") - first_s, 0.0)
         busy_until_s = _busy_until(time_s, timeline, jobs, first_s)
         rows = Segments(result.segments, jobs) if result.has_segments else None
-        formed = None if rows is None else _shapes(result, rows)
+        formed, fewest = (None, None) if rows is None else _shapes(result, rows)
         mixes_types = bool(result.spec["policy"].get("params", {}).get("mix_types"))
         mixes_types |= formed is not None and formed.mixed_jobs > 0
         idle = float("nan")
@@ -271,7 +271,7 @@ def digest(result: Result) -> Digest:
             idle = idle_share(timeline, sum(gpus.values()), float(time_s.max(initial=0.0)))
         found = None
         if is_fine or rows is not None:
-            found = waits(result, rows, mixes_types=mixes_types)
+            found = waits(result, rows, fewest=fewest, mixes_types=mixes_types)
         blocked = float("nan") if found is None else found.behind_head
         none = np.zeros(0, np.int64)
         # copies of a job come and go without the job being stopped
@@ -471,18 +471,21 @@ def _reasons(
     return told, [(name, n, share) for name, n, share in shares if n]
 
 
-def _shapes(result: Result, rows: Segments) -> Shapes | None:
+def _shapes(result: Result, rows: Segments) -> tuple[Shapes | None, Ints | None]:
+    """Return what gangs the jobs had, and the fewest GPUs that each ran on or asks for."""
     names, of_server = _types(result)
     if len(names) == 1 and not rows.part.any() and not result.spec["cluster"].get("elastic"):
-        return None  # no page shows them
+        return None, None  # no page shows them, and all gangs are those that were asked for
     asked = np.asarray(result.jobs["gpus"].to_numpy(), np.int64)
-    found = shapes(gangs(rows, of_server), names, asked)
+    held = gangs(rows, of_server)
+    found, fewest = shapes(held, names, asked), asked.copy()
+    np.minimum.at(fewest, held.job, held.gpus)
     rate, kind = _floats(rows.table, "rate"), of_server[rows.server]
     speeds = {one.get("speed", 1.0) for one in result.spec["cluster"]["gpu_types"]}
     # work in seconds is done at a rate of 1 where nothing slows it down
     tops = [float(rate[kind == number].max(initial=1.0)) for number in range(len(names))]
     is_uniform = len(names) > 1 and len(speeds) == 1 and set(tops) == {1.0}
-    return replace(found, is_uniform=is_uniform)
+    return replace(found, is_uniform=is_uniform), fewest
 
 
 def _pairs(result: Result, rows: Segments) -> list[PairTime]:

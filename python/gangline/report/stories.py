@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["PHRASES", "Story", "alone_s", "sentences", "stops", "worst"]
 
 _TOLD = 10  # ours: jobs on a page
-_NAMED = 2  # ours: takers of a job's GPUs that are named; one more is kept to know of others
+_NAMED = 2  # ours: takers of a job's GPUs that are named
 _SMALL = 0.01  # ours: part of the delay below which a loss is not told
 PHRASES = {
     "busy": "too few GPUs were free",
@@ -56,6 +56,8 @@ class Story:
         How often the policy stopped and moved it.
     takers : tuple of (str, int)
         Jobs that took its GPUs most often, and how often.
+    taker_jobs : int
+        How many jobs did.
     """
 
     row: int
@@ -71,6 +73,7 @@ class Story:
     preemptions: int
     migrations: int
     takers: tuple[tuple[str, int], ...]
+    taker_jobs: int
 
 
 def alone_s(jobs: pa.Table) -> Floats:
@@ -121,7 +124,7 @@ def worst(
     stories = []
     for row in most.tolist():
         names, counts = np.unique(np.array(by.get(row, []), np.int64), return_counts=True)
-        order = np.argsort(-counts, kind="stable")[: _NAMED + 1]
+        order = np.argsort(-counts, kind="stable")[:_NAMED]
         one = {name: jobs[name][row].as_py() for name in _TAKEN}
         if None in one.values():  # of a table that was changed by hand
             continue
@@ -132,6 +135,7 @@ def worst(
                 alone_s=float(alone[row]),
                 shared_s=float(shared[row]),
                 reasons_s=() if reasons is None else tuple(reasons[row].tolist()),
+                taker_jobs=len(names),
                 takers=tuple(
                     (str(ids[int(names[i])].as_py()), int(counts[i])) for i in order.tolist()
                 ),
@@ -152,7 +156,7 @@ def sentences(story: Story) -> str:
     >>> told = Story(
     ...     row=0, job="7", gpus=2, alone_s=60.0, jct_s=200.0, wait_s=120.0, overhead_s=20.0,
     ...     comm_s=0.0, shared_s=0.0, reasons_s=(100.0, 20.0, 0.0, 0.0), preemptions=2,
-    ...     migrations=0, takers=(("9", 2),),
+    ...     migrations=0, takers=(("9", 2),), taker_jobs=1,
     ... )
     >>> for sentence in sentences(told).split(". "):
     ...     print(sentence)
@@ -184,12 +188,13 @@ it, but not for the job that had come first
     if done:
         said = f"It was {' and '.join(done)}"
         if story.takers and story.preemptions:
-            names = [f"job {job}" for job, _ in story.takers[:_NAMED]]
-            if story.preemptions == 1:
-                names += ["others"] * (len(story.takers) > _NAMED)
-            elif len(story.takers) > 1 or story.takers[0][1] < story.preemptions:
-                names[0] = f"most often {names[0]}"
-            said += f"; {words.listed(names)} took its GPUs"
+            names = [f"job {job}" for job, _ in story.takers]
+            is_few = story.taker_jobs <= _NAMED
+            said += (
+                f"; {words.listed(names) if is_few else f'{story.taker_jobs:,} jobs'} took its GPUs"
+            )
+            most = story.takers[0][1]
+            said += f", {names[0]} {_times(most)}" if not is_few and most > 1 else ""
         told.append(said)
     losses = [
         (story.overhead_s, "restarts took"),

@@ -80,7 +80,11 @@ class Waits:
 
 
 def waits(
-    result: Result, rows: Segments | None = None, *, mixes_types: bool = False
+    result: Result,
+    rows: Segments | None = None,
+    *,
+    fewest: Ints | None = None,
+    mixes_types: bool = False,
 ) -> Waits | None:
     """Return why the jobs of a run waited; None if its tables do not say.
 
@@ -91,6 +95,8 @@ def waits(
         a run nothing is known if servers failed.
     rows : Segments, optional
         Its segments, if they are at hand already.
+    fewest : int array, shape (jobs,), optional
+        GPUs that are enough for each job; default: what it asks for.
     mixes_types : bool
         Whether a gang may have GPUs of several types.
 
@@ -137,7 +143,7 @@ def waits(
     owner, begin, end_s = stretches
     order = np.flatnonzero(could_run)[np.argsort(arrival[could_run], kind="stable")]
     queue = arrival[order], np.where(np.isnan(start), np.inf, start)[order]
-    gpus = np.asarray(jobs["gpus"].to_numpy(), np.int64)
+    gpus = np.asarray(jobs["gpus"].to_numpy() if fewest is None else fewest, np.int64)
     sizes, size_of = np.unique(gpus, return_inverse=True)
     code = _codes(free, sizes, _head(free.time_s, *queue, gpus[order]), mixes_types=mixes_types)
     return Waits(
