@@ -179,6 +179,7 @@ class Simulation:
 
 def surely_distinct(offsets: npt.NDArray[np.int32], bytes: npt.NDArray[np.uint8]) -> bool: ...  # noqa: A002
 def lp_classes(parts: Sequence[_U64]) -> tuple[_I64, _I64, _I64]: ...
+def lp_even(rates: _F64, gangs: _F64, members: _F64, capacity: _F64, shares: _F64) -> _F64: ...
 def lp_prices(
     rates: _F64,
     gangs: _F64,

@@ -92,6 +92,9 @@ def test_allocations_do_not_depend_on_history(
         assert ours.objective == pytest.approx(highs.objective, rel=same)
         reached = [second_stage(policy, ask, found) for found in (ours, highs)]
         assert reached[0] == pytest.approx(reached[1], rel=same_then)
+        if policy.endswith("-agnostic"):
+            check_even(ask, ours.shares)
+            check_even(ask, highs.shares)
 
 
 @given(asks(), st.sampled_from(PACKED))
@@ -158,3 +161,17 @@ def second_stage(policy: str, ask: dict[str, np.ndarray], found: gl.lp.Allocatio
                 kinds = ask["kind"][a], ask["kind"][b]
                 total += float((ask["pair_rates"][kinds] / unit[a] * times).sum())
     return total
+
+
+def check_even(ask: dict[str, np.ndarray], shares: np.ndarray) -> None:
+    """Types that a policy cannot tell apart get time in proportion to their GPUs, if that fits."""
+    usable = ask["rates"] > 0
+    assert (shares[~usable] == 0).all()
+    held = ask["scale"] @ shares
+    assert (held <= ask["capacity"] * (1 + 1e-9)).all()
+    gpus = usable * ask["capacity"]
+    even = shares.sum(axis=1, keepdims=True) * gpus / gpus.sum(axis=1, keepdims=True)
+    if (ask["scale"] @ even <= ask["capacity"]).all():
+        assert shares == pytest.approx(even, abs=1e-9)
+    else:  # what did not fit has filled other types
+        assert (held >= ask["capacity"] * (1 - 1e-9)).any()

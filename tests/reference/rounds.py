@@ -101,9 +101,10 @@ class Rounds(Policy):
         "gavel-las": packing,
         "gavel-las-agnostic": packing,
         "gavel-ftf": packing,
-        "gavel-makespan": packing,
+        "gavel-makespan": packing | {"slack_weight": 0.5},
         "gavel-ftf-agnostic": packing | {"agnostic_rate": "mean", "reference_type": "v100"},
-        "gavel-makespan-agnostic": packing | {"agnostic_rate": "mean", "reference_type": "v100"},
+        "gavel-makespan-agnostic": packing
+        | {"slack_weight": 0.5, "agnostic_rate": "mean", "reference_type": "v100"},
         "gavel-water-filling": filling,
         "gavel-water-filling-agnostic": filling,
         "gavel-allox": {"alpha": 1.0},

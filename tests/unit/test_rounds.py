@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -12,6 +13,7 @@ import gangline as gl
 from gangline import lp
 from gangline.cli.app import main
 from gangline.lp.instance import load_instance
+from gangline.lp.rounds import Shares
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -202,6 +204,74 @@ def test_a_twin_that_sees_no_rates_splits_alike() -> None:
     blind = gl.simulate(cluster, trace, "gavel-las-agnostic", params={"tie_break": "none"})
     assert knows.summary["makespan_s"] == 36000.0
     assert blind.summary["makespan_s"] > 36000.0
+
+
+def test_a_job_that_has_to_run_all_the_time_is_never_made_to_wait() -> None:
+    """Four GPUs: gangs that do not fit together would each take a round of the longest job."""
+    gangs = ((1, 60), (3, 19), (2, 17), (2, 16), (1, 20))  # GPUs and rounds
+    rows = [
+        {"job_id": str(at), "arrival_s": 0.0, "gpus": gpus, "duration_s": 360.0 * length}
+        for at, (gpus, length) in enumerate(gangs)
+    ]
+    trace = gl.Trace.from_arrow(pa.Table.from_pylist(rows))
+    cluster = gl.Cluster.homogeneous(servers=4, gpus=1, gpu="G")
+
+    def makespan_s(**params: float) -> Any:
+        return gl.simulate(cluster, trace, "gavel-makespan", params=params).summary["makespan_s"]
+
+    assert makespan_s() == 60 * 360.0
+    assert makespan_s(slack_weight=1.0) == 66 * 360.0
+
+
+@pytest.mark.parametrize("solver", ["auto", "simplex"])
+@pytest.mark.parametrize("policy", ["gavel-makespan", "gavel-makespan-agnostic"])
+def test_what_shares_count_in_rounds(policy: str, solver: str) -> None:
+    """Share x work on the fastest type over the makespan, at least the weight and at most 1."""
+    draw = np.random.default_rng(7)
+    rates = draw.uniform(1.0, 9.0, (20, 3))
+    capacity = np.array([6.0, 3.0, 2.0])
+    arrays = {
+        "rates": rates,
+        "scale": draw.choice([1.0, 2.0], 20),
+        "capacity": capacity,
+        "steps_remaining": 10 ** draw.uniform(3, 6, 20),
+    }
+    plan = lp.solve(policy, solver=solver, **arrays)
+    seen = rates if policy == "gavel-makespan" else (rates @ capacity / 11.0)[:, None]
+    needed = arrays["steps_remaining"] / seen.max(axis=1) / plan.objective
+    for weight in (1.0, 0.5, 0.0):
+        shares = Shares(policy, {"solver": solver, "slack_weight": weight})
+        counted = shares(jobs=np.arange(20), **arrays)
+        expected = plan.shares * np.clip(needed, weight, 1.0)[:, None]
+        expected[expected < 1e-6] = 0.0
+        assert counted == pytest.approx(expected, abs=1.01e-8)
+    alike = Shares(policy, {"solver": solver, "slack_weight": 0.5, "compat": True})
+    assert alike(jobs=np.arange(20), **arrays) == pytest.approx(plan.shares, abs=1e-6)
+    assert needed.min() < 0.5 < needed.max()
+
+
+def test_pairs_count_as_their_jobs_do() -> None:
+    """Each of two that share GPUs counts by its own slack."""
+    arrays = {
+        "rates": np.full((4, 1), 2.0),
+        "scale": np.ones(4),
+        "capacity": np.ones(1),
+        "steps_remaining": np.array([400.0, 300.0, 20.0, 10.0]),
+        "kind": np.zeros(4),
+        "pair_rates": np.full((1, 1, 1), 1.5),
+    }
+    jobs = np.arange(4)
+    alone, pairs = Shares("gavel-makespan", {"packed": True}).packed(jobs=jobs, **arrays)
+    less, weighed = Shares("gavel-makespan", {"packed": True, "slack_weight": 0.5}).packed(
+        jobs=jobs, **arrays
+    )
+    total = lp.solve("gavel-makespan", packed=True, **arrays).objective
+    weight = np.clip(arrays["steps_remaining"] / 2.0 / total, 0.5, 1.0)
+    assert len(pairs) == len(weighed) > 0
+    for (row, *where, share), (same_row, *same, counted) in zip(pairs, weighed, strict=True):
+        assert (row, where) == (same_row, same)
+        assert counted == pytest.approx(share * weight[row], abs=2e-8)
+    assert less == pytest.approx(alone * weight[:, None], abs=2e-8)
 
 
 def test_time_received_comes_near_the_allocation() -> None:

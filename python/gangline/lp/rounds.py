@@ -10,6 +10,7 @@ import numpy as np
 
 from gangline.errors import PolicyError
 from gangline.lp.highs import TOLERANCE, Solver, version
+from gangline.lp.objectives import agnostic
 from gangline.lp.price import CORE_GAP, EVALUATIONS, GAP
 from gangline.lp.solve import solve
 
@@ -80,6 +81,8 @@ class Shares:
         if params.get("write_failed_to"):
             self.settings["write_failed_to"] = params["write_failed_to"]
         self.reference = str(params.get("reference_type", ""))
+        # the public simulator compares shares as they are
+        self.slack_weight = 1.0 if params.get("compat") else params.get("slack_weight", 1.0)
         self._passed: set[int] = set()
         self._methods: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
@@ -142,7 +145,8 @@ class Shares:
         SolverError
             If a program does not end at an optimum.
         """
-        return _rounded(self._solve(jobs, running_type, time_left_s, arrays).shares)
+        allocation = self._solve(jobs, running_type, time_left_s, arrays)
+        return _rounded(allocation.shares * self._weights(allocation, arrays)[:, None])
 
     def packed(
         self,
@@ -167,7 +171,9 @@ class Shares:
             If a program does not end at an optimum.
         """
         allocation = self._solve(jobs, running_type, time_left_s, arrays)
-        return _rounded(allocation.shares), pair_shares(allocation, arrays["kind"])
+        weights = self._weights(allocation, arrays)
+        shares = _rounded(allocation.shares * weights[:, None])
+        return shares, pair_shares(allocation, arrays["kind"], weights)
 
     def _solve(
         self,
@@ -188,6 +194,28 @@ class Shares:
         allocation = solve(self.policy, **arrays, **settings)
         self._count(allocation)
         return allocation
+
+    def _weights(self, allocation: Allocation, arrays: dict[str, F64]) -> F64:
+        """Return what the share of each job counts in rounds.
+
+        A job that needs all the time to the makespan cannot catch up a round that it misses. The
+        weight of a job is the part that it needs at the least: its work on its fastest type.
+        """
+        rates, capacity = arrays["rates"], arrays["capacity"]
+        is_makespan = self.policy.removesuffix("-agnostic") == "gavel-makespan"
+        if not is_makespan or self.slack_weight == 1.0 or "solver_failed" in allocation.notes:
+            return np.ones(len(rates))
+        fastest = np.max(rates * (capacity > 0), axis=1, initial=0.0)
+        if agnostic(self.policy):
+            reference = self.settings.get("reference_type")
+            mean = rates @ capacity / max(float(capacity.sum()), 1.0)
+            fastest = mean if reference is None else rates[:, reference]
+        needed_s = np.divide(
+            arrays["steps_remaining"], fastest, out=np.zeros(len(rates)), where=fastest > 0
+        )
+        needed_s /= allocation.objective or 1.0  # nothing runs anywhere
+        weights: F64 = np.clip(needed_s, self.slack_weight, 1.0)
+        return weights
 
     def report(self) -> Report:
         """Return what the solves so far were like."""
@@ -262,7 +290,9 @@ def _rounded(shares: F64) -> F64:
     return shares
 
 
-def pair_shares(allocation: Allocation, kind: I64 | F64) -> list[PairShare]:
+def pair_shares(
+    allocation: Allocation, kind: I64 | F64, weights: F64 | None = None
+) -> list[PairShare]:
     """Return the share of each job beside each kind of job, rounded; none is 0.
 
     Parameters
@@ -271,6 +301,8 @@ def pair_shares(allocation: Allocation, kind: I64 | F64) -> list[PairShare]:
         Of a packed program.
     kind : array of whole numbers, shape (jobs,)
         Kind of each job.
+    weights : float64 array, shape (jobs,), optional
+        What the share of each job counts; the same for equal jobs.
 
     Notes
     -----
@@ -295,6 +327,8 @@ def pair_shares(allocation: Allocation, kind: I64 | F64) -> list[PairShare]:
                 total[key] = total.get(key, 0.0) + time / len(members[own])
     found = []
     for (own, with_kind, gpu_type), share in sorted(total.items()):
+        if weights is not None:
+            share *= float(weights[members[own][0]])
         if share >= LEAST_SHARE:
             even = min(round(share / GRID) * GRID, 1.0)
             found += [(row, with_kind, gpu_type, even) for row in members[own]]

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gangline import _core
 from gangline.errors import PolicyError, SolverError
 from gangline.lp import allox, closed, cost, filling, objectives
 from gangline.lp.classes import Classes
 from gangline.lp.core import solve_in_core
 from gangline.lp.highs import Solver, solver_name
 from gangline.lp.instance import Allocation, Instance, Settings, check, read
+from gangline.lp.objectives import agnostic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +82,8 @@ def solve(
     **settings
         solver : auto (by the number of rows), simplex, ipx, or dual (max-min by prices, without a
         second stage);
-        tie_break : max_sum (of the optima, one of most total normalised rate) or none;
+        tie_break : max_sum (of the optima, one of most total normalised rate; agnostic variants
+        spread each job's time over its types in proportion to their GPUs) or none;
         time_limit_s : of each solve, default 60; seed : of HiGHS, default 0;
         on_solver_error : raise, or isolated to fall back to an equal split;
         write_failed_to : file that receives the whole problem as JSON if a solve fails;
@@ -179,7 +182,17 @@ def _solved(instance: Instance, solver: Solver) -> Allocation:
         found = solve_in_core(instance, solver)
     except SolverError:
         found, solver.retried = None, 1
-    return found or POLICIES[instance.policy](instance, solver)
+    return found or _even(instance, POLICIES[instance.policy](instance, solver))
+
+
+def _even(instance: Instance, allocation: Allocation) -> Allocation:
+    """Spread time over types that a heterogeneity-agnostic policy cannot tell apart."""
+    settings = instance.settings
+    if not agnostic(instance.policy) or settings.packed or settings.tie_break == "none":
+        return allocation
+    table = (instance.rates, instance.scale, instance.classes.count, instance.capacity)
+    even = _core.lp_even(*(own.ravel() for own in (*table, allocation.shares)))
+    return dataclasses.replace(allocation, shares=even.reshape(allocation.shares.shape))
 
 
 def _keep(instance: Instance, path: str | Path, error: SolverError) -> None:

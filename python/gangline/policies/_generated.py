@@ -603,8 +603,8 @@ class GavelLas(PolicyConfig):
     solver : str, one of auto, simplex, ipx, dual
         LP solver: auto (by the size of the LP), simplex, ipx or dual.
     tie_break : str, one of max_sum, none
-        Which of several optima: max_sum (the largest sum of normalised throughputs) or none
-        (whichever the solver returns).
+        Which of several optima: max_sum (the largest sum of normalised throughputs; agnostic
+        variants spread the time of each job evenly) or none (whichever the solver returns).
     time_limit_s : float, > 0
         Wall time of each solve; a solve that reaches it has failed. In seconds.
     on_solver_error : str, one of raise, isolated
@@ -674,8 +674,8 @@ class GavelLasAgnostic(PolicyConfig):
     solver : str, one of auto, simplex, ipx, dual
         LP solver: auto (by the size of the LP), simplex, ipx or dual.
     tie_break : str, one of max_sum, none
-        Which of several optima: max_sum (the largest sum of normalised throughputs) or none
-        (whichever the solver returns).
+        Which of several optima: max_sum (the largest sum of normalised throughputs; agnostic
+        variants spread the time of each job evenly) or none (whichever the solver returns).
     time_limit_s : float, > 0
         Wall time of each solve; a solve that reaches it has failed. In seconds.
     on_solver_error : str, one of raise, isolated
@@ -742,8 +742,8 @@ class GavelFtf(PolicyConfig):
     solver : str, one of auto, simplex, ipx, dual
         LP solver: auto (by the size of the LP), simplex, ipx or dual.
     tie_break : str, one of max_sum, none
-        Which of several optima: max_sum (the largest sum of normalised throughputs) or none
-        (whichever the solver returns).
+        Which of several optima: max_sum (the largest sum of normalised throughputs; agnostic
+        variants spread the time of each job evenly) or none (whichever the solver returns).
     time_limit_s : float, > 0
         Wall time of each solve; a solve that reaches it has failed. In seconds.
     on_solver_error : str, one of raise, isolated
@@ -810,8 +810,8 @@ class GavelFtfAgnostic(PolicyConfig):
     solver : str, one of auto, simplex, ipx, dual
         LP solver: auto (by the size of the LP), simplex, ipx or dual.
     tie_break : str, one of max_sum, none
-        Which of several optima: max_sum (the largest sum of normalised throughputs) or none
-        (whichever the solver returns).
+        Which of several optima: max_sum (the largest sum of normalised throughputs; agnostic
+        variants spread the time of each job evenly) or none (whichever the solver returns).
     time_limit_s : float, > 0
         Wall time of each solve; a solve that reaches it has failed. In seconds.
     on_solver_error : str, one of raise, isolated
@@ -885,8 +885,8 @@ class GavelMakespan(PolicyConfig):
     solver : str, one of auto, simplex, ipx, dual
         LP solver: auto (by the size of the LP), simplex, ipx or dual.
     tie_break : str, one of max_sum, none
-        Which of several optima: max_sum (the largest sum of normalised throughputs) or none
-        (whichever the solver returns).
+        Which of several optima: max_sum (the largest sum of normalised throughputs; agnostic
+        variants spread the time of each job evenly) or none (whichever the solver returns).
     time_limit_s : float, > 0
         Wall time of each solve; a solve that reaches it has failed. In seconds.
     on_solver_error : str, one of raise, isolated
@@ -902,6 +902,9 @@ class GavelMakespan(PolicyConfig):
     packed : bool
         Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
         state how much co-runners slow each other down.
+    slack_weight : float, from 0 to 1
+        What the share of a job with much slack counts in rounds; a job that has to run until the
+        makespan without a break counts 1; 1 = all alike, as published and with compat.
 
     Other parameters are those of `PolicyConfig`.
 
@@ -926,6 +929,7 @@ class GavelMakespan(PolicyConfig):
     partitions: int = 1
     compat: bool = False
     packed: bool = False
+    slack_weight: float = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -953,8 +957,8 @@ class GavelMakespanAgnostic(PolicyConfig):
     solver : str, one of auto, simplex, ipx, dual
         LP solver: auto (by the size of the LP), simplex, ipx or dual.
     tie_break : str, one of max_sum, none
-        Which of several optima: max_sum (the largest sum of normalised throughputs) or none
-        (whichever the solver returns).
+        Which of several optima: max_sum (the largest sum of normalised throughputs; agnostic
+        variants spread the time of each job evenly) or none (whichever the solver returns).
     time_limit_s : float, > 0
         Wall time of each solve; a solve that reaches it has failed. In seconds.
     on_solver_error : str, one of raise, isolated
@@ -970,6 +974,9 @@ class GavelMakespanAgnostic(PolicyConfig):
     packed : bool
         Whether two jobs of one gang size may share GPUs where both together gain; the cluster must
         state how much co-runners slow each other down.
+    slack_weight : float, from 0 to 1
+        What the share of a job with much slack counts in rounds; a job that has to run until the
+        makespan without a break counts 1; 1 = all alike, as published and with compat.
     agnostic_rate : str, one of mean, reference
         The one rate that it sees of a job: mean (the average over all GPUs) or reference (that on
         reference_type).
@@ -999,6 +1006,7 @@ class GavelMakespanAgnostic(PolicyConfig):
     partitions: int = 1
     compat: bool = False
     packed: bool = False
+    slack_weight: float = 0.5
     agnostic_rate: str = "mean"
     reference_type: str = "v100"
 
@@ -1028,8 +1036,8 @@ class GavelMaxSum(PolicyConfig):
     solver : str, one of auto, simplex, ipx, dual
         LP solver: auto (by the size of the LP), simplex, ipx or dual.
     tie_break : str, one of max_sum, none
-        Which of several optima: max_sum (the largest sum of normalised throughputs) or none
-        (whichever the solver returns).
+        Which of several optima: max_sum (the largest sum of normalised throughputs; agnostic
+        variants spread the time of each job evenly) or none (whichever the solver returns).
     time_limit_s : float, > 0
         Wall time of each solve; a solve that reaches it has failed. In seconds.
     on_solver_error : str, one of raise, isolated
@@ -1100,8 +1108,8 @@ class GavelCost(PolicyConfig):
     solver : str, one of auto, simplex, ipx, dual
         LP solver: auto (by the size of the LP), simplex, ipx or dual.
     tie_break : str, one of max_sum, none
-        Which of several optima: max_sum (the largest sum of normalised throughputs) or none
-        (whichever the solver returns).
+        Which of several optima: max_sum (the largest sum of normalised throughputs; agnostic
+        variants spread the time of each job evenly) or none (whichever the solver returns).
     time_limit_s : float, > 0
         Wall time of each solve; a solve that reaches it has failed. In seconds.
     on_solver_error : str, one of raise, isolated
@@ -1168,8 +1176,8 @@ class GavelWaterFilling(PolicyConfig):
     solver : str, one of auto, simplex, ipx, dual
         LP solver: auto (by the size of the LP), simplex, ipx or dual.
     tie_break : str, one of max_sum, none
-        Which of several optima: max_sum (the largest sum of normalised throughputs) or none
-        (whichever the solver returns).
+        Which of several optima: max_sum (the largest sum of normalised throughputs; agnostic
+        variants spread the time of each job evenly) or none (whichever the solver returns).
     time_limit_s : float, > 0
         Wall time of each solve; a solve that reaches it has failed. In seconds.
     on_solver_error : str, one of raise, isolated
@@ -1251,8 +1259,8 @@ class GavelWaterFillingAgnostic(PolicyConfig):
     solver : str, one of auto, simplex, ipx, dual
         LP solver: auto (by the size of the LP), simplex, ipx or dual.
     tie_break : str, one of max_sum, none
-        Which of several optima: max_sum (the largest sum of normalised throughputs) or none
-        (whichever the solver returns).
+        Which of several optima: max_sum (the largest sum of normalised throughputs; agnostic
+        variants spread the time of each job evenly) or none (whichever the solver returns).
     time_limit_s : float, > 0
         Wall time of each solve; a solve that reaches it has failed. In seconds.
     on_solver_error : str, one of raise, isolated

@@ -9,6 +9,7 @@ mod allocator;
 mod choose;
 mod class;
 mod dual;
+mod even;
 mod frontier;
 mod levels;
 mod master;
@@ -25,6 +26,7 @@ pub use allocator::{Allocator, Ask, EqualSplit, FastestFirst, NoSolver, PairShar
 pub use choose::{Choose, Chosen, Pair};
 pub use class::{RowClasses, RowPart, group_rows};
 pub use dual::{MaxMin, PriceSolution, SolverError};
+pub use even::Spread;
 pub use levels::{Filling, Levels};
 pub use parts::in_parts;
 pub use program::{Staged, TwoStages, within};

@@ -6,6 +6,7 @@ use super::allocator::{Ask, PairShare, equal_split};
 use super::choose::{Choose, Chosen, Pair};
 use super::class::{RowPart, group_rows};
 use super::dual::SolverError;
+use super::even::Spread;
 use super::levels::Filling;
 use super::program::{TwoStages, by_class, within};
 use super::rho::Fairness;
@@ -35,6 +36,8 @@ pub enum Program {
     Makespan {
         /// Whether rates are unknown.
         is_agnostic: bool,
+        /// In runs: what the share of a job with much slack counts, beside 1 for a job without.
+        slack_weight: f64,
     },
     /// The least maximum of rho; agnostic variants know one mean rate per job.
     Ftf {
@@ -134,7 +137,10 @@ impl Program {
         let is_agnostic = policy.ends_with("-agnostic");
         match policy.trim_end_matches("-agnostic") {
             "gavel-las" => Some(Self::Las { is_agnostic }),
-            "gavel-makespan" => Some(Self::Makespan { is_agnostic }),
+            "gavel-makespan" => Some(Self::Makespan {
+                is_agnostic,
+                slack_weight: 1.0,
+            }),
             "gavel-ftf" => Some(Self::Ftf { is_agnostic }),
             "gavel-water-filling" => Some(Self::WaterFilling { is_agnostic }),
             "gavel-max-sum" => Some(Self::MaxSum { is_proportional }),
@@ -164,11 +170,15 @@ impl Program {
             }));
         }
         let answer = self.solve_table(&table)?;
-        Some(answer.map(|answer| Found {
-            shares: of_jobs(&answer.shares, &row_of, ask.capacity.len()),
-            pair_shares: pair_shares(&answer.together, &table, &row_of),
-            programs: answer.programs,
-            iterations: answer.iterations,
+        Some(answer.map(|answer| {
+            let weights = self.weights(&table, &answer);
+            let shares = by_class(&answer.shares, &weights);
+            Found {
+                shares: of_jobs(&shares, &row_of, ask.capacity.len()),
+                pair_shares: pair_shares(&answer.together, &table, &weights, &row_of),
+                programs: answer.programs,
+                iterations: answer.iterations,
+            }
         }))
     }
 
@@ -190,13 +200,47 @@ impl Program {
             Self::WaterFilling { is_agnostic } => table.filled(*is_agnostic),
             Self::MaxSum { .. } | Self::Cost { .. } => self.most(table),
         };
-        Some(answer.and_then(|answer| {
+        Some(answer.and_then(|mut answer| {
+            if self.is_agnostic() && table.kinds.is_empty() {
+                let spread = Spread {
+                    rates: &table.rates,
+                    gangs: &table.gangs,
+                    members: &table.members,
+                    capacity: &table.capacity,
+                };
+                spread.even(&mut answer.shares);
+            }
             if answer.shares.iter().all(|share| share.is_finite()) {
                 return Ok(answer);
             }
             let steps = answer.iterations;
             Err(SolverError::Steps { steps })
         }))
+    }
+
+    /// Whether the policy is a heterogeneity-agnostic variant, to which all types are alike.
+    fn is_agnostic(&self) -> bool {
+        match self {
+            Self::Las { is_agnostic }
+            | Self::Makespan { is_agnostic, .. }
+            | Self::Ftf { is_agnostic }
+            | Self::WaterFilling { is_agnostic } => *is_agnostic,
+            Self::MaxSum { .. } | Self::Cost { .. } => false,
+        }
+    }
+
+    /// What the shares of each class count in rounds.
+    fn weights(&self, table: &Table, answer: &Answer) -> Vec<f64> {
+        match self {
+            Self::Makespan {
+                is_agnostic,
+                slack_weight,
+            } if *slack_weight < 1.0 => {
+                let urgency = table.urgency(*is_agnostic, answer.objective);
+                urgency.iter().map(|own| own.max(*slack_weight)).collect()
+            }
+            _ => vec![1.0; table.gangs.len()],
+        }
     }
 
     /// One row per class of jobs that can run, and the row of each job, if it has one.
@@ -275,7 +319,7 @@ impl Program {
                 (table.rates.clone(), measure.collect(), fair)
             }
             _ => {
-                let is_agnostic = matches!(self, Self::Makespan { is_agnostic: true });
+                let is_agnostic = self.is_agnostic();
                 let measure: Vec<f64> = table.remaining.iter().map(|left| 1.0 / left).collect();
                 (table.rates_seen(is_agnostic), measure, fair)
             }
@@ -387,6 +431,20 @@ impl Table {
         }
         let mean: Vec<f64> = self.fair().iter().map(|fair| 1.0 / fair).collect();
         self.flat(&mean)
+    }
+
+    /// What part of the time to the makespan each class needs at the least: all its work on its fastest type. A job that
+    /// needs all of it cannot catch up a round that it misses, and the makespan grows by it.
+    fn urgency(&self, is_agnostic: bool, makespan_s: f64) -> Vec<f64> {
+        let rates = self.rates_seen(is_agnostic);
+        let rows = rates.chunks_exact(self.capacity.len());
+        let fastest = rows.map(|row| {
+            let usable = row.iter().zip(&self.capacity).filter(|own| *own.1 > 0.0);
+            usable.fold(0.0_f64, |most, (rate, _)| most.max(*rate))
+        });
+        let each = fastest.zip(&self.remaining);
+        each.map(|(fastest, left)| (left / fastest / makespan_s).min(1.0))
+            .collect()
     }
 
     fn least_rho(&self, is_agnostic: bool) -> Result<Answer, SolverError> {
@@ -563,7 +621,12 @@ fn together(pairs: &[Pair], times: &[f64]) -> Vec<PairTime> {
 
 /// The share of each job beside each kind. The time of two classes is split evenly over the jobs of each; a pair of one
 /// class takes two of its jobs.
-fn pair_shares(together: &[PairTime], table: &Table, row_of: &[Option<usize>]) -> Vec<PairShare> {
+fn pair_shares(
+    together: &[PairTime],
+    table: &Table,
+    weights: &[f64],
+    row_of: &[Option<usize>],
+) -> Vec<PairShare> {
     let mut total: BTreeMap<(usize, u32, usize), f64> = BTreeMap::new();
     for pair in together {
         let [one, other] = pair.classes;
@@ -574,7 +637,7 @@ fn pair_shares(together: &[PairTime], table: &Table, row_of: &[Option<usize>]) -
     }
     let mut found = Vec::new();
     for ((class, beside, gpu_type), share) in total {
-        let share = rounded(share.min(1.0));
+        let share = rounded((share * weights[class]).min(1.0));
         if share > 0.0 {
             let mine = row_of.iter().enumerate();
             let mine = mine.filter(|(_, own)| **own == Some(class));

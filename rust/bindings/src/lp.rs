@@ -3,9 +3,9 @@
 use crate::convert::Given;
 use crate::error::raise;
 use gangline_allocation::{
-    Fairness, Filling, MaxMin, Program, RowPart, SolverError, Table, group_rows,
+    Fairness, Filling, MaxMin, Program, RowPart, SolverError, Spread, Table, group_rows,
 };
-use numpy::{IntoPyArray, IxDyn, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{IntoPyArray, IxDyn, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -16,7 +16,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(lp_prices, module)?)?;
     module.add_function(wrap_pyfunction!(lp_levels, module)?)?;
     module.add_function(wrap_pyfunction!(lp_rho, module)?)?;
-    module.add_function(wrap_pyfunction!(lp_program, module)?)
+    module.add_function(wrap_pyfunction!(lp_program, module)?)?;
+    module.add_function(wrap_pyfunction!(lp_even, module)?)
 }
 
 /// Class of each row, first row and size of each class; rows are compared bit by bit, over all parts.
@@ -162,6 +163,28 @@ fn lp_program<'py>(
         pairs.collect::<Vec<_>>(),
     );
     found.into_pyobject(py).map(Some)
+}
+
+/// Shares with the time of each class spread evenly over the types that it can use, row by row.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)]
+fn lp_even<'py>(
+    py: Python<'py>,
+    rates: PyReadonlyArray1<'py, f64>,
+    gangs: PyReadonlyArray1<'py, f64>,
+    members: PyReadonlyArray1<'py, f64>,
+    capacity: PyReadonlyArray1<'py, f64>,
+    shares: PyReadonlyArray1<'py, f64>,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let spread = Spread {
+        rates: rates.as_slice()?,
+        gangs: gangs.as_slice()?,
+        members: members.as_slice()?,
+        capacity: capacity.as_slice()?,
+    };
+    let mut shares = shares.as_slice()?.to_vec();
+    spread.even(&mut shares);
+    Ok(shares.into_pyarray(py))
 }
 
 /// Water filling by prices: (levels, shares row by row, programs, evaluations).

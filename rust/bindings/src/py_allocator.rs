@@ -68,7 +68,17 @@ fn program(policy: &str, params: &Bound<'_, PyDict>) -> PyResult<Option<Program>
         return Ok(None);
     }
     let is_proportional = !is(word("normalise")?, "none");
-    Ok(Program::named(policy, is_proportional, Vec::new()))
+    let mut program = Program::named(policy, is_proportional, Vec::new());
+    if let Some(Program::Makespan { slack_weight, .. }) = &mut program {
+        let given = params.get_item("slack_weight")?;
+        // the public simulator compares shares as they are
+        let compat = params.get_item("compat")?;
+        let is_public = compat.map_or(Ok(false), |own| own.is_truthy())?;
+        if let (Some(given), false) = (given, is_public) {
+            *slack_weight = given.extract()?;
+        }
+    }
+    Ok(program)
 }
 
 impl PyAllocator {

@@ -26,8 +26,8 @@ const BACKFILL: ParamSpec = flag("backfill_mid_round", false).doc(
 const SOLVER: ParamSpec = choice("solver", &["auto", "simplex", "ipx", "dual"], "auto")
     .doc("LP solver: auto (by the size of the LP), simplex, ipx or dual");
 const TIE_BREAK: ParamSpec = choice("tie_break", &["max_sum", "none"], "max_sum").doc(
-    "which of several optima: max_sum (the largest sum of normalised throughputs) or none \
-     (whichever the solver returns)",
+    "which of several optima: max_sum (the largest sum of normalised throughputs; agnostic \
+     variants spread the time of each job evenly) or none (whichever the solver returns)",
 );
 const TIME_LIMIT: ParamSpec = number("time_limit_s", ParamKind::Above(0.0), 60.0)
     .unit("s")
@@ -82,6 +82,10 @@ const PACKED: ParamSpec = flag("packed", false).doc(
     "whether two jobs of one gang size may share GPUs where both together gain; the cluster must \
      state how much co-runners slow each other down",
 );
+const SLACK_WEIGHT: ParamSpec = number("slack_weight", ParamKind::Fraction, 0.5).doc(
+    "what the share of a job with much slack counts in rounds; a job that has to run until the \
+     makespan without a break counts 1; 1 = all alike, as published and with compat",
+);
 const HIERARCHICAL: ParamSpec = flag("hierarchical", false)
     .doc("whether weights belong to entities and are split among the jobs of each");
 const ENTITY_BY: ParamSpec = choice("entity_by", &["user", "vc"], "user")
@@ -112,6 +116,7 @@ const FIFO: &[ParamSpec] = &[ROUND, INTERVAL, TYPE_ORDER, GPU_PICK];
 const FIFO_PERF: &[ParamSpec] = &[ROUND, INTERVAL, TYPE_ORDER, COMPAT];
 const CLOSED: &[ParamSpec] = &[ROUND, INTERVAL, BACKFILL, TYPE_ORDER, ZERO_PASS, COMPAT];
 const PACKING: &[ParamSpec] = &with::<1, { COMMON.len() + 1 }>([PACKED]);
+const MAKESPAN: &[ParamSpec] = &with::<2, { COMMON.len() + 2 }>([PACKED, SLACK_WEIGHT]);
 const SUM: &[ParamSpec] = &with::<2, { COMMON.len() + 2 }>([PACKED, NORMALISE]);
 const COST: &[ParamSpec] = &with::<1, { COMMON.len() + 1 }>([DROP_ALL]);
 const FILLING: &[ParamSpec] = &with::<5, { COMMON.len() + 5 }>([
@@ -123,6 +128,8 @@ const FILLING: &[ParamSpec] = &with::<5, { COMMON.len() + 5 }>([
 ]);
 const AGNOSTIC: &[ParamSpec] =
     &with::<3, { COMMON.len() + 3 }>([PACKED, AGNOSTIC_RATE, REFERENCE_TYPE]);
+const MAKESPAN_AGNOSTIC: &[ParamSpec] =
+    &with::<4, { COMMON.len() + 4 }>([PACKED, SLACK_WEIGHT, AGNOSTIC_RATE, REFERENCE_TYPE]);
 const GANDIVA: &[ParamSpec] = &[ROUND, INTERVAL, BACKFILL, TYPE_ORDER, ZERO_PASS];
 const ALLOX: &[ParamSpec] = &[
     ROUND,
@@ -208,13 +215,13 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     PolicyInfo {
         name: "gavel-makespan",
         summary: "least makespan under constant shares",
-        own: PACKING,
+        own: MAKESPAN,
         ..TOLD
     },
     PolicyInfo {
         name: "gavel-makespan-agnostic",
         summary: "heterogeneity-agnostic variant of gavel-makespan: one rate per job on all types",
-        own: AGNOSTIC,
+        own: MAKESPAN_AGNOSTIC,
         ..TOLD
     },
     PolicyInfo {

@@ -1,0 +1,219 @@
+//! Which of the plans that a heterogeneity-agnostic policy cannot tell apart: the even one.
+//!
+//! To a policy that knows no rates all types on which a job can run are alike, so that any split of the job's time over
+//! them is an optimum. A vertex would send a job to one type, perhaps the slowest, for as long as it lives. Here each
+//! job's time goes to its types in proportion to their GPUs: what a mean rate over the cluster stands for. Only where types
+//! would overflow, as some jobs cannot run everywhere, is time moved to others, along the shortest way.
+
+use super::program::within;
+use std::collections::VecDeque;
+
+/// What is left over of a type by rounding, as a part of its GPUs.
+const NOISE: f64 = 1e-12;
+
+/// Classes of jobs and where they can run; tables are row by row, `classes x types`.
+pub struct Spread<'a> {
+    /// Rates; 0 where a class cannot run.
+    pub rates: &'a [f64],
+    /// GPUs of one job.
+    pub gangs: &'a [f64],
+    /// Jobs of each class.
+    pub members: &'a [f64],
+    /// GPUs of each type.
+    pub capacity: &'a [f64],
+}
+
+impl Spread<'_> {
+    /// Splits the time of each class evenly over its types; how much time it has does not change.
+    ///
+    /// # Examples
+    /// ```
+    /// use gangline_allocation::Spread;
+    /// let one = [1.0, 1.0];
+    /// // the second job cannot run on the second type, which has 3 of 4 GPUs
+    /// let spread = Spread { rates: &[1.0, 9.0, 1.0, 0.0], gangs: &one, members: &one, capacity: &[1.0, 3.0] };
+    /// let mut shares = [1.0, 0.0, 0.5, 0.0];
+    /// spread.even(&mut shares);
+    /// assert_eq!(shares, [0.25, 0.75, 0.5, 0.0]);
+    /// ```
+    pub fn even(&self, shares: &mut [f64]) {
+        let types = self.capacity.len();
+        for (class, row) in shares.chunks_exact_mut(types).enumerate() {
+            let time: f64 = row.iter().sum();
+            let own = |at: usize| {
+                if self.can(class, at) {
+                    self.capacity[at]
+                } else {
+                    0.0
+                }
+            };
+            let gpus: f64 = (0..types).map(own).sum();
+            if gpus > 0.0 {
+                for (at, share) in row.iter_mut().enumerate() {
+                    *share = time * (own(at) / gpus);
+                }
+            }
+        }
+        // each way fills a type, empties one or uses up a step of it
+        for _ in 0..4 * types.pow(3) {
+            let Some((way, amount)) = self.way_out(shares) else {
+                break;
+            };
+            for step in way.windows(2) {
+                self.shift(shares, step[0], step[1], amount);
+            }
+        }
+        within(
+            shares,
+            &mut [],
+            &[],
+            self.gangs,
+            self.members,
+            self.capacity,
+        );
+    }
+
+    fn can(&self, class: usize, gpu_type: usize) -> bool {
+        let at = class * self.capacity.len() + gpu_type;
+        self.rates[at] > 0.0 && self.capacity[gpu_type] > 0.0
+    }
+
+    /// GPUs that a class holds on a type, on average.
+    fn held(&self, shares: &[f64], class: usize, gpu_type: usize) -> f64 {
+        let share = shares[class * self.capacity.len() + gpu_type];
+        share * self.gangs[class] * self.members[class]
+    }
+
+    /// GPUs that could go from a type to another.
+    fn movable(&self, shares: &[f64], from: usize, to: usize) -> f64 {
+        let classes = (0..self.gangs.len()).filter(|&class| self.can(class, to));
+        classes.map(|class| self.held(shares, class, from)).sum()
+    }
+
+    /// The shortest way from the first type that overflows to one with GPUs to spare, and how many go along it.
+    fn way_out(&self, shares: &[f64]) -> Option<(Vec<usize>, f64)> {
+        let types = self.capacity.len();
+        let over: Vec<f64> = (0..types)
+            .map(|at| {
+                let held = (0..self.gangs.len()).map(|class| self.held(shares, class, at));
+                held.sum::<f64>() - self.capacity[at]
+            })
+            .collect();
+        let noise = |at: usize| NOISE * self.capacity[at];
+        let first = (0..types).find(|&at| over[at] > noise(at))?;
+        let mut before = vec![usize::MAX; types];
+        before[first] = first;
+        let mut next = VecDeque::from([(first, over[first])]);
+        while let Some((from, most)) = next.pop_front() {
+            if over[from] < -noise(from) {
+                let mut way = vec![from];
+                while way[0] != first {
+                    way.insert(0, before[way[0]]);
+                }
+                return Some((way, most.min(-over[from])));
+            }
+            for (to, came_from) in before.iter_mut().enumerate() {
+                if *came_from != usize::MAX {
+                    continue;
+                }
+                let movable = self.movable(shares, from, to);
+                if movable > noise(to) {
+                    *came_from = from;
+                    next.push_back((to, most.min(movable)));
+                }
+            }
+        }
+        None
+    }
+
+    /// Moves so many GPUs from a type to another, the same part of each class that can use both.
+    fn shift(&self, shares: &mut [f64], from: usize, to: usize, amount: f64) {
+        let part = (amount / self.movable(shares, from, to)).min(1.0);
+        for class in 0..self.gangs.len() {
+            if self.can(class, to) {
+                let row = class * self.capacity.len();
+                let moved = shares[row + from] * part;
+                shares[row + from] -= moved;
+                shares[row + to] += moved;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Any plan that fits, spread: the time of each class stays, it fits, and it is even where all can run anywhere.
+        #[test]
+        fn it_keeps_time_and_fits(
+            classes in prop::collection::vec((1_u32..9, 1_u32..5, prop::collection::vec((any::<bool>(), 0.0_f64..1.0), 5)), 1..8),
+            capacity in prop::collection::vec(0_u32..20, 5),
+        ) {
+            let capacity: Vec<f64> = capacity.into_iter().map(f64::from).collect();
+            let gangs: Vec<f64> = classes.iter().map(|own| f64::from(own.0)).collect();
+            let members: Vec<f64> = classes.iter().map(|own| f64::from(own.1)).collect();
+            let cells = classes.iter().flat_map(|own| &own.2);
+            let rates: Vec<f64> = cells.clone().map(|own| f64::from(u8::from(own.0))).collect();
+            let cells = cells.zip(capacity.iter().cycle());
+            let mut shares: Vec<f64> = cells
+                .map(|(own, gpus)| if own.0 && *gpus > 0.0 { own.1 } else { 0.0 })
+                .collect();
+            within(&mut shares, &mut [], &[], &gangs, &members, &capacity);
+            let times = |shares: &[f64]| -> Vec<f64> { shares.chunks_exact(5).map(|row| row.iter().sum()).collect() };
+            let before = times(&shares);
+            let spread = Spread { rates: &rates, gangs: &gangs, members: &members, capacity: &capacity };
+            spread.even(&mut shares);
+            for (own, other) in times(&shares).into_iter().zip(&before) {
+                prop_assert!((own - other).abs() <= 1e-10, "{own} {other}");
+            }
+            let gpus: f64 = capacity.iter().sum();
+            for (at, most) in capacity.iter().enumerate() {
+                let held: f64 = (0..gangs.len()).map(|class| spread.held(&shares, class, at)).sum();
+                prop_assert!(held <= most * (1.0 + 1e-12));
+                for (class, time) in before.iter().enumerate() {
+                    let share = shares[class * 5 + at];
+                    prop_assert!(share == 0.0 || spread.can(class, at));
+                    if rates.iter().all(|rate| *rate > 0.0) && gpus > 0.0 {
+                        prop_assert!((share - time * most / gpus).abs() <= 1e-12);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_does_not_fit_is_moved() {
+        // two types of one GPU, one of the two jobs is bound to the first: the other gives way as far as it has to
+        let ones = [1.0, 1.0];
+        let spread = Spread {
+            rates: &[1.0, 1.0, 1.0, 0.0],
+            gangs: &ones,
+            members: &ones,
+            capacity: &ones,
+        };
+        let mut shares = vec![0.5, 0.5, 0.5, 0.0];
+        spread.even(&mut shares);
+        assert_eq!(shares, [0.5, 0.5, 0.5, 0.0]);
+        let mut shares = vec![0.25, 0.75, 0.75, 0.0];
+        spread.even(&mut shares);
+        assert_eq!(shares, [0.25, 0.75, 0.75, 0.0]);
+    }
+
+    #[test]
+    fn a_way_may_lead_over_other_types() {
+        // each job has two types but the first, which is bound: room is on the third type, two steps from the first
+        let (gangs, members) = ([1.0; 3], [1.0; 3]);
+        let spread = Spread {
+            rates: &[1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0],
+            gangs: &gangs,
+            members: &members,
+            capacity: &[1.0, 1.0, 1.0],
+        };
+        let mut shares = vec![1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0];
+        spread.even(&mut shares);
+        assert_eq!(shares, [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]);
+    }
+}
