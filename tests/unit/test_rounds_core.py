@@ -56,6 +56,7 @@ class Kept(rounds.Shares):
         ("gavel-las", {"packed": True}, True),
         ("gavel-makespan-agnostic", {"packed": True}, True),
         ("gavel-max-sum", {"packed": True, "partitions": 2}, True),
+        ("gavel-ftf", {"packed": True}, True),
         ("gavel-water-filling", {"packed": True}, False),
         ("gavel-ftf", {"tie_break": "none"}, False),
         ("gavel-las", {"solver": "simplex"}, False),

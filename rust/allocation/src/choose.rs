@@ -85,6 +85,9 @@ pub struct Chosen {
     pub together: Vec<f64>,
     /// The first objective: what the gains add up to, or by what part of themselves all floors rise.
     pub value: f64,
+    /// What part of 1 the floor of each class has in the limit on their level: no plan reaches floors whose quotients by
+    /// these, weighted so, add up to more than 1 and the level. Empty unless floors rise.
+    pub weights: Vec<f64>,
     /// Simplex steps.
     pub steps: u32,
 }
@@ -169,6 +172,10 @@ impl Choose<'_> {
         simplex.cost = simplex.objective(first);
         simplex.run()?;
         let mut plan = simplex.plan()?;
+        if self.rises {
+            let classes = 0..self.gangs.len();
+            plan.weights = classes.map(|class| -simplex.duals(class)[1]).collect();
+        }
         let next = if self.rises {
             Some(Objective::Gains)
         } else {
@@ -180,6 +187,7 @@ impl Choose<'_> {
             simplex.run()?;
             plan = Chosen {
                 value: plan.value,
+                weights: plan.weights,
                 ..simplex.plan()?
             };
         }
@@ -843,6 +851,7 @@ impl<'a> Simplex<'a> {
             shares: vec![0.0; self.scaled.len()],
             together: vec![0.0; self.sides.len()],
             value: 0.0,
+            weights: Vec::new(),
             steps: self.steps,
         };
         let mut set = |extra: Extra, value: f64| {

@@ -40,6 +40,8 @@ pub struct Staged {
     pub shares: Vec<f64>,
     /// Job-seconds per second of each pair.
     pub together: Vec<f64>,
+    /// What part of 1 each class has in the limit on z, if there are pairs.
+    pub weights: Vec<f64>,
     /// Plans that the prices looked at, and simplex steps.
     pub iterations: u32,
 }
@@ -98,6 +100,7 @@ impl TwoStages<'_> {
             },
             shares: chosen.shares,
             together: chosen.together,
+            weights: chosen.weights,
             iterations: iterations + chosen.steps,
         })
     }

@@ -190,8 +190,7 @@ impl Program {
         if 2 * table.gangs.len() + table.capacity.len() > ROWS_MAX {
             return None;
         }
-        let searches = matches!(self, Self::Ftf { .. } | Self::WaterFilling { .. });
-        if searches && !table.kinds.is_empty() {
+        if matches!(self, Self::WaterFilling { .. }) && !table.kinds.is_empty() {
             return None;
         }
         let answer = match self {
@@ -472,8 +471,20 @@ impl Table {
             remaining: &self.remaining,
             fair_s: &fair_s,
         };
-        let found = program.solve(EVALUATIONS)?;
         let worth = self.fair();
+        let pairs = self.pairs(&rates, |class, _| [worth[class]; 2]);
+        if !pairs.is_empty() {
+            let (rho, staged, programs) = program.solve_packed(&worth, &pairs, EVALUATIONS)?;
+            return Ok(Answer {
+                shares: staged.shares,
+                together: together(&pairs, &staged.together),
+                objective: rho,
+                levels: Vec::new(),
+                programs,
+                iterations: staged.iterations,
+            });
+        }
+        let found = program.solve(EVALUATIONS)?;
         let chosen = self.above(&rates, &found.asked, &worth, &found.prices)?;
         Ok(Answer {
             shares: chosen.shares,

@@ -11,15 +11,22 @@
 //! whose rates are not too dear at these prices is the next trial. The cost is a convex curve of rho, so this is Newton's
 //! method and never goes too far: no plan has a smaller rho than any trial, and the first trial that can be met is the
 //! optimum.
+//!
+//! Prices know nothing of pairs. With them each trial is a program whose floors rise or fall together as far as they can,
+//! and the multipliers of the floors take the place of the prices.
 
+use super::choose::Pair;
 use super::dual::{Market, MaxMin, SolverError, Until};
 use super::frontier::cost_of;
+use super::program::{Staged, TwoStages};
 use super::search::affordable;
 
 /// Trials; 3 to 8 are usual.
 const TRIALS: u32 = 100;
 /// Both ends of rho closer than this are one.
 const CLOSE: f64 = 1e-8;
+/// Two trials closer than this, as a part of rho, are one.
+const SAME: f64 = 1e-11;
 /// No class is asked for less than this part of its fastest rate: a program could not tell it from zero.
 const LEAST_TIME: f64 = 1e-8;
 
@@ -129,6 +136,71 @@ impl Fairness<'_> {
             programs,
             evaluations: looked_at,
         })
+    }
+
+    /// The least rho where classes may share GPUs, the plan of most worth that reaches it, and programs that were solved.
+    ///
+    /// # Errors
+    /// As [`Self::solve`].
+    pub(crate) fn solve_packed(
+        &self,
+        worth: &[f64],
+        pairs: &[Pair],
+        evaluations: u32,
+    ) -> Result<(f64, Staged, u32), SolverError> {
+        let alone = self.solve(evaluations)?;
+        let fastest = self.fastest(pairs);
+        let (dearest, cheap) = (self.largest(&fastest), alone.rho);
+        let (mut rho, mut programs) = (cheap, alone.programs);
+        for _ in 0..TRIALS {
+            let asked = self.asked(rho, &fastest);
+            let measure: Vec<f64> = asked.iter().map(|own| 1.0 / own).collect();
+            let program = TwoStages {
+                rates: self.rates,
+                measure: &measure,
+                worth,
+                gangs: self.gangs,
+                members: self.members,
+                capacity: self.capacity,
+                pairs,
+            };
+            let staged = program.solve(evaluations)?;
+            programs += 2;
+            let next = affordable(dearest.min(cheap), cheap, |rho| {
+                let (mut demand, mut slope) = (0.0, 0.0);
+                for (class, weight) in staged.weights.iter().enumerate() {
+                    let (rate, change) = self.rate(class, rho, fastest[class]);
+                    demand += weight * rate * measure[class];
+                    slope += weight * change * measure[class];
+                }
+                (demand - staged.z, slope)
+            });
+            if (next - rho).abs() <= SAME * rho {
+                return Ok((rho, staged, programs));
+            }
+            rho = next;
+        }
+        Err(SolverError::Gap {
+            gap: 1.0 - dearest / rho,
+            evaluations: programs,
+        })
+    }
+
+    /// The largest rate of a job of each class, alone or beside another.
+    fn fastest(&self, pairs: &[Pair]) -> Vec<f64> {
+        let rows = self.rates.chunks_exact(self.capacity.len());
+        let mut fastest: Vec<f64> = rows
+            .map(|row| {
+                let usable = row.iter().zip(self.capacity).filter(|own| *own.1 > 0.0);
+                usable.fold(0.0_f64, |most, (rate, _)| most.max(*rate))
+            })
+            .collect();
+        for pair in pairs {
+            for (class, rate) in pair.classes.into_iter().zip(pair.rates) {
+                fastest[class] = fastest[class].max(rate);
+            }
+        }
+        fastest
     }
 
     fn check(&self) -> Result<(), SolverError> {
