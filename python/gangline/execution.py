@@ -198,11 +198,13 @@ class Worlds:
     ) -> Run:
         """Return the run that `gangline.simulate` makes of these arguments; the trace is kept."""
         from gangline.policies.protocol import Policy
+        from gangline.run_inputs import as_cluster
         from gangline.run_spec import RunSpec
         from gangline.trace.read import as_trace
 
+        lab = as_cluster(cluster)  # a wrong one is told before a trace is read
         held = self.hold(as_trace(trace))
-        spec = RunSpec.make(cluster, held, policy, params=params, **options)
+        spec = RunSpec.make(lab, held, policy, params=params, **options)
         return Run(spec, policy if isinstance(policy, Policy) else None)
 
     def run(self, run: Run, *, progress: bool | Progress = False) -> Result:
