@@ -297,8 +297,8 @@ def _cluster(address: str | None, workers: int) -> AbstractContextManager[Any]:
     if address is not None:
         return nullcontext(address)
     made: AbstractContextManager[Any] = LocalCluster(
-        workers, threads_per_worker=1, dashboard_address=None
-    )
+        workers, threads_per_worker=1, dashboard_address=":0"
+    )  # any port: the usual one may be in use, which would be said on stderr
     return made
 
 

@@ -250,7 +250,8 @@ def test_a_killed_dask_scheduler_ends_the_sweep_and_loses_no_run(tmp_path: Path)
             if store.wait(process):
                 scheduler.kill()
                 if process.wait(PATIENCE_S) == 2:
-                    (said,) = errors.read_text().splitlines()
+                    *progress, said = errors.read_text().splitlines()
+                    assert all(line.startswith("killed: ") for line in progress)
                     assert "the connection to the Dask scheduler tcp://" in said
                     store.kills += 1
                     continue
