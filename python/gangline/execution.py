@@ -202,7 +202,7 @@ class Worlds:
         from gangline.run_spec import RunSpec
         from gangline.trace.read import as_trace
 
-        lab = as_cluster(cluster)  # a wrong one is told before a trace is read
+        lab = as_cluster(cluster)  # a wrong one is refused before a trace is read
         held = self.hold(as_trace(trace))
         spec = RunSpec.make(lab, held, policy, params=params, **options)
         return Run(spec, policy if isinstance(policy, Policy) else None)
