@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gangline import _formatting as words
-from gangline.report import _gantt_svg, findings, stories, tables
+from gangline.report import _gantt_svg, findings, stories, tables, waiting
 from gangline.report.tables import Cell, text
 
 if TYPE_CHECKING:
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 __all__ = ["content", "unfit"]
 
-_BY_REASON = (
-    ("busy", "Too few GPUs free", "fewer GPUs of one type were free than the job asks for"),
-    (
-        "head",
-        "Behind a blocked head",
-        (
-            "head-of-line blocking: the job that had come first asked for more GPUs than were "
-            "free, the waiting job for no more"
-        ),
-    ),
-    (
-        "scattered",
-        "Scattered",
-        "enough GPUs were free, but on more servers than a gang of this size needs",
-    ),
-    ("held", "Held back", "enough GPUs were free on few servers, and the policy let the job wait"),
+_BLOCKED = (
+    "head-of-line blocking: the job that had come first asked for more GPUs than were free, the "
+    "waiting job for no more"
 )
+_BY_REASON = tuple(words.Measure(*one) for one in (
+    ("waited_busy_s", "Too few GPUs free", "fewer GPUs of one type were free than the job needs",
+     words.duration, 0),
+    ("waited_head_s", "Behind a blocked head", _BLOCKED, words.duration, 0),
+    ("waited_scattered_s", "Scattered",
+     "enough GPUs were free, but on more servers than such a gang needs", words.duration, 0),
+    ("waited_held_s", "Held back",
+     "enough GPUs were free on few servers, and the policy let it wait", words.duration, 0),
+    ("run_mean_s", "Mean running", "all time with GPUs", words.duration, 0),
+    ("idle_while_waiting", "Idle while jobs wait",
+     "share of all GPU time that was idle while at least one job waited", words.share, 0),
+))  # fmt: skip
+_REASONS = tuple(zip(waiting.REASONS, _BY_REASON, strict=False))
 # Class, words of the legend, title of the column, explanation.
 _PARTS = (
     ("useful", "work", "Work", "GPUs held with progress"),
@@ -82,47 +82,35 @@ def content(
 def _waiting(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
     """Return the table of what jobs waited for, without columns that are 0 or unknown for all."""
     rows = findings.reasons(means)
-    known = [row for row in rows if row.get("waited_busy_s") is not None]
-    if not known:
-        seen = [one for one in findings.REASONS if any(row.get(one.key) for row in rows)]
-        hints = [(one.title, one.hint) for one in seen]
-        if not seen:
-            return ""
-        titles, cells = tables.ranked([run.label for run in drawn], rows, seen)
-    else:
-        titles, cells, hints = _by_reason(rows, drawn)
-    colours = {title: f'<i class="w-{reason}"></i>' for reason, title, _ in _BY_REASON}
+    is_known = any(row.get("waited_busy_s") is not None for row in rows)
+    columns = _BY_REASON if is_known else findings.REASONS
+    seen = [one for one in columns if any(row.get(one.key) for row in rows)]
+    if not seen:
+        return ""
+    titles, cells = tables.ranked([run.label for run in drawn], rows, seen)
+    colours = {}
+    if is_known:
+        colours = {one.title: f'<i class="w-{reason}"></i>' for reason, one in _REASONS}
+        titles[1:1] = [("Mean waiting, by reason", ""), ("Mean waiting", "All time without GPUs")]
+        _put_bars(cells, rows)
     about = "".join(
-        f"<li>{colours.get(title, '') if known else ''}<strong>{text(title)}</strong>: "
-        f"{text(hint)}.</li>"
-        for title, hint in hints
-        if hint
+        f"<li>{colours.get(one.title, '')}<strong>{one.title}</strong>: {text(one.hint)}.</li>"
+        for one in seen
+        if one.hint
     )
     return (
         tables.table(titles, cells, caption="What jobs waited for, by policy")
         + "".join(f"<p>{line}</p>" for line in unfit(drawn))
-        + f'<ul class="terms{" keyed" if known else ""}">{about}</ul>'
+        + f'<ul class="terms{" keyed" if is_known else ""}">{about}</ul>'
     )
 
 
-def _by_reason(
-    rows: Sequence[Row], drawn: Sequence[Digest]
-) -> tuple[list[tuple[str, str]], list[list[Cell]], list[tuple[str, str]]]:
-    columns = [
-        words.Measure(f"waited_{name}_s", title, "", words.duration, 0)
-        for name, title, _ in _BY_REASON
-        if any(row.get(f"waited_{name}_s") for row in rows)
-    ]
-    columns.append(words.Measure("run_mean_s", "Mean running", "", words.duration, 0))
-    columns.append(words.Measure("idle_while_waiting", "Idle while jobs wait", "", words.share, 0))
-    titles, cells = tables.ranked([run.label for run in drawn], rows, columns)
-    longest = max((row.get("wait_mean_s") or 0.0 for row in rows), default=0.0)
+def _put_bars(cells: Sequence[list[Cell]], rows: Sequence[Row]) -> None:
+    """Put the mean waiting after the policy of each row: as a bar in parts, and as a time."""
+    longest = max((row.get("wait_mean_s") or 0.0 for row in rows), default=0.0) or 1.0
     for cell, row in zip(cells, rows, strict=True):
         wait = row.get("wait_mean_s")
-        parts = [
-            (name, (row.get(f"waited_{name}_s") or 0.0) / longest if longest else 0.0)
-            for name, _, _ in _BY_REASON
-        ]
+        parts = [(name, (row.get(one.key) or 0.0) / longest) for name, one in _REASONS]
         bar = "".join(
             f'<span class="w-{name}" style="width:{100 * part:.2f}%"></span>'
             for name, part in parts
@@ -131,20 +119,6 @@ def _by_reason(
             Cell(f'<div class="stack thin">{bar}</div>', wait, kind="wide"),
             Cell(text(words.duration(wait)), wait),
         ]
-    titles[1:1] = [("Mean waiting, by reason", ""), ("Mean waiting", "All time without GPUs")]
-    hints = [
-        (f"{title}", hint)
-        for name, title, hint in _BY_REASON
-        if any(row.get(f"waited_{name}_s") for row in rows)
-    ]
-    hints.append(("Mean running", "all time with GPUs"))
-    hints.append(
-        (
-            "Idle while jobs wait",
-            "share of all GPU time that was idle while at least one job waited",
-        )
-    )
-    return titles, cells, hints
 
 
 def unfit(drawn: Sequence[Digest]) -> list[str]:
