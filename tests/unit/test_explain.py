@@ -276,6 +276,9 @@ def test_what_a_job_may_get_counts_as_enough() -> None:
     copies = said_of("hadare", 0, gl.Cluster.homogeneous(servers=3, gpus=2), table((0, 1, 1e5)))
     assert (copies.gpus_min, copies.runs[0].copies) == (2, 3)
     assert "as 3 copies on 6 GPUs of servers 0, 1 and 2" in str(copies)
+    wide = said_of("fifo", 0, gl.Cluster.homogeneous(servers=3, gpus=2), table((0, 6, 1e5)))
+    assert wide.runs[0].copies == 1
+    assert "ran for 1 d 4 h on 6 GPUs of servers 0, 1 and 2" in str(wide)
 
 
 def test_a_job_that_can_never_run() -> None:

@@ -57,6 +57,7 @@ def test_explanations_of_public_timing_are_true(policy: str) -> None:
     params = {"compat": True, "round_s": 60.0}
     causes = check_all(policy, lab, whole_steps(), params, each=1)
     assert {"outranked", "next decision"} & causes
+    assert "no place" not in causes
 
 
 def served(oracle: Oracle, job: str, time_s: float) -> float:

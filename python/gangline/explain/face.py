@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -277,6 +278,20 @@ class _Story:
             )
         ]
 
+    @cached_property
+    def _own(self) -> tuple[Any, ...]:
+        """Begin, end and part of the job's segments."""
+        segments = self._segments
+        rows = np.flatnonzero(segments.job == self._row)
+        parts = segments.table["part"].to_numpy()[rows]
+        return segments.start[rows], segments.end[rows], parts
+
+    def _copies(self, run: Run) -> int:
+        if len(run.places) == 1 or "part" not in self._segments.table.column_names:
+            return 1
+        start, end, parts = self._own
+        return len(set(parts[(start <= run.start_s) & (end > run.start_s)].tolist()))
+
     def _run(self, run: Run) -> RunPart:
         taken = {} if run.end == "finished" else self._segments.takers(self._row, run)
         return RunPart(
@@ -288,5 +303,5 @@ class _Story:
             list(run.co_runners),
             run.end,
             {self._name(job): gpus for job, gpus in taken.items()},
-            len(run.places) if "part" in self._tables.segments.column_names else 1,
+            self._copies(run),
         )
