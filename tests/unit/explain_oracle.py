@@ -174,6 +174,8 @@ def _check_run(oracle: Oracle, said: Explanation, run: RunPart) -> None:
         held = [gpu for gpu, names in oracle.held(edge).items() if said.job_id in names]
         assert len(held) == run.gpus
         assert sorted({server for server, _ in held}) == run.servers
+        now = [row for row in oracle.segments if row["start_s"] <= edge < row["end_s"]]
+        assert run.copies == len({row["part"] for row in now if row["job_id"] == said.job_id})
     if run.end == "finished":
         assert run.taken_by == {}
         return
