@@ -58,7 +58,8 @@ class Allocation:
     notes : mapping
         Counts of what was left out and why: `stranded` (jobs whose types have no GPU now),
         `deadlines_passed`, `deadlines_missed`; `prices_failed` if programs had to do what prices
-        could not; `solver_retried` if so many programs had to be solved in another way.
+        could not; `solver_retried` if so many programs had to be solved in another way;
+        `partition_loss` if jobs were dealt into parts.
     """
 
     shares: F64

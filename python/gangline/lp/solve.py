@@ -16,6 +16,7 @@ from gangline.lp.core import solve_in_core
 from gangline.lp.highs import Solver, solver_name
 from gangline.lp.instance import Allocation, Instance, Settings, check, read
 from gangline.lp.objectives import agnostic
+from gangline.lp.parts import solve_in_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +97,9 @@ def solve(
         packed, kind, pair_rates : pairs on one GPU; kind is a row of pair_rates of shape
         (kinds, kinds, types), whose entry is the rate of the first beside the second;
         type_names : break ties (fifo-perf); alpha, running_type : see `allox`;
-        service_lost_s : seconds of equal-split service of earlier solves (ftf).
+        service_lost_s : seconds of equal-split service of earlier solves (ftf);
+        partitions : deal jobs and GPUs at random (by `seed`) into so many programs; the whole is
+        solved as well, and `notes["partition_loss"]` has how much worse the objective is.
 
     Returns
     -------
@@ -138,6 +141,9 @@ def solve(
         "steps_remaining": steps_remaining,
         "age_s": age_s,
     }
+    if "partitions" in settings:
+        parts = settings.pop("partitions")
+        return solve_in_parts(solve, policy, arrays | settings, parts)
     return run(_in_turn(read(policy, arrays, _settings(policy, settings))))
 
 

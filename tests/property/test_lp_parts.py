@@ -1,0 +1,67 @@
+"""Allocations in parts: what they lose against the whole program, and that they fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gangline as gl
+from lp import plain
+from property.test_lp_pairs_oracle import Ask, asks
+
+if TYPE_CHECKING:
+    from lp.plain import Jobs
+
+WHOLE = {
+    "gavel-las": plain.las,
+    "gavel-makespan": plain.makespan,
+    "gavel-max-sum": lambda jobs, pairs: plain.total(jobs, np.ones(jobs.rates.shape), pairs),
+}
+
+
+@given(asks(), st.sampled_from(sorted(WHOLE)), st.integers(1, 4), st.booleans())
+def test_the_loss_is_that_against_the_plain_whole(
+    ask: Ask, policy: str, parts: int, packed: bool
+) -> None:
+    found = ask.allocate(policy, packed=packed, partitions=parts, seed=parts)
+    whole = WHOLE[policy](ask.jobs, ask.pairs() if packed else None)
+    least = found.objective / whole if policy == "gavel-makespan" else whole / found.objective
+    assert least >= 1 - 1e-7, "no deal can be better than the whole"
+    reported = found.notes["partition_loss"]
+    kept = 1 + reported if policy == "gavel-makespan" else 1 / (1 - reported)
+    assert kept == pytest.approx(least, rel=1e-6)
+    assert (found.shares.sum(axis=1) <= 1 + 1e-9).all()
+    assert (ask.jobs.scale @ found.shares <= ask.jobs.capacity * (1 + 1e-9)).all()
+    if not packed:
+        check_objective(ask.jobs, policy, found)
+
+
+def check_objective(jobs: Jobs, policy: str, found: gl.lp.Allocation) -> None:
+    """The objective is what the shares of all parts together reach."""
+    rate = (jobs.rates * found.shares).sum(axis=1)
+    reached = {
+        "gavel-las": (jobs.scale * rate / (jobs.weight * jobs.prop())).min(),
+        "gavel-makespan": (jobs.remaining / rate).max(),
+        "gavel-max-sum": rate.sum(),
+    }
+    assert reached[policy] == pytest.approx(found.objective, rel=1e-6)
+
+
+def test_entities_and_levels_in_parts() -> None:
+    """Four equal jobs on one GPU in two parts: a quarter each; entity 0 is in one part alone."""
+    found = gl.lp.solve(
+        "gavel-water-filling",
+        rates=np.ones((4, 1)),
+        scale=np.ones(4),
+        capacity=[1],
+        entity=[0, 1, 1, 1],
+        entity_policy=["fairness", "fairness"],
+        partitions=2,
+    )
+    assert sorted(found.levels) == pytest.approx([0.25] * 4)
+    with pytest.raises(gl.PolicyError, match="partitions: expected a whole number"):
+        gl.lp.solve("gavel-allox", rates=[[1.0]], scale=[1], capacity=[1], partitions=2)
