@@ -1,6 +1,6 @@
 //! Programs in which classes may share GPUs, by hand.
 
-use gangline_allocation::{Choose, Pair, Staged, TwoStages};
+use gangline_allocation::{Choose, Pair, Program, Staged, Table, TwoStages};
 
 fn pair(classes: [usize; 2], rates: [f64; 2]) -> Pair {
     Pair {
@@ -100,4 +100,30 @@ fn most_of_a_sum_and_then_of_another() {
     assert!((found.value - 1.5).abs() < 1e-12);
     close(&found.shares, &[0.0; 3]);
     close(&found.together, &[0.0, 0.0, 1.0]);
+}
+
+#[test]
+fn rho_of_two_jobs_of_which_one_is_older() {
+    // y together at 0.8 each, and 1 - y for the older alone: 10 + 5 / (1 - 0.2 y) = 5 / (0.8 y), over 10 s each
+    let y = (16.25 - (16.25_f64.powi(2) - 50.0).sqrt()) / 4.0;
+    let table = Table {
+        rates: vec![1.0; 2],
+        gangs: vec![1.0; 2],
+        members: vec![1.0; 2],
+        weights: vec![1.0; 2],
+        remaining: vec![5.0; 2],
+        age_s: vec![10.0, 0.0],
+        capacity: vec![1.0],
+        jobs: 2.0,
+        kinds: vec![0, 0],
+        kind_count: 1,
+        pair_rates: vec![0.8],
+        ..Table::default()
+    };
+    let program = Program::Ftf { is_agnostic: false };
+    let found = program.solve_table(&table).expect("of its kind");
+    let found = found.expect("a small program");
+    assert!((found.objective - 0.625 / y).abs() < 1e-8);
+    close(&found.shares, &[1.0 - y, 0.0]);
+    close(&[found.together[0].time], &[y]);
 }
