@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -158,6 +159,16 @@ def test_a_long_run_holds_up_no_other() -> None:
 
     # more tasks than are handed out ahead: the others end while the first is under way
     assert list(in_threads(work, range(20), 2)) == [*range(1, 20), 0]
+
+
+def test_processes_end_at_once_when_no_more_is_wanted() -> None:
+    from gangline.executors import in_processes
+
+    results = in_processes(time.sleep, [0.0, 600.0, 600.0], 1, lambda *_: None)
+    assert next(results) is None
+    begin = time.monotonic()
+    results.close()  # as Ctrl-C does
+    assert time.monotonic() - begin < 300.0
 
 
 def test_a_result_of_a_sweep_is_that_of_simulate(tmp_path: Path) -> None:
