@@ -208,6 +208,7 @@ def test_policies_with_durations_are_not_ranked_with_those_without(
     # a crowded world tells preemption by remaining time from the order of arrival
     assert run["srtf"]["speedup_low"] > 2.0
     assert "A small part of suite 1" in sentences(done)[0]
+    assert "1 world (philly, homogeneous, load 1.3, restarts of 60 s)" in sentences(done)[0]
 
 
 def test_published_results_are_those_of_this_code(quick: tuple[Bench, Path]) -> None:

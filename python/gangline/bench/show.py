@@ -59,6 +59,11 @@ def sentences(done: Bench) -> list[str]:
     suite = done.suite
     part = "A small part of suite" if done.is_quick else "Suite"
     worlds, seeds = plural(len(done.worlds), "world"), plural(len(suite.seeds), "seed")
+    if len(done.worlds) == 1:
+        one = done.worlds[0]
+        worlds += (
+            f" ({one.workload}, {one.cluster}, load {one.load:g}, restarts of {one.restart_s:g} s)"
+        )
     runs_each = plural(len(done.worlds) * len(suite.seeds), "run")
     what = (
         f"{part} {suite.version} (sha256 {suite.digest[:12]}): {worlds}, {seeds}, {runs_each} per"
