@@ -20,7 +20,7 @@ import gangline as gl
 from gangline import comparison
 from gangline._formatting import duration as format_duration
 from gangline.cli.app import main
-from gangline.report import _svg, answer, findings
+from gangline.report import _svg, answer, findings, why
 from gangline.report.charts import charts
 from gangline.report.command import typed, without_folders
 from gangline.report.waiting import idle_share, waits
@@ -509,3 +509,28 @@ def test_seeds_that_change_nothing_are_one_run() -> None:
     assert "The 2 seeds change nothing" in page
     assert "Mean rank" not in page
     assert "Means over" not in page
+
+
+def test_shares_of_waiting_over_several_draws_are_those_of_all_that_was_waited() -> None:
+    """One draw waits 100 times as long as the other: a mean of two shares would hide it."""
+    two = gl.Cluster.homogeneous(servers=1, gpus=2)
+    runs = []
+    for seed, scale in enumerate((1, 100)):
+        last = 3 if scale == 1 else 300
+        rows = {
+            "arrival_s": [0, scale, 2 * scale],
+            "gpus": [1, 2, 1] if scale == 1 else [1, 2, 2],
+            "duration_s": [10 * scale, 5 * scale, last],
+        }
+        runs.append(gl.report.digest(gl.simulate(two, pa.table(rows), "fifo", segments=True)))
+        runs[-1].spec["seed"], runs[-1].spec["log_hash"] = seed, str(seed)
+    assert [run.behind_head for run in runs] == [pytest.approx(8 / 22), 0.0]
+    (mean,) = findings.means(findings.rows(runs))
+    waited = 22 + 100 * (9 + 13)
+    assert mean["behind_head"] == pytest.approx(8 / waited)
+    assert mean["wait_mean_s"] == pytest.approx(waited / 6)
+    found = {name: (jobs, share) for name, jobs, share in why.pooled(runs)}
+    assert found == {"1": (2, pytest.approx(8 / waited)), "2": (1, 0.0)}
+    page = gl.report.render(runs)
+    assert "Means over 2 runs. The chart of times to finish is of all of them" in page
+    assert "charts and single jobs are of the one with seed 0." in page

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gangline import _formatting as words
+from gangline import comparison
 from gangline.report.command import trace_seeds
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from gangline.report.digest import Digest
 
 
-__all__ = ["REASONS", "fairness_columns", "gpu_time", "reasons", "rows"]
+__all__ = ["REASONS", "fairness_columns", "gpu_time", "means", "reasons", "rows"]
 
 # Parts of the GPU time held that were lost, and their keys in the summary.
 _LOSSES = (
@@ -72,6 +73,24 @@ def rows(runs: Sequence[Digest]) -> list[dict[str, Any]]:
         }
         for run in runs
     ]
+
+
+def means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one row per policy: averages over the seeds, shares of waiting by how much there was.
+
+    A mean of `behind_head` over seeds would count a run in which jobs hardly waited like any other,
+    and contradict the mean waiting beside it.
+    """
+    found = comparison.means(rows)
+    for mean in found:
+        if "behind_head" not in mean:
+            continue
+        mine = [row for row in rows if row["policy"] == mean["policy"]]
+        waited = [_known(row, "queue_mean_s") * _known(row, "jobs") for row in mine]
+        if total := sum(waited):
+            behind = (row["behind_head"] * s for row, s in zip(mine, waited, strict=True))
+            mean["behind_head"] = sum(behind) / total
+    return found
 
 
 def reasons(means: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -69,14 +69,14 @@ def render(runs: Sequence[Digest], *, command: str = "") -> str:
     first: dict[str, Digest] = {}
     for run in runs:
         first.setdefault(run.label, run)
-    drawn = list(first.values())
+    drawn = [_pooled(run, runs) for run in first.values()]
     top = [*_warnings(runs), *answer.on_top(runs)]
     # Seeds that change nothing are no runs of their own.
     rows = findings.rows(drawn if answer.is_repeated(runs) else runs)
-    means = comparison.means(rows)
+    means = findings.means(rows)
     best, others = comparison.ranking(means, statistics.tied(rows))
     named = [row["policy"] for row in best], others[-1]["policy"] if others else None
-    blocks = _drawings(charts([_pooled(run, runs) for run in drawn]))
+    blocks = _drawings(charts(drawn))
     title = _title(drawn)
     sections = [
         (name, short, heading, content)
@@ -114,12 +114,13 @@ def _shown(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pooled(first: Digest, runs: Sequence[Digest]) -> Digest:
-    """Return a run whose distributions are those of all seeds of its policy."""
-    mine = [run.curves for run in runs if run.label == first.label]
+    """Return a run whose distributions and waiting gangs are those of all seeds of its policy."""
+    mine = [run for run in runs if run.label == first.label]
     if len(mine) == 1:
         return first
-    curves = {name: curve(np.concatenate([one[name] for one in mine])) for name in first.curves}
-    return dataclasses.replace(first, curves=curves)
+    of_all = {name: np.concatenate([one.curves[name] for one in mine]) for name in first.curves}
+    curves = {name: curve(values) for name, values in of_all.items()}
+    return dataclasses.replace(first, curves=curves, unfit=why.pooled(mine))
 
 
 def footer(version: str) -> str:
@@ -332,7 +333,12 @@ def _verdict(rows: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:
     seeds = max(int(row["seeds"]) for row in means)
     averaged = ""
     if seeds > 1:
-        averaged = f" Means over {seeds} runs; times to finish are of all, other charts of one."
+        kind = "trace_seed" if "trace_seed" in rows[0] else "seed"
+        one = f"the one with {kind.replace('_', ' ')} {rows[0][kind]}"
+        averaged = (
+            f" Means over {seeds} runs. The chart of times to finish is of all of them; other "
+            f"charts and single jobs are of {one}."
+        )
     found = statistics.table(rows)
     known = bool(found) and found[0]["low"] is not None
     best = _BEST_OF_SEEDS if known else _BEST
