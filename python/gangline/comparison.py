@@ -16,7 +16,7 @@ from gangline._safe import safe
 from gangline.errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from os import PathLike
 
     from gangline.cluster import Cluster
@@ -27,6 +27,7 @@ __all__ = [
     "Comparison",
     "check_out",
     "headline",
+    "informed",
     "leaders",
     "means",
     "price",
@@ -64,6 +65,7 @@ class Comparison:
         self.rows: list[dict[str, Any]] = []
         self.results: list[Result] = []
         self._log_hashes: list[str] = []
+        self._knows: dict[str, str] = {}  # what each policy knows of how long jobs run
 
     def add(self, result: Result, *, keep: bool = True, trace_seed: int | None = None) -> None:
         """Append a run; `trace_seed` is the seed that drew its trace, if several were drawn."""
@@ -71,6 +73,7 @@ class Comparison:
         row = {"policy": result.policy, "seed": result.seed, **drawn, **result.summary}
         self.rows.append(row)
         self._log_hashes.append(result.log_hash)
+        self._knows[result.policy] = str(result.spec["policy"].get("knowledge"))
         if keep:
             self.results.append(result)
 
@@ -171,10 +174,16 @@ class Comparison:
     def sentences(self) -> list[str]:
         """Return what the numbers say: which policy to take, and what to know of the comparison.
 
-        Such as that jobs hardly waited, or that the seeds change nothing.
+        Such as that the best policy knows how long jobs run, that jobs hardly waited, or that the
+        seeds change nothing.
         """
-        means = self.means()
-        said = (headline(means, tied=self.tied()), waiting(means), self.seeds_said())
+        means, tied = self.means(), self.tied()
+        said = (
+            headline(means, tied=tied),
+            informed(means, self._knows, tied=tied),
+            waiting(means),
+            self.seeds_said(),
+        )
         return [line for line in said if line]
 
     def seeds_said(self) -> str:
@@ -405,6 +414,47 @@ def headline(means: Sequence[Row], name: Name = str, *, tied: Sequence[str] = ()
     if not _stops(rival):
         return f"{said} and neither stops nor moves a running job."
     return f"{said}, {_at(rival)}."
+
+
+def informed(
+    means: Sequence[Row], knows: Mapping[str, str], name: Name = str, *, tied: Sequence[str] = ()
+) -> str:
+    """Say so if the best policy knows how long jobs run, and name the best of those that do not.
+
+    Parameters
+    ----------
+    means : sequence of dict
+        One row per policy, as `means` returns them.
+    knows : mapping
+        Label of a policy to what it knows: `remaining` for durations, `online` for nothing.
+    name : callable
+        How the label of a policy is written.
+    tied : sequence of str
+        Labels of the policies that tie for the best; default: those within 1 %.
+
+    Examples
+    --------
+    >>> rows = [{"policy": "las", "jct_mean_s": 60.0}, {"policy": "srtf", "jct_mean_s": 45.0}]
+    >>> print(informed(rows, {"las": "online", "srtf": "remaining"}))
+    srtf knows how long each job still has to run, which a real cluster seldom does; las does not.
+    """
+    best, others = ranking(means, tied)
+    blind, _ = ranking([row for row in means if knows[row["policy"]] == "online"])
+    if not others or not blind or knows[best[0]["policy"]] != "remaining":
+        return ""
+    alike = [row["policy"] for row in best if knows[row["policy"]] == "online"]
+    if alike:
+        names = _formatting.listed([name(label) for label in alike])
+        verb = "does" if len(alike) == 1 else "do"
+        return f"Of these, {names} {verb} not need to know how long jobs run."
+    rival = name(blind[0]["policy"])
+    told = f"the best without that is {rival} ({_took(blind[0])})"
+    if blind[0]["jct_mean_s"] == max(row.get("jct_mean_s", 0.0) for row in means):
+        told = f"{rival} does not"
+    return (
+        f"{name(best[0]['policy'])} knows how long each job still has to run, which a real "
+        f"cluster seldom does; {told}."
+    )
 
 
 def _calmest(rows: Sequence[Row], name: Name) -> str:

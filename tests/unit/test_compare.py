@@ -8,6 +8,7 @@ import pytest
 
 import gangline as gl
 from gangline import _formatting as words
+from gangline.comparison import informed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -238,3 +239,25 @@ def test_labels_that_a_file_system_cannot_tell_apart_get_folders_of_their_own(
     both.save(tmp_path / "results")
     loaded = gl.report.load_runs(tmp_path / "results")
     assert [run.policy for run in loaded] == names
+
+
+def test_a_best_policy_that_knows_durations_is_said_to() -> None:
+    told = both().sentences()[1]
+    assert told.startswith("sjf knows how long each job still has to run")
+    assert told.endswith("; fifo does not.")
+    jobs = pa.table({"arrival_s": [0.0, 1.0], "gpus": [2, 2], "duration_s": [10.0, 2.0]})
+    three = gl.compare(LAB, jobs, ["fifo", "las", "srtf"], params={"las": {"limits": [5.0]}})
+    means = [row["jct_mean_s"] for row in three.means()]
+    assert means[2] < means[1] < means[0]
+    assert three.sentences()[1].endswith("the best without that is las(limits=[5.0]) (7.75 s).")
+
+
+def test_a_best_policy_that_knows_no_durations_is_said_to_be_no_more() -> None:
+    assert not any("knows how long" in line for line in gl.compare(LAB, JOBS, ["fifo"]).sentences())
+    rows = [{"policy": "las", "jct_mean_s": 40.0}, {"policy": "srtf", "jct_mean_s": 45.0}]
+    knows = {"las": "online", "srtf": "remaining"}
+    assert not informed(rows, knows)
+    rows[1]["jct_mean_s"] = 39.9  # within 1 %
+    rows.append({"policy": "fifo", "jct_mean_s": 90.0})
+    said = "Of these, las does not need to know how long jobs run."
+    assert informed(rows, knows | {"fifo": "online"}) == said

@@ -71,8 +71,9 @@ def recommendation(means: Sequence[Row], rows: Sequence[Row], runs: Sequence[Dig
     best, others = comparison.ranking(means, tied)
     if not others:
         return _kept_together(_joined(said, _seeds(best, [], rows)))
-    told = (said, _seeds(best, others, rows), _knowledge(best, means, runs))
-    return _kept_together(_joined(*told))
+    knows = {run.label: str(run.spec["policy"].get("knowledge")) for run in runs}
+    informed = comparison.informed(means, knows, tables.name, tied=tied)
+    return _kept_together(_joined(said, _seeds(best, others, rows), informed))
 
 
 def in_short(means: Sequence[Row], rows: Sequence[Row], runs: Sequence[Digest]) -> str:
@@ -165,26 +166,6 @@ def _seeds(best: Sequence[Row], others: Sequence[Row], rows: Sequence[Row]) -> s
     low, high = (words.duration(-apart[end]) for end in ("high", "low"))
     return (
         f"{said}, by {words.duration(-apart['mean'])} on average (95 % interval {low} to {high})."
-    )
-
-
-def _knowledge(best: Sequence[Row], means: Sequence[Row], runs: Sequence[Digest]) -> str:
-    knows = {run.label: run.spec["policy"].get("knowledge") for run in runs}
-    blind = [row for row in means if knows[row["policy"]] == "online"]
-    ranked, _ = comparison.ranking(blind)
-    if knows[best[0]["policy"]] != "remaining" or not ranked:
-        return ""
-    alike = [row["policy"] for row in best if knows[row["policy"]] == "online"]
-    if alike:
-        names = words.listed([tables.name(label) for label in alike])
-        return f"Of these, {names} need{'s' * (len(alike) == 1)} not know how long jobs run."
-    rival = tables.name(ranked[0]["policy"])
-    told = f"the best without that is {rival} ({words.duration(ranked[0]['jct_mean_s'])})"
-    if ranked[0]["jct_mean_s"] == max(row.get("jct_mean_s", 0.0) for row in means):
-        told = f"{rival} does not"
-    return (
-        f"{tables.name(best[0]['policy'])} knows how long each job still has to run, which a real "
-        f"cluster seldom does; {told}."
     )
 
 
