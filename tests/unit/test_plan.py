@@ -414,7 +414,11 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert code == 0, shown.err
     assert "yes <-" in shown.out
     assert "T4 servers" in shown.out
-    assert "<svg" in page.read_text(encoding="utf-8")
+    shown_page = page.read_text(encoding="utf-8")
+    assert "<svg" in shown_page
+    assert "on pollux-64.</p>" in shown_page
+    assert "A dot is one run. The solid line" in shown_page
+    assert "intervals" not in shown_page
     assert main([*start, "--keep", "queue_p95_s<=1800", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["answer"] == next(p["size"] for p in document["points"] if p["keeps"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -118,7 +118,9 @@ def plan(
 
         plot.save(plot.capacity(found), figure)
     if html is not None:
-        _write_page(found, html)
+        source = world.trace if world.trace.startswith("synth:") else Path(world.trace).name
+        what = f"{_formatting.plural(len(jobs), 'job')} from {source} on {Path(world.cluster).name}"
+        _write_page(found, what, html)
     if json:
         _console.document(found.to_dict())
     else:
@@ -139,17 +141,21 @@ def _check_figure(path: Path) -> None:
     plot.check(path)
 
 
-def _write_page(found: CapacityPlan, path: Path) -> None:
-    """Write the sentences, the curve and the table."""
+def _write_page(found: CapacityPlan, what: str, path: Path) -> None:
+    """Write what was varied, the sentences, the curve and the table."""
     from gangline.capacity.picture import SHOWN, curve
 
+    dots = "A dot is one run." if found.seeds == 1 else "Dots are means over the seeds"
+    if found.seeds > 1:
+        banded = any(mean.low is not None for one in found.points for mean in one.values.values())
+        dots += ", the band their 95 % intervals." if banded else "."
     about = (
-        f"Dots are means over the seeds, the band their 95 % intervals. The solid line is the "
-        f"bound, the dotted one the answer; what lies above {SHOWN:g} times the bound is cut off."
+        f"{dots} The solid line is the bound, the dotted one the answer; what lies above "
+        f"{SHOWN:g} times the bound is cut off."
     )
     pictures = [(str(one), about, curve(found, one)) for one in found.targets if one.bound > 0.0]
     rows = [row[:-1] for row in found.cells()]  # without the bars
     table = ("Sizes that were looked at", found.titles()[:-1], rows)
     kept = _formatting.listed([str(target) for target in found.targets])
     title = f"{found.policy}: what keeps {kept}"
-    _page.write_tables(title, found.sentences(), [table], path, pictures)
+    _page.write_tables(title, [f"{what}.", *found.sentences()], [table], path, pictures)
