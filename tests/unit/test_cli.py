@@ -491,3 +491,20 @@ def test_a_library_that_is_gone_is_named(
         in shown
     )
     assert "Traceback" not in shown
+
+
+def test_gpu_types_that_the_cluster_lacks_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = "job_id,arrival_s,gpus,duration_s,gpu_types\na,0,1,10,T4|T40\nb,1,1,10,T4\nc,2,1,10,\n"
+    trace = tmp_path / "typed.csv"
+    trace.write_text(rows, encoding="utf-8")
+    start = ["--trace", str(trace), "--cluster", "pollux-64"]
+    said = "note: jobs may use `T40`, which the cluster lacks; it has T4"
+    assert main(["run", *start, "--policy", "fifo"]) == 0
+    assert said in capsys.readouterr().err
+    assert main(["compare", *start, "--policies", "fifo,sjf"]) == 0
+    assert said in capsys.readouterr().err
+    trace.write_text(rows.replace("|T40", ""), encoding="utf-8")
+    assert main(["run", *start, "--policy", "fifo"]) == 0
+    assert "lacks" not in capsys.readouterr().err

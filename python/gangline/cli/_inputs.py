@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from gangline import _formatting
 from gangline.cli import _console, _pandas
 from gangline.errors import PolicyError, TraceError
 from gangline.policies.registry import find, make, parse_setting
@@ -218,6 +219,20 @@ def say_notes(trace: Trace) -> None:
 
     for name, count in trace.notes.items():
         _console.say(f"note: {name} {count:,}: {explain(name)}")
+
+
+def say_types(trace: Trace, cluster: Cluster) -> None:
+    """Say which GPU types of jobs the cluster lacks: a typing error takes a type from a job."""
+    if "gpu_types" not in trace.columns:
+        return
+    named = set(trace.column("gpu_types").flatten().unique().to_pylist())
+    known = [gpu.name for gpu in cluster.gpu_types]
+    unknown = sorted(str(name) for name in named.difference(known))
+    if unknown:
+        listed = _formatting.listed([f"`{name}`" for name in unknown])
+        _console.say(
+            f"note: jobs may use {listed}, which the cluster lacks; it has {', '.join(known)}"
+        )
 
 
 def say_elastic(trace: Trace, cluster: Cluster, policies: Sequence[PolicyLike]) -> None:

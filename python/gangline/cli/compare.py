@@ -123,6 +123,7 @@ def compare(
     for line in comparison.sentences():
         _console.write(*textwrap.wrap(line, _CHARACTERS))
     _inputs.say_notes(jobs)
+    _inputs.say_types(jobs, comparison.cluster)
     _inputs.say_elastic(jobs, comparison.cluster, configs)
     for path in (out, kept.html):
         if path is not None:

@@ -105,7 +105,9 @@ def run(
     rows = [[key, result.summary[key]] for key in _SHOWN if key in result.summary]
     _console.table(["", "value"], rows, title=f"{result.policy}: {jobs!r}")
     say_notes(jobs)
-    _inputs.say_elastic(jobs, as_cluster(result.spec["cluster"]), [config])
+    cluster = as_cluster(result.spec["cluster"])
+    _inputs.say_types(jobs, cluster)
+    _inputs.say_elastic(jobs, cluster, [config])
     if out is not None:
         _console.say(f"saved in {out}")
     if kept.html is not None:
