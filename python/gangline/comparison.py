@@ -410,7 +410,7 @@ def headline(means: Sequence[Row], name: Name = str, *, tied: Sequence[str] = ()
         more = f"{_formatting.times(ratio)} times as long"
     said += f"; {name(rival['policy'])} takes {more} ({_took(rival)})"
     if rival not in near:
-        return f"{said}."
+        return f"{said}, {_at(rival)}." if _stops(rival) > _stops(best[0]) else f"{said}."
     if not _stops(rival):
         return f"{said} and neither stops nor moves a running job."
     return f"{said}, {_at(rival)}."

@@ -467,6 +467,9 @@ def test_a_calmer_policy_that_is_nearly_as_good_is_named() -> None:
     )
     rows[1]["preemptions"] = 5
     assert "; sjf takes 10 % longer (1 min 50 s), at 5 preemptions." in comparison.headline(rows)
+    rows[2]["preemptions"] = 1100
+    dearer = "; las takes 5 % longer (1 min 45 s), at 1,100 preemptions."
+    assert dearer in comparison.headline(rows[:1] + rows[2:])
     rows[3]["jct_mean_s"] = rows[1]["jct_mean_s"] = 104.9
     rows[1]["preemptions"] = 0
     assert "of these, sjf neither stops nor moves a running job." in comparison.headline(rows)
