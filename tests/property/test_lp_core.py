@@ -27,6 +27,8 @@ PACKED = POLICIES[:6] + POLICIES[-2:]
 # are the whole time left where jobs are old, and of levels.
 EXACT, SEARCHED = (1e-9, 1e-6), (1e-7, 1e-4)
 TYPES = 3
+# Worlds of `tied` where only the second search ends: found with a count in it.
+RETRIED = (392, 1003, 1090, 1865, 2178, 2376, 3919)
 
 
 @st.composite
@@ -87,7 +89,7 @@ def test_allocations_do_not_depend_on_history(
             given_["prices"] = prices
         ours = gl.lp.solve(policy, **given_)
         highs = gl.lp.solve(policy, solver="simplex", **given_)
-        assert (ours.solver, highs.solver) == ("core", "simplex")
+        check_solvers(policy, ours, highs)
         assert ours.objective == pytest.approx(highs.objective, rel=same)
         reached = [second_stage(policy, ask, found) for found in (ours, highs)]
         assert reached[0] == pytest.approx(reached[1], rel=same_then)
@@ -115,7 +117,7 @@ def test_packed_allocations_do_not_depend_on_history(
         given_ = {name: column for name, column in ask.items() if name != "jobs"} | settings
         ours = gl.lp.solve(policy, **given_)
         highs = gl.lp.solve(policy, solver="simplex", **given_)
-        assert (ours.solver, highs.solver) == ("core", "simplex")
+        check_solvers(policy, ours, highs)
         assert ours.objective == pytest.approx(highs.objective, rel=same)
         reached = [second_stage(policy, ask, found) for found in (ours, highs)]
         assert reached[0] == pytest.approx(reached[1], rel=same_then)
@@ -139,6 +141,55 @@ def test_no_order_of_jobs_or_kinds_changes_a_packed_objective(
     turned["kind"] = np.argsort(names)[ask["kind"]][order]
     turned["pair_rates"] = ask["pair_rates"][np.ix_(names, names)]
     assert gl.lp.solve(policy, **turned).objective == pytest.approx(one, rel=precision(policy)[0])
+
+
+def test_water_filling_seldom_needs_highs() -> None:
+    """Where classes tie at a corner, rounding may hide the optimum from the core: HiGHS has it."""
+    taken_over = 0
+    for number in range(4000):
+        ask = tied(number)
+        found = gl.lp.solve("gavel-water-filling", **ask)
+        if found.solver != "core":
+            taken_over += 1
+            assert found.notes == {"solver_retried": 1.0}
+            named = gl.lp.solve("gavel-water-filling", solver="simplex", **ask)
+            assert found.levels.tobytes() == named.levels.tobytes()
+    assert taken_over <= 3
+
+
+@pytest.mark.parametrize("number", RETRIED)
+def test_a_price_search_begins_again_from_nothing(number: int) -> None:
+    """Where the prices of the last trial lead the next one astray."""
+    ask = tied(number)
+    ours = gl.lp.solve("gavel-water-filling", **ask)
+    highs = gl.lp.solve("gavel-water-filling", solver="simplex", **ask)
+    assert (ours.solver, highs.solver) == ("core", "simplex")
+    assert ours.levels == pytest.approx(highs.levels, rel=1e-7)
+
+
+def tied(number: int) -> dict[str, np.ndarray]:
+    """Up to 16 jobs of up to 8 kinds; half the time the types differ in speed alone."""
+    numbers = np.random.default_rng(number)
+    kinds = int(numbers.integers(1, 9))
+    rates = numbers.uniform(0.5, 9.0, (kinds, TYPES))
+    if numbers.random() < 0.5:
+        rates = np.outer(np.ones(kinds), [1.0, 2.0, 4.0])
+    gangs = numbers.choice([1.0, 1.0, 2.0, 4.0, 8.0], kinds)
+    kind = numbers.integers(0, kinds, int(numbers.integers(2, 17)))
+    return {
+        "rates": rates[kind],
+        "scale": gangs[kind],
+        "weight": numbers.choice([1.0, 1.0, 2.5, 5.0], len(kind)),
+        "capacity": numbers.integers(1, 17, TYPES).astype(float),
+    }
+
+
+def check_solvers(policy: str, ours: gl.lp.Allocation, highs: gl.lp.Allocation) -> None:
+    """Each by its own; of levels alone the core may leave some to HiGHS, and says so."""
+    assert highs.solver == "simplex"
+    if ours.solver != "core":
+        assert policy.startswith("gavel-water-filling")
+        assert ours.notes == {"solver_retried": 1.0}
 
 
 def precision(policy: str) -> tuple[float, float]:

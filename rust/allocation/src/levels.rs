@@ -115,8 +115,19 @@ impl Filling<'_> {
 }
 
 impl Water<'_> {
-    /// Raises all that can rise as far as they can rise together.
+    /// Raises all that can rise as far as they can rise together; where only noise in prices stops them, without it.
     fn stage(&mut self, evaluations: u32) -> Result<(), SolverError> {
+        for is_clean in [false, true] {
+            if self.rise(evaluations, is_clean)? {
+                return Ok(());
+            }
+        }
+        let left = self.is_done.iter().filter(|done| !**done).count();
+        Err(SolverError::Stuck { left })
+    }
+
+    /// Whether that brought a class to its top or to its bottleneck.
+    fn rise(&mut self, evaluations: u32, is_clean: bool) -> Result<bool, SolverError> {
         let classes = 0..self.start.len();
         let full = |class: usize| {
             (self.market.fastest[class] - self.start[class]) / self.problem.speed[class]
@@ -131,7 +142,7 @@ impl Water<'_> {
             if part >= 1.0 - REACHED {
                 break;
             }
-            let lower = self.affordable(&found.prices, height);
+            let lower = self.affordable(&found.prices, height, is_clean);
             (self.prices, is_dear) = (found.prices, true);
             if lower >= height {
                 break; // the rest is noise
@@ -142,12 +153,14 @@ impl Water<'_> {
             let gap = 1.0 - part;
             return Err(SolverError::Gap { gap, evaluations });
         }
-        self.stop(is_dear)?;
+        if !self.stop(is_dear) {
+            return Ok(false);
+        }
         // What is reached for certain: no prices then call it too dear.
         for (start, asked) in self.start.iter_mut().zip(&self.asked) {
             *start = asked * part;
         }
-        Ok(())
+        Ok(true)
     }
 
     fn level(&self, class: usize, height: f64) -> f64 {
@@ -175,11 +188,16 @@ impl Water<'_> {
     }
 
     /// The largest height below `high` whose levels cost no more than all GPUs are worth.
-    fn affordable(&mut self, prices: &[f64], high: f64) -> f64 {
-        self.market.set_hulls(prices);
-        // where nothing but noise is dear, levels still rise
-        let worth = prices.iter().sum::<f64>() * (1.0 + NOTHING);
-        affordable(high, 0.0, |height| {
+    ///
+    /// Levels that are reached are never too dear but by noise, and without it such a class rises until it pays.
+    fn affordable(&mut self, prices: &[f64], high: f64, is_clean: bool) -> f64 {
+        let prices = if is_clean {
+            without_noise(prices)
+        } else {
+            prices.to_vec()
+        };
+        self.market.set_hulls(&prices);
+        let cost = |height: f64| {
             let (mut cost, mut slope) = (0.0, 0.0);
             for (class, members) in self.problem.members.iter().enumerate() {
                 let level = self.level(class, height);
@@ -189,12 +207,22 @@ impl Water<'_> {
                     slope += members * rise * self.problem.speed[class];
                 }
             }
+            (cost, slope)
+        };
+        let mut worth: f64 = prices.iter().sum();
+        if is_clean {
+            worth = worth.max(cost(0.0).0);
+        }
+        // where nothing but noise is dear, levels still rise
+        worth *= 1.0 + NOTHING;
+        affordable(high, 0.0, |height| {
+            let (cost, slope) = cost(height);
             (cost - worth, slope)
         })
     }
 
-    /// Marks what cannot rise: classes at their top, and those that would have to pay for more.
-    fn stop(&mut self, is_dear: bool) -> Result<(), SolverError> {
+    /// Marks what cannot rise: classes at their top, and those that would have to pay for more; whether there are any.
+    fn stop(&mut self, is_dear: bool) -> bool {
         let mut found = false;
         for class in 0..self.start.len() {
             let (level, top) = (self.asked[class], self.market.fastest[class]);
@@ -204,16 +232,9 @@ impl Water<'_> {
             }
         }
         if !is_dear {
-            return Ok(());
+            return found;
         }
-        let dearest = self.prices.iter().copied().fold(0.0, f64::max);
-        let is_noise = |price: f64| price <= NO_PRICE * dearest;
-        let clean: Vec<f64> = self
-            .prices
-            .iter()
-            .map(|&price| if is_noise(price) { 0.0 } else { price })
-            .collect();
-        self.market.set_hulls(&clean);
+        self.market.set_hulls(&without_noise(&self.prices));
         // a class that stands at a corner of its hull may seem to be just below it
         for beyond in [1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4] {
             let pays = self.payers(1.0 + beyond);
@@ -225,12 +246,10 @@ impl Water<'_> {
                 }
             }
             if found {
-                return Ok(());
+                break;
             }
         }
-        Err(SolverError::Stuck {
-            left: self.is_done.iter().filter(|done| !**done).count(),
-        })
+        found
     }
 
     /// What a little more would cost each class that is not done, at these times its level.
@@ -244,4 +263,14 @@ impl Water<'_> {
         };
         (0..self.start.len()).map(more).collect()
     }
+}
+
+/// Prices but those of types that are not full.
+fn without_noise(prices: &[f64]) -> Vec<f64> {
+    let dearest = prices.iter().copied().fold(0.0, f64::max);
+    let is_noise = |price: f64| price <= NO_PRICE * dearest;
+    let clean = prices.iter().copied();
+    clean
+        .map(|price| if is_noise(price) { 0.0 } else { price })
+        .collect()
 }

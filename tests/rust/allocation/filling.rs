@@ -66,6 +66,22 @@ fn without_contention_all_are_at_their_top() {
 }
 
 #[test]
+fn noise_in_prices_stops_no_level() {
+    // Types of speed 1, 2 and 4. The class of speed 2.5 takes all of the fastest, just as the second class
+    // has all of its time on the next; the others rise to that level too, on GPUs that are left over.
+    let unit = 32.0 / 54.0;
+    let problem = Filling {
+        rates: &[unit, 2.0 * unit, 4.0 * unit].repeat(5),
+        gangs: &[4.0, 4.0, 2.0, 2.0, 1.0],
+        members: &[1.0, 2.0, 1.0, 1.0, 1.0],
+        capacity: &[14.0, 16.0, 2.0],
+        speed: &[0.625, 1.25, 2.5, 0.5, 1.0],
+    };
+    let (next, top) = (2.0 * unit, 4.0 * unit);
+    close(&levels(&problem), &[next, next, top, next, next]);
+}
+
+#[test]
 fn wrong_speeds_are_refused() {
     for speed in [&[][..], &[0.0], &[f64::NAN]] {
         let problem = Filling {
