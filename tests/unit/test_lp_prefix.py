@@ -1,0 +1,57 @@
+"""A run of an LP policy that is cut has the history of the whole one up to there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import gangline as gl
+
+ROUND_S = 360.0
+CLUSTER = {
+    "name": "mixed",
+    "gpu_types": [
+        {"name": "slow", "memory_gb": 16, "speed": 0.4},
+        {"name": "fast", "memory_gb": 16},
+    ],
+    "servers": [
+        {"count": 2, "gpu": "slow", "gpus": 4, "rack": 0},
+        {"count": 1, "gpu": "fast", "gpus": 4, "rack": 1},
+    ],
+    "sharing": {"xi": 1.25},
+}
+POLICIES = {
+    "las": gl.policies.GavelLas(),
+    "water filling": gl.policies.GavelWaterFilling(),
+    "packed las": gl.policies.GavelLas(packed=True),
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_cut_run_is_the_head_of_the_whole(name: str) -> None:
+    trace = gl.synth.philly(jobs=40, seed=1, max_gpus=4)
+    whole = gl.simulate(CLUSTER, trace, POLICIES[name], segments=True)
+    end_s = whole.summary["makespan_s"]
+    history = whole.segments.to_pylist()
+    # on a round, between two, and past the last event
+    cuts_s = [ROUND_S * 7, end_s * 0.31, end_s * 0.77, end_s + ROUND_S]
+    for cut_s in cuts_s:
+        cut = gl.simulate(CLUSTER, trace, POLICIES[name], segments=True, until_s=cut_s)
+        before = closed(history, cut_s)
+        assert before == closed(cut.segments.to_pylist(), cut_s)
+        assert len(before) > 3
+        assert starts(history, cut_s) == starts(cut.segments.to_pylist(), cut_s)
+    assert cut.log_hash == whole.log_hash
+    assert cut.segments.equals(whole.segments)
+
+
+def closed(rows: list[dict[str, Any]], cut_s: float) -> list[dict[str, Any]]:
+    """Segments that ended before the cut; those that were open then end with it."""
+    ended = (row for row in rows if row["end_s"] < cut_s and row["end_reason"] != "stopped")
+    return sorted(ended, key=repr)
+
+
+def starts(rows: list[dict[str, Any]], cut_s: float) -> list[tuple[Any, ...]]:
+    """What began before the cut, and where."""
+    return sorted((row["start_s"], row["job_id"]) for row in rows if row["start_s"] < cut_s)
