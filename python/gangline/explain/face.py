@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -19,13 +20,15 @@ from gangline.explain.stretches import Down, Said, stretches
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy.typing as npt
     import pyarrow as pa
 
     from gangline.cluster import Cluster
-    from gangline.explain.free import ForGang
     from gangline.explain.life import Run, Wait
     from gangline.explain.watched import Row, Watched
     from gangline.run_inputs import Progress
+
+    Floats = npt.NDArray[np.float64]
 
 __all__ = ["Again", "Tables", "explain"]
 
@@ -169,7 +172,6 @@ class _Story:
         self._mixes = watched is not None and watched.mixes_types
         gang = self._gpus[row].as_py()
         self._gang = gang if watched is None else watched.fewest[row]
-        self._mine: ForGang | None = None
         self._outages = cluster.outages() if watched is None else watched.outages
         gpus = cluster.server_arrays()["gpus"].tolist()
         of_use = [row for row in self._outages if self._kinds[row[0]] in self._types]
@@ -188,8 +190,8 @@ class _Story:
         free = self._free(life.waits)
         return Explanation(
             **{**made, "gpus_min": self._gang},
-            waits=[self._wait(wait, free) for wait in life.waits],
-            runs=[self._run(run) for run in life.runs],
+            waits=[] if free is None else self._waits(life.waits, free),
+            runs=self._runs(life.runs),
             round_s=self._round_s,
             is_shared="xi" in self._tables.segments.column_names,
             note=note,
@@ -221,9 +223,6 @@ class _Story:
             )
         return found
 
-    def _name(self, row: int) -> str:
-        return str(self._ids[row].as_py())
-
     def _free(self, waits: list[Wait]) -> Free | None:
         """Return what was free from the beginning of the first wait to the end of the last."""
         if not waits:
@@ -238,19 +237,23 @@ class _Story:
         bounds = np.asarray([start_s, end_s])
         return free_of_segments(rows.table.filter(inside), self._cluster, bounds, outages)
 
-    def _wait(self, wait: Wait, free: Free | None) -> WaitPart:
-        found = []
-        if free is not None:
-            if self._mine is None:
-                self._mine = free.for_gang(self._gang, self._types, mixes_types=self._mixes)
-            found = stretches(wait, self._mine, self._said, self._round_s, self._down)
-        holders = self._segments.holders(self._row, wait.start_s)
-        return WaitPart(wait.start_s, wait.end_s, found, self._passed_by(wait, free), *holders)
+    def _waits(self, waits: list[Wait], free: Free) -> list[WaitPart]:
+        mine = free.for_gang(self._gang, self._types, mixes_types=self._mixes)
+        found = stretches(waits, mine, self._said, self._round_s, self._down)
+        begin_s, end_s = (np.asarray(edge) for edge in zip(*waits, strict=True))
+        held = (each.tolist() for each in self._segments.holders(self._row, begin_s))
+        passed = self._passed_by(begin_s, end_s, free)
+        # those of a wait follow those of the one before it
+        cuts = np.searchsorted([one.time_s for one in passed], np.append(begin_s, math.inf))
+        passed_by = [passed[low:high] for low, high in pairwise(cuts.tolist())]
+        return [
+            WaitPart(*wait, *one) for wait, *one in zip(waits, found, passed_by, *held, strict=True)
+        ]
 
-    def _passed_by(self, wait: Wait, free: Free | None) -> list[Passing]:
+    def _passed_by(self, begin_s: Floats, end_s: Floats, free: Free) -> list[Passing]:
         segments, kinds = self._segments, self._kinds
-        rows = segments.passed(self._row, wait)
-        if free is None or not len(rows):
+        rows = segments.passed(self._row, begin_s, end_s)
+        if not len(rows):
             return []
         gpus = gpus_of(segments.mask[rows])
         # without a job that shares GPUs these would not have been free
@@ -261,7 +264,7 @@ class _Story:
         instant = np.searchsorted(free.time_s, times, "right") - 1
         outranks = np.zeros(len(rows), np.bool_)
         for choice in choices:
-            mine = np.isin(kinds[segments.server[rows]], choice)
+            mine = np.isin(kinds, choice)[segments.server[rows]]
             given = np.bincount(at[mine], own[mine], minlength=len(times))
             left = free.total[choice].sum(axis=0)[instant]
             outranks |= mine & ((left + given >= self._gang) & (given > 0))[at]
@@ -292,16 +295,22 @@ class _Story:
         start, end, parts = self._own
         return len(set(parts[(start <= run.start_s) & (end > run.start_s)].tolist()))
 
-    def _run(self, run: Run) -> RunPart:
-        taken = {} if run.end == "finished" else self._segments.takers(self._row, run)
-        return RunPart(
-            run.start_s,
-            run.end_s,
-            run.gpus,
-            [server for server, _ in run.places],
-            run.tier,
-            list(run.co_runners),
-            run.end,
-            {self._name(job): gpus for job, gpus in taken.items()},
-            self._copies(run),
-        )
+    def _runs(self, runs: list[Run]) -> list[RunPart]:
+        taken = self._segments.takers(self._row, np.asarray([run.end_s for run in runs]))
+        takers = sorted({job for each in taken for job in each})
+        ids = self._ids.take(np.asarray(takers, np.int64)).to_pylist()
+        names = dict(zip(takers, ids, strict=True))
+        return [
+            RunPart(
+                run.start_s,
+                run.end_s,
+                run.gpus,
+                [server for server, _ in run.places],
+                run.tier,
+                list(run.co_runners),
+                run.end,
+                {names[job]: gpus for job, gpus in each.items() if run.end != "finished"},
+                self._copies(run),
+            )
+            for run, each in zip(runs, taken, strict=True)
+        ]

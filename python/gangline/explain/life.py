@@ -103,14 +103,6 @@ class Segments:
         return self.start[self._by_start]
 
     @cached_property
-    def _by_end(self) -> Ints:
-        return np.argsort(self.end, kind="stable")
-
-    @cached_property
-    def _ends(self) -> Floats:
-        return self.end[self._by_end]
-
-    @cached_property
     def _by_place(self) -> tuple[Floats, Ints, Ints]:
         """Instants at which rows begin; rows by instant and server; numbers of these places."""
         first = np.append(True, self._starts[1:] != self._starts[:-1])[: len(self._starts)]
@@ -125,14 +117,15 @@ class Segments:
     @cached_property
     def is_alone(self) -> npt.NDArray[np.bool_]:
         """Whether the job of each row shares none of its GPUs."""
-        return np.asarray([not name for name in self.table["co_runner"].to_pylist()], np.bool_)
+        import pyarrow.compute as pc
+
+        others = pc.binary_length(self.table["co_runner"].cast("string")).fill_null(0)
+        return np.asarray(pc.equal(others, 0), np.bool_)
 
     @cached_property
-    def _from_queue(self) -> npt.NDArray[np.bool_]:
-        """Whether the job of each row held nothing up to the instant at which it begins."""
-        times, ranks = instants(self.start, self.end)
-        begin, end = (rank + self.job * len(times) for rank in ranks)
-        return ~np.isin(begin, end)
+    def _held(self) -> tuple[Ints, Floats, Floats, Ints]:
+        """Times in which jobs held GPUs without a break, and the number of that of each row."""
+        return _spans(self.job, self.start, self.end)
 
     def life(self, job: int, last_s: float, *, is_over: bool) -> Life:
         """Return when a job ran and when it waited.
@@ -207,30 +200,46 @@ class Segments:
             runs.append(made)
         return runs
 
-    def passed(self, job: int, wait: Wait) -> Ints:
-        """Return the rows with which later jobs got GPUs, coming from the queue, in a wait.
+    def passed(self, job: int, begin_s: Floats, end_s: Floats) -> Ints:
+        """Return the rows with which later jobs got GPUs, coming from the queue, in some waits.
 
         They are sorted by instant, then by job.
         """
-        low, high = np.searchsorted(self._starts, [wait.start_s, wait.end_s], "left")
-        rows = self._by_start[low:high]
-        rows = rows[self._from_queue[rows] & (self.arrival[self.job[rows]] > self.arrival[job])]
-        return np.asarray(rows[np.lexsort((self.job[rows], self.start[rows]))], np.int64)
+        low, high = (np.searchsorted(self._starts, edge, "left") for edge in (begin_s, end_s))
+        rows = self._by_start[_ranges(low, high)]
+        rows = rows[self.arrival[self.job[rows]] > self.arrival[job]]
+        rows = rows[np.lexsort((self.job[rows], self.start[rows]))]
+        _, held_s, _, number = self._held
+        return np.asarray(rows[held_s[number[rows]] == self.start[rows]], np.int64)
 
-    def holders(self, job: int, time_s: float) -> tuple[int, int]:
-        """Return how many other jobs hold GPUs from an instant on, and how many arrived later."""
-        every = np.unique(self.job[(self.start <= time_s) & (self.end > time_s)])
-        every = every[every != job]
-        return len(every), int((self.arrival[every] > self.arrival[job]).sum())
+    def holders(self, job: int, time_s: Floats) -> tuple[Ints, Ints]:
+        """Return how many jobs hold GPUs from some instants on, and how many arrived later."""
+        owner, begin_s, end_s, _ = self._held
+        later = self.arrival[owner] > self.arrival[job]
+        every, newer = (
+            np.searchsorted(np.sort(begin_s[mine]), time_s, "right")
+            - np.searchsorted(np.sort(end_s[mine]), time_s, "right")
+            for mine in (slice(None), later)
+        )
+        return every, newer
 
-    def takers(self, job: int, run: Run) -> dict[int, int]:
-        """Return the jobs that got GPUs of a run at the instant at which it ended, and how many."""
-        low, high = (np.searchsorted(self._ends, run.end_s, side) for side in ("left", "right"))
-        lost = self._by_end[low:high]
-        _, takers, gpus = self._taken(lost[self.job[lost] == job])
-        found: dict[int, int] = {}
-        for taker, count in zip(takers.tolist(), gpus.tolist(), strict=True):
-            found[taker] = found.get(taker, 0) + count
+    def takers(self, job: int, end_s: Floats) -> list[dict[int, int]]:
+        """Return which jobs got GPUs of a job, and how many, at each of some instants.
+
+        Parameters
+        ----------
+        job : int
+        end_s : float array
+            The instants at which it lost them, sorted.
+        """
+        lost = np.flatnonzero(self.job == job)
+        lost = lost[np.argsort(self.end[lost], kind="stable")]
+        lost = lost[np.isin(self.end[lost], end_s)]
+        which, takers, gpus = self._taken(lost)
+        at = np.searchsorted(end_s, self.end[lost[which]])
+        found: list[dict[int, int]] = [{} for _ in end_s]
+        for run, taker, count in zip(at.tolist(), takers.tolist(), gpus.tolist(), strict=True):
+            found[run][taker] = found[run].get(taker, 0) + count
         return found
 
     def preempted(self) -> tuple[Ints, Ints, Floats]:
@@ -257,9 +266,7 @@ class Segments:
         here = np.flatnonzero(np.append(times, np.inf)[at] == self.end[lost])
         wanted = at[here] * self._servers + self.server[lost[here]]
         low, high = (np.searchsorted(places, wanted, side) for side in ("left", "right"))
-        count = high - low
-        which = np.repeat(here, count)
-        other = rows[np.repeat(low - np.cumsum(count) + count, count) + np.arange(count.sum())]
+        which, other = np.repeat(here, high - low), rows[_ranges(low, high)]
         gpus = gpus_of(self.mask[lost[which]] & self.mask[other] & ~self._had[other])
         took = (gpus > 0) & (self.job[lost[which]] != self.job[other])
         return which[took], self.job[other[took]], gpus[took]
@@ -278,17 +285,32 @@ class Segments:
         return had
 
 
-def _gaps(job: Ints, start_s: Floats, end_s: Floats) -> tuple[Ints, Floats, Floats]:
-    """Return the times between the first and the last span of a job in which none is open."""
+def _spans(job: Ints, start_s: Floats, end_s: Floats) -> tuple[Ints, Floats, Floats, Ints]:
+    """Join the spans of each job that overlap or meet: job, from, to; and the number of each's."""
     times, ranks = instants(start_s, end_s)
     first, last = (rank + job * len(times) for rank in ranks)
     order = np.argsort(first, kind="stable")
-    job, first, last = job[order], first[order], last[order]
-    # copies of a job overlap: a gap begins where all before have ended
-    ended = np.maximum.accumulate(last)
-    gap = np.flatnonzero((job[1:] == job[:-1]) & (first[1:] > ended[:-1]))
-    base = job[gap] * len(times)
-    return job[gap], times[ended[gap] - base], times[first[gap + 1] - base]
+    # copies of a job overlap: a new span begins where all before have ended
+    first, last = first[order], np.maximum.accumulate(last[order])
+    is_new = np.append(True, first[1:] > last[:-1])[: len(order)]
+    number = np.empty(len(order), np.int64)
+    number[order] = np.cumsum(is_new) - 1
+    owner, begin = np.divmod(first[is_new], max(len(times), 1))
+    end = last[np.append(is_new[1:], True)[: len(order)]] - owner * len(times)
+    return owner, times[begin], times[end], number
+
+
+def _gaps(job: Ints, start_s: Floats, end_s: Floats) -> tuple[Ints, Floats, Floats]:
+    """Return the times between the first and the last span of a job in which none is open."""
+    owner, begin_s, end_s, _ = _spans(job, start_s, end_s)
+    gap = np.flatnonzero(owner[1:] == owner[:-1])
+    return owner[gap], end_s[gap], begin_s[gap + 1]
+
+
+def _ranges(low: Ints, high: Ints) -> Ints:
+    """Return the numbers of some ranges, one range after another."""
+    count = high - low
+    return np.asarray(np.repeat(high - np.cumsum(count), count) + np.arange(count.sum()), np.int64)
 
 
 def _goes_on(before: Run, after: Run) -> bool:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from operator import attrgetter
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from gangline.explain.free import SHORT
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
     from gangline.explain.free import ForGang
     from gangline.explain.life import Wait
+
+    Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
 
 __all__ = ["NOT_ASKED", "ROUND", "STATES", "Said", "Stretch", "stretches"]
 
@@ -119,30 +127,30 @@ class Down:
         self._times = np.asarray([-math.inf, *(time_s for time_s, _ in sorted(edges))])
         self._gpus = np.cumsum([0, *(gpus for _, gpus in sorted(edges))])
 
-    def most(self, start_s: float, end_s: float) -> int:
-        """Return how many were away at once, at most."""
-        first = int(np.searchsorted(self._times, start_s, "right")) - 1
-        return int(self._gpus[first : np.searchsorted(self._times, end_s, "left")].max())
+    def most(self, start_s: Floats, end_s: Floats) -> Ints:
+        """Return how many were away at once, at most, in some spans."""
+        return _over(np.maximum, self._gpus, *_within(self._times, start_s, end_s))
 
 
-_time = attrgetter("time_s")
+_TAKEN = (None, "no place", "outranked", "outbid", "search", "copies")
+"""Causes that end when enough GPUs come free."""
 
 
 def stretches(
-    wait: Wait,
+    waits: list[Wait],
     free: ForGang,
     said: list[Said] | None,
     round_s: float = math.nan,
     down: Down | None = None,
-) -> list[Stretch]:
-    """Cut a wait where the reason changes.
+) -> list[list[Stretch]]:
+    """Cut each wait where the reason changes.
 
     Parameters
     ----------
-    wait : Wait
-        The time.
+    waits : list of Wait
+        The times, in order.
     free : ForGang
-        What was free for the gang, from the beginning of the wait or earlier.
+        What was free for the gang, from the beginning of the first wait or earlier.
     said : list of Said, optional
         What the policy said, sorted by time; None where that is not known.
     round_s : float
@@ -150,66 +158,88 @@ def stretches(
     down : Down, optional
         What was away; nothing without.
     """
-    reasons: list[tuple[float, Said | None]] = [(wait.start_s, None)]
-    if said is not None:
-        low, high = (bisect_left(said, at, key=_time) for at in (wait.start_s, wait.end_s))
-        inside = said[low:high]
-        reasons = [(one.time_s, one) for one in inside]
-        if not inside or inside[0].time_s > wait.start_s:
-            until_s = inside[0].time_s if inside else wait.end_s
-            reasons.insert(0, (wait.start_s, Said(wait.start_s, NOT_ASKED, until_s=until_s)))
-    is_in_rounds = math.isfinite(round_s)
-    ends = [time_s for time_s, _ in reasons[1:]] + [wait.end_s]
-    found: list[Stretch] = []
-    for (start_s, reason), end_s in zip(reasons, ends, strict=True):
-        first = max(int(np.searchsorted(free.time_s, start_s, "right")) - 1, 0)
-        last = int(np.searchsorted(free.time_s, end_s, "left"))
-        state, gpus = free.state[first:last], free.gpus[first:last]
-        begins = np.append(0, np.flatnonzero(state[1:] != state[:-1]) + 1)
-        at = [start_s, *free.time_s[first + begins[1:]].tolist(), end_s]
-        rows = zip(
-            at[:-1],
-            at[1:],
-            [STATES[one] for one in state[begins]],
-            np.minimum.reduceat(gpus, begins).tolist(),
-            np.maximum.reduceat(gpus, begins).tolist(),
-            np.maximum.reduceat(free.together[first:last], begins).tolist(),
+    begins, ends = (np.asarray(edge) for edge in zip(*waits, strict=True))
+    reasons = _reasons(waits, begins, ends, said)
+    starts = np.asarray([one.time_s for one in reasons if one is not None]) if said else begins
+    changes = free.time_s[1:][free.state[1:] != free.state[:-1]]
+    at = np.searchsorted(begins, changes, "right") - 1
+    start = np.union1d(starts, changes[(at >= 0) & (changes < ends[at])])
+    wait, reason = (np.searchsorted(edge, start, "right") - 1 for edge in (begins, starts))
+    first, _ = _within(free.time_s, start, start)
+    state = free.state[first]
+    code, in_round = _codes(reasons)[reason], np.zeros(len(start), np.bool_)
+    if said is not None and math.isfinite(round_s):
+        then = free.state[_within(free.time_s, starts, starts)[0]][reason]
+        causes = [one and one.cause for one in reasons]
+        is_taken = np.asarray([cause in _TAKEN for cause in causes])
+        is_place = np.asarray([cause == "no place" for cause in causes])
+        # enough of them have come free since the decision, or they have come closer
+        is_new = (then == SHORT) | (is_place[reason] & (then != state))
+        in_round = is_new & is_taken[reason] & (state != SHORT)
+        code[in_round] = -1
+    same = (np.diff(wait) == 0) & (np.diff(state) == 0) & (np.diff(code) == 0)
+    head = np.append(0, np.flatnonzero(~same) + 1)
+    wait, start = wait[head], start[head]
+    end = np.minimum(np.append(start[1:], math.inf), ends[wait])
+    span = _within(free.time_s, start, end)
+    away = np.zeros(len(head), np.int64) if down is None else down.most(start, end)
+    found = [
+        Stretch(
+            *edges,
+            Said(one.time_s, ROUND) if is_round and one is not None else one,
+            STATES[kind],
+            *gpus,
+        )
+        for one, is_round, edges, kind, gpus in zip(
+            [reasons[at] for at in reason[head].tolist()],
+            in_round[head].tolist(),
+            zip(start.tolist(), end.tolist(), strict=True),
+            state[head].tolist(),
+            zip(
+                _over(np.minimum, free.gpus, *span).tolist(),
+                _over(np.maximum, free.gpus, *span).tolist(),
+                _over(np.maximum, free.together, *span).tolist(),
+                away.tolist(),
+                strict=True,
+            ),
             strict=True,
         )
-        for begin, end, name, least, most, together in rows:
-            here, away = reason, 0 if down is None else down.most(begin, end)
-            if is_in_rounds and reason is not None and name != "too few":
-                here = _in_round(reason, free, name)
-            _add(found, Stretch(begin, end, here, name, least, most, together, away))
+    ]
+    cuts = np.searchsorted(wait, np.arange(len(waits) + 1)).tolist()
+    return [found[low:high] for low, high in pairwise(cuts)]
+
+
+def _reasons(
+    waits: list[Wait], begins: Floats, ends: Floats, said: list[Said] | None
+) -> Sequence[Said | None]:
+    """Return what the policy said in some waits, and that it was not asked before."""
+    if said is None:
+        return [None] * len(waits)
+    times = np.asarray([one.time_s for one in said])
+    cuts = (np.searchsorted(times, edge, "left").tolist() for edge in (begins, ends))
+    found: list[Said] = []
+    for wait, low, high in zip(waits, *cuts, strict=True):
+        until_s = said[low].time_s if low < high else wait.end_s
+        if until_s > wait.start_s:
+            found.append(Said(wait.start_s, NOT_ASKED, until_s=until_s))
+        found += said[low:high]
     return found
 
 
-_TAKEN = (None, "no place", "outranked", "outbid", "search", "copies")
-"""Causes that end when enough GPUs come free."""
+def _codes(reasons: Sequence[Said | None]) -> Ints:
+    """Return a number of each reason; the same for those that count as one."""
+    number: dict[object, int] = {}
+    keys = (None if one is None else one.key for one in reasons)
+    return np.asarray([number.setdefault(key, len(number)) for key in keys], np.int64)
 
 
-def _in_round(reason: Said, free: ForGang, state: str) -> Said:
-    """Return the reason while enough GPUs are free, of a policy that decides in rounds."""
-    at = int(np.searchsorted(free.time_s, reason.time_s, "right")) - 1
-    then = STATES[free.state[at]]
-    # enough of them have come free since, or they have come closer
-    is_new = then == "too few" or (reason.cause == "no place" and then != state)
-    return Said(reason.time_s, ROUND) if is_new and reason.cause in _TAKEN else reason
+def _within(time_s: Floats, start_s: Floats, end_s: Floats) -> tuple[Ints, Ints]:
+    """Return the first instant that counts in each span, and the first after it."""
+    first = np.searchsorted(time_s, start_s, "right") - 1
+    return np.maximum(first, 0), np.searchsorted(time_s, end_s, "left")
 
 
-def _add(found: list[Stretch], new: Stretch) -> None:
-    last = found[-1] if found else None
-    if last is None or last.state != new.state or not _is_same(last.said, new.said):
-        found.append(new)
-        return
-    found[-1] = last._replace(
-        end_s=new.end_s,
-        least=min(last.least, new.least),
-        most=max(last.most, new.most),
-        together=max(last.together, new.together),
-        down=max(last.down, new.down),
-    )
-
-
-def _is_same(one: Said | None, other: Said | None) -> bool:
-    return one is other or (one is not None and other is not None and one.key == other.key)
+def _over(most: np.ufunc, values: Ints, first: Ints, last: Ints) -> Ints:
+    """Return the least or greatest of the values of each span."""
+    edges = np.column_stack([first, last]).ravel()
+    return np.asarray(most.reduceat(np.append(values, values[-1:]), edges)[::2], np.int64)
