@@ -147,15 +147,19 @@ class _Bounds:
         held, stints, at = self._held, self._stints, self._stints.of_stretch
         progress_from = (stints.start + overhead)[at]
         done = self.rate * np.maximum(held.end - np.maximum(held.start, progress_from), 0.0)
-        safe = np.maximum(progress_from, self._safe_from(overhead)[at])
-        lost = self.rate * np.maximum(held.end - np.maximum(held.start, safe), 0.0)
-        most = self._by_job(held.job, done - lost)
-        # A stretch that nothing explains may have begun with a checkpoint; so may any in a run that
-        # is not known to have taken none.
-        may_be_safe = ((self._unexplained_stints > 0) | (not self._has_options))[at]
-        most = most + self._by_job(held.job, np.where(may_be_safe, lost, 0.0))
-        kept = np.where(may_be_safe & (lost > 0), 0.0, done - lost)
-        return np.minimum(self._by_job(held.job, kept), most), most
+
+        def done_after(instant: Floats) -> Floats:
+            begin = np.maximum(held.start, np.maximum(progress_from, instant[at]))
+            return self.rate * np.maximum(held.end - begin, 0.0)
+
+        # A stretch that nothing explains may have begun with a checkpoint or a pause, from which
+        # later checkpoints count; so may any in a run that is not known to have taken none.
+        may_be_safe = (self._unexplained_stints > 0) | (not self._has_options)
+        safe = self._safe_from(overhead)
+        most = self._by_job(held.job, done - np.where(may_be_safe[at], 0.0, done_after(safe)))
+        if self._interval is not None:
+            safe = np.where(may_be_safe & np.isfinite(safe), stints.end - self._interval, safe)
+        return np.minimum(self._by_job(held.job, done - done_after(safe)), most), most
 
     def _safe_from(self, overhead: Floats) -> Floats:
         """Return the instant from which on the work of each stint was lost; infinity: nothing."""
