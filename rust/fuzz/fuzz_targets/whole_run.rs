@@ -59,7 +59,11 @@ fn twice(u: &mut Unstructured) -> Result<()> {
     }
     let mut params = Params::new();
     for spec in info.parameters() {
-        if u.ratio(1, 3)? {
+        if matches!(spec.name, "ga_population" | "ga_generations") {
+            // a genetic search takes the time that it is given
+            let few = f64::from(u.int_in_range(2..=6_u8)?);
+            params.insert(spec.name.to_owned(), ParamValue::Float(few));
+        } else if u.ratio(1, 3)? {
             params.insert(spec.name.to_owned(), value(u, spec.kind)?);
         }
     }
