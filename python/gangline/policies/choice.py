@@ -52,8 +52,8 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
             found = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError, ValueError) as error:
             message = (
-                f"{self.python}: cannot be imported ({error}); pass the policy as an object, or "
-                "put its class into a module that is found from here"
+                f"{self.python}: cannot be imported ({error}); its module must be in "
+                "the working folder or on PYTHONPATH"
             )
             raise PolicyError(message, policy=self.name) from None
         try:
