@@ -18,9 +18,9 @@ const REACHED: f64 = 1e-9;
 const NOISE: f64 = 1e-7;
 /// Costs closer than this, as a part of what all GPUs are worth, are equal.
 const NOTHING: f64 = 1e-10;
-/// What counts as paying: a part of what the class that pays most does. Noise in prices is below it, and
-/// a class that pays less is asked again in the next stage, among those that are left.
-const PAYS: f64 = 1e-4;
+/// What counts as paying: a part of what the class that pays most does, for as much of its fastest rate. Noise in
+/// prices is below it, and a class that pays less is asked again in the next stage, among those that are left.
+const PAYS: f64 = 1e-2;
 /// Prices below this part of the dearest are noise: those of types that are not full.
 const NO_PRICE: f64 = 1e-6;
 /// Trials of one stage; 3 to 6 are usual.
@@ -252,14 +252,15 @@ impl Water<'_> {
         found
     }
 
-    /// What a little more would cost each class that is not done, at these times its level.
+    /// What a little more would cost each class that is not done, at these times its level: per unit of its fastest rate,
+    /// so that neither weights nor units of rates count.
     fn payers(&self, times: f64) -> Vec<f64> {
         let more = |class: usize| {
             if self.is_done[class] {
                 return 0.0;
             }
             let level = self.asked[class] * times;
-            cost_of(self.market.hulls.of(class), level).1 * self.problem.speed[class]
+            cost_of(self.market.hulls.of(class), level).1 * self.market.fastest[class]
         };
         (0..self.start.len()).map(more).collect()
     }
