@@ -178,7 +178,7 @@ def rho(jobs: Jobs, pairs: np.ndarray | None = None) -> float:
 
 @dataclass(frozen=True)
 class Entities:
-    """Who each job belongs to, what an entity weighs and how it divides that (water filling)."""
+    """The entity of each job, its weight, and how it divides its share (water filling)."""
 
     of: np.ndarray
     weight: np.ndarray

@@ -36,7 +36,7 @@ def solve_in_parts(
     policy : str
         A policy that is a linear program.
     given : dict
-        Arrays and settings of `gangline.lp.solve`; `seed` also draws who is in which part.
+        Arrays and settings of `gangline.lp.solve`; `seed` also draws which job is in which part.
     partitions : int
         How many; never more than jobs.
 
