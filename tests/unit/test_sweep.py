@@ -71,6 +71,13 @@ class Dying(Own):
 '''
 
 
+def write_policies(folder: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    """Write the policies above to a module that this process and those it starts can import."""
+    (folder / f"{module}.py").write_text(OWN)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+
+
 def settled(folder: Path) -> dict[str, Any]:
     """Bytes of all tables of a store, and what of spec and summary is not of the clock."""
     found: dict[str, Any] = {}
@@ -222,9 +229,7 @@ def test_a_run_that_fails_stops_no_other(tmp_path: Path) -> None:
 def test_policies_in_python_run_in_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "sweepown.py").write_text(OWN)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    write_policies(tmp_path, monkeypatch, "sweepown")
     names = ["fifo", "sweepown:Own", "sweepown:Raising", "sweepown:Dying"]
     spec = {"grid": {**GRID, "policy": names}}
     done = sweep(spec, out=tmp_path / "out", workers=2)
@@ -239,8 +244,7 @@ def test_policies_in_python_run_in_processes(
 def test_a_policy_in_python_has_the_bytes_of_simulate_and_takes_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "sweepbytes.py").write_text(OWN)
-    monkeypatch.syspath_prepend(tmp_path)
+    write_policies(tmp_path, monkeypatch, "sweepbytes")
     own = importlib.import_module("sweepbytes")
     grid = {**GRID, "trace_seed": [0]}
     setting = {"sweepbytes:Choosy.pick": ["first", "last"]}
@@ -259,8 +263,7 @@ def test_a_policy_in_python_has_the_bytes_of_simulate_and_takes_settings(
 def test_a_policy_that_no_process_could_make_is_refused_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "sweeprefused.py").write_text(OWN)
-    monkeypatch.syspath_prepend(tmp_path)
+    write_policies(tmp_path, monkeypatch, "sweeprefused")
     own = importlib.import_module("sweeprefused")
     local = type("Local", (own.Own,), {"__module__": "sweeprefused"})
     typed = type("Typed", (own.Own,), {"__module__": "__main__"})

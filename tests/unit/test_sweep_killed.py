@@ -9,30 +9,28 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar
 
+import psutil  # comes with distributed
 import pytest
 
 from gangline.sweep import sweep
 from gangline.sweep.plan import read_plan
-from unit.test_sweep import OWN, settled
+from unit.test_sweep import SYNTH, settled, write_policies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
 KILLS = int(os.environ.get("GANGLINE_SWEEP_KILLS", "3"))
 RUNS = 150  # of one sweep; when it is done another one begins
 PATIENCE_S = 180.0
 
-pytestmark = pytest.mark.skipif(
-    not Path("/proc/self/stat").exists(), reason="looks for processes in /proc"
-)
+T = TypeVar("T")
 
 
 class Store:
@@ -52,7 +50,7 @@ class Store:
         seeds = list(range(RUNS * sweep, RUNS * (sweep + 1)))
         self.sweep = sweep
         self.spec.write_text(
-            f'[grid]\ntrace = ["synth:philly?jobs={self._jobs}&seed={{trace_seed}}&max_gpus=4"]\n'
+            f'[grid]\ntrace = ["{SYNTH.replace("jobs=20", f"jobs={self._jobs}")}"]\n'
             f'trace_seed = {seeds}\ncluster = ["pollux-64"]\npolicy = ["{self._policies}"]\n'
         )
 
@@ -74,7 +72,7 @@ class Store:
         time.sleep(self._draw.uniform(0.0, 0.3))
         return process.poll() is None
 
-    def pick(self, among: Sequence[int]) -> int:
+    def pick(self, among: Sequence[T]) -> T:
         """Draw one of several."""
         return self._draw.choice(among)
 
@@ -132,33 +130,20 @@ def test_a_killed_sweep_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
     store.check(tmp_path)
 
 
-def workers_of(parent: int) -> list[int]:
+def workers_of(parent: int) -> list[psutil.Process]:
     """Return the worker processes of a sweep; the helper that Python starts beside them is none."""
     found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            status = (folder / "stat").read_text().rpartition(")")[2].split()
-            words = (folder / "cmdline").read_bytes()
-        except OSError:  # it ended meanwhile
-            continue
-        if int(status[1]) == parent and status[0] != "Z" and b"spawn_main" in words:
-            found.append(int(folder.name))
+    for process in psutil.Process(parent).children():
+        with suppress(psutil.Error):  # it ended meanwhile
+            if any("spawn_main" in word for word in process.cmdline()):
+                found.append(process)
     return found
-
-
-def gone(pids: list[int]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while any(Path(f"/proc/{pid}/cmdline").exists() for pid in pids):
-        assert time.monotonic() < deadline, "workers outlive their parent"
-        time.sleep(0.05)
 
 
 def test_a_killed_worker_costs_no_run_and_workers_follow_their_parent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "sweepkilled.py").write_text(OWN)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    write_policies(tmp_path, monkeypatch, "sweepkilled")
     store = Store(tmp_path, "sweepkilled:Own", jobs=100)
     process = sweeping(store)
     while store.kills < KILLS:
@@ -170,10 +155,11 @@ def test_a_killed_worker_costs_no_run_and_workers_follow_their_parent(
         if left and store.kills % 10 == 1:
             process.kill()
             process.wait()
-            gone(left)
+            _, outliving = psutil.wait_procs(left, PATIENCE_S)
+            assert not outliving, "workers outlive their parent"
             process = sweeping(store)
         elif left:
-            os.kill(store.pick(left), signal.SIGKILL)
+            store.pick(left).kill()
         store.kills += bool(left)
     assert process.wait() in (0, 3)
     store.check(tmp_path)
