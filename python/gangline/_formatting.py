@@ -98,10 +98,10 @@ def percent(value: float) -> str:
 
     Examples
     --------
-    >>> [percent(x) for x in (0.0, 0.0004, 0.004, 0.114, 0.9996, 1.0)]
-    ['0 %', 'under 0.1 %', '0.4 %', '11 %', '99.9 %', '100 %']
+    >>> [percent(x) for x in (0.0, 0.0004, 0.0006, 0.004, 0.114, 0.9996, 1.0)]
+    ['0 %', 'under 0.1 %', '0.1 %', '0.4 %', '11 %', '99.9 %', '100 %']
     """
-    if 0.0 < value < 0.001:
+    if 0.0 < value < 0.0005:
         return "under 0.1 %"
     if value < 0.1 or 0.995 <= value < 1.0:
         return f"{min(100.0 * value, 99.9):.1f} %".replace(".0 %", " %")

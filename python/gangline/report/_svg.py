@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["draw", "linear"]
 
 _WIDTH, _HEIGHT = 480, 270
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 10, 46
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 10, 52
 _GRID = 4000  # ours: units of an axis; a zoom by ten still has one to a pixel
 _LETTER, _LINE, _SAMPLE = 6.4, 14, 16  # of a label: letter, height, piece of the line before it
 _LABEL_CHARS = 18

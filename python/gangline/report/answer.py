@@ -189,8 +189,8 @@ def _difference(worst: Row, best: Row) -> str:
         return f"Jobs waited {both(waits)}."
     if waited <= (1.0 - _MOST) * gap:
         return (
-            f"Jobs did not wait less but ran faster: they held GPUs for {both(runs)}, for reasons "
-            "such as GPU types, distance, co-runners and restarts."
+            f"Jobs ran faster rather than waited less: they held GPUs for {both(runs)}, for "
+            "reasons such as GPU types, distance, co-runners and restarts."
         )
     return f"Jobs waited {both(waits)}, and held GPUs for {both(runs)}."
 
@@ -238,18 +238,16 @@ Groups = dict[str, dict[str, Means]]  # of a kind, of a policy
 
 
 def _groups(runs: Sequence[Digest]) -> Groups:
-    """Return the groups of jobs that are large enough to speak of, averaged over the seeds."""
-    found: Groups = {}
-    for kind in _KINDS:
-        policies = found.setdefault(kind, {})
-        for label in dict.fromkeys(run.label for run in runs):
-            own = [getattr(run, kind) for run in runs if run.label == label]
-            enough = max(_ENOUGH, 0.01 * sum(group.jobs for group in own[0]))
-            by_name = [{group.name: group for group in groups} for groups in own]
-            policies[label] = {
-                name: (group.jobs, sum(one[name].jct_mean_s for one in by_name) / len(own))
-                for name, group in by_name[0].items()
-                if group.jobs >= enough and all(name in one for one in by_name)
+    """Return the groups of jobs that are large enough to speak of, of all seeds together."""
+    found: Groups = {kind: {} for kind in _KINDS}
+    for run in findings.pooled(runs):
+        for kind in _KINDS:
+            groups = getattr(run, kind)
+            enough = max(_ENOUGH, 0.01 * sum(group.jobs for group in groups))
+            found[kind][run.label] = {
+                group.name: (group.jobs, group.jct_mean_s)
+                for group in groups
+                if group.jobs >= enough
             }
     return found
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 __all__ = [
+    "LENGTHS",
     "POINTS",
     "Digest",
     "Group",
@@ -49,7 +50,7 @@ _TAIL_BUCKETS = 50
 _COARSE = 0.01  # ours: error of the GPU time in use beyond which a timeline explains nothing
 _HOUR_S = 3600.0
 _LENGTH_EDGES_S = (600.0, 3600.0, 6 * 3600.0, 86400.0)  # ours: as people speak of jobs
-_LENGTHS = ("up to 10 min", "10 min to 1 h", "1 h to 6 h", "6 h to 1 d", "over 1 d")
+LENGTHS = ("up to 10 min", "10 min to 1 h", "1 h to 6 h", "6 h to 1 d", "over 1 d")
 _ROUNDING = 1e-9  # relative; a job that ran undisturbed has a rho of 1 up to a few units of 2e-16
 
 
@@ -77,7 +78,6 @@ class Group:
     jobs: int
     gpu_seconds: float
     jct_mean_s: float
-    queue_mean_s: float
 
 
 @dataclass(frozen=True)
@@ -557,18 +557,17 @@ def _lengths(jobs: pa.Table) -> list[Group]:
     """Return groups by the run time alone, which no policy changes: jct / slowdown."""
     # Rounded, so that a job on an edge is on the same side of it under every policy.
     codes = np.searchsorted(_LENGTH_EDGES_S, np.round(alone_s(jobs), 3), "left").astype(np.int64)
-    return _groups(jobs, codes, list(_LENGTHS))
+    return _groups(jobs, codes, list(LENGTHS))
 
 
 def _groups(jobs: pa.Table, codes: npt.NDArray[np.int64], names: list[str]) -> list[Group]:
     """Return one group per code that occurs, in the order of the codes."""
     count = np.bincount(codes, minlength=len(names))
-    sums = [
-        np.bincount(codes, _floats(jobs, name), len(names))
-        for name in ("gpu_seconds", "jct_s", "queue_s")
-    ]
+    held, took = (
+        np.bincount(codes, _floats(jobs, name), len(names)) for name in ("gpu_seconds", "jct_s")
+    )
     return [
-        Group(names[i], int(n), float(sums[0][i]), float(sums[1][i] / n), float(sums[2][i] / n))
+        Group(names[i], int(n), float(held[i]), float(took[i] / n))
         for i, n in enumerate(count)
         if n
     ]

@@ -1,20 +1,26 @@
-"""Numbers of a page: one row per policy, the columns on fairness, where GPU time went."""
+"""Numbers of a page: seeds pooled, one row per policy, fairness, where GPU time went."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from gangline import _formatting as words
 from gangline import comparison
 from gangline.report.command import trace_seeds
+from gangline.report.digest import LENGTHS, Group, curve
+from gangline.report.waiting import REASONS as WAITED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gangline.report.digest import Digest
 
 
-__all__ = ["REASONS", "fairness_columns", "gpu_time", "means", "reasons", "rows"]
+__all__ = ["REASONS", "fairness_columns", "gpu_time", "means", "pooled", "reasons", "rows"]
 
 # Parts of the GPU time held that were lost, and their keys in the summary.
 _LOSSES = (
@@ -54,6 +60,79 @@ def fairness_columns(whom: str) -> tuple[words.Measure, ...]:
     )
 
 
+def pooled(runs: Sequence[Digest]) -> list[Digest]:
+    """Return one run per policy, whose distributions and groups of jobs are those of all its seeds.
+
+    All else of it is of the first seed. A job of a trace counts once, however many seeds ran it.
+    """
+    by_label: dict[str, list[Digest]] = {}
+    for run in runs:
+        by_label.setdefault(run.label, []).append(run)
+    return [mine[0] if len(mine) == 1 else _pooled(mine) for mine in by_label.values()]
+
+
+def _pooled(mine: Sequence[Digest]) -> Digest:
+    once = len({run.spec["trace"]["sha256"] for run in mine}) / len(mine)
+    values = {name: np.concatenate([one.curves[name] for one in mine]) for name in mine[0].curves}
+    return dataclasses.replace(
+        mine[0],
+        curves={name: curve(of_all) for name, of_all in values.items()},
+        gangs=_groups([run.gangs for run in mine], once, _size),
+        lengths=_groups([run.lengths for run in mine], once, LENGTHS.index),
+        users=_groups([run.users for run in mine], once, str),
+        unfit=_unfit(mine, once),
+    )
+
+
+def _groups(
+    seeds: Sequence[Sequence[Group]], once: float, place: Callable[[str], Any]
+) -> list[Group]:
+    """Return the groups of all seeds in the order of their places; jobs are counted `once`."""
+    found: dict[Any, list[Group]] = {}
+    for group in (group for groups in seeds for group in groups):
+        found.setdefault(place(group.name), []).append(group)
+    return [
+        Group(
+            _joined([group.name for group in alike]),
+            math.ceil(once * sum(group.jobs for group in alike)),
+            once * sum(group.gpu_seconds for group in alike),
+            sum(group.jct_mean_s * group.jobs for group in alike)
+            / sum(group.jobs for group in alike),
+        )
+        for _, alike in sorted(found.items())
+    ]
+
+
+def _size(name: str) -> int:
+    """Return the power of two up to which a group of gangs goes, by its name."""
+    return (int(name.rsplit(maxsplit=1)[-1]) - 1).bit_length()
+
+
+def _joined(names: Sequence[str]) -> str:
+    """Return one name for groups alike: of gangs it spans the sizes that occur in some draw."""
+    if len(set(names)) == 1:
+        return names[0]
+    sizes = [int(size) for name in names for size in name.split(" to ")]
+    return f"{min(sizes)} to {max(sizes)}"
+
+
+def _unfit(mine: Sequence[Digest], once: float) -> list[tuple[str, int, float]]:
+    """Return `Digest.unfit` of several runs: shares of what jobs waited in all of them."""
+    found: dict[int, tuple[list[str], int, float]] = {}
+    total = 0.0
+    for run in mine:
+        jobs = run.summary["jobs"] - (run.summary.get("dropped") or 0)
+        waited = jobs * sum(run.reasons.get(f"waited_{name}_s", 0.0) for name in WAITED)
+        total += waited
+        for name, n, share in run.unfit:
+            names, count, before = found.get(_size(name), ([], 0, 0.0))
+            found[_size(name)] = [*names, name], count + n, before + share * waited
+    return [
+        (_joined(names), math.ceil(once * count), s / (total or 1.0))
+        for _, (names, count, s) in sorted(found.items())
+    ]
+
+
 def rows(runs: Sequence[Digest]) -> list[dict[str, Any]]:
     """Return one row per run: policy, seeds, its summary and what the digest adds.
 
@@ -76,21 +155,28 @@ def rows(runs: Sequence[Digest]) -> list[dict[str, Any]]:
 
 
 def means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return one row per policy: averages over the seeds, shares of waiting by how much there was.
+    """Return one row per policy: averages over the seeds, but shares of what there was in all.
 
     A mean of `behind_head` over seeds would count a run in which jobs hardly waited like any other,
-    and contradict the mean waiting beside it.
+    and contradict the mean waiting beside it; so would a mean of those who took GPUs.
     """
     found = comparison.means(rows)
     for mean in found:
-        if "behind_head" not in mean:
-            continue
         mine = [row for row in rows if row["policy"] == mean["policy"]]
         waited = [_known(row, "queue_mean_s") * _known(row, "jobs") for row in mine]
-        if total := sum(waited):
-            behind = (row["behind_head"] * s for row, s in zip(mine, waited, strict=True))
-            mean["behind_head"] = sum(behind) / total
+        if "behind_head" in mean:
+            mean |= _shared(mine, "behind_head", waited)
+        for key in ("taken_by_shorter", "taken_by_later", "taken_by_smaller"):
+            mean |= _shared(mine, key, [_known(row, "taken") for row in mine])
     return found
+
+
+def _shared(rows: Sequence[dict[str, Any]], key: str, whole: Sequence[float]) -> dict[str, float]:
+    """Return a share of the sum of `whole`, given the share in each row; nothing if none has."""
+    parts = [(row.get(key, math.nan), one) for row, one in zip(rows, whole, strict=True)]
+    known = [(part, one) for part, one in parts if one and math.isfinite(part)]
+    total = sum(one for _, one in known)
+    return {key: sum(part * one for part, one in known) / total} if total else {}
 
 
 def reasons(means: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

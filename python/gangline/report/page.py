@@ -10,8 +10,6 @@ import re
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from gangline import _formatting as words
 from gangline import comparison, statistics
 from gangline._files import unsealed
@@ -25,7 +23,6 @@ from gangline.report.command import (
     trace_seeds,
     without_folders,
 )
-from gangline.report.digest import curve
 from gangline.report.tables import Cell, text
 from gangline.trace.jobs.notes import DROPPED, explain
 
@@ -66,10 +63,7 @@ def render(runs: Sequence[Digest], *, command: str = "") -> str:
         How to repeat it; made from the runs if not given.
     """
     runs = [dataclasses.replace(run, spec=_shown(run.spec)) for run in runs]
-    first: dict[str, Digest] = {}
-    for run in runs:
-        first.setdefault(run.label, run)
-    drawn = [_pooled(run, runs) for run in first.values()]
+    drawn = findings.pooled(runs)
     top = [*_warnings(runs), *answer.on_top(runs)]
     # Seeds that change nothing are no runs of their own.
     rows = findings.rows(drawn if answer.is_repeated(runs) else runs)
@@ -87,7 +81,7 @@ def render(runs: Sequence[Digest], *, command: str = "") -> str:
             ("fairness", "Fairness", "Fairness", _fairness(drawn, rows, blocks)),
             ("types", "GPU types", "By GPU type", _types(drawn)),
             ("network", "Distance", "What distance cost", distance.content(drawn)),
-            ("sharing", "Sharing", "Shared GPUs", pairs.content(drawn)),
+            ("sharing", "Sharing", "Shared GPUs", pairs.content(drawn, means)),
             ("compared", "Input", _asked(drawn), _compared(runs, drawn)),
             ("repeat", "Repeat", "To repeat it", _repeat(runs, command)),
         )
@@ -97,7 +91,7 @@ def render(runs: Sequence[Digest], *, command: str = "") -> str:
     parts = [section(name, heading, content) for name, _, heading, content in sections]
     warned = "".join(f'<p class="warn">{line}</p>' for line in top)
     body = (
-        f"<header><h1>{title}</h1>{_lede(drawn)}</header><main>{warned}"
+        f"<header><h1>{title}</h1>{_lede(runs)}</header><main>{warned}"
         f'<p class="answer">{answer.recommendation(means, rows, runs)}</p>'
         f"{section('verdict', 'Verdict', _verdict(rows, drawn))}"
         f'<div class="charts first">{blocks.get("jct_s", "")}{answer.in_short(means, rows, runs)}'
@@ -111,16 +105,6 @@ def _shown(spec: dict[str, Any]) -> dict[str, Any]:
     """Return a spec without paths of the machine, and with a label that can be read."""
     spec = without_folders(spec)
     return {**spec, "policy": {**spec["policy"], "label": _cut(spec["policy"]["label"])}}
-
-
-def _pooled(first: Digest, runs: Sequence[Digest]) -> Digest:
-    """Return a run whose distributions and waiting gangs are those of all seeds of its policy."""
-    mine = [run for run in runs if run.label == first.label]
-    if len(mine) == 1:
-        return first
-    of_all = {name: np.concatenate([one.curves[name] for one in mine]) for name in first.curves}
-    curves = {name: curve(values) for name, values in of_all.items()}
-    return dataclasses.replace(first, curves=curves, unfit=why.pooled(mine))
 
 
 def footer(version: str) -> str:
@@ -204,11 +188,13 @@ def _because(drawn: Sequence[Digest]) -> str:
     return "What jobs waited for" if len(drawn) == 1 else "Why they differ"
 
 
-def _lede(drawn: Sequence[Digest]) -> str:
-    spec = drawn[0].spec
+def _lede(runs: Sequence[Digest]) -> str:
+    spec = runs[0].spec
     trace = f"<bdi>{text(_cut(spec['trace']['path']))}</bdi>"
-    cluster = f"<bdi>{text(_cut(_cluster_name(drawn[0])))}</bdi>"
+    cluster = f"<bdi>{text(_cut(_cluster_name(runs[0])))}</bdi>"
     jobs = words.plural(int(spec["trace"]["jobs"]), "job")
+    drawn = len(trace_seeds(runs))
+    jobs = f"{drawn} draws of {jobs}" if drawn else jobs
     source = f" from {trace}," if spec["trace"]["path"] not in ("", "table") else ""
     return f"<p class=soft>{jobs}{source} on {cluster}: {_gpus(spec['cluster'])}.</p>"
 
@@ -284,7 +270,7 @@ def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
     trace = spec["trace"]
     facts = [
         ("Trace", trace["path"]),
-        ("Jobs", words.count(trace["jobs"]) + _of_users(drawn[0])),
+        ("Jobs", words.count(trace["jobs"]) + _of_users(runs[0])),
         ("Origin", trace["metadata"].get("origin", "")),
         ("Licence", trace["metadata"].get("licence", "")),
         ("To cite", trace["metadata"].get("citation", "")),
@@ -336,8 +322,9 @@ def _verdict(rows: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:
         kind = "trace_seed" if "trace_seed" in rows[0] else "seed"
         one = f"the one with {kind.replace('_', ' ')} {rows[0][kind]}"
         averaged = (
-            f" Means over {seeds} runs. The chart of times to finish is of all of them; other "
-            f"charts and single jobs are of {one}."
+            f" Means over {seeds} runs. Times to finish, groups of jobs and fairness are charted "
+            "of all of them; charts over time, single jobs, GPU types, models and pairs of models "
+            f"are of {one}."
         )
     found = statistics.table(rows)
     known = bool(found) and found[0]["low"] is not None

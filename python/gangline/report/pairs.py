@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gangline import _formatting as words
 from gangline.report import tables
@@ -23,12 +23,11 @@ _LABEL_CHARS = 17
 _SLANT = 92  # the last title of a column leans out of it
 
 
-def content(drawn: Sequence[Digest]) -> str:
+def content(drawn: Sequence[Digest], means: Sequence[dict[str, Any]]) -> str:
     """Return the section on shared GPUs as HTML; empty if no run shares any."""
-    sharing = [run for run in drawn if run.summary.get("shares_started")]
-    if not sharing:
+    if not any(row.get("shares_started") for row in means):
         return ""
-    titles, rows = totals(drawn)
+    titles, rows = totals(drawn, means)
     parts = [
         (
             "<p class=about>Two jobs on one GPU slow each other down, and together may still do "
@@ -41,7 +40,7 @@ def content(drawn: Sequence[Digest]) -> str:
             "the GPU time saved; below 1, sharing (or overhead) cost more than it gained.</p>"
         ),
     ]
-    known = [run for run in sharing if run.pairs]
+    known = [run for run in drawn if run.pairs]
     if not known:
         parts.append(
             "<p class=soft>Which models shared GPUs is known of runs with <code>--segments</code> "
@@ -86,9 +85,11 @@ def _heats(known: Sequence[Digest]) -> str:
     )
 
 
-def totals(drawn: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
-    """Return titles and rows of what each run shared; a dash where its policy shares nothing."""
-    return tables.ranked([run.label for run in drawn], [run.summary for run in drawn], _TOTALS)
+def totals(
+    drawn: Sequence[Digest], means: Sequence[dict[str, Any]]
+) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
+    """Return titles and rows of what each policy shared; a dash where it shares nothing."""
+    return tables.ranked([run.label for run in drawn], means, _TOTALS)
 
 
 def listed(drawn: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell]], int]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-__all__ = ["content", "pooled", "unfit"]
+__all__ = ["content", "unfit"]
 
 _BLOCKED = (
     "head-of-line blocking: the job that had come first asked for more GPUs than were free, the "
@@ -119,24 +119,6 @@ def _put_bars(cells: Sequence[list[Cell]], rows: Sequence[Row]) -> None:
             Cell(f'<div class="stack thin">{bar}</div>', wait, kind="wide"),
             Cell(text(words.duration(wait)), wait),
         ]
-
-
-def pooled(runs: Sequence[Digest]) -> list[tuple[str, int, float]]:
-    """Return `Digest.unfit` of several runs: shares of what jobs waited in all of them.
-
-    The number of jobs of a size is that of the first run which has any.
-    """
-    waited = [
-        sum(run.reasons.get(f"waited_{name}_s", 0.0) for name in waiting.REASONS)
-        * run.summary["jobs"]
-        for run in runs
-    ]
-    found: dict[str, tuple[int, float]] = {}
-    for run, s in zip(runs, waited, strict=True):
-        for name, n, share in run.unfit:
-            jobs, before = found.get(name, (n, 0.0))
-            found[name] = (jobs, before + share * s)
-    return [(name, n, s / (sum(waited) or 1.0)) for name, (n, s) in found.items()]
 
 
 def unfit(drawn: Sequence[Digest]) -> list[str]:
