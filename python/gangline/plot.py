@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -48,10 +49,12 @@ __all__ = ["bars", "capacity", "cdf", "decision_times", "save", "timeline", "wri
 FORMATS = ("pdf", "png", "pgf", "svg")
 _INSTALL = "pip install 'gangline[plot]'"
 _SIZE = (4.8, 2.8)  # inches: a column of most papers is 3.3 to 5 wide
+_CUT: dict[str, Any] = {"dpi": 200, "bbox_inches": "tight", "pad_inches": 0.01}  # no margin
 _POINTS = 2000  # a curve with more is thinned to this many quantiles
 _LEAST_S = 1.0  # a logarithmic axis has no zero: shorter times are drawn here
 _CAPACITY_TOP = 4.0  # ours: times the bound, so that the crossing is seen
 _TABLES = ("csv", "parquet", "tex")
+_TEX = ("pdflatex", "xelatex", "lualatex")
 _RATIOS = {"slowdown": "slowdown", "ftf": "finish-time fairness"}
 _IN_FULL = {"GPU util.": "GPU utilization", "preempt.": "preemptions"}  # tables are narrow
 
@@ -268,12 +271,13 @@ def save(figure: Figure, path: str | PathLike[str]) -> Path:
     figure : matplotlib.figure.Figure
         From a function of this module, or any other.
     path : path
-        A file there is replaced. PGF needs a LaTeX installation.
+        A file there is replaced. PGF needs a LaTeX installation, which measures the texts.
 
     Raises
     ------
     OptionError
-        If the name ends otherwise, or in .pgf where no LaTeX is installed.
+        If the name ends otherwise, or in .pgf where no LaTeX is installed or a text has letters
+        that it lacks.
     OSError
         If the file cannot be written.
     """
@@ -281,10 +285,65 @@ def save(figure: Figure, path: str | PathLike[str]) -> Path:
     kind = check(path)
     import matplotlib as mpl
 
+    if kind == "pgf":
+        _save_pgf(figure, path)
+        return path
     dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
     with mpl.rc_context({"svg.hashsalt": "gangline"}):
-        figure.savefig(path, format=kind, dpi=200, bbox_inches="tight", metadata=dates)
+        figure.savefig(path, format=kind, metadata=dates, **_CUT)
     return path
+
+
+def _save_pgf(figure: Figure, path: Path) -> None:
+    """Write PGF in the fonts of the document around it, with its texts escaped meanwhile."""
+    import matplotlib as mpl
+    from matplotlib.text import Text
+    from matplotlib.ticker import FixedFormatter, FuncFormatter
+
+    found: list[Any] = figure.findobj(Text)
+    texts = {one: one.get_text() for one in found}
+    axes = [axis for one in figure.axes for axis in (one.xaxis, one.yaxis)]
+    ticks = {axis: axis.get_major_formatter() for axis in axes}
+    try:
+        for one, shown in texts.items():
+            one.set_text(_in_tex(shown))
+        for axis, form in ticks.items():
+            if isinstance(form, FixedFormatter | FuncFormatter):  # names, not numbers
+                axis.set_major_formatter(partial(_tick_in_tex, form))
+        with mpl.rc_context({"pgf.texsystem": _tex(), "pgf.rcfonts": False}):
+            figure.savefig(path, format="pgf", **_CUT)
+    except ValueError as error:  # of the measuring; its last lines are TeX's
+        said = next((line for line in str(error).splitlines() if line.startswith("!")), str(error))
+        message = f"plot: {path}: LaTeX cannot set a text of the figure: {said}; or write .pdf"
+        raise OptionError(message, field="path", value=str(path)) from None
+    finally:
+        for one, shown in texts.items():
+            one.set_text(shown)
+        for axis, form in ticks.items():
+            axis.set_major_formatter(form)
+    # matplotlib defines the command in its own document only
+    defined = r"\providecommand{\mathdefault}[1]{#1}"
+    drawn = path.read_text("utf-8")
+    path.write_text(drawn.replace("\\begingroup", f"\\begingroup%\n{defined}", 1), "utf-8")
+
+
+def _tick_in_tex(form: Any, value: float, place: int) -> str:
+    return _in_tex(form(value, place))
+
+
+def _in_tex(shown: str) -> str:
+    """Return a text for TeX; one with mathematics between dollar signs is TeX already."""
+    from matplotlib.cbook import is_math_text
+
+    return shown if is_math_text(shown) else _escaped(shown)
+
+
+def _tex() -> str | None:
+    """Return the TeX program that matplotlib is set to use, else one that is installed."""
+    import matplotlib as mpl
+
+    known = (mpl.rcParams["pgf.texsystem"], *_TEX)
+    return next((program for program in known if shutil.which(program)), None)
 
 
 def check(path: Path) -> str:
@@ -295,13 +354,10 @@ def check(path: Path) -> str:
         raise OptionError(message, field="path", value=str(path))
     if importlib.util.find_spec("matplotlib") is None:
         raise MissingExtraError(f"figures need the library matplotlib: {_INSTALL}", extra="plot")
-    if kind == "pgf":
-        import matplotlib as mpl
-
-        program = mpl.rcParams["pgf.texsystem"]
-        if shutil.which(program) is None:
-            message = f"plot: {path}: PGF needs {program} of a LaTeX installation; or write .pdf"
-            raise OptionError(message, field="path", value=str(path))
+    if kind == "pgf" and _tex() is None:
+        known = ", ".join(_TEX)
+        message = f"plot: {path}: PGF needs LaTeX ({known}), and none is installed; or write .pdf"
+        raise OptionError(message, field="path", value=str(path))
     return kind
 
 
@@ -360,7 +416,7 @@ def _latex(table: Comparison | pa.Table) -> str:
     else:
         titles = table.column_names
         rows = table.to_pylist()
-        cells = [["" if cell is None else str(cell) for cell in row.values()] for row in rows]
+        cells = [[_shown(cell) for cell in row.values()] for row in rows]
         best = [[False] * len(titles) for _ in cells]
     shown = [
         [
@@ -376,12 +432,23 @@ def _latex(table: Comparison | pa.Table) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
+def _shown(cell: object) -> str:
+    """Return a cell of an Arrow table, without the rounding errors of sums."""
+    if cell is None or cell != cell:
+        return ""
+    return f"{cell:.10g}" if isinstance(cell, float) else str(cell)
+
+
 _SPECIAL = str.maketrans(
     {
         **{sign: f"\\{sign}" for sign in "&%$#_{}"},
         "\\": r"\textbackslash{}",
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
+        # the old encoding of fonts has other signs in their places
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
         "–": "--",
         **dict.fromkeys("\n\r\t", " "),  # an empty line would end the cell
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -133,12 +134,49 @@ def test_tables_as_csv_parquet_and_latex(comparison: gl.Comparison, tmp_path: Pa
 
 
 def test_signs_that_latex_reads_are_escaped(tmp_path: Path) -> None:
-    odd = pa.table({"a_b": ["50\n\n%", r"C:\x", "{~^}", None]})
+    odd = pa.table(
+        {"a_b": ["50\n\n%", r"C:\x", "{~^}", None], "s": [1.0, 0.1 + 0.2, math.nan, 2.5]}
+    )
     tex = gl.plot.write_table(odd, tmp_path / "odd.tex").read_text()
     assert tex.splitlines()[2:8] == [
-        r"a\_b \\", r"\midrule", r"50  \% \\", r"C:\textbackslash{}x \\",
-        r"\{\textasciitilde{}\textasciicircum{}\} \\", r" \\",
+        r"a\_b & s \\", r"\midrule", r"50  \% & 1 \\", r"C:\textbackslash{}x & 0.3 \\",
+        r"\{\textasciitilde{}\textasciicircum{}\} &  \\", r" & 2.5 \\",
     ]  # fmt: skip
+
+
+def test_texts_of_a_figure_are_escaped_for_latex(
+    comparison: gl.Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of policies stand in legends and at ticks; a text with mathematics is TeX already."""
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
+
+    odd = "a_b & 5 % <x>"
+    monkeypatch.setattr(comparison, "rows", [{**row, "policy": odd} for row in comparison.rows])
+    figures = [gl.plot.bars(comparison), gl.plot.cdf(comparison)]
+    figures[1].axes[0].get_lines()[0].set_label(odd)
+    figures[1].axes[0].legend()
+    figures[1].axes[0].set_xlabel(r"$x_1$ & $\alpha$")
+    seen: list[list[str]] = []
+
+    def saved(figure: Figure, path: Path, **_: object) -> None:
+        figure.draw_without_rendering()
+        seen.append([text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)])
+        path.write_text("\\begingroup%\n", "utf-8")
+
+    monkeypatch.setattr(Figure, "savefig", saved)
+    monkeypatch.setattr("shutil.which", str)
+    escaped = r"a\_b \& 5 \% \textless{}x\textgreater{}"
+    for figure in figures:
+        path = gl.plot.save(figure, tmp_path / "a.pgf")
+        assert path.read_text("utf-8").splitlines()[1].startswith(r"\providecommand{\mathdefault}")
+        assert escaped in seen[-1]
+        assert odd not in seen[-1]
+        figure.draw_without_rendering()
+        assert odd in [text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)]
+    assert r"$x_1$ & $\alpha$" in seen[-1]
+    tex = gl.plot.write_table(comparison, tmp_path / "a.tex").read_text("utf-8")
+    assert tex.splitlines()[4].startswith(f"{escaped} & ")
 
 
 def test_ratios_have_a_logarithmic_axis_and_nothing_is_drawn_around_zero() -> None:
@@ -166,7 +204,7 @@ def test_what_cannot_be_drawn_is_an_error(
     with pytest.raises(gl.OptionError, match=r"a\.jpg: expected a name that ends in \.pdf, \.png"):
         gl.plot.save(gl.plot.cdf(comparison), tmp_path / "a.jpg")
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(gl.OptionError, match=r"a\.pgf: PGF needs xelatex"):
+    with pytest.raises(gl.OptionError, match=r"a\.pgf: PGF needs LaTeX"):
         gl.plot.save(gl.plot.cdf(comparison), tmp_path / "a.pgf")
     with pytest.raises(gl.OptionError, match=r"a\.xlsx: expected a name that ends in \.csv"):
         gl.plot.write_table(comparison, tmp_path / "a.xlsx")

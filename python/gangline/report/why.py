@@ -45,9 +45,9 @@ _PARTS = (
         "fragment",
         "idle, while a waiting job asked for no more GPUs than were idle",
         "Idle, a job would fit",
-        "The job waited because the idle GPUs were scattered, or because the policy held it back",
+        "It waited behind a blocked head, because idle GPUs were scattered, or was held back",
     ),
-    ("idle", "idle otherwise", "Idle otherwise", "No waiting job was small enough"),
+    ("idle", "idle otherwise", "Idle otherwise", "No job waited that was small enough"),
 )
 _MUCH = 0.05  # ours: share of all waiting from which the page says which jobs waited in vain
 _LIST = 0.6  # ours: share of such waiting that makes one size of job worth naming
