@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gangline.cluster import Cluster
     from gangline.run_options import RunOptions
 
-__all__ = ["PolicyReference", "RunSpec", "cluster_of", "keys_of", "versions"]
+__all__ = ["PolicyReference", "RunSpec", "cluster_of", "keys_of", "read_spec", "versions"]
 
 _DIGITS = 32  # ours: 128 bits of the SHA-256 are enough to tell runs apart
 
@@ -150,14 +150,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
         ResultError
             If it holds no spec.
         """
-        path = Path(path)
-        file = path / "spec.json" if path.is_dir() else path
-        try:
-            data = json.loads(file.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ResultError(f"{file}: expected JSON: {error}", path=str(file)) from None
-        if not isinstance(data, dict):
-            raise ResultError(f"{file}: expected a JSON object", path=str(file))
+        data, file = read_spec(path)
         return cls.from_dict(data, path=str(file))
 
     def to_dict(self) -> dict[str, Any]:
@@ -177,6 +170,16 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
         data = {**self.to_dict(), "trace": self.trace.identity}
         return hashlib.sha256(_canonical(data).encode()).hexdigest()[:_DIGITS]
 
+    def versions_then_and_now(self) -> dict[str, tuple[str, str]]:
+        """Return what has another version now than in the spec: name to both versions."""
+        from gangline import _core
+
+        now = {"gangline": _core.__version__, **versions()}
+        then = {"gangline": self.gangline, **self.versions}
+        return {
+            name: (then.get(name, "none"), now[name]) for name in now if then.get(name) != now[name]
+        }
+
     def with_segments(self) -> RunSpec:
         """Return the run that keeps its segments."""
         return msgspec.structs.replace(self, options={**self.options, "segments": True})
@@ -190,6 +193,29 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
         from gangline.run_inputs import make_options
 
         return make_options({**self.options, "seed": self.seed})
+
+
+def read_spec(path: str | PathLike[str]) -> tuple[dict[str, Any], Path]:
+    """Return the content of a `spec.json`, or of that of a result folder, and the file.
+
+    Raises
+    ------
+    OSError
+        If it is not there.
+    ResultError
+        If it holds no JSON object.
+    """
+    path = Path(path)
+    file = path / "spec.json" if path.is_dir() else path
+    expected = "expected a spec.json, as every result folder has one"
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ResultError(f"{file}: {expected}, got no JSON: {error}", path=str(file)) from None
+    if not isinstance(data, dict):
+        message = f"{file}: {expected}, got JSON that is no object"
+        raise ResultError(message, path=str(file))
+    return data, file
 
 
 def keys_of(cluster: Cluster) -> dict[str, Any]:

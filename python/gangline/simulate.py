@@ -103,7 +103,8 @@ def run(
         A spec, the content of a `spec.json`, that file, or the folder of a result.
     trace : Trace, Arrow table, or str, optional
         The jobs, where the spec's file is elsewhere or was a table in memory; default: as the spec
-        says. It must be the same file or table: its SHA-256 is compared.
+        says. It must be the same file or table: its SHA-256 is compared. A file is read with the
+        options of the spec.
     policy : Policy, optional
         The object, where a policy in Python cannot be imported by the spec's `module:Class`.
     progress : bool or callable
@@ -118,7 +119,7 @@ def run(
     Raises
     ------
     TraceError
-        If the trace has changed since the spec was written.
+        If the trace is gone or has changed since the spec was written, or `trace` is another.
     ResultError
         If `spec` holds no spec.
     GanglineError, OSError
@@ -149,12 +150,13 @@ def run(
 
 def _same(reference: TraceReference, given: TraceLike) -> Trace:
     """Return the jobs that a caller has, if they are those of a reference."""
-    from gangline.trace.read import as_trace, check_inputs, read_trace
+    from os import PathLike
 
-    if reference.options and isinstance(given, str):
-        jobs = read_trace(given, format=reference.format or None, **reference.options)
-    else:
-        jobs = as_trace(given)
+    from gangline.trace.read import as_trace, check_inputs, read_again
+
+    if isinstance(given, (str, PathLike)):
+        return read_again(reference, given)
+    jobs = as_trace(given)
     check_inputs(reference, jobs)
     return jobs
 

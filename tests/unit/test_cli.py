@@ -505,6 +505,8 @@ def test_gpu_types_that_the_cluster_lacks_are_named(
     assert said in capsys.readouterr().err
     assert main(["compare", *start, "--policies", "fifo,sjf"]) == 0
     assert said in capsys.readouterr().err
+    assert main(["plan", *start, "--policy", "fifo", "--keep", "jct_p50_s<=100"]) == 0
+    assert said in capsys.readouterr().err
     trace.write_text(rows.replace("|T40", ""), encoding="utf-8")
     assert main(["run", *start, "--policy", "fifo"]) == 0
     assert "lacks" not in capsys.readouterr().err

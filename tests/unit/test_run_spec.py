@@ -113,10 +113,27 @@ def test_a_changed_file_is_refused(tmp_path: Path) -> None:
         gl.run(first.spec)
 
 
+def test_the_trace_that_is_passed_is_read_as_the_run_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    rows = "".join(f"j{i},{i * 10},1,{50 + i}\n" for i in range(20))
+    path.write_text("job_id,arrival_s,gpus,duration_s\n" + rows)
+    first = gl.simulate(LAB, gl.read_trace(path, limit=10))
+    moved = path.rename(tmp_path / "moved.csv")
+    with pytest.raises(TraceError, match="is not there; put it back, or pass the place where"):
+        gl.run(first.spec)
+    for place in (moved, str(moved), gl.read_trace(moved, limit=10)):
+        assert gl.run(first.spec, trace=place).log_hash == first.log_hash
+    with pytest.raises(TraceError, match="other jobs than those of the run: options"):
+        gl.run(first.spec, trace=gl.read_trace(moved))
+    drawn = gl.simulate(LAB, SYNTH)
+    with pytest.raises(TraceError, match="other jobs than those of the run: source is"):
+        gl.run(drawn.spec, trace=SYNTH.replace("seed=1", "seed=2"))
+
+
 def test_a_table_in_memory_is_passed_along() -> None:
     jobs = pa.table({"arrival_s": [0.0, 1.0], "gpus": [1, 2], "duration_s": [5.0, 6.0]})
     first = gl.simulate(LAB, jobs)
-    with pytest.raises(TraceError, match="table in memory; pass it as `trace`"):
+    with pytest.raises(TraceError, match="table in memory; in Python pass it as `trace`"):
         gl.run(first.spec)
     assert gl.run(first.spec, trace=jobs).log_hash == first.log_hash
     with pytest.raises(TraceError, match="sha256"):
@@ -174,5 +191,5 @@ def test_a_folder_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="trace"):
         gl.RunSpec.load(path)
     path.write_text("no")
-    with pytest.raises(ResultError, match="expected JSON"):
+    with pytest.raises(ResultError, match=r"expected a spec\.json, .* got no JSON"):
         gl.RunSpec.load(path)

@@ -213,6 +213,13 @@ class Replicates:
         return {"seeds": seeds(self.seeds), "trace_seeds": drawn}
 
 
+def say_about(trace: Trace, cluster: Cluster, policies: Sequence[PolicyLike]) -> None:
+    """Say what is odd in a trace, or in the way in which it fits the cluster and the policies."""
+    say_notes(trace)
+    _say_types(trace, cluster)
+    _say_elastic(trace, cluster, policies)
+
+
 def say_notes(trace: Trace) -> None:
     """Say what was left out of a trace, or is odd in it, with what that means."""
     from gangline.trace.jobs.notes import explain
@@ -221,7 +228,7 @@ def say_notes(trace: Trace) -> None:
         _console.say(f"note: {name} {count:,}: {explain(name)}")
 
 
-def say_types(trace: Trace, cluster: Cluster) -> None:
+def _say_types(trace: Trace, cluster: Cluster) -> None:
     """Say which GPU types of jobs the cluster lacks: a typing error takes a type from a job."""
     if "gpu_types" not in trace.columns:
         return
@@ -235,7 +242,7 @@ def say_types(trace: Trace, cluster: Cluster) -> None:
         )
 
 
-def say_elastic(trace: Trace, cluster: Cluster, policies: Sequence[PolicyLike]) -> None:
+def _say_elastic(trace: Trace, cluster: Cluster, policies: Sequence[PolicyLike]) -> None:
     """Say what policies do with jobs that may change their size, if one of them does."""
     from gangline.elastic_runs import notice
     from gangline.execution import is_elastic

@@ -97,8 +97,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _exit.USAGE
     except GanglineError as error:
         notes = getattr(error, "__notes__", ())  # such as the round of a solve that failed
-        # The core names the option of Python; on the command line it is a flag.
+        # Python's arguments are flags on the command line.
         words = str(error).replace('`on_infeasible="drop"`', "`--on-infeasible drop`")
+        words = words.replace("as `trace`", "as `--trace`")
         # Several errors of a trace have a line each; a line break in a name was made visible.
         _console.say(*"; ".join([f"gangline: {words}", *map(safe, notes)]).split("\n"))
         return _exit.code_of(error)

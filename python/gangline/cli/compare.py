@@ -122,9 +122,7 @@ def compare(
     _show_statistics(comparison, baseline)
     for line in comparison.sentences():
         _console.write(*textwrap.wrap(line, _CHARACTERS))
-    _inputs.say_notes(jobs)
-    _inputs.say_types(jobs, comparison.cluster)
-    _inputs.say_elastic(jobs, comparison.cluster, configs)
+    _inputs.say_about(jobs, comparison.cluster, configs)
     for path in (out, kept.html):
         if path is not None:
             _console.say(f"saved {path}")

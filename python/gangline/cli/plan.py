@@ -18,7 +18,6 @@ from gangline.cli._inputs import (
     Settings,
     TraceChoice,
     World,
-    say_notes,
 )
 
 if TYPE_CHECKING:
@@ -88,17 +87,19 @@ def plan(
         How the trace is read.
     """
     from gangline.capacity import plan as find
+    from gangline.run_inputs import as_cluster
 
     if html is not None:
         _page.check(html)
     if figure is not None:
         _check_figure(figure)
     given, sharing = _inputs.split_sharing(settings)
+    config = _inputs.policy(policy, given)
     jobs = world.read(choice)
     found = find(
         world.cluster,
         jobs,
-        _inputs.policy(policy, given),
+        config,
         keep=keep,
         gpu=gpu,
         vary="load" if load else "servers",
@@ -127,7 +128,7 @@ def plan(
         _console.table(found.titles(), found.cells(), title=f"{found.policy}: {jobs!r}")
         for line in found.sentences():
             _console.write(*textwrap.wrap(line, _CHARACTERS))
-        say_notes(jobs)
+        _inputs.say_about(jobs, as_cluster(world.cluster), [config])
     for path in (out, html, figure):
         if path is not None:
             _console.say(f"saved {path}")

@@ -1,20 +1,22 @@
-"""`gangline run`: one policy on one trace."""
+"""`gangline run`: one policy on one trace, or the run of a spec once more."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gangline.cli import _console, _inputs, _page
-from gangline.cli._inputs import (
-    Json,
-    Kept,
-    Settings,
-    TraceChoice,
-    Whole,
-    World,
-    say_notes,
-    split_sharing,
-)
+from gangline import _formatting
+from gangline.cli import _console, _exit, _inputs, _page, _pandas
+from gangline.cli._inputs import Json, Kept, MaybeWhole, Settings, TraceChoice
+from gangline.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gangline.policies.choice import PolicyLike
+    from gangline.result import Result
+    from gangline.trace.jobs.table import Trace
 
 _SHOWN = (
     "jobs",
@@ -41,29 +43,46 @@ _SHOWN = (
 )
 
 
+_BESIDE_SPEC = ("html", "segments", "explain")  # what a run of a spec may keep
+
+
 def run(
+    spec: Path | None = None,
+    /,
     *,
-    world: World,
-    policy: str,
+    trace: str | None = None,
+    cluster: str | None = None,
+    policy: str | None = None,
     settings: Settings = None,
-    seed: Whole = 0,
+    seed: MaybeWhole = None,
+    restart_s: float | None = None,
+    first_start_s: float | None = None,
     out: Path | None = None,
     json: Json = False,
     kept: Kept | None = None,
     choice: TraceChoice | None = None,
 ) -> int:
-    """Simulate one policy.
+    """Simulate one policy, or carry out a spec.
 
     Parameters
     ----------
-    world
-        Trace, cluster and overheads.
+    spec
+        A spec.json, or the folder of a result: the run is repeated with all that the spec says.
+    trace
+        A file, or a generator such as synth:philly?jobs=10000&seed=1; with a spec, where its trace
+        is now.
+    cluster
+        A TOML file, the node list of a public trace, or the name of a preset.
     policy
         Name of a policy (`gangline policies` lists them), or module:Class of one in Python.
     settings
         A parameter of the policy as KEY=VALUE, or sharing.KEY=VALUE; repeatable.
     seed
-        Seed of every random draw.
+        Seed of every random draw; default 0.
+    restart_s
+        Seconds without progress after a restart or move; default 0.
+    first_start_s
+        Seconds without progress after the first start; default 0.
     out
         Folder for spec.json, summary.json and the tables.
     json
@@ -75,41 +94,112 @@ def run(
     """
     from gangline._result_folder import check as check_folder
     from gangline.run_inputs import as_cluster
-    from gangline.simulate import simulate
 
     kept = kept or Kept()
+    options = {"seed": seed, "restart_s": restart_s, "first_start_s": first_start_s}
+    if spec is not None:
+        chosen = {"cluster": cluster, "policy": policy, "set": settings, **options}
+        _refuse_beside(spec, {**chosen, **_given(choice), **_given(kept)})
     if out is not None:
         check_folder(out)
     if kept.html is not None:
         _page.check(kept.html)
-    given, sharing = split_sharing(settings)
-    config = _inputs.policy(policy, given)
-    jobs = world.read(choice)
-    result = simulate(
-        world.cluster,
-        jobs,
-        config,
-        progress=True,
-        seed=seed,
-        sharing=sharing,
-        **world.options,
-        **kept.options,
-    )
+    if spec is None:
+        options |= {"seed": seed or 0, **kept.options}
+        done = _simulate(trace, cluster, policy, settings, choice, options)
+    else:
+        done = _repeat(spec, trace, keeps_segments=kept.options["segments"])
+    result = done.result
     if out is not None:
         result.save(out, explain=kept.explain)
     if kept.html is not None:
         _page.write([result], kept.html)
     if json:
         _console.document({"summary": result.summary, "spec": result.spec})
-        return 0
-    rows = [[key, result.summary[key]] for key in _SHOWN if key in result.summary]
-    _console.table(["", "value"], rows, title=f"{result.policy}: {jobs!r}")
-    say_notes(jobs)
-    cluster = as_cluster(result.spec["cluster"])
-    _inputs.say_types(jobs, cluster)
-    _inputs.say_elastic(jobs, cluster, [config])
-    if out is not None:
-        _console.say(f"saved in {out}")
-    if kept.html is not None:
-        _console.say(f"saved {kept.html}")
-    return 0
+    else:
+        rows = [[key, result.summary[key]] for key in _SHOWN if key in result.summary]
+        _console.table(["", "value"], rows, title=f"{result.policy}: {done.jobs!r}")
+        _inputs.say_about(done.jobs, as_cluster(result.spec["cluster"]), [done.policy])
+        if out is not None:
+            _console.say(f"saved in {out}")
+        if kept.html is not None:
+            _console.say(f"saved {kept.html}")
+    return done.code
+
+
+class _Done(NamedTuple):
+    """A run that was carried out."""
+
+    result: Result
+    jobs: Trace
+    policy: PolicyLike
+    code: int = _exit.DONE
+
+
+def _simulate(
+    trace: str | None,
+    cluster: str | None,
+    policy: str | None,
+    settings: list[str] | None,
+    choice: TraceChoice | None,
+    options: dict[str, Any],
+) -> _Done:
+    from gangline.simulate import simulate
+
+    if trace is None or cluster is None or policy is None:
+        gone = "--trace" if trace is None else "--cluster" if cluster is None else "--policy"
+        message = f"{gone} is missing: a run needs --trace, --cluster and --policy, or a spec.json"
+        raise OptionError(f"{message} (gangline run --help lists the options)", field=gone)
+    params, sharing = _inputs.split_sharing(settings)
+    config = _inputs.policy(policy, params)
+    jobs = (choice or TraceChoice()).read(trace)
+    result = simulate(cluster, jobs, config, progress=True, sharing=sharing, **options)
+    return _Done(result, jobs, config)
+
+
+def _repeat(path: Path, trace: str | None, *, keeps_segments: bool) -> _Done:
+    """Carry out a spec."""
+    from gangline.run_spec import RunSpec, read_spec
+    from gangline.simulate import run as carry_out
+    from gangline.trace.read import read_again
+
+    _pandas.leave_out()
+    _inputs.find_modules_here()
+    data, file = read_spec(path)
+    spec = RunSpec.from_dict(data, path=str(file))
+    changed = spec.versions_then_and_now()
+    if changed:
+        listed = [f"{name} {then} (now {now})" for name, (then, now) in changed.items()]
+        _console.say(f"note: {file} is of {_formatting.listed(listed)}; numbers may differ")
+    jobs = read_again(spec.trace, trace)
+    result = carry_out(spec.with_segments() if keeps_segments else spec, trace=jobs, progress=True)
+    is_same = data.get("log_hash", result.log_hash) == result.log_hash
+    if not is_same:
+        why = "the versions above differ" if changed else "a policy in Python may have changed"
+        _console.say(
+            f"gangline: {file}: its log_hash is {data['log_hash']}, that of this run "
+            f"{result.log_hash}: not the same events; {why}"
+        )
+    elif "log_hash" in data:
+        _console.say(f"the same events as in {file} (log_hash {result.log_hash})")
+    return _Done(result, jobs, spec.policy.build(), _exit.DONE if is_same else _exit.REFUSED)
+
+
+def _given(options: Kept | TraceChoice | None) -> dict[str, object]:
+    """Return the options that differ from their defaults."""
+    if options is None:
+        return {}
+    return {
+        field.name: getattr(options, field.name)
+        for field in fields(options)
+        if getattr(options, field.name) != field.default
+    }
+
+
+def _refuse_beside(spec: Path, options: Mapping[str, object]) -> None:
+    """Refuse what a spec says already."""
+    for name, value in options.items():
+        if value is not None and name not in _BESIDE_SPEC:
+            flag = f"--{name.replace('_', '-')}"
+            message = f"{flag}: the run of {spec} has its own; leave one of them out"
+            raise OptionError(message, field=name, value=value)

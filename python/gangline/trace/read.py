@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from gangline._builtin_values import finite
 from gangline.errors import TraceError
 from gangline.trace.files.detect import detect
 from gangline.trace.files.origins import lookup
@@ -113,19 +114,25 @@ def refer(
         source.release()
 
 
-def read_again(reference: TraceReference) -> Trace:
-    """Read or draw the trace of a reference.
+def read_again(reference: TraceReference, place: str | PathLike[str] | None = None) -> Trace:
+    """Read or draw the trace of a reference; `place` is where its file is now, if elsewhere.
 
     Raises
     ------
     TraceError
-        If a file has changed since, or the trace was a table in memory.
+        If a file is gone or has changed since, or the trace was a table in memory.
     OSError
         If a file cannot be opened.
     """
-    if not reference.source:
-        raise TraceError("the trace was a table in memory; pass it as `trace`")
-    trace = read_trace(reference.source, format=reference.format or None, **reference.options)
+    source = str(place or reference.source)
+    if not source:
+        raise TraceError("the trace was a table in memory; in Python pass it as `trace`")
+    try:
+        trace = read_trace(source, format=reference.format or None, **reference.options)
+    except FileNotFoundError as error:
+        path = str(error.filename or source)
+        message = f"{path}: a file that the run read is not there; put it back, or pass the place "
+        raise TraceError(message + "where it is now as `trace`", path=path) from None
     check_inputs(reference, trace)
     return trace
 
@@ -154,12 +161,21 @@ def check_inputs(reference: TraceReference, trace: Trace) -> None:
     for name, expected in reference.inputs.items():
         if now.get(name) != expected:
             what = trace.path if name == "trace" else f"{reference.options.get(name, name)}"
+            how = "pass the right one as `trace`" if name == "trace" else "put the right one there"
             raise TraceError(
                 f"{what}: not the file of the run: its sha256 is {now.get(name)}, "
-                f"that of the run {expected}; pass the right one as `trace`",
+                f"that of the run {expected}; {how}",
                 path=trace.path,
                 value=now.get(name),
                 expected=expected,
+            )
+    wanted, given = (finite(one.identity) for one in (reference, trace.reference))
+    for name in wanted:
+        if wanted[name] != given[name]:
+            raise TraceError(
+                f"{trace.path}: other jobs than those of the run: {name} is {given[name]!r}, that "
+                f"of the run {wanted[name]!r}; leave `trace` out, or pass the file's name",
+                path=trace.path,
             )
 
 

@@ -1,0 +1,128 @@
+"""`gangline run SPEC.json`: the run of a result once more, from the command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gangline.cli.app import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OWN = """
+import gangline as gl
+
+class Own(gl.Policy):
+    def decide(self, view, changes):
+        plan, free = gl.Plan(), view.servers("gpus_free").copy()
+        for job, gpus in zip(view.waiting("job"), view.waiting("gpus")):
+            room = (free >= gpus).nonzero()[0]
+            if len(room):
+                plan.start(job, {room[WHICH]: gpus})
+                free[room[WHICH]] -= gpus
+        return plan
+"""
+
+
+@pytest.fixture
+def saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """A folder with a trace `jobs.csv` and the result `first` of a run on some of its jobs."""
+    rows = "".join(f"j{i},{i * 10},1,{50 + i}\n" for i in range(20))
+    (tmp_path / "jobs.csv").write_text("job_id,arrival_s,gpus,duration_s\n" + rows)
+    words = ["--trace", str(tmp_path / "jobs.csv"), "--limit", "12", "--cluster", "pollux-64"]
+    more = ["--policy", "las", "--seed", "3", "--restart-s", "5", "--out", str(tmp_path / "first")]
+    assert main(["run", *words, *more]) == 0
+    capsys.readouterr()
+    return tmp_path
+
+
+def test_a_spec_gives_the_same_bytes_again(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("first", "first/spec.json"):
+        assert main(["run", str(saved / name), "--out", str(saved / "again")]) == 0
+        said = capsys.readouterr()
+        assert "12 jobs" in said.out
+        assert "the same events as in" in said.err
+        for table in ("jobs.parquet", "timeline.parquet"):
+            assert (saved / "first" / table).read_bytes() == (saved / "again" / table).read_bytes()
+        spec, same = (json.loads((saved / f / "spec.json").read_text()) for f in ("first", "again"))
+        assert {key for key in spec if spec[key] != same[key]} <= {"files", "seal", "measured"}
+    assert main(["run", str(saved / "first"), "--segments", "--out", str(saved / "more")]) == 0
+    assert (saved / "more" / "segments.parquet").exists()
+    assert main(["run", str(saved / "first"), "--json"]) == 0
+    capsys.readouterr()
+
+
+def test_a_trace_that_moved_is_given(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    moved = shutil.move(saved / "jobs.csv", saved / "moved.csv")
+    assert main(["run", str(saved / "first")]) == 2
+    assert "jobs.csv: a file that the run read is not there" in (said := capsys.readouterr().err)
+    assert "pass the place where it is now as `--trace`" in said
+    assert main(["run", str(saved / "first"), "--trace", str(moved)]) == 0
+    moved.write_text(moved.read_text() + "more,1,1,1\n")
+    capsys.readouterr()
+    assert main(["run", str(saved / "first"), "--trace", str(moved)]) == 2
+    assert "not the file of the run: its sha256 is" in (said := capsys.readouterr().err)
+    assert "pass the right one as `--trace`" in said
+
+
+def test_other_versions_are_noted(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = json.loads((saved / "first" / "spec.json").read_text())
+    old = saved / "old.json"
+    old.write_text(json.dumps({**spec, "versions": {**spec["versions"], "numpy": "1.0.0"}}))
+    assert main(["run", str(old)]) == 0
+    assert "old.json is of numpy 1.0.0 (now" in capsys.readouterr().err
+    old.write_text(json.dumps({**spec, "gangline": "0.0.1", "log_hash": "0" * 16}))
+    assert main(["run", str(old), "--json"]) == 3
+    said = capsys.readouterr()
+    assert "old.json is of gangline 0.0.1 (now" in said.err
+    assert "not the same events; the versions above differ" in said.err
+    assert json.loads(said.out)["summary"]["finished"] == 12
+
+
+def test_a_policy_in_python_is_found_and_its_changes_are_seen(
+    saved: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(saved)
+    for name, which in (("specone", "0"), ("spectwo", "-1")):
+        (saved / f"{name}.py").write_text(OWN.replace("WHICH", which))
+    words = [
+        "--trace",
+        "synth:philly?jobs=60&seed=1&max_gpus=4",
+        "--cluster",
+        "pollux-64",
+    ]
+    assert main(["run", *words, "--policy", "specone:Own", "--out", "own"]) == 0
+    assert main(["run", "own"]) == 0
+    spec = saved / "own" / "spec.json"
+    (saved / "edited.json").write_text(spec.read_text().replace("specone", "spectwo"))
+    assert main(["run", "edited.json"]) == 3
+    assert "a policy in Python may have changed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--policy fifo", "--cluster venus", "--seed 1", "--set a=1", "--limit 3", "--restart-s 1",
+     "--on-infeasible drop", "--option unit=job"],
+)  # fmt: skip
+def test_what_the_spec_says_is_not_said_twice(
+    saved: Path, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    assert main(["run", str(saved / "first"), *words.split()]) == 2
+    assert f"{words.split(maxsplit=1)[0]}: the run of " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[]", "{}", '{"trace": 3}'])
+def test_what_is_no_spec_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    (tmp_path / "some.json").write_text(text)
+    assert main(["run", str(tmp_path / "some.json")]) == 2
+    assert "some.json: " in capsys.readouterr().err
+    assert main(["run", str(tmp_path)]) == 2
+    assert "spec.json: " in capsys.readouterr().err
+    assert main(["run", "--trace", "x.csv", "--policy", "fifo"]) == 2
+    assert "--cluster is missing: a run needs --trace, " in capsys.readouterr().err
