@@ -281,7 +281,7 @@ def library(name: str) -> list[Line]:
     """Benchmarks by pytest: wall time, for information; it is a failure if one of them fails."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", "-q"]
         command += ["--benchmark-only", f"--benchmark-json={report}"]
         path = str(HERE / "python" / f"{name}.py")
         done = subprocess.run([*command, path], check=False, stdout=subprocess.PIPE, text=True)

@@ -58,7 +58,7 @@ pub fn case(name: &str, count: usize, cluster: Cluster, load: Load) -> Option<Ca
     } else {
         philly_like(count, cluster, load.offered(), 1)
     };
-    let jobs = if name == "floor-fork" {
+    let jobs = if matches!(name, "floor-fork" | "toy-fork") {
         within_servers(jobs, cluster)
     } else {
         jobs
@@ -142,12 +142,11 @@ mod tests {
     }
 
     #[test]
-    fn every_name_is_a_case() {
+    fn every_named_case_runs() {
         for name in names() {
-            assert!(
-                case(name, 10, CLUSTER, Load::Light).is_some(),
-                "{name} is no case"
-            );
+            let mut case = case(name, 300, CLUSTER, Load::Light).expect("a case");
+            let output = run(&case.world, case.policy.as_mut(), case.config).output();
+            assert_eq!(summary(&output, "finished") as usize, 300, "{name}");
         }
     }
 

@@ -105,6 +105,25 @@ fn least(values: Vec<f64>) -> f64 {
 
 type BareLoop = fn(&Jobs, Cluster) -> Times;
 
+/// What takes less than this, in seconds, runs several times in a turn: its least time is found sooner, and the loop by
+/// which all are judged is one of these.
+const SHORT_S: f64 = 1.0;
+const RUNS_IF_SHORT: usize = 3;
+
+/// CPU seconds of the fastest run of a turn, and what it returns.
+fn turn<T>(mut run: impl FnMut() -> (f64, T)) -> (f64, T) {
+    let mut best = run();
+    if best.0 < SHORT_S {
+        for _ in 1..RUNS_IF_SHORT {
+            let again = run();
+            if again.0 < best.0 {
+                best = again;
+            }
+        }
+    }
+    best
+}
+
 /// The loops by which all policies are judged.
 const BARE_LOOPS: [(&str, BareLoop); 2] = [("fifo", bare::fifo), ("sjf", bare::sjf)];
 
@@ -120,12 +139,12 @@ fn speed(count: usize, cluster: Cluster, repeats: usize, policies: &[&str]) {
         let mut expected = Vec::new();
         for _ in 0..repeats {
             for (at, (name, bare_loop)) in BARE_LOOPS.iter().enumerate() {
-                let (seconds, times) = timed(|| bare_loop(&jobs, cluster));
+                let (seconds, times) = turn(|| timed(|| bare_loop(&jobs, cluster)));
                 limit_s[at].push(seconds);
                 expected.push((*name, times));
             }
             for (at, name) in policies.iter().enumerate() {
-                let (inside, outside, output) = one_run(&world, name);
+                let (inside, (outside, output)) = turn(|| one_run(&world, name));
                 engine_s[at].push(inside);
                 output_s[at].push(outside);
                 check(name, &output, &expected);
@@ -161,11 +180,10 @@ fn speed(count: usize, cluster: Cluster, repeats: usize, policies: &[&str]) {
 }
 
 /// Seconds inside the run, seconds to take the results out, the results.
-fn one_run(world: &World, name: &str) -> (f64, f64, Output) {
+fn one_run(world: &World, name: &str) -> (f64, (f64, Output)) {
     let mut policy = policy(name).expect("checked at the start");
     let (inside, engine) = timed(|| run(world, policy.as_mut(), options(None)));
-    let (outside, output) = timed(|| engine.output());
-    (inside, outside, output)
+    (inside, timed(|| engine.output()))
 }
 
 /// The engine must do the bare loop's work to the nanosecond where the two have the same order.

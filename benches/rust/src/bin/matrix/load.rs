@@ -21,7 +21,7 @@ pub(crate) fn measure(count: usize, repeats: usize, policies: &[&str]) {
         for _ in 0..repeats {
             fifo_s.push(timed(|| bare::fifo(&jobs, Cluster::PUBLISHED)).0);
             for (at, name) in policies.iter().enumerate() {
-                let (inside, _, output) = one_run(&world, name);
+                let (inside, (_, output)) = one_run(&world, name);
                 engine_s[at].push(inside);
                 preemptions[at] = summary(&output, "preemptions");
             }
