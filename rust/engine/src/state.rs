@@ -16,7 +16,6 @@ use gangline_model::{
     ClusterSpec, ElasticTable, GpuTypeId, Infeasible, JobId, JobTable, RateTable, ServerId,
     SimSpan, SimTime, span_of_work,
 };
-use prefetch_index::prefetch_index;
 use std::sync::Arc;
 
 mod elastic;
@@ -251,7 +250,9 @@ impl State {
     /// Asks the memory for the record of a run that may end soon.
     #[inline]
     pub(crate) fn prefetch_run(&self, slot: u32) {
-        prefetch_index(&self.runs, slot as usize);
+        if let Some(run) = self.runs.get(slot as usize) {
+            run.prefetch();
+        }
     }
 
     /// The same for the record of its job, when the run is the next to end.

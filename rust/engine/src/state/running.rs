@@ -4,7 +4,10 @@
 //! jobs (`docs/concepts/parts.md`). What concerns the work is one number per job; what concerns a place belongs to a part.
 
 use gangline_model::{GpuSet, GpuTypeId, JobId, SimSpan, SimTime, Tier};
+use prefetch_index::prefetch_index;
 use smallvec::SmallVec;
+use std::mem::offset_of;
+use std::slice::from_ref;
 
 /// The parts of a job, by server index.
 pub(crate) type Parts = SmallVec<[Part; 1]>;
@@ -116,6 +119,7 @@ impl Part {
 
 /// A running job. An unused record keeps its last part, so that a start needs no other memory.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub struct Run {
     pub(crate) parts: Parts,
     /// The job.
@@ -180,7 +184,19 @@ impl Default for Part {
     }
 }
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 impl Run {
+    /// Asks the memory for all cache lines of the record.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        let first = 0_usize.wrapping_sub(offset_of!(Self, is_touched));
+        for line in 0..size_of::<Self>() / LINE {
+            prefetch_index(from_ref(&self.is_touched), first.wrapping_add(line * LINE));
+        }
+    }
+
     /// Its parts, by server.
     #[inline]
     pub fn parts(&self) -> &[Part] {

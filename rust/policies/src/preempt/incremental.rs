@@ -47,7 +47,7 @@ impl Pass {
         let woken = std::mem::take(&mut self.woken);
         for class in 0..self.places.classes().len() {
             if self.has_room || woken.contains(&class) {
-                self.push_left_out(class, &mut count);
+                self.push_left_out(class, &count);
             }
         }
         self.woken = woken;
@@ -65,14 +65,13 @@ impl Pass {
             count.free += i64::from(gpus);
             self.drop_job(view, key, &mut count);
             if rest > 0 {
-                count.last = None;
-                self.list_behind(&rank, rest, &mut count);
+                self.list_behind(&rank, rest, &count);
             }
         }
     }
 
     /// Fills `heads` again: after a job was dropped, those behind it may use what it leaves, `rest` GPUs at most.
-    fn list_behind(&mut self, rank: &Rank, rest: u64, count: &mut Count) {
+    fn list_behind(&mut self, rank: &Rank, rest: u64, count: &Count) {
         for class in 0..self.places.classes().len() {
             if u64::from(self.gpus(class)) <= rest {
                 self.push_left_out(class, count);
@@ -82,7 +81,7 @@ impl Pass {
     }
 
     /// Adds the first job of a class that the count does not admit to `heads`, unless it is clear that it does not fit.
-    fn push_left_out(&mut self, class: usize, count: &mut Count) {
+    fn push_left_out(&mut self, class: usize, count: &Count) {
         let waiting = self.queues.head(class);
         let backfilled = self.backfilling.first_backfilled(class);
         let first = match (waiting, backfilled) {
@@ -92,28 +91,29 @@ impl Pass {
         if let Some(key) = first {
             let gpus = self.gpus(class);
             let rank = self.measure.waiting(key, gpus);
-            // no job can make room for one behind all admitted jobs
-            let mut last = || self.running.last_rank(count.now).unwrap_or(Rank::LEAST);
-            if i64::from(gpus) <= count.free || rank < *count.last.get_or_insert_with(&mut last) {
+            // those before it in the order only leave it fewer GPUs
+            if self.fits(&rank, gpus, count) {
                 self.heads.push(Reverse((rank, class)));
             }
         }
+    }
+
+    /// Whether enough GPUs for a gang are free or held by admitted jobs behind its rank.
+    fn fits(&self, rank: &Rank, gpus: u32, count: &Count) -> bool {
+        let missing = i64::from(gpus) - count.free;
+        let now = count.now;
+        missing <= 0 || self.running.hold_behind(rank, missing.unsigned_abs(), now)
     }
 
     /// Admits, in order, the jobs of `heads` that fit, and the next ones of their classes.
     fn admit_fitting(&mut self, count: &mut Count) {
         while let Some(Reverse((rank, class))) = self.heads.pop() {
             let gpus = self.gpus(class);
-            let missing = i64::from(gpus) - count.free;
-            if missing > 0 {
-                let missing = missing.unsigned_abs();
-                if !self.running.hold_behind(&rank, missing, count.now) {
-                    continue;
-                }
+            if !self.fits(&rank, gpus, count) {
+                continue;
             }
             self.admit(self.queues.key(JobId(rank.job)), class, count);
             count.free -= i64::from(gpus);
-            count.last = count.last.map(|last| last.max(rank));
             self.push_left_out(class, count);
         }
     }
@@ -159,8 +159,6 @@ impl Pass {
 pub(super) struct Count {
     /// GPUs not counted as those of any job; below 0 while too many are counted.
     free: i64,
-    /// Rank of the last admitted job, once it was asked for.
-    last: Option<Rank>,
     now: i64,
     /// Waiting jobs that are admitted, by their keys so far, with their classes.
     admitted: SmallVec<[(Key, usize); 4]>,

@@ -63,13 +63,6 @@ impl RunningSet {
         self.gpus -= u64::from(gpus);
     }
 
-    /// Rank of the last job at `now`.
-    pub(super) fn last_rank(&self, now: i64) -> Option<Rank> {
-        let last = self.sets.iter().filter_map(BTreeMap::last_key_value);
-        last.map(|(&key, &gpus)| self.measure.running(key, gpus, now))
-            .max()
-    }
-
     /// Whether the jobs behind a rank at `now` hold at least so many GPUs. O(gpus), as each holds one at least.
     pub(super) fn hold_behind(&self, rank: &Rank, gpus: u64, now: i64) -> bool {
         let mut sum = 0;
@@ -90,9 +83,16 @@ impl RunningSet {
     /// Going back from the last job in rank order: the job with which those passed hold at least `over` GPUs, and how many
     /// they hold beyond `over`. O(over).
     pub(super) fn first_over(&self, over: u64, now: i64) -> Option<(Admitted, u64)> {
+        let mut sum = 0;
+        if let [set] = &self.sets[..] {
+            return set.iter().rev().find_map(|(&key, &gpus)| {
+                sum += u64::from(gpus);
+                let job = (self.measure.running(key, gpus, now), key, gpus);
+                (sum >= over).then(|| (job, sum - over))
+            });
+        }
         let mut tails: SmallVec<[_; 8]> = SmallVec::new();
         tails.extend(self.sets.iter().map(|set| set.iter().rev().peekable()));
-        let mut sum = 0;
         loop {
             let mut last: Option<(Admitted, usize)> = None;
             for (at, tail) in tails.iter_mut().enumerate() {
@@ -141,7 +141,6 @@ mod tests {
                     let (_, key, gpus) = list.remove(main as usize % list.len());
                     running.remove(key, gpus);
                 }
-                prop_assert_eq!(running.last_rank(now), list.last().map(|entry| entry.0));
             }
             prop_assert_eq!(running.gpus(), list.iter().map(|entry| u64::from(entry.2)).sum::<u64>());
             for over in over {

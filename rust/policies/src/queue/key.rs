@@ -16,10 +16,14 @@ pub struct Key {
 impl Ord for Key {
     #[inline]
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        // one wide comparison instead of two: most of the cost of a pass is searches
-        self.order()
-            .cmp(&other.order())
-            .then(self.job.cmp(&other.job))
+        // most of the cost of a pass is searches, and the first two fields nearly always decide
+        if self.lead != other.lead {
+            return self.lead.cmp(&other.lead);
+        }
+        if self.main != other.main {
+            return self.main.cmp(&other.main);
+        }
+        self.job.cmp(&other.job)
     }
 }
 
@@ -105,14 +109,6 @@ impl Rank {
     fn tie(&self) -> u64 {
         u64::from(self.gpus) << 32 | u64::from(self.job)
     }
-
-    /// Before every job.
-    pub const LEAST: Self = Self {
-        lead: 0,
-        value: i128::MIN,
-        gpus: 0,
-        job: 0,
-    };
 }
 
 /// What the measure of a job is made of.
