@@ -53,9 +53,10 @@ def digests(policy: str, folder: str) -> dict[str, str]:
         on_infeasible="drop",
     )
     saved = result.save(Path(folder) / policy)
+    gl.report.write([result], saved / "report.html")
     found = {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(saved.glob("*.parquet"))
+        for path in sorted([*saved.glob("*.parquet"), saved / "report.html"])
     }
     return {**found, "log_hash": result.log_hash}
 

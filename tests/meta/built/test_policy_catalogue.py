@@ -88,6 +88,18 @@ def test_shared_parameters_are_on_the_placement_page() -> None:
     assert [name for name in sorted(shared_parameters()) if f"| `{name}` |" not in page] == []
 
 
+def test_policies_that_choose_places_themselves_are_named_there() -> None:
+    page = (ROOT / "docs" / "concepts" / "placement.md").read_text("utf-8")
+    sentence = re.search(r"choose places themselves: ([^.]*)\.", page)
+    assert sentence is not None
+    own = {
+        name
+        for name, entry in catalogue().items()
+        if all(parameter["name"] != "placement" for parameter in entry["parameters"])
+    }
+    assert set(re.findall(r"`([\w-]+)`", sentence[1])) == own
+
+
 def test_every_family_has_a_scenario() -> None:
     worlds = (
         tomllib.loads(path.read_text("utf-8")) for path in (ROOT / "tests/scenarios").glob("*.toml")
