@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gangline._notebook import Line, is_notebook
 from gangline._safe import safe
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ __all__ = ["bar"]
 
 
 class bar:  # noqa: N801 - used like a function
-    """A progress bar on stderr, if that is a terminal; or the caller's own callback."""
+    """A bar on stderr if that is a terminal, a line in a notebook, or the caller's callback."""
 
     def __init__(self, progress: bool | Progress, label: str) -> None:
         self._given = progress
@@ -25,6 +26,13 @@ class bar:  # noqa: N801 - used like a function
             return self._given
         if not self._given:
             return None
+        if is_notebook():
+            line = Line()
+
+            def show(now_s: float, done: int, total: int) -> None:
+                line.show(f"{self._said(now_s)}: {done:,} of {total:,}", done, total)
+
+            return show
         import sys
 
         if sys.stderr is None or not sys.stderr.isatty():
@@ -42,11 +50,12 @@ class bar:  # noqa: N801 - used like a function
         task = self._bar.add_task(self._label, total=None)
 
         def report(now_s: float, done: int, total: int) -> None:
-            days = now_s / 86400.0
-            text = f"{self._label}, day {days:.1f}"
-            self._bar.update(task, completed=done, total=total, description=text)
+            self._bar.update(task, completed=done, total=total, description=self._said(now_s))
 
         return report
+
+    def _said(self, now_s: float) -> str:
+        return f"{self._label}, day {now_s / 86400.0:.1f}"
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -470,8 +471,17 @@ def _new() -> tuple[Figure, Axes]:
         raise MissingExtraError(message, extra="plot")
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=_SIZE, layout="constrained")
+    figure: Any = Figure(figsize=_SIZE, layout="constrained")
+    figure._repr_png_ = partial(_png, figure)  # where pyplot was imported it takes precedence
     return figure, figure.add_subplot()
+
+
+def _png(figure: Figure) -> tuple[bytes, dict[str, int]]:
+    """Return what a notebook shows, at half its size in pixels: sharp on fine screens."""
+    drawn = BytesIO()
+    figure.savefig(drawn, format="png", dpi=200)
+    wide, high = (round(100 * inches) for inches in figure.get_size_inches())
+    return drawn.getvalue(), {"width": wide, "height": high}
 
 
 def _line(axes: Axes, number: int, label: str, x: Any, y: Any, **more: Any) -> None:

@@ -271,7 +271,7 @@ class Result:
         from gangline import _formatting
         from gangline._html import more, table
 
-        rows = [["Jobs finished", self.summary.get("finished")]]
+        rows = [["Jobs finished", _formatting.count(self.summary.get("finished"))]]
         rows += [[one.title, one.form(self.summary.get(one.key))] for one in _formatting.MEASURES]
         every = table(["key", "value"], list(self.summary.items()))
         return table(["", ""], rows, caption=repr(self)) + more("every number", every)

@@ -44,8 +44,8 @@ def simulate(
     params : mapping, optional
         Parameters of a policy given by name.
     progress : bool or callable
-        True draws a bar on stderr if that is a terminal; a callable gets (simulated seconds, jobs
-        done, jobs) at most ten times a second.
+        True draws a bar on stderr if that is a terminal, in a notebook one line below the cell; a
+        callable gets (simulated seconds, jobs done, jobs) at most ten times a second.
     **options
         seed (0), restart_s and first_start_s (seconds without progress; 0), restart_by_model (label
         to seconds; labels that no job has are counted in the notes of the spec),

@@ -45,7 +45,9 @@ LAYERS: tuple[frozenset[str], ...] = (
             "comparison",
         }
     )
-    | frozenset({"executors", "explain", "_bar", "_plots", "_result_folder", "_tables"}),
+    | frozenset(
+        {"executors", "explain", "_bar", "_notebook", "_plots", "_result_folder", "_tables"}
+    ),
     frozenset({"report", "reproduce", "audit", "testing", "doctor", "sweep", "plot"})
     | frozenset({"capacity", "bench"}),
     frozenset({"cli", "__main__"}),

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
+import re
+import sys
 from html.parser import HTMLParser
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -11,6 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gangline as gl
+from gangline import _notebook
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ALLOWED = {
     "table", "caption", "thead", "tbody", "tr", "th", "td", "bdi", "strong", "details", "summary",
@@ -98,3 +106,62 @@ def test_a_large_cluster_is_cut_short() -> None:
 @pytest.mark.parametrize("name", gl.Cluster.presets())
 def test_presets_are_shown(name: str) -> None:
     assert "GPU type" in Strict(gl.Cluster.preset(name)._repr_html_()).text
+
+
+def test_progress_is_one_line_below_the_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four runs in one cell share a line; the next cell has its own."""
+    shown: list[list[dict[str, str]]] = []
+
+    class Handle:
+        def update(self, data: dict[str, str], *, raw: bool) -> None:
+            assert raw
+            shown[-1].append(data)
+
+    def display(data: dict[str, str], *, raw: bool, display_id: bool) -> Handle:
+        assert raw
+        assert display_id
+        shown.append([data])
+        return Handle()
+
+    shell = SimpleNamespace(kernel=object(), execution_count=1)
+    ipython = SimpleNamespace(get_ipython=lambda: shell)
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    monkeypatch.setattr(_notebook, "_lines", {})
+    lab, jobs = (
+        gl.Cluster.homogeneous(servers=1, gpus=2),
+        gl.synth.philly(jobs=9, seed=1, max_gpus=2),
+    )
+    gl.compare(lab, jobs, ["fifo", "las", "srtf", "sjf"], progress=True)
+    assert len(shown) == 1
+    assert re.fullmatch(r"sjf, day [0-9.]+: 9 of 9", shown[0][-1]["text/plain"])
+    assert shown[0][-1]["text/html"].startswith('<progress value="9" max="9"></progress> sjf, day')
+    shell.execution_count = 2
+    grid = {"trace": ["synth:philly?jobs=5&seed=1&max_gpus=2"], "cluster": ["pollux-64"]}
+    spec = {"name": "<b>", "grid": {**grid, "policy": ["fifo", "las"]}}
+    gl.sweep(spec, out=tmp_path / "out", workers=1, progress=True)
+    assert len(shown) == 2
+    assert shown[1][-1]["text/plain"] == "<b>: 2 of 2 runs"
+    assert "&lt;b&gt;" in shown[1][-1]["text/html"]
+
+
+def test_outside_of_a_notebook_there_is_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IPython on a terminal has a shell without a kernel."""
+    assert not _notebook.is_notebook()
+    ipython = SimpleNamespace(get_ipython=lambda: SimpleNamespace(execution_count=1))
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    assert not _notebook.is_notebook()
+
+
+def test_figures_show_themselves() -> None:
+    lab, jobs = (
+        gl.Cluster.homogeneous(servers=1, gpus=2),
+        gl.synth.philly(jobs=9, seed=1, max_gpus=2),
+    )
+    figure = gl.simulate(lab, jobs, "fifo").plot.cdf()
+    drawn, size = figure._repr_png_()
+    assert drawn.startswith(b"\x89PNG")
+    assert size == {"width": 480, "height": 280}
+    assert pickle.loads(pickle.dumps(figure))._repr_png_() == (drawn, size)

@@ -1,4 +1,4 @@
-"""How far a sweep is: a bar on a terminal or in a notebook, else a line now and then."""
+"""How far a sweep is: a bar on a terminal, one line in a notebook, else a line now and then."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from gangline._formatting import duration, plural
+from gangline._notebook import Line, is_notebook
 from gangline._safe import safe
 
 if TYPE_CHECKING:
@@ -43,7 +44,15 @@ def showing(
         yield tell
     elif not progress:
         yield lambda _: None
-    elif _is_drawn():
+    elif is_notebook():
+        line = Line()
+
+        def show(has_failed: bool) -> None:
+            count.add(has_failed=has_failed)
+            line.show(f"{safe(name)}: {count.words()}", count.done, runs)
+
+        yield show
+    elif sys.stderr is not None and sys.stderr.isatty():
         with _bar() as bar:
             task = bar.add_task(safe(name), total=runs, completed=done, failed="")
 
@@ -99,13 +108,6 @@ class _Count:
         return said
 
 
-def _is_drawn() -> bool:
-    """Whether a bar can be drawn: on a terminal, or in a notebook."""
-    if "ipykernel" in sys.modules:
-        return True
-    return sys.stderr is not None and sys.stderr.isatty()
-
-
 def _bar() -> Any:
     from rich.console import Console
     from rich.progress import (
@@ -122,5 +124,5 @@ def _bar() -> Any:
         MofNCompleteColumn(),
         TextColumn("{task.fields[failed]}", markup=False),
         TimeRemainingColumn(),
-        console=None if "ipykernel" in sys.modules else Console(stderr=True),
+        console=Console(stderr=True),
     )

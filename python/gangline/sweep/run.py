@@ -130,8 +130,8 @@ def sweep(
     address : str, optional
         Scheduler of a Dask cluster that runs already; default: one is started.
     progress : bool or callable
-        True shows runs done, failed, and the time left: a bar on a terminal and in a notebook, else
-        lines on stderr. A callable gets (done, failed, runs).
+        True shows runs done, failed, and the time left: a bar on a terminal, one line in a
+        notebook, else lines on stderr. A callable gets (done, failed, runs).
 
     Returns
     -------
