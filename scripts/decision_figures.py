@@ -1,10 +1,10 @@
-"""Draw the figures of what decisions of hadar cost, and of what a longer search buys.
+"""Draw the figures of what decisions of hadar cost, and of the studies of `gangline reproduce`.
 
-    .venv/bin/python scripts/decision_figures.py [--measure]
+    .venv/bin/python scripts/decision_figures.py [--measure] [STUDY ...]
 
 The first is drawn from benches/decisions.csv; `--measure` makes that file anew with the benchmark
-`decisions`, a minute on an idle machine. The second is drawn from `gangline reproduce
-hadar-search`, which takes some seconds and depends on no machine.
+`decisions`, a minute on an idle machine. The others are the first figures of whole studies, which
+depend on no machine: hadar-search (the default) and sjf-bsbf take some seconds, hadar two minutes.
 """
 
 from __future__ import annotations
@@ -24,6 +24,11 @@ ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "benches" / "decisions.csv"
 PICTURES = ROOT / "docs" / "_static"
 TITLES = ("hadar", "hadare")
+STUDIES = {
+    "hadar-search": "hadar-search.svg",
+    "hadar": "hadar-makespan.svg",
+    "sjf-bsbf": "sjf-bsbf-jct.svg",
+}
 HEADER = ("policy", "jobs", "gpus", "first_ms", "starts", "later_ms")
 PANEL, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 380, 300, 60, 26, 34, 44
 JOBS, TIME_MS = (32, 16_384), (0.01, 100.0)
@@ -114,11 +119,14 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--measure", action="store_true", help="make benches/decisions.csv anew")
-    if parser.parse_args().measure:
+    parser.add_argument("studies", nargs="*", metavar="STUDY", default=["hadar-search"])
+    given = parser.parse_args()
+    if given.measure:
         measure()
     write("decisions.svg", times())
-    (value, *_) = run("hadar-search").figures()
-    write("hadar-search.svg", value.svg)
+    for study in given.studies:
+        (first, *_) = run(study).figures()
+        write(STUDIES[study], first.svg)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """What several seeds tell: intervals of means, paired differences, ranks.
 
-Intervals are bootstrap intervals by percentiles, 95 %, with draws of their own, the same every
-time. Two policies are compared seed by seed: what a seed does to both cancels out.
+Intervals are 95 % bootstrap intervals, with draws of their own, the same every time. Two policies
+are compared seed by seed: what a seed does to both cancels out.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,13 +32,20 @@ __all__ = [
 
 # With fewer seeds an interval would say more than the runs can tell.
 LEAST_SEEDS = 5
-_RESAMPLES = 2000
-_CONFIDENCE = 0.95
+_RESAMPLES = 4_000
+_NORMAL = 1.959963984540054  # quantile of the normal law at 0.975: intervals of 95 %
 _STREAM, _COUNTERS = "extra", 256  # of the core's random numbers
 
 
 def interval(values: Sequence[float]) -> tuple[float, float] | None:
     """Return the bootstrap interval of a mean; None with fewer than five values.
+
+    Notes
+    -----
+    BCa percentiles of the means of resamples (Efron, "Better bootstrap confidence intervals",
+    1987) lie further to the side of the longer tail. Resamples of few values vary too little
+    (Hesterberg, "What teachers should know about the bootstrap", 2015), so both percentiles are
+    moved away from the mean, by as much as Student's t and n - 1 widen a normal interval.
 
     Examples
     --------
@@ -59,8 +68,45 @@ def interval(values: Sequence[float]) -> tuple[float, float] | None:
         drawn = _core.synth_uniforms(place // _COUNTERS, _STREAM, _RESAMPLES, place % _COUNTERS)
         total = total + given[np.minimum((drawn * count).astype(np.int64), count - 1)]
     means = np.sort(total / count)
-    outside = round((1.0 - _CONFIDENCE) / 2.0 * _RESAMPLES)
-    return float(means[outside - 1]), float(means[-outside])
+    center = math.fsum(values) / count
+    low, high = (round(level * _RESAMPLES) for level in _levels(values, center))
+    wider = _student(count - 1) / _NORMAL * math.sqrt(count / (count - 1))
+    return (
+        center + wider * (float(means[max(low, 1) - 1]) - center),
+        center + wider * (float(means[min(high, _RESAMPLES - 1)]) - center),
+    )
+
+
+def _levels(values: Sequence[float], center: float) -> tuple[float, float]:
+    """Return which shares of the resampled means lie below the ends: 0.025 and 0.975 without skew.
+
+    Of a mean, the correction of bias is the same as that of acceleration: skewness / 6 sqrt(n).
+    """
+    apart = [value - center for value in values]
+    largest = max(map(abs, apart)) or 1.0  # so that no power under- or overflows
+    square = math.fsum((one / largest) ** 2 for one in apart)
+    cube = math.fsum((one / largest) ** 3 for one in apart)
+    skew = cube / (6.0 * square * math.sqrt(square)) if square else 0.0
+    low, high = (
+        NormalDist().cdf(skew + (skew + end) / (1.0 - skew * (skew + end)))
+        for end in (-_NORMAL, _NORMAL)
+    )
+    return low, high
+
+
+def _student(freedom: float) -> float:
+    """Return the quantile of Student's t at 0.975; 0.03 % too small at worst, with 4 degrees.
+
+    The expansion in powers of 1 / freedom: Abramowitz and Stegun, 26.7.5.
+    """
+    z, square = _NORMAL, _NORMAL**2
+    terms = (
+        z * (square + 1) / 4,
+        z * ((5 * square + 16) * square + 3) / 96,
+        z * (((3 * square + 19) * square + 17) * square - 15) / 384,
+        z * ((((79 * square + 776) * square + 1482) * square - 1920) * square - 945) / 92_160,
+    )
+    return z + sum(term / freedom ** (power + 1) for power, term in enumerate(terms))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pytest
 import gangline as gl
 from gangline.cli.app import main
 from gangline.errors import OptionError, PolicyError, TraceError
-from gangline.statistics import difference, estimate, interval, ranks
+from gangline.statistics import _student, difference, estimate, interval, ranks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,27 +24,54 @@ BUSY = "synth:philly?jobs=40&seed=0&max_gpus=8&load=1.2&cluster_gpus=8"
 @pytest.mark.parametrize(
     ("law", "count", "said"),
     [
-        ("normal", 5, 0.83),
-        ("normal", 10, 0.89),
-        ("normal", 20, 0.92),
-        ("normal", 40, 0.94),
-        ("exponential", 5, 0.78),
-        ("exponential", 10, 0.86),
-        ("exponential", 20, 0.91),
-        ("exponential", 40, 0.93),
+        ("normal", 5, 0.94),
+        ("normal", 10, 0.95),
+        ("normal", 20, 0.95),
+        ("normal", 40, 0.95),
+        ("exponential", 5, 0.90),
+        ("exponential", 10, 0.93),
+        ("exponential", 20, 0.94),
+        ("exponential", 40, 0.94),
     ],
 )
 def test_intervals_cover_a_known_mean_as_often_as_the_guide_says(
     law: str, count: int, said: float
 ) -> None:
-    """Of few values percentiles fall short of 95 %, the more so the more skewed their law is."""
+    """Few values fall short of 95 % where their law is skewed."""
     draw = np.random.default_rng(5)
     draws = draw.normal(2.0, 1.0, (800, count))
     if law == "exponential":
         draws = draw.exponential(2.0, (800, count))
     ends = [interval(row.tolist()) for row in draws]
     covered = sum(e is not None and e[0] <= 2.0 <= e[1] for e in ends) / len(ends)
-    assert covered == pytest.approx(said, abs=0.03)  # three standard errors at 0.9
+    assert covered == pytest.approx(said, abs=0.025)  # three standard errors at 0.94
+
+
+# of tables, at 0.975
+@pytest.mark.parametrize(
+    ("freedom", "quantile"),
+    [(4, 2.776445), (5, 2.570582), (9, 2.262157), (19, 2.093024), (29, 2.045230), (120, 1.979930)],
+)
+def test_few_values_have_the_quantiles_of_student(freedom: int, quantile: float) -> None:
+    assert _student(freedom) == pytest.approx(quantile, rel=4e-4 if freedom < 9 else 1e-5)
+
+
+def test_a_long_tail_moves_the_interval_to_its_side() -> None:
+    values = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2.2, 6.0]
+    low, high = interval(values) or (0.0, 0.0)
+    mean = sum(values) / len(values)
+    assert high - mean > 1.5 * (mean - low)
+    other = interval([-value for value in values]) or (0.0, 0.0)
+    assert (-other[1], -other[0]) == pytest.approx((low, high), rel=0.05)
+
+
+def test_values_of_any_size_have_an_interval() -> None:
+    values = [1.0, 1.0, 1.0, 1.0, 3.0]
+    low, high = interval(values) or (0.0, 0.0)
+    for scale in (2.0**-600, 2.0**600):
+        scaled = [value * scale for value in values]
+        assert interval(scaled) == (low * scale, high * scale)
+    assert interval([0.1] * 7) == pytest.approx((0.1, 0.1), rel=1e-15)
 
 
 def test_an_interval_is_as_wide_as_theory_says() -> None:
@@ -101,7 +128,10 @@ def test_workers_change_no_number() -> None:
 
 
 def test_the_best_is_what_the_seeds_tell_apart() -> None:
-    table = gl.compare(LAB, BUSY, ["fifo", "srtf", "las"], trace_seeds=range(8))
+    # most traces of 40 jobs hardly queue, and of eight only two tell the policies apart
+    few = gl.compare(LAB, BUSY, ["fifo", "srtf", "las"], trace_seeds=range(8))
+    assert few.tied() == ["fifo", "srtf", "las"]
+    table = gl.compare(LAB, BUSY, ["fifo", "srtf", "las"], trace_seeds=range(16))
     statistics = {row["policy"]: row for row in table.statistics(baseline="srtf")}
     assert table.tied() == ["srtf"]
     assert statistics["fifo"]["difference"]["low"] > 0.0

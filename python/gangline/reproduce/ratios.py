@@ -86,7 +86,7 @@ class Ratio:
 
 
 def interval(logs: Sequence[float]) -> tuple[float, float] | None:
-    """Return a bootstrap interval of the geometric mean, by percentiles; the same every time.
+    """Return the bootstrap interval of the geometric mean, the same every time.
 
     Examples
     --------
