@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, get_args, get_origin
 
 import msgspec
 
+from gangline._formatting import did_you_mean
 from gangline._safe import safe
 from gangline.errors import ClusterError
 
@@ -79,12 +79,8 @@ def _wrong_key(
         return ClusterError(
             f"{place}: this key is required, but missing", path=path, key=key, expected="this key"
         )
-    near = difflib.get_close_matches(field, known, n=1)
-    hint = f"did you mean `{near[0]}`? " if near else ""
-    expected = f"one of {', '.join(known)}"
-    return ClusterError(
-        f"{place}: unknown key; {hint}expected {expected}", path=path, key=key, expected=expected
-    )
+    message = f"{place}: unknown key{did_you_mean(field, known)}"
+    return ClusterError(message, path=path, key=key, expected=f"one of {', '.join(known)}")
 
 
 def _expected(what: str, kind: type, key: str) -> str:

@@ -34,16 +34,23 @@ TIE = 0.01  # ours: one run on one trace does not tell smaller relative differen
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
 
 
-def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """Return the end of a message that names what is nearest to a mistyped name, if anything is.
+def did_you_mean(name: str, known: Iterable[str], listing: str = "", cutoff: float = 0.6) -> str:
+    """Return the end of a message on an unknown name: the nearest one, or all if none is near.
+
+    `listing` is the command that lists all.
 
     Examples
     --------
-    >>> did_you_mean("gravel", ["philly", "gavel"])
-    '; did you mean `gavel`?'
+    >>> did_you_mean("gravel", ["philly", "gavel"], "gangline policies")
+    '; did you mean `gavel`? `gangline policies` lists all'
+    >>> did_you_mean("x", ["philly", "gavel"])
+    '; known: philly, gavel'
     """
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
-    return f"; did you mean `{near[0]}`?" if near else ""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
+    if not near:
+        return f"; known: {', '.join(names)}"
+    return f"; did you mean `{near[0]}`?" + (f" `{listing}` lists all" if listing else "")
 
 
 def duration(seconds: float | None) -> str:

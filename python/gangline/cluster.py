@@ -161,9 +161,8 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
     def preset(cls, name: str) -> Cluster:
         """Return a cluster that ships with gangline; `Cluster.presets()` lists the names."""
         if name not in cls.presets():
-            known = ", ".join(cls.presets())
-            hint = did_you_mean(name, cls.presets())
-            raise ClusterError(f"no cluster preset `{name}`{hint}; known: {known}", key=name)
+            hint = did_you_mean(name, cls.presets(), "gangline cluster presets")
+            raise ClusterError(f"no cluster preset `{name}`{hint}", key=name)
         return cls.from_toml(_preset_folder() / f"{name}.toml")
 
     @staticmethod

@@ -164,7 +164,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
         "network.levels.*[1]",
         "factors in (0, 1] that do not rise with distance, got 1.5",
     ),
-    ({"network": {"links": 1}}, "network.links", "unknown key; expected one of"),
+    ({"network": {"links": 1}}, "network.links", "unknown key; known: "),
     ({"failures": {"mtbf_hours": 1}}, "failures", "mtbf_hours and mttr_hours, or a table"),
     (
         {"failures": {"table": [{"server": 7, "down_s": 1}]}},

@@ -215,7 +215,7 @@ def test_any_bytes_are_read_or_refused(content: bytes, kind: str) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"gpu_count": 8}, "gpu_count: unknown key; expected one of name, gpu, gpus"),
+        ({"gpu_count": 8}, "gpu_count: unknown key; known: name, gpu, gpus"),
         ({"gpus": 0}, "gpus: expected an integer >= 1"),
         ({"format": "x"}, "unknown cluster format `x`; known: lingjun"),
     ],

@@ -247,7 +247,7 @@ def test_an_interrupt_leaves_whole_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["hadar-2"], "no study `hadar-2`; known: dally, hadar, hadare, hadar-search, sjf-bsbf"),
+        (["bert"], "no study `bert`; known: dally, hadar, hadare, hadar-search, sjf-bsbf"),
         (["hadar", "--clusters", "pai"], "--clusters: expected hadar-60 or hadar-60-smooth"),
         (["dally", "--networks", "lan"], "--networks: no `lan`; known: dally-2024, hgx-h100"),
         (["dally", "--workloads", "day"], "--workloads: no `day`; known: batch, poisson-1872"),

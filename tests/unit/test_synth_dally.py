@@ -234,7 +234,11 @@ def test_the_models_are_those_of_the_network() -> None:
         ("dally-week", {"days": 0}, "days"),
         ("dally-week", {"days": math.nan}, "days"),
         ("dally-week", {"max_gpus": 1}, "max_gpus.*at least 2"),
-        ("dally-weak", {}, "unknown generator; did you mean `dally-week`.; known: "),
+        (
+            "dally-weak",
+            {},
+            "unknown generator; did you mean `dally-week`. `gangline trace synth --help` lists",
+        ),
     ],
 )
 def test_refusals_say_what_to_do(name: str, parameters: dict[str, Any], said: str) -> None:

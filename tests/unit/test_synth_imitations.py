@@ -252,7 +252,7 @@ def test_noise_on_exponential_durations_keeps_the_load() -> None:
         ("bsbf", {"jobs": "many"}, "jobs: expected an integer, got 'many'"),
         ("bsbf", {"load": 0}, "load"),
         ("bsbf", {"max_gpus": 0}, "max_gpus"),
-        ("gravel", {"jobs": 5}, "unknown generator; did you mean `gavel`.; known: philly"),
+        ("gravel", {"jobs": 5}, "unknown generator; did you mean `gavel`. `gangline trace synth"),
     ],
 )
 def test_refusals_say_what_to_do(shape: str, parameters: dict[str, Any], said: str) -> None:

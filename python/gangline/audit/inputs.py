@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gangline._formatting import did_you_mean
 from gangline.audit.findings import RULES
 from gangline.audit.words import Fates, fates
 from gangline.errors import ClusterError, PolicyError, ResultError, TraceError
@@ -114,7 +114,7 @@ def check_options(
             raise PolicyError(message, field=name, value=given)
     for rule in require:
         if rule not in RULES:
-            message = f"audit: require: no rule `{rule}`; {_meant(rule, tuple(RULES))}"
+            message = f"audit: require: no rule `{rule}`{did_you_mean(rule, RULES)}"
             raise PolicyError(message, field="require", value=rule)
 
 
@@ -166,11 +166,6 @@ def jobs_per_gpu(result: Result | None, given: int | None) -> int:
         return given
     # the summary has this key in runs of policies that share GPUs, and in no others
     return 2 if result is not None and "share_gpu_fraction" in result.summary else 1
-
-
-def _meant(name: str, known: tuple[str, ...]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
-    return f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}"
 
 
 def _require_one(folder: Path) -> None:
@@ -266,7 +261,7 @@ def _check_mapping(mapping: Mapping[str, str], loaded: Sequence[_Loaded]) -> Non
     """Refuse names that are not native, and columns that no table has."""
     for native, theirs in mapping.items():
         if native not in NATIVE:
-            message = f"columns: unknown native name `{native}`; {_meant(native, NATIVE)}"
+            message = f"columns: unknown native name `{native}`{did_you_mean(native, NATIVE)}"
             raise TraceError(message, value=native)
         if theirs and not any(theirs in one.table.column_names for one in loaded):
             has = "; ".join(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from gangline._formatting import did_you_mean
 from gangline.errors import OptionError
 
 if TYPE_CHECKING:
@@ -70,8 +70,7 @@ def parse(text: str) -> Target:
     if key in _BY_CLOCK:
         raise _wrong(text, "a key that does not depend on the clock of this machine", key)
     if quantile_of(key) is None and key not in (known := _known_keys()):
-        near = difflib.get_close_matches(key, [*known, "queue_p95_s"], n=1)
-        hint = f"; did you mean `{near[0]}`?" if near else ""
+        hint = did_you_mean(key, [*known, "queue_p95_s"])
         expected = "a key of the summary, or a quantile such as queue_p95_s"
         raise _wrong(text, expected, key, hint)
     return Target(key, sign == "<=", bound)

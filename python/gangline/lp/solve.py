@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gangline import _core
+from gangline._formatting import did_you_mean
 from gangline.errors import PolicyError, SolverError
 from gangline.lp import allox, closed, cost, filling, objectives
 from gangline.lp.classes import Classes
@@ -126,13 +126,8 @@ def solve(
     1.0
     """
     if policy not in POLICIES:
-        near = difflib.get_close_matches(policy, POLICIES, n=1)
-        hint = f"; did you mean `{near[0]}`?" if near else ""
-        raise PolicyError(
-            f"unknown LP policy `{policy}`{hint}; known: {', '.join(POLICIES)}",
-            policy=policy,
-            value=policy,
-        )
+        message = f"unknown LP policy `{policy}`{did_you_mean(policy, POLICIES)}"
+        raise PolicyError(message, policy=policy, value=policy)
     arrays = {
         "rates": rates,
         "scale": scale,
@@ -272,11 +267,8 @@ def _settings(policy: str, given: dict[str, Any]) -> Settings:
     known = [field.name for field in dataclasses.fields(Settings) if field.name != "turn"]
     for name, value in given.items():
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean `{near[0]}`?" if near else ""
-            raise PolicyError(
-                f"{policy}: unknown setting `{name}`{hint}", policy=policy, field=name, value=value
-            )
+            message = f"{policy}: unknown setting `{name}`{did_you_mean(name, known)}"
+            raise PolicyError(message, policy=policy, field=name, value=value)
         if name in _CHOICES and value not in _CHOICES[name]:
             raise PolicyError(
                 f"{policy}: {name}: expected {' or '.join(_CHOICES[name])}, got {value!r}",

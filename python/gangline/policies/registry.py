@@ -33,9 +33,8 @@ def find(name: str) -> type[PolicyBase]:
         return registry[name]
     if name in presets:
         return type(presets[name])
-    hint = did_you_mean(name, [*registry, *presets], cutoff=0.5)
-    known = ", ".join(registry)
-    raise PolicyError(f"unknown policy `{name}`{hint}; known: {known}", policy=name, value=name)
+    hint = did_you_mean(name, [*registry, *presets], "gangline policies", cutoff=0.5)
+    raise PolicyError(f"unknown policy `{name}`{hint}", policy=name, value=name)
 
 
 def make(name: str, settings: Mapping[str, Any] | None = None) -> PolicyBase:
@@ -60,13 +59,9 @@ def make(name: str, settings: Mapping[str, Any] | None = None) -> PolicyBase:
         raise PolicyError(message, policy=name, field="params", value=kind_of)
     for key, value in to_builtins(settings or {}).items():
         if key not in fields:
-            hint = did_you_mean(key, fields)
-            raise PolicyError(
-                f"{name}: unknown parameter `{key}`{hint}; known: {', '.join(fields)}",
-                policy=name,
-                field=key,
-                value=value,
-            )
+            hint = did_you_mean(key, fields, f"gangline policies {name}")
+            message = f"{name}: unknown parameter `{key}`{hint}"
+            raise PolicyError(message, policy=name, field=key, value=value)
         fit = _FITS.get(fields[key].metadata.get("kind", ""), _fit)
         values[key] = fit(name, key, fields[key].default, value)
     made = kind(**values)

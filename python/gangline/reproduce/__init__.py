@@ -18,6 +18,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from gangline._formatting import did_you_mean
 from gangline.errors import GanglineError, PolicyError
 from gangline.reproduce.runs import KIND, Reproduction, carry_out
 from gangline.reproduce.study import Choice, Claim, Contender, Factor, Setting, Study, Variation
@@ -60,7 +61,7 @@ def study(name: str) -> Study:
     'tiresias-oracle'
     """
     if name not in STUDIES:
-        raise GanglineError(f"no study `{name}`; known: {', '.join(STUDIES)}")
+        raise GanglineError(f"no study `{name}`{did_you_mean(name, STUDIES)}")
     module = importlib.import_module(f"gangline.reproduce.{name.replace('-', '_')}")
     found: Study = module.STUDY
     return found

@@ -231,6 +231,6 @@ def find(name: str) -> Format:
         if item.name == name:
             return item
     known = ", ".join(item.name for item in FORMATS)
-    hint = did_you_mean(name, known.split(", "))
-    message = f"unknown trace format `{name}`{hint}; known: {known}"
+    hint = did_you_mean(name, known.split(", "), "gangline trace formats")
+    message = f"unknown trace format `{name}`{hint}"
     raise TraceError(message, value=name, expected=known)

@@ -297,9 +297,8 @@ def _build(shape: str, parameters: dict[str, Any], options: trace_options.Option
     name = f"synth:{shape}"
     parameters = to_builtins(parameters)
     if shape not in SHAPES:
-        known = ", ".join(SHAPES)
-        message = f"{name}: unknown generator{did_you_mean(shape, SHAPES)}; known: {known}"
-        raise TraceError(message, path=name, value=shape)
+        hint = did_you_mean(shape, SHAPES, "gangline trace synth --help")
+        raise TraceError(f"{name}: unknown generator{hint}", path=name, value=shape)
     if "jobs" not in parameters and (shape in _IN_CORE or shape == "gavel"):
         given = f"; given: {', '.join(parameters)}" if parameters else ""
         message = f"{name}: missing parameter `jobs`: how many to draw{given}"
