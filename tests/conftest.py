@@ -22,7 +22,7 @@ settings.register_profile(
 settings.register_profile(
     "deep",
     deadline=None,
-    max_examples=2000,
+    max_examples=int(os.environ.get("GANGLINE_EXAMPLES", "2000")),
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -75,9 +75,18 @@ def test_the_interpreter_is_taken_once_per_ask(
     assert result.summary["finished"] == 40
     kept = Kept.made[-1]
     assert kept.counts is not None
-    in_core, *_, attached = kept.counts.read()
+    in_core, programs, iterations, nanos, attached = kept.counts.read()
     solves = result.spec["counters"]["solves"]
     assert attached == 1 + kept.calls
     assert kept.calls == (0 if is_core else solves)
     assert (in_core > 0) == is_core
-    assert sum(result.spec["solver"]["allocations"].values()) == in_core + kept.calls >= solves > 0
+    solver = result.spec["solver"]
+    allocations = sum(solver["allocations"].values())
+    assert allocations == in_core + kept.calls
+    assert 0 < solves <= allocations <= solves * params.get("partitions", 1)
+    # an objective and a choice among its optima each time
+    assert programs >= 2 * in_core
+    assert (iterations > 0, nanos > 0) == (is_core, is_core)
+    assert solver["programs"] >= 2 * allocations
+    assert solver["iterations"] >= iterations
+    assert result.summary["solver_s"] >= nanos / 1e9

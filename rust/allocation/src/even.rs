@@ -216,4 +216,49 @@ mod tests {
         spread.even(&mut shares);
         assert_eq!(shares, [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]);
     }
+
+    fn close(shares: &[f64], expected: &[f64]) {
+        for (own, other) in shares.iter().zip(expected) {
+            assert!((own - other).abs() < 1e-9, "{shares:?} {expected:?}");
+        }
+    }
+
+    #[test]
+    fn a_type_with_room_gets_no_more_than_fits() {
+        // Two jobs are bound to the first type and fill it. Of the next, a quarter moves to each of the others, and the
+        // last job, whose types have room for that, stays as it is.
+        let ones = [1.0; 3];
+        let spread = Spread {
+            rates: &[1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0],
+            gangs: &ones,
+            members: &[2.0, 1.0, 1.0],
+            capacity: &[2.0, 1.0, 1.0],
+        };
+        let mut shares = vec![1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0];
+        spread.even(&mut shares);
+        close(&shares, &[1.0, 0.0, 0.0, 0.0, 0.5, 0.5, 0.0, 0.5, 0.5]);
+    }
+
+    #[test]
+    fn the_shortest_way_is_taken() {
+        // The first and the third type are full of jobs that are bound to them. The second has room for what the next job
+        // has to give up; the last job, which could make room on the third, stays as it is.
+        let ones = [1.0; 4];
+        let spread = Spread {
+            rates: &[
+                1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1.0,
+            ],
+            gangs: &ones,
+            members: &ones,
+            capacity: &ones,
+        };
+        let mut shares = vec![
+            1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.6, 0.0, 0.6, 0.0, 0.0, 0.0, 0.0, 0.0, 0.4, 0.0,
+        ];
+        spread.even(&mut shares);
+        let expected = [
+            1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.6, 0.0, 0.0, 0.4, 0.2, 0.0, 0.0, 0.0, 0.2, 0.2,
+        ];
+        close(&shares, &expected);
+    }
 }

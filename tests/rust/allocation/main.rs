@@ -1,5 +1,6 @@
 //! Allocations, by hand and against what they must satisfy.
 
+mod asks;
 mod classes;
 mod closed_forms;
 mod filling;

@@ -127,3 +127,39 @@ fn rho_of_two_jobs_of_which_one_is_older() {
     close(&found.shares, &[1.0 - y, 0.0]);
     close(&[found.together[0].time], &[y]);
 }
+
+/// Two classes of one job at rate 1 on one GPU.
+fn two_jobs<'a>(gains: &'a [f64], then: Option<&'a [f64]>, floors: &'a [f64]) -> Choose<'a> {
+    Choose {
+        rates: &[1.0; 2],
+        gains,
+        then,
+        gangs: &[1.0; 2],
+        members: &[1.0; 2],
+        capacity: &[1.0],
+        floors,
+        prices: &[],
+        pairs: &[],
+        rises: false,
+    }
+}
+
+#[test]
+fn the_next_objective_gives_up_next_to_nothing_of_the_first() {
+    // the second job counts a hundredth of a per cent less, and a hundred times as much in the next objective
+    let program = two_jobs(&[1.0, 0.9999], Some(&[0.01, 1.0]), &[0.0; 2]);
+    let found = program.solve().expect("a small program");
+    assert!(
+        found.shares[1] > 1e-6,
+        "some is given up: {:?}",
+        found.shares
+    );
+    assert!(found.shares[0] + 0.9999 * found.shares[1] >= 1.0 - 2e-9);
+}
+
+#[test]
+fn floors_that_no_plan_reaches_are_an_error() {
+    let ones = [1.0; 2];
+    assert!(two_jobs(&ones, None, &[0.5, 0.5]).solve().is_ok());
+    assert!(two_jobs(&ones, None, &[0.503, 0.503]).solve().is_err());
+}

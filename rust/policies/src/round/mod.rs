@@ -58,13 +58,13 @@ impl ZeroPass {
     }
 }
 
-/// Whom a share beside others is about.
+/// With which other jobs a job is promised a share of its time on the same GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Partners {
-    /// Any job of a kind: whom of them a job meets changes nothing for it.
+    /// Any job of a kind: jobs of one kind are alike, so it does not matter which of them is the partner.
     #[default]
     OfKind,
-    /// One job.
+    /// One job, as long as the pair lasts.
     Single,
 }
 
@@ -118,7 +118,7 @@ pub struct Rounds {
     accounts: Accounts,
     queues: Queues,
     entities: Entities,
-    /// Books of time beside others; only policies that pack have them.
+    /// Accounts of the time that jobs share GPUs; only policies that pack have them.
     pairs: Option<Pairs>,
     active: BTreeSet<JobId>,
     /// The same by job; only policies that keep queues look at it.
