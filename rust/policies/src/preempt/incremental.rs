@@ -10,8 +10,8 @@ use super::Pass;
 use crate::queue::{Key, QueueState, Rank};
 use gangline_engine::{ClusterView, Plan};
 use gangline_model::{GpuTypeId, JobId};
-use smallvec::SmallVec;
 use std::cmp::Reverse;
+use std::mem::take;
 
 pub(super) const TYPE: GpuTypeId = GpuTypeId(0);
 
@@ -23,28 +23,29 @@ impl Pass {
             return;
         }
         let now = view.now().0;
-        let count = self.count(view);
-        for key in count.dropped {
+        self.count(view);
+        let (mut dropped, mut admitted) = (take(&mut self.dropped), take(&mut self.admitted));
+        for key in dropped.drain(..) {
             plan.release(key.job());
             self.stop_job(plan, key.job());
         }
-        for (key, class) in count.admitted {
+        for (key, class) in admitted.drain(..) {
             let found = self.places.place_on(plan.free(), class, key.job(), TYPE);
             let gpus = found.expect("enough GPUs are free, and the rule asks for no more");
             self.start_job(plan, self.running_key(key, now), gpus, QueueState::Running);
         }
+        (self.dropped, self.admitted) = (dropped, admitted);
     }
 
     /// Step 1, from what was admitted before.
-    pub(super) fn count(&mut self, view: &ClusterView<'_>) -> Count {
+    pub(super) fn count(&mut self, view: &ClusterView<'_>) {
         let now = view.now().0;
         let mut count = Count {
             free: i64::from(view.gpus_up(TYPE)) - self.running.gpus() as i64,
             now,
-            ..Count::default()
         };
         self.heads.clear();
-        let woken = std::mem::take(&mut self.woken);
+        let woken = take(&mut self.woken);
         for class in 0..self.places.classes().len() {
             if self.has_room || woken.contains(&class) {
                 self.push_left_out(class, &count);
@@ -54,7 +55,7 @@ impl Pass {
         loop {
             self.admit_fitting(&mut count);
             if count.free >= 0 {
-                return count;
+                return;
             }
             let over = count.free.unsigned_abs();
             let ((rank, key, gpus), rest) = self
@@ -63,7 +64,7 @@ impl Pass {
                 .expect("more GPUs are counted than there are, so some job holds some");
             self.running.remove(key, gpus);
             count.free += i64::from(gpus);
-            self.drop_job(view, key, &mut count);
+            self.drop_job(view, key);
             if rest > 0 {
                 self.list_behind(&rank, rest, &count);
             }
@@ -112,13 +113,13 @@ impl Pass {
             if !self.fits(&rank, gpus, count) {
                 continue;
             }
-            self.admit(self.queues.key(JobId(rank.job)), class, count);
+            self.admit(self.queues.key(JobId(rank.job)), class, count.now);
             count.free -= i64::from(gpus);
             self.push_left_out(class, count);
         }
     }
 
-    fn admit(&mut self, key: Key, class: usize, count: &mut Count) {
+    fn admit(&mut self, key: Key, class: usize, now: i64) {
         let gpus = self.gpus(class);
         if self.queues.state(key.job()) == QueueState::Backfilled {
             self.backfilling.admit_backfilled(class, key);
@@ -132,15 +133,15 @@ impl Pass {
             self.queues.set(key, QueueState::Unplaced);
             self.running.insert(key, gpus);
         } else {
-            count.admitted.push((key, class));
-            self.running.insert(self.running_key(key, count.now), gpus);
+            self.admitted.push((key, class));
+            self.running.insert(self.running_key(key, now), gpus);
         }
     }
 
     /// A job of the running set is not admitted any more.
-    fn drop_job(&mut self, view: &ClusterView<'_>, key: Key, count: &mut Count) {
+    fn drop_job(&mut self, view: &ClusterView<'_>, key: Key) {
         if !self.backfilling.is_used() {
-            count.dropped.push(key);
+            self.dropped.push(key);
             return;
         }
         let class = self.places.classes().of(key.job());
@@ -154,14 +155,10 @@ impl Pass {
     }
 }
 
-/// The count, and what it changes where the placement rule refuses no gang.
-#[derive(Debug, Default)]
-pub(super) struct Count {
+/// A count under way.
+#[derive(Debug)]
+struct Count {
     /// GPUs not counted as those of any job; below 0 while too many are counted.
     free: i64,
     now: i64,
-    /// Waiting jobs that are admitted, by their keys so far, with their classes.
-    admitted: SmallVec<[(Key, usize); 4]>,
-    /// Running jobs that are not.
-    dropped: SmallVec<[Key; 4]>,
 }

@@ -42,6 +42,10 @@ pub struct Pass {
     pub(super) woken: Vec<usize>,
     /// First jobs of classes, still to be asked. Reused.
     pub(super) heads: BinaryHeap<Reverse<(Rank, usize)>>,
+    /// Waiting jobs that the count admits, by their keys so far, with their classes, and running jobs that it does not;
+    /// only where the placement rule refuses no gang. Reused.
+    pub(super) admitted: Vec<(Key, usize)>,
+    pub(super) dropped: Vec<Key>,
     /// Jobs that the last pass started.
     pub started: Vec<JobId>,
     /// Jobs that the last pass moved.
@@ -69,6 +73,8 @@ impl Pass {
             has_room: false,
             woken: Vec::new(),
             heads: BinaryHeap::new(),
+            admitted: Vec::new(),
+            dropped: Vec::new(),
             started: Vec::new(),
             moved: Vec::new(),
             stopped: Vec::new(),

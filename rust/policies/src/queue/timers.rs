@@ -87,7 +87,7 @@ impl JobTimers {
         if self.armed <= now {
             self.armed = SimTime::NEVER;
         }
-        if self.heap.len() > 4 * self.live + 1024 {
+        if self.heap.len() > 2 * self.live + 1024 {
             let at = &self.at;
             self.heap
                 .retain(|Reverse((time, job))| at[*job as usize] == *time);
