@@ -68,11 +68,6 @@ class Keep:
     overhead_ns: int | None = None
     quota: float | None = None
 
-    @property
-    def retimes(self) -> bool:
-        """Whether the part's row ends in any case."""
-        return self.overhead_ns is not None or self.quota is not None
-
 
 Action = Start | Preempt | Move | Keep
 

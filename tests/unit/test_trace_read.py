@@ -16,6 +16,7 @@ import pytest
 
 from gangline.errors import TraceError
 from gangline.trace import read_trace
+from samples.traces import MURI
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,12 +34,6 @@ TIRESIAS = """job_id,num_gpu,submit_time,iterations,model_name,duration,interval
 0,1,0,600,vgg19,120,30
 1,4,45,100,resnet,200,15
 """
-MURI = (
-    "job_id,num_gpu,submit_time,iterations,model_name,batch_size,duration,interval,"
-    "iteration_time,resource_time_0,resource_time_1,resource_time_2,priority\n"
-    "0,2,0,600,dqn,128,120000,0,200,100,50,0.5,1\n"
-    "1,1,1500,100,vgg,64,20500,1500,205,8,0,3,0\n"
-)
 NATIVE = "job_id,arrival_s,gpus,duration_s,model\na,5,1,10,m\nb,2,2,20,\n"
 
 

@@ -38,7 +38,6 @@ from gangline.errors import PolicyError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
     import numpy.typing as npt
 
 __all__ = ["STEADY", "Batch", "Changes", "Plan", "Policy", "Reason", "Steady", "View"]
@@ -169,10 +168,6 @@ class View:
         count = _number(gpus, "gpus")
         found = self._look().best_batch(_number(job, "job"), count, bool(apart))
         return None if found is None else Batch(*found)
-
-    def free_mask(self) -> npt.NDArray[np.uint64]:
-        """Return the free slots of each server as a bit mask."""
-        return self._column("servers", "free_mask")
 
     def _column(self, table: str, name: str) -> npt.NDArray[Any]:
         values: npt.NDArray[Any] = self._look().column(table, name)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from gangline._decode import from_validation_error
 from gangline._files import is_free, landing, whole
 from gangline.errors import TraceError
+from gangline.trace.jobs.options import convert
 from gangline.trace.writers import native, partial_losses, writer_of
 from gangline.trace.writers._common import Loss, WriteOptions, has
 
@@ -84,7 +82,7 @@ def write_trace(
     ['user (names become numbers from 1)']
     """
     path = Path(path)
-    chosen = _options(options)
+    chosen = convert(options, WriteOptions, "options of a writer")
     name = format or _by_suffix(path)
     lost = losses(trace, name)
     if chosen.table is not None and name == "gavel":
@@ -158,16 +156,3 @@ def _by_suffix(path: Path) -> str:
             f"{path}: expected a name that ends in {known}, or a format (--to)", path=str(path)
         )
     return _SUFFIXES[stem.suffix]
-
-
-def _options(values: dict[str, Any]) -> WriteOptions:
-    try:
-        return msgspec.convert(values, WriteOptions)
-    except msgspec.ValidationError as error:
-        made = from_validation_error(error, values, WriteOptions, None)
-        raise TraceError(
-            f"options of a writer: {made}",
-            column=made.key,
-            value=made.value,
-            expected=made.expected,
-        ) from None

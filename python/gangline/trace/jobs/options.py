@@ -130,11 +130,11 @@ def make(values: Mapping[str, object], special: type[msgspec.Struct] | None = No
     given = {
         name: _option_value(name, value) for name, value in values.items() if value is not None
     }
-    options = _convert({name: given[name] for name in given if name in common}, Options)
+    options = convert({name: given[name] for name in given if name in common}, Options)
     options.check()
     if special is None:
         return options
-    extra = _convert({name: given[name] for name in given if name in own}, special)
+    extra = convert({name: given[name] for name in given if name in own}, special)
     return msgspec.structs.replace(options, special=extra)
 
 
@@ -165,13 +165,14 @@ def _option_value(name: str, value: object) -> object:
     return value
 
 
-def _convert(values: dict[str, object], kind: type[_T]) -> _T:
+def convert(values: dict[str, object], kind: type[_T], what: str = "options") -> _T:
+    """Build a struct of options; a wrong one is a TraceError that names it."""
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
         made = from_validation_error(error, values, kind, None)
         raise TraceError(
-            f"options: {made}", column=made.key, value=made.value, expected=made.expected
+            f"{what}: {made}", column=made.key, value=made.value, expected=made.expected
         ) from None
 
 
