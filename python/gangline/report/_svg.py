@@ -15,7 +15,7 @@ import numpy as np
 
 from gangline._html import text
 from gangline.report._cells import short
-from gangline.report.charts import style_of, ticks_s, width_of
+from gangline.report.charts import stroke_of, style_of, ticks_s
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -166,7 +166,7 @@ def _line(chart: Chart, line: Line, x: _Axis, y: _Axis) -> str:
         # a cumulative curve begins on the axis, and holds its last share to the end
         xs, ys = np.append(xs[:1], xs), np.append(0, ys)
         xs, ys = np.append(xs, int(x.units)), np.append(ys, ys[-1:])
-    colour, dash = style_of(line.number)
+    colour, _ = style_of(line.number)
     band = ""
     if line.low is not None and line.high is not None:
         low, high = y.units_of(line.low), y.units_of(line.high)
@@ -174,11 +174,9 @@ def _line(chart: Chart, line: Line, x: _Axis, y: _Axis) -> str:
         band = (
             f'<path d="{_path(chart, xs, high)}L{back[1:]}z" fill="{colour}" fill-opacity=".13"/>'
         )
-    pattern = f' stroke-dasharray="{" ".join(map(str, dash))}"' if dash else ""
     return (
         f'<g class="p{line.number}">{band}<path class="line" d="{_path(chart, xs, ys)}" '
-        f'fill="none" stroke="{colour}" stroke-width="{0.8 * width_of(line.number):.2f}"{pattern} '
-        'vector-effect="non-scaling-stroke"/></g>'
+        f'fill="none" {stroke_of(line.number, 0.8)} vector-effect="non-scaling-stroke"/></g>'
     )
 
 
@@ -227,12 +225,9 @@ def _order(chart: Chart, line: Line) -> float:
 
 
 def _label(number: int, at: float, name: str, right: float) -> str:
-    colour, dash = style_of(number)
-    pattern = f' stroke-dasharray="{" ".join(map(str, dash))}"' if dash else ""
     x = right + 5
     return (
-        f'<g class="p{number}"><path d="M{x:.1f} {at:.1f}h{_SAMPLE}" stroke="{colour}" '
-        f'stroke-width="{0.8 * width_of(number):.2f}"{pattern}/>'
+        f'<g class="p{number}"><path d="M{x:.1f} {at:.1f}h{_SAMPLE}" {stroke_of(number, 0.8)}/>'
         f'<text x="{x + _SAMPLE + 4:.1f}" y="{at + 4:.1f}">{text(name)}</text></g>'
     )
 

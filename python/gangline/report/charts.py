@@ -18,7 +18,17 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["COLOURS", "DASHES", "Chart", "Line", "charts", "style_of", "ticks_s", "width_of"]
+__all__ = [
+    "COLOURS",
+    "DASHES",
+    "Chart",
+    "Line",
+    "charts",
+    "stroke_of",
+    "style_of",
+    "ticks_s",
+    "width_of",
+]
 
 # Okabe and Ito's colours for eyes of every kind (jfly.uni-koeln.de/color), those that stand out on
 # white and on black alike; the second four are ours. Lines are drawn in this order: the first is
@@ -134,6 +144,13 @@ def style_of(number: int) -> tuple[str, tuple[int, ...]]:
     (('#0072B2', ()), ('#D55E00', (9, 4)))
     """
     return COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
+
+
+def stroke_of(number: int, scale: float = 1.0) -> str:
+    """Return how the line of a policy is drawn, as attributes of SVG."""
+    colour, dash = style_of(number)
+    pattern = f' stroke-dasharray="{" ".join(map(str, dash))}"' if dash else ""
+    return f'stroke="{colour}" stroke-width="{scale * width_of(number):.4g}"{pattern}'
 
 
 def width_of(number: int) -> float:

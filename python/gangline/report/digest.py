@@ -17,7 +17,7 @@ from gangline.report.excerpt import Excerpt, excerpt
 from gangline.report.pair_times import PairTime, pair_times
 from gangline.report.shapes import Shapes, gangs, shapes
 from gangline.report.stories import Story, alone_s, stops, worst
-from gangline.report.waiting import REASONS, Waits, idle_share, waits
+from gangline.report.waiting import REASONS, Waits, floats, idle_share, waits
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -38,6 +38,7 @@ __all__ = [
     "Steps",
     "curve",
     "digest",
+    "gpus_by_type",
     "jain",
     "steps",
 ]
@@ -256,19 +257,19 @@ def digest(result: Result) -> Digest:
     try:
         jobs, timeline = result.jobs, result.timeline
         lost = _losses(jobs)
-        gpus = _gpus_by_type(result.spec["cluster"])
+        gpus = sum(gpus_by_type(result.spec["cluster"]).values())
         # A trace may have a clock of its own; servers may fail before the first job arrives.
-        first_s = float(_floats(jobs, "arrival_s").min(initial=np.inf))
-        time_s = np.maximum(_floats(timeline, "t_s") - first_s, 0.0)
+        first_s = float(floats(jobs, "arrival_s").min(initial=np.inf))
+        time_s = np.maximum(floats(timeline, "t_s") - first_s, 0.0)
         busy_until_s = _busy_until(time_s, timeline, jobs, first_s)
         rows = Segments(result.segments, jobs) if result.has_segments else None
         formed, fewest = (None, None) if rows is None else _shapes(result, rows)
         mixes_types = bool(result.spec["policy"].get("params", {}).get("mix_types"))
         mixes_types |= formed is not None and formed.mixed_jobs > 0
         idle = float("nan")
-        is_fine = _is_fine(timeline, result.summary, sum(gpus.values()) * time_s.max(initial=0.0))
+        is_fine = _is_fine(timeline, result.summary, gpus * time_s.max(initial=0.0))
         if is_fine:
-            idle = idle_share(timeline, sum(gpus.values()), float(time_s.max(initial=0.0)))
+            idle = idle_share(timeline, gpus, float(time_s.max(initial=0.0)))
         found = None
         if is_fine or rows is not None:
             found = waits(result, rows, fewest=fewest, mixes_types=mixes_types)
@@ -280,22 +281,22 @@ def digest(result: Result) -> Digest:
             pairs = rows.preempted()[:2]
         reasons, unfit = ({}, []) if rows is None else _reasons(result, found, pairs)
         told = worst(result, found, rows, pairs)
-        took_s = _floats(jobs, "jct_s").astype(np.float32)
+        took_s = floats(jobs, "jct_s").astype(np.float32)
         jobs = jobs.filter(jobs["jct_s"].is_valid()) if jobs["jct_s"].null_count else jobs
         users = _named(jobs, "user")
         return Digest(
             spec=result.spec,
             summary=result.summary,
-            curves={name: curve(_floats(jobs, name)) for name in ("jct_s", "ftf")},
+            curves={name: curve(floats(jobs, name)) for name in ("jct_s", "ftf")},
             lines={
-                name: _folded(time_s, _floats(timeline, name), busy_until_s)
+                name: _folded(time_s, floats(timeline, name), busy_until_s)
                 for name in ("gpus_busy", "jobs_waiting")
             },
             gangs=_gangs(jobs),
             lengths=_lengths(jobs),
             users=_groups(jobs, *users) if users is not None else [],
             busy_gpu_s=_busy_by_type(timeline),
-            worse_off=_worse_off(_floats(jobs, "ftf")),
+            worse_off=_worse_off(floats(jobs, "ftf")),
             jain=_evenness(jobs, users),
             idle_while_waiting=idle,
             behind_head=blocked,
@@ -349,6 +350,14 @@ def steps(time_s: Floats, values: Floats, *, buckets: int = _BUCKETS, most: int 
     return Steps(edges[:-1], np.clip(mean, low, high), low, high)
 
 
+def gpus_by_type(cluster: dict[str, Any]) -> dict[str, int]:
+    """Return the GPUs of each type that the cluster of a spec has."""
+    counts: dict[str, int] = {}
+    for block in cluster["servers"]:
+        counts[block["gpu"]] = counts.get(block["gpu"], 0) + block["count"] * block["gpus"]
+    return counts
+
+
 def jain(values: Floats) -> float:
     """Return Jain's index of evenness: 1 if all are equal, 1/n if one has all.
 
@@ -361,11 +370,6 @@ def jain(values: Floats) -> float:
     return float(values.sum()) ** 2 / (len(values) * squares) if squares > 0.0 else float("nan")
 
 
-def _floats(table: pa.Table, name: str) -> Floats:
-    values = table[name].to_numpy()
-    return np.asarray(values, np.float64)
-
-
 def curve(values: Floats) -> Floats:
     """Return sorted samples at evenly spread shares; the least and the greatest are among them."""
     values = np.sort(values[np.isfinite(values)])
@@ -375,26 +379,19 @@ def curve(values: Floats) -> Floats:
     return np.asarray(values[picks])
 
 
-def _gpus_by_type(cluster: dict[str, Any]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for block in cluster["servers"]:
-        counts[block["gpu"]] = counts.get(block["gpu"], 0) + block["count"] * block["gpus"]
-    return counts
-
-
 def _is_fine(timeline: pa.Table, summary: dict[str, Any], gpu_s: float) -> bool:
     """Tell whether a timeline, which may be sampled or thinned, still gives the GPU time in use."""
     if timeline.num_rows < 2:
         return False
-    seconds = np.diff(_floats(timeline, "t_s"))
-    busy = float(_floats(timeline, "gpus_busy")[:-1] @ seconds)
+    seconds = np.diff(floats(timeline, "t_s"))
+    busy = float(floats(timeline, "gpus_busy")[:-1] @ seconds)
     exact = float(summary.get("gpu_utilization") or 0.0) * gpu_s
     return abs(busy - exact) <= _COARSE * exact
 
 
 def _busy_until(time_s: Floats, timeline: pa.Table, jobs: pa.Table, first_s: float) -> float:
-    arrived = float(_floats(jobs, "arrival_s").max(initial=first_s)) - first_s
-    waited = np.flatnonzero(_floats(timeline, "jobs_waiting"))
+    arrived = float(floats(jobs, "arrival_s").max(initial=first_s)) - first_s
+    waited = np.flatnonzero(floats(timeline, "jobs_waiting"))
     end = time_s[min(int(waited[-1]) + 1, len(time_s) - 1)] if len(waited) else 0.0
     return max(arrived, float(end)) if np.isfinite(arrived) else 0.0
 
@@ -426,10 +423,10 @@ def _folded(time_s: Floats, values: Floats, until_s: float) -> Steps:
 def _busy_by_type(timeline: pa.Table) -> dict[str, float]:
     if timeline.num_rows == 0:
         return {}  # the run kept no time line
-    length = np.diff(_floats(timeline, "t_s"))
+    length = np.diff(floats(timeline, "t_s"))
     prefix = "gpus_busy_"
     return {
-        name.removeprefix(prefix): float((_floats(timeline, name)[:-1] * length).sum())
+        name.removeprefix(prefix): float((floats(timeline, name)[:-1] * length).sum())
         for name in timeline.column_names
         if name.startswith(prefix)
     }
@@ -440,9 +437,9 @@ def _losses(jobs: pa.Table) -> list[Loss]:
     if any(name not in jobs.column_names for name in tiers):
         return []  # no network, or a result of an earlier version
     codes, names = _named(jobs, "model") or (np.zeros(jobs.num_rows, np.int64), ["(not named)"])
-    gpus = _floats(jobs, "gpus")
-    held = np.bincount(codes, _floats(jobs, "gpu_seconds"), len(names)) / _HOUR_S
-    lost = [np.bincount(codes, gpus * _floats(jobs, name), len(names)) / _HOUR_S for name in tiers]
+    gpus = floats(jobs, "gpus")
+    held = np.bincount(codes, floats(jobs, "gpu_seconds"), len(names)) / _HOUR_S
+    lost = [np.bincount(codes, gpus * floats(jobs, name), len(names)) / _HOUR_S for name in tiers]
     return [
         Loss(
             names[i],
@@ -480,7 +477,7 @@ def _shapes(result: Result, rows: Segments) -> tuple[Shapes | None, Ints | None]
     held = gangs(rows, of_server)
     found, fewest = shapes(held, names, asked), asked.copy()
     np.minimum.at(fewest, held.job, held.gpus)
-    rate, kind = _floats(rows.table, "rate"), of_server[rows.server]
+    rate, kind = floats(rows.table, "rate"), of_server[rows.server]
     speeds = {one.get("speed", 1.0) for one in result.spec["cluster"]["gpu_types"]}
     # work in seconds is done at a rate of 1 where nothing slows it down
     tops = [float(rate[kind == number].max(initial=1.0)) for number in range(len(names))]
@@ -513,7 +510,7 @@ def _model_times(result: Result, rows: Segments) -> list[ModelTime]:
     place = codes[rows.job] * len(types) + of_server[rows.server]
     gpu_h = (rows.end - rows.start) * rows.gpus / _HOUR_S
     held = np.bincount(place, gpu_h, len(names) * len(types)).reshape(len(names), len(types))
-    rho = _floats(result.jobs, "ftf")
+    rho = floats(result.jobs, "ftf")
     found = []
     for i in np.argsort(-held.sum(axis=1), kind="stable").tolist():
         own = rho[(codes == i) & np.isfinite(rho)]
@@ -543,7 +540,7 @@ def _gangs(jobs: pa.Table) -> list[Group]:
 
 def _sizes(jobs: pa.Table) -> tuple[npt.NDArray[np.int64], list[str]]:
     """Return the group of each job by its GPUs, in powers of two, and the names of the groups."""
-    gpus = np.maximum(_floats(jobs, "gpus").astype(np.int64), 1)
+    gpus = np.maximum(floats(jobs, "gpus").astype(np.int64), 1)
     codes = np.ceil(np.log2(gpus) - 1e-9).astype(np.int64)
     names = []
     for code in range(int(codes.max(initial=0)) + 1):
@@ -564,7 +561,7 @@ def _groups(jobs: pa.Table, codes: npt.NDArray[np.int64], names: list[str]) -> l
     """Return one group per code that occurs, in the order of the codes."""
     count = np.bincount(codes, minlength=len(names))
     held, took = (
-        np.bincount(codes, _floats(jobs, name), len(names)) for name in ("gpu_seconds", "jct_s")
+        np.bincount(codes, floats(jobs, name), len(names)) for name in ("gpu_seconds", "jct_s")
     )
     return [
         Group(names[i], int(n), float(held[i]), float(took[i] / n))
@@ -579,7 +576,7 @@ def _worse_off(rho: Floats) -> float:
 
 
 def _evenness(jobs: pa.Table, users: tuple[npt.NDArray[np.int64], list[str]] | None) -> float:
-    rho = _floats(jobs, "ftf")
+    rho = floats(jobs, "ftf")
     known = np.isfinite(rho)
     if users is None:
         return jain(rho[known])

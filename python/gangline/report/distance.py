@@ -201,7 +201,7 @@ def _bar(loss: Loss | None, left: float, y: float, scale: float) -> str:
             )
         x += width
     total = sum(loss.lost_gpu_h) if loss else 0.0
-    parts.append(f'<text x="{x + 5:.1f}" y="{y + 11}">{_hours(total)}</text>')
+    parts.append(f'<text x="{x + 5:.1f}" y="{y + 11}">{tables.hours(total)}</text>')
     return "".join(parts)
 
 
@@ -228,10 +228,10 @@ def losses(drawn: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Ce
                     [
                         tables.policy_cell(number, run.label),
                         Cell(f"<bdi>{text(model)}</bdi>", model, kind="words"),
-                        Cell(_hours(loss.gpu_h), loss.gpu_h),
-                        Cell(_hours(total), total),
+                        Cell(tables.hours(loss.gpu_h), loss.gpu_h),
+                        Cell(tables.hours(total), total),
                         Cell(text(words.share(part)), part),
-                        *(Cell(_hours(hours), hours) for hours in loss.lost_gpu_h),
+                        *(Cell(tables.hours(hours), hours) for hours in loss.lost_gpu_h),
                     ]
                 )
     return titles, rows
@@ -244,10 +244,6 @@ def _models(drawn: Sequence[Digest]) -> list[str]:
         for loss in run.losses:
             total[loss.model] = total.get(loss.model, 0.0) + sum(loss.lost_gpu_h)
     return sorted(total, key=lambda model: (-total[model], model))[:_MODELS_SHOWN]
-
-
-def _hours(hours: float) -> str:
-    return "0" if hours == 0.0 else f"{hours:,.0f}" if hours >= 100.0 else f"{hours:.3g}"
 
 
 def _short(label: str) -> str:

@@ -23,6 +23,7 @@ from gangline.report.command import (
     trace_seeds,
     without_folders,
 )
+from gangline.report.digest import gpus_by_type
 from gangline.report.tables import Cell, text
 from gangline.trace.jobs.notes import DROPPED, explain
 
@@ -215,9 +216,7 @@ def _cluster_name(run: Digest) -> str:
 
 
 def _gpus(cluster: dict[str, Any]) -> str:
-    counts: dict[str, int] = {}
-    for block in cluster["servers"]:
-        counts[block["gpu"]] = counts.get(block["gpu"], 0) + block["count"] * block["gpus"]
+    counts = gpus_by_type(cluster)
     servers = sum(block["count"] for block in cluster["servers"])
     if len(counts) == 1:
         ((name, count),) = counts.items()

@@ -121,10 +121,10 @@ def _pair_row(number: int, label: str, pair: PairTime) -> list[Cell]:
     return [
         tables.policy_cell(number, label),
         *names,
-        Cell(_hours(pair.gpu_h), pair.gpu_h),
+        Cell(tables.hours(pair.gpu_h), pair.gpu_h),
         Cell(_factor(pair.xi), pair.xi),
         Cell(_factor(pair.co_xi), pair.co_xi),
-        Cell(_hours(pair.gain_h), pair.gain_h),
+        Cell(tables.hours(pair.gain_h), pair.gain_h),
     ]
 
 
@@ -171,10 +171,6 @@ def _models(pairs: Sequence[PairTime]) -> list[str]:
 
 def _factor(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
-
-
-def _hours(hours: float) -> str:
-    return f"{hours:,.0f}" if abs(hours) >= 100.0 else f"{hours:.3g}"
 
 
 _TOTALS = tuple(words.Measure(*one, 0) for one in (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gangline import _formatting as words
-from gangline.report.waiting import REASONS
+from gangline.report.waiting import REASONS, floats
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -79,7 +79,7 @@ class Story:
 def alone_s(jobs: pa.Table) -> Floats:
     """Return the run time of each job alone on the fastest GPUs; nan if it did not finish."""
     with np.errstate(invalid="ignore"):
-        return _floats(jobs, "jct_s") / _floats(jobs, "slowdown")
+        return floats(jobs, "jct_s") / floats(jobs, "slowdown")
 
 
 def worst(
@@ -101,7 +101,7 @@ def worst(
         Jobs that were stopped, and those that took their GPUs, as `Segments.preempted` tells them.
     """
     jobs = result.jobs
-    alone, took = alone_s(jobs), _floats(jobs, "jct_s")
+    alone, took = alone_s(jobs), floats(jobs, "jct_s")
     delay = np.where(np.isfinite(took), took - alone, -np.inf)
     most = np.argsort(-delay, kind="stable")[:_TOLD]
     most = most[delay[most] > 1e-6 * took[most]]
@@ -112,7 +112,7 @@ def worst(
         for one in most.tolist():
             by[one] = taker[stopped == one].tolist()
         if "xi" in rows.table.column_names:
-            lost = (rows.end - rows.start) * (1.0 - 1.0 / _floats(rows.table, "xi"))
+            lost = (rows.end - rows.start) * (1.0 - 1.0 / floats(rows.table, "xi"))
             # a gang on several servers has a row for each
             shared = np.bincount(rows.job, lost * _first_rows(rows), jobs.num_rows)
     reasons = None
@@ -221,8 +221,8 @@ def stops(jobs: pa.Table, stopped: Ints, taker: Ints) -> dict[str, float]:
     found: dict[str, float] = {"taken": float(len(stopped))}
     for name, column in (
         ("shorter", -alone_s(jobs)),
-        ("later", _floats(jobs, "arrival_s")),
-        ("smaller", -_floats(jobs, "gpus")),
+        ("later", floats(jobs, "arrival_s")),
+        ("smaller", -floats(jobs, "gpus")),
     ):
         a, b = column[taker], column[stopped]
         known = np.isfinite(a) & np.isfinite(b)
@@ -242,7 +242,3 @@ def _first_rows(rows: Segments) -> npt.NDArray[np.bool_]:
 
 def _times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
-
-
-def _floats(table: pa.Table, name: str) -> Floats:
-    return np.asarray(table[name].to_numpy(), np.float64)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from gangline import _formatting as words
 from gangline import comparison
 from gangline._html import text
-from gangline.report.charts import style_of, width_of
+from gangline.report.charts import stroke_of
+from gangline.report.digest import gpus_by_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Cell",
     "folded",
+    "hours",
     "left_out",
     "model_times",
     "name",
@@ -53,11 +55,9 @@ def name(label: str) -> str:
 
 def policy_mark(number: int) -> str:
     """Return a short piece of the policy's line, as the charts draw it."""
-    colour, dash = style_of(number)
-    pattern = f' stroke-dasharray="{" ".join(map(str, dash))}"' if dash else ""
     return (
         '<svg class="mark" viewBox="0 0 36 8" width="36" height="8" aria-hidden="true">'
-        f'<path d="M1 4H35" stroke="{colour}" stroke-width="{width_of(number)}"{pattern}/></svg>'
+        f'<path d="M1 4H35" {stroke_of(number)}/></svg>'
     )
 
 
@@ -103,6 +103,11 @@ def table(
         f"<caption>{text(caption)}</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
+
+
+def hours(value: float) -> str:
+    """Return a number of GPU-hours."""
+    return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.3g}"
 
 
 def folded(title: str, content: str) -> str:
@@ -195,9 +200,7 @@ def usage(runs: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell
     """
     cluster = runs[0].spec["cluster"]
     kinds = [(str(kind["name"]), kind.get("price_per_hour")) for kind in cluster["gpu_types"]]
-    there: dict[str, int] = {}
-    for block in cluster["servers"]:
-        there[block["gpu"]] = there.get(block["gpu"], 0) + block["count"] * block["gpus"]
+    there = gpus_by_type(cluster)
     priced = any(price for _, price in kinds)
     titles = [("Policy", "")]
     titles += [

@@ -20,7 +20,7 @@ as `held`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
 
-__all__ = ["REASONS", "Waits", "idle_share", "waits"]
+__all__ = ["REASONS", "Waits", "floats", "idle_share", "waits"]
 
 REASONS = ("busy", "head", "scattered", "held")
 _BUSY, _HEAD, _SCATTERED, _HELD = range(4)
@@ -119,7 +119,7 @@ def waits(
 
     cluster = cluster_of(result.spec)
     jobs = result.jobs
-    arrival, start = _column(jobs, "arrival_s"), _column(jobs, "first_start_s")
+    arrival, start = floats(jobs, "arrival_s"), floats(jobs, "first_start_s")
     could_run = np.asarray(pc.not_equal(jobs["status"], "dropped"), bool)
     if result.has_segments:
         rows = Segments(result.segments, jobs) if rows is None else rows
@@ -127,7 +127,7 @@ def waits(
         if result.summary.get("failures") and not outages:
             return None  # drawn: no table says which servers were down
         last_s = _last_s(result)
-        until = np.where(np.isnan(_column(jobs, "finish_s")), last_s, np.nan)
+        until = np.where(np.isnan(floats(jobs, "finish_s")), last_s, np.nan)
         stretches = rows.waits(np.where(could_run, until, -np.inf))
         moments = [np.append(arrival, last_s)]
         if "xi" in result.segments.column_names:  # a GPU may stay in use when a job leaves it
@@ -174,8 +174,8 @@ def idle_share(timeline: pa.Table, gpus: int, length_s: float) -> float:
     """
     if timeline.num_rows < 2 or not length_s > 0.0:
         return float("nan")
-    idle = _column(timeline, "gpus_idle_while_waiting")[:-1]
-    return float(idle @ np.diff(_column(timeline, "t_s"))) / (gpus * length_s)
+    idle = floats(timeline, "gpus_idle_while_waiting")[:-1]
+    return float(idle @ np.diff(floats(timeline, "t_s"))) / (gpus * length_s)
 
 
 def _codes(free: Free, sizes: Ints, head: Ints, *, mixes_types: bool) -> npt.NDArray[np.uint8]:
@@ -232,13 +232,13 @@ def _free_of_timeline(timeline: pa.Table, cluster: Cluster, more_s: Floats) -> F
     """Return the free GPUs at the rows of the timeline and at further instants."""
     if timeline.num_rows < 2:
         return None
-    at = _column(timeline, "t_s")
+    at = floats(timeline, "t_s")
     of_type = cluster.gpus_by_type()
-    there = _column(timeline, "gpus_total")
+    there = floats(timeline, "gpus_total")
     if len(of_type) == 1:
-        total = [there - _column(timeline, "gpus_busy")]
+        total = [there - floats(timeline, "gpus_busy")]
     elif (there == sum(of_type.values())).all():
-        total = [n - _column(timeline, f"gpus_busy_{name}") for name, n in of_type.items()]
+        total = [n - floats(timeline, f"gpus_busy_{name}") for name, n in of_type.items()]
     else:
         return None  # servers are down, of an unknown type
     time_s = np.unique(np.concatenate([at, more_s[np.isfinite(more_s)]]))
@@ -246,6 +246,6 @@ def _free_of_timeline(timeline: pa.Table, cluster: Cluster, more_s: Floats) -> F
     return Free(time_s, np.array(total).astype(np.int64)[:, row], None)
 
 
-def _column(table: pa.Table, name: str) -> Floats:
-    values: Any = table[name].to_numpy()
-    return np.asarray(values, np.float64)
+def floats(table: pa.Table, name: str) -> Floats:
+    """Return a column of numbers; nan where there is none."""
+    return np.asarray(table[name].to_numpy(), np.float64)
