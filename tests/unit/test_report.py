@@ -390,7 +390,7 @@ def test_priced_types_are_priced() -> None:
     data = LAB.to_dict()
     data["gpu_types"][0]["price_per_hour"] = 300.0
     run = gl.report.digest(gl.simulate(gl.Cluster.from_dict(data), JOBS, "fifo"))
-    titles, rows = tables.usage([run])
+    titles, rows, _ = tables.usage([run])
     assert [title for title, _ in titles] == ["Policy", "GPU (2)", "Price"]
     assert rows[0][2].value == pytest.approx(24 / 3600 * 300)
     assert rows[0][1].value == pytest.approx(1.0)
@@ -463,7 +463,7 @@ def test_pairs_of_models_that_shared_gpus() -> None:
         [pair.gpu_h, 1.5, 1.2, pair.gain_h]
     )
     assert hidden == 0
-    titles, cells = pairs.totals([run], findings.rows([run]))
+    titles, cells, _ = pairs.totals([run], findings.rows([run]))
     told = [result.summary[key] for key in ("share_gpu_fraction", "xi_mean", "packing_gain")]
     assert [cell.value for cell in cells[0][1:4]] == pytest.approx(told)
     picture = pairs.heat(run)
@@ -497,7 +497,7 @@ def test_time_by_gpu_type() -> None:
     # fifo takes A, then B, where 9 s take 18: a third and two thirds of 27 GPU-seconds
     run = gl.report.digest(gl.simulate(lab, gl.Trace.from_arrow(pa.table(rows)), "fifo"))
     assert run.time_share == pytest.approx({"A": 1 / 3, "B": 2 / 3})
-    titles, cells = tables.usage([run])
+    titles, cells, _ = tables.usage([run])
     assert [title for title, _ in titles] == ["Policy", "A (1)", "B (1)", "Time on A", "Time on B"]
     assert [cell.value for cell in cells[0][1:]] == pytest.approx([0.5, 1.0, 1 / 3, 2 / 3])
     page = Page(gl.report.render([run]))
@@ -780,7 +780,7 @@ def test_losses_by_hand() -> None:
 def test_the_page_shows_what_distance_cost() -> None:
     runs = [far(), far("srtf")]
     page = Page(gl.report.render(runs))
-    titles, rows = distance.losses(runs)
+    titles, rows, _ = distance.losses(runs)
     assert [title for title, _ in titles][-3:] == ["Server", "Rack", "Network"]
     assert [cell.value for cell in rows[0]] == ["fifo", "a", 6.0, 4.0, 4.0 / 6.0, 0.0, 1.0, 3.0]
     assert {"66.7 %", "50.0 %"} <= set(page.cells)

@@ -12,7 +12,7 @@ from gangline import _formatting as words
 from gangline.report import tables
 from gangline.report._cells import drawing, short, square
 from gangline.report.charts import COLOURS
-from gangline.report.tables import Cell, text
+from gangline.report.tables import Table, hours, of, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -152,7 +152,6 @@ def _lost(drawn: Sequence[Digest]) -> str:
         f'<li><i style="background:{colour}"></i>{title}</li>'
         for colour, title in zip(_TIER_COLOURS, _TITLES, strict=True)
     )
-    titles, rows = losses(drawn)
     about = (
         "<p class=about>GPU-hours in which gangs held GPUs and waited for communication, by model "
         "and by where the gang sat.</p>"
@@ -162,7 +161,7 @@ def _lost(drawn: Sequence[Digest]) -> str:
         f'<figure><div class="chart still">{bars(drawn)}</div></figure>'
         + tables.folded(
             "The same as a table",
-            tables.table(titles, rows, caption="GPU time lost by policy and model"),
+            losses(drawn).html("GPU time lost by policy and model"),
         )
     )
 
@@ -193,20 +192,20 @@ def bars(drawn: Sequence[Digest]) -> str:
 
 def _bar(loss: Loss | None, left: float, y: float, scale: float) -> str:
     x, parts = left, []
-    for colour, hours in zip(_TIER_COLOURS, loss.lost_gpu_h if loss else (), strict=False):
-        width = hours * scale
+    for colour, lost in zip(_TIER_COLOURS, loss.lost_gpu_h if loss else (), strict=False):
+        width = lost * scale
         if width > 0.0:
             parts.append(
                 f'<rect x="{x:.1f}" y="{y + 2}" width="{width:.2f}" height="10" fill="{colour}"/>'
             )
         x += width
     total = sum(loss.lost_gpu_h) if loss else 0.0
-    parts.append(f'<text x="{x + 5:.1f}" y="{y + 11}">{tables.hours(total)}</text>')
+    parts.append(f'<text x="{x + 5:.1f}" y="{y + 11}">{hours(total)}</text>')
     return "".join(parts)
 
 
-def losses(drawn: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
-    """Return titles and rows of the losses, one row per model and policy."""
+def losses(drawn: Sequence[Digest]) -> Table:
+    """Return a table of the losses, one row per model and policy."""
     titles = [
         ("Policy", ""),
         ("Model", ""),
@@ -227,14 +226,14 @@ def losses(drawn: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Ce
                 rows.append(
                     [
                         tables.policy_cell(number, run.label),
-                        Cell(f"<bdi>{text(model)}</bdi>", model, kind="words"),
-                        Cell(tables.hours(loss.gpu_h), loss.gpu_h),
-                        Cell(tables.hours(total), total),
-                        Cell(text(words.share(part)), part),
-                        *(Cell(tables.hours(hours), hours) for hours in loss.lost_gpu_h),
+                        tables.label_cell(model),
+                        of(loss.gpu_h, hours),
+                        of(total, hours),
+                        of(part, words.share),
+                        *(of(lost, hours) for lost in loss.lost_gpu_h),
                     ]
                 )
-    return titles, rows
+    return Table(titles, rows)
 
 
 def _models(drawn: Sequence[Digest]) -> list[str]:

@@ -24,7 +24,7 @@ from gangline.report.command import (
     without_folders,
 )
 from gangline.report.digest import gpus_by_type
-from gangline.report.tables import Cell, text
+from gangline.report.tables import Cell, Table, text
 from gangline.trace.jobs.notes import DROPPED, explain
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
         if has_changes:
             row.append(Cell(text(_cut(changed or "all as by default")), changed, kind="words"))
         rows.append(row)
-    return f"<dl>{listed}</dl>" + tables.table(titles, rows, caption="Policies compared")
+    return f"<dl>{listed}</dl>" + Table(titles, rows).html("Policies compared")
 
 
 def _counted(notes: Mapping[str, int], *, dropped: bool) -> str:
@@ -314,7 +314,7 @@ def _of_users(run: Digest) -> str:
 
 def _verdict(rows: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:
     means = comparison.means(rows)
-    titles, cells = tables.ranked([run.label for run in drawn], means, words.MEASURES, rows)
+    table = tables.ranked([run.label for run in drawn], means, words.MEASURES, rows)
     seeds = max(int(row["seeds"]) for row in means)
     averaged = ""
     if seeds > 1:
@@ -328,10 +328,10 @@ def _verdict(rows: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:
     found = statistics.table(rows)
     known = bool(found) and found[0]["low"] is not None
     best = _BEST_OF_SEEDS if known else _BEST
-    marked = any(cell.is_best for row in cells for cell in row)
+    marked = any(cell.is_best for row in table.rows for cell in row)
     note = "" if len(drawn) == 1 else f"{f'{best} ' * marked}A heading sorts."
     return (
-        tables.table(titles, cells, caption="Verdict: one row per policy")
+        table.html("Verdict: one row per policy")
         + f"<p class=soft>{note}{averaged}</p>"
         + (_seeds(found, drawn) if len(drawn) > 1 and found and found[0]["seeds"] > 1 else "")
     )
@@ -364,7 +364,7 @@ def _seeds(found: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:
         )
     few = f"Intervals need {statistics.LEAST_SEEDS} seeds or more."
     note = f"<p class=soft>{few}</p>" if found[0]["low"] is None else ""
-    return tables.table(titles, cells, caption="Means over the seeds, by policy") + note
+    return Table(titles, cells).html("Means over the seeds, by policy") + note
 
 
 def _between(row: dict[str, Any] | None) -> str:
@@ -378,11 +378,10 @@ def _between(row: dict[str, Any] | None) -> str:
 
 def _groups(drawn: Sequence[Digest], blocks: dict[str, str]) -> str:
     parts = [_grid(blocks, "gangs", "lengths")]
-    titles, rows, hidden = tables.users(drawn)
-    if rows:
+    users = tables.users(drawn)
+    if users.rows:
         parts.append("<h3>By user</h3><p class=about>Mean time from arrival to finish.</p>")
-        parts.append(tables.table(titles, rows, caption="Mean time to finish by user"))
-        parts.append(tables.left_out(hidden, "user"))
+        parts.append(users.html("Mean time to finish by user", what="user"))
     return "".join(parts)
 
 
@@ -391,10 +390,9 @@ def _types(drawn: Sequence[Digest]) -> str:
     kinds = drawn[0].spec["cluster"]["gpu_types"]
     if len(kinds) == 1 and not kinds[0].get("price_per_hour"):
         return ""
-    titles, rows = tables.usage(drawn)
     about = "Share of the GPUs that held a job"
     about += ", and where the time that jobs held GPUs went." if len(kinds) > 1 else "."
-    use = tables.table(titles, rows, caption="Use of each GPU type")
+    use = tables.usage(drawn).html("Use of each GPU type")
     models = _models(drawn) + _shapes(drawn) if len(kinds) > 1 else ""
     return f"<p class=about>{about}</p>{use}{models}"
 
@@ -412,8 +410,7 @@ def _shapes(drawn: Sequence[Digest]) -> str:
         "copies holds a gang on several servers at once; the Gantt chart of "
         "<code>gangline gantt</code> shows on which."
     )
-    titles, rows = tables.shapes(drawn)
-    table = tables.table(titles, rows, caption="Gangs over several GPU types, and copies")
+    table = tables.shapes(drawn).html("Gangs over several GPU types, and copies")
     return f"<h3>Mixed gangs and copies</h3><p class=about>{about}</p>{table}"
 
 
@@ -426,8 +423,7 @@ def _models(drawn: Sequence[Digest]) -> str:
     about = "Where the GPU time of each model went, and how fair its jobs found it."
     parts = [f"<h3>By model and GPU type</h3><p class=about>{about}</p>"]
     for run in known:
-        titles, rows, hidden = tables.model_times(run)
-        table = tables.table(titles, rows, caption=run.label) + tables.left_out(hidden, "model")
+        table = tables.model_times(run).html(run.label, what="model")
         under = f"Under {tables.name(run.label)}"
         parts.append(table if len(known) == 1 else tables.folded(under, table))
     return "".join(parts)
@@ -441,14 +437,13 @@ def _fairness(
     named = any(run.users for run in drawn)
     whom = "users" if named else "jobs"
     means, columns = comparison.means(rows), findings.fairness_columns(whom)
-    titles, cells = tables.ranked([run.label for run in drawn], means, columns, rows)
+    table = tables.ranked([run.label for run in drawn], means, columns, rows)
     about = (
         "<p class=about>For each job: the time it took, divided by the time it would have taken "
         "alone on an equal share of the cluster. Above 1 the job would have been better off with "
         "an equal split; the largest values show which jobs were starved.</p>"
     )
-    table = tables.table(titles, cells, caption="Fairness by policy")
-    return about + table + _grid(blocks, "ftf")
+    return about + table.html("Fairness by policy") + _grid(blocks, "ftf")
 
 
 def _repeat(runs: Sequence[Digest], command: str) -> str:

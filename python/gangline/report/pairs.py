@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gangline import _formatting as words
 from gangline.report import tables
 from gangline.report._cells import drawing, short, square
-from gangline.report.tables import Cell, text
+from gangline.report.tables import Cell, Table, hours, of, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,13 +27,12 @@ def content(drawn: Sequence[Digest], means: Sequence[dict[str, Any]]) -> str:
     """Return the section on shared GPUs as HTML; empty if no run shares any."""
     if not any(row.get("shares_started") for row in means):
         return ""
-    titles, rows = totals(drawn, means)
     parts = [
         (
             "<p class=about>Two jobs on one GPU slow each other down, and together may still do "
             "more than one after the other.</p>"
         ),
-        tables.table(titles, rows, caption="Shared GPUs by policy"),
+        totals(drawn, means).html("Shared GPUs by policy"),
         (
             "<p class=soft>Packing gain: time that the work done would have taken on the same GPUs "
             "without co-runners, over the time that they were in use. 1.2 means a sixth of "
@@ -50,7 +49,6 @@ def content(drawn: Sequence[Digest], means: Sequence[dict[str, Any]]) -> str:
     factors = {_factor(xi) for run in known for one in run.pairs for xi in (one.xi, one.co_xi)}
     if len(factors) > 1:
         parts.append(_heats(known))
-    titles, rows, hidden = listed(drawn)
     parts.append(
         "<h3>What each pair saved</h3><p class=about>GPU-hours saved are those that the "
         "work of both would have taken alone, less those that the two shared. They need not add up "
@@ -58,8 +56,7 @@ def content(drawn: Sequence[Digest], means: Sequence[dict[str, Any]]) -> str:
         "counts three things against sharing that a single pair does not show: pauses for starts "
         "and restarts, smaller batches, and GPUs of a gang that wait for its shared ones.</p>"
     )
-    parts.append(tables.table(titles, rows, caption="Pairs of models that shared GPUs"))
-    parts.append(tables.left_out(hidden, "pair"))
+    parts.append(listed(drawn).html("Pairs of models that shared GPUs", what="pair"))
     return "".join(parts)
 
 
@@ -85,15 +82,13 @@ def _heats(known: Sequence[Digest]) -> str:
     )
 
 
-def totals(
-    drawn: Sequence[Digest], means: Sequence[dict[str, Any]]
-) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
-    """Return titles and rows of what each policy shared; a dash where it shares nothing."""
+def totals(drawn: Sequence[Digest], means: Sequence[dict[str, Any]]) -> Table:
+    """Return a table of what each policy shared; a dash where it shares nothing."""
     return tables.ranked([run.label for run in drawn], means, _TOTALS)
 
 
-def listed(drawn: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell]], int]:
-    """Return titles and rows of the pairs of each run, and how many pairs are not shown."""
+def listed(drawn: Sequence[Digest]) -> Table:
+    """Return a table of the pairs of each run."""
     titles = [
         ("Policy", ""),
         ("Model", ""),
@@ -111,20 +106,18 @@ def listed(drawn: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Ce
     for number, run in enumerate(drawn):
         rows += [_pair_row(number, run.label, pair) for pair in run.pairs[:_PAIRS_SHOWN]]
         hidden += max(len(run.pairs) - _PAIRS_SHOWN, 0)
-    return titles, rows, hidden
+    return Table(titles, rows, hidden)
 
 
 def _pair_row(number: int, label: str, pair: PairTime) -> list[Cell]:
-    names = [
-        Cell(f"<bdi>{text(name)}</bdi>", name, kind="words") for name in (pair.model, pair.co_model)
-    ]
     return [
         tables.policy_cell(number, label),
-        *names,
-        Cell(tables.hours(pair.gpu_h), pair.gpu_h),
-        Cell(_factor(pair.xi), pair.xi),
-        Cell(_factor(pair.co_xi), pair.co_xi),
-        Cell(tables.hours(pair.gain_h), pair.gain_h),
+        tables.label_cell(pair.model),
+        tables.label_cell(pair.co_model),
+        of(pair.gpu_h, hours),
+        of(pair.xi, _factor),
+        of(pair.co_xi, _factor),
+        of(pair.gain_h, hours),
     ]
 
 

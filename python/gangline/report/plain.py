@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangline._html import show, text
-from gangline.report import tables
 from gangline.report.output import check_target, put
 from gangline.report.page import document, footer, section
-from gangline.report.tables import Cell
+from gangline.report.tables import Cell, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,14 +16,14 @@ if TYPE_CHECKING:
 
 __all__ = ["write_tables"]
 
-Table = tuple[str, "Sequence[str]", "Sequence[Sequence[Any]]"]
+Titled = tuple[str, "Sequence[str]", "Sequence[Sequence[Any]]"]
 Picture = tuple[str, str, str]
 
 
 def write_tables(
     title: str,
     sentences: Sequence[str],
-    found: Sequence[Table],
+    found: Sequence[Titled],
     path: str | PathLike[str],
     *,
     command: str = "",
@@ -67,7 +66,7 @@ def write_tables(
     below = {name: drawn.pop(name) for name, _, _ in found if name in drawn}
     for number, (name, titles, rows) in enumerate(found):
         cells = [[_cell(value, column) for column, value in enumerate(row)] for row in rows]
-        shown = tables.table([(column, "") for column in titles], cells, caption=name)
+        shown = Table([(column, "") for column in titles], cells).html(name)
         body.append(section(f"table{number}", text(name), shown + below.get(name, "")))
         if number == 0:
             pairs = enumerate(drawn.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gangline import _formatting as words
 from gangline import comparison
@@ -13,21 +13,22 @@ from gangline.report.charts import stroke_of
 from gangline.report.digest import gpus_by_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gangline.report.digest import Digest
 
 __all__ = [
     "Cell",
+    "Table",
     "folded",
     "hours",
-    "left_out",
+    "label_cell",
     "model_times",
     "name",
+    "of",
     "policy_cell",
     "policy_mark",
     "ranked",
-    "table",
     "text",
     "usage",
     "users",
@@ -48,6 +49,48 @@ class Cell:
     kind: str = ""
 
 
+class Table(NamedTuple):
+    """A table before it is HTML: titles with their explanations, rows, rows that are not shown."""
+
+    titles: list[tuple[str, str]]
+    rows: list[list[Cell]]
+    hidden: int = 0
+
+    def html(self, caption: str, *, kind: str = "", what: str = "") -> str:
+        """Return the table, which can be sorted; its first column names the rows.
+
+        Parameters
+        ----------
+        caption : str
+            What the table shows, read out by screen readers.
+        kind : str
+            Class of the table for the style sheet.
+        what : str
+            Of what the hidden rows, those with less GPU time, are.
+        """
+        kinds = [cell.kind for cell in self.rows[0]] if self.rows else [""] * len(self.titles)
+        head = "".join(
+            f'<th scope="col"{_attribute("title", hint)}{_attribute("class", kind)}>'
+            f'<button type="button">{text(title)}</button></th>'
+            for (title, hint), kind in zip(self.titles, kinds, strict=True)
+        )
+        body = "".join(f"<tr>{''.join(map(_cell, row, range(len(row))))}</tr>" for row in self.rows)
+        kind += " single" * (len(self.rows) < 2)  # nothing to sort
+        more = f"{words.plural(self.hidden, what)} with less GPU time are not shown."
+        return (
+            '<div class="scroll" tabindex="0" role="group" '
+            f'aria-label="{text(caption)}"><table class="sortable {kind}">'
+            f"<caption>{text(caption)}</caption>"
+            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+            + (f"<p class=soft>{more}</p>" if self.hidden else "")
+        )
+
+
+def of(value: float | None, form: Callable[[Any], str]) -> Cell:
+    """Return a cell with a number as `form` writes it."""
+    return Cell(text(form(value)), value)
+
+
 def name(label: str) -> str:
     """Return the label of a policy as sentences show it."""
     return f"<bdi><strong>{text(label)}</strong></bdi>"
@@ -61,48 +104,15 @@ def policy_mark(number: int) -> str:
     )
 
 
+def label_cell(label: str, kind: str = "words") -> Cell:
+    """Return a cell with a name from outside."""
+    return Cell(f"<bdi>{text(label)}</bdi>", label, kind=kind)
+
+
 def policy_cell(number: int, label: str) -> Cell:
     """Return the first cell of a policy's row; a short label stays on one line."""
     kind = "name short" if len(label) <= _SHORT else "name"
     return Cell(f"{policy_mark(number)}<bdi>{text(label)}</bdi>", label, kind=kind)
-
-
-def table(
-    titles: Sequence[tuple[str, str]],
-    rows: Sequence[Sequence[Cell]],
-    *,
-    caption: str,
-    kind: str = "",
-) -> str:
-    """Return a table that can be sorted; its first column names the rows.
-
-    Parameters
-    ----------
-    titles : sequence of (title, explanation)
-        The explanation is shown on demand.
-    rows : sequence of rows
-        Cells with a value sort by it.
-    caption : str
-        What the table shows, read out by screen readers.
-    kind : str
-        Class of the table for the style sheet.
-    """
-    kinds = [cell.kind for cell in rows[0]] if rows else [""] * len(titles)
-    head = "".join(
-        f'<th scope="col"{_titled(hint)}{_classed(kind)}>'
-        f'<button type="button">{text(title)}</button></th>'
-        for (title, hint), kind in zip(titles, kinds, strict=True)
-    )
-    body = "".join(
-        "<tr>" + "".join(_cell(cell, i) for i, cell in enumerate(row)) + "</tr>" for row in rows
-    )
-    kind += " single" * (len(rows) < 2)  # nothing to sort
-    return (
-        '<div class="scroll" tabindex="0" role="group" '
-        f'aria-label="{text(caption)}"><table class="sortable {kind}">'
-        f"<caption>{text(caption)}</caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
 
 
 def hours(value: float) -> str:
@@ -115,18 +125,8 @@ def folded(title: str, content: str) -> str:
     return f"<details><summary>{title}</summary>{content}</details>"
 
 
-def left_out(count: int, what: str) -> str:
-    """Say how many rows with less GPU time than those of a table are not shown."""
-    more = words.plural(count, what)
-    return f"<p class=soft>{more} with less GPU time are not shown.</p>" if count else ""
-
-
-def _titled(hint: str) -> str:
-    return f' title="{text(hint)}"' if hint else ""
-
-
-def _classed(names: str) -> str:
-    return f' class="{names}"' if names else ""
+def _attribute(name: str, value: str) -> str:
+    return f' {name}="{text(value)}"' if value else ""
 
 
 def _cell(cell: Cell, column: int) -> str:
@@ -135,8 +135,7 @@ def _cell(cell: Cell, column: int) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         value = None
     sort = "" if value is None else f' data-value="{text(value)}"'
-    names = " ".join(name for name in (cell.kind, "best" if cell.is_best else "") if name)
-    kind = _classed(names)
+    kind = _attribute("class", f"{cell.kind} {'best' * cell.is_best}".strip())
     best = '<span class="only-read"> (best)</span>' if cell.is_best else ""
     return f"<{tag}{scope}{kind}{sort}>{cell.html}{best}</{tag}>"
 
@@ -146,8 +145,8 @@ def ranked(
     rows: Sequence[dict[str, Any]],
     columns: Sequence[words.Measure],
     runs: Sequence[dict[str, Any]] = (),
-) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
-    """Return titles and rows of a table of policies whose best values are marked.
+) -> Table:
+    """Return a table of policies whose best values are marked.
 
     Parameters
     ----------
@@ -164,11 +163,11 @@ def ranked(
         for line, value, mark in zip(cells, values, marks, strict=True):
             line.append(Cell(text(column.form(value)), value, mark))
     titles = [("Policy", ""), *((column.title, column.hint) for column in columns)]
-    return titles, cells
+    return Table(titles, cells)
 
 
-def users(runs: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell]], int]:
-    """Return titles, rows and how many users are not shown; those with most GPU time come first."""
+def users(runs: Sequence[Digest]) -> Table:
+    """Return a table of users; those with most GPU time come first."""
     first = sorted(runs[0].users, key=lambda group: (-group.gpu_seconds, group.name))
     by_name = [{group.name: group for group in run.users} for run in runs]
     titles = [("User", ""), ("Jobs", ""), ("GPU-hours", "Time on GPUs times their number")]
@@ -180,19 +179,19 @@ def users(runs: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell
         marks = words.leaders(means, -1, words.duration)
         hours = group.gpu_seconds / 3600.0
         row = [
-            Cell(f"<bdi>{text(group.name)}</bdi>", group.name, kind="name"),
-            Cell(words.count(group.jobs), float(group.jobs)),
-            Cell(words.count(hours), hours),
+            label_cell(group.name, "name"),
+            of(float(group.jobs), words.count),
+            of(hours, words.count),
         ]
         row += [
             Cell(text(words.duration(mean)), mean, mark)
             for mean, mark in zip(means, marks, strict=True)
         ]
         rows.append(row)
-    return titles, rows, max(len(first) - _USERS_SHOWN, 0)
+    return Table(titles, rows, max(len(first) - _USERS_SHOWN, 0))
 
 
-def usage(runs: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
+def usage(runs: Sequence[Digest]) -> Table:
     """Return a table of how much each GPU type was used, and what it cost if priced.
 
     Two columns per type: the share of its GPUs that held a job, and its share of all GPU time held,
@@ -222,21 +221,21 @@ def usage(runs: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell
             busy = run.busy_gpu_s.get(name)
             all_s = length_s * there.get(name, 0)
             part = busy / all_s if all_s and busy is not None else None
-            row.append(Cell(bar(part), part))
+            row.append(_share(part))
             price += (busy or 0.0) / 3600.0 * (per_hour or 0.0)
         for name, _ in shared:
             part = run.time_share.get(name)
-            row.append(Cell(bar(part), part))
+            row.append(_share(part))
         if priced:
             exact = run.summary.get("cost")  # the timeline may be thinned
             known = _number(exact) if exact is not None else price if run.busy_gpu_s else None
-            row.append(Cell(words.count(known), known))
+            row.append(of(known, words.count))
         rows.append(row)
-    return titles, rows
+    return Table(titles, rows)
 
 
-def model_times(run: Digest) -> tuple[list[tuple[str, str]], list[list[Cell]], int]:
-    """Return a table of where each model of a run spent its GPU time, and how many are not shown.
+def model_times(run: Digest) -> Table:
+    """Return a table of where each model of a run spent its GPU time.
 
     One column per GPU type: its share of the GPU time that the model's jobs held.
     """
@@ -247,15 +246,15 @@ def model_times(run: Digest) -> tuple[list[tuple[str, str]], list[list[Cell]], i
     rows = []
     for one in run.model_times[:_MODELS_SHOWN]:
         total = sum(one.gpu_h.values())
-        row = [Cell(text(one.model), one.model), Cell(words.count(total), total)]
-        row += [Cell(bar(one.gpu_h[name] / total), one.gpu_h[name] / total) for name in kinds]
+        row = [Cell(text(one.model), one.model), of(total, words.count)]
+        row += [_share(one.gpu_h[name] / total) for name in kinds]
         rho = one.ftf_mean if math.isfinite(one.ftf_mean) else None
         row.append(Cell("–" if rho is None else f"{rho:,.2f}", rho))
         rows.append(row)
-    return titles, rows, max(len(run.model_times) - _MODELS_SHOWN, 0)
+    return Table(titles, rows, max(len(run.model_times) - _MODELS_SHOWN, 0))
 
 
-def shapes(runs: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
+def shapes(runs: Sequence[Digest]) -> Table:
     """Return a table of the gangs over several GPU types and of the jobs with copies."""
     titles = [
         ("Policy", ""),
@@ -283,15 +282,15 @@ def shapes(runs: Sequence[Digest]) -> tuple[list[tuple[str, str]], list[list[Cel
         rows.append(
             [
                 policy_cell(i, run.label),
-                Cell(words.count(one.mixed_jobs), one.mixed_jobs),
-                Cell(bar(mixed), mixed),
+                of(one.mixed_jobs, words.count),
+                _share(mixed),
                 Cell(text(kinds) or "–", kinds, kind="words"),
-                Cell(words.count(one.copied_jobs), one.copied_jobs),
-                Cell(bar(copied), copied),
-                Cell(words.count(one.copies_most), one.copies_most),
+                of(one.copied_jobs, words.count),
+                _share(copied),
+                of(one.copies_most, words.count),
             ]
         )
-    return titles, rows
+    return Table(titles, rows)
 
 
 def _length_s(run: Digest, gpus: int) -> float:
@@ -302,15 +301,13 @@ def _length_s(run: Digest, gpus: int) -> float:
     return _number(run.summary.get("makespan_s")) or 0.0
 
 
-def bar(part: float | None) -> str:
-    """Return a share as text over a bar of that length."""
+def _share(part: float | None) -> Cell:
+    """Return a cell with a share as text over a bar of that length."""
     if part is None:
-        return "–"
+        return Cell("–", None)
     width = min(max(100.0 * part, 0.0), 100.0)
-    return (
-        f'<span class="bar"><span style="width:{width:.1f}%"></span></span>'
-        f"<span>{text(words.share(part))}</span>"
-    )
+    bar = f'<span class="bar"><span style="width:{width:.1f}%"></span></span>'
+    return Cell(f"{bar}<span>{text(words.share(part))}</span>", part)
 
 
 def _number(value: object) -> float | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangline import _formatting as words
 from gangline.report import _gantt_svg, findings, stories, tables, waiting
-from gangline.report.tables import Cell, text
+from gangline.report.tables import Cell, Table, of, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,28 +87,28 @@ def _waiting(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
     seen = [one for one in columns if any(row.get(one.key) for row in rows)]
     if not seen:
         return ""
-    titles, cells = tables.ranked([run.label for run in drawn], rows, seen)
+    table = tables.ranked([run.label for run in drawn], rows, seen)
     colours = {}
     if is_known:
         colours = {one.title: f'<i class="w-{reason}"></i>' for reason, one in _REASONS}
-        titles[1:1] = [("Mean waiting, by reason", ""), ("Mean waiting", "All time without GPUs")]
-        _put_bars(cells, rows)
+        _put_bars(table, rows)
     about = "".join(
         f"<li>{colours.get(one.title, '')}<strong>{one.title}</strong>: {text(one.hint)}.</li>"
         for one in seen
         if one.hint
     )
     return (
-        tables.table(titles, cells, caption="What jobs waited for, by policy")
+        table.html("What jobs waited for, by policy")
         + "".join(f"<p>{line}</p>" for line in unfit(drawn))
         + f'<ul class="terms{" keyed" if is_known else ""}">{about}</ul>'
     )
 
 
-def _put_bars(cells: Sequence[list[Cell]], rows: Sequence[Row]) -> None:
+def _put_bars(table: Table, rows: Sequence[Row]) -> None:
     """Put the mean waiting after the policy of each row: as a bar in parts, and as a time."""
+    table.titles[1:1] = [("Mean waiting, by reason", ""), ("Mean waiting", "All time without GPUs")]
     longest = max((row.get("wait_mean_s") or 0.0 for row in rows), default=0.0) or 1.0
-    for cell, row in zip(cells, rows, strict=True):
+    for cell, row in zip(table.rows, rows, strict=True):
         wait = row.get("wait_mean_s")
         parts = [(name, (row.get(one.key) or 0.0) / longest) for name, one in _REASONS]
         bar = "".join(
@@ -117,7 +117,7 @@ def _put_bars(cells: Sequence[list[Cell]], rows: Sequence[Row]) -> None:
         )
         cell[1:1] = [
             Cell(f'<div class="stack thin">{bar}</div>', wait, kind="wide"),
-            Cell(text(words.duration(wait)), wait),
+            of(wait, words.duration),
         ]
 
 
@@ -155,14 +155,14 @@ def _stopped(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
         words.Measure("overhead_fraction", "Lost to restarts", "", words.share, 0),
     ]
     seen = [one for one in columns if any(row.get(one.key) for row in rows)]
-    titles, cells = tables.ranked([run.label for run in drawn], rows, seen)
+    table = tables.ranked([run.label for run in drawn], rows, seen)
     about = ""
     if any(one.key.startswith("taken") for one in seen):
         about = (
             "<p class=about>Of the jobs that took the GPUs of a stopped job at that instant: how "
             "many run shorter than it when alone, arrived later, and ask for fewer GPUs.</p>"
         )
-    return about + tables.table(titles, cells, caption="Stopped jobs by policy")
+    return about + table.html("Stopped jobs by policy")
 
 
 def _cost(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
@@ -181,15 +181,14 @@ def _cost(means: Sequence[Row], drawn: Sequence[Digest]) -> str:
             [
                 tables.policy_cell(i, run.label),
                 Cell(wide, parts["useful"], kind="wide"),
-                *(Cell(text(words.share(parts[name])), parts[name]) for name, _, _, _ in seen),
+                *(of(parts[name], words.share) for name, _, _, _ in seen),
             ]
         )
     titles = [("Policy", ""), ("All GPU time until the last job is done", "")]
     titles += [(title, hint) for _, _, title, hint in seen]
     legend = "".join(f'<li><i class="{name}"></i>{word}</li>' for name, word, _, _ in seen)
-    return f'<ul class="legend">{legend}</ul>' + tables.table(
-        titles, rows, caption="What the GPU time went into, by policy"
-    )
+    table = Table(titles, rows).html("What the GPU time went into, by policy")
+    return f'<ul class="legend">{legend}</ul>{table}'
 
 
 def _told(drawn: Sequence[Digest], labels: Sequence[str]) -> list[tuple[str, str]]:
@@ -247,10 +246,10 @@ def _worst(run: Digest, drawn: Sequence[Digest]) -> str:
     rows = []
     for story in run.stories:
         row = [
-            Cell(f"<bdi>{text(story.job)}</bdi>", story.job, kind="name"),
-            Cell(words.count(story.gpus), story.gpus),
-            Cell(text(words.duration(story.alone_s)), story.alone_s),
-            Cell(text(words.duration(story.jct_s)), story.jct_s),
+            tables.label_cell(story.job, "name"),
+            of(story.gpus, words.count),
+            of(story.alone_s, words.duration),
+            of(story.jct_s, words.duration),
         ]
         if others:
             took = [
@@ -270,4 +269,4 @@ def _worst(run: Digest, drawn: Sequence[Digest]) -> str:
         "<p class=about>Those with the longest delay: time from arrival to finish, less the run "
         "time alone. <code>gangline explain DIR --job ID</code> tells the story of any job.</p>"
     )
-    return about + tables.table(titles, rows, caption="Jobs that fared worst", kind="told")
+    return about + Table(titles, rows).html("Jobs that fared worst", kind="told")
