@@ -175,7 +175,7 @@ def test_an_idle_cluster_is_said_to_be_one() -> None:
 
 
 def test_a_short_wait_is_said_to_be_one() -> None:
-    row = {"jct_mean_s": 1000.0, "wait_mean_s": 0.5, "gpu_utilization": 0.2}
+    row = {"jct_mean_s": 1000.0, "wait_mean_s": 0.4, "gpu_utilization": 0.2}
     said = comparison.waiting([row])
     assert "On average jobs waited for under 0.1 % of the time from arrival to finish" in said
     said = comparison.waiting([row | {"wait_mean_s": 20.0}])
