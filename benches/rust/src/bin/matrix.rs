@@ -107,7 +107,7 @@ type BareLoop = fn(&Jobs, Cluster) -> Times;
 
 /// What takes less than this, in seconds, runs several times in a turn: its least time is found sooner, and the loop by
 /// which all are judged is one of these.
-const SHORT_S: f64 = 1.0;
+const SHORT_S: f64 = 2.0;
 const RUNS_IF_SHORT: usize = 3;
 
 /// CPU seconds of the fastest run of a turn, and what it returns.
