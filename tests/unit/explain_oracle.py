@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import gangline as gl
     from gangline.explain.explanation import Explanation
     from gangline.explain.facts import RunPart, WaitPart
-    from gangline.explain.stretches import Said, Stretch
+    from gangline.explain.stretches import Stretch
 
 Gpu = tuple[int, int]
 """Server, slot."""
@@ -144,8 +144,8 @@ def check(
             if stretch.cause is not None:
                 causes.add(stretch.cause)
                 check_cause(oracle, said, stretch, types, mixes=mixes, is_strict=is_strict)
-        last = wait.stretches[-1].said
-        if last is not None and last.cause == "next decision":
+        last = wait.stretches[-1]
+        if last.cause == "next decision":
             assert wait.end_s >= min(last.until_s, oracle.last_s)
         _check_passing(oracle, said, wait, types, mixes=mixes)
         there = oracle.running(wait.start_s)
@@ -204,13 +204,13 @@ def _check_free(
         )
         for edge in _edges(oracle, stretch.start_s, stretch.end_s)
     ]
-    assert stretch.down == max(away)
+    assert stretch.gpus_down_max == max(away)
     for edge in _edges(oracle, stretch.start_s, stretch.end_s):
         assert said.job_id in oracle.waiting(edge)
         free = oracle.free(edge)
         assert oracle.state(free, said.gpus_min, types, mixes=mixes) == stretch.state, edge
         totals = [sum(pool) for pool in oracle.pools(free, types, mixes=mixes)]
-        assert any(stretch.least <= total <= stretch.most for total in totals)
+        assert any(stretch.gpus_free_min <= total <= stretch.gpus_free_max for total in totals)
 
 
 def check_cause(
@@ -223,11 +223,10 @@ def check_cause(
     is_strict: bool,
 ) -> None:
     """Assert that what the policy said was so when it said it."""
-    reason = stretch.said
-    assert reason is not None
+    reason = stretch
     # what is true at the decision, and again where the stretch begins
-    at = max(reason.time_s, stretch.start_s) if reason.cause != "not asked" else stretch.start_s
-    state = oracle.state(oracle.free(reason.time_s), said.gpus_min, types, mixes=mixes)
+    at = max(reason.decided_s, stretch.start_s) if reason.cause != "not asked" else stretch.start_s
+    state = oracle.state(oracle.free(reason.decided_s), said.gpus_min, types, mixes=mixes)
     if reason.cause == "behind":
         assert reason.job_id != said.job_id
         assert reason.job_id in oracle.waiting(at)
@@ -247,11 +246,13 @@ def check_cause(
     elif reason.cause == "reserved":
         assert reason.job_id in oracle.waiting(at)
         # at once where enough GPUs are free by count and the placement rule accepts none of them
-        assert reason.until_s >= reason.time_s if is_strict else reason.until_s > reason.time_s
+        assert (
+            reason.until_s >= reason.decided_s if is_strict else reason.until_s > reason.decided_s
+        )
         assert state != "too few"
     elif reason.cause in ("price", "delayed", "not looked at", "search"):
         assert state != "too few"
-        assert reason.until_s > reason.time_s
+        assert reason.until_s > reason.decided_s
         assert reason.percent is None or 0 <= reason.percent <= 100
     elif reason.cause == "copies":
         _check_copies(oracle, reason, types)
@@ -259,7 +260,8 @@ def check_cause(
         assert reason.until_s > stretch.start_s
     elif reason.cause == "leased":
         assert state == "too few"
-        assert reason.until_s > reason.time_s
+        assert stretch.end_s <= reason.until_s
+        assert reason.until_s > reason.decided_s
     elif reason.cause == "round":
         assert math.isfinite(said.round_s)
         assert stretch.state != "too few"
@@ -273,18 +275,18 @@ def check_cause(
     elif reason.cause in ("no place", "promised", "quota") and not is_strict:
         assert state == "too few", (reason, stretch)
     if reason.job_id is not None:
-        held = sum(reason.job_id in names for names in oracle.held(reason.time_s).values())
+        held = sum(reason.job_id in names for names in oracle.held(reason.decided_s).values())
         assert reason.gpus == (held or oracle.jobs[reason.job_id]["gpus"])
 
 
-def _check_copies(oracle: Oracle, reason: Said, types: list[int]) -> None:
+def _check_copies(oracle: Oracle, reason: Stretch, types: list[int]) -> None:
     """Every server that the job can use holds a copy; no job there has more than the one named."""
     copies: dict[str, set[int]] = {}
-    for (server, _), names in oracle.held(reason.time_s).items():
+    for (server, _), names in oracle.held(reason.decided_s).items():
         for name in names:
             copies.setdefault(name, set()).add(server)
     taken = set().union(*copies.values())
-    free = oracle.free(reason.time_s)
+    free = oracle.free(reason.decided_s)
     usable = {server for server, kind in enumerate(oracle.kind) if kind in types}
     assert all(server in taken or not free[server] for server in usable)
     of_use = {name: len(servers) for name, servers in copies.items() if servers & usable}

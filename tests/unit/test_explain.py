@@ -127,8 +127,7 @@ def spans(said: Explanation) -> list[tuple[float, float, str | None, str | None]
     found: list[tuple[float, float, str | None, str | None]] = []
     for wait in said.waits:
         for one in wait.stretches:
-            assert one.said is not None
-            key = (one.said.cause, one.said.job_id)
+            key = (one.cause, one.job_id)
             if found and found[-1][1] == one.start_s and found[-1][2:] == key:
                 found[-1] = (found[-1][0], one.end_s, *key)
             else:
@@ -145,14 +144,14 @@ def test_fifo_stands_behind_the_blocked_head_then_at_the_head() -> None:
     # Job 1 needs all four GPUs and starts at 100; job 2 is first from then on.
     assert spans(said) == [(2.0, 100.0, "behind", "1"), (100.0, 150.0, "no place", None)]
     assert [one.state for one in said.waits[0].stretches] == ["together", "too few"]
-    assert "job 1 (4 GPUs) came first and had no place" in str(said)
+    assert "job 1 (4 GPUs) came first in its queue and had no place; " in str(said)
 
 
 def test_easy_names_the_reservation() -> None:
     jobs = table((0, 3, 100), (1, 4, 50), (2, 1, 200), (3, 1, 20))
     head = said_of("easy", 1, LAB, jobs)
     assert spans(head) == [(1.0, 100.0, "promised", None)]
-    assert {one.said.until_s for one in head.waits[0].stretches if one.said} == {100.0}
+    assert {one.until_s for one in head.waits[0].stretches} == {100.0}
     long = said_of("easy", 2, LAB, jobs)
     # It would end at 202, after the head's reservation at 100; job 3 is short enough.
     assert spans(long)[0] == (2.0, 3.0, "reserved", "1")
@@ -189,10 +188,18 @@ def test_dally_waits_for_one_server_until_its_delay_is_over() -> None:
     said = said_of("dally", 2, lab, jobs, params=params)
     assert [(wait.start_s, wait.end_s) for wait in said.waits] == [(10.0, 210.0)]
     (stretch,) = said.waits[0].stretches
-    assert stretch.said is not None
     assert (stretch.cause, stretch.state) == ("delayed", "apart")
-    assert (stretch.said.tier, stretch.said.until_s) == ("server", 210.0)
+    assert (stretch.tier, stretch.until_s) == ("server", 210.0)
     assert "until +3 min 20 s it was to wait for a placement on one server" in str(said)
+
+
+def test_what_a_queue_holds_may_change_while_a_job_waits() -> None:
+    jobs = table((0, 3, 100), (0, 1, 50), (2, 4, 10), (1000, 1, 1))
+    jobs = jobs.append_column("user", pa.array(["a", "a", "a", "b"]))
+    said = said_of("yarn-cs", 2, LAB, jobs, params={"queue_by": "user"})
+    held = [(one.start_s, one.end_s, one.gpus) for one in said.waits[0].stretches]
+    assert held == [(2.0, 50.0, 4), (50.0, 100.0, 3)]
+    assert "was first in its queue, which held 3 to 4 GPUs" in str(said)
 
 
 def test_yarn_names_what_its_queue_holds() -> None:
@@ -201,7 +208,7 @@ def test_yarn_names_what_its_queue_holds() -> None:
     params = {"queue_by": "user"}
     said = said_of("yarn-cs", 2, LAB, jobs, params=params)
     assert spans(said) == [(2.0, 100.0, "quota", None)]
-    assert "came first in its queue, which held 3 GPUs" in str(said)
+    assert "was first in its queue, which held 3 GPUs" in str(said)
     assert spans(said_of("yarn-cs", 3, LAB, jobs, params=params))[0] == (3.0, 100.0, "behind", "2")
 
 
@@ -242,7 +249,7 @@ def test_a_failure_is_no_preemption() -> None:
     assert [(wait.start_s, wait.end_s) for wait in said.waits] == [(10.0, 40.0)]
     assert "until a server failed" in str(said)
     assert "4 GPUs that it can use were on servers that were down" in str(said)
-    assert [one.down for one in said.waits[0].stretches] == [4]
+    assert [one.gpus_down_max for one in said.waits[0].stretches] == [4]
 
 
 def test_jobs_that_the_end_of_the_run_cut_off() -> None:
@@ -305,6 +312,27 @@ def test_a_policy_in_python_gets_what_was_free() -> None:
     said = result.explain(0)
     assert [(one.cause, one.state) for one in said.waits[0].stretches] == [(None, "together")]
     assert "the policy left them" in str(said)
+
+
+def test_parts_of_an_explanation_are_values() -> None:
+    said = said_of("fifo", 2, LAB, table((0, 2, 100), (1, 4, 50), (2, 1, 10)))
+    stretches = said.waits[0].stretches
+    assert [stretches[at].cause for at in (0, 1, -1)] == ["behind", "no place", "no place"]
+    assert [one.job_id for one in stretches[1:]] == [None]
+    assert len(stretches) == 2
+    with pytest.raises(IndexError):
+        stretches[2]
+
+
+def test_a_job_with_fewer_copies_goes_on() -> None:
+    lab = gl.Cluster.homogeneous(servers=3, gpus=1)
+    jobs = table((0, 1, 9000), (0, 1, 9000), (30, 1, 900))
+    first, *_ = [
+        line for line in str(said_of("hadare", 0, lab, jobs)).splitlines() if "6 min as" in line
+    ]
+    assert first.endswith(
+        "then it went on with fewer copies; some of its GPUs went to job 2 (1 GPU)"
+    )
 
 
 def test_saved_runs_are_repeated(tmp_path: Path) -> None:

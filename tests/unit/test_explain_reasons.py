@@ -116,11 +116,11 @@ def test_the_job_named_is_the_largest_of_those_that_come_first(
     order = {name: at for at, name in enumerate(oracle.jobs)}
     seen = 0
     for job, (one, _) in said.items():
-        reasons = [stretch.said for wait in one.waits for stretch in wait.stretches]
+        reasons = [stretch for wait in one.waits for stretch in wait.stretches]
         for reason in reasons:
-            if reason is None or reason.cause != "outranked":
+            if reason.cause != "outranked":
                 continue
-            at, own = reason.time_s, key(oracle, job, reason.time_s)
+            at, own = reason.decided_s, key(oracle, job, reason.decided_s)
             ahead = {other: own - key(oracle, other, at) for other in oracle.running(at)}
             # what differs by rounding alone may come first or not
             before = {other for other, lead in ahead.items() if lead > 1e-6}
@@ -205,6 +205,16 @@ def test_a_policy_in_python_says_its_own_reasons() -> None:
         "1",
         120.0,
     )
+
+
+def test_words_about_several_jobs_stay_a_sentence() -> None:
+    class Names(OneByOne):
+        def why(self, view: gl.View, job: int) -> gl.Reason:
+            end_s = view.running("start_s")[0] + 60.0
+            return gl.Reason("{job} ran alone, to {until}", view.running("job")[0], end_s)
+
+    said = str(gl.simulate(LAB, table((0, 1, 60), (0, 1, 60), (0, 1, 60)), Names()).explain(2))
+    assert "2 min: job 0 (1 GPU) ran alone, to +1 min (and likewise 1 other job, in turn)" in said
 
 
 def test_reasons_change_no_run() -> None:

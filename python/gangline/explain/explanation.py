@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gangline._builtin_values import finite
 from gangline.explain.facts import Facts
 from gangline.explain.page import html
 from gangline.explain.words import text
-
-if TYPE_CHECKING:
-    from gangline.explain.stretches import Stretch
 
 __all__ = ["Explanation"]
 
@@ -53,10 +50,16 @@ class Explanation(Facts):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; instants in seconds, as in the tables, None for never."""
-        data = {**asdict(self), "wait_s": self.wait_s, "run_s": self.run_s}
-        for wait, plain in zip(self.waits, data["waits"], strict=True):
-            plain["stretches"] = [_plain(one) for one in wait.stretches]
-        data["text"] = str(self)
+        data = {**vars(self), "wait_s": self.wait_s, "run_s": self.run_s, "text": str(self)}
+        data["runs"] = [asdict(run) for run in self.runs]
+        data["waits"] = [
+            {
+                **wait._asdict(),
+                "stretches": [one._asdict() for one in wait.stretches],
+                "passed_by": [one._asdict() for one in wait.passed_by],
+            }
+            for wait in self.waits
+        ]
         return finite(data)  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
@@ -64,16 +67,3 @@ class Explanation(Facts):
 
     def _repr_html_(self) -> str:
         return html(self)
-
-
-def _plain(stretch: Stretch) -> dict[str, Any]:
-    said = {} if stretch.said is None else stretch.said._asdict()
-    said.pop("time_s", None)
-    of_free = {
-        "gpus_free_min": stretch.least,
-        "gpus_free_max": stretch.most,
-        "gpus_together_max": stretch.together,
-        "gpus_down_max": stretch.down,
-    }
-    bounds = {"start_s": stretch.start_s, "end_s": stretch.end_s}
-    return {**bounds, "state": stretch.state, **of_free, **said}

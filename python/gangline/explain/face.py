@@ -15,7 +15,8 @@ from gangline.explain.explanation import Explanation
 from gangline.explain.facts import Passing, RunPart, WaitPart
 from gangline.explain.free import Free, free_of_segments, gpus_of
 from gangline.explain.life import Segments
-from gangline.explain.stretches import Down, Said, stretches
+from gangline.explain.rows import Rows
+from gangline.explain.stretches import Down, Stretch, stretches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,14 +26,15 @@ if TYPE_CHECKING:
 
     from gangline.cluster import Cluster
     from gangline.explain.life import Run, Wait
-    from gangline.explain.watched import Row, Watched
+    from gangline.explain.watched import Watched
     from gangline.run_inputs import Progress
 
     Floats = npt.NDArray[np.float64]
+    Records = npt.NDArray[np.void]
 
 __all__ = ["Again", "Tables", "explain"]
 
-_TIERS = ("server", "rack", "network")
+_PASSING = np.dtype([("job", "i8"), ("time_s", "f8"), ("gpus", "i8"), ("outranks", "?")])
 _LOST = ("overhead_s", "comm_s", "share_s", "preemptions", "migrations")
 
 
@@ -165,102 +167,89 @@ class _Story:
         self._row = row
         self._ids = tables.jobs["job_id"]
         self._gpus = tables.jobs["gpus"]
-        self._segments = Segments(tables.segments, tables.jobs)
         self._kinds = cluster.server_arrays()["type"]
         self._types = list(range(len(cluster.gpu_types))) if watched is None else watched.types[row]
         self._round_s = math.nan if watched is None else watched.round_s
         self._mixes = watched is not None and watched.mixes_types
-        gang = self._gpus[row].as_py()
-        self._gang = gang if watched is None else watched.fewest[row]
+        self._gang = self._gpus[row].as_py() if watched is None else watched.fewest[row]
         self._outages = cluster.outages() if watched is None else watched.outages
         gpus = cluster.server_arrays()["gpus"].tolist()
         of_use = [row for row in self._outages if self._kinds[row[0]] in self._types]
-        away = [(gpus[server], down_s, up_s) for server, down_s, up_s in of_use]
-        self._down = Down(away) if away else None
-        self._said = None if watched is None else self._named(watched.said[row])
+        self._down = Down([(gpus[server], down_s, up_s) for server, down_s, up_s in of_use])
+        self._said = None if watched is None else self._asked_for(watched.said[row])
 
     def tell(self, made: dict[str, Any], note: str) -> Explanation:
         """Return the explanation; `made` is what is known already."""
-        timeline = self._tables.timeline
-        last_s = float(np.max(self._segments.end, initial=0.0))
+        table, timeline = self._tables.segments, self._tables.timeline
+        start, end = (table[name].to_numpy() for name in ("start_s", "end_s"))
+        last_s = float(np.max(end, initial=0.0))
         if timeline.num_rows:
             last_s = max(last_s, timeline["t_s"][-1].as_py())
         is_over = made["status"] == "finished"
+        # nothing that ended before it came, or began when it was done, says anything of it
+        is_near = (end >= made["arrival_s"]) & (start <= (made["finish_s"] if is_over else last_s))
+        table = table if is_near.all() else table.filter(is_near)
+        self._segments = Segments(table, self._tables.jobs)
         life = self._segments.life(self._row, last_s, is_over=is_over)
-        free = self._free(life.waits)
         return Explanation(
             **{**made, "gpus_min": self._gang},
-            waits=[] if free is None else self._waits(life.waits, free),
+            waits=self._waits(life.waits) if life.waits else [],
             runs=self._runs(life.runs),
             round_s=self._round_s,
-            is_shared="xi" in self._tables.segments.column_names,
+            is_shared="xi" in table.column_names,
             note=note,
         )
 
-    def _named(self, rows: list[Row]) -> list[Said]:
-        """Return what the policy said with the names of jobs."""
-        others = np.asarray([row[2] for row in rows if row[2] is not None], np.int64)
-        names = iter(self._ids.take(others).to_pylist())
-        gangs = iter(self._gpus.take(others).to_pylist())
-        found = []
-        for time_s, cause, other, held, number, until_s, words in rows:
-            name = gpus = None
-            if other is not None:
-                name, gang = next(names), next(gangs)
-                gpus = gang if held is None else held
-            found.append(
-                Said(
-                    time_s,
-                    cause,
-                    name,
-                    number if cause == "quota" else gpus,
-                    None if number is None or cause != "delayed" else _TIERS[number],
-                    until_s,
-                    number if cause == "copies" else None,
-                    number if cause == "price" else None,
-                    words,
-                )
-            )
-        return found
+    def _asked_for(self, reasons: Records) -> Records:
+        """Return what the policy said with what other jobs that held no GPUs ask for."""
+        at = np.flatnonzero((reasons["job"] >= 0) & (reasons["gpus"] < 0))
+        reasons = reasons.copy()
+        reasons["gpus"][at] = self._gpus.take(reasons["job"][at]).to_numpy()
+        return reasons
 
-    def _free(self, waits: list[Wait]) -> Free | None:
+    def _free(self, start_s: float, end_s: float) -> Free:
         """Return what was free from the beginning of the first wait to the end of the last."""
-        if not waits:
-            return None
-        start_s, end_s, rows = waits[0].start_s, waits[-1].end_s, self._segments
-        inside = (rows.start < end_s) & (rows.end > start_s)
         outages = [
             (server, down_s, up_s)
             for server, down_s, up_s in self._outages
             if down_s < end_s and up_s > start_s
         ]
         bounds = np.asarray([start_s, end_s])
-        return free_of_segments(rows.table.filter(inside), self._cluster, bounds, outages)
+        free = free_of_segments(self._segments.table, self._cluster, bounds, outages)
+        assert free is not None, "a wait has a beginning"
+        return free
 
-    def _waits(self, waits: list[Wait], free: Free) -> list[WaitPart]:
-        mine = free.for_gang(self._gang, self._types, mixes_types=self._mixes)
-        found = stretches(waits, mine, self._said, self._round_s, self._down)
+    def _waits(self, waits: list[Wait]) -> list[WaitPart]:
         begin_s, end_s = (np.asarray(edge) for edge in zip(*waits, strict=True))
-        held = (each.tolist() for each in self._segments.holders(self._row, begin_s))
+        free = self._free(begin_s[0], end_s[-1])
+        mine = free.for_gang(self._gang, self._types, mixes_types=self._mixes)
+        found = stretches(begin_s, end_s, mine, self._said, self._round_s, self._down)
         passed = self._passed_by(begin_s, end_s, free)
-        # those of a wait follow those of the one before it
-        cuts = np.searchsorted([one.time_s for one in passed], np.append(begin_s, math.inf))
-        passed_by = [passed[low:high] for low, high in pairwise(cuts.tolist())]
-        return [
-            WaitPart(*wait, *one) for wait, *one in zip(waits, found, passed_by, *held, strict=True)
-        ]
+        parts: list[list[Rows[Any]]] = []
+        for rows, time, make in (
+            (found, "start_s", Stretch.of),
+            (passed, "time_s", lambda name, _, *record: Passing(name, *record)),
+        ):
+            # those of a wait follow those of the one before it
+            cuts = np.searchsorted(rows[time], np.append(begin_s, math.inf)).tolist()
+            every = Rows(rows, self._ids, make)
+            parts.append([every[low:high] for low, high in pairwise(cuts)])
+        held = (each.tolist() for each in self._segments.holders(self._row, begin_s))
+        return [WaitPart(*wait, *one) for wait, *one in zip(waits, *parts, *held, strict=True)]
 
-    def _passed_by(self, begin_s: Floats, end_s: Floats, free: Free) -> list[Passing]:
+    def _passed_by(self, begin_s: Floats, end_s: Floats, free: Free) -> Records:
         segments, kinds = self._segments, self._kinds
         rows = segments.passed(self._row, begin_s, end_s)
         if not len(rows):
-            return []
+            return np.empty(0, _PASSING)
         gpus = gpus_of(segments.mask[rows])
         # without a job that shares GPUs these would not have been free
         own = np.where(segments.is_alone[rows], gpus, 0)
         # what later jobs got at an instant, of each choice of types that the gang has
         choices = [self._types] if self._mixes else [[kind] for kind in self._types]
-        times, at = np.unique(segments.start[rows], return_inverse=True)
+        start = segments.start[rows]
+        is_new = np.append(True, np.diff(start) > 0.0)
+        times, at = start[is_new], np.cumsum(is_new) - 1
         instant = np.searchsorted(free.time_s, times, "right") - 1
         outranks = np.zeros(len(rows), np.bool_)
         for choice in choices:
@@ -268,18 +257,12 @@ class _Story:
             given = np.bincount(at[mine], own[mine], minlength=len(times))
             left = free.total[choice].sum(axis=0)[instant]
             outranks |= mine & ((left + given >= self._gang) & (given > 0))[at]
-        same = (np.diff(segments.start[rows]) == 0.0) & (np.diff(segments.job[rows]) == 0)
-        first = np.append(0, np.flatnonzero(~same) + 1)
-        return [
-            Passing(*one)
-            for one in zip(
-                self._ids.take(segments.job[rows[first]]).to_pylist(),
-                segments.start[rows[first]].tolist(),
-                np.add.reduceat(gpus, first).tolist(),
-                np.logical_or.reduceat(outranks, first).tolist(),
-                strict=True,
-            )
-        ]
+        first = np.flatnonzero(is_new | np.append(True, np.diff(segments.job[rows]) != 0))
+        passed = np.empty(len(first), _PASSING)
+        passed["job"], passed["time_s"] = segments.job[rows[first]], start[first]
+        passed["gpus"] = np.add.reduceat(gpus, first)
+        passed["outranks"] = np.logical_or.reduceat(outranks, first)
+        return passed
 
     @cached_property
     def _own(self) -> tuple[Any, ...]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from gangline.explain.rows import Rows
     from gangline.explain.stretches import Stretch
 
 __all__ = ["Facts", "Passing", "RunPart", "WaitPart"]
 
 
-@dataclass(frozen=True)
-class Passing:
+class Passing(NamedTuple):
     """A job that arrived later and got GPUs while this one waited.
 
     Attributes
@@ -34,16 +34,15 @@ class Passing:
     outranks: bool
 
 
-@dataclass(frozen=True)
-class WaitPart:
+class WaitPart(NamedTuple):
     """A time without GPUs.
 
     Attributes
     ----------
     start_s, end_s : float
-    stretches : list of Stretch
+    stretches : sequence of Stretch
         The same time, cut where the reason changes.
-    passed_by : list of Passing
+    passed_by : sequence of Passing
         Jobs that arrived later and got GPUs meanwhile.
     holders, later_holders : int
         Jobs that held GPUs when it began, and how many of them had arrived later.
@@ -51,8 +50,8 @@ class WaitPart:
 
     start_s: float
     end_s: float
-    stretches: list[Stretch]
-    passed_by: list[Passing]
+    stretches: Rows[Stretch]
+    passed_by: Rows[Passing]
     holders: int
     later_holders: int
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
 
-__all__ = ["Life", "Run", "Segments", "Wait"]
+__all__ = ["Life", "Run", "Segments", "Wait", "ranges"]
 
 
 class Run(NamedTuple):
@@ -206,7 +206,7 @@ class Segments:
         They are sorted by instant, then by job.
         """
         low, high = (np.searchsorted(self._starts, edge, "left") for edge in (begin_s, end_s))
-        rows = self._by_start[_ranges(low, high)]
+        rows = self._by_start[ranges(low, high)]
         rows = rows[self.arrival[self.job[rows]] > self.arrival[job]]
         rows = rows[np.lexsort((self.job[rows], self.start[rows]))]
         _, held_s, _, number = self._held
@@ -266,7 +266,7 @@ class Segments:
         here = np.flatnonzero(np.append(times, np.inf)[at] == self.end[lost])
         wanted = at[here] * self._servers + self.server[lost[here]]
         low, high = (np.searchsorted(places, wanted, side) for side in ("left", "right"))
-        which, other = np.repeat(here, high - low), rows[_ranges(low, high)]
+        which, other = np.repeat(here, high - low), rows[ranges(low, high)]
         gpus = gpus_of(self.mask[lost[which]] & self.mask[other] & ~self._had[other])
         took = (gpus > 0) & (self.job[lost[which]] != self.job[other])
         return which[took], self.job[other[took]], gpus[took]
@@ -307,7 +307,7 @@ def _gaps(job: Ints, start_s: Floats, end_s: Floats) -> tuple[Ints, Floats, Floa
     return owner[gap], end_s[gap], begin_s[gap + 1]
 
 
-def _ranges(low: Ints, high: Ints) -> Ints:
+def ranges(low: Ints, high: Ints) -> Ints:
     """Return the numbers of some ranges, one range after another."""
     count = high - low
     return np.asarray(np.repeat(high - np.cumsum(count), count) + np.arange(count.sum()), np.int64)

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gangline.explain.free import SHORT
+from gangline.explain.life import ranges
+from gangline.explain.watched import REASON
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from gangline.explain.free import ForGang
-    from gangline.explain.life import Wait
 
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
+    Records = npt.NDArray[np.void]
 
-__all__ = ["NOT_ASKED", "ROUND", "STATES", "Said", "Stretch", "stretches"]
+__all__ = ["NOT_ASKED", "ROUND", "STATES", "TIERS", "Down", "Stretch", "stretches"]
+
+TIERS = ("server", "rack", "network")
 
 STATES = ("too few", "apart", "together")
 """Fewer GPUs of each usable type were free than the gang needs; enough, but on more servers than it
@@ -32,20 +33,38 @@ NOT_ASKED = "not asked"
 ROUND = "round"
 """GPUs have come free since the last decision, and the policy decides at round boundaries."""
 
+_STRETCH = np.dtype(
+    [
+        *((name, REASON[name]) for name in REASON.names or ()),
+        ("start_s", "f8"),
+        ("end_s", "f8"),
+        ("state", "i8"),  # of STATES
+        ("gpus_free_min", "i8"),
+        ("gpus_free_max", "i8"),
+        ("gpus_together_max", "i8"),
+        ("gpus_down_max", "i8"),
+    ]
+)
 
-class Said(NamedTuple):
-    """What the policy said of a job from an instant on.
+
+class Stretch(NamedTuple):
+    """A part of a wait with one reason.
 
     Attributes
     ----------
-    time_s : float
-        Instant of the decision.
+    start_s, end_s : float
+        From when to when.
+    state : str
+        "too few", "apart" or "together": see `STATES`.
     cause : str, optional
-        None where the policy does not say more than the tables do.
+        The policy's reason in a word. None where it does not say more than the tables do, or where
+        the run could not be repeated.
+    decided_s : float
+        Instant of the decision.
     job_id : str, optional
         Another job, where the cause is about one.
     gpus : int, optional
-        What that job held then, or asks for if it waited; or what the job's queue held.
+        What that job held at the decision, or asks for if it waited; or what the job's queue held.
     tier : str, optional
         The widest placement that it accepted.
     until_s : float
@@ -56,61 +75,55 @@ class Said(NamedTuple):
         Utility of the job in percent of the price.
     words : str, optional
         Reason of a policy written in Python, with `{job}` and `{until}` for these two.
-    """
-
-    time_s: float
-    cause: str | None
-    job_id: str | None = None
-    gpus: int | None = None
-    tier: str | None = None
-    until_s: float = math.inf
-    copies: int | None = None
-    percent: int | None = None
-    words: str | None = None
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """What makes a reason another one: what the queue holds, or the price, does not."""
-        return (self.cause, self.job_id, self.tier, self.until_s, self.words)
-
-
-class Stretch(NamedTuple):
-    """A part of a wait with one reason.
-
-    Attributes
-    ----------
-    start_s, end_s : float
-        From when to when.
-    said : Said, optional
-        The policy's reason; None where the run could not be repeated.
-    state : str
-        "too few", "apart" or "together": see `STATES`.
-    least, most : int
+    gpus_free_min, gpus_free_max : int
         Free GPUs of the usable type with most of them.
-    together : int
+    gpus_together_max : int
         Most that were free on as few servers as could hold the gang.
-    down : int
+    gpus_down_max : int
         Most GPUs of usable types that were on servers that were away.
     """
 
     start_s: float
     end_s: float
-    said: Said | None
     state: str
-    least: int
-    most: int
-    together: int
-    down: int = 0
+    cause: str | None
+    decided_s: float
+    job_id: str | None
+    gpus: int | None
+    tier: str | None
+    until_s: float
+    copies: int | None
+    percent: int | None
+    words: str | None
+    gpus_free_min: int
+    gpus_free_max: int
+    gpus_together_max: int
+    gpus_down_max: int
 
     @property
     def length_s(self) -> float:
         """Length."""
         return self.end_s - self.start_s
 
-    @property
-    def cause(self) -> str | None:
-        """The policy's reason in a word."""
-        return None if self.said is None else self.said.cause
+    @classmethod
+    def of(cls, job_id: str | None, *record: Any) -> Stretch:
+        """Make it of a record of `_STRETCH` and the name of its job."""
+        decided_s, cause, _, gpus, number, until_s, words, start_s, end_s, state, *free = record
+        return cls(
+            start_s,
+            end_s,
+            STATES[state],
+            cause or None,
+            decided_s,
+            job_id,
+            gpus if gpus >= 0 else None,
+            TIERS[number] if cause == "delayed" else None,
+            until_s,
+            number if cause == "copies" else None,
+            number if cause == "price" and number >= 0 else None,
+            words or None,
+            *free,
+        )
 
 
 class Down:
@@ -132,111 +145,90 @@ class Down:
         return _over(np.maximum, self._gpus, *_within(self._times, start_s, end_s))
 
 
-_TAKEN = (None, "no place", "outranked", "outbid", "search", "copies")
+_TAKEN = ("", "no place", "outranked", "outbid", "search", "copies")
 """Causes that end when enough GPUs come free."""
 
 
 def stretches(
-    waits: list[Wait],
+    begin_s: Floats,
+    end_s: Floats,
     free: ForGang,
-    said: list[Said] | None,
-    round_s: float = math.nan,
-    down: Down | None = None,
-) -> list[list[Stretch]]:
-    """Cut each wait where the reason changes.
+    said: Records | None,
+    round_s: float,
+    down: Down,
+) -> Records:
+    """Cut some waits where the reason changes, or the state of the free GPUs.
 
     Parameters
     ----------
-    waits : list of Wait
-        The times, in order.
+    begin_s, end_s : float array
+        The waits, in order.
     free : ForGang
         What was free for the gang, from the beginning of the first wait or earlier.
-    said : list of Said, optional
+    said : array of REASON, optional
         What the policy said, sorted by time; None where that is not known.
     round_s : float
         Length of a round; NaN for a policy without.
-    down : Down, optional
-        What was away; nothing without.
+    down : Down
+        What was away.
     """
-    begins, ends = (np.asarray(edge) for edge in zip(*waits, strict=True))
-    reasons = _reasons(waits, begins, ends, said)
-    starts = np.asarray([one.time_s for one in reasons if one is not None]) if said else begins
+    reasons = _reasons(begin_s, end_s, said)
+    decided_s = reasons["decided_s"]
     changes = free.time_s[1:][free.state[1:] != free.state[:-1]]
-    at = np.searchsorted(begins, changes, "right") - 1
-    start = np.union1d(starts, changes[(at >= 0) & (changes < ends[at])])
-    wait, reason = (np.searchsorted(edge, start, "right") - 1 for edge in (begins, starts))
-    first, _ = _within(free.time_s, start, start)
-    state = free.state[first]
-    code, in_round = _codes(reasons)[reason], np.zeros(len(start), np.bool_)
+    at = np.searchsorted(begin_s, changes, "right") - 1
+    start = np.union1d(decided_s, changes[(at >= 0) & (changes < end_s[at])])
+    wait, reason = (np.searchsorted(edge, start, "right") - 1 for edge in (begin_s, decided_s))
+    rows = np.empty(len(start), _STRETCH)
+    rows[list(REASON.names or ())] = reasons[reason]
+    rows["start_s"] = start
+    rows["end_s"] = np.minimum(np.append(start[1:], math.inf), end_s[wait])
+    rows["state"] = free.state[_first(free.time_s, start)]
     if said is not None and math.isfinite(round_s):
-        then = free.state[_within(free.time_s, starts, starts)[0]][reason]
-        causes = [one and one.cause for one in reasons]
-        is_taken = np.asarray([cause in _TAKEN for cause in causes])
-        is_place = np.asarray([cause == "no place" for cause in causes])
-        # enough of them have come free since the decision, or they have come closer
-        is_new = (then == SHORT) | (is_place[reason] & (then != state))
-        in_round = is_new & is_taken[reason] & (state != SHORT)
-        code[in_round] = -1
-    same = (np.diff(wait) == 0) & (np.diff(state) == 0) & (np.diff(code) == 0)
-    head = np.append(0, np.flatnonzero(~same) + 1)
-    wait, start = wait[head], start[head]
-    end = np.minimum(np.append(start[1:], math.inf), ends[wait])
-    span = _within(free.time_s, start, end)
-    away = np.zeros(len(head), np.int64) if down is None else down.most(start, end)
-    found = [
-        Stretch(
-            *edges,
-            Said(one.time_s, ROUND) if is_round and one is not None else one,
-            STATES[kind],
-            *gpus,
-        )
-        for one, is_round, edges, kind, gpus in zip(
-            [reasons[at] for at in reason[head].tolist()],
-            in_round[head].tolist(),
-            zip(start.tolist(), end.tolist(), strict=True),
-            state[head].tolist(),
-            zip(
-                _over(np.minimum, free.gpus, *span).tolist(),
-                _over(np.maximum, free.gpus, *span).tolist(),
-                _over(np.maximum, free.together, *span).tolist(),
-                away.tolist(),
-                strict=True,
-            ),
-            strict=True,
-        )
-    ]
-    cuts = np.searchsorted(wait, np.arange(len(waits) + 1)).tolist()
-    return [found[low:high] for low, high in pairwise(cuts)]
+        _mark_rounds(rows, free)
+    span = _within(free.time_s, start, rows["end_s"])
+    rows["gpus_free_min"] = _over(np.minimum, free.gpus, *span)
+    rows["gpus_free_max"] = _over(np.maximum, free.gpus, *span)
+    rows["gpus_together_max"] = _over(np.maximum, free.together, *span)
+    rows["gpus_down_max"] = down.most(start, rows["end_s"])
+    return rows
 
 
-def _reasons(
-    waits: list[Wait], begins: Floats, ends: Floats, said: list[Said] | None
-) -> Sequence[Said | None]:
+def _reasons(begin_s: Floats, end_s: Floats, said: Records | None) -> Records:
     """Return what the policy said in some waits, and that it was not asked before."""
     if said is None:
-        return [None] * len(waits)
-    times = np.asarray([one.time_s for one in said])
-    cuts = (np.searchsorted(times, edge, "left").tolist() for edge in (begins, ends))
-    found: list[Said] = []
-    for wait, low, high in zip(waits, *cuts, strict=True):
-        until_s = said[low].time_s if low < high else wait.end_s
-        if until_s > wait.start_s:
-            found.append(Said(wait.start_s, NOT_ASKED, until_s=until_s))
-        found += said[low:high]
-    return found
+        return _plain(begin_s, "", np.full(len(begin_s), math.inf))
+    low, high = (np.searchsorted(said["decided_s"], edge, "left") for edge in (begin_s, end_s))
+    first_s = np.where(low < high, np.append(said["decided_s"], math.inf)[low], end_s)
+    late = first_s > begin_s
+    not_asked = _plain(begin_s[late], NOT_ASKED, first_s[late])
+    both = np.concatenate([not_asked, said[ranges(low, high)]])
+    return both[np.argsort(both["decided_s"], kind="stable")]
 
 
-def _codes(reasons: Sequence[Said | None]) -> Ints:
-    """Return a number of each reason; the same for those that count as one."""
-    number: dict[object, int] = {}
-    keys = (None if one is None else one.key for one in reasons)
-    return np.asarray([number.setdefault(key, len(number)) for key in keys], np.int64)
+def _plain(time_s: Floats, cause: str, until_s: Floats) -> Records:
+    """Return reasons that name no job."""
+    rows = np.full(len(time_s), np.array((0.0, cause, -1, -1, -1, 0.0, ""), REASON))
+    rows["decided_s"], rows["until_s"] = time_s, until_s
+    return rows
+
+
+def _mark_rounds(rows: Records, free: ForGang) -> None:
+    """Note where enough GPUs have come free since the decision, or have come closer."""
+    then = free.state[_first(free.time_s, rows["decided_s"])]
+    is_new = (then == SHORT) | ((rows["cause"] == "no place") & (then != rows["state"]))
+    at = np.flatnonzero(is_new & np.isin(rows["cause"], _TAKEN) & (rows["state"] != SHORT))
+    names = list(REASON.names or ())
+    rows[names][at] = _plain(rows["decided_s"][at], ROUND, np.full(len(at), math.inf))
+
+
+def _first(time_s: Floats, start_s: Floats) -> Ints:
+    """Return the instant that counts at each start."""
+    return np.asarray(np.maximum(np.searchsorted(time_s, start_s, "right") - 1, 0), np.int64)
 
 
 def _within(time_s: Floats, start_s: Floats, end_s: Floats) -> tuple[Ints, Ints]:
     """Return the first instant that counts in each span, and the first after it."""
-    first = np.searchsorted(time_s, start_s, "right") - 1
-    return np.maximum(first, 0), np.searchsorted(time_s, end_s, "left")
+    return _first(time_s, start_s), np.searchsorted(time_s, end_s, "left")
 
 
 def _over(most: np.ufunc, values: Ints, first: Ints, last: Ints) -> Ints:

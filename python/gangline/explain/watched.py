@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from gangline import _core
 
-Row: TypeAlias = tuple[
-    float, "str | None", "int | None", "int | None", "int | None", float, "str | None"
-]
-"""Instant, cause, other job, GPUs that it held, number, until when, words of a policy in Python."""
+__all__ = ["REASON", "Watched"]
 
-__all__ = ["Row", "Watched"]
+REASON = np.dtype(
+    [
+        ("decided_s", "f8"),  # instant of the decision
+        ("cause", "U13"),  # empty where the policy does not say more than the tables do
+        ("job", "i8"),  # row of the other job, or -1
+        ("gpus", "i8"),  # of that job, or of the queue; -1 if it held none
+        ("number", "i8"),  # a tier, copies or percent, as the cause has it; or -1
+        ("until_s", "f8"),
+        ("words", "O"),  # of a policy in Python
+    ]
+)
+"""Why a job waits from a decision on."""
 
 
 class Watched(NamedTuple):
@@ -21,9 +33,8 @@ class Watched(NamedTuple):
 
     Attributes
     ----------
-    said : dict of int to list of Row
-        By row of the trace: what the policy said, sorted by time. The number is GPUs, a tier,
-        copies or percent, as the cause has it.
+    said : dict of int to array of `REASON`
+        By row of the trace: what the policy said, sorted by time.
     types : dict of int to list of int
         By row of the trace: GPU types that the job can use.
     fewest : dict of int to int
@@ -36,7 +47,7 @@ class Watched(NamedTuple):
         Length of a round; NaN for a policy without.
     """
 
-    said: dict[int, list[Row]]
+    said: dict[int, npt.NDArray[np.void]]
     types: dict[int, list[int]]
     fewest: dict[int, int]
     mixes_types: bool
@@ -47,9 +58,9 @@ class Watched(NamedTuple):
     def of(cls, output: _core.RunOutput) -> Watched:
         """Take it out of the output of a run."""
         capacity, usable, mixes, round_s = output.watched()
-        said: dict[int, list[Row]] = {job: [] for job, _, _ in usable}
-        for row in output.causes():
-            said[row[1]].append((row[0], *row[2:]))
+        columns = output.causes()
+        reasons, of_job = _reasons(columns), columns["row"]
+        said = {job: reasons[of_job == job] for job, _, _ in usable}
         types = {job: [at for at in range(64) if mask >> at & 1] for job, mask, _ in usable}
         fewest = {job: gpus for job, _, gpus in usable}
         down: dict[int, float] = {}
@@ -61,3 +72,15 @@ class Watched(NamedTuple):
                 outages.append((server, down.pop(server), time_s))
         outages += [(server, time_s, math.inf) for server, time_s in down.items()]
         return cls(said, types, fewest, mixes, outages, math.nan if round_s is None else round_s)
+
+
+def _reasons(columns: dict[str, Any]) -> npt.NDArray[np.void]:
+    reasons = np.empty(len(columns["row"]), REASON)
+    for name in ("decided_s", "job", "gpus", "number", "until_s"):
+        reasons[name] = columns[name]
+    # -1 counts from the end
+    reasons["cause"] = np.asarray([*columns["names"], ""])[columns["cause"]]
+    reasons["words"] = np.asarray([*columns["said"], ""], object)[columns["words"]]
+    is_quota = reasons["cause"] == "quota"
+    reasons["gpus"][is_quota] = reasons["number"][is_quota]
+    return reasons

@@ -5,13 +5,20 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from gangline._formatting import duration, listed, plural
 from gangline._safe import safe
-from gangline.explain.stretches import NOT_ASKED, ROUND
+from gangline.explain.rows import Rows
+from gangline.explain.stretches import NOT_ASKED, ROUND, STATES
 
 if TYPE_CHECKING:
-    from gangline.explain.facts import Facts, Passing, RunPart, WaitPart
+    import numpy.typing as npt
+
+    from gangline.explain.facts import Facts, RunPart, WaitPart
     from gangline.explain.stretches import Stretch
+
+    Records = npt.NDArray[np.void]
 
 __all__ = ["BAR", "events", "headline", "losses", "passing", "reasons", "text", "timeline"]
 
@@ -21,40 +28,38 @@ _SHOWN = 3  # names, or reasons of one kind
 _EVENTS = 14
 _SOME = 0.1  # of a character of the timeline
 
-_SEVERAL = {
-    "behind": "{count} other jobs in turn came first and had no place, such as {others}; {policy} "
-    "starts no job before the one that comes first",
-    "outranked": "jobs that {policy} ranks before it held the GPUs, such as {others}",
-    "reserved": "it would have held GPUs that are reserved for other jobs from a certain time on, "
-    "such as {others}",
+_TOO_FEW, _APART, _TOGETHER = range(len(STATES))
+_TIERS = ("one server", "servers of one rack", "servers anywhere")
+
+_SENTENCES = {
+    "behind": "{others} came first in its queue{in_turn} and had no place{at_round}; {policy} "
+    "starts no job before the first of its queue",
+    "outranked": "jobs that {policy} ranks before it held the GPUs, such as {some}",
+    "reserved": "it would have held GPUs that are reserved for {others} from {until} on",
+    "promised": "it was first in the queue and had no place; {detail}",
     "turn": "it took turns on its GPUs with {others}",
-    "promised": "it came first and had no place; GPUs were reserved for it",
-    "delayed": "enough GPUs were free, but not close enough to each other; it was to wait for a "
-    "placement on {tier} until its delay was over, at {ends}",
-    "leased": "the GPUs were leased to other jobs",
+    "delayed": "enough GPUs were free, but not close enough to each other; {detail}",
+    "leased": "the GPUs were leased to other jobs until {until}",
+    "price": "enough GPUs were free, but it was not worth their price{detail}",
     "outbid": "when its turn came it was worth less than the price of its GPUs, and jobs behind it "
-    "took them, such as {others}",
-    "search": "{policy} searched for the best allocation of all jobs and gave the GPUs to others, "
-    "such as {others}",
-    "copies": "copies of other jobs held every server that it can use, such as {others}",
-    "next decision": "{policy} starts jobs only at certain times, here at {ends}",
+    "took some of them, such as {some}",
+    "not looked at": "{policy} did not look at it: too many jobs before it were worth less than "
+    "the price of their GPUs",
+    "search": "{policy} searched for the best allocation of all jobs and {detail}",
+    "copies": "copies of other jobs held every server that it can use, such as {some}",
+    "next decision": "{policy} starts jobs only at certain times, here not before {until}",
+    "no share": "the allocation gave it no time on any GPU type",
+    "no partner": "there was room beside running jobs, but the policy's rule lets it share GPUs "
+    "with none of them",
+    ROUND: "enough GPUs had come free, and {policy} gives them out {when}",
     NOT_ASKED: "the policy had not been asked: it decides {when}",
 }
-_ALONE = (
-    "price",
-    "delayed",
-    "turn",
-    "no partner",
-    "leased",
-    "outranked",
-    "outbid",
-    "not looked at",
-    "search",
-    "copies",
-    "next decision",
-    "own words",
-    ROUND,
-)  # free GPUs add nothing
+_NEVER = "there would never be enough for it"
+_LEFT = "left enough GPUs free: it found no better one that includes this job"
+_WITH_FREE = ("behind", "reserved", "promised", "no share", NOT_ASKED)
+"""Causes to which it adds something how many GPUs were free."""
+_BY_STATE = ("", "no place", "quota")
+"""Causes where what was free is the reason."""
 
 
 def text(said: Facts) -> str:
@@ -105,258 +110,246 @@ def headline(said: Facts) -> str:
 
 def reasons(said: Facts) -> list[tuple[float, str]]:
     """Return why it waited, each reason with how long; the longest first, all sum to the wait."""
-    groups: dict[tuple[str, str], list[Stretch]] = {}
-    for wait in said.waits:
-        for one in wait.stretches:
-            groups.setdefault(_group(one), []).append(one)
-    found = [
-        (
-            math.fsum(one.length_s for one in stretches),
-            _reason(said, *key, stretches) + _down(stretches),
-        )
-        for key, stretches in groups.items()
-    ]
+    every = Rows.join([wait.stretches for wait in said.waits])
+    group = _groups(every.columns)
+    found = []
+    for number in range(int(group.max()) + 1):
+        same = every[np.flatnonzero(group == number)]
+        length_s = math.fsum(_lengths(same.columns).tolist())
+        found.append((length_s, _reason(said, same) + _down(same.columns)))
     return sorted(found, key=lambda entry: -entry[0])
 
 
-def _down(stretches: list[Stretch]) -> str:
-    short = [one for one in stretches if one.state == "too few"]
-    least, most = (f((one.down for one in short), default=0) for f in (min, max))
+def _groups(rows: Records) -> npt.NDArray[np.intp]:
+    """Return a number of the sentence that tells of each stretch, in order of appearance."""
+    cause = rows["cause"]
+    # what else makes two reasons different sentences
+    kind = np.where(np.isin(cause, _BY_STATE), rows["state"], 0)
+    kind += np.where(cause == "delayed", rows["number"], 0)
+    kind += np.where(cause == "search", rows["job"] >= 0, 0)
+    kind = 2 * kind + np.isfinite(rows["until_s"])
+    own = np.flatnonzero(cause == "own words")
+    words = rows["words"][own].tolist()
+    number = {one: at for at, one in enumerate(dict.fromkeys(words))}
+    kind[own] += 2 * np.asarray([number[one] for one in words], np.int64)
+    _, name = np.unique(cause, return_inverse=True)
+    key = name * (kind.max() + 1) + kind
+    _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[group]
+
+
+def _lengths(rows: Records) -> npt.NDArray[np.float64]:
+    return np.asarray(rows["end_s"] - rows["start_s"])
+
+
+def _down(rows: Records) -> str:
+    short = rows["gpus_down_max"][rows["state"] == _TOO_FEW]
+    most = int(short.max(initial=0))
     if most == 0:
         return ""
-    return f"; {'up to ' if least < most else ''}{plural(most, 'GPU')} that it can use " + (
+    return f"; {'up to ' if short.min() < most else ''}{plural(most, 'GPU')} that it can use " + (
         "was on a server that was down" if most == 1 else "were on servers that were down"
     )
 
 
-def _group(one: Stretch) -> tuple[str, str]:
-    """Return the cause, and what makes reasons with it different sentences."""
-    cause, said = one.cause or "", one.said
-    if cause in ("", "no place", "quota"):
-        return cause, one.state  # what was free is the reason
-    if said is not None and cause == "search":
-        return cause, "to others" if said.job_id else ""
-    return cause, "" if said is None else said.words or ""
-
-
-def _reason(said: Facts, cause: str, state: str, stretches: list[Stretch]) -> str:
-    keys = {one.said.key for one in stretches if one.said is not None}
-    first = stretches[0].said
-    free = _free(said, state, stretches)
-    if cause in ("", "no place"):
-        return free + _rule(said, cause, state)
-    if cause == "quota" and first is not None:
-        held = sorted({one.said.gpus or 0 for one in stretches if one.said is not None})
-        span = f"{held[0]}" if len(held) == 1 else f"{held[0]} to {held[-1]}"
+def _reason(said: Facts, same: Rows[Stretch]) -> str:
+    """Return the sentence of stretches of one group."""
+    rows = same.columns
+    cause, state = str(rows["cause"][0]), int(rows["state"][0])
+    if cause in _BY_STATE:
+        why = _free(said, rows, state) + _rule(said, cause, state)
+        if cause != "quota":
+            return why
         return (
-            f"it came first in its queue, which held {span} GPUs, and queues that hold less of "
-            f"their share go first; {free}{_rule(said, 'no place', state)}"
+            f"it was first in its queue, which held {_count(rows['gpus'], 'GPU')}, and queues "
+            f"that hold less of their share go first; {why}"
         )
-    if cause == "own words" and first is not None:
-        words = (first.words or "").replace("{job}", _largest(stretches))
-        return words.replace("{until}", _ends(said, stretches))
-    if len(keys) > 1 and cause in _SEVERAL:
-        names = {one.said.job_id for one in stretches if one.said is not None}
-        return _SEVERAL[cause].format(
-            count=len(names),
-            policy=said.policy,
-            others=_largest(stretches),
-            tier=_tier(None if first is None else first.tier),
-            when=_when(said),
-            ends=_ends(said, stretches),
-        ) + _meanwhile(said, cause, stretches)
-    worth = _worth(stretches) if cause == "price" else ""
-    return _single(said, stretches[0], cause) + worth + _meanwhile(said, cause, stretches)
+    if cause == "own words":
+        return _own_words(said, same)
+    some, more = _others(same)
+    sentence = _SENTENCES[cause].format(
+        policy=said.policy,
+        others=listed([*some, plural(more, "more job")] if more else some),
+        in_turn=", one after another," if len(some) > 1 else "",
+        some=listed(some),
+        until=_until(said, rows),
+        when=_when(said),
+        at_round=" when the round began" if math.isfinite(said.round_s) else "",
+        detail=_detail(said, rows, listed(some)),
+    )
+    return sentence + (_meanwhile(rows) if cause in _WITH_FREE else "")
 
 
-def _worth(stretches: list[Stretch]) -> str:
-    every = [one.said.percent for one in stretches if one.said is not None]
-    known = [percent for percent in every if percent is not None]
-    return f": its utility was {_span(min(known), max(known))} % of it" if known else ""
+def _own_words(said: Facts, same: Rows[Stretch]) -> str:
+    """Return what a policy in Python said, with the job that it named longest."""
+    jobs, which = np.unique(same.columns["job"], return_inverse=True)
+    longest = np.argmax(np.bincount(which, _lengths(same.columns)))
+    named = same[np.flatnonzero(which == longest)]
+    (job,), _ = _others(named)
+    words = named[0].words or ""
+    words = words.replace("{job}", job).replace("{until}", _until(said, named.columns))
+    more = len(jobs) - 1
+    return f"{words} (and likewise {plural(more, 'other job')}, in turn)" if more else words
 
 
-def _single(said: Facts, stretch: Stretch, cause: str) -> str:
-    reason = stretch.said
-    assert reason is not None, "a cause was said"
-    other = _job(reason.job_id, reason.gpus)
-    until = "the end of the run"
-    if math.isfinite(reason.until_s):
-        until = _clock(said, reason.until_s)
-    return {
-        "behind": f"{other} came first and had no place; {said.policy} starts no job before the "
-        "one that comes first",
-        "outranked": f"jobs that {said.policy} ranks before it held the GPUs, such as {other}",
-        "reserved": f"it would have held GPUs that are reserved for {other} from {until} on",
-        "promised": "it came first and had no place; "
-        + (
-            f"GPUs were reserved for it from {until} on"
-            if math.isfinite(reason.until_s)
-            else "there would never be enough for it"
-        ),
-        "turn": f"it took turns on its GPUs with {other}, which ran",
-        "delayed": f"enough GPUs were free, but not close enough to each other; until {until} it "
-        f"was to wait for a placement on {_tier(reason.tier)}",
-        "leased": f"the GPUs were leased to other jobs until {until}",
-        "price": "enough GPUs were free, but it was not worth their price",
-        "outbid": "when its turn came it was worth less than the price of its GPUs, and "
-        f"{other}, behind it, took some of them",
-        "not looked at": f"{said.policy} did not look at it: too many jobs before it were worth "
-        "less than the price of their GPUs",
-        "search": f"{said.policy} searched for the best allocation of all jobs and "
-        + (
-            f"gave the GPUs to others, such as {other}"
-            if reason.job_id
-            else "left enough GPUs free: it found no better one that includes this job"
-        ),
-        "copies": "copies of other jobs held every server that it can use, such as "
-        f"{other} with {reason.copies} {'copy' if reason.copies == 1 else 'copies'}",
-        "next decision": f"{said.policy} starts jobs only at certain times, here not before "
-        f"{until}",
-        "no share": "the allocation gave it no time on any GPU type",
-        "no partner": "there was room beside running jobs, but the policy's rule lets it share "
-        "GPUs with none of them",
-        ROUND: f"enough GPUs had come free, and {said.policy} gives them out {_when(said)}",
-        NOT_ASKED: f"the policy had not been asked: it decides {_when(said)}",
-    }[cause]
+def _detail(said: Facts, rows: Records, some: str) -> str:
+    """Return what some sentences end with."""
+    first, until = rows[0], _until(said, rows)
+    cause = str(first["cause"])
+    is_known = math.isfinite(first["until_s"])
+    if cause == "promised":
+        return f"GPUs were reserved for it from {until} on" if is_known else _NEVER
+    if cause == "delayed":
+        tier = f"a placement on {_TIERS[first['number']]}"
+        return f"until {until} it was to wait for {tier}" if is_known else f"it needs {tier}"
+    if cause == "search":
+        return f"gave the GPUs to others, such as {some}" if first["job"] >= 0 else _LEFT
+    known = rows["number"][rows["number"] >= 0]
+    if cause == "price" and len(known):
+        return f": its utility was {_span(known.min(), known.max())} % of it"
+    return ""
 
 
-def _meanwhile(said: Facts, cause: str, stretches: list[Stretch]) -> str:
-    if cause in _ALONE:
-        return ""
-    least, most = min(one.least for one in stretches), max(one.most for one in stretches)
-    together = math.fsum(one.length_s for one in stretches if one.state == "together")
-    words = f" (meanwhile {_span(least, most)} of the GPUs it can use {_were(least, most)} free"
-    if most == 0:
-        words = " (meanwhile none of the GPUs it can use was free"
-    if together > 0.0 and most >= said.gpus_min:
-        words += f", for {duration(together)} enough of them together"
+def _meanwhile(rows: Records) -> str:
+    words = f" (meanwhile {_of_use(rows)}"
+    together_s = math.fsum(_lengths(rows[rows["state"] == _TOGETHER]).tolist())
+    if together_s > 0.0:
+        words += f", for {duration(together_s)} enough of them together"
     return words + ")"
 
 
-def _free(said: Facts, state: str, stretches: list[Stretch]) -> str:
-    least, most = min(one.least for one in stretches), max(one.most for one in stretches)
-    together = max(one.together for one in stretches)
-    if state == "too few":
-        free = f"{_span(least, most)} of the GPUs it can use {_were(least, most)} free"
-        words = f"{free}; it needs {said.gpus_min}"
-        if most == 0:
-            words = "none of the GPUs it can use was free"
+def _free(said: Facts, rows: Records, state: int) -> str:
+    least, most = rows["gpus_free_min"].min(), rows["gpus_free_max"].max()
+    free, together = _span(least, most), rows["gpus_together_max"].max()
+    if state == _TOO_FEW:
+        words = _of_use(rows) + (f"; it needs {said.gpus_min}" if most > 0 else "")
         return f"{words}, and there was no room beside running jobs" if said.is_shared else words
-    if state == "apart":
+    if state == _APART:
         return (
-            f"{_span(least, most)} GPUs were free, but on too many servers: at most {together} on "
-            f"as few as can hold {said.gpus_min}"
+            f"{free} GPUs were free, but on too many servers: at most {together} on as few as can "
+            f"hold {said.gpus_min}"
         )
-    return f"{_span(least, most)} GPUs were free, {together} of them on as few servers as can be"
+    return f"{free} GPUs were free, at most {together} of them on as few servers as can be"
 
 
-def _rule(said: Facts, cause: str, state: str) -> str:
-    if state == "too few":
+def _rule(said: Facts, cause: str, state: int) -> str:
+    if state == _TOO_FEW:
         return ""
-    rule = f"the placement rule `{said.placement}`" if said.placement else "its placement rule"
-    if cause == "no place" and said.policy == "hadare":
+    if cause == "":
+        return ", and the policy left them" if state == _TOGETHER else ""
+    if said.policy == "hadare":
         return ", on servers where it is slower than `min_share` of its fastest"
-    if cause == "no place":
-        return f", and {rule} accepted none of them"
-    return ", and the policy left them" if state == "together" else ""
+    rule = f"the placement rule `{said.placement}`" if said.placement else "its placement rule"
+    return f", and {rule} accepted none of them"
 
 
 def _when(said: Facts) -> str:
     if math.isfinite(said.round_s):
         return f"at round boundaries, every {duration(said.round_s)}"
-    return "at other instants"
+    return "only at certain times"
 
 
-def _tier(tier: str | None) -> str:
-    return "one server" if tier == "server" else "servers of one rack"
+def _others(same: Rows[Stretch]) -> tuple[list[str], int]:
+    """Return the jobs named longest, with what they held, and how many more there are."""
+    rows = same.columns
+    if rows["job"].max() < 0:
+        return ["other jobs"], 0
+    jobs, which = np.unique(rows["job"], return_inverse=True)
+    length_s = np.bincount(which, _lengths(rows))
+    longest = np.argsort(-length_s, kind="stable")[:_SHOWN].tolist()
+    names = []
+    for at in longest:
+        mine = same[np.flatnonzero(which == at)]
+        held = _count(mine.columns["gpus"], "GPU")
+        if mine[0].copies is not None:
+            held += f" in {_count(mine.columns['number'], 'part')}"
+        names.append(f"job {mine[0].job_id} ({held})")
+    return names, len(jobs) - len(names)
 
 
-def _job(name: str | None, gpus: int | None) -> str:
-    return f"job {name} ({plural(gpus or 0, 'GPU')})"
-
-
-def _largest(stretches: list[Stretch]) -> str:
-    """Return the jobs named longest, with their gangs."""
-    length: dict[tuple[str, int], float] = {}
-    for one in stretches:
-        if one.said is not None and one.said.job_id is not None:
-            key = one.said.job_id, one.said.gpus or 0
-            length[key] = length.get(key, 0.0) + one.length_s
-    most = sorted(length.items(), key=lambda entry: -entry[1])[:_SHOWN]
-    return listed([f"{_job(*key)}" for key, _ in most]) if most else "other jobs"
-
-
-def _ends(said: Facts, stretches: list[Stretch]) -> str:
+def _until(said: Facts, rows: Records) -> str:
     """Return the instants that were named, the first few of them."""
-    every = sorted({one.said.until_s for one in stretches if one.said is not None})
-    if not every or not math.isfinite(every[-1]):
-        return "no time"
+    every = np.unique(rows["until_s"]).tolist()
+    if not math.isfinite(every[-1]):
+        return "the end of the run"
     first = [_clock(said, until_s) for until_s in every[:_SHOWN]]
-    return listed([*first, "later"] if len(every) > _SHOWN else first)
+    if len(every) > _SHOWN:
+        first.append(f"{len(every) - _SHOWN:,} later times up to {_clock(said, every[-1])}")
+    return listed(first)
+
+
+def _of_use(rows: Records) -> str:
+    least, most = rows["gpus_free_min"].min(), rows["gpus_free_max"].max()
+    if most == 0:
+        return "none of the GPUs it can use was free"
+    were = "was" if least == most == 1 else "were"
+    return f"{_span(least, most)} of the GPUs it can use {were} free"
+
+
+def _count(values: npt.NDArray[np.int64], what: str) -> str:
+    least, most = int(values.min()), int(values.max())
+    return plural(most, what) if least == most else f"{least} to {most} {what}s"
 
 
 def _span(least: int, most: int) -> str:
     return f"{least}" if least == most else f"{least} to {most}"
 
 
-def _were(least: int, most: int) -> str:
-    return "was" if least == most == 1 else "were"
-
-
 def _clock(said: Facts, time_s: float) -> str:
     return f"+{duration(time_s - said.arrival_s)}"
+
+
+def _job(name: str | None, gpus: int) -> str:
+    return f"job {name} ({plural(gpus, 'GPU')})"
 
 
 def passing(said: Facts) -> list[str]:
     """Return which other jobs held GPUs, and which that arrived later got some meanwhile."""
     longest = max(said.waits, key=lambda wait: wait.end_s - wait.start_s)
     held = f"  {plural(longest.holders, 'job') if longest.holders else 'No job'} held GPUs"
-    if longest.later_holders:
+    if longest.later_holders == longest.holders > 0:
+        held += f", {'which' if longest.holders == 1 else 'all of which'} had arrived later,"
+    elif longest.later_holders:
         held += f", {longest.later_holders:,} of which had arrived later,"
     when = "its longest wait" if len(said.waits) > 1 else "its wait"
     lines = [f"{held} when {when} began at {_clock(said, longest.start_s)}."]
-    every = [one for wait in said.waits for one in wait.passed_by]
+    every = Rows.join([wait.passed_by for wait in said.waits])
     if not every:
         return [*lines, "  No job that arrived later got GPUs meanwhile."]
-    jobs = {one.job_id for one in every}
-    outranking = [one for one in every if one.outranks]
-    lines.append(f"  {plural(len(jobs), 'job')} that arrived later got GPUs meanwhile.")
+    jobs = len(np.unique(every.columns["job"]))
+    lines.append(f"  {plural(jobs, 'job')} that arrived later got GPUs meanwhile.")
+    outranking = every[np.flatnonzero(every.columns["outranks"])]
     if not outranking:
-        lines[-1] = lines[-1][:-1] + "; without them, too, too few would have been free for it."
+        them = "it" if jobs == 1 else "them"
+        lines[-1] = f"{lines[-1][:-1]}; even without {them} too few would have been free."
         return lines
-    count, of = len({one.time_s for one in outranking}), {one.job_id for one in outranking}
+    count = len(np.unique(outranking.columns["time_s"]))
+    first = np.sort(np.unique(outranking.columns["job"], return_index=True)[1])
+    names = [_job(one.job_id, one.gpus) for one in outranking[first[:_SHOWN]]]
+    if more := len(first) - len(names):
+        names.append(f"{more:,} more")
     where = "at one instant" if count == 1 else f"at {count:,} instants"
     lines.append(
         f"  Without jobs that arrived later, enough GPUs would have been free for it {where}: when "
-        f"{_names(outranking)} got {'its' if len(of) == 1 else 'theirs'}."
+        f"{listed(names)} got {'its' if len(first) == 1 else 'theirs'}."
     )
     return lines
 
 
-def _names(every: list[Passing]) -> str:
-    of: dict[str, Passing] = {}
-    for one in every:
-        of.setdefault(one.job_id, one)
-    first = [_job(one.job_id, one.gpus) for one in list(of.values())[:_SHOWN]]
-    more = len(of) - len(first)
-    return listed([*first, f"{more:,} more"]) if more else listed(first)
-
-
 def timeline(said: Facts) -> str:
     """Return a bar of the job's life: `#` with GPUs, `.` without, `+` where both took turns."""
-    spans = [(run.start_s, run.end_s) for run in said.runs]
-    begin = said.arrival_s
-    step = (_end(said) - begin) / BAR
+    step = (_end(said) - said.arrival_s) / BAR
     if step <= 0.0:
         return "#" * BAR
-    bar = []
-    for at in range(BAR):
-        low, high = begin + at * step, begin + (at + 1) * step
-        held = math.fsum(max(0.0, min(high, b) - max(low, a)) for a, b in spans) / step
-        edges = sum(low < edge < high for span in spans for edge in span)
-        is_both = edges > 1 and _SOME < held < 1.0 - _SOME
-        bar.append("+" if is_both else ".#"[held >= 0.5])
-    return "".join(bar)
+    spans = np.asarray([(run.start_s, run.end_s) for run in said.runs]).reshape(-1, 2)
+    edges = (spans.ravel() - said.arrival_s) / step
+    # how long it has held GPUs at each edge, and up to the beginning of each character
+    so_far = np.cumsum(np.column_stack([np.zeros(len(spans)), np.diff(spans)[:, 0] / step]))
+    cells = np.arange(BAR + 1)
+    held = np.diff(np.interp(cells, edges, so_far)) if len(edges) else np.zeros(BAR)
+    inside = np.searchsorted(edges, cells[1:]) - np.searchsorted(edges, cells[:-1], "right")
+    is_both = (inside > 1) & (held > _SOME) & (held < 1.0 - _SOME)
+    return "".join(np.where(is_both, "+", np.where(held >= 0.5, "#", ".")).tolist())
 
 
 def _end(said: Facts) -> float:
@@ -366,7 +359,11 @@ def _end(said: Facts) -> float:
 
 def events(said: Facts) -> list[str]:
     """Return what happened, in order; the middle of a long life is left out."""
-    lines = [(run.start_s, 1, _ran(said, run)) for run in said.runs]
+    following = [*said.runs, None][1:]
+    lines = [
+        (run.start_s, 1, _ran(said, run, after))
+        for run, after in zip(said.runs, following, strict=True)
+    ]
     lines += [(wait.start_s, 0, _waited(said, wait)) for wait in said.waits]
     every = [line for _, _, line in sorted(lines)]
     if len(every) <= _EVENTS:
@@ -380,7 +377,7 @@ def _waited(said: Facts, wait: WaitPart) -> str:
     return f"{_clock(said, wait.start_s)}: waited for {duration(wait.end_s - wait.start_s)}"
 
 
-def _ran(said: Facts, run: RunPart) -> str:
+def _ran(said: Facts, run: RunPart, after: RunPart | None) -> str:
     where = f"server {run.servers[0]}" if len(run.servers) == 1 else _many(run.servers)
     words = f"{_clock(said, run.start_s)}: ran for {duration(run.end_s - run.start_s)} on "
     if run.copies > 1:
@@ -393,6 +390,9 @@ def _ran(said: Facts, run: RunPart) -> str:
     taken = (
         f"; {some} GPUs went to {_some(takers)}" if takers else "; its GPUs stayed free at first"
     )
+    if run.end == "preempted" and after is not None and after.start_s == run.end_s:
+        less = "fewer copies" if after.copies < run.copies else "other copies"
+        return f"{words}, then it went on with {less}{taken if takers else ''}"
     return words + {
         "finished": ", and finished",
         "preempted": f", then it was preempted{taken}",

@@ -1,7 +1,7 @@
 //! Results to Python: vectors move into numpy arrays without a copy.
 
 use crate::error::CoreError;
-use gangline_engine::{Cause, CopyGpus, EngineError, Output, Segments, Timeline};
+use gangline_engine::{Cause, CopyGpus, EngineError, Output, Segments, Timeline, Waited};
 use gangline_model::SimTime;
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
@@ -22,17 +22,6 @@ pub(crate) struct RunOutput {
     /// Reasons of a policy in Python, by number.
     words: Vec<String>,
 }
-
-type CauseRow = (
-    f64,
-    u32,
-    Option<&'static str>,
-    Option<u32>,
-    Option<u32>,
-    Option<u32>,
-    f64,
-    Option<String>,
-);
 
 /// Summary keys that are counts.
 const COUNTS: &[&str] = &[
@@ -203,33 +192,56 @@ impl RunOutput {
         Ok(table)
     }
 
-    /// Why watched jobs waited: rows (s, job, cause, other job, its GPUs, number, `until_s`, words). What a cause does not
-    /// have is `None`, and an instant that never comes is infinite. The number is GPUs, a tier, copies or percent, as the
-    /// cause has it; the words are those of a policy in Python.
-    #[allow(clippy::type_complexity)]
-    fn causes(&self) -> Vec<CauseRow> {
+    /// Why watched jobs waited, by time, as columns: instant, job, cause, the other job, its GPUs, a number and an instant
+    /// of the cause, and the words of a policy in Python. Causes and words are numbers, counted in `names` and `said`. What
+    /// a cause does not have is -1, and an instant that never comes is infinite. The number is GPUs, a tier, copies or
+    /// percent, as the cause has it.
+    fn causes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let causes = self.take(|output| output.causes.take());
-        let rows = causes.into_iter().flat_map(|causes| causes.rows);
-        rows.map(|row| {
-            let nothing = (None, None, SimTime::NEVER);
-            let (name, number, until) = row.cause.map_or(nothing, named);
-            let until_s = if until == SimTime::NEVER {
-                f64::INFINITY
-            } else {
-                until.seconds()
-            };
-            let other = row.cause.and_then(|cause| cause.other());
-            let words = match row.cause {
-                Some(Cause::Own { words, .. }) => self.words.get(words as usize).cloned(),
-                _ => None,
-            };
-            let since_s = row.since.seconds();
-            let other = other.map(|job| job.0);
-            (
-                since_s, row.job.0, name, other, row.held, number, until_s, words,
-            )
-        })
-        .collect()
+        let rows = causes.map(|causes| causes.rows).unwrap_or_default();
+        let mut names: Vec<&'static str> = Vec::new();
+        let mut number_of = |name| {
+            names
+                .iter()
+                .position(|&one| one == name)
+                .unwrap_or_else(|| {
+                    names.push(name);
+                    names.len() - 1
+                }) as i64
+        };
+        let told = |row: &Waited| row.cause.map(named);
+        let or_none = |number: Option<u32>| number.map_or(-1, i64::from);
+        let words = |row: &Waited| match row.cause {
+            Some(Cause::Own { words, .. }) => i64::from(words),
+            _ => -1,
+        };
+        let other = |row: &Waited| row.cause.and_then(|cause| cause.other()).map(|job| job.0);
+        let until = |row: &Waited| match told(row) {
+            Some((.., until)) if until != SimTime::NEVER => until.seconds(),
+            _ => f64::INFINITY,
+        };
+        let table = PyDict::new(py);
+        table.set_item("decided_s", column(py, &rows, |row| row.since.seconds()))?;
+        table.set_item("row", column(py, &rows, |row| i64::from(row.job.0)))?;
+        table.set_item(
+            "cause",
+            column(py, &rows, |row| {
+                told(row).map_or(-1, |(name, ..)| number_of(name))
+            }),
+        )?;
+        table.set_item("job", column(py, &rows, |row| or_none(other(row))))?;
+        table.set_item("gpus", column(py, &rows, |row| or_none(row.held)))?;
+        table.set_item(
+            "number",
+            column(py, &rows, |row| {
+                or_none(told(row).and_then(|(_, number, _)| number))
+            }),
+        )?;
+        table.set_item("until_s", column(py, &rows, until))?;
+        table.set_item("words", column(py, &rows, words))?;
+        table.set_item("names", names)?;
+        table.set_item("said", &self.words)?;
+        Ok(table)
     }
 
     /// Of a run that watches jobs: when servers failed or came back, rows (s, server, up); the types that each watched job
@@ -327,9 +339,8 @@ impl RunOutput {
     }
 }
 
-/// A cause in words and numbers.
 /// Name of a cause, its number and its instant.
-fn named(cause: Cause) -> (Option<&'static str>, Option<u32>, SimTime) {
+fn named(cause: Cause) -> (&'static str, Option<u32>, SimTime) {
     let (name, number, until) = match cause {
         Cause::Behind(_) => ("behind", None, None),
         Cause::NoPlace => ("no place", None, None),
@@ -350,7 +361,15 @@ fn named(cause: Cause) -> (Option<&'static str>, Option<u32>, SimTime) {
         Cause::Leased { until } => ("leased", None, Some(until)),
         Cause::Own { until, .. } => ("own words", None, Some(until)),
     };
-    (Some(name), number, until.unwrap_or(SimTime::NEVER))
+    (name, number, until.unwrap_or(SimTime::NEVER))
+}
+
+fn column<'py, R, T: numpy::Element>(
+    py: Python<'py>,
+    rows: &[R],
+    value: impl FnMut(&R) -> T,
+) -> Bound<'py, PyArray1<T>> {
+    rows.iter().map(value).collect::<Vec<T>>().into_pyarray(py)
 }
 
 fn seconds(nanos: &[i64]) -> Vec<f64> {
