@@ -252,6 +252,8 @@ def check_cause(
         assert state != "too few"
     elif reason.cause in ("price", "delayed", "not looked at", "search"):
         assert state != "too few"
+        # what the policy waits for has not come
+        assert reason.cause != "delayed" or stretch.end_s <= reason.until_s
         assert reason.until_s > reason.decided_s
         assert reason.percent is None or 0 <= reason.percent <= 100
     elif reason.cause == "copies":

@@ -193,6 +193,19 @@ def test_dally_waits_for_one_server_until_its_delay_is_over() -> None:
     assert "until +3 min 20 s it was to wait for a placement on one server" in str(said)
 
 
+def test_dally_names_the_delay_that_counts() -> None:
+    rows = {"count": 4, "gpu": "A", "gpus": 4, "rack": "fill:2"}
+    lab = gl.Cluster.from_dict({"gpu_types": [{"name": "A", "memory_gb": 16}], "servers": [rows]})
+    jobs = table(*[(0, 3, 10000)] * 4, (10, 3, 50))
+    params = {"lease_s": 100000, "mode": "manual", "rack_delay": 0.002, "network_delay": 0.004}
+    said = said_of("dally", 4, lab, jobs, params=params)
+    # One GPU of each server is free, two of each rack: that it accepts a rack from 210 s on is of
+    # no use, and at 410 s it accepts any servers.
+    (stretch,) = said.waits[0].stretches
+    assert (stretch.cause, stretch.tier, stretch.until_s) == ("delayed", "rack", 410.0)
+    assert (stretch.start_s, stretch.end_s) == (10.0, 410.0)
+
+
 def test_what_a_queue_holds_may_change_while_a_job_waits() -> None:
     jobs = table((0, 3, 100), (0, 1, 50), (2, 4, 10), (1000, 1, 1))
     jobs = jobs.append_column("user", pa.array(["a", "a", "a", "b"]))

@@ -53,6 +53,21 @@ pub(super) struct Class {
     /// Its place in the list of tuners: one per gang size.
     pub(super) tuner: usize,
     pub(super) waiting: Waiting,
+    /// Whether the last decision left room for a gang on one rack, where that is asked.
+    rack_room: bool,
+}
+
+impl Class {
+    pub(super) fn new(gpus: u32, types: TypeList, extent: Extent, tuner: usize) -> Self {
+        Self {
+            gpus,
+            types,
+            extent,
+            tuner,
+            waiting: Waiting::default(),
+            rack_room: false,
+        }
+    }
 }
 
 /// What became of a job whose lease has ended.
@@ -129,17 +144,18 @@ impl Offer {
         self.tuners[self.classes[class].tuner].delays(params, now)
     }
 
-    /// The widest place that a job accepts which has waited so long, if it may accept a wider one later; and how long it
-    /// has to wait for that, ns. By the timers of the last decision.
+    /// The widest place that a job accepts until it has waited so long that it may have the GPUs that are free; and how long
+    /// that is, ns. By the timers and the room of the last decision; `None` if it may have any.
     pub(super) fn limit(&self, class: &Class, waited: i64) -> Option<(Tier, i64)> {
         let delays = self.tuners[class.tuner].known();
         if may_use(class, Level::Network, waited, delays) {
             return None;
         }
-        Some(if may_use(class, Level::Rack, waited, delays) {
-            (Tier::Rack, delays.network)
-        } else {
+        let for_rack = class.rack_room && !may_use(class, Level::Rack, waited, delays);
+        Some(if for_rack {
             (Tier::Server, delays.least())
+        } else {
+            (Tier::Rack, delays.network)
         })
     }
 
@@ -351,22 +367,25 @@ impl Offer {
     pub(super) fn next_delay(
         &mut self,
         free: &mut FreeIndex,
-        class: usize,
+        at: usize,
         params: &DallyParams,
         now: SimTime,
     ) -> Option<SimTime> {
-        let delays = self.delays(class, params, now);
-        let class = &self.classes[class];
+        let delays = self.delays(at, params, now);
+        let class = &self.classes[at];
         let asked = (class.gpus, &class.types);
-        let mut end = |level: Level, delay: i64| {
-            if delay == Delays::NEVER || !rooms::can_unclaimed(free, asked, level) {
+        let end = |delay: i64| {
+            if delay == Delays::NEVER {
                 return None;
             }
             let since = class.waiting.next_since(now.0.saturating_sub(delay))?;
             Some(SimTime(since.saturating_add(delay)))
         };
-        let rack = end(Level::Rack, delays.least());
-        let network = end(Level::Network, delays.network);
+        let rack_room = rooms::can_unclaimed(free, asked, Level::Rack);
+        let rack = rack_room.then(|| end(delays.least())).flatten();
+        let network_room = rack_room || rooms::can_unclaimed(free, asked, Level::Network);
+        let network = network_room.then(|| end(delays.network)).flatten();
+        self.classes[at].rack_room = rack_room;
         rack.into_iter().chain(network).min()
     }
 }

@@ -3,7 +3,7 @@
 use super::leases::Leases;
 use super::offer::{Class, Extent, Offer, Start, Up, Verdict};
 use super::params::DallyParams;
-use super::queue::{Rank, Waiting};
+use super::queue::Rank;
 use super::score::mean_share;
 use super::tuner::Tuner;
 use crate::class::Places;
@@ -269,13 +269,11 @@ impl Policy for Dally {
                 self.offer.tuners.push(Tuner::new(&self.params));
                 sizes.len() - 1
             });
-            self.offer.classes.push(Class {
-                gpus: class.gpus,
-                types: class.types.clone(),
-                extent: Extent::of(plan.free(), &class.types),
-                tuner,
-                waiting: Waiting::default(),
-            });
+            let extent = Extent::of(plan.free(), &class.types);
+            let types = class.types.clone();
+            self.offer
+                .classes
+                .push(Class::new(class.gpus, types, extent, tuner));
         }
         self.offer.busy = BitSet::new(self.offer.classes.len().max(1));
         self.leases = Some(Leases::new(self.params.lease.0, jobs.len()));
