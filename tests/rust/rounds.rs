@@ -1,10 +1,11 @@
 //! Rounds with shares that no policy would give: the walks over kept claims against a look at everybody, and
 //! the laws of rounds.
 
-use gangline_allocation::{Allocator, Ask};
-use gangline_engine::{Policy, PolicyError, RunConfig};
+use gangline_allocation::{Allocator, Ask, PairShare, Shares};
+use gangline_engine::{FailureRow, Failures, Policy, PolicyError, RunConfig};
 use gangline_model::{
-    ClusterSpec, GpuType, GpuTypeId, JobColumns, JobTable, RackId, RateTable, Server, SimTime,
+    ClusterSpec, GpuType, GpuTypeId, Interference, JobColumns, JobTable, RackId, RateTable, Server,
+    SimTime,
 };
 use gangline_policies::{ParamValue, Params, Services, build};
 use gangline_rng::{Purpose, Stream};
@@ -258,4 +259,81 @@ fn no_gpu_is_left_at_a_boundary_to_a_job_that_fits() {
         done.unwrap_or_else(|error| panic!("seed {seed}, {params:?}: {error}"));
     }
     assert!(looks > 1_000, "these worlds have boundaries: {looks}");
+}
+
+/// Shares of time alone, `jobs x types`, and beside a job of the same kind: row, type, share.
+struct Given(Vec<f64>, Vec<(usize, u32, f64)>);
+
+impl Allocator for Given {
+    fn allocate(&mut self, _ask: &Ask) -> Result<Vec<f64>, PolicyError> {
+        Ok(self.0.clone())
+    }
+
+    fn allocate_packed(&mut self, ask: &Ask) -> Result<Shares, PolicyError> {
+        let each = self.1.iter().map(|&(row, gpu_type, share)| PairShare {
+            row,
+            beside: ask.kinds[row],
+            gpu_type: GpuTypeId(gpu_type),
+            share,
+        });
+        Ok(Shares {
+            alone: self.0.clone(),
+            pair_shares: each.collect(),
+        })
+    }
+}
+
+/// Runs to the limit with rounds skipped and with all rounds walked: moves go on, and both have the same log.
+fn no_round_may_be_skipped(mut case: Case, alone: &[f64], beside: &[(usize, u32, f64)]) {
+    let interference = Interference::constant(1.25, case.world.cluster.gpu_types().len());
+    case.config.interference = Some(interference.expect(">= 1"));
+    let number = |name: &str, value| (name.to_owned(), ParamValue::Float(value));
+    let params = Params::from([
+        number("round_s", ROUND_S),
+        number("min_solve_interval_s", 1e6),
+        ("packed".to_owned(), ParamValue::Bool(true)),
+    ]);
+    let logs = [true, false].map(|skips| {
+        case.config.skip_rounds = skips;
+        let given = Given(alone.to_vec(), beside.to_vec());
+        let mut policy = gavel_las(&params, Box::new(given));
+        let output = conformance::run(&case, policy.as_mut()).expect("it goes to its limit");
+        let changes = output.migrations.iter().sum::<i32>();
+        assert!(changes > 1, "{alone:?} {beside:?}: {changes} moves");
+        output.log_hash
+    });
+    assert_eq!(logs[0], logs[1], "{alone:?} {beside:?}");
+}
+
+/// All run all the time, but while a server was down jobs got unequal time, and there is no new allocation after it:
+/// claims change their order for a while, and so do partners.
+#[test]
+fn pairs_of_one_kind_may_swap_partners() {
+    let mut case = endless(4, &[2]);
+    let at = |seconds: f64| SimTime::from_seconds(seconds).expect("in range");
+    case.config.failures = Failures::Table(vec![FailureRow {
+        server: 1,
+        down: at(15.0),
+        up: at(95.0),
+    }]);
+    let shares = [(0, 0, 1.0), (1, 0, 0.9), (2, 0, 0.8), (3, 0, 0.4)];
+    no_round_may_be_skipped(case, &[0.0; 4], &shares);
+}
+
+/// What runs as it ran in the round before may do otherwise in a later one.
+#[test]
+fn jobs_with_two_ways_to_run_take_both() {
+    // as a pair and alone, on two GPUs of a type: more of the one, then more of the other
+    for (alone, together) in [(0.4, 0.6), (0.6, 0.4)] {
+        let pair = [(0, 0, together), (1, 0, together)];
+        no_round_may_be_skipped(endless(2, &[2]), &[alone; 2], &pair);
+    }
+    // A GPU of each of two types, one job for the first of them; another has nine tenths of the second and a tenth of the
+    // first, which is due after some rounds.
+    let both = [1.0, 0.0, 0.1, 0.9];
+    no_round_may_be_skipped(endless(2, &[1, 1]), &both, &[]);
+    // the same with a pair in place of the other
+    let pair = [(1, 0, 0.1), (1, 1, 0.9), (2, 0, 0.1), (2, 1, 0.9)];
+    let alone = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+    no_round_may_be_skipped(endless(3, &[1, 1]), &alone, &pair);
 }
