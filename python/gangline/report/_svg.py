@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gangline._html import text
-from gangline.report._cells import short
-from gangline.report.charts import stroke_of, style_of, ticks_s
+from gangline.report.charts import COLOURS, stroke_of, style_of, ticks_s
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from gangline.report.charts import Chart, Line
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Ticks = list[tuple[float, str]]
 
-__all__ = ["draw", "linear"]
+__all__ = ["draw", "linear", "short", "square", "still"]
 
 _WIDTH, _HEIGHT = 480, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 10, 52
 _GRID = 4000  # ours: units of an axis; a zoom by ten still has one to a pixel
 _LETTER, _LINE, _SAMPLE = 6.4, 14, 16  # of a label: letter, height, piece of the line before it
 _LABEL_CHARS = 18
+_TAIL_CHARS = 6  # of a label that is shortened
 
 
 class _Axis(NamedTuple):
@@ -289,3 +291,37 @@ def linear(low: float, high: float, *, whole: bool = False) -> Ticks:
     size = max(size, 1.0) if whole else size  # there is no half a job
     first = math.ceil(low / size - 1e-9)
     return [(size * i, f"{size * i:,.10g}") for i in range(first, int(high / size + 1e-9) + 1)]
+
+
+def square(x: float, y: float, size: tuple[float, float], shown: str, depth: float) -> str:
+    """Return a number on a square whose colour is the fuller the more `depth` is, from 0 to 1."""
+    width, height = size
+    return (
+        f'<rect x="{x + 1:.1f}" y="{y + 1:.1f}" width="{width - 2:.1f}" height="{height - 2:.1f}" '
+        f'fill="{COLOURS[1]}" fill-opacity="{depth:.3f}"/>'
+        f'<text x="{x + width / 2:.1f}" y="{y + height / 2 + 4:.1f}" text-anchor="middle">{shown}'
+        "</text>"
+    )
+
+
+def short(label: str, most: int) -> str:
+    """Shorten a label in the middle: public names end in what tells them apart, a batch size.
+
+    Examples
+    --------
+    >>> short("Recommendation (batch size 512)", 17)
+    'Recommendati…512)'
+    """
+    if len(label) <= most:
+        return label
+    tail = label[-_TAIL_CHARS:].rpartition(" ")[2]
+    return f"{label[: most - 1 - len(tail)].rstrip(' (')}…{tail}"
+
+
+def still(title: str, width: float, height: float, parts: Sequence[str]) -> str:
+    """Return a picture of its natural size, which no script touches."""
+    return (
+        f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
+        f'aria-label="{text(title)}" font-size="11" font-family="system-ui, sans-serif" '
+        f'fill="currentColor">{"".join(parts)}</svg>'
+    )

@@ -114,7 +114,7 @@ def _single(row: Row, runs: Sequence[Digest]) -> list[tuple[str, str]]:
     why = f"A job waited {wait} on average; {text(used)} of the GPU time was in use."
     return [
         (_lead("Price"), comparison.price(row, tables.name)),
-        (_lead("Waiting"), _joined(why, _blocking([row]), _unused([row]))),
+        (_lead("Waiting"), _joined(why, _shares([row], "behind_head", "idle_while_waiting"))),
         (_lead("Large and small jobs"), _sizes([row], _groups(runs))),
     ]
 
@@ -130,7 +130,7 @@ def _several(
     charged.append(_losers(best, others, groups))
     pair = [others[-1], best[0]]
     return [
-        (_lead("Why"), _joined(_difference(*pair), *_lost(pair), _blocking(pair), _unused(pair))),
+        (_lead("Why"), _joined(_difference(*pair), _shares(pair))),
         (_lead("Price"), _joined(*charged)),
         (_lead("Large and small jobs"), _sizes(pair, groups)),
     ]
@@ -195,32 +195,31 @@ def _difference(worst: Row, best: Row) -> str:
     return f"Jobs waited {both(waits)}, and held GPUs for {both(runs)}."
 
 
-def _blocking(pair: Sequence[Row]) -> str:
-    """Say how much of the waiting was head-of-line blocking, if any was."""
-    figures = _figures(pair, "behind_head", "the time to the first start", _BLOCKED)
-    why = "waiting although enough GPUs are idle, behind an earlier job that needs more"
-    return f"Head-of-line blocking ({why}): {figures}." if figures else ""
+_HEAD = (
+    "Head-of-line blocking (waiting although enough GPUs are idle, behind an earlier job that "
+    "needs more)"
+)
+_SHARES = (  # lead, key, whole, what is less than chance
+    ("Lost to the distance between the GPUs of a job", "comm_fraction",
+     "the GPU time that jobs held", _SMALL),
+    ("Lost to co-runners on the same GPUs", "share_fraction", "the GPU time that jobs held",
+     _SMALL),
+    (_HEAD, "behind_head", "the time to the first start", _BLOCKED),
+    ("GPUs idle while jobs waited", "idle_while_waiting", "all GPU time", _SMALL),
+)  # fmt: skip
 
 
-def _unused(pair: Sequence[Row]) -> str:
-    """Say how much GPU time was idle while jobs waited, if any was."""
-    figures = _figures(pair, "idle_while_waiting", "all GPU time")
-    return f"GPUs idle while jobs waited: {figures}." if figures else ""
+def _shares(pair: Sequence[Row], *keys: str) -> str:
+    """Say which shares of time were lost, blocked or idle: those of `keys`, or all."""
+    told = [
+        (lead, _figures(pair, key, whole, small))
+        for lead, key, whole, small in _SHARES
+        if not keys or key in keys
+    ]
+    return " ".join(f"{lead}: {figures}." for lead, figures in told if figures)
 
 
-def _lost(pair: Sequence[Row]) -> list[str]:
-    """Say how much of the GPU time held was lost to distance and to co-runners, if any was."""
-    said = []
-    for key, what in (
-        ("comm_fraction", "the distance between the GPUs of a job"),
-        ("share_fraction", "co-runners on the same GPUs"),
-    ):
-        figures = _figures(pair, key, "the GPU time that jobs held")
-        said.append(f"Lost to {what}: {figures}." if figures else "")
-    return said
-
-
-def _figures(pair: Sequence[Row], key: str, whole: str, small: float = _SMALL) -> str:
+def _figures(pair: Sequence[Row], key: str, whole: str, small: float) -> str:
     """Return a share per policy in words; nothing if it is small for all or not known."""
     known = [(row[key], row["policy"]) for row in pair if row.get(key) is not None]
     if not known or max(share for share, _ in known) < small:

@@ -167,10 +167,7 @@ def charts(runs: Sequence[Digest]) -> dict[str, Chart]:
         One per policy, in the order of the page.
     """
     drawn = [
-        _cumulative(
-            runs, "jct_s", "Time to finish", "Which share of the jobs is done within a time after "
-            "it arrived. Further left is sooner."
-        ),
+        _jct(runs),
         *_over_time(runs),
         _by_group(
             runs, "gangs", "By GPUs per job", "Mean time from arrival to finish, by how many GPUs "
@@ -191,15 +188,39 @@ def _is_worth_drawing(chart: Chart) -> bool:
     return any(len(line.x) for line in chart.lines)
 
 
-def _cumulative(runs: Sequence[Digest], column: str, title: str, about: str) -> Chart:
-    lines = []
-    for number, run in enumerate(runs):
-        x, y = _shares(run.curves[column], _LEAST_S)
-        lines.append(Line(number, run.label, x, y))
-    axis = "time since arrival" + _clipped([run.curves[column] for run in runs], _LEAST_S, "1 s")
-    return Chart(
-        column, title, about, axis, "share of jobs", lines, "seconds", "share", is_step=True
+def _jct(runs: Sequence[Digest]) -> Chart:
+    about = (
+        "Which share of the jobs is done within a time after it arrived. Further left is sooner."
     )
+    lines, clipped = _cumulative(runs, "jct_s", _LEAST_S, "1 s")
+    axis = f"time since arrival{clipped}"
+    return Chart(
+        "jct_s", "Time to finish", about, axis, "share of jobs", lines, "seconds", "share",
+        is_step=True,
+    )  # fmt: skip
+
+
+def _fairness(runs: Sequence[Digest]) -> Chart:
+    about = (
+        "How long each job took, compared with an equal split of the cluster among all jobs there. "
+        f"Right of {words.count(1)}: worse than the equal split."
+    )
+    lines, clipped = _cumulative(runs, "ftf", _LEAST_RATIO, f"{_LEAST_RATIO:g}")
+    axis = f"time taken / time on an equal share{clipped}"
+    return Chart(
+        "ftf", "Fairness to each job", about, axis, "share of jobs", lines, "ratio", "share",
+        is_step=True,
+    )  # fmt: skip
+
+
+def _cumulative(
+    runs: Sequence[Digest], column: str, least: float, name: str
+) -> tuple[list[Line], str]:
+    """Return cumulative curves, and say so if less than the least value of the axis occurs."""
+    curves = [run.curves[column] for run in runs]
+    lines = [Line(i, run.label, *_shares(run.curves[column], least)) for i, run in enumerate(runs)]
+    is_less = any(len(one) and one[0] < least for one in curves)
+    return lines, f"; less than {name} is drawn at {name}" if is_less else ""
 
 
 def _shares(values: Floats, least: float) -> tuple[Floats, Floats]:
@@ -224,36 +245,25 @@ def _over_time(runs: Sequence[Digest]) -> list[Chart]:
         " The axis ends when the last job has arrived and no job waits any more; the last job "
         f"finished after {words.duration(longest)}."
     )
-    titles = (
-        ("gpus_busy", "GPUs busy", "GPUs that hold a job, over time.", "GPUs"),
-        ("jobs_waiting", "Jobs waiting", "Jobs that have arrived and hold no GPU, over time.",
-         "jobs"),
-    )  # fmt: skip
-    drawn = []
-    for name, title, about, y_title in titles:
-        lines = [
-            _folded(number, run.label, run.lines[name], unit) for number, run in enumerate(runs)
-        ]
-        if name == "gpus_busy":
-            if any(line.low is not None for line in lines):
-                about += " Lines are means of short spans of time; the shade is their range."
-            about += rest if is_cut else ""
-        drawn.append(
-            Chart(
-                name,
-                title,
-                about,
-                f"{word} since the first arrival",
-                y_title,
-                lines,
-                "time",
-                "count",
-                is_step=True,
-                linked="time",
-                x_limit=busy / unit if is_cut else None,
-            )
+    busy_lines, waiting_lines = (
+        [_folded(number, run.label, run.lines[name], unit) for number, run in enumerate(runs)]
+        for name in ("gpus_busy", "jobs_waiting")
+    )
+    about = "GPUs that hold a job, over time."
+    if any(line.low is not None for line in busy_lines):
+        about += " Lines are means of short spans of time; the shade is their range."
+    about += rest if is_cut else ""
+    return [
+        Chart(
+            name, title, told, f"{word} since the first arrival", y_title, lines, "time", "count",
+            is_step=True, linked="time", x_limit=busy / unit if is_cut else None,
         )
-    return drawn
+        for name, title, told, y_title, lines in (
+            ("gpus_busy", "GPUs busy", about, "GPUs", busy_lines),
+            ("jobs_waiting", "Jobs waiting", "Jobs that have arrived and hold no GPU, over time.",
+             "jobs", waiting_lines),
+        )
+    ]  # fmt: skip
 
 
 def _folded(number: int, label: str, line: Steps, unit: float) -> Line:
@@ -283,26 +293,3 @@ def _by_group(runs: Sequence[Digest], kind: str, title: str, about: str, x_title
     return Chart(
         kind, title, about, x_title, "mean time to finish", lines, "names", "seconds", names
     )
-
-
-def _fairness(runs: Sequence[Digest]) -> Chart:
-    lines = []
-    for number, run in enumerate(runs):
-        x, y = _shares(run.curves["ftf"], _LEAST_RATIO)
-        lines.append(Line(number, run.label, x, y))
-    about = (
-        "How long each job took, compared with an equal split of the cluster among all jobs there. "
-        f"Right of {words.count(1)}: worse than the equal split."
-    )
-    axis = "time taken / time on an equal share"
-    axis += _clipped([run.curves["ftf"] for run in runs], _LEAST_RATIO, f"{_LEAST_RATIO:g}")
-    return Chart(
-        "ftf", "Fairness to each job", about, axis, "share of jobs", lines, "ratio", "share",
-        is_step=True,
-    )  # fmt: skip
-
-
-def _clipped(values: Sequence[Floats], least: float, name: str) -> str:
-    """Say so if less than the least value of a logarithmic axis occurs."""
-    is_less = any(len(one) and one[0] < least for one in values)
-    return f"; less than {name} is drawn at {name}" if is_less else ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangline import _formatting as words
 from gangline.report import tables
-from gangline.report._cells import drawing, short, square
+from gangline.report._svg import short, square, still
 from gangline.report.charts import COLOURS
 from gangline.report.tables import Table, hours, of, text
 
@@ -144,7 +144,7 @@ def heat(one: Heat) -> str:
                 at = left + column * width, y
                 parts.append(square(*at, (width, height), shown, 0.8 * (1.0 - share)))
     bottom = top + len(one.rows) * height
-    return drawing("Share of its speed that a gang keeps", _WIDTH, bottom + 2, parts)
+    return still("Share of its speed that a gang keeps", _WIDTH, bottom + 2, parts)
 
 
 def _lost(drawn: Sequence[Digest]) -> str:
@@ -187,7 +187,7 @@ def bars(drawn: Sequence[Digest]) -> str:
             y += height
         y += 6
     title = "GPU-hours lost to communication, by model, policy and tier"
-    return drawing(title, _WIDTH, max(y, 20), parts)
+    return still(title, _WIDTH, max(y, 20), parts)
 
 
 def _bar(loss: Loss | None, left: float, y: float, scale: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -117,16 +118,8 @@ def _runs(mask: int) -> list[tuple[int, int]]:
     >>> _runs(0b1101)
     [(0, 1), (2, 2)]
     """
-    found, bit = [], 0
-    while mask >> bit:
-        if mask >> bit & 1:
-            length = 1
-            while mask >> (bit + length) & 1:
-                length += 1
-            found.append((bit, length))
-            bit += length
-        bit += 1
-    return found
+    lowest_first = f"{mask:b}"[::-1]
+    return [(run.start(), len(run[0])) for run in re.finditer("1+", lowest_first)]
 
 
 def _is_taken(bars: Sequence[Bar], server: int, slot: int, at_s: float) -> bool:

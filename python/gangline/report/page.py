@@ -73,17 +73,22 @@ def render(runs: Sequence[Digest], *, command: str = "") -> str:
     named = [row["policy"] for row in best], others[-1]["policy"] if others else None
     blocks = _drawings(charts(drawn))
     title = _title(drawn)
+    waited, asked = (
+        ("Why they differ", "What was compared")
+        if len(drawn) > 1
+        else ("What jobs waited for", "What was run")
+    )
     sections = [
         (name, short, heading, content)
         for name, short, heading, content in (
-            ("why", "Why", _because(drawn), why.content(means, drawn, *named)),
+            ("why", "Why", waited, why.content(means, drawn, *named)),
             ("groups", "Groups", "Large and small jobs", _groups(drawn, blocks)),
             ("cluster", "Over time", "The cluster over time", blocks.get("time", "")),
             ("fairness", "Fairness", "Fairness", _fairness(drawn, rows, blocks)),
             ("types", "GPU types", "By GPU type", _types(drawn)),
             ("network", "Distance", "What distance cost", distance.content(drawn)),
             ("sharing", "Sharing", "Shared GPUs", pairs.content(drawn, means)),
-            ("compared", "Input", _asked(drawn), _compared(runs, drawn)),
+            ("compared", "Input", asked, _compared(runs, drawn)),
             ("repeat", "Repeat", "To repeat it", _repeat(runs, command)),
         )
         if content
@@ -147,28 +152,20 @@ def _drawings(all_charts: dict[str, Chart]) -> dict[str, str]:
     """Return one block of HTML per chart, or per set of linked charts under their common word."""
     sets: dict[str, list[str]] = {}
     for chart in all_charts.values():
-        sets.setdefault(chart.linked or chart.key, []).append(_figure(chart, _svg.draw(chart)))
+        figure = (
+            f"<figure><h3>{text(chart.title)}</h3><figcaption>{text(chart.about)}</figcaption>"
+            f'<div class="chart">{_svg.draw(chart)}</div></figure>'
+        )
+        sets.setdefault(chart.linked or chart.key, []).append(figure)
     return {
         key: figures[0] if len(figures) == 1 else _side_by_side(figures)
         for key, figures in sets.items()
     }
 
 
-def _figure(chart: Chart, drawing: str) -> str:
-    return (
-        f"<figure><h3>{text(chart.title)}</h3><figcaption>{text(chart.about)}</figcaption>"
-        f'<div class="chart">{drawing}</div></figure>'
-    )
-
-
 def section(name: str, title: str, content: str) -> str:
     """Return a section; the title is safe already."""
     return f'<section aria-labelledby="{name}"><h2 id="{name}">{title}</h2>{content}</section>'
-
-
-def _grid(blocks: Mapping[str, str], *keys: str) -> str:
-    """Return these charts side by side; nothing if there is none of them."""
-    return _side_by_side([blocks[key] for key in keys if key in blocks])
 
 
 def _side_by_side(figures: Sequence[str]) -> str:
@@ -179,14 +176,6 @@ def _title(drawn: Sequence[Digest]) -> str:
     if len(drawn) == 1:
         return f"{text(_cut(drawn[0].label))} on {text(_cut(_cluster_name(drawn[0])))}"
     return f"{len(drawn)} schedulers compared"
-
-
-def _asked(drawn: Sequence[Digest]) -> str:
-    return "What was run" if len(drawn) == 1 else "What was compared"
-
-
-def _because(drawn: Sequence[Digest]) -> str:
-    return "What jobs waited for" if len(drawn) == 1 else "Why they differ"
 
 
 def _lede(runs: Sequence[Digest]) -> str:
@@ -267,9 +256,11 @@ def _key(drawn: Sequence[Digest]) -> str:
 def _compared(runs: Sequence[Digest], drawn: Sequence[Digest]) -> str:
     spec = drawn[0].spec
     trace = spec["trace"]
+    users = len(runs[0].users)
+    of_users = f" of {words.plural(users, 'user')}" if users else ""
     facts = [
         ("Trace", trace["path"]),
-        ("Jobs", words.count(trace["jobs"]) + _of_users(runs[0])),
+        ("Jobs", words.count(trace["jobs"]) + of_users),
         ("Origin", trace["metadata"].get("origin", "")),
         ("Licence", trace["metadata"].get("licence", "")),
         ("To cite", trace["metadata"].get("citation", "")),
@@ -306,10 +297,6 @@ def _counted(notes: Mapping[str, int], *, dropped: bool) -> str:
     """Say what the counters of a trace mean: those of jobs left out, or the others."""
     found = [(name, n) for name, n in notes.items() if (name in DROPPED) == dropped]
     return "; ".join(f"{n:,}: {explain(name).replace('`', '')}" for name, n in found)
-
-
-def _of_users(run: Digest) -> str:
-    return f" of {words.plural(len(run.users), 'user')}" if run.users else ""
 
 
 def _verdict(rows: Sequence[dict[str, Any]], drawn: Sequence[Digest]) -> str:
@@ -377,7 +364,7 @@ def _between(row: dict[str, Any] | None) -> str:
 
 
 def _groups(drawn: Sequence[Digest], blocks: dict[str, str]) -> str:
-    parts = [_grid(blocks, "gangs", "lengths")]
+    parts = [_side_by_side([blocks[key] for key in ("gangs", "lengths") if key in blocks])]
     users = tables.users(drawn)
     if users.rows:
         parts.append("<h3>By user</h3><p class=about>Mean time from arrival to finish.</p>")
@@ -443,7 +430,7 @@ def _fairness(
         "alone on an equal share of the cluster. Above 1 the job would have been better off with "
         "an equal split; the largest values show which jobs were starved.</p>"
     )
-    return about + table.html("Fairness by policy") + _grid(blocks, "ftf")
+    return about + table.html("Fairness by policy") + _side_by_side([blocks["ftf"]])
 
 
 def _repeat(runs: Sequence[Digest], command: str) -> str:

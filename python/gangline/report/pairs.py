@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangline import _formatting as words
 from gangline.report import tables
-from gangline.report._cells import drawing, short, square
+from gangline.report._svg import short, square, still
 from gangline.report.tables import Cell, Table, hours, of, text
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def heat(run: Digest) -> str:
                 at = left + column * width, top + k * height
                 depth = 0.08 + 0.62 * gpu_h / most
                 parts.append(square(*at, (width, height), _factor(xi), depth))
-    return drawing("Slowdown factors by pair of models", wide, high + 2, parts)
+    return still("Slowdown factors by pair of models", wide, high + 2, parts)
 
 
 def _models(pairs: Sequence[PairTime]) -> list[str]:
