@@ -261,6 +261,11 @@ MISTAKES: list[tuple[list[str], int, str]] = [
     (["compare", *SMALL, "--policies", "fifo", "--set", "limits=[1]"], 2, "none of the policies"),
     (["cluster", "show", "venice"], 2, "known:"),
     (["policies", "nope"], 2, "unknown policy"),
+    (["plan", *SMALL, "--policy", "fifo", "--keep", "x<=1"], 2, "gangline: --keep: x<=1: exp"),
+    (["run", *SMALL, "--policy", "fifo", "--restart-s", "-1"], 2, "gangline: --restart-s: exp"),
+    (["run", *SMALL, "--policy", "fifo", "--limit", "0"], 2, "gangline: --limit: exp"),
+    (["compare", *SMALL, "--policies", "fifo", "--seed", "1,1"], 2, "gangline: --seed: dupl"),
+    (["sweep", "x.toml", "--out", "o", "--address", "a"], 2, "gangline: --address: only for"),
     (["frobnicate"], 2, "frobnicate"),
     (["trace", "info", "pyproject.none"], 2, "pyproject.none"),
 ]  # fmt: skip

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from gangline.errors import TraceError
-from gangline.trace import read_trace
+from gangline.trace import Trace, read_trace
 from gangline.trace.files.source import Source
 from gangline.trace.files.text import TextFile
 from gangline.trace.formats import FORMATS
@@ -167,7 +167,7 @@ LIMIT_MB = 64
 READ_BOMB = """
 import resource, sys
 from gangline.errors import TraceError
-from gangline.trace import read_trace
+from gangline.trace import Trace, read_trace
 read_trace("synth:philly?jobs=10&seed=1")
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
@@ -285,6 +285,33 @@ def test_errors_of_reading_and_of_bounds_come_together_in_the_order_of_the_file(
     with pytest.raises(TraceError) as caught:
         read_trace(tmp_path / "n.csv", max_errors=2)
     assert str(caught.value).endswith("and 2 more")
+
+
+@pytest.mark.parametrize(
+    ("per_second", "unit"), [(10**3, "milli"), (10**6, "micro"), (10**9, "nano")]
+)
+def test_arrivals_in_another_unit_are_one_line(tmp_path: Path, per_second: int, unit: str) -> None:
+    moments = [(1_696_000_000 + i) * per_second for i in range(30)]
+    rows = "".join(f"j{i},{moment},1,9\n" for i, moment in enumerate(moments))
+    path = put(tmp_path, "n.csv", f"job_id,arrival_s,gpus,duration_s\n{rows}".encode())
+    for options in ({}, {"on_bad_row": "drop"}):
+        with pytest.raises(TraceError) as caught:
+            read_trace(path, **options)
+        said = str(caught.value)
+        assert "\n" not in said
+        assert ", ".join(f'"{moment}"' for moment in moments[:3]) + " and so on in 30 rows" in said
+        assert said.endswith(
+            f"seem to be {unit}seconds since 1970; divide the column by {per_second:,}"
+        )
+        assert (caught.value.line, caught.value.column) == (2, "arrival_s")
+    table = pa.table({"arrival_s": moments, "gpus": [1] * 30, "duration_s": [9.0] * 30})
+    with pytest.raises(TraceError, match=f"in 30 rows: these seem to be {unit}seconds"):
+        Trace.from_arrow(table)
+    # one arrival that is none: all lines are told
+    path.write_bytes(path.read_bytes() + b"x,5,1,9\n")
+    with pytest.raises(TraceError, match="and 10 more") as caught:
+        read_trace(path)
+    assert len(caught.value.errors) == 20
 
 
 def test_very_long_values_are_shortened(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -97,9 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _exit.USAGE
     except GanglineError as error:
         notes = getattr(error, "__notes__", ())  # such as the round of a solve that failed
-        # Python's arguments are flags on the command line.
-        words = str(error).replace('`on_infeasible="drop"`', "`--on-infeasible drop`")
-        words = words.replace("as `trace`", "as `--trace`")
+        words = _as_typed(str(error), tokens)
         # Several errors of a trace have a line each; a line break in a name was made visible.
         _console.say(*"; ".join([f"gangline: {words}", *map(safe, notes)]).split("\n"))
         return _exit.code_of(error)
@@ -129,6 +128,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _console.say(f"gangline: {place}{error.strerror or error}{hint}")
         return _exit.USAGE
     return code if isinstance(code, int) else _exit.DONE
+
+
+_ARGUMENT_FIRST = re.compile(r"^(?:run option |options: )?(?:--)?([a-z][a-z_-]*)(?=: )")
+_ARGUMENT_WITHIN = re.compile(r'(?<=as |th |se )`([a-z_]+)(?:="(\w+)")?`')  # as, with, raise
+
+
+def _as_typed(words: str, tokens: Sequence[str]) -> str:
+    """Name options in an error as they were typed, where it names the arguments of Python."""
+    flags: dict[str, str] = {}
+    for argument in app.parse_commands(tokens)[1][-1].assemble_argument_collection():
+        typed = [name for name in argument.names if name in tokens] or argument.names
+        flags |= {name.strip("-").replace("-", "_"): typed[0] for name in argument.names}
+
+    def first(found: re.Match[str]) -> str:
+        return flags.get(found[1].replace("-", "_"), found[0])
+
+    def within(found: re.Match[str]) -> str:
+        flag = flags.get(found[1])
+        return found[0] if flag is None else f"`{flag} {found[2] or ''}".rstrip() + "`"
+
+    return _ARGUMENT_WITHIN.sub(within, _ARGUMENT_FIRST.sub(first, words))
 
 
 def _one_line(text: str) -> str:

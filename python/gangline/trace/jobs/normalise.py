@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _REQUIRED = ("arrival_s", "gpus")
 _ABSOLUTE = ("deadline_s", "start_s")
 _NO_IDS = pa.array([], type=pa.string())
+_EPOCH = (8e8, SECONDS_MAX)  # ours: seconds since 1970, from the year 1995 on
+_UNITS = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 _WORK = "a duration or a number of iterations"
 
 
@@ -243,6 +245,9 @@ def _refuse_bad(raw: Raw, columns: dict[str, Any], keep: _Keep, options: Options
     for name, wrong, words in _wrong(raw, columns):
         here = wrong & seen
         if here.any():
+            unit = _unit_of_moments(columns[name], seen) if name == "arrival_s" else None
+            if unit is not None:
+                raise _in_another_unit(raw, np.flatnonzero(here), columns[name], words, unit)
             bad = bad | here
             _note(raw, here, raw.names.get(name, name), words, columns.get(name))
     if raw.faults.count and options.on_bad_row == "error":
@@ -336,6 +341,39 @@ def _note(raw: Raw, wrong: npt.NDArray[np.bool_], column: str, words: str, array
     if raw.locate is None:
         values = ["" if array is None else str(array[int(row)].as_py()) for row in rows[:20]]
     raw.faults.add(records, column, words, values)
+
+
+def _unit_of_moments(array: Any, rows: npt.NDArray[np.bool_]) -> tuple[str, int] | None:
+    """Return the unit in which all arrivals seem to count from 1970, and how many are a second."""
+    values = numbers(array)[rows].astype(np.float64)
+    for unit, per_second in _UNITS.items():
+        if _EPOCH[0] <= values.min() / per_second and values.max() / per_second <= _EPOCH[1]:
+            return unit, per_second
+    return None
+
+
+def _in_another_unit(
+    raw: Raw, rows: npt.NDArray[np.int64], array: Any, words: str, unit: tuple[str, int]
+) -> TraceError:
+    """Return one error for a whole column: how many rows, the first of them, and the unit."""
+    first = rows[:3]
+    records = first if raw.records is None else raw.records(first)
+    column = raw.names.get("arrival_s", "arrival_s")
+    texts = [str(array[int(row)].as_py()) if raw.locate is None else None for row in first]
+    faults = [Fault(int(n), column, words, t) for n, t in zip(records, texts, strict=True)]
+    errors = (raw.locate or _without_lines(raw.path))(faults)
+    listed = ", ".join(f'"{error.value}"' for error in errors)
+    place = raw.path if errors[0].line is None else f"{raw.path}:{errors[0].line}"
+    name, per_second = unit
+    return TraceError(
+        f"{place}: {column}: expected {words}, got {listed} and so on in {len(rows):,} rows: these "
+        f"seem to be {name} since 1970; divide the column by {per_second:,}",
+        path=raw.path,
+        line=errors[0].line,
+        column=column,
+        value=errors[0].value,
+        expected=words,
+    )
 
 
 def _without_lines(path: str) -> Callable[[Sequence[Fault]], list[TraceError]]:
