@@ -1,4 +1,4 @@
-//! Rounds with shares that no policy would give: the walks over kept claims against a look at everybody, and
+//! Rounds with shares that no policy would give: the walks over kept claims against a look at all jobs, and
 //! the laws of rounds.
 
 use gangline_allocation::{Allocator, Ask, PairShare, Shares};
@@ -171,7 +171,7 @@ fn follow(case: &Case, shares: &[f64]) -> (Vec<u32>, Vec<usize>) {
     (ran, first)
 }
 
-/// On one type: everybody with a share runs before its claim could be passed over so often, and gets what
+/// On one type: each job with a share runs before its claim could be passed over so often, and gets what
 /// it was promised, to within a few rounds.
 #[test]
 fn shares_are_served_soon_and_in_full() {

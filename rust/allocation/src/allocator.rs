@@ -43,7 +43,7 @@ pub struct Ask {
     pub pair_rates: Vec<f64>,
 }
 
-/// Share of a job's time beside another, or beside any job of a kind.
+/// Share of a job's time on the same GPUs as another job, or as any job of a kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairShare {
     /// Place of the job in the ask.
@@ -61,7 +61,7 @@ pub struct PairShare {
 pub struct Shares {
     /// Time alone, `jobs x types`.
     pub alone: Vec<f64>,
-    /// Time beside others.
+    /// Time on the same GPUs as another job.
     pub pair_shares: Vec<PairShare>,
 }
 

@@ -736,7 +736,7 @@ impl<'a> Simplex<'a> {
         let (column, _) = self.reduced(entering);
         let falls = self.working.times(&column);
         let values = self.working.times(&self.left_by_keys());
-        // (how far, size of the pivot, who): the nearest; of equally near ones the largest pivot
+        // (how far, size of the pivot, what leaves): the nearest; of equally near ones the largest pivot
         let mut leaving: Option<(f64, f64, Leaving)> = None;
         let mut offer = |value: f64, fall: f64, who: Leaving| {
             if fall > PIVOT {

@@ -123,7 +123,7 @@ pub struct Answer {
 pub struct Found {
     /// Rounded shares, `jobs x types`.
     pub shares: Vec<f64>,
-    /// Rounded shares beside others; none is 0.
+    /// Rounded shares of pairs; none is 0.
     pub pair_shares: Vec<PairShare>,
     /// Programs that were solved; 0 if no job can run.
     pub programs: u32,

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_share_time_equally_with_who_is_left() {
+    fn pairs_share_time_equally_with_a_job_alone() {
         let shares = RandomPairs::default().allocate_packed(&ask(&[0, 1, 2], &[0, 1, 1], 1.8));
         let shares = shares.expect("no error");
         // 2 GPUs over one pair and one alone: all of its time for each
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn who_loses_its_partner_gets_another() {
+    fn a_job_that_loses_its_partner_gets_another() {
         let mut pairing = RandomPairs::default();
         pairing
             .allocate_packed(&ask(&[0, 1, 2, 3], &[0; 4], 1.8))

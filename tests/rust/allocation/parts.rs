@@ -15,7 +15,7 @@ fn ask(jobs: u32) -> Ask {
     }
 }
 
-/// Remembers who was asked for together, and gives each job its number.
+/// Remembers which jobs were asked for together, and gives each job its number.
 #[derive(Default)]
 struct Witness(Vec<(Vec<u32>, Vec<f64>)>);
 

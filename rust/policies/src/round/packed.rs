@@ -1,7 +1,7 @@
-//! Which jobs run where, and beside which others, in a round of a policy that lets two jobs share GPUs.
+//! Which jobs run where, alone or in pairs, in a round of a policy that lets two jobs share GPUs.
 //!
-//! All active jobs are looked at in each round: O(active log active), little beside the programs that packing
-//! needs.
+//! All active jobs are looked at in each round: O(active log active), little compared with the programs that
+//! packing needs.
 
 use super::accounts::Claim;
 use super::ask::can;
@@ -14,7 +14,7 @@ use gangline_model::{GpuSet, GpuTypeId, JobId};
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// One job, or the two that go next of a line; the greatest goes first.
+/// One job, or the next two jobs of a line; the greatest goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     claim: Claim,

@@ -1,9 +1,9 @@
-//! Two jobs on the same GPUs: which may, how fast, and what each was promised beside which partner.
+//! Two jobs on the same GPUs: which may share, at what rates, and what time each is entitled to with which partner.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | kind | `of` | jobs that are alike beside any other: gang, rates, model label, memory |
-//! | group d | `group` | jobs that are one to a partner: a kind, or a single job |
+//! | group d | `group` | jobs between which a partner does not distinguish: a kind, or a single job |
 //! | `X[m,d,k]` | `Book::share` | target share of job m's time beside a job of group d on type k |
 //! | `t[m,d,k]` | `Book::held` | time it held GPUs with that co-runner since the reset, started at R/2 |
 //!
