@@ -9,7 +9,7 @@ use gangline_testkit::{build, find, plain, policies};
 fn draw_params(name: &str, numbers: &mut Numbers, is_loose: bool) -> Params {
     let info = find(name).expect("a registered policy");
     let mut params = conformance::draw_params(info, numbers);
-    if is_loose && info.has_placement() {
+    if is_loose && info.placement.is_some() {
         let loose = ["consolidate", "count", "spread", "random", "random_server"];
         let rule = ParamValue::Str(numbers.pick(&loose).to_owned());
         params.insert("placement".to_owned(), rule);

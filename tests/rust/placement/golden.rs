@@ -186,38 +186,6 @@ fn fewest_servers_may_prefer_an_emptier_rack() {
 }
 
 #[test]
-fn keeps_a_place_unless_a_narrower_one_is_free() {
-    let mut world = world();
-    let mut placer = placer(&[]);
-    let gpu_type = GpuTypeId(0);
-    let old: GpuSet = [(0, 0b11), (2, 0b10)]
-        .map(|(s, mask)| (gangline_model::ServerId(s), mask))
-        .into_iter()
-        .collect();
-    let moved = placer.place_or_keep(&mut world.index, gpu_type, &demand(3), &old);
-    assert_eq!(counts(moved), [(3, 3)]);
-    world.set(0, 0b0011);
-    world.set(3, 0b0101);
-    let kept = placer.place_or_keep(&mut world.index, gpu_type, &demand(3), &old);
-    assert_eq!(
-        counts(kept),
-        [(0, 2), (1, 1)],
-        "a rack is narrower than the network"
-    );
-    world.set(1, 0);
-    let moved = placer.place_or_keep(&mut world.index, gpu_type, &demand(3), &old);
-    assert_eq!(counts(moved), [(2, 2), (3, 1)]);
-    world.set(2, 0b0011);
-    world.set(3, 0);
-    let kept = placer.place_or_keep(&mut world.index, gpu_type, &demand(3), &old);
-    assert_eq!(
-        kept,
-        Some(old),
-        "nothing narrower is left, though slot 0 of server 2 would be taken first"
-    );
-}
-
-#[test]
 fn skew_by_name() {
     let labels = [
         "VGG16",

@@ -367,43 +367,6 @@ impl Placer {
         Some(GpuSet::single(pool.server(at), self.slots(pool, at, gpus)))
     }
 
-    /// The GPUs the job had, if all of them are free and the rule has no strictly narrower tier for
-    /// it now; else a fresh placement.
-    pub fn place_or_keep(
-        &mut self,
-        free: &mut FreeIndex,
-        gpu_type: GpuTypeId,
-        demand: &Demand,
-        old: &GpuSet,
-    ) -> Option<GpuSet> {
-        let is_whole = old.gpus() == demand.gpus
-            && old
-                .by_server()
-                .iter()
-                .all(|part| free.type_of(part.server) == gpu_type);
-        if !is_whole || !free.is_free(old) {
-            return self.place(free, gpu_type, demand);
-        }
-        let tier = free.tier(old);
-        match self.params.rule {
-            // these do not look for a narrow tier, so none is better than the place it has
-            Rule::Spread | Rule::Random | Rule::RandomServer | Rule::Count => {
-                return Some(old.clone());
-            }
-            Rule::Consolidate if tier > self.level(demand) => {
-                return self.place(free, gpu_type, demand);
-            }
-            Rule::Consolidate | Rule::Yarn | Rule::WholeServers | Rule::Skew | Rule::BestSpeed => {}
-        }
-        if tier == Level::Server {
-            return Some(old.clone());
-        }
-        match self.place(free, gpu_type, demand) {
-            Some(fresh) if free.tier(&fresh) < tier => Some(fresh),
-            Some(_) | None => Some(old.clone()),
-        }
-    }
-
     fn place_by_rule(
         &mut self,
         free: &mut FreeIndex,

@@ -186,11 +186,6 @@ impl PolicyInfo {
         self.page.unwrap_or(self.name)
     }
 
-    /// Whether it has the parameters of placement.
-    pub fn has_placement(&self) -> bool {
-        self.placement.is_some()
-    }
-
     /// All parameters: its own, then those of placement.
     pub fn parameters(&self) -> impl Iterator<Item = ParamSpec> + Clone + use<> {
         let rule = self.placement;
