@@ -145,6 +145,34 @@ def test_a_missing_setting_is_named(policy: str, settings: dict[str, Any], field
     assert caught.value.field == field
 
 
+@pytest.mark.parametrize(
+    ("column", "values", "expected"),
+    [
+        (
+            "capacity",
+            [1],
+            "capacity: expected 2 numbers, one for each column of `rates`, a GPU type",
+        ),
+        (
+            "scale",
+            [1, 1, 1],
+            "scale: expected 2 numbers, one for each row of `rates`, a job, got 3",
+        ),
+        ("service_lost_s", [1], "service_lost_s: expected 2 numbers, one for each row of `rates`"),
+    ],
+)
+def test_an_array_of_another_length_is_named(column: str, values: list[int], expected: str) -> None:
+    with pytest.raises(gl.PolicyError) as caught:
+        gl.lp.solve("gavel-ftf", **TWO | {column: values})
+    assert str(caught.value).startswith(f"gavel-ftf: {expected}")
+    assert caught.value.field == column
+
+
+def test_one_number_is_asked_for_in_the_singular() -> None:
+    with pytest.raises(gl.PolicyError, match="expected 1 number, one for each column"):
+        gl.lp.solve("gavel-las", rates=[[1.0]], scale=[1], capacity=[1, 1])
+
+
 def test_the_reference_type_must_have_a_rate() -> None:
     world = TWO | {"rates": [[1.0, 4.0], [1.0, 0.0]]}
     settings = {"agnostic_rate": "reference", "reference_type": 1}

@@ -229,7 +229,8 @@ def read(policy: str, arrays: Mapping[str, Any], settings: Settings) -> Instance
     for name, array in sized.items():
         wanted = types if name == "capacity" else jobs
         if len(array) != wanted:
-            raise _wrong(policy, name, len(array), f"{wanted} values, as `rates` has")
+            what = "column of `rates`, a GPU type" if name == "capacity" else _ROW
+            raise _wrong_length(policy, name, len(array), wanted, what)
     per_job = {
         name: _array(policy, name, getattr(settings, name), 1)
         for name in PER_JOB
@@ -237,7 +238,7 @@ def read(policy: str, arrays: Mapping[str, Any], settings: Settings) -> Instance
     }
     for name, array in per_job.items():
         if len(array) != jobs:
-            raise _wrong(policy, name, len(array), f"{jobs} values, one per job")
+            raise _wrong_length(policy, name, len(array), jobs, _ROW)
     _check_settings(policy, settings, types)
     for name, (expected, good) in _PER_JOB_NUMBERS.items():
         if name in per_job:
@@ -359,6 +360,14 @@ def _each(
         place[0] = int(instance.classes.first[place[0]])
     where = "".join(f"[{index}]" for index in place)
     raise _wrong(instance.policy, name + where, value, expected)
+
+
+_ROW = "row of `rates`, a job"
+
+
+def _wrong_length(policy: str, name: str, given: int, wanted: int, what: str) -> PolicyError:
+    numbers = "number" if wanted == 1 else "numbers"
+    return _wrong(policy, name, given, f"{wanted} {numbers}, one for each {what}")
 
 
 def _wrong(policy: str, name: str, value: object, expected: str) -> PolicyError:
