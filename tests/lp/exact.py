@@ -1,0 +1,100 @@
+"""Water filling from the text, in numbers of 150 digits: a full tableau, a row for each sentence.
+
+Levels rise together, in proportion to weights per GPU of the gang. A row with a multiplier is
+tight in every plan that reaches the level: its job stays there, the others go on from the tableau
+as it stands. Shares nothing with what it checks.
+"""
+
+from __future__ import annotations
+
+import decimal
+from decimal import Decimal
+
+import numpy as np
+
+DIGITS, NOTHING = 150, Decimal("1e-80")
+PATIENCE = 30  # steps without progress; then the first column that gains enters, which cannot cycle
+
+
+class Tableau:
+    """Maximises one column under rows `terms <= right`, where every right side is at least 0."""
+
+    def __init__(self, terms: list[list[Decimal]], right: list[Decimal]) -> None:
+        many = len(terms)
+        one = [[Decimal(int(a == b)) for b in range(many)] for a in range(many)]
+        rows = [[*terms[a], *one[a], right[a]] for a in range(many)]
+        self.table = np.array(rows, dtype=object)
+        self.columns = len(terms[0])
+        self.basis = [self.columns + a for a in range(many)]
+        self.gain = np.array([Decimal(0)] * self.table.shape[1], dtype=object)
+
+    def pivot(self, row: int, column: int) -> None:
+        own = self.table[row] / self.table[row, column]
+        self.table[row] = own
+        for other in range(len(self.basis)):
+            times = self.table[other, column]
+            if other != row and times != 0:
+                self.table[other] = self.table[other] - times * own
+        self.gain = self.gain - self.gain[column] * own
+        self.basis[row] = column
+
+    def maximise(self) -> None:
+        still = 0
+        while True:
+            gains = [column for column in range(len(self.gain) - 1) if self.gain[column] > NOTHING]
+            if not gains:
+                return
+            column = gains[0] if still > PATIENCE else max(gains, key=lambda at: self.gain[at])
+            falls = [row for row in range(len(self.basis)) if self.table[row, column] > NOTHING]
+            far, _, row = min(
+                (self.table[row, -1] / self.table[row, column], self.basis[row], row)
+                for row in falls
+            )
+            still = 0 if far > NOTHING else still + 1
+            self.pivot(row, column)
+
+
+def levels(
+    rates: np.ndarray, scale: np.ndarray, capacity: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
+    """Normalised rates of all jobs."""
+    with decimal.localcontext(prec=DIGITS):
+        return _levels(*(np.vectorize(Decimal)(own) for own in (rates, scale, capacity, weight)))
+
+
+def _levels(
+    rates: np.ndarray, scale: np.ndarray, capacity: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
+    jobs, types = rates.shape
+    speed, prop = weight / scale, rates @ capacity / capacity.sum()
+    cells = [(m, k) for m in range(jobs) for k in range(types) if rates[m, k] and capacity[k]]
+    zero = [Decimal(0)] * (len(cells) + 1)
+    held, time, level = ([list(zero) for _ in range(many)] for many in (types, jobs, jobs))
+    for at, (m, k) in enumerate(cells):
+        held[k][at] = scale[m] / capacity[k]
+        time[m][at] = Decimal(1)
+        level[m][at] = -rates[m, k] / prop[m] / speed[m]
+    rise = len(cells)
+    for own in level:
+        own[rise] = Decimal(1)
+    right = [Decimal(1)] * (types + jobs) + [Decimal(0)] * jobs
+    tableau = Tableau(held + time + level, right)
+    surplus: list[int] = [rise + 1 + types + jobs + m for m in range(jobs)]
+    reached, height = dict[int, Decimal](), Decimal(0)
+    while len(reached) < jobs:
+        tableau.gain[:] = Decimal(0)
+        tableau.gain[rise] = Decimal(1)
+        tableau.maximise()
+        row = tableau.basis.index(rise)
+        height += tableau.table[row, -1]
+        tableau.table[row, -1] = Decimal(0)
+        tight = [m for m in range(jobs) if tableau.gain[surplus[m]] < -NOTHING]
+        stays = [m for m in tight if m not in reached]
+        assert stays, "a level that nothing limits"
+        for m in stays:
+            reached[m] = height * speed[m]
+            tableau.table[:, rise] = tableau.table[:, rise] - tableau.table[:, surplus[m]]
+        last = max(stays, key=lambda m: abs(tableau.table[row, surplus[m]]))
+        if len(reached) < jobs:
+            tableau.pivot(row, surplus[last])
+    return np.array([float(reached[m]) for m in range(jobs)])
