@@ -47,7 +47,8 @@ def bench(
     workers
         Runs at once; default: one per core.
     out
-        Folder for bench.csv, bench.parquet, bench.html, bench.json and the runs; default:
+        Folder for bench.csv, bench.parquet, bench.html, bench.json, and table and runs as of a
+        sweep; default:
         gangline-bench-VERSION. A bench that was stopped goes on there.
     json
         Print one JSON document instead of tables.

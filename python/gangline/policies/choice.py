@@ -59,7 +59,8 @@ class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         try:
             made: Policy = found(**self.params)
         except TypeError as error:
-            message = f"{self.python}: cannot be made: {error}; pass the policy as an object"
+            how = "params() must return what __init__ takes"
+            message = f"{self.python}: cannot be made from its params(): {error}; {how}"
             raise PolicyError(message, policy=self.name) from None
         return made
 
