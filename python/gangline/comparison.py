@@ -385,9 +385,13 @@ def headline(means: Sequence[Row], name: Name = str, *, tied: Sequence[str] = ()
     names = _formatting.listed([name(row["policy"]) for row in best])
     took = _formatting.duration(best[0]["jct_mean_s"])
     if not others:
-        shown = {_formatting.duration(row["jct_mean_s"]) for row in best}
-        told = ", as far as these seeds tell" if tied else ", within 1 %"
-        within = told if len(shown) > 1 else ""
+        is_alike = len({_took(row) for row in best}) == 1
+        if tied and not is_alike:
+            return (
+                f"The seeds do not tell {names} apart: their mean times to finish are {took} to "
+                f"{_took(best[-1])}{_calmest(best, name)}."
+            )
+        within = "" if is_alike else ", within 1 %"
         return f"{names} have the same mean time to finish{within}: {took}{_calmest(best, name)}."
     alike = others if not ranking(others)[1] else others[-1:]
     slowest = _formatting.listed([name(row["policy"]) for row in alike])

@@ -8,7 +8,7 @@ import pytest
 
 import gangline as gl
 from gangline import _formatting as words
-from gangline.comparison import informed
+from gangline.comparison import headline, informed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -261,3 +261,14 @@ def test_a_best_policy_that_knows_no_durations_is_said_to_be_no_more() -> None:
     rows.append({"policy": "fifo", "jct_mean_s": 90.0})
     said = "Of these, las does not need to know how long jobs run."
     assert informed(rows, knows | {"fifo": "online"}) == said
+
+
+def test_policies_that_the_seeds_do_not_tell_apart_are_not_called_the_same() -> None:
+    rows = [
+        {"policy": "fifo", "jct_mean_s": 7200.0, "preemptions": 0},
+        {"policy": "srtf", "jct_mean_s": 3600.0, "preemptions": 3},
+    ]
+    assert headline(rows, tied=["srtf", "fifo"]) == (
+        "The seeds do not tell srtf and fifo apart: their mean times to finish are 1 h to 2 h; of "
+        "these, fifo neither stops nor moves a running job."
+    )
