@@ -213,7 +213,7 @@ FLAGS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "enormous seed": (["--policy", "fifo", "--seed", "18446744073709551616"], ("seed",)),
     "negative overhead": (["--policy", "fifo", "--restart-s", "-1"], ("restart",)),
     "nan overhead": (["--policy", "fifo", "--restart-s", "nan"], ("restart",)),
-    "infinite overhead": (["--policy", "fifo", "--first-start-s", "inf"], ("first_start",)),
+    "infinite overhead": (["--policy", "fifo", "--first-start-s", "inf"], ("first-start",)),
     "enormous overhead": (["--policy", "fifo", "--restart-s", "1e300"], ("restart",)),
     "unknown flag": (["--policy", "fifo", "--sead", "1"], ("--sead",)),
     "unknown choice": (["--policy", "fifo", "--on-infeasible", "skip"], ("infeasible",)),

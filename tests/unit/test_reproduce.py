@@ -258,7 +258,7 @@ def test_an_interrupt_leaves_whole_runs(tmp_path: Path) -> None:
         (["dally", "--policies", "fifo,fifo"], "--policies: one is named twice"),
         (["dally", "--seeds", "one"], "--seeds: expected integers"),
         (["dally", "--seeds", "-1"], "seed: expected an integer from 0"),
-        (["dally", "--restart-s", "-1"], "restart_s: expected seconds >= 0"),
+        (["dally", "--restart-s", "-1"], "--restart-s: expected seconds >= 0"),
         (["dally", "--html", "/"], "is a folder; name a file in it"),
     ],
 )
