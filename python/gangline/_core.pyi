@@ -185,15 +185,6 @@ def lp_prices(
     gap: float,
     evaluations: int,
 ) -> tuple[float, float, _F64, int]: ...
-def lp_levels(
-    rates: _F64,
-    gangs: _F64,
-    members: _F64,
-    capacity: _F64,
-    speed: _F64,
-    *,
-    evaluations: int,
-) -> tuple[_F64, _F64, int, int]: ...
 def lp_rho(
     rates: _F64,
     gangs: _F64,

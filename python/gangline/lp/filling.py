@@ -1,7 +1,7 @@
 """Water filling: max-min, then max-min for those who can still rise, and so on.
 
-No integer variables: the multipliers of a rise prove which jobs are at their bottleneck. Of large
-programs prices find the levels.
+No integer variables: the multipliers of a rise prove which jobs are at their bottleneck. The core
+solves programs without pairs and entities in the same way, in one simplex method.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from gangline.lp import kernel
 from gangline.lp.arrays import F64, I64, Entries, Model, Rows, join
 from gangline.lp.instance import per_job
 from gangline.lp.objectives import agnostic, finish, pack
-from gangline.lp.price import is_due, price_levels
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -83,25 +82,14 @@ def water_filling(instance: Instance, solver: Solver) -> Allocation:
     problem = pack(instance, rates, worth, worth)
     space, scale = problem.space, instance.scale
     settled = instance.settings.tie_break == "none"
-    notes = {}
-    by_prices = entity is None and not settled and is_due(space, solver)
-    filled, y = np.zeros(instance.rows), np.zeros(space.count)
-    if by_prices:
-        try:
-            filled, y = price_levels(space, problem.worth, instance.weight / scale, solver)
-        except SolverError:
-            if solver.solver == "dual":
-                raise
-            by_prices, notes = False, {"prices_failed": 1.0}
-    if not by_prices:
-        filled, y = _by_programs(instance, entity, problem, solver)
+    filled, y = _by_programs(instance, entity, problem, solver)
     levels = np.minimum(filled, problem.worth * space.rates_of(y))
     if not settled:
         price = kernel.per_activity(space, problem.worth)
         y = kernel.best(space, price, solver, floor=levels / problem.worth).y
     plan = kernel.Plan(float(np.min(filled * scale / instance.weight)), y)
     allocation = finish(problem, plan, plan.z, solver)
-    return dataclasses.replace(allocation, levels=filled, notes=notes)
+    return dataclasses.replace(allocation, levels=filled)
 
 
 def _by_programs(

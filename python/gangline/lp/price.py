@@ -1,6 +1,6 @@
 """Prices: max-min with as many unknowns as GPU types, for programs that are large.
 
-Three uses: max-min itself, the least rho of finish-time fairness, and the levels of water filling.
+Two uses: max-min itself, and the least rho of finish-time fairness.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ __all__ = [
     "CORE_GAP",
     "PRICE_ROWS",
     "is_due",
-    "price_levels",
     "price_maxmin",
     "price_rho",
 ]
@@ -97,49 +96,6 @@ def price_rho(space: Activities, known: tuple[F64, F64, F64], solver: Solver) ->
         raise _failed(error, (classes, types), solver) from None
     _count(solver, began, programs, evaluations)
     return rho, _activities(space, shares)
-
-
-def price_levels(space: Activities, level: F64, speed: F64, solver: Solver) -> tuple[F64, F64]:
-    """Fill levels by prices: no share rises at the cost of a lower one.
-
-    Parameters
-    ----------
-    space : Activities
-        Polytope, without pairs.
-    level : float64 array, shape (classes,)
-        Level per step per second of one job.
-    speed : float64 array, shape (classes,)
-        How fast levels rise, > 0.
-    solver : Solver
-        Counts what it took.
-
-    Returns
-    -------
-    levels : float64 array, shape (classes,)
-        What each class reaches.
-    y : float64 array, shape (activities,)
-        Activities that reach it.
-
-    Raises
-    ------
-    SolverError
-        If lower and upper bound do not meet.
-    """
-    size = len(level), len(space.capacity)
-    began = time.perf_counter()
-    try:
-        levels, shares, programs, evaluations = _core.lp_levels(
-            _table(space, level),
-            space.gang_of_class(),
-            space.classes.count,
-            space.capacity,
-            speed,
-            evaluations=EVALUATIONS,
-        )
-    except SolverError as error:
-        raise _failed(error, size, solver) from None
-    _count(solver, began, programs, evaluations)
-    return levels, _activities(space, shares)
 
 
 def _table(space: Activities, worth: F64) -> F64:

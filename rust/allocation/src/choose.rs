@@ -27,12 +27,16 @@ use smallvec::{SmallVec, smallvec};
 
 /// A reduced cost up to this is none; the largest gain of a class is 1.
 const OPTIMAL: f64 = 1e-11;
+/// Nor is one up to this part of the largest price.
+const ROUNDING: f64 = 1e-14;
 /// A pivot below this is noise.
 const PIVOT: f64 = 1e-9;
 /// What all types together may lack after the first phase, as parts of them.
 const LACKING: f64 = 1e-11;
 /// Steps without progress after which the first possible column is taken; what cycles even so ends at the limit of steps.
 const STALLED: u32 = 40;
+/// A floor whose multiplier is above this part of the largest limits the level; one below it is asked again in the next rise.
+const LIMITS: f64 = 1e-3;
 /// What a second objective may give up of the first: below what any comparison looks at, above noise.
 const SLACK: f64 = 1e-9;
 
@@ -141,12 +145,16 @@ struct Simplex<'a> {
     keys: Vec<[usize; 2]>,
     /// Inverse of the two key columns, row by row.
     inverse: Vec<[Rows; 2]>,
+    /// Classes whose floors the level lifts.
+    rising: Vec<bool>,
     /// Keys (class, place) that are held at 0.
     pins: SmallVec<[(usize, usize); 8]>,
     extras: SmallVec<[Extra; 6]>,
     /// Inverse of the working basis, and the multipliers of the linking rows that follow from it.
     working: Square,
     prices: Links,
+    /// A reduced cost up to this is none.
+    noise: f64,
     /// What the keys alone leave of the linking rows.
     residual: Links,
     is_first_phase: bool,
@@ -159,11 +167,8 @@ impl Choose<'_> {
     /// # Errors
     /// [`SolverError`] if no plan reaches the floors, or rounding stands in the way.
     pub fn solve(&self) -> Result<Chosen, SolverError> {
-        let mut simplex = Simplex::new(self)?;
-        if simplex.is_first_phase {
-            simplex.run()?;
-            simplex.end_first_phase()?;
-        }
+        let mut simplex = Simplex::new(self, self.then.is_some() || self.rises)?;
+        simplex.reach_floors()?;
         let first = if self.rises {
             Objective::Level
         } else {
@@ -195,6 +200,40 @@ impl Choose<'_> {
     }
 }
 
+/// What floors reached that rose as far as they could.
+pub(crate) struct Filled {
+    /// What each class reaches, in units of its floor.
+    pub reached: Vec<f64>,
+    /// How often the floors rose.
+    pub rises: u32,
+    /// Simplex steps.
+    pub steps: u32,
+}
+
+impl Choose<'_> {
+    /// Raises all floors together, then those that can rise further, until none can.
+    ///
+    /// # Errors
+    /// [`SolverError`] if no plan reaches the floors, or rounding stands in the way.
+    pub(crate) fn fill(&self) -> Result<Filled, SolverError> {
+        let mut simplex = Simplex::new(self, false)?;
+        simplex.reach_floors()?;
+        simplex.cost = simplex.objective(Objective::Level);
+        let (mut reached, mut rises) = (vec![1.0; self.gangs.len()], 0);
+        while simplex.rising.contains(&true) {
+            simplex.step(Extra::Level)?;
+            simplex.run()?;
+            simplex.lift(&mut reached)?;
+            rises += 1;
+        }
+        Ok(Filled {
+            reached,
+            rises,
+            steps: simplex.steps + rises,
+        })
+    }
+}
+
 /// What is maximised.
 #[derive(Clone, Copy, Debug)]
 enum Objective {
@@ -215,7 +254,7 @@ impl Choose<'_> {
 }
 
 impl<'a> Simplex<'a> {
-    fn new(problem: &'a Choose<'a>) -> Result<Self, SolverError> {
+    fn new(problem: &'a Choose<'a>, is_kept: bool) -> Result<Self, SolverError> {
         let (classes, types) = (problem.gangs.len(), problem.capacity.len());
         let sizes = [problem.rates.len(), problem.gains.len()];
         let columns = [problem.members.len(), problem.floors.len()];
@@ -225,7 +264,6 @@ impl<'a> Simplex<'a> {
                 expected: "classes x types entries, and one number per class",
             });
         }
-        let is_kept = problem.then.is_some() || problem.rises;
         let links = types + usize::from(is_kept);
         let mut simplex = Self {
             types,
@@ -239,10 +277,12 @@ impl<'a> Simplex<'a> {
             right: smallvec![1.0; types],
             keys: Vec::with_capacity(classes),
             inverse: vec![[[0.0; 2]; 2]; classes],
+            rising: problem.floors.iter().map(|floor| *floor > 0.0).collect(),
             pins: SmallVec::new(),
             extras: SmallVec::new(),
             working: Square::default(),
             prices: Links::new(),
+            noise: OPTIMAL,
             residual: Links::new(),
             is_first_phase: false,
             steps: 0,
@@ -407,9 +447,10 @@ impl<'a> Simplex<'a> {
                 }
             }
             Extra::Level => {
-                for class in 0..self.keys.len() {
-                    visit(class, [0.0, -self.right_of(class)[1]]);
-                }
+                let rising = self.rising.iter().enumerate();
+                rising
+                    .filter(|(_, rises)| **rises)
+                    .for_each(|(class, _)| visit(class, [0.0, -1.0]));
             }
             Extra::Left(_) | Extra::Lacks(_) => {}
         }
@@ -527,17 +568,15 @@ impl<'a> Simplex<'a> {
         (links, cost)
     }
 
-    /// Inverts the working basis.
+    /// Inverts the working basis; sets the multipliers that follow.
     fn invert_working(&mut self) -> Result<(), SolverError> {
-        let columns = self.extras.iter().map(|&extra| self.reduced(extra).0);
-        let columns: SmallVec<[Links; 6]> = columns.collect();
+        let reduced = self.extras.iter().map(|&extra| self.reduced(extra));
+        let (columns, costs): (SmallVec<[Links; 6]>, Links) = reduced.unzip();
         self.working = Square::inverse(&columns).ok_or(self.stuck())?;
+        self.prices = self.working.left_times(&costs);
+        let prices = self.prices.iter().map(|price| ROUNDING * price.abs());
+        self.noise = prices.fold(OPTIMAL, f64::max);
         Ok(())
-    }
-
-    fn set_prices(&mut self) {
-        let costs = self.extras.iter().map(|&extra| self.reduced(extra).1);
-        self.prices = self.working.left_times(&costs.collect::<Links>());
     }
 
     /// What a column with this place and type adds to the objective beyond what it takes of the linking rows, at the present prices.
@@ -575,7 +614,7 @@ impl<'a> Simplex<'a> {
     /// The column of a class that gains most.
     fn best_of(&self, class: usize) -> Option<(f64, Extra)> {
         let (own, [time, floor]) = (class * self.types, self.duals(class));
-        let mut best = (OPTIMAL, None);
+        let mut best = (self.noise, None);
         let mut offer = |column: usize, gain: f64| {
             if gain > best.0 && !self.is_basic(class, column) {
                 best = (gain, Some(Extra::Own(class, column)));
@@ -606,7 +645,7 @@ impl<'a> Simplex<'a> {
             let [time, floor] = duals(class);
             gain -= time * rows[0] + floor * rows[1];
         });
-        (gain > OPTIMAL && !self.extras.contains(&extra)).then_some((gain, extra))
+        (gain > self.noise && !self.extras.contains(&extra)).then_some((gain, extra))
     }
 
     /// The pairs that gain, the best for each first class; and the level.
@@ -640,7 +679,7 @@ impl<'a> Simplex<'a> {
     /// What is left of a linking row, if that gains.
     fn left_of(&self, link: usize) -> Option<(f64, Extra)> {
         let (gain, extra) = (-self.prices[link], Extra::Left(link));
-        (gain > OPTIMAL && !self.extras.contains(&extra)).then_some((gain, extra))
+        (gain > self.noise && !self.extras.contains(&extra)).then_some((gain, extra))
     }
 
     /// Columns that gain, at most one of each class and one of its pairs: those that gain most first.
@@ -670,21 +709,29 @@ impl<'a> Simplex<'a> {
                 falls: [0.0; 2],
             })
             .collect();
-        let find = |moves: &[Move], class: usize| {
+        // a column visits its classes in order, mostly one after the other
+        let find = |moves: &[Move], next: usize, class: usize| {
+            if moves.get(next).is_some_and(|own| own.class == class) {
+                return next;
+            }
             let found = moves.binary_search_by_key(&class, |own| own.class);
             found.expect("a class of these columns")
         };
         for (&extra, (value, fall)) in self.extras.iter().zip(values.iter().zip(falls)) {
+            let mut next = 0;
             self.each_class(extra, |class, rows| {
-                let at = find(&moves, class);
+                let at = find(&moves, next, class);
+                next = at + 1;
                 let (own, by_keys) = (&mut moves[at], self.by_keys(class, rows));
                 own.values = minus(own.values, *value, rows);
                 own.falls = minus(own.falls, *fall, by_keys);
             });
         }
         if let Some(entering) = entering {
+            let mut next = 0;
             self.each_class(entering, |class, rows| {
-                let at = find(&moves, class);
+                let at = find(&moves, next, class);
+                next = at + 1;
                 let by_keys = self.by_keys(class, rows);
                 moves[at].falls = minus(moves[at].falls, -1.0, by_keys);
             });
@@ -700,7 +747,7 @@ impl<'a> Simplex<'a> {
     fn run(&mut self) -> Result<(), SolverError> {
         let most = 100 * (self.keys.len() + self.links) as u32 + 1_000;
         let (before, mut still) = (self.steps, 0);
-        self.set_prices();
+        self.invert_working()?;
         loop {
             let mut offers = self.offers();
             if offers.is_empty() {
@@ -721,7 +768,6 @@ impl<'a> Simplex<'a> {
                 };
                 let Some((_, entering)) = again else { continue };
                 let far = self.step(entering)?;
-                self.set_prices();
                 self.steps += 1;
                 still = if far > 0.0 { 0 } else { still + 1 };
                 if self.steps - before > most {
@@ -805,7 +851,12 @@ impl<'a> Simplex<'a> {
         Ok(())
     }
 
-    fn end_first_phase(&mut self) -> Result<(), SolverError> {
+    /// A first plan that lacks no GPUs.
+    fn reach_floors(&mut self) -> Result<(), SolverError> {
+        if !self.is_first_phase {
+            return Ok(());
+        }
+        self.run()?;
         self.set_residual();
         let values = self.working.times(&self.left_by_keys());
         for (extra, value) in self.extras.iter_mut().zip(values) {
@@ -817,6 +868,39 @@ impl<'a> Simplex<'a> {
             }
         }
         self.is_first_phase = false;
+        self.invert_working()
+    }
+
+    /// Lifts floors to the present level; those that limit it rise no more.
+    ///
+    /// No plan lifts these together, weighted by their multipliers, above the level: all that reach it leave them there.
+    fn lift(&mut self, reached: &mut [f64]) -> Result<(), SolverError> {
+        let rising = (0..self.keys.len()).filter(|&class| self.rising[class]);
+        let weights: Vec<(usize, f64)> =
+            rising.map(|class| (class, -self.duals(class)[1])).collect();
+        let largest = weights
+            .iter()
+            .copied()
+            .reduce(|a, b| if b.1 > a.1 { b } else { a });
+        let Some((first, most)) = largest.filter(|(_, most)| *most > 0.0) else {
+            return Err(self.stuck());
+        };
+        let values = self.working.times(&self.left_by_keys());
+        let level = self.extras.iter().position(|extra| *extra == Extra::Level);
+        let level = level.ok_or(self.stuck())?;
+        let times = 1.0 + values[level].max(0.0);
+        for (class, weight) in weights {
+            reached[class] *= times;
+            self.rising[class] = weight <= LIMITS * most;
+            for rate in &mut self.scaled[class * self.types..(class + 1) * self.types] {
+                *rate /= times;
+            }
+            self.invert_keys(class)?;
+        }
+        self.set_residual();
+        // the level is at 0 again, and so is what a class that limits it has above its floor: one takes the other's place
+        self.extras[level] = Extra::Own(first, self.types + 1);
+        self.unpin()?;
         self.invert_working()
     }
 

@@ -75,12 +75,6 @@ pub enum SolverError {
         /// Steps that were made.
         steps: u32,
     },
-    /// Water filling found no class at a bottleneck.
-    #[error("no class at its bottleneck with {left} left")]
-    Stuck {
-        /// Classes that were not done.
-        left: usize,
-    },
 }
 
 /// Demands that are met up to this part are met.

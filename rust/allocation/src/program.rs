@@ -10,7 +10,7 @@ const LEAST_TIME: f64 = 1e-8;
 /// Gap of the prices: plans are mixed until nothing is better, so both bounds mostly meet to the last digits.
 const GAP: f64 = 1e-13;
 /// Prices are to outweigh gains in the first plan of the second stage.
-const DEAR: f64 = 1e4;
+pub(crate) const DEAR: f64 = 1e4;
 
 /// A max-min program and what chooses among its optima; tables are row by row, `classes x types`.
 #[derive(Clone, Copy, Debug)]

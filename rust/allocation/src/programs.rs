@@ -182,15 +182,17 @@ impl Program {
         }))
     }
 
-    /// Solves a program of classes; nothing if it is too large.
+    /// Solves a program of classes; nothing if it is too large, or water filling with pairs.
     ///
     /// # Errors
     /// Those of [`Self::solve`].
     pub fn solve_table(&self, table: &Table) -> Option<Result<Answer, SolverError>> {
-        if 2 * table.gangs.len() + table.capacity.len() > ROWS_MAX {
-            return None;
-        }
-        if matches!(self, Self::WaterFilling { .. }) && !table.kinds.is_empty() {
+        let rows = 2 * table.gangs.len() + table.capacity.len();
+        let is_left_to_others = match self {
+            Self::WaterFilling { .. } => !table.kinds.is_empty(),
+            _ => rows > ROWS_MAX,
+        };
+        if is_left_to_others {
             return None;
         }
         let answer = match self {
@@ -512,14 +514,11 @@ impl Table {
             capacity: &self.capacity,
             speed: &speed,
         };
-        let found = program.solve(EVALUATIONS)?;
-        let floors = found
-            .levels
-            .iter()
-            .zip(&worth)
-            .map(|(level, worth)| level / worth);
-        let floors: Vec<f64> = floors.collect();
-        let chosen = self.above(&rates, &floors, &worth, &found.prices)?;
+        let found = program.solve()?;
+        let floors = found.levels.iter().zip(&worth);
+        let floors: Vec<f64> = floors.map(|(level, worth)| level / worth).collect();
+        // of two plans to begin with, the one that takes fewer GPUs
+        let chosen = self.above(&rates, &floors, &worth, &self.capacity)?;
         let heights = found
             .levels
             .iter()
@@ -529,8 +528,8 @@ impl Table {
             objective: heights.fold(f64::INFINITY, f64::min),
             shares: chosen.shares,
             together: Vec::new(),
-            programs: found.programs + 1,
-            iterations: found.evaluations + chosen.steps,
+            programs: found.rises + 1,
+            iterations: found.steps + chosen.steps,
             levels: found.levels,
         })
     }

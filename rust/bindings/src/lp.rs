@@ -3,7 +3,7 @@
 use crate::convert::Given;
 use crate::error::raise;
 use gangline_allocation::{
-    Fairness, Filling, MaxMin, Program, RowPart, SolverError, Spread, Table, group_rows,
+    Fairness, MaxMin, Program, RowPart, SolverError, Spread, Table, group_rows,
 };
 use numpy::{IntoPyArray, IxDyn, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
@@ -14,7 +14,6 @@ use pyo3::types::{PyDict, PyTuple};
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(lp_classes, module)?)?;
     module.add_function(wrap_pyfunction!(lp_prices, module)?)?;
-    module.add_function(wrap_pyfunction!(lp_levels, module)?)?;
     module.add_function(wrap_pyfunction!(lp_rho, module)?)?;
     module.add_function(wrap_pyfunction!(lp_program, module)?)?;
     module.add_function(wrap_pyfunction!(lp_even, module)?)
@@ -187,41 +186,12 @@ fn lp_even<'py>(
     Ok(shares.into_pyarray(py))
 }
 
-/// Water filling by prices: (levels, shares row by row, programs, evaluations).
-#[pyfunction]
-#[pyo3(signature = (rates, gangs, members, capacity, speed, *, evaluations))]
-#[allow(clippy::needless_pass_by_value)]
-fn lp_levels<'py>(
-    py: Python<'py>,
-    rates: PyReadonlyArray1<'py, f64>,
-    gangs: PyReadonlyArray1<'py, f64>,
-    members: PyReadonlyArray1<'py, f64>,
-    capacity: PyReadonlyArray1<'py, f64>,
-    speed: PyReadonlyArray1<'py, f64>,
-    evaluations: u32,
-) -> PyResult<Bound<'py, PyTuple>> {
-    let problem = Filling {
-        rates: rates.as_slice()?,
-        gangs: gangs.as_slice()?,
-        members: members.as_slice()?,
-        capacity: capacity.as_slice()?,
-        speed: speed.as_slice()?,
-    };
-    let found = py
-        .detach(|| problem.solve(evaluations))
-        .map_err(|error| refused(py, &error))?;
-    let levels = found.levels.into_pyarray(py);
-    let shares = found.shares.into_pyarray(py);
-    (levels, shares, found.programs, found.evaluations).into_pyobject(py)
-}
-
 fn refused(py: Python<'_>, error: &SolverError) -> PyErr {
     let facts = PyDict::new(py);
     let status = match error {
         SolverError::Input { .. } => "Input",
         SolverError::Gap { .. } => "Gap",
         SolverError::Steps { .. } => "Steps",
-        SolverError::Stuck { .. } => "Stuck",
     };
     let raised = facts
         .set_item("status", status)

@@ -1,9 +1,9 @@
-//! Water filling by prices.
+//! Water filling: levels by hand.
 
 use gangline_allocation::{Filling, SolverError};
 
 fn levels(problem: &Filling<'_>) -> Vec<f64> {
-    problem.solve(1_000).expect("small problems").levels
+    problem.solve().expect("small problems").levels
 }
 
 fn close(found: &[f64], expected: &[f64]) {
@@ -66,7 +66,7 @@ fn without_contention_all_are_at_their_top() {
 }
 
 #[test]
-fn noise_in_prices_stops_no_level() {
+fn a_type_with_gpus_to_spare_stops_no_level() {
     // Types of speed 1, 2 and 4. The class of speed 2.5 takes all of the fastest, just as the second class
     // has all of its time on the next; the others rise to that level too, on GPUs that are left over.
     let unit = 32.0 / 54.0;
@@ -91,7 +91,7 @@ fn wrong_speeds_are_refused() {
             capacity: &[1.0],
             speed,
         };
-        let refused = problem.solve(10).expect_err("refused");
+        let refused = problem.solve().expect_err("refused");
         assert!(matches!(refused, SolverError::Input { what: "speed", .. }));
     }
 }
