@@ -19,10 +19,10 @@ from gangline.cluster_schema import ClusterKeys, Throughput
 if TYPE_CHECKING:
     from gangline.cluster_schema import ThroughputRow
 
-__all__ = ["check", "load_tables"]
+__all__ = ["SERVERS_MAX", "check", "load_tables"]
 
 _Keys = TypeVar("_Keys", bound=ClusterKeys)
-_SERVERS_MAX = 1_000_000  # ours: a slip of the keyboard must not fill the memory
+SERVERS_MAX = 1_000_000  # ours: a slip of the keyboard must not fill the memory
 _MEMORY_GB_MAX = 1e6  # ours: far beyond any GPU; its bytes fit 64 bits
 
 
@@ -49,8 +49,8 @@ def check(cluster: ClusterKeys, path: str | None) -> None:
             fail(path, f"servers[{i}].gpu", f"one of {', '.join(names)}", block.gpu)
         if isinstance(block.rack, str) and not block.rack.removeprefix("fill:").isdigit():
             fail(path, f"servers[{i}].rack", 'a rack index or "fill:N"', block.rack)
-    if cluster.servers_total > _SERVERS_MAX:
-        fail(path, "servers", f"at most {_SERVERS_MAX} servers", cluster.servers_total)
+    if cluster.servers_total > SERVERS_MAX:
+        fail(path, "servers", f"at most {SERVERS_MAX} servers", cluster.servers_total)
     network.check(cluster, path)
     _check_failures(cluster, path)
     _check_capacity(cluster, path)

@@ -383,6 +383,10 @@ def test_real_traces_are_recognised_by_their_content(tmp_path: Path) -> None:
     (tmp_path / "philly.csv").write_text("timestamp,duration\n", encoding="utf-8")
     with pytest.raises(TraceError, match="holds none of the traces of suite 1"):
         bench(["fifo"], quick=True, traces=tmp_path)
+    with pytest.raises(TraceError, match=r"expected the folder .*, got a file"):
+        bench(["fifo"], quick=True, traces=tmp_path / "philly.csv")
+    with pytest.raises(TraceError, match=r"expected the folder .*, got nothing of this name"):
+        bench(["fifo"], quick=True, traces=tmp_path / "absent")
     with pytest.raises(PolicyError):
         bench(["absent"], quick=True)
 

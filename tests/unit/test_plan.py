@@ -381,6 +381,8 @@ def test_a_wrong_target_says_what_is_expected(keep: str, told: str) -> None:
         ({"price_per_hour": 2.0, "vary": "load"}, "price_per_hour"),
         ({"most": 0}, "most"),
         ({"most": 2.5}, "most"),
+        ({"most": float("nan")}, "most"),
+        ({"most": float("inf")}, "most"),
         ({"vary": "gpus"}, "vary"),
         ({"seeds": [0, 0]}, "seeds"),
         ({"seeds": []}, "seeds"),

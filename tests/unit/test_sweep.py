@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import gangline as gl
+from gangline import _toml
 from gangline.cli.app import main
 from gangline.errors import ClusterError, OptionError, PolicyError
 from gangline.sweep import sweep
@@ -280,7 +281,12 @@ def test_a_policy_that_no_process_could_make_is_refused_first(
     [
         ({"grid": {**GRID, "polices": ["x"]}}, "grid.polices: expected one of trace"),
         ({"grid": {**GRID, "policy": "fifo"}}, "grid.policy: expected a list"),
-        ({"grid": {k: v for k, v in GRID.items() if k != "cluster"}}, "the key `cluster`"),
+        (
+            {"grid": {k: v for k, v in GRID.items() if k != "cluster"}},
+            "the key `cluster` is missing",
+        ),
+        ({}, "the keys `trace`, `cluster` and `policy` are missing; give each a list"),
+        ({"grid": GRID, "name": 3}, "name: expected text, got 3"),
         ({"grid": GRID, "zip": [{"seed": [1], "rescale": [1.0, 2.0]}]}, "lists of one length"),
         ({"grid": GRID, "zip": [{"policy": ["srtf"]}]}, "each key once"),
         ({"grid": GRID, "options": {"restart": 3}}, "options.restart"),
@@ -291,6 +297,58 @@ def test_a_policy_that_no_process_could_make_is_refused_first(
 def test_a_wrong_description_is_refused(change: dict[str, Any], words: str) -> None:
     with pytest.raises(OptionError, match=words):
         read_plan(change)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("policy", "fiffo", "grid.policy: unknown policy `fiffo`; did you mean `fifo`?"),
+        ("policy", 3, "grid.policy: expected a policy name"),
+        ("cluster", "pollux-65", "grid.cluster: no cluster preset `pollux-65`"),
+        ("cluster", 3, "grid.cluster: expected a Cluster"),
+        ("cluster", {"from": "pollux-64", "nope": 1}, "grid.cluster: unknown key `nope`"),
+        ("seed", -1, r"grid.seed: expected an integer from 0 to 2\*\*64 - 1, got -1"),
+        ("rescale", 0, "grid.rescale: expected a factor > 0, got"),
+        ("trace", 3, "grid.trace: expected a file or a `synth:` address, got 3"),
+        ("trace", "synth:nope?seed={trace_seed}", "grid.trace: synth:nope: unknown generator"),
+        ("set", {"fifo.nope": [1]}, "grid.policy: fifo: unknown parameter `nope`"),
+        ("set", {"sharing.nope": [1]}, 'grid.set."sharing.nope": unknown key'),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_file_and_key(
+    key: str, value: object, words: str, tmp_path: Path
+) -> None:
+    grid = {**GRID, key: value if key == "set" else [value]}
+    spec = tmp_path / "bad.toml"
+    spec.write_text(_toml.dumps({"grid": grid}))
+    with pytest.raises(gl.GanglineError, match=f"^{spec}: {words}"):
+        sweep(spec, out=tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"restart_s": -1}, "options.restart_s: expected seconds >= 0"),
+        ({"restart_s": "a"}, "options.restart_s: expected a number"),
+        ({"limit": 0}, "options.limit: expected an integer >= 1"),
+        ({"format": "native"}, "options.format: "),
+    ],
+)
+def test_a_wrong_option_is_named_with_its_table(
+    options: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(gl.GanglineError, match=f"^sweep: {words}"):
+        sweep({"grid": GRID, "options": options}, out=tmp_path)
+
+
+def test_a_value_in_a_zip_is_named_with_its_zip(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"^sweep: zip\[1\]\.seed: expected an integer"):
+        sweep({"grid": GRID, "zip": [{"rescale": [1.0]}, {"seed": [-1]}]}, out=tmp_path)
+
+
+def test_a_folder_is_no_description(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="expected the TOML file of a sweep, got a folder"):
+        read_plan(tmp_path)
 
 
 def test_a_seed_that_reaches_no_trace_is_refused(tmp_path: Path) -> None:

@@ -508,3 +508,18 @@ def test_options_of_another_format_are_refused(tmp_path: Path) -> None:
         read(tmp_path, samples.TIRESIAS, unit="job")
     with pytest.raises(TraceError, match=r"options: unit: expected one of task, job, got"):
         read_trace(put(tmp_path, "pai_task_table.csv", samples.PAI), unit="gang")
+
+
+def test_a_zone_without_local_times_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("job_id,arrival_s,gpus,duration_s\na,0,1,10\n")
+    expected = "zone: changes nothing here, for .* has no local times"
+    with pytest.raises(TraceError, match=expected):
+        read_trace(path, zone="Mars")
+    with pytest.raises(TraceError, match=expected):
+        read_trace("synth:philly?jobs=5", zone="Mars")
+
+
+def test_a_generator_has_no_format() -> None:
+    with pytest.raises(TraceError, match="format: changes nothing here"):
+        read_trace("synth:philly?jobs=5", format="native")

@@ -128,3 +128,11 @@ def test_a_trace_without_durations_is_refused(tmp_path: Path, table: str) -> Non
     del job["duration_s"]
     with pytest.raises(TraceError, match="a trace with durations"):
         read(trace_file(tmp_path, [job]), table)
+
+
+@pytest.mark.parametrize("option", [{"models_seed": 3}, {"models_reference": "A"}])
+def test_an_option_of_the_draw_needs_a_table(option: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("job_id,arrival_s,gpus,duration_s\na,0,1,10\n")
+    with pytest.raises(TraceError, match=f"{next(iter(option))}: changes nothing here; take it"):
+        gl.read_trace(path, **option)

@@ -180,7 +180,8 @@ def _refuse_repeated(given: Sequence[Entry]) -> None:
     labels = [entry.label for entry in given]
     for label in labels:
         if labels.count(label) > 1:
-            raise OptionError(f"policies: duplicate `{label}`", field="policies", value=label)
+            message = f"policies: duplicate `{label}`; name each once"
+            raise OptionError(message, field="policies", value=label)
 
 
 def _carry_out(

@@ -128,6 +128,10 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         TraceError
             If there is none.
         """
+        if not folder.is_dir():
+            got = "a file" if folder.exists() else "nothing of this name"
+            message = f"{folder}: expected the folder of the suite's real traces, got {got}"
+            raise TraceError(message, path=str(folder))
         found = {}
         for one in self.traces:
             for path in sorted(folder.rglob(f"{one.file}*")):

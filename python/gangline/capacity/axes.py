@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gangline._cluster_checks import SERVERS_MAX
 from gangline.errors import ClusterError, OptionError
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ class Servers:
         self.low = 0 if len(types) > 1 else 1
         least = min(block.gpus for block in cluster.servers if block.gpu == self.gpu)
         own = sum(-(-gpus // least) for gpus in jobs.column("gpus").to_pylist())
-        if most is not None and (most != int(most) or most < max(self.low, 1)):
-            message = f"most: expected a number of servers >= 1, got {most!r}"
+        if most is not None and (most % 1 or not max(self.low, 1) <= most <= SERVERS_MAX):
+            message = f"most: expected a number of servers from 1 to {SERVERS_MAX}, got {most!r}"
             raise OptionError(message, field="most", value=most)
         self.high = max(self.start, own) if most is None else int(most)
         self.start = min(self.start, self.high)

@@ -69,6 +69,7 @@ _NO_MEMORY = "; take fewer jobs (--limit), or leave out --segments"
 _HINTS = {
     errno.ELOOP: f"; the links form a loop: {_ELSEWHERE}",
     errno.ENOENT: "; check the name",
+    errno.ENOTDIR: f"; a file is in the way: {_ELSEWHERE}",
     errno.EACCES: _NO_RIGHT,
     errno.EPERM: _NO_RIGHT,
     errno.EROFS: f"; {_ELSEWHERE}",

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import sys
 from collections.abc import Mapping
+from contextlib import contextmanager
 from functools import lru_cache
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from gangline import _toml
+from gangline import _formatting, _toml
 from gangline._builtin_values import to_builtins
-from gangline.errors import OptionError, PolicyError
+from gangline.errors import GanglineError, OptionError, PolicyError
 from gangline.policies.choice import resolve_policy
 from gangline.run_inputs import as_cluster, make_options, override
 from gangline.run_options import RunOptions
@@ -26,7 +29,6 @@ from gangline.trace.reference import TraceReference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
-    from os import PathLike
 
 __all__ = ["KEYS", "Listed", "Plan", "Runs", "read_plan"]
 
@@ -36,6 +38,7 @@ _SEED = "{trace_seed}"
 _OF_TRACE = ("trace", "trace_seed", "rescale")
 _SHARING = "sharing"
 _SETTINGS = "set"
+_ABOUT = re.compile(r"(?:run option |options: )?([a-z_.]+): ")  # what many errors begin with
 _REMEMBERED = 64  # ours: traces, clusters and policies of the runs that came last
 _TRACE_OPTIONS = tuple(name for name in Options.__struct_fields__ if name != "special")
 
@@ -100,14 +103,24 @@ class Plan:
         Keys to lists of one length; rows side by side, combined with the grid and other zips.
     options : mapping
         Options of the reader and of the run that all runs share.
+    where : str
+        What errors call the description: its file.
     """
 
-    def __init__(self, name: str, grid: Keys, zips: list[Keys], options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, name: str, grid: Keys, zips: list[Keys], options: Mapping[str, Any], where: str
+    ) -> None:
         self.name = name
+        self._where = where
+        self._written = {key: f"options.{key}" for key in options}
+        for place, values in [("grid", grid), *((f"zip[{i}]", t) for i, t in enumerate(zips))]:
+            self._written |= {
+                key: f'{place}.set."{key}"' if "." in key else f"{place}.{key}" for key in values
+            }
         self.axes = [[{key: value} for value in values] for key, values in grid.items()]
         for table in zips:
             rows = zip(*table.values(), strict=True)
-            self.axes.append([dict(zip(table, row, strict=True)) for row in rows])
+            self.axes += [[dict(zip(table, row, strict=True)) for row in rows]] if table else []
         self.columns = [key for axis in self.axes for key in axis[0]]
         self._trace_options = {k: v for k, v in options.items() if k in _TRACE_OPTIONS}
         self._trace_options |= {k: v for k, v in options.items() if k == "format"}
@@ -133,7 +146,9 @@ class Plan:
         keys = self._at(places)
         if "seed" not in keys:
             return made
-        return msgspec.structs.replace(made, seed=make_options({"seed": keys["seed"]}).seed)
+        with self._naming("seed"):
+            seed = make_options({"seed": keys["seed"]}).seed
+        return msgspec.structs.replace(made, seed=seed)
 
     def order(self) -> Iterator[int]:
         """Yield the indices; runs on one trace come together, and of these those on one cluster."""
@@ -173,15 +188,17 @@ class Plan:
         """Return what is the same in all runs on the cluster of these keys."""
         value = keys["cluster"]
         is_derived = isinstance(value, Mapping) and "from" in value
-        cluster = derived(value) if is_derived else as_cluster(value)
+        with self._naming("cluster"):
+            cluster = derived(value) if is_derived else as_cluster(value)
         sharing = {
             key.removeprefix(f"{_SHARING}."): value
             for key, value in keys.items()
             if _part(key) == _SHARING
         }
-        options = make_options(self._run_options)
-        none = PolicyReference(name="")
-        return RunSpec.of(keys_of(override(cluster, sharing)), TraceReference(), none, options)
+        with self._naming("cluster"):
+            options = make_options(self._run_options)
+            lab = keys_of(override(cluster, sharing))
+        return RunSpec.of(lab, TraceReference(), PolicyReference(name=""), options)
 
     def _make_policy(self, keys: Keys) -> PolicyReference:
         params = {
@@ -190,27 +207,48 @@ class Plan:
             if _part(key) == _SETTINGS
         }
         policy = keys["policy"]
-        if isinstance(policy, str) and ":" in policy:
-            policy = PolicyReference(name=policy, params=params, python=policy).build()
-            params = {}
-        chosen = resolve_policy(policy, params or None)
-        if chosen.own is not None:
-            _check_made_anew(chosen.reference)
+        with self._naming("policy"):
+            if isinstance(policy, str) and ":" in policy:
+                policy = PolicyReference(name=policy, params=params, python=policy).build()
+                params = {}
+            chosen = resolve_policy(policy, params or None)
+            if chosen.own is not None:
+                _check_made_anew(chosen.reference)
         return chosen.reference
 
     def _make_trace(self, keys: Keys) -> TraceReference:
-        path = str(keys["trace"])
+        given = keys["trace"]
+        if not isinstance(given, str | PathLike):
+            expected = "a file or a `synth:` address"
+            raise _wrong(self._where, self._written["trace"], expected, given)
+        path = str(given)
         if "trace_seed" in keys:
             if _SEED not in path:
-                message = f"trace: {path}: has no {_SEED}, so `trace_seed` would change nothing"
-                raise OptionError(message, field="trace", value=path)
+                message = f"{path}: has no {_SEED}, so `trace_seed` would change nothing"
+                place = f"{self._where}: {self._written['trace']}"
+                raise OptionError(f"{place}: {message}", field="trace", value=path)
             path = path.replace(_SEED, str(keys["trace_seed"]))
         options = dict(self._trace_options)
         if "rescale" in keys:
             options["rescale"] = keys["rescale"]
         if not path.startswith("synth:"):
             path = str(Path(path).absolute())  # a worker may run elsewhere
-        return refer(path, **options)
+        with self._naming("trace"):
+            return refer(path, **options)
+
+    @contextmanager
+    def _naming(self, part: str) -> Iterator[None]:
+        """Give an error the file and the key that it is about, else the key of the part."""
+        try:
+            yield
+        except GanglineError as error:
+            words = str(error)
+            found = _ABOUT.match(words)
+            key = found[1] if found else ""
+            if found and key in self._written:
+                words = words[found.end() :]
+            error.args = (f"{self._where}: {self._written.get(key, self._written[part])}: {words}",)
+            raise
 
 
 def _part(key: str) -> str:
@@ -272,6 +310,9 @@ def read_plan(source: str | PathLike[str] | Mapping[str, Any]) -> Plan:
     else:
         path = Path(source)
         where, name = str(path), path.stem
+        if path.is_dir():
+            message = f"{path}: expected the TOML file of a sweep, got a folder; name a file in it"
+            raise OptionError(message, field=str(path))
         try:
             data = _toml.loads(path.read_text(encoding="utf-8-sig"))
         except ValueError as error:
@@ -291,15 +332,22 @@ def read_plan(source: str | PathLike[str] | Mapping[str, Any]) -> Plan:
         if len(set(lengths.values())) > 1:
             raise _wrong(where, f"zip[{i}]", "lists of one length", lengths)
     options = _options(where, data.get("options", {}))
-    plan = Plan(str(data.get("name", name)), grid, [table for table in rows if table], options)
+    name = data.get("name", name)
+    if not isinstance(name, str) or not name:
+        raise _wrong(where, "name", "text", name)
+    plan = Plan(name, grid, rows, options, where)
     for key in plan.columns:
         if plan.columns.count(key) > 1:
             raise _wrong(where, key, "each key once in grid and zip", key)
         if key in options:
             raise _wrong(where, f"options.{key}", "each key once", key)
-    for key in _NEEDED:
-        if key not in plan.columns:
-            raise _wrong(where, "grid", f"the key `{key}`", ", ".join(plan.columns) or "none")
+    missing = [f"`{key}`" for key in _NEEDED if key not in plan.columns]
+    if missing:
+        what = f"the key {missing[0]} is missing; give it"
+        if len(missing) > 1:
+            what = f"the keys {_formatting.listed(missing)} are missing; give each"
+        message = f"{where}: {what} a list of values in [grid] or a [[zip]]"
+        raise OptionError(message, field="grid")
     names = [row["policy"] for axis in plan.axes for row in axis if "policy" in row]
     for key in plan.columns:
         owner = key.rpartition(".")[0]

@@ -31,6 +31,8 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
         What carries it: text with a header line, or something that its first bytes tell.
     columns : frozenset
         Header names, in lower case, that a file with a header line must have.
+    has_local_times : bool
+        Whether the option `zone` says where its times are of.
     options : tuple of str
         Options that only this format understands.
     reader, writer : str
@@ -43,6 +45,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     notes: str
     kind: Literal["csv", "json", "swf", "tsv"] = "csv"
     columns: frozenset[str] = frozenset()
+    has_local_times: bool = False
     options: tuple[str, ...] = ()
     reader: str = ""
     writer: str = ""
@@ -71,6 +74,7 @@ FORMATS = (
         recognised="CSV timestamp, duration, num_gpus, gpu_time, cluster",
         notes="local times, unsorted, no ids; equal rows are separate jobs; cluster becomes vc",
         columns=_columns("timestamp duration num_gpus gpu_time cluster"),
+        has_local_times=True,
         reader="philly_csv",
         writer="philly_csv",
     ),
@@ -80,6 +84,7 @@ FORMATS = (
         notes="GPUs: the most of any attempt; duration: the sum of the attempts, or their span",
         kind="json",
         options=("run_time",),
+        has_local_times=True,
         reader="philly_json",
         writer="philly_json",
     ),
@@ -88,6 +93,7 @@ FORMATS = (
         recognised=f"CSV {', '.join(_HELIOS.split()[:2])}, vc, gpu_num, cpu_num, node_num, ...",
         notes="local times of UTC+8; rows without GPUs are CPU jobs",
         columns=_columns(f"{_HELIOS} vc"),
+        has_local_times=True,
         reader="helios",
         writer="helios",
     ),

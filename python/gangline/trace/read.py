@@ -66,6 +66,7 @@ def read_trace(path: str | PathLike[str], *, format: str | None = None, **option
     if str(path).startswith(SYNTH):
         from gangline.trace.synth import from_uri
 
+        _refuse_options_of_files(str(path), format, options)
         return from_uri(str(path), **options)
     if not str(path):
         raise TraceError("expected the name of a trace, got an empty text", value="")
@@ -102,6 +103,7 @@ def refer(
     if str(path).startswith(SYNTH):
         from gangline.trace.synth.generators import refer as refer_drawn
 
+        _refuse_options_of_files(str(path), format, options)
         return refer_drawn(str(path), **options)
     size = trace_options.make({"max_bytes": options.get("max_bytes")})
     source = Source(str(path), size.max_bytes)
@@ -197,7 +199,25 @@ def as_trace(value: object) -> Trace:
     raise TraceError(f"expected a Trace, a path or an Arrow table, got {kind}", value=kind)
 
 
+def _refuse_options_of_files(
+    uri: str,
+    format: str | None,  # noqa: A002
+    options: Mapping[str, Any],
+) -> None:
+    if format is not None:
+        raise _changes_nothing("format", format, f"{uri} is drawn, not read")
+    if options.get("zone") is not None:
+        raise _changes_nothing("zone", options["zone"], f"{uri} has no local times")
+
+
+def _changes_nothing(option: str, value: object, why: str) -> TraceError:
+    message = f"options: {option}: changes nothing here, for {why}; leave it out"
+    return TraceError(message, column=option, value=value)
+
+
 def _refuse_options_of_others(options: Mapping[str, Any], name: str) -> None:
+    if options.get("zone") is not None and not find(name).has_local_times:
+        raise _changes_nothing("zone", options["zone"], f"format {name} has no local times")
     own = find(name).options
     for option, value in options.items():
         owner = next((item.name for item in FORMATS if option in item.options), name)

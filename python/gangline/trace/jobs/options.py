@@ -51,7 +51,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         has such jobs, elsewhere "error".
     zone : str, optional
         Zone of local times, such as "America/Los_Angeles"; None takes differences of
-        local clock times. Formats without local times ignore it.
+        local clock times. Formats without local times refuse it.
     on_bad_row : "error" or "drop"
         What a row that cannot be read does; dropped rows are counted.
     max_bytes : int
@@ -92,6 +92,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             _bad("max_gpus", self.max_gpus, "an integer >= 1")
         if not 0 <= self.models_seed < 2**63:
             _bad("models_seed", self.models_seed, "an integer from 0 to 2^63 - 1")
+        for name in ("models_seed", "models_reference"):
+            value = getattr(self, name)
+            if self.models is None and value != getattr(_DEFAULT, name):
+                message = "changes nothing here; take it with `models`, or leave it out"
+                raise TraceError(f"options: {name}: {message}", column=name, value=value)
         for status in self.status or ():
             if status not in STATUSES:
                 _bad("status", status, f"one of {', '.join(STATUSES)}")
@@ -102,6 +107,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         for name in ("max_bytes", "max_errors"):
             if getattr(self, name) < 1:
                 _bad(name, getattr(self, name), "an integer >= 1")
+
+
+_DEFAULT = Options()
 
 
 def make(values: Mapping[str, object], special: type[msgspec.Struct] | None = None) -> Options:

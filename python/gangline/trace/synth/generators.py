@@ -254,6 +254,7 @@ def from_uri(uri: str, **options: Any) -> Trace:
 def refer(uri: str, **options: Any) -> TraceReference:
     """Return the reference of the trace of an address without drawing it."""
     shape, parameters = _parameters(uri)
+    _check(shape, parameters)
     made = _reference(f"synth:{shape}", parameters, trace_options.make(options))
     assert made is not None, "an address holds plain values"
     return made
@@ -293,9 +294,8 @@ def _parameters(uri: str) -> tuple[str, dict[str, Any]]:
     return shape, parameters
 
 
-def _build(shape: str, parameters: dict[str, Any], options: trace_options.Options) -> Trace:
+def _check(shape: str, parameters: dict[str, Any]) -> None:
     name = f"synth:{shape}"
-    parameters = to_builtins(parameters)
     if shape not in SHAPES:
         hint = did_you_mean(shape, SHAPES, "gangline trace synth --help")
         raise TraceError(f"{name}: unknown generator{hint}", path=name, value=shape)
@@ -303,6 +303,12 @@ def _build(shape: str, parameters: dict[str, Any], options: trace_options.Option
         given = f"; given: {', '.join(parameters)}" if parameters else ""
         message = f"{name}: missing parameter `jobs`: how many to draw{given}"
         raise TraceError(message, path=name, column="jobs")
+
+
+def _build(shape: str, parameters: dict[str, Any], options: trace_options.Options) -> Trace:
+    name = f"synth:{shape}"
+    parameters = to_builtins(parameters)
+    _check(shape, parameters)
     reference = _reference(name, parameters, options)
     raw = _in_core if shape in _IN_CORE else _in_python
     trace = build(raw(shape, name, parameters), options)
