@@ -274,6 +274,16 @@ def test_jobs_that_the_end_of_the_run_cut_off() -> None:
     assert comes == "Job 2 asked for 4 GPUs. It was to arrive at 800 s, after the end of the run."
 
 
+def test_an_arrival_is_written_as_in_the_trace() -> None:
+    """Seconds since 1970 stand in a CSV without separators, where one looks for them."""
+    epoch_s = 1_763_932_933
+    jobs = table((epoch_s, 4, 1000), (epoch_s + 80_000, 4, 10))
+    result = gl.simulate(LAB, jobs, "fifo", until_s=epoch_s + 500.0)
+    runs, comes = (str(result.explain(job)) for job in range(2))
+    assert "asked for 4 GPUs at 1763932933 s and was not done" in runs
+    assert "It was to arrive at 1764012933 s" in comes
+
+
 def test_the_bar_shows_turns() -> None:
     said = said_of(
         "gandiva", 0, gl.Cluster.homogeneous(servers=1, gpus=1), table((0, 1, 3000), (1, 1, 3000))

@@ -88,7 +88,7 @@ def headline(said: Facts) -> str:
         job += f" ({said.gpus_min} {'is' if said.gpus_min == 1 else 'are'} enough)"
     if said.status == "dropped":
         return f"{job} and was left out of the run: it can never run on this cluster."
-    start = f"{job} at {said.arrival_s:,.0f} s"
+    start = f"{job} at {said.arrival_s:.0f} s"
     waited, ran = duration(said.wait_s), duration(said.run_s)
     if said.status == "finished":
         whole = duration(said.finish_s - said.arrival_s)
@@ -99,7 +99,7 @@ def headline(said: Facts) -> str:
             f"held GPUs for {ran}."
         )
     if not said.waits and not said.runs:
-        return f"{job}. It was to arrive at {said.arrival_s:,.0f} s, after the end of the run."
+        return f"{job}. It was to arrive at {said.arrival_s:.0f} s, after the end of the run."
     start = f"{start} and was not done when the run ended. Under {said.policy} it"
     if not said.runs:
         return f"{start} had waited for {waited} and had got no GPUs."
