@@ -136,7 +136,8 @@ def said(runs: list[gl.report.Digest]) -> str:
     rows = findings.rows(runs)
     means = comparison.means(rows)
     parts = [*answer.on_top(runs), answer.recommendation(means, rows, runs)]
-    shown = re.sub(r"<[^>]*>", " ", " ".join([*parts, answer.in_short(means, rows, runs)]))
+    whole = re.sub(r"</?code[^>]*>", "", " ".join([*parts, answer.in_short(means, rows, runs)]))
+    shown = re.sub(r"<[^>]*>", " ", whole)
     return re.sub(r" (?=[,.;:)])", "", " ".join(shown.split()))
 
 
@@ -216,6 +217,16 @@ def test_faster_gpus_are_no_less_waiting() -> None:
     assert "Jobs ran faster rather than waited less: they held GPUs for 40 s on average under" in (
         answered
     )
+
+
+def test_no_line_ends_inside_an_option() -> None:
+    """A browser may break a line after the two hyphens and before the value."""
+    one = gl.Cluster.homogeneous(servers=1, gpus=1)
+    rows = {"arrival_s": [0.0, 1.0], "gpus": [1, 1], "duration_s": [100.0, 10.0]}
+    runs = digests(one, rows, "sjf", "srtf")
+    table = findings.rows(runs)
+    shown = answer.in_short(comparison.means(table), table, runs)
+    assert '(<code class="short">--restart-s 30</code> makes each take' in shown
 
 
 def test_the_price_of_the_best_is_named() -> None:

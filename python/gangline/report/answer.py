@@ -26,6 +26,7 @@ __all__ = ["in_short", "is_repeated", "on_top", "recommendation"]
 _INSIDE = re.compile(
     r"(?<=\d) (?=(?:%|d|h|min|s)(?!\w))|(?:(?<=\d [dh])|(?<=\d min)) (?=\d+ (?:h|min|s)(?!\w))"
 )
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*(?: \d+)?")  # with its value
 _ENOUGH = 5  # ours: jobs of a group that a sentence may speak of, and at least 1 % of all
 _SMALL = 0.01  # ours: shares of GPU time below this are no reason for anything
 _BLOCKED = 0.05  # ours: shares of the waiting below this are chance, not a queue behind its head
@@ -84,8 +85,8 @@ def in_short(means: Sequence[Row], rows: Sequence[Row], runs: Sequence[Digest]) 
 
 
 def _kept_together(line: str) -> str:
-    """Return a sentence in which no line ends inside a quantity."""
-    return _INSIDE.sub("\u00a0", line)
+    """Return a sentence in which no line ends inside a quantity or an option."""
+    return _OPTION.sub(r'<code class="short">\g<0></code>', _INSIDE.sub("\u00a0", line))
 
 
 def _joined(*sentences: str) -> str:
