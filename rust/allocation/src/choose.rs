@@ -27,7 +27,7 @@ use smallvec::{SmallVec, smallvec};
 
 /// A reduced cost up to this is none; the largest gain of a class is 1.
 const OPTIMAL: f64 = 1e-11;
-/// Nor is one up to this part of the largest price.
+/// Nor, while floors rise, is one up to this part of the largest price.
 const ROUNDING: f64 = 1e-14;
 /// A pivot below this is noise.
 const PIVOT: f64 = 1e-9;
@@ -153,8 +153,9 @@ struct Simplex<'a> {
     /// Inverse of the working basis, and the multipliers of the linking rows that follow from it.
     working: Square,
     prices: Links,
-    /// A reduced cost up to this is none.
+    /// A reduced cost up to this is none: noise, or this part of the largest price.
     noise: f64,
+    rounding: f64,
     /// What the keys alone leave of the linking rows.
     residual: Links,
     is_first_phase: bool,
@@ -217,6 +218,7 @@ impl Choose<'_> {
     /// [`SolverError`] if no plan reaches the floors, or rounding stands in the way.
     pub(crate) fn fill(&self) -> Result<Filled, SolverError> {
         let mut simplex = Simplex::new(self, false)?;
+        simplex.rounding = ROUNDING;
         simplex.reach_floors()?;
         simplex.cost = simplex.objective(Objective::Level);
         let (mut reached, mut rises) = (vec![1.0; self.gangs.len()], 0);
@@ -283,6 +285,7 @@ impl<'a> Simplex<'a> {
             working: Square::default(),
             prices: Links::new(),
             noise: OPTIMAL,
+            rounding: 0.0,
             residual: Links::new(),
             is_first_phase: false,
             steps: 0,
@@ -574,7 +577,7 @@ impl<'a> Simplex<'a> {
         let (columns, costs): (SmallVec<[Links; 6]>, Links) = reduced.unzip();
         self.working = Square::inverse(&columns).ok_or(self.stuck())?;
         self.prices = self.working.left_times(&costs);
-        let prices = self.prices.iter().map(|price| ROUNDING * price.abs());
+        let prices = self.prices.iter().map(|price| self.rounding * price.abs());
         self.noise = prices.fold(OPTIMAL, f64::max);
         Ok(())
     }
