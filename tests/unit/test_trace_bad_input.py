@@ -307,7 +307,7 @@ def test_arrivals_in_another_unit_are_one_line(tmp_path: Path, per_second: int, 
     table = pa.table({"arrival_s": moments, "gpus": [1] * 30, "duration_s": [9.0] * 30})
     with pytest.raises(TraceError, match=f"in 30 rows: these seem to be {unit}seconds"):
         Trace.from_arrow(table)
-    # one arrival that is none: all lines are told
+    # with an arrival that is no number the rows are not all in one unit: each has its own error
     path.write_bytes(path.read_bytes() + b"x,5,1,9\n")
     with pytest.raises(TraceError, match="and 10 more") as caught:
         read_trace(path)

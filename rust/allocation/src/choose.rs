@@ -153,8 +153,9 @@ struct Simplex<'a> {
     /// Inverse of the working basis, and the multipliers of the linking rows that follow from it.
     working: Square,
     prices: Links,
-    /// A reduced cost up to this is none: noise, or this part of the largest price.
+    /// A reduced cost up to this is none.
     noise: f64,
+    /// The part of the largest price up to which one is none too; 0 where floors stay.
     rounding: f64,
     /// What the keys alone leave of the linking rows.
     residual: Links,
@@ -787,14 +788,14 @@ impl<'a> Simplex<'a> {
         let values = self.working.times(&self.left_by_keys());
         // (how far, size of the pivot, what leaves): the nearest; of equally near ones the largest pivot
         let mut leaving: Option<(f64, f64, Leaving)> = None;
-        let mut offer = |value: f64, fall: f64, who: Leaving| {
+        let mut offer = |value: f64, fall: f64, leaves: Leaving| {
             if fall > PIVOT {
                 let far = value.max(0.0) / fall;
                 let nearer = leaving.is_none_or(|(least, size, _)| {
                     far < least - 1e-14 * least.abs() || (far <= least && fall > size)
                 });
                 if nearer {
-                    leaving = Some((far, fall, who));
+                    leaving = Some((far, fall, leaves));
                 }
             }
         };

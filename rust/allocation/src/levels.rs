@@ -1,8 +1,8 @@
 //! Water filling: levels rise together, a class that cannot rise stays, the others go on.
 //!
-//! One simplex method from the first rise to the last, which goes on where it stood. Prices at a vertex are exactly 0
-//! where nothing is scarce, however many decades lie between rates or weights: which classes limit the level is not
-//! a question of tolerances.
+//! One simplex method from the first rise to the last, which goes on where it stood. Its multipliers follow from a vertex and
+//! not from a search, so they are exact to rounding however many decades lie between rates or weights. The classes with
+//! the largest ones limit the level; one with a small multiplier rises on, and if it cannot, the next rise tells.
 
 use super::choose::Choose;
 use super::dual::SolverError;
