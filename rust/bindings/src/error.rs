@@ -76,7 +76,7 @@ fn map(py: Python<'_>, error: &EngineError) -> PyResult<PyErr> {
             facts.set_item("jobs", jobs.iter().map(|job| job.0).collect::<Vec<_>>())?;
             raise(py, "StalledError", &message, &facts)
         }
-        EngineError::Endless { time, open, jobs } => {
+        EngineError::Livelock { time, open, jobs } | EngineError::Endless { time, open, jobs } => {
             facts.set_item("time_s", time.seconds())?;
             facts.set_item("open", open)?;
             facts.set_item("jobs", jobs.iter().map(|job| job.0).collect::<Vec<_>>())?;

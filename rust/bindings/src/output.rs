@@ -353,6 +353,7 @@ fn named(cause: Cause) -> (&'static str, Option<u32>, SimTime) {
         Cause::Outbid(_) => ("outbid", None, None),
         Cause::NotSeen => ("not looked at", None, None),
         Cause::Searched(_) => ("search", None, None),
+        Cause::CountedOut(_) => ("counted out", None, None),
         Cause::Copied { copies, .. } => ("copies", Some(copies), None),
         Cause::NextDecision { until } => ("next decision", None, Some(until)),
         Cause::NoShare => ("no share", None, None),

@@ -164,6 +164,7 @@ impl Engine {
             }
             _ => EndReason::Preempted,
         };
+        self.livelock.stops += 1;
         self.state
             .log_part(slot, at, &mut self.recorder, Logged::Stop);
         self.drop_part(slot, at, reason);

@@ -231,6 +231,21 @@ pub enum EngineError {
         /// The first ten of them, those that wait first.
         jobs: Vec<JobId>,
     },
+    /// The policy stops jobs again and again before they keep any progress.
+    #[error(
+        "{} not done at {} s, and the policy stops jobs again and again before they keep any progress: no job has \
+         kept any for at least 1000 preemptions and moves per job; first: {}; let a job run for longer than \
+         its restart overhead and `checkpoint_interval_s` together before it is stopped",
+        count(*open), time.seconds(), list(jobs)
+    )]
+    Livelock {
+        /// When the run stopped.
+        time: SimTime,
+        /// How many jobs are not done.
+        open: usize,
+        /// The first ten of them, those that wait first.
+        jobs: Vec<JobId>,
+    },
     /// Jobs are not done and the next event lies beyond the end of simulated time.
     #[error(
         "{} not done at {} s, and the next event is beyond the end of simulated time; first: {}; \

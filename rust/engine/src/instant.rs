@@ -48,6 +48,9 @@ impl Engine {
         if self.is_hopeless() {
             return Err(self.stalled());
         }
+        if self.is_livelocked() {
+            return Err(self.livelocked());
+        }
         if self.is_past_limit(time) {
             self.stop_before(time);
             return Ok(false);

@@ -15,6 +15,7 @@ mod config;
 mod error;
 mod instant;
 mod invariant;
+mod livelock;
 mod metrics;
 mod occupancy;
 mod plan;

@@ -5,6 +5,7 @@ use crate::apply::Overlay;
 use crate::capacity::CapacityEvents;
 use crate::config::{OnInfeasible, RunConfig, World};
 use crate::error::EngineError;
+use crate::livelock::Livelock;
 use crate::plan::{Plan, PlanBuffer, TimerOrder};
 pub use crate::policy::PolicyTraits;
 use crate::policy::{Knowledge, Next, Policy};
@@ -87,6 +88,7 @@ pub struct Engine {
     pub(crate) idle_wakes: u32,
     /// Failures and repairs since the last action.
     pub(crate) idle_changes: usize,
+    pub(crate) livelock: Livelock,
     pub(crate) awaiting: bool,
     pub(crate) outcome: Option<Outcome>,
     pub(crate) events: u64,
@@ -141,6 +143,7 @@ impl Engine {
             is_steady: false,
             idle_wakes: 0,
             idle_changes: 0,
+            livelock: Livelock::default(),
             awaiting: false,
             outcome: None,
             events: 0,

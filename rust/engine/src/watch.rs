@@ -52,6 +52,9 @@ pub enum Cause {
     NotSeen,
     /// A search for the best allocation of all jobs gave it nothing; a job to which it gave GPUs, if any are taken.
     Searched(Option<JobId>),
+    /// When GPUs were counted out, job by job, those before it left too few; a job that holds some, if not enough are
+    /// free in the end.
+    CountedOut(Option<JobId>),
     /// Copies of other jobs hold every server that it can use: the job with most of them.
     Copied {
         /// That job.
@@ -105,7 +108,7 @@ impl Cause {
             | Self::Outbid(job)
             | Self::Copied { job, .. }
             | Self::Turn(job) => Some(job),
-            Self::Searched(job) | Self::Own { job, .. } => job,
+            Self::Searched(job) | Self::CountedOut(job) | Self::Own { job, .. } => job,
             _ => None,
         }
     }

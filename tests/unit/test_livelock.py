@@ -1,0 +1,214 @@
+"""Runs in which jobs undo each other's work: each finishes, is refused or stalls.
+
+A run that would end is never accused.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import gangline as gl
+
+ONE = gl.Cluster.homogeneous(servers=1, gpus=1)
+CHECKPOINTS = 1000.0
+
+
+def jobs(*durations: float, **columns: list[Any]) -> pa.Table:
+    count = len(durations)
+    whole = {"arrival_s": [0.0] * count, "gpus": [1] * count, "duration_s": list(durations)}
+    return pa.table({**whole, **columns})
+
+
+class Turns(gl.Policy):
+    """All jobs but the first few take turns on one GPU; those few hold a server each."""
+
+    wake_on = ("round",)
+
+    def __init__(self, length: float, fixed: int = 0, patience: int = 10**9) -> None:
+        self.round_s, self.fixed, self.patience, self.turns = length, fixed, patience, 0
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        plan = gl.Plan()
+        waiting, running = view.waiting("job").tolist(), view.running("job").tolist()
+        for job in waiting[:]:
+            if job < self.fixed:
+                plan.start(job, {job + 1: 1})
+        others = sorted(job for job in waiting + running if job >= self.fixed)
+        if not others:
+            return plan
+        self.turns += 1
+        if self.turns > self.patience and set(others) & set(running):
+            return plan
+        turn = others[self.turns % len(others)]
+        for job in set(others) & set(running) - {turn}:
+            plan.preempt(job)
+        if turn in waiting:
+            plan.start(turn, {0: 1})
+        return plan
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"checkpoint_interval_s": CHECKPOINTS}, {"restart_s": 20.0, "first_start_s": 20.0}],
+    ids=["checkpoint", "restart"],
+)
+def test_turns_that_keep_nothing_are_a_stall(options: dict[str, float]) -> None:
+    with pytest.raises(gl.StalledError, match="before they keep any progress") as caught:
+        gl.simulate(ONE, jobs(5000.0, 5000.0), Turns(10.0), **options)
+    assert vars(caught.value)["job_ids"] == ["0", "1"]
+    # 1,000 stops of two jobs, after 1,000 until the first look: one stop in 10 s
+    assert vars(caught.value)["time_s"] == 30_000.0
+
+
+def test_turns_that_keep_something_end() -> None:
+    # a turn of 10 s each, then eight that keep 5 s: the last begin at 160 and 170 s
+    result = gl.simulate(ONE, jobs(50.0, 50.0), Turns(10.0), restart_s=5.0)
+    assert result.jobs["finish_s"].to_pylist() == [180.0, 170.0]
+    # a turn reaches one checkpoint, at its end
+    result = gl.simulate(ONE, jobs(40.0, 40.0), Turns(10.0), checkpoint_interval_s=10.0)
+    assert result.summary["finished"] == 2
+
+
+def test_a_job_that_runs_on_vouches_for_the_run() -> None:
+    # two jobs swap 20,000 times until the third ends: then they stall
+    lab = gl.Cluster.homogeneous(servers=2, gpus=1)
+    trace = jobs(200_000.0, 5000.0, 5000.0)
+    with pytest.raises(gl.StalledError) as caught:
+        gl.simulate(lab, trace, Turns(10.0, fixed=1), checkpoint_interval_s=CHECKPOINTS)
+    assert vars(caught.value)["job_ids"] == ["1", "2"]
+    assert 200_000.0 < vars(caught.value)["time_s"] < 250_000.0
+
+
+def test_what_is_to_come_vouches_for_the_run() -> None:
+    late = jobs(5000.0, 5000.0, 1.0, arrival_s=[0.0, 0.0, 200_000.0])
+    with pytest.raises(gl.StalledError) as caught:
+        gl.simulate(ONE, late, Turns(10.0), checkpoint_interval_s=CHECKPOINTS)
+    assert vars(caught.value)["time_s"] > 200_000.0
+    repaired = {
+        "gpu_types": [{"name": "g", "memory_gb": 16}],
+        "servers": [{"count": 2, "gpu": "g", "gpus": 1}],
+        "failures": {"table": [{"server": 1, "down_s": 0.0, "up_s": 200_000.0}]},
+    }
+    result = gl.simulate(
+        repaired, jobs(5000.0, 5000.0), Spread(), checkpoint_interval_s=CHECKPOINTS
+    )
+    assert max(result.jobs["finish_s"].to_pylist()) == 205_000.0
+
+
+class Spread(Turns):
+    """Turns while one server is up; with two, a job on each."""
+
+    def __init__(self) -> None:
+        super().__init__(10.0)
+
+    def decide(self, view: gl.View, changes: gl.Changes) -> gl.Plan:
+        free = view.servers("gpus_free")
+        waiting = view.waiting("job").tolist()
+        if free[1] and waiting:
+            plan = gl.Plan()
+            plan.start(waiting[0], {1: 1})
+            return plan
+        if len(view.running("job")) == 2:
+            return gl.Plan()
+        return super().decide(view, changes)
+
+
+@pytest.mark.parametrize("patience", [10, 900, 1900])
+def test_a_policy_that_stops_taking_turns_is_not_accused(patience: int) -> None:
+    trace = jobs(5000.0, 5000.0)
+    turns = Turns(10.0, patience=patience)
+    result = gl.simulate(ONE, trace, turns, checkpoint_interval_s=CHECKPOINTS)
+    assert result.summary["finished"] == 2
+
+
+def test_failures_alone_are_no_livelock() -> None:
+    # 10 h of work without a checkpoint, a failure every 2 h: about 150 starts
+    fragile = {
+        "gpu_types": [{"name": "g", "memory_gb": 16}],
+        "servers": [{"count": 1, "gpu": "g", "gpus": 1}],
+        "failures": {"mtbf_hours": 2.0, "mttr_hours": 0.1},
+    }
+    for policy in ("fifo", "pollux", "las"):
+        result = gl.simulate(fragile, jobs(36_000.0), policy, seed=3)
+        assert result.summary["finished"] == 1
+        assert result.summary["failures"] > 20
+
+
+def test_pollux_lets_a_job_reach_a_checkpoint() -> None:
+    """A job reaches its first checkpoint at 1000 s and makes way in the round at 1020 s.
+
+    After four such turns each, the first job does its last 1000 s from 8160 s on, and the other
+    from the round at 9180 s on.
+    """
+    trace = jobs(5000.0, 5000.0)
+    result = gl.simulate(ONE, trace, "pollux", checkpoint_interval_s=CHECKPOINTS)
+    assert result.jobs["finish_s"].to_pylist() == [9160.0, 10_180.0]
+    assert result.jobs["preemptions"].to_pylist() == [4, 4]
+    result = gl.simulate(ONE, trace, "pollux", restart_s=200.0)
+    assert result.summary["finished"] == 2
+
+
+GANGS = [(4, 2, 2), (16, 3, 8), (6, 3, 2), (8, 1, 8), (16, 2, 8), (32, 4, 8), (64, 8, 8)]
+
+
+@pytest.mark.parametrize(("gang", "servers", "size"), GANGS)
+def test_the_genetic_search_starts_gangs_over_several_servers(
+    gang: int, servers: int, size: int
+) -> None:
+    lab = gl.Cluster.homogeneous(servers=servers, gpus=size)
+    params = {"search": "ga", "ga_population": 10, "ga_generations": 5}
+    result = gl.simulate(lab, jobs(100.0, gpus=[gang]), "pollux", params=params)
+    assert result.jobs["first_start_s"].to_pylist() == [0.0]
+
+
+TAKE_TURNS = [
+    *("srtf", "las", "gittins", "tiresias", "gandiva", "themis", "dally", "hadar", "hadare"),
+    *("gavel-las", "gavel-ftf", "gavel-fifo-perf", "pollux"),
+]
+
+
+def drawn(seed: int) -> tuple[dict[str, Any], pa.Table, dict[str, Any]]:
+    """A world with checkpoints or costly restarts, often with failures, and more jobs than GPUs."""
+    draw = random.Random(seed)
+    types = draw.choice([["g"], ["g"], ["g", "h"]])
+    server = {"count": draw.randint(1, 3), "gpus": draw.choice([1, 2, 4])}
+    cluster: dict[str, Any] = {
+        "gpu_types": [{"name": name, "memory_gb": 16} for name in types],
+        "servers": [{"gpu": name, **server} for name in types],
+    }
+    if draw.random() < 0.25:
+        times = {"mtbf_hours": draw.choice([2.0, 24.0]), "mttr_hours": draw.choice([0.1, 1.0])}
+        cluster["failures"] = times
+    count = draw.randint(2, 7)
+    most = server["count"] * server["gpus"]
+    durations = [
+        float(draw.choice([100, 5000, 5000, draw.randint(1, 20_000)])) for _ in range(count)
+    ]
+    columns: dict[str, list[Any]] = {
+        "arrival_s": sorted(
+            float(draw.choice([0, 0, draw.randint(0, 5000)])) for _ in range(count)
+        ),
+        "gpus": [min(most, draw.choice([1, 1, 2, 4])) for _ in range(count)],
+    }
+    run: dict[str, Any] = {
+        "seed": draw.randint(0, 99),
+        "restart_s": draw.choice([0.0, 5.0, 90.0, 400.0]),
+    }
+    if draw.random() < 0.7:
+        run["checkpoint_interval_s"] = draw.choice([30.0, 360.0, 1000.0, 4000.0])
+    return cluster, jobs(*durations, **columns), run
+
+
+@pytest.mark.parametrize("policy", TAKE_TURNS)
+def test_every_run_ends(policy: str) -> None:
+    for seed in range(12):
+        cluster, trace, run = drawn(seed)
+        try:
+            result = gl.simulate(cluster, trace, policy, max_events=200_000, **run)
+        except (gl.StalledError, gl.PolicyError):
+            continue  # stalled or refused
+        assert result.summary["finished"] == len(trace), seed
