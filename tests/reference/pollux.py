@@ -43,6 +43,7 @@ class Claim:
     ladder: list[int] = field(default_factory=list)
     speeds: list[float] = field(default_factory=list)
     count: int = 0
+    is_bound: bool = False  # would lose all that it did since its last start
     is_kept: bool = False
     is_closed: bool = False
 
@@ -220,12 +221,26 @@ class Pollux(Policy):
 
     def claims(self, jobs: list[Job]) -> list[Claim]:
         """The active jobs in the order of step 1, with their ladders."""
-        order = sorted(jobs, key=lambda j: (self.attained(j), j.arrival, j.index))
+        order = sorted(
+            jobs, key=lambda j: (not self.is_bound(j), self.attained(j), j.arrival, j.index)
+        )
         every = len(self.ref.every_gpu())
         fair_count = min(-(-every // len(jobs)), self.server_size)
         return [self.claim(job, place, fair_count) for place, job in enumerate(order)]
 
+    def is_bound(self, job: Job) -> bool:
+        """Whether a job runs and has reached no checkpoint since its last start."""
+        kept = self.ref.checkpoint_ns or 1
+        return bool(job.parts) and self.ref.now - job.only.progress_from < kept
+
     def claim(self, job: Job, place: int, fair_count: int) -> Claim:
+        claim = self.free_claim(job, place, fair_count)
+        if self.is_bound(job):
+            claim.is_bound = True
+            claim.ladder, claim.speeds = [claim.now], [claim.speed_now]
+        return claim
+
+    def free_claim(self, job: Job, place: int, fair_count: int) -> Claim:
         now = len(job.gpu_set)
         nodes = len({server for server, _ in job.gpu_set})
         claim = Claim(job, place, self.phi(job), 1.0, now, 0.0)

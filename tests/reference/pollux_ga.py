@@ -96,11 +96,15 @@ class Genetic:
         """Job after job takes what it may of what those before it left."""
         left, spanned, found = list(self.sizes), set[int](), []
         for claim, row, now in zip(self.claims, rows, self.present, strict=True):
+            if claim.is_bound:
+                row = now
             cells = self.of_one_type(claim, row)
             if sum(n > 0 for n in cells) > 1 and self.policy.p["avoid_interference"]:
                 cells = [0 if server in spanned else cells[server] for server in self.servers]
             cells = [min(n, free) for n, free in zip(cells, left, strict=True)]
             cells = self.trimmed(claim, cells)
+            if 0 < sum(cells) < claim.job.sizes[0]:
+                cells = self.completed(claim, cells, left, spanned)
             if not self.is_allowed(claim, cells, now):
                 cells = [0] * len(cells)
             own = [server for server in self.servers if cells[server]]
@@ -128,6 +132,26 @@ class Genetic:
             cells[server] -= less
             excess -= less
         return cells
+
+    def completed(
+        self, claim: Claim, cells: list[int], left: list[int], spanned: set[int]
+    ) -> list[int]:
+        """The fewest GPUs of the job, on its servers and then where most are left, if there are."""
+        least = claim.job.sizes[0]
+        kind = self.ref.servers[next(s for s in self.servers if cells[s])].type
+        closed = spanned if self.policy.p["avoid_interference"] else set()
+        alone = [s for s in self.servers if cells[s]]
+        full = [left[s] if s in alone else 0 for s in self.servers]
+        open_ = [s for s in self.servers if self.ref.servers[s].type == kind and s not in closed]
+        if sum(full) < least:
+            # over more servers than now: without those that are closed to it
+            alone = [s for s in alone if s not in closed]
+            full = [left[s] if s in open_ else 0 for s in self.servers]
+        found = [cells[s] if s in alone else 0 for s in self.servers]
+        others = sorted(open_, key=lambda s: (-left[s], s))
+        for server in [*alone, *others]:
+            found[server] += min(full[server] - found[server], least - sum(found))
+        return found
 
     def most(self, claim: Claim) -> int:
         if claim.job.elastic is None:

@@ -8,6 +8,7 @@ use super::search::Bidder;
 use gangline_engine::{ClusterView, PolicyError};
 use gangline_model::{GpuSet, ServerId, mask_of_lowest};
 use gangline_rng::{Purpose, Stream};
+use std::cmp::Reverse;
 
 /// Chance that a job returns to its present allocation.
 const BACK: f64 = 0.1;
@@ -169,25 +170,68 @@ impl<'a> Genetic<'a> {
         let mut left = self.sizes.clone();
         let mut spanned = vec![false; width];
         for (job, row) in rows.chunks_mut(width).enumerate() {
-            self.keep_type(job, row);
-            let avoids = self.avoids && spans(row);
-            for (server, cell) in row.iter_mut().enumerate() {
-                let is_taken = avoids && spanned[server];
-                *cell = if is_taken {
-                    0
-                } else {
-                    (*cell).min(left[server])
-                };
-            }
-            self.trim(job, row);
-            if !self.is_allowed(job, row) {
-                row.fill(0);
+            if self.racers[job].is_bound {
+                row.copy_from_slice(&self.present[job * width..(job + 1) * width]);
+            } else {
+                self.repair_one(job, row, &left, &spanned);
             }
             let does_span = spans(row);
             for (server, &gpus) in row.iter().enumerate() {
                 left[server] -= gpus;
                 spanned[server] |= does_span && gpus > 0;
             }
+        }
+    }
+
+    /// What a job may have of what is left.
+    fn repair_one(&self, job: usize, row: &mut [u32], left: &[u32], spanned: &[bool]) {
+        self.keep_type(job, row);
+        let avoids = self.avoids && spans(row);
+        for (server, cell) in row.iter_mut().enumerate() {
+            let is_taken = avoids && spanned[server];
+            *cell = if is_taken {
+                0
+            } else {
+                (*cell).min(left[server])
+            };
+        }
+        self.trim(job, row);
+        self.complete(job, row, left, spanned);
+        if !self.is_allowed(job, row) {
+            row.fill(0);
+        }
+    }
+
+    /// Gives a job with fewer GPUs than its fewest the rest: on its own servers, then on those of their type with most
+    /// left. No change of one server makes a gang that needs several.
+    fn complete(&self, job: usize, row: &mut [u32], left: &[u32], spanned: &[bool]) {
+        let Some(first) = row.iter().position(|&gpus| gpus > 0) else {
+            return;
+        };
+        let servers = self.view.cluster().servers();
+        let gpu_type = servers[first].gpu_type;
+        let least = self.racers[job].range().0;
+        let mut rest = least.saturating_sub(row.iter().sum());
+        let own = (0..row.len()).filter(|&at| row[at] > 0).collect::<Vec<_>>();
+        for at in own {
+            let more = rest.min(left[at] - row[at]);
+            row[at] += more;
+            rest -= more;
+        }
+        let is_open =
+            |at: &usize| servers[*at].gpu_type == gpu_type && !(self.avoids && spanned[*at]);
+        if rest > 0 && self.avoids {
+            for (cell, _) in row.iter_mut().zip(spanned).filter(|(_, taken)| **taken) {
+                rest += *cell;
+                *cell = 0;
+            }
+        }
+        let mut others: Vec<usize> = (0..row.len()).filter(is_open).collect();
+        others.sort_by_key(|&at| (Reverse(left[at]), at));
+        for at in others {
+            let more = rest.min(left[at] - row[at]);
+            row[at] += more;
+            rest -= more;
         }
     }
 

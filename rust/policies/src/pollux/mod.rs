@@ -26,7 +26,7 @@ use gangline_engine::{
     WakeOn,
 };
 use gangline_model::{
-    Action, Configuration, ElasticModel, GpuSet, GpuTypeId, JobId, SimTime, Terms,
+    Action, Configuration, ElasticModel, GpuSet, GpuTypeId, JobId, SimSpan, SimTime, Terms,
 };
 use genetic::Genetic;
 use objective::{Objective, discount};
@@ -58,6 +58,8 @@ struct Racer<'a> {
     model: Option<&'a ElasticModel>,
     phase: usize,
     gang: u32,
+    /// Whether it keeps its GPUs in any case: its present run has kept no progress yet.
+    is_bound: bool,
     batch: Batch,
     /// Its goodput on an equal share.
     fair: f64,
@@ -70,6 +72,7 @@ impl<'a> Racer<'a> {
             model: view.elastic(job),
             phase: view.noise_phase(job),
             gang: view.jobs().gpus(job),
+            is_bound: is_bound(view, job),
             batch,
             fair: f64::from(fair.gpus),
         };
@@ -184,10 +187,15 @@ impl Pollux {
         let age = view.now() - view.jobs().arrival(racer.job);
         let delay_s = self.params.phi_delay.seconds();
         let speedup = |gpus: u32| racer.speedup(gpus, gpus > fair.server);
+        let speedup_now = held.map_or(0.0, |held| racer.speedup(now, held.by_server().len() > 1));
         Bidder {
-            ladder: Bidder::ladder(least, limit, speedup),
+            ladder: if racer.is_bound {
+                vec![(now, speedup_now)]
+            } else {
+                Bidder::ladder(least, limit, speedup)
+            },
             now,
-            speedup_now: held.map_or(0.0, |held| racer.speedup(now, held.by_server().len() > 1)),
+            speedup_now,
             phi: discount(age.seconds(), past.restarts, delay_s),
             most: limit,
             count: 0,
@@ -203,7 +211,6 @@ impl Pollux {
         gpus: u32,
     ) -> Result<(Vec<Option<GpuSet>>, bool), PolicyError> {
         let (objective, avoids) = (self.objective, self.params.avoid_interference);
-        self.ranked.clear();
         if self.params.search == SearchKind::Ga {
             let genetic =
                 Genetic::new(*view, (racers, bidders), objective, avoids, self.params.ga)?;
@@ -218,7 +225,8 @@ impl Pollux {
         let is_wanted = search.bidders.iter().all(|one| one.count == one.now);
         search.settle();
         search.improve(self.params.ls_moves.unwrap_or(2 * racers.len()));
-        let is_steady = is_whole && is_wanted && search.is_at_rest();
+        let is_free = racers.iter().all(|racer| !racer.is_bound);
+        let is_steady = is_whole && is_wanted && is_free && search.is_at_rest();
         let pairs = racers.iter().zip(search.bidders.iter());
         self.ranked
             .extend(pairs.map(|(racer, bidder)| (racer.job, bidder.count > 0)));
@@ -255,9 +263,18 @@ impl Pollux {
     }
 }
 
-/// Less service first, then by arrival and index.
-fn rank(view: &ClusterView<'_>, job: JobId) -> (i128, SimTime, JobId) {
-    (view.attained_gpu_ns(job), view.jobs().arrival(job), job)
+/// Bound jobs, then less service first, then by arrival and index.
+fn rank(view: &ClusterView<'_>, job: JobId) -> (bool, i128, SimTime, JobId) {
+    let service = view.attained_gpu_ns(job);
+    (!is_bound(view, job), service, view.jobs().arrival(job), job)
+}
+
+/// Whether a job runs and would lose all that it did since its last start if it were stopped now. Such jobs could take
+/// turns for ever.
+fn is_bound(view: &ClusterView<'_>, job: JobId) -> bool {
+    let least = view.checkpoint_interval().unwrap_or(SimSpan(1));
+    view.run(job)
+        .is_some_and(|run| view.now() - run.only().progress_start < least)
 }
 
 impl Policy for Pollux {
@@ -286,6 +303,7 @@ impl Policy for Pollux {
         _changes: &Changes,
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
+        self.ranked.clear();
         let mut active: Vec<JobId> = view.running().chain(view.waiting()).collect();
         if active.is_empty() {
             return Ok(Next::Steady);
@@ -324,23 +342,25 @@ impl Policy for Pollux {
         })
     }
 
-    /// A job for which the first pass had too few GPUs left comes behind some that have less service.
+    /// The greedy search gives every job its fewest GPUs in their order, and none to those for which too few are left.
+    /// What others give back later, or find no place for, may be enough for such a job.
     fn why(&self, view: &ClusterView<'_>, job: JobId) -> Option<Cause> {
         let elastic = view.elastic(job).map(|model| model.class().min_gpus);
         let least = elastic.unwrap_or_else(|| view.jobs().gpus(job));
+        let is_left = has_enough(view, job, least, false);
         let at = self.ranked.iter().position(|one| one.0 == job);
-        if at.is_some_and(|at| self.ranked[at].1) {
-            return Some(Cause::NoPlace);
+        let given: fn(Option<JobId>) -> Cause = match at {
+            Some(at) if self.ranked[at].1 => return Some(Cause::NoPlace),
+            Some(_) => Cause::CountedOut,
+            None => Cause::Searched,
+        };
+        if is_left {
+            return Some(given(None));
         }
-        if has_enough(view, job, least, false) {
-            return Some(Cause::Searched(None));
-        }
-        let before: BTreeSet<JobId> = self.ranked[..at.unwrap_or(0)]
-            .iter()
-            .map(|one| one.0)
-            .collect();
+        let before = &self.ranked[..at.unwrap_or(0)];
+        let before: BTreeSet<JobId> = before.iter().map(|one| one.0).collect();
         let outranked = largest(view, job, |run| before.contains(&run.job)).map(Cause::Outranked);
-        let taken = || largest(view, job, |_| true).map(|other| Cause::Searched(Some(other)));
+        let taken = || largest(view, job, |_| true).map(|other| given(Some(other)));
         outranked.or_else(taken).or(Some(Cause::NoPlace))
     }
 }
