@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import floor
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -50,25 +51,25 @@ class Themis(Policy):
         # (instant, active jobs from then on): the whole history is summed anew for each question
         self.history: list[tuple[int, int]] = []
 
-    def mean_active(self, job: Job) -> float:
+    def mean_active(self, job: Job) -> Fraction:
         """Mean number of active jobs since a job's arrival."""
         now = self.ref.now
         if now == job.arrival:
-            return float(self.history[-1][1])
+            return Fraction(self.history[-1][1])
         total = 0
         ends = [at for at, _ in self.history[1:]] + [now]
         for (at, count), end in zip(self.history, ends, strict=True):
             total += count * (end - max(at, job.arrival)) if end > job.arrival else 0
-        return float(total) / float(now - job.arrival)
+        return Fraction(total, now - job.arrival)
 
     def remaining_ns(self, job: Job) -> int:
         """As the policy sees it; no time is shorter than the clock can tell."""
         return max(1, super().remaining_ns(job))
 
-    def rho(self, job: Job) -> float:
-        crowd = float(job.gpus) * self.mean_active(job) / float(self.total)
-        ideal = float(max(1, self.seen(job, job.duration_ns()))) * max(1.0, crowd)
-        return float(self.ref.now - job.arrival + self.remaining_ns(job)) / ideal
+    def rho(self, job: Job) -> Fraction:
+        crowd = job.gpus * self.mean_active(job) / self.total
+        ideal = max(1, self.seen(job, job.duration_ns())) * max(Fraction(1), crowd)
+        return (self.ref.now - job.arrival + self.remaining_ns(job)) / ideal
 
     def gain(self, job: Job, gpus: Gpus) -> float:
         """How much less unfair a lease on these GPUs is than another one of waiting."""

@@ -1,6 +1,7 @@
 //! The auction: the job that gains most per GPU by the place offered gets it; the rest of the room is handed on.
 
 use super::exact::Exact;
+use super::fairness::Rho;
 use crate::class::Places;
 use gangline_engine::{ClusterView, Plan, PolicyError};
 use gangline_model::{GpuSet, JobId, SimSpan};
@@ -28,7 +29,7 @@ pub(super) struct Standing {
     /// Time left alone on the best type.
     pub left: SimSpan,
     /// Finish-time fairness if it ran alone from now on.
-    pub rho: f64,
+    pub rho: Rho,
 }
 
 impl Standing {
@@ -44,7 +45,7 @@ impl Standing {
 
     /// Worst off first, then job index.
     fn order(&self, other: &Self) -> Ordering {
-        let by_rho = other.rho.total_cmp(&self.rho);
+        let by_rho = other.rho.compare(&self.rho);
         by_rho.then(self.job.cmp(&other.job))
     }
 }

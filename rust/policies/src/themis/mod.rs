@@ -3,7 +3,7 @@
 //! | symbol | here | meaning |
 //! |---|---|---|
 //! | rho | `Standing::rho` | (age + time left alone) / time the job would take on its fair share |
-//! | T_id | `Fairness::ideal_ns` | isolated duration x max(1, d n / M) |
+//! | T_id | `Fairness::rho` | isolated duration x max(1, d n / M) |
 //! | n | `Fairness` | mean number of active jobs since the job's arrival |
 //! | M | `Fairness::gpus` | GPUs of the cluster |
 //! | f | `fairness` | share of the bidders that is left out of the auction |
@@ -93,13 +93,12 @@ impl Themis {
         let left = self.seen.remaining(view, job)?.max(SimSpan(1));
         let duration = self.seen.duration(view, job)?.max(SimSpan(1));
         let age = view.now() - view.jobs().arrival(job);
-        let ideal_ns = self.fairness.ideal_ns(view, job, age, duration);
         Ok(Standing {
             job,
             class: self.places.classes().of(job),
             age,
             left,
-            rho: age.0.saturating_add(left.0) as f64 / ideal_ns,
+            rho: self.fairness.rho(view, job, age, (left, duration)),
         })
     }
 
