@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from .actions import Keep, Plan, Start
 from .pair import overlapped, shares
-from .parts import done_at, span
+from .parts import done_at, left_at, span
 from .policies import Policy
 from .world import PolicyError
 
@@ -117,6 +117,7 @@ class SjfFfs(Policy):
             if self.p.get("restore_sub_batch") and alone and job.only.sub_batch != job.batch:
                 plan.actions.append(Keep(job.index, sub_batch=job.batch))
                 self.batch[job.index] = job.batch
+                self.stays[job.index] = self.restored(job)
         ended_by: Job | None = None
         for job in self.candidates():
             found = self.find(job)
@@ -130,6 +131,13 @@ class SjfFfs(Policy):
             if job.arrival == ref.now and job.index not in started and self.has_room(job):
                 self.shares_refused += not self.p["block"] or job is ended_by
         return plan
+
+    def restored(self, job: Job) -> Stay:
+        """Return how long a job stays that runs alone at its full batch from now on."""
+        ref, gpus = self.ref, job.only.gpus
+        rate = ref.rates.base(job, gpus) * ref.rates.locality(job, gpus)
+        begin = max(ref.now, job.only.progress_from)
+        return Stay(begin + span(left_at(job, ref.now), rate), 1.0)
 
     def started(self, job: Job, gpus: Gpus, batch: int | None) -> Start:
         """Put the job there for the rest of this decision."""

@@ -88,11 +88,17 @@ impl Sharing {
         left
     }
 
-    /// Gives their full batch back to jobs that have their GPUs for themselves again.
-    fn restore(&mut self, view: &ClusterView<'_>, plan: &mut Plan<'_>, mut left: Vec<JobId>) {
+    /// Gives their full batch back to jobs that have their GPUs for themselves again. From this decision on they need
+    /// the memory and the time of the full batch.
+    fn restore(
+        &mut self,
+        view: &ClusterView<'_>,
+        plan: &mut Plan<'_>,
+        mut left: Vec<JobId>,
+    ) -> Result<(), PolicyError> {
         let rule = self.params.benefit.as_ref();
         if !rule.is_some_and(|rule| rule.restore_sub_batch) {
-            return;
+            return Ok(());
         }
         left.sort_unstable();
         left.dedup();
@@ -107,11 +113,18 @@ impl Sharing {
                 ..Terms::default()
             };
             plan.keep(job, terms);
-            let stay = self.residents.stay(job).expect("a running job");
-            let bytes = view.memory_bytes(job, 0);
-            self.residents.set_stay(job, Stay { bytes, ..stay });
+            let part = view.run(job).expect("a running job").only();
+            let rate = view.rate_alone(job, &part.gpus);
+            let stay = Stay {
+                finish: part.progress_start.max(view.now())
+                    + span_of_work(view.remaining_work(job)?, rate),
+                xi: 1.0,
+                bytes: view.memory_bytes(job, 0),
+            };
+            self.residents.set_stay(job, stay);
             self.unsettled.push(job);
         }
+        Ok(())
     }
 
     /// Tries one job; whether it starts.
@@ -322,7 +335,7 @@ impl Policy for Sharing {
         plan: &mut Plan<'_>,
     ) -> Result<Next, PolicyError> {
         let left = self.follow(view, changes);
-        self.restore(view, plan, left);
+        self.restore(view, plan, left)?;
         for &job in &changes.requeued {
             self.queue.add(view, &self.params, job)?;
         }

@@ -2,7 +2,7 @@
 
 use crate::sharing::params::FreePick;
 use gangline_engine::ClusterView;
-use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, SimTime};
+use gangline_model::{GpuSet, GpuTypeId, JobId, ServerId, SimTime, span_of_work};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -83,15 +83,20 @@ impl Floor {
         for job in view.running() {
             let run = view.run(job).expect("a running job");
             let part = run.only();
-            let sub_batch = if restored.contains(&job) {
-                0
+            let resident = if restored.contains(&job) {
+                let work = view.remaining_work(job).expect("it knows durations");
+                let begin = part.progress_start.max(view.now());
+                Resident {
+                    finish: begin + span_of_work(work, view.rate_alone(job, &part.gpus)),
+                    xi: 1.0,
+                    bytes: view.memory_bytes(job, 0),
+                }
             } else {
-                part.sub_batch
-            };
-            let resident = Resident {
-                finish: run.done_at(),
-                xi: part.xi,
-                bytes: view.memory_bytes(job, sub_batch),
+                Resident {
+                    finish: run.done_at(),
+                    xi: part.xi,
+                    bytes: view.memory_bytes(job, part.sub_batch),
+                }
             };
             floor.residents.insert(job, resident);
         }
