@@ -40,7 +40,7 @@ Policy = dict[str, Any]
 Parameter = dict[str, Any]
 
 MORE = {
-    "compat": "[what differs](../concepts/public-timing.md)",
+    "compat": "[what differs, and by how much](../concepts/public-timing.md#how-much-it-changes)",
     "packed": "[pairs](../concepts/rounds.md#pairs)",
 }
 """Where the docs say more on a parameter."""

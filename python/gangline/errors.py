@@ -178,7 +178,7 @@ class MissingDuration(PolicyError):  # noqa: N818 - says what is missing
 
 
 class StalledError(PolicyError):
-    """No event is left and jobs still wait: the policy would never start them."""
+    """The run would never end: jobs wait for ever, or none keeps any progress."""
 
     jobs: Sequence[object] = ()
 

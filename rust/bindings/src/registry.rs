@@ -63,6 +63,18 @@ fn policy<'py>(
     row.set_item("stops", info.stops.name())?;
     row.set_item("work_conserving", info.is_work_conserving)?;
     row.set_item("allocator", info.needs.allocator())?;
+    let premises = PyList::empty(py);
+    for premise in info.premises {
+        let entry = PyDict::new(py);
+        entry.set_item("fact", premise.fact.name())?;
+        entry.set_item("mechanism", premise.mechanism)?;
+        if let Some((parameter, value)) = premise.only_if {
+            entry.set_item("parameter", parameter)?;
+            set_default(&entry, "value", value)?;
+        }
+        premises.append(entry)?;
+    }
+    row.set_item("premises", premises)?;
     row.set_item("hidden", is_hidden)?;
     row.set_item("page", info.page())?;
     row.set_item("always_shown", info.always_shown.to_vec())?;

@@ -27,4 +27,6 @@ mod why;
 pub mod yarn;
 
 pub use params::{ParamDefault, ParamKind, ParamReader, ParamSpec, ParamValue, Params};
-pub use registry::{MakePolicy, Needs, POLICIES, PolicyInfo, Preset, Services, Stops, build, find};
+pub use registry::{
+    Fact, MakePolicy, Needs, POLICIES, PolicyInfo, Premise, Preset, Services, Stops, build, find,
+};

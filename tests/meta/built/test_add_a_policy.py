@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 NAME = "made-up"
-FILES_MOST = 10
+FILES_MOST = 11  # the eleventh holds the two worlds that the page of a policy shows
 PAGE = "# made-up\n\n## Parameters\n\n<!-- parameters: made-up -->\n<!-- end of parameters -->\n"
 
 

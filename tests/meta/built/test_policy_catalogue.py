@@ -14,6 +14,7 @@ from gangline import _core, policies
 from meta.house import ROOT
 
 DOCS = ROOT / "docs" / "policies"
+WORLDS = "## Where it works, and where it does not"
 
 
 def catalogue() -> dict[str, dict[str, Any]]:
@@ -22,8 +23,8 @@ def catalogue() -> dict[str, dict[str, Any]]:
 
 
 def page_offenders(page: str, text: str, entries: list[dict[str, Any]]) -> list[str]:
-    """Check that a docs page says what each of its policies knows, has a source and an example."""
-    wanted = ["## Parameters", "## Source", "## Deviations", "## Example"]
+    """Check that a docs page says what each of its policies knows, has a source and two worlds."""
+    wanted = ["## Parameters", "## Source", "## Deviations", WORLDS]
     wanted += [f"| knowledge | {entry['knowledge']}" for entry in entries]
     return [f"{page}.md: no `{part}`" for part in dict.fromkeys(wanted) if part not in text]
 
@@ -127,7 +128,7 @@ def test_every_policy_is_compared_with_the_slow_simulator() -> None:
 def test_a_gap_is_named() -> None:
     entry = {"name": "las", "knowledge": "online", "family": "attained service"}
     text = "| knowledge | online |\n## Parameters\n## Source\n## Deviations\n"
-    assert page_offenders("las", text, [entry]) == ["las.md: no `## Example`"]
+    assert page_offenders("las", text, [entry]) == [f"las.md: no `{WORLDS}`"]
     assert without_a_scenario([entry, {**entry, "name": "tiresias"}], {"tiresias"}) == []
     assert without_a_scenario([entry], {"fifo"}) == ["attained service"]
     assert without_a_test(["sjf", "sjf-strict", "las"], ["t.py::t[sjf-strict-1]"]) == ["sjf", "las"]

@@ -1,6 +1,6 @@
 //! Delay scheduling.
 
-use super::{PolicyInfo, Preset, Stops};
+use super::{Fact, PolicyInfo, Premise, Preset, Stops};
 use crate::dally::{Dally, DallyParams};
 use crate::params::{ParamDefault, ParamKind, ParamSpec, choice, flag, number};
 
@@ -82,6 +82,10 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     family: "locality",
     source: "Dally (arXiv 2401.16492), our implementation",
     placement: None,
+    premises: &[Premise::of(
+        "waiting for GPUs that are close together",
+        Fact::Network,
+    )],
     presets: PRESETS,
     own: PARAMETERS,
     make: |params, _| {

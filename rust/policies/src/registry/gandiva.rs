@@ -1,5 +1,6 @@
 //! Time slicing.
 
+use super::world::{PAIRS, SHARING};
 use super::{PolicyInfo, Stops};
 use crate::gandiva::{Gandiva, GandivaParams};
 use crate::params::{ParamDefault, ParamKind, ParamSpec, flag, number, spec};
@@ -27,6 +28,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     stops: Stops::AtTurnEnds,
     family: "time slicing",
     source: "Gandiva (OSDI 2018)",
+    premises: &[SHARING.with("pack"), PAIRS.with("pack")],
     own: GANDIVA,
     make: |params, _| {
         Ok(Box::new(Gandiva::new(GandivaParams {

@@ -1,6 +1,7 @@
 //! Policies in rounds: shares by linear programs or closed forms (Gavel).
 
-use super::{Needs, PolicyInfo, Preset, Stops};
+use super::world::{PAIRS, SHARING, TYPES};
+use super::{Fact, Needs, PolicyInfo, Premise, Preset, Stops};
 use crate::gavel_timing::{GavelTiming, GavelTimingParams};
 use crate::params::{ParamDefault, ParamKind, ParamReader, ParamSpec, choice, flag, number, spec};
 use crate::place::PlacementParams;
@@ -97,6 +98,10 @@ const ENTITY_POLICY: ParamSpec = choice("entity_policy", &["fairness", "fifo"], 
      fifo (to its first job whose share can still rise)",
 );
 
+const PACKS: [Premise; 2] = [SHARING.with("packed"), PAIRS.with("packed")];
+/// Of a policy that knows rates, and may pack.
+const AWARE: &[Premise] = &[TYPES, PACKS[0], PACKS[1]];
+
 /// Parameters of every program.
 const COMMON: [ParamSpec; 12] = [
     ROUND,
@@ -191,60 +196,74 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         }],
         summary: "max-min fairness: the smallest rate per fair share and weight is as large as \
                   possible",
+        premises: AWARE,
         own: PACKING,
         ..SOLVED
     },
     PolicyInfo {
         name: "gavel-las-agnostic",
         summary: "heterogeneity-agnostic variant of gavel-las: it does not know rates",
+        premises: &PACKS,
         own: PACKING,
         ..SOLVED
     },
     PolicyInfo {
         name: "gavel-ftf",
         summary: "finish-time fairness: the largest rho is as small as possible",
+        premises: AWARE,
         own: PACKING,
         ..TOLD
     },
     PolicyInfo {
         name: "gavel-ftf-agnostic",
         summary: "heterogeneity-agnostic variant of gavel-ftf: one rate per job on all types",
+        premises: &PACKS,
         own: AGNOSTIC,
         ..TOLD
     },
     PolicyInfo {
         name: "gavel-makespan",
         summary: "least makespan under constant shares",
+        premises: AWARE,
         own: MAKESPAN,
         ..TOLD
     },
     PolicyInfo {
         name: "gavel-makespan-agnostic",
         summary: "heterogeneity-agnostic variant of gavel-makespan: one rate per job on all types",
+        premises: &PACKS,
         own: MAKESPAN_AGNOSTIC,
         ..TOLD
     },
     PolicyInfo {
         name: "gavel-max-sum",
         summary: "largest total throughput",
+        premises: AWARE,
         own: SUM,
         ..SOLVED
     },
     PolicyInfo {
         name: "gavel-cost",
         summary: "largest throughput per cost, deadlines first; needs a price for every GPU type",
+        premises: &[
+            Premise::required(Fact::Prices),
+            TYPES,
+            Premise::of("putting deadlines first", Fact::Deadlines),
+        ],
         own: COST,
         ..TOLD
     },
     PolicyInfo {
         name: "gavel-water-filling",
         summary: "lexicographic max-min fairness, by water filling",
+        premises: AWARE,
         own: FILLING,
         ..SOLVED
     },
     PolicyInfo {
         name: "gavel-water-filling-agnostic",
         summary: "heterogeneity-agnostic variant of gavel-water-filling: it does not know rates",
+        premises: &PACKS,
         own: FILLING,
         ..SOLVED
     },
@@ -271,6 +290,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
             params: &[("compat", ParamDefault::Bool(true))],
         }],
         summary: "order of arrival, fastest GPU type with room; placed anew at each allocation",
+        premises: &[TYPES],
         own: FIFO_PERF,
         make: |params, _| rounds(params, Box::new(FastestFirst::default())),
         ..CLOSED_FORM
@@ -278,12 +298,14 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
     PolicyInfo {
         name: "gavel-allox",
         summary: "least mean completion time of jobs with one GPU; larger ones can never run",
+        premises: &[Premise::required(Fact::OneGpuJobs), TYPES],
         own: ALLOX,
         ..TOLD
     },
     PolicyInfo {
         name: "gavel-gandiva",
         summary: "an equal split over jobs and random pairs of them; pairs stay while they gain",
+        premises: &[SHARING, PAIRS],
         own: GANDIVA,
         make: |params, _| rounds(params, Box::new(RandomPairs::default())),
         ..CLOSED_FORM

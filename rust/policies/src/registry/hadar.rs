@@ -1,5 +1,6 @@
 //! Prices on heterogeneous GPUs.
 
+use super::world::TYPES;
 use super::{PolicyInfo, Preset, Stops};
 use crate::hadar::{
     CostHorizon, Hadar, HadarParams, Objective, Order, Pick, Replan, Tier, Utility,
@@ -66,6 +67,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     stops: Stops::InRounds,
     placement: None,
     has_plain_walk: true,
+    premises: &[TYPES],
     presets: PRESETS,
     own: PARAMETERS,
     make: |params, services| {

@@ -1,6 +1,6 @@
 //! Copies of jobs on unlike servers.
 
-use super::{PolicyInfo, Preset, Stops};
+use super::{Fact, PolicyInfo, Premise, Preset, Stops};
 use crate::hadare::{EstimatorName, FanIn, HadarE, HadarEParams};
 use crate::params::{ParamDefault, ParamKind, ParamSpec, choice, flag, number, spec};
 use gangline_engine::Knowledge;
@@ -70,6 +70,10 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     reads_durations: true,
     stops: Stops::InRounds,
     placement: None,
+    premises: &[Premise::of(
+        "dividing the work of a job among servers of different speeds",
+        Fact::RatesByType,
+    )],
     presets: PRESETS,
     own: PARAMETERS,
     make: |params, _| Ok(Box::new(HadarE::new(HadarEParams::read(params)?))),

@@ -11,6 +11,7 @@ mod preemptive;
 mod queues;
 mod sharing;
 mod themis;
+mod world;
 mod yarn;
 
 use crate::baselines::Seen;
@@ -20,6 +21,8 @@ use crate::themis::{Auctioneer, NoAuctioneer};
 use gangline_allocation::{Allocator, NoSolver};
 use gangline_engine::{Knowledge, Policy, PolicyError};
 use std::sync::LazyLock;
+
+pub use world::{Fact, Premise};
 
 /// What a policy takes from outside the library.
 #[derive(Default)]
@@ -144,6 +147,8 @@ pub struct PolicyInfo {
     pub is_work_conserving: bool,
     /// The outside service that it needs.
     pub needs: Needs,
+    /// What it builds on in a cluster and a trace.
+    pub premises: &'static [Premise],
     /// Whether checked builds can make it decide by plain walks over all jobs, with which tests compare it.
     pub has_plain_walk: bool,
     /// Page of `docs/policies` that describes it, if not one of its own name.
@@ -172,6 +177,7 @@ impl PolicyInfo {
         stops: Stops::Never,
         is_work_conserving: false,
         needs: Needs::Nothing,
+        premises: &[],
         has_plain_walk: false,
         page: None,
         always_shown: &[],

@@ -1,6 +1,6 @@
 //! Elastic gangs by goodput.
 
-use super::{PolicyInfo, Preset, Stops};
+use super::{Fact, PolicyInfo, Premise, Preset, Stops};
 use crate::params::{ParamDefault, ParamKind, ParamSpec, choice, flag, number, spec};
 use crate::pollux::{Batch, Pollux, PolluxParams, SearchKind};
 
@@ -41,6 +41,10 @@ pub(super) const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     source: "Pollux (OSDI 2021), with a search of our own",
     stops: Stops::InRounds,
     placement: None,
+    premises: &[Premise::of(
+        "changing the GPUs and the batch of a job",
+        Fact::ElasticJobs,
+    )],
     presets: PRESETS,
     own: PARAMETERS,
     make: |params, _| Ok(Box::new(Pollux::new(PolluxParams::read(params)?))),

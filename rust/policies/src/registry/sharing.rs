@@ -1,6 +1,7 @@
 //! Shortest job first with shared GPUs.
 
 use super::parameters::ESTIMATE_ERROR;
+use super::world::{PAIRS, SHARING};
 use super::{PolicyInfo, Preset};
 use crate::params::{ParamDefault, ParamKind, ParamSpec, choice, flag, spec};
 use crate::sharing::{
@@ -85,6 +86,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         reads_durations: true,
         page: Some("sjf-bsbf"),
         placement: None,
+        premises: &[SHARING],
         presets: FIRST_FIT_PRESETS,
         own: FIRST_FIT,
         make: |params, _| Ok(Box::new(Sharing::new(SharingParams::first_fit(params)))),
@@ -99,6 +101,7 @@ pub(super) const POLICIES: &[PolicyInfo] = &[
         knowledge: Knowledge::Remaining,
         reads_durations: true,
         placement: None,
+        premises: &[SHARING, PAIRS],
         presets: BEST_BENEFIT_PRESETS,
         own: BEST_BENEFIT,
         make: |params, _| Ok(Box::new(Sharing::new(SharingParams::best_benefit(params)))),
