@@ -152,7 +152,7 @@ def _room(
     import numpy as np
 
     fixed = 0.5 if cluster.sharing is None else cluster.sharing.memory_fixed_fraction
-    sizes = np.asarray(sorted(gpu.memory_gb for gpu in cluster.gpu_types))
+    sizes = np.asarray(sorted(cluster.memories_gb()))
     place = np.minimum(np.searchsorted(sizes, memory_gb), len(sizes) - 1)
     room = np.full(len(memory_gb), float(_BATCH_MAX))
     counts = (memory_gb > 0.0) & (fixed < 1.0)

@@ -69,31 +69,14 @@ def _lacking(trace: JobTable, cluster: ClusterKeys, row: int) -> str | None:
 
 
 def notice(
-    trace: JobTable, cluster: Cluster, policies: Sequence[str], others: Sequence[str] = ()
+    trace: JobTable, cluster: Cluster, policies: Sequence[str], others: Sequence[str]
 ) -> str | None:
-    """Return what to say of runs of elastic policies, beside those of others; None if nothing."""
-    if not policies:
-        return None
-    names = ", ".join(policies)
-    found = elastic_of(trace, cluster)
+    """Return what to say of elastic policies next to others; None if no job is elastic."""
+    found = elastic_of(trace, cluster) if policies and others else None
     if found is None:
-        return (
-            f"{names}: no job is elastic, because {_why_none(trace, cluster)}; each keeps its gang "
-            "and batch, and what is left is fair sharing by attained service"
-        )
-    if not others:
         return None
     return (
-        f"{names}: {int(found.rows.sum()):,} of {len(trace):,} jobs are elastic and may get other "
-        f"gangs and batches; under {', '.join(others)} they have those of the trace, so compare "
-        "completion times, not utilisation"
+        f"{', '.join(policies)}: {int(found.rows.sum()):,} of {len(trace):,} jobs are elastic and "
+        f"may get other gangs and batches; under {', '.join(others)} they have those of the trace, "
+        "so compare completion times, not utilisation"
     )
-
-
-def _why_none(trace: JobTable, cluster: ClusterKeys) -> str:
-    names = [name for name in ("model", "batch_size", "duration_s") if name not in trace.columns]
-    if names:
-        return f"the trace has no {' and no '.join(names)}"
-    if cluster.elastic is None:
-        return "the cluster has no [elastic] table"
-    return "no job has a model of the [elastic] table, a batch size and a duration"
