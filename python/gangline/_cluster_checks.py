@@ -14,7 +14,7 @@ from gangline._decode import fail
 from gangline._elastic_checks import check_elastic
 from gangline._iteration_checks import check_iter_time
 from gangline._sharing_checks import check_sharing
-from gangline.cluster_schema import ClusterKeys, Throughput
+from gangline.cluster_schema import MEMORY_GB_MAX, ClusterKeys, Throughput
 
 if TYPE_CHECKING:
     from gangline.cluster_schema import ThroughputRow
@@ -23,7 +23,6 @@ __all__ = ["SERVERS_MAX", "check", "load_tables"]
 
 _Keys = TypeVar("_Keys", bound=ClusterKeys)
 SERVERS_MAX = 1_000_000  # ours: a slip of the keyboard must not fill the memory
-_MEMORY_GB_MAX = 1e6  # ours: far beyond any GPU; its bytes fit 64 bits
 
 
 def check(cluster: ClusterKeys, path: str | None) -> None:
@@ -37,10 +36,11 @@ def check(cluster: ClusterKeys, path: str | None) -> None:
         if gpu.name in names[:i]:
             fail(path, f"gpu_types[{i}].name", "a name that is not taken", gpu.name)
         for field in ("memory_gb", "speed", "price_per_hour"):
-            if not math.isfinite(getattr(gpu, field)):
-                fail(path, f"gpu_types[{i}].{field}", "a finite number", getattr(gpu, field))
-        if gpu.memory_gb > _MEMORY_GB_MAX:
-            expected = f"at most {_MEMORY_GB_MAX:g} GiB"
+            value = getattr(gpu, field)
+            if value is not None and not math.isfinite(value):
+                fail(path, f"gpu_types[{i}].{field}", "a finite number", value)
+        if gpu.memory_gb is not None and gpu.memory_gb > MEMORY_GB_MAX:
+            expected = f"at most {MEMORY_GB_MAX:g} GiB"
             fail(path, f"gpu_types[{i}].memory_gb", expected, gpu.memory_gb)
     if not cluster.servers:
         fail(path, "servers", "at least one block of servers", "none")

@@ -9,12 +9,13 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-from gangline._builtin_values import is_deeper
+from gangline._builtin_values import DEEPEST, is_deeper
 
+_TURNS = re.compile("[\x80-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Characters that turn the direction of writing, or that a terminal acts on."""
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_DEEPEST = 50  # ours: levels of tables and lists inside each other
 _PART = r"""(?:(?<![\w-])[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*"""
-_LONG_KEY = re.compile(f"(?:{_PART}){{{_DEEPEST}}}")
+_LONG_KEY = re.compile(f"(?:{_PART}){{{DEEPEST}}}")
 
 
 def loads(text: str) -> dict[str, Any]:
@@ -34,7 +35,7 @@ def loads(text: str) -> dict[str, Any]:
     Traceback (most recent call last):
     ValueError: its tables or lists are nested more than 50 levels deep
     """
-    deep = f"its tables or lists are nested more than {_DEEPEST} levels deep"
+    deep = f"its tables or lists are nested more than {DEEPEST} levels deep"
     if _LONG_KEY.search(text):
         raise ValueError(deep)
     try:
@@ -45,7 +46,7 @@ def loads(text: str) -> dict[str, Any]:
         raise
     except ValueError:
         raise ValueError("a number has too many digits") from None
-    if is_deeper(data, _DEEPEST):
+    if is_deeper(data, DEEPEST):
         raise ValueError(deep)
     return data
 
@@ -56,7 +57,8 @@ def _key(name: str) -> str:
 
 def _text(value: str) -> str:
     # JSON escapes are a subset of those of TOML, but for DEL.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    shown = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return _TURNS.sub(lambda found: f"\\u{ord(found[0]):04x}", shown)
 
 
 def inline(value: object) -> str:

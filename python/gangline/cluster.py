@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gangline import _toml
-from gangline._builtin_values import to_builtins
+from gangline._builtin_values import flaw, to_builtins
 from gangline._cluster_checks import check, load_tables
 from gangline._decode import from_validation_error
 from gangline._elastic_checks import load_elastic
@@ -131,6 +131,9 @@ class Cluster(ClusterKeys, frozen=True, kw_only=True):
             kind = type(data).__name__
             message = f"expected the keys of a cluster as a mapping, got {kind}"
             raise ClusterError(message, path=path, value=kind)
+        wrong = flaw(data)
+        if wrong is not None:
+            raise ClusterError(f"{path}: {wrong}" if path else wrong, path=path)
         data = to_builtins(data)
         try:
             cluster = msgspec.convert(data, cls)

@@ -38,9 +38,10 @@ __all__ = [
 ]
 
 GIB = 2**30
+MEMORY_GB_MAX = 1e6  # ours: far beyond any GPU; its bytes fit 64 bits
 Positive = Annotated[float, Meta(gt=0)]
 NotNegative = Annotated[float, Meta(ge=0)]
-Count = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Name = Annotated[str, Meta(min_length=1)]
 
 
@@ -55,8 +56,8 @@ class GpuType(_Table, frozen=True):
     ----------
     name : str
         As traces and server blocks name it.
-    memory_gb : float
-        GiB of one GPU, > 0.
+    memory_gb : float, optional
+        GiB of one GPU, > 0. A trace whose jobs ask for memory needs it.
     price_per_hour : float
         Price of one GPU-hour, >= 0, default 0.
     speed : float
@@ -64,7 +65,7 @@ class GpuType(_Table, frozen=True):
     """
 
     name: Name
-    memory_gb: Positive
+    memory_gb: Positive | None = None
     price_per_hour: NotNegative = 0.0
     speed: Positive = 1.0
 
@@ -224,7 +225,7 @@ class Network(_Table, frozen=True):
 class FailureRow(_Table, frozen=True):
     """One outage of one server; without `up_s` it stays down."""
 
-    server: Annotated[int, Meta(ge=0)]
+    server: Annotated[int, Meta(ge=0, le=2**31 - 1)]
     down_s: NotNegative
     up_s: NotNegative | None = None
 
@@ -233,7 +234,7 @@ class CapacityRow(_Table, frozen=True):
     """From `at_s` on the first `servers` of the cluster are there, the others are away."""
 
     at_s: NotNegative
-    servers: Annotated[int, Meta(ge=0)]
+    servers: Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class Failures(_Table, frozen=True):
@@ -512,6 +513,10 @@ class ClusterKeys(_Table, frozen=True, kw_only=True):
             counts[block.gpu] += block.count * block.gpus
         return counts
 
+    def memories_gb(self) -> list[float]:
+        """Return the GiB of one GPU of each type; a type that does not say has more than any."""
+        return [gpu.memory_gb or MEMORY_GB_MAX for gpu in self.gpu_types]
+
     def server_arrays(self) -> dict[str, npt.NDArray[np.uint32]]:
         """Return one row per server: `type` and `rack` indices and `gpus`.
 
@@ -543,7 +548,7 @@ class ClusterKeys(_Table, frozen=True, kw_only=True):
         from gangline import _core
 
         rows = self.server_arrays()
-        memory = [math.floor(gpu.memory_gb * GIB + 0.5) for gpu in self.gpu_types]
+        memory = [math.floor(size * GIB + 0.5) for size in self.memories_gb()]
         return _core.Cluster(
             [gpu.name for gpu in self.gpu_types],
             np.asarray(memory, dtype=np.uint64),

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     ClusterLike: TypeAlias = Cluster | Mapping[str, Any] | str | PathLike[str]
 
 T = TypeVar("T")
+SEEDS_MAX = 10_000  # ours: of one command; more runs than anybody waits for, and a slip of the keys
 
 __all__ = [
+    "SEEDS_MAX",
     "as_cluster",
     "check_trace_seeds",
     "distinct",
@@ -54,10 +56,11 @@ def make_options(values: Mapping[str, Any]) -> RunOptions:
 
 
 def as_cluster(value: ClusterLike) -> Cluster:
-    """Accept a cluster, its keys, a TOML file, a node list or the name of a preset."""
+    """Accept a cluster, its keys, a TOML file, a node list, a preset's name, or `8x8xA100`."""
     from collections.abc import Mapping
     from pathlib import Path
 
+    from gangline._cluster_text import keys_of_text
     from gangline.cluster import Cluster
 
     if isinstance(value, Cluster):
@@ -65,7 +68,8 @@ def as_cluster(value: ClusterLike) -> Cluster:
     if isinstance(value, str):
         if "/" in value or value.endswith(".toml") or Path(value.partition("::")[0]).is_file():
             return Cluster.from_file(value)
-        return Cluster.preset(value)
+        keys = keys_of_text(value)
+        return Cluster.preset(value) if keys is None else Cluster.from_dict(keys, path=value)
     if hasattr(value, "__fspath__"):
         return Cluster.from_file(Path(value))
     if not isinstance(value, Mapping):
@@ -87,10 +91,15 @@ def override(cluster: Cluster, sharing: Mapping[str, Any] | None) -> Cluster:
 
 
 def distinct(field: str, values: Iterable[T]) -> list[T]:
-    """Return the values as a list; refuse a duplicate."""
+    """Return the values, such as seeds, as a list; refuse a duplicate, and more than the limit."""
+    from itertools import islice
+
     from gangline._decode import repeated
 
-    listed = list(values)
+    listed = list(islice(values, SEEDS_MAX + 1))
+    if len(listed) > SEEDS_MAX:
+        message = f"{field}: expected at most {SEEDS_MAX:,} values, got more; each is a run"
+        raise OptionError(message, field=field)
     twice = repeated(listed)
     if twice is not None:
         raise OptionError(f"{field}: duplicate value {twice}", field=field, value=twice)

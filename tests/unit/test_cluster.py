@@ -100,6 +100,9 @@ PRESETS = {
     "hadar-60": (15, 60),
     "hadar-60-smooth": (15, 60),
     "hadare-5": (5, 5),
+    "hadar-60-pairs": (15, 60),
+    "pollux-64-elastic": (16, 64),
+    "mixed-64": (8, 64),
 }
 
 

@@ -14,7 +14,7 @@ from gangline.errors import PolicyError, TraceError
 from gangline.policies.registry import find, make, parse_setting
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from cyclopts import Token
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from gangline.policies.choice import PolicyLike
     from gangline.policies.parameters import PolicyBase
     from gangline.policies.protocol import Policy
+    from gangline.premises import Lack
+    from gangline.run_inputs import ClusterLike
     from gangline.trace.jobs.table import Trace
 
 
@@ -42,7 +44,6 @@ Settings = Annotated[
     list[str] | None, Parameter(name="--set", negative="", allow_leading_hyphen=True)
 ]
 _SHARING = "sharing."
-_SEEDS_MAX = 100_000  # ours: of one range
 
 
 @Parameter(name="*")
@@ -138,7 +139,7 @@ class World:
     trace
         A file, or a generator such as synth:philly?jobs=10000&seed=1.
     cluster
-        A TOML file, the node list of a public trace, or the name of a preset.
+        A TOML file, the node list of a public trace, a preset, or 8x8xA100 (8 servers of 8).
     restart_s
         Seconds without progress after a restart or move; default 0.
     first_start_s
@@ -198,7 +199,7 @@ class Replicates:
     Parameters
     ----------
     seeds
-        Seeds of the runs separated by commas, or 0..9.
+        Seeds of the runs separated by commas, or 0..9; at most 10,000.
     trace_seeds
         Draw a synth: trace anew with each of these seeds; from five on numbers have intervals.
     """
@@ -218,6 +219,31 @@ def say_about(trace: Trace, cluster: Cluster, policies: Sequence[PolicyLike]) ->
     say_notes(trace)
     _say_types(trace, cluster)
     _say_elastic(trace, cluster, policies)
+
+
+def say_lacks(
+    trace: Trace,
+    cluster: ClusterLike,
+    policies: Sequence[PolicyLike],
+    sharing: Mapping[str, Any] | None = None,
+    *,
+    drops: bool = False,
+) -> None:
+    """Say before the first run what the world lacks for some policies."""
+    from gangline.policies.choice import resolve_policy
+    from gangline.premises import lacks, require
+    from gangline.run_inputs import as_cluster, override
+
+    world = override(as_cluster(cluster), sharing)
+    found = lacks(world, trace, [resolve_policy(one) for one in policies], drops=drops)
+    require(found)
+    say_each(found)
+
+
+def say_each(found: Iterable[Lack]) -> None:
+    """Say what a world lacks, a note each."""
+    for lack in found:
+        _console.say(f"note: {lack.sentence()}")
 
 
 def say_notes(trace: Trace) -> None:
@@ -285,17 +311,22 @@ def _special(options: list[str]) -> dict[str, Any]:
 
 def seeds(text: str, flag: str = "--seeds") -> list[int]:
     """Read `1,2,3` and `0..9`."""
+    from gangline.run_inputs import SEEDS_MAX
+
     found: list[int] = []
     try:
         for item in text.split(","):
             first, dots, last = item.partition("..")
             numbers = range(int(first), int(last) + 1) if dots else [int(item)]
-            found += numbers[:_SEEDS_MAX]
+            found += numbers[: SEEDS_MAX + 1]
     except ValueError:
         found = []
     if not found:
         message = f"{flag}: expected integers N,N,... or N..N, got {text!r}"
         raise PolicyError(message, value=text)
+    if len(found) > SEEDS_MAX:
+        message = f"{flag}: expected at most {SEEDS_MAX:,} seeds, got more in {text!r}"
+        raise PolicyError(f"{message}; each seed is a run", value=text)
     return found
 
 

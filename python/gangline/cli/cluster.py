@@ -35,7 +35,7 @@ def show(
     Parameters
     ----------
     cluster
-        A TOML file, the node list of a public trace, or the name of a preset.
+        A TOML file, the node list of a public trace, a preset, or 8x8xA100 (8 servers of 8).
     format
         Forces a kind of node list; the default looks at its first line.
     settings
@@ -67,7 +67,7 @@ def show(
 
 def _kind(gpu_type: GpuType) -> list[object]:
     numbers = gpu_type.memory_gb, gpu_type.speed, gpu_type.price_per_hour
-    return [gpu_type.name, *(f"{number:g}" for number in numbers)]
+    return [gpu_type.name, *("–" if number is None else f"{number:g}" for number in numbers)]
 
 
 def _failures(cluster: Cluster) -> list[str]:
