@@ -1,7 +1,8 @@
 """What several seeds tell: intervals of means, paired differences, ranks.
 
-Intervals are 95 % bootstrap intervals, with draws of their own, the same every time. Two policies
-are compared seed by seed: what a seed does to both cancels out.
+Intervals are 95 % bootstrap intervals, with draws of their own, the same every time. No end lies
+outside the range of the measure: no time is negative and no share exceeds 1. Two policies are
+compared seed by seed: what a seed does to both cancels out.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,12 +18,15 @@ if TYPE_CHECKING:
     Row = dict[str, Any]  # of a run: policy, seed, trace_seed if traces were drawn, summary
 
 __all__ = [
+    "ANY",
     "LEAST_SEEDS",
     "Difference",
     "Estimate",
+    "Range",
     "difference",
     "estimate",
     "interval",
+    "range_of",
     "ranks",
     "replicates",
     "seed_key",
@@ -37,8 +41,60 @@ _NORMAL = 1.959963984540054  # quantile of the normal law at 0.975: intervals of
 _STREAM, _COUNTERS = "extra", 256  # of the core's random numbers
 
 
-def interval(values: Sequence[float]) -> tuple[float, float] | None:
+class Range(NamedTuple):
+    """The least and the greatest value that a measure can take."""
+
+    low: float
+    high: float
+
+    @property
+    def of_differences(self) -> Range:
+        """The range of the difference of two values."""
+        return Range(self.low - self.high, self.high - self.low)
+
+
+ANY = Range(-math.inf, math.inf)  # such as logarithms
+_NOT_NEGATIVE, _SHARE = Range(0.0, math.inf), Range(0.0, 1.0)
+# Keys of the summary and figures of reports. All others are times, counts and ratios.
+_RANGES = {
+    "gpu_utilization": _SHARE,
+    "useful_utilization": _SHARE,
+    "node_utilization": _SHARE,
+    "comm_fraction": _SHARE,
+    "overhead_fraction": _SHARE,
+    "share_fraction": _SHARE,
+    "share_gpu_fraction": _SHARE,
+    "fragmentation": _SHARE,
+    "worse_off": _SHARE,
+    "behind_head": _SHARE,
+    "idle_while_waiting": _SHARE,
+    "jain": _SHARE,
+}
+
+
+def range_of(key: str) -> Range:
+    """Return the range of a measure by its key in the summary: times, counts and ratios are >= 0.
+
+    Examples
+    --------
+    >>> range_of("jct_mean_s")
+    Range(low=0.0, high=inf)
+    >>> range_of("gpu_utilization")
+    Range(low=0.0, high=1.0)
+    """
+    return _RANGES.get(key, _NOT_NEGATIVE)
+
+
+def interval(values: Sequence[float], within: Range) -> tuple[float, float] | None:
     """Return the bootstrap interval of a mean; None with fewer than five values.
+
+    Parameters
+    ----------
+    values : sequence of float
+        One per seed.
+    within : Range
+        Range of the measure: `range_of` a key, or (1, n) of ranks. An end beyond it is moved to
+        its edge. That costs no coverage, because the true mean lies within the range.
 
     Notes
     -----
@@ -49,10 +105,12 @@ def interval(values: Sequence[float]) -> tuple[float, float] | None:
 
     Examples
     --------
-    >>> interval([0.0] * 4) is None
+    >>> interval([0.0] * 4, ANY) is None
     True
-    >>> interval([0.5] * 10)
+    >>> interval([0.5] * 10, ANY)
     (0.5, 0.5)
+    >>> interval([0.99, 0.99, 0.99, 0.99, 0.80], range_of("gpu_utilization"))[1]
+    1.0
     """
     import numpy as np
 
@@ -72,8 +130,8 @@ def interval(values: Sequence[float]) -> tuple[float, float] | None:
     low, high = (round(level * _RESAMPLES) for level in _levels(values, center))
     wider = _student(count - 1) / _NORMAL * math.sqrt(count / (count - 1))
     return (
-        center + wider * (float(means[max(low, 1) - 1]) - center),
-        center + wider * (float(means[min(high, _RESAMPLES - 1)]) - center),
+        max(within.low, center + wider * (float(means[max(low, 1) - 1]) - center)),
+        min(within.high, center + wider * (float(means[min(high, _RESAMPLES - 1)]) - center)),
     )
 
 
@@ -138,28 +196,28 @@ class Difference(Estimate):
         return self.low > 0.0 or self.high < 0.0
 
 
-def estimate(values: Sequence[float]) -> Estimate:
-    """Return the mean of values and its interval.
+def estimate(values: Sequence[float], within: Range) -> Estimate:
+    """Return the mean of values and its interval, which lies within the range of the measure.
 
     Examples
     --------
-    >>> estimate([1.0, 3.0])
+    >>> estimate([1.0, 3.0], range_of("jct_mean_s"))
     Estimate(mean=2.0, low=None, high=None, seeds=2)
     """
-    low, high = interval(values) or (None, None)
+    low, high = interval(values, within) or (None, None)
     return Estimate(sum(values) / len(values), low, high, len(values))
 
 
-def difference(values: Sequence[float], baseline: Sequence[float]) -> Difference:
-    """Return the mean of `values - baseline`, taken in pairs.
+def difference(values: Sequence[float], baseline: Sequence[float], within: Range) -> Difference:
+    """Return the mean of `values - baseline`, taken in pairs; both lie within the range.
 
     Examples
     --------
-    >>> difference([1.0, 3.0], [2.0, 5.0])
+    >>> difference([1.0, 3.0], [2.0, 5.0], range_of("jct_mean_s"))
     Difference(mean=-1.5, low=None, high=None, seeds=2, less_in=2, equal_in=0)
     """
     pairs = [a - b for a, b in zip(values, baseline, strict=True)]
-    found = estimate(pairs)
+    found = estimate(pairs, within.of_differences)
     less, equal = sum(pair < 0.0 for pair in pairs), sum(pair == 0.0 for pair in pairs)
     return Difference(found.mean, found.low, found.high, found.seeds, less, equal)
 
@@ -223,7 +281,8 @@ def tied(rows: Sequence[Row], key: str = "jct_mean_s", direction: int = -1) -> l
         return []
     means = {label: sum(of) / len(of) for label, of in values.items()}
     best = min(means, key=lambda label: -direction * means[label])
-    found = {label: difference(values[label], values[best]) for label in labels}
+    within = range_of(key)
+    found = {label: difference(values[label], values[best], within) for label in labels}
     if found[best].low is None:
         return []
     return [label for label, one in found.items() if label == best or not one.is_clear]
@@ -240,12 +299,12 @@ def table(
     if not values or len({len(of) for of in values.values()}) != 1:
         return []
     base = baseline if baseline is not None else next(iter(values))
-    rank = ranks(values)
+    rank, within = ranks(values), range_of(key)
     found = []
     for label, of in values.items():
-        row = {"policy": label, **estimate(of).to_dict(), "rank": rank[label]}
+        row = {"policy": label, **estimate(of, within).to_dict(), "rank": rank[label]}
         if base in values:
-            apart = difference(of, values[base]).to_dict()
+            apart = difference(of, values[base], within).to_dict()
             row |= {"baseline": base, "difference": apart}
         found.append(row)
     return found
