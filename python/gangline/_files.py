@@ -10,24 +10,29 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
 import os
 import shutil
 import stat
 import tempfile
+import zlib
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
     "PREFIX",
+    "check_free",
     "check_place",
     "flush",
     "is_free",
     "is_sealed",
     "landing",
+    "locked",
     "seal",
+    "state",
     "unsealed",
     "whole",
     "workplace",
@@ -52,7 +57,7 @@ def unsealed(kind: str) -> str:
     return f"gangline {kind} {_BLANK.decode()}"
 
 
-def seal(path: Path, kind: str, copies: int = 1) -> None:
+def seal(path: Path, kind: str, copies: int | None = None) -> None:
     """Fill the checksum of a file into its seal.
 
     Parameters
@@ -61,13 +66,15 @@ def seal(path: Path, kind: str, copies: int = 1) -> None:
         A file that contains `unsealed(kind)` near its beginning or its end.
     kind : str
         What it is, such as "report".
-    copies : int
+    copies : int, optional
         How often its writer put the text there. If the text occurs more often, it is also in the
-        data of the user, which must not be changed: the file then stays without a seal.
+        data of the user, which must not be changed: the file then stays without a seal. Default:
+        once, before anything of the user, so that the first text is the seal.
     """
     with path.open("r+b") as file:
         places = [at for at, digits in _seals(file, kind) if digits == _BLANK]
-        if len(places) == copies:
+        places = places[:1] if copies is None else places
+        if len(places) == (copies or 1):
             digits = _checksum(file, places)
             for at in places:
                 file.seek(at)
@@ -84,12 +91,34 @@ def flush(path: Path) -> None:
         os.close(handle)
 
 
-def is_sealed(path: Path, kind: str) -> bool:
-    """Whether gangline wrote this file, as one of this kind, and it was not changed since."""
-    with path.open("rb") as file:
+def is_sealed(source: Path | bytes, kind: str) -> bool:
+    """Whether gangline wrote this file, as one of this kind, and it was not changed since.
+
+    Parameters
+    ----------
+    source : Path or bytes
+        The file, or its content.
+    kind : str
+        As for `seal`.
+    """
+    with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
         found = _seals(file, kind)
-        digits = {digits for _, digits in found}
-        return bool(found) and digits == {_checksum(file, [at for at, _ in found])}
+        # After the seal of a file that begins with it, texts like a seal are data of the user.
+        return any(
+            {digits for _, digits in some} == {_checksum(file, [at for at, _ in some])}
+            for some in (found, found[:1])
+            if some
+        )
+
+
+def state(path: Path) -> dict[str, Any]:
+    """Return size and CRC-32 of a file, by which a list of files tells whether it was changed."""
+    size = crc = 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            size += len(chunk)
+            crc = zlib.crc32(chunk, crc)
+    return {"bytes": size, "crc32": f"{crc:08x}"}
 
 
 def is_free(path: Path, kind: str) -> bool:
@@ -101,6 +130,20 @@ def is_free(path: Path, kind: str) -> bool:
     if not path.is_file():
         return not path.is_dir()
     return path.stat().st_size == 0 or is_sealed(path, kind)
+
+
+def check_free(path: Path, kind: str) -> None:
+    """Raise an OSError now if a file of this kind could not be written there later.
+
+    Raises
+    ------
+    FileExistsError
+        If another file is there.
+    """
+    if not is_free(path, kind):
+        words = f"exists and is not an unchanged {kind} of gangline; choose another place"
+        raise FileExistsError(errno.EEXIST, words, str(path))
+    check_place(path)
 
 
 def _seals(file: IO[bytes], kind: str) -> list[tuple[int, bytes]]:
@@ -164,8 +207,8 @@ def check_place(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def whole(path: Path, kind: str = "", copies: int = 1) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; on success what was written there is renamed to `path`.
+def whole(path: Path, kind: str = "", copies: int | None = None) -> Iterator[Path]:
+    """Yield a temporary path next to `path`, to be renamed to `path` on success.
 
     A link stays a link: what it points to is replaced. A file that is replaced keeps its mode. A
     device or a pipe is never replaced: the bytes go into it, once they are complete.
@@ -216,6 +259,25 @@ def workplace(folder: Path, target: Path) -> Iterator[Path]:
     finally:
         if place is not None:
             shutil.rmtree(place, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
+    """Keep other processes from replacing the files of a folder.
+
+    Where nothing can be locked, as on some network file systems, checksums tell a mixture.
+    """
+    handle = None
+    with contextlib.suppress(OSError, ModuleNotFoundError):
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY)
+        fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 def _is_device(path: Path) -> bool:

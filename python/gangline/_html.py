@@ -5,16 +5,22 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
+from gangline._safe import visible
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 __all__ = ["more", "show", "table", "text"]
 
+_LONGEST = 2000  # ours: characters of a text
 _CELL = "padding:.2em .8em .2em 0"
 
 
-def text(value: object) -> str:
+def text(value: object, longest: int | None = _LONGEST) -> str:
     """Return text that is safe in HTML, in attributes as well.
+
+    Characters that turn the direction of writing are shown as escapes, and longer text loses its
+    end: a page is for reading, and names come from outside.
 
     Examples
     --------
@@ -22,8 +28,11 @@ def text(value: object) -> str:
     '&lt;/script&gt;&#x27;'
     """
     # A lone surrogate cannot be written as UTF-8; a NUL ends the text for some parsers.
-    shown = str(value).encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
-    return html.escape(shown)
+    shown = str(value)
+    if longest is not None and len(shown) > longest:
+        shown = shown[:longest] + "…"
+    shown = shown.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
+    return html.escape(visible(shown))
 
 
 def table(

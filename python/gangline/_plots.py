@@ -42,7 +42,7 @@ class ComparisonPlots(Plots):
     --------
     >>> import gangline as gl
     >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
-    >>> table = gl.compare(lab, "synth:philly?jobs=20&seed=1&max_gpus=8", ["fifo", "srtf"])
+    >>> table = gl.compare(lab, "synth:philly?jobs=40&seed=3&max_gpus=8", ["fifo", "srtf"])
     >>> len(table.plot.bars("jct_mean_s").axes[0].patches)
     2
     """

@@ -6,62 +6,52 @@ runs, or lacks a part, is no result; and a file that gangline did not write is n
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
 import shutil
+import stat
 import tempfile
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
-from gangline._builtin_values import finite, is_deeper
 from gangline._decode import from_validation_error
 from gangline._files import (
     PREFIX,
     check_place,
     flush,
-    is_free,
     is_sealed,
     landing,
+    locked,
     seal,
+    state,
     unsealed,
-    whole,
     workplace,
 )
+from gangline._json_files import check_seal, decode, write_json
 from gangline.errors import ClusterError, OptionError, ResultError
 from gangline.run_options import RunOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from gangline.cluster import Cluster
 
     Stamp = tuple[int, int, int]
 
-__all__ = [
-    "TRACE",
-    "add",
-    "check",
-    "check_json",
-    "read",
-    "stamp",
-    "write",
-    "write_json",
-    "write_sealed",
-]
+__all__ = ["KIND", "NO_RESULT", "SPEC", "TRACE", "add", "check", "read", "stamp", "write"]
 
 FORMAT = 2  # of the folder
 SPEC = "spec.json"
+NO_RESULT = (errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
+"""Errors of reading a result where something else is in its place."""
 REPORT = "report.html"  # where the command `report` puts it; goes with its run
 TRACE = "trace.parquet"  # the jobs, where a result keeps them to be explained later
 _OTHERS = ("summary.json", "jobs.parquet", "timeline.parquet", "segments.parquet", TRACE)
-_KIND = "result"
-_DEEPEST = 100  # ours: levels of lists and objects inside each other in a file
-_CHUNK = 1 << 20
+KIND = "result"
+"""Kind of file, in the seal of spec.json."""
 
 
 class _File(msgspec.Struct):
@@ -103,37 +93,6 @@ class Spec(msgspec.Struct):
     measured: dict[str, int | float | None]
 
 
-def write_json(path: Path, data: object) -> None:
-    """Write JSON that is equal for equal data; what is not finite becomes null."""
-    data = finite(data)
-    try:  # the same bytes as below, six times as fast
-        text = msgspec.json.format(json.dumps(data, allow_nan=False), indent=1)
-    except msgspec.DecodeError:  # a half of a character, as in names of files that are not UTF-8
-        text = json.dumps(data, indent=1)
-    path.write_text(text + "\n", encoding="utf-8")
-
-
-def check_json(path: Path, kind: str) -> None:
-    """Raise an OSError now if `write_sealed` could not write there later."""
-    if not is_free(path, kind):
-        words = f"exists and is not an unchanged {kind} of gangline; choose another folder"
-        raise FileExistsError(errno.EEXIST, words, str(path))
-    check_place(path)
-
-
-def write_sealed(path: Path, kind: str, data: Mapping[str, Any]) -> None:
-    """Write JSON that a later run may replace; the file appears whole or not at all.
-
-    Raises
-    ------
-    FileExistsError
-        If another file is there.
-    """
-    check_json(path, kind)
-    with whole(path, kind) as part:
-        write_json(part, {"seal": unsealed(kind), **data})
-
-
 def check(folder: Path) -> None:
     """Raise now if a result could not be saved there later.
 
@@ -146,7 +105,7 @@ def check(folder: Path) -> None:
     """
     folder = landing(folder)
     if folder.is_dir():
-        with _locked(folder):
+        with locked(folder):
             _earlier(folder)
     elif folder.exists():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
@@ -186,7 +145,7 @@ def write(
                     raise
             else:
                 return
-        with _locked(folder):
+        with locked(folder):
             old, new = _earlier(folder), (SPEC, *files)
             try:
                 _replace(folder, part, old, new)
@@ -232,10 +191,10 @@ def add(
 def _fill(part: Path, spec: Mapping[str, Any], files: Mapping[str, Callable[[Path], None]]) -> None:
     for name, write_file in files.items():
         write_file(part / name)
-    listed = {name: _state(part / name) for name in files}
-    head = {"format": FORMAT, "seal": unsealed(_KIND), "files": listed}
+    listed = {name: state(part / name) for name in files}
+    head = {"format": FORMAT, "seal": unsealed(KIND), "files": listed}
     write_json(part / SPEC, {**head, **spec})
-    seal(part / SPEC, _KIND)
+    seal(part / SPEC, KIND)
 
 
 def _replace(folder: Path, part: Path, old: Sequence[str], new: Sequence[str]) -> None:
@@ -262,7 +221,7 @@ def _earlier(folder: Path) -> list[str]:
     if all(path.name.startswith(PREFIX) for path in folder.iterdir()):
         return []
     spec = folder / SPEC
-    if not spec.is_file() or not is_sealed(spec, _KIND):
+    if not spec.is_file() or not is_sealed(spec, KIND):
         _keep(folder, "holds something that is not a result; choose another folder")
     known = json.loads(spec.read_text(encoding="utf-8"))
     if known["format"] != FORMAT:
@@ -270,7 +229,7 @@ def _earlier(folder: Path) -> list[str]:
     there = [name for name in _OTHERS if (folder / name).exists() or (folder / name).is_symlink()]
     for name in there:
         path = folder / name
-        if name not in known["files"] or not path.is_file() or _state(path) != known["files"][name]:
+        if name not in known["files"] or not path.is_file() or state(path) != known["files"][name]:
             words = f"`{name}` in it was changed, or is not of gangline; choose another folder"
             _keep(folder, words)
     report = folder / REPORT
@@ -279,38 +238,6 @@ def _earlier(folder: Path) -> list[str]:
 
 def _keep(folder: Path, words: str) -> NoReturn:
     raise FileExistsError(errno.EEXIST, words, str(folder))
-
-
-@contextlib.contextmanager
-def _locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
-    """Keep other processes from replacing the files of a folder meanwhile.
-
-    Where nothing can be locked, as on some network file systems, checksums tell a mixture.
-    """
-    handle = None
-    with contextlib.suppress(OSError, ModuleNotFoundError):
-        import fcntl
-
-        handle = os.open(folder, os.O_RDONLY)
-        fcntl.flock(
-            handle,
-            fcntl.LOCK_SH if shared else fcntl.LOCK_EX,
-        )
-    try:
-        yield
-    finally:
-        if handle is not None:
-            os.close(handle)
-
-
-def _state(path: Path) -> dict[str, Any]:
-    """Return size and CRC-32 of a file."""
-    size = crc = 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            size += len(chunk)
-            crc = zlib.crc32(chunk, crc)
-    return {"bytes": size, "crc32": f"{crc:08x}"}
 
 
 def stamp(path: Path) -> tuple[int, int, int]:
@@ -331,29 +258,40 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp]
     cluster : Cluster
         That of the spec.
     """
-    with _locked(folder, shared=True):
+    with locked(folder, shared=True):
         return _read(folder)
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Stamp], Cluster]:
-    spec = _object(folder, SPEC)
+    content, spec = _content(folder, SPEC)
     if spec.get("format") != FORMAT:
         raise ResultError(f"{folder}: written by another version; run it again", path=str(folder))
+    check_seal(folder / SPEC, content, spec, KIND, "run it again")
     _convert(folder / SPEC, spec, Spec)
     cluster = _checked(folder / SPEC, spec)
     files = spec["files"]
     for name in (*_OTHERS[:3], *files):
         path = folder / name
-        if name not in _OTHERS or name not in files or not path.is_file():
+        if name not in _OTHERS or name not in files or not _is_file(path):
             message = f"{folder}: not a whole result: it holds no {name}; run it again"
             raise ResultError(message, path=str(path))
-        if _state(path) != files[name]:
+        if state(path) != files[name]:
             message = f"{path}: damaged, changed, or of another run; run it again"
             raise ResultError(message, path=str(path))
-    summary = _object(folder, "summary.json")
+    _, summary = _content(folder, "summary.json")
     _convert(folder / "summary.json", {"summary": summary}, _Summary)
     rest = {key: value for key, value in spec.items() if key not in ("format", "seal", "files")}
     return rest, summary, {name: stamp(folder / name) for name in files}, cluster
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is a file; an error if that cannot be told now, as without rights."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, *NO_RESULT):
+            return False
+        raise
 
 
 class _Summary(msgspec.Struct):
@@ -387,22 +325,17 @@ def wrong(path: Path, key: str, expected: str, value: object) -> NoReturn:
     raise ResultError(f"{path}: {key}: expected {expected}, got {value}", path=str(path), key=key)
 
 
-def _object(folder: Path, name: str) -> dict[str, Any]:
+def _content(folder: Path, name: str) -> tuple[bytes, dict[str, Any]]:
+    """Return a JSON file of a result, and the object in it."""
     path = folder / name
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        content = path.read_bytes()
     except FileNotFoundError:
         if not folder.exists():
             raise
         message = f"{folder}: not a result: it holds no {name}"
         raise ResultError(message, path=str(folder)) from None
-    except (ValueError, RecursionError) as error:
-        raise ResultError(f"{path}: expected JSON: {error}", path=str(path)) from None
-    if not isinstance(data, dict):
-        raise ResultError(f"{path}: expected a JSON object", path=str(path))
-    if is_deeper(data, _DEEPEST):
-        raise ResultError(f"{path}: nested more than {_DEEPEST} levels deep", path=str(path))
-    return data
+    return content, decode(path, content)
 
 
 def _convert(path: Path, data: dict[str, Any], kind: type[Any]) -> None:

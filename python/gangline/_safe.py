@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["LONGEST", "safe"]
+import re
+
+__all__ = ["LONGEST", "safe", "visible"]
 
 LONGEST = 1200  # ours: characters of a line; a message fits a screen
 
@@ -26,6 +28,21 @@ def safe(text: object, longest: int = LONGEST) -> str:
         return shown
     escaped = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
     return _cut("".join(escaped), longest)
+
+
+_STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Control characters other than tab and line break, and those that turn the writing direction."""
+
+
+def visible(text: str) -> str:
+    r"""Return text in which characters that steer a terminal or turn the writing are escapes.
+
+    Examples
+    --------
+    >>> print(visible("a\u202eb"))
+    a\u202eb
+    """
+    return _STEERS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def _cut(text: str, longest: int) -> str:

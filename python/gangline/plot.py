@@ -7,7 +7,7 @@ Examples
 --------
 >>> import gangline as gl
 >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
->>> table = gl.compare(lab, gl.synth.philly(jobs=40, seed=1, max_gpus=8), ["fifo", "srtf"])
+>>> table = gl.compare(lab, gl.synth.philly(jobs=40, seed=3, max_gpus=8), ["fifo", "srtf"])
 >>> figure = gl.plot.cdf(table, "jct_s")
 >>> [line.get_label() for line in figure.axes[0].get_lines()]
 ['fifo', 'srtf']
@@ -26,11 +26,13 @@ import numpy as np
 import numpy.typing as npt
 
 from gangline import _formatting
+from gangline._files import check_free, unsealed, whole
+from gangline.capacity.result import CapacityPlan
 from gangline.comparison import Comparison
 from gangline.errors import MissingExtraError, OptionError
 from gangline.report.charts import style_of, ticks_s, width_of
 from gangline.result import Result
-from gangline.statistics import interval
+from gangline.statistics import interval, range_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from gangline.capacity import CapacityPlan
+    from gangline.capacity import CapacityContest
 
     Runs: TypeAlias = Comparison | Result | Iterable[Result]
     _Pairs: TypeAlias = list[tuple[str, npt.NDArray[np.float64]]]
@@ -48,6 +50,9 @@ if TYPE_CHECKING:
 __all__ = ["bars", "capacity", "cdf", "decision_times", "save", "timeline", "write_table"]
 
 FORMATS = ("pdf", "png", "pgf", "svg")
+_KIND = "figure"  # in the seal
+_AFTER_END = {"pdf": "%{}\n", "png": "{}", "pgf": "%{}\n", "svg": "<!-- {} -->\n"}
+"""How the seal stands after the end of a figure, where programs that show it read no further."""
 _INSTALL = "pip install 'gangline[plot]'"
 _SIZE = (4.8, 2.8)  # inches: a column of most papers is 3.3 to 5 wide
 _CUT: dict[str, Any] = {"dpi": 200, "bbox_inches": "tight", "pad_inches": 0.01}  # no margin
@@ -160,10 +165,10 @@ def bars(comparison: Comparison, key: str = "jct_mean_s") -> Figure:
     figure, axes = _new()
     unit, per = ("h", 3600.0) if key.endswith("_s") else ("", 1.0)
     for number, label in enumerate(comparison.labels):
-        values = [_key(row, key) / per for row in comparison.rows if row["policy"] == label]
-        mean = sum(values) / len(values)
-        bounds = interval(values)
-        error = None if bounds is None else [[mean - bounds[0]], [bounds[1] - mean]]
+        values = [_key(row, key) for row in comparison.rows if row["policy"] == label]
+        mean = sum(values) / len(values) / per
+        ends = interval(values, range_of(key))
+        error = None if ends is None else [[mean - ends[0] / per], [ends[1] / per - mean]]
         axes.bar(number, mean, width=0.7, yerr=error, capsize=3, color=style_of(number)[0])
     axes.set_xticks(range(len(comparison.labels)), comparison.labels, rotation=30, ha="right")
     if not any(_key(row, key) for row in comparison.rows):
@@ -213,15 +218,16 @@ def decision_times(runs: Iterable[Result], *, against: str = "jobs") -> Figure:
     return _finished(figure, axes)
 
 
-def capacity(found: CapacityPlan) -> Figure:
+def capacity(found: CapacityPlan | CapacityContest) -> Figure:
     """Draw the curve of a plan: each target over the sizes that were looked at.
 
     Parameters
     ----------
-    found : CapacityPlan
+    found : CapacityPlan or CapacityContest
         Of `gangline.plan`. With one target the axis has its unit and the bound is a line; several
         are drawn relative to their bounds. Bands are 95 % intervals; a dotted line marks the
-        answer. What lies above four times the bound is cut off.
+        answer. Hollow dots are sizes that are offered more work than they can do. What lies above
+        four times the bound is cut off. Several policies have a line each.
 
     Returns
     -------
@@ -234,32 +240,39 @@ def capacity(found: CapacityPlan) -> Figure:
     """
     from matplotlib.ticker import MaxNLocator
 
+    plans = [found] if isinstance(found, CapacityPlan) else list(found.plans)
+    first = plans[0]
     figure, axes = _new()
-    alone = len(found.targets) == 1
-    for number, target in enumerate(found.targets):
-        points = [point for point in found.points if point.values]
-        per = 1.0 if alone else target.bound or 1.0
-        unit = "h" if alone and target.key.endswith("_s") else ""
-        per = 3600.0 if unit else per
+    alone = len(first.targets) == 1
+    unit = "h" if alone and first.targets[0].key.endswith("_s") else ""
+    lines = [(plan, target) for plan in plans for target in first.targets]
+    for number, (plan, target) in enumerate(lines):
+        points = [point for point in plan.points if point.values]
+        per = 3600.0 if unit else 1.0 if alone else target.bound or 1.0
         x = np.asarray([point.size for point in points])
         values = [point.values[target.key] for point in points]
         middle = np.asarray([value.mean for value in values]) / per
-        _line(axes, number, str(target), x, middle, marker="o", markersize=3)
+        label = str(target) if len(plans) == 1 else plan.policy
+        label = label if alone or len(plans) == 1 else f"{label}: {target}"
+        _line(axes, number, label, x, middle, marker="o", markersize=3)
+        over = np.asarray([point.is_overloaded for point in points], np.bool_)
+        colour = style_of(number)[0]
+        axes.plot(x[over], middle[over], "o", markersize=3, color=colour, markerfacecolor="white")
         low = np.asarray([np.nan if value.low is None else value.low for value in values]) / per
         high = np.asarray([np.nan if value.high is None else value.high for value in values]) / per
-        axes.fill_between(x, low, high, color=style_of(number)[0], alpha=0.15, linewidth=0)
-        if alone or not number:
-            axes.axhline(target.bound / per if alone else 1.0, color="0.4", linewidth=0.8)
+        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
         if alone:
             axes.set_ylabel(f"{_title(target.key, with_unit=not unit)}{f', {unit}' * bool(unit)}")
+    bound = first.targets[0].bound / (3600.0 if unit else 1.0) if alone else 1.0
+    axes.axhline(bound, color="0.4", linewidth=0.8)
     if not alone:
         axes.set_ylabel("relative to the bound")
-    if found.answer is not None:
-        axes.axvline(found.answer, color="0.4", linewidth=0.8, linestyle=":")
-    axes.set_xlabel(f"{found.gpu} servers" if found.gpu else "load, relative to the trace")
-    if found.gpu:
+    for answer in sorted({plan.answer for plan in plans if plan.answer is not None}):
+        axes.axvline(answer, color="0.4", linewidth=0.8, linestyle=":")
+    axes.set_xlabel(f"{first.gpu} servers" if first.gpu else "load, relative to the trace")
+    if first.gpu:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    top = _CAPACITY_TOP * (found.targets[0].bound / per if alone else 1.0)
+    top = _CAPACITY_TOP * bound
     axes.set_ylim(0.0, min(top, axes.get_ylim()[1]) if top > 0.0 else None)
     return _finished(figure, axes)
 
@@ -272,13 +285,16 @@ def save(figure: Figure, path: str | PathLike[str]) -> Path:
     figure : matplotlib.figure.Figure
         From a function of this module, or any other.
     path : path
-        A file there is replaced. PGF needs a LaTeX installation, which measures the texts.
+        An earlier figure there is replaced, unless it was changed; any other file is an error. PGF
+        needs a LaTeX installation, which measures the texts.
 
     Raises
     ------
     OptionError
         If the name ends otherwise, or in .pgf where no LaTeX is installed or a text has letters
         that it lacks.
+    FileExistsError
+        If another file is there.
     OSError
         If the file cannot be written.
     """
@@ -286,16 +302,19 @@ def save(figure: Figure, path: str | PathLike[str]) -> Path:
     kind = check(path)
     import matplotlib as mpl
 
-    if kind == "pgf":
-        _save_pgf(figure, path)
-        return path
     dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
-    with mpl.rc_context({"svg.hashsalt": "gangline"}):
-        figure.savefig(path, format=kind, metadata=dates, **_CUT)
+    with whole(path, _KIND, copies=1) as part:
+        if kind == "pgf":
+            _save_pgf(figure, part, path)
+        else:
+            with mpl.rc_context({"svg.hashsalt": "gangline"}):
+                figure.savefig(part, format=kind, metadata=dates, **_CUT)
+        with part.open("a", encoding="ascii") as file:
+            file.write(_AFTER_END[kind].format(unsealed(_KIND)))
     return path
 
 
-def _save_pgf(figure: Figure, path: Path) -> None:
+def _save_pgf(figure: Figure, part: Path, path: Path) -> None:
     """Write PGF in the fonts of the document around it, with its texts escaped meanwhile."""
     import matplotlib as mpl
     from matplotlib.text import Text
@@ -312,7 +331,7 @@ def _save_pgf(figure: Figure, path: Path) -> None:
             if isinstance(form, FixedFormatter | FuncFormatter):  # names, not numbers
                 axis.set_major_formatter(partial(_tick_in_tex, form))
         with mpl.rc_context({"pgf.texsystem": _tex(), "pgf.rcfonts": False}):
-            figure.savefig(path, format="pgf", **_CUT)
+            figure.savefig(part, format="pgf", **_CUT)
     except ValueError as error:  # of the measuring; its last lines are TeX's
         said = next((line for line in str(error).splitlines() if line.startswith("!")), str(error))
         message = f"plot: {path}: LaTeX cannot set a text of the figure: {said}; or write .pdf"
@@ -324,8 +343,8 @@ def _save_pgf(figure: Figure, path: Path) -> None:
             axis.set_major_formatter(form)
     # matplotlib defines the command in its own document only
     defined = r"\providecommand{\mathdefault}[1]{#1}"
-    drawn = path.read_text("utf-8")
-    path.write_text(drawn.replace("\\begingroup", f"\\begingroup%\n{defined}", 1), "utf-8")
+    drawn = part.read_text("utf-8")
+    part.write_text(drawn.replace("\\begingroup", f"\\begingroup%\n{defined}", 1), "utf-8")
 
 
 def _tick_in_tex(form: Any, value: float, place: int) -> str:
@@ -359,6 +378,7 @@ def check(path: Path) -> str:
         known = ", ".join(_TEX)
         message = f"plot: {path}: PGF needs LaTeX ({known}), and none is installed; or write .pdf"
         raise OptionError(message, field="path", value=str(path))
+    check_free(path, _KIND)
     return kind
 
 

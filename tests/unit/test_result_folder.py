@@ -18,6 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import gangline as gl
+from gangline.cli.app import main
+from samples.seals import put_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -309,7 +311,7 @@ def accept(folder: Path, name: str) -> None:
     spec = json.loads((folder / "spec.json").read_text("utf-8"))
     data = (folder / name).read_bytes()
     spec["files"][name] = {"bytes": len(data), "crc32": f"{zlib.crc32(data):08x}"}
-    (folder / "spec.json").write_text(json.dumps(spec), "utf-8")
+    put_sealed(folder / "spec.json", "result", spec)
 
 
 def use(folder: Path, cluster: Path, out: Path) -> int:
@@ -370,6 +372,110 @@ def test_damage_is_told_or_does_no_harm(world: str, accepted: bool, tmp_path: Pa
         if not accepted and name != "spec.json":
             assert times == 5, f"seed {seed}: {told}"
     assert refused > changes // 3
+
+
+EDITS = (
+    ('"seed": 3', '"seed": 7'), ('"restart_s": 30.0', '"restart_s": 10.0'),
+    ('"label": "las"', '"label": "fas"'),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after"), EDITS)
+def test_an_edited_spec_is_refused_by_every_reader(
+    before: str, after: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "out"
+    gl.simulate(LAB, TRACE, "las", seed=3, restart_s=30.0, segments=True).save(place)
+    text = (place / "spec.json").read_text()
+    assert text.count(before) == 1
+    (place / "spec.json").write_text(text.replace(before, after))
+    job = gl.simulate(LAB, TRACE, "las").jobs["job_id"][0].as_py()
+    out = str(tmp_path / "new")
+    for command in (
+        ["report", str(place), "--html", out], ["audit", str(place)], ["run", str(place)],
+        ["explain", str(place), "--job", job], ["gantt", str(place), "--out", out],
+        ["run", str(place / "spec.json")],
+    ):  # fmt: skip
+        assert main(command) == 2
+        said = capsys.readouterr()
+        assert "spec.json: was changed after gangline wrote it; " in said.err
+        assert (said.err.count("\n"), said.out) == (1, "")
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(gl.ResultError, match="was changed after"):
+        gl.RunSpec.load(place)
+    spec = json.loads((place / "spec.json").read_text())
+    del spec["seal"]
+    (place / "spec.json").write_text(json.dumps(spec))
+    with pytest.raises(gl.ResultError, match="has no seal: an earlier version or another program"):
+        gl.load_result(place)
+    with pytest.raises(gl.ResultError, match="remove its key `seal` and name the file"):
+        gl.RunSpec.load(place)
+    # A spec of one's own is a file without a seal.
+    assert gl.RunSpec.load(place / "spec.json").policy.name == "las"
+
+
+def test_an_edited_comparison_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "out"
+    gl.compare(LAB, TRACE, ["fifo", "las"], segments=True).save(place)
+    path = place / "comparison.json"
+    text = path.read_text()
+    for other, words in (
+        (text.replace('"policy": "las"', '"policy": "fas"'), "was changed after gangline wrote it"),
+        (text + " ", "was changed after gangline wrote it"),
+        (json.dumps({"runs": json.loads(text)["runs"]}), "has no seal"),
+        (text[:-9], "expected JSON"),
+    ):
+        path.write_text(other)
+        for command in (
+            ["report", str(place), "--html", str(tmp_path / "new")],
+            ["explain", str(place), "--policy", "las", "--job", "0"],
+            ["gantt", str(place), "--policy", "las", "--out", str(tmp_path / "new")],
+        ):
+            assert main(command) == 2
+            said = capsys.readouterr().err
+            assert f"comparison.json: {words}" in said
+            assert said.count("\n") == 1
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(IsADirectoryError):
+        gl.report.load_runs(place)
+    path.rmdir()
+    assert [run.policy for run in gl.report.load_runs(place)] == ["fifo", "las"]
+
+
+def test_a_name_that_looks_like_a_seal_does_no_harm(tmp_path: Path) -> None:
+    for name in ("gangline result " + "0" * 64, "gangline result of " + "x" * 70):
+        lab = gl.Cluster.homogeneous(servers=2, gpus=4, name=name)
+        result = gl.simulate(lab, TRACE, "fifo")
+        for _ in range(2):
+            result.save(tmp_path / "out")
+            assert gl.load_result(tmp_path / "out").spec["cluster"]["name"] == name
+
+
+def shape_of(folder: Path) -> Any:
+    """Return all that a saved result says."""
+    result = gl.load_result(folder)
+    tables = (result.jobs, result.timeline, result.segments)
+    return result.spec, result.summary, [table.to_pylist() for table in tables]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_one_changed_byte_is_refused(name: str, tmp_path: Path) -> None:
+    place = tmp_path / "out"
+    run("las").save(place)
+    whole = repr(shape_of(place))
+    content = (place / name).read_bytes()
+    draw = random.Random(name)
+    for _ in range(int(os.environ.get("GANGLINE_DAMAGES", "60"))):
+        at = draw.randrange(len(content))
+        other = content[at] ^ draw.choice((1 << draw.randrange(8), draw.randrange(1, 256)))
+        (place / name).write_bytes(content[:at] + bytes([other]) + content[at + 1 :])
+        with pytest.raises(gl.ResultError):
+            shape_of(place)
+    (place / name).write_bytes(content)
+    assert repr(shape_of(place)) == whole
 
 
 @pytest.mark.parametrize("call", range(1, 6))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -322,6 +324,142 @@ def test_a_reproduction_leaves_files_of_others_alone(tmp_path: Path, refuse: Ref
     (tmp_path / "out" / "reproduction.json").write_text("mine")
     refuse("reproduce", "dally", "--quick", "--out", "out", words=("reproduction.json",))
     assert (tmp_path / "out" / "reproduction.json").read_text() == "mine"
+
+
+SWEEP = """name = "s"
+[grid]
+trace = ["synth:philly?jobs=10&seed=1&max_gpus=8"]
+cluster = ["pollux-64"]
+policy = ["fifo"]
+"""
+ON = ["--trace", "synth:philly?jobs=10&seed=1&max_gpus=8", "--cluster", "pollux-64"]
+PLAN = ["plan", *ON, "--policy", "fifo", "--keep", "queue_p95_s<=1e9", "--workers", "1"]
+WRITERS = {
+    "sweep": (["sweep", "s.toml", "--out", "out"], ("table.csv", "table.parquet", "failed.json")),
+    "plan": ([*PLAN, "--out", "out"], ("plan.json", "table.csv", "table.parquet", "failed.json")),
+    "bench": (
+        ["bench", "--quick", "--policy", "fifo", "--out", "out"],
+        ("bench.json", "bench.csv", "bench.parquet", "bench.html", "table.csv", "failed.json"),
+    ),
+    "compare": (["compare", *ON, "--policies", "fifo", "--out", "out"], ("comparison.json",)),
+    "reproduce": (["reproduce", "dally", "--quick", "--out", "out"], ("reproduction.json",)),
+}
+TARGETS = [(name, file) for name, (_, files) in WRITERS.items() for file in files]
+
+
+@pytest.mark.parametrize(("command", "name"), TARGETS)
+def test_commands_refuse_before_the_first_run_to_replace_a_file_of_the_user(
+    command: str, name: str, tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def simulated(*_: object, **__: object) -> None:
+        raise AssertionError("a run began")
+
+    monkeypatch.setattr("gangline.execution.Worlds.run", simulated)
+    (tmp_path / "s.toml").write_text(SWEEP)
+    (tmp_path / "out").mkdir()
+    place = tmp_path / "out" / name
+    for mine in (b"my own measurements", b"{}", b"[]", b"gangline plan " + b"0" * 64):
+        place.write_bytes(mine)
+        refuse(*WRITERS[command][0], words=(name, "exists and is not"))
+        assert place.read_bytes() == mine
+    place.unlink()
+    place.mkdir()
+    refuse(*WRITERS[command][0], words=(name,))
+
+
+def test_a_list_of_files_of_somebody_else_is_left_alone(tmp_path: Path, refuse: Refuse) -> None:
+    (tmp_path / "s.toml").write_text(SWEEP)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "files.json").write_text('{"files": {}}')
+    refuse("sweep", "s.toml", "--out", "out", words=("files.json", "list of files"))
+
+
+def test_earlier_tables_of_a_sweep_are_replaced_unless_they_were_edited(
+    tmp_path: Path, refuse: Refuse, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "s.toml").write_text(SWEEP)
+    out = tmp_path / "out"
+    names = ("table.csv", "table.parquet", "failed.json")
+    (tmp_path / "far").mkdir()
+    for seed in range(3):  # a new seed: another table
+        grid = SWEEP.replace("seed=1", f"seed={seed}")
+        (tmp_path / "s.toml").write_text(grid)
+        assert main(["sweep", "s.toml", "--out", "out"]) == 0
+        assert f"seed={seed}" in (out / "table.csv").read_text()
+        if seed == 0:  # what the user moves elsewhere is followed
+            (out / "table.csv").rename(tmp_path / "far" / "t")
+            (out / "table.csv").symlink_to(tmp_path / "far" / "t")
+    assert (out / "table.csv").is_symlink()
+    assert "seed=2" in (tmp_path / "far" / "t").read_text()
+    assert sorted(path.name for path in out.iterdir()) == sorted([*names, "files.json", "runs"])
+    capsys.readouterr()
+    for name in names:
+        kept = (out / name).read_bytes()
+        (out / name).write_bytes(kept + b" ")
+        refuse("sweep", "s.toml", "--out", "out", words=(name, "unchanged file of gangline"))
+        assert (out / name).read_bytes() == kept + b" "
+        (out / name).write_bytes(kept)
+    assert main(["sweep", "s.toml", "--out", "out"]) == 0
+
+
+@pytest.mark.parametrize("dies_at", range(1, 5))
+def test_tables_of_a_sweep_that_was_killed_are_replaced(
+    dies_at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def table(seed: int) -> pa.Table:
+        grid = SWEEP.replace("seed=1", f"seed={seed}")
+        (tmp_path / "s.toml").write_text(grid)
+        return gl.sweep(tmp_path / "s.toml", out=tmp_path / "out", workers=1).table
+
+    table(1)
+    left, real = [dies_at], os.replace
+
+    def dying(*arguments: Any) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        real(*arguments)
+
+    monkeypatch.setattr("os.replace", dying)
+    with pytest.raises(KeyboardInterrupt):
+        table(2)
+    monkeypatch.undo()
+    assert "seed=3" in table(3)["trace"][0].as_py()
+
+
+def test_a_changed_table_of_a_sweep_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(SWEEP)
+    done = gl.sweep(tmp_path / "s.toml", out=tmp_path / "out", workers=1)
+    whole = done.table
+    draw = random.Random(28)
+    for name in ("table.parquet", "files.json"):
+        content = (tmp_path / "out" / name).read_bytes()
+        for _ in range(int(os.environ.get("GANGLINE_DAMAGES", "60"))):
+            at = draw.randrange(len(content))
+            other = content[at] ^ draw.randrange(1, 256)
+            path = tmp_path / "out" / name
+            path.write_bytes(content[:at] + bytes([other]) + content[at + 1 :])
+            with pytest.raises(gl.ResultError):
+                _ = done.table
+        path.write_bytes(content)
+    assert done.table.equals(whole)
+
+
+@pytest.mark.parametrize("suffix", ["pdf", "png", "svg"])
+def test_an_earlier_figure_is_replaced_and_any_other_file_stays(
+    suffix: str, tmp_path: Path, refuse: Refuse
+) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / f"a.{suffix}"
+    for policies in (["fifo"], ["fifo", "sjf"]):
+        figure = gl.compare("pollux-64", gl.synth.philly(jobs=9, max_gpus=8), policies).plot
+        gl.plot.save(figure.cdf("jct_s"), path)
+    path.write_bytes(path.read_bytes() + b" ")
+    mine = path.read_bytes()
+    with pytest.raises(FileExistsError, match="exists and is not an unchanged figure"):
+        gl.plot.save(figure.cdf("jct_s"), path)
+    refuse(*PLAN, "--figure", path.name, words=(path.name, "figure"))
+    assert path.read_bytes() == mine
 
 
 def test_a_comparison_is_replaced(tmp_path: Path) -> None:
