@@ -37,6 +37,7 @@ from gangline.errors import (
     TraceError,
     UnknownModel,
 )
+from gangline.offered_load import offered_load
 from gangline.simulate import run, simulate
 from gangline.sweep import sweep
 
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from gangline.cluster import Cluster, Sharing, read_cluster
     from gangline.comparison import Comparison
     from gangline.load import load_result
+    from gangline.offered_load import OfferedLoad
     from gangline.policies.protocol import STEADY, Changes, Plan, Policy, Reason, View
     from gangline.result import Result
     from gangline.run_spec import RunSpec
@@ -76,6 +78,7 @@ __all__ = [
     "MissingExtraError",
     "MissingThroughput",
     "NetworkError",
+    "OfferedLoad",
     "OptionError",
     "PlacementError",
     "Plan",
@@ -101,6 +104,7 @@ __all__ = [
     "load_result",
     "lp",
     "network",
+    "offered_load",
     "plan",
     "plot",
     "policies",
@@ -119,8 +123,8 @@ __all__ = [
 ]
 
 # Names are loaded on first use: `gangline --help` must not pay for numpy and pyarrow.
-# `audit`, `compare`, `simulate` and `sweep` are also names of modules, so they are bound above, for
-# good.
+# `audit`, `compare`, `offered_load`, `simulate` and `sweep` are also names of modules, so they are
+# bound above, for good.
 _HOMES = {
     "STEADY": "gangline.policies.protocol",
     "Changes": "gangline.policies.protocol",
@@ -131,6 +135,7 @@ _HOMES = {
     "Sharing": "gangline.cluster",
     "Comparison": "gangline.comparison",
     "read_cluster": "gangline.cluster",
+    "OfferedLoad": "gangline.offered_load",
     "Reason": "gangline.policies.protocol",
     "Result": "gangline.result",
     "RunSpec": "gangline.run_spec",

@@ -70,7 +70,8 @@ def compare(
     ------
     PolicyError
         If there is no policy or no seed, one is duplicate, `params` names a policy that is not
-        compared, or a policy in Python cannot be sent to a process.
+        compared, a policy in Python cannot be sent to a process, or the world lacks what policies
+        cannot run without.
     TraceError, ClusterError, InfeasibleJobError, PlanError
         As for `gangline.simulate`; what can be known before the first run is raised before it.
 
@@ -78,7 +79,7 @@ def compare(
     --------
     >>> import gangline as gl
     >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
-    >>> trace = gl.synth.philly(jobs=40, seed=1, max_gpus=8)
+    >>> trace = gl.synth.philly(jobs=40, seed=3, max_gpus=8)
     >>> table = gl.compare(lab, trace, [gl.policies.Fifo(), "srtf"])
     >>> table.labels
     ['fifo', 'srtf']
@@ -86,7 +87,8 @@ def compare(
     from gangline.comparison import Comparison
     from gangline.execution import Run, Worlds, results
     from gangline.executors import check_workers
-    from gangline.run_inputs import as_cluster, check_trace_seeds, distinct, make_options, override
+    from gangline.premises import lacks, require
+    from gangline.run_inputs import as_cluster, check_trace_seeds, make_options, override
     from gangline.run_spec import RunSpec, keys_of
     from gangline.trace.read import as_trace, redrawn
 
@@ -97,7 +99,7 @@ def compare(
     lab = override(as_cluster(cluster), options.pop("sharing", None))
     keys, jobs = keys_of(lab), as_trace(trace)
     given = worlds.hold(jobs)
-    checked = [make_options({**options, "seed": seed}) for seed in distinct("seeds", seeds)]
+    checked = [make_options({**options, "seed": seed}) for seed in seeds]
     contenders = _contenders(policies, params or {})
 
     def runs(given: TraceReference, trace_seed: int | None) -> list[Run]:
@@ -107,6 +109,8 @@ def compare(
             for options in checked
         ]
 
+    drops = checked[0].on_infeasible == "drop"
+    require(lacks(lab, jobs, contenders, drops=drops))
     if len(contenders) > 1:
         # all policies before the first run: a mistake in the last one costs nothing
         for run in runs(given, None)[:: len(checked)]:
@@ -128,6 +132,8 @@ def _check(
     options: Mapping[str, Any],
 ) -> tuple[list[PolicyLike], list[int]]:
     """Refuse what would compare nothing, or leave parameters unused; return two lists."""
+    from gangline.run_inputs import distinct
+
     if isinstance(policies, str):
         message = f'policies: expected a sequence of policies, got "{policies}"; write it as a list'
         raise PolicyError(message, field="policies", value=policies)
@@ -141,7 +147,7 @@ def _check(
     if not isinstance(seeds, Iterable):
         message = f"seeds: expected a sequence of integers, got {seeds!r}"
         raise OptionError(message, field="seeds", value=seeds)
-    chosen, drawn = list(policies), list(seeds)
+    chosen, drawn = list(policies), distinct("seeds", seeds)
     for field, given in (("policies", chosen), ("seeds", drawn)):
         if len(given) == 0:
             raise PolicyError(f"{field}: expected at least one, got none", field=field)

@@ -10,40 +10,50 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import pyarrow as pa
 
 from gangline import _formatting, statistics
+from gangline._files import check_free
+from gangline._json_files import write_sealed
 from gangline._plots import ComparisonPlots
-from gangline._result_folder import check, check_json, write_sealed
+from gangline._result_folder import check
 from gangline._safe import safe
 from gangline.errors import PolicyError
+from gangline.offered_load import in_words
+from gangline.policies.choice import of_spec
+from gangline.premises import lacks, reminder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from os import PathLike
 
     from gangline.cluster import Cluster
+    from gangline.offered_load import OfferedLoad
+    from gangline.policies.choice import ChosenPolicy
     from gangline.result import Result
     from gangline.trace.jobs.table import Trace
 
 __all__ = [
+    "KIND",
     "Comparison",
+    "assumptions",
     "check_out",
     "headline",
-    "informed",
     "leaders",
+    "load_said",
     "means",
     "price",
     "ranking",
+    "reference",
     "run_name",
     "seeds_said",
     "waiting",
 ]
 
 _JSON = "comparison.json"
+KIND = "comparison"
+"""Kind of file, in the seal of comparison.json."""
 _HARDLY = 0.05  # ours: share of a job's time, and of mean JCTs, that leaves little to decide
 _IDLE = 0.5  # ours: share of the GPU time
-_HALF = 0.02  # ours: how far from a half a part may be that is called one
 _CALM = 0.5  # ours: a policy with so many of the stops, or fewer, is worth naming as the calmer one
 _NEAR = 1.25  # ours: if it takes no longer than this
-_TIMES = 2.0  # ours: from here on a time is so many times as long, not so many per cent longer
 
 
 class Comparison:
@@ -65,7 +75,9 @@ class Comparison:
         self.rows: list[dict[str, Any]] = []
         self.results: list[Result] = []
         self._log_hashes: list[str] = []
-        self._knows: dict[str, str] = {}  # what each policy knows of how long jobs run
+        self._loads: dict[int | None, OfferedLoad] = {}  # by the seed of the trace
+        self._contenders: dict[str, ChosenPolicy] = {}
+        self._policies: dict[str, dict[str, Any]] = {}  # what the specs of the runs say of them
 
     def add(self, result: Result, *, keep: bool = True, trace_seed: int | None = None) -> None:
         """Append a run; `trace_seed` is the seed that drew its trace, if several were drawn."""
@@ -73,7 +85,10 @@ class Comparison:
         row = {"policy": result.policy, "seed": result.seed, **drawn, **result.summary}
         self.rows.append(row)
         self._log_hashes.append(result.log_hash)
-        self._knows[result.policy] = str(result.spec["policy"].get("knowledge"))
+        if result.offered_load is not None:
+            self._loads[trace_seed] = result.offered_load
+        self._contenders[result.policy] = of_spec(result.spec["policy"])
+        self._policies[result.policy] = result.spec["policy"]
         if keep:
             self.results.append(result)
 
@@ -81,6 +96,11 @@ class Comparison:
     def labels(self) -> list[str]:
         """Policies, in the order of their first run."""
         return list(dict.fromkeys(row["policy"] for row in self.rows))
+
+    @property
+    def offered_loads(self) -> list[OfferedLoad]:
+        """The load that the trace offers to the cluster; one per draw of the trace."""
+        return list(self._loads.values())
 
     @property
     def plot(self) -> ComparisonPlots:
@@ -160,10 +180,10 @@ class Comparison:
         --------
         >>> import gangline as gl
         >>> lab = gl.Cluster.homogeneous(servers=2, gpus=4)
-        >>> jobs = "synth:philly?jobs=40&seed=0&max_gpus=8&load=1.1&cluster_gpus=8"
+        >>> jobs = "synth:pai?jobs=100&seed=0&max_gpus=8"
         >>> table = gl.compare(lab, jobs, ["fifo", "srtf"], trace_seeds=range(5))
         >>> [(row["policy"], row["seeds"], row["rank"]) for row in table.statistics()]
-        [('fifo', 5, 1.8), ('srtf', 5, 1.2)]
+        [('fifo', 5, 2.0), ('srtf', 5, 1.0)]
         """
         if baseline is not None and baseline not in self.labels:
             known = ", ".join(self.labels)
@@ -171,17 +191,25 @@ class Comparison:
             raise PolicyError(message, field="baseline", value=baseline)
         return statistics.table(self.rows, key, baseline)
 
-    def sentences(self) -> list[str]:
+    def sentences(self, *, baseline: str | None = None) -> list[str]:
         """Return what the numbers say: which policy to take, and what to know of the comparison.
 
-        Such as that the best policy knows how long jobs run, that jobs hardly waited, or that the
-        seeds change nothing.
+        Such as what the best policy takes for granted, that jobs hardly waited, or that the seeds
+        change nothing.
+
+        Parameters
+        ----------
+        baseline : str, optional
+            Label of a policy; default: the first.
         """
         means, tied = self.means(), self.tied()
+        first, later = load_said(self.offered_loads, means)
         said = (
-            headline(means, tied=tied),
-            informed(means, self._knows, tied=tied),
-            waiting(means),
+            first,
+            headline(means, tied=tied, baseline=baseline),
+            assumptions(means, self._policies, tied=tied),
+            later,
+            reminder(lacks(self.cluster, self.trace, self._contenders.values())),
             self.seeds_said(),
         )
         return [line for line in said if line]
@@ -199,6 +227,7 @@ class Comparison:
                 "sha256": self.trace.sha256,
             },
             "cluster": self.cluster.to_dict(),
+            "offered_load": [load.to_dict() for load in self.offered_loads],
             "policies": self.means(),
             "statistics": self.statistics(),
             "reading": self.sentences(),
@@ -230,7 +259,7 @@ class Comparison:
         check_out(folder, named)
         for name, result in named.items():
             result.save(folder / name)
-        write_sealed(folder / _JSON, "comparison", self.to_dict())
+        write_sealed(folder / _JSON, KIND, self.to_dict())
         return folder
 
     def __repr__(self) -> str:
@@ -351,8 +380,16 @@ def ranking(means: Sequence[Row], tied: Sequence[str] = ()) -> tuple[list[Row], 
     return best, [row for row, mark in zip(known, is_best, strict=True) if not mark]
 
 
-def headline(means: Sequence[Row], name: Name = str, *, tied: Sequence[str] = ()) -> str:
+def headline(
+    means: Sequence[Row],
+    name: Name = str,
+    *,
+    tied: Sequence[str] = (),
+    baseline: str | None = None,
+) -> str:
     r"""Recommend a policy in one sentence: by how much it is better, and at what price.
+
+    The size of its lead is given against the best of the others and against the baseline.
 
     Parameters
     ----------
@@ -362,6 +399,8 @@ def headline(means: Sequence[Row], name: Name = str, *, tied: Sequence[str] = ()
         How the label of a policy is written.
     tied : sequence of str
         Labels of the policies that tie for the best; default: those within 1 %.
+    baseline : str, optional
+        Label of a policy; default: the first.
 
     Returns
     -------
@@ -375,15 +414,18 @@ def headline(means: Sequence[Row], name: Name = str, *, tied: Sequence[str] = ()
     ...     {"policy": "sjf", "jct_mean_s": 50.0, "preemptions": 0},
     ...     {"policy": "srtf", "jct_mean_s": 45.0, "preemptions": 3},
     ... ]
-    >>> print(headline(rows).replace("; ", ";\n"))
-    srtf halves the mean time to finish against fifo (45 s against 1 min 30 s), at 3 preemptions;
-    sjf takes 11 % longer (50 s) and neither stops nor moves a running job.
+    >>> print(headline(rows).replace(", ", ",\n"))
+    srtf cuts the mean time to finish by 10 % against sjf,
+    the best of the others (45 s against 50 s),
+    and by 50 % against fifo,
+    the baseline (1 min 30 s),
+    at 3 preemptions; sjf preempts and moves no job.
     """
     best, others = ranking(means, tied)
     if len(best) + len(others) < 2:
         return ""
     names = _formatting.listed([name(row["policy"]) for row in best])
-    took = _formatting.duration(best[0]["jct_mean_s"])
+    took = _took(best[0])
     if not others:
         is_alike = len({_took(row) for row in best}) == 1
         if tied and not is_alike:
@@ -393,44 +435,45 @@ def headline(means: Sequence[Row], name: Name = str, *, tied: Sequence[str] = ()
             )
         within = "" if is_alike else ", within 1 %"
         return f"{names} have the same mean time to finish{within}: {took}{_calmest(best, name)}."
-    alike = others if not ranking(others)[1] else others[-1:]
-    slowest = _formatting.listed([name(row["policy"]) for row in alike])
-    said = (
-        f"{names} {_cut(best[0], others[-1], len(best))} against {slowest} ({took} against "
-        f"{_took(others[-1])})"
-    )
+    next_best, _ = ranking(others)
+    base = reference(means, others, baseline)
+    cuts = "cuts" if len(best) == 1 else "cut"
+    said = f"{names} {cuts} the mean time to finish by {_less(best[0], next_best[0])} against "
+    said += _formatting.listed([name(row["policy"]) for row in next_best])
+    if len(next_best) < len(others):
+        said += ", the best of the others" + (" and the baseline" if base in next_best else "")
+    said += f" ({took} against {_took(next_best[0])})"
+    if base is not None and base not in next_best:
+        said += f", and by {_less(best[0], base)} against {name(base['policy'])}, the baseline "
+        said += f"({_took(base)})"
     if len(best) > 1:
         return f"{said}{_calmest(best, name)}."
-    said += f", {_at(best[0])}"
-    calm = [row for row in others if _stops(row) <= _CALM * _stops(best[0]) > 0.0]
-    near = [row for row in calm if row["jct_mean_s"] <= _NEAR * best[0]["jct_mean_s"]]
-    if alike is others:
-        still = [row for row in near if not _stops(row)]
-        return f"{said}; {_calm(still, name)}." if still else f"{said}."
-    rival = (near or others)[0]
-    ratio = rival["jct_mean_s"] / best[0]["jct_mean_s"]
-    more = f"{_formatting.percent(ratio - 1.0)} longer"
-    if ratio >= _TIMES:
-        more = f"{_formatting.times(ratio)} times as long"
-    said += f"; {name(rival['policy'])} takes {more} ({_took(rival)})"
-    if rival not in near:
-        return f"{said}, {_at(rival)}." if _stops(rival) > _stops(best[0]) else f"{said}."
-    if not _stops(rival):
-        return f"{said} and neither stops nor moves a running job."
-    return f"{said}, {_at(rival)}."
+    return f"{said}, {_at(best[0])}{_calmer(best[0], others, next_best, name)}."
 
 
-def informed(
-    means: Sequence[Row], knows: Mapping[str, str], name: Name = str, *, tied: Sequence[str] = ()
+def reference(
+    means: Sequence[Row], others: Sequence[Row], baseline: str | None = None
+) -> Row | None:
+    """Return the row of the baseline if it is one of the others: by default that of the first."""
+    label = means[0]["policy"] if baseline is None else baseline
+    return next((row for row in others if row["policy"] == label), None)
+
+
+def assumptions(
+    means: Sequence[Row],
+    policies: Mapping[str, Mapping[str, Any]],
+    name: Name = str,
+    *,
+    tied: Sequence[str] = (),
 ) -> str:
-    """Say so if the best policy knows how long jobs run, and name the best of those that do not.
+    r"""Say what the best policies take for granted, and which is best without known durations.
 
     Parameters
     ----------
     means : sequence of dict
         One row per policy, as `means` returns them.
-    knows : mapping
-        Label of a policy to what it knows: `remaining` for durations, `online` for nothing.
+    policies : mapping
+        Label of a policy to what the spec of its run says of it.
     name : callable
         How the label of a policy is written.
     tied : sequence of str
@@ -438,27 +481,61 @@ def informed(
 
     Examples
     --------
-    >>> rows = [{"policy": "las", "jct_mean_s": 60.0}, {"policy": "srtf", "jct_mean_s": 45.0}]
-    >>> print(informed(rows, {"las": "online", "srtf": "remaining"}))
-    srtf knows how long each job still has to run, which a real cluster seldom does; las does not.
+    >>> rows = [
+    ...     {"policy": "las", "jct_mean_s": 60.0, "preemptions": 3},
+    ...     {"policy": "sjf", "jct_mean_s": 45.0},
+    ... ]
+    >>> policies = {"las": {"knowledge": "online"}, "sjf": {"knowledge": "remaining"}}
+    >>> print(assumptions(rows, policies).replace(". ", ".\n"))
+    sjf assumes exact durations, which a real scheduler rarely knows.
+    The best policy that needs no durations is las (1 min).
     """
     best, others = ranking(means, tied)
-    blind, _ = ranking([row for row in means if knows[row["policy"]] == "online"])
-    if not others or not blind or knows[best[0]["policy"]] != "remaining":
+    if not others:
         return ""
-    alike = [row["policy"] for row in best if knows[row["policy"]] == "online"]
+    holders: dict[str, list[str]] = {}
+    for row in best:
+        for taken in _granted(row, policies[row["policy"]]):
+            holders.setdefault(taken, []).append(name(row["policy"]))
+    granted: dict[tuple[str, ...], list[str]] = {}
+    for taken, names in holders.items():
+        granted.setdefault(tuple(names), []).append(taken)
+    told = [
+        f"{_formatting.listed(names)} {'assumes' if len(names) == 1 else 'assume'} "
+        f"{_formatting.listed(taken)}"
+        for names, taken in granted.items()
+    ]
+    said = f"{'; '.join(told)}." if told else ""
+    if not _is_exact(policies[best[0]["policy"]]):
+        return said
+    blind = [row for row in means if policies[row["policy"]].get("knowledge") == "online"]
+    rivals, _ = ranking(blind)
+    alike = [name(row["policy"]) for row in best if row in blind]
     if alike:
-        names = _formatting.listed([name(label) for label in alike])
-        verb = "does" if len(alike) == 1 else "do"
-        return f"Of these, {names} {verb} not need to know how long jobs run."
-    rival = name(blind[0]["policy"])
-    told = f"the best without that is {rival} ({_took(blind[0])})"
-    if blind[0]["jct_mean_s"] == max(row.get("jct_mean_s", 0.0) for row in means):
-        told = f"{rival} does not"
-    return (
-        f"{name(best[0]['policy'])} knows how long each job still has to run, which a real "
-        f"cluster seldom does; {told}."
-    )
+        verb = "needs" if len(alike) == 1 else "need"
+        return f"{said} Of these, {_formatting.listed(alike)} {verb} no durations."
+    if rivals:
+        rival = f"{name(rivals[0]['policy'])} ({_took(rivals[0])})"
+        said += f" The best policy that needs no durations is {rival}."
+    return said
+
+
+def _granted(row: Row, policy: Mapping[str, Any]) -> list[str]:
+    """Return what a policy takes for granted in a run."""
+    taken = []
+    if _stops(row) and not row.get("overhead_fraction"):
+        taken.append("free preemption (--restart-s 30 charges 30 s for each restart)")
+    if policy.get("copy_gpus"):
+        taken.append("copies of a job whose speeds add up")
+    if _is_exact(policy):
+        taken.append("exact durations, which a real scheduler rarely knows")
+    return taken
+
+
+def _is_exact(policy: Mapping[str, Any]) -> bool:
+    """Tell whether a policy knows how long each job runs, without an error."""
+    knows = policy.get("knowledge") == "remaining"
+    return knows and not (policy.get("params") or {}).get("estimate_error")
 
 
 def _calmest(rows: Sequence[Row], name: Name) -> str:
@@ -469,17 +546,35 @@ def _calmest(rows: Sequence[Row], name: Name) -> str:
 
 def _calm(rows: Sequence[Row], name: Name) -> str:
     """Say that policies leave running jobs alone."""
-    verbs = "neither stops nor moves" if len(rows) == 1 else "neither stop nor move"
-    return f"{_formatting.listed([name(row['policy']) for row in rows])} {verbs} a running job"
+    verbs = "preempts and moves" if len(rows) == 1 else "preempt and move"
+    return f"{_formatting.listed([name(row['policy']) for row in rows])} {verbs} no job"
 
 
-def _cut(best: Row, worst: Row, count: int) -> str:
+def _calmer(best: Row, others: Sequence[Row], next_best: Sequence[Row], name: Name) -> str:
+    """Name a policy that is nearly as good with fewer preemptions, or those of the next one."""
+    near = [
+        row
+        for row in others
+        if _stops(row) <= _CALM * _stops(best) > 0.0
+        and row["jct_mean_s"] <= _NEAR * best["jct_mean_s"]
+    ]
+    if not near:
+        first = next_best[0]
+        is_dearer = len(next_best) == 1 and _stops(first) > _stops(best)
+        return f"; {name(first['policy'])} has {_done(first)}" if is_dearer else ""
+    rival = near[0]
+    said = f"; {name(rival['policy'])}"
+    if rival not in next_best:
+        longer = _formatting.percent(rival["jct_mean_s"] / best["jct_mean_s"] - 1.0)
+        said += f" takes {longer} longer ({_took(rival)}) and"
+    return (
+        f"{said} preempts and moves no job" if not _stops(rival) else f"{said} has {_done(rival)}"
+    )
+
+
+def _less(best: Row, other: Row) -> str:
     """Say by how much a time is less than another."""
-    part = best["jct_mean_s"] / worst["jct_mean_s"]
-    if abs(part - 0.5) <= _HALF:
-        return f"{'halves' if count == 1 else 'halve'} the mean time to finish"
-    by = _formatting.percent(1.0 - part)
-    return f"{'cuts' if count == 1 else 'cut'} the mean time to finish by {by}"
+    return _formatting.percent(1.0 - best["jct_mean_s"] / other["jct_mean_s"])
 
 
 def _stops(row: Row) -> float:
@@ -487,13 +582,18 @@ def _stops(row: Row) -> float:
 
 
 def _at(row: Row) -> str:
-    """Say what a policy does to running jobs, in a few words."""
+    """Say what a policy did to running jobs, in a few words."""
+    return f"at {_done(row)}" if _stops(row) else "without preempting or moving a job"
+
+
+def _done(row: Row) -> str:
+    """Return how often a policy stopped and moved running jobs."""
     done = [
         f"{_formatting.count(float(row[key]))} {word}" + ("" if row[key] == 1.0 else "s")
         for key, word in (("preemptions", "preemption"), ("migrations", "move"))
         if row.get(key)
     ]
-    return f"at {' and '.join(done)}" if done else "without stopping or moving a running job"
+    return _formatting.listed(done)
 
 
 def _took(row: Row) -> str:
@@ -505,7 +605,7 @@ def price(row: Row, name: Name = str) -> str:
     jobs = float(row.get("jobs") or 0) - float(row.get("dropped") or 0)
     stops, moves = float(row.get("preemptions") or 0), float(row.get("migrations") or 0)
     if stops == 0.0 and moves == 0.0:
-        return f"{name(row['policy'])} neither stopped nor moved a running job."
+        return f"{name(row['policy'])} preempted and moved no job."
     done = []
     if stops:
         done.append(f"stopped running jobs {_times(stops)}")
@@ -521,6 +621,25 @@ def price(row: Row, name: Name = str) -> str:
     return f"{name(row['policy'])} {' and '.join(done)}{each}; {cost}."
 
 
+def load_said(loads: Sequence[OfferedLoad], means: Sequence[Row]) -> tuple[str, str]:
+    """Return what the load means: what must be known before the recommendation, and what after.
+
+    Parameters
+    ----------
+    loads : sequence of OfferedLoad
+        One per draw of the trace.
+    means : sequence of dict
+        One row per policy, as `means` returns them.
+    """
+    light = waiting(means)
+    if light:
+        if any(load.exceeds for load in loads):
+            light += " Much of the work is done after the last arrival: the load says little here."
+        return "", light
+    said = in_words(loads)
+    return (said, "") if any(load.is_over for load in loads) else ("", said)
+
+
 def waiting(means: Sequence[Row]) -> str:
     """Say so if jobs hardly waited under any policy, so that policies can hardly differ."""
     known = [row for row in means if row.get("jct_mean_s") and _is_number(row.get("wait_mean_s"))]
@@ -534,11 +653,11 @@ def waiting(means: Sequence[Row]) -> str:
     what = "lightly loaded" if used < _IDLE else "large enough for this load"
     said = f"The cluster is {what}: {_formatting.percent(used)} of the GPU time was in use."
     if share == 0.0:
-        said += " No job waited on its way from arrival to finish"
+        said += " No job waited"
     else:
         part = _formatting.percent(share)
         most = part if part.startswith("under") else f"at most {part}"
-        said += f" On average jobs waited for {most} of the time from arrival to finish"
+        said += f" All waiting came to {most} of the time from arrival to finish"
     if max(times) > (1.0 + _HARDLY) * min(times):
         return f"{said}."  # they differ in how fast jobs ran
     return f"{said}, so policies can hardly differ in it: {_formatting.LIGHT_LOAD}."
@@ -561,7 +680,7 @@ def run_name(policy: str, seed: int, trace_seed: int | None = None) -> str:
 
 def check_out(folder: Path, names: Iterable[str]) -> None:
     """Raise an OSError now if runs of these names could not be saved in a folder later."""
-    check_json(folder / _JSON, "comparison")
+    check_free(folder / _JSON, KIND)
     for name in names:
         check(folder / name)
 

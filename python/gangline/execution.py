@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from gangline.errors import GanglineError, InfeasibleJobError, PolicyError
+from gangline.errors import GanglineError, InfeasibleJobError, PolicyError, SolverError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gangline import _core
     from gangline.cluster import Cluster
     from gangline.explain.watched import Watched
+    from gangline.offered_load import OfferedLoad
     from gangline.policies.choice import ChosenPolicy, PolicyLike
     from gangline.policies.protocol import Policy
     from gangline.result import Result
@@ -271,6 +272,16 @@ class _World:
         self._core_jobs = trace.to_core(cluster)
         self._pairs = pairs_of(trace, cluster)
         self._inflations = inflations(cluster, job_keys(trace))
+        self._load = self._offered_load()
+
+    def _offered_load(self) -> OfferedLoad | None:
+        """Return the load that the jobs offer; None where its program has no optimum."""
+        from gangline.offered_load import load_of
+
+        try:
+            return load_of(self.cluster, self.trace, self._core_cluster, self._core_jobs)
+        except SolverError:  # rates that differ by many orders of magnitude: no reason not to run
+            return None
 
     def watch(
         self, run: Run, jobs: Sequence[int], progress: bool | Progress
@@ -294,6 +305,7 @@ class _World:
             cluster=self.cluster,
             trace=self.trace,
             pairs=self._pairs,
+            load=self._load,
             policy=chosen,
             keys=self.keys,
             knowledge=_knowledge(chosen.policy),

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gangline import _result_folder, _tables
+from gangline import _json_files, _result_folder, _tables
 from gangline._builtin_values import finite
 from gangline._plots import Plots
 from gangline._safe import safe
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gangline.explain.explanation import Explanation
     from gangline.explain.face import Again
     from gangline.interference import Pairs
+    from gangline.offered_load import OfferedLoad
     from gangline.policies.choice import ChosenPolicy
     from gangline.run_inputs import Progress
     from gangline.run_options import RunOptions
@@ -79,6 +80,7 @@ class Result:
         cluster: Cluster,
         trace: Trace,
         pairs: Pairs | None,
+        load: OfferedLoad | None,
         policy: ChosenPolicy,
         keys: dict[str, Any],
         knowledge: str,
@@ -93,6 +95,8 @@ class Result:
         spec["policy"] |= {"label": policy.label, "knowledge": knowledge}
         if output.copy_gpus() != "gang":
             spec["policy"]["copy_gpus"] = output.copy_gpus()
+        if load is not None:
+            spec["offered_load"] = load.to_dict()
         spec["log_hash"] = output.log_hash()
         spec["outcome"] = output.outcome()
         spec["counters"] = dict(output.counters())
@@ -116,6 +120,13 @@ class Result:
     def policy(self) -> str:
         """Label of the policy."""
         return str(self.spec["policy"]["label"])
+
+    @property
+    def offered_load(self) -> OfferedLoad | None:
+        """The load that the trace offers to the cluster; None in results that say none."""
+        from gangline.offered_load import known
+
+        return known(self.spec)
 
     @property
     def seed(self) -> int:
@@ -226,7 +237,7 @@ class Result:
 
     def _files(self) -> dict[str, Callable[[Path], None]]:
         files: dict[str, Callable[[Path], None]] = {
-            "summary.json": lambda path: _result_folder.write_json(path, self.summary),
+            "summary.json": lambda path: _json_files.write_json(path, self.summary),
             "jobs.parquet": lambda path: _tables.write(self.jobs, path),
             "timeline.parquet": lambda path: _tables.write(self.timeline, path),
         }

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gangline._builtin_values import finite
+from gangline._builtin_values import finite, flaw
 from gangline._decode import from_validation_error
+from gangline._json_files import check_seal, decode
+from gangline._result_folder import KIND, SPEC
 from gangline.errors import ResultError
 from gangline.policies.choice import PolicyReference, resolve_policy
 from gangline.trace.reference import TraceReference
@@ -133,11 +135,17 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
         ResultError
             If a key is missing or has the wrong kind, as in a result of an earlier version.
         """
+        wrong = flaw({key: value for key, value in data.items() if key != "trace"})
+        if wrong is not None:
+            raise ResultError(f"{path}: {wrong}" if path else wrong, path=path)
         try:
             return msgspec.convert(dict(data), cls)
         except msgspec.ValidationError as error:
             made = from_validation_error(error, dict(data), cls, path)
             raise ResultError(str(made), path=path, key=made.key) from None
+        except UnicodeEncodeError:  # names of files may hold halves of characters, others may not
+            message = f"{path or 'spec'}: trace: expected text of whole characters, got half of one"
+            raise ResultError(message, path=path, key="trace") from None
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> RunSpec:
@@ -203,18 +211,17 @@ def read_spec(path: str | PathLike[str]) -> tuple[dict[str, Any], Path]:
     OSError
         If it is not there.
     ResultError
-        If it holds no JSON object.
+        If it holds no JSON object, or its seal is broken. A spec of the user's needs no seal, but
+        that of a result folder does.
     """
     path = Path(path)
-    file = path / "spec.json" if path.is_dir() else path
-    expected = "expected a spec.json, as every result folder has one"
-    try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ResultError(f"{file}: {expected}, got no JSON: {error}", path=str(file)) from None
-    if not isinstance(data, dict):
-        message = f"{file}: {expected}, got JSON that is no object"
-        raise ResultError(message, path=str(file))
+    file = path / SPEC if path.is_dir() else path
+    content = file.read_bytes()
+    expected = "expected a spec.json, as every result folder has one, got no JSON"
+    data = decode(file, content, expected)
+    if file != path or "seal" in data:
+        advice = f"to run it as a spec of your own, remove its key `seal` and name the file {file}"
+        check_seal(file, content, data, KIND, advice)
     return data, file
 
 

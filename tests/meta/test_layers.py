@@ -17,12 +17,14 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"_core", "_safe", "errors"}),
     frozenset(
         {"_builtin_values", "_decode", "_files", "_formatting", "_html", "_toml", "statistics"}
+        | {"_json_files", "_listed_files"}
     ),  # know no scheduling
     frozenset(
         {
             "cluster",
             "cluster_schema",
             "_cluster_checks",
+            "_cluster_text",
             "_elastic_checks",
             "_iteration_checks",
             "_sharing_checks",
@@ -39,10 +41,12 @@ LAYERS: tuple[frozenset[str], ...] = (
             "run_spec",
             "result",
             "load",
+            "offered_load",
             "execution",
             "simulate",
             "compare",
             "comparison",
+            "premises",
         }
     )
     | frozenset(

@@ -8,7 +8,7 @@ import pytest
 
 import gangline as gl
 from gangline import _formatting as words
-from gangline.comparison import headline, informed
+from gangline.comparison import assumptions, headline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -201,6 +201,16 @@ def test_what_would_be_averaged_as_two_seeds_of_one_policy_is_refused(
         gl.compare(LAB, JOBS, policies, seeds=seeds)
 
 
+@pytest.mark.parametrize("field", ["seeds", "trace_seeds"])
+@pytest.mark.parametrize("seeds", [range(10_001), range(10**12)])
+def test_more_seeds_than_anybody_runs_are_refused_at_once(field: str, seeds: range) -> None:
+    drawn: dict[str, Any] = {field: seeds}
+    with pytest.raises(gl.OptionError, match=f"{field}: expected at most 10,000 values"):
+        gl.compare(LAB, "synth:philly?jobs=9&seed=1", ["fifo"], **drawn)
+    with pytest.raises(gl.OptionError, match=f"{field}: expected at most 10,000 values"):
+        gl.plan(LAB, "synth:philly?jobs=9&seed=1", keep="jct_mean_s<=9", **drawn)
+
+
 @pytest.mark.parametrize(
     ("seeds", "words"),
     [
@@ -243,24 +253,39 @@ def test_labels_that_a_file_system_cannot_tell_apart_get_folders_of_their_own(
 
 def test_a_best_policy_that_knows_durations_is_said_to() -> None:
     told = both().sentences()[1]
-    assert told.startswith("sjf knows how long each job still has to run")
-    assert told.endswith("; fifo does not.")
+    assert told.startswith("sjf assumes exact durations, which a real scheduler rarely knows.")
+    assert told.endswith(" The best policy that needs no durations is fifo (11 s).")
     jobs = pa.table({"arrival_s": [0.0, 1.0], "gpus": [2, 2], "duration_s": [10.0, 2.0]})
     three = gl.compare(LAB, jobs, ["fifo", "las", "srtf"], params={"las": {"limits": [5.0]}})
     means = [row["jct_mean_s"] for row in three.means()]
     assert means[2] < means[1] < means[0]
-    assert three.sentences()[1].endswith("the best without that is las(limits=[5.0]) (7.75 s).")
+    (told,) = [line for line in three.sentences() if "assumes" in line]
+    assert told.startswith("srtf assumes free preemption (--restart-s 30 charges 30 s for each")
+    assert told.endswith("needs no durations is las(limits=[5.0]) (7.75 s).")
+    # with restarts that cost something, and errors of the durations, neither is assumed
+    for policy in (gl.policies.Srtf(), gl.policies.Srtf(estimate_error=0.5)):
+        paid = gl.compare(LAB, jobs, ["fifo", policy], restart_s=0.5).sentences()[1:]
+        assert not any("free preemption" in line for line in paid)
+        assert any("exact durations" in line for line in paid) == (not policy.estimate_error)
+
+
+def test_copies_of_a_job_are_named_as_an_assumption() -> None:
+    rows = [{"policy": "hadare", "jct_mean_s": 40.0}, {"policy": "fifo", "jct_mean_s": 90.0}]
+    policies = {"hadare": {"copy_gpus": "server"}, "fifo": {}}
+    assert assumptions(rows, policies) == "hadare assumes copies of a job whose speeds add up."
 
 
 def test_a_best_policy_that_knows_no_durations_is_said_to_be_no_more() -> None:
-    assert not any("knows how long" in line for line in gl.compare(LAB, JOBS, ["fifo"]).sentences())
+    assert not any("durations" in line for line in gl.compare(LAB, JOBS, ["fifo"]).sentences())
     rows = [{"policy": "las", "jct_mean_s": 40.0}, {"policy": "srtf", "jct_mean_s": 45.0}]
-    knows = {"las": "online", "srtf": "remaining"}
-    assert not informed(rows, knows)
+    knows = {"las": {"knowledge": "online"}, "srtf": {"knowledge": "remaining"}}
+    assert assumptions(rows, knows) == ""
     rows[1]["jct_mean_s"] = 39.9  # within 1 %
     rows.append({"policy": "fifo", "jct_mean_s": 90.0})
-    said = "Of these, las does not need to know how long jobs run."
-    assert informed(rows, knows | {"fifo": "online"}) == said
+    assert assumptions(rows, knows | {"fifo": {"knowledge": "online"}}) == (
+        "srtf assumes exact durations, which a real scheduler rarely knows. Of these, las needs no "
+        "durations."
+    )
 
 
 def test_policies_that_the_seeds_do_not_tell_apart_are_not_called_the_same() -> None:
@@ -270,5 +295,5 @@ def test_policies_that_the_seeds_do_not_tell_apart_are_not_called_the_same() -> 
     ]
     assert headline(rows, tied=["srtf", "fifo"]) == (
         "The seeds do not tell srtf and fifo apart: their mean times to finish are 1 h to 2 h; of "
-        "these, fifo neither stops nor moves a running job."
+        "these, fifo preempts and moves no job."
     )

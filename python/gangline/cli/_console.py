@@ -17,7 +17,7 @@ from gangline._safe import safe
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["document", "open_voices", "prose", "say", "table", "write"]
+__all__ = ["columns", "document", "open_voices", "prose", "say", "table", "write"]
 
 _PLAIN_BARS = str.maketrans("▁▂▃▄▅▆▇█▏", ".:-=+*%#|")
 """Bars for a terminal whose encoding has none."""
@@ -51,12 +51,16 @@ def write(*lines: object) -> None:
     sys.stdout.write(text)
 
 
+def columns() -> int:
+    """Return the columns of the terminal; a pipe has none, and what will be searched is not cut."""
+    return max(shutil.get_terminal_size().columns, 40) if sys.stdout.isatty() else 200
+
+
 def prose(text: str) -> None:
     """Write sentences on stdout; a terminal gets them folded at its width, under their indent."""
     lines = text.split("\n")
     if sys.stdout.isatty():
-        width = max(shutil.get_terminal_size().columns, 40)
-        lines = [part for line in lines for part in _folded(line, width)]
+        lines = [part for line in lines for part in _folded(line, columns())]
     write(*lines)
 
 
@@ -91,9 +95,7 @@ def table(
 
     from gangline._html import show
 
-    console = Console(highlight=False)
-    if not sys.stdout.isatty():
-        console.width = 200  # a pipe has no width; do not fold what will be searched
+    console = Console(highlight=False, width=columns())
     if title:
         console.print(Text(safe(title), "bold"), soft_wrap=True)
     marks = best or [[False] * len(titles)] * len(rows)

@@ -64,6 +64,7 @@ def compare(
     """
     from gangline.compare import compare as compare_policies
     from gangline.comparison import check_out, run_name
+    from gangline.offered_load import shown
 
     kept, chosen = kept or Kept(), (replicates or Replicates()).options
     if kept.html is not None:
@@ -92,6 +93,8 @@ def compare(
             digests.append(digest(result))
 
     jobs = world.read(choice)
+    drops = kept.on_infeasible == "drop"
+    _inputs.say_lacks(jobs, world.cluster, configs, sharing, drops=drops)
     comparison = compare_policies(
         world.cluster,
         jobs,
@@ -111,16 +114,18 @@ def compare(
         _page.write(digests, kept.html)
     if json:
         found = comparison.statistics(baseline=baseline)
-        _console.document({**comparison.to_dict(), "statistics": found})
+        said = comparison.sentences(baseline=baseline)
+        _console.document({**comparison.to_dict(), "statistics": found, "reading": said})
         return 0
     titles, cells, best = comparison.verdict()
     draws = f"{len(drawn)} draws of " if len(drawn) > 1 else ""
-    title = f"{draws}{jobs!r} on {comparison.cluster.name}"
+    load = f", offered load {shown(comparison.offered_loads)}" if comparison.offered_loads else ""
+    title = f"{draws}{jobs!r} on {comparison.cluster.name}{load}"
     _console.table(titles, cells, title=title, best=best, is_formatted=True)
     is_marked = any(any(row) for row in best)
     _console.say(*LEGEND.splitlines()[0 if is_marked else 1 :])
     _show_statistics(comparison, baseline)
-    for line in comparison.sentences():
+    for line in comparison.sentences(baseline=baseline):
         _console.write(*textwrap.wrap(line, _CHARACTERS))
     _inputs.say_about(jobs, comparison.cluster, configs)
     for path in (out, kept.html):

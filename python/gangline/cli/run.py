@@ -72,7 +72,7 @@ def run(
         A file, or a generator such as synth:philly?jobs=10000&seed=1; with a spec, where its trace
         is now.
     cluster
-        A TOML file, the node list of a public trace, or the name of a preset.
+        A TOML file, the node list of a public trace, a preset, or 8x8xA100 (8 servers of 8).
     policy
         Name of a policy (`gangline policies` lists them), or module:Class of one in Python.
     settings
@@ -118,8 +118,14 @@ def run(
         _console.document({"summary": result.summary, "spec": result.spec})
     else:
         rows = [[key, result.summary[key]] for key in _SHOWN if key in result.summary]
+        if result.offered_load is not None:
+            rows.append(["offered load", result.offered_load.text()])
         _console.table(["", "value"], rows, title=f"{result.policy}: {done.jobs!r}")
-        _inputs.say_about(done.jobs, as_cluster(result.spec["cluster"]), [done.policy])
+        lab = as_cluster(result.spec["cluster"])
+        _inputs.say_lacks(done.jobs, lab, [done.policy], drops=True)
+        if result.offered_load is not None and result.offered_load.is_over:
+            _console.say(f"note: {result.offered_load.in_words()}")
+        _inputs.say_about(done.jobs, lab, [done.policy])
         if out is not None:
             _console.say(f"saved in {out}")
         if kept.html is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from gangline.cli import _console
@@ -10,6 +11,7 @@ from gangline.cli._inputs import Flag, Json, TraceChoice
 if TYPE_CHECKING:
     from gangline.trace.jobs.table import Trace
 
+_LINE = 80
 _BAR = 32
 _SPARK = 48
 _STEPS = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
@@ -20,24 +22,36 @@ _ALL_ERRORS = 1_000_000
 _FIRST = ("origin", "licence", "citation", "epoch", "zone")
 
 
-def info(trace: str, /, *, json: Json = False, choice: TraceChoice | None = None) -> int:
+def info(
+    trace: str, /, *, cluster: str | None = None, json: Json = False,
+    choice: TraceChoice | None = None,
+) -> int:  # fmt: skip
     """Show what is in a trace: counts, quantiles, histograms, provenance, notes.
 
     Parameters
     ----------
     trace
         A file or a generator.
+    cluster
+        Say how much work the trace offers to this cluster, relative to what its GPUs can do.
     json
         Print one JSON document instead of tables.
     choice
         How the trace is read.
     """
+    from gangline.offered_load import offered_load
+
     found = (choice or TraceChoice()).read(trace)
     facts = found.info()
+    load = None if cluster is None else offered_load(cluster, found)
+    if load is not None:
+        facts["offered_load"] = load.to_dict()
     if json:
         _console.document(facts)
         return 0
     _console.table(["", "value"], _summary(facts), title=found.path)
+    if load is not None:
+        _console.write(*textwrap.wrap(load.in_words(), _LINE), "")
     _histograms(found)
     metadata = facts["metadata"]
     for name in [*(key for key in _FIRST if key in metadata), *sorted({*metadata} - {*_FIRST})]:
@@ -134,6 +148,12 @@ def _summary(facts: dict[str, Any]) -> list[list[object]]:
         ["span, days", facts["span_s"] / 86400.0],
         ["GPU-hours", facts["gpu_hours"]],
     ]
+    if "offered_load" in facts:
+        load = facts["offered_load"]
+        share = f"share of the work in the {load['largest_jobs']} largest jobs"
+        rows += [["offered load", load["load"]], [share, load["largest_share"]]]
+        if len(load["by_type"]) > 1:
+            rows += [[f"offered load, {name}", one] for name, one in load["by_type"].items()]
     rows += [[name, facts[name]] for name in ("users", "vcs", "models") if facts.get(name)]
     for name in ("duration_s", "gpus"):
         if name in facts:

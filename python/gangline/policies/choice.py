@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     PolicyLike: TypeAlias = PolicyBase | Policy | str
 
-__all__ = ["ChosenPolicy", "PolicyReference", "resolve_policy"]
+__all__ = ["ChosenPolicy", "PolicyReference", "of_spec", "resolve_policy"]
 
 
 class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -97,6 +97,15 @@ class ChosenPolicy(NamedTuple):
         kind = type(self.policy)
         python = f"{kind.__module__}:{kind.__name__}"
         return PolicyReference(name=name, params=self.params, python=python)
+
+
+def of_spec(policy: Mapping[str, Any]) -> ChosenPolicy:
+    """Return the policy in the content of a `spec.json`, which is not made anew."""
+    from gangline.policies.registry import presets
+
+    name = policy["name"]
+    name = presets[name].name if name in presets else name
+    return ChosenPolicy(name, policy["label"], policy["params"])
 
 
 def resolve_policy(policy: PolicyLike, params: Mapping[str, Any] | None = None) -> ChosenPolicy:

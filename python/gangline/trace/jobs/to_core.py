@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from gangline._safe import safe
 from gangline.elastic import elastic_jobs
+from gangline.errors import ClusterError
 from gangline.interference import resolve
 from gangline.rates import NO_CLASS, JobKeys, classify, rates_of_copies, refuse_unknown
 
@@ -64,7 +66,7 @@ def to_core(trace: JobTable, cluster: Cluster) -> _core.Jobs:
         work=work,
         ref_rate=ref_rate,
         allowed_types=_allowed(trace, cluster),
-        memory_bytes=_memory(trace),
+        memory_bytes=memory_bytes(trace, cluster),
         model=model,
         model_labels=labels,
         user=user,
@@ -221,10 +223,22 @@ def _optional(trace: JobTable, name: str, default: float) -> npt.NDArray[np.floa
     return np.where(np.isnan(values), default, values)
 
 
-def _memory(trace: JobTable) -> npt.NDArray[np.uint64] | None:
+def memory_bytes(trace: JobTable, cluster: Cluster) -> npt.NDArray[np.uint64] | None:
     """Bytes per GPU, rounded to the nearest, halves up; unknown = 0."""
     values = _optional(trace, "memory_gb", 0.0)
-    return None if values is None else np.floor(values * GIB + 0.5).astype(np.uint64)
+    if values is None:
+        return None
+    for i, gpu in enumerate(cluster.gpu_types):
+        if gpu.memory_gb is None and (values > 0.0).any():
+            row = int(np.argmax(values > 0.0))
+            name, key = trace.column("job_id")[row].as_py(), f"gpu_types[{i}].memory_gb"
+            message = (
+                f"cluster {safe(cluster.name, 80)}: {key}: job `{safe(name, 80)}` asks for "
+                f"{values[row]:g} GiB per GPU, but the memory of {safe(gpu.name, 80)} is unknown; "
+                "give it in a cluster file"
+            )
+            raise ClusterError(message, key=key, value=None)
+    return np.floor(values * GIB + 0.5).astype(np.uint64)
 
 
 def _allowed(trace: JobTable, cluster: Cluster) -> npt.NDArray[np.uint64] | None:

@@ -1,0 +1,503 @@
+"""Offered load: how much work a trace asks for, compared with what its cluster can do meanwhile.
+
+Whole columns, no loops over jobs. The definition, with what it leaves out, is in
+docs/concepts/metrics.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from gangline import _formatting
+from gangline.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from gangline import _core
+    from gangline.cluster import Cluster
+    from gangline.lp.arrays import F64
+    from gangline.run_inputs import ClusterLike, TraceLike
+    from gangline.trace.jobs.table import Trace
+
+    Bools = npt.NDArray[np.bool_]
+
+__all__ = ["OfferedLoad", "in_words", "known", "load_of", "offered_load", "shown"]
+
+_LARGEST = 10
+# Ours. In a trace of many jobs that are alike the ten largest hold 10 / jobs of the work.
+_LARGEST_SHARE, _LARGEST_EXCESS = 0.25, 3.0
+_DIGITS = 12  # equal ratios of rates can differ in the last bits
+_BINDING = 1e-7  # a multiplier above this is no rounding; those of one program add up to 1
+# Loads from here on are close to 1: waits are long and depend on the draw. Ours.
+_NEAR, _OVER = 0.9, 1.005
+
+
+@dataclass(frozen=True)
+class OfferedLoad:
+    """The work that a trace offers to a cluster.
+
+    Attributes
+    ----------
+    load : float or None
+        Work that arrives over what the GPUs can do in the same time. None if there is no such
+        number: `in_words` says why.
+    by_type : dict of str to float
+        Load of each GPU type that is there, where the jobs are divided among the types as evenly
+        as their rates allow. Empty if `load` is None.
+    arrival_span_s : float
+        Seconds from the first to the last arrival, or the length of the window.
+    work_gpu_s : float
+        GPU-seconds of the jobs, each on the type where it is fastest.
+    capacity_gpu_s : float
+        GPU-seconds of the cluster in that time.
+    largest_share : float
+        Share of the work that the largest jobs hold; 0 without jobs.
+    largest_jobs : int
+        How many jobs that are, at most 10.
+    jobs : int
+        Jobs that count.
+    left_out : int
+        Jobs that fit no GPU type of the cluster and do not count.
+    peak_share : float or None
+        Largest share of the GPUs that the jobs would hold if each started at its arrival. Up to 1
+        no job has to wait for lack of GPUs. None if some job cannot use every GPU type.
+    """
+
+    load: float | None
+    by_type: dict[str, float]
+    arrival_span_s: float
+    work_gpu_s: float
+    capacity_gpu_s: float
+    largest_share: float
+    largest_jobs: int
+    jobs: int
+    left_out: int
+    peak_share: float | None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the load is above 1 and jobs have to wait for lack of GPUs."""
+        return self.exceeds and not self.is_light
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether the load is above 1."""
+        return self.load is not None and self.load >= _OVER
+
+    @property
+    def is_light(self) -> bool:
+        """Whether all jobs together never ask for more GPUs than there are."""
+        return self.peak_share is not None and self.peak_share <= 1.0
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether the largest jobs hold far more than their part of the work."""
+        fair = self.largest_jobs / self.jobs if self.jobs else 1.0
+        return self.largest_share >= max(_LARGEST_SHARE, _LARGEST_EXCESS * fair)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> OfferedLoad:
+        """Return the load with these fields."""
+        return cls(**fields)
+
+    def text(self) -> str:
+        """Return the load for a table: two digits after the point, `–` if there is none."""
+        return _formatting.times(self.load)
+
+    def in_words(self) -> str:
+        """Return what the load means for the results, in one to three sentences."""
+        sentences = [self._level()]
+        if self.load is not None:
+            sentences += [self._types(), self._largest()]
+        return " ".join(sentence for sentence in sentences if sentence)
+
+    def _level(self) -> str:
+        between = "between the first and the last arrival"
+        if not self.jobs:
+            return "There is no offered load: no job fits the cluster."
+        if self.arrival_span_s == 0.0:
+            return "There is no offered load: all jobs arrive at one instant."
+        if self.load is None:
+            only = "some jobs can only use GPUs that are away"
+            return f"The offered load has no bound: {only} {between}."
+        if self.is_light:
+            assert self.peak_share is not None
+            late = ", as much of the work is done after the last arrival" if self.exceeds else ""
+            return (
+                f"The offered load is {self.text()}{late}. The jobs never ask for more than "
+                f"{_formatting.percent(self.peak_share)} of the GPUs at once: no job has to wait "
+                "for lack of GPUs, so most policies look the same."
+            )
+        if self.is_over:
+            return (
+                f"The jobs ask for {self.text()} times what these GPUs can do {between}: the queue "
+                "grows until arrivals end, and means depend on where the trace stops."
+            )
+        share = _formatting.percent(self.load)
+        said = f"The jobs ask for {share} of what these GPUs can do {between}"
+        if self.load >= _NEAR:
+            return f"{said}: so close to the limit, waits are long and differ much between draws."
+        return f"{said}."
+
+    def _types(self) -> str:
+        loads = [_formatting.times(load) for load in self.by_type.values()]
+        if len(set(loads)) < 2:
+            return ""
+        each = [f"{name} {load}" for name, load in zip(self.by_type, loads, strict=True)]
+        return f"At the best division among the GPU types the loads are {_formatting.listed(each)}."
+
+    def _largest(self) -> str:
+        if not self.is_uneven or self.is_light:
+            return ""
+        return (
+            f"The {self.largest_jobs} largest of {_formatting.plural(self.jobs, 'job')} hold "
+            f"{_formatting.percent(self.largest_share)} of the work: results depend on when they "
+            "arrive."
+        )
+
+
+def known(spec: Mapping[str, Any]) -> OfferedLoad | None:
+    """Return the load in the content of a `spec.json`; earlier versions wrote none."""
+    fields = spec.get("offered_load")
+    return None if fields is None else OfferedLoad.from_dict(fields)
+
+
+def shown(loads: Sequence[OfferedLoad]) -> str:
+    """Return the load of one trace, or mean and range of several, for a table.
+
+    Examples
+    --------
+    >>> import gangline as gl
+    >>> traces = [f"synth:philly?jobs=200&seed={seed}&max_gpus=8" for seed in (1, 2)]
+    >>> shown([gl.offered_load("pollux-64", trace) for trace in traces])
+    '4.32 (2.74 to 5.90)'
+    """
+    numbers = [load.load for load in loads if load.load is not None]
+    if not numbers:
+        return "–"
+    mean, low, high = (
+        _formatting.times(x) for x in (sum(numbers) / len(numbers), min(numbers), max(numbers))
+    )
+    return mean if low == high else f"{mean} ({low} to {high})"
+
+
+def in_words(loads: Sequence[OfferedLoad]) -> str:
+    """Return what the load of one trace, or of several draws, means for the results."""
+    if not loads:
+        return ""
+    if all(load == loads[0] for load in loads):
+        return loads[0].in_words()
+    count = len(loads)
+    said = f"The offered load is {shown(loads)} in {count} draws of the trace."
+    over = sum(load.is_over for load in loads)
+    if over:
+        where = "In all of them" if over == count else f"In {over} of them"
+        said += (
+            f" {where} the jobs ask for more than the GPUs can do: there the queue grows until "
+            "arrivals end, and means depend on where the trace stops."
+        )
+    light = sum(load.is_light for load in loads)
+    if light:
+        said += (
+            f" In {'all' if light == count else light} of them no job has to wait for lack of "
+            "GPUs, so most policies look the same."
+        )
+    if any(load.is_uneven for load in loads):
+        low, high = (
+            _formatting.percent(end(load.largest_share for load in loads)) for end in (min, max)
+        )
+        said += (
+            f" The {loads[0].largest_jobs} largest jobs of a draw hold {low} to {high} of its work."
+        )
+    return said
+
+
+def offered_load(
+    cluster: ClusterLike,
+    trace: TraceLike,
+    *,
+    window: tuple[float, float] | None = None,
+) -> OfferedLoad:
+    """Return how much work a trace offers to a cluster, relative to what its GPUs can do.
+
+    Parameters
+    ----------
+    cluster, trace : as for `gangline.simulate`
+        What the work is offered to, and the jobs.
+    window : pair of float, optional
+        Seconds, from and to: only the jobs that arrive from the first instant on and before the
+        second count, and the capacity is that of the same time. Default: all jobs, from the first
+        to the last arrival.
+
+    Returns
+    -------
+    OfferedLoad
+        The load, that of each GPU type, and the share of the largest jobs.
+
+    Raises
+    ------
+    TraceError, ClusterError
+        If an input is wrong.
+    OptionError
+        If the window is empty.
+    SolverError
+        If the program that divides the jobs among GPU types has no optimum.
+
+    Notes
+    -----
+    With one GPU type the load is the sum of GPUs x duration over GPUs x time. With several it is
+    the least number by which all capacities must be multiplied so that the work fits. Restarts,
+    locality, sharing and GPUs that no gang fits on are not part of it, so a load below 1 does not
+    promise that a policy keeps up.
+
+    Examples
+    --------
+    >>> import gangline as gl, pyarrow as pa
+    >>> lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    >>> jobs = {"arrival_s": [0, 30, 60], "gpus": [1, 2, 1], "duration_s": [60, 60, 24]}
+    >>> load = gl.offered_load(lab, pa.table(jobs))
+    >>> load.load, load.work_gpu_s, load.capacity_gpu_s
+    (1.7, 204.0, 120.0)
+    >>> print(load.in_words())  # doctest: +NORMALIZE_WHITESPACE
+    The jobs ask for 1.70 times what these GPUs can do between the first and the last arrival: the
+    queue grows until arrivals end, and means depend on where the trace stops.
+    """
+    from gangline.run_inputs import as_cluster
+    from gangline.trace.read import as_trace
+
+    lab, jobs = as_cluster(cluster), as_trace(trace)
+    return load_of(lab, jobs, lab.to_core(), jobs.to_core(lab), window=window)
+
+
+def load_of(
+    cluster: Cluster,
+    trace: Trace,
+    core_cluster: _core.Cluster,
+    core_jobs: _core.Jobs,
+    *,
+    window: tuple[float, float] | None = None,
+) -> OfferedLoad:
+    """Return what `offered_load` does, for a cluster and jobs whose form for the core is there."""
+    import numpy as np
+
+    if window is not None and not 0.0 <= window[0] < window[1] < math.inf:
+        message = f"window: expected two times with 0 <= from < to, got {window!r}"
+        raise OptionError(message, field="window", value=window)
+    with np.errstate(all="ignore"):  # numbers out of range make a load that is none
+        return _measure(cluster, trace, core_cluster, core_jobs, window)
+
+
+def _measure(
+    cluster: Cluster,
+    trace: Trace,
+    core_cluster: _core.Cluster,
+    core_jobs: _core.Jobs,
+    window: tuple[float, float] | None,
+) -> OfferedLoad:
+    import numpy as np
+
+    arrival, gpus = trace.numbers("arrival_s"), trace.numbers("gpus").astype(np.float64)
+    seconds = _seconds(cluster, trace, core_cluster, core_jobs)
+    fits: Bools = np.asarray(np.isfinite(seconds).any(axis=1))
+    in_window = fits.copy()
+    if window is not None:
+        in_window &= (arrival >= window[0]) & (arrival < window[1])
+    elif in_window.any():
+        window = float(arrival[fits][0]), float(arrival[fits][-1])
+    begin, end = window or (0.0, 0.0)
+    need = gpus[in_window, None] * seconds[in_window]
+    work = need.min(axis=1, initial=np.inf)
+    total = float(work.sum())
+    largest = np.partition(work, len(work) - _LARGEST)[-_LARGEST:] if len(work) > _LARGEST else work
+    capacity = _capacity(cluster, begin, end)
+    loads = _balance(need, work, capacity) if end > begin and len(work) else None
+    by_type: dict[str, float] = {}
+    if loads is not None:
+        by_type = {
+            kind.name: float(loads[i])
+            for i, kind in enumerate(cluster.gpu_types)
+            if capacity[i] > 0.0
+        }
+    return OfferedLoad(
+        load=max(by_type.values(), default=None),
+        by_type=by_type,
+        arrival_span_s=end - begin,
+        work_gpu_s=total,
+        capacity_gpu_s=float(capacity.sum()),
+        largest_share=float(largest.sum()) / total if total > 0.0 else 0.0,
+        largest_jobs=len(largest),
+        jobs=len(work),
+        left_out=len(fits) - int(fits.sum()),
+        peak_share=_peak_share(cluster, arrival[fits], gpus[fits], seconds[fits]),
+    )
+
+
+def _seconds(
+    cluster: Cluster, trace: Trace, core_cluster: _core.Cluster, core_jobs: _core.Jobs
+) -> F64:
+    """Return the run time of each job alone on each type; inf where the whole gang cannot run."""
+    import numpy as np
+
+    from gangline.trace.jobs.to_core import GIB, memory_bytes
+
+    rate = core_jobs.base_rates(core_cluster)
+    seconds = np.full_like(rate, np.inf)
+    np.divide(core_jobs.work()[:, None], rate, out=seconds, where=rate > 0.0)
+    allowed, gpus, memory = (
+        core_jobs.allowed_types(),
+        trace.numbers("gpus"),
+        memory_bytes(trace, cluster),
+    )
+    counts = cluster.gpus_by_type()
+    for i, kind in enumerate(cluster.gpu_types):
+        barred = ((allowed >> np.uint64(i)) & np.uint64(1) == 0) | (gpus > counts[kind.name])
+        if memory is not None and kind.memory_gb is not None:
+            barred |= memory > math.floor(kind.memory_gb * GIB + 0.5)
+        seconds[barred, i] = np.inf
+    return seconds
+
+
+def _capacity(cluster: Cluster, begin: float, end: float) -> F64:
+    """Return the GPU-seconds of each type between two instants."""
+    import numpy as np
+
+    from gangline.lp.arrays import sums
+
+    servers = cluster.server_arrays()
+    up = np.full(cluster.servers_total, end - begin)
+    server, down_s, up_s = _absences(cluster)
+    lost = np.minimum(up_s, end) - np.maximum(down_s, begin)  # absences never overlap
+    np.subtract.at(up, server, np.maximum(lost, 0.0))
+    drawn = cluster.failures
+    if drawn is not None and drawn.mtbf_hours is not None and drawn.mttr_hours is not None:
+        up *= drawn.mtbf_hours / (drawn.mtbf_hours + drawn.mttr_hours)
+    return sums(servers["type"].astype(np.int64), servers["gpus"] * up, len(cluster.gpu_types))
+
+
+def _absences(cluster: Cluster) -> tuple[npt.NDArray[np.int64], F64, F64]:
+    """Return server, begin and end of every absence that is known before the run."""
+    import numpy as np
+
+    rows = np.asarray(cluster.outages(), dtype=np.float64).reshape(-1, 3)
+    return rows[:, 0].astype(np.int64), rows[:, 1], rows[:, 2]
+
+
+def _peak_share(cluster: Cluster, arrival: F64, gpus: F64, seconds: F64) -> float | None:
+    """Return the largest share of the GPUs held or away if each job started at its arrival."""
+    import numpy as np
+
+    exists = np.asarray(list(cluster.gpus_by_type().values())) > 0
+    slowest = seconds[:, exists].max(axis=1, initial=0.0)
+    if not len(arrival) or not np.isfinite(slowest).all():
+        return None
+    server, down_s, up_s = _absences(cluster)
+    lost = cluster.server_arrays()["gpus"][server].astype(np.float64)
+    time = np.concatenate([arrival, down_s, arrival + slowest, up_s])
+    change = np.concatenate([gpus, lost, -gpus, -lost])
+    order = np.lexsort((change, time))  # at one instant GPUs are given back first
+    return float(np.cumsum(change[order]).max()) / cluster.gpus_total
+
+
+def _balance(need: F64, work: F64, capacity: F64) -> F64 | None:
+    """Return the load of each type at the most even division; None if some work fits nowhere.
+
+    Jobs whose rates stand in the same ratio between the types are one class.
+
+    Parameters
+    ----------
+    need : float64 array, shape (jobs, types)
+        GPU-seconds of each job on each type; inf where it cannot run.
+    work : float64 array, shape (jobs,)
+        Its minimum over the types.
+    capacity : float64 array, shape (types,)
+        GPU-seconds of each type.
+    """
+    import numpy as np
+
+    from gangline.lp.arrays import sums
+
+    ratio = np.ones_like(need)
+    np.divide(need, work[:, None], out=ratio, where=work[:, None] > 0.0)
+    can_run = np.isfinite(need) & (capacity > 0.0)
+    classes, of_job = _distinct_rows(np.where(can_run, ratio.round(_DIGITS), np.inf))
+    total = sums(of_job, work, len(classes))
+    classes, total = classes[total > 0.0], total[total > 0.0]
+    if not np.isfinite(classes).any(axis=1).all():
+        return None
+    if not len(classes):
+        return np.zeros(len(capacity))
+    if len(classes) == 1:
+        # each type takes work at its speed for the class
+        usable = np.isfinite(classes[0])
+        return np.where(usable, total[0] / np.sum(capacity[usable] / classes[0, usable]), 0.0)
+    return _even_loads(classes * total[:, None], capacity)
+
+
+def _distinct_rows(table: F64) -> tuple[F64, npt.NDArray[np.int64]]:
+    import numpy as np
+
+    if (table == table[0]).all():
+        return table[:1], np.zeros(len(table), np.int64)
+    rows, inverse = np.unique(table, axis=0, return_inverse=True)
+    return rows, inverse.reshape(-1)
+
+
+def _even_loads(need: F64, capacity: F64) -> F64:
+    """Return the loads of the types where the largest is least, then the second largest, and so on.
+
+    Each program lowers the largest load of the types that are left; those whose row has a
+    multiplier have that load in every optimum, and keep it.
+
+    Parameters
+    ----------
+    need : float64 array, shape (classes, types)
+        GPU-seconds of each class if all of it runs on a type; inf where it cannot.
+    capacity : float64 array, shape (types,)
+        GPU-seconds of each type.
+    """
+    import numpy as np
+
+    from gangline.lp.arrays import Entries, Model, Rows
+    from gangline.lp.highs import Solver
+
+    of_class, of_type = np.nonzero(np.isfinite(need))
+    classes, types, shares = len(need), len(capacity), len(of_class)
+    load = need[of_class, of_type] / capacity[of_type]
+    unit = float(need.min(axis=1).sum() / capacity.sum())  # so that the least load is about 1
+    columns = np.arange(shares)
+    loads = np.zeros(types)
+    free = np.zeros(types, np.bool_)
+    free[of_type] = True
+    solver = Solver("offered load")
+    while free.any():
+        left = np.flatnonzero(free)
+        entries = Entries(
+            np.concatenate([of_class, classes + of_type, classes + left]),
+            np.concatenate([columns, columns, np.full(len(left), shares)]),
+            np.concatenate([np.ones(shares), load / unit, np.full(len(left), -1.0)]),
+        )
+        rows = Rows(
+            entries,
+            np.concatenate([np.ones(classes), np.full(types, -np.inf)]),
+            np.concatenate([np.ones(classes), np.where(free, 0.0, loads / unit)]),
+        )
+        cost = np.zeros(shares + 1)
+        cost[-1] = 1.0
+        upper = np.concatenate([np.ones(shares), [np.inf]])
+        found = solver.run(Model(cost, np.zeros(shares + 1), upper, rows, maximise=False))
+        binding = free & (np.abs(found.row_dual[classes:]) > _BINDING)
+        loads[binding] = found.x[-1] * unit
+        free &= ~binding
+        if not binding.any():  # nothing is left to be lowered
+            break
+    return loads

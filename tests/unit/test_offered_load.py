@@ -1,0 +1,391 @@
+"""Offered load against counts by plain loops, worlds by hand, and bounds from prices."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import math
+import random
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import gangline as gl
+from gangline.errors import OptionError
+from unit.test_trace_recount import FILES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = Path(__file__).resolve().parents[2]
+LAB = gl.Cluster.homogeneous(servers=64, gpus=8)
+
+
+def jobs(**columns: Any) -> gl.Trace:
+    return gl.Trace.from_arrow(pa.table(columns))
+
+
+def same_as_a_plain_count(trace: gl.Trace, cluster: gl.Cluster = LAB) -> None:
+    """Count the jobs of a trace one by one: GPUs x duration over GPUs x time."""
+    rows = trace.table.to_pylist()
+    (kind,) = cluster.gpus_by_type()
+    fitting = [
+        row
+        for row in rows
+        if row["gpus"] <= cluster.gpus_total and kind in (row.get("gpu_types") or [kind])
+    ]
+    if not fitting:
+        assert gl.offered_load(cluster, trace).load is None
+        return
+    work = [row["gpus"] * row["duration_s"] for row in fitting]
+    times = [row["arrival_s"] for row in fitting]
+    span = max(times) - min(times)
+    found = gl.offered_load(cluster, trace)
+    assert (found.jobs, found.left_out) == (len(fitting), len(rows) - len(fitting))
+    assert found.work_gpu_s == pytest.approx(math.fsum(work), rel=1e-9)
+    assert found.arrival_span_s == pytest.approx(span, rel=1e-12)
+    largest = math.fsum(sorted(work)[-10:]) / math.fsum(work)
+    assert found.largest_share == pytest.approx(largest, rel=1e-9)
+    assert found.largest_jobs == min(10, len(work))
+    # GPUs wanted at once: at each arrival, the jobs that have arrived and are not done
+    ends = sorted((row["arrival_s"] + row["duration_s"], row["gpus"]) for row in fitting)
+    wanted, most, done = 0, 0, 0
+    for row in sorted(fitting, key=lambda row: row["arrival_s"]):
+        while done < len(ends) and ends[done][0] <= row["arrival_s"]:
+            wanted -= ends[done][1]
+            done += 1
+        wanted += row["gpus"]
+        most = max(most, wanted)
+    assert found.peak_share == pytest.approx(most / cluster.gpus_total, rel=1e-12)
+    if span == 0.0:
+        assert found.load is None
+    else:
+        expected = math.fsum(work) / (cluster.gpus_total * span)
+        assert found.load == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["philly", "helios", "pai"])
+def test_bundled_traces_by_a_plain_count(name: str) -> None:
+    same_as_a_plain_count(gl.read_trace(ROOT / f"traces/mini/{name}.parquet"))
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", FILES)
+def test_public_traces_by_a_plain_count(name: str, shared: Path) -> None:
+    same_as_a_plain_count(gl.read_trace(shared / "traces" / name))
+
+
+PACKED = {
+    "batsim-workloads/batsim_workloads.tar.xz": (".json", {}),
+    "pollux-workloads/pollux_workloads.tar.xz": (
+        ".csv",
+        {
+            "durations": dict.fromkeys(
+                ("bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3"), 3600.0
+            )
+        },
+    ),
+}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", PACKED)
+def test_packed_public_traces_by_a_plain_count(name: str, shared: Path) -> None:
+    ending, options = PACKED[name]
+    place = shared / "traces" / name
+    with tarfile.open(place) as archive:
+        members = [one.name for one in archive if one.isfile() and one.name.endswith(ending)]
+    counted = 0
+    for member in members:
+        try:
+            trace = gl.read_trace(f"{place}::{member}", **options)
+        except gl.TraceError:  # a platform, or a job without a duration
+            continue
+        if "duration_s" in trace.columns and not trace.column("duration_s").null_count:
+            same_as_a_plain_count(trace)
+            counted += 1
+    assert counted > 3
+
+
+@pytest.mark.shared
+def test_venus_asks_for_what_its_collectors_measured(shared: Path) -> None:
+    trace = gl.read_trace(shared / "traces/helios-venus-gpu/helios_trace.csv.gz")
+    load = gl.offered_load("venus", trace).load
+    assert load == pytest.approx(521 / 1064, rel=2e-3)  # 521 GPUs in demand on average
+
+
+def mixed(*blocks: tuple[str, int, float]) -> gl.Cluster:
+    """A cluster of one server per type: name, GPUs, speed."""
+    return gl.Cluster.from_dict(
+        {
+            "gpu_types": [{"name": n, "memory_gb": 16, "speed": speed} for n, _, speed in blocks],
+            "servers": [{"count": 1, "gpu": n, "gpus": gpus} for n, gpus, _ in blocks],
+        }
+    )
+
+
+def test_types_of_two_speeds_take_work_by_their_speed() -> None:
+    # 100 s of one GPU on A, 50 s on B: one A and one B do 100 s of work in 100 / 3 s
+    lab = mixed(("A", 1, 1.0), ("B", 1, 2.0))
+    trace = jobs(arrival_s=[0, 100], gpus=[1, 1], duration_s=[200, 100])
+    found = gl.offered_load(lab, trace)
+    assert found.load == pytest.approx(1.0)
+    assert found.by_type == pytest.approx({"A": 1.0, "B": 1.0})
+    assert found.work_gpu_s == 150.0  # each on B
+
+
+def test_jobs_confined_to_a_type_load_it_and_leave_the_others_even() -> None:
+    lab = mixed(("A", 1, 1.0), ("B", 1, 1.0), ("C", 2, 1.0))
+    trace = jobs(
+        arrival_s=[0, 0, 100],
+        gpus=[1, 1, 1],
+        duration_s=[150, 60, 30],
+        gpu_types=[["A"], ["B", "C"], None],
+    )
+    found = gl.offered_load(lab, trace)
+    # A is offered 1.5; the other 90 GPU-s go to B and C, 300 GPU-s
+    assert found.load == pytest.approx(1.5)
+    assert found.by_type == pytest.approx({"A": 1.5, "B": 0.3, "C": 0.3})
+    assert "A 1.50, B 0.30 and C 0.30" in found.in_words()
+
+
+@pytest.mark.parametrize(
+    ("table", "lost_gpu_s"),
+    [
+        # two servers of 2 GPUs are away for 30 s, and again from 150 s on, after the last arrival
+        ({"capacity": [{"at_s": t, "servers": n} for t, n in ((20, 1), (50, 3), (150, 1))]}, 120),
+        # the server that fails at 90 s stays down
+        (
+            {
+                "failures": {
+                    "table": [
+                        {"server": 2, "down_s": 30, "up_s": 40},
+                        {"server": 0, "down_s": 90},
+                        {"server": 2, "down_s": 5, "up_s": 25},
+                    ]
+                }
+            },
+            2 * (30 + 10),
+        ),
+    ],
+)
+def test_a_server_that_is_away_does_no_work(table: dict[str, Any], lost_gpu_s: int) -> None:
+    lab = {
+        "gpu_types": [{"name": "A", "memory_gb": 16}],
+        "servers": [{"count": 3, "gpu": "A", "gpus": 2}],
+        **table,
+    }
+    trace = jobs(arrival_s=[0, 100], gpus=[2, 2], duration_s=[100, 100])
+    found = gl.offered_load(lab, trace)
+    assert found.capacity_gpu_s == 600 - lost_gpu_s
+    assert found.load == pytest.approx(400 / (600 - lost_gpu_s))
+
+
+def test_no_bound_where_the_only_gpus_for_a_job_are_away() -> None:
+    lab = mixed(("A", 1, 1.0), ("B", 1, 1.0)).to_dict()
+    lab["capacity"] = [{"at_s": 0, "servers": 1}, {"at_s": 300, "servers": 2}]
+    trace = jobs(arrival_s=[0, 100], gpus=[1, 1], duration_s=[9, 9], gpu_types=[["B"], None])
+    found = gl.offered_load(lab, trace)
+    assert found.load is None
+    assert "some jobs can only use GPUs that are away" in found.in_words()
+
+
+def test_drawn_failures_count_by_their_mean() -> None:
+    lab = {
+        "gpu_types": [{"name": "A", "memory_gb": 16}],
+        "servers": [{"count": 1, "gpu": "A", "gpus": 2}],
+        "failures": {"mtbf_hours": 30.0, "mttr_hours": 10.0},
+    }
+    trace = jobs(arrival_s=[0, 100], gpus=[2, 2], duration_s=[60, 60])
+    assert gl.offered_load(lab, trace).capacity_gpu_s == 150.0
+
+
+def test_a_window_counts_what_arrives_in_it() -> None:
+    lab = gl.Cluster.homogeneous(servers=1, gpus=1)
+    trace = jobs(arrival_s=[0, 10, 20, 30], gpus=[1] * 4, duration_s=[1, 2, 4, 8])
+    found = gl.offered_load(lab, trace, window=(10.0, 30.0))
+    assert (found.load, found.jobs, found.arrival_span_s) == (6.0 / 20.0, 2, 20.0)
+    for window in ((3.0, 3.0), (-1.0, 4.0), (4.0, 1.0), (0.0, math.inf), (math.nan, 1.0)):
+        with pytest.raises(OptionError):
+            gl.offered_load(lab, trace, window=window)
+
+
+def test_jobs_that_fit_no_type_are_left_out() -> None:
+    lab = mixed(("A", 2, 1.0), ("B", 4, 1.0))
+    trace = jobs(
+        arrival_s=[0, 5, 10, 20],
+        gpus=[4, 5, 1, 1],
+        duration_s=[30, 99, 60, 99],
+        gpu_types=[None, None, ["A"], ["H"]],
+        memory_gb=[1.0, 1.0, 16.0, 1.0],
+    )
+    found = gl.offered_load(lab, trace)
+    assert (found.jobs, found.left_out) == (2, 2)
+    assert found.by_type == pytest.approx({"A": 60 / 20, "B": 120 / 40})
+
+
+def test_tabled_rates_decide_where_jobs_are_fast() -> None:
+    rows = [
+        {"gpu_type": "A", "model": "m", "gpus": 1, "iters_per_s": 4.0},
+        {"gpu_type": "B", "model": "m", "gpus": 1, "iters_per_s": 1.0},
+        {"gpu_type": "A", "model": "n", "gpus": 1, "iters_per_s": 1.0},
+        {"gpu_type": "B", "model": "n", "gpus": 1, "iters_per_s": 1.0},
+    ]
+    lab = mixed(("A", 1, 1.0), ("B", 1, 1.0)).to_dict()
+    lab["throughput"] = {"rows": rows}
+    trace = jobs(
+        arrival_s=[0, 100], gpus=[1, 1], iterations=[400, 100], model=["m", "n"], duration_s=[9, 9]
+    )
+    # m on A and n on B take 100 s each; the other way round 400 and 100
+    assert gl.offered_load(lab, trace).by_type == pytest.approx({"A": 1.0, "B": 1.0})
+
+
+def best_price_bound(need: Sequence[Sequence[float]], capacity: Sequence[float]) -> float:
+    """Return the largest lower bound on the load that prices of GPU time prove (LP duality).
+
+    With prices y >= 0 a job costs at least its cheapest type, so `load x sum(y C)` is at least the
+    sum of those costs. The bound is concave and piecewise linear in y: its maximum is at a point
+    where enough pairs of types cost the same for some job, or types cost nothing. All are tried.
+    """
+    types = range(len(capacity))
+    ratios = {
+        (a, b): {row[a] / row[b] for row in need if max(row[a], row[b]) < math.inf}
+        for a, b in itertools.permutations(types, 2)
+    }
+    # y[b] = y[a] x need[a] / need[b] makes both cost the same
+    candidates = []
+    for first in types:
+        rest = [kind for kind in types if kind != first]
+        links = []
+        for kind in rest:
+            choices: list[tuple[int, float]] = [(first, 0.0)]
+            for other in types:
+                if other != kind:
+                    choices += [(other, ratio) for ratio in ratios[other, kind]]
+            links.append(choices)
+        for chosen in itertools.product(*links):
+            price = {first: 1.0}
+            for _ in rest:
+                for kind, (source, ratio) in zip(rest, chosen, strict=True):
+                    if source in price:
+                        price[kind] = price[source] * ratio
+            if len(price) == len(capacity):
+                candidates.append([price[kind] for kind in types])
+    best = 0.0
+    for price in candidates:
+        cost = math.fsum(
+            min(p * n for p, n in zip(price, row, strict=True) if n < math.inf) for row in need
+        )
+        best = max(best, cost / math.fsum(p * c for p, c in zip(price, capacity, strict=True)))
+    return best
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_least_load_is_the_best_bound_that_prices_prove(seed: int) -> None:
+    draw = random.Random(seed)
+    names = "ABC"[: draw.choice((2, 3))]
+    gpus = {name: draw.randint(1, 6) for name in names}
+    models = "klmn"[: draw.randint(1, 4)]
+    rate = {
+        (name, model): draw.choice((0.5, 1.0, 1.0, 2.0, 3.0)) for name in names for model in models
+    }
+    lab = mixed(*((name, gpus[name], 1.0) for name in names)).to_dict()
+    lab["throughput"] = {
+        "rows": [
+            {"gpu_type": name, "model": model, "gpus": 1, "iters_per_s": value}
+            for (name, model), value in rate.items()
+        ]
+    }
+    rows = [
+        {
+            "arrival_s": float(i),
+            "gpus": 1,
+            "iterations": float(draw.randint(1, 90)),
+            "model": draw.choice(models),
+            "gpu_types": draw.choice([None, sorted(draw.sample(names, draw.randint(1, 2)))]),
+        }
+        for i in range(draw.randint(2, 12))
+    ]
+    span = rows[-1]["arrival_s"]
+    need = [
+        [
+            row["iterations"] / rate[name, row["model"]]
+            if row["gpu_types"] is None or name in row["gpu_types"]
+            else math.inf
+            for name in names
+        ]
+        for row in rows
+    ]
+    found = gl.offered_load(lab, pa.Table.from_pylist(rows))
+    expected = best_price_bound(need, [gpus[name] * span for name in names])
+    assert found.load == pytest.approx(expected, rel=1e-7)
+    assert max(found.by_type.values()) == found.load
+    # what the types do together is at least the work where it is fastest
+    done = math.fsum(found.by_type[name] * gpus[name] * span for name in names)
+    assert done >= found.work_gpu_s * (1 - 1e-7)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    "member", ["msr/seed=0/795a4c.trace", "msr/seed=0/ed69ec.trace", "msr/seed=1/795a4c.trace"]
+)
+def test_public_jobs_with_three_measured_rates(member: str, shared: Path) -> None:
+    table = shared / "traces/tables/gavel/simulation_throughputs.json.gz"
+    with gzip.open(table, "rt", encoding="utf-8") as file:
+        rates = json.load(file)
+    gpus = {"v100": 36, "p100": 36, "k80": 36}
+    lab = mixed(*((name, 12, 1.0) for name in gpus)).to_dict()
+    for block in lab["servers"]:
+        block["count"] = 3
+    lab["throughput"] = {"table": str(table), "format": "gavel"}
+    trace = gl.read_trace(f"{shared}/traces/gavel-traces/gavel_traces.tar.xz::{member}")
+    rows = trace.table.to_pylist()
+    need: dict[str, list[float]] = {}
+    for row in rows:
+        kind = f"('{row['model']}', {row['gpus']})"
+        total = need.setdefault(kind, [0.0] * len(gpus))
+        for i, name in enumerate(gpus):
+            rate = rates[name][kind]["null"]
+            total[i] += row["gpus"] * row["iterations"] / rate if rate > 0 else math.inf
+    span = rows[-1]["arrival_s"] - rows[0]["arrival_s"]
+    found = gl.offered_load(lab, trace)
+    expected = best_price_bound(list(need.values()), [count * span for count in gpus.values()])
+    assert found.load == pytest.approx(expected, rel=1e-7)
+
+
+def test_words_say_why_there_is_no_load() -> None:
+    lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    at_once = gl.offered_load(lab, jobs(arrival_s=[3, 3], gpus=[1, 2], duration_s=[5, 5]))
+    assert (at_once.load, at_once.by_type, at_once.text()) == (None, {}, "–")
+    assert at_once.in_words() == "There is no offered load: all jobs arrive at one instant."
+    nothing = gl.offered_load(lab, jobs(arrival_s=[0, 1], gpus=[3, 4], duration_s=[5, 5]))
+    assert (nothing.load, nothing.jobs, nothing.left_out, nothing.largest_share) == (None, 0, 2, 0)
+    assert nothing.in_words() == "There is no offered load: no job fits the cluster."
+
+
+def test_words_of_each_level() -> None:
+    lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+
+    def words(gpus: int, seconds: float) -> str:
+        times = list(range(0, 1100, 100))
+        trace = jobs(arrival_s=times, gpus=[gpus] * 11, duration_s=[seconds] * 11)
+        return gl.offered_load(lab, trace).in_words()
+
+    assert "for 1.65 times what these GPUs can do" in words(2, 150)
+    assert "the queue grows until arrivals end" in words(2, 150)
+    assert "never ask for more than 50 % of the GPUs at once" in words(1, 90)
+    assert "The jobs ask for 99 % of what these GPUs can do" not in words(2, 90)
+    assert "so most policies look the same" in words(2, 90)
+
+
+def test_the_largest_jobs_are_told_of_where_they_hold_much() -> None:
+    lab = gl.Cluster.homogeneous(servers=1, gpus=2)
+    seconds = [10.0] * 90 + [300.0] * 10
+    trace = jobs(arrival_s=[float(i) for i in range(100)], gpus=[1] * 100, duration_s=seconds)
+    found = gl.offered_load(lab, trace)
+    assert found.largest_share == pytest.approx(3000 / 3900)
+    assert "The 10 largest of 100 jobs hold 77 % of the work" in found.in_words()
