@@ -20,7 +20,7 @@ from gangline.capacity.search import smallest
 from gangline.capacity.targets import parse
 from gangline.cli.app import main
 from gangline.errors import OptionError
-from gangline.statistics import Estimate, estimate
+from gangline.statistics import Estimate, estimate, range_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,7 +133,7 @@ def test_the_answer_is_that_of_brute_force(
     kept = by_force(value, bound, policy, sizes)
     assert any(kept)
     assert not all(kept)
-    found = gl.plan(LAB, TRACE, policy, keep=keep, workers=1)
+    found = gl.plan(LAB, TRACE, policy, keep=keep, workers=1, allow_overload=True)
     assert found.answer == sizes[kept.index(True)]
     assert {p.size: p.keeps for p in found.points if p.size <= 16} == {
         size: kept[size - 1] for size in (int(p.size) for p in found.points) if size <= 16
@@ -148,13 +148,13 @@ def test_over_seeds_answer_and_interval_are_those_of_brute_force() -> None:
         blocks = [{**b, "count": size if b["gpu"] == "K80" else 1} for b in small]
         lab = gl.Cluster.from_dict({**MIXED, "servers": [b for b in blocks if b["count"]]})
         waits = [gl.simulate(lab, trace.format(seed), "fifo").summary for seed in range(6)]
-        means.append(estimate([one["wait_mean_s"] for one in waits]))
+        means.append(estimate([one["wait_mean_s"] for one in waits], range_of("wait_mean_s")))
     cluster = gl.Cluster.from_dict({**MIXED, "servers": small})
     answers = set()
     for bound in (6000.0, 1800.0, means[2].mean, 30.0):
         found = gl.plan(
             cluster, trace.format(0), keep=f"wait_mean_s<={bound!r}", gpu="K80",
-            trace_seeds=range(6), workers=1,
+            trace_seeds=range(6), workers=1, allow_overload=True,
         )  # fmt: skip
 
         def first(ends: list[float | None], bound: float = bound) -> int:
@@ -184,7 +184,8 @@ def test_several_targets_are_all_kept() -> None:
 
 def test_the_largest_load_is_that_of_brute_force() -> None:
     lab = gl.Cluster.homogeneous(servers=4, gpus=4)
-    found = gl.plan(lab, TRACE, keep="queue_mean_s<=1", vary="load", step=0.25, most=4, workers=1)
+    options: dict[str, Any] = {"step": 0.25, "most": 4, "workers": 1, "allow_overload": True}
+    found = gl.plan(lab, TRACE, keep="queue_mean_s<=1", vary="load", **options)
     kept = []
     for number in range(1, 17):
         jobs = gl.read_trace(TRACE, rescale=1.0 / (0.25 * number))
@@ -219,12 +220,13 @@ def test_a_plan_goes_on_with_what_its_store_has(tmp_path: Path) -> None:
     assert {path: path.stat().st_ino for path in whole} == {path: runs[path] for path in whole}
     assert gl.load_result(damaged).jobs.num_rows == 60
     assert {path.name for path in tmp_path.iterdir()} == {
-        "plan.json", "runs", "table.csv", "table.parquet", "failed.json",
+        "plan.json", "runs", "table.csv", "table.parquet", "failed.json", "files.json",
     }  # fmt: skip
 
 
 def test_sizes_too_small_for_a_job_are_told() -> None:
-    found = gl.plan(LAB, TRACE, "fifo", keep="queue_p95_s<=1e9", workers=1)
+    options: dict[str, Any] = {"keep": "queue_p95_s<=1e9", "allow_overload": True, "workers": 1}
+    found = gl.plan(LAB, TRACE, "fifo", **options)
     assert found.answer == 2  # gangs of 8 need two servers of 4
     assert [point.size for point in found.points if point.why] == [1]
     assert any("At 1 the cluster is too small" in line for line in found.sentences())
@@ -313,14 +315,14 @@ def test_below_the_smallest_size_no_answer_is_promised() -> None:
 
 def test_a_target_out_of_reach_says_from_where_on_nothing_changes() -> None:
     told = gl.plan(LAB, TRACE, keep="jct_mean_s<=1", workers=1).sentences()
-    assert told[0] == "No number of GPU servers up to 61 keeps jct_mean_s <= 1."
+    assert told[0] == "No number of GPU servers up to 61 keeps jct_mean_s <= 1 s."
     assert told[1].startswith("From 8 on nothing changes: jct_mean_s is ")
 
 
 def test_a_target_on_the_first_start_says_what_it_leaves_out_under_preemption() -> None:
     options: dict[str, Any] = {"keep": "queue_p95_s<=1800", "workers": 1}
     told = " ".join(gl.plan(LAB, TRACE, "srtf", **options).sentences())
-    assert "srtf preempts jobs: queue_p95_s ends at the first start" in told
+    assert "srtf preempts jobs, and queue_p95_s ends at the first start" in told
     assert "wait_p95_s" in told
     assert "preempts" not in " ".join(gl.plan(LAB, TRACE, "sjf", **options).sentences())
 
@@ -354,13 +356,19 @@ def test_seeds_that_change_nothing_are_named() -> None:
 @pytest.mark.parametrize(
     ("keep", "told"),
     [
-        ("queue_p95<=3", "did you mean `queue_p95_s`"),
+        ("queue_p950<=3", "did you mean `queue_p95_s`"),
         ("quue_mean_s<=3", "did you mean `queue_mean_s`"),
-        ("jct_mean_s<3", "KEY<=NUMBER or KEY>=NUMBER"),
+        ("quue_mean_s<=3", "known: jobs, finished, dropped, makespan_s, jct_mean_s, jct_p50_s"),
+        ("jct_mean_s=3", "KEY<BOUND or KEY>=BOUND"),
+        ("queue_p95_s", "quote it, or the shell takes < and > for itself"),
         ("jct_mean_s<=soon", "a number after the sign"),
         ("jct_mean_s<=nan", "a number after the sign"),
         ("wall_s<=3", "clock"),
-        ("", "KEY<=NUMBER"),
+        ("jct_mean_s<=1,5h", "such as 90min, 1.5h or 2d"),
+        ("jct_mean_s<=80%", "such as 90min, 1.5h or 2d"),
+        ("gpu_utilization>=2h", "such as 0.8 or 80%"),
+        ("slowdown_p95<=2h", "a number after the sign, got '2h'"),
+        ("", "KEY<BOUND"),
     ],
 )
 def test_a_wrong_target_says_what_is_expected(keep: str, told: str) -> None:
@@ -419,11 +427,15 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     shown_page = page.read_text(encoding="utf-8")
     assert "<svg" in shown_page
     assert "on pollux-64.</p>" in shown_page
-    assert "A dot is one run. The solid line" in shown_page
+    assert "A dot is one run. A hollow dot is a size that is offered more work" in shown_page
     assert "intervals" not in shown_page
     assert main([*start, "--keep", "queue_p95_s<=1800", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["answer"] == next(p["size"] for p in document["points"] if p["keeps"])
+    assert document["answer"] == next(
+        p["size"] for p in document["points"] if p["keeps"] and not p["is_overloaded"]
+    )
+    loads = [point["load"] for point in document["points"] if point["load"] is not None]
+    assert loads == sorted(loads, reverse=True)
     assert main([*start, "--keep", "jct_mean_s<=1"]) == 3
     assert main([*start, "--keep", "nonsense"]) == 2
 
@@ -454,6 +466,7 @@ def test_a_policy_of_its_own_by_name(
     world = ["--trace", "synth:philly?jobs=30&seed=2&max_gpus=4", "--cluster", "pollux-64"]
     mine = "own_for_plan:Own"
     targets = ["--keep", "queue_p95_s<=60", "--most", "8", "--workers", "1"]
+    targets.append("--allow-overload")
     assert main(["plan", *world, "--policy", mine, *targets, "--set", "patience=5"]) == 0
     assert "own5" in capsys.readouterr().out
     assert (
@@ -478,7 +491,7 @@ def test_figure(tmp_path: Path) -> None:
     assert paths[0].read_bytes() == paths[1].read_bytes()
     both = gl.plan(LAB, TRACE, keep=["queue_p95_s<=1800", "jct_mean_s<=1e6"], workers=1)
     lines = gl.plot.capacity(both).axes[0].get_lines()
-    assert "jct_mean_s <= 1e+06" in [line.get_label() for line in lines]
+    assert "jct_mean_s <= 1000000" in [line.get_label() for line in lines]
 
 
 def test_a_real_curve_that_is_not_monotone() -> None:
@@ -490,11 +503,12 @@ def test_a_real_curve_that_is_not_monotone() -> None:
             kept.append(servers)
     assert kept == [2, *range(4, 13)]
     keep = "queue_mean_s <= 14400"
-    found = gl.plan(LAB, trace, "easy", keep=keep, most=12, workers=1)
+    options: dict[str, Any] = {"most": 12, "workers": 1, "allow_overload": True}
+    found = gl.plan(LAB, trace, "easy", keep=keep, **options)
     assert found.answer == 2
     assert found.broken_beyond == (3,)
     assert any("fail at 3." in line for line in found.sentences())
-    every = gl.plan(LAB, trace, "easy", keep=keep, most=12, exhaustive=True, workers=1)
+    every = gl.plan(LAB, trace, "easy", keep=keep, exhaustive=True, **options)
     assert (every.answer, every.broken_beyond) == (2, (3,))
     assert any("Every size was looked at" in line for line in every.sentences())
     assert not any("may exist" in line for line in every.sentences())

@@ -5,11 +5,12 @@ Examples
 >>> import gangline as gl
 >>> lab = gl.Cluster.homogeneous(servers=8, gpus=4)
 >>> jobs = "synth:philly?jobs=60&seed=1&max_gpus=8&load=1.2&cluster_gpus=32"
->>> gl.plan(lab, jobs, "srtf", keep=["queue_p95_s <= 3600", "jct_mean_s <= 28800"]).answer
-2
+>>> gl.plan(lab, jobs, "srtf", keep=["p95_wait < 1h", "mean_jct <= 8h"]).answer
+8
 """
 
+from gangline.capacity.contest import CapacityContest
 from gangline.capacity.plan import plan
 from gangline.capacity.result import CapacityPlan, Point
 
-__all__ = ["CapacityPlan", "Point", "plan"]
+__all__ = ["CapacityContest", "CapacityPlan", "Point", "plan"]

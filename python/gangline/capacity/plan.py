@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import math
 import tempfile
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import msgspec
 
 from gangline import errors
+from gangline._files import check_free
 from gangline.capacity.axes import Load, Servers
-from gangline.capacity.result import CapacityPlan, Point
+from gangline.capacity.contest import CapacityContest
+from gangline.capacity.result import KIND, PLAN, CapacityPlan, Point
 from gangline.capacity.search import smallest
 from gangline.capacity.targets import parse, quantile_of, value_of
-from gangline.errors import GanglineError, OptionError
-from gangline.statistics import LEAST_SEEDS, Estimate, estimate
+from gangline.errors import GanglineError, OptionError, PolicyError
+from gangline.statistics import LEAST_SEEDS, Estimate, estimate, range_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from os import PathLike
 
     from gangline.capacity.targets import Target
     from gangline.cluster import Cluster
-    from gangline.policies.choice import PolicyLike
+    from gangline.policies.choice import ChosenPolicy, PolicyLike
     from gangline.run_inputs import ClusterLike, TraceLike
     from gangline.run_spec import RunSpec
     from gangline.sweep import Sweep
@@ -41,10 +44,32 @@ _TOO_SMALL = ("InfeasibleJobError", "StalledError")
 _NOT_HERE = ("seed", "on_infeasible", "until_s", "max_events", "segments", "timeline")
 
 
+@overload
 def plan(
     cluster: ClusterLike,
     trace: TraceLike,
     policy: PolicyLike = "fifo",
+    *,
+    keep: str | Sequence[str],
+    **options: Any,
+) -> CapacityPlan: ...
+
+
+@overload
+def plan(
+    cluster: ClusterLike,
+    trace: TraceLike,
+    policy: list[PolicyLike] | tuple[PolicyLike, ...],
+    *,
+    keep: str | Sequence[str],
+    **options: Any,
+) -> CapacityContest: ...
+
+
+def plan(
+    cluster: ClusterLike,
+    trace: TraceLike,
+    policy: PolicyLike | Sequence[PolicyLike] = "fifo",
     *,
     keep: str | Sequence[str],
     gpu: str | None = None,
@@ -52,6 +77,7 @@ def plan(
     step: float | None = None,
     most: float | None = None,
     exhaustive: bool = False,
+    allow_overload: bool = False,
     seeds: Iterable[int] = (0,),
     trace_seeds: Iterable[int] = (),
     price_per_hour: float | None = None,
@@ -61,17 +87,19 @@ def plan(
     workers: int | None = None,
     progress: bool = False,
     **options: Any,
-) -> CapacityPlan:
+) -> CapacityPlan | CapacityContest:
     """Find the fewest servers, or the largest load, that keep targets.
 
     Parameters
     ----------
-    cluster, trace, policy, params, sharing
+    cluster, trace, params, sharing
         As for `gangline.simulate`; the trace is a file or a generator.
+    policy : str, policy or sequence of them
+        Several are answered side by side; `params` then has parameters by policy name.
     keep : str or sequence of str
-        Targets such as `"queue_p95_s <= 3600"`, all to be kept: a key of the summary, or a
-        quantile `jct_pNN_s`, `queue_pNN_s`, `wait_pNN_s`, `slowdown_pNN`, `ftf_pNN`. The mean
-        over the seeds counts.
+        Targets such as `"p95_wait < 1h"`, all to be kept: a key of the summary, or a quantile
+        `jct_pNN`, `queue_pNN`, `wait_pNN`, `slowdown_pNN`, `ftf_pNN`. Times are in seconds or have
+        a unit. The mean over the seeds counts.
     gpu : str, optional
         GPU type whose servers are varied; may be left out where there is one.
     vary : str
@@ -82,6 +110,9 @@ def plan(
         The largest number of servers or load; default: servers for every job, load 20.
     exhaustive : bool
         Look at every size up to the largest that the search looked at.
+    allow_overload : bool
+        Accept an answer to which the jobs offer more work than its GPUs can do. By default such a
+        size is shown but is never the answer: it keeps targets only because the trace ends.
     seeds : iterable of int
         Seeds of the run.
     trace_seeds : iterable of int
@@ -101,8 +132,9 @@ def plan(
     -------
     CapacityPlan
         The answer, all sizes that were looked at, and whether they contradict each other. The
-        answer keeps the targets and the size before it does not; without `exhaustive` a still
-        smaller one may keep them if the curve is not monotone.
+        answer keeps the targets and the size before it does not, or is overloaded; without
+        `exhaustive` a still smaller one may keep them if the curve is not monotone. Of a sequence
+        of policies a `CapacityContest`, which has a plan for each.
 
     Raises
     ------
@@ -117,53 +149,95 @@ def plan(
     >>> import gangline as gl
     >>> lab = gl.Cluster.homogeneous(servers=8, gpus=4)
     >>> jobs = "synth:philly?jobs=60&seed=1&max_gpus=8&load=1.2&cluster_gpus=32"
-    >>> found = gl.plan(lab, jobs, "fifo", keep="queue_p95_s <= 3600", workers=1)
+    >>> found = gl.plan(lab, jobs, "fifo", keep="p95_wait < 1h", workers=1)
     >>> found.answer, found.is_monotone
-    (4, True)
+    (8, True)
     """
     texts = [keep] if isinstance(keep, str) else list(keep)
     if not texts:
-        raise OptionError("keep: expected a target such as queue_p95_s<=3600", field="keep")
+        raise OptionError("keep: expected a target such as p95_wait<1h", field="keep")
     targets = [parse(text) for text in texts]
     for name in _NOT_HERE:
         if name in options:
             raise OptionError(f"{name}: not an option of a plan", field=name, value=options[name])
-    runs = _Evaluations((cluster, trace, sharing), (policy, params), options, seeds, trace_seeds)
-    axis = _axis(runs, gpu, vary, step, most, price_per_hour)
+    chosen, is_one = _chosen(policy, params)
+    question = _Question((cluster, trace, sharing), options, seeds, trace_seeds)
+    axis = _axis(question, gpu, vary, step, most, price_per_hour)
+    if out is not None:
+        check_free(Path(out) / PLAN, KIND)
     with _folder(out) as store:
-        runs.begin(Path(store), axis, targets, workers, progress=progress)
-        found = smallest(
-            lambda size: runs.at(size).keeps,
-            axis.low,
-            axis.high,
-            axis.start,
-            exhaustive=exhaustive,
-        )
-        ends = _ends(runs, axis, targets, found.size)
-        made = CapacityPlan(
-            policy=runs.label,
-            vary=axis.name,
-            gpu=axis.gpu,
-            targets=tuple(targets),
-            points=runs.points(),
-            answer=None if found.size is None else axis.shown(found.size),
-            interval=ends,
-            broken_beyond=tuple(axis.shown(size) for size in found.broken_above),
-            is_exhaustive=exhaustive,
-            seeds=runs.replicates,
-            seeds_matter=runs.seeds_matter,
-            limit=axis.shown(axis.high),
-            hardest=axis.shown(axis.low),
-            preempts=runs.preempts,
-        )
+        question.begin(Path(store), axis, targets, workers, progress=progress)
+        each = [_Evaluations(question, one, is_named=not is_one) for one in chosen]
+        plans = [_answer(runs, exhaustive=exhaustive, is_any=allow_overload) for runs in each]
+        made = plans[0] if is_one else CapacityContest(tuple(plans))
         if out is not None:
-            runs.tabulate()
-            made.save(store)
+            question.carry_out("plan", [pair for runs in each for pair in runs.pairs()])
+            made.save(Path(store))
         return made
 
 
+def _chosen(
+    policy: PolicyLike | Sequence[PolicyLike], params: Mapping[str, Any] | None
+) -> tuple[list[ChosenPolicy], bool]:
+    """Return the policies, and whether one was given by itself."""
+    from gangline._decode import repeated
+    from gangline.policies.choice import resolve_policy
+
+    if isinstance(policy, str) or not isinstance(policy, Iterable):
+        return [resolve_policy(policy, params)], True
+    given, params = list(policy), params or {}
+    names = [one for one in given if isinstance(one, str)]
+    if not given:
+        raise PolicyError("policy: expected at least one, got none", field="policy")
+    for name in params:
+        if name not in names:
+            known = ", ".join(names) or "none"
+            message = f"params: `{name}` is not among the policies given by name: {known}"
+            raise PolicyError(message, field="params", value=name)
+    found = [resolve_policy(one, params.get(one) if one in names else None) for one in given]
+    twice = repeated(one.label for one in found)
+    if twice is not None:
+        raise PolicyError(f"policy: duplicate `{twice}`", field="policy", value=twice)
+    return found, False
+
+
+def _answer(runs: _Evaluations, *, exhaustive: bool, is_any: bool) -> CapacityPlan:
+    """Search for the answer of one policy."""
+    question = runs.question
+    axis, targets = question.axis, question.targets
+
+    def is_enough(size: int) -> bool:
+        point = runs.at(size)
+        return point.keeps and (is_any or not point.is_overloaded)
+
+    found = smallest(is_enough, axis.low, axis.high, axis.start, exhaustive=exhaustive)
+    ends = _ends(runs, found.size, is_any=is_any)
+    return CapacityPlan(
+        policy=runs.label,
+        vary=axis.name,
+        gpu=axis.gpu,
+        targets=tuple(targets),
+        points=runs.points(),
+        answer=None if found.size is None else axis.shown(found.size),
+        interval=ends,
+        broken_beyond=tuple(axis.shown(size) for size in found.broken_above),
+        is_exhaustive=exhaustive,
+        seeds=question.replicates,
+        seeds_matter=runs.seeds_matter,
+        limit=axis.shown(axis.high),
+        hardest=axis.shown(axis.low),
+        preempts=runs.preempts,
+        all_waiting={} if found.size is None else runs.all_waiting(found.size),
+        allow_overload=is_any,
+        traces=len(question.traces),
+        jobs=len(question.jobs),
+        largest_share=question.largest_share,
+        are_restarts_free=question.are_restarts_free,
+    )
+
+
 def _axis(
-    runs: _Evaluations,
+    asked: _Question,
     gpu: str | None,
     vary: str,
     step: float | None,
@@ -180,8 +254,8 @@ def _axis(
             message = f"{name}: expected nothing where {where} varied, got {value!r}"
             raise OptionError(message, field=name, value=value)
     if vary == "load":
-        return Load(runs.cluster, _STEP if step is None else step, most)
-    axis = Servers(runs.cluster, gpu, runs.jobs, most)
+        return Load(asked.cluster, _STEP if step is None else step, most)
+    axis = Servers(asked.cluster, gpu, asked.jobs, most)
     if price is None:
         return axis
     if not 0.0 <= price < math.inf:
@@ -191,10 +265,10 @@ def _axis(
         msgspec.structs.replace(kind, price_per_hour=float(price))
         if kind.name == axis.gpu
         else kind
-        for kind in runs.cluster.gpu_types
+        for kind in asked.cluster.gpu_types
     ]
-    runs.cluster = msgspec.structs.replace(runs.cluster, gpu_types=tuple(kinds))
-    return Servers(runs.cluster, gpu, runs.jobs, most)
+    asked.cluster = msgspec.structs.replace(asked.cluster, gpu_types=tuple(kinds))
+    return Servers(asked.cluster, gpu, asked.jobs, most)
 
 
 def _folder(out: str | PathLike[str] | None) -> Any:
@@ -205,15 +279,14 @@ def _folder(out: str | PathLike[str] | None) -> Any:
     return nullcontext(Path(out))
 
 
-def _ends(
-    runs: _Evaluations, axis: Servers | Load, targets: Sequence[Target], answer: int | None
-) -> tuple[float, float] | None:
+def _ends(runs: _Evaluations, answer: int | None, *, is_any: bool) -> tuple[float, float] | None:
     """Return the smallest sizes at which the seeds do not deny a target, and grant them all.
 
     None without an answer or with too few seeds. Where four times the servers, or a quarter of the
     load, leave a doubt, that end is inf or 0.
     """
-    if answer is None or runs.replicates < LEAST_SEEDS or not runs.seeds_matter:
+    axis, targets = runs.question.axis, runs.question.targets
+    if answer is None or runs.question.replicates < LEAST_SEEDS or not runs.seeds_matter:
         return None
 
     room = _FARTHEST * abs(answer)
@@ -221,8 +294,10 @@ def _ends(
 
     def kept_by(*, best: bool) -> float | None:
         def keeps(size: int) -> bool:
-            values = runs.at(size).values
-            return bool(values) and all(one.keeps(_end(one, values, best=best)) for one in targets)
+            point = runs.at(size)
+            if not point.values or (point.is_overloaded and not is_any):
+                return False
+            return all(one.keeps(_end(one, point.values, best=best)) for one in targets)
 
         found = smallest(keeps, low, high, answer, probe=False).size
         return None if found is None else axis.shown(found)
@@ -241,19 +316,20 @@ def _end(target: Target, values: Mapping[str, Estimate], *, best: bool) -> float
     return found.mean if end is None else end
 
 
-class _Evaluations:
-    """Runs of each size that is asked for, and what they come to."""
+class _Question:
+    """The worlds of a plan, which all its policies share, and where their runs are kept."""
+
+    axis: Servers | Load
+    targets: Sequence[Target]
 
     def __init__(
         self,
         world: tuple[ClusterLike, TraceLike, Mapping[str, Any] | None],
-        policy: tuple[PolicyLike, Mapping[str, Any] | None],
         options: Mapping[str, Any],
         seeds: Iterable[int],
         trace_seeds: Iterable[int],
     ) -> None:
         from gangline.execution import Worlds
-        from gangline.policies.choice import resolve_policy
         from gangline.run_inputs import (
             as_cluster,
             check_trace_seeds,
@@ -270,23 +346,20 @@ class _Evaluations:
         if not reference.source:
             message = "trace: expected a file or a `synth:` address; save a table in memory with "
             raise OptionError(f"{message}gangline.write_trace first", field="trace")
-        chosen = resolve_policy(*policy)
-        self.label, self._policy = chosen.label, chosen.reference
         drawn = distinct("seeds", seeds)
         if not drawn:
             raise OptionError("seeds: expected at least one, got none", field="seeds")
-        self._options = [make_options({**options, "seed": seed}) for seed in drawn]
+        self.options = [make_options({**options, "seed": seed}) for seed in drawn]
         traces: dict[int | None, TraceReference]
         traces = {seed: redrawn(reference, seed) for seed in check_trace_seeds(trace_seeds)}
-        self._traces = traces or {None: reference}
-        self._worlds = Worlds(_PAIRS_MAX, max(_PAIRS_MAX, len(self._traces)))
+        self.traces = traces or {None: reference}
+        self._worlds = Worlds(_PAIRS_MAX, max(_PAIRS_MAX, len(self.traces)))
         self._worlds.hold(self.jobs)
-        by_trace = len(self._traces) > 1
-        self.replicates = len(self._traces) if by_trace else len(drawn)
-        self._group = "trace_seed" if by_trace else "seed"
-        self._known: dict[int, Point] = {}
-        self._raw: dict[int, dict[str, list[float]]] = {}
-        self.preempts = False
+        by_trace = len(self.traces) > 1
+        self.replicates = len(self.traces) if by_trace else len(drawn)
+        self.group = "trace_seed" if by_trace else "seed"
+        self._loads: dict[int, list[float] | None] = {}
+        self._largest: list[float] = []
 
     def begin(
         self,
@@ -297,9 +370,62 @@ class _Evaluations:
         *,
         progress: bool,
     ) -> None:
-        """Take what runs and results need beside the size."""
-        self._store, self._axis, self._targets = store, axis, targets
-        self._workers, self._progress = workers, progress
+        """Take what runs and results need in addition to the size."""
+        self.store, self.axis, self.targets = store, axis, targets
+        self._workers, self.progress = workers, progress
+
+    def loads(self, size: int) -> list[float] | None:
+        """Return the offered load of each trace at a size; None if there is no such number."""
+        from gangline.offered_load import offered_load
+
+        if size not in self._loads:
+            each = []
+            for reference in self.traces.values():
+                cluster, trace = self.axis.world(size, reference)
+                each.append(offered_load(cluster, self._worlds.trace(trace)))
+            self._largest = self._largest or [one.largest_share for one in each]
+            known = [one.load for one in each if one.load is not None]
+            self._loads[size] = known if len(known) == len(each) else None
+        return self._loads[size]
+
+    @property
+    def are_restarts_free(self) -> bool:
+        """Whether a job that was preempted goes on at once."""
+        return not any(one.restart_s or one.restart_by_model for one in self.options)
+
+    @property
+    def largest_share(self) -> float:
+        """The mean share of the work that the ten largest jobs of a trace hold."""
+        return math.fsum(self._largest) / len(self._largest) if self._largest else 0.0
+
+    def carry_out(
+        self, name: str, pairs: list[tuple[dict[str, Any], RunSpec]], *, progress: bool = False
+    ) -> Sweep:
+        """Carry out runs that the store lacks, and leave a table of all these runs in it."""
+        from gangline.sweep.plan import Listed
+        from gangline.sweep.run import carry_out_all
+
+        return carry_out_all(
+            Listed(name, pairs),
+            self.store,
+            workers=self._workers,
+            progress=progress,
+            worlds=self._worlds,
+            is_passing=True,
+        )
+
+
+class _Evaluations:
+    """The runs of one policy at each size that is asked for, and what they come to."""
+
+    def __init__(self, question: _Question, chosen: ChosenPolicy, *, is_named: bool) -> None:
+        self.question = question
+        self.label, self._policy = chosen.label, chosen.reference
+        self._prefix = f"{chosen.label}, " if is_named else ""
+        self._known: dict[int, Point] = {}
+        self._runs: dict[int, list[dict[str, Any]]] = {}
+        self._raw: dict[int, dict[str, list[float]]] = {}
+        self.preempts = False
 
     def at(self, size: int) -> Point:
         """Return what the runs of a size come to."""
@@ -317,90 +443,94 @@ class _Evaluations:
         each = [values for row in self._raw.values() for values in row.values()]
         return any(len(set(values)) > 1 for values in each)
 
-    def tabulate(self) -> None:
-        """Leave a table of all runs in the store."""
-        pairs = [pair for size in sorted(self._known) for pair in self._pairs(size)]
-        self._carry_out("plan", pairs, progress=False)
+    def pairs(self) -> list[tuple[dict[str, Any], RunSpec]]:
+        """Return the keys and the spec of each run of all sizes."""
+        return [pair for size in sorted(self._known) for pair in self._pairs(size)]
+
+    def all_waiting(self, size: int) -> dict[str, Estimate]:
+        """Return all waiting at a size, for targets on the first start where jobs are preempted."""
+        keys = [one.key for one in self.question.targets if one.key.startswith("queue_")]
+        if not self.preempts or not self._runs.get(size):
+            return {}
+        found = {}
+        for key in (key.replace("queue", "wait", 1) for key in keys):
+            # the summary lacks some statistics of one of the two: the quantile is the same number
+            values = [(run, self._value(run, key)) for run in self._runs[size]]
+            found[key] = estimate(self._replicates(values), range_of(key))
+        return found
 
     def _pairs(self, size: int) -> list[tuple[dict[str, Any], RunSpec]]:
         """Return the keys and the spec of each run of a size."""
         from gangline.run_spec import RunSpec, keys_of
 
+        asked = self.question
         pairs = []
-        for trace_seed, reference in self._traces.items():
-            cluster, trace = self._axis.world(size, reference)
+        for trace_seed, reference in asked.traces.items():
+            cluster, trace = asked.axis.world(size, reference)
             lab = keys_of(cluster)
-            for options in self._options:
-                keys: dict[str, Any] = {self._axis.name: self._axis.shown(size)}
+            for options in asked.options:
+                keys: dict[str, Any] = {"policy": self.label}
+                keys[asked.axis.name] = asked.axis.shown(size)
                 keys |= {} if trace_seed is None else {"trace_seed": trace_seed}
                 keys["seed"] = options.seed
                 pairs.append((keys, RunSpec.of(lab, trace, self._policy, options)))
         return pairs
 
-    def _carry_out(
-        self, name: str, pairs: list[tuple[dict[str, Any], RunSpec]], *, progress: bool
-    ) -> Sweep:
-        from gangline.sweep.plan import Listed
-        from gangline.sweep.run import carry_out_all
-
-        workers = self._workers
-        return carry_out_all(
-            Listed(name, pairs),
-            self._store,
-            workers=workers,
-            progress=progress,
-            worlds=self._worlds,
-        )
-
     def _evaluate(self, size: int) -> Point:
-        name = f"{self._axis.name} {self._axis.shown(size):g}"
-        done = self._carry_out(name, self._pairs(size), progress=self._progress)
+        asked = self.question
+        axis, targets = asked.axis, asked.targets
+        name = f"{self._prefix}{axis.name} {axis.shown(size):g}"
+        done = asked.carry_out(name, self._pairs(size), progress=asked.progress)
         point = Point(
-            size=self._axis.shown(size),
-            gpus=self._axis.gpus(size),
-            cost_per_month=_monthly(self._axis.price_per_hour(size)),
+            size=axis.shown(size),
+            gpus=axis.gpus(size),
+            cost_per_month=_monthly(axis.price_per_hour(size)),
         )
         for run in done.failed:
             if run["error"] not in _TOO_SMALL:
                 kind = getattr(errors, run["error"], GanglineError)
                 raise kind(f"{name}: {run['message']}")
             return replace(point, why=run["message"])
+        self._runs[size] = done.runs
+        loads = asked.loads(size)
+        if loads is not None:
+            point = replace(point, load=math.fsum(loads) / len(loads), load_max=max(loads))
         raw = {
-            target.key: self._replicates([(run, self._value(run, target)) for run in done.runs])
-            for target in self._targets
+            target.key: self._replicates([(run, self._value(run, target.key)) for run in done.runs])
+            for target in targets
         }
         self._raw[size] = raw
-        values = {key: estimate(of) for key, of in raw.items()}
-        keeps = all(target.keeps(values[target.key].mean) for target in self._targets)
+        values = {key: estimate(of, range_of(key)) for key, of in raw.items()}
+        keeps = all(target.keeps(values[target.key].mean) for target in targets)
         in_seeds = sum(
-            all(target.keeps(raw[target.key][i]) for target in self._targets)
-            for i in range(self.replicates)
+            all(target.keeps(raw[target.key][i]) for target in targets)
+            for i in range(asked.replicates)
         )
         return replace(point, values=values, keeps=keeps, kept_in=in_seeds)
 
-    def _value(self, run: Mapping[str, Any], target: Target) -> float:
+    def _value(self, run: Mapping[str, Any], key: str) -> float:
         from gangline.sweep.store import Store
 
-        store = Store(self._store)
+        store = Store(self.question.store)
         summary = store.summary(run["digest"]) or {}
         self.preempts |= summary["preemptions"] > 0
-        if quantile_of(target.key) is not None:
+        if quantile_of(key) is not None:
             import pyarrow.parquet as pq
 
-            found = quantile_of(target.key) or ("", 0.0)
+            found = quantile_of(key) or ("", 0.0)
             path = store.place(run["digest"]) / "jobs.parquet"
-            return value_of(pq.read_table(path, columns=[found[0]], partitioning=None), target.key)
-        if target.key not in summary:
-            message = f"keep: {target}: this run has no `{target.key}`"
-            raise OptionError(message, field="keep", value=target.key)
-        value = summary[target.key]
+            return value_of(pq.read_table(path, columns=[found[0]], partitioning=None), key)
+        if key not in summary:
+            message = f"keep: {key}: this run has no `{key}`"
+            raise OptionError(message, field="keep", value=key)
+        value = summary[key]
         return math.nan if value is None else float(value)
 
     def _replicates(self, rows: Sequence[tuple[Mapping[str, Any], float]]) -> list[float]:
         """Return one value per trace seed, else per seed; seeds of a trace are averaged."""
         groups: dict[Any, list[float]] = {}
         for run, value in rows:
-            groups.setdefault(run[self._group], []).append(value)
+            groups.setdefault(run[self.question.group], []).append(value)
         return [sum(values) / len(values) for values in groups.values()]
 
 

@@ -17,11 +17,26 @@ if TYPE_CHECKING:
     from gangline.capacity.targets import Target
     from gangline.statistics import Estimate
 
-__all__ = ["CapacityPlan", "Point", "amount"]
+__all__ = [
+    "KIND",
+    "PLAN",
+    "CapacityPlan",
+    "Point",
+    "amount",
+    "free_restarts",
+    "in_words",
+    "load_text",
+]
 
-_JSON = "plan.json"
-_BAR = 24  # characters of a bar; the bound is in the middle
+PLAN = "plan.json"
+KIND = "plan"
+"""Kind of file, in the seal of plan.json."""
+_BAR = 16  # characters of a bar; the bound is in the middle
 _SIZES_TOLD = 8
+_NEAR = 0.9  # ours: from this load on waits depend much on the draw
+_ROUNDED = 1.005  # a load below would be shown as 1.00
+_ENDLESS = "If jobs went on arriving at this rate, the backlog would grow without end"
+_LARGE, _MANY = 0.25, 30.0  # ours: share of the ten largest jobs, and three times an equal one
 
 
 @dataclass(frozen=True)
@@ -45,6 +60,9 @@ class Point:
         Of the whole cluster, in the currency of the prices.
     why : str
         Why there are no values.
+    load, load_max : float or None
+        Offered load (see `gangline.offered_load`): mean over the traces, and the largest. None if
+        there is no such number, as where all jobs arrive at once.
     """
 
     size: float
@@ -54,11 +72,18 @@ class Point:
     keeps: bool = False
     kept_in: int = 0
     why: str = ""
+    load: float | None = None
+    load_max: float | None = None
+
+    @property
+    def is_overloaded(self) -> bool:
+        """Whether the jobs offer more work, on average over the traces, than the GPUs can do."""
+        return self.load is not None and self.load > 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
         values = {key: value.to_dict() for key, value in self.values.items()}
-        return {**vars(self), "values": values}
+        return {**vars(self), "values": values, "is_overloaded": self.is_overloaded}
 
 
 @dataclass(frozen=True)
@@ -92,6 +117,17 @@ class CapacityPlan:
         How far the search could go towards sizes that keep more targets, and fewer.
     preempts : bool
         Whether a job was preempted in some run.
+    all_waiting : dict of str to Estimate
+        Where jobs are preempted, for each target on a `queue` key the same number of all waiting at
+        the answer.
+    allow_overload : bool
+        Whether a size may be the answer that is offered more work than it can do.
+    traces, jobs : int
+        Traces that were drawn, and jobs of one.
+    largest_share : float
+        Share of the work that the ten largest jobs of a trace hold, a mean over the traces.
+    are_restarts_free : bool
+        Whether a job that was preempted goes on at once.
     """
 
     policy: str
@@ -108,6 +144,12 @@ class CapacityPlan:
     limit: float
     hardest: float
     preempts: bool = False
+    all_waiting: dict[str, Estimate] = field(default_factory=dict)
+    allow_overload: bool = False
+    traces: int = 1
+    jobs: int = 0
+    largest_share: float = 0.0
+    are_restarts_free: bool = True
 
     @property
     def rises(self) -> list[tuple[str, float, float]]:
@@ -116,7 +158,7 @@ class CapacityPlan:
         Each is the key, the size, and the next easier size that was looked at.
         """
         found = []
-        known = [point for point in self._easier if point.values]
+        known = [point for point in self._easier if point.values and self._may_be(point)]
         for target in self.targets:
             for before, after in itertools.pairwise(known):
                 old, new = before.values[target.key].mean, after.values[target.key].mean
@@ -142,29 +184,37 @@ class CapacityPlan:
 
     def sentences(self) -> list[str]:
         """Say what was found, how sure it is, and what is not guaranteed."""
-        kept = _formatting.listed([str(target) for target in self.targets])
+        kept = self.kept
         if self.point is None:
             said = [f"No {self._what} {self._allowed} keeps {kept}."]
-            return said + self._plateau() + self._too_small() + self._shape()
-        said = [f"{self._named(self.point)} {'keep' if self._is_plural else 'keeps'} {kept}: "]
+            if self._only_overloaded:
+                said = [f"{said[0][:-1]} at an offered load of at most 1."]
+            said += [*self.only_by_the_end(), *self._plateau()]
+            return [*said, *self._too_small(), *self.shape()]
+        said = [f"{self.named(self.point)} {'keep' if self._is_plural else 'keeps'} {kept}: "]
         said[0] += "; ".join(self._valued(target, self.point) for target in self.targets) + "."
         easier = self._easier
         place = easier.index(self.point)
         if self.answer == self.hardest:
             said[0] += " None is needed." if self.answer == 0 else ""
             said[0] += " No larger load was looked at." if self.vary == "load" else ""
-        if place and not easier[place - 1].keeps:
-            said[0] += f" {self._step_before(easier[place - 1])}"
-        return said + self._certainty() + self._hidden() + self._too_small() + self._shape()
+        before = easier[place - 1] if place else None
+        if before is not None and not (before.keeps and self._may_be(before)):
+            said[0] += f" {self._step_before(before)}"
+        said += [*self._loaded(), *self.hidden()]
+        if self.has_free_restarts:
+            said.append(free_restarts([self.policy]))
+        said += self.only_by_the_end()
+        return said + self._certainty() + self._too_small() + self.shape()
 
     def titles(self) -> list[str]:
         """Return the titles of `cells`."""
-        titles = [self.vary, "GPUs"] if self.vary == "servers" else [self.vary]
+        titles = ["servers", "GPUs", "load"] if self.vary == "servers" else ["times", "load"]
         for target in self.targets:
             titles += [f"{target.key}", "95 % interval"] if self._has_ends else [target.key]
         if any(point.cost_per_month is not None for point in self.points):
             titles.append("per month")
-        return [*titles, "kept", f"| = {self.targets[0]}"]
+        return [*titles, "kept", f"| = {in_words(self.targets[0])}"]
 
     def cells(self) -> list[list[object]]:
         """Return a row per point; the last cell is the curve of the first target as a bar."""
@@ -172,6 +222,7 @@ class CapacityPlan:
         for point in self.points:
             is_load = self.vary == "load"
             row: list[object] = [f"{point.size:g}"] if is_load else [int(point.size), point.gpus]
+            row.append(load_text(point.load))
             for target in self.targets:
                 value = point.values.get(target.key)
                 row.append("–" if value is None else amount(target.key, value.mean))
@@ -180,6 +231,7 @@ class CapacityPlan:
             if "per month" in self.titles():
                 row.append(round(point.cost_per_month or 0.0))
             mark = "yes" if point.keeps else "no"
+            mark = "overload" if point.keeps and point.is_overloaded else mark
             row.append(f"{mark} <-" if point.size == self.answer else mark)
             rows.append([*row, _bar(self.targets[0], point)])
         return rows
@@ -195,20 +247,23 @@ class CapacityPlan:
             "interval": None if self.interval is None else [_finite(x) for x in self.interval],
             "is_monotone": self.is_monotone,
             "is_exhaustive": self.is_exhaustive,
+            "allow_overload": self.allow_overload,
+            "is_overloaded": self.point is not None and self.point.is_overloaded,
             "broken_beyond": list(self.broken_beyond),
             "rises": [list(rise) for rise in self.rises],
             "seeds": self.seeds,
+            "preempts": self.preempts,
+            "all_waiting": {key: value.to_dict() for key, value in self.all_waiting.items()},
+            "largest_share": self.largest_share,
             "points": [point.to_dict() for point in self.points],
             "sentences": self.sentences(),
         }
 
     def save(self, folder: Path) -> None:
-        """Write plan.json."""
-        from gangline._files import whole
-        from gangline._result_folder import write_json
+        """Write plan.json; an earlier plan there is replaced, any other file is an error."""
+        from gangline._json_files import write_sealed
 
-        with whole(folder / _JSON) as part:
-            write_json(part, self.to_dict())
+        write_sealed(folder / PLAN, KIND, self.to_dict())
 
     def __repr__(self) -> str:
         return "\n".join(self.sentences())
@@ -219,6 +274,20 @@ class CapacityPlan:
         said = "".join(f"<p>{text(line)}</p>" for line in self.sentences())
         rows = [row[:-1] for row in self.cells()]
         return said + table(self.titles()[:-1], rows)
+
+    @property
+    def kept(self) -> str:
+        """The targets in words."""
+        return _formatting.listed([in_words(target) for target in self.targets])
+
+    def _may_be(self, point: Point) -> bool:
+        """Whether the load allows a size to be the answer."""
+        return self.allow_overload or not point.is_overloaded
+
+    @property
+    def _only_overloaded(self) -> list[Point]:
+        """Sizes that keep the targets, but only because the trace ends."""
+        return [one for one in self.points if one.keeps and not self._may_be(one)]
 
     @property
     def _has_ends(self) -> bool:
@@ -236,7 +305,8 @@ class CapacityPlan:
     def _is_plural(self) -> bool:
         return self.vary == "servers" and self.answer != 1
 
-    def _named(self, point: Point) -> str:
+    def named(self, point: Point) -> str:
+        """Return a size in words."""
         if self.vary == "load":
             return f"{point.size:g} times the load of the trace"
         cost = point.cost_per_month
@@ -261,6 +331,14 @@ class CapacityPlan:
             subject = f"{before.size:g} times does"
         if not before.values:
             return f"{subject} not: a job can never run."
+        if before.is_overloaded and not self.allow_overload:
+            keeps = "keeps" if before.size == 1 or self.vary == "load" else "keep"
+            subject = subject.rpartition(" ")[0]
+            verb = f"{keeps} it only because the trace ends" if before.keeps else ""
+            verb = verb or f"{'is' if keeps == 'keeps' else 'are'} too few"
+            if self.vary == "load" and not before.keeps:
+                verb = "is too much"
+            return f"{subject} {verb}: the offered load there is {load_text(before.load)}."
         broken = [one for one in self.targets if not one.keeps(before.values[one.key].mean)]
         told = "; ".join(self._valued(target, before) for target in broken)
         return f"{subject} not: {told}."
@@ -270,23 +348,80 @@ class CapacityPlan:
             return [f"All {self.seeds} seeds give the same values, so there are no intervals."]
         if self.interval is None or self.point is None:
             return []
-        low, high = self.interval
         in_seeds = f"In {self.point.kept_in} of {self.seeds} seeds it is kept at the answer."
-        if low == high:
+        if self.interval[0] == self.interval[1]:
             return [f"The 95 % intervals leave no other answer. {in_seeds}"]
-        ends = f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
-        ends = f"{high:g} or less" if low == 0.0 and self.vary == "load" else ends
-        return [f"By the 95 % intervals the answer may be {ends}. {in_seeds}"]
+        return [f"By the 95 % intervals the answer may be {self.interval_text()}. {in_seeds}"]
 
-    def _hidden(self) -> list[str]:
-        """Say what a target on the time to the first start leaves out under preemption."""
-        keys = [one.key for one in self.targets if one.key.startswith("queue_")]
-        if not keys or not self.preempts:
+    def interval_text(self) -> str:
+        """Return the interval of the answer."""
+        low, high = self.interval or (math.nan, math.nan)
+        if low == high:
+            return f"{low:g}"
+        if high == math.inf:
+            return f"{low:g} or more"
+        return f"{high:g} or less" if low == 0.0 and self.vary == "load" else f"{low:g} to {high:g}"
+
+    def hidden(self) -> list[str]:
+        """Say what targets on the first start leave out where jobs are preempted."""
+        said = []
+        if self.all_waiting:
+            keys = _formatting.listed([one.replace("wait", "queue", 1) for one in self.all_waiting])
+            ends = "ends" if len(self.all_waiting) == 1 else "end"
+            each = [
+                f"{key} is {amount(key, value.mean)}" for key, value in self.all_waiting.items()
+            ]
+            asked = next(iter(self.all_waiting)).removesuffix("_s")
+            said.append(
+                f"Warning: {self.policy} preempts jobs, and {keys} {ends} at the first start of a "
+                f"job. Of all waiting {_formatting.listed(each)} at the answer; a target on "
+                f"{asked} bounds it."
+            )
+        return said
+
+    @property
+    def has_free_restarts(self) -> bool:
+        """Whether jobs were preempted, and each went on at once when it had GPUs again."""
+        return self.preempts and self.are_restarts_free
+
+    def _loaded(self) -> list[str]:
+        """Say how much of what the GPUs can do the jobs ask for at the answer."""
+        point = self.point
+        assert point is not None, "the caller asked"
+        if point.load is None:
             return []
-        other = _formatting.listed([key.replace("queue", "wait", 1) for key in keys])
-        ends = "ends" if len(keys) == 1 else "end"
-        said = f"{self.policy} preempts jobs: {_formatting.listed(keys)} {ends} at the first start"
-        return [f"{said}; all time without GPUs is in {other}."]
+        draws = ""
+        if self.traces > 1 and point.load_max is not None:
+            draws = f" on average over {self.traces} traces (at most {load_text(point.load_max)})"
+        said = f"The offered load there is {load_text(point.load)}{draws}"
+        if point.is_overloaded:
+            said += f": more work than the GPUs can do. {_ENDLESS}, and {self.kept} "
+            said += f"{'holds' if len(self.targets) == 1 else 'hold'} only because the trace ends"
+        elif point.load >= _NEAR:
+            said += ", close to the limit of 1: another draw of the jobs may need more"
+        large = self.largest_share >= _LARGE and self.largest_share * self.jobs >= _MANY
+        share = _formatting.percent(self.largest_share)
+        more = f"The 10 largest of {self.jobs:,} jobs hold {share} of the work"
+        return [f"{said}. {more}: the answer depends on when they arrive." if large else f"{said}."]
+
+    def only_by_the_end(self) -> list[str]:
+        """Say which sizes keep the targets only because the trace ends."""
+        found = self._only_overloaded
+        if not found:
+            return []
+        loads = sorted({load_text(point.load) for point in (found[0], found[-1])})
+        what = "servers" if self.vary == "servers" else "times the load of the trace"
+        what = "server" if what == "servers" and [one.size for one in found] == [1] else what
+        is_one = len(found) == 1 and (self.vary == "load" or found[0].size == 1)
+        keep = "keeps" if is_one else "keep"
+        said = (
+            f"{_sizes(found)} {what} also {keep} {self.kept}, but only because the trace ends: the "
+            f"offered load there is {' to '.join(loads)}. {_ENDLESS}."
+        )
+        if self.point is None:
+            said = said.replace(" also ", " ", 1)
+            said += " --allow-overload (allow_overload=True) accepts such a size."
+        return [said]
 
     def _plateau(self) -> list[str]:
         """Say from which size on nothing changes any more."""
@@ -309,11 +444,17 @@ class CapacityPlan:
         hint = "" if self.point is not None else "; --max-gpus leaves out wider jobs"
         return [f"At {_sizes(small)} the cluster is too small: {why}{hint}."]
 
-    def _shape(self) -> list[str]:
+    def shape(self) -> list[str]:
+        """Say how sure it is that no better answer exists."""
         count = plural(len(self.points), "size")
         if self.answer is not None and self.is_exhaustive:
             every = [f"Every size was looked at, {count} in all: the answer is exact."]
             return every if self.is_monotone else every + self._contradictions()
+        if self.is_bound_by_load:
+            worse = "Fewer servers are offered more work than they can do"
+            if self.vary == "load":
+                worse = "A larger load is more work than the GPUs can do"
+            return [f"{worse}, so the answer is exact.", *self._contradictions()]
         if self.is_monotone:
             if self.answer in (None, self.hardest):
                 return []
@@ -326,6 +467,14 @@ class CapacityPlan:
             *self._contradictions(),
             f"A {better} answer may exist; an exhaustive search looks at every size.",
         ]
+
+    @property
+    def is_bound_by_load(self) -> bool:
+        """Whether the load rules out every size that is harder than the answer."""
+        if self.point is None:
+            return False
+        harder = self._easier[: self._easier.index(self.point)]
+        return bool(harder) and not self._may_be(harder[-1])
 
     def _contradictions(self) -> list[str]:
         said = []
@@ -341,6 +490,25 @@ class CapacityPlan:
                 shown = _formatting.listed(steps[:_SIZES_TOLD])
                 said.append(f"The curve is not monotone: {target.key} gets worse {shown}.")
         return said
+
+
+def free_restarts(policies: Sequence[str]) -> str:
+    """Say what the run assumes in favour of policies that preempt."""
+    listed = _formatting.listed(list(policies))
+    return f"Preemption is free in these runs (restart_s is 0), which favours {listed}."
+
+
+def in_words(target: Target) -> str:
+    """Return a target with its bound as people read it."""
+    key, sign, _ = str(target).split(" ")
+    return f"{key} {sign} {amount(key, target.bound)}"
+
+
+def load_text(value: float | None) -> str:
+    """Return an offered load; one above 1 is never shown as 1."""
+    if value is not None and 1.0 < value < _ROUNDED:
+        return f"{value:.4f}" if value >= 1.0001 else "just over 1"
+    return _formatting.times(value)
 
 
 def amount(key: str, value: float) -> str:

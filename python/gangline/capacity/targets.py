@@ -1,9 +1,10 @@
-"""What a plan keeps: `queue_p95_s <= 3600`, on a key of the summary or a quantile over the jobs."""
+"""What a plan keeps: `p95_wait < 1h`, on a key of the summary or a quantile over the jobs."""
 
 from __future__ import annotations
 
 import math
 import re
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from gangline._formatting import did_you_mean
@@ -16,14 +17,29 @@ if TYPE_CHECKING:
 
 __all__ = ["Target", "parse", "quantile_of", "value_of"]
 
-_FORM = re.compile(r"\s*([A-Za-z]\w*)\s*(<=|>=)\s*(\S+)\s*")
+_FORM = re.compile(r"\s*([A-Za-z][\w. -]*?)\s*(<=|>=|=<|=>|≤|≥|<|>)\s*(\S.*?)\s*")
+_BOUND = re.compile(r"(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-z%]*)")
 _QUANTILE = re.compile(r"(jct|queue|wait|slowdown|ftf)_p([1-9]\d?)(_s)?")
+_RATIOS = ("slowdown", "ftf")
+_MEASURES = ("jct", "queue", "wait", *_RATIOS)
+_SHARES = ("utilization", "_fraction", "fragmentation")
+_USUAL = "p95"  # ours: what a measure without a statistic stands for
+_WORDS = {
+    "average": "mean", "avg": "mean", "median": "p50", "waiting": "wait", "queueing": "queue",
+    "queuing": "queue", "rho": "ftf", "utilisation": "utilization",
+}  # fmt: skip
+_SECONDS = {
+    "ms": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "m": 60.0, "min": 60.0, "minute": 60.0,
+    "h": 3600.0, "hr": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0, "w": 604800.0,
+    "week": 604800.0,
+}  # fmt: skip
 _BY_CLOCK = ("wall_s", "solver_s", "decision_p50_us", "decision_p99_us", "decision_max_us")
 # Summaries have these where they apply, so that a run without them does not tell their names.
 _SOMETIMES = (
     "cost", "deadlines", "deadlines_met", "deadlines_dropped", "share_gpu_fraction", "xi_mean",
     "packing_gain", "shares_started", "shares_refused", "sub_batch_starts",
 )  # fmt: skip
+_QUOTE = "; quote it, or the shell takes < and > for itself"
 
 
 class Target(NamedTuple):
@@ -32,13 +48,17 @@ class Target(NamedTuple):
     key: str
     is_most: bool
     bound: float
+    is_strict: bool = False
 
     def keeps(self, value: float) -> bool:
         """Whether a value is within the bound; NaN is not."""
-        return value <= self.bound if self.is_most else value >= self.bound
+        if value == self.bound:
+            return not self.is_strict
+        return value < self.bound if self.is_most else value > self.bound
 
     def __str__(self) -> str:
-        return f"{self.key} {'<=' if self.is_most else '>='} {self.bound:g}"
+        sign = ("<" if self.is_most else ">") + "=" * (not self.is_strict)
+        return f"{self.key} {sign} {self.bound:.12g}"
 
 
 def parse(text: str) -> Target:
@@ -48,32 +68,30 @@ def parse(text: str) -> Target:
     ------
     OptionError
         If it has another form, its key is unknown or depends on the clock of the machine, or the
-        bound is no number.
+        bound is no number in a unit of the key.
 
     Examples
     --------
     >>> str(parse("queue_p95_s<=3600"))
     'queue_p95_s <= 3600'
-    >>> parse("queue_p59_s<=3600").key  # any quantile of jct, queue, wait, slowdown and ftf
-    'queue_p59_s'
+    >>> str(parse("p95_wait < 1h")), str(parse("mean_jct<=1.5 d")), str(parse("wait<90min"))
+    ('wait_p95_s < 3600', 'jct_mean_s <= 129600', 'wait_p95_s < 5400')
+    >>> str(parse("gpu_utilization>=80%"))
+    'gpu_utilization >= 0.8'
     """
     found = _FORM.fullmatch(text)
     if found is None:
-        raise _wrong(text, "KEY<=NUMBER or KEY>=NUMBER, such as queue_p95_s<=3600", text)
-    key, sign, number = found.groups()
-    try:
-        bound = float(number)
-    except ValueError:
-        bound = math.nan
-    if not math.isfinite(bound):
-        raise _wrong(text, "a number after the sign, in the unit of the key", number)
+        raise _wrong(text, f"KEY<BOUND or KEY>=BOUND, such as p95_wait<1h{_QUOTE}", text)
+    typed, sign, bound = found.groups()
+    key = _key(typed)
     if key in _BY_CLOCK:
         raise _wrong(text, "a key that does not depend on the clock of this machine", key)
     if quantile_of(key) is None and key not in (known := _known_keys()):
-        hint = did_you_mean(key, [*known, "queue_p95_s"])
-        expected = "a key of the summary, or a quantile such as queue_p95_s"
-        raise _wrong(text, expected, key, hint)
-    return Target(key, sign == "<=", bound)
+        near = did_you_mean(typed, [*known, "queue_p95_s", "wait_p95_s"]).partition(" known:")[0]
+        hint = f"{near} known: {', '.join(known)}, and PNN of {', '.join(_MEASURES)}: wait_p95"
+        raise _wrong(text, "a key of the summary, or a quantile such as p95_wait", typed, hint)
+    is_strict = sign in ("<", ">")
+    return Target(key, sign[0] in "<≤" or sign == "=<", _bound(text, key, bound), is_strict)
 
 
 def quantile_of(key: str) -> tuple[str, float] | None:
@@ -88,7 +106,7 @@ def quantile_of(key: str) -> tuple[str, float] | None:
     if found is None:
         return None
     column, percent, unit = found.groups()
-    if (unit is None) != (column in ("slowdown", "ftf")):
+    if (unit is None) != (column in _RATIOS):
         return None
     return f"{column}{unit or ''}", int(percent) / 100.0
 
@@ -108,6 +126,52 @@ def value_of(jobs: pa.Table, key: str) -> float:
     return float(np.quantile(values, share)) if len(values) else math.nan
 
 
+def _key(typed: str) -> str:
+    """Return the key that people mean: `p95_wait`, `mean jct` and `wait` are keys in other words.
+
+    A measure without a statistic stands for its 95th percentile.
+    """
+    words = [_WORDS.get(word, word) for word in re.split(r"[_ .-]+", typed.lower()) if word]
+    seconds = words[-1:] == ["s"] and len(words) > 1
+    names = words[:-1] if seconds else words
+    if names == ["utilization"]:
+        return "gpu_utilization"
+    if names == ["makespan"]:
+        return "makespan_s"
+    measure = next((word for word in names if word in _MEASURES), None)
+    if measure is None or len(names) > 2:
+        return "_".join(words)
+    statistic = next((word for word in names if word != measure), _USUAL)
+    is_ratio = measure in _RATIOS
+    if is_ratio and seconds:
+        return "_".join(words)
+    return f"{measure}_{statistic}" + ("" if is_ratio else "_s")
+
+
+def _bound(text: str, key: str, typed: str) -> float:
+    """Read a number in the unit of the key: `3600`, `1h`, `1h30min`, `80%`."""
+    parts = list(_BOUND.finditer(typed))
+    is_whole = "".join(part[0] for part in parts).replace(" ", "") == typed.replace(" ", "")
+    units = [part["unit"].lower() for part in parts]
+    numbers = [float(part["number"]) for part in parts]
+    is_share = any(word in key for word in _SHARES)
+    if is_whole and numbers and all(map(math.isfinite, numbers)):
+        if units == [""]:
+            return numbers[0]
+        if units == ["%"] and is_share:
+            return numbers[0] / 100.0
+        scales = [_SECONDS.get(unit, _SECONDS.get(unit.removesuffix("s"))) for unit in units]
+        if key.endswith("_s") and all(scales):
+            return math.fsum(n * (scale or 0.0) for n, scale in zip(numbers, scales, strict=True))
+    expected = "a number after the sign"
+    if key.endswith("_s"):
+        expected += ", in seconds or with a unit, such as 90min, 1.5h or 2d"
+    elif is_share:
+        expected += ", such as 0.8 or 80%"
+    raise _wrong(text, expected, typed)
+
+
+@cache
 def _known_keys() -> Sequence[str]:
     """Return the keys of every summary, and those that some have; the clock's are left out."""
     from gangline.cluster import Cluster

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from gangline import _formatting
+from gangline.capacity.contest import CapacityContest
+from gangline.capacity.result import in_words
 from gangline.cli import _console, _exit, _inputs, _page
 from gangline.cli._inputs import (
     Flag,
@@ -22,20 +23,20 @@ from gangline.cli._inputs import (
 
 if TYPE_CHECKING:
     from gangline.capacity import CapacityPlan
-
-_CHARACTERS = 88  # of a line of text
+    from gangline.trace.jobs.table import Trace
 
 
 def plan(
     *,
     world: World,
-    policy: str,
+    policies: Annotated[str, Parameter(name=["--policies", "--policy"])],
     keep: Annotated[list[str], Parameter(negative="")],
     gpu: str | None = None,
     load: Flag = False,
     step: float | None = None,
     most: float | None = None,
     exhaustive: Flag = False,
+    allow_overload: Flag = False,
     settings: Settings = None,
     replicates: Replicates | None = None,
     price_per_hour: float | None = None,
@@ -52,11 +53,12 @@ def plan(
     ----------
     world
         Trace, cluster and overheads.
-    policy
-        Name of a policy, or module:Class of one in Python.
+    policies
+        Name of a policy, or several separated by commas; module:Class is one in Python.
     keep
-        A target such as "queue_p95_s<=3600": a key of the summary, or a quantile of jct, queue,
-        wait, slowdown or ftf; the mean over the seeds counts. Repeatable: all are kept.
+        A target such as "p95_wait<1h", in quotes because of the shell: a key of the summary, or a
+        quantile of jct, queue, wait, slowdown or ftf; the mean over the seeds counts. Repeatable:
+        all are kept.
     gpu
         GPU type whose servers are varied; needed where there are several.
     load
@@ -67,8 +69,10 @@ def plan(
         The largest number of servers or load; default: servers for every job, or load 20.
     exhaustive
         Look at every size up to the largest that the search looks at.
+    allow_overload
+        Accept an answer to which the jobs offer more work than its GPUs can do.
     settings
-        A parameter of the policy as KEY=VALUE, or sharing.KEY=VALUE; repeatable.
+        A parameter as KEY=VALUE or POLICY.KEY=VALUE, or sharing.KEY=VALUE; repeatable.
     replicates
         Seeds.
     price_per_hour
@@ -93,19 +97,21 @@ def plan(
         _page.check(html)
     if figure is not None:
         _check_figure(figure)
-    given, sharing = _inputs.split_sharing(settings)
-    config = _inputs.policy(policy, given)
+    chosen, sharing = _policies(policies, settings)
     jobs = world.read(choice)
-    found = find(
+    _inputs.say_lacks(jobs, world.cluster, chosen, sharing)
+    asked: Any = chosen if len(chosen) > 1 else chosen[0]
+    found: CapacityPlan | CapacityContest = find(
         world.cluster,
         jobs,
-        config,
+        asked,
         keep=keep,
         gpu=gpu,
         vary="load" if load else "servers",
         step=step,
         most=most,
         exhaustive=exhaustive,
+        allow_overload=allow_overload,
         price_per_hour=price_per_hour,
         sharing=sharing,
         out=out,
@@ -125,14 +131,32 @@ def plan(
     if json:
         _console.document(found.to_dict())
     else:
-        _console.table(found.titles(), found.cells(), title=f"{found.policy}: {jobs!r}")
         for line in found.sentences():
-            _console.write(*textwrap.wrap(line, _CHARACTERS))
-        _inputs.say_about(jobs, as_cluster(world.cluster), [config])
+            _console.prose(line)
+        _show(found, jobs)
+        _inputs.say_about(jobs, as_cluster(world.cluster), chosen)
     for path in (out, html, figure):
         if path is not None:
             _console.say(f"saved {path}")
-    return _exit.REFUSED if found.answer is None else _exit.DONE
+    plans = found if isinstance(found, CapacityContest) else [found]
+    return _exit.DONE if any(one.answer is not None for one in plans) else _exit.REFUSED
+
+
+def _policies(names: str, settings: list[str] | None) -> tuple[list[Any], dict[str, Any]]:
+    """Build the policies; also the sharing keys."""
+    if "," in names:
+        return _inputs.policies(names, settings)
+    given, sharing = _inputs.split_sharing(settings)
+    prefix = f"{names}."
+    return [_inputs.policy(names, {k.removeprefix(prefix): v for k, v in given.items()})], sharing
+
+
+def _show(found: CapacityPlan | CapacityContest, jobs: Trace) -> None:
+    """Draw the table of the sizes, or that of the policies."""
+    if isinstance(found, CapacityContest):
+        _console.table(found.titles(), found.cells(), title=repr(jobs), best=found.marks())
+    else:
+        _console.table(found.titles(), found.cells(), title=f"{found.policy}: {jobs!r}")
 
 
 def _check_figure(path: Path) -> None:
@@ -142,21 +166,37 @@ def _check_figure(path: Path) -> None:
     plot.check(path)
 
 
-def _write_page(found: CapacityPlan, what: str, path: Path) -> None:
-    """Write what was varied, the sentences, the curve and the table."""
+def _write_page(found: CapacityPlan | CapacityContest, what: str, path: Path) -> None:
+    """Write what was varied, the sentences, the curves and the tables."""
     from gangline.capacity.picture import SHOWN, curve
 
-    dots = "A dot is one run." if found.seeds == 1 else "Dots are means over the seeds"
-    if found.seeds > 1:
-        banded = any(mean.low is not None for one in found.points for mean in one.values.values())
+    plans = list(found) if isinstance(found, CapacityContest) else [found]
+    first = plans[0]
+    dots = "A dot is one run." if first.seeds == 1 else "Dots are means over the seeds"
+    if first.seeds > 1:
+        points = [point for plan in plans for point in plan.points]
+        banded = any(mean.low is not None for one in points for mean in one.values.values())
         dots += ", the band their 95 % intervals." if banded else "."
+    if any(point.is_overloaded for plan in plans for point in plan.points):
+        dots += " A hollow dot is a size that is offered more work than it can do."
+    answers = "the dotted one the answer" if len(plans) == 1 else "the dotted ones the answers"
     about = (
-        f"{dots} The solid line is the bound, the dotted one the answer; what lies above "
+        f"{dots} The solid line is the bound, {answers}; what lies above "
         f"{SHOWN:g} times the bound is cut off."
     )
-    pictures = [(str(one), about, curve(found, one)) for one in found.targets if one.bound > 0.0]
-    rows = [row[:-1] for row in found.cells()]  # without the bars
-    table = ("Sizes that were looked at", found.titles()[:-1], rows)
-    kept = _formatting.listed([str(target) for target in found.targets])
-    title = f"{found.policy}: what keeps {kept}"
-    _page.write_tables(title, [f"{what}.", *found.sentences()], [table], path, pictures)
+    pictures = [
+        (in_words(one), about, curve(plans, one)) for one in first.targets if one.bound > 0.0
+    ]
+    tables = [
+        (_sizes_of(plan, plans), plan.titles()[:-1], [row[:-1] for row in plan.cells()])
+        for plan in plans
+    ]  # without the bars
+    title = f"{first.policy}: what keeps {first.kept}"
+    if isinstance(found, CapacityContest):
+        title = f"What keeps {first.kept}"
+        tables.insert(0, ("Policies", found.titles(), found.cells()))
+    _page.write_tables(title, [f"{what}.", *found.sentences()], tables, path, pictures)
+
+
+def _sizes_of(plan: CapacityPlan, plans: list[CapacityPlan]) -> str:
+    return "Sizes that were looked at" + (f": {plan.policy}" if len(plans) > 1 else "")
